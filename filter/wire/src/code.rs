@@ -1,0 +1,319 @@
+//! Short codes: what the path of a short link may be, which words are taken, and how a number becomes a code.
+
+use crate::base62;
+use crate::permutation::{Permutation, PermutationKey};
+use std::fmt;
+use std::str::FromStr;
+
+/// The longest code or alias in bytes.
+pub const MAX_CODE_LENGTH: usize = 64;
+
+/// Words that no link may have as its code, in any case: paths that the edge or the control plane serve themselves, or
+/// that clients ask every host for.
+pub const RESERVED_WORDS: &[&str] = &[
+    ".well-known",
+    "admin",
+    "api",
+    "apple-touch-icon.png",
+    "assets",
+    "console",
+    "edge",
+    "favicon.ico",
+    "health",
+    "healthz",
+    "index.html",
+    "livez",
+    "login",
+    "logout",
+    "metrics",
+    "readyz",
+    "robots.txt",
+    "security.txt",
+    "sitemap.xml",
+    "static",
+    "status",
+];
+
+/// Whether `code` is one of [`RESERVED_WORDS`], in any case.
+#[must_use]
+pub fn is_reserved(code: &[u8]) -> bool {
+    RESERVED_WORDS
+        .iter()
+        .any(|word| word.as_bytes().eq_ignore_ascii_case(code))
+}
+
+/// Whether `code` has the shape of a code or an alias: `[0-9A-Za-z_-]{1,64}`.
+#[must_use]
+pub fn has_code_shape(code: &[u8]) -> bool {
+    !code.is_empty()
+        && code.len() <= MAX_CODE_LENGTH
+        && code
+            .iter()
+            .all(|byte| base62::is_digit(*byte) || matches!(byte, b'_' | b'-'))
+}
+
+/// What follows the domain in a short URL: a generated code or an alias, case-sensitive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Code(Box<str>);
+
+/// Why a text is not a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodeError {
+    /// Empty or longer than [`MAX_CODE_LENGTH`].
+    #[error("must be 1 to 64 characters long")]
+    Length,
+    /// A character outside of the alias alphabet.
+    #[error("may have only the characters 0-9, A-Z, a-z, '_' and '-'")]
+    Alphabet,
+    /// One of [`RESERVED_WORDS`].
+    #[error("is a reserved word")]
+    Reserved,
+}
+
+impl Code {
+    /// Takes a text that has the shape of a code and is not reserved.
+    ///
+    /// # Errors
+    /// The [`CodeError`] that says which rule is broken.
+    pub fn parse(text: &str) -> Result<Self, CodeError> {
+        if text.is_empty() || text.len() > MAX_CODE_LENGTH {
+            return Err(CodeError::Length);
+        }
+        if !has_code_shape(text.as_bytes()) {
+            return Err(CodeError::Alphabet);
+        }
+        if is_reserved(text.as_bytes()) {
+            return Err(CodeError::Reserved);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The code as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl AsRef<str> for Code {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Code {
+    type Err = CodeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+/// The number of digits of generated codes: 6 to 10.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CodeLength(u8);
+
+impl CodeLength {
+    /// Seven digits: 3,521,614,606,208 codes.
+    pub const DEFAULT: Self = Self(7);
+
+    /// A length of 6 to 10; nothing for any other.
+    #[must_use]
+    pub fn new(digits: u8) -> Option<Self> {
+        (6..=10).contains(&digits).then_some(Self(digits))
+    }
+
+    /// The number of digits.
+    #[must_use]
+    pub fn get(self) -> u8 {
+        self.0
+    }
+
+    /// How many codes of this length there are: `62^length`.
+    #[must_use]
+    pub fn count(self) -> u64 {
+        62u64.pow(u32::from(self.0))
+    }
+}
+
+/// The generated codes of one length under one key.
+#[derive(Clone, Debug)]
+pub struct CodeSpace {
+    length: CodeLength,
+    permutation: Permutation,
+}
+
+/// Why a number has no code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MintError {
+    /// The number is at or above `62^length`: this length is used up.
+    #[error("number {number} is outside of the codes of {length} digits")]
+    Exhausted {
+        /// The number asked for.
+        number: u64,
+        /// The length of the code space.
+        length: u8,
+    },
+    /// The code of this number is a reserved word; the number is to be skipped.
+    #[error("the code of number {0} is a reserved word")]
+    Reserved(u64),
+}
+
+impl CodeSpace {
+    /// The codes of `length` digits, scattered by `key`; plain counters without one.
+    #[must_use]
+    pub fn new(length: CodeLength, key: Option<PermutationKey>) -> Self {
+        Self {
+            length,
+            permutation: Permutation::new(length, key),
+        }
+    }
+
+    /// The length of the codes.
+    #[must_use]
+    pub fn length(&self) -> CodeLength {
+        self.length
+    }
+
+    /// The code of `number`.
+    ///
+    /// # Errors
+    /// [`MintError::Exhausted`] at and above `62^length`, [`MintError::Reserved`] where the code is a reserved word.
+    pub fn mint(&self, number: u64) -> Result<Code, MintError> {
+        let exhausted = MintError::Exhausted {
+            number,
+            length: self.length.get(),
+        };
+        let image = self.permutation.permute(number).ok_or(exhausted)?;
+        let mut buffer = [0; base62::MAX_LENGTH];
+        let digits = buffer
+            .get_mut(..usize::from(self.length.get()))
+            .ok_or(exhausted)?;
+        base62::encode(image, digits).map_err(|_| exhausted)?;
+        if is_reserved(digits) {
+            return Err(MintError::Reserved(number));
+        }
+        let text = std::str::from_utf8(digits).map_err(|_| exhausted)?;
+        Ok(Code(text.into()))
+    }
+
+    /// The number whose code is `code`; nothing where `code` does not have the shape of a generated one.
+    ///
+    /// Every text of this length and alphabet has a number: whether it was issued, only the bound or the store tells.
+    #[must_use]
+    pub fn number(&self, code: &[u8]) -> Option<u64> {
+        if code.len() != usize::from(self.length.get()) {
+            return None;
+        }
+        self.permutation.invert(base62::decode(code).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn keyed(length: u8) -> CodeSpace {
+        let key = PermutationKey::new(*b"0123456789abcdef");
+        CodeSpace::new(CodeLength::new(length).unwrap(), Some(key))
+    }
+
+    #[test]
+    fn codes_of_every_wrong_shape_are_refused() {
+        let long = "a".repeat(65);
+        for (text, error) in [
+            ("", CodeError::Length),
+            (long.as_str(), CodeError::Length),
+            ("a/b", CodeError::Alphabet),
+            ("a b", CodeError::Alphabet),
+            ("a%2Fb", CodeError::Alphabet),
+            ("ä", CodeError::Alphabet),
+            ("a\0", CodeError::Alphabet),
+            ("..", CodeError::Alphabet),
+            ("api", CodeError::Reserved),
+            ("Console", CodeError::Reserved),
+        ] {
+            assert_eq!(Code::parse(text), Err(error), "{text:?}");
+        }
+        for text in ["a", "_", "-", "Launch_2026-q1", &"a".repeat(64)] {
+            assert_eq!(Code::parse(text).unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn every_reserved_word_is_refused_in_any_case() {
+        for word in RESERVED_WORDS {
+            assert!(is_reserved(word.as_bytes()));
+            assert!(is_reserved(word.to_ascii_uppercase().as_bytes()));
+            assert!(Code::parse(word).is_err());
+        }
+    }
+
+    #[test]
+    fn a_number_whose_code_is_reserved_is_not_minted() {
+        let space = CodeSpace::new(CodeLength::DEFAULT, None);
+        let number = space.number(b"metrics").unwrap();
+        assert_eq!(space.mint(number), Err(MintError::Reserved(number)));
+    }
+
+    #[test]
+    fn lengths_outside_of_6_to_10_do_not_exist() {
+        for length in [0, 5, 11, 255] {
+            assert_eq!(CodeLength::new(length), None);
+        }
+        assert_eq!(CodeLength::DEFAULT.count(), 3_521_614_606_208);
+    }
+
+    #[test]
+    fn numbers_at_the_end_of_the_space_are_minted_and_the_next_is_not() {
+        for length in 6..=10 {
+            let space = keyed(length);
+            let last = space.length().count() - 1;
+            assert_eq!(space.mint(last).unwrap().as_str().len(), length as usize);
+            assert_eq!(
+                space.mint(last + 1),
+                Err(MintError::Exhausted {
+                    number: last + 1,
+                    length
+                })
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_number_of_a_minted_code_is_the_one_it_was_minted_from(
+            length in 6u8..=10,
+            number in 0..62u64.pow(6),
+        ) {
+            let space = keyed(length);
+            if let Ok(code) = space.mint(number) {
+                prop_assert!(has_code_shape(code.as_str().as_bytes()));
+                prop_assert_eq!(space.number(code.as_str().as_bytes()), Some(number));
+            }
+        }
+
+        #[test]
+        fn text_of_another_shape_has_no_number(text in "[0-9a-zA-Z]{0,6}|[0-9a-zA-Z]{8,12}|[0-9a-zA-Z]{6}[_-]") {
+            prop_assert_eq!(keyed(7).number(text.as_bytes()), None);
+        }
+
+        #[test]
+        fn any_bytes_are_taken_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = keyed(7).number(&bytes);
+            prop_assert_eq!(
+                has_code_shape(&bytes),
+                std::str::from_utf8(&bytes).is_ok_and(|text| {
+                    !matches!(Code::parse(text), Err(CodeError::Length | CodeError::Alphabet))
+                })
+            );
+        }
+    }
+}

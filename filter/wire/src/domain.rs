@@ -1,0 +1,174 @@
+//! The hosts that short links live on.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The longest domain in bytes: 253 of a DNS name (RFC 1035, section 2.3.4), a colon and five digits of a port.
+pub const MAX_DOMAIN_LENGTH: usize = 259;
+
+/// The host of a short URL in lower case, with its port where that is not the default: `go.example.com`,
+/// `127.0.0.1:8080`, `[::1]:8080`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Domain(Box<str>);
+
+/// Why a text is not a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DomainError {
+    /// Empty or too long.
+    #[error("must be 1 to 259 characters long")]
+    Length,
+    /// Not a DNS name, an IPv4 address or an IPv6 address in brackets.
+    #[error(
+        "must be a host name or address, for example go.example.com, without scheme, path or user"
+    )]
+    Host,
+    /// Not a number of 1 to 65535.
+    #[error("has a port that is not a number of 1 to 65535")]
+    Port,
+}
+
+impl Domain {
+    /// Takes a host with an optional port and folds it to lower case.
+    ///
+    /// # Errors
+    /// The [`DomainError`] that says which rule is broken.
+    pub fn parse(text: &str) -> Result<Self, DomainError> {
+        if text.is_empty() || text.len() > MAX_DOMAIN_LENGTH {
+            return Err(DomainError::Length);
+        }
+        let (host, port) = split_port(text);
+        if text.contains('/') || !(is_address_in_brackets(host) || is_host_name(host)) {
+            return Err(DomainError::Host);
+        }
+        if port.is_some_and(|port| !is_port(port)) {
+            return Err(DomainError::Port);
+        }
+        Ok(Self(text.to_ascii_lowercase().into()))
+    }
+
+    /// The domain as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The host without the port.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        split_port(&self.0).0
+    }
+
+    /// Whether the value of a `Host` header names this domain; the case of ASCII letters does not matter.
+    #[must_use]
+    pub fn matches(&self, host: &[u8]) -> bool {
+        self.0.as_bytes().eq_ignore_ascii_case(host)
+    }
+}
+
+/// Splits at the colon before the port, which in an address with brackets is the one behind them.
+fn split_port(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    }
+}
+
+fn is_port(port: &str) -> bool {
+    port.bytes().all(|byte| byte.is_ascii_digit())
+        && !port.starts_with('0')
+        && port.parse::<u16>().is_ok()
+}
+
+fn is_address_in_brackets(host: &str) -> bool {
+    host.strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok())
+}
+
+fn is_host_name(host: &str) -> bool {
+    host.len() <= 253 && host.split('.').all(is_label)
+}
+
+fn is_label(label: &str) -> bool {
+    (1..=63).contains(&label.len())
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+        && label
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl AsRef<str> for Domain {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Domain {
+    type Err = DomainError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_folded_to_lower_case_and_keep_their_port() {
+        for (text, domain, host) in [
+            ("Go.Example.COM", "go.example.com", "go.example.com"),
+            ("127.0.0.1:8080", "127.0.0.1:8080", "127.0.0.1"),
+            ("[::1]:8080", "[::1]:8080", "[::1]"),
+            ("[2001:DB8::1]", "[2001:db8::1]", "[2001:db8::1]"),
+            ("localhost", "localhost", "localhost"),
+        ] {
+            let parsed = Domain::parse(text).unwrap();
+            assert_eq!(parsed.as_str(), domain);
+            assert_eq!(parsed.host(), host);
+            assert!(parsed.matches(text.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused() {
+        let long = "a.".repeat(130);
+        let label = format!("{}.com", "a".repeat(64));
+        for (text, error) in [
+            ("", DomainError::Length),
+            (long.as_str(), DomainError::Length),
+            (label.as_str(), DomainError::Host),
+            ("https://a.example", DomainError::Host),
+            ("a.example/b", DomainError::Host),
+            ("user@a.example", DomainError::Host),
+            ("a..example", DomainError::Host),
+            ("-a.example", DomainError::Host),
+            ("a_b.example", DomainError::Host),
+            ("bücher.example", DomainError::Host),
+            ("::1", DomainError::Host),
+            ("[::1", DomainError::Host),
+            ("a.example:", DomainError::Port),
+            ("a.example:0", DomainError::Port),
+            ("a.example:65536", DomainError::Port),
+            ("a.example:+80", DomainError::Port),
+        ] {
+            assert_eq!(Domain::parse(text), Err(error), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_header_of_any_bytes_can_be_compared() {
+        let domain = Domain::parse("go.example.com").unwrap();
+        assert!(domain.matches(b"GO.example.com"));
+        assert!(!domain.matches(b"go.example.com\xff"));
+        assert!(!domain.matches(b""));
+    }
+}

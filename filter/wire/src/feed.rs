@@ -1,0 +1,156 @@
+//! The messages by which the control plane tells the edges what changed.
+//!
+//! A message is a list of fields, as an entry of the Redis stream [`crate::redis::FEED_STREAM`] has them: `op`, and by
+//! `op` further ones. Values are bytes; `record` is an encoded [`Record`].
+//!
+//! | op | fields | meaning |
+//! |---|---|---|
+//! | `put` | `key`, `record` | the link is this now |
+//! | `del` | `key`, `rev` | there is no such link any more |
+//! | `flush` | | forget everything |
+//! | `bound` | `bound` | no number at or above this was issued |
+
+use crate::record::{Record, RecordError};
+
+/// One change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedMessage<'a> {
+    /// The link of `key` is `record` now.
+    Put {
+        /// `{domain}/{code}`.
+        key: &'a str,
+        /// The link, or that it is absent.
+        record: Record<&'a str>,
+    },
+    /// The link of `key` was deleted.
+    Del {
+        /// `{domain}/{code}`.
+        key: &'a str,
+        /// The revision of the deletion.
+        rev: u64,
+    },
+    /// Everything in the caches is to be forgotten.
+    Flush,
+    /// No number at or above this one was issued (admission).
+    Bound {
+        /// The exclusive end of the numbers that may have been issued.
+        bound: u64,
+    },
+}
+
+impl<'a> FeedMessage<'a> {
+    /// The fields and values of the message.
+    #[must_use]
+    pub fn to_fields(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let op = |name: &str| ("op", name.as_bytes().to_vec());
+        let key = |key: &str| ("key", key.as_bytes().to_vec());
+        match self {
+            Self::Put { key: k, record } => vec![op("put"), key(k), ("record", record.to_bytes())],
+            Self::Del { key: k, rev } => {
+                vec![op("del"), key(k), ("rev", rev.to_string().into_bytes())]
+            }
+            Self::Flush => vec![op("flush")],
+            Self::Bound { bound } => vec![op("bound"), ("bound", bound.to_string().into_bytes())],
+        }
+    }
+
+    /// Reads a message from its fields. Fields that are not known are passed over, so that a newer control plane may
+    /// add some; an `op` that is not known is an error.
+    ///
+    /// # Errors
+    /// [`RecordError::Field`] names the field that is missing or malformed; otherwise as [`Record::decode`].
+    pub fn from_fields(
+        fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<Self, RecordError> {
+        let (mut op, mut key, mut record, mut rev, mut bound) = (None, None, None, None, None);
+        for (name, value) in fields {
+            match name {
+                b"op" => op = Some(value),
+                b"key" => key = Some(value),
+                b"record" => record = Some(value),
+                b"rev" => rev = Some(value),
+                b"bound" => bound = Some(value),
+                _ => {}
+            }
+        }
+        match op {
+            Some(b"put") => Ok(Self::Put {
+                key: text("key", key)?,
+                record: Record::decode(record.ok_or(RecordError::Field("record"))?)?,
+            }),
+            Some(b"del") => Ok(Self::Del {
+                key: text("key", key)?,
+                rev: number("rev", rev)?,
+            }),
+            Some(b"flush") => Ok(Self::Flush),
+            Some(b"bound") => Ok(Self::Bound {
+                bound: number("bound", bound)?,
+            }),
+            _ => Err(RecordError::Field("op")),
+        }
+    }
+}
+
+fn text<'a>(name: &'static str, value: Option<&'a [u8]>) -> Result<&'a str, RecordError> {
+    value
+        .and_then(|value| std::str::from_utf8(value).ok())
+        .ok_or(RecordError::Field(name))
+}
+
+fn number(name: &'static str, value: Option<&[u8]>) -> Result<u64, RecordError> {
+    text(name, value)?
+        .parse()
+        .map_err(|_| RecordError::Field(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::any_record;
+    use proptest::prelude::*;
+
+    fn read<'a>(fields: &'a [(&'a str, &'a [u8])]) -> Result<FeedMessage<'a>, RecordError> {
+        FeedMessage::from_fields(fields.iter().map(|(name, value)| (name.as_bytes(), *value)))
+    }
+
+    fn reads_back(message: FeedMessage<'_>) {
+        let fields = message.to_fields();
+        let borrowed = fields
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_slice()));
+        assert_eq!(FeedMessage::from_fields(borrowed), Ok(message));
+    }
+
+    #[test]
+    fn malformed_messages_name_the_field() {
+        for (fields, field) in [
+            (&[][..], "op"),
+            (&[("op", &b"upsert"[..])], "op"),
+            (&[("op", b"del"), ("rev", b"1")], "key"),
+            (&[("op", b"del"), ("key", b"\xff"), ("rev", b"1")], "key"),
+            (&[("op", b"del"), ("key", b"a/b"), ("rev", b"x")], "rev"),
+            (&[("op", b"put"), ("key", b"a/b")], "record"),
+            (&[("op", b"bound")], "bound"),
+        ] {
+            assert_eq!(read(fields), Err(RecordError::Field(field)), "{fields:?}");
+        }
+        let fields = [("op", &b"put"[..]), ("key", b"a/b"), ("record", b"\x09")];
+        assert_eq!(read(&fields), Err(RecordError::Version(9)));
+    }
+
+    #[test]
+    fn fields_that_are_not_known_are_passed_over() {
+        let fields = [("op", &b"flush"[..]), ("why", b"because")];
+        assert_eq!(read(&fields), Ok(FeedMessage::Flush));
+    }
+
+    proptest! {
+        #[test]
+        fn every_message_reads_back(record in any_record(), key in "[a-z.]{1,20}/[0-9A-Za-z]{7}", number: u64) {
+            reads_back(FeedMessage::Put { key: &key, record: record.as_deref() });
+            reads_back(FeedMessage::Del { key: &key, rev: number });
+            reads_back(FeedMessage::Bound { bound: number });
+            reads_back(FeedMessage::Flush);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What the edge filter and the control plane must agree on.
+//!
+//! Codes and how they are minted ([`base62`], [`permutation`], [`code`]), the hosts they live on ([`domain`]), what a
+//! link is once it has left the database ([`record`]), how it is named in caches ([`key`]) and in Redis ([`redis`]),
+//! and how a change travels ([`feed`]). The crate does no input and output and runs on wasm32.
+//!
+//! Everything here is a format: a change that alters one byte of it is a new version, never an edit of the old one.
+//! `tests/known_answers.rs` pins the bytes.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+pub mod base62;
+pub mod code;
+pub mod domain;
+pub mod feed;
+pub mod key;
+pub mod permutation;
+pub mod record;
+pub mod redis;
+mod varint;
+
+pub use code::{Code, CodeError, CodeLength, CodeSpace};
+pub use domain::{Domain, DomainError};
+pub use key::LinkKey;
+pub use permutation::{Permutation, PermutationKey};
+pub use record::{Entry, LinkRecord, LinkState, Record, RecordError, RedirectStatus};

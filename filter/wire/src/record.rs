@@ -1,0 +1,487 @@
+//! What a link is outside of the database, and its compact encoding for the caches.
+//!
+//! Layout of version 1, numbers as unsigned LEB128:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1 | version, 1 |
+//! | 1 | flags: bits 0 and 1 redirect (0 = 302, 1 = 301, 2 = 307, 3 = 308), 2 disabled, 3 forward query, 4 has valid-since, 5 has valid-until, 6 reserved (conditional targets), 7 absent |
+//! | 1..=10 | rev |
+//! | 0..=10 | valid-since, unix seconds |
+//! | 0..=10 | valid-until, unix seconds |
+//! | rest | the target, visible ASCII; empty for an absent record |
+
+use crate::varint;
+use std::fmt;
+use std::str::FromStr;
+
+const VERSION: u8 = 1;
+const REDIRECT: u8 = 0b0000_0011;
+const DISABLED: u8 = 0b0000_0100;
+const FORWARD_QUERY: u8 = 0b0000_1000;
+const HAS_VALID_SINCE: u8 = 0b0001_0000;
+const HAS_VALID_UNTIL: u8 = 0b0010_0000;
+const RESERVED: u8 = 0b0100_0000;
+const ABSENT: u8 = 0b1000_0000;
+
+/// The longest target in bytes. Browsers and proxies take header lines of about 8 KiB; there is no use in storing more.
+pub const MAX_URL_LENGTH: usize = 8000;
+
+/// The status code of a redirect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RedirectStatus {
+    /// 302 Found: asked for again at every visit.
+    #[default]
+    Found,
+    /// 301 Moved Permanently: browsers may keep it for ever.
+    MovedPermanently,
+    /// 307 Temporary Redirect: keeps the method.
+    TemporaryRedirect,
+    /// 308 Permanent Redirect: keeps the method, and may be kept for ever.
+    PermanentRedirect,
+}
+
+impl RedirectStatus {
+    /// The number of the status code.
+    #[must_use]
+    pub fn code(self) -> u16 {
+        match self {
+            Self::Found => 302,
+            Self::MovedPermanently => 301,
+            Self::TemporaryRedirect => 307,
+            Self::PermanentRedirect => 308,
+        }
+    }
+
+    /// The status of that number; nothing where it is not a redirect that a link may have.
+    #[must_use]
+    pub fn from_code(code: u16) -> Option<Self> {
+        match code {
+            302 => Some(Self::Found),
+            301 => Some(Self::MovedPermanently),
+            307 => Some(Self::TemporaryRedirect),
+            308 => Some(Self::PermanentRedirect),
+            _ => None,
+        }
+    }
+
+    fn bits(self) -> u8 {
+        match self {
+            Self::Found => 0,
+            Self::MovedPermanently => 1,
+            Self::TemporaryRedirect => 2,
+            Self::PermanentRedirect => 3,
+        }
+    }
+
+    fn from_bits(flags: u8) -> Self {
+        match flags & REDIRECT {
+            0 => Self::Found,
+            1 => Self::MovedPermanently,
+            2 => Self::TemporaryRedirect,
+            _ => Self::PermanentRedirect,
+        }
+    }
+}
+
+/// Whether a link redirects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LinkState {
+    /// It does, within its validity.
+    #[default]
+    Active,
+    /// It was switched off and answers 410.
+    Disabled,
+}
+
+impl LinkState {
+    /// The name of the state in the API, in Redis and in the database.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
+impl fmt::Display for LinkState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The text is not the name of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be 'active' or 'disabled'")]
+pub struct LinkStateError;
+
+impl FromStr for LinkState {
+    type Err = LinkStateError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "active" => Ok(Self::Active),
+            "disabled" => Ok(Self::Disabled),
+            _ => Err(LinkStateError),
+        }
+    }
+}
+
+/// A link as the edge needs it. `U` is the target: borrowed (`&str`) out of an encoded record, or owned (`String`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkRecord<U> {
+    /// The target: visible ASCII, 1 to [`MAX_URL_LENGTH`] bytes.
+    pub url: U,
+    /// The status code of the redirect.
+    pub redirect: RedirectStatus,
+    /// Whether the link redirects at all.
+    pub state: LinkState,
+    /// The first second (unix time) in which the link redirects.
+    pub valid_since: Option<u64>,
+    /// The first second (unix time) in which the link no longer redirects.
+    pub valid_until: Option<u64>,
+    /// Whether the visitor's query is merged into the target's.
+    pub forward_query: bool,
+    /// Grows with every change of this link.
+    pub rev: u64,
+}
+
+/// What is known of a key: a link, or that there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record<U> {
+    /// There is no such link. `rev` is that of the deletion, or 0 where there never was one.
+    Absent {
+        /// As in [`LinkRecord::rev`].
+        rev: u64,
+    },
+    /// There is.
+    Link(LinkRecord<U>),
+}
+
+/// Why bytes are not a record of this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// The bytes end too early.
+    #[error("the record is cut off")]
+    Truncated,
+    /// The first byte is not a version that is known here.
+    #[error("version {0} of the record is not known")]
+    Version(u8),
+    /// Reserved flags are set, or flags that contradict each other.
+    #[error("the flags {0:#010b} are not valid")]
+    Flags(u8),
+    /// A number is over-long or above 64 bits.
+    #[error("a number is malformed")]
+    Number,
+    /// The target is empty, too long or has bytes other than visible ASCII.
+    #[error("the target is malformed")]
+    Url,
+    /// There are bytes behind an absent record.
+    #[error("bytes follow the record")]
+    Trailing,
+    /// A field is missing, or is not what it should be.
+    #[error("the field '{0}' is missing or malformed")]
+    Field(&'static str),
+}
+
+impl<U> Record<U> {
+    /// The revision, by which caches tell newer from older.
+    #[must_use]
+    pub fn rev(&self) -> u64 {
+        match self {
+            Self::Absent { rev } => *rev,
+            Self::Link(link) => link.rev,
+        }
+    }
+}
+
+impl<U: AsRef<str>> Record<U> {
+    /// Appends the encoding to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        match self {
+            Self::Absent { rev } => {
+                out.push(ABSENT);
+                varint::write(*rev, out);
+            }
+            Self::Link(link) => link.encode(out),
+        }
+    }
+
+    /// The encoding as bytes of its own.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out
+    }
+
+    /// The same record with a borrowed target.
+    #[must_use]
+    pub fn as_deref(&self) -> Record<&str> {
+        match self {
+            Self::Absent { rev } => Record::Absent { rev: *rev },
+            Self::Link(link) => Record::Link(link.with_url(link.url.as_ref())),
+        }
+    }
+
+    /// The same record with an owned target.
+    #[must_use]
+    pub fn to_owned_record(&self) -> Record<String> {
+        match self {
+            Self::Absent { rev } => Record::Absent { rev: *rev },
+            Self::Link(link) => Record::Link(link.with_url(link.url.as_ref().to_owned())),
+        }
+    }
+}
+
+impl<'a> Record<&'a str> {
+    /// Reads a record that takes up all of `bytes`; the target is borrowed from there.
+    ///
+    /// # Errors
+    /// The [`RecordError`] that says what is wrong. Nothing else is ever taken for a record: an unknown version or a
+    /// reserved flag is an error, so that an older edge asks the next tier instead of guessing.
+    pub fn decode(mut bytes: &'a [u8]) -> Result<Self, RecordError> {
+        let input = &mut bytes;
+        let version = take(input)?;
+        if version != VERSION {
+            return Err(RecordError::Version(version));
+        }
+        let flags = take(input)?;
+        if flags & RESERVED != 0 || (flags & ABSENT != 0 && flags != ABSENT) {
+            return Err(RecordError::Flags(flags));
+        }
+        let rev = varint::read(input)?;
+        if flags == ABSENT {
+            return if input.is_empty() {
+                Ok(Self::Absent { rev })
+            } else {
+                Err(RecordError::Trailing)
+            };
+        }
+        Ok(Self::Link(LinkRecord {
+            redirect: RedirectStatus::from_bits(flags),
+            state: if flags & DISABLED == 0 {
+                LinkState::Active
+            } else {
+                LinkState::Disabled
+            },
+            forward_query: flags & FORWARD_QUERY != 0,
+            rev,
+            valid_since: optional(flags & HAS_VALID_SINCE != 0, input)?,
+            valid_until: optional(flags & HAS_VALID_UNTIL != 0, input)?,
+            url: target(input)?,
+        }))
+    }
+}
+
+impl<U> LinkRecord<U> {
+    fn with_url<V>(&self, url: V) -> LinkRecord<V> {
+        LinkRecord {
+            url,
+            redirect: self.redirect,
+            state: self.state,
+            valid_since: self.valid_since,
+            valid_until: self.valid_until,
+            forward_query: self.forward_query,
+            rev: self.rev,
+        }
+    }
+
+    fn flags(&self) -> u8 {
+        let when = |is_set, flag| if is_set { flag } else { 0 };
+        self.redirect.bits()
+            | when(self.state == LinkState::Disabled, DISABLED)
+            | when(self.forward_query, FORWARD_QUERY)
+            | when(self.valid_since.is_some(), HAS_VALID_SINCE)
+            | when(self.valid_until.is_some(), HAS_VALID_UNTIL)
+    }
+}
+
+impl<U: AsRef<str>> LinkRecord<U> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.flags());
+        varint::write(self.rev, out);
+        for time in [self.valid_since, self.valid_until].into_iter().flatten() {
+            varint::write(time, out);
+        }
+        out.extend_from_slice(self.url.as_ref().as_bytes());
+    }
+}
+
+fn take(input: &mut &[u8]) -> Result<u8, RecordError> {
+    let (first, rest) = input.split_first().ok_or(RecordError::Truncated)?;
+    *input = rest;
+    Ok(*first)
+}
+
+fn optional(is_set: bool, input: &mut &[u8]) -> Result<Option<u64>, RecordError> {
+    is_set.then(|| varint::read(input)).transpose()
+}
+
+/// Whether `url` may stand in a record, and so in a `Location` header: 1 to [`MAX_URL_LENGTH`] visible ASCII bytes.
+#[must_use]
+pub fn is_target(url: &[u8]) -> bool {
+    !url.is_empty() && url.len() <= MAX_URL_LENGTH && url.iter().all(u8::is_ascii_graphic)
+}
+
+pub(crate) fn target(bytes: &[u8]) -> Result<&str, RecordError> {
+    if !is_target(bytes) {
+        return Err(RecordError::Url);
+    }
+    std::str::from_utf8(bytes).map_err(|_| RecordError::Url)
+}
+
+/// A record together with the key it belongs to: what a shared-data slot holds and what the edge API answers. The key
+/// is in it because neither a slot nor a callout's answer can be trusted to belong to the key that was asked for.
+///
+/// Layout: length of the key as unsigned LEB128, the key, the record up to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// `{domain}/{code}`.
+    pub key: &'a [u8],
+    /// What is known of that key.
+    pub record: Record<&'a str>,
+}
+
+impl<'a> Entry<'a> {
+    /// The media type of an encoded entry.
+    pub const MEDIA_TYPE: &'static str = "application/vnd.edgelink.entry";
+
+    /// Appends the encoding to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        varint::write(self.key.len() as u64, out);
+        out.extend_from_slice(self.key);
+        self.record.encode(out);
+    }
+
+    /// Reads an entry that takes up all of `bytes`.
+    ///
+    /// # Errors
+    /// As [`Record::decode`].
+    pub fn decode(mut bytes: &'a [u8]) -> Result<Self, RecordError> {
+        let length = varint::read(&mut bytes)?;
+        let length = usize::try_from(length).map_err(|_| RecordError::Truncated)?;
+        let (key, record) = bytes
+            .split_at_checked(length)
+            .ok_or(RecordError::Truncated)?;
+        Ok(Self {
+            key,
+            record: Record::decode(record)?,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub(crate) fn any_record() -> impl Strategy<Value = Record<String>> {
+        let link = (
+            "[!-~]{1,200}",
+            prop::sample::select(vec![301, 302, 307, 308]),
+            any::<bool>(),
+            any::<Option<u64>>(),
+            any::<Option<u64>>(),
+            any::<bool>(),
+            any::<u64>(),
+        )
+            .prop_map(
+                |(url, redirect, disabled, valid_since, valid_until, forward_query, rev)| {
+                    Record::Link(LinkRecord {
+                        url,
+                        redirect: RedirectStatus::from_code(redirect).unwrap(),
+                        state: if disabled {
+                            LinkState::Disabled
+                        } else {
+                            LinkState::Active
+                        },
+                        valid_since,
+                        valid_until,
+                        forward_query,
+                        rev,
+                    })
+                },
+            );
+        prop_oneof![1 => any::<u64>().prop_map(|rev| Record::Absent { rev }), 4 => link]
+    }
+
+    #[test]
+    fn what_no_version_of_ours_wrote_is_refused() {
+        for (bytes, error) in [
+            (&b""[..], RecordError::Truncated),
+            (b"\x01", RecordError::Truncated),
+            (b"\x02\x00\x01x", RecordError::Version(2)),
+            (b"\x01\x40\x01x", RecordError::Flags(0x40)),
+            (b"\x01\x81\x01", RecordError::Flags(0x81)),
+            (b"\x01\x80\x01x", RecordError::Trailing),
+            (b"\x01\x80", RecordError::Truncated),
+            (b"\x01\x00\x01", RecordError::Url),
+            (b"\x01\x00\x01a b", RecordError::Url),
+            (b"\x01\x00\x01a\r\nb", RecordError::Url),
+            (b"\x01\x00\x01\xff", RecordError::Url),
+            (b"\x01\x10\x01\x80", RecordError::Truncated),
+        ] {
+            assert_eq!(Record::decode(bytes), Err(error), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_target_may_be_as_long_as_the_bound_and_no_longer() {
+        let bytes = |length| [b"\x01\x00\x01".to_vec(), vec![b'a'; length]].concat();
+        assert!(Record::decode(&bytes(MAX_URL_LENGTH)).is_ok());
+        assert_eq!(
+            Record::decode(&bytes(MAX_URL_LENGTH + 1)),
+            Err(RecordError::Url)
+        );
+    }
+
+    #[test]
+    fn states_and_status_codes_have_names() {
+        for state in [LinkState::Active, LinkState::Disabled] {
+            assert_eq!(state.to_string().parse(), Ok(state));
+        }
+        assert_eq!("gone".parse::<LinkState>(), Err(LinkStateError));
+        for code in [301, 302, 307, 308] {
+            assert_eq!(RedirectStatus::from_code(code).unwrap().code(), code);
+        }
+        for code in [0, 200, 300, 303, 304, 309] {
+            assert_eq!(RedirectStatus::from_code(code), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_reads_back(record in any_record()) {
+            let bytes = record.to_bytes();
+            prop_assert_eq!(Record::decode(&bytes).unwrap().to_owned_record(), record);
+        }
+
+        #[test]
+        fn an_entry_reads_back_with_its_key(record in any_record(), key in "[a-z.]{1,20}/[0-9A-Za-z]{7}") {
+            let mut bytes = Vec::new();
+            let entry = Entry { key: key.as_bytes(), record: record.as_deref() };
+            entry.encode(&mut bytes);
+            prop_assert_eq!(Entry::decode(&bytes), Ok(entry));
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_encode_back_to_themselves(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            if let Ok(record) = Record::decode(&bytes) {
+                prop_assert_eq!(record.to_bytes(), bytes);
+            }
+        }
+
+        #[test]
+        fn a_record_that_is_cut_off_is_never_read_as_another_one_with_the_same_target(record in any_record()) {
+            let bytes = record.to_bytes();
+            for end in 0..bytes.len() {
+                if let Ok(read) = Record::decode(&bytes[..end]) {
+                    prop_assert_ne!(read.to_owned_record(), record.clone());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! How links stand in Redis: one hash a link.
+
+use crate::record::{LinkRecord, LinkState, Record, RecordError, RedirectStatus, target};
+
+/// The stream that changes travel on.
+pub const FEED_STREAM: &str = "feed";
+
+/// The stream that batches of clicks travel on.
+pub const CLICKS_STREAM: &str = "clicks";
+
+/// The prefix of the key of a link's hash; `{domain}/{code}` follows.
+pub const LINK_PREFIX: &str = "link:";
+
+/// The fields of a link's hash, in the order in which [`record_from_values`] takes their values. `rules` is reserved.
+pub const LINK_FIELDS: [&str; 7] = [
+    "url",
+    "redirect",
+    "state",
+    "valid_since",
+    "valid_until",
+    "forward_query",
+    "rev",
+];
+
+const ABSENT: &str = "absent";
+
+/// The Redis key of a link's hash.
+#[must_use]
+pub fn link_key(key: &str) -> String {
+    [LINK_PREFIX, key].concat()
+}
+
+/// The fields and values of a record, those that are not set left out.
+#[must_use]
+pub fn record_to_fields<U: AsRef<str>>(record: &Record<U>) -> Vec<(&'static str, String)> {
+    let rev = ("rev", record.rev().to_string());
+    let Record::Link(link) = record else {
+        return vec![("state", ABSENT.to_owned()), rev];
+    };
+    let mut fields = vec![
+        ("url", link.url.as_ref().to_owned()),
+        ("redirect", link.redirect.code().to_string()),
+        ("state", link.state.as_str().to_owned()),
+        ("forward_query", u8::from(link.forward_query).to_string()),
+        rev,
+    ];
+    let times = [
+        ("valid_since", link.valid_since),
+        ("valid_until", link.valid_until),
+    ];
+    fields.extend(
+        times
+            .into_iter()
+            .filter_map(|(name, time)| Some((name, time?.to_string()))),
+    );
+    fields
+}
+
+/// Reads the answer to `HMGET link:... LINK_FIELDS`. `Ok(None)` where no field is set: the key is not in Redis, which
+/// says nothing about the link.
+///
+/// # Errors
+/// [`RecordError::Field`] names the field that is missing or is not what it should be.
+pub fn record_from_values<'a>(
+    values: &[Option<&'a [u8]>; LINK_FIELDS.len()],
+) -> Result<Option<Record<&'a str>>, RecordError> {
+    let [
+        url,
+        redirect,
+        state,
+        valid_since,
+        valid_until,
+        forward_query,
+        rev,
+    ] = *values;
+    if values.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let rev = number("rev", rev)?.ok_or(RecordError::Field("rev"))?;
+    let state = text("state", state)?.ok_or(RecordError::Field("state"))?;
+    if state == ABSENT {
+        return Ok(Some(Record::Absent { rev }));
+    }
+    Ok(Some(Record::Link(LinkRecord {
+        url: url
+            .and_then(|url| target(url).ok())
+            .ok_or(RecordError::Field("url"))?,
+        redirect: number("redirect", redirect)?
+            .and_then(|code| RedirectStatus::from_code(u16::try_from(code).ok()?))
+            .ok_or(RecordError::Field("redirect"))?,
+        state: state
+            .parse::<LinkState>()
+            .map_err(|_| RecordError::Field("state"))?,
+        valid_since: number("valid_since", valid_since)?,
+        valid_until: number("valid_until", valid_until)?,
+        forward_query: match forward_query {
+            Some(b"0") => false,
+            Some(b"1") => true,
+            _ => return Err(RecordError::Field("forward_query")),
+        },
+        rev,
+    })))
+}
+
+fn text<'a>(name: &'static str, value: Option<&'a [u8]>) -> Result<Option<&'a str>, RecordError> {
+    value
+        .map(|value| std::str::from_utf8(value).map_err(|_| RecordError::Field(name)))
+        .transpose()
+}
+
+fn number(name: &'static str, value: Option<&[u8]>) -> Result<Option<u64>, RecordError> {
+    let Some(value) = text(name, value)? else {
+        return Ok(None);
+    };
+    // `parse` would take a leading '+', which nobody writes.
+    if !value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(RecordError::Field(name));
+    }
+    value
+        .parse()
+        .map(Some)
+        .map_err(|_| RecordError::Field(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::any_record;
+    use proptest::prelude::*;
+
+    fn values<'a>(fields: &'a [(&str, String)]) -> [Option<&'a [u8]>; LINK_FIELDS.len()] {
+        LINK_FIELDS.map(|name| {
+            let (_, value) = fields.iter().find(|(field, _)| *field == name)?;
+            Some(value.as_bytes())
+        })
+    }
+
+    fn a_link() -> Vec<(&'static str, String)> {
+        record_to_fields(&Record::Link(LinkRecord {
+            url: "https://example.com/",
+            redirect: RedirectStatus::Found,
+            state: LinkState::Active,
+            valid_since: Some(1),
+            valid_until: Some(2),
+            forward_query: true,
+            rev: 3,
+        }))
+    }
+
+    #[test]
+    fn a_key_that_is_not_in_redis_is_no_record() {
+        assert_eq!(record_from_values(&[None; 7]), Ok(None));
+    }
+
+    #[test]
+    fn every_malformed_field_is_named() {
+        for (name, value) in [
+            ("url", "no url"),
+            ("url", ""),
+            ("redirect", "200"),
+            ("redirect", "65838"),
+            ("state", "deleted"),
+            ("valid_since", "-1"),
+            ("valid_until", "+1"),
+            ("valid_until", "18446744073709551616"),
+            ("forward_query", "yes"),
+            ("rev", ""),
+        ] {
+            let mut fields = a_link();
+            fields
+                .iter_mut()
+                .find(|(field, _)| *field == name)
+                .unwrap()
+                .1 = value.to_owned();
+            let read = record_from_values(&values(&fields));
+            assert_eq!(read, Err(RecordError::Field(name)), "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn every_missing_field_but_the_times_is_named() {
+        for name in ["url", "redirect", "state", "forward_query", "rev"] {
+            let fields: Vec<_> = a_link()
+                .into_iter()
+                .filter(|(field, _)| *field != name)
+                .collect();
+            assert_eq!(
+                record_from_values(&values(&fields)),
+                Err(RecordError::Field(name))
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_reads_back(record in any_record()) {
+            let fields = record_to_fields(&record);
+            let read = record_from_values(&values(&fields)).unwrap().unwrap();
+            prop_assert_eq!(read.to_owned_record(), record);
+        }
+    }
+}
