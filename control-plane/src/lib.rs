@@ -1,1 +1,5 @@
-//! Placeholder.
+//! The control plane of edgelink: mints codes, owns the links, and tells the edges.
+
+pub mod model;
+pub mod store;
+pub mod target;
