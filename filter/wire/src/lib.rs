@@ -1,8 +1,9 @@
 //! What the edge filter and the control plane must agree on.
 //!
 //! Codes and how they are minted ([`base62`], [`permutation`], [`code`]), the hosts they live on ([`domain`]), what a
-//! link is once it has left the database ([`record`]), how it is named in caches ([`key`]) and in Redis ([`redis`]),
-//! and how a change travels ([`feed`]). The crate does no input and output and runs on wasm32.
+//! link is once it has left the database ([`record`]), how it is named in caches ([`key`]) and in Redis ([`redis`]), how
+//! a visitor's query joins its target ([`query`]), and how a change travels ([`feed`]). The crate does no input and
+//! output and runs on wasm32.
 //!
 //! Everything here is a format: a change that alters one byte of it is a new version, never an edit of the old one.
 //! `tests/known_answers.rs` pins the bytes.
@@ -23,6 +24,7 @@ pub mod domain;
 pub mod feed;
 pub mod key;
 pub mod permutation;
+pub mod query;
 pub mod record;
 pub mod redis;
 mod varint;

@@ -1,0 +1,229 @@
+//! How a visitor's query joins the target of a link that forwards queries.
+//!
+//! Edge and control plane both answer redirects, so the rule stands here once. A parameter is what stands between two
+//! `&`; its name is what stands before the first `=`, decoded as forms encode it (`+` is a space).
+
+use std::borrow::Cow;
+
+/// The target with the visitor's query (without its `?`) merged in.
+///
+/// Without a query the target comes back byte for byte. Otherwise the parameters of the target that the visitor's query
+/// names as well are dropped, the visitor's are appended in their order, and the fragment stays last. Bytes of the query
+/// that may not stand in a query (RFC 3986, section 3.4) are percent-encoded, so the result is visible ASCII whenever the
+/// target is. It is at most three times the query longer than the target.
+#[must_use]
+pub fn merge<'a>(target: &'a str, query: &[u8]) -> Cow<'a, str> {
+    if query.is_empty() {
+        return Cow::Borrowed(target);
+    }
+    let (rest, fragment) = split_before(target, '#');
+    let (base, own) = split_before(rest, '?');
+    let mut merged = String::with_capacity(target.len() + query.len() + 1);
+    merged.push_str(base);
+    merged.push('?');
+    push_parameters_not_in(query, own, &mut merged);
+    push_encoded(query, &mut merged);
+    merged.push_str(fragment);
+    Cow::Owned(merged)
+}
+
+/// Splits in front of the first `separator`; the second part is empty where there is none.
+fn split_before(text: &str, separator: char) -> (&str, &str) {
+    let at = text.find(separator).unwrap_or(text.len());
+    text.split_at_checked(at).unwrap_or((text, ""))
+}
+
+/// Appends those parameters of `own` (with its `?`) that `query` does not name, each followed by `&`.
+fn push_parameters_not_in(query: &[u8], own: &str, out: &mut String) {
+    let own = own.strip_prefix('?').unwrap_or_default();
+    if own.is_empty() {
+        return;
+    }
+    // Sorted, because both sides are chosen by strangers: looking through one list for every item of the other would
+    // take minutes for a query as long as a request may be.
+    let mut named: Vec<Vec<u8>> = parameters(query).map(name).collect();
+    named.sort_unstable();
+    let kept = own
+        .split('&')
+        .filter(|parameter| !parameter.is_empty())
+        .filter(|parameter| named.binary_search(&name(parameter.as_bytes())).is_err());
+    for parameter in kept {
+        out.push_str(parameter);
+        out.push('&');
+    }
+}
+
+fn parameters(query: &[u8]) -> impl Iterator<Item = &[u8]> {
+    query
+        .split(|byte| *byte == b'&')
+        .filter(|parameter| !parameter.is_empty())
+}
+
+fn name(parameter: &[u8]) -> Vec<u8> {
+    let mut rest = parameter
+        .split(|byte| *byte == b'=')
+        .next()
+        .unwrap_or_default();
+    let mut name = Vec::with_capacity(rest.len());
+    while let Some((byte, tail)) = rest.split_first() {
+        rest = tail;
+        name.push(match byte {
+            b'+' => b' ',
+            b'%' => match escaped(tail) {
+                Some((byte, tail)) => {
+                    rest = tail;
+                    byte
+                }
+                None => b'%',
+            },
+            byte => *byte,
+        });
+    }
+    name
+}
+
+/// The byte whose two hexadecimal digits start `text`, and what follows them.
+fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
+    let ([high, low], rest) = text.split_first_chunk()?;
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = digit(*high)? << 4 | digit(*low)?;
+    Some((u8::try_from(byte).ok()?, rest))
+}
+
+fn push_encoded(mut query: &[u8], out: &mut String) {
+    while let Some((byte, rest)) = query.split_first() {
+        // A per cent sign that escapes nothing is itself a byte that may not stand there.
+        if may_stand_in_a_query(*byte) || (*byte == b'%' && escaped(rest).is_some()) {
+            out.push(char::from(*byte));
+        } else {
+            push_escape(*byte, out);
+        }
+        query = rest;
+    }
+}
+
+fn push_escape(byte: u8, out: &mut String) {
+    out.push('%');
+    for digit in [byte >> 4, byte & 0xf] {
+        let digit = char::from_digit(u32::from(digit), 16).unwrap_or('0');
+        out.push(digit.to_ascii_uppercase());
+    }
+}
+
+fn may_stand_in_a_query(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::is_target;
+    use proptest::prelude::*;
+
+    #[test]
+    fn known_answers() {
+        for (target, query, merged) in [
+            ("https://e.com", "a=1", "https://e.com?a=1"),
+            ("https://e.com/", "a=1&b", "https://e.com/?a=1&b"),
+            ("https://e.com/?", "a=1", "https://e.com/?a=1"),
+            ("https://e.com/?a=1&b=2", "a=3", "https://e.com/?b=2&a=3"),
+            ("https://e.com/?a=1&b=2", "c", "https://e.com/?a=1&b=2&c"),
+            (
+                "https://e.com/?a=1&a=2",
+                "a=3&a=4",
+                "https://e.com/?a=3&a=4",
+            ),
+            ("https://e.com/?a+b=1", "a%20b=2", "https://e.com/?a%20b=2"),
+            ("https://e.com/?%61=1&A=2", "a=3", "https://e.com/?A=2&a=3"),
+            (
+                "https://e.com/?%zz=1&%=2",
+                "%25zz=3",
+                "https://e.com/?%=2&%25zz=3",
+            ),
+            ("https://e.com/?a&=2", "a=1", "https://e.com/?=2&a=1"),
+            ("https://e.com/?a&&b", "&", "https://e.com/?a&b&&"),
+            (
+                "https://e.com/?x=%20+",
+                "a=%20+",
+                "https://e.com/?x=%20+&a=%20+",
+            ),
+            ("https://e.com/#top", "a=1", "https://e.com/?a=1#top"),
+            (
+                "https://e.com/?a=1#/r?a=2",
+                "a=3",
+                "https://e.com/?a=3#/r?a=2",
+            ),
+            ("https://e.com/?/route", "a=1", "https://e.com/?/route&a=1"),
+        ] {
+            assert_eq!(
+                merge(target, query.as_bytes()),
+                merged,
+                "{target} + {query}"
+            );
+        }
+    }
+
+    #[test]
+    fn bytes_that_may_not_stand_in_a_query_are_encoded() {
+        for (query, encoded) in [
+            (&b"a b"[..], "a%20b"),
+            (b"a[]=\"<>\"", "a%5B%5D=%22%3C%3E%22"),
+            (b"\r\nset-cookie: x", "%0D%0Aset-cookie:%20x"),
+            (b"a=\x80\xff\0", "a=%80%FF%00"),
+            (b"a=%2f%2F", "a=%2f%2F"),
+            (b"a=%&b=%4&c=%zz", "a=%25&b=%254&c=%25zz"),
+            (b"a#b", "a%23b"),
+        ] {
+            let merged = merge("https://e.com/", query);
+            assert_eq!(merged, format!("https://e.com/?{encoded}"));
+        }
+    }
+
+    #[test]
+    fn a_query_of_many_names_against_a_target_of_many_names_takes_no_time() {
+        let many = |first: usize| {
+            let names: Vec<_> = (first..first + 50_000).map(|n| format!("p{n}")).collect();
+            names.join("&")
+        };
+        let target = format!("https://e.com/?{}", many(0));
+        let merged = merge(&target, many(50_000).as_bytes());
+        assert_eq!(merged.split('&').count(), 100_000);
+    }
+
+    proptest! {
+        #[test]
+        fn without_a_query_the_target_goes_out_byte_for_byte(target in "\\PC{0,60}") {
+            prop_assert!(matches!(merge(&target, b""), Cow::Borrowed(same) if same == target));
+        }
+
+        #[test]
+        fn what_comes_out_may_stand_in_a_location_header(
+            target in "https://[a-z]{1,9}/[!-~]{0,60}",
+            query in prop::collection::vec(any::<u8>(), 1..60),
+        ) {
+            let merged = merge(&target, &query);
+            prop_assert!(is_target(merged.as_bytes()));
+            prop_assert!(merged.len() <= target.len() + 3 * query.len() + 2);
+        }
+
+        #[test]
+        fn a_second_merge_of_the_same_query_changes_nothing(
+            target in "https://e/(\\?([ab]=[0-9%+&]{0,3}&?){0,4})?(#[a-z?=]{0,5})?",
+            query in "[ab]=[0-9]{0,3}(&[abc%+]{1,3}=[0-9]{0,3}){0,4}",
+        ) {
+            let once = merge(&target, query.as_bytes()).into_owned();
+            prop_assert_eq!(&merge(&once, query.as_bytes()), &once);
+        }
+
+        #[test]
+        fn the_visitor_sees_every_parameter_of_his_arrive_last_and_the_fragment_stays(
+            target in "https://e/(\\?[a-z=&]{0,20})?",
+            fragment in "(#[a-z?=&#]{0,9})?",
+            query in "[a-z]{1,3}=[a-z]{0,3}(&[a-z]{1,3}){0,4}",
+        ) {
+            let merged = merge(&format!("{target}{fragment}"), query.as_bytes()).into_owned();
+            let tail = format!("{query}{fragment}");
+            prop_assert!(merged.ends_with(&tail), "{merged}");
+        }
+    }
+}
