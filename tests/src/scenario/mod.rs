@@ -1,0 +1,287 @@
+//! What must be true of the edge, written once and run on every host: the wasmtime one and real Envoy.
+//!
+//! A scenario is an `async fn(&mut impl Edge)` in [`lookup`], [`failure`] or [`request`]. [`for_each_scenario!`] makes
+//! a test of each of them:
+//!
+//! ```ignore
+//! async fn edge() -> MyEdge { ... }
+//! edgelink_tests::for_each_scenario!(edge);
+//! ```
+//!
+//! Scenarios may share one edge: each of them uses codes of its own and scripts the control plane for those alone.
+
+pub mod failure;
+pub mod lookup;
+pub mod request;
+
+use edgelink_wire::{Entry, LinkRecord, LinkState, Record, RedirectStatus};
+use std::time::Duration;
+
+/// The header by which whatever stands behind the filter says that a request came through. An implementation puts it
+/// on the answer of its default route.
+pub const PASSED_THROUGH: &str = "x-passed-through";
+
+/// A running edge with one worker, the filter configured with [`DOMAIN`] alone, `tierHeader` on, and a control plane
+/// that answers what a scenario scripts. A code that nothing was scripted for is [`Reply::Absent`] with rev 0.
+#[expect(
+    async_fn_in_trait,
+    reason = "the futures are awaited where they are made and need not be Send"
+)]
+pub trait Edge {
+    /// A request that is under way.
+    type Visit;
+
+    /// Sends a request, and returns as soon as the filter has seen it.
+    async fn start(&mut self, request: Request) -> Self::Visit;
+
+    /// Awaits the answer of a request.
+    async fn finish(&mut self, visit: Self::Visit) -> Answer;
+
+    /// Closes the client's connection before the answer is there, and returns as soon as the edge knows.
+    async fn leave(&mut self, visit: Self::Visit);
+
+    /// From now on the control plane answers lookups of `code` with `reply`, also those that hang at the moment.
+    async fn script(&mut self, code: &str, reply: Reply);
+
+    /// How many lookups of `code` the control plane has seen.
+    async fn lookups(&mut self, code: &str) -> usize;
+
+    /// Returns when the control plane has seen at least `count` lookups of `code`.
+    async fn await_lookups(&mut self, code: &str, count: usize);
+
+    /// Lets that much time pass, ticks of the filter included: at least as much, and little more.
+    async fn pass(&mut self, time: Duration);
+
+    /// The seconds since 1970 by the filter's clock.
+    fn now(&self) -> u64;
+
+    /// The lives of cached records that the filter is configured with.
+    fn lives(&self) -> Lives;
+
+    /// Sends a request and awaits the answer.
+    async fn visit(&mut self, request: Request) -> Answer {
+        let visit = self.start(request).await;
+        self.finish(visit).await
+    }
+
+    /// Follows a code.
+    async fn follow(&mut self, code: &str) -> Answer {
+        self.visit(Request::get(&format!("/{code}"))).await
+    }
+}
+
+/// The only domain of the edge under test. Requests carry it as their host unless they say otherwise.
+pub const DOMAIN: &str = "go.example";
+
+/// How long records live in the edge's caches, as configured.
+#[derive(Clone, Copy, Debug)]
+pub struct Lives {
+    /// `freshSeconds` and `absentFreshSeconds`.
+    pub fresh: Duration,
+    /// `staleSeconds`.
+    pub stale: Duration,
+    /// `controlPlane.timeoutMs`.
+    pub timeout: Duration,
+}
+
+/// A request as a client sends it. Bytes may be anything that the host lets through to the filter.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The method.
+    pub method: String,
+    /// `:path`, as raw bytes.
+    pub path: Vec<u8>,
+    /// Further headers; `host` replaces [`DOMAIN`].
+    pub headers: Vec<(String, Vec<u8>)>,
+}
+
+impl Request {
+    /// A GET without headers of its own.
+    #[must_use]
+    pub fn get(path: &str) -> Self {
+        Self::new("GET", path.as_bytes())
+    }
+
+    /// A request without headers of its own.
+    #[must_use]
+    pub fn new(method: &str, path: &[u8]) -> Self {
+        Self {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// The same request with one more header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &[u8]) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
+
+/// What a client got.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// The headers, names in lower case, in order.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// The value of the first header of that name, where it is text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.headers.iter().find(|(each, _)| each == name)?;
+        std::str::from_utf8(value).ok()
+    }
+
+    /// Where a redirect leads.
+    #[must_use]
+    pub fn location(&self) -> Option<&str> {
+        self.header("location")
+    }
+
+    /// The tier that answered.
+    #[must_use]
+    pub fn tier(&self) -> Option<&str> {
+        self.header("x-edgelink-tier")
+    }
+
+    /// Whether the filter left the request to whatever stands behind it.
+    #[must_use]
+    pub fn passed_through(&self) -> bool {
+        self.header(PASSED_THROUGH).is_some()
+    }
+}
+
+/// How the control plane answers a lookup.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// 200 with that link.
+    Link(LinkRecord<String>),
+    /// 404 with an absent entry.
+    Absent {
+        /// The rev of the absent record.
+        rev: u64,
+    },
+    /// That status, headers and body, whatever they are: an HTTP answer that need not make sense.
+    Raw {
+        /// The status code.
+        status: u16,
+        /// The content type, where there is one.
+        content_type: Option<&'static str>,
+        /// The body.
+        body: Vec<u8>,
+    },
+    /// 200 with a link, but for that other key.
+    OtherKey(String),
+    /// Nothing, until the script of the code changes.
+    Hang,
+    /// The connection is closed without an answer.
+    Reset,
+}
+
+impl Reply {
+    /// The HTTP answer to a lookup of `key` (`{domain}/{code}`): status, content type and body; nothing where there
+    /// is no answer ([`Reply::Hang`], [`Reply::Reset`]).
+    #[must_use]
+    pub fn http(&self, key: &str) -> Option<(u16, Option<&'static str>, Vec<u8>)> {
+        let entry = |key: &str, record: Record<&str>| {
+            let mut body = Vec::new();
+            Entry {
+                key: key.as_bytes(),
+                record,
+            }
+            .encode(&mut body);
+            body
+        };
+        let typed = Some(Entry::MEDIA_TYPE);
+        match self {
+            Self::Link(link) => {
+                let record = Record::Link(link.clone());
+                Some((200, typed, entry(key, record.as_deref())))
+            }
+            Self::OtherKey(other) => {
+                let record = Record::Link(link("https://example.com/other"));
+                Some((200, typed, entry(other, record.as_deref())))
+            }
+            Self::Absent { rev } => Some((404, typed, entry(key, Record::Absent { rev: *rev }))),
+            Self::Raw {
+                status,
+                content_type,
+                body,
+            } => Some((*status, *content_type, body.clone())),
+            Self::Hang | Self::Reset => None,
+        }
+    }
+}
+
+/// An ordinary link of rev 1: 302, active, valid for ever, with the query forwarded.
+#[must_use]
+pub fn link(url: &str) -> LinkRecord<String> {
+    LinkRecord {
+        url: url.to_owned(),
+        redirect: RedirectStatus::Found,
+        state: LinkState::Active,
+        valid_since: None,
+        valid_until: None,
+        forward_query: true,
+        rev: 1,
+    }
+}
+
+/// Makes a `#[tokio::test]` of every scenario. `$edge` is an `async fn() -> impl Edge` (or what dereferences to one).
+#[macro_export]
+macro_rules! for_each_scenario {
+    ($edge:path) => {
+        $crate::for_each_scenario! { @ $edge;
+            lookup {
+                a_link_is_followed_and_then_known,
+                redirect_statuses_are_those_of_the_link,
+                an_absent_link_is_404_and_that_is_known,
+                a_disabled_link_is_gone,
+                an_expired_link_is_gone,
+                a_link_that_is_not_valid_yet_is_404,
+                a_known_link_is_asked_for_again_when_it_is_no_longer_fresh,
+                a_known_absence_is_asked_for_again_when_it_is_no_longer_fresh,
+                an_older_record_never_replaces_a_newer_one,
+                visitors_of_one_code_share_one_lookup,
+                a_visitor_who_leaves_does_not_harm_those_who_wait,
+                a_lookup_outlives_the_only_visitor_who_asked_for_it,
+            }
+            failure {
+                a_failed_lookup_is_503_and_not_404,
+                a_failed_lookup_is_not_remembered,
+                what_is_no_answer_is_a_failure,
+                a_control_plane_that_hangs_is_503_in_time,
+                a_known_link_is_served_stale_when_the_lookup_fails,
+                a_link_is_not_served_when_it_is_older_than_stale,
+                a_known_absence_is_not_served_as_a_link_while_the_control_plane_is_down,
+            }
+            request {
+                paths_that_are_no_code_pass_through,
+                other_methods_pass_through,
+                head_is_answered_as_get_without_a_body,
+                the_target_goes_out_byte_for_byte,
+                the_visitors_query_is_merged_where_the_link_says_so,
+                any_bytes_in_headers_are_survived,
+                an_answer_is_private_and_must_be_asked_for_again,
+            }
+        }
+    };
+    (@ $edge:path; $($module:ident { $($name:ident,)* })*) => {
+        $(mod $module {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    let mut edge = super::$edge().await;
+                    $crate::scenario::$module::$name(&mut edge).await;
+                }
+            )*
+        })*
+    };
+}

@@ -1,0 +1,112 @@
+//! Which requests the filter answers, and how the answer looks.
+
+use super::{Edge, Reply, Request, link};
+
+/// Longer than a code, more than one segment, or bytes that no code has.
+pub async fn paths_that_are_no_code_pass_through(edge: &mut impl Edge) {
+    let long = format!("/{}", "a".repeat(65));
+    let paths = [
+        "/",
+        "/a/b",
+        "/a/",
+        "/a.b",
+        "/a~b",
+        "/a;b",
+        "/?a=b",
+        "/robots.txt",
+        "/favicon.ico",
+        &long,
+    ];
+    for path in paths {
+        let answer = edge.visit(Request::get(path)).await;
+        assert!(answer.passed_through(), "{path}: {answer:?}");
+    }
+}
+
+/// Links are followed with GET and HEAD; the rest is none of the filter's business.
+pub async fn other_methods_pass_through(edge: &mut impl Edge) {
+    for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+        let answer = edge.visit(Request::new(method, b"/method1")).await;
+        assert!(answer.passed_through(), "{method}: {answer:?}");
+    }
+    assert_eq!(edge.lookups("method1").await, 0);
+}
+
+/// Same status and headers.
+pub async fn head_is_answered_as_get_without_a_body(edge: &mut impl Edge) {
+    edge.script("head1", Reply::Link(link("https://example.com/h")))
+        .await;
+
+    for _ in 0..2 {
+        let answer = edge.visit(Request::new("HEAD", b"/head1")).await;
+        assert_eq!(answer.status, 302);
+        assert_eq!(answer.location(), Some("https://example.com/h"));
+        assert!(answer.body.is_empty(), "{answer:?}");
+    }
+    let absent = edge.visit(Request::new("HEAD", b"/head2")).await;
+    assert_eq!(absent.status, 404);
+    assert!(absent.body.is_empty(), "{absent:?}");
+}
+
+/// Nothing is decoded, encoded or put in order.
+pub async fn the_target_goes_out_byte_for_byte(edge: &mut impl Edge) {
+    for (index, url) in [
+        "https://example.com",
+        "http://EXAMPLE.com:80/%7Ea/../b//c?x=%2F&x=+&y#frag?",
+        "https://example.com/?%E2%82%AC=%zz&&a",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let code = format!("bytes{index}");
+        edge.script(&code, Reply::Link(link(url))).await;
+        assert_eq!(edge.follow(&code).await.location(), Some(url));
+        assert_eq!(edge.follow(&code).await.location(), Some(url));
+    }
+}
+
+/// The visitor's parameters win over those of the target, and the fragment stays last.
+pub async fn the_visitors_query_is_merged_where_the_link_says_so(edge: &mut impl Edge) {
+    let url = "https://example.com/p?utm=x&keep=1#f";
+    edge.script("query1", Reply::Link(link(url))).await;
+    let mut plain = link(url);
+    plain.forward_query = false;
+    edge.script("query2", Reply::Link(plain)).await;
+
+    for _ in 0..2 {
+        let merged = edge.visit(Request::get("/query1?utm=y&z")).await;
+        assert_eq!(
+            merged.location(),
+            Some("https://example.com/p?keep=1&utm=y&z#f")
+        );
+        let untouched = edge.visit(Request::get("/query2?utm=y&z")).await;
+        assert_eq!(untouched.location(), Some(url));
+    }
+    assert_eq!(edge.lookups("query1").await, 1);
+}
+
+/// Bytes that are no UTF-8 in any header are somebody else's problem, not a trap.
+pub async fn any_bytes_in_headers_are_survived(edge: &mut impl Edge) {
+    edge.script("bytes9", Reply::Link(link("https://example.com/")))
+        .await;
+    for byte in 0x80..=0xff_u8 {
+        let value = [b'a', byte, byte, b'b'];
+        let answer = edge
+            .visit(
+                Request::get("/bytes9")
+                    .header("user-agent", &value)
+                    .header("cookie", &value)
+                    .header("x-forwarded-for", &value),
+            )
+            .await;
+        assert_eq!(answer.status, 302, "{byte:#x}");
+    }
+}
+
+/// Browsers keep nothing that may change.
+pub async fn an_answer_is_private_and_must_be_asked_for_again(edge: &mut impl Edge) {
+    edge.script("cache1", Reply::Link(link("https://example.com/")))
+        .await;
+    let answer = edge.follow("cache1").await;
+    assert_eq!(answer.header("cache-control"), Some("private, max-age=0"));
+}
