@@ -58,8 +58,9 @@ pub trait Store: Send + Sync + 'static {
     async fn has_api_keys(&self) -> Result<bool, StoreError>;
 }
 
-/// Makes the new content out of the old, or refuses.
-pub type ChangeFn = Box<dyn FnOnce(&LinkContent) -> Result<LinkContent, ChangeError> + Send>;
+/// Makes the new content out of the old, or refuses. The database may ask for the change again after a deadlock, then
+/// with the content as it is by then.
+pub type ChangeFn = Box<dyn Fn(&LinkContent) -> Result<LinkContent, ChangeError> + Send + Sync>;
 
 /// A change that does not fit what the link is now: the field (camelCase) and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -99,6 +100,9 @@ pub enum CreateError {
     /// The code is taken on this domain.
     #[error("the code is taken")]
     CodeTaken,
+    /// Another link has the number; the caller takes the next one.
+    #[error("the number is taken")]
+    NumberTaken,
 }
 
 /// Which links to list.
