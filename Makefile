@@ -1,0 +1,65 @@
+# edgelink: `make run` to use it, `make test` to check it, `make help` for the rest.
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+
+# Crates for the proxy: they build for wasm only.
+WASM_TARGET := wasm32-wasip1
+WASM_CRATES := edgelink-filter
+WASM_PACKAGES := $(addprefix -p ,$(WASM_CRATES))
+NATIVE := --workspace $(addprefix --exclude ,$(WASM_CRATES))
+
+# The profile of the control plane that `make run` starts: release, or dev for a quicker build.
+PROFILE ?= release
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: setup-run wasm ## Build and run control plane and Envoy; Ctrl-C stops both
+	cargo build --profile $(PROFILE) -p edgelink-control-plane
+	@exec envoy/up.sh $(PROFILE)
+
+.PHONY: wasm
+wasm: ## Build the modules that Envoy loads
+	cargo build --profile wasm --target $(WASM_TARGET) $(WASM_PACKAGES)
+
+.PHONY: test
+test: setup wasm ## Run every test, with real Envoy and real databases
+	cargo build -p edgelink-control-plane
+	cargo test $(NATIVE)
+
+.PHONY: test-mysql
+test-mysql: setup ## Run the store's tests on MySQL 9 (Debian; needs root for debootstrap)
+	tests/mysql9.sh
+
+.PHONY: test-urls
+test-urls: setup wasm ## Create all 48,009 real URLs through the API and follow them through Envoy
+	cargo build -p edgelink-control-plane
+	EDGELINK_EVERY_URL=1 cargo test -p edgelink-tests --test e2e urls:: -- --nocapture
+
+.PHONY: cpu
+cpu: setup wasm ## Measure the CPU of a redirect against Envoy's own
+	cargo build -p edgelink-control-plane
+	cargo run -p edgelink-tests --bin bench -- cpu
+
+.PHONY: lint
+lint: setup-run ## Check formatting, lints and scripts
+	cargo fmt --all --check
+	cargo clippy $(NATIVE) --all-targets -- -D warnings
+	cargo clippy $(WASM_PACKAGES) --profile wasm --target $(WASM_TARGET) -- -D warnings
+	@if command -v shellcheck >/dev/null; then shellcheck $$(git ls-files '*.sh' .ci/run); else echo "shellcheck is not installed: scripts not checked"; fi
+
+.PHONY: setup
+setup: ## Install what build and tests need (Debian packages, wasm target, Envoy)
+	@tests/install.sh test
+
+.PHONY: setup-run
+setup-run:
+	@tests/install.sh run
+
+.PHONY: clean
+clean: ## Remove what was built and the state of `make run`; an installed Envoy stays
+	cargo clean
+	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy -exec rm -rf {} +; fi

@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Fills envoy/bootstrap.yaml and envoy/plugin.json in, and becomes Envoy. Arguments are passed on to Envoy
+# (`envoy/run.sh --mode validate` checks the configuration). The environment variables are described in envoy/README.md.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+state=${EDGELINK_STATE_DIR:-$root/.edgelink}
+
+fail() {
+  printf 'envoy/run.sh: %s\n' "$*" >&2
+  exit 1
+}
+
+declare -A values
+
+# set_number PLACEHOLDER VARIABLE DEFAULT
+set_number() {
+  local value=${!2:-$3}
+  [[ $value =~ ^[0-9]{1,15}$ ]] || fail "$2 must be a whole number, not '$value'"
+  values[$1]=$value
+}
+
+# set_boolean PLACEHOLDER VARIABLE DEFAULT
+set_boolean() {
+  local value=${!2:-$3}
+  [[ $value == true || $value == false ]] || fail "$2 must be true or false, not '$value'"
+  values[$1]=$value
+}
+
+# set_string PLACEHOLDER VALUE
+set_string() {
+  values[$1]=$(escape "$2")
+}
+
+# The inside of a JSON string, which a double-quoted YAML string reads alike.
+escape() {
+  local text=$1
+  text=${text//\\/\\\\}
+  text=${text//\"/\\\"}
+  text=${text//$'\n'/\\n}
+  [[ $text != *[[:cntrl:]]* ]] || fail "control characters cannot be filled in: ${1@Q}"
+  printf '%s' "$text"
+}
+
+# a,b -> ["a","b"]
+string_list() {
+  local item items=() list
+  IFS=, read -ra items <<<"$1"
+  for item in "${items[@]}"; do list+=,\"$(escape "$item")\"; done
+  printf '[%s]' "${list:1}"
+}
+
+# host:port,... -> Envoy's endpoints
+endpoint_list() {
+  local item items=() list
+  IFS=, read -ra items <<<"$1"
+  for item in "${items[@]}"; do
+    [[ $item =~ ^\[?([0-9A-Za-z.:_-]+)\]?:([0-9]+)$ ]] || fail "EDGELINK_CONTROL_PLANES: '$item' is not host:port"
+    list+=", { endpoint: { address: { socket_address: { address: \"${BASH_REMATCH[1]}\", port_value: ${BASH_REMATCH[2]} } } } }"
+  done
+  printf '[%s]' "${list:2}"
+}
+
+# The file with every ${NAME} replaced once: what a value brings along is never looked at again.
+fill() {
+  local rest text='' name
+  rest=$(<"$1")
+  while [[ $rest =~ \$\{([A-Z_]+)\} ]]; do
+    name=${BASH_REMATCH[1]}
+    [[ -v values[$name] ]] || fail "$1: there is no value for \${$name}"
+    text+=${rest%%"\${$name}"*}${values[$name]}
+    rest=${rest#*"\${$name}"}
+  done
+  printf '%s%s\n' "$text" "$rest"
+}
+
+set_number EDGE_PORT EDGELINK_EDGE_PORT 8080
+set_number ADMIN_PORT EDGELINK_ADMIN_PORT 9901
+set_number HEAP_BYTES EDGELINK_HEAP_BYTES 1073741824
+set_number MAX_CONNECTIONS EDGELINK_MAX_CONNECTIONS 50000
+set_number TRUSTED_HOPS EDGELINK_TRUSTED_HOPS 0
+set_number CALLOUT_TIMEOUT_MS EDGELINK_CALLOUT_TIMEOUT_MS 800
+set_number LRU_BYTES EDGELINK_LRU_BYTES 67108864
+set_number FRESH_SECONDS EDGELINK_FRESH_SECONDS 5
+set_number STALE_SECONDS EDGELINK_STALE_SECONDS 86400
+set_boolean TIER_HEADER EDGELINK_TIER_HEADER false
+set_string EDGE_ADDRESS "${EDGELINK_EDGE_ADDRESS:-127.0.0.1}"
+set_string ACCESS_LOG "${EDGELINK_ACCESS_LOG:-/dev/stdout}"
+set_string WASM "${EDGELINK_WASM:-$root/target/wasm32-wasip1/wasm/edgelink_filter.wasm}"
+values[DOMAINS]=$(string_list "${EDGELINK_DOMAINS:-127.0.0.1:${values[EDGE_PORT]}}")
+values[CONTROL_PLANE_ENDPOINTS]=$(endpoint_list "${EDGELINK_CONTROL_PLANES:-127.0.0.1:${EDGELINK_API_PORT:-8081}}")
+
+token_file=${EDGELINK_EDGE_TOKEN_FILE:-$state/edge-token}
+if [[ -z ${EDGELINK_EDGE_TOKEN:-} ]]; then
+  [[ -r $token_file ]] || fail "no edge token: set EDGELINK_EDGE_TOKEN, or write one to $token_file"
+  EDGELINK_EDGE_TOKEN=$(<"$token_file")
+fi
+set_string EDGE_TOKEN "$EDGELINK_EDGE_TOKEN"
+unset EDGELINK_EDGE_TOKEN
+
+umask 077 # the filled files hold the token
+mkdir -p "$state/envoy"
+plugin=$(fill "${EDGELINK_PLUGIN:-$here/plugin.json}")
+set_string PLUGIN_CONFIGURATION "$plugin"
+fill "$here/bootstrap.yaml" >"$state/envoy/bootstrap.yaml"
+
+envoy=$("$here/find.sh")
+exec "$envoy" --config-path "$state/envoy/bootstrap.yaml" \
+  --concurrency "${EDGELINK_WORKERS:-$(getconf _NPROCESSORS_ONLN)}" \
+  --use-dynamic-base-id --base-id-path "$state/envoy/base-id" \
+  --drain-time-s 20 --parent-shutdown-time-s 30 \
+  --log-level "${EDGELINK_ENVOY_LOG:-warning}" --component-log-level wasm:info "$@"

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Installs what is missing to run edgelink (`install.sh run`) or to test it as well (`install.sh test`): the wasm target
+# and Envoy everywhere, packages on Debian. Elsewhere it says what is missing. What is there already is left alone.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+wasm_target=wasm32-wasip1
+export PATH=$PATH:/usr/sbin:/sbin
+packages=()
+
+fail() {
+  printf 'setup: %s\n' "$*" >&2
+  exit 1
+}
+
+# need COMMAND PACKAGE
+need() {
+  command -v "$1" >/dev/null || packages+=("$2")
+}
+
+need_for_running() {
+  need cc gcc
+  need curl curl
+  EDGELINK_ENVOY_INSTALL=never "$root/envoy/find.sh" >/dev/null 2>&1 || need_venv
+}
+
+# Debian splits it off Python.
+need_venv() {
+  python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+}
+
+# The -core package is MariaDB without a service that would start.
+need_for_testing() {
+  need mariadbd mariadb-server-core
+  need my_print_defaults mariadb-client-core
+  need redis-server redis-server
+  need wrk wrk
+}
+
+as_root() {
+  if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi
+}
+
+# Packages with a service start it at once; policy-rc.d is how Debian is told not to.
+without_services() {
+  local policy=/usr/sbin/policy-rc.d mine=''
+  if [[ ! -e $policy ]]; then
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+    as_root chmod +x "$policy"
+    mine=yes
+  fi
+  local status=0
+  "$@" || status=$?
+  if [[ -n $mine ]]; then as_root rm -f "$policy"; fi
+  return $status
+}
+
+install_packages() {
+  command -v apt-get >/dev/null || fail "please install what these Debian packages hold: ${packages[*]}"
+  [[ $(id -u) == 0 ]] || command -v sudo >/dev/null || fail "please install as root: apt-get install ${packages[*]}"
+  printf 'Installing %s\n' "${packages[*]}"
+  as_root apt-get update -q
+  without_services as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -q -y --no-install-recommends "${packages[@]}" ||
+    fail "apt-get could not install: ${packages[*]}"
+  if [[ " ${packages[*]} " == *" redis-server "* ]] && [[ -d /run/systemd/system ]]; then
+    as_root systemctl disable --quiet redis-server # nor at the next boot
+  fi
+}
+
+install_wasm_target() {
+  [[ ! -d $(rustc --print sysroot)/lib/rustlib/$wasm_target ]] || return 0
+  command -v rustup >/dev/null || fail "this Rust has no target $wasm_target, and there is no rustup to add it with"
+  rustup target add "$wasm_target"
+}
+
+command -v cargo >/dev/null || fail "there is no Rust: install it with rustup (https://rustup.rs)"
+need_for_running
+if [[ ${1:-run} == test ]]; then need_for_testing; fi
+if ((${#packages[@]})); then install_packages; fi
+install_wasm_target
+"$root/envoy/find.sh" >/dev/null
