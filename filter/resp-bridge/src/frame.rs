@@ -1,0 +1,307 @@
+//! The gRPC message frame: one byte of flags, four bytes of length (big-endian), the message.
+//!
+//! Source: "gRPC over HTTP2", section "Length-Prefixed-Message".
+
+/// Bytes of a frame's header.
+pub const HEADER_LENGTH: usize = 5;
+
+/// The longest message that is taken for one, in bytes.
+///
+/// Nothing is stored, so this bounds no memory. It tells a stream of messages from one that is no gRPC at all, or that
+/// has lost its place: no command of ours comes near it.
+pub const MAX_MESSAGE_LENGTH: u32 = 16 * 1024 * 1024;
+
+/// Why a request body is not a stream of messages that can be passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Bit 0 of the flags means a compressed message, which nobody here asked for; the others are reserved.
+    #[error("a message has the flags {0:#04x}: only plain, uncompressed messages are taken")]
+    Flags(u8),
+    /// The length is above [`MAX_MESSAGE_LENGTH`].
+    #[error("a message claims {0} bytes, the most is {MAX_MESSAGE_LENGTH}")]
+    Length(u32),
+    /// The body ended inside a header or a message.
+    #[error("the stream ended inside a message")]
+    Truncated,
+}
+
+/// What is to be done to a chunk so that only message bytes are left of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stripped {
+    /// No header is in it.
+    Unchanged,
+    /// This many bytes at its front are headers, the rest is message bytes: the common case, one message a chunk.
+    Front(usize),
+    /// Headers stand between message bytes; these are the message bytes.
+    Joined(Vec<u8>),
+}
+
+/// Takes the headers out of a request body that arrives in chunks, which split and merge messages as they please.
+#[derive(Clone, Debug)]
+pub struct Stripper {
+    expected: Expected,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Expected {
+    Flags,
+    Length { value: u32, missing: u8 },
+    Message { left: u32 },
+}
+
+impl Default for Stripper {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stripper {
+    /// Starts at the beginning of a body.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            expected: Expected::Flags,
+        }
+    }
+
+    /// Passes `length` bytes without a look at them, if they all belong to the current message.
+    ///
+    /// Saves the two copies out of and into the VM for the chunks in the middle of a long message.
+    pub fn pass(&mut self, length: usize) -> bool {
+        let Expected::Message { left } = self.expected else {
+            return false;
+        };
+        match u32::try_from(length).map(|length| left.checked_sub(length)) {
+            Ok(Some(left)) => {
+                self.expect_message(left);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Says what is to be done to the next chunk.
+    ///
+    /// # Errors
+    /// [`FrameError::Flags`] and [`FrameError::Length`]; the stripper has lost its place then, and the stream must end.
+    pub fn strip(&mut self, chunk: &[u8]) -> Result<Stripped, FrameError> {
+        let mut rest = chunk;
+        let (mut front, mut first, mut joined) = (0, &[][..], Vec::new());
+        while !rest.is_empty() {
+            let dropped = self.take_header(&mut rest)?;
+            let message = self.take_message(&mut rest);
+            if first.is_empty() {
+                front += dropped;
+                first = message;
+            } else if dropped > 0 {
+                if joined.is_empty() {
+                    joined.reserve(chunk.len());
+                    joined.extend_from_slice(first);
+                }
+                joined.extend_from_slice(message);
+            }
+        }
+        Ok(match (joined.is_empty(), front) {
+            (false, _) => Stripped::Joined(joined),
+            (true, 0) => Stripped::Unchanged,
+            (true, front) => Stripped::Front(front),
+        })
+    }
+
+    /// Says whether the body may end here.
+    ///
+    /// # Errors
+    /// [`FrameError::Truncated`] inside a header or a message.
+    pub fn finish(&self) -> Result<(), FrameError> {
+        match self.expected {
+            Expected::Flags => Ok(()),
+            _ => Err(FrameError::Truncated),
+        }
+    }
+
+    /// Takes what there is of a header, and returns how many bytes that was.
+    fn take_header(&mut self, rest: &mut &[u8]) -> Result<usize, FrameError> {
+        let before = rest.len();
+        while let Some((&byte, tail)) = rest.split_first() {
+            match self.expected {
+                Expected::Message { .. } => break,
+                Expected::Flags => self.flags(byte)?,
+                Expected::Length { value, missing } => {
+                    self.length(value << 8 | u32::from(byte), missing - 1)?;
+                }
+            }
+            *rest = tail;
+        }
+        Ok(before - rest.len())
+    }
+
+    fn flags(&mut self, byte: u8) -> Result<(), FrameError> {
+        if byte != 0 {
+            return Err(FrameError::Flags(byte));
+        }
+        self.expected = Expected::Length {
+            value: 0,
+            missing: 4,
+        };
+        Ok(())
+    }
+
+    fn length(&mut self, value: u32, missing: u8) -> Result<(), FrameError> {
+        if missing > 0 {
+            self.expected = Expected::Length { value, missing };
+            return Ok(());
+        }
+        if value > MAX_MESSAGE_LENGTH {
+            return Err(FrameError::Length(value));
+        }
+        self.expect_message(value);
+        Ok(())
+    }
+
+    fn take_message<'c>(&mut self, rest: &mut &'c [u8]) -> &'c [u8] {
+        let Expected::Message { left } = self.expected else {
+            return &[];
+        };
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX);
+        let (message, tail) = rest.split_at_checked(wanted).unwrap_or((rest, &[]));
+        *rest = tail;
+        let taken = u32::try_from(message.len()).unwrap_or(left);
+        self.expect_message(left.saturating_sub(taken));
+        message
+    }
+
+    fn expect_message(&mut self, left: u32) {
+        self.expected = if left == 0 {
+            Expected::Flags
+        } else {
+            Expected::Message { left }
+        };
+    }
+}
+
+/// The header that makes a message of a chunk of the response.
+#[must_use]
+pub fn header(length: u32) -> [u8; HEADER_LENGTH] {
+    let [a, b, c, d] = length.to_be_bytes();
+    [0, a, b, c, d]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
+        let frame = |message: &Vec<u8>| [&header(message.len() as u32)[..], message].concat();
+        messages.iter().flat_map(frame).collect()
+    }
+
+    /// Does to a chunk what the filter has Envoy do.
+    fn apply(stripper: &mut Stripper, chunk: &[u8]) -> Result<Vec<u8>, FrameError> {
+        Ok(match stripper.strip(chunk)? {
+            Stripped::Unchanged => chunk.to_vec(),
+            Stripped::Front(front) => chunk[front..].to_vec(),
+            Stripped::Joined(message) => message,
+        })
+    }
+
+    #[test]
+    fn one_message_a_chunk_only_loses_its_front() {
+        let mut stripper = Stripper::new();
+        let chunk = framed(&[b"PING\r\n".to_vec()]);
+        assert_eq!(stripper.strip(&chunk), Ok(Stripped::Front(5)));
+        assert_eq!(stripper.finish(), Ok(()));
+    }
+
+    #[test]
+    fn two_messages_in_a_chunk_are_joined() {
+        let mut stripper = Stripper::new();
+        let chunk = framed(&[b"ab".to_vec(), b"cd".to_vec()]);
+        assert_eq!(
+            stripper.strip(&chunk),
+            Ok(Stripped::Joined(b"abcd".to_vec()))
+        );
+    }
+
+    #[test]
+    fn an_empty_message_leaves_nothing_and_costs_no_copy() {
+        let mut stripper = Stripper::new();
+        let chunk = framed(&[vec![], vec![], b"x".to_vec()]);
+        assert_eq!(stripper.strip(&chunk), Ok(Stripped::Front(15)));
+    }
+
+    #[test]
+    fn the_middle_of_a_long_message_is_passed_unseen() {
+        let mut stripper = Stripper::new();
+        assert!(!stripper.pass(1), "a header is expected");
+        assert_eq!(stripper.strip(&header(10)), Ok(Stripped::Front(5)));
+        assert!(stripper.pass(4));
+        assert!(!stripper.pass(7), "that is more than the message has left");
+        assert_eq!(stripper.finish(), Err(FrameError::Truncated));
+        assert!(stripper.pass(6));
+        assert_eq!(stripper.finish(), Ok(()));
+    }
+
+    #[test]
+    fn a_compressed_message_is_refused() {
+        for flags in [1, 2, 0x80, 0xff] {
+            let refused = Stripper::new().strip(&[flags, 0, 0, 0, 1, b'x']);
+            assert_eq!(refused, Err(FrameError::Flags(flags)));
+        }
+    }
+
+    #[test]
+    fn a_message_may_be_as_long_as_the_bound_and_no_longer() {
+        let longest = header(MAX_MESSAGE_LENGTH);
+        assert_eq!(Stripper::new().strip(&longest), Ok(Stripped::Front(5)));
+        for length in [MAX_MESSAGE_LENGTH + 1, u32::MAX] {
+            let refused = Stripper::new().strip(&header(length));
+            assert_eq!(refused, Err(FrameError::Length(length)));
+        }
+    }
+
+    #[test]
+    fn a_body_may_not_end_inside_a_header_or_a_message() {
+        for end in 1..7 {
+            let mut stripper = Stripper::new();
+            stripper.strip(&framed(&[b"ab".to_vec()])[..end]).unwrap();
+            assert_eq!(stripper.finish(), Err(FrameError::Truncated), "{end}");
+        }
+    }
+
+    fn any_messages() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..12)
+    }
+
+    proptest! {
+        #[test]
+        fn messages_come_out_whole_however_they_are_cut(
+            messages in any_messages(),
+            cuts in prop::collection::vec(1_usize..30, 1..40),
+        ) {
+            let body = framed(&messages);
+            let (mut stripper, mut rest, mut out) = (Stripper::new(), &body[..], Vec::new());
+            for cut in cuts.into_iter().chain([usize::MAX]) {
+                let (chunk, tail) = rest.split_at(cut.min(rest.len()));
+                if stripper.pass(chunk.len()) {
+                    out.extend_from_slice(chunk);
+                } else {
+                    out.extend(apply(&mut stripper, chunk).unwrap());
+                }
+                rest = tail;
+            }
+            prop_assert_eq!(out, messages.concat());
+            prop_assert_eq!(stripper.finish(), Ok(()));
+        }
+
+        #[test]
+        fn any_bytes_are_stripped_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0_usize..200) {
+            let mut stripper = Stripper::new();
+            let (head, tail) = bytes.split_at(cut.min(bytes.len()));
+            if let Ok(head) = apply(&mut stripper, head) {
+                let whole = apply(&mut stripper, tail).map(|tail| [head, tail].concat());
+                prop_assert_eq!(whole, apply(&mut Stripper::new(), &bytes));
+            }
+        }
+    }
+}
