@@ -1,3 +1,4 @@
 //! What the tests of the whole are made of: a proxy-wasm host, private servers, and scenarios that run on all of them.
 
 pub mod scenario;
+pub mod stack;

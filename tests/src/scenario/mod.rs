@@ -234,10 +234,10 @@ pub fn link(url: &str) -> LinkRecord<String> {
     }
 }
 
-/// Makes a `#[tokio::test]` of every scenario. `$edge` is an `async fn() -> impl Edge` (or what dereferences to one).
+/// Makes a `#[tokio::test]` of every scenario. `$edge` is an `async fn() -> impl Edge` of the module that it is called in.
 #[macro_export]
 macro_rules! for_each_scenario {
-    ($edge:path) => {
+    ($edge:ident) => {
         $crate::for_each_scenario! { @ $edge;
             lookup {
                 a_link_is_followed_and_then_known,
@@ -273,7 +273,7 @@ macro_rules! for_each_scenario {
             }
         }
     };
-    (@ $edge:path; $($module:ident { $($name:ident,)* })*) => {
+    (@ $edge:ident; $($module:ident { $($name:ident,)* })*) => {
         $(mod $module {
             $(
                 #[tokio::test]

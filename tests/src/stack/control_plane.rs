@@ -1,0 +1,182 @@
+//! The control plane, as it was built.
+
+use super::place::{edgelink_binary, free_port, local};
+use super::{Connection, EDGE_TOKEN, Process};
+use crate::scenario::{DOMAIN, Request};
+use serde_json::Value;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// An answer of the API.
+#[derive(Clone, Debug)]
+pub struct ApiAnswer {
+    /// The status code.
+    pub status: u16,
+    /// The body; null where there is none.
+    pub body: Value,
+}
+
+impl ApiAnswer {
+    /// A string of the body.
+    ///
+    /// # Panics
+    /// Where there is no such string.
+    #[must_use]
+    pub fn text(&self, field: &str) -> &str {
+        let value = self.body[field].as_str();
+        value.unwrap_or_else(|| panic!("no '{field}' in {self:?}"))
+    }
+}
+
+/// A running control plane with a SQLite database of its own.
+#[derive(Debug)]
+pub struct ControlPlane {
+    process: Process,
+    address: SocketAddr,
+    folder: TempDir,
+    admin_key: String,
+}
+
+impl ControlPlane {
+    /// Starts one for [`DOMAIN`], and returns when it is ready.
+    pub async fn start() -> Self {
+        Self::with_domains(&[DOMAIN]).await
+    }
+
+    /// Starts one for these domains, the default one first.
+    pub async fn with_domains(domains: &[&str]) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let address = local(free_port());
+        fs::write(folder.path().join("domains"), domains.join(",")).expect("a file");
+        let mut process = spawn(&folder, address);
+        await_ready(&mut process, address).await;
+        let key = fs::read_to_string(folder.path().join("admin-key")).expect("the admin key");
+        Self {
+            process,
+            address,
+            folder,
+            admin_key: key.trim().to_owned(),
+        }
+    }
+
+    /// Starts it again after its end: the same port, the same database.
+    pub async fn restart(&mut self) {
+        self.process = spawn(&self.folder, self.address);
+        await_ready(&mut self.process, self.address).await;
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// The key of the first start.
+    #[must_use]
+    pub fn admin_key(&self) -> &str {
+        &self.admin_key
+    }
+
+    /// A request to the API with the admin key, over a connection of its own; `path` starts behind `/api/v1`.
+    pub async fn api(&self, method: &str, path: &str, body: &Value) -> ApiAnswer {
+        let mut connection = self.connect().await;
+        let answer = self.api_over(&mut connection, method, path, body).await;
+        answer.expect("an answer of the API")
+    }
+
+    /// The same over a connection that is kept.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub async fn api_over(
+        &self,
+        connection: &mut Connection,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> io::Result<ApiAnswer> {
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        self.api_raw(connection, method, path, body.as_bytes())
+            .await
+    }
+
+    /// The same with a body that need not be JSON.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub async fn api_raw(
+        &self,
+        connection: &mut Connection,
+        method: &str,
+        path: &str,
+        body: &[u8],
+    ) -> io::Result<ApiAnswer> {
+        let request = Request::new(method, format!("/api/v1{path}").as_bytes())
+            .header("x-api-key", self.admin_key.as_bytes())
+            .header("content-type", b"application/json");
+        let answer = connection.exchange(&request, body).await?;
+        Ok(ApiAnswer {
+            status: answer.status,
+            body: serde_json::from_slice(&answer.body).unwrap_or(Value::Null),
+        })
+    }
+
+    /// Creates a link, which must succeed.
+    pub async fn create(&self, link: &Value) -> ApiAnswer {
+        let answer = self.api("POST", "/links", link).await;
+        assert_eq!(answer.status, 201, "{link}: {answer:?}");
+        answer
+    }
+
+    /// A connection to the API.
+    pub async fn connect(&self) -> Connection {
+        Connection::open(self.address).await.expect("a connection")
+    }
+}
+
+fn spawn(folder: &TempDir, address: SocketAddr) -> Process {
+    let file = |name: &str| folder.path().join(name);
+    let mut command = Command::new(edgelink_binary());
+    command
+        .arg("serve")
+        .env("EDGELINK_LISTEN", address.to_string())
+        .env(
+            "EDGELINK_DATABASE_URL",
+            format!("sqlite://{}", file("edgelink.db").display()),
+        )
+        .env(
+            "EDGELINK_DOMAINS",
+            fs::read_to_string(file("domains")).expect("the domains"),
+        )
+        .env("EDGELINK_SHORT_URL_SCHEME", "http")
+        .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
+        .env("EDGELINK_ADMIN_KEY_FILE", file("admin-key"))
+        .env("EDGELINK_CODE_KEY", "000102030405060708090a0b0c0d0e0f");
+    Process::start("control plane", command, file("control-plane.log"))
+}
+
+async fn await_ready(process: &mut Process, address: SocketAddr) {
+    process
+        .await_ready(async || {
+            let Ok(mut connection) = Connection::open(address).await else {
+                return false;
+            };
+            let answer = connection
+                .exchange(&Request::get("/health/ready"), b"")
+                .await;
+            answer.is_ok_and(|answer| answer.status == 200)
+        })
+        .await;
+}

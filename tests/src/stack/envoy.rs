@@ -1,0 +1,142 @@
+//! Envoy with the filter, as `envoy/run.sh` starts it.
+
+use super::place::{filter_module, free_port, local, root};
+use super::{Connection, EDGE_TOKEN, Process, Stats};
+use crate::scenario::{Answer, DOMAIN, Request};
+use std::io;
+use std::net::SocketAddr;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// What may differ between the Envoys of tests; the rest is as in production.
+#[derive(Clone, Debug)]
+pub struct EnvoyOptions {
+    /// Worker threads.
+    pub workers: u16,
+    /// The domains of the filter, the default one first.
+    pub domains: Vec<String>,
+    /// `freshSeconds` and `absentFreshSeconds`.
+    pub fresh_seconds: u32,
+    /// `staleSeconds`.
+    pub stale_seconds: u32,
+    /// `controlPlane.timeoutMs`.
+    pub callout_timeout_ms: u32,
+    /// `lru.maxBytes`.
+    pub lru_bytes: u32,
+}
+
+impl Default for EnvoyOptions {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            domains: vec![DOMAIN.to_owned()],
+            fresh_seconds: 5,
+            stale_seconds: 86_400,
+            callout_timeout_ms: 800,
+            lru_bytes: 64 << 20,
+        }
+    }
+}
+
+/// A running Envoy.
+#[derive(Debug)]
+pub struct Envoy {
+    process: Process,
+    edge: SocketAddr,
+    admin: SocketAddr,
+    _folder: TempDir,
+}
+
+impl Envoy {
+    /// Starts an Envoy in front of control planes, and returns when it answers.
+    pub async fn start(options: &EnvoyOptions, control_planes: &[SocketAddr]) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let (edge, admin) = (local(free_port()), local(free_port()));
+        let mut command = Command::new(root().join("envoy/run.sh"));
+        command
+            .env("EDGELINK_STATE_DIR", folder.path())
+            .env("EDGELINK_EDGE_PORT", edge.port().to_string())
+            .env("EDGELINK_ADMIN_PORT", admin.port().to_string())
+            .env("EDGELINK_CONTROL_PLANES", list(control_planes))
+            .env("EDGELINK_DOMAINS", list(&options.domains))
+            .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
+            .env("EDGELINK_WASM", filter_module())
+            .env("EDGELINK_TIER_HEADER", "true")
+            .env("EDGELINK_WORKERS", options.workers.to_string())
+            .env("EDGELINK_FRESH_SECONDS", options.fresh_seconds.to_string())
+            .env("EDGELINK_STALE_SECONDS", options.stale_seconds.to_string())
+            .env(
+                "EDGELINK_CALLOUT_TIMEOUT_MS",
+                options.callout_timeout_ms.to_string(),
+            )
+            .env("EDGELINK_LRU_BYTES", options.lru_bytes.to_string());
+        let mut process = Process::start("envoy", command, folder.path().join("envoy.log"));
+        process
+            .await_ready(
+                async || matches!(get(edge, "/health/live").await, Ok(a) if a.status == 200),
+            )
+            .await;
+        Self {
+            process,
+            edge,
+            admin,
+            _folder: folder,
+        }
+    }
+
+    /// Where visitors connect to.
+    #[must_use]
+    pub fn edge(&self) -> SocketAddr {
+        self.edge
+    }
+
+    /// The process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// A connection to the edge.
+    pub async fn connect(&self) -> Connection {
+        Connection::open(self.edge).await.expect("a connection")
+    }
+
+    /// Sends a request over a connection of its own.
+    pub async fn visit(&self, request: &Request) -> Answer {
+        let mut connection = self.connect().await;
+        connection.exchange(request, b"").await.expect("an answer")
+    }
+
+    /// Follows a path by GET, over a connection of its own.
+    pub async fn follow(&self, path: &str) -> Answer {
+        self.visit(&Request::get(path)).await
+    }
+
+    /// Counters and gauges whose names match the regular expression `filter`.
+    pub async fn stats(&self, filter: &str) -> Stats {
+        let answer = get(self.admin, &format!("/stats?filter={filter}")).await;
+        Stats::parse(&String::from_utf8_lossy(&answer.expect("statistics").body))
+    }
+
+    /// The text of an admin page.
+    pub async fn admin(&self, path: &str) -> String {
+        let answer = get(self.admin, path).await.expect("an admin page");
+        String::from_utf8_lossy(&answer.body).into_owned()
+    }
+
+    /// What must hold after every attack: no VM was made anew, and Envoy still answers.
+    pub async fn assert_unharmed(&self) {
+        let stats = self.stats("wasm").await;
+        assert_eq!(stats.vm_reloads(), 0, "a trap: {stats:?}");
+        assert_eq!(self.follow("/health/live").await.status, 200);
+    }
+}
+
+fn list(items: &[impl ToString]) -> String {
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    items.join(",")
+}
+
+async fn get(address: SocketAddr, path: &str) -> io::Result<Answer> {
+    let mut connection = Connection::open(address).await?;
+    connection.exchange(&Request::get(path), b"").await
+}

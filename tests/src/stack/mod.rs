@@ -1,0 +1,26 @@
+//! The product as it runs: Envoy from `envoy/run.sh`, the control plane as built, and what tests need around them.
+//!
+//! Every process has its own ports and its own temporary folder, is killed when its handle is dropped, and shows the
+//! end of its log when that happens in a test that fails.
+
+mod control_plane;
+mod edge;
+mod envoy;
+mod http;
+mod place;
+mod process;
+mod scripted;
+mod stats;
+mod wait;
+
+pub use control_plane::{ApiAnswer, ControlPlane};
+pub use edge::EnvoyEdge;
+pub use envoy::{Envoy, EnvoyOptions};
+pub use http::{Connection, request_bytes};
+pub use process::{Process, Signal};
+pub use scripted::{Behaviour, ScriptedControlPlane};
+pub use stats::Stats;
+pub use wait::until;
+
+/// The bearer token of the edge API in tests. The quote and the backslash show that it is escaped where it is filled in.
+pub const EDGE_TOKEN: &str = r#"edge-"token\of-tests"#;

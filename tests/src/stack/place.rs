@@ -1,0 +1,73 @@
+//! Where things are: the checkout, what was built, free ports.
+
+use std::env;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// The checkout.
+pub(crate) fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().expect("the workspace").to_owned()
+}
+
+/// The control plane's binary: `EDGELINK_BIN`, or the one built with the profile of this test.
+pub(crate) fn edgelink_binary() -> PathBuf {
+    built("EDGELINK_BIN", profile_folder().join("edgelink"))
+}
+
+/// The filter: `EDGELINK_WASM`, or the one in the target folder of this test.
+pub(crate) fn filter_module() -> PathBuf {
+    let target = profile_folder()
+        .parent()
+        .expect("the target folder")
+        .to_owned();
+    built(
+        "EDGELINK_WASM",
+        target.join("wasm32-wasip1/wasm/edgelink_filter.wasm"),
+    )
+}
+
+fn built(variable: &str, default: PathBuf) -> PathBuf {
+    let path = env::var_os(variable).map_or(default, PathBuf::from);
+    assert!(
+        path.is_file(),
+        "{} is not built: `make test` builds it, or set {variable}",
+        path.display()
+    );
+    path
+}
+
+/// `target/debug`: a test runs from `deps` in it, a program from itself.
+fn profile_folder() -> PathBuf {
+    let program = env::current_exe().expect("the path of this program");
+    let folder = program.parent().expect("a folder");
+    let is_test = folder.ends_with("deps");
+    let profile = if is_test {
+        folder.parent()
+    } else {
+        Some(folder)
+    };
+    profile.expect("a profile").to_owned()
+}
+
+/// A port that nobody listens on, below those that the system gives to clients, so that it stays free for a restart.
+pub(crate) fn free_port() -> u16 {
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 12_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let process = (std::process::id() as u16).wrapping_mul(97);
+    for _ in 0..COUNT {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST + process.wrapping_add(step) % COUNT;
+        if TcpListener::bind(local(port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port is free");
+}
+
+/// 127.0.0.1 with that port.
+pub(crate) fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}

@@ -1,0 +1,108 @@
+//! A process that lives no longer than its handle.
+
+use super::until;
+use rustix::process::{Pid, kill_process};
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+pub use rustix::process::Signal;
+
+/// How long a process may take to become ready, or to end when asked to. A machine that builds meanwhile is slow.
+const LIMIT: Duration = Duration::from_secs(30);
+const LINES_SHOWN: usize = 40;
+
+/// A running program.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts it, with its output appended to the file `log`.
+    #[must_use]
+    pub fn start(name: &str, mut command: Command, log: PathBuf) -> Self {
+        let file = File::options().create(true).append(true).open(&log);
+        let output = file.expect("a log file");
+        let errors = output.try_clone().expect("a log file");
+        let child = command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        let child = child
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        Self {
+            name: name.to_owned(),
+            child,
+            log,
+        }
+    }
+
+    /// Returns when `is_ready` says so.
+    ///
+    /// # Panics
+    /// When the process ends first, or is not ready in time; the log is shown.
+    pub async fn await_ready(&mut self, mut is_ready: impl AsyncFnMut() -> bool) {
+        until(&format!("{} is ready", self.name), LIMIT, async || {
+            let ended = self.child.try_wait().expect("the state of a child");
+            assert!(ended.is_none(), "{} ended: {ended:?}", self.name);
+            is_ready().await.then_some(())
+        })
+        .await;
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+    }
+
+    /// Kills it at once (`kill -9`).
+    pub fn kill(&mut self) {
+        let _ = self.child.kill(); // fails where it has ended already
+        let _ = self.child.wait();
+    }
+
+    /// Asks it to end, and returns how it did.
+    pub async fn terminate(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.await_end().await
+    }
+
+    /// Returns how it ended, when it has.
+    pub async fn await_end(&mut self) -> ExitStatus {
+        until(&format!("{} ends", self.name), LIMIT, async || {
+            self.child.try_wait().expect("the state of a child")
+        })
+        .await
+    }
+
+    /// What it has printed.
+    #[must_use]
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let shown = &lines[lines.len().saturating_sub(LINES_SHOWN)..];
+            eprintln!(
+                "--- {}, the end of its log:\n{}",
+                self.name,
+                shown.join("\n")
+            );
+        }
+    }
+}

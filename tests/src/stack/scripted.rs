@@ -1,0 +1,203 @@
+//! A control plane that misbehaves on purpose: the edge's peer in tests of faults.
+
+use super::place::{free_port, local};
+use super::{EDGE_TOKEN, until};
+use crate::scenario::Reply;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// How a lookup is answered.
+#[derive(Clone, Debug)]
+pub enum Behaviour {
+    /// As a scenario says.
+    Reply(Reply),
+    /// With these bytes, HTTP or not, and then the connection is closed.
+    Bytes(Vec<u8>),
+    /// With these bytes, and then nothing more until the edge closes the connection.
+    BytesThenSilence(Vec<u8>),
+}
+
+/// A server on a real socket that answers each code as it is told.
+#[derive(Debug)]
+pub struct ScriptedControlPlane {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    scripts: Mutex<HashMap<String, Script>>,
+    changes: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    behaviour: Option<Behaviour>,
+    lookups: usize,
+}
+
+impl ScriptedControlPlane {
+    /// Starts one that says of every code that it is absent.
+    pub async fn start() -> Self {
+        let address = local(free_port());
+        let listener = TcpListener::bind(address).await.expect("a free port");
+        let shared = Arc::new(Shared {
+            scripts: Mutex::default(),
+            changes: watch::Sender::new(()),
+        });
+        let server = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Self {
+            address,
+            shared,
+            server,
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// From now on lookups of `code` are answered like that, also those that hang at the moment.
+    pub fn script(&self, code: &str, behaviour: Behaviour) {
+        let behaviour = Some(behaviour);
+        self.shared
+            .with(code, |script| script.behaviour = behaviour);
+        self.shared.changes.send_replace(());
+    }
+
+    /// How many lookups of `code` there were.
+    #[must_use]
+    pub fn lookups(&self, code: &str) -> usize {
+        self.shared.with(code, |script| script.lookups)
+    }
+
+    /// Returns when there were at least `count`.
+    pub async fn await_lookups(&self, code: &str, count: usize) {
+        let what = format!("{count} lookups of {code}");
+        until(&what, Duration::from_secs(10), async || {
+            (self.lookups(code) >= count).then_some(())
+        })
+        .await;
+    }
+}
+
+impl Drop for ScriptedControlPlane {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Shared {
+    fn with<T>(&self, code: &str, act: impl FnOnce(&mut Script) -> T) -> T {
+        let mut scripts = self.scripts.lock().expect("the scripts");
+        act(scripts.entry(code.to_owned()).or_default())
+    }
+
+    /// What to do about `code`, once it is not to hang.
+    async fn behaviour(&self, code: &str) -> Behaviour {
+        let mut changes = self.changes.subscribe();
+        loop {
+            changes.mark_unchanged();
+            let behaviour = self.with(code, |script| script.behaviour.clone());
+            match behaviour.unwrap_or(Behaviour::Reply(Reply::Absent { rev: 0 })) {
+                Behaviour::Reply(Reply::Hang) => {
+                    let _ = changes.changed().await; // the sender lives as long as we do
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let _ = serve(stream, &shared).await; // an edge that closes the connection is no error
+        });
+    }
+}
+
+/// Answers requests until one of them is answered by closing the connection.
+async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    while let Some(head) = read_head(&mut stream).await? {
+        let Some(key) = key_of(&head) else {
+            stream
+                .get_mut()
+                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+                .await?;
+            continue;
+        };
+        let code = key.rsplit('/').next().unwrap_or_default();
+        shared.with(code, |script| script.lookups += 1);
+        let answer = match shared.behaviour(code).await {
+            _ if !is_authorized(&head) => http_bytes(401, None, b""),
+            Behaviour::Reply(reply) => match reply.http(&key) {
+                Some((status, content_type, body)) => http_bytes(status, content_type, &body),
+                None => return Ok(()),
+            },
+            Behaviour::Bytes(bytes) => return stream.get_mut().write_all(&bytes).await,
+            Behaviour::BytesThenSilence(bytes) => {
+                stream.get_mut().write_all(&bytes).await?;
+                return read_head(&mut stream).await.map(|_| ());
+            }
+        };
+        stream.get_mut().write_all(&answer).await?;
+    }
+    Ok(())
+}
+
+/// Request line and headers; nothing at the end of the connection.
+async fn read_head(stream: &mut BufReader<TcpStream>) -> io::Result<Option<String>> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).await? == 0 {
+            return Ok(None);
+        }
+    }
+    Ok(Some(head))
+}
+
+/// `{domain}/{code}` of a lookup.
+fn key_of(head: &str) -> Option<String> {
+    let rest = head.strip_prefix("GET /edge/v1/links/")?;
+    Some(rest.split_once(' ')?.0.to_owned())
+}
+
+fn is_authorized(head: &str) -> bool {
+    head.contains(&format!("authorization: Bearer {EDGE_TOKEN}\r\n"))
+}
+
+fn http_bytes(status: u16, content_type: Option<&str>, body: &[u8]) -> Vec<u8> {
+    let mut head = format!(
+        "HTTP/1.1 {status} Scripted\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    if let Some(content_type) = content_type {
+        head += &format!("content-type: {content_type}\r\n");
+    }
+    [head.as_bytes(), b"\r\n", body].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::DOMAIN;
+
+    #[test]
+    fn the_key_of_a_lookup_is_read_from_its_path() {
+        let head = format!("GET /edge/v1/links/{DOMAIN}/abc HTTP/1.1\r\n\r\n");
+        assert_eq!(key_of(&head), Some(format!("{DOMAIN}/abc")));
+        assert_eq!(key_of("GET /health/ready HTTP/1.1\r\n\r\n"), None);
+    }
+}
