@@ -1,5 +1,12 @@
 //! Where links live. One small trait, one suite of tests, several databases.
 
+mod mysql;
+mod options;
+mod sql;
+mod sqlite;
+
+pub use options::{PoolOptions, connect};
+
 use crate::model::{Link, LinkContent};
 use async_trait::async_trait;
 use edgelink_wire::{Domain, LinkKey, Record};
@@ -20,9 +27,13 @@ pub trait Store: Send + Sync + 'static {
     async fn draw_segment(&self, issuer: u16, step: u32) -> Result<Segment, StoreError>;
 
     /// Gives back the unused rest of a segment. `false` where somebody has drawn since: the rest is lost then.
+    /// After an error the call must not be repeated: the rest may have been given back and drawn again.
     async fn return_segment(&self, rest: Segment) -> Result<bool, StoreError>;
 
     /// Creates links in one transaction; the answers are in the order of `links`. One that fails leaves the others.
+    ///
+    /// The code of a deleted link is free: its row is revived with the next revision, the new number and a new
+    /// creation time, so that caches which hold the deletion take the new link.
     async fn create_links(
         &self,
         links: Vec<NewLink>,

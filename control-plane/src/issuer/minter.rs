@@ -1,0 +1,93 @@
+//! Numbers and the codes they become.
+
+use super::{IssueError, NumberSource};
+use edgelink_wire::code::MintError;
+use edgelink_wire::{Code, CodeSpace};
+use std::sync::Arc;
+
+/// A number that was issued, and its code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Minted {
+    /// The number, which becomes the link's primary key.
+    pub number: u64,
+    /// The code of the number.
+    pub code: Code,
+}
+
+/// Turns the numbers of a source into codes.
+#[derive(Clone)]
+pub struct Minter {
+    source: Arc<dyn NumberSource>,
+    space: CodeSpace,
+}
+
+impl Minter {
+    /// Mints the codes of `space` out of the numbers of `source`.
+    #[must_use]
+    pub fn new(source: Arc<dyn NumberSource>, space: CodeSpace) -> Self {
+        Self { source, space }
+    }
+
+    /// The next number and its code. Numbers whose code is a reserved word are skipped.
+    ///
+    /// # Errors
+    /// An [`IssueError`] where the source has no number, or the number no code.
+    pub async fn mint(&self) -> Result<Minted, IssueError> {
+        loop {
+            let number = self.source.next_number().await?;
+            match self.space.mint(number) {
+                Ok(code) => return Ok(Minted { number, code }),
+                Err(MintError::Reserved(_)) => {}
+                Err(MintError::Exhausted { length, .. }) => {
+                    return Err(IssueError::Exhausted { length });
+                }
+            }
+        }
+    }
+
+    /// Stops the source; what it has not issued is kept for others.
+    pub async fn shutdown(&self) {
+        self.source.shutdown().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use edgelink_wire::CodeLength;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    struct From(AtomicU64);
+
+    #[async_trait]
+    impl NumberSource for From {
+        async fn next_number(&self) -> Result<u64, IssueError> {
+            Ok(self.0.fetch_add(1, Ordering::Relaxed))
+        }
+
+        async fn shutdown(&self) {}
+    }
+
+    fn minter(first: u64) -> Minter {
+        let space = CodeSpace::new(CodeLength::DEFAULT, None);
+        Minter::new(Arc::new(From(AtomicU64::new(first))), space)
+    }
+
+    #[tokio::test]
+    async fn a_number_whose_code_is_reserved_is_skipped() {
+        let space = CodeSpace::new(CodeLength::DEFAULT, None);
+        let reserved = space.number(b"metrics").unwrap();
+        let minted = minter(reserved).mint().await.unwrap();
+        assert_eq!(minted.number, reserved + 1);
+        assert_eq!(minted.code.as_str(), "metrict");
+    }
+
+    #[tokio::test]
+    async fn behind_the_last_code_there_is_an_error_that_names_the_length() {
+        let minter = minter(CodeLength::DEFAULT.count());
+        let error = minter.mint().await.unwrap_err();
+        assert!(matches!(error, IssueError::Exhausted { length: 7 }));
+        assert!(!error.is_transient());
+    }
+}

@@ -1,0 +1,302 @@
+//! Statements in the dialect that MySQL and MariaDB share.
+
+use crate::model::LinkContent;
+use crate::store::sql::fault::{Fault, Remedy};
+use crate::store::sql::rows::{
+    KeyRow, LinkRow, NewRow, TakenRow, Unsigned, tags_to_text, url_hash,
+};
+use crate::store::sql::session::Session;
+use crate::store::sql::statements::Statements;
+use crate::store::sql::{insert_links, select_links};
+use crate::store::{ApiKeyRow, ListQuery, Segment};
+use edgelink_wire::{Domain, LinkKey, LinkState};
+use sqlx::mysql::MySqlDatabaseError;
+use sqlx::{MySql, QueryBuilder, query, query_as, query_scalar, raw_sql};
+
+static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("migrations/mysql");
+
+/// What to do about an error of MySQL or MariaDB.
+pub(super) fn remedy(fault: &Fault) -> Remedy {
+    match fault {
+        Fault::Sql(error) => Remedy::of_driver(error).unwrap_or_else(|| remedy_of_number(error)),
+        Fault::TimedOut(_) | Fault::Contended => Remedy::Later,
+        Fault::Corrupt(_) => Remedy::GiveUp,
+    }
+}
+
+fn remedy_of_number(error: &sqlx::Error) -> Remedy {
+    let Some(error) = error.as_database_error() else {
+        return Remedy::GiveUp;
+    };
+    if error.is_unique_violation() {
+        return Remedy::Duplicate;
+    }
+    let number = error
+        .try_downcast_ref::<MySqlDatabaseError>()
+        .map_or(0, MySqlDatabaseError::number);
+    match number {
+        // Lock wait timeout, deadlock, and MariaDB's "record has changed since last read".
+        1205 | 1213 | 1020 => Remedy::Repeat,
+        // Too many connections (of the server, of the user), host blocked, shutdown, connection killed (also MariaDB's
+        // 1927), network errors, and a statement that was interrupted (by hand, by MariaDB's or MySQL's own bound).
+        1040 | 1203 | 1226 | 1129 | 1053 | 1927 | 1158..=1161 | 1317 | 1969 | 3024 => Remedy::Later,
+        // A primary that has become a replica (--read-only, read-only transaction, read-only mode), a cluster node that
+        // is not ready, a server that is in offline mode or restarting.
+        1290 | 1792 | 1836 | 1047 | 3032 | 3168 => Remedy::Later,
+        _ => Remedy::GiveUp,
+    }
+}
+
+impl Statements for Session<MySql> {
+    fn remedy(fault: &Fault) -> Remedy {
+        remedy(fault)
+    }
+
+    async fn begin(&mut self) -> Result<(), Fault> {
+        self.run(|c| raw_sql("START TRANSACTION").execute(c))
+            .await?;
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> Result<(), Fault> {
+        self.about_to_last();
+        self.run(|c| raw_sql("COMMIT").execute(c)).await?;
+        Ok(())
+    }
+
+    async fn rollback(&mut self) -> Result<(), Fault> {
+        self.run(|c| raw_sql("ROLLBACK").execute(c)).await?;
+        Ok(())
+    }
+
+    async fn ping(&mut self) -> Result<(), Fault> {
+        self.run(|c| query("SELECT 1").execute(c)).await?;
+        Ok(())
+    }
+
+    async fn find_domain(&mut self, domain: &Domain) -> Result<Option<u32>, Fault> {
+        let query =
+            query_scalar("SELECT id FROM domains WHERE name = ?").bind(domain.as_str().as_bytes());
+        self.run(|c| query.fetch_optional(c)).await
+    }
+
+    async fn insert_domain(&mut self, domain: &Domain) -> Result<(), Fault> {
+        let query = query("INSERT INTO domains (name) VALUES (?)").bind(domain.as_str().as_bytes());
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn insert_links(&mut self, rows: &[&NewRow]) -> Result<(), Fault> {
+        let mut insert = QueryBuilder::<MySql>::new(insert_links!());
+        insert.push_values(rows, |mut values, row| {
+            let content = &row.link.content;
+            values
+                .push_bind(row.link.id)
+                .push_bind(row.domain_id)
+                .push_bind(row.link.code.as_str().as_bytes())
+                .push_bind(content.target.as_str().as_bytes())
+                .push_bind(row.url_hash)
+                .push_bind(content.redirect.code())
+                .push_bind(content.state == LinkState::Disabled)
+                .push_bind(content.valid_since)
+                .push_bind(content.valid_until)
+                .push_bind(content.forward_query)
+                .push_bind(content.title.as_deref())
+                .push_bind(row.tags.as_str())
+                .push_bind(row.link.created_at)
+                .push_bind(row.link.updated_at)
+                .push_bind(row.link.rev);
+        });
+        let query = insert.build().persistent(rows.len() == 1);
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn lock_taken(
+        &mut self,
+        domain_id: u32,
+        rows: &[&NewRow],
+    ) -> Result<Vec<TakenRow>, Fault> {
+        // Without the hint a small table is scanned, and every row of it locked on the way.
+        let mut select = QueryBuilder::<MySql>::new(
+            "SELECT id, code, rev, deleted_at FROM links FORCE INDEX (links_domain_code) WHERE domain_id = ",
+        );
+        select.push_bind(domain_id).push(" AND code IN (");
+        let mut codes = select.separated(", ");
+        for row in rows {
+            codes.push_bind(row.link.code.as_str().as_bytes());
+        }
+        select.push(") FOR UPDATE");
+        let query = select.build_query_as().persistent(false);
+        self.run(|c| query.fetch_all(c)).await
+    }
+
+    async fn taken_numbers(&mut self, rows: &[&NewRow]) -> Result<Vec<u64>, Fault> {
+        let mut select = QueryBuilder::<MySql>::new("SELECT id FROM links WHERE id IN (");
+        let mut ids = select.separated(", ");
+        for row in rows {
+            ids.push_bind(row.link.id);
+        }
+        select.push(")");
+        let query = select.build_query_scalar().persistent(false);
+        let ids: Vec<Unsigned> = self.run(|c| query.fetch_all(c)).await?;
+        Ok(ids.into_iter().map(|id| id.0).collect())
+    }
+
+    async fn revive(&mut self, tombstone: u64, row: &NewRow, rev: u64) -> Result<(), Fault> {
+        let content = &row.link.content;
+        let query = query(
+            "UPDATE links SET id = ?, url = ?, url_hash = ?, redirect = ?, disabled = ?, valid_since = ?, \
+             valid_until = ?, forward_query = ?, title = ?, tags = ?, created_at = ?, updated_at = ?, \
+             deleted_at = NULL, rev = ? WHERE id = ? AND deleted_at IS NOT NULL",
+        )
+        .bind(row.link.id)
+        .bind(content.target.as_str().as_bytes())
+        .bind(row.url_hash)
+        .bind(content.redirect.code())
+        .bind(content.state == LinkState::Disabled)
+        .bind(content.valid_since)
+        .bind(content.valid_until)
+        .bind(content.forward_query)
+        .bind(content.title.as_deref())
+        .bind(row.tags.as_str())
+        .bind(row.link.created_at)
+        .bind(row.link.updated_at)
+        .bind(rev)
+        .bind(tombstone);
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn find_link(&mut self, key: &LinkKey) -> Result<Option<LinkRow>, Fault> {
+        let query = query_as(select_links!("WHERE d.name = ? AND l.code = ?"))
+            .bind(key.domain.as_str().as_bytes())
+            .bind(key.code.as_str().as_bytes());
+        self.run(|c| query.fetch_optional(c)).await
+    }
+
+    async fn lock_link(&mut self, key: &LinkKey) -> Result<Option<u64>, Fault> {
+        let query = query_scalar(
+            "SELECT id FROM links WHERE domain_id = (SELECT id FROM domains WHERE name = ?) AND code = ? \
+             AND deleted_at IS NULL FOR UPDATE",
+        )
+        .bind(key.domain.as_str().as_bytes())
+        .bind(key.code.as_str().as_bytes());
+        let id: Option<Unsigned> = self.run(|c| query.fetch_optional(c)).await?;
+        Ok(id.map(|id| id.0))
+    }
+
+    async fn update_link(&mut self, id: u64, content: &LinkContent, now: u64) -> Result<(), Fault> {
+        let query = query(
+            "UPDATE links SET url = ?, url_hash = ?, redirect = ?, disabled = ?, valid_since = ?, valid_until = ?, \
+             forward_query = ?, title = ?, tags = ?, updated_at = ?, rev = rev + 1 WHERE id = ?",
+        )
+        .bind(content.target.as_str().as_bytes())
+        .bind(url_hash(&content.target))
+        .bind(content.redirect.code())
+        .bind(content.state == LinkState::Disabled)
+        .bind(content.valid_since)
+        .bind(content.valid_until)
+        .bind(content.forward_query)
+        .bind(content.title.as_deref())
+        .bind(tags_to_text(&content.tags))
+        .bind(now)
+        .bind(id);
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn delete_link(&mut self, key: &LinkKey, now: u64) -> Result<bool, Fault> {
+        let query = query(
+            "UPDATE links SET deleted_at = ?, updated_at = ?, rev = rev + 1 \
+             WHERE domain_id = (SELECT id FROM domains WHERE name = ?) AND code = ? AND deleted_at IS NULL",
+        )
+        .bind(now)
+        .bind(now)
+        .bind(key.domain.as_str().as_bytes())
+        .bind(key.code.as_str().as_bytes());
+        self.about_to_last();
+        let done = self.run(|c| query.execute(c)).await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    async fn list_links(&mut self, list: &ListQuery) -> Result<Vec<LinkRow>, Fault> {
+        let (created_at, id) = list
+            .after
+            .map_or((u64::MAX, u64::MAX), |after| (after.created_at, after.id));
+        let query = match &list.domain {
+            None => query_as(select_links!(
+                "WHERE l.created_at <= ? AND (l.created_at < ? OR l.id < ?) AND l.deleted_at IS NULL \
+                 ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
+            )),
+            Some(domain) => query_as(select_links!(
+                "WHERE l.domain_id = (SELECT id FROM domains WHERE name = ?) \
+                 AND l.created_at <= ? AND (l.created_at < ? OR l.id < ?) AND l.deleted_at IS NULL \
+                 ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
+            ))
+            .bind(domain.as_str().as_bytes()),
+        };
+        let query = query
+            .bind(created_at)
+            .bind(created_at)
+            .bind(id)
+            .bind(list.limit);
+        self.run(|c| query.fetch_all(c)).await
+    }
+
+    async fn draw(&mut self, issuer: u16, step: u32) -> Result<Option<Segment>, Fault> {
+        let query = query("UPDATE issuers SET next = LAST_INSERT_ID(next + ?) WHERE issuer = ?")
+            .bind(step)
+            .bind(issuer);
+        self.about_to_last();
+        let done = self.run(|c| query.execute(c)).await?;
+        let end = done.last_insert_id();
+        Ok((done.rows_affected() > 0).then(|| Segment {
+            issuer,
+            start: end - u64::from(step),
+            end,
+        }))
+    }
+
+    async fn give_back(&mut self, rest: Segment) -> Result<bool, Fault> {
+        let query = query("UPDATE issuers SET next = ? WHERE issuer = ? AND next = ?")
+            .bind(rest.start)
+            .bind(rest.issuer)
+            .bind(rest.end);
+        self.about_to_last();
+        let done = self.run(|c| query.execute(c)).await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    async fn insert_api_key(&mut self, key: &ApiKeyRow) -> Result<(), Fault> {
+        let query =
+            query("INSERT INTO api_keys (id, name, secret_hash, created_at) VALUES (?, ?, ?, ?)")
+                .bind(key.id.as_bytes())
+                .bind(&key.name)
+                .bind(key.secret_hash.as_slice())
+                .bind(key.created_at);
+        self.about_to_last();
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn find_api_key(&mut self, id: &str) -> Result<Option<KeyRow>, Fault> {
+        let query = query_as("SELECT id, name, secret_hash, created_at FROM api_keys WHERE id = ?")
+            .bind(id.as_bytes());
+        self.run(|c| query.fetch_optional(c)).await
+    }
+
+    async fn has_api_keys(&mut self) -> Result<bool, Fault> {
+        let query = query_scalar("SELECT EXISTS (SELECT 1 FROM api_keys)");
+        self.run(|c| query.fetch_one(c)).await
+    }
+
+    async fn migrate(&mut self) -> Result<(), Fault> {
+        // The migrator waits for its turn with GET_LOCK.
+        MIGRATIONS
+            .run_direct(None, self.unbounded(), false)
+            .await
+            .map_err(sqlx::Error::from)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Transactions on single rows.
+
+use super::fault::{Fault, Remedy};
+use super::statements::Statements;
+use crate::model::Link;
+use crate::store::{ChangeError, ChangeFn};
+use edgelink_wire::{Domain, LinkKey};
+
+/// Adds a domain unless it is there; somebody else may add it in between.
+pub(in crate::store) async fn add_domain<S: Statements>(
+    session: &mut S,
+    domain: &Domain,
+) -> Result<u32, Fault> {
+    if let Some(id) = session.find_domain(domain).await? {
+        return Ok(id);
+    }
+    match session.insert_domain(domain).await {
+        Err(fault) if S::remedy(&fault) != Remedy::Duplicate => return Err(fault),
+        _ => {}
+    }
+    session.find_domain(domain).await?.ok_or(Fault::Contended)
+}
+
+/// Replaces the content of a link with its row locked.
+pub(in crate::store) async fn update_link<S: Statements>(
+    session: &mut S,
+    key: &LinkKey,
+    change: &ChangeFn,
+    now: u64,
+) -> Result<Option<Result<Link, ChangeError>>, Fault> {
+    session.begin().await?;
+    let answer = change_locked(session, key, change, now).await?;
+    match answer {
+        Some(Ok(_)) => session.commit().await?,
+        _ => session.rollback().await?,
+    }
+    Ok(answer)
+}
+
+async fn change_locked<S: Statements>(
+    session: &mut S,
+    key: &LinkKey,
+    change: &ChangeFn,
+    now: u64,
+) -> Result<Option<Result<Link, ChangeError>>, Fault> {
+    let Some(id) = session.lock_link(key).await? else {
+        return Ok(None);
+    };
+    let Some(row) = session.find_link(key).await? else {
+        return Ok(None);
+    };
+    let mut link = row.into_link()?;
+    link.content = match change(&link.content) {
+        Ok(content) => content,
+        Err(error) => return Ok(Some(Err(error))),
+    };
+    link.updated_at = now;
+    link.rev += 1;
+    session.update_link(id, &link.content, now).await?;
+    Ok(Some(Ok(link)))
+}

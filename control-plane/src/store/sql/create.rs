@@ -1,0 +1,256 @@
+//! Creating many links in one transaction, where a taken code or number fails alone.
+//!
+//! Nearly always nothing is taken, so everything is inserted at once and only a refusal is looked into: the rows in the
+//! way are locked, what is taken for good gets its answer, tombstones are revived, and the rest is inserted again.
+
+use super::fault::{Fault, Remedy};
+use super::rows::NewRow;
+use super::statements::Statements;
+use crate::store::CreateError;
+use std::collections::{HashMap, HashSet};
+
+/// How often the rest is inserted again. Each round settles every link that stands in the way by then, so a further one
+/// is needed only where others commit a clash in between.
+const MAX_ROUNDS: usize = 4;
+
+/// How much one INSERT may carry.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) struct ChunkLimits {
+    /// In rows; databases bound the number of parameters.
+    pub(in crate::store) rows: usize,
+    /// In bytes; MySQL bounds the size of a packet. A single row may be larger.
+    pub(in crate::store) bytes: usize,
+}
+
+/// The revision of a created link, or why it was not created.
+pub(in crate::store) type Outcome = Result<u64, CreateError>;
+
+/// Creates the links; the answers are in the order of `rows`.
+pub(in crate::store) async fn create_links<S: Statements>(
+    session: &mut S,
+    rows: &[NewRow],
+    limits: ChunkLimits,
+) -> Result<Vec<Outcome>, Fault> {
+    let mut creation = Creation::new(rows);
+    let order = creation.order();
+    session.begin().await?;
+    for chunk in chunks(rows, &order, limits) {
+        creation.add(session, chunk.to_vec()).await?;
+    }
+    session.commit().await?;
+    creation.into_outcomes()
+}
+
+struct Creation<'a> {
+    rows: &'a [NewRow],
+    outcomes: Vec<Option<Outcome>>,
+}
+
+impl<'a> Creation<'a> {
+    fn new(rows: &'a [NewRow]) -> Self {
+        Self {
+            rows,
+            outcomes: vec![None; rows.len()],
+        }
+    }
+
+    /// Answers links that repeat a code or number of this very call, and puts the others in the order of the unique
+    /// index: transactions that lock the same codes in the same order do not deadlock.
+    fn order(&mut self) -> Vec<usize> {
+        let mut codes = HashSet::new();
+        let mut numbers = HashSet::new();
+        for (row, outcome) in self.rows.iter().zip(&mut self.outcomes) {
+            if !codes.insert((row.domain_id, &row.link.code)) {
+                *outcome = Some(Err(CreateError::CodeTaken));
+            } else if !numbers.insert(row.link.id) {
+                *outcome = Some(Err(CreateError::NumberTaken));
+            }
+        }
+        let mut order = self.unsettled(0..self.rows.len());
+        order.sort_unstable_by_key(|index| {
+            let row = &self.rows[*index];
+            (row.domain_id, &row.link.code)
+        });
+        order
+    }
+
+    async fn add<S: Statements>(
+        &mut self,
+        session: &mut S,
+        mut pending: Vec<usize>,
+    ) -> Result<(), Fault> {
+        for _ in 0..MAX_ROUNDS {
+            if pending.is_empty() {
+                return Ok(());
+            }
+            match session.insert_links(&self.rows_of(&pending)).await {
+                Ok(()) => {
+                    self.settle(&pending, &Ok(1));
+                    return Ok(());
+                }
+                Err(fault) if S::remedy(&fault) == Remedy::Duplicate => {}
+                Err(fault) => return Err(fault),
+            }
+            self.settle_numbers(session, &pending).await?;
+            pending = self.unsettled(pending);
+            self.settle_codes(session, &pending).await?;
+            pending = self.unsettled(pending);
+        }
+        Err(Fault::Contended)
+    }
+
+    async fn settle_numbers<S: Statements>(
+        &mut self,
+        session: &mut S,
+        pending: &[usize],
+    ) -> Result<(), Fault> {
+        let taken = session.taken_numbers(&self.rows_of(pending)).await?;
+        let taken: HashSet<u64> = taken.into_iter().collect();
+        for index in pending {
+            if taken.contains(&self.rows[*index].link.id) {
+                self.outcomes[*index] = Some(Err(CreateError::NumberTaken));
+            }
+        }
+        Ok(())
+    }
+
+    async fn settle_codes<S: Statements>(
+        &mut self,
+        session: &mut S,
+        pending: &[usize],
+    ) -> Result<(), Fault> {
+        let rows = self.rows;
+        let same_domain = |a: &usize, b: &usize| rows[*a].domain_id == rows[*b].domain_id;
+        for group in pending.chunk_by(same_domain) {
+            let domain_id = rows[group[0]].domain_id;
+            let taken = session.lock_taken(domain_id, &self.rows_of(group)).await?;
+            let mut taken: HashMap<_, _> = taken
+                .into_iter()
+                .map(|row| (row.code.clone(), row))
+                .collect();
+            for index in group {
+                let code = rows[*index].link.code.as_str().as_bytes();
+                let Some(taken) = taken.remove(code) else {
+                    continue;
+                };
+                let outcome = match taken.deleted_at {
+                    None => Err(CreateError::CodeTaken),
+                    Some(_) => {
+                        let rev = taken.rev.0 + 1;
+                        revive(session, taken.id.0, &rows[*index], rev).await?
+                    }
+                };
+                self.outcomes[*index] = Some(outcome);
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, indices: &[usize], outcome: &Outcome) {
+        for index in indices {
+            self.outcomes[*index] = Some(outcome.clone());
+        }
+    }
+
+    fn unsettled(&self, indices: impl IntoIterator<Item = usize>) -> Vec<usize> {
+        let unsettled = |index: &usize| self.outcomes[*index].is_none();
+        indices.into_iter().filter(unsettled).collect()
+    }
+
+    fn rows_of(&self, indices: &[usize]) -> Vec<&'a NewRow> {
+        indices.iter().map(|index| &self.rows[*index]).collect()
+    }
+
+    fn into_outcomes(self) -> Result<Vec<Outcome>, Fault> {
+        let outcomes: Option<Vec<Outcome>> = self.outcomes.into_iter().collect();
+        outcomes.ok_or(Fault::Contended)
+    }
+}
+
+async fn revive<S: Statements>(
+    session: &mut S,
+    tombstone: u64,
+    row: &NewRow,
+    rev: u64,
+) -> Result<Outcome, Fault> {
+    match session.revive(tombstone, row, rev).await {
+        Ok(()) => Ok(Ok(rev)),
+        Err(fault) if S::remedy(&fault) == Remedy::Duplicate => Ok(Err(CreateError::NumberTaken)),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Cuts `order` where a chunk would carry too much.
+fn chunks<'a>(rows: &[NewRow], order: &'a [usize], limits: ChunkLimits) -> Vec<&'a [usize]> {
+    let mut chunks = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (at, index) in order.iter().enumerate() {
+        let size = rows[*index].wire_size();
+        if at > start && (at - start == limits.rows || bytes + size > limits.bytes) {
+            chunks.push(&order[start..at]);
+            (start, bytes) = (at, 0);
+        }
+        bytes += size;
+    }
+    if start < order.len() {
+        chunks.push(&order[start..]);
+    }
+    chunks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::LinkContent;
+    use crate::store::NewLink;
+    use crate::target::TargetUrl;
+    use edgelink_wire::{LinkKey, LinkState, RedirectStatus};
+
+    fn row(id: u64, url_length: usize) -> NewRow {
+        let key: LinkKey = format!("a.example/c{id}").parse().unwrap();
+        let content = LinkContent {
+            target: TargetUrl::from_store(&"x".repeat(url_length)),
+            redirect: RedirectStatus::Found,
+            state: LinkState::Active,
+            valid_since: None,
+            valid_until: None,
+            forward_query: true,
+            title: None,
+            tags: Vec::new(),
+        };
+        NewRow::new(NewLink { id, key, content }, 1, 0)
+    }
+
+    fn lengths(rows: &[NewRow], limits: ChunkLimits) -> Vec<usize> {
+        let order: Vec<usize> = (0..rows.len()).collect();
+        chunks(rows, &order, limits)
+            .iter()
+            .map(|chunk| chunk.len())
+            .collect()
+    }
+
+    #[test]
+    fn a_chunk_carries_no_more_rows_than_allowed() {
+        let rows: Vec<NewRow> = (0..7).map(|id| row(id, 10)).collect();
+        let limits = ChunkLimits {
+            rows: 3,
+            bytes: 1 << 20,
+        };
+        assert_eq!(lengths(&rows, limits), [3, 3, 1]);
+        assert!(lengths(&[], limits).is_empty());
+    }
+
+    #[test]
+    fn a_chunk_carries_no_more_bytes_than_allowed_but_always_one_row() {
+        let rows: Vec<NewRow> = [100, 8000, 8000, 100, 100]
+            .into_iter()
+            .zip(0..)
+            .map(|(length, id)| row(id, length))
+            .collect();
+        let limits = ChunkLimits {
+            rows: 100,
+            bytes: 4096,
+        };
+        assert_eq!(lengths(&rows, limits), [1, 1, 1, 2]);
+    }
+}

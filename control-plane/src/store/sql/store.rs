@@ -1,0 +1,264 @@
+//! The store over any database that has [`Statements`].
+
+use super::calls::Connections;
+use super::change;
+use super::create::{self, ChunkLimits, Outcome};
+use super::domains::DomainKeys;
+use super::fault::Fault;
+use super::rows::{KeyRow, LinkRow, NewRow};
+use super::session::Session;
+use super::statements::Statements;
+use crate::model::Link;
+use crate::store::{
+    ApiKeyRow, ChangeError, ChangeFn, CreateError, ListQuery, NewLink, Segment, Store, StoreError,
+};
+use async_trait::async_trait;
+use edgelink_wire::{Domain, LinkKey, Record};
+use sqlx::Database;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A [`Store`] in a SQL database.
+pub(in crate::store) struct SqlStore<DB: Database> {
+    connections: Connections<DB>,
+    max_rows: usize,
+    max_bytes: Arc<AtomicUsize>,
+    domains: DomainKeys,
+}
+
+impl<DB: Database> SqlStore<DB>
+where
+    Session<DB>: Statements,
+{
+    /// A store over these connections, where one INSERT may carry `max_rows` links and `max_bytes`, which follows the
+    /// server's settings.
+    pub(in crate::store) fn new(
+        connections: Connections<DB>,
+        max_rows: usize,
+        max_bytes: Arc<AtomicUsize>,
+    ) -> Self {
+        Self {
+            connections,
+            max_rows,
+            max_bytes,
+            domains: DomainKeys::default(),
+        }
+    }
+
+    async fn domain_key(&self, domain: &Domain) -> Result<u32, StoreError> {
+        if let Some(id) = self.domains.get(domain) {
+            return Ok(id);
+        }
+        let id = self
+            .connections
+            .write("adding a domain", |mut session| async move {
+                (change::add_domain(&mut session, domain).await, session)
+            })
+            .await?;
+        self.domains.insert(domain.clone(), id);
+        Ok(id)
+    }
+
+    async fn new_rows(&self, links: Vec<NewLink>) -> Result<Vec<NewRow>, StoreError> {
+        let now = unix_millis();
+        let mut rows = Vec::with_capacity(links.len());
+        for link in links {
+            check_numbers(&link)?;
+            let domain_id = self.domain_key(&link.key.domain).await?;
+            rows.push(NewRow::new(link, domain_id, now));
+        }
+        Ok(rows)
+    }
+
+    fn limits(&self) -> ChunkLimits {
+        ChunkLimits {
+            rows: self.max_rows,
+            bytes: self.max_bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[async_trait]
+impl<DB: Database> Store for SqlStore<DB>
+where
+    Session<DB>: Statements,
+{
+    async fn migrate(&self) -> Result<(), StoreError> {
+        self.connections
+            .write("migrating the schema", |mut session| async move {
+                (session.migrate().await, session)
+            })
+            .await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.connections
+            .read("asking for a sign of life", |mut session| async move {
+                (session.ping().await, session)
+            })
+            .await
+    }
+
+    async fn draw_segment(&self, issuer: u16, step: u32) -> Result<Segment, StoreError> {
+        let context = "drawing a segment";
+        self.connections
+            .write(context, |mut session| async move {
+                (session.draw(issuer, step).await, session)
+            })
+            .await?
+            .ok_or_else(|| refuse(context, format!("there is no issuer {issuer}")))
+    }
+
+    async fn return_segment(&self, rest: Segment) -> Result<bool, StoreError> {
+        self.connections
+            .write("giving back a segment", |mut session| async move {
+                (session.give_back(rest).await, session)
+            })
+            .await
+    }
+
+    async fn create_links(
+        &self,
+        links: Vec<NewLink>,
+    ) -> Result<Vec<Result<Link, CreateError>>, StoreError> {
+        if links.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = self.new_rows(links).await?;
+        let (new, limits) = (rows.as_slice(), self.limits());
+        let outcomes = self
+            .connections
+            .write("creating links", |mut session| async move {
+                let outcomes = create::create_links(&mut session, new, limits).await;
+                (outcomes, session)
+            })
+            .await?;
+        Ok(rows.into_iter().zip(outcomes).map(answer).collect())
+    }
+
+    async fn find_link(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        self.connections
+            .read("finding a link", |mut session| async move {
+                let row = session.find_link(key).await;
+                (row.and_then(live_link), session)
+            })
+            .await
+    }
+
+    async fn resolve(&self, key: &LinkKey) -> Result<Record<String>, StoreError> {
+        self.connections
+            .read("resolving a link", |mut session| async move {
+                let row = session.find_link(key).await;
+                (row.and_then(record), session)
+            })
+            .await
+    }
+
+    async fn update_link(
+        &self,
+        key: &LinkKey,
+        change: ChangeFn,
+    ) -> Result<Option<Result<Link, ChangeError>>, StoreError> {
+        let (change, now) = (&change, unix_millis());
+        self.connections
+            .write("changing a link", |mut session| async move {
+                let answer = change::update_link(&mut session, key, change, now).await;
+                (answer, session)
+            })
+            .await
+    }
+
+    async fn delete_link(&self, key: &LinkKey) -> Result<bool, StoreError> {
+        let now = unix_millis();
+        self.connections
+            .write("deleting a link", |mut session| async move {
+                (session.delete_link(key, now).await, session)
+            })
+            .await
+    }
+
+    async fn list_links(&self, query: &ListQuery) -> Result<Vec<Link>, StoreError> {
+        self.connections
+            .read("listing links", |mut session| async move {
+                let rows = session.list_links(query).await;
+                (rows.and_then(links), session)
+            })
+            .await
+    }
+
+    async fn insert_api_key(&self, key: &ApiKeyRow) -> Result<(), StoreError> {
+        self.connections
+            .write("adding an API key", |mut session| async move {
+                (session.insert_api_key(key).await, session)
+            })
+            .await
+    }
+
+    async fn find_api_key(&self, id: &str) -> Result<Option<ApiKeyRow>, StoreError> {
+        self.connections
+            .read("finding an API key", |mut session| async move {
+                let row = session.find_api_key(id).await;
+                let key = row.and_then(|row| row.map(KeyRow::into_key).transpose());
+                (key, session)
+            })
+            .await
+    }
+
+    async fn has_api_keys(&self) -> Result<bool, StoreError> {
+        self.connections
+            .read("looking for API keys", |mut session| async move {
+                (session.has_api_keys().await, session)
+            })
+            .await
+    }
+}
+
+/// Databases without unsigned numbers end at 2^63 - 1, so all of them do.
+fn check_numbers(link: &NewLink) -> Result<(), StoreError> {
+    let times = [link.content.valid_since, link.content.valid_until];
+    let numbers = times.into_iter().flatten().chain([link.id]);
+    match numbers.max() {
+        Some(largest) if i64::try_from(largest).is_err() => {
+            let reason = format!("{largest} is larger than any number of a link");
+            Err(refuse("creating links", reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refuse(context: &'static str, reason: String) -> StoreError {
+    StoreError {
+        context,
+        transient: false,
+        source: reason.into(),
+    }
+}
+
+fn live_link(row: Option<LinkRow>) -> Result<Option<Link>, Fault> {
+    row.filter(|row| !row.is_tombstone())
+        .map(LinkRow::into_link)
+        .transpose()
+}
+
+fn links(rows: Vec<LinkRow>) -> Result<Vec<Link>, Fault> {
+    rows.into_iter().map(LinkRow::into_link).collect()
+}
+
+fn record(row: Option<LinkRow>) -> Result<Record<String>, Fault> {
+    match row {
+        None => Ok(Record::Absent { rev: 0 }),
+        Some(row) if row.is_tombstone() => Ok(Record::Absent { rev: row.rev() }),
+        Some(row) => Ok(row.into_link()?.record().to_owned_record()),
+    }
+}
+
+fn answer((row, outcome): (NewRow, Outcome)) -> Result<Link, CreateError> {
+    let rev = outcome?;
+    Ok(Link { rev, ..row.link })
+}
+
+fn unix_millis() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,78 @@
+//! The embedded database: one file, one process that writes.
+
+mod statements;
+
+use super::sql::SqlStore;
+use super::sql::calls::Connections;
+use super::sql::fault::Fault;
+use super::{PoolOptions, StoreError};
+use sqlx::Sqlite;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+const CONTEXT: &str = "opening the SQLite database";
+
+/// SQLite takes 32,766 parameters, and a link has 15.
+const MAX_ROWS: usize = 1000;
+
+/// SQLite has no packets; this bounds the memory of one statement.
+const MAX_BYTES: usize = 4 << 20;
+
+/// Opens a file, or makes it.
+pub(super) async fn connect(
+    url: &str,
+    options: &PoolOptions,
+) -> Result<SqlStore<Sqlite>, StoreError> {
+    let connect = parse(url)?
+        .create_if_missing(true)
+        .foreign_keys(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        // A commit is on the disk before it is answered: 201 means durable.
+        .synchronous(SqliteSynchronous::Full)
+        // Another process that writes (the command line) is waited for, but not for as long as a statement may take.
+        .busy_timeout(options.statement_timeout / 2);
+    let pool = SqlitePoolOptions::new().acquire_timeout(options.statement_timeout);
+    // Writers of one file only wait for each other. Behind one connection they do so in order of arrival.
+    let writers = pool
+        .clone()
+        .max_connections(1)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_with(connect.clone())
+        .await
+        .map_err(refused)?;
+    let readers = pool
+        .max_connections(options.max_connections.saturating_sub(1).max(1))
+        .idle_timeout(options.idle_timeout)
+        .connect_lazy_with(connect.read_only(true));
+    Ok(SqlStore::new(
+        Connections {
+            readers,
+            writers,
+            statement_timeout: options.statement_timeout,
+        },
+        MAX_ROWS,
+        Arc::new(AtomicUsize::new(MAX_BYTES)),
+    ))
+}
+
+fn parse(url: &str) -> Result<SqliteConnectOptions, StoreError> {
+    // Every connection to memory would be a database of its own.
+    if url.contains(":memory:") || url.contains("mode=memory") {
+        let source = "must name a file: what is in memory is lost at the end".into();
+        return Err(StoreError {
+            context: CONTEXT,
+            transient: false,
+            source,
+        });
+    }
+    SqliteConnectOptions::from_str(url).map_err(refused)
+}
+
+fn refused(error: sqlx::Error) -> StoreError {
+    let fault = Fault::Sql(error);
+    let remedy = statements::remedy(&fault);
+    fault.into_error(CONTEXT, remedy)
+}

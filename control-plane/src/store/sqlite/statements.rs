@@ -1,0 +1,292 @@
+//! Statements in SQLite's dialect.
+
+use crate::model::LinkContent;
+use crate::store::sql::fault::{Fault, Remedy};
+use crate::store::sql::rows::{
+    KeyRow, LinkRow, NewRow, TakenRow, Unsigned, tags_to_text, url_hash,
+};
+use crate::store::sql::session::Session;
+use crate::store::sql::statements::Statements;
+use crate::store::sql::{insert_links, select_links};
+use crate::store::{ApiKeyRow, ListQuery, Segment};
+use edgelink_wire::{Domain, LinkKey, LinkState};
+use sqlx::{Connection, QueryBuilder, Sqlite, query, query_as, query_scalar, raw_sql};
+
+static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
+
+const BUSY: i32 = 5;
+const LOCKED: i32 = 6;
+
+/// What to do about an error of SQLite.
+pub(super) fn remedy(fault: &Fault) -> Remedy {
+    match fault {
+        Fault::Sql(error) => Remedy::of_driver(error).unwrap_or_else(|| remedy_of_code(error)),
+        Fault::TimedOut(_) | Fault::Contended => Remedy::Later,
+        Fault::Corrupt(_) => Remedy::GiveUp,
+    }
+}
+
+fn remedy_of_code(error: &sqlx::Error) -> Remedy {
+    let Some(error) = error.as_database_error() else {
+        return Remedy::GiveUp;
+    };
+    if error.is_unique_violation() {
+        return Remedy::Duplicate;
+    }
+    let extended: Option<i32> = error.code().and_then(|code| code.parse().ok());
+    match extended.map(|code| code & 0xff) {
+        Some(BUSY | LOCKED) => Remedy::Later,
+        _ => Remedy::GiveUp,
+    }
+}
+
+impl Statements for Session<Sqlite> {
+    fn remedy(fault: &Fault) -> Remedy {
+        remedy(fault)
+    }
+
+    async fn begin(&mut self) -> Result<(), Fault> {
+        // A transaction that starts as a reader and then writes can fail as busy at once, without waiting.
+        self.run(|c| raw_sql("BEGIN IMMEDIATE").execute(c)).await?;
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> Result<(), Fault> {
+        self.about_to_last();
+        self.run(|c| raw_sql("COMMIT").execute(c)).await?;
+        Ok(())
+    }
+
+    async fn rollback(&mut self) -> Result<(), Fault> {
+        self.run(|c| raw_sql("ROLLBACK").execute(c)).await?;
+        Ok(())
+    }
+
+    async fn ping(&mut self) -> Result<(), Fault> {
+        self.run(|c| query("SELECT 1").execute(c)).await?;
+        Ok(())
+    }
+
+    async fn find_domain(&mut self, domain: &Domain) -> Result<Option<u32>, Fault> {
+        let query = query_scalar("SELECT id FROM domains WHERE name = ?").bind(domain.as_str());
+        self.run(|c| query.fetch_optional(c)).await
+    }
+
+    async fn insert_domain(&mut self, domain: &Domain) -> Result<(), Fault> {
+        let query = query("INSERT INTO domains (name) VALUES (?)").bind(domain.as_str());
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn insert_links(&mut self, rows: &[&NewRow]) -> Result<(), Fault> {
+        let mut insert = QueryBuilder::<Sqlite>::new(insert_links!());
+        insert.push_values(rows, |mut values, row| {
+            let content = &row.link.content;
+            values
+                .push_bind(row.link.id.cast_signed())
+                .push_bind(row.domain_id)
+                .push_bind(row.link.code.as_str())
+                .push_bind(content.target.as_str())
+                .push_bind(row.url_hash)
+                .push_bind(content.redirect.code())
+                .push_bind(content.state == LinkState::Disabled)
+                .push_bind(content.valid_since.map(u64::cast_signed))
+                .push_bind(content.valid_until.map(u64::cast_signed))
+                .push_bind(content.forward_query)
+                .push_bind(content.title.as_deref())
+                .push_bind(row.tags.as_str())
+                .push_bind(row.link.created_at.cast_signed())
+                .push_bind(row.link.updated_at.cast_signed())
+                .push_bind(row.link.rev.cast_signed());
+        });
+        let query = insert.build().persistent(rows.len() == 1);
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn lock_taken(
+        &mut self,
+        domain_id: u32,
+        rows: &[&NewRow],
+    ) -> Result<Vec<TakenRow>, Fault> {
+        // The transaction has the lock of the whole database since it began.
+        let mut select = QueryBuilder::<Sqlite>::new(
+            "SELECT id, code, rev, deleted_at FROM links WHERE domain_id = ",
+        );
+        select.push_bind(domain_id).push(" AND code IN (");
+        let mut codes = select.separated(", ");
+        for row in rows {
+            codes.push_bind(row.link.code.as_str());
+        }
+        select.push(")");
+        let query = select.build_query_as().persistent(false);
+        self.run(|c| query.fetch_all(c)).await
+    }
+
+    async fn taken_numbers(&mut self, rows: &[&NewRow]) -> Result<Vec<u64>, Fault> {
+        let mut select = QueryBuilder::<Sqlite>::new("SELECT id FROM links WHERE id IN (");
+        let mut ids = select.separated(", ");
+        for row in rows {
+            ids.push_bind(row.link.id.cast_signed());
+        }
+        select.push(")");
+        let query = select.build_query_scalar().persistent(false);
+        let ids: Vec<Unsigned> = self.run(|c| query.fetch_all(c)).await?;
+        Ok(ids.into_iter().map(|id| id.0).collect())
+    }
+
+    async fn revive(&mut self, tombstone: u64, row: &NewRow, rev: u64) -> Result<(), Fault> {
+        let content = &row.link.content;
+        let query = query(
+            "UPDATE links SET id = ?, url = ?, url_hash = ?, redirect = ?, disabled = ?, valid_since = ?, \
+             valid_until = ?, forward_query = ?, title = ?, tags = ?, created_at = ?, updated_at = ?, \
+             deleted_at = NULL, rev = ? WHERE id = ? AND deleted_at IS NOT NULL",
+        )
+        .bind(row.link.id.cast_signed())
+        .bind(content.target.as_str())
+        .bind(row.url_hash)
+        .bind(content.redirect.code())
+        .bind(content.state == LinkState::Disabled)
+        .bind(content.valid_since.map(u64::cast_signed))
+        .bind(content.valid_until.map(u64::cast_signed))
+        .bind(content.forward_query)
+        .bind(content.title.as_deref())
+        .bind(row.tags.as_str())
+        .bind(row.link.created_at.cast_signed())
+        .bind(row.link.updated_at.cast_signed())
+        .bind(rev.cast_signed())
+        .bind(tombstone.cast_signed());
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn find_link(&mut self, key: &LinkKey) -> Result<Option<LinkRow>, Fault> {
+        let query = query_as(select_links!("WHERE d.name = ? AND l.code = ?"))
+            .bind(key.domain.as_str())
+            .bind(key.code.as_str());
+        self.run(|c| query.fetch_optional(c)).await
+    }
+
+    async fn lock_link(&mut self, key: &LinkKey) -> Result<Option<u64>, Fault> {
+        let query = query_scalar(
+            "SELECT id FROM links WHERE domain_id = (SELECT id FROM domains WHERE name = ?) AND code = ? \
+             AND deleted_at IS NULL",
+        )
+        .bind(key.domain.as_str())
+        .bind(key.code.as_str());
+        let id: Option<Unsigned> = self.run(|c| query.fetch_optional(c)).await?;
+        Ok(id.map(|id| id.0))
+    }
+
+    async fn update_link(&mut self, id: u64, content: &LinkContent, now: u64) -> Result<(), Fault> {
+        let query = query(
+            "UPDATE links SET url = ?, url_hash = ?, redirect = ?, disabled = ?, valid_since = ?, valid_until = ?, \
+             forward_query = ?, title = ?, tags = ?, updated_at = ?, rev = rev + 1 WHERE id = ?",
+        )
+        .bind(content.target.as_str())
+        .bind(url_hash(&content.target))
+        .bind(content.redirect.code())
+        .bind(content.state == LinkState::Disabled)
+        .bind(content.valid_since.map(u64::cast_signed))
+        .bind(content.valid_until.map(u64::cast_signed))
+        .bind(content.forward_query)
+        .bind(content.title.as_deref())
+        .bind(tags_to_text(&content.tags))
+        .bind(now.cast_signed())
+        .bind(id.cast_signed());
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn delete_link(&mut self, key: &LinkKey, now: u64) -> Result<bool, Fault> {
+        let query = query(
+            "UPDATE links SET deleted_at = ?1, updated_at = ?1, rev = rev + 1 \
+             WHERE domain_id = (SELECT id FROM domains WHERE name = ?2) AND code = ?3 AND deleted_at IS NULL",
+        )
+        .bind(now.cast_signed())
+        .bind(key.domain.as_str())
+        .bind(key.code.as_str());
+        self.about_to_last();
+        let done = self.run(|c| query.execute(c)).await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    async fn list_links(&mut self, list: &ListQuery) -> Result<Vec<LinkRow>, Fault> {
+        let (created_at, id) = list.after.map_or((i64::MAX, i64::MAX), |after| {
+            (after.created_at.cast_signed(), after.id.cast_signed())
+        });
+        let query = match &list.domain {
+            None => query_as(select_links!(
+                "WHERE (l.created_at, l.id) < (?, ?) AND l.deleted_at IS NULL \
+                 ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
+            )),
+            Some(domain) => query_as(select_links!(
+                "WHERE l.domain_id = (SELECT id FROM domains WHERE name = ?) \
+                 AND (l.created_at, l.id) < (?, ?) AND l.deleted_at IS NULL \
+                 ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
+            ))
+            .bind(domain.as_str()),
+        };
+        let query = query.bind(created_at).bind(id).bind(list.limit);
+        self.run(|c| query.fetch_all(c)).await
+    }
+
+    async fn draw(&mut self, issuer: u16, step: u32) -> Result<Option<Segment>, Fault> {
+        let query =
+            query_scalar("UPDATE issuers SET next = next + ? WHERE issuer = ? RETURNING next")
+                .bind(step)
+                .bind(issuer);
+        self.about_to_last();
+        let end: Option<Unsigned> = self.run(|c| query.fetch_optional(c)).await?;
+        Ok(end.map(|end| Segment {
+            issuer,
+            start: end.0 - u64::from(step),
+            end: end.0,
+        }))
+    }
+
+    async fn give_back(&mut self, rest: Segment) -> Result<bool, Fault> {
+        let query = query("UPDATE issuers SET next = ? WHERE issuer = ? AND next = ?")
+            .bind(rest.start.cast_signed())
+            .bind(rest.issuer)
+            .bind(rest.end.cast_signed());
+        self.about_to_last();
+        let done = self.run(|c| query.execute(c)).await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    async fn insert_api_key(&mut self, key: &ApiKeyRow) -> Result<(), Fault> {
+        let query =
+            query("INSERT INTO api_keys (id, name, secret_hash, created_at) VALUES (?, ?, ?, ?)")
+                .bind(&key.id)
+                .bind(&key.name)
+                .bind(key.secret_hash.as_slice())
+                .bind(key.created_at.cast_signed());
+        self.about_to_last();
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn find_api_key(&mut self, id: &str) -> Result<Option<KeyRow>, Fault> {
+        let query = query_as("SELECT id, name, secret_hash, created_at FROM api_keys WHERE id = ?")
+            .bind(id);
+        self.run(|c| query.fetch_optional(c)).await
+    }
+
+    async fn has_api_keys(&mut self) -> Result<bool, Fault> {
+        let query = query_scalar("SELECT EXISTS (SELECT 1 FROM api_keys)");
+        self.run(|c| query.fetch_one(c)).await
+    }
+
+    async fn migrate(&mut self) -> Result<(), Fault> {
+        // The migrator takes no lock on SQLite. Inside of this transaction its own ones are savepoints.
+        let connection = self.unbounded();
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+        MIGRATIONS
+            .run_direct(None, &mut *transaction, false)
+            .await
+            .map_err(sqlx::Error::from)?;
+        transaction.commit().await?;
+        Ok(())
+    }
+}
