@@ -1,0 +1,128 @@
+//! What is worth a log line, said once an episode instead of once a failure.
+
+use super::settings::Step;
+use super::{Emit, Output};
+use crate::resp::reply::Reply;
+use crate::resp::scan::ProtocolError;
+
+/// How long error replies are only counted after one was reported, in milliseconds.
+pub(super) const ERROR_REPLY_INTERVAL_MS: u64 = 10_000;
+
+/// Something that an operator may want to know. A connection that cannot be made is tried for ever, but reported once
+/// for each kind of [`Reason`] until it has stood for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The connection could not be made or was lost, for the first time in this episode for this reason.
+    Down(Reason<'a>),
+    /// It has stood for a while, so the episode is over.
+    Recovered {
+        /// The failures in the episode.
+        failures: u32,
+    },
+    /// Redis answered a request with an error.
+    ErrorReply {
+        /// The latest message.
+        message: &'a [u8],
+        /// How many there were since the last such event, this one counted in.
+        count: u64,
+    },
+}
+
+/// Why a connection could not be made or was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason<'a> {
+    /// The stream ended, or could not be opened.
+    Closed,
+    /// The handshake was not answered in time.
+    NoHandshake,
+    /// A step of the handshake was answered with something else than success.
+    Refused {
+        /// Which.
+        step: Step,
+        /// The error message; empty where the answer was no error.
+        message: &'a [u8],
+    },
+    /// The oldest request was not answered for too long.
+    NoAnswer,
+    /// What came is not RESP2.
+    Protocol(ProtocolError),
+    /// A reply came that nobody waits for.
+    Unsolicited,
+    /// A reply came that makes no sense to the owner of the connection, or an error that it cannot go on after.
+    Unusable(&'a [u8]),
+}
+
+impl<'a> Reason<'a> {
+    pub(super) fn refused(step: Step, reply: Reply<'a>) -> Self {
+        let message = match reply {
+            Reply::Error(message) => message,
+            _ => b"",
+        };
+        Self::Refused { step, message }
+    }
+
+    fn bit(self) -> u8 {
+        match self {
+            Self::Closed => 1,
+            Self::NoHandshake => 1 << 1,
+            Self::Refused { .. } => 1 << 2,
+            Self::NoAnswer => 1 << 3,
+            Self::Protocol(_) => 1 << 4,
+            Self::Unsolicited => 1 << 5,
+            Self::Unusable(_) => 1 << 6,
+        }
+    }
+}
+
+impl std::fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the stream was closed or could not be opened"),
+            Self::NoHandshake => f.write_str("the handshake was not answered in time"),
+            Self::Refused { step, message } => {
+                write!(f, "{step} was refused: {}", message.escape_ascii())
+            }
+            Self::NoAnswer => f.write_str("requests are not answered any more"),
+            Self::Protocol(error) => write!(f, "not RESP2: {error}"),
+            Self::Unsolicited => f.write_str("a reply came that nobody waits for"),
+            Self::Unusable(message) => {
+                write!(f, "the reply is of no use: {}", message.escape_ascii())
+            }
+        }
+    }
+}
+
+/// What was reported already.
+#[derive(Debug, Default)]
+pub(super) struct Episode {
+    /// One bit for each kind of reason.
+    reported: u8,
+    error_replies: u64,
+    report_errors_ms: u64,
+}
+
+impl Episode {
+    pub(super) fn on_failure<T>(&mut self, reason: Reason<'_>, emit: Emit<'_, T>) {
+        if self.reported & reason.bit() == 0 {
+            self.reported |= reason.bit();
+            emit(Output::Event(Event::Down(reason)));
+        }
+    }
+
+    pub(super) fn end<T>(&mut self, failures: u32, emit: Emit<'_, T>) {
+        if self.reported != 0 {
+            self.reported = 0;
+            emit(Output::Event(Event::Recovered { failures }));
+        }
+    }
+
+    pub(super) fn on_error_reply<T>(&mut self, now_ms: u64, message: &[u8], emit: Emit<'_, T>) {
+        self.error_replies += 1;
+        if now_ms < self.report_errors_ms {
+            return;
+        }
+        self.report_errors_ms = now_ms.saturating_add(ERROR_REPLY_INTERVAL_MS);
+        let count = std::mem::take(&mut self.error_replies);
+        emit(Output::Event(Event::ErrorReply { message, count }));
+    }
+}

@@ -1,0 +1,111 @@
+//! Connections to which anything may happen at any time.
+
+use super::tests::settings;
+use super::*;
+use crate::resp::encode;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+/// What may happen to a connection.
+#[derive(Clone, Debug)]
+enum Step {
+    Request,
+    /// The server answers so many of the requests that it has.
+    Answer(usize),
+    /// So many of the bytes that the server wrote arrive.
+    Arrive(usize),
+    Pass(u64),
+    Close,
+    Garbage(Vec<u8>),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => Just(Step::Request),
+        6 => (1_usize..4).prop_map(Step::Answer),
+        10 => (1_usize..20).prop_map(Step::Arrive),
+        4 => (1_u64..120).prop_map(Step::Pass),
+        1 => Just(Step::Close),
+        1 => prop::collection::vec(any::<u8>(), 1..10).prop_map(Step::Garbage),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn each_request_is_answered_once_and_never_with_the_answer_of_another(
+        steps in prop::collection::vec(any_step(), 1..200),
+    ) {
+        let mut client = Client::new(settings(), 7);
+        let (mut now_ms, mut next, mut accepted, mut is_clean) = (0, 0, Vec::new(), true);
+        let (mut asked, mut wire) = (VecDeque::new(), Vec::new());
+        let mut answered = Vec::new();
+        let mut reopened = false;
+        for step in steps {
+            let mut emit = |output: Output<'_, u32>| match output {
+                Output::OpenStream => reopened = true,
+                Output::Deliver(token, result) => {
+                    answered.push((token, result.ok().and_then(Reply::bulk).map(<[u8]>::to_vec)));
+                }
+                _ => {}
+            };
+            match step {
+                Step::Request => {
+                    let write = |out: &mut Vec<u8>| encode::number(u64::from(next), out);
+                    if client.request(now_ms, next, write, &mut emit).is_ok() {
+                        accepted.push(next);
+                        asked.push_back(next);
+                    }
+                    next += 1;
+                }
+                Step::Answer(count) => {
+                    for token in asked.drain(..count.min(asked.len())) {
+                        encode::argument(token.to_string().as_bytes(), &mut wire);
+                    }
+                }
+                Step::Arrive(count) => {
+                    let bytes: Vec<_> = wire.drain(..count.min(wire.len())).collect();
+                    client.on_data(now_ms, &bytes, &mut emit);
+                }
+                Step::Pass(ms) => {
+                    now_ms += ms;
+                    client.on_tick(now_ms, &mut emit);
+                }
+                Step::Close => client.on_closed(now_ms, &mut emit),
+                Step::Garbage(bytes) => {
+                    is_clean = false;
+                    client.on_data(now_ms, &bytes, &mut emit);
+                }
+            }
+            if std::mem::take(&mut reopened) {
+                asked.clear();
+                wire = b"+OK\r\n".to_vec();
+            }
+        }
+        client.on_closed(now_ms, &mut |output| {
+            if let Output::Deliver(token, _) = output {
+                answered.push((token, None));
+            }
+        });
+        let mut tokens: Vec<_> = answered.iter().map(|(token, _)| *token).collect();
+        tokens.sort_unstable();
+        prop_assert_eq!(tokens, accepted);
+        for (token, answer) in answered {
+            // Garbage may look like an answer; nothing but the order tells replies apart.
+            if let (true, Some(answer)) = (is_clean, answer) {
+                prop_assert_eq!(answer, token.to_string().into_bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_at_any_time_do_no_harm(
+        chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..30), 0..20),
+    ) {
+        let mut client = Client::new(settings(), 7);
+        for (at, chunk) in (0_u64..).zip(chunks) {
+            client.on_tick(at * 60, &mut |_| {});
+            let _ = client.request(at * 60, 1, |out| encode::words(&[b"PING"], out), &mut |_| {});
+            client.on_data(at * 60, &chunk, &mut |_| {});
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! One connection to Redis, over a byte stream that somebody else opens, writes and reads.
+//!
+//! ```text
+//! Idle --tick--> Connecting --handshake answered--> Ready
+//!                    |                                |
+//!                    +---- failed -> Backoff <- lost -+     (Backoff --tick--> Connecting)
+//! ```
+//!
+//! The client never waits and owns no clock: it is told of bytes, of the stream's end and of the time, and says what is
+//! to be done through [`Output`]. Requests are taken only while it is ready, so that a caller whose request cannot be
+//! sent knows at once and asks elsewhere.
+//!
+//! What is bounded: requests whose replies are outstanding, in number and in bytes (what the host still has to write is
+//! among them); bytes of a reply that is not complete; time for the handshake, for a request, and for the connection
+//! as a whole to answer its oldest request; time between attempts.
+
+mod events;
+#[cfg(test)]
+mod fuzz_tests;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+pub use events::{Event, Reason};
+pub use settings::{Auth, Mode, Settings, Step};
+
+use super::backoff::Backoff;
+use super::decode::Decoder;
+use super::queue::Queue;
+use super::reply::Reply;
+use events::Episode;
+
+/// What the owner of the client has to do.
+#[derive(Debug)]
+pub enum Output<'a, T> {
+    /// Open a stream. If it cannot be opened, say so by [`Client::on_closed`]; what is sent until then goes nowhere.
+    OpenStream,
+    /// Write these bytes to the stream.
+    Send(&'a [u8]),
+    /// Close the stream without waiting, and pass on nothing more that comes from it.
+    CloseStream,
+    /// The request with this token is answered. Each token that was accepted comes back exactly once.
+    Deliver(T, Result<Reply<'a>, Failure<'a>>),
+    /// Something to log or count.
+    Event(Event<'a>),
+}
+
+/// Why a request has no answer. None of it says anything about what was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure<'a> {
+    /// No reply came within [`Settings::timeout_ms`].
+    TimedOut,
+    /// The connection was lost before the reply.
+    Disconnected,
+    /// Redis answered with this error.
+    Refused(&'a [u8]),
+}
+
+/// A request that was not sent, and so has no answer to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejected<T> {
+    /// The token, back.
+    pub token: T,
+    /// Why.
+    pub why: Rejection,
+}
+
+/// Why a request was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// There is no connection, or its handshake is not through.
+    NotReady,
+    /// [`Settings::max_waiting`] or [`Settings::max_unanswered_bytes`] is reached.
+    Full,
+}
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not started; the first tick starts it.
+    Idle,
+    /// The stream is open or opening, and the handshake is not through.
+    Connecting {
+        /// When it has to be through.
+        deadline_ms: u64,
+        /// How many of its steps are.
+        steps: usize,
+    },
+    /// Requests are taken.
+    Ready {
+        /// Since when.
+        since_ms: u64,
+    },
+    /// Waiting for the next attempt.
+    Backoff {
+        /// When that is.
+        until_ms: u64,
+    },
+}
+
+/// Where outputs go.
+type Emit<'e, T> = &'e mut dyn FnMut(Output<'_, T>);
+
+/// The connection. `T` is what the caller knows its requests by.
+#[derive(Debug)]
+pub struct Client<T> {
+    settings: Settings,
+    state: State,
+    now_ms: u64,
+    queue: Queue<T>,
+    decoder: Decoder,
+    backoff: Backoff,
+    episode: Episode,
+    command: Vec<u8>,
+}
+
+impl<T> Client<T> {
+    /// A connection that the first tick starts. `seed` drives the jitter of reconnecting.
+    #[must_use]
+    pub fn new(settings: Settings, seed: u64) -> Self {
+        Self {
+            state: State::Idle,
+            now_ms: 0,
+            queue: Queue::default(),
+            decoder: Decoder::new(settings.limits),
+            backoff: Backoff::new(settings.backoff, seed),
+            episode: Episode::default(),
+            command: Vec::new(),
+            settings,
+        }
+    }
+
+    /// Where the connection stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether requests are taken.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready { .. })
+    }
+
+    /// How many replies are outstanding.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Sends the command that `write` appends to the buffer it is given.
+    ///
+    /// # Errors
+    /// [`Rejected`] gives the token back if the request cannot be sent now. It is not kept for later.
+    pub fn request(
+        &mut self,
+        now_ms: u64,
+        token: T,
+        write: impl FnOnce(&mut Vec<u8>),
+        emit: Emit<'_, T>,
+    ) -> Result<(), Rejected<T>> {
+        self.clock(now_ms);
+        if !self.is_ready() {
+            let why = Rejection::NotReady;
+            return Err(Rejected { token, why });
+        }
+        self.command.clear();
+        write(&mut self.command);
+        let bytes = self.queue.bytes() + self.command.len();
+        if self.queue.len() >= self.settings.max_waiting
+            || bytes > self.settings.max_unanswered_bytes
+        {
+            let why = Rejection::Full;
+            return Err(Rejected { token, why });
+        }
+        self.queue.push(token, self.now_ms, self.command.len());
+        emit(Output::Send(&self.command));
+        Ok(())
+    }
+
+    /// Bytes came from the stream.
+    pub fn on_data(&mut self, now_ms: u64, chunk: &[u8], emit: Emit<'_, T>) {
+        self.clock(now_ms);
+        // The decoder is taken out for as long as replies are borrowed from it; after a failure the new one stays.
+        let mut decoder = std::mem::replace(&mut self.decoder, Decoder::new(self.settings.limits));
+        let mut rest = chunk;
+        while self.is_connected() {
+            match decoder.next(&mut rest) {
+                Ok(Some(reply)) => self.on_reply(reply, emit),
+                Ok(None) => {
+                    self.decoder = decoder;
+                    return;
+                }
+                Err(error) => self.fail(Reason::Protocol(error), emit),
+            }
+        }
+    }
+
+    /// The stream has ended, or could not be opened.
+    pub fn on_closed(&mut self, now_ms: u64, emit: Emit<'_, T>) {
+        self.clock(now_ms);
+        if self.is_connected() {
+            self.fail(Reason::Closed, emit);
+        }
+    }
+
+    /// Ends the connection because its owner cannot go on with it; it is opened anew after a wait.
+    pub fn reset(&mut self, now_ms: u64, reason: Reason<'_>, emit: Emit<'_, T>) {
+        self.clock(now_ms);
+        if self.is_connected() {
+            self.fail(reason, emit);
+        }
+    }
+
+    /// Time has passed. All deadlines are as fine as the ticks are.
+    pub fn on_tick(&mut self, now_ms: u64, emit: Emit<'_, T>) {
+        self.clock(now_ms);
+        match self.state {
+            State::Idle => self.connect(emit),
+            State::Backoff { until_ms } if until_ms <= self.now_ms => self.connect(emit),
+            State::Backoff { .. } => {}
+            State::Connecting { deadline_ms, .. } if deadline_ms <= self.now_ms => {
+                self.fail(Reason::NoHandshake, emit);
+            }
+            State::Connecting { .. } => {}
+            State::Ready { since_ms } => self.on_ready_tick(since_ms, emit),
+        }
+    }
+
+    fn on_ready_tick(&mut self, since_ms: u64, emit: Emit<'_, T>) {
+        if let Some(sent_ms) = self.now_ms.checked_sub(self.settings.timeout_ms) {
+            while let Some(token) = self.queue.expire(sent_ms) {
+                emit(Output::Deliver(token, Err(Failure::TimedOut)));
+            }
+        }
+        let waited_ms = self
+            .queue
+            .oldest_ms()
+            .map_or(0, |sent_ms| self.now_ms - sent_ms);
+        if waited_ms >= self.settings.dead_after_ms {
+            self.fail(Reason::NoAnswer, emit);
+        } else if self.now_ms - since_ms >= self.backoff.bounds().cap_ms {
+            self.episode.end(self.backoff.failures(), emit);
+            self.backoff.reset();
+        }
+    }
+
+    fn connect(&mut self, emit: Emit<'_, T>) {
+        self.state = State::Connecting {
+            deadline_ms: self.now_ms.saturating_add(self.settings.connect_timeout_ms),
+            steps: 0,
+        };
+        emit(Output::OpenStream);
+        self.command.clear();
+        self.settings.write_handshake(&mut self.command);
+        emit(Output::Send(&self.command));
+        // The password is in there, and the buffer lives on.
+        self.command.fill(0);
+    }
+
+    fn on_reply(&mut self, reply: Reply<'_>, emit: Emit<'_, T>) {
+        match self.state {
+            State::Connecting { deadline_ms, steps } => {
+                self.on_handshake(deadline_ms, steps, reply, emit);
+            }
+            State::Ready { .. } => self.on_answer(reply, emit),
+            State::Idle | State::Backoff { .. } => {}
+        }
+    }
+
+    fn on_handshake(
+        &mut self,
+        deadline_ms: u64,
+        steps: usize,
+        reply: Reply<'_>,
+        emit: Emit<'_, T>,
+    ) {
+        let mut left = self.settings.handshake().skip(steps);
+        let Some(step) = left.next() else {
+            return self.fail(Reason::Unsolicited, emit);
+        };
+        let is_last = left.next().is_none();
+        if reply != Reply::Simple(step.answer()) {
+            return self.fail(Reason::refused(step, reply), emit);
+        }
+        self.state = if is_last {
+            State::Ready {
+                since_ms: self.now_ms,
+            }
+        } else {
+            State::Connecting {
+                deadline_ms,
+                steps: steps + 1,
+            }
+        };
+    }
+
+    fn on_answer(&mut self, reply: Reply<'_>, emit: Emit<'_, T>) {
+        let Some(token) = self.queue.pop() else {
+            return self.fail(Reason::Unsolicited, emit);
+        };
+        let answer = match reply {
+            Reply::Error(message) => {
+                self.episode.on_error_reply(self.now_ms, message, emit);
+                Err(Failure::Refused(message))
+            }
+            reply => Ok(reply),
+        };
+        if let Some(token) = token {
+            emit(Output::Deliver(token, answer));
+        }
+    }
+
+    /// Gives the connection up: everybody who waits is told, and the next attempt is due after a wait.
+    fn fail(&mut self, reason: Reason<'_>, emit: Emit<'_, T>) {
+        let wait_ms = self.backoff.next_ms();
+        self.state = State::Backoff {
+            until_ms: self.now_ms.saturating_add(wait_ms),
+        };
+        self.decoder = Decoder::new(self.settings.limits);
+        if reason != Reason::Closed {
+            emit(Output::CloseStream);
+        }
+        self.episode.on_failure(reason, emit);
+        let mut queue = std::mem::take(&mut self.queue);
+        while let Some(token) = queue.pop() {
+            if let Some(token) = token {
+                emit(Output::Deliver(token, Err(Failure::Disconnected)));
+            }
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        matches!(self.state, State::Connecting { .. } | State::Ready { .. })
+    }
+
+    /// A clock that went back is taken to stand still.
+    fn clock(&mut self, now_ms: u64) {
+        self.now_ms = self.now_ms.max(now_ms);
+    }
+}

@@ -1,0 +1,147 @@
+//! How a connection is made, and what bounds it.
+
+use crate::resp::backoff::Bounds;
+use crate::resp::encode;
+use crate::resp::scan::Limits;
+
+/// Settings of one connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What stands at the other end.
+    pub mode: Mode,
+    /// How long the handshake may take, from opening the stream on, in milliseconds.
+    pub connect_timeout_ms: u64,
+    /// How long a request may wait for its reply, in milliseconds. The caller is told then; the connection stays.
+    pub timeout_ms: u64,
+    /// How long the oldest request may wait until the connection is taken for dead, in milliseconds; not below
+    /// `timeout_ms`, or requests are told of a lost connection before they can run out of time.
+    pub dead_after_ms: u64,
+    /// The most requests whose replies are outstanding, those that ran out of time counted in.
+    pub max_waiting: usize,
+    /// The most bytes of such requests.
+    pub max_unanswered_bytes: usize,
+    /// What a reply may be.
+    pub limits: Limits,
+    /// How long to wait between attempts to connect.
+    pub backoff: Bounds,
+}
+
+/// What stands at the other end of the stream.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Mode {
+    /// A Redis server: every command, one connection a stream.
+    Direct {
+        /// None where it asks for no password.
+        auth: Option<Auth>,
+        /// The name that `CLIENT LIST` shows; without spaces.
+        name: String,
+        /// The database, 0 where it is not chosen.
+        database: u32,
+    },
+    /// Envoy's `redis_proxy`: it takes only some commands, and authenticates to Redis itself.
+    Pooled,
+}
+
+/// Who we are to Redis.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Auth {
+    /// The ACL user; None for the default one.
+    pub user: Option<String>,
+    /// Its password.
+    pub password: String,
+}
+
+/// One command of the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `AUTH`: user and password.
+    Auth,
+    /// `CLIENT SETNAME`: so that operators see who we are.
+    SetName,
+    /// `SELECT`: the database.
+    Select,
+    /// `PING`: whether anybody is there at all, where nothing else is asked.
+    Ping,
+}
+
+impl std::fmt::Debug for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Direct { name, database, .. } => write!(f, "Direct({name}, {database})"),
+            Self::Pooled => f.write_str("Pooled"),
+        }
+    }
+}
+
+/// Never shows the password.
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Auth")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Auth => "AUTH",
+            Self::SetName => "CLIENT SETNAME",
+            Self::Select => "SELECT",
+            Self::Ping => "PING",
+        })
+    }
+}
+
+impl Step {
+    /// The one reply that lets the handshake go on.
+    pub(super) fn answer(self) -> &'static [u8] {
+        match self {
+            Self::Ping => b"PONG",
+            Self::Auth | Self::SetName | Self::Select => b"OK",
+        }
+    }
+}
+
+impl Settings {
+    /// The steps of the handshake, in order; never none, so that a connection that is ready has answered something.
+    pub(super) fn handshake(&self) -> impl Iterator<Item = Step> + use<> {
+        let steps = match &self.mode {
+            Mode::Pooled => [Some(Step::Ping), None, None],
+            Mode::Direct { auth, database, .. } => [
+                auth.as_ref().map(|_| Step::Auth),
+                Some(Step::SetName),
+                (*database > 0).then_some(Step::Select),
+            ],
+        };
+        steps.into_iter().flatten()
+    }
+
+    pub(super) fn write_handshake(&self, out: &mut Vec<u8>) {
+        let Mode::Direct {
+            auth,
+            name,
+            database,
+        } = &self.mode
+        else {
+            return encode::words(&[b"PING"], out);
+        };
+        if let Some(auth) = auth {
+            write_auth(auth, out);
+        }
+        encode::words(&[b"CLIENT", b"SETNAME", name.as_bytes()], out);
+        if *database > 0 {
+            encode::command(2, out);
+            encode::argument(b"SELECT", out);
+            encode::number(u64::from(*database), out);
+        }
+    }
+}
+
+fn write_auth(auth: &Auth, out: &mut Vec<u8>) {
+    let password = auth.password.as_bytes();
+    match &auth.user {
+        Some(user) => encode::words(&[b"AUTH", user.as_bytes(), password], out),
+        None => encode::words(&[b"AUTH", password], out),
+    }
+}

@@ -1,0 +1,435 @@
+use super::*;
+use crate::resp::backoff::Bounds;
+use crate::resp::encode;
+use crate::resp::scan::{Limits, ProtocolError};
+
+/// What a client said, in a form that can be kept and compared.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Open,
+    Sent(String),
+    Close,
+    Answer(u32, Result<String, &'static str>),
+    Refused(u32, String),
+    Down(String),
+    Recovered(u32),
+    ErrorReplies(u64),
+}
+
+fn said(output: &Output<'_, u32>) -> Said {
+    match *output {
+        Output::OpenStream => Said::Open,
+        Output::Send(bytes) => Said::Sent(bytes.escape_ascii().to_string()),
+        Output::CloseStream => Said::Close,
+        Output::Deliver(token, Ok(Reply::Bulk(bytes) | Reply::Simple(bytes))) => {
+            Said::Answer(token, Ok(bytes.escape_ascii().to_string()))
+        }
+        Output::Deliver(token, Ok(other)) => Said::Answer(token, Ok(format!("{other:?}"))),
+        Output::Deliver(token, Err(Failure::TimedOut)) => Said::Answer(token, Err("timed out")),
+        Output::Deliver(token, Err(Failure::Disconnected)) => {
+            Said::Answer(token, Err("disconnected"))
+        }
+        Output::Deliver(token, Err(Failure::Refused(message))) => {
+            Said::Refused(token, message.escape_ascii().to_string())
+        }
+        Output::Event(Event::Down(reason)) => Said::Down(reason.to_string()),
+        Output::Event(Event::Recovered { failures }) => Said::Recovered(failures),
+        Output::Event(Event::ErrorReply { count, .. }) => Said::ErrorReplies(count),
+    }
+}
+
+pub(super) fn settings() -> Settings {
+    Settings {
+        mode: Mode::Direct {
+            auth: None,
+            name: "edge".to_owned(),
+            database: 0,
+        },
+        connect_timeout_ms: 1000,
+        timeout_ms: 100,
+        dead_after_ms: 500,
+        max_waiting: 4,
+        max_unanswered_bytes: 100,
+        limits: Limits {
+            bulk_bytes: 1000,
+            array_elements: 10,
+            reply_bytes: 2000,
+        },
+        backoff: Bounds {
+            first_ms: 50,
+            cap_ms: 2000,
+        },
+    }
+}
+
+struct Tested {
+    client: Client<u32>,
+    said: Vec<Said>,
+}
+
+impl Tested {
+    fn new(settings: Settings) -> Self {
+        Self {
+            client: Client::new(settings, 7),
+            said: Vec::new(),
+        }
+    }
+
+    /// One that is ready at time 0.
+    fn ready() -> Self {
+        let mut tested = Self::new(settings());
+        tested.tick(0);
+        tested.data(0, b"+OK\r\n");
+        assert!(tested.client.is_ready());
+        tested.said.clear();
+        tested
+    }
+
+    fn tick(&mut self, now_ms: u64) -> Vec<Said> {
+        let log = &mut self.said;
+        self.client
+            .on_tick(now_ms, &mut |output| log.push(said(&output)));
+        std::mem::take(log)
+    }
+
+    fn data(&mut self, now_ms: u64, bytes: &[u8]) -> Vec<Said> {
+        let log = &mut self.said;
+        self.client
+            .on_data(now_ms, bytes, &mut |output| log.push(said(&output)));
+        std::mem::take(log)
+    }
+
+    fn closed(&mut self, now_ms: u64) -> Vec<Said> {
+        let log = &mut self.said;
+        self.client
+            .on_closed(now_ms, &mut |output| log.push(said(&output)));
+        std::mem::take(log)
+    }
+
+    fn request(&mut self, now_ms: u64, token: u32) -> Result<Vec<Said>, Rejection> {
+        self.request_of(now_ms, token, b"PING")
+    }
+
+    fn request_of(&mut self, now_ms: u64, token: u32, word: &[u8]) -> Result<Vec<Said>, Rejection> {
+        let log = &mut self.said;
+        let write = |out: &mut Vec<u8>| encode::words(&[word], out);
+        let accepted = self
+            .client
+            .request(now_ms, token, write, &mut |output| log.push(said(&output)));
+        accepted.map(|()| std::mem::take(log)).map_err(|rejected| {
+            assert_eq!(rejected.token, token);
+            rejected.why
+        })
+    }
+
+    /// Lets the wait pass, and returns how long it was.
+    fn wait_for_reconnect(&mut self) -> u64 {
+        let State::Backoff { until_ms } = self.client.state() else {
+            panic!("{:?}", self.client.state());
+        };
+        assert_eq!(self.tick(until_ms - 1), []);
+        assert_eq!(self.tick(until_ms).first(), Some(&Said::Open));
+        until_ms
+    }
+}
+
+fn ok(token: u32, answer: &str) -> Said {
+    Said::Answer(token, Ok(answer.to_owned()))
+}
+
+fn failed(token: u32, why: &'static str) -> Said {
+    Said::Answer(token, Err(why))
+}
+
+#[test]
+fn the_handshake_comes_before_anything_else_and_is_checked_step_by_step() {
+    let mode = Mode::Direct {
+        auth: Some(Auth {
+            user: Some("edge".to_owned()),
+            password: "secret".to_owned(),
+        }),
+        name: "edgelink".to_owned(),
+        database: 3,
+    };
+    let mut tested = Tested::new(Settings { mode, ..settings() });
+    assert_eq!(tested.request(0, 1), Err(Rejection::NotReady));
+    let handshake = "*3\\r\\n$4\\r\\nAUTH\\r\\n$4\\r\\nedge\\r\\n$6\\r\\nsecret\\r\\n\
+                     *3\\r\\n$6\\r\\nCLIENT\\r\\n$7\\r\\nSETNAME\\r\\n$8\\r\\nedgelink\\r\\n\
+                     *2\\r\\n$6\\r\\nSELECT\\r\\n$1\\r\\n3\\r\\n";
+    assert_eq!(
+        tested.tick(0),
+        [Said::Open, Said::Sent(handshake.to_owned())]
+    );
+    for reply in [&b"+OK\r\n"[..], b"+O", b"K\r\n"] {
+        assert_eq!(tested.request(0, 1), Err(Rejection::NotReady));
+        assert_eq!(tested.data(0, reply), []);
+    }
+    assert_eq!(tested.request(0, 1), Err(Rejection::NotReady));
+    assert_eq!(tested.data(0, b"+OK\r\n"), []);
+    assert!(tested.request(0, 1).is_ok());
+}
+
+#[test]
+fn without_a_user_auth_has_only_the_password() {
+    let mode = Mode::Direct {
+        auth: Some(Auth {
+            user: None,
+            password: "secret".to_owned(),
+        }),
+        name: "n".to_owned(),
+        database: 0,
+    };
+    let mut tested = Tested::new(Settings { mode, ..settings() });
+    let Some(Said::Sent(handshake)) = tested.tick(0).pop() else {
+        panic!("no handshake");
+    };
+    assert!(handshake.starts_with("*2\\r\\n$4\\r\\nAUTH\\r\\n$6\\r\\nsecret\\r\\n"));
+}
+
+#[test]
+fn a_pool_is_only_asked_whether_it_is_there() {
+    let mode = Mode::Pooled;
+    let mut tested = Tested::new(Settings { mode, ..settings() });
+    let ping = Said::Sent("*1\\r\\n$4\\r\\nPING\\r\\n".to_owned());
+    assert_eq!(tested.tick(0), [Said::Open, ping]);
+    tested.data(0, b"+PONG\r\n");
+    assert!(tested.client.is_ready());
+}
+
+#[test]
+fn a_refused_password_is_reported_once_and_tried_again() {
+    let mode = Mode::Direct {
+        auth: Some(Auth {
+            user: None,
+            password: "wrong".to_owned(),
+        }),
+        name: "n".to_owned(),
+        database: 0,
+    };
+    let mut tested = Tested::new(Settings { mode, ..settings() });
+    tested.tick(0);
+    let refused = Said::Down("AUTH was refused: WRONGPASS no".to_owned());
+    let reply = b"-WRONGPASS no\r\n-NOAUTH Authentication required.\r\n";
+    assert_eq!(tested.data(0, reply), [Said::Close, refused]);
+    for _ in 0..5 {
+        let now_ms = tested.wait_for_reconnect();
+        assert_eq!(tested.data(now_ms, reply), [Said::Close]);
+    }
+}
+
+#[test]
+fn neither_settings_nor_events_show_the_password() {
+    let auth = Auth {
+        user: None,
+        password: "secret".to_owned(),
+    };
+    let mode = Mode::Direct {
+        auth: Some(auth.clone()),
+        name: "n".to_owned(),
+        database: 0,
+    };
+    assert!(!format!("{auth:?}{mode:?}").contains("secret"));
+    let mut tested = Tested::new(Settings { mode, ..settings() });
+    tested.tick(0);
+    assert!(!format!("{:?}", tested.client).contains("secret"));
+}
+
+#[test]
+fn replies_go_to_their_requests_in_order() {
+    let mut tested = Tested::ready();
+    for token in 1..=3 {
+        assert!(tested.request(0, token).is_ok());
+    }
+    assert_eq!(tested.data(1, b"+a\r\n$1\r\nb\r"), [ok(1, "a")]);
+    assert_eq!(
+        tested.data(1, b"\n-ERR c\r\n"),
+        [
+            ok(2, "b"),
+            Said::ErrorReplies(1),
+            Said::Refused(3, "ERR c".to_owned())
+        ]
+    );
+    assert_eq!(tested.client.waiting(), 0);
+}
+
+#[test]
+fn a_request_that_runs_out_of_time_keeps_its_place() {
+    let mut tested = Tested::ready();
+    tested.request(0, 1).unwrap();
+    tested.request(60, 2).unwrap();
+    assert_eq!(tested.tick(99), []);
+    assert_eq!(tested.tick(100), [failed(1, "timed out")]);
+    assert_eq!(tested.tick(110), []);
+    assert_eq!(tested.data(120, b"+late\r\n+b\r\n"), [ok(2, "b")]);
+    assert_eq!(tested.tick(10_000), []);
+}
+
+#[test]
+fn a_connection_that_answers_nothing_is_given_up() {
+    let mut tested = Tested::ready();
+    tested.request(0, 1).unwrap();
+    tested.tick(100);
+    tested.request(450, 2).unwrap();
+    assert_eq!(tested.tick(499), []);
+    let down = Said::Down("requests are not answered any more".to_owned());
+    assert_eq!(
+        tested.tick(500),
+        [Said::Close, down, failed(2, "disconnected")]
+    );
+    assert_eq!(tested.request(500, 3), Err(Rejection::NotReady));
+    assert_eq!(
+        tested.data(500, b"+late\r\n"),
+        [],
+        "what a closed stream says counts no more"
+    );
+}
+
+#[test]
+fn a_handshake_that_is_not_answered_is_given_up() {
+    let mut tested = Tested::new(settings());
+    tested.tick(5);
+    assert_eq!(tested.tick(1004), []);
+    let down = Said::Down("the handshake was not answered in time".to_owned());
+    assert_eq!(tested.tick(1005), [Said::Close, down]);
+}
+
+#[test]
+fn everybody_who_waits_is_told_when_the_stream_ends() {
+    let mut tested = Tested::ready();
+    tested.request(0, 1).unwrap();
+    tested.request(100, 2).unwrap();
+    tested.tick(100);
+    let down = Said::Down("the stream was closed or could not be opened".to_owned());
+    assert_eq!(tested.closed(101), [down, failed(2, "disconnected")]);
+    assert_eq!(tested.closed(102), []);
+}
+
+#[test]
+fn half_a_reply_of_a_lost_connection_is_forgotten() {
+    let mut tested = Tested::ready();
+    tested.request(0, 1).unwrap();
+    tested.data(0, b"$100\r\nabc");
+    tested.closed(0);
+    let now_ms = tested.wait_for_reconnect();
+    tested.data(now_ms, b"+OK\r\n");
+    tested.request(now_ms, 2).unwrap();
+    assert_eq!(tested.data(now_ms, b"+b\r\n"), [ok(2, "b")]);
+}
+
+#[test]
+fn garbage_ends_the_connection() {
+    let mut tested = Tested::ready();
+    tested.request(0, 1).unwrap();
+    let error = ProtocolError::Kind(b'H');
+    let down = Said::Down(format!("not RESP2: {error}"));
+    let garbage = b"HTTP/1.1 400 Bad Request\r\n";
+    assert_eq!(
+        tested.data(0, garbage),
+        [Said::Close, down, failed(1, "disconnected")]
+    );
+}
+
+#[test]
+fn a_reply_that_nobody_waits_for_ends_the_connection() {
+    let mut tested = Tested::ready();
+    let down = Said::Down("a reply came that nobody waits for".to_owned());
+    assert_eq!(tested.data(0, b"+OK\r\n+OK\r\n"), [Said::Close, down]);
+}
+
+#[test]
+fn as_many_requests_may_wait_as_the_bound_and_no_more() {
+    let mut tested = Tested::ready();
+    for token in 0..4 {
+        tested.request(0, token).unwrap();
+    }
+    assert_eq!(tested.request(0, 4), Err(Rejection::Full));
+    tested.tick(100);
+    assert_eq!(
+        tested.request(100, 4),
+        Err(Rejection::Full),
+        "places are kept by requests out of time"
+    );
+    tested.data(100, b"+late\r\n");
+    assert!(tested.request(100, 4).is_ok());
+}
+
+#[test]
+fn as_many_bytes_may_wait_as_the_bound_and_no_more() {
+    let mut tested = Tested::ready();
+    // *1 CRLF $xx CRLF word CRLF: 4 + 5 + 80 + 2.
+    let accepted = tested.request_of(0, 1, &[b'a'; 80]);
+    assert!(accepted.is_ok());
+    assert_eq!(tested.request_of(0, 2, b"a"), Err(Rejection::Full));
+    tested.data(0, b"+a\r\n");
+    assert!(tested.request_of(0, 2, &[b'a'; 89]).is_ok());
+    assert_eq!(tested.request(0, 3), Err(Rejection::Full));
+}
+
+#[test]
+fn attempts_come_ever_slower_up_to_the_cap() {
+    let mut tested = Tested::new(settings());
+    tested.tick(0);
+    tested.closed(0);
+    let mut last_ms = 0;
+    for due_ms in [50, 100, 200, 400, 800, 1600, 2000, 2000] {
+        let now_ms = tested.wait_for_reconnect();
+        let waited_ms = now_ms - last_ms;
+        assert!(
+            (due_ms / 2..=due_ms).contains(&waited_ms),
+            "{waited_ms} of {due_ms}"
+        );
+        tested.closed(now_ms);
+        last_ms = now_ms;
+    }
+}
+
+#[test]
+fn an_episode_of_failures_is_reported_once_and_ends_when_the_connection_has_stood() {
+    let mut tested = Tested::ready();
+    tested.tick(10_000);
+    let down = || Said::Down("the stream was closed or could not be opened".to_owned());
+    assert_eq!(tested.closed(10_000), [down()]);
+    for _ in 0..2 {
+        let now_ms = tested.wait_for_reconnect();
+        tested.data(now_ms, b"+OK\r\n");
+        assert_eq!(tested.closed(now_ms + 1), [], "it stood, but not for long");
+    }
+    let now_ms = tested.wait_for_reconnect();
+    tested.data(now_ms, b"+OK\r\n");
+    assert_eq!(tested.tick(now_ms + 1999), []);
+    assert_eq!(tested.tick(now_ms + 2000), [Said::Recovered(3)]);
+    assert_eq!(tested.closed(now_ms + 2001), [down()]);
+}
+
+#[test]
+fn error_replies_are_reported_once_in_a_while_and_counted() {
+    let mut tested = Tested::ready();
+    let mut answer = |now_ms| {
+        tested.request(now_ms, 1).unwrap();
+        tested.data(now_ms, b"-LOADING\r\n").remove(0)
+    };
+    let refused = || Said::Refused(1, "LOADING".to_owned());
+    assert_eq!(answer(1), Said::ErrorReplies(1));
+    assert_eq!(answer(2), refused());
+    assert_eq!(answer(10_000), refused());
+    assert_eq!(answer(10_001), Said::ErrorReplies(3));
+}
+
+#[test]
+fn a_clock_that_goes_back_stands_still() {
+    let mut tested = Tested::ready();
+    tested.tick(1000);
+    tested.request(5, 1).unwrap();
+    assert_eq!(tested.tick(7), []);
+    assert_eq!(tested.tick(1099), []);
+    assert_eq!(tested.tick(1100), [failed(1, "timed out")]);
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_ends_in_a_new_connection() {
+    let mut tested = Tested::ready();
+    tested.request(0, 1).unwrap();
+    let outputs = tested.tick(u64::MAX);
+    assert_eq!(outputs[..2], [failed(1, "timed out"), Said::Close]);
+    assert_eq!(tested.tick(u64::MAX)[0], Said::Open);
+}

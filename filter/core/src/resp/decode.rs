@@ -1,0 +1,197 @@
+//! Chunks to replies.
+
+use super::reply::Reply;
+use super::scan::{Limits, ProtocolError, Scanner};
+
+/// Turns chunks into replies. A reply that lies whole in one chunk is read where it lies; only one that was cut is
+/// gathered, so that at most [`Limits::reply_bytes`] are held.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    scanner: Scanner,
+    /// The beginning of the reply that is not complete.
+    partial: Vec<u8>,
+    /// Whether `partial` is a complete reply that was handed out.
+    is_handed_out: bool,
+}
+
+impl Decoder {
+    /// Starts between two replies; allocates nothing yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            scanner: Scanner::new(limits),
+            partial: Vec::new(),
+            is_handed_out: false,
+        }
+    }
+
+    /// Takes the next reply off the front of `chunk`. `None` once the chunk is used up.
+    ///
+    /// # Errors
+    /// What [`Scanner::scan`] says. The stream has lost its place then: drop the decoder with the connection.
+    pub fn next<'a, 'c: 'a>(
+        &'a mut self,
+        chunk: &mut &'c [u8],
+    ) -> Result<Option<Reply<'a>>, ProtocolError> {
+        if std::mem::take(&mut self.is_handed_out) {
+            self.partial.clear();
+        }
+        let end = self.scanner.scan(chunk)?;
+        let (head, tail) = end
+            .and_then(|end| chunk.split_at_checked(end))
+            .unwrap_or((chunk, &[]));
+        *chunk = tail;
+        if end.is_some() && self.partial.is_empty() {
+            return Ok(Reply::parse(head));
+        }
+        self.partial.extend_from_slice(head);
+        self.is_handed_out = end.is_some();
+        Ok(end.and_then(|_| Reply::parse(&self.partial)))
+    }
+
+    /// Bytes held of a reply that is not complete.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        if self.is_handed_out {
+            0
+        } else {
+            self.partial.len()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::encode;
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits {
+        bulk_bytes: 1 << 20,
+        array_elements: 1000,
+        reply_bytes: 2 << 20,
+    };
+
+    /// All replies in `bytes` cut as told, in a form of their own; then the error, if there is one.
+    fn replies(bytes: &[u8], cuts: &[usize]) -> (Vec<String>, Option<ProtocolError>) {
+        let (mut decoder, mut rest, mut found) = (Decoder::new(LIMITS), bytes, Vec::new());
+        for cut in cuts.iter().copied().chain([usize::MAX]) {
+            let (mut chunk, tail) = rest.split_at(cut.min(rest.len()));
+            rest = tail;
+            loop {
+                match decoder.next(&mut chunk) {
+                    Ok(Some(reply)) => found.push(shown(reply)),
+                    Ok(None) => break,
+                    Err(error) => return (found, Some(error)),
+                }
+            }
+        }
+        (found, None)
+    }
+
+    fn shown(reply: Reply<'_>) -> String {
+        match reply {
+            Reply::Array(array) => format!("{:?}", array.map(shown).collect::<Vec<_>>()),
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn any_reply() -> impl Strategy<Value = Vec<u8>> {
+        let leaf = prop_oneof![
+            "[+-][a-zA-Z ]{0,20}\r\n".prop_map(String::into_bytes),
+            any::<i64>().prop_map(|number| format!(":{number}\r\n").into_bytes()),
+            prop::collection::vec(any::<u8>(), 0..50).prop_map(|bytes| {
+                let mut out = Vec::new();
+                encode::argument(&bytes, &mut out);
+                out
+            }),
+            Just(b"$-1\r\n".to_vec()),
+            Just(b"*-1\r\n".to_vec()),
+        ];
+        leaf.prop_recursive(4, 40, 6, |inner| {
+            prop::collection::vec(inner, 0..6).prop_map(|elements| {
+                let head = format!("*{}\r\n", elements.len()).into_bytes();
+                [head, elements.concat()].concat()
+            })
+        })
+    }
+
+    fn any_cuts() -> impl Strategy<Value = Vec<usize>> {
+        prop::collection::vec(1_usize..40, 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_replies_come_out_however_they_are_cut(
+            stream in prop::collection::vec(any_reply(), 1..8),
+            cuts in any_cuts(),
+        ) {
+            let bytes = stream.concat();
+            let (whole, error) = replies(&bytes, &[]);
+            prop_assert_eq!(whole.len(), stream.len());
+            prop_assert_eq!(error, None);
+            let single: Vec<_> = bytes.iter().map(|_| 1).collect();
+            prop_assert_eq!(&replies(&bytes, &cuts).0, &whole);
+            prop_assert_eq!(&replies(&bytes, &single).0, &whole);
+        }
+
+        #[test]
+        fn a_stream_with_wrong_bytes_in_it_gives_the_same_however_it_is_cut(
+            stream in prop::collection::vec(any_reply(), 1..8),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            cuts in any_cuts(),
+        ) {
+            let mut bytes = stream.concat();
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            prop_assert_eq!(replies(&bytes, &cuts), replies(&bytes, &[]));
+        }
+
+        #[test]
+        fn any_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..300), cuts in any_cuts()) {
+            prop_assert_eq!(replies(&bytes, &cuts), replies(&bytes, &[]));
+        }
+    }
+
+    #[test]
+    fn nothing_is_held_of_replies_that_come_whole() {
+        let mut decoder = Decoder::new(LIMITS);
+        let mut chunk = &b"+a\r\n+b\r\n+c"[..];
+        assert_eq!(decoder.next(&mut chunk), Ok(Some(Reply::Simple(b"a"))));
+        assert_eq!(decoder.next(&mut chunk), Ok(Some(Reply::Simple(b"b"))));
+        assert_eq!(decoder.held_bytes(), 0);
+        assert_eq!(decoder.next(&mut chunk), Ok(None));
+        assert_eq!(decoder.held_bytes(), 2);
+        let mut chunk = &b"d\r\n"[..];
+        assert_eq!(decoder.next(&mut chunk), Ok(Some(Reply::Simple(b"cd"))));
+        assert_eq!(decoder.held_bytes(), 0);
+    }
+
+    #[test]
+    fn a_reply_in_pieces_is_held_up_to_the_limit_and_no_further() {
+        let limits = Limits {
+            reply_bytes: 100,
+            ..LIMITS
+        };
+        let mut decoder = Decoder::new(limits);
+        decoder.next(&mut &b"$1000\r\n"[..]).unwrap();
+        for _ in 0..9 {
+            assert_eq!(decoder.next(&mut &[b'a'; 10][..]), Ok(None));
+        }
+        assert_eq!(decoder.held_bytes(), 97);
+        let refused = decoder.next(&mut &[b'a'; 10][..]);
+        assert_eq!(refused, Err(ProtocolError::ReplyLength));
+        assert_eq!(decoder.held_bytes(), 97);
+    }
+
+    #[test]
+    fn a_long_reply_byte_by_byte_takes_time_in_proportion() {
+        let mut bytes = Vec::new();
+        encode::argument(&vec![b'a'; 1 << 20], &mut bytes);
+        let single: Vec<_> = bytes.iter().map(|_| 1).collect();
+        // A decoder that starts anew at each byte would look at 5 * 10^11 of them.
+        assert_eq!(replies(&bytes, &single).0.len(), 1);
+    }
+}

@@ -1,0 +1,84 @@
+//! The one command of the hot path: `HMGET link:{domain}/{code}` of all fields of a link.
+
+use super::encode;
+use super::reply::Reply;
+use edgelink_wire::record::{Record, RecordError};
+use edgelink_wire::redis::{LINK_FIELDS, LINK_PREFIX, record_from_values};
+
+/// Writes lookups; the names of the fields are encoded once.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    fields: Vec<u8>,
+}
+
+/// Why the answer to a lookup says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LookupError {
+    /// It is not an array of as many strings as fields were asked for.
+    #[error("the answer to HMGET is no array of {} strings", LINK_FIELDS.len())]
+    Shape,
+    /// The hash was not written by a version of ours.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+impl Default for Lookup {
+    fn default() -> Self {
+        let mut fields = Vec::new();
+        for field in LINK_FIELDS {
+            encode::argument(field.as_bytes(), &mut fields);
+        }
+        Self { fields }
+    }
+}
+
+impl Lookup {
+    /// Appends the lookup of `key`, which is `{domain}/{code}`.
+    pub fn write(&self, key: &str, out: &mut Vec<u8>) {
+        encode::command(LINK_FIELDS.len() + 2, out);
+        encode::argument(b"HMGET", out);
+        encode::argument_of_parts([LINK_PREFIX.as_bytes(), key.as_bytes()], out);
+        out.extend_from_slice(&self.fields);
+    }
+}
+
+/// Reads the answer. `None`: Redis has nothing on the key, which says nothing about the link.
+///
+/// # Errors
+/// [`LookupError`] where the answer is not what [`record_from_values`] takes. It too says nothing about the link.
+pub fn read(reply: Reply<'_>) -> Result<Option<Record<&str>>, LookupError> {
+    let values = reply.strings().ok_or(LookupError::Shape)?;
+    Ok(record_from_values(&values)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lookup_is_one_hmget() {
+        let mut out = Vec::new();
+        Lookup::default().write("a.example/x", &mut out);
+        assert_eq!(
+            out.escape_ascii().to_string().replace("\\r\\n", " "),
+            "*9 $5 HMGET $16 link:a.example/x $3 url $8 redirect $5 state $11 valid_since $11 valid_until \
+             $13 forward_query $3 rev "
+        );
+    }
+
+    #[test]
+    fn the_answer_is_a_record_nothing_or_an_error() {
+        let read = |bytes| read(Reply::parse(bytes).unwrap());
+        let nil = b"*7\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n";
+        assert_eq!(read(nil), Ok(None));
+        let absent = b"*7\r\n$-1\r\n$-1\r\n$6\r\nabsent\r\n$-1\r\n$-1\r\n$-1\r\n$1\r\n5\r\n";
+        assert_eq!(read(absent), Ok(Some(Record::Absent { rev: 5 })));
+        let foreign = b"*7\r\n$3\r\nftp\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n";
+        assert_eq!(
+            read(foreign),
+            Err(LookupError::Record(RecordError::Field("rev")))
+        );
+        assert_eq!(read(b"*6\r\n$-1\r\n"), Err(LookupError::Shape));
+        assert_eq!(read(b"+OK\r\n"), Err(LookupError::Shape));
+    }
+}

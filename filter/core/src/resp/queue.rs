@@ -1,0 +1,126 @@
+//! Who waits for which reply: replies come in the order of their requests, so it is a queue.
+
+use std::collections::VecDeque;
+
+/// The requests that were sent and not answered, oldest first. One that ran out of time keeps its place, for its reply
+/// may still come and must not be taken for the next one's.
+#[derive(Debug)]
+pub struct Queue<T> {
+    requests: VecDeque<Request<T>>,
+    /// How many at the front ran out of time.
+    expired: usize,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Request<T> {
+    /// None once it ran out of time.
+    token: Option<T>,
+    sent_ms: u64,
+    bytes: usize,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self {
+            requests: VecDeque::new(),
+            expired: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl<T> Queue<T> {
+    /// Puts a request of so many bytes at the end. `sent_ms` must not be before that of the one in front of it.
+    pub fn push(&mut self, token: T, sent_ms: u64, bytes: usize) {
+        self.bytes += bytes;
+        self.requests.push_back(Request {
+            token: Some(token),
+            sent_ms,
+            bytes,
+        });
+    }
+
+    /// Takes the oldest request out: its reply is here. The inner `None` means that it ran out of time before, the
+    /// outer one that nobody waits.
+    pub fn pop(&mut self) -> Option<Option<T>> {
+        let request = self.requests.pop_front()?;
+        self.bytes -= request.bytes;
+        self.expired = self.expired.saturating_sub(1);
+        Some(request.token)
+    }
+
+    /// Takes the token of the oldest request that was sent at or before `sent_ms` and has not run out of time yet.
+    pub fn expire(&mut self, sent_ms: u64) -> Option<T> {
+        let request = self.requests.get_mut(self.expired)?;
+        if request.sent_ms > sent_ms {
+            return None;
+        }
+        self.expired += 1;
+        request.token.take()
+    }
+
+    /// When the oldest request was sent, whether it ran out of time or not.
+    #[must_use]
+    pub fn oldest_ms(&self) -> Option<u64> {
+        self.requests.front().map(|request| request.sent_ms)
+    }
+
+    /// How many replies are outstanding.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether no reply is outstanding.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// The bytes of the requests whose replies are outstanding.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expired_request_keeps_its_place() {
+        let mut queue = Queue::default();
+        queue.push('a', 1, 10);
+        queue.push('b', 2, 20);
+        queue.push('c', 3, 30);
+        assert_eq!(queue.expire(2), Some('a'));
+        assert_eq!(queue.expire(2), Some('b'));
+        assert_eq!(queue.expire(2), None);
+        assert_eq!(
+            (queue.len(), queue.bytes(), queue.oldest_ms()),
+            (3, 60, Some(1))
+        );
+        assert_eq!(queue.pop(), Some(None));
+        assert_eq!(
+            (queue.len(), queue.bytes(), queue.oldest_ms()),
+            (2, 50, Some(2))
+        );
+        assert_eq!(queue.expire(3), Some('c'));
+        assert_eq!(queue.pop(), Some(None));
+        assert_eq!(queue.pop(), Some(None));
+        assert_eq!(queue.pop(), None);
+        assert_eq!(queue.bytes(), 0);
+    }
+
+    #[test]
+    fn a_request_answered_in_time_expires_no_more() {
+        let mut queue = Queue::default();
+        queue.push('a', 1, 1);
+        queue.push('b', 1, 1);
+        assert_eq!(queue.pop(), Some(Some('a')));
+        assert_eq!(queue.expire(1), Some('b'));
+        assert_eq!(queue.expire(1), None);
+    }
+}
