@@ -3,11 +3,10 @@
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
-# Crates for the proxy: they build for wasm only.
+# What Envoy loads. The filter's crate builds for wasm only; what it decides is in its core, which is tested natively.
 WASM_TARGET := wasm32-wasip1
-WASM_CRATES := edgelink-filter
-WASM_PACKAGES := $(addprefix -p ,$(WASM_CRATES))
-NATIVE := --workspace $(addprefix --exclude ,$(WASM_CRATES))
+WASM_PACKAGES := -p edgelink-filter -p edgelink-resp-bridge
+NATIVE := --workspace --exclude edgelink-filter
 
 # The profile of the control plane that `make run` starts: release, or dev for a quicker build.
 PROFILE ?= release

@@ -94,16 +94,16 @@ values[CONTROL_PLANE_ENDPOINTS]=$(endpoint_list "${EDGELINK_CONTROL_PLANES:-127.
 token_file=${EDGELINK_EDGE_TOKEN_FILE:-$state/edge-token}
 if [[ -z ${EDGELINK_EDGE_TOKEN:-} ]]; then
   [[ -r $token_file ]] || fail "no edge token: set EDGELINK_EDGE_TOKEN, or write one to $token_file"
-  EDGELINK_EDGE_TOKEN=$(<"$token_file")
+  read -r EDGELINK_EDGE_TOKEN <"$token_file" || true # the last line may lack its end
 fi
-set_string EDGE_TOKEN "$EDGELINK_EDGE_TOKEN"
+set_string EDGE_TOKEN "${EDGELINK_EDGE_TOKEN%%,*}" # of several the first: the others are there for rotation
 unset EDGELINK_EDGE_TOKEN
 
 umask 077 # the filled files hold the token
 mkdir -p "$state/envoy"
-plugin=$(fill "${EDGELINK_PLUGIN:-$here/plugin.json}")
+plugin=$(fill "${EDGELINK_ENVOY_PLUGIN:-$here/plugin.json}")
 set_string PLUGIN_CONFIGURATION "$plugin"
-fill "$here/bootstrap.yaml" >"$state/envoy/bootstrap.yaml"
+fill "${EDGELINK_ENVOY_BOOTSTRAP:-$here/bootstrap.yaml}" >"$state/envoy/bootstrap.yaml"
 
 envoy=$("$here/find.sh")
 exec "$envoy" --config-path "$state/envoy/bootstrap.yaml" \

@@ -3,6 +3,7 @@
 use super::place::{filter_module, free_port, local, root};
 use super::{Connection, EDGE_TOKEN, Process, Stats};
 use crate::scenario::{Answer, DOMAIN, Request};
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::process::Command;
@@ -23,6 +24,8 @@ pub struct EnvoyOptions {
     pub callout_timeout_ms: u32,
     /// `lru.maxBytes`.
     pub lru_bytes: u32,
+    /// The text of another template in place of `envoy/bootstrap.yaml`.
+    pub bootstrap: Option<String>,
 }
 
 impl Default for EnvoyOptions {
@@ -34,6 +37,7 @@ impl Default for EnvoyOptions {
             stale_seconds: 86_400,
             callout_timeout_ms: 800,
             lru_bytes: 64 << 20,
+            bootstrap: None,
         }
     }
 }
@@ -48,6 +52,12 @@ pub struct Envoy {
 }
 
 impl Envoy {
+    /// `envoy/bootstrap.yaml`, to make another one of.
+    #[must_use]
+    pub fn bootstrap_template() -> String {
+        fs::read_to_string(root().join("envoy/bootstrap.yaml")).expect("the bootstrap")
+    }
+
     /// Starts an Envoy in front of control planes, and returns when it answers.
     pub async fn start(options: &EnvoyOptions, control_planes: &[SocketAddr]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
@@ -70,6 +80,11 @@ impl Envoy {
                 options.callout_timeout_ms.to_string(),
             )
             .env("EDGELINK_LRU_BYTES", options.lru_bytes.to_string());
+        if let Some(template) = &options.bootstrap {
+            let file = folder.path().join("template.yaml");
+            fs::write(&file, template).expect("a file");
+            command.env("EDGELINK_ENVOY_BOOTSTRAP", file);
+        }
         let mut process = Process::start("envoy", command, folder.path().join("envoy.log"));
         process
             .await_ready(

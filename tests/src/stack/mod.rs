@@ -4,6 +4,7 @@
 //! end of its log when that happens in a test that fails.
 
 mod control_plane;
+mod deployment;
 mod edge;
 mod envoy;
 mod http;
@@ -14,9 +15,11 @@ mod stats;
 mod wait;
 
 pub use control_plane::{ApiAnswer, ControlPlane};
+pub use deployment::Deployment;
 pub use edge::EnvoyEdge;
 pub use envoy::{Envoy, EnvoyOptions};
 pub use http::{Connection, request_bytes};
+pub use place::filter_module;
 pub use process::{Process, Signal};
 pub use scripted::{Behaviour, ScriptedControlPlane};
 pub use stats::Stats;

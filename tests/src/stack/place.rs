@@ -11,13 +11,17 @@ pub(crate) fn root() -> PathBuf {
     manifest.parent().expect("the workspace").to_owned()
 }
 
-/// The control plane's binary: `EDGELINK_BIN`, or the one built with the profile of this test.
+/// The control plane's binary: `EDGELINK_TEST_BIN`, or the one built with the profile of this test.
 pub(crate) fn edgelink_binary() -> PathBuf {
-    built("EDGELINK_BIN", profile_folder().join("edgelink"))
+    built("EDGELINK_TEST_BIN", profile_folder().join("edgelink"))
 }
 
 /// The filter: `EDGELINK_WASM`, or the one in the target folder of this test.
-pub(crate) fn filter_module() -> PathBuf {
+///
+/// # Panics
+/// Where it is not built.
+#[must_use]
+pub fn filter_module() -> PathBuf {
     let target = profile_folder()
         .parent()
         .expect("the target folder")
