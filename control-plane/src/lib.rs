@@ -1,6 +1,24 @@
 //! The control plane of edgelink: mints codes, owns the links, and tells the edges.
+//!
+//! [`server::run`] is the whole of it; [`cli`] is what people type.
 
+mod api;
+mod app;
+pub mod auth;
+pub mod cli;
+mod clock;
+pub mod config;
+mod edge;
+mod health;
 pub mod issuer;
+mod links;
+mod measured_store;
 pub mod model;
+mod pages;
+mod problem;
+mod redirect;
+pub mod server;
+mod shutdown;
 pub mod store;
 pub mod target;
+pub mod telemetry;

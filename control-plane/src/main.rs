@@ -1,2 +1,8 @@
-//! Placeholder.
-fn main() {}
+//! The command `edgelink`.
+
+use std::process::ExitCode;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    edgelink_control_plane::cli::main().await
+}

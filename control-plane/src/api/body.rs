@@ -1,0 +1,93 @@
+//! The body of a request: a JSON object within bounds.
+
+use crate::app::App;
+use crate::problem::{Kind, Problem};
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// A JSON object that was sent as such.
+pub(crate) struct JsonObject(pub(crate) Map<String, Value>);
+
+impl FromRequest<Arc<App>> for JsonObject {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        if !is_json(request.headers()) {
+            return Err(Problem::new(Kind::UnsupportedMediaType)
+                .with_detail("send the body with 'Content-Type: application/json'"));
+        }
+        let limits = &app.config.server;
+        let body = read(request.into_body(), limits.max_body_bytes);
+        let bytes = tokio::time::timeout(limits.body_timeout(), body)
+            .await
+            .map_err(|_| Problem::new(Kind::BodyTimeout))??;
+        parse(&bytes)
+    }
+}
+
+/// `application/json`, or a type that is built upon it, such as `application/merge-patch+json` (RFC 6839, section 3.1).
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(value) = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+    else {
+        return false;
+    };
+    let essence = value
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    match essence.strip_prefix("application/") {
+        Some(subtype) => subtype == "json" || subtype.ends_with("+json"),
+        None => false,
+    }
+}
+
+async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
+    match Limited::new(body, limit).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Problem::new(Kind::BodyTooLarge)
+            .with_detail(format!("the body may have at most {limit} bytes"))),
+        Err(_) => Err(Problem::new(Kind::InvalidBody).with_detail("the body ended too early")),
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<JsonObject, Problem> {
+    match serde_json::from_slice(bytes) {
+        Ok(Value::Object(object)) => Ok(JsonObject(object)),
+        Ok(_) => Err(Problem::new(Kind::InvalidBody).with_detail("the body must be a JSON object")),
+        Err(error) => Err(Problem::new(Kind::InvalidBody).with_detail(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn json_and_what_is_built_upon_it_is_taken_with_any_parameters() {
+        for (content_type, expected) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            ("application/merge-patch+json", true),
+            ("application/json ;x=y", true),
+            ("text/json", false),
+            ("application/jsonx", false),
+            ("application/x-www-form-urlencoded", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+            assert_eq!(is_json(&headers), expected, "{content_type:?}");
+        }
+        assert!(!is_json(&HeaderMap::new()));
+    }
+}

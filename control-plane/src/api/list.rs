@@ -1,0 +1,81 @@
+//! `GET /links`.
+
+use super::fields::Reason;
+use super::view::LinkView;
+use super::{cursor, query, values};
+use crate::app::App;
+use crate::config::LinksConfig;
+use crate::model::Link;
+use crate::problem::Problem;
+use crate::store::{ListCursor, ListQuery};
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+const DEFAULT_LIMIT: u32 = 50;
+const MAX_LIMIT: u32 = 500;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Page<'a> {
+    links: Vec<LinkView<'a>>,
+    next_cursor: Option<String>,
+}
+
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let config = &app.config.links;
+    let query = parse(query.as_deref(), config)?;
+    // One more than asked for tells whether there is a next page.
+    let more = ListQuery {
+        limit: query.limit + 1,
+        ..query.clone()
+    };
+    let mut links = app.store.list_links(&more).await?;
+    let next_cursor = cut(&mut links, query.limit).map(cursor::format);
+    let links = links
+        .iter()
+        .map(|link| LinkView::new(link, config))
+        .collect();
+    Ok(Json(Page { links, next_cursor }).into_response())
+}
+
+fn parse(query: Option<&str>, config: &LinksConfig) -> Result<ListQuery, Problem> {
+    let mut fields = query::fields(query)?;
+    let domain = fields.optional("domain", |value| values::domain(value, config));
+    let after = fields.optional("cursor", cursor::parse);
+    let limit = fields.optional("limit", limit).unwrap_or(DEFAULT_LIMIT);
+    fields.finish()?;
+    Ok(ListQuery {
+        domain,
+        after,
+        limit,
+    })
+}
+
+fn limit(value: &Value) -> Result<u32, Reason> {
+    value
+        .as_str()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|text| text.parse().ok())
+        .filter(|limit| (1..=MAX_LIMIT).contains(limit))
+        .ok_or(Reason::Borrowed("must be a number of 1 to 500"))
+}
+
+/// Cuts the page to `limit`; the place of its last link where something was cut off.
+fn cut(links: &mut Vec<Link>, limit: u32) -> Option<ListCursor> {
+    let limit = usize::try_from(limit).ok()?;
+    if links.len() <= limit {
+        return None;
+    }
+    links.truncate(limit);
+    links.last().map(|link| ListCursor {
+        created_at: link.created_at,
+        id: link.id,
+    })
+}

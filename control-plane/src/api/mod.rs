@@ -1,0 +1,40 @@
+//! The admin API, `/api/v1`. Handlers only translate: requests into types whose values are known to be right, and what
+//! comes of them into JSON.
+
+mod body;
+mod create;
+mod cursor;
+mod fields;
+mod key;
+mod list;
+mod one;
+mod patch;
+mod query;
+mod timestamp;
+mod values;
+mod view;
+
+use crate::app::App;
+use crate::auth::require_api_key;
+use crate::problem::{Kind, Problem};
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use std::sync::Arc;
+
+/// Everything below needs an API key, paths that do not exist included.
+pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
+    Router::new()
+        .route("/links", post(create::create).get(list::list))
+        .route(
+            "/links/{code}",
+            get(one::get).patch(patch::patch).delete(one::delete),
+        )
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(crate::server::method_not_allowed)
+        .layer(from_fn_with_state(app.clone(), require_api_key))
+}
+
+async fn nothing_here() -> Problem {
+    Problem::new(Kind::NotFound)
+}

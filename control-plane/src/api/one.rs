@@ -1,0 +1,30 @@
+//! `GET` and `DELETE /links/{code}`.
+
+use super::key::RequestedLink;
+use super::view;
+use crate::app::App;
+use crate::problem::{Kind, Problem};
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use std::sync::Arc;
+
+pub(crate) async fn get(
+    State(app): State<Arc<App>>,
+    RequestedLink(key): RequestedLink,
+) -> Result<Response, Problem> {
+    let link = app.store.find_link(&key).await?;
+    let link = link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
+    Ok(view::found(&link, &app.config.links))
+}
+
+pub(crate) async fn delete(
+    State(app): State<Arc<App>>,
+    RequestedLink(key): RequestedLink,
+) -> Result<StatusCode, Problem> {
+    if app.store.delete_link(&key).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(Problem::new(Kind::LinkNotFound))
+    }
+}

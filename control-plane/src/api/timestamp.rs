@@ -1,0 +1,104 @@
+//! Times as the API has them: RFC 3339.
+
+use time::format_description::BorrowedFormatItem;
+use time::format_description::well_known::Rfc3339;
+use time::macros::format_description;
+use time::{Duration, OffsetDateTime, UtcOffset};
+
+const SECONDS: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
+const MILLISECONDS: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+
+/// The text is not a time that a link can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be a time of 1970 or later as in RFC 3339, for example 2030-12-31T23:59:59Z")]
+pub(crate) struct TimestampError;
+
+/// Unix seconds; the fraction of a second is cut off.
+pub(crate) fn parse(text: &str) -> Result<u64, TimestampError> {
+    let time = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| TimestampError)?;
+    let time = time
+        .checked_to_offset(UtcOffset::UTC)
+        .ok_or(TimestampError)?;
+    u64::try_from(time.unix_timestamp()).map_err(|_| TimestampError)
+}
+
+/// The time of unix seconds, in UTC.
+pub(crate) fn from_seconds(seconds: u64) -> String {
+    format(
+        Duration::seconds(i64::try_from(seconds).unwrap_or(i64::MAX)),
+        SECONDS,
+    )
+}
+
+/// The time of unix milliseconds, in UTC.
+pub(crate) fn from_millis(millis: u64) -> String {
+    format(
+        Duration::milliseconds(i64::try_from(millis).unwrap_or(i64::MAX)),
+        MILLISECONDS,
+    )
+}
+
+/// Whatever is stored came through [`parse`] or from a clock, so it fits into four digits of a year; should it not, the
+/// end of these is as good as any.
+fn format(since_epoch: Duration, format: &[BorrowedFormatItem<'_>]) -> String {
+    let end = time::macros::datetime!(9999-12-31 23:59:59.999 UTC);
+    OffsetDateTime::UNIX_EPOCH
+        .checked_add(since_epoch)
+        .unwrap_or(end)
+        .format(format)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_any_offset_become_utc() {
+        for (text, seconds, utc) in [
+            ("1970-01-01T00:00:00Z", 0, "1970-01-01T00:00:00Z"),
+            (
+                "2026-01-02T03:04:05+02:00",
+                1_767_315_845,
+                "2026-01-02T01:04:05Z",
+            ),
+            (
+                "2026-01-02T01:04:05.999Z",
+                1_767_315_845,
+                "2026-01-02T01:04:05Z",
+            ),
+            (
+                "9999-12-31T23:59:59Z",
+                253_402_300_799,
+                "9999-12-31T23:59:59Z",
+            ),
+        ] {
+            assert_eq!(parse(text), Ok(seconds));
+            assert_eq!(from_seconds(seconds), utc);
+        }
+        assert_eq!(from_millis(1_767_315_845_007), "2026-01-02T01:04:05.007Z");
+    }
+
+    #[test]
+    fn what_is_no_time_or_before_1970_is_refused() {
+        for text in [
+            "",
+            "2026-01-02",
+            "2026-01-02T03:04:05",
+            "2026-13-02T03:04:05Z",
+            "2026-02-30T03:04:05Z",
+            "1767315845",
+            "1969-12-31T23:59:59Z",
+            "9999-12-31T23:59:59-01:00",
+        ] {
+            assert_eq!(parse(text), Err(TimestampError), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_no_year_of_four_digits_holds_does_not_panic() {
+        assert_eq!(from_seconds(u64::MAX), "9999-12-31T23:59:59Z");
+    }
+}

@@ -1,0 +1,103 @@
+//! Values of fields, parsed into the types that the rest of the program trusts.
+
+use super::fields::Reason;
+use super::timestamp;
+use crate::config::LinksConfig;
+use crate::target::TargetUrl;
+use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
+use serde_json::Value;
+use std::fmt::Display;
+
+/// The longest title in characters.
+pub(crate) const MAX_TITLE_LENGTH: usize = 512;
+/// The most tags of a link.
+pub(crate) const MAX_TAGS: usize = 32;
+/// The longest tag in characters.
+pub(crate) const MAX_TAG_LENGTH: usize = 64;
+
+fn text(value: &Value) -> Result<&str, Reason> {
+    value.as_str().ok_or(Reason::Borrowed("must be a string"))
+}
+
+fn reason(error: impl Display) -> Reason {
+    Reason::Owned(error.to_string())
+}
+
+pub(crate) fn target(value: &Value, links: &LinksConfig) -> Result<TargetUrl, Reason> {
+    TargetUrl::parse(text(value)?, &links.domains).map_err(reason)
+}
+
+pub(crate) fn slug(value: &Value) -> Result<Code, Reason> {
+    Code::parse(text(value)?).map_err(reason)
+}
+
+/// One of the configured domains.
+pub(crate) fn domain(value: &Value, links: &LinksConfig) -> Result<Domain, Reason> {
+    let domain = Domain::parse(text(value)?).map_err(reason)?;
+    if links.domains.contains(&domain) {
+        Ok(domain)
+    } else {
+        Err("is not a domain of this shortener".into())
+    }
+}
+
+/// Unix seconds.
+pub(crate) fn time(value: &Value) -> Result<u64, Reason> {
+    timestamp::parse(text(value)?).map_err(reason)
+}
+
+pub(crate) fn redirect(value: &Value) -> Result<RedirectStatus, Reason> {
+    value
+        .as_u64()
+        .and_then(|code| u16::try_from(code).ok())
+        .and_then(RedirectStatus::from_code)
+        .ok_or(Reason::Borrowed("must be 301, 302, 307 or 308"))
+}
+
+pub(crate) fn state(value: &Value) -> Result<LinkState, Reason> {
+    text(value)?.parse().map_err(reason)
+}
+
+pub(crate) fn flag(value: &Value) -> Result<bool, Reason> {
+    value
+        .as_bool()
+        .ok_or(Reason::Borrowed("must be true or false"))
+}
+
+pub(crate) fn title(value: &Value) -> Result<String, Reason> {
+    let title = text(value)?;
+    if is_line(title, MAX_TITLE_LENGTH) {
+        Ok(title.to_owned())
+    } else {
+        Err("must be 1 to 512 characters without control characters, or null".into())
+    }
+}
+
+/// Sorted and without duplicates.
+pub(crate) fn tags(value: &Value) -> Result<Vec<String>, Reason> {
+    let refusal = || Reason::Borrowed("must be a list of strings");
+    let items = value.as_array().ok_or_else(refusal)?;
+    if items.len() > MAX_TAGS {
+        return Err("must be at most 32 tags".into());
+    }
+    let texts: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
+    let mut tags = texts.ok_or_else(refusal)?;
+    if !tags.iter().all(|tag| is_line(tag, MAX_TAG_LENGTH)) {
+        return Err("must hold tags of 1 to 64 characters without control characters".into());
+    }
+    tags.sort_unstable();
+    tags.dedup();
+    Ok(tags.into_iter().map(str::to_owned).collect())
+}
+
+fn is_line(text: &str, max_length: usize) -> bool {
+    !text.is_empty() && text.chars().count() <= max_length && !text.chars().any(char::is_control)
+}
+
+/// What holds for both ends of a validity together.
+pub(crate) fn check_validity(since: Option<u64>, until: Option<u64>) -> Result<(), &'static str> {
+    match (since, until) {
+        (Some(since), Some(until)) if until <= since => Err("must be after validSince"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,86 @@
+//! A link as the API shows it.
+
+use super::timestamp;
+use crate::config::LinksConfig;
+use crate::model::Link;
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+
+/// A link as the API shows it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LinkView<'a> {
+    short_code: &'a str,
+    short_url: String,
+    long_url: &'a str,
+    domain: &'a str,
+    valid_since: Option<String>,
+    valid_until: Option<String>,
+    redirect_status: u16,
+    forward_query: bool,
+    state: &'static str,
+    title: Option<&'a str>,
+    tags: &'a [String],
+    created_at: String,
+    updated_at: String,
+}
+
+impl<'a> LinkView<'a> {
+    pub(crate) fn new(link: &'a Link, config: &LinksConfig) -> Self {
+        let content = &link.content;
+        Self {
+            short_code: link.code.as_str(),
+            short_url: config.short_url(&link.domain, &link.code),
+            long_url: content.target.as_str(),
+            domain: link.domain.as_str(),
+            valid_since: content.valid_since.map(timestamp::from_seconds),
+            valid_until: content.valid_until.map(timestamp::from_seconds),
+            redirect_status: content.redirect.code(),
+            forward_query: content.forward_query,
+            state: content.state.as_str(),
+            title: content.title.as_deref(),
+            tags: &content.tags,
+            created_at: timestamp::from_millis(link.created_at),
+            updated_at: timestamp::from_millis(link.updated_at),
+        }
+    }
+}
+
+/// 200 with the link.
+pub(crate) fn found(link: &Link, config: &LinksConfig) -> Response {
+    (
+        StatusCode::OK,
+        entity_tag(link),
+        Json(LinkView::new(link, config)),
+    )
+        .into_response()
+}
+
+/// 201 with the link and the address of its resource.
+pub(crate) fn created(link: &Link, config: &LinksConfig) -> Response {
+    let mut response = found(link, config);
+    *response.status_mut() = StatusCode::CREATED;
+    // Codes and encoded domains are visible ASCII, so this is always a header.
+    if let Ok(location) = HeaderValue::from_str(&resource(link, config)) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+/// The revision as entity tag (RFC 9110, section 8.8.3).
+fn entity_tag(link: &Link) -> [(HeaderName, String); 1] {
+    [(header::ETAG, format!("\"{}\"", link.rev))]
+}
+
+fn resource(link: &Link, config: &LinksConfig) -> String {
+    let code = &link.code;
+    if link.domain == *config.default_domain() {
+        format!("/api/v1/links/{code}")
+    } else {
+        let domain = utf8_percent_encode(link.domain.as_str(), NON_ALPHANUMERIC);
+        format!("/api/v1/links/{code}?domain={domain}")
+    }
+}

@@ -1,0 +1,40 @@
+//! What the handlers share.
+
+use crate::auth::{EdgeTokens, KeyVerifier};
+use crate::config::Config;
+use crate::health::Readiness;
+use crate::issuer::Minter;
+use crate::links::Creator;
+use crate::pages::Pages;
+use crate::store::Store;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// What the handlers share.
+pub(crate) struct App {
+    pub(crate) config: Config,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) creator: Creator,
+    pub(crate) keys: KeyVerifier,
+    pub(crate) edge_tokens: EdgeTokens,
+    pub(crate) pages: Pages,
+    pub(crate) readiness: Readiness,
+    /// One permit for every request that may be worked on at once.
+    pub(crate) request_permits: Semaphore,
+}
+
+impl App {
+    pub(crate) fn new(config: Config, store: Arc<dyn Store>, minter: Minter) -> Self {
+        let links = &config.links;
+        Self {
+            creator: Creator::new(store.clone(), minter, links.max_code_tries),
+            keys: KeyVerifier::new(store.clone(), &config.auth),
+            edge_tokens: EdgeTokens::new(&config.auth.edge_tokens),
+            pages: Pages::new(&config.pages),
+            readiness: Readiness::default(),
+            request_permits: Semaphore::new(config.server.max_requests),
+            store,
+            config,
+        }
+    }
+}

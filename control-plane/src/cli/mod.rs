@@ -1,0 +1,110 @@
+//! The command line: `edgelink serve | migrate | keys`.
+
+mod keys;
+
+use crate::config::{Config, ConfigError, Environment};
+use crate::server::{self, Server, StartError};
+use crate::store::StoreError;
+use crate::{shutdown, telemetry};
+use clap::{Parser, Subcommand};
+use keys::KeysCommand;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The control plane of edgelink.
+#[derive(Debug, Parser)]
+#[command(name = "edgelink", version, arg_required_else_help = true)]
+struct Arguments {
+    /// The configuration file (TOML). Environment variables (EDGELINK_*) win over it.
+    #[arg(long, global = true, env = "EDGELINK_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve API, edge API and redirects until SIGTERM or SIGINT.
+    Serve {
+        /// Only check the configuration: exit code 0 where it is valid, 2 where it is not.
+        #[arg(long)]
+        check_config: bool,
+    },
+    /// Bring the schema of the database up to date.
+    Migrate,
+    /// Make, list and revoke API keys.
+    #[command(subcommand)]
+    Keys(KeysCommand),
+}
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("the database (store.url) cannot be used: {0}")]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Keys(#[from] keys::KeyError),
+    #[error("signals cannot be waited for: {0}")]
+    Signals(#[source] io::Error),
+}
+
+/// Runs the command that the process was started with. Exit code 0 is success, 2 a wrong command line or configuration,
+/// 1 everything else; the reason goes to standard error.
+pub async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("edgelink: {failure}");
+            match failure {
+                Failure::Config(_) => ExitCode::from(2),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let environment = Environment::of_process();
+    let config = Config::load(arguments.config.as_deref(), &environment)?;
+    match arguments.command {
+        Command::Serve { check_config: true } => {
+            println!("The configuration is valid.");
+            Ok(())
+        }
+        Command::Serve {
+            check_config: false,
+        } => serve(config, &environment).await,
+        Command::Migrate => {
+            let store = server::connect(&config.store).await?;
+            Ok(store.migrate().await?)
+        }
+        Command::Keys(command) => Ok(command.run(&config).await?),
+    }
+}
+
+async fn serve(config: Config, environment: &Environment) -> Result<(), Failure> {
+    // It is only set already where a test runs several commands in one process.
+    let _ = telemetry::init_log(&config.log);
+    for name in environment.unknown() {
+        tracing::warn!(name, "an environment variable that nothing reads");
+    }
+    let signals = shutdown::signals().map_err(Failure::Signals)?;
+    Server::start(config).await?.run(signals).await;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,229 @@
+use super::*;
+use std::collections::BTreeSet;
+use std::io::Write;
+
+const EXAMPLE: &str = include_str!("../../edgelink.example.toml");
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+fn environment(variables: &[(&str, &str)]) -> Environment {
+    variables
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+fn load(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
+    Config::load(Some(file(text).path()), &environment(variables))
+        .map_err(|error| error.to_string())
+}
+
+/// The example with its commented-out fields put in.
+fn full_example() -> toml::Table {
+    let is_field = |line: &str| {
+        line.split_once(" = ").is_some_and(|(name, _)| {
+            name.bytes()
+                .all(|byte| byte == b'_' || byte.is_ascii_lowercase())
+        })
+    };
+    let lines = EXAMPLE.lines().map(|line| match line.strip_prefix("# ") {
+        Some(field) if is_field(field) => field,
+        _ => line,
+    });
+    lines.collect::<Vec<_>>().join("\n").parse().unwrap()
+}
+
+#[test]
+fn the_example_holds_the_defaults() {
+    let defaults = Config::load(None, &Environment::default()).unwrap();
+    assert_eq!(load(EXAMPLE, &[]).unwrap(), defaults);
+    assert_eq!(defaults, Config::default());
+}
+
+#[test]
+fn every_field_is_in_the_example_and_has_a_variable() {
+    let example = full_example();
+    let in_example: BTreeSet<(&str, &str)> = example
+        .iter()
+        .flat_map(|(section, fields)| {
+            let fields = fields.as_table().unwrap();
+            fields
+                .keys()
+                .map(move |field| (section.as_str(), field.as_str()))
+        })
+        .collect();
+    let in_environment: BTreeSet<(&str, &str)> = Environment::fields().collect();
+    assert_eq!(in_example, in_environment);
+}
+
+#[test]
+fn variables_win_over_the_file_and_empty_ones_do_not_count() {
+    let text = "[server]\nlisten = \"127.0.0.1:1\"\nmax_body_bytes = 2000\n[links]\ndomains = [\"a.example\"]";
+    let variables = [
+        ("EDGELINK_LISTEN", "[::1]:2"),
+        ("EDGELINK_MAX_BODY_BYTES", ""),
+        ("EDGELINK_DOMAINS", "B.example:8080, c.example"),
+        ("EDGELINK_AUTO_MIGRATE", "false"),
+        ("EDGELINK_SHORT_URL_SCHEME", "http"),
+        ("EDGELINK_LOG_FORMAT", "json"),
+        ("EDGELINK_LOG", "warn,edgelink_control_plane=debug"),
+    ];
+    let config = load(text, &variables).unwrap();
+    assert_eq!(config.server.listen, "[::1]:2".parse().unwrap());
+    assert_eq!(config.server.max_body_bytes, 2000);
+    let domains: Vec<&str> = config.links.domains.iter().map(AsRef::as_ref).collect();
+    assert_eq!(domains, ["b.example:8080", "c.example"]);
+    assert!(!config.store.auto_migrate);
+    assert_eq!(config.links.short_url_scheme, Scheme::Http);
+    assert_eq!(config.log.format, LogFormat::Json);
+}
+
+#[test]
+fn a_wrong_value_is_refused_with_its_field_and_what_would_be_right() {
+    for (text, parts) in [
+        ("[server]\nlisten = \"here\"", ["server.listen", "'here'"]),
+        ("[server]\nlisten = 8081", ["server.listen", "a string"]),
+        (
+            "[server]\nmax_body_bytes = 1",
+            ["server.max_body_bytes", "is 1, must be 1024 to 16777216"],
+        ),
+        (
+            "[server]\nmax_body_bytes = -1",
+            ["server.max_body_bytes", "-1"],
+        ),
+        ("[server]\nlistn = \"x\"", ["server.listn", "listen"]),
+        ("[servr]\nlisten = \"x\"", ["servr", "server"]),
+        ("server = 1", ["server", "ServerConfig"]),
+        ("[store]\nurl = \"postgres://x\"", ["store.url", "mysql://"]),
+        ("[links]\ndomains = []", ["links.domains", "at least one"]),
+        (
+            "[links]\ndomains = [\"a\", \"A\"]",
+            ["links.domains", "'a' twice"],
+        ),
+        (
+            "[links]\ndomains = [\"http://a\"]",
+            ["links.domains", "'http://a'"],
+        ),
+        (
+            "[links]\ncode_length = 5",
+            ["links.code_length", "is 5, must be 6 to 10"],
+        ),
+        (
+            "[links]\nshort_url_scheme = \"ftp\"",
+            ["links.short_url_scheme", "`https`"],
+        ),
+        (
+            "[links]\ncode_key = \"xyz\"",
+            ["links.code_key", "32 hexadecimal digits"],
+        ),
+        (
+            "[links]\ncode_key_file = \"/nowhere/key\"",
+            ["links.code_key_file", "/nowhere/key"],
+        ),
+        (
+            "[auth]\nedge_tokens = [\"short\"]",
+            ["auth.edge_tokens", "16 visible ASCII"],
+        ),
+        (
+            "[auth]\nedge_token_file = \"/nowhere/token\"",
+            ["auth.edge_token_file", "/nowhere/token"],
+        ),
+        ("[log]\nformat = \"xml\"", ["log.format", "`json`"]),
+        ("[log]\nfilter = \"a=b=c\"", ["log.filter", "a=b=c"]),
+        (
+            "[pages]\ngone = \"/nowhere/gone\"",
+            ["pages.gone", "/nowhere/gone"],
+        ),
+    ] {
+        let error = load(text, &[]).unwrap_err();
+        for part in parts {
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_variable_is_refused_by_its_name() {
+    let error = load(
+        "",
+        &[
+            ("EDGELINK_CODE_LENGTH", "seven"),
+            ("EDGELINK_AUTO_MIGRATE", "yes"),
+        ],
+    );
+    let error = error.unwrap_err();
+    assert!(
+        error.contains("EDGELINK_CODE_LENGTH: is 'seven', must be a whole number"),
+        "{error}"
+    );
+    assert!(
+        error.contains("EDGELINK_AUTO_MIGRATE: is 'yes', must be true or false"),
+        "{error}"
+    );
+}
+
+#[test]
+fn all_wrong_fields_are_named_at_once() {
+    let error = load("[links]\ncode_length = 5\n[issuer]\nstep = 0", &[]).unwrap_err();
+    assert!(
+        error.contains("links.code_length") && error.contains("issuer.step"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_that_is_missing_or_no_toml_is_named() {
+    let error =
+        Config::load(Some(Path::new("/nowhere/x.toml")), &Environment::default()).unwrap_err();
+    assert!(error.to_string().contains("/nowhere/x.toml"));
+    let error = load("[server", &[]).unwrap_err();
+    assert!(error.contains("not valid TOML"), "{error}");
+}
+
+#[test]
+fn secrets_come_from_files_and_are_never_shown() {
+    let key = file("000102030405060708090a0b0c0d0e0f\n");
+    let tokens = file("first-token-of-the-edges\n\nsecond-token-of-the-edges\n");
+    let config = load(
+        "",
+        &[
+            ("EDGELINK_CODE_KEY_FILE", key.path().to_str().unwrap()),
+            ("EDGELINK_EDGE_TOKEN_FILE", tokens.path().to_str().unwrap()),
+            ("EDGELINK_EDGE_TOKEN", "third-token-of-the-edges"),
+        ],
+    )
+    .unwrap();
+    let tokens: Vec<&str> = config.auth.edge_tokens.iter().map(Secret::expose).collect();
+    assert_eq!(
+        tokens,
+        [
+            "third-token-of-the-edges",
+            "first-token-of-the-edges",
+            "second-token-of-the-edges"
+        ]
+    );
+    assert!(config.links.code_key.is_some());
+    let shown = format!("{config:?}");
+    assert!(
+        !shown.contains("token-of-the-edges") && !shown.contains("0001020304"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn names_that_nobody_reads_are_found_and_those_of_the_scripts_are_left_alone() {
+    let environment = environment(&[
+        ("EDGELINK_LISTN", "x"),
+        ("EDGELINK_SERVICE_HOST", "x"),
+        ("EDGELINK_LISTEN", "x"),
+        ("EDGELINK_EDGE_PORT", "1"),
+        ("EDGELINK_TEST_ANYTHING", "1"),
+        ("OTHER", "x"),
+    ]);
+    let unknown: Vec<&str> = environment.unknown().collect();
+    assert_eq!(unknown, ["EDGELINK_LISTN", "EDGELINK_SERVICE_HOST"]);
+}

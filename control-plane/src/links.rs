@@ -1,0 +1,90 @@
+//! Creating links: a number, its code, and another number where the code is taken.
+
+use crate::issuer::{IssueError, Minter};
+use crate::model::{Link, LinkContent};
+use crate::store::{CreateError, NewLink, Store, StoreError};
+use crate::telemetry::prometheus::{LINKS_CREATED, NUMBERS_ISSUED};
+use edgelink_wire::{Code, Domain, LinkKey};
+use metrics::counter;
+use std::sync::Arc;
+
+/// Makes links out of orders.
+pub(crate) struct Creator {
+    store: Arc<dyn Store>,
+    minter: Minter,
+    max_tries: u8,
+}
+
+/// A link that somebody wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub(crate) domain: Domain,
+    /// The alias; a code is generated where there is none.
+    pub(crate) slug: Option<Code>,
+    pub(crate) content: LinkContent,
+}
+
+/// Why there is no link.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CreateFailure {
+    #[error("the slug is taken")]
+    SlugTaken,
+    #[error("{0} numbers in a row had codes that are taken")]
+    CodesTaken(u8),
+    #[error(transparent)]
+    Issue(#[from] IssueError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Creator {
+    pub(crate) fn new(store: Arc<dyn Store>, minter: Minter, max_tries: u8) -> Self {
+        Self {
+            store,
+            minter,
+            max_tries,
+        }
+    }
+
+    /// Creates the link. It is in the database when this answers.
+    pub(crate) async fn create(&self, order: Order) -> Result<Link, CreateFailure> {
+        for _ in 0..self.max_tries {
+            let minted = self.minter.mint().await?;
+            counter!(NUMBERS_ISSUED).increment(1);
+            let code = order.slug.clone().unwrap_or(minted.code);
+            let link = NewLink {
+                id: minted.number,
+                key: LinkKey::new(order.domain.clone(), code),
+                content: order.content.clone(),
+            };
+            match self.insert(link).await? {
+                Ok(link) => return Ok(counted(link, &order)),
+                Err(CreateError::CodeTaken) if order.slug.is_some() => {
+                    return Err(CreateFailure::SlugTaken);
+                }
+                // An alias has the code already, or another link the number.
+                Err(CreateError::CodeTaken | CreateError::NumberTaken) => {}
+            }
+        }
+        Err(CreateFailure::CodesTaken(self.max_tries))
+    }
+
+    async fn insert(&self, link: NewLink) -> Result<Result<Link, CreateError>, StoreError> {
+        let mut results = self.store.create_links(vec![link]).await?;
+        results.pop().ok_or_else(|| StoreError {
+            context: "creating a link",
+            transient: false,
+            source: "the store answered nothing".into(),
+        })
+    }
+}
+
+fn counted(link: Link, order: &Order) -> Link {
+    let kind = if order.slug.is_some() {
+        "alias"
+    } else {
+        "generated"
+    };
+    counter!(LINKS_CREATED, "kind" => kind).increment(1);
+    link
+}

@@ -1,0 +1,223 @@
+//! Errors as HTTP: `application/problem+json` (RFC 9457). This is the one place where an error becomes a status code.
+
+use crate::store::StoreError;
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use std::borrow::Cow;
+
+/// How long clients are asked to wait when something of ours is away or busy, in seconds.
+pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+
+const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// Which problem it is. Names and status codes are part of the API and stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    InvalidBody,
+    InvalidKey,
+    Unauthorized,
+    NotFound,
+    LinkNotFound,
+    MethodNotAllowed,
+    BodyTimeout,
+    SlugTaken,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    Validation,
+    Internal,
+    StoreUnavailable,
+    Overloaded,
+    RequestTimeout,
+    CodesExhausted,
+    CodesTaken,
+    Stopping,
+}
+
+impl Kind {
+    /// Status code, last part of the `type` URI, title.
+    fn describe(self) -> (StatusCode, &'static str, &'static str) {
+        use StatusCode as S;
+        match self {
+            Self::InvalidBody => (
+                S::BAD_REQUEST,
+                "invalid-body",
+                "The body is not a JSON object",
+            ),
+            Self::InvalidKey => (S::BAD_REQUEST, "invalid-key", "The path names no link"),
+            Self::Unauthorized => (S::UNAUTHORIZED, "unauthorized", "A valid key is needed"),
+            Self::NotFound => (S::NOT_FOUND, "not-found", "There is nothing here"),
+            Self::LinkNotFound => (S::NOT_FOUND, "link-not-found", "There is no such link"),
+            Self::MethodNotAllowed => (
+                S::METHOD_NOT_ALLOWED,
+                "method-not-allowed",
+                "The method is not allowed here",
+            ),
+            Self::BodyTimeout => (S::REQUEST_TIMEOUT, "body-timeout", "The body took too long"),
+            Self::SlugTaken => (S::CONFLICT, "slug-taken", "The slug is taken"),
+            Self::BodyTooLarge => (
+                S::PAYLOAD_TOO_LARGE,
+                "body-too-large",
+                "The body is too large",
+            ),
+            Self::UnsupportedMediaType => (
+                S::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported-media-type",
+                "The body must be JSON",
+            ),
+            Self::Validation => (
+                S::UNPROCESSABLE_ENTITY,
+                "validation",
+                "Fields are not valid",
+            ),
+            Self::Internal => (
+                S::INTERNAL_SERVER_ERROR,
+                "internal",
+                "Something went wrong here",
+            ),
+            Self::StoreUnavailable => (
+                S::SERVICE_UNAVAILABLE,
+                "store-unavailable",
+                "The database does not answer",
+            ),
+            Self::Overloaded => (
+                S::SERVICE_UNAVAILABLE,
+                "overloaded",
+                "Too many requests are being worked on",
+            ),
+            Self::RequestTimeout => (
+                S::SERVICE_UNAVAILABLE,
+                "request-timeout",
+                "The request took too long",
+            ),
+            Self::CodesExhausted => (
+                S::SERVICE_UNAVAILABLE,
+                "codes-exhausted",
+                "All codes of this length are in use",
+            ),
+            Self::CodesTaken => (
+                S::SERVICE_UNAVAILABLE,
+                "codes-taken",
+                "No free code was found",
+            ),
+            Self::Stopping => (
+                S::SERVICE_UNAVAILABLE,
+                "stopping",
+                "This instance is stopping",
+            ),
+        }
+    }
+}
+
+/// An error as the client sees it. It holds nothing that only we should know.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    kind: Kind,
+    detail: Option<Cow<'static, str>>,
+    errors: Vec<FieldError>,
+}
+
+/// A field of the request and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct FieldError {
+    /// The field in the API's spelling.
+    pub(crate) field: Cow<'static, str>,
+    /// What is wrong with it.
+    pub(crate) reason: Cow<'static, str>,
+}
+
+impl Problem {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            detail: None,
+            errors: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    pub(crate) fn with_errors(mut self, errors: Vec<FieldError>) -> Self {
+        self.errors = errors;
+        self
+    }
+
+    /// Fields that break a rule, all of them.
+    pub(crate) fn validation(errors: Vec<FieldError>) -> Self {
+        Self::new(Kind::Validation).with_errors(errors)
+    }
+
+    /// The failure of the database, logged here because it is handled here.
+    pub(crate) fn store(error: &StoreError) -> Self {
+        if error.is_transient() {
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                "the store is unavailable"
+            );
+            Self::new(Kind::StoreUnavailable)
+        } else {
+            tracing::error!(error = error as &dyn std::error::Error, "the store failed");
+            Self::new(Kind::Internal)
+        }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Self::store(&error)
+    }
+}
+
+impl FieldError {
+    pub(crate) fn new(
+        field: impl Into<Cow<'static, str>>,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            field: field.into(),
+            reason: reason.into(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: String,
+    title: &'static str,
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    errors: &'a [FieldError],
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, name, title) = self.kind.describe();
+        let document = Document {
+            r#type: format!("urn:edgelink:problem:{name}"),
+            title,
+            status: status.as_u16(),
+            detail: self.detail.as_deref(),
+            errors: &self.errors,
+        };
+        let mut response = (status, Json(document)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
+        match status {
+            StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+            }
+            StatusCode::UNAUTHORIZED => {
+                let challenge = HeaderValue::from_static("Bearer realm=\"edgelink\"");
+                headers.insert(header::WWW_AUTHENTICATE, challenge);
+            }
+            _ => {}
+        }
+        response
+    }
+}

@@ -1,0 +1,159 @@
+//! The server: from the configuration to open connections, and down again in order.
+
+mod connections;
+mod layers;
+mod observe;
+mod routes;
+
+use crate::app::App;
+use crate::auth::{AdminKeyError, ensure_admin_key};
+use crate::config::{Config, StoreConfig};
+use crate::issuer::{Minter, SegmentIssuer, SegmentOptions};
+use crate::measured_store::MeasuredStore;
+use crate::store::{self, PoolOptions, Store, StoreError};
+pub(crate) use routes::method_not_allowed;
+
+use connections::Acceptor;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// A server that listens and does not answer yet.
+pub struct Server {
+    acceptor: Acceptor,
+    address: SocketAddr,
+    app: Arc<App>,
+    minter: Minter,
+}
+
+/// Why the server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address is taken, or not ours.
+    #[error("cannot listen on {address} (server.listen): {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The database does not answer, or refuses us.
+    #[error("the database (store.url) cannot be used: {0}")]
+    Store(#[from] StoreError),
+    /// The first start has no admin key.
+    #[error(transparent)]
+    AdminKey(#[from] AdminKeyError),
+}
+
+/// Serves until `shutdown` is done, then stops in order: see [`Server::run`].
+///
+/// # Errors
+/// The [`StartError`] that says why it did not start.
+pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), StartError> {
+    Server::start(config).await?.run(shutdown).await;
+    Ok(())
+}
+
+/// Opens the store of `config`, and brings its schema up to date where that is configured.
+///
+/// # Errors
+/// The failure of the database.
+pub async fn open_store(config: &StoreConfig) -> Result<Arc<dyn Store>, StoreError> {
+    let store = connect(config).await?;
+    if config.auto_migrate {
+        store.migrate().await?;
+    }
+    Ok(store)
+}
+
+/// Opens the store of `config`, whatever its schema.
+///
+/// # Errors
+/// The failure of the database.
+pub async fn connect(config: &StoreConfig) -> Result<Arc<dyn Store>, StoreError> {
+    let options = PoolOptions {
+        max_connections: config.max_connections,
+        statement_timeout: config.timeout(),
+        ..PoolOptions::default()
+    };
+    store::connect(config.url.expose(), &options).await
+}
+
+impl Server {
+    /// Opens the store, makes the first admin key, and listens.
+    ///
+    /// # Errors
+    /// The [`StartError`] that says what stopped it.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        crate::telemetry::prometheus::recorder();
+        let store = MeasuredStore::around(open_store(&config.store).await?);
+        make_admin_key(&config, store.as_ref()).await?;
+        let minter = minter(&config, store.clone());
+        let (listener, address) = listen(config.server.listen).await?;
+        tracing::info!(%address, "listening");
+        Ok(Self {
+            acceptor: Acceptor::new(listener, &config.server),
+            address,
+            app: Arc::new(App::new(config, store, minter.clone())),
+            minter,
+        })
+    }
+
+    /// The address that it listens on, with the port that the system chose where 0 was configured.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown` is done. Then `/health/ready` says no; after `server.shutdown_delay_ms` the listener
+    /// closes; requests in flight have `server.shutdown_grace_ms` to end; and at last the issuer gives the numbers back
+    /// that it has not used.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let settings = &self.app.config.server;
+        let upkeep = tokio::spawn(observe::keep_metrics_small());
+        let router = routes::router(self.app.clone());
+        let stop = async {
+            shutdown.await;
+            tracing::info!("stopping");
+            self.app.readiness.stop();
+            tokio::time::sleep(settings.shutdown_delay()).await;
+        };
+        let connections = self.acceptor.serve(router, stop).await;
+        connections.finish(settings.shutdown_grace()).await;
+        upkeep.abort();
+        self.minter.shutdown().await;
+        tracing::info!("stopped");
+    }
+}
+
+fn minter(config: &Config, store: Arc<dyn Store>) -> Minter {
+    let options = SegmentOptions {
+        step: config.issuer.step,
+    };
+    Minter::new(
+        SegmentIssuer::start(store, options),
+        config.links.code_space(),
+    )
+}
+
+async fn make_admin_key(config: &Config, store: &dyn Store) -> Result<(), StartError> {
+    if let Some(path) = &config.auth.admin_key_file {
+        if ensure_admin_key(store, path).await? {
+            tracing::info!(file = %path.display(), "the admin key is in this file");
+        }
+    } else if !store.has_api_keys().await? {
+        tracing::warn!("there are no API keys: make one with 'edgelink keys create --name <name>'");
+    }
+    if config.auth.edge_tokens.is_empty() {
+        tracing::warn!("the edge API refuses everybody: no auth.edge_tokens (EDGELINK_EDGE_TOKEN)");
+    }
+    Ok(())
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |source| StartError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}

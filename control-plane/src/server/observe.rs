@@ -1,0 +1,92 @@
+//! A request id, a span for the log lines, and figures for every request.
+
+use crate::telemetry::prometheus::{HTTP_REQUESTS, HTTP_SECONDS, recorder};
+use axum::extract::{MatchedPath, Request};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use metrics::{counter, histogram};
+use std::time::{Duration, Instant};
+use tracing::Instrument;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const MAX_REQUEST_ID_LENGTH: usize = 64;
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Measures a request. The id that Envoy gave it is kept, so that both logs tell the same story.
+pub(super) async fn observe(request: Request, next: Next) -> Response {
+    let start = Instant::now();
+    let id = request_id(&request);
+    let method = method_label(request.method());
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
+    let span = tracing::info_span!(
+        "request",
+        id = id.to_str().unwrap_or_default(),
+        method,
+        route
+    );
+
+    let mut response = next.run(request).instrument(span.clone()).await;
+
+    let status = response.status().as_u16();
+    let elapsed = start.elapsed();
+    tracing::debug!(parent: &span, status, elapsed_us = elapsed.as_micros(), "answered");
+    counter!(HTTP_REQUESTS, "route" => route.clone(), "method" => method, "status" => status.to_string())
+        .increment(1);
+    histogram!(HTTP_SECONDS, "route" => route, "method" => method).record(elapsed);
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+/// The id that came with the request where it looks like one, else a new one.
+fn request_id(request: &Request) -> HeaderValue {
+    let is_id = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let given = request.headers().get(REQUEST_ID).filter(|id| {
+        let id = id.as_bytes();
+        (1..=MAX_REQUEST_ID_LENGTH).contains(&id.len()) && id.iter().all(is_id)
+    });
+    given.cloned().unwrap_or_else(new_request_id)
+}
+
+fn new_request_id() -> HeaderValue {
+    let number = getrandom::u64().unwrap_or_default();
+    HeaderValue::from_str(&format!("{number:016x}"))
+        .unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+}
+
+/// Clients can make methods up, and every label value lives for ever.
+fn method_label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::PUT => "PUT",
+        Method::OPTIONS => "OPTIONS",
+        _ => "OTHER",
+    }
+}
+
+/// `GET /metrics`.
+pub(super) async fn metrics() -> Response {
+    let Some(recorder) = recorder() else {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    };
+    let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    ([(header::CONTENT_TYPE, content_type)], recorder.render()).into_response()
+}
+
+/// Folds what histograms have gathered, which otherwise only a scrape does.
+pub(super) async fn keep_metrics_small() {
+    let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
+    loop {
+        interval.tick().await;
+        if let Some(recorder) = recorder() {
+            recorder.run_upkeep();
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Which path leads where, and through what.
+
+use super::{layers, observe};
+use crate::app::App;
+use crate::problem::{Kind, Problem};
+use crate::{api, edge, health, redirect};
+use axum::Router;
+use axum::extract::State;
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::Method;
+use std::any::Any;
+use std::sync::Arc;
+use tower_http::catch_panic::CatchPanicLayer;
+
+/// Everything that is served. Probes and metrics are outside of the bounds: they matter most when all else is busy.
+pub(super) fn router(app: Arc<App>) -> Router {
+    let bounded = Router::new()
+        .nest(
+            "/api/v1",
+            api::routes(&app).layer(map_response(layers::forbid_caching)),
+        )
+        .nest(
+            "/edge/v1",
+            edge::routes(&app).layer(map_response(layers::forbid_caching)),
+        )
+        .route("/{code}", get(redirect::follow))
+        .layer(from_fn_with_state(app.clone(), layers::limit_time))
+        .layer(from_fn_with_state(app.clone(), layers::limit_requests));
+    let unbounded = Router::new()
+        .route("/health/live", get(health::live))
+        .route("/health/ready", get(health::ready))
+        .route("/metrics", get(observe::metrics));
+    bounded
+        .merge(unbounded)
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(CatchPanicLayer::custom(|panic: Box<dyn Any + Send>| {
+            layers::panicked(panic.as_ref())
+        }))
+        .layer(from_fn(observe::observe))
+        .with_state(app)
+}
+
+/// Paths that no link can have get the page that visitors get, for it is they who come here.
+async fn nothing_here(State(app): State<Arc<App>>, method: Method) -> Response {
+    if matches!(method, Method::GET | Method::HEAD) {
+        app.pages.not_found()
+    } else {
+        Problem::new(Kind::NotFound).into_response()
+    }
+}
+
+/// The router adds `Allow`.
+pub(crate) async fn method_not_allowed() -> Problem {
+    Problem::new(Kind::MethodNotAllowed)
+}

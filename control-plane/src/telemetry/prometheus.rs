@@ -1,0 +1,73 @@
+//! Metrics for Prometheus. Names and labels are a contract with dashboards and alerts.
+
+use metrics::{Unit, describe_counter, describe_histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use std::sync::OnceLock;
+
+/// Requests answered, by `route` (the pattern, never the path), `method` and `status`.
+pub(crate) const HTTP_REQUESTS: &str = "edgelink_http_requests_total";
+/// Time from the head of a request to the head of its response, by `route` and `method`.
+pub(crate) const HTTP_SECONDS: &str = "edgelink_http_request_duration_seconds";
+/// Calls of the store that failed, by `operation` and `transient`.
+pub(crate) const STORE_ERRORS: &str = "edgelink_store_errors_total";
+/// Time of the calls of the store, by `operation`.
+pub(crate) const STORE_SECONDS: &str = "edgelink_store_call_duration_seconds";
+/// Numbers taken from the issuer.
+pub(crate) const NUMBERS_ISSUED: &str = "edgelink_numbers_issued_total";
+/// Links created, by `kind`: `generated` or `alias`.
+pub(crate) const LINKS_CREATED: &str = "edgelink_links_created_total";
+/// Redirects answered by the control plane itself, by `outcome`.
+pub(crate) const REDIRECTS: &str = "edgelink_redirects_total";
+/// Lookups by edges, by `outcome`: `link` or `absent`.
+pub(crate) const EDGE_LOOKUPS: &str = "edgelink_edge_lookups_total";
+
+const SECONDS: &[f64] = &[
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
+
+/// The recorder of this process, installed when it is asked for first; nothing where another one is in place already.
+/// There is one for a process, not one for a server, because that is how the `metrics` macros find it.
+pub(crate) fn recorder() -> Option<&'static PrometheusHandle> {
+    RECORDER.get_or_init(install).as_ref()
+}
+
+fn install() -> Option<PrometheusHandle> {
+    let recorder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)
+        .inspect_err(|error| tracing::error!(%error, "the buckets of the histograms are not valid"))
+        .ok()?
+        .build_recorder();
+    let handle = recorder.handle();
+    metrics::set_global_recorder(recorder)
+        .inspect_err(|error| tracing::error!(%error, "metrics stay empty"))
+        .ok()?;
+    describe();
+    Some(handle)
+}
+
+fn describe() {
+    describe_counter!(
+        HTTP_REQUESTS,
+        "Requests answered, by route, method and status."
+    );
+    describe_histogram!(
+        HTTP_SECONDS,
+        Unit::Seconds,
+        "Time to the head of the response."
+    );
+    describe_counter!(STORE_ERRORS, "Calls of the store that failed.");
+    describe_histogram!(
+        STORE_SECONDS,
+        Unit::Seconds,
+        "Time of the calls of the store."
+    );
+    describe_counter!(NUMBERS_ISSUED, "Numbers taken from the issuer.");
+    describe_counter!(LINKS_CREATED, "Links created, generated codes and aliases.");
+    describe_counter!(
+        REDIRECTS,
+        "Redirects answered by the control plane itself, by outcome."
+    );
+    describe_counter!(EDGE_LOOKUPS, "Lookups by edges, by outcome.");
+}
