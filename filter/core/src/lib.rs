@@ -1,3 +1,4 @@
 //! Placeholder.
 
+pub mod feed;
 pub mod resp;

@@ -31,7 +31,7 @@ use super::reply::Reply;
 use events::Episode;
 
 /// What the owner of the client has to do.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Output<'a, T> {
     /// Open a stream. If it cannot be opened, say so by [`Client::on_closed`]; what is sent until then goes nowhere.
     OpenStream,
