@@ -125,7 +125,7 @@ impl ClientDriver {
         let bytes = socket.read();
         let now_ms = socket.now_ms();
         self.client.on_data(now_ms, &bytes, &mut |output| {
-            on_output(&output, socket, said)
+            on_output(&output, socket, said);
         });
         if socket.take_closed() {
             self.client
