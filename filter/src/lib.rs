@@ -1,1 +1,25 @@
-//! Placeholder.
+//! The proxy-wasm filter: callbacks in, host calls out. What happens in between is decided in `edgelink-filter-core`.
+//!
+//! It speaks the ABI (version 0.2.1) itself instead of through the Rust SDK, for three reasons. The SDK panics, and so
+//! takes the VM down for everybody, on any status it does not expect and on a callout's end whose token it does not
+//! know. It ties a callout to the context that was active when it was made, so that the lookup everybody waits for
+//! would end with the client who came first. And it keeps a context object for every request, where a redirect from
+//! the cache needs none.
+//!
+//! [`abi`] has all `unsafe` code. [`callbacks`] has what the proxy calls; callbacks that are not there are not called,
+//! which is why there are few. One root context a VM is served, the last that was configured: plugins with different
+//! configurations need different `vm_id`s.
+
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+mod abi;
+mod callbacks;
+mod envoy;
+mod pairs;
+mod worker;

@@ -1,4 +1,41 @@
-//! Placeholder.
+//! The resolving logic of the edgelink filter; knows nothing of proxy-wasm, so it runs and is tested natively.
+//!
+//! [`edge::Edge`] is the whole of it: a request, the end of a callout or a tick goes in, and out comes what is to be
+//! done. A request that has to wait is a value in a table ([`flights`]), never a blocked call. The tiers are asked in
+//! this order:
+//!
+//! 1. the worker's LRU (`lru`),
+//! 2. the proxy's shared data (`shared`),
+//! 3. the control plane, by a callout ([`callout`]), one at a time for each key,
+//! 4. whatever is left of the first two, if it is not too old ([`time`]).
+//!
+//! Admission (the bound of issued numbers) and Redis will stand between 2 and 3, in [`edge::Edge::on_request`].
 
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+pub mod answer;
+mod breaker;
+mod caches;
+pub mod callout;
+pub mod edge;
+#[cfg(test)]
+mod fake;
 pub mod feed;
+pub mod flights;
+pub mod host;
+mod lru;
+pub mod metrics;
+pub mod path;
 pub mod resp;
+pub mod settings;
+mod shared;
+pub mod time;

@@ -360,16 +360,23 @@ impl<'a> Entry<'a> {
     ///
     /// # Errors
     /// As [`Record::decode`].
-    pub fn decode(mut bytes: &'a [u8]) -> Result<Self, RecordError> {
-        let length = varint::read(&mut bytes)?;
-        let length = usize::try_from(length).map_err(|_| RecordError::Truncated)?;
-        let (key, record) = bytes
-            .split_at_checked(length)
-            .ok_or(RecordError::Truncated)?;
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, RecordError> {
+        let (key, record) = Self::split(bytes)?;
         Ok(Self {
             key,
             record: Record::decode(record)?,
         })
+    }
+
+    /// Splits an encoded entry into its key and its encoded record, which is not looked at: for caches, which keep
+    /// records as they came.
+    ///
+    /// # Errors
+    /// [`RecordError::Truncated`] or [`RecordError::Number`].
+    pub fn split(mut bytes: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), RecordError> {
+        let length = varint::read(&mut bytes)?;
+        let length = usize::try_from(length).map_err(|_| RecordError::Truncated)?;
+        bytes.split_at_checked(length).ok_or(RecordError::Truncated)
     }
 }
 

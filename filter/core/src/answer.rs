@@ -1,0 +1,195 @@
+//! What a visitor gets.
+
+use crate::metrics::{Outcome, Tier};
+use crate::settings::Settings;
+use edgelink_wire::{LinkRecord, LinkState, Record, query};
+use std::borrow::Cow;
+use std::rc::Rc;
+
+/// Nothing we answer may be kept by shared caches, and browsers are to ask again: links change.
+const CACHE_CONTROL: &str = "private, max-age=0";
+
+/// A local response.
+#[derive(Clone, Debug)]
+pub struct Answer<'a> {
+    /// The status code.
+    pub status: u16,
+    location: Option<Cow<'a, str>>,
+    page: Option<&'a Rc<str>>,
+    retry_after: Option<&'a str>,
+    tier: Option<&'static str>,
+    outcome: Outcome,
+}
+
+impl<'a> Answer<'a> {
+    /// The answer for a record.
+    pub(crate) fn of(
+        record: Record<&'a str>,
+        query: &[u8],
+        seconds: u64,
+        tier: Tier,
+        settings: &'a Settings,
+    ) -> Self {
+        let pages = &settings.pages;
+        let (status, location, page, outcome) = match (outcome(&record, seconds), record) {
+            (Outcome::Redirect, Record::Link(link)) => {
+                let location = Some(location(&link, query));
+                (link.redirect.code(), location, None, Outcome::Redirect)
+            }
+            (Outcome::Gone, _) => (410, None, Some(&pages.gone), Outcome::Gone),
+            _ => (404, None, Some(&pages.not_found), Outcome::NotFound),
+        };
+        Self {
+            status,
+            location,
+            page,
+            retry_after: None,
+            tier: settings.tier_header.then_some(tier.name()),
+            outcome,
+        }
+    }
+
+    /// The answer when nobody could tell.
+    pub(crate) fn unavailable(tier: Tier, settings: &'a Settings) -> Self {
+        Self {
+            status: 503,
+            location: None,
+            page: Some(&settings.pages.unavailable),
+            retry_after: Some(&settings.retry_after),
+            tier: settings.tier_header.then_some(tier.name()),
+            outcome: Outcome::Unavailable,
+        }
+    }
+
+    /// The headers, without `:status` and `content-length`.
+    pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> + Clone {
+        let cache_control = match self.outcome {
+            Outcome::Unavailable => "no-store",
+            Outcome::Redirect | Outcome::NotFound | Outcome::Gone => CACHE_CONTROL,
+        };
+        let html = self.page.map(|_| "text/html; charset=utf-8");
+        [
+            ("location", self.location.as_deref()),
+            ("cache-control", Some(cache_control)),
+            ("content-type", html),
+            ("retry-after", self.retry_after),
+            ("x-edgelink-tier", self.tier),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+    }
+
+    /// The body.
+    #[must_use]
+    pub fn page(&self) -> Option<&Rc<str>> {
+        self.page
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+}
+
+fn outcome(record: &Record<&str>, seconds: u64) -> Outcome {
+    let Record::Link(link) = record else {
+        return Outcome::NotFound;
+    };
+    if link.state == LinkState::Disabled || link.valid_until.is_some_and(|until| seconds >= until) {
+        return Outcome::Gone;
+    }
+    if link.valid_since.is_some_and(|since| seconds < since) {
+        return Outcome::NotFound;
+    }
+    Outcome::Redirect
+}
+
+fn location<'a>(link: &LinkRecord<&'a str>, query: &[u8]) -> Cow<'a, str> {
+    if link.forward_query {
+        return query::merge(link.url, query);
+    }
+    Cow::Borrowed(link.url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{link, settings};
+    use edgelink_wire::RedirectStatus;
+
+    fn changed(change: impl FnOnce(&mut LinkRecord<&'static str>)) -> Record<&'static str> {
+        let Record::Link(mut record) = link("https://e.com/?a=1", 1) else {
+            unreachable!()
+        };
+        change(&mut record);
+        Record::Link(record)
+    }
+
+    fn status_at(seconds: u64, record: Record<&str>) -> u16 {
+        Answer::of(record, b"", seconds, Tier::Lru, &settings()).status
+    }
+
+    #[test]
+    fn a_link_redirects_within_its_validity() {
+        let limited = changed(|link| {
+            link.valid_since = Some(10);
+            link.valid_until = Some(20);
+        });
+        for (seconds, status) in [(9, 404), (10, 302), (19, 302), (20, 410)] {
+            assert_eq!(status_at(seconds, limited), status, "{seconds}");
+        }
+        assert_eq!(
+            status_at(0, changed(|link| link.state = LinkState::Disabled)),
+            410
+        );
+        assert_eq!(status_at(0, Record::Absent { rev: 1 }), 404);
+    }
+
+    #[test]
+    fn every_redirect_status_is_the_links_own_and_none_may_be_kept() {
+        for code in [301, 302, 307, 308] {
+            let record = changed(|link| link.redirect = RedirectStatus::from_code(code).unwrap());
+            let settings = settings();
+            let answer = Answer::of(record, b"", 0, Tier::Lru, &settings);
+            assert_eq!(answer.status, code);
+            let headers: Vec<_> = answer.headers().collect();
+            assert_eq!(
+                headers,
+                [
+                    ("location", "https://e.com/?a=1"),
+                    ("cache-control", "private, max-age=0"),
+                    ("x-edgelink-tier", "lru")
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn the_query_is_forwarded_where_the_link_says_so() {
+        for (forward_query, location) in
+            [(true, "https://e.com/?a=2"), (false, "https://e.com/?a=1")]
+        {
+            let record = changed(|link| link.forward_query = forward_query);
+            let settings = settings();
+            let answer = Answer::of(record, b"a=2", 0, Tier::Lru, &settings);
+            assert_eq!(answer.headers().next(), Some(("location", location)));
+        }
+    }
+
+    #[test]
+    fn what_is_no_redirect_has_a_page() {
+        let settings = settings();
+        let absent = Answer::of(Record::Absent { rev: 1 }, b"", 0, Tier::Stale, &settings);
+        let unavailable = Answer::unavailable(Tier::ControlPlane, &settings);
+        for (answer, cache_control) in [(&absent, CACHE_CONTROL), (&unavailable, "no-store")] {
+            let headers: Vec<_> = answer.headers().collect();
+            assert!(headers.contains(&("content-type", "text/html; charset=utf-8")));
+            assert!(headers.contains(&("cache-control", cache_control)));
+            assert!(answer.page().unwrap().starts_with("<!doctype html>"));
+        }
+        assert!(
+            unavailable
+                .headers()
+                .any(|header| header == ("retry-after", "1"))
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! When the control plane is silent, only one lookup in a while finds out whether it still is.
+//!
+//! A control plane that refuses or answers nonsense does so at once, and may do so for one link only. One that lets
+//! callouts time out makes visitors wait for nothing, so timeouts, and only those, open the circuit.
+
+use crate::time::Moment;
+
+/// So many timeouts without an answer in between open the circuit.
+const THRESHOLD: u32 = 8;
+
+/// The state of the circuit.
+#[derive(Debug, Default)]
+pub(crate) struct Breaker {
+    timeouts: u32,
+    last_try: Moment,
+}
+
+impl Breaker {
+    /// Whether lookups are held back.
+    pub(crate) fn is_open(&self) -> bool {
+        self.timeouts >= THRESHOLD
+    }
+
+    /// Asks to send a lookup. While the circuit is open, one a `pause` (milliseconds) is let through.
+    pub(crate) fn permits(&mut self, now: Moment, pause: u64) -> bool {
+        if !self.is_open() {
+            return true;
+        }
+        if self.last_try.age(now).is_some_and(|age| age < pause) {
+            return false;
+        }
+        self.last_try = now;
+        true
+    }
+
+    /// An answer came, whatever it was: the control plane is not silent.
+    pub(crate) fn answered(&mut self) {
+        self.timeouts = 0;
+    }
+
+    /// A lookup timed out.
+    pub(crate) fn timed_out(&mut self, now: Moment) {
+        self.timeouts = self.timeouts.saturating_add(1);
+        self.last_try = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_millis(millis)
+    }
+
+    fn open(now: Moment) -> Breaker {
+        let mut breaker = Breaker::default();
+        for _ in 0..THRESHOLD {
+            assert!(breaker.permits(now, 1_000));
+            breaker.timed_out(now);
+        }
+        breaker
+    }
+
+    #[test]
+    fn it_opens_after_timeouts_in_a_row_and_lets_one_through_in_a_while() {
+        let mut breaker = open(at(5_000));
+        assert!(breaker.is_open());
+        assert!(!breaker.permits(at(5_999), 1_000));
+        assert!(breaker.permits(at(6_000), 1_000));
+        assert!(!breaker.permits(at(6_000), 1_000));
+    }
+
+    #[test]
+    fn an_answer_closes_it() {
+        let mut breaker = open(at(5_000));
+        breaker.answered();
+        assert!(breaker.permits(at(5_000), 1_000));
+        breaker.timed_out(at(5_000));
+        assert!(!breaker.is_open());
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_keep_it_open() {
+        assert!(open(at(9_000_000)).permits(at(5_000), 1_000));
+    }
+}

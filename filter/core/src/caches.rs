@@ -1,0 +1,195 @@
+//! Tiers 1, 2 and 6: what this proxy knows already.
+
+use crate::callout::Told;
+use crate::host::SharedData;
+use crate::lru::{Lru, Place};
+use crate::metrics::Tier;
+use crate::settings::Settings;
+use crate::shared::{SharedRecord, Slots};
+use crate::time::{Kind, Lives, Moment, Standing};
+use edgelink_wire::Record;
+use foldhash::fast::SeedableRandomState;
+
+/// The worker's LRU with the proxy's shared data behind it.
+pub(crate) struct Caches {
+    lru: Lru,
+    slots: Slots,
+    lives: Lives,
+    /// The last record that came from a slot and that the LRU does not keep.
+    loose: Option<SharedRecord>,
+}
+
+/// A record that was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// The tier that it counts for.
+    pub(crate) tier: Tier,
+    place: Option<Place>,
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lookup {
+    /// To be served.
+    Fresh(Found),
+    /// To be served if nobody else can tell. Never an absence: somebody may have made that link since, and a failure
+    /// must not look like an answer.
+    Stale(Found),
+    /// Nothing that may be served.
+    Nothing,
+}
+
+/// Whether a record was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Learned {
+    /// It is what the caches hold now, as far as it fits.
+    Taken,
+    /// The caches hold a newer one.
+    Older,
+}
+
+impl Caches {
+    pub(crate) fn new(settings: &Settings, hasher: SeedableRandomState) -> Self {
+        Self {
+            lru: Lru::new(settings.lru_max_bytes, hasher),
+            slots: Slots::new(settings.slots, settings.max_value_bytes),
+            lives: settings.lives,
+            loose: None,
+        }
+    }
+
+    /// Changes bounds and lives. A smaller LRU drops what is too much as entries come.
+    pub(crate) fn configure(&mut self, settings: &Settings) {
+        self.lru.set_max_bytes(settings.lru_max_bytes);
+        self.slots = Slots::new(settings.slots, settings.max_value_bytes);
+        self.lives = settings.lives;
+    }
+
+    /// Entries and bytes of the LRU.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        (self.lru.len(), self.lru.bytes())
+    }
+
+    /// Looks for a record, in the LRU first.
+    pub(crate) fn look_up(
+        &mut self,
+        data: &mut impl SharedData,
+        key: &[u8],
+        now: Moment,
+    ) -> Lookup {
+        let place = self.lru.find(key);
+        if let Some(place) = place
+            && self.standing(self.lru.record(place), self.lru.fetched(place), now)
+                == Standing::Fresh
+        {
+            return Lookup::Fresh(Found {
+                tier: Tier::Lru,
+                place: Some(place),
+            });
+        }
+        let place = match self.slots.read(data, key) {
+            Some(shared) => self.adopt(shared, key, place, now),
+            None => place,
+        };
+        self.second_best(place, now)
+    }
+
+    /// The encoded record of what was found.
+    pub(crate) fn record(&self, found: Found) -> &[u8] {
+        match found.place {
+            Some(place) => self.lru.record(place),
+            None => self.loose.as_ref().map_or(&[], SharedRecord::bytes),
+        }
+    }
+
+    /// When asking anew for what was found has last failed, where that is known.
+    pub(crate) fn failed(&self, found: Found) -> Option<Moment> {
+        self.lru.failed(found.place?)
+    }
+
+    /// Notes that asking anew for what was found has failed.
+    pub(crate) fn mark_failed(&mut self, found: Found, now: Moment) {
+        if let Some(place) = found.place {
+            self.lru.mark_failed(place, now);
+        }
+    }
+
+    /// Takes in a record, here and for all workers, unless a newer one is known.
+    pub(crate) fn learn(
+        &mut self,
+        data: &mut impl SharedData,
+        key: &[u8],
+        told: Told<'_>,
+        fetched: Moment,
+        now: Moment,
+    ) -> Learned {
+        let place = self.lru.find(key);
+        let newer = place.is_some_and(|place| !self.may_replace(place, told.record.rev(), now));
+        if newer
+            || !self
+                .slots
+                .write(data, key, told.record, fetched, &self.lives, now)
+        {
+            return Learned::Older;
+        }
+        self.lru.put(key, told.bytes, fetched);
+        Learned::Taken
+    }
+
+    /// Puts what another worker has fetched into the LRU, if it is better than what is there.
+    fn adopt(
+        &mut self,
+        shared: SharedRecord,
+        key: &[u8],
+        held: Option<Place>,
+        now: Moment,
+    ) -> Option<Place> {
+        if let Some(held) = held {
+            let rev = Record::decode(shared.bytes()).map_or(0, |record| record.rev());
+            let later = shared.fetched > self.lru.fetched(held) || rev > self.rev(held);
+            if !later || !self.may_replace(held, rev, now) {
+                return Some(held);
+            }
+        }
+        let place = self.lru.put(key, shared.bytes(), shared.fetched);
+        self.loose = place.is_none().then_some(shared);
+        place
+    }
+
+    /// What there is to serve where the LRU had nothing fresh: a record in the LRU, or the loose one.
+    fn second_best(&self, place: Option<Place>, now: Moment) -> Lookup {
+        let (bytes, fetched) = match (place, &self.loose) {
+            (Some(place), _) => (self.lru.record(place), self.lru.fetched(place)),
+            (None, Some(loose)) => (loose.bytes(), loose.fetched),
+            (None, None) => return Lookup::Nothing,
+        };
+        let found = |tier| Found { tier, place };
+        match self.standing(bytes, fetched, now) {
+            Standing::Fresh => Lookup::Fresh(found(Tier::SharedData)),
+            Standing::Stale if kind(bytes) == Some(Kind::Link) => Lookup::Stale(found(Tier::Stale)),
+            Standing::Stale | Standing::Dead => Lookup::Nothing,
+        }
+    }
+
+    fn standing(&self, bytes: &[u8], fetched: Moment, now: Moment) -> Standing {
+        kind(bytes).map_or(Standing::Dead, |kind| {
+            self.lives.standing(kind, fetched, now)
+        })
+    }
+
+    fn may_replace(&self, held: Place, rev: u64, now: Moment) -> bool {
+        let fetched = self.lru.fetched(held);
+        self.lives.may_replace(rev, self.rev(held), fetched, now)
+    }
+
+    fn rev(&self, place: Place) -> u64 {
+        Record::decode(self.lru.record(place)).map_or(0, |record| record.rev())
+    }
+}
+
+fn kind(bytes: &[u8]) -> Option<Kind> {
+    match Record::decode(bytes).ok()? {
+        Record::Link(_) => Some(Kind::Link),
+        Record::Absent { .. } => Some(Kind::Absent),
+    }
+}

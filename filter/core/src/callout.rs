@@ -1,0 +1,180 @@
+//! Tier 5: what is sent to the control plane, and what its answer means.
+
+use crate::flights::FlightId;
+use edgelink_wire::code::MAX_CODE_LENGTH;
+use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
+use edgelink_wire::record::MAX_URL_LENGTH;
+use edgelink_wire::{Entry, Record};
+
+/// The longest body that may be an entry, in bytes: key, target, and 64 for all numbers. Longer ones are not read.
+pub const MAX_BODY_BYTES: usize = MAX_DOMAIN_LENGTH + 1 + MAX_CODE_LENGTH + MAX_URL_LENGTH + 64;
+
+const PATH: &str = "/edge/v1/links/";
+
+/// A lookup that is to be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Callout {
+    /// What the lookup is called until the proxy gives it a token.
+    pub flight: FlightId,
+    /// The `:path` of the request. It is a GET; the rest stands in the settings.
+    pub path: String,
+}
+
+impl Callout {
+    pub(crate) fn new(flight: FlightId, key: &[u8]) -> Self {
+        let mut path = String::with_capacity(PATH.len() + key.len() + 8);
+        path.push_str(PATH);
+        for byte in key {
+            match byte {
+                b'[' => path.push_str("%5B"),
+                b']' => path.push_str("%5D"),
+                byte => path.push(char::from(*byte)),
+            }
+        }
+        Self { flight, path }
+    }
+}
+
+/// What came back. Without headers (the connection broke) nothing is set.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Response<'a> {
+    /// The value of `:status`.
+    pub status: &'a [u8],
+    /// The value of `content-type`.
+    pub content_type: &'a [u8],
+    /// The body; empty where it is longer than [`MAX_BODY_BYTES`].
+    pub body: &'a [u8],
+}
+
+/// Why a callout told nothing about the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failure {
+    /// Envoy turns a callout's timeout into a 504.
+    #[error("no answer in time")]
+    Timeout,
+    /// The connection broke, or could not be made.
+    #[error("the connection broke")]
+    Reset,
+    /// An answer that says nothing about a link.
+    #[error("status {0}, or an answer that does not fit it")]
+    Answer(u16),
+}
+
+/// What the control plane knows of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told<'a> {
+    /// As it came.
+    pub(crate) bytes: &'a [u8],
+    /// The same, read.
+    pub(crate) record: Record<&'a str>,
+}
+
+/// Reads the answer to the lookup of `key`. Only what is beyond doubt counts: anything else is a failure, and never an
+/// absence.
+pub(crate) fn read<'a>(response: Response<'a>, key: &[u8]) -> Result<Told<'a>, Failure> {
+    let status = std::str::from_utf8(response.status).ok();
+    let status = status.and_then(|status| status.parse().ok());
+    let status: u16 = status.ok_or(Failure::Reset)?;
+    if status == 504 {
+        return Err(Failure::Timeout);
+    }
+    if response.content_type != Entry::MEDIA_TYPE.as_bytes() {
+        return Err(Failure::Answer(status));
+    }
+    let told = entry(response.body, key).ok_or(Failure::Answer(status))?;
+    match (status, told.record) {
+        (200, Record::Link(_)) | (404, Record::Absent { .. }) => Ok(told),
+        _ => Err(Failure::Answer(status)),
+    }
+}
+
+fn entry<'a>(body: &'a [u8], key: &[u8]) -> Option<Told<'a>> {
+    let (named, bytes) = Entry::split(body).ok()?;
+    let record = Record::decode(bytes).ok()?;
+    (named == key).then_some(Told { bytes, record })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{entry, link};
+    use proptest::prelude::*;
+
+    const TYPE: &[u8] = Entry::MEDIA_TYPE.as_bytes();
+
+    fn response<'a>(status: &'a str, content_type: &'a [u8], body: &'a [u8]) -> Response<'a> {
+        Response {
+            status: status.as_bytes(),
+            content_type,
+            body,
+        }
+    }
+
+    #[test]
+    fn a_link_and_an_absence_are_answers() {
+        let body = entry("d/a", link("https://e/", 3));
+        let told = read(response("200", TYPE, &body), b"d/a").unwrap();
+        assert_eq!(told.record, link("https://e/", 3));
+        assert_eq!(Record::decode(told.bytes), Ok(told.record));
+        let body = entry("d/a", Record::Absent { rev: 4 });
+        let told = read(response("404", TYPE, &body), b"d/a").unwrap();
+        assert_eq!(told.record, Record::Absent { rev: 4 });
+    }
+
+    #[test]
+    fn everything_else_is_a_failure() {
+        let here = entry("d/a", link("https://e/", 3));
+        let other = entry("d/b", link("https://e/", 3));
+        let absent = entry("d/a", Record::Absent { rev: 4 });
+        for (status, content_type, body, failure) in [
+            ("", &b""[..], &b""[..], Failure::Reset),
+            ("abc", TYPE, &here, Failure::Reset),
+            ("504", TYPE, &here, Failure::Timeout),
+            ("503", TYPE, &here, Failure::Answer(503)),
+            ("404", TYPE, &here, Failure::Answer(404)),
+            ("200", TYPE, &absent, Failure::Answer(200)),
+            ("404", b"text/html", b"", Failure::Answer(404)),
+            ("404", b"", &absent, Failure::Answer(404)),
+            ("200", b"application/json", &here, Failure::Answer(200)),
+            ("200", TYPE, &other, Failure::Answer(200)),
+            ("200", TYPE, &here[..7], Failure::Answer(200)),
+            ("200", TYPE, b"", Failure::Answer(200)),
+        ] {
+            let read = read(response(status, content_type, body), b"d/a");
+            assert_eq!(read, Err(failure), "{status} {body:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_in_brackets_is_encoded() {
+        let flight = crate::flights::Flights::new(1, 1, crate::fake::hasher())
+            .start(b"k", crate::time::Moment::default())
+            .unwrap();
+        let path = |key: &str| Callout::new(flight, key.as_bytes()).path;
+        assert_eq!(path("[::1]:80/a"), "/edge/v1/links/%5B::1%5D:80/a");
+        assert_eq!(path("e.com:80/a_-"), "/edge/v1/links/e.com:80/a_-");
+    }
+
+    #[test]
+    fn the_longest_entry_there_is_fits_the_bound() {
+        let key = format!(
+            "{}/{}",
+            "d".repeat(MAX_DOMAIN_LENGTH),
+            "c".repeat(MAX_CODE_LENGTH)
+        );
+        let url = "u".repeat(MAX_URL_LENGTH);
+        let Record::Link(mut longest) = link(&url, u64::MAX) else {
+            unreachable!()
+        };
+        longest.valid_since = Some(u64::MAX);
+        longest.valid_until = Some(u64::MAX);
+        assert!(entry(&key, Record::Link(longest)).len() <= MAX_BODY_BYTES);
+    }
+
+    proptest! {
+        #[test]
+        fn any_body_is_read_without_a_panic(body in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = read(response("200", TYPE, &body), b"d/a");
+        }
+    }
+}

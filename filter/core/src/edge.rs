@@ -1,0 +1,377 @@
+//! A worker's edge: requests, ends of callouts and ticks go in, what is to be done comes out.
+
+use crate::answer::Answer;
+use crate::breaker::Breaker;
+use crate::caches::{Caches, Found, Learned, Lookup};
+use crate::callout::{self, Callout, Failure, Response};
+use crate::flights::{FlightId, Flights, Join, Landed, StreamId, Token};
+use crate::host::{Log, Metrics, Request, SharedData};
+use crate::metrics::{CalloutOutcome, Counts, Metric, Tier};
+use crate::path::{self, Asked};
+use crate::settings::Settings;
+use crate::time::Moment;
+use edgelink_wire::{Domain, Record};
+use foldhash::SharedSeed;
+use foldhash::fast::SeedableRandomState;
+use std::rc::Rc;
+
+/// Milliseconds beyond the timeout after which a lookup is given up even though the proxy has not said so, as when the
+/// context that made the callout is gone.
+const GRACE: u64 = 1_000;
+
+/// Everything a worker knows.
+pub struct Edge {
+    settings: Rc<Settings>,
+    now: Moment,
+    caches: Caches,
+    flights: Flights,
+    breaker: Breaker,
+    health: Health,
+    counts: Counts,
+    /// The key of the request at hand; here so that it is allocated once.
+    key: Vec<u8>,
+}
+
+/// Whether the last lookup was answered: the log tells of changes, not of every failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Answering,
+    Failing,
+}
+
+/// What is to be done with a request.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// It is none of ours: let it go on, untouched.
+    Pass,
+    /// Answer it, and then send the callout, if there is one, for whoever comes next.
+    Answer(Answer<'a>, Option<Callout>),
+    /// Pause it, and send the callout, if there is one.
+    Wait(Option<Callout>),
+}
+
+/// Requests that need not wait any longer.
+#[derive(Debug)]
+pub struct Resumed {
+    /// The streams to answer, each with what [`Edge::answer`] gives.
+    pub streams: Vec<StreamId>,
+    tier: Tier,
+    /// The encoded record; nothing if nobody could tell.
+    record: Option<Vec<u8>>,
+}
+
+/// [`Step`] without the answer, which borrows from the caches.
+enum Decision {
+    Serve(Found, Option<Callout>),
+    Wait(Option<Callout>),
+    Refuse,
+}
+
+impl Edge {
+    /// A worker that knows nothing. `seed` is to be random: it keeps strangers from choosing codes that meet in the
+    /// worker's hash tables.
+    #[must_use]
+    pub fn new(settings: Rc<Settings>, seed: u64, now: Moment) -> Self {
+        // The hasher wants it to live for ever, and there is one edge a VM.
+        let shared = Box::leak(Box::new(SharedSeed::from_u64(seed)));
+        let hasher = SeedableRandomState::with_seed(seed.rotate_left(32), shared);
+        let control_plane = &settings.control_plane;
+        let (pending, waiting) = (control_plane.max_pending, control_plane.max_waiting);
+        Self {
+            now,
+            caches: Caches::new(&settings, hasher.clone()),
+            flights: Flights::new(pending, waiting, hasher),
+            breaker: Breaker::default(),
+            health: Health::Answering,
+            counts: Counts::default(),
+            key: Vec::new(),
+            settings,
+        }
+    }
+
+    /// Puts other settings into effect. What is known, and who waits, is kept.
+    pub fn configure(&mut self, settings: Rc<Settings>) {
+        let control_plane = &settings.control_plane;
+        self.flights
+            .set_bounds(control_plane.max_pending, control_plane.max_waiting);
+        self.caches.configure(&settings);
+        self.settings = settings;
+    }
+
+    /// The settings, for whoever sends the callouts.
+    #[must_use]
+    pub fn settings(&self) -> &Rc<Settings> {
+        &self.settings
+    }
+
+    /// A request has come. Where the answer is [`Step::Wait`], the stream waits until it is resumed or leaves.
+    pub fn on_request(
+        &mut self,
+        host: &mut (impl Request + SharedData),
+        stream: StreamId,
+        path: &[u8],
+    ) -> Step<'_> {
+        let Some(asked) = path::parse(path) else {
+            return Step::Pass;
+        };
+        // The path first: most of what is none of ours shows there.
+        if !matches!(host.header(":method").as_deref(), Some(b"GET" | b"HEAD")) {
+            return Step::Pass;
+        }
+        self.name_key(host, asked);
+        match self.decide(host, stream) {
+            Decision::Serve(found, refresh) => {
+                let record = self.caches.record(found);
+                let (settings, counts) = (&self.settings, &mut self.counts);
+                let answer = compose(
+                    Some(record),
+                    found.tier,
+                    asked.query,
+                    self.now,
+                    settings,
+                    counts,
+                );
+                Step::Answer(answer, refresh)
+            }
+            Decision::Wait(callout) => Step::Wait(callout),
+            Decision::Refuse => {
+                let (settings, counts) = (&self.settings, &mut self.counts);
+                let tier = Tier::ControlPlane;
+                Step::Answer(compose(None, tier, b"", self.now, settings, counts), None)
+            }
+        }
+    }
+
+    /// A stream has ended, whether it waited or not.
+    pub fn on_stream_end(&mut self, stream: StreamId) {
+        self.flights.leave(stream);
+    }
+
+    /// The proxy has taken a callout, at `now` by its exact clock.
+    pub fn on_sent(&mut self, flight: FlightId, token: Token, now: Moment) {
+        self.flights.sent(flight, token, now);
+    }
+
+    /// The proxy has refused to send a callout.
+    pub fn on_refused(
+        &mut self,
+        host: &mut (impl SharedData + Log),
+        flight: FlightId,
+    ) -> Option<Resumed> {
+        let landed = self.flights.land(flight)?;
+        self.count_callout(CalloutOutcome::Rejected);
+        self.note(host, Health::Failing, "the proxy does not send them");
+        Some(self.fall_back(host, landed))
+    }
+
+    /// A callout has ended, at `now` by the exact clock. Nothing if it is none of ours, or was given up.
+    pub fn on_callout_end(
+        &mut self,
+        host: &mut (impl SharedData + Metrics + Log),
+        token: Token,
+        response: Response<'_>,
+        now: Moment,
+    ) -> Option<Resumed> {
+        let landed = self.flights.land_token(token)?;
+        host.record(Metric::CalloutMillis, landed.sent.age(now).unwrap_or(0));
+        let told = match callout::read(response, &landed.key) {
+            Ok(told) => told,
+            Err(failure) => return Some(self.fail(host, landed, failure)),
+        };
+        self.breaker.answered();
+        self.note(host, Health::Answering, "");
+        self.count_callout(match told.record {
+            Record::Link(_) => CalloutOutcome::Ok,
+            Record::Absent { .. } => CalloutOutcome::Absent,
+        });
+        let Landed { key, started, .. } = &landed;
+        // As of when it was sent: what changes on the way is not in it.
+        let learned = self.caches.learn(host, key, told, *started, self.now);
+        if learned == Learned::Older {
+            return Some(self.fall_back(host, landed));
+        }
+        Some(Resumed {
+            streams: landed.waiters,
+            tier: Tier::ControlPlane,
+            record: Some(told.bytes.to_vec()),
+        })
+    }
+
+    /// Time has passed. Lookups that the proxy has forgotten are given up, and everything counted is handed over.
+    pub fn on_tick(
+        &mut self,
+        host: &mut (impl SharedData + Metrics + Log),
+        now: Moment,
+    ) -> Vec<Resumed> {
+        self.now = now;
+        let limit = u64::from(self.settings.control_plane.timeout_millis) + GRACE;
+        let overdue = self.flights.overdue(now, limit);
+        let landed = overdue.into_iter().filter_map(|id| self.flights.land(id));
+        let landed: Vec<_> = landed.collect();
+        let resumed = landed
+            .into_iter()
+            .map(|landed| self.fail(host, landed, Failure::Timeout));
+        let resumed = resumed.collect();
+        let (entries, bytes) = self.caches.size();
+        self.counts.flush(entries, bytes, host);
+        resumed
+    }
+
+    /// The worker ends: hands over what was counted, and takes its part out of the gauges.
+    pub fn on_end(&mut self, host: &mut impl Metrics) {
+        self.counts.flush(0, 0, host);
+    }
+
+    /// The answer for one of the streams that are resumed, whose `:path` is that.
+    pub fn answer<'a>(&'a mut self, resumed: &'a Resumed, path: &[u8]) -> Answer<'a> {
+        let (settings, counts) = (&self.settings, &mut self.counts);
+        let record = resumed.record.as_deref();
+        compose(
+            record,
+            resumed.tier,
+            path::query(path),
+            self.now,
+            settings,
+            counts,
+        )
+    }
+
+    /// The tiers, in their order.
+    fn decide(&mut self, data: &mut impl SharedData, stream: StreamId) -> Decision {
+        match self.caches.look_up(data, &self.key, self.now) {
+            Lookup::Fresh(found) => Decision::Serve(found, None),
+            // Who has just failed to answer is asked again, but nobody waits for it.
+            Lookup::Stale(found)
+                if self.breaker.is_open() || self.caches.failed(found).is_some() =>
+            {
+                Decision::Serve(found, self.refresh(found))
+            }
+            Lookup::Stale(found) => self.wait(stream).unwrap_or(Decision::Serve(found, None)),
+            Lookup::Nothing => self.wait(stream).unwrap_or(Decision::Refuse),
+        }
+    }
+
+    /// Makes the stream wait for a lookup of its key. Nothing if a bound or the circuit is against it.
+    fn wait(&mut self, stream: StreamId) -> Option<Decision> {
+        let pause = self.settings.retry_after_millis;
+        let join = if self.flights.has(&self.key) || self.breaker.permits(self.now, pause) {
+            self.flights.join(&self.key, stream, self.now)
+        } else {
+            Join::Full
+        };
+        match join {
+            Join::Started(id) => Some(Decision::Wait(Some(Callout::new(id, &self.key)))),
+            Join::Joined => Some(Decision::Wait(None)),
+            Join::Full => {
+                self.count_callout(CalloutOutcome::Rejected);
+                None
+            }
+        }
+    }
+
+    /// A lookup that nobody waits for, if it is time for one.
+    fn refresh(&mut self, found: Found) -> Option<Callout> {
+        let pause = self.settings.retry_after_millis;
+        let failed = self
+            .caches
+            .failed(found)
+            .and_then(|failed| failed.age(self.now));
+        if failed.is_some_and(|age| age < pause)
+            || self.flights.has(&self.key)
+            || !self.breaker.permits(self.now, pause)
+        {
+            return None;
+        }
+        let id = self.flights.start(&self.key, self.now)?;
+        Some(Callout::new(id, &self.key))
+    }
+
+    fn fail(
+        &mut self,
+        host: &mut (impl SharedData + Log),
+        landed: Landed,
+        failure: Failure,
+    ) -> Resumed {
+        if failure == Failure::Timeout {
+            self.count_callout(CalloutOutcome::Timeout);
+            self.breaker.timed_out(self.now);
+        } else {
+            self.count_callout(CalloutOutcome::Failed);
+            self.breaker.answered();
+        }
+        self.note(host, Health::Failing, &failure.to_string());
+        self.fall_back(host, landed)
+    }
+
+    /// Those who waited get what the caches have, be it stale.
+    fn fall_back(&mut self, data: &mut impl SharedData, landed: Landed) -> Resumed {
+        let found = match self.caches.look_up(data, &landed.key, self.now) {
+            Lookup::Fresh(found) => Some(found),
+            Lookup::Stale(found) => {
+                self.caches.mark_failed(found, self.now);
+                Some(found)
+            }
+            Lookup::Nothing => None,
+        };
+        Resumed {
+            streams: landed.waiters,
+            tier: found.map_or(Tier::ControlPlane, |found| found.tier),
+            record: found.map(|found| self.caches.record(found).to_vec()),
+        }
+    }
+
+    fn count_callout(&mut self, outcome: CalloutOutcome) {
+        self.counts.count(Metric::Callouts(outcome));
+    }
+
+    fn note(&mut self, log: &mut impl Log, health: Health, why: &str) {
+        if std::mem::replace(&mut self.health, health) == health {
+            return;
+        }
+        match health {
+            Health::Answering => log.warn("lookups at the control plane succeed again"),
+            Health::Failing => log.warn(&format!("lookups at the control plane fail: {why}")),
+        }
+    }
+
+    fn name_key(&mut self, request: &mut impl Request, asked: Asked<'_>) {
+        let domain = domain_of(&self.settings.domains, request);
+        self.key.clear();
+        self.key.extend_from_slice(domain.as_bytes());
+        self.key.push(b'/');
+        self.key.extend_from_slice(asked.code.as_bytes());
+    }
+}
+
+/// The domain that a request is for: its host, if that is one of ours, else the first.
+fn domain_of<'a>(domains: &'a [Domain], request: &mut impl Request) -> &'a str {
+    let [first, others @ ..] = domains else {
+        return "";
+    };
+    if others.is_empty() {
+        return first.as_str();
+    }
+    let host = request.header(":authority").unwrap_or_default();
+    let named = others.iter().find(|domain| domain.matches(&host));
+    named.unwrap_or(first).as_str()
+}
+
+/// Makes an answer, and counts it. A record that does not decode is as good as none.
+fn compose<'a>(
+    record: Option<&'a [u8]>,
+    tier: Tier,
+    query: &[u8],
+    now: Moment,
+    settings: &'a Settings,
+    counts: &mut Counts,
+) -> Answer<'a> {
+    let answer = match record.map(Record::decode) {
+        Some(Ok(record)) => Answer::of(record, query, now.seconds(), tier, settings),
+        Some(Err(_)) | None => Answer::unavailable(tier, settings),
+    };
+    counts.count(Metric::Requests(tier, answer.outcome()));
+    answer
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! What the tests run the logic in.
+
+use crate::host::{CasMismatch, Log, Metrics, Request, SharedData, SharedValue};
+use crate::metrics::Metric;
+use crate::settings::Settings;
+use edgelink_wire::{Entry, LinkRecord, LinkState, Record, RedirectStatus};
+use foldhash::SharedSeed;
+use foldhash::fast::SeedableRandomState;
+use std::collections::{BTreeMap, HashMap};
+
+/// A store as Envoy's: versions grow with every write.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Store {
+    values: BTreeMap<String, SharedValue>,
+    overtaken: bool,
+    /// How many writes were refused.
+    pub(crate) mismatches: usize,
+}
+
+impl Store {
+    /// The next write finds that another worker was there first.
+    pub(crate) fn overtake_next_write(&mut self) {
+        self.overtaken = true;
+    }
+
+    pub(crate) fn keys(&self) -> Vec<&str> {
+        self.values.keys().map(String::as_str).collect()
+    }
+
+    pub(crate) fn value(&self, key: &str) -> Option<Vec<u8>> {
+        Some(self.values.get(key)?.value.clone())
+    }
+
+    pub(crate) fn put(&mut self, key: &str, value: &[u8]) {
+        let cas = self.values.get(key).map_or(0, |value| value.cas) + 1;
+        let value = value.to_vec();
+        self.values
+            .insert(key.to_owned(), SharedValue { value, cas });
+    }
+}
+
+impl SharedData for Store {
+    fn get(&mut self, key: &str) -> Option<SharedValue> {
+        self.values.get(key).cloned()
+    }
+
+    fn set(&mut self, key: &str, value: &[u8], cas: u32) -> Result<(), CasMismatch> {
+        let is = self.values.get(key).map_or(0, |value| value.cas);
+        if std::mem::take(&mut self.overtaken) || (cas != 0 && cas != is) {
+            self.mismatches += 1;
+            return Err(CasMismatch);
+        }
+        self.put(key, value);
+        Ok(())
+    }
+}
+
+/// A proxy: its store, the headers of the request at hand, and what it was told.
+#[derive(Debug, Default)]
+pub(crate) struct Host {
+    pub(crate) store: Store,
+    pub(crate) headers: HashMap<&'static str, Vec<u8>>,
+    pub(crate) stats: HashMap<String, i64>,
+    pub(crate) millis: Vec<u64>,
+    pub(crate) log: Vec<String>,
+}
+
+impl SharedData for Host {
+    fn get(&mut self, key: &str) -> Option<SharedValue> {
+        self.store.get(key)
+    }
+
+    fn set(&mut self, key: &str, value: &[u8], cas: u32) -> Result<(), CasMismatch> {
+        self.store.set(key, value, cas)
+    }
+}
+
+impl Request for Host {
+    fn header(&mut self, name: &'static str) -> Option<Vec<u8>> {
+        self.headers.get(name).cloned()
+    }
+}
+
+impl Metrics for Host {
+    fn add(&mut self, metric: Metric, by: i64) {
+        *self.stats.entry(metric.name()).or_default() += by;
+    }
+
+    fn record(&mut self, metric: Metric, value: u64) {
+        assert_eq!(metric, Metric::CalloutMillis);
+        self.millis.push(value);
+    }
+}
+
+impl Log for Host {
+    fn warn(&mut self, message: &str) {
+        self.log.push(message.to_owned());
+    }
+}
+
+pub(crate) fn hasher() -> SeedableRandomState {
+    SeedableRandomState::with_seed(7, SharedSeed::global_fixed())
+}
+
+/// Defaults, with tiers shown.
+pub(crate) fn settings() -> Settings {
+    settings_with("")
+}
+
+/// The same with more JSON fields, each with a comma in front.
+pub(crate) fn settings_with(more: &str) -> Settings {
+    let json = format!(
+        r#"{{"domains":["go.example","[::1]:80"],"tierHeader":true,
+            "controlPlane":{{"cluster":"cp","token":"t","maxPending":4,"maxWaiting":6}}{more}}}"#
+    );
+    Settings::parse(json.as_bytes()).unwrap()
+}
+
+/// An ordinary link: 302, active, valid for ever, with the query forwarded.
+pub(crate) fn link(url: &str, rev: u64) -> Record<&str> {
+    Record::Link(LinkRecord {
+        url,
+        redirect: RedirectStatus::Found,
+        state: LinkState::Active,
+        valid_since: None,
+        valid_until: None,
+        forward_query: true,
+        rev,
+    })
+}
+
+/// An encoded entry.
+pub(crate) fn entry(key: &str, record: Record<&str>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let key = key.as_bytes();
+    Entry { key, record }.encode(&mut bytes);
+    bytes
+}

@@ -1,0 +1,52 @@
+//! What the logic needs from whatever runs it: Envoy, or a test.
+//!
+//! None of these may call back into the logic before it returns. What may (sending a callout, answering a request) is
+//! not here: the logic says what is to be done, and the contexts do it once it has returned.
+
+use crate::metrics::Metric;
+
+/// The headers of the request that is being handled.
+pub trait Request {
+    /// The value of that header; nothing where the request has none.
+    fn header(&mut self, name: &'static str) -> Option<Vec<u8>>;
+}
+
+/// The proxy's key-value store, shared by all workers.
+pub trait SharedData {
+    /// The value under `key` and its version, where there is one.
+    fn get(&mut self, key: &str) -> Option<SharedValue>;
+
+    /// Writes the value under `key` if it still has version `cas`; with [`NEVER_WRITTEN`], whatever is there.
+    fn set(&mut self, key: &str, value: &[u8], cas: u32) -> Result<(), CasMismatch>;
+}
+
+/// The version to write with where there was no value.
+pub const NEVER_WRITTEN: u32 = 0;
+
+/// A value in shared data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedValue {
+    /// The bytes, as somebody wrote them.
+    pub value: Vec<u8>,
+    /// The version, to be given back when the value is replaced.
+    pub cas: u32,
+}
+
+/// Somebody else has written in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CasMismatch;
+
+/// The proxy's statistics.
+pub trait Metrics {
+    /// Adds to a counter (only upwards) or a gauge.
+    fn add(&mut self, metric: Metric, by: i64);
+
+    /// Puts a value into a histogram.
+    fn record(&mut self, metric: Metric, value: u64);
+}
+
+/// The proxy's log.
+pub trait Log {
+    /// Writes a warning.
+    fn warn(&mut self, message: &str);
+}

@@ -1,0 +1,140 @@
+//! Tier 1: the worker's own cache, least recently used out first, bounded in bytes.
+//!
+//! An entry is one allocation with the key and the encoded record, and a slot with two links of the list; the table
+//! holds slot numbers. Besides key and target that is less than 96 bytes an entry, all of it counted.
+
+mod slab;
+
+use crate::time::Moment;
+use foldhash::fast::SeedableRandomState;
+use hashbrown::HashTable;
+use slab::{END, Entry, Slab};
+use std::hash::BuildHasher;
+
+/// The cost of an entry in the hash table: a slot number and a control byte, in a table that is between 7/16 and 7/8
+/// full (hashbrown doubles at 7/8).
+const TABLE_BYTES: usize = 12;
+
+/// The cost of an allocation: its header in dlmalloc, Rust's allocator on wasm, which also rounds up to this.
+const ALLOCATION_BYTES: usize = 8;
+
+/// A cache of encoded records.
+pub(crate) struct Lru {
+    table: HashTable<u32>,
+    hasher: SeedableRandomState,
+    slab: Slab,
+    bytes: usize,
+    max_bytes: usize,
+}
+
+/// Where an entry stands. Good until the next [`Lru::put`], which may put another entry there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(u32);
+
+impl Lru {
+    /// An empty cache for at most `max_bytes`; with 0, one that keeps nothing.
+    pub(crate) fn new(max_bytes: usize, hasher: SeedableRandomState) -> Self {
+        Self {
+            table: HashTable::new(),
+            hasher,
+            slab: Slab::default(),
+            bytes: 0,
+            max_bytes,
+        }
+    }
+
+    /// Changes the bound; it holds again after the next [`Lru::put`].
+    pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes;
+    }
+
+    /// The number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// What the entries take up, all told.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Finds an entry and makes it the most recently used one.
+    pub(crate) fn find(&mut self, key: &[u8]) -> Option<Place> {
+        let slab = &self.slab;
+        let hash = self.hasher.hash_one(key);
+        let found = *self.table.find(hash, |slot| slab.key(*slot) == Some(key))?;
+        self.slab.touch(found);
+        Some(Place(found))
+    }
+
+    /// The encoded record of an entry.
+    pub(crate) fn record(&self, place: Place) -> &[u8] {
+        self.slab.get(place.0).map_or(&[], Entry::record)
+    }
+
+    /// When the record was fetched.
+    pub(crate) fn fetched(&self, place: Place) -> Moment {
+        self.slab
+            .get(place.0)
+            .map_or(Moment::default(), |entry| entry.fetched)
+    }
+
+    /// When asking anew for this record has last failed; nothing if it has not since the record was put here.
+    pub(crate) fn failed(&self, place: Place) -> Option<Moment> {
+        let failed = self.slab.get(place.0)?.failed;
+        (failed != 0).then(|| Moment::from_millis(u64::from(failed) * 1_000))
+    }
+
+    /// Notes that asking anew for this record has failed.
+    pub(crate) fn mark_failed(&mut self, place: Place, now: Moment) {
+        if let Some(entry) = self.slab.get_mut(place.0) {
+            entry.failed = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// Puts a record in the place of what is there for that key, as the most recently used one, and drops the least
+    /// recently used ones until all fit. What is larger than the whole cache is not kept.
+    pub(crate) fn put(&mut self, key: &[u8], record: &[u8], fetched: Moment) -> Option<Place> {
+        if let Some(place) = self.find(key) {
+            if self.record(place) == record {
+                self.slab.renew(place.0, fetched);
+                return Some(place);
+            }
+            self.remove(place.0);
+        }
+        let cost = cost(key, record);
+        if cost > self.max_bytes {
+            return None;
+        }
+        let entry = Entry::new(key, record, fetched)?;
+        while self.bytes + cost > self.max_bytes && self.slab.oldest() != END {
+            self.remove(self.slab.oldest());
+        }
+        let slot = self.slab.insert(entry)?;
+        let (slab, hasher) = (&self.slab, &self.hasher);
+        let hash = |slot: &u32| hasher.hash_one(slab.key(*slot).unwrap_or_default());
+        self.table.insert_unique(hasher.hash_one(key), slot, hash);
+        self.bytes += cost;
+        Some(Place(slot))
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let Some(entry) = self.slab.remove(slot) else {
+            return;
+        };
+        let hash = self.hasher.hash_one(entry.key());
+        if let Ok(found) = self.table.find_entry(hash, |each| *each == slot) {
+            found.remove();
+        }
+        self.bytes -= cost(entry.key(), entry.record());
+    }
+}
+
+/// The bytes that an entry takes up.
+fn cost(key: &[u8], record: &[u8]) -> usize {
+    let allocation = (key.len() + record.len() + ALLOCATION_BYTES).next_multiple_of(8);
+    allocation + slab::SLOT_BYTES + TABLE_BYTES
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,381 @@
+//! The plugin configuration: JSON, strict. A bad field stops the start and is named.
+
+use crate::time::Lives;
+use edgelink_wire::Domain;
+use serde::Deserialize;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+
+/// Checked settings.
+#[derive(Debug)]
+pub struct Settings {
+    /// The domains that short links live on; at least one. Requests for any other host are for the first.
+    pub domains: Vec<Domain>,
+    /// How the control plane is asked.
+    pub control_plane: ControlPlane,
+    /// The bound of the LRU in bytes; 0 for none.
+    pub lru_max_bytes: usize,
+    /// The number of slots in shared data; 0 for none.
+    pub slots: u32,
+    /// The largest value that is written into a slot, in bytes.
+    pub max_value_bytes: usize,
+    /// How long records are served.
+    pub lives: Lives,
+    /// How long a failure is remembered, in milliseconds.
+    pub retry_after_millis: u64,
+    /// The same in seconds, as `retry-after` has it.
+    pub retry_after: String,
+    /// Whether answers carry `x-edgelink-tier`.
+    pub tier_header: bool,
+    /// The period of the tick, in milliseconds.
+    pub tick_millis: u32,
+    /// The pages for people.
+    pub pages: Pages,
+}
+
+/// How the control plane is asked.
+#[derive(Debug)]
+pub struct ControlPlane {
+    /// The name of the proxy's cluster.
+    pub cluster: String,
+    /// The `:authority` of callouts.
+    pub authority: String,
+    /// The value of `authorization` of callouts.
+    pub authorization: String,
+    /// Milliseconds after which the proxy gives a callout up.
+    pub timeout_millis: u32,
+    /// The largest number of lookups in flight.
+    pub max_pending: usize,
+    /// The largest number of requests that wait for them.
+    pub max_waiting: usize,
+}
+
+/// The HTML of the answers that are no redirects.
+#[derive(Debug)]
+pub struct Pages {
+    /// 404.
+    pub not_found: Rc<str>,
+    /// 410.
+    pub gone: Rc<str>,
+    /// 503.
+    pub unavailable: Rc<str>,
+}
+
+/// Why a configuration is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// It is not JSON, has a field that is not known, lacks one, or has one of the wrong type.
+    #[error("field '{field}': {reason}")]
+    Json {
+        /// The path of the field; `.` for the whole.
+        field: String,
+        /// What the parser says.
+        reason: serde_json::Error,
+    },
+    /// A field has a value that cannot work.
+    #[error("field '{field}': must be {expected}")]
+    Value {
+        /// The path of the field.
+        field: &'static str,
+        /// What would be right.
+        expected: String,
+    },
+}
+
+/// The configuration as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Raw {
+    /// Hosts, with port where it is not the default; required. The first is the default: with one domain the host of
+    /// a request is never looked at.
+    domains: Vec<String>,
+    /// Required.
+    control_plane: RawControlPlane,
+    #[serde(default)]
+    lru: RawLru,
+    #[serde(default)]
+    shared_data: RawSharedData,
+    /// Seconds for which a link is served without asking again, 0 to 86400; default 5. Changes are seen that much
+    /// later where no feed tells of them.
+    #[serde(default = "five")]
+    fresh_seconds: u64,
+    /// The same for links that there are none of; default 5. A new alias may be 404 for that long.
+    #[serde(default = "five")]
+    absent_fresh_seconds: u64,
+    /// Seconds after which a record is no longer served even while the control plane fails, 1 to 31536000, not below
+    /// the other two; default 86400.
+    #[serde(default = "one_day")]
+    stale_seconds: u64,
+    /// Seconds for which a failed lookup is remembered where there is a stale record to serve, and the `retry-after` of
+    /// 503; 1 to 3600, default 1.
+    #[serde(default = "one")]
+    retry_after_seconds: u64,
+    /// Whether answers say in `x-edgelink-tier` where they come from; default false.
+    #[serde(default)]
+    tier_header: bool,
+    /// Milliseconds between two readings of the clock, 10 to 1000; default 100. Ages are exact to this, and metrics
+    /// are that much behind.
+    #[serde(default = "one_hundred")]
+    tick_ms: u64,
+    #[serde(default)]
+    pages: RawPages,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawControlPlane {
+    /// The name of the proxy's cluster; required.
+    cluster: String,
+    /// The host that callouts name; default `control-plane`.
+    #[serde(default = "control_plane")]
+    authority: String,
+    /// The token of the edge API; required.
+    token: String,
+    /// Milliseconds that a callout may take, 1 to 60000; default 800. A visitor of an unknown link waits for that long
+    /// at most.
+    #[serde(default = "eight_hundred")]
+    timeout_ms: u64,
+    /// Lookups in flight a worker, 1 to 100000; default 1024. Further ones are answered stale or 503.
+    #[serde(default = "max_pending")]
+    max_pending: u64,
+    /// Requests that wait a worker, 1 to 1000000; default 10000. Further ones are answered stale or 503.
+    #[serde(default = "max_waiting")]
+    max_waiting: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct RawLru {
+    /// Bytes a worker, 0 (no LRU) to 1073741824; default 67108864. The worker's memory grows up to this and never
+    /// shrinks.
+    max_bytes: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct RawSharedData {
+    /// Slots of the proxy, 0 (none) to 1048576; default 65536.
+    slots: u64,
+    /// Bytes of the largest value that is shared, 64 to 65536; default 2048. All of a value is copied under a lock of
+    /// the whole process at every read.
+    max_value_bytes: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawPages {
+    /// HTML of 404, at most 16384 bytes.
+    not_found: Option<String>,
+    /// HTML of 410, at most 16384 bytes.
+    gone: Option<String>,
+    /// HTML of 503, at most 16384 bytes.
+    unavailable: Option<String>,
+}
+
+impl Default for RawLru {
+    fn default() -> Self {
+        Self {
+            max_bytes: 64 << 20,
+        }
+    }
+}
+
+impl Default for RawSharedData {
+    fn default() -> Self {
+        Self {
+            slots: 65_536,
+            max_value_bytes: 2_048,
+        }
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn five() -> u64 {
+    5
+}
+
+fn one_hundred() -> u64 {
+    100
+}
+
+fn eight_hundred() -> u64 {
+    800
+}
+
+fn max_pending() -> u64 {
+    1_024
+}
+
+fn max_waiting() -> u64 {
+    10_000
+}
+
+fn one_day() -> u64 {
+    86_400
+}
+
+fn control_plane() -> String {
+    "control-plane".to_owned()
+}
+
+impl Settings {
+    /// Reads the plugin configuration.
+    ///
+    /// # Errors
+    /// [`SettingsError`] names the first field that is wrong.
+    pub fn parse(json: &[u8]) -> Result<Self, SettingsError> {
+        let raw = read(json)?;
+        let lives = Lives {
+            fresh: millis("freshSeconds", raw.fresh_seconds, 0..=86_400)?,
+            absent_fresh: millis("absentFreshSeconds", raw.absent_fresh_seconds, 0..=86_400)?,
+            stale: millis("staleSeconds", raw.stale_seconds, 1..=31_536_000)?,
+        };
+        if lives.stale < lives.fresh.max(lives.absent_fresh) {
+            return Err(wrong(
+                "staleSeconds",
+                "at least freshSeconds and absentFreshSeconds",
+            ));
+        }
+        let retry_after: u32 = within("retryAfterSeconds", raw.retry_after_seconds, 1..=3_600)?;
+        let shared = raw.shared_data;
+        Ok(Self {
+            domains: domains(&raw.domains)?,
+            control_plane: raw.control_plane.check()?,
+            lru_max_bytes: within("lru.maxBytes", raw.lru.max_bytes, 0..=1 << 30)?,
+            slots: within("sharedData.slots", shared.slots, 0..=1 << 20)?,
+            max_value_bytes: within(
+                "sharedData.maxValueBytes",
+                shared.max_value_bytes,
+                64..=65_536,
+            )?,
+            lives,
+            retry_after_millis: u64::from(retry_after) * 1_000,
+            retry_after: retry_after.to_string(),
+            tier_header: raw.tier_header,
+            tick_millis: within("tickMs", raw.tick_ms, 10..=1_000)?,
+            pages: raw.pages.check()?,
+        })
+    }
+}
+
+fn read(json: &[u8]) -> Result<Raw, SettingsError> {
+    let mut json = serde_json::Deserializer::from_slice(json);
+    let raw = serde_path_to_error::deserialize(&mut json).map_err(|error| SettingsError::Json {
+        field: error.path().to_string(),
+        reason: error.into_inner(),
+    })?;
+    json.end().map_err(|reason| SettingsError::Json {
+        field: ".".to_owned(),
+        reason,
+    })?;
+    Ok(raw)
+}
+
+fn wrong(field: &'static str, expected: &str) -> SettingsError {
+    SettingsError::Value {
+        field,
+        expected: expected.to_owned(),
+    }
+}
+
+fn within<N: TryFrom<u64>>(
+    field: &'static str,
+    value: u64,
+    range: RangeInclusive<u64>,
+) -> Result<N, SettingsError> {
+    let expected = || {
+        let (first, last) = (range.start(), range.end());
+        wrong(field, &format!("{first} to {last}, not {value}"))
+    };
+    let value = range.contains(&value).then_some(value);
+    let value = value.and_then(|value| N::try_from(value).ok());
+    value.ok_or_else(expected)
+}
+
+/// The same for seconds, as milliseconds.
+fn millis(
+    field: &'static str,
+    seconds: u64,
+    range: RangeInclusive<u64>,
+) -> Result<u64, SettingsError> {
+    let seconds: u64 = within(field, seconds, range)?;
+    Ok(seconds * 1_000)
+}
+
+fn domains(texts: &[String]) -> Result<Vec<Domain>, SettingsError> {
+    const FIELD: &str = "domains";
+    if texts.is_empty() || texts.len() > 1_000 {
+        return Err(wrong(FIELD, "a list of 1 to 1000 hosts"));
+    }
+    let mut domains = Vec::with_capacity(texts.len());
+    for text in texts {
+        let domain = Domain::parse(text)
+            .map_err(|error| wrong(FIELD, &format!("a list of hosts; '{text}' {error}")))?;
+        if domains.contains(&domain) {
+            return Err(wrong(
+                FIELD,
+                &format!("without duplicates; '{text}' is one"),
+            ));
+        }
+        domains.push(domain);
+    }
+    Ok(domains)
+}
+
+impl RawControlPlane {
+    fn check(self) -> Result<ControlPlane, SettingsError> {
+        Ok(ControlPlane {
+            cluster: header_value("controlPlane.cluster", self.cluster)?,
+            authority: header_value("controlPlane.authority", self.authority)?,
+            authorization: format!("Bearer {}", header_value("controlPlane.token", self.token)?),
+            timeout_millis: within("controlPlane.timeoutMs", self.timeout_ms, 1..=60_000)?,
+            max_pending: within("controlPlane.maxPending", self.max_pending, 1..=100_000)?,
+            max_waiting: within("controlPlane.maxWaiting", self.max_waiting, 1..=1_000_000)?,
+        })
+    }
+}
+
+/// What goes into a header of a callout. The value is not repeated in the error: it may be the token.
+fn header_value(field: &'static str, value: String) -> Result<String, SettingsError> {
+    let is_one =
+        (1..=1_024).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_one {
+        return Ok(value);
+    }
+    Err(wrong(
+        field,
+        "1 to 1024 visible ASCII characters without spaces",
+    ))
+}
+
+impl RawPages {
+    fn check(self) -> Result<Pages, SettingsError> {
+        Ok(Pages {
+            not_found: page("pages.notFound", self.not_found, NOT_FOUND)?,
+            gone: page("pages.gone", self.gone, GONE)?,
+            unavailable: page("pages.unavailable", self.unavailable, UNAVAILABLE)?,
+        })
+    }
+}
+
+fn page(
+    field: &'static str,
+    html: Option<String>,
+    default: &str,
+) -> Result<Rc<str>, SettingsError> {
+    match html {
+        Some(html) if html.len() > 16_384 => Err(wrong(field, "at most 16384 bytes long")),
+        Some(html) => Ok(html.into()),
+        None => Ok(default.into()),
+    }
+}
+
+const NOT_FOUND: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Not found</title><h1>Not found</h1><p>There is no such short link.\n";
+const GONE: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Gone</title><h1>Gone</h1><p>This short link is no longer valid.\n";
+const UNAVAILABLE: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Unavailable</title><h1>Please try again</h1><p>The short link could not be looked up.\n";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+use super::*;
+use serde_json::{Value, json};
+
+fn smallest() -> Value {
+    json!({"domains": ["go.example"], "controlPlane": {"cluster": "cp", "token": "secret"}})
+}
+
+fn with(pointer: &str, value: Value) -> Value {
+    let mut config = smallest();
+    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    let parent = config.pointer_mut(parent).unwrap();
+    parent[name] = value;
+    config
+}
+
+fn parse(config: &Value) -> Result<Settings, SettingsError> {
+    Settings::parse(config.to_string().as_bytes())
+}
+
+#[test]
+fn what_is_not_said_has_the_documented_default() {
+    let settings = parse(&smallest()).unwrap();
+    assert_eq!(settings.control_plane.authority, "control-plane");
+    assert_eq!(settings.control_plane.authorization, "Bearer secret");
+    assert_eq!(settings.control_plane.timeout_millis, 800);
+    assert_eq!(settings.control_plane.max_pending, 1_024);
+    assert_eq!(settings.control_plane.max_waiting, 10_000);
+    assert_eq!(settings.lru_max_bytes, 67_108_864);
+    assert_eq!((settings.slots, settings.max_value_bytes), (65_536, 2_048));
+    assert_eq!(
+        settings.lives,
+        Lives {
+            fresh: 5_000,
+            absent_fresh: 5_000,
+            stale: 86_400_000
+        }
+    );
+    assert_eq!(settings.retry_after, "1");
+    assert_eq!(settings.tick_millis, 100);
+    assert!(!settings.tier_header);
+}
+
+#[test]
+fn everything_that_is_said_is_taken() {
+    let config = json!({
+        "domains": ["127.0.0.1:8080", "GO.example"],
+        "controlPlane": {"cluster": "c", "authority": "a", "token": "t", "timeoutMs": 1, "maxPending": 2, "maxWaiting": 3},
+        "lru": {"maxBytes": 4}, "sharedData": {"slots": 5, "maxValueBytes": 64},
+        "freshSeconds": 7, "absentFreshSeconds": 6, "staleSeconds": 8, "retryAfterSeconds": 9,
+        "tierHeader": true, "tickMs": 10,
+        "pages": {"notFound": "n", "gone": "g", "unavailable": "u"},
+    });
+    let settings = parse(&config).unwrap();
+    assert_eq!(settings.domains[1].as_str(), "go.example");
+    assert_eq!(settings.retry_after_millis, 9_000);
+    assert_eq!(&*settings.pages.not_found, "n");
+    assert_eq!(&*settings.pages.gone, "g");
+    assert_eq!(&*settings.pages.unavailable, "u");
+}
+
+#[test]
+fn every_bad_field_is_named() {
+    let long = "x".repeat(16_385);
+    for (pointer, value) in [
+        ("/domains", json!([])),
+        ("/domains", json!(["a b"])),
+        ("/domains", json!(["https://a"])),
+        ("/domains", json!(["a", "A"])),
+        ("/domains", json!("a")),
+        ("/domains", json!(vec!["a"; 1_001])),
+        ("/controlPlane", json!(null)),
+        ("/controlPlane/cluster", json!("")),
+        ("/controlPlane/cluster", json!(1)),
+        ("/controlPlane/authority", json!("a\r\nb")),
+        ("/controlPlane/token", json!("")),
+        ("/controlPlane/token", json!("a b")),
+        ("/controlPlane/timeoutMs", json!(0)),
+        ("/controlPlane/timeoutMs", json!(60_001)),
+        ("/controlPlane/timeoutMs", json!("800")),
+        ("/controlPlane/maxPending", json!(0)),
+        ("/controlPlane/maxPending", json!(100_001)),
+        ("/controlPlane/maxWaiting", json!(0)),
+        ("/controlPlane/maxWaiting", json!(1_000_001)),
+        ("/controlPlane/retries", json!(1)),
+        ("/lru", json!({"maxBytes": 1_073_741_825u64})),
+        ("/lru", json!({"maxEntries": 5})),
+        ("/sharedData", json!({"slots": 1_048_577})),
+        ("/sharedData", json!({"maxValueBytes": 63})),
+        ("/freshSeconds", json!(-1)),
+        ("/freshSeconds", json!(86_401)),
+        ("/freshSeconds", json!(1.5)),
+        ("/absentFreshSeconds", json!(86_401)),
+        ("/staleSeconds", json!(0)),
+        ("/staleSeconds", json!(4)),
+        ("/staleSeconds", json!(31_536_001)),
+        ("/retryAfterSeconds", json!(0)),
+        ("/tierHeader", json!("yes")),
+        ("/tickMs", json!(9)),
+        ("/tickMs", json!(1_001)),
+        ("/pages", json!({"notFound": long})),
+        ("/pages", json!({"teapot": ""})),
+        ("/unknown", json!(1)),
+    ] {
+        let error = parse(&with(pointer, value.clone()))
+            .unwrap_err()
+            .to_string();
+        let name = match value.as_object().and_then(|object| object.keys().next()) {
+            Some(inner) => inner.as_str(),
+            None => pointer.rsplit('/').next().unwrap(),
+        };
+        assert!(error.contains(name), "{pointer}={value}: {error}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    for (config, name) in [
+        (
+            json!({"controlPlane": {"cluster": "c", "token": "t"}}),
+            "domains",
+        ),
+        (json!({"domains": ["a"]}), "controlPlane"),
+        (
+            json!({"domains": ["a"], "controlPlane": {"token": "t"}}),
+            "cluster",
+        ),
+        (
+            json!({"domains": ["a"], "controlPlane": {"cluster": "c"}}),
+            "token",
+        ),
+    ] {
+        let error = parse(&config).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{name}`")), "{error}");
+    }
+}
+
+#[test]
+fn what_is_not_one_json_object_is_refused() {
+    let twice = [smallest().to_string(), "{}".to_owned()].concat();
+    for config in ["", "{", "null", "[]", "\"text\"", &twice] {
+        assert!(Settings::parse(config.as_bytes()).is_err(), "{config}");
+    }
+    assert!(Settings::parse(b"\xff").is_err());
+}
+
+#[test]
+fn the_token_is_never_repeated() {
+    let error = parse(&with("/controlPlane/token", json!("secret word"))).unwrap_err();
+    assert!(!error.to_string().contains("secret"), "{error}");
+}

@@ -1,0 +1,152 @@
+use super::*;
+use crate::fake::Store;
+use edgelink_wire::{LinkRecord, LinkState, RedirectStatus};
+use proptest::prelude::*;
+
+const LIVES: Lives = Lives {
+    fresh: 5_000,
+    absent_fresh: 5_000,
+    stale: 60_000,
+};
+const NOW: Moment = at(1_000_000);
+
+const fn at(millis: u64) -> Moment {
+    Moment::from_millis(millis)
+}
+
+fn link(url: &str, rev: u64) -> Record<&str> {
+    Record::Link(LinkRecord {
+        url,
+        redirect: RedirectStatus::Found,
+        state: LinkState::Active,
+        valid_since: None,
+        valid_until: None,
+        forward_query: true,
+        rev,
+    })
+}
+
+fn write(slots: &mut Slots, store: &mut Store, key: &str, record: Record<&str>) {
+    slots.write(store, key.as_bytes(), record, NOW, &LIVES, NOW);
+}
+
+fn rev(slots: &mut Slots, store: &mut Store, key: &str) -> Option<u64> {
+    let found = slots.read(store, key.as_bytes())?;
+    Some(Record::decode(found.bytes()).unwrap().rev())
+}
+
+#[test]
+fn the_hash_is_the_published_one() {
+    // Test vectors of FNV-1a, 64 bit, by its authors.
+    for (key, hash) in [
+        (&b""[..], 0xcbf2_9ce4_8422_2325),
+        (b"a", 0xaf63_dc4c_8601_ec8c),
+        (b"foobar", 0x8594_4171_f739_67e8),
+    ] {
+        assert_eq!(fnv_1a(key), hash);
+    }
+}
+
+#[test]
+fn what_one_worker_writes_another_reads_with_its_age() {
+    let mut store = Store::default();
+    let fetched = at(999_000);
+    Slots::new(64, 2048).write(
+        &mut store,
+        b"d/a",
+        link("https://e/", 1),
+        fetched,
+        &LIVES,
+        NOW,
+    );
+    let found = Slots::new(64, 2048).read(&mut store, b"d/a").unwrap();
+    assert_eq!(found.fetched, fetched);
+    assert_eq!(Record::decode(found.bytes()), Ok(link("https://e/", 1)));
+}
+
+#[test]
+fn links_that_share_a_slot_take_it_from_each_other() {
+    let (mut store, mut slots) = (Store::default(), Slots::new(1, 2048));
+    write(&mut slots, &mut store, "d/a", link("https://e/", 9));
+    write(&mut slots, &mut store, "d/b", link("https://e/", 1));
+    assert_eq!(rev(&mut slots, &mut store, "d/a"), None);
+    assert_eq!(rev(&mut slots, &mut store, "d/b"), Some(1));
+    assert_eq!(store.keys(), ["edgelink.slot.0"]);
+}
+
+#[test]
+fn a_lower_rev_is_not_written_over_a_higher_one_until_that_is_dead() {
+    let (mut store, mut slots) = (Store::default(), Slots::new(8, 2048));
+    write(&mut slots, &mut store, "d/a", link("https://e/", 5));
+    write(&mut slots, &mut store, "d/a", Record::Absent { rev: 4 });
+    assert_eq!(rev(&mut slots, &mut store, "d/a"), Some(5));
+    let later = at(NOW.millis() + LIVES.stale);
+    slots.write(
+        &mut store,
+        b"d/a",
+        Record::Absent { rev: 4 },
+        later,
+        &LIVES,
+        later,
+    );
+    assert_eq!(rev(&mut slots, &mut store, "d/a"), Some(4));
+}
+
+#[test]
+fn a_write_that_another_worker_overtook_is_given_up() {
+    let (mut store, mut slots) = (Store::default(), Slots::new(8, 2048));
+    write(&mut slots, &mut store, "d/a", link("https://e/", 1));
+    store.overtake_next_write();
+    write(&mut slots, &mut store, "d/a", link("https://e/", 2));
+    assert_eq!(rev(&mut slots, &mut store, "d/a"), Some(1));
+    assert_eq!(store.mismatches, 1);
+}
+
+#[test]
+fn a_value_above_the_bound_is_not_written() {
+    let (mut store, mut slots) = (Store::default(), Slots::new(8, 100));
+    let fits = "u".repeat(100 - 1 - 8 - 4 - 3);
+    write(&mut slots, &mut store, "d/b", link(&fits, 1));
+    assert_eq!(rev(&mut slots, &mut store, "d/b"), Some(1));
+    write(
+        &mut slots,
+        &mut store,
+        "d/b",
+        link(&[&fits, "u"].concat(), 2),
+    );
+    assert_eq!(rev(&mut slots, &mut store, "d/b"), Some(1));
+}
+
+#[test]
+fn without_slots_nothing_is_shared() {
+    let (mut store, mut slots) = (Store::default(), Slots::new(0, 2048));
+    write(&mut slots, &mut store, "d/a", link("https://e/", 1));
+    assert_eq!(rev(&mut slots, &mut store, "d/a"), None);
+    assert!(store.keys().is_empty());
+}
+
+proptest! {
+    #[test]
+    fn whatever_stands_in_a_slot_is_no_record_or_a_whole_one(value in prop::collection::vec(any::<u8>(), 0..60)) {
+        let mut store = Store::default();
+        store.put("edgelink.slot.0", &value);
+        if let Some(found) = Slots::new(1, 2048).read(&mut store, b"d/a") {
+            prop_assert!(Record::decode(found.bytes()).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_slot_cut_off_anywhere_or_with_one_byte_changed_never_gives_another_key(
+        cut in 0usize..40, change in any::<u8>(),
+    ) {
+        let (mut store, mut slots) = (Store::default(), Slots::new(1, 2048));
+        write(&mut slots, &mut store, "d/a", link("https://example.com/", 7));
+        let mut value = store.value("edgelink.slot.0").unwrap();
+        let at = cut % value.len();
+        value[at] = change;
+        store.put("edgelink.slot.0", &value);
+        prop_assert!(slots.read(&mut store, b"d/b").is_none() || value[10..13] == *b"d/b");
+        store.put("edgelink.slot.0", &value[..at]);
+        prop_assert!(slots.read(&mut store, b"d/b").is_none());
+    }
+}

@@ -1,0 +1,285 @@
+//! The host calls of proxy-wasm 0.2.1 that we use, made safe. All `unsafe` code of the filter is here.
+//!
+//! Pointers that go out are those of slices that live for the call; the host reads them before it returns, or writes
+//! to them before it returns. Memory that comes in was allocated by the host through [`proxy_on_memory_allocate`] and
+//! becomes ours.
+
+use std::ptr;
+
+/// `proxy_status_t`: 0 is success, everything else is some failure, which callers tell apart where they need to.
+type Status = u32;
+
+const OK: Status = 0;
+
+/// A header map that a callback may read.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Map {
+    /// Of the request at hand.
+    RequestHeaders = 0,
+    /// Of the callout that has ended; not there if it ended without an answer.
+    CalloutHeaders = 6,
+}
+
+/// A buffer that a callback may read.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Buffer {
+    /// The body of the callout that has ended.
+    CalloutBody = 4,
+    /// The plugin configuration, while configuring.
+    PluginConfiguration = 7,
+}
+
+/// `proxy_log_level_t`.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Level {
+    Warn = 3,
+    Error = 4,
+}
+
+/// `proxy_metric_type_t`.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum MetricType {
+    Counter = 0,
+    Gauge = 1,
+    Histogram = 2,
+}
+
+#[cfg_attr(target_family = "wasm", link(wasm_import_module = "env"))]
+unsafe extern "C" {
+    fn proxy_log(level: u32, message: *const u8, size: usize) -> Status;
+    fn proxy_get_current_time_nanoseconds(nanos: *mut u64) -> Status;
+    fn proxy_set_tick_period_milliseconds(period: u32) -> Status;
+    fn proxy_get_buffer_bytes(
+        buffer: u32,
+        start: usize,
+        length: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+    ) -> Status;
+    fn proxy_get_header_map_value(
+        map: u32,
+        name: *const u8,
+        name_size: usize,
+        value: *mut *mut u8,
+        value_size: *mut usize,
+    ) -> Status;
+    fn proxy_send_local_response(
+        status: u32,
+        details: *const u8,
+        details_size: usize,
+        body: *const u8,
+        body_size: usize,
+        headers: *const u8,
+        headers_size: usize,
+        grpc_status: i32,
+    ) -> Status;
+    fn proxy_http_call(
+        cluster: *const u8,
+        cluster_size: usize,
+        headers: *const u8,
+        headers_size: usize,
+        body: *const u8,
+        body_size: usize,
+        trailers: *const u8,
+        trailers_size: usize,
+        timeout: u32,
+        token: *mut u32,
+    ) -> Status;
+    fn proxy_get_shared_data(
+        key: *const u8,
+        key_size: usize,
+        value: *mut *mut u8,
+        value_size: *mut usize,
+        cas: *mut u32,
+    ) -> Status;
+    fn proxy_set_shared_data(
+        key: *const u8,
+        key_size: usize,
+        value: *const u8,
+        value_size: usize,
+        cas: u32,
+    ) -> Status;
+    fn proxy_set_effective_context(context: u32) -> Status;
+    fn proxy_define_metric(
+        kind: u32,
+        name: *const u8,
+        name_size: usize,
+        metric: *mut u32,
+    ) -> Status;
+    fn proxy_increment_metric(metric: u32, by: i64) -> Status;
+    fn proxy_record_metric(metric: u32, value: u64) -> Status;
+}
+
+/// Tells the host which version of the ABI this is.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn proxy_abi_version_0_2_1() {}
+
+/// Runs the constructors of the C library. The host calls it first, and once.
+#[cfg(target_os = "wasi")]
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn _initialize() {
+    unsafe extern "C" {
+        fn __wasm_call_ctors();
+    }
+    // SAFETY: the linker makes it, it takes nothing, and this is the one time that it is called.
+    unsafe { __wasm_call_ctors() };
+}
+
+/// Gives the host memory to put a value into, which [`take`] takes back.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
+    let memory = Box::<[u8]>::new_uninit_slice(size);
+    Box::into_raw(memory).cast()
+}
+
+/// Takes over what the host has put into memory of ours.
+fn take(data: *mut u8, size: usize) -> Vec<u8> {
+    if data.is_null() || size == 0 {
+        return Vec::new();
+    }
+    // SAFETY: the host has got this memory, of this size, from `proxy_on_memory_allocate`, has filled it, and has
+    // handed it over.
+    unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(data, size)) }.into_vec()
+}
+
+/// Writes to the proxy's log.
+pub(crate) fn log(level: Level, message: &str) {
+    // SAFETY: the message outlives the call.
+    unsafe { proxy_log(level as u32, message.as_ptr(), message.len()) };
+}
+
+/// Unix time in nanoseconds.
+pub(crate) fn now() -> u64 {
+    let mut nanos = 0;
+    // SAFETY: the host writes 8 bytes to a variable of 8 bytes.
+    unsafe { proxy_get_current_time_nanoseconds(&raw mut nanos) };
+    nanos
+}
+
+/// Asks for a tick every so many milliseconds.
+pub(crate) fn set_tick_period(millis: u32) {
+    // SAFETY: there are no pointers in it.
+    unsafe { proxy_set_tick_period_milliseconds(millis) };
+}
+
+/// The first `length` bytes of a buffer; nothing where there is no such buffer now.
+pub(crate) fn buffer(buffer: Buffer, length: usize) -> Option<Vec<u8>> {
+    let (mut data, mut size) = (ptr::null_mut(), 0);
+    // SAFETY: the host writes a pointer and a size to variables that are those.
+    let status =
+        unsafe { proxy_get_buffer_bytes(buffer as u32, 0, length, &raw mut data, &raw mut size) };
+    (status == OK).then(|| take(data, size))
+}
+
+/// The value of a header; nothing where there is none, or no such map now.
+pub(crate) fn header(map: Map, name: &str) -> Option<Vec<u8>> {
+    let (mut data, mut size) = (ptr::null_mut(), 0);
+    // SAFETY: the name outlives the call; the host writes a pointer and a size to variables that are those.
+    let status = unsafe {
+        proxy_get_header_map_value(
+            map as u32,
+            name.as_ptr(),
+            name.len(),
+            &raw mut data,
+            &raw mut size,
+        )
+    };
+    (status == OK).then(|| take(data, size))
+}
+
+/// Answers the request of the context in effect.
+pub(crate) fn send_local_response(status: u16, headers: &[u8], body: &[u8]) {
+    const NO_GRPC: i32 = -1;
+    // SAFETY: headers and body outlive the call; no details are a null pointer of size 0.
+    unsafe {
+        proxy_send_local_response(
+            u32::from(status),
+            ptr::null(),
+            0,
+            body.as_ptr(),
+            body.len(),
+            headers.as_ptr(),
+            headers.len(),
+            NO_GRPC,
+        )
+    };
+}
+
+/// Sends a request without a body for the context in effect. Nothing if the proxy refuses, as for want of a healthy
+/// host.
+pub(crate) fn http_call(cluster: &str, headers: &[u8], timeout_millis: u32) -> Option<u32> {
+    let mut token = 0;
+    // An encoded header map without pairs.
+    let trailers = [0; 4];
+    // SAFETY: cluster, headers and trailers outlive the call; the host writes 4 bytes to a variable of 4 bytes.
+    let status = unsafe {
+        proxy_http_call(
+            cluster.as_ptr(),
+            cluster.len(),
+            headers.as_ptr(),
+            headers.len(),
+            ptr::null(),
+            0,
+            trailers.as_ptr(),
+            trailers.len(),
+            timeout_millis,
+            &raw mut token,
+        )
+    };
+    (status == OK).then_some(token)
+}
+
+/// A value in shared data, and its version.
+pub(crate) fn shared_data(key: &str) -> Option<(Vec<u8>, u32)> {
+    let (mut data, mut size, mut cas) = (ptr::null_mut(), 0, 0);
+    // SAFETY: the key outlives the call; the host writes a pointer, a size and 4 bytes to variables that are those.
+    let status = unsafe {
+        proxy_get_shared_data(
+            key.as_ptr(),
+            key.len(),
+            &raw mut data,
+            &raw mut size,
+            &raw mut cas,
+        )
+    };
+    (status == OK).then(|| (take(data, size), cas))
+}
+
+/// Writes to shared data. Whether it was written.
+pub(crate) fn set_shared_data(key: &str, value: &[u8], cas: u32) -> bool {
+    // SAFETY: key and value outlive the call.
+    let status =
+        unsafe { proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas) };
+    status == OK
+}
+
+/// Makes the host calls that follow in this callback count for that context. Whether there is one.
+pub(crate) fn set_effective_context(context: u32) -> bool {
+    // SAFETY: there are no pointers in it.
+    unsafe { proxy_set_effective_context(context) == OK }
+}
+
+/// Defines a metric. Nothing if the proxy refuses.
+pub(crate) fn define_metric(kind: MetricType, name: &str) -> Option<u32> {
+    let mut metric = 0;
+    // SAFETY: the name outlives the call; the host writes 4 bytes to a variable of 4 bytes.
+    let status =
+        unsafe { proxy_define_metric(kind as u32, name.as_ptr(), name.len(), &raw mut metric) };
+    (status == OK).then_some(metric)
+}
+
+/// Adds to a counter or a gauge.
+pub(crate) fn increment_metric(metric: u32, by: i64) {
+    // SAFETY: there are no pointers in it.
+    unsafe { proxy_increment_metric(metric, by) };
+}
+
+/// Puts a value into a histogram.
+pub(crate) fn record_metric(metric: u32, value: u64) {
+    // SAFETY: there are no pointers in it.
+    unsafe { proxy_record_metric(metric, value) };
+}

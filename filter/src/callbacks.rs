@@ -1,0 +1,62 @@
+//! What the proxy calls.
+
+use crate::abi::{self, Buffer, Level};
+use crate::worker::{self, Flow};
+use edgelink_filter_core::settings::Settings;
+
+const CONTINUE: u32 = 0;
+const PAUSE: u32 = 1;
+
+/// A root context gets its configuration: at the start, in every worker and once on the main thread, and whenever the
+/// proxy is given another one. Answering no refuses the configuration.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn proxy_on_configure(root: u32, size: usize) -> u32 {
+    let json = abi::buffer(Buffer::PluginConfiguration, size).unwrap_or_default();
+    match Settings::parse(&json) {
+        Ok(settings) => {
+            worker::configure(root, settings);
+            1
+        }
+        Err(error) => {
+            abi::log(Level::Error, &format!("plugin configuration: {error}"));
+            0
+        }
+    }
+}
+
+/// A period has passed.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn proxy_on_tick(root: u32) {
+    worker::tick(root);
+}
+
+/// The headers of a request are there.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn proxy_on_request_headers(
+    stream: u32,
+    _headers: u32,
+    _end_of_stream: u32,
+) -> u32 {
+    match worker::request(stream) {
+        Flow::Continue => CONTINUE,
+        Flow::Pause => PAUSE,
+    }
+}
+
+/// A callout has ended, with an answer or without.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn proxy_on_http_call_response(
+    _root: u32,
+    token: u32,
+    headers: usize,
+    body_size: usize,
+    _trailers: usize,
+) {
+    worker::callout_end(token, headers, body_size);
+}
+
+/// A context has ended: a stream was answered or left, or the proxy gives the plugin up.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn proxy_on_delete(context: u32) {
+    worker::end(context);
+}

@@ -1,0 +1,78 @@
+//! The host of the logic: the proxy, through the ABI.
+
+use crate::abi::{self, Level, Map, MetricType};
+use edgelink_filter_core::host::{CasMismatch, Log, Metrics, Request, SharedData, SharedValue};
+use edgelink_filter_core::metrics::{Metric, MetricKind};
+use edgelink_filter_core::time::Moment;
+use std::rc::Rc;
+
+/// The proxy, as far as it can be called from any callback.
+#[derive(Clone, Debug)]
+pub(crate) struct Envoy {
+    /// The proxy's number of each metric, by [`Metric::index`].
+    metrics: Rc<[Option<u32>]>,
+}
+
+impl Envoy {
+    /// Defines the metrics. A metric that the proxy refuses is not counted; the rest works.
+    pub(crate) fn new() -> Self {
+        let define = |metric: Metric| {
+            let kind = match metric.kind() {
+                MetricKind::Counter => MetricType::Counter,
+                MetricKind::Gauge => MetricType::Gauge,
+                MetricKind::Histogram => MetricType::Histogram,
+            };
+            abi::define_metric(kind, &metric.name())
+        };
+        Self {
+            metrics: Metric::all().map(define).collect(),
+        }
+    }
+
+    /// The exact time.
+    pub(crate) fn now() -> Moment {
+        Moment::from_millis(abi::now() / 1_000_000)
+    }
+
+    fn number(&self, metric: Metric) -> Option<u32> {
+        *self.metrics.get(metric.index())?
+    }
+}
+
+impl Request for Envoy {
+    fn header(&mut self, name: &'static str) -> Option<Vec<u8>> {
+        abi::header(Map::RequestHeaders, name)
+    }
+}
+
+impl SharedData for Envoy {
+    fn get(&mut self, key: &str) -> Option<SharedValue> {
+        let (value, cas) = abi::shared_data(key)?;
+        Some(SharedValue { value, cas })
+    }
+
+    fn set(&mut self, key: &str, value: &[u8], cas: u32) -> Result<(), CasMismatch> {
+        let written = abi::set_shared_data(key, value, cas);
+        written.then_some(()).ok_or(CasMismatch)
+    }
+}
+
+impl Metrics for Envoy {
+    fn add(&mut self, metric: Metric, by: i64) {
+        if let Some(number) = self.number(metric) {
+            abi::increment_metric(number, by);
+        }
+    }
+
+    fn record(&mut self, metric: Metric, value: u64) {
+        if let Some(number) = self.number(metric) {
+            abi::record_metric(number, value);
+        }
+    }
+}
+
+impl Log for Envoy {
+    fn warn(&mut self, message: &str) {
+        abi::log(Level::Warn, message);
+    }
+}

@@ -1,0 +1,237 @@
+//! What a VM holds between two callbacks, and how a decision becomes host calls.
+//!
+//! Sending a callout and answering a request are host calls that may end in another callback before they return. So
+//! the worker is borrowed to decide, given back, and only then they are made.
+
+use crate::abi::{self, Buffer, Map};
+use crate::envoy::Envoy;
+use crate::pairs::Pairs;
+use edgelink_filter_core::answer::Answer;
+use edgelink_filter_core::callout::{Callout, MAX_BODY_BYTES, Response};
+use edgelink_filter_core::edge::{Edge, Resumed, Step};
+use edgelink_filter_core::settings::Settings;
+use edgelink_wire::Entry;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+thread_local! {
+    static WORKER: RefCell<Option<Worker>> = const { RefCell::new(None) };
+}
+
+/// The state of a VM.
+struct Worker {
+    /// The root context that was configured last. Callouts are made in it: those of a stream's own context would end
+    /// with that stream, and everybody else who waits for them would wait for ever.
+    root: u32,
+    edge: Edge,
+    envoy: Envoy,
+    pairs: Pairs,
+}
+
+/// Whether the proxy is to go on with a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// To the next filter.
+    Continue,
+    /// It waits, or is answered.
+    Pause,
+}
+
+/// A local response, ready to be sent.
+struct Reply {
+    status: u16,
+    pairs: Pairs,
+    page: Option<Rc<str>>,
+}
+
+/// Lends the worker out; does nothing where there is none, or where it is lent already.
+fn with<R>(act: impl FnOnce(&mut Worker) -> R) -> Option<R> {
+    WORKER.with(|worker| {
+        let mut worker = worker.try_borrow_mut().ok()?;
+        worker.as_mut().map(act)
+    })
+}
+
+/// Puts a configuration into effect. What the worker knows and who waits are kept.
+pub(crate) fn configure(root: u32, settings: Settings) {
+    let settings = Rc::new(settings);
+    abi::set_tick_period(jittered(settings.tick_millis));
+    let kept = with(|worker| {
+        worker.root = root;
+        worker.edge.configure(settings.clone());
+    });
+    if kept.is_some() {
+        return;
+    }
+    let worker = Worker {
+        root,
+        edge: Edge::new(settings, random(), Envoy::now()),
+        envoy: Envoy::new(),
+        pairs: Pairs::default(),
+    };
+    WORKER.with(|place| *place.borrow_mut() = Some(worker));
+}
+
+/// A request has come.
+pub(crate) fn request(stream: u32) -> Flow {
+    enum Todo {
+        Pass,
+        Answer(Reply, Option<Callout>),
+        Wait(Option<Callout>),
+    }
+    let Some(path) = abi::header(Map::RequestHeaders, ":path") else {
+        return Flow::Continue;
+    };
+    let todo = with(|worker| {
+        let pairs = std::mem::take(&mut worker.pairs);
+        match worker.edge.on_request(&mut worker.envoy, stream, &path) {
+            Step::Pass => Todo::Pass,
+            Step::Answer(answer, callout) => Todo::Answer(Reply::new(&answer, pairs), callout),
+            Step::Wait(callout) => Todo::Wait(callout),
+        }
+    });
+    match todo {
+        None | Some(Todo::Pass) => return Flow::Continue,
+        Some(Todo::Answer(reply, callout)) => {
+            reply.send();
+            callout.iter().for_each(send);
+        }
+        Some(Todo::Wait(callout)) => callout.iter().for_each(send),
+    }
+    Flow::Pause
+}
+
+/// A context has ended: a stream's, or the root's.
+pub(crate) fn end(context: u32) {
+    with(|worker| {
+        if context == worker.root {
+            worker.edge.on_end(&mut worker.envoy);
+        } else {
+            worker.edge.on_stream_end(context);
+        }
+    });
+}
+
+/// Time has passed for a root context.
+pub(crate) fn tick(root: u32) {
+    let now = Envoy::now();
+    let resumed = with(|worker| {
+        let is_current = root == worker.root;
+        is_current.then(|| worker.edge.on_tick(&mut worker.envoy, now))
+    });
+    for resumed in resumed.flatten().unwrap_or_default() {
+        resume(&resumed);
+    }
+}
+
+/// A callout has ended. The number of its headers is 0 where there was no answer.
+pub(crate) fn callout_end(token: u32, headers: usize, body_size: usize) {
+    let header = |name| match headers {
+        0 => Vec::new(),
+        _ => abi::header(Map::CalloutHeaders, name).unwrap_or_default(),
+    };
+    let (status, content_type) = (header(":status"), header("content-type"));
+    let is_readable = headers > 0 && (1..=MAX_BODY_BYTES).contains(&body_size);
+    let body = is_readable.then(|| abi::buffer(Buffer::CalloutBody, body_size));
+    let body = body.flatten().unwrap_or_default();
+    let now = Envoy::now();
+    let resumed = with(|worker| {
+        let response = Response {
+            status: &status,
+            content_type: &content_type,
+            body: &body,
+        };
+        worker
+            .edge
+            .on_callout_end(&mut worker.envoy, token, response, now)
+    });
+    if let Some(resumed) = resumed.flatten() {
+        resume(&resumed);
+    }
+}
+
+/// Sends a lookup in the root context.
+fn send(callout: &Callout) {
+    let prepared = with(|worker| (worker.root, worker.edge.settings().clone()));
+    let Some((root, settings)) = prepared else {
+        return;
+    };
+    let control_plane = &settings.control_plane;
+    let headers = [
+        (":method", "GET"),
+        (":path", callout.path.as_str()),
+        (":authority", &control_plane.authority),
+        ("authorization", &control_plane.authorization),
+        ("accept", Entry::MEDIA_TYPE),
+    ];
+    let mut pairs = Pairs::default();
+    let headers = pairs.encode(headers.into_iter());
+    let token = abi::set_effective_context(root)
+        .then(|| {
+            abi::http_call(
+                &control_plane.cluster,
+                headers,
+                control_plane.timeout_millis,
+            )
+        })
+        .flatten();
+    let now = Envoy::now();
+    let resumed = with(|worker| match token {
+        Some(token) => {
+            worker.edge.on_sent(callout.flight, token, now);
+            None
+        }
+        None => worker.edge.on_refused(&mut worker.envoy, callout.flight),
+    });
+    if let Some(resumed) = resumed.flatten() {
+        resume(&resumed);
+    }
+}
+
+/// Answers those who need not wait any longer. One who has gone is passed over.
+fn resume(resumed: &Resumed) {
+    for stream in &resumed.streams {
+        if !abi::set_effective_context(*stream) {
+            continue;
+        }
+        let path = abi::header(Map::RequestHeaders, ":path").unwrap_or_default();
+        let reply = with(|worker| {
+            let pairs = std::mem::take(&mut worker.pairs);
+            Reply::new(&worker.edge.answer(resumed, &path), pairs)
+        });
+        if let Some(reply) = reply {
+            reply.send();
+        }
+    }
+}
+
+impl Reply {
+    fn new(answer: &Answer<'_>, mut pairs: Pairs) -> Self {
+        pairs.encode(answer.headers());
+        Self {
+            status: answer.status,
+            pairs,
+            page: answer.page().cloned(),
+        }
+    }
+
+    /// Answers the stream in effect, and gives the buffer back for the next one.
+    fn send(self) {
+        let page = self.page.as_deref().unwrap_or_default();
+        abi::send_local_response(self.status, self.pairs.encoded(), page.as_bytes());
+        with(|worker| worker.pairs = self.pairs);
+    }
+}
+
+/// The period, up to a quarter longer: else all workers, which are configured in the same moment, would tick together
+/// for ever.
+fn jittered(millis: u32) -> u32 {
+    let share = (random() % 256) as u32;
+    millis + millis * share / 1_024
+}
+
+/// A random number: Rust's own hasher draws its keys from the host.
+fn random() -> u64 {
+    use std::hash::BuildHasher;
+    std::hash::RandomState::new().hash_one(())
+}
