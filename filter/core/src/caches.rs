@@ -87,6 +87,7 @@ impl Caches {
                 place: Some(place),
             });
         }
+        self.loose = None;
         let place = match self.slots.read(data, key) {
             Some(shared) => self.adopt(shared, key, place, now),
             None => place,
