@@ -368,7 +368,7 @@ fn after_a_failure_a_stale_record_is_served_at_once_and_asked_for_by_nobody_who_
     world.know("a", link("https://e/", 1));
     world.pass(5_000);
     let token = world.ask("/a");
-    assert_eq!(world.time_out(token), [stale.clone()]);
+    assert_eq!(world.time_out(token), std::slice::from_ref(&stale));
     assert_eq!(world.visit_and_send("/a"), (Answered(stale.clone()), None));
     world.pass(1_000);
     let (became, token) = world.visit_and_send("/a");
