@@ -5,12 +5,20 @@
 //!
 //! | op | fields | meaning |
 //! |---|---|---|
-//! | `put` | `key`, `record` | the link is this now |
+//! | `put` | `key`, `record`, `hot` where it is `1` | the link is this now; a hot one is asked for often |
 //! | `del` | `key`, `rev` | there is no such link any more |
 //! | `flush` | | forget everything |
 //! | `bound` | `bound` | no number at or above this was issued |
+//!
+//! In the stream each entry also has `prev`, the id of the entry before it ([`PREV_FIELD`]): a reader whose own position
+//! is another one has missed something, whether the stream was trimmed, flushed or lost, and starts anew. `bound` comes
+//! again and again, as a sign of life, so that a loss at the end of the stream is noticed too.
 
+use crate::feed_batch::FeedPosition;
 use crate::record::{Record, RecordError};
+
+/// The field of a stream entry with the id of the entry before it, `0-0` in the first one.
+pub const PREV_FIELD: &str = "prev";
 
 /// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +29,9 @@ pub enum FeedMessage<'a> {
         key: &'a str,
         /// The link, or that it is absent.
         record: Record<&'a str>,
+        /// Whether the link is one of those asked for most: an edge keeps it then even where nobody has asked it yet.
+        /// Other changes only replace what a cache has.
+        hot: bool,
     },
     /// The link of `key` was deleted.
     Del {
@@ -45,7 +56,15 @@ impl<'a> FeedMessage<'a> {
         let op = |name: &str| ("op", name.as_bytes().to_vec());
         let key = |key: &str| ("key", key.as_bytes().to_vec());
         match self {
-            Self::Put { key: k, record } => vec![op("put"), key(k), ("record", record.to_bytes())],
+            Self::Put {
+                key: k,
+                record,
+                hot,
+            } => {
+                let mut fields = vec![op("put"), key(k), ("record", record.to_bytes())];
+                fields.extend(hot.then(|| ("hot", b"1".to_vec())));
+                fields
+            }
             Self::Del { key: k, rev } => {
                 vec![op("del"), key(k), ("rev", rev.to_string().into_bytes())]
             }
@@ -63,6 +82,7 @@ impl<'a> FeedMessage<'a> {
         fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, RecordError> {
         let (mut op, mut key, mut record, mut rev, mut bound) = (None, None, None, None, None);
+        let mut hot = false;
         for (name, value) in fields {
             match name {
                 b"op" => op = Some(value),
@@ -70,6 +90,7 @@ impl<'a> FeedMessage<'a> {
                 b"record" => record = Some(value),
                 b"rev" => rev = Some(value),
                 b"bound" => bound = Some(value),
+                b"hot" => hot = value == b"1",
                 _ => {}
             }
         }
@@ -77,6 +98,7 @@ impl<'a> FeedMessage<'a> {
             Some(b"put") => Ok(Self::Put {
                 key: text("key", key)?,
                 record: Record::decode(record.ok_or(RecordError::Field("record"))?)?,
+                hot,
             }),
             Some(b"del") => Ok(Self::Del {
                 key: text("key", key)?,
@@ -89,6 +111,20 @@ impl<'a> FeedMessage<'a> {
             _ => Err(RecordError::Field("op")),
         }
     }
+}
+
+/// The position behind which an entry of the stream stands: its [`PREV_FIELD`].
+///
+/// # Errors
+/// [`RecordError::Field`] where it is missing or malformed: nobody can tell then whether something was missed.
+pub fn previous<'a>(
+    fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+) -> Result<FeedPosition, RecordError> {
+    let mut fields = fields.into_iter();
+    let value = fields.find(|(name, _)| *name == PREV_FIELD.as_bytes());
+    text(PREV_FIELD, value.map(|(_, value)| value))?
+        .parse()
+        .map_err(|_| RecordError::Field(PREV_FIELD))
 }
 
 fn text<'a>(name: &'static str, value: Option<&'a [u8]>) -> Result<&'a str, RecordError> {
@@ -144,10 +180,21 @@ mod tests {
         assert_eq!(read(&fields), Ok(FeedMessage::Flush));
     }
 
+    #[test]
+    fn an_entry_tells_which_one_it_follows() {
+        let fields = [(&b"op"[..], &b"flush"[..]), (b"prev", b"17-3")];
+        assert_eq!(previous(fields), Ok(FeedPosition::new(17, 3)));
+        for value in [&b""[..], b"17", b"17-", b"x-1", b"1-\xff"] {
+            let fields = [(&b"prev"[..], value)];
+            assert_eq!(previous(fields), Err(RecordError::Field("prev")));
+        }
+        assert_eq!(previous([]), Err(RecordError::Field("prev")));
+    }
+
     proptest! {
         #[test]
-        fn every_message_reads_back(record in any_record(), key in "[a-z.]{1,20}/[0-9A-Za-z]{7}", number: u64) {
-            reads_back(FeedMessage::Put { key: &key, record: record.as_deref() });
+        fn every_message_reads_back(record in any_record(), key in "[a-z.]{1,20}/[0-9A-Za-z]{7}", number: u64, hot: bool) {
+            reads_back(FeedMessage::Put { key: &key, record: record.as_deref(), hot });
             reads_back(FeedMessage::Del { key: &key, rev: number });
             reads_back(FeedMessage::Bound { bound: number });
             reads_back(FeedMessage::Flush);

@@ -2,8 +2,9 @@
 //!
 //! Codes and how they are minted ([`base62`], [`permutation`], [`code`]), the hosts they live on ([`domain`]), what a
 //! link is once it has left the database ([`record`]), how it is named in caches ([`key`]) and in Redis ([`redis`]), how
-//! a visitor's query joins its target ([`query`]), and how a change travels ([`feed`]). The crate does no input and
-//! output and runs on wasm32.
+//! a visitor's query joins its target ([`query`]), how a change travels ([`feed`], [`feed_batch`]), what an edge starts from
+//! ([`snapshot`], [`alias_filter`]), and how it reports clicks ([`clicks`]). The crate does no input and output and runs
+//! on wasm32.
 //!
 //! Everything here is a format: a change that alters one byte of it is a new version, never an edit of the old one.
 //! `tests/known_answers.rs` pins the bytes.
@@ -18,19 +19,27 @@
     )
 )]
 
+pub mod alias_filter;
 pub mod base62;
+pub mod clicks;
 pub mod code;
 pub mod domain;
 pub mod feed;
+pub mod feed_batch;
 pub mod key;
 pub mod permutation;
 pub mod query;
 pub mod record;
 pub mod redis;
+pub mod snapshot;
 mod varint;
 
+pub use alias_filter::AliasFilter;
+pub use clicks::ClickBatch;
 pub use code::{Code, CodeError, CodeLength, CodeSpace};
 pub use domain::{Domain, DomainError};
+pub use feed_batch::{FeedBatch, FeedPosition};
 pub use key::LinkKey;
 pub use permutation::{Permutation, PermutationKey};
 pub use record::{Entry, LinkRecord, LinkState, Record, RecordError, RedirectStatus};
+pub use snapshot::Snapshot;

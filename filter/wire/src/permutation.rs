@@ -25,6 +25,12 @@ impl PermutationKey {
         Self(bytes)
     }
 
+    /// The key as it is.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
     /// The key in lower-case hexadecimal, as [`FromStr`] takes it.
     #[must_use]
     pub fn to_hex(&self) -> String {

@@ -33,6 +33,56 @@ pub(crate) fn read(input: &mut &[u8]) -> Result<u64, RecordError> {
     Err(RecordError::Number)
 }
 
+/// Appends `bytes` behind their length.
+pub(crate) fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    write(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// Takes bytes with their length before them off the front of `input`.
+pub(crate) fn read_bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], RecordError> {
+    let length = usize::try_from(read(input)?).map_err(|_| RecordError::Truncated)?;
+    let (bytes, rest) = input
+        .split_at_checked(length)
+        .ok_or(RecordError::Truncated)?;
+    *input = rest;
+    Ok(bytes)
+}
+
+/// Takes a text with its length before it off the front of `input`; `name` is that of the field, for the error.
+pub(crate) fn read_text<'a>(
+    input: &mut &'a [u8],
+    name: &'static str,
+) -> Result<&'a str, RecordError> {
+    std::str::from_utf8(read_bytes(input)?).map_err(|_| RecordError::Field(name))
+}
+
+/// Takes as many bytes off the front of `input` as the answer has.
+pub(crate) fn read_array<const LENGTH: usize>(
+    input: &mut &[u8],
+) -> Result<[u8; LENGTH], RecordError> {
+    let (bytes, rest) = input.split_first_chunk().ok_or(RecordError::Truncated)?;
+    *input = rest;
+    Ok(*bytes)
+}
+
+/// Refuses every version but `known`.
+pub(crate) fn read_version(input: &mut &[u8], known: u8) -> Result<(), RecordError> {
+    match read_array(input)? {
+        [version] if version == known => Ok(()),
+        [version] => Err(RecordError::Version(version)),
+    }
+}
+
+/// Refuses bytes behind the end.
+pub(crate) fn expect_end(input: &[u8]) -> Result<(), RecordError> {
+    if input.is_empty() {
+        Ok(())
+    } else {
+        Err(RecordError::Trailing)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

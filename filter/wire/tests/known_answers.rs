@@ -1,8 +1,10 @@
 //! Known answers: the formats as bytes. A change that breaks one of these breaks every deployed edge and every code
 //! ever printed. The codes were computed by an independent implementation of the description in `permutation`.
 
+use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{
-    CodeLength, CodeSpace, Entry, LinkRecord, LinkState, PermutationKey, Record, RedirectStatus,
+    AliasFilter, ClickBatch, CodeLength, CodeSpace, Entry, FeedBatch, FeedPosition, LinkRecord,
+    LinkState, PermutationKey, Record, RedirectStatus, Snapshot, clicks,
 };
 
 const COUNTING: &str = "000102030405060708090a0b0c0d0e0f";
@@ -106,3 +108,96 @@ fn entries() {
     assert_eq!(bytes, b"\x12go.example.com/aB3\x01\x80\x07");
     assert_eq!(Entry::decode(&bytes), Ok(entry));
 }
+
+#[test]
+fn feed_batches() {
+    let messages = [
+        FeedMessage::Put {
+            key: "a.example/b",
+            record: Record::Absent { rev: 7 },
+            hot: true,
+        },
+        FeedMessage::Del {
+            key: "a.example/b",
+            rev: 12,
+        },
+        FeedMessage::Flush,
+        FeedMessage::Bound { bound: 20_000_000 },
+    ];
+    let next = FeedPosition::new(1_767_225_600_000, 3);
+    let bytes = FeedBatch::encode(next, true, messages.iter());
+    let known = [
+        &b"\x01\x01\x80\xd0\xea\xb6\xb7\x33\x03\x04"[..],
+        b"\x28\x02op\x03put\x03key\x0ba.example/b\x06record\x03\x01\x80\x07\x03hot\x011",
+        b"\x1e\x02op\x03del\x03key\x0ba.example/b\x03rev\x0212",
+        b"\x09\x02op\x05flush",
+        b"\x18\x02op\x05bound\x05bound\x0820000000",
+    ]
+    .concat();
+    assert_eq!(bytes, known);
+    let batch = FeedBatch::decode(&bytes).unwrap();
+    assert_eq!((batch.next, batch.gap), (next, true));
+    assert!(batch.messages.iter().flatten().eq(&messages));
+}
+
+#[test]
+fn clicks() {
+    let batch = ClickBatch {
+        worker: *b"0123456789abcdef",
+        seq: 2,
+        at: 1_767_225_600,
+        total: 400,
+        dropped: 1,
+        clicks: vec![("a.example/b", 300), ("a.example/c", 1)],
+    };
+    let bytes = clicks::encode(std::slice::from_ref(&batch));
+    let known = [
+        &b"\x01\x010123456789abcdef\x02\x80\xf2\xd6\xca\x06\x90\x03\x01\x02"[..],
+        b"\x0ba.example/b\xac\x02\x0ba.example/c\x01",
+    ]
+    .concat();
+    assert_eq!(bytes, known);
+    assert_eq!(clicks::decode(&bytes), Ok(vec![batch]));
+}
+
+#[test]
+fn snapshots() {
+    let mut aliases = AliasFilter::with_capacity(0).unwrap();
+    aliases.insert(123_456_789);
+    let filter = aliases.as_bytes().to_vec();
+    // 1,841 bytes of bits behind a head of 45: version, length, hash functions, seed.
+    assert_eq!(filter.len(), 45 + 1841);
+    assert_eq!(
+        filter[..45],
+        *b"\x01\x31\x07\0\0\0\0\0\0\x0a\0\0\0edgelink alias filter, version 1"
+    );
+    let bits: Vec<usize> = (0..1841 * 8)
+        .filter(|bit| filter[45 + bit / 8] & (1 << (bit % 8)) != 0)
+        .collect();
+    assert_eq!(bits, ALIAS_BITS);
+    let snapshot = Snapshot {
+        position: FeedPosition::new(1_767_225_600_000, 3),
+        bound: 20_000_000,
+        length: CodeLength::DEFAULT,
+        key: Some(COUNTING.parse().unwrap()),
+        domains: vec!["a.example", "b.example:8080"],
+        aliases,
+        hot: vec![Entry {
+            key: b"a.example/b",
+            record: Record::Absent { rev: 7 },
+        }],
+    };
+    let known = [
+        &b"\x01\x80\xd0\xea\xb6\xb7\x33\x03\x80\xda\xc4\x09\x07"[..],
+        b"\x10\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f",
+        b"\x02\x09a.example\x0eb.example:8080",
+        b"\xde\x0e",
+        &filter,
+        b"\x01\x0f\x0ba.example/b\x01\x80\x07",
+    ]
+    .concat();
+    assert_eq!(snapshot.to_bytes(), known);
+}
+
+/// The bits that the number 123,456,789 sets in the smallest filter, computed by an independent implementation.
+const ALIAS_BITS: &[usize] = &[2805, 3075, 3345, 3725, 3995, 4265, 4535, 4915, 5455, 12998];

@@ -1,0 +1,277 @@
+//! Several changes at once, as the control plane's long poll answers them (`GET /edge/v1/feed`).
+//!
+//! Layout of version 1, numbers as unsigned LEB128, texts and messages behind their length:
+//!
+//! | what | bytes |
+//! |---|---|
+//! | version, 1 | 1 |
+//! | flags: bit 0 gap, the others reserved | 1 |
+//! | next position: milliseconds, sequence | 2 numbers |
+//! | how many messages | 1 number |
+//! | each message | its length, then its fields: name and value as bytes, each behind its length, up to the end |
+//!
+//! A message of a newer control plane, or a broken one, does not spoil the others: it is an error in its place.
+
+use crate::feed::FeedMessage;
+use crate::record::RecordError;
+use crate::varint;
+use std::fmt;
+use std::str::FromStr;
+
+const VERSION: u8 = 1;
+const GAP: u8 = 1;
+
+/// The most messages in one batch.
+pub const MAX_MESSAGES: usize = 4096;
+
+/// The size of a batch, in bytes, at which no further message is put in. One message may reach over it.
+pub const MAX_BYTES: usize = 1 << 20;
+
+/// A place in the feed: the id of an entry of the Redis stream, `milliseconds-sequence`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FeedPosition {
+    /// Unix time in milliseconds on Redis's clock, never going back.
+    pub millis: u64,
+    /// Tells apart what came in the same millisecond.
+    pub sequence: u64,
+}
+
+impl FeedPosition {
+    /// Before every entry.
+    pub const START: Self = Self::new(0, 0);
+
+    /// The place of the entry with the id `millis-sequence`.
+    #[must_use]
+    pub const fn new(millis: u64, sequence: u64) -> Self {
+        Self { millis, sequence }
+    }
+}
+
+impl fmt::Display for FeedPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.millis, self.sequence)
+    }
+}
+
+/// The text is not a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be a position in the feed, two numbers with '-' between them")]
+pub struct FeedPositionError;
+
+impl FromStr for FeedPosition {
+    type Err = FeedPositionError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (millis, sequence) = text.split_once('-').ok_or(FeedPositionError)?;
+        Ok(Self::new(number(millis)?, number(sequence)?))
+    }
+}
+
+fn number(text: &str) -> Result<u64, FeedPositionError> {
+    // `parse` would take a leading '+'.
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(FeedPositionError);
+    }
+    text.parse().map_err(|_| FeedPositionError)
+}
+
+/// What happened behind a position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedBatch<'a> {
+    /// Where to go on.
+    pub next: FeedPosition,
+    /// Whether something between the position that was asked for and the first message is missing: everything that was
+    /// cached before is to be forgotten.
+    pub gap: bool,
+    /// The changes, oldest first; an error stands for one that cannot be read.
+    pub messages: Vec<Result<FeedMessage<'a>, RecordError>>,
+}
+
+impl<'a> FeedBatch<'a> {
+    /// The media type of an encoded batch.
+    pub const MEDIA_TYPE: &'static str = "application/vnd.edgelink.feed";
+
+    /// Encodes a batch of messages.
+    #[must_use]
+    pub fn encode<'m>(
+        next: FeedPosition,
+        gap: bool,
+        messages: impl ExactSizeIterator<Item = &'m FeedMessage<'m>>,
+    ) -> Vec<u8> {
+        let mut out = header(next, gap, messages.len());
+        for message in messages {
+            varint::write_bytes(&encode_message(message), &mut out);
+        }
+        out
+    }
+
+    /// Encodes a batch of messages that [`encode_message`] has encoded.
+    #[must_use]
+    pub fn encode_encoded<'m>(
+        next: FeedPosition,
+        gap: bool,
+        messages: impl ExactSizeIterator<Item = &'m [u8]>,
+    ) -> Vec<u8> {
+        let mut out = header(next, gap, messages.len());
+        for message in messages {
+            varint::write_bytes(message, &mut out);
+        }
+        out
+    }
+
+    /// Reads a batch that takes up all of `bytes`.
+    ///
+    /// # Errors
+    /// The [`RecordError`] that says what is wrong with the batch as a whole.
+    pub fn decode(mut bytes: &'a [u8]) -> Result<Self, RecordError> {
+        let input = &mut bytes;
+        varint::read_version(input, VERSION)?;
+        let [flags] = varint::read_array(input)?;
+        if flags & !GAP != 0 {
+            return Err(RecordError::Flags(flags));
+        }
+        let next = FeedPosition::new(varint::read(input)?, varint::read(input)?);
+        let count = varint::read(input)?;
+        if count > MAX_MESSAGES as u64 {
+            return Err(RecordError::Field("messages"));
+        }
+        let messages = (0..count)
+            .map(|_| varint::read_bytes(input).map(decode_message))
+            .collect::<Result<_, _>>()?;
+        varint::expect_end(input)?;
+        Ok(Self {
+            next,
+            gap: flags & GAP != 0,
+            messages,
+        })
+    }
+}
+
+fn header(next: FeedPosition, gap: bool, messages: usize) -> Vec<u8> {
+    let mut out = vec![VERSION, if gap { GAP } else { 0 }];
+    varint::write(next.millis, &mut out);
+    varint::write(next.sequence, &mut out);
+    varint::write(messages as u64, &mut out);
+    out
+}
+
+/// One message as it stands in a batch.
+#[must_use]
+pub fn encode_message(message: &FeedMessage<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, value) in message.to_fields() {
+        varint::write_bytes(name.as_bytes(), &mut out);
+        varint::write_bytes(&value, &mut out);
+    }
+    out
+}
+
+/// Reads one message of a batch.
+///
+/// # Errors
+/// As [`FeedMessage::from_fields`].
+pub fn decode_message(mut bytes: &[u8]) -> Result<FeedMessage<'_>, RecordError> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let name = varint::read_bytes(&mut bytes)?;
+        fields.push((name, varint::read_bytes(&mut bytes)?));
+    }
+    FeedMessage::from_fields(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::any_record;
+    use proptest::prelude::*;
+
+    #[test]
+    fn positions_read_back_and_are_in_the_order_of_the_feed() {
+        let texts = [
+            "0-0",
+            "0-1",
+            "5-0",
+            "5-10",
+            "18446744073709551615-18446744073709551615",
+        ];
+        let positions: Vec<FeedPosition> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        assert!(positions.is_sorted());
+        for (position, text) in positions.iter().zip(texts) {
+            assert_eq!(position.to_string(), text);
+        }
+        for text in [
+            "",
+            "-",
+            "1",
+            "1-",
+            "-1",
+            "1-2-3",
+            "+1-2",
+            "1-+2",
+            " 1-2",
+            "18446744073709551616-0",
+        ] {
+            assert_eq!(
+                text.parse::<FeedPosition>(),
+                Err(FeedPositionError),
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_read_leaves_the_others() {
+        let flush = encode_message(&FeedMessage::Flush);
+        let messages = [&flush[..], b"\x02op\x06upsert", b"\x07", &flush[..]];
+        let bytes = FeedBatch::encode_encoded(FeedPosition::START, false, messages.into_iter());
+        let batch = FeedBatch::decode(&bytes).unwrap();
+        let expected = vec![
+            Ok(FeedMessage::Flush),
+            Err(RecordError::Field("op")),
+            Err(RecordError::Truncated),
+            Ok(FeedMessage::Flush),
+        ];
+        assert_eq!(batch.messages, expected);
+    }
+
+    #[test]
+    fn what_is_no_batch_is_refused() {
+        for (bytes, error) in [
+            (&b""[..], RecordError::Truncated),
+            (b"\x02\x00\x00\x00\x00", RecordError::Version(2)),
+            (b"\x01\x02\x00\x00\x00", RecordError::Flags(2)),
+            (b"\x01\x00\x00\x00", RecordError::Truncated),
+            (b"\x01\x00\x00\x00\x01", RecordError::Truncated),
+            (b"\x01\x00\x00\x00\x01\x05x", RecordError::Truncated),
+            (b"\x01\x00\x00\x00\x00x", RecordError::Trailing),
+            (b"\x01\x00\x00\x00\x81\x20", RecordError::Field("messages")),
+        ] {
+            assert_eq!(FeedBatch::decode(bytes), Err(error), "{bytes:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_batch_reads_back(
+            records in prop::collection::vec((any_record(), any::<bool>()), 0..5),
+            millis: u64,
+            sequence: u64,
+            gap: bool,
+        ) {
+            let messages: Vec<FeedMessage<'_>> = records
+                .iter()
+                .map(|(record, hot)| FeedMessage::Put { key: "a.example/b", record: record.as_deref(), hot: *hot })
+                .collect();
+            let next = FeedPosition::new(millis, sequence);
+            let bytes = FeedBatch::encode(next, gap, messages.iter());
+            let batch = FeedBatch { next, gap, messages: messages.iter().copied().map(Ok).collect() };
+            prop_assert_eq!(FeedBatch::decode(&bytes), Ok(batch));
+        }
+
+        #[test]
+        fn any_bytes_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = FeedBatch::decode(&bytes);
+            let _ = FeedBatch::decode(&[&[VERSION, 0], &bytes[..]].concat());
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What an edge starts from (`GET /edge/v1/snapshot`).
+//!
+//! Layout of version 1, numbers as unsigned LEB128, texts and bytes behind their length:
+//!
+//! | what | bytes |
+//! |---|---|
+//! | version, 1 | 1 |
+//! | position in the feed: milliseconds, sequence | 2 numbers |
+//! | bound | 1 number |
+//! | code length | 1 |
+//! | permutation key, empty for plain counters | bytes, 0 or 16 |
+//! | how many domains, and each | 1 number, texts |
+//! | aliases of generated shape ([`crate::alias_filter`]) | bytes |
+//! | how many hot links, and each as an encoded [`Entry`] | 1 number, bytes |
+//!
+//! It holds the permutation key, so it is for edges only, and never logged.
+
+use crate::alias_filter::AliasFilter;
+use crate::code::{CodeLength, CodeSpace};
+use crate::feed_batch::FeedPosition;
+use crate::permutation::PermutationKey;
+use crate::record::{Entry, RecordError};
+use crate::varint;
+
+const VERSION: u8 = 1;
+
+/// The most domains.
+pub const MAX_DOMAINS: usize = 1024;
+
+/// The most hot links.
+pub const MAX_HOT: usize = 10_000;
+
+/// The most bytes of hot links together; further ones are left out.
+pub const MAX_HOT_BYTES: usize = 2 << 20;
+
+/// Everything an edge needs before it can answer without asking.
+#[derive(Clone, Debug)]
+pub struct Snapshot<'a> {
+    /// Where the feed is to be read from. Changes from here on may be in the rest already.
+    pub position: FeedPosition,
+    /// No number at or above this one was issued.
+    pub bound: u64,
+    /// The length of generated codes.
+    pub length: CodeLength,
+    /// The key of generated codes.
+    pub key: Option<PermutationKey>,
+    /// The domains, the default one first.
+    pub domains: Vec<&'a str>,
+    /// The numbers that aliases of generated shape have.
+    pub aliases: AliasFilter,
+    /// The links asked for most, the most wanted first.
+    pub hot: Vec<Entry<'a>>,
+}
+
+impl<'a> Snapshot<'a> {
+    /// The media type of an encoded snapshot.
+    pub const MEDIA_TYPE: &'static str = "application/vnd.edgelink.snapshot";
+
+    /// The generated codes.
+    #[must_use]
+    pub fn code_space(&self) -> CodeSpace {
+        CodeSpace::new(self.length, self.key.clone())
+    }
+
+    /// The encoded snapshot.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        for number in [self.position.millis, self.position.sequence, self.bound] {
+            varint::write(number, &mut out);
+        }
+        out.push(self.length.get());
+        let key = self.key.as_ref().map_or(&[][..], |key| key.as_bytes());
+        varint::write_bytes(key, &mut out);
+        varint::write(self.domains.len() as u64, &mut out);
+        for domain in &self.domains {
+            varint::write_bytes(domain.as_bytes(), &mut out);
+        }
+        varint::write_bytes(self.aliases.as_bytes(), &mut out);
+        varint::write(self.hot.len() as u64, &mut out);
+        let mut buffer = Vec::new();
+        for entry in &self.hot {
+            buffer.clear();
+            entry.encode(&mut buffer);
+            varint::write_bytes(&buffer, &mut out);
+        }
+        out
+    }
+
+    /// Reads a snapshot that takes up all of `bytes`.
+    ///
+    /// # Errors
+    /// The [`RecordError`] that says what is wrong. A hot link that cannot be read is left out instead: it is only asked
+    /// for later.
+    pub fn decode(mut bytes: &'a [u8]) -> Result<Self, RecordError> {
+        let input = &mut bytes;
+        varint::read_version(input, VERSION)?;
+        let snapshot = Self {
+            position: FeedPosition::new(varint::read(input)?, varint::read(input)?),
+            bound: varint::read(input)?,
+            length: code_length(input)?,
+            key: permutation_key(input)?,
+            domains: list(input, "domains", MAX_DOMAINS, |input| {
+                varint::read_text(input, "domain")
+            })?,
+            aliases: AliasFilter::from_bytes(varint::read_bytes(input)?)?,
+            hot: list(input, "hot", MAX_HOT, |input| {
+                varint::read_bytes(input).map(|bytes| Entry::decode(bytes).ok())
+            })?
+            .into_iter()
+            .flatten()
+            .collect(),
+        };
+        varint::expect_end(input)?;
+        Ok(snapshot)
+    }
+}
+
+fn code_length(input: &mut &[u8]) -> Result<CodeLength, RecordError> {
+    let [length] = varint::read_array(input)?;
+    CodeLength::new(length).ok_or(RecordError::Field("code length"))
+}
+
+fn permutation_key(input: &mut &[u8]) -> Result<Option<PermutationKey>, RecordError> {
+    let bytes = varint::read_bytes(input)?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let key = bytes.try_into().map_err(|_| RecordError::Field("key"))?;
+    Ok(Some(PermutationKey::new(key)))
+}
+
+fn list<'a, T>(
+    input: &mut &'a [u8],
+    name: &'static str,
+    most: usize,
+    mut read: impl FnMut(&mut &'a [u8]) -> Result<T, RecordError>,
+) -> Result<Vec<T>, RecordError> {
+    let count = varint::read(input)?;
+    if count > most as u64 {
+        return Err(RecordError::Field(name));
+    }
+    (0..count).map(|_| read(input)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Record;
+    use crate::record::tests::any_record;
+    use proptest::prelude::*;
+
+    fn snapshot<'a>(domains: Vec<&'a str>, hot: Vec<Entry<'a>>) -> Snapshot<'a> {
+        let mut aliases = AliasFilter::with_capacity(0).unwrap();
+        aliases.insert(77);
+        Snapshot {
+            position: FeedPosition::new(1_767_225_600_000, 3),
+            bound: 20_000_000,
+            length: CodeLength::DEFAULT,
+            key: Some(PermutationKey::new(*b"0123456789abcdef")),
+            domains,
+            aliases,
+            hot,
+        }
+    }
+
+    #[test]
+    fn what_is_no_snapshot_is_refused() {
+        let bytes = snapshot(vec!["a.example"], Vec::new()).to_bytes();
+        for end in 0..bytes.len() {
+            assert!(Snapshot::decode(&bytes[..end]).is_err(), "{end}");
+        }
+        let trailing = [&bytes[..], b"x"].concat();
+        assert_eq!(
+            Snapshot::decode(&trailing).unwrap_err(),
+            RecordError::Trailing
+        );
+        assert_eq!(
+            Snapshot::decode(b"\x02").unwrap_err(),
+            RecordError::Version(2)
+        );
+        let head = |rest: &[u8]| [b"\x01\x00\x00\x00", rest].concat();
+        for (rest, field) in [
+            (&b"\x05"[..], "code length"),
+            (b"\x07\x01x", "key"),
+            (b"\x07\x00\x81\x08", "domains"),
+            (b"\x07\x00\x01\x01\xff", "domain"),
+            (b"\x07\x00\x00\x00", "aliases"),
+        ] {
+            let error = Snapshot::decode(&head(rest)).unwrap_err();
+            assert_eq!(error, RecordError::Field(field));
+        }
+    }
+
+    #[test]
+    fn a_hot_link_that_cannot_be_read_is_left_out() {
+        let entry = Entry {
+            key: b"a.example/b",
+            record: Record::Absent { rev: 1 },
+        };
+        let mut bytes = snapshot(Vec::new(), vec![entry, entry]).to_bytes();
+        let version = bytes.len() - 3;
+        bytes[version] = 9;
+        let read = Snapshot::decode(&bytes).unwrap();
+        assert_eq!(read.hot, [entry]);
+    }
+
+    #[test]
+    fn the_generated_codes_are_those_of_length_and_key() {
+        let snapshot = snapshot(Vec::new(), Vec::new());
+        let space = CodeSpace::new(snapshot.length, snapshot.key.clone());
+        assert_eq!(snapshot.code_space().mint(5), space.mint(5));
+    }
+
+    proptest! {
+        #[test]
+        fn a_snapshot_reads_back(record in any_record(), is_keyed: bool) {
+            let entry = Entry { key: b"a.example/b", record: record.as_deref() };
+            let mut made = snapshot(vec!["a.example", "b.example:8080"], vec![entry]);
+            made.key = made.key.filter(|_| is_keyed);
+            let bytes = made.to_bytes();
+            let read = Snapshot::decode(&bytes).unwrap();
+            prop_assert_eq!(read.position, made.position);
+            prop_assert_eq!(read.bound, made.bound);
+            prop_assert_eq!(read.length, made.length);
+            prop_assert_eq!(&read.key, &made.key);
+            prop_assert_eq!(&read.domains, &made.domains);
+            prop_assert!(read.aliases.may_contain(77));
+            prop_assert_eq!(&read.hot, &made.hot);
+            prop_assert_eq!(read.to_bytes(), bytes);
+        }
+
+        #[test]
+        fn any_bytes_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let _ = Snapshot::decode(&[&[VERSION], &bytes[..]].concat());
+        }
+    }
+}
