@@ -173,6 +173,10 @@ impl Caches {
     }
 
     fn standing(&self, bytes: &[u8], fetched: Moment, now: Moment) -> Standing {
+        // On the hot path, so without reading the record where that makes no difference.
+        if self.lives.is_surely_fresh(fetched, now) {
+            return Standing::Fresh;
+        }
         kind(bytes).map_or(Standing::Dead, |kind| {
             self.lives.standing(kind, fetched, now)
         })

@@ -236,7 +236,8 @@ impl Edge {
         )
     }
 
-    /// The tiers, in their order.
+    /// The tiers, in their order. Admission belongs in front of the last line, for a number that was never issued needs
+    /// no lookup; Redis belongs into [`Edge::wait`], as a flight that turns to the control plane when it fails.
     fn decide(&mut self, data: &mut impl SharedData, stream: StreamId) -> Decision {
         match self.caches.look_up(data, &self.key, self.now) {
             Lookup::Fresh(found) => Decision::Serve(found, None),

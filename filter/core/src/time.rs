@@ -81,6 +81,13 @@ impl Lives {
         }
     }
 
+    /// Whether a record that was fetched at `fetched` is fresh, be it a link or an absence.
+    #[must_use]
+    pub fn is_surely_fresh(&self, fetched: Moment, now: Moment) -> bool {
+        let shorter = self.fresh.min(self.absent_fresh);
+        fetched.age(now).is_some_and(|age| age < shorter)
+    }
+
     /// Whether a record of revision `rev` may take the place of one of revision `held`: not if it is older, unless the
     /// one that is held is dead or of unknown age. Otherwise a database that was set back could never be followed.
     #[must_use]
@@ -124,11 +131,13 @@ mod tests {
             (Kind::Absent, 2_000, Standing::Stale),
             (Kind::Absent, 60_000, Standing::Dead),
         ] {
+            let [fetched, now] = [100_000, 100_000 + age].map(Moment::from_millis);
             assert_eq!(
-                standing_at(kind, 100_000, 100_000 + age),
+                LIVES.standing(kind, fetched, now),
                 standing,
                 "{kind:?} {age}"
             );
+            assert_eq!(LIVES.is_surely_fresh(fetched, now), age < 2_000);
         }
     }
 

@@ -11,6 +11,9 @@ const CHUNK: usize = 512;
 /// The bytes of one slot.
 pub(super) const SLOT_BYTES: usize = size_of::<Slot>();
 
+#[cfg(target_arch = "wasm32")]
+const _: () = assert!(SLOT_BYTES == 32, "every byte here is one a cached link");
+
 /// A key, its encoded record, and when it was fetched.
 pub(super) struct Entry {
     /// The key, then the record.

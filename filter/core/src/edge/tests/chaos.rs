@@ -1,0 +1,122 @@
+//! Whatever happens, in whatever order.
+
+use super::*;
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Event {
+    Visit(u8),
+    Leave(u8),
+    End(u8, u64),
+    Absent(u8, u64),
+    Fail(u8),
+    TimeOut(u8),
+    Refuse(u8),
+    Pass(u64),
+    Back(u64),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        6 => (0u8..6).prop_map(Event::Visit),
+        2 => (0u8..12).prop_map(Event::Leave),
+        3 => (0u8..8, 0u64..9).prop_map(|(at, rev)| Event::End(at, rev)),
+        1 => (0u8..8, 0u64..9).prop_map(|(at, rev)| Event::Absent(at, rev)),
+        1 => (0u8..8).prop_map(Event::Fail),
+        1 => (0u8..8).prop_map(Event::TimeOut),
+        1 => (0u8..8).prop_map(Event::Refuse),
+        2 => (0u64..7_000).prop_map(Event::Pass),
+        1 => (0u64..9_000).prop_map(Event::Back),
+    ];
+    prop::collection::vec(event, 0..120)
+}
+
+proptest! {
+    /// Whatever happens in whatever order: everybody who waits and stays is answered exactly once, at the latest by
+    /// the tick after the timeout, and nobody else is.
+    #[test]
+    fn everybody_who_waits_is_answered_exactly_once(events in events()) {
+        let mut world = World::new();
+        let mut waiting: Vec<StreamId> = Vec::new();
+        let mut sent: Vec<(Token, String)> = Vec::new();
+        let answered = |waiting: &mut Vec<StreamId>, resumed: &Resumed| {
+            for stream in &resumed.streams {
+                let at = waiting.iter().position(|each| each == stream);
+                waiting.remove(at.expect("somebody who waits"));
+            }
+        };
+        for event in events {
+            let pick = |at: u8, of: usize| usize::from(at) % of.max(1);
+            let mut ended = None;
+            match event {
+                Event::Visit(code) => {
+                    let (became, token) = world.visit_and_send(&format!("/c{code}"));
+                    if let Waiting(stream) = became { waiting.push(stream); }
+                    if let Some(token) = token { sent.push((token, format!("go.example/c{code}"))); }
+                }
+                Event::Leave(at) if !waiting.is_empty() => {
+                    let stream = waiting.remove(pick(at, waiting.len()));
+                    world.edge.on_stream_end(stream);
+                }
+                Event::End(at, rev) if !sent.is_empty() => {
+                    let (token, key) = sent.remove(pick(at, sent.len()));
+                    ended = Some((token, entry(&key, link("https://e/", rev)), "200"));
+                }
+                Event::Absent(at, rev) if !sent.is_empty() => {
+                    let (token, key) = sent.remove(pick(at, sent.len()));
+                    ended = Some((token, entry(&key, Record::Absent { rev }), "404"));
+                }
+                Event::Fail(at) if !sent.is_empty() => {
+                    ended = Some((sent.remove(pick(at, sent.len())).0, Vec::new(), ""));
+                }
+                Event::TimeOut(at) if !sent.is_empty() => {
+                    ended = Some((sent.remove(pick(at, sent.len())).0, Vec::new(), "504"));
+                }
+                Event::Refuse(code) => {
+                    world.last_stream += 1;
+                    let stream = world.last_stream;
+                    let path = format!("/c{code}");
+                    let callout = match world.edge.on_request(&mut world.host, stream, path.as_bytes()) {
+                        Step::Wait(callout) => { waiting.push(stream); callout }
+                        Step::Answer(_, callout) => callout,
+                        Step::Pass => None,
+                    };
+                    if let Some(callout) = callout
+                        && let Some(resumed) = world.edge.on_refused(&mut world.host, callout.flight)
+                    {
+                        answered(&mut waiting, &resumed);
+                    }
+                }
+                Event::Pass(millis) | Event::Back(millis) => {
+                    world.now = match event {
+                        Event::Back(_) => world.now - millis,
+                        _ => world.now + millis,
+                    };
+                    let now = Moment::from_millis(world.now);
+                    for resumed in world.edge.on_tick(&mut world.host, now) {
+                        answered(&mut waiting, &resumed);
+                    }
+                }
+                _ => {}
+            }
+            if let Some((token, body, status)) = ended {
+                let response = Response {
+                    status: status.as_bytes(),
+                    content_type: Entry::MEDIA_TYPE.as_bytes(),
+                    body: &body,
+                };
+                let now = Moment::from_millis(world.now);
+                if let Some(resumed) = world.edge.on_callout_end(&mut world.host, token, response, now) {
+                    answered(&mut waiting, &resumed);
+                }
+            }
+            prop_assert!(waiting.len() <= 6, "the bound of those who wait");
+        }
+        // The clock may have been set back by less than its skew, and then a lookup counts as new for that much longer.
+        let now = Moment::from_millis(world.now + 100_000_000);
+        for resumed in world.edge.on_tick(&mut world.host, now) {
+            answered(&mut waiting, &resumed);
+        }
+        prop_assert!(waiting.is_empty());
+    }
+}

@@ -1,0 +1,208 @@
+//! What is looked up, remembered and shared.
+
+use super::*;
+
+#[test]
+fn a_link_comes_from_the_control_plane_and_then_from_the_lru() {
+    let mut world = World::new();
+    let token = world.ask("/a?b=1");
+    let answers = world.end_with(token, "go.example/a", link("https://e/", 1));
+    assert_eq!(answers, [redirect("https://e/", "control-plane")]);
+    assert_eq!(world.visit("/a"), Answered(redirect("https://e/", "lru")));
+    assert_eq!(
+        world.visit("/a?b=2"),
+        Answered(redirect("https://e/?b=2", "lru"))
+    );
+    assert_eq!(world.counted("requests.control_plane.redirect"), 1);
+    assert_eq!(world.counted("requests.lru.redirect"), 2);
+    assert_eq!(world.counted("callouts.ok"), 1);
+    assert_eq!(world.counted("lru_entries"), 1);
+}
+
+#[test]
+fn an_absence_is_known_too_and_its_life_is_its_own() {
+    let mut world = World::with(settings_with(r#","absentFreshSeconds":2"#));
+    let token = world.ask("/a");
+    let answers = world.end_with(token, "go.example/a", Record::Absent { rev: 0 });
+    assert_eq!(answers, [page(404, "control-plane")]);
+    world.pass(1_999);
+    assert_eq!(world.visit("/a"), Answered(page(404, "lru")));
+    world.pass(1);
+    world.ask("/a");
+    assert_eq!(world.counted("callouts.absent"), 1);
+}
+
+#[test]
+fn what_one_worker_knows_the_other_finds_in_shared_data_and_at_no_later_age() {
+    let mut world = World::new();
+    world.know("a", link("https://e/", 1));
+    world.pass(4_000);
+    let mut other = world.other_worker();
+    assert_eq!(
+        other.visit("/a"),
+        Answered(redirect("https://e/", "shared-data"))
+    );
+    assert_eq!(other.visit("/a"), Answered(redirect("https://e/", "lru")));
+    other.pass(1_000);
+    other.ask("/a");
+}
+
+#[test]
+fn a_record_that_the_lru_does_not_keep_is_served_from_shared_data() {
+    let mut world = World::with(settings_with(r#","lru":{"maxBytes":0}"#));
+    world.know("a", link("https://e/", 1));
+    for _ in 0..2 {
+        assert_eq!(
+            world.visit("/a"),
+            Answered(redirect("https://e/", "shared-data"))
+        );
+    }
+    world.pass(5_000);
+    let token = world.ask("/a");
+    assert_eq!(
+        world.end(token, Response::default()),
+        [redirect("https://e/", "stale")]
+    );
+    let token = world.ask("/b");
+    assert_eq!(
+        world.end(token, Response::default()),
+        [unavailable()],
+        "not the record of another key"
+    );
+}
+
+#[test]
+fn requests_that_are_none_of_ours_pass_without_another_look() {
+    let mut world = World::new();
+    for path in ["/", "/a/b", "/console", "/%61", "/a/"] {
+        assert_eq!(world.visit(path), Passed, "{path}");
+    }
+    for method in ["POST", "OPTIONS", "get", ""] {
+        world.host.headers.insert(":method", method.into());
+        assert_eq!(world.visit("/a"), Passed, "{method}");
+    }
+    world.host.headers.remove(":method");
+    assert_eq!(world.visit("/a"), Passed);
+    world.host.headers.insert(":method", b"HEAD".to_vec());
+    assert!(matches!(world.visit("/a"), Waiting(_)));
+}
+
+#[test]
+fn the_host_names_the_domain_and_an_unknown_one_the_first() {
+    let mut world = World::new();
+    for (host, path) in [
+        (&b"[::1]:80"[..], "/edge/v1/links/%5B::1%5D:80/a"),
+        (b"go.example", "/edge/v1/links/go.example/a"),
+        (b"GO.example:81", "/edge/v1/links/go.example/b"),
+        (b"\xff\0", "/edge/v1/links/go.example/c"),
+    ] {
+        world.host.headers.insert(":authority", host.to_vec());
+        let code = &path[path.len() - 2..];
+        match world.edge.on_request(&mut world.host, 1, code.as_bytes()) {
+            Step::Wait(Some(callout)) => assert_eq!(callout.path, path),
+            other => panic!("{other:?}"),
+        }
+        world.edge.on_stream_end(1);
+    }
+}
+
+#[test]
+fn those_who_ask_for_the_same_link_share_a_callout_and_leaving_harms_nobody() {
+    let mut world = World::new();
+    let (first, token) = world.visit_and_send("/a");
+    let Waiting(first) = first else { panic!() };
+    assert_eq!(world.visit_and_send("/a"), (Waiting(first + 1), None));
+    assert_eq!(world.visit_and_send("/a"), (Waiting(first + 2), None));
+    world.edge.on_stream_end(first);
+    world.edge.on_stream_end(first + 2);
+    let answers = world.end_with(token.unwrap(), "go.example/a", link("https://e/", 1));
+    assert_eq!(answers, [redirect("https://e/", "control-plane")]);
+    assert_eq!(
+        world.end_with(token.unwrap(), "go.example/a", link("https://e/2", 2)),
+        []
+    );
+    assert_eq!(world.visit("/a"), Answered(redirect("https://e/", "lru")));
+}
+
+#[test]
+fn a_callout_that_nobody_waits_for_any_longer_still_teaches() {
+    let mut world = World::new();
+    let token = world.ask("/a");
+    world.edge.on_stream_end(world.last_stream);
+    assert_eq!(
+        world.end_with(token, "go.example/a", link("https://e/", 1)),
+        []
+    );
+    assert_eq!(world.visit("/a"), Answered(redirect("https://e/", "lru")));
+}
+
+#[test]
+fn an_older_rev_replaces_nothing_and_the_newer_one_is_served() {
+    let mut world = World::new();
+    world.know("a", link("https://e/7", 7));
+    world.pass(5_000);
+    let token = world.ask("/a");
+    let answers = world.end_with(token, "go.example/a", Record::Absent { rev: 6 });
+    assert_eq!(answers, [redirect("https://e/7", "stale")]);
+    assert_eq!(
+        world.visit_and_send("/a"),
+        (Answered(redirect("https://e/7", "stale")), None)
+    );
+    world.pass(86_400_000);
+    let token = world.ask("/a");
+    let answers = world.end_with(token, "go.example/a", Record::Absent { rev: 6 });
+    assert_eq!(
+        answers,
+        [page(404, "control-plane")],
+        "the newer one is dead"
+    );
+}
+
+#[test]
+fn a_newer_rev_in_shared_data_is_not_undone_by_an_older_answer() {
+    let mut world = World::new();
+    let mut other = World::new();
+    let token = other.ask("/a");
+    world.know("a", link("https://e/7", 7));
+    other.host.store = world.host.store.clone();
+    let answers = other.end_with(token, "go.example/a", link("https://e/6", 6));
+    assert_eq!(answers, [redirect("https://e/7", "shared-data")]);
+}
+
+#[test]
+fn latency_is_measured_by_the_exact_clock() {
+    let mut world = World::new();
+    let token = world.ask("/a");
+    world.now += 37;
+    world.end_with(token, "go.example/a", link("https://e/", 1));
+    assert_eq!(world.host.millis, [37]);
+}
+
+#[test]
+fn new_settings_keep_what_is_known_and_who_waits() {
+    let mut world = World::new();
+    world.know("a", link("https://e/", 1));
+    let token = world.ask("/b");
+    world.edge.configure(Rc::new(settings_with(
+        r#","freshSeconds":50,"staleSeconds":60"#,
+    )));
+    world.pass(49_000);
+    assert_eq!(world.visit("/a"), Answered(redirect("https://e/", "lru")));
+    // Given up by the tick, as one whose root context is gone would be.
+    assert_eq!(
+        world.end_with(token, "go.example/b", link("https://e/", 1)),
+        []
+    );
+}
+
+#[test]
+fn a_worker_that_ends_hands_over_what_it_counted_and_leaves_the_gauges() {
+    let mut world = World::new();
+    world.know("a", link("https://e/", 1));
+    assert_eq!(world.counted("lru_entries"), 1);
+    world.visit("/a");
+    world.edge.on_end(&mut world.host);
+    assert_eq!(world.host.stats["edgelink.lru_entries"], 0);
+    assert_eq!(world.host.stats["edgelink.lru_bytes"], 0);
+    assert_eq!(world.host.stats["edgelink.requests.lru.redirect"], 1);
+}

@@ -1,0 +1,204 @@
+//! The edge against a scripted proxy: what is known and looked up (`lookup`), what happens when that fails (`failure`),
+//! and everything at once (`chaos`).
+
+mod chaos;
+mod failure;
+mod lookup;
+
+use super::*;
+use crate::fake::{Host, entry, link, settings, settings_with};
+use edgelink_wire::Entry;
+
+const START: u64 = 1_000_000_000;
+
+/// A worker in its proxy. Callouts are kept until a test ends them.
+struct World {
+    edge: Edge,
+    host: Host,
+    now: u64,
+    last_stream: StreamId,
+    last_token: Token,
+}
+
+/// What a visitor saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    status: u16,
+    location: Option<String>,
+    tier: String,
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Became {
+    Passed,
+    Answered(Seen),
+    Waiting(StreamId),
+}
+
+use Became::{Answered, Passed, Waiting};
+
+fn seen(answer: &Answer<'_>) -> Seen {
+    let header = |name| {
+        let mut headers = answer.headers();
+        headers
+            .find(|(each, _)| *each == name)
+            .map(|(_, value)| value.to_owned())
+    };
+    Seen {
+        status: answer.status,
+        location: header("location"),
+        tier: header("x-edgelink-tier").unwrap(),
+    }
+}
+
+fn redirect(location: &str, tier: &str) -> Seen {
+    Seen {
+        status: 302,
+        location: Some(location.to_owned()),
+        tier: tier.to_owned(),
+    }
+}
+
+fn page(status: u16, tier: &str) -> Seen {
+    Seen {
+        status,
+        location: None,
+        tier: tier.to_owned(),
+    }
+}
+
+fn unavailable() -> Seen {
+    page(503, "control-plane")
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(settings())
+    }
+
+    fn with(settings: Settings) -> Self {
+        let mut host = Host::default();
+        host.headers.insert(":method", b"GET".to_vec());
+        Self {
+            edge: Edge::new(Rc::new(settings), 7, Moment::from_millis(START)),
+            host,
+            now: START,
+            last_stream: 100,
+            last_token: 0,
+        }
+    }
+
+    /// A second worker of the same proxy.
+    fn other_worker(&self) -> Self {
+        let mut other = Self::with(settings());
+        other.host.store = self.host.store.clone();
+        other.pass(self.now - START);
+        other
+    }
+
+    /// A request; a callout that it makes is sent.
+    fn visit(&mut self, path: &str) -> Became {
+        self.visit_and_send(path).0
+    }
+
+    fn visit_and_send(&mut self, path: &str) -> (Became, Option<Token>) {
+        self.last_stream += 1;
+        let stream = self.last_stream;
+        let (became, callout) = match self
+            .edge
+            .on_request(&mut self.host, stream, path.as_bytes())
+        {
+            Step::Pass => (Passed, None),
+            Step::Answer(answer, callout) => (Answered(seen(&answer)), callout),
+            Step::Wait(callout) => (Waiting(stream), callout),
+        };
+        let token = callout.map(|callout| {
+            self.last_token += 1;
+            self.edge.on_sent(
+                callout.flight,
+                self.last_token,
+                Moment::from_millis(self.now),
+            );
+            self.last_token
+        });
+        (became, token)
+    }
+
+    /// A request that must wait for a callout of its own.
+    fn ask(&mut self, path: &str) -> Token {
+        match self.visit_and_send(path) {
+            (Waiting(_), Some(token)) => token,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn end(&mut self, token: Token, response: Response<'_>) -> Vec<Seen> {
+        let now = Moment::from_millis(self.now);
+        let resumed = self
+            .edge
+            .on_callout_end(&mut self.host, token, response, now);
+        resumed.map_or_else(Vec::new, |resumed| self.answers(&resumed))
+    }
+
+    fn answers(&mut self, resumed: &Resumed) -> Vec<Seen> {
+        let streams = resumed.streams.iter();
+        streams
+            .map(|_| seen(&self.edge.answer(resumed, b"/x")))
+            .collect()
+    }
+
+    fn end_with(&mut self, token: Token, key: &str, record: Record<&str>) -> Vec<Seen> {
+        let body = entry(key, record);
+        let status = match record {
+            Record::Link(_) => b"200",
+            Record::Absent { .. } => b"404",
+        };
+        let response = Response {
+            status,
+            content_type: Entry::MEDIA_TYPE.as_bytes(),
+            body: &body,
+        };
+        self.end(token, response)
+    }
+
+    fn time_out(&mut self, token: Token) -> Vec<Seen> {
+        let response = Response {
+            status: b"504",
+            ..Response::default()
+        };
+        self.end(token, response)
+    }
+
+    /// Makes a link known.
+    fn know(&mut self, code: &str, record: Record<&str>) {
+        let token = self.ask(&format!("/{code}"));
+        assert_eq!(
+            self.end_with(token, &format!("go.example/{code}"), record)
+                .len(),
+            1
+        );
+    }
+
+    fn pass(&mut self, millis: u64) -> Vec<Seen> {
+        self.set_clock(self.now + millis)
+    }
+
+    fn set_clock(&mut self, now: u64) -> Vec<Seen> {
+        self.now = now;
+        let resumed = self.edge.on_tick(&mut self.host, Moment::from_millis(now));
+        resumed
+            .iter()
+            .flat_map(|resumed| self.answers(resumed))
+            .collect()
+    }
+
+    fn counted(&mut self, name: &str) -> i64 {
+        self.pass(0);
+        self.host
+            .stats
+            .get(&format!("edgelink.{name}"))
+            .copied()
+            .unwrap_or_default()
+    }
+}
