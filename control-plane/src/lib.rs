@@ -22,3 +22,4 @@ mod shutdown;
 pub mod store;
 pub mod target;
 pub mod telemetry;
+mod timestamp;

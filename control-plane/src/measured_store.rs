@@ -97,4 +97,12 @@ impl Store for MeasuredStore {
     async fn has_api_keys(&self) -> Result<bool, StoreError> {
         measured("has_api_keys", self.0.has_api_keys()).await
     }
+
+    async fn list_api_keys(&self) -> Result<Vec<ApiKeyRow>, StoreError> {
+        measured("list_api_keys", self.0.list_api_keys()).await
+    }
+
+    async fn delete_api_key(&self, id: &str) -> Result<bool, StoreError> {
+        measured("delete_api_key", self.0.delete_api_key(id)).await
+    }
 }

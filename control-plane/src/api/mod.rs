@@ -10,7 +10,6 @@ mod list;
 mod one;
 mod patch;
 mod query;
-mod timestamp;
 mod values;
 mod view;
 

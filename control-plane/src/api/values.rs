@@ -1,9 +1,9 @@
 //! Values of fields, parsed into the types that the rest of the program trusts.
 
 use super::fields::Reason;
-use super::timestamp;
 use crate::config::LinksConfig;
 use crate::target::TargetUrl;
+use crate::timestamp;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use serde_json::Value;
 use std::fmt::Display;

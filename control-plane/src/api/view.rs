@@ -1,8 +1,8 @@
 //! A link as the API shows it.
 
-use super::timestamp;
 use crate::config::LinksConfig;
 use crate::model::Link;
+use crate::timestamp;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};

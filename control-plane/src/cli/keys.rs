@@ -1,10 +1,9 @@
 //! `edgelink keys`: make, list and revoke API keys.
 
 use crate::auth::api_key::{ApiKey, RandomError};
-use crate::clock;
 use crate::config::Config;
-use crate::server;
-use crate::store::StoreError;
+use crate::store::{Store, StoreError};
+use crate::{clock, server, timestamp};
 use clap::Subcommand;
 
 /// The longest name of a key in characters.
@@ -18,14 +17,28 @@ pub(super) enum KeysCommand {
         #[arg(long, value_parser = key_name)]
         name: String,
     },
+    /// Print id, time of creation and name of every key, oldest first.
+    List,
+    /// Revoke a key. Running servers go on taking it for auth.key_cache_ms.
+    Revoke {
+        /// The id of the key: what stands between the two underscores.
+        id: String,
+    },
 }
 
+/// Why a command about keys failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeyError {
     #[error("the database (store.url) cannot be used: {0}")]
     Store(#[from] StoreError),
     #[error(transparent)]
     Random(#[from] RandomError),
+    #[error("there is no key '{0}'")]
+    Unknown(String),
+    #[error(
+        "'{0}' is the only key, and without any the next start would make a new admin key: make another one first"
+    )]
+    Last(String),
 }
 
 fn key_name(text: &str) -> Result<String, String> {
@@ -41,14 +54,37 @@ impl KeysCommand {
     pub(super) async fn run(self, config: &Config) -> Result<(), KeyError> {
         let store = server::open_store(&config.store).await?;
         match self {
-            Self::Create { name } => {
-                let key = ApiKey::generate()?;
-                store
-                    .insert_api_key(&key.row(&name, clock::unix_millis()))
-                    .await?;
-                println!("{}", key.expose());
-            }
+            Self::Create { name } => create(store.as_ref(), &name).await,
+            Self::List => list(store.as_ref()).await,
+            Self::Revoke { id } => revoke(store.as_ref(), id).await,
         }
-        Ok(())
     }
+}
+
+async fn create(store: &dyn Store, name: &str) -> Result<(), KeyError> {
+    let key = ApiKey::generate()?;
+    let row = key.row(name, clock::unix_millis());
+    store.insert_api_key(&row).await?;
+    println!("{}", key.expose());
+    Ok(())
+}
+
+async fn list(store: &dyn Store) -> Result<(), KeyError> {
+    for key in store.list_api_keys().await? {
+        let created_at = timestamp::from_millis(key.created_at);
+        println!("{}  {created_at}  {}", key.id, key.name);
+    }
+    Ok(())
+}
+
+async fn revoke(store: &dyn Store, id: String) -> Result<(), KeyError> {
+    let keys = store.list_api_keys().await?;
+    if !keys.iter().any(|key| key.id == id) {
+        return Err(KeyError::Unknown(id));
+    }
+    if keys.len() == 1 {
+        return Err(KeyError::Last(id));
+    }
+    store.delete_api_key(&id).await?;
+    Ok(())
 }

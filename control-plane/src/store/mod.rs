@@ -67,6 +67,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Whether there is any API key.
     async fn has_api_keys(&self) -> Result<bool, StoreError>;
+
+    /// All API keys, oldest first.
+    async fn list_api_keys(&self) -> Result<Vec<ApiKeyRow>, StoreError>;
+
+    /// Forgets an API key. `false` where there was none.
+    async fn delete_api_key(&self, id: &str) -> Result<bool, StoreError>;
 }
 
 /// Makes the new content out of the old, or refuses. The database may ask for the change again after a deadlock, then

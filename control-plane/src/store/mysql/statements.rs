@@ -291,6 +291,20 @@ impl Statements for Session<MySql> {
         self.run(|c| query.fetch_one(c)).await
     }
 
+    async fn list_api_keys(&mut self) -> Result<Vec<KeyRow>, Fault> {
+        let query = query_as(
+            "SELECT id, name, secret_hash, created_at FROM api_keys ORDER BY created_at, id",
+        );
+        self.run(|c| query.fetch_all(c)).await
+    }
+
+    async fn delete_api_key(&mut self, id: &str) -> Result<bool, Fault> {
+        let query = query("DELETE FROM api_keys WHERE id = ?").bind(id.as_bytes());
+        self.about_to_last();
+        let done = self.run(|c| query.execute(c)).await?;
+        Ok(done.rows_affected() > 0)
+    }
+
     async fn migrate(&mut self) -> Result<(), Fault> {
         // The migrator waits for its turn with GET_LOCK.
         MIGRATIONS

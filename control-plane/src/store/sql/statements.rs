@@ -113,6 +113,12 @@ pub(in crate::store) trait Statements: Send {
     /// Whether there is any API key.
     fn has_api_keys(&mut self) -> impl Future<Output = Result<bool, Fault>> + Send;
 
+    /// All API keys, oldest first.
+    fn list_api_keys(&mut self) -> impl Future<Output = Result<Vec<KeyRow>, Fault>> + Send;
+
+    /// Forgets an API key; `false` where there is none. Lasts.
+    fn delete_api_key(&mut self, id: &str) -> impl Future<Output = Result<bool, Fault>> + Send;
+
     /// Brings the schema up to date while no other replica does.
     fn migrate(&mut self) -> impl Future<Output = Result<(), Fault>> + Send;
 }

@@ -212,6 +212,23 @@ where
             })
             .await
     }
+
+    async fn list_api_keys(&self) -> Result<Vec<ApiKeyRow>, StoreError> {
+        self.connections
+            .read("listing API keys", |mut session| async move {
+                let rows = session.list_api_keys().await;
+                (rows.and_then(keys), session)
+            })
+            .await
+    }
+
+    async fn delete_api_key(&self, id: &str) -> Result<bool, StoreError> {
+        self.connections
+            .write("forgetting an API key", |mut session| async move {
+                (session.delete_api_key(id).await, session)
+            })
+            .await
+    }
 }
 
 /// Databases without unsigned numbers end at 2^63 - 1, so all of them do.
@@ -243,6 +260,10 @@ fn live_link(row: Option<LinkRow>) -> Result<Option<Link>, Fault> {
 
 fn links(rows: Vec<LinkRow>) -> Result<Vec<Link>, Fault> {
     rows.into_iter().map(LinkRow::into_link).collect()
+}
+
+fn keys(rows: Vec<KeyRow>) -> Result<Vec<ApiKeyRow>, Fault> {
+    rows.into_iter().map(KeyRow::into_key).collect()
 }
 
 fn record(row: Option<LinkRow>) -> Result<Record<String>, Fault> {
