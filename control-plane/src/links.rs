@@ -1,6 +1,6 @@
 //! Creating links: a number, its code, and another number where the code is taken.
 
-use crate::issuer::{IssueError, Minter};
+use crate::issuer::{IssueError, Minter, Subject};
 use crate::model::{Link, LinkContent};
 use crate::store::{CreateError, NewLink, Store, StoreError};
 use crate::telemetry::prometheus::{LINKS_CREATED, NUMBERS_ISSUED};
@@ -22,6 +22,19 @@ pub(crate) struct Order {
     /// The alias; a code is generated where there is none.
     pub(crate) slug: Option<Code>,
     pub(crate) content: LinkContent,
+    /// The id of the API key that creates it.
+    pub(crate) owner: String,
+}
+
+impl Order {
+    fn subject(&self, attempt: u8) -> Subject<'_> {
+        Subject {
+            domain: &self.domain,
+            target: &self.content.target,
+            owner: &self.owner,
+            attempt: attempt.into(),
+        }
+    }
 }
 
 /// Why there is no link.
@@ -48,8 +61,8 @@ impl Creator {
 
     /// Creates the link. It is in the database when this answers.
     pub(crate) async fn create(&self, order: Order) -> Result<Link, CreateFailure> {
-        for _ in 0..self.max_tries {
-            let minted = self.minter.mint().await?;
+        for attempt in 0..self.max_tries {
+            let minted = self.minter.mint(&order.subject(attempt)).await?;
             counter!(NUMBERS_ISSUED).increment(1);
             let code = order.slug.clone().unwrap_or(minted.code);
             let link = NewLink {

@@ -31,6 +31,7 @@ pub(crate) enum Kind {
     Overloaded,
     RequestTimeout,
     CodesExhausted,
+    IssuerUnavailable,
     CodesTaken,
     Stopping,
 }
@@ -95,6 +96,11 @@ impl Kind {
                 S::SERVICE_UNAVAILABLE,
                 "codes-exhausted",
                 "All codes of this length are in use",
+            ),
+            Self::IssuerUnavailable => (
+                S::SERVICE_UNAVAILABLE,
+                "issuer-unavailable",
+                "The source of numbers does not answer",
             ),
             Self::CodesTaken => (
                 S::SERVICE_UNAVAILABLE,

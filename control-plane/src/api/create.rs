@@ -4,26 +4,32 @@ use super::body::JsonObject;
 use super::fields::Fields;
 use super::{values, view};
 use crate::app::App;
+use crate::auth::Caller;
 use crate::config::LinksConfig;
 use crate::issuer::IssueError;
 use crate::links::{CreateFailure, Order};
 use crate::model::LinkContent;
 use crate::problem::{FieldError, Kind, Problem};
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::response::Response;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
-    let order = parse(object, &app.config.links)?;
+    let order = parse(object, &app.config.links, &caller)?;
     let link = app.creator.create(order).await?;
     Ok(view::created(&link, &app.config.links))
 }
 
-fn parse(object: Map<String, Value>, links: &LinksConfig) -> Result<Order, Problem> {
+fn parse(
+    object: Map<String, Value>,
+    links: &LinksConfig,
+    caller: &Caller,
+) -> Result<Order, Problem> {
     let mut fields = Fields::new(object);
     let target = fields.required("longUrl", |value| values::target(value, links));
     let slug = fields.optional("customSlug", values::slug);
@@ -56,6 +62,7 @@ fn parse(object: Map<String, Value>, links: &LinksConfig) -> Result<Order, Probl
         domain,
         slug,
         content,
+        owner: caller.id().to_owned(),
     })
 }
 
@@ -78,6 +85,12 @@ impl From<CreateFailure> for Problem {
             CreateFailure::Issue(error @ IssueError::Exhausted { .. }) => {
                 tracing::error!(%error, "configure a longer links.code_length");
                 Self::new(Kind::CodesExhausted)
+            }
+            CreateFailure::Issue(
+                error @ (IssueError::Source { .. } | IssueError::ClockWentBack { .. }),
+            ) => {
+                tracing::error!(%error, "there are no numbers for new links");
+                Self::new(Kind::IssuerUnavailable)
             }
             CreateFailure::Issue(IssueError::Closed) => Self::new(Kind::Stopping),
         }

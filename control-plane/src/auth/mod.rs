@@ -15,6 +15,7 @@ pub(crate) use verifier::KeyVerifier;
 
 use crate::app::App;
 use crate::problem::{Kind, Problem};
+use crate::store::ApiKeyRow;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -23,10 +24,21 @@ use std::sync::Arc;
 
 const API_KEY_HEADER: &str = "x-api-key";
 
+/// Who sends a request: the API key, which [`require_api_key`] has put into its extensions.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller(Arc<ApiKeyRow>);
+
+impl Caller {
+    /// The public part of the key.
+    pub(crate) fn id(&self) -> &str {
+        &self.0.id
+    }
+}
+
 /// Lets requests with a valid API key through.
 pub(crate) async fn require_api_key(
     State(app): State<Arc<App>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
     let key = bearer(request.headers())
@@ -36,8 +48,11 @@ pub(crate) async fn require_api_key(
                 .with_detail("send a key as 'Authorization: Bearer <key>' or as 'X-Api-Key: <key>'")
         })?;
     match app.keys.verify(key).await {
-        Ok(true) => Ok(next.run(request).await),
-        Ok(false) => Err(Problem::new(Kind::Unauthorized).with_detail("the key is not valid")),
+        Ok(Some(row)) => {
+            request.extensions_mut().insert(Caller(row));
+            Ok(next.run(request).await)
+        }
+        Ok(None) => Err(Problem::new(Kind::Unauthorized).with_detail("the key is not valid")),
         Err(error) => Err(Problem::store(&error)),
     }
 }

@@ -22,16 +22,19 @@ impl KeyVerifier {
         Self { store, rows }
     }
 
-    /// Whether `text` is a key that somebody was given. Requests with the same key share one look into the store.
-    pub(crate) async fn verify(&self, text: &str) -> Result<bool, Arc<StoreError>> {
+    /// The row of `text` where it is a key that somebody was given. Requests with the same key share one look into the store.
+    pub(crate) async fn verify(
+        &self,
+        text: &str,
+    ) -> Result<Option<Arc<ApiKeyRow>>, Arc<StoreError>> {
         let Some(key) = ApiKey::parse(text) else {
-            return Ok(false);
+            return Ok(None);
         };
         let look_up = async {
             let row = self.store.find_api_key(key.id()).await?;
             Ok(row.map(Arc::new))
         };
         let row = self.rows.try_get_with_by_ref(key.id(), look_up).await?;
-        Ok(row.is_some_and(|row| key.matches(&row)))
+        Ok(row.filter(|row| key.matches(row)))
     }
 }

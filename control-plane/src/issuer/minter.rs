@@ -1,6 +1,6 @@
 //! Numbers and the codes they become.
 
-use super::{IssueError, NumberSource};
+use super::{IssueError, NumberSource, Subject};
 use edgelink_wire::code::MintError;
 use edgelink_wire::{Code, CodeSpace};
 use std::sync::Arc;
@@ -28,13 +28,15 @@ impl Minter {
         Self { source, space }
     }
 
-    /// The next number and its code. Numbers whose code is a reserved word are skipped.
+    /// The next number and its code, for this link. Numbers whose code is a reserved word are skipped.
     ///
     /// # Errors
     /// An [`IssueError`] where the source has no number, or the number no code.
-    pub async fn mint(&self) -> Result<Minted, IssueError> {
+    pub async fn mint(&self, subject: &Subject<'_>) -> Result<Minted, IssueError> {
+        let mut subject = *subject;
         loop {
-            let number = self.source.next_number().await?;
+            let number = self.source.number_for(&subject).await?;
+            subject.attempt += 1;
             match self.space.mint(number) {
                 Ok(code) => return Ok(Minted { number, code }),
                 Err(MintError::Reserved(_)) => {}
@@ -54,6 +56,7 @@ impl Minter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::TargetUrl;
     use async_trait::async_trait;
     use edgelink_wire::CodeLength;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,6 +72,16 @@ mod tests {
         async fn shutdown(&self) {}
     }
 
+    async fn mint(minter: &Minter) -> Result<Minted, IssueError> {
+        let subject = Subject {
+            domain: &"a.example".parse().unwrap(),
+            target: &TargetUrl::from_store("https://example.com/"),
+            owner: "",
+            attempt: 0,
+        };
+        minter.mint(&subject).await
+    }
+
     fn minter(first: u64) -> Minter {
         let space = CodeSpace::new(CodeLength::DEFAULT, None);
         Minter::new(Arc::new(From(AtomicU64::new(first))), space)
@@ -78,7 +91,7 @@ mod tests {
     async fn a_number_whose_code_is_reserved_is_skipped() {
         let space = CodeSpace::new(CodeLength::DEFAULT, None);
         let reserved = space.number(b"metrics").unwrap();
-        let minted = minter(reserved).mint().await.unwrap();
+        let minted = mint(&minter(reserved)).await.unwrap();
         assert_eq!(minted.number, reserved + 1);
         assert_eq!(minted.code.as_str(), "metrict");
     }
@@ -86,7 +99,7 @@ mod tests {
     #[tokio::test]
     async fn behind_the_last_code_there_is_an_error_that_names_the_length() {
         let minter = minter(CodeLength::DEFAULT.count());
-        let error = minter.mint().await.unwrap_err();
+        let error = mint(&minter).await.unwrap_err();
         assert!(matches!(error, IssueError::Exhausted { length: 7 }));
         assert!(!error.is_transient());
     }

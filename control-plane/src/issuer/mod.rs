@@ -1,10 +1,18 @@
 //! Where the numbers of new links come from. A number is never issued twice.
 
+mod digest;
 mod minter;
+mod ranges;
 mod segment;
+pub mod snowflake;
+mod subject;
+mod zookeeper;
 
+pub use digest::{Digest, Membership};
 pub use minter::{Minted, Minter};
 pub use segment::{SegmentIssuer, SegmentOptions};
+pub use subject::Subject;
+pub use zookeeper::{ZookeeperOptions, zookeeper};
 
 use crate::store::StoreError;
 use async_trait::async_trait;
@@ -14,6 +22,11 @@ use async_trait::async_trait;
 pub trait NumberSource: Send + Sync + 'static {
     /// The next number.
     async fn next_number(&self) -> Result<u64, IssueError>;
+
+    /// The next number for this link. Only sources that derive numbers from links look at it.
+    async fn number_for(&self, _subject: &Subject<'_>) -> Result<u64, IssueError> {
+        self.next_number().await
+    }
 
     /// Stops issuing, and keeps what was not issued for others. Calls from then on answer [`IssueError::Closed`].
     async fn shutdown(&self);
@@ -31,6 +44,22 @@ pub enum IssueError {
         /// The code length, in digits.
         length: u8,
     },
+    /// A source outside of the store failed.
+    #[error("{name}: {reason}")]
+    Source {
+        /// The source, as it is configured.
+        name: &'static str,
+        /// What went wrong.
+        reason: String,
+        /// Whether the same call may succeed later.
+        transient: bool,
+    },
+    /// The clock of this machine went back further than is waited for, and numbers that are made of time would repeat.
+    #[error("the clock went back by {by_ms} ms: no numbers are issued until it has caught up")]
+    ClockWentBack {
+        /// How far, in milliseconds.
+        by_ms: u64,
+    },
     /// This instance is shutting down.
     #[error("no more numbers are issued here: the instance is shutting down")]
     Closed,
@@ -42,8 +71,9 @@ impl IssueError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Store(error) => error.is_transient(),
+            Self::Source { transient, .. } => *transient,
             Self::Exhausted { .. } => false,
-            Self::Closed => true,
+            Self::ClockWentBack { .. } | Self::Closed => true,
         }
     }
 }

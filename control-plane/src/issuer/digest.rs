@@ -1,0 +1,217 @@
+//! Numbers that are digests of the link: no state, no coordination, and collisions that somebody else has to notice.
+//!
+//! The number is MurmurHash3 (x64, 128 bit) over domain, target, owner and salt, modulo `62^length`. The first try has the
+//! salt 0, so that the same request gives the same code wherever it arrives; every further one has a random salt, for
+//! with a fixed sequence the same target could only be shortened as often as there are tries. Whether a number is free
+//! only the unique index of the store tells; a membership filter, where there is one, spares it most collisions.
+
+use super::{IssueError, NumberSource, Subject};
+use async_trait::async_trait;
+use edgelink_wire::{CodeSpace, LinkKey};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How many salts are tried against the membership filter before the store is asked all the same.
+const MAX_SALTS: u32 = 16;
+
+/// Knows links that may exist.
+pub trait Membership: Send + Sync + 'static {
+    /// `false` where there is certainly no such link.
+    fn may_contain(&self, key: &LinkKey) -> bool;
+}
+
+/// Makes numbers out of links.
+pub struct Digest {
+    space: CodeSpace,
+    membership: Option<Arc<dyn Membership>>,
+    closed: AtomicBool,
+}
+
+impl Digest {
+    /// A source for the codes of `space`.
+    #[must_use]
+    pub fn new(space: CodeSpace, membership: Option<Arc<dyn Membership>>) -> Self {
+        Self {
+            space,
+            membership,
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    fn number(&self, subject: &Subject<'_>, salt: u64) -> u64 {
+        let text = format!(
+            "{}\0{}\0{}\0",
+            subject.domain,
+            subject.target.as_str(),
+            subject.owner
+        );
+        let bytes = [text.as_bytes(), &salt.to_le_bytes()].concat();
+        // Reading from memory does not fail.
+        let hash = murmur3::murmur3_x64_128(&mut bytes.as_slice(), 0).unwrap_or_default();
+        let number = hash % u128::from(self.space.length().count());
+        u64::try_from(number).unwrap_or_default()
+    }
+
+    fn may_be_taken(&self, subject: &Subject<'_>, number: u64) -> bool {
+        let Some(membership) = &self.membership else {
+            return false;
+        };
+        // A number without a code is for the minter to refuse.
+        self.space.mint(number).is_ok_and(|code| {
+            let key = LinkKey::new(subject.domain.clone(), code);
+            membership.may_contain(&key)
+        })
+    }
+}
+
+#[async_trait]
+impl NumberSource for Digest {
+    /// Without a link there is nothing to digest, so the number is random.
+    async fn next_number(&self) -> Result<u64, IssueError> {
+        Ok(salt()? % self.space.length().count())
+    }
+
+    async fn number_for(&self, subject: &Subject<'_>) -> Result<u64, IssueError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(IssueError::Closed);
+        }
+        let mut number = match subject.attempt {
+            0 => self.number(subject, 0),
+            _ => self.number(subject, salt()?),
+        };
+        for _ in 1..MAX_SALTS {
+            if !self.may_be_taken(subject, number) {
+                break;
+            }
+            number = self.number(subject, salt()?);
+        }
+        Ok(number)
+    }
+
+    async fn shutdown(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+}
+
+fn salt() -> Result<u64, IssueError> {
+    getrandom::u64().map_err(|error| IssueError::Source {
+        name: "digest",
+        reason: format!("the system has no random numbers: {error}"),
+        transient: true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::TargetUrl;
+    use edgelink_wire::{CodeLength, Domain};
+    use std::collections::HashSet;
+
+    struct Known(HashSet<LinkKey>);
+
+    impl Membership for Known {
+        fn may_contain(&self, key: &LinkKey) -> bool {
+            self.0.contains(key)
+        }
+    }
+
+    struct Link {
+        domain: Domain,
+        target: TargetUrl,
+        owner: &'static str,
+    }
+
+    impl Link {
+        fn new(domain: &str, target: &str, owner: &'static str) -> Self {
+            Self {
+                domain: domain.parse().unwrap(),
+                target: TargetUrl::from_store(target),
+                owner,
+            }
+        }
+
+        fn attempt(&self, attempt: u32) -> Subject<'_> {
+            Subject {
+                domain: &self.domain,
+                target: &self.target,
+                owner: self.owner,
+                attempt,
+            }
+        }
+    }
+
+    fn space() -> CodeSpace {
+        CodeSpace::new(CodeLength::DEFAULT, None)
+    }
+
+    async fn number(digest: &Digest, link: &Link, attempt: u32) -> u64 {
+        digest.number_for(&link.attempt(attempt)).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_same_link_has_the_same_number_on_every_instance_and_any_difference_another() {
+        let link = Link::new("a.example", "https://example.com/", "k1");
+        let first = number(&Digest::new(space(), None), &link, 0).await;
+        assert_eq!(first, number(&Digest::new(space(), None), &link, 0).await);
+        for other in [
+            Link::new("b.example", "https://example.com/", "k1"),
+            Link::new("a.example", "https://example.com/x", "k1"),
+            Link::new("a.example", "https://example.com/", "k2"),
+        ] {
+            assert_ne!(first, number(&Digest::new(space(), None), &other, 0).await);
+        }
+    }
+
+    #[tokio::test]
+    // As computed by another implementation, Python's mmh3.
+    async fn the_digest_is_pinned_so_that_codes_stay_the_same_in_every_version() {
+        let link = Link::new("a.example", "https://example.com/", "k1");
+        let number = number(&Digest::new(space(), None), &link, 0).await;
+        assert_eq!(space().mint(number).unwrap().as_str(), "SHMGWET");
+    }
+
+    #[tokio::test]
+    async fn every_retry_has_a_new_salt() {
+        let link = Link::new("a.example", "https://example.com/", "k1");
+        let digest = Digest::new(space(), None);
+        let mut seen = HashSet::new();
+        for attempt in [0, 1, 1, 1, 2, 2] {
+            assert!(seen.insert(number(&digest, &link, attempt).await));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_code_that_the_membership_filter_knows_is_passed_over() {
+        let link = Link::new("a.example", "https://example.com/", "k1");
+        let taken = number(&Digest::new(space(), None), &link, 0).await;
+        let key = LinkKey::new(link.domain.clone(), space().mint(taken).unwrap());
+        let known = Known(HashSet::from([key]));
+        let digest = Digest::new(space(), Some(Arc::new(known)));
+        assert_ne!(taken, number(&digest, &link, 0).await);
+    }
+
+    struct Everything;
+
+    impl Membership for Everything {
+        fn may_contain(&self, _: &LinkKey) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn a_filter_that_knows_everything_leaves_the_decision_to_the_store() {
+        let link = Link::new("a.example", "https://example.com/", "k1");
+        let digest = Digest::new(space(), Some(Arc::new(Everything)));
+        assert!(number(&digest, &link, 0).await < space().length().count());
+    }
+
+    #[tokio::test]
+    async fn after_a_shutdown_there_are_no_numbers() {
+        let link = Link::new("a.example", "https://example.com/", "k1");
+        let digest = Digest::new(space(), None);
+        digest.shutdown().await;
+        let error = digest.number_for(&link.attempt(0)).await.unwrap_err();
+        assert!(matches!(error, IssueError::Closed));
+    }
+}

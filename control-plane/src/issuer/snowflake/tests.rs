@@ -1,0 +1,294 @@
+use super::*;
+use edgelink_wire::CodeLength;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const START: u64 = EPOCH_MS + 1_000_000;
+
+/// A clock that stands still but for those who wait.
+#[derive(Clone)]
+struct Hand(Arc<AtomicU64>);
+
+impl Hand {
+    fn at(ms: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(ms)))
+    }
+
+    fn set(&self, ms: u64) {
+        self.0.store(ms, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Clock for Hand {
+    fn unix_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    async fn wait_ms(&self, ms: u64) {
+        self.0.fetch_add(ms, Ordering::SeqCst);
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Workers and how far their time is reserved, as the store has it.
+#[derive(Default)]
+struct Table {
+    until: Mutex<Vec<u64>>,
+    fails: AtomicBool,
+}
+
+/// One instance's view of it.
+struct Instance {
+    table: Arc<Table>,
+    mine: Mutex<Option<(usize, u64)>>,
+}
+
+impl Instance {
+    fn of(table: &Arc<Table>) -> Arc<Self> {
+        Arc::new(Self {
+            table: Arc::clone(table),
+            mine: Mutex::default(),
+        })
+    }
+}
+
+#[async_trait]
+impl Reservations for Instance {
+    async fn reserve(&self, now: u64) -> Result<Reservation, IssueError> {
+        if self.table.fails.load(Ordering::SeqCst) {
+            return Err(IssueError::Source {
+                name: "table",
+                reason: "away".to_owned(),
+                transient: true,
+            });
+        }
+        let mut until = self.table.until.lock().unwrap();
+        let mut mine = self.mine.lock().unwrap();
+        let worker = match *mine {
+            Some((worker, end)) if until[worker] == end => worker,
+            _ => until
+                .iter()
+                .position(|until| *until < now)
+                .unwrap_or_else(|| {
+                    until.push(now);
+                    until.len() - 1
+                }),
+        };
+        let start = until[worker];
+        let end = start.max(now) + RESERVED_MS;
+        until[worker] = end;
+        *mine = Some((worker, end));
+        let worker = worker as u16;
+        Ok(Reservation {
+            worker,
+            time: start..end,
+        })
+    }
+
+    async fn release(&self, rest: Reservation) {
+        let mut until = self.table.until.lock().unwrap();
+        let worker = usize::from(rest.worker);
+        if until[worker] == rest.time.end {
+            until[worker] = rest.time.start;
+        }
+    }
+}
+
+fn issuer(clock: &Hand, table: &Arc<Table>) -> Snowflake<Hand> {
+    Snowflake::new(clock.clone(), Instance::of(table))
+}
+
+fn parts(number: u64) -> (u64, u64, u64) {
+    let worker = number >> SEQUENCE_BITS & ((1 << WORKER_BITS) - 1);
+    (number >> 18, worker, number & (SEQUENCES - 1))
+}
+
+#[tokio::test]
+async fn a_number_is_time_worker_and_sequence() {
+    let clock = Hand::at(START);
+    let issuer = issuer(&clock, &Arc::default());
+    assert_eq!(
+        parts(issuer.next_number().await.unwrap()),
+        (1_000_000, 0, 0)
+    );
+    assert_eq!(
+        parts(issuer.next_number().await.unwrap()),
+        (1_000_000, 0, 1)
+    );
+    clock.set(START + 7);
+    assert_eq!(
+        parts(issuer.next_number().await.unwrap()),
+        (1_000_007, 0, 0)
+    );
+}
+
+#[test]
+fn every_number_fits_the_codes_of_ten_digits_and_of_no_shorter_ones() {
+    let last = number(EPOCH_MS + (1 << 41) - 1, 1023, SEQUENCES - 1).unwrap();
+    assert_eq!(last, (1 << 59) - 1);
+    assert!(last < CodeLength::new(CODE_LENGTH).unwrap().count());
+    assert!(last >= CodeLength::new(CODE_LENGTH - 1).unwrap().count());
+    let error = number(EPOCH_MS + (1 << 41), 0, 0).unwrap_err();
+    assert!(matches!(error, IssueError::Exhausted { length: 10 }));
+}
+
+#[tokio::test]
+async fn a_millisecond_that_is_used_up_is_waited_out() {
+    let clock = Hand::at(START);
+    let issuer = issuer(&clock, &Arc::default());
+    let mut seen = HashSet::new();
+    for _ in 0..SEQUENCES + 1 {
+        assert!(seen.insert(issuer.next_number().await.unwrap()));
+    }
+    assert_eq!(clock.unix_ms(), START + 1);
+}
+
+#[tokio::test]
+async fn a_clock_that_goes_back_by_five_milliseconds_is_waited_for() {
+    let clock = Hand::at(START);
+    let issuer = issuer(&clock, &Arc::default());
+    let before = issuer.next_number().await.unwrap();
+    clock.set(START - TOLERATED_MS);
+    let after = issuer.next_number().await.unwrap();
+    assert!(after > before);
+    assert_eq!(clock.unix_ms(), START);
+}
+
+#[tokio::test]
+async fn a_clock_that_goes_back_further_is_an_error_until_it_has_caught_up() {
+    let clock = Hand::at(START);
+    let issuer = issuer(&clock, &Arc::default());
+    let before = issuer.next_number().await.unwrap();
+    clock.set(START - TOLERATED_MS - 1);
+    let error = issuer.next_number().await.unwrap_err();
+    assert!(matches!(error, IssueError::ClockWentBack { by_ms: 6 }));
+    assert!(error.is_transient());
+    clock.set(START);
+    assert!(issuer.next_number().await.unwrap() > before);
+}
+
+#[tokio::test]
+async fn a_clock_before_the_epoch_is_an_error() {
+    let clock = Hand::at(EPOCH_MS - 10);
+    let error = issuer(&clock, &Arc::default())
+        .next_number()
+        .await
+        .unwrap_err();
+    assert!(matches!(error, IssueError::ClockWentBack { by_ms: 10 }));
+}
+
+#[tokio::test]
+async fn two_instances_have_different_workers() {
+    let clock = Hand::at(START);
+    let table = Arc::default();
+    let (one, two) = (issuer(&clock, &table), issuer(&clock, &table));
+    let (_, first, _) = parts(one.next_number().await.unwrap());
+    let (_, second, _) = parts(two.next_number().await.unwrap());
+    assert_ne!(first, second);
+}
+
+/// The one who was stopped goes on with its own milliseconds; who took its worker over has others.
+#[tokio::test]
+async fn an_instance_that_was_stopped_past_its_reservation_never_repeats_what_its_successor_issued()
+{
+    let clock = Hand::at(START);
+    let table = Arc::default();
+    let stopped = issuer(&clock, &table);
+    stopped.next_number().await.unwrap();
+    clock.set(START + RESERVED_MS + 1);
+    let successor = issuer(&clock, &table);
+    let mut seen = HashSet::new();
+    for _ in 0..50 {
+        assert!(seen.insert(successor.next_number().await.unwrap()));
+    }
+    for _ in 0..50 {
+        assert!(seen.insert(stopped.next_number().await.unwrap()));
+    }
+    let workers: HashSet<u64> = seen.into_iter().map(|number| parts(number).1).collect();
+    assert_eq!(
+        workers.len(),
+        2,
+        "the stopped one has looked for another worker"
+    );
+}
+
+#[tokio::test]
+async fn a_shutdown_gives_back_the_time_that_was_not_used() {
+    let clock = Hand::at(START);
+    let table: Arc<Table> = Arc::default();
+    let issuer = issuer(&clock, &table);
+    issuer.next_number().await.unwrap();
+    issuer.shutdown().await;
+    assert_eq!(*table.until.lock().unwrap(), [START + 1]);
+}
+
+#[tokio::test]
+async fn time_that_a_former_holder_has_reserved_is_an_error_until_it_is_over() {
+    struct Ahead;
+    #[async_trait]
+    impl Reservations for Ahead {
+        async fn reserve(&self, now: u64) -> Result<Reservation, IssueError> {
+            let start = (START + 3_000).max(now);
+            let time = start..start + RESERVED_MS;
+            Ok(Reservation { worker: 1, time })
+        }
+        async fn release(&self, _: Reservation) {}
+    }
+    let clock = Hand::at(START);
+    let issuer = Snowflake::new(clock.clone(), Arc::new(Ahead));
+    let error = issuer.next_number().await.unwrap_err();
+    assert!(matches!(error, IssueError::ClockWentBack { by_ms: 3_000 }));
+    clock.set(START + 3_000);
+    issuer.next_number().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_does_not_stop_numbers_of_reserved_time_and_then_it_does() {
+    let clock = Hand::at(START);
+    let table: Arc<Table> = Arc::default();
+    let issuer = issuer(&clock, &table);
+    issuer.next_number().await.unwrap();
+    table.fails.store(true, Ordering::SeqCst);
+    clock.set(START + RESERVED_MS - 1);
+    issuer.next_number().await.unwrap();
+    clock.set(START + RESERVED_MS);
+    assert!(issuer.next_number().await.unwrap_err().is_transient());
+    table.fails.store(false, Ordering::SeqCst);
+    issuer.next_number().await.unwrap();
+}
+
+#[tokio::test]
+async fn after_a_shutdown_there_are_no_numbers() {
+    let clock = Hand::at(START);
+    let issuer = issuer(&clock, &Arc::default());
+    issuer.shutdown().await;
+    assert!(matches!(
+        issuer.next_number().await.unwrap_err(),
+        IssueError::Closed
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_callers_never_share_a_number() {
+    let table = Arc::default();
+    let issuer = Arc::new(Snowflake::new(SystemClock, Instance::of(&table)));
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let issuer = Arc::clone(&issuer);
+            tokio::spawn(async move {
+                let mut numbers = Vec::new();
+                for _ in 0..1000 {
+                    numbers.push(issuer.next_number().await.unwrap());
+                }
+                numbers
+            })
+        })
+        .collect();
+    let mut seen = HashSet::new();
+    for task in tasks {
+        for number in task.await.unwrap() {
+            assert!(seen.insert(number));
+        }
+    }
+}
