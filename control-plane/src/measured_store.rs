@@ -1,5 +1,8 @@
 //! A store that counts what it does.
 
+mod clicks;
+mod relay;
+
 use crate::model::Link;
 use crate::store::{
     ApiKeyRow, ChangeError, ChangeFn, CreateError, ListQuery, NewLink, Segment, Store, StoreError,

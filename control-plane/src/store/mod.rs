@@ -1,11 +1,15 @@
 //! Where links live. One small trait, one suite of tests, several databases.
 
+mod clicks;
 mod mysql;
 mod options;
+mod relay;
 mod sql;
 mod sqlite;
 
+pub use clicks::{ClickAccounts, ClickStore, CountedBatch};
 pub use options::{PoolOptions, connect};
+pub use relay::{BOUND_LEAD_MS, BoundState, PendingChange, RelayStore, ScannedKey};
 
 use crate::model::{Link, LinkContent};
 use async_trait::async_trait;
@@ -14,16 +18,19 @@ use edgelink_wire::{Domain, LinkKey, Record};
 /// A database that owns the truth.
 ///
 /// Every method is one transaction: it has happened wholly when it answers `Ok`, and an error that
-/// [`StoreError::is_transient`] may or may not have happened.
+/// [`StoreError::is_transient`] may or may not have happened. Every creation, change and deletion of a link is in the
+/// outbox ([`RelayStore`]) from the same transaction on.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: RelayStore + ClickStore + Send + Sync + 'static {
     /// Brings the schema up to date.
     async fn migrate(&self) -> Result<(), StoreError>;
 
     /// Answers when the database does.
     async fn ping(&self) -> Result<(), StoreError>;
 
-    /// Draws the next `step` sequences of `issuer`; nobody else ever gets them.
+    /// Draws the next `step` sequences of `issuer`; nobody else ever gets them. Their numbers are below a bound that was
+    /// published at least [`BOUND_LEAD_MS`] ago; where they would not be, the call fails with a transient error until the
+    /// relay has raised the bound.
     async fn draw_segment(&self, issuer: u16, step: u32) -> Result<Segment, StoreError>;
 
     /// Gives back the unused rest of a segment. `false` where somebody has drawn since: the rest is lost then.

@@ -1,5 +1,7 @@
 //! MySQL 8.0 and later, and MariaDB 10.6 and later.
 
+mod clicks;
+mod relay;
 mod statements;
 
 use super::sql::SqlStore;

@@ -8,7 +8,7 @@ use crate::store::sql::rows::{
 use crate::store::sql::session::Session;
 use crate::store::sql::statements::Statements;
 use crate::store::sql::{insert_links, select_links};
-use crate::store::{ApiKeyRow, ListQuery, Segment};
+use crate::store::{ApiKeyRow, BOUND_LEAD_MS, ListQuery, Segment};
 use edgelink_wire::{Domain, LinkKey, LinkState};
 use sqlx::mysql::MySqlDatabaseError;
 use sqlx::{MySql, QueryBuilder, query, query_as, query_scalar, raw_sql};
@@ -206,18 +206,14 @@ impl Statements for Session<MySql> {
         Ok(())
     }
 
-    async fn delete_link(&mut self, key: &LinkKey, now: u64) -> Result<bool, Fault> {
-        let query = query(
-            "UPDATE links SET deleted_at = ?, updated_at = ?, rev = rev + 1 \
-             WHERE domain_id = (SELECT id FROM domains WHERE name = ?) AND code = ? AND deleted_at IS NULL",
-        )
-        .bind(now)
-        .bind(now)
-        .bind(key.domain.as_str().as_bytes())
-        .bind(key.code.as_str().as_bytes());
-        self.about_to_last();
-        let done = self.run(|c| query.execute(c)).await?;
-        Ok(done.rows_affected() > 0)
+    async fn delete_link(&mut self, id: u64, now: u64) -> Result<(), Fault> {
+        let query =
+            query("UPDATE links SET deleted_at = ?, updated_at = ?, rev = rev + 1 WHERE id = ?")
+                .bind(now)
+                .bind(now)
+                .bind(id);
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
     }
 
     async fn list_links(&mut self, list: &ListQuery) -> Result<Vec<LinkRow>, Fault> {
@@ -245,9 +241,15 @@ impl Statements for Session<MySql> {
     }
 
     async fn draw(&mut self, issuer: u16, step: u32) -> Result<Option<Segment>, Fault> {
-        let query = query("UPDATE issuers SET next = LAST_INSERT_ID(next + ?) WHERE issuer = ?")
-            .bind(step)
-            .bind(issuer);
+        let query = query(
+            "UPDATE issuers SET next = LAST_INSERT_ID(next + ?) WHERE issuer = ? AND (next + ?) * 1000 <= \
+             (SELECT MAX(bound) FROM bounds \
+             WHERE published_at + ? <= CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED))",
+        )
+        .bind(step)
+        .bind(issuer)
+        .bind(step)
+        .bind(BOUND_LEAD_MS);
         self.about_to_last();
         let done = self.run(|c| query.execute(c)).await?;
         let end = done.last_insert_id();

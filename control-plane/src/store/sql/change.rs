@@ -1,10 +1,11 @@
 //! Transactions on single rows.
 
 use super::fault::{Fault, Remedy};
+use super::relay::Announcement;
 use super::statements::Statements;
 use crate::model::Link;
 use crate::store::{ChangeError, ChangeFn};
-use edgelink_wire::{Domain, LinkKey};
+use edgelink_wire::{Domain, LinkKey, Record};
 
 /// Adds a domain unless it is there; somebody else may add it in between.
 pub(in crate::store) async fn add_domain<S: Statements>(
@@ -57,5 +58,42 @@ async fn change_locked<S: Statements>(
     link.updated_at = now;
     link.rev += 1;
     session.update_link(id, &link.content, now).await?;
+    let change = Announcement::new(key.to_string(), &link.record());
+    session.announce(&[change], now).await?;
     Ok(Some(Ok(link)))
+}
+
+/// Makes a tombstone of a link; `false` where there is none.
+pub(in crate::store) async fn delete_link<S: Statements>(
+    session: &mut S,
+    key: &LinkKey,
+    now: u64,
+) -> Result<bool, Fault> {
+    session.begin().await?;
+    let is_deleted = delete_locked(session, key, now).await?;
+    if is_deleted {
+        session.commit().await?;
+    } else {
+        session.rollback().await?;
+    }
+    Ok(is_deleted)
+}
+
+async fn delete_locked<S: Statements>(
+    session: &mut S,
+    key: &LinkKey,
+    now: u64,
+) -> Result<bool, Fault> {
+    let Some(id) = session.lock_link(key).await? else {
+        return Ok(false);
+    };
+    let Some(row) = session.find_link(key).await? else {
+        return Ok(false);
+    };
+    session.delete_link(id, now).await?;
+    let absent = Record::Absent { rev: row.rev() + 1 };
+    session
+        .announce(&[Announcement::new(key.to_string(), &absent)], now)
+        .await?;
+    Ok(true)
 }

@@ -4,6 +4,7 @@
 //! way are locked, what is taken for good gets its answer, tombstones are revived, and the rest is inserted again.
 
 use super::fault::{Fault, Remedy};
+use super::relay::Announcement;
 use super::rows::NewRow;
 use super::statements::Statements;
 use crate::store::CreateError;
@@ -30,6 +31,7 @@ pub(in crate::store) async fn create_links<S: Statements>(
     session: &mut S,
     rows: &[NewRow],
     limits: ChunkLimits,
+    now: u64,
 ) -> Result<Vec<Outcome>, Fault> {
     let mut creation = Creation::new(rows);
     let order = creation.order();
@@ -37,8 +39,10 @@ pub(in crate::store) async fn create_links<S: Statements>(
     for chunk in chunks(rows, &order, limits) {
         creation.add(session, chunk.to_vec()).await?;
     }
+    let outcomes = creation.into_outcomes()?;
+    announce(session, rows, &outcomes, limits, now).await?;
     session.commit().await?;
-    creation.into_outcomes()
+    Ok(outcomes)
 }
 
 struct Creation<'a> {
@@ -165,6 +169,35 @@ impl<'a> Creation<'a> {
         let outcomes: Option<Vec<Outcome>> = self.outcomes.into_iter().collect();
         outcomes.ok_or(Fault::Contended)
     }
+}
+
+/// Puts the new links into the outbox.
+async fn announce<S: Statements>(
+    session: &mut S,
+    rows: &[NewRow],
+    outcomes: &[Outcome],
+    limits: ChunkLimits,
+    now: u64,
+) -> Result<(), Fault> {
+    let mut changes = Vec::new();
+    let mut bytes = 0;
+    for (row, outcome) in rows.iter().zip(outcomes) {
+        let Ok(rev) = outcome else { continue };
+        let change = Announcement::of_new(row, *rev);
+        let size = change.wire_size();
+        let is_full = changes.len() == limits.rows || bytes + size > limits.bytes;
+        if is_full && !changes.is_empty() {
+            session.announce(&changes, now).await?;
+            changes.clear();
+            bytes = 0;
+        }
+        bytes += size;
+        changes.push(change);
+    }
+    if changes.is_empty() {
+        return Ok(());
+    }
+    session.announce(&changes, now).await
 }
 
 async fn revive<S: Statements>(

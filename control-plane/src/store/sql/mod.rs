@@ -25,9 +25,11 @@ pub(super) use insert_links;
 
 pub(super) mod calls;
 mod change;
+pub(super) mod clicks;
 mod create;
 mod domains;
 pub(super) mod fault;
+pub(super) mod relay;
 pub(super) mod rows;
 pub(super) mod session;
 pub(super) mod statements;

@@ -1,13 +1,17 @@
 //! The single statements that a database has to bring.
 
+use super::clicks::ClickStatements;
 use super::fault::{Fault, Remedy};
+use super::relay::RelayStatements;
 use super::rows::{KeyRow, LinkRow, NewRow, TakenRow};
 use crate::model::LinkContent;
 use crate::store::{ApiKeyRow, ListQuery, Segment};
 use edgelink_wire::{Domain, LinkKey};
 
 /// Statements on one connection, in one dialect. Those that last outside of a transaction say so to the session.
-pub(in crate::store) trait Statements: Send {
+pub(in crate::store) trait Statements:
+    RelayStatements + ClickStatements + Send
+{
     /// What to do about an error of this database.
     fn remedy(fault: &Fault) -> Remedy;
 
@@ -77,12 +81,8 @@ pub(in crate::store) trait Statements: Send {
         now: u64,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Makes a tombstone of a link; `false` where there is none. Lasts.
-    fn delete_link(
-        &mut self,
-        key: &LinkKey,
-        now: u64,
-    ) -> impl Future<Output = Result<bool, Fault>> + Send;
+    /// Makes a tombstone of the link with that number and raises its revision.
+    fn delete_link(&mut self, id: u64, now: u64) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// Links without tombstones, newest first.
     fn list_links(
@@ -90,7 +90,8 @@ pub(in crate::store) trait Statements: Send {
         query: &ListQuery,
     ) -> impl Future<Output = Result<Vec<LinkRow>, Fault>> + Send;
 
-    /// Moves an issuer on by `step`; nothing where there is no such issuer. Lasts.
+    /// Moves an issuer on by `step`; nothing where there is no such issuer, or where the numbers would not be below a
+    /// bound that counts. Lasts.
     fn draw(
         &mut self,
         issuer: u16,

@@ -19,6 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The last of the issuers.
+const MAX_ISSUER: u16 = 999;
+
 /// A [`Store`] in a SQL database.
 pub(in crate::store) struct SqlStore<DB: Database> {
     connections: Connections<DB>,
@@ -46,6 +49,10 @@ where
         }
     }
 
+    pub(super) fn connections(&self) -> &Connections<DB> {
+        &self.connections
+    }
+
     async fn domain_key(&self, domain: &Domain) -> Result<u32, StoreError> {
         if let Some(id) = self.domains.get(domain) {
             return Ok(id);
@@ -60,8 +67,7 @@ where
         Ok(id)
     }
 
-    async fn new_rows(&self, links: Vec<NewLink>) -> Result<Vec<NewRow>, StoreError> {
-        let now = unix_millis();
+    async fn new_rows(&self, links: Vec<NewLink>, now: u64) -> Result<Vec<NewRow>, StoreError> {
         let mut rows = Vec::with_capacity(links.len());
         for link in links {
             check_numbers(&link)?;
@@ -107,7 +113,7 @@ where
                 (session.draw(issuer, step).await, session)
             })
             .await?
-            .ok_or_else(|| refuse(context, format!("there is no issuer {issuer}")))
+            .ok_or_else(|| no_segment(context, issuer))
     }
 
     async fn return_segment(&self, rest: Segment) -> Result<bool, StoreError> {
@@ -125,12 +131,13 @@ where
         if links.is_empty() {
             return Ok(Vec::new());
         }
-        let rows = self.new_rows(links).await?;
+        let now = unix_millis();
+        let rows = self.new_rows(links, now).await?;
         let (new, limits) = (rows.as_slice(), self.limits());
         let outcomes = self
             .connections
             .write("creating links", |mut session| async move {
-                let outcomes = create::create_links(&mut session, new, limits).await;
+                let outcomes = create::create_links(&mut session, new, limits, now).await;
                 (outcomes, session)
             })
             .await?;
@@ -173,7 +180,7 @@ where
         let now = unix_millis();
         self.connections
             .write("deleting a link", |mut session| async move {
-                (session.delete_link(key, now).await, session)
+                (change::delete_link(&mut session, key, now).await, session)
             })
             .await
     }
@@ -249,6 +256,18 @@ fn refuse(context: &'static str, reason: String) -> StoreError {
         context,
         transient: false,
         source: reason.into(),
+    }
+}
+
+/// Why an issuer was not moved on.
+fn no_segment(context: &'static str, issuer: u16) -> StoreError {
+    if issuer > MAX_ISSUER {
+        return refuse(context, format!("there is no issuer {issuer}"));
+    }
+    StoreError {
+        context,
+        transient: true,
+        source: "the bound that the edges know has to be raised first; the relay does so, which takes a minute".into(),
     }
 }
 

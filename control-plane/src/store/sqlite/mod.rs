@@ -1,5 +1,7 @@
 //! The embedded database: one file, one process that writes.
 
+mod clicks;
+mod relay;
 mod statements;
 
 use super::sql::SqlStore;

@@ -8,7 +8,7 @@ use crate::store::sql::rows::{
 use crate::store::sql::session::Session;
 use crate::store::sql::statements::Statements;
 use crate::store::sql::{insert_links, select_links};
-use crate::store::{ApiKeyRow, ListQuery, Segment};
+use crate::store::{ApiKeyRow, BOUND_LEAD_MS, ListQuery, Segment};
 use edgelink_wire::{Domain, LinkKey, LinkState};
 use sqlx::{Connection, QueryBuilder, Sqlite, query, query_as, query_scalar, raw_sql};
 
@@ -198,17 +198,14 @@ impl Statements for Session<Sqlite> {
         Ok(())
     }
 
-    async fn delete_link(&mut self, key: &LinkKey, now: u64) -> Result<bool, Fault> {
-        let query = query(
-            "UPDATE links SET deleted_at = ?1, updated_at = ?1, rev = rev + 1 \
-             WHERE domain_id = (SELECT id FROM domains WHERE name = ?2) AND code = ?3 AND deleted_at IS NULL",
-        )
-        .bind(now.cast_signed())
-        .bind(key.domain.as_str())
-        .bind(key.code.as_str());
-        self.about_to_last();
-        let done = self.run(|c| query.execute(c)).await?;
-        Ok(done.rows_affected() > 0)
+    async fn delete_link(&mut self, id: u64, now: u64) -> Result<(), Fault> {
+        let query =
+            query("UPDATE links SET deleted_at = ?, updated_at = ?, rev = rev + 1 WHERE id = ?")
+                .bind(now.cast_signed())
+                .bind(now.cast_signed())
+                .bind(id.cast_signed());
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
     }
 
     async fn list_links(&mut self, list: &ListQuery) -> Result<Vec<LinkRow>, Fault> {
@@ -233,9 +230,14 @@ impl Statements for Session<Sqlite> {
 
     async fn draw(&mut self, issuer: u16, step: u32) -> Result<Option<Segment>, Fault> {
         let query =
-            query_scalar("UPDATE issuers SET next = next + ? WHERE issuer = ? RETURNING next")
-                .bind(step)
-                .bind(issuer);
+            query_scalar(
+                "UPDATE issuers SET next = next + ?1 WHERE issuer = ?2 AND (next + ?1) * 1000 <= \
+                 (SELECT MAX(bound) FROM bounds \
+                 WHERE published_at + ?3 <= CAST(unixepoch('subsec') * 1000 AS INTEGER)) RETURNING next",
+            )
+            .bind(step)
+            .bind(issuer)
+            .bind(BOUND_LEAD_MS.cast_signed());
         self.about_to_last();
         let end: Option<Unsigned> = self.run(|c| query.fetch_optional(c)).await?;
         Ok(end.map(|end| Segment {
