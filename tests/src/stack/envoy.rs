@@ -1,12 +1,13 @@
 //! Envoy with the filter, as `envoy/run.sh` starts it.
 
 use super::place::{filter_module, free_port, local, root};
-use super::{Connection, EDGE_TOKEN, Process, Stats};
+use super::{Connection, EDGE_TOKEN, Process, Stats, until};
 use crate::scenario::{Answer, DOMAIN, Request};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::process::Command;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// What may differ between the Envoys of tests; the rest is as in production.
@@ -130,6 +131,16 @@ impl Envoy {
     pub async fn stats(&self, filter: &str) -> Stats {
         let answer = get(self.admin, &format!("/stats?filter={filter}")).await;
         Stats::parse(&String::from_utf8_lossy(&answer.expect("statistics").body))
+    }
+
+    /// Returns when the filter's figures are as `is_so` says; a worker tells of them once a tick.
+    pub async fn await_figures(&self, is_so: impl Fn(&Stats) -> bool) {
+        let what = "the figures of the filter are right";
+        until(what, Duration::from_secs(5), async || {
+            let stats = self.stats("wasmcustom").await;
+            is_so(&stats).then_some(())
+        })
+        .await;
     }
 
     /// The text of an admin page.

@@ -47,13 +47,16 @@ impl Connection {
         timeout(LIMIT, self.read_answer(method)).await?
     }
 
-    /// Sends a request and reads the answer.
+    /// Sends a request and reads the answer, which may come before all of the body is sent.
     ///
     /// # Errors
     /// As [`Self::receive`].
     pub async fn exchange(&mut self, request: &Request, body: &[u8]) -> io::Result<Answer> {
-        self.send(&request_bytes(request, body)).await?;
-        self.receive(&request.method).await
+        let sent = self.send(&request_bytes(request, body)).await;
+        match (sent, self.receive(&request.method).await) {
+            (_, Ok(answer)) => Ok(answer),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
     }
 
     async fn read_answer(&mut self, method: &str) -> io::Result<Answer> {

@@ -39,9 +39,10 @@ impl Stats {
         self.get("wasm.envoy.wasm.runtime.v8.created")
     }
 
-    /// The requests that the filter answered from that tier.
+    /// The requests that the filter answered from that tier, named as in `x-edgelink-tier`.
     #[must_use]
     pub fn answered_from(&self, tier: &str) -> u64 {
+        let tier = tier.replace('-', "_");
         self.sum_of(&format!("wasmcustom.edgelink.requests.{tier}."))
     }
 

@@ -1,0 +1,100 @@
+//! `envoy/run.sh` and the bootstrap that it fills in.
+
+use edgelink_tests::stack::{Deployment, EnvoyOptions, Stats};
+use serde_json::json;
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+fn run_sh(state: &Path, settings: &[(&str, &str)]) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../envoy/run.sh");
+    Command::new(script)
+        .args(["--mode", "validate"])
+        .env("EDGELINK_STATE_DIR", state)
+        .env("EDGELINK_WASM", edgelink_tests::stack::filter_module())
+        .envs(settings.iter().copied())
+        .output()
+        .expect("envoy/run.sh")
+}
+
+#[test]
+fn envoy_takes_the_filled_bootstrap() {
+    let state = TempDir::new().expect("a folder");
+    let output = run_sh(
+        state.path(),
+        &[
+            ("EDGELINK_EDGE_TOKEN", "a-\"token\"-with-\\-&-${EDGE_PORT}"),
+            ("EDGELINK_DOMAINS", "go.example,[::1]:8080"),
+            (
+                "EDGELINK_CONTROL_PLANES",
+                "127.0.0.1:1,[::1]:2,cp.example:3",
+            ),
+            ("EDGELINK_EDGE_ADDRESS", "::"),
+        ],
+    );
+    assert!(output.status.success(), "{output:?}");
+    let filled =
+        std::fs::read_to_string(state.path().join("envoy/bootstrap.yaml")).expect("the bootstrap");
+    assert!(
+        filled.contains(r#"a-\\\"token\\\"-with-\\\\-&-${EDGE_PORT}"#),
+        "{filled}"
+    );
+}
+
+#[test]
+fn settings_that_make_no_sense_stop_the_start_with_their_name() {
+    let state = TempDir::new().expect("a folder");
+    let token = ("EDGELINK_EDGE_TOKEN", "0123456789abcdef");
+    for (name, value) in [
+        ("EDGELINK_EDGE_PORT", "http"),
+        ("EDGELINK_LRU_BYTES", "64MB"),
+        ("EDGELINK_TIER_HEADER", "yes"),
+        ("EDGELINK_CONTROL_PLANES", "control-plane"),
+        ("EDGELINK_ENVOY", "/bin/true"),
+    ] {
+        let output = run_sh(state.path(), &[token, (name, value)]);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{name}");
+        assert!(message.contains(name), "{name}: {message}");
+    }
+    let output = run_sh(state.path(), &[]);
+    assert!(!output.status.success());
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("edge token"),
+        "{output:?}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn nobody_else_can_read_the_token() {
+    use std::os::unix::fs::PermissionsExt;
+    let state = TempDir::new().expect("a folder");
+    run_sh(state.path(), &[("EDGELINK_EDGE_TOKEN", "0123456789abcdef")]);
+    let file = std::fs::metadata(state.path().join("envoy/bootstrap.yaml")).expect("the bootstrap");
+    assert_eq!(file.permissions().mode() & 0o077, 0);
+}
+
+#[tokio::test]
+async fn metrics_have_labels_in_prometheus() {
+    let edgelink = Deployment::start(&EnvoyOptions::default()).await;
+    let path = edgelink
+        .create(&json!({ "longUrl": "https://example.com/" }))
+        .await;
+    edgelink.envoy.follow(&path).await;
+    edgelink.envoy.follow(&path).await;
+    edgelink.envoy.follow("/nowhere").await;
+
+    let is_told = |stats: &Stats| stats.sum_of("wasmcustom.edgelink.requests.") == 3;
+    edgelink.envoy.await_figures(is_told).await;
+    let metrics = edgelink.envoy.admin("/stats/prometheus").await;
+
+    for line in [
+        r#"edgelink_requests{edgelink_tier="lru",edgelink_outcome="redirect"} 1"#,
+        r#"edgelink_requests{edgelink_tier="control_plane",edgelink_outcome="not_found"} 1"#,
+        r#"edgelink_callouts{edgelink_outcome="ok"} 1"#,
+        r#"edgelink_callouts{edgelink_outcome="absent"} 1"#,
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+}

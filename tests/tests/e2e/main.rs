@@ -1,0 +1,12 @@
+//! The product end to end: real Envoy, the compiled filter, and the control plane as built or one that misbehaves.
+
+mod api_input;
+mod configuration;
+mod hostile_bytes;
+mod links;
+mod outage;
+mod paths;
+mod peer;
+mod scenarios;
+mod urls;
+mod workers;

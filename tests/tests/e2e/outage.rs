@@ -1,0 +1,162 @@
+//! The control plane dies, or stops, under load.
+
+use edgelink_tests::scenario::{Answer, Request};
+use edgelink_tests::stack::{Deployment, EnvoyOptions, Signal, until};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+const LINKS: usize = 200;
+const VISITORS: usize = 4;
+/// Longer than `freshSeconds`, so that every known link is asked for again while nobody answers.
+const OUTAGE: Duration = Duration::from_secs(8);
+/// `timeoutMs` is 800.
+const UNKNOWN_BOUND: Duration = Duration::from_secs(1);
+
+/// Visitors who follow known links all the time.
+struct Load {
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicU64>,
+    visitors: JoinSet<Vec<Answer>>,
+}
+
+impl Load {
+    fn start(edge: SocketAddr, paths: &[String]) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let answered = Arc::new(AtomicU64::new(0));
+        let mut visitors = JoinSet::new();
+        for start in 0..VISITORS {
+            let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
+            let paths = paths.to_owned();
+            visitors.spawn(async move {
+                let mut failed = Vec::new();
+                let mut connection = edgelink_tests::stack::Connection::open(edge)
+                    .await
+                    .expect("a connection");
+                for path in paths.iter().cycle().skip(start * LINKS / VISITORS) {
+                    let answer = connection
+                        .exchange(&Request::get(path), b"")
+                        .await
+                        .expect("an answer");
+                    answered.fetch_add(1, Ordering::Relaxed);
+                    let expected = format!("https://example.com{path}");
+                    if answer.location() != Some(expected.as_str()) {
+                        failed.push(answer);
+                    }
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+                failed
+            });
+        }
+        Self {
+            stop,
+            answered,
+            visitors,
+        }
+    }
+
+    /// The number of requests, and those that failed.
+    async fn stop(self) -> (u64, Vec<Answer>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let failed = self.visitors.join_all().await.concat();
+        (self.answered.load(Ordering::Relaxed), failed)
+    }
+}
+
+/// Creates links and follows each once, so that the edge knows them.
+async fn known_links(edgelink: &Deployment) -> Vec<String> {
+    let mut paths = Vec::new();
+    for index in 0..LINKS {
+        let slug = format!("known{index}");
+        let link = json!({ "longUrl": format!("https://example.com/{slug}"), "customSlug": slug });
+        let path = edgelink.create(&link).await;
+        assert_eq!(edgelink.envoy.follow(&path).await.status, 302);
+        paths.push(path);
+    }
+    paths
+}
+
+/// Unknown links are asked for during the whole outage.
+async fn assert_unknown_links_are_unavailable(edgelink: &Deployment, name: &str) {
+    let start = Instant::now();
+    let mut slowest = Duration::ZERO;
+    let mut count = 0;
+    while start.elapsed() < OUTAGE {
+        let asked = Instant::now();
+        let answer = edgelink.envoy.follow(&format!("/{name}{count}")).await;
+        slowest = slowest.max(asked.elapsed());
+        assert_eq!(answer.status, 503, "{answer:?}");
+        count += 1;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    println!("{name}: {count} unknown links, all 503, the slowest after {slowest:?}");
+    assert!(slowest < UNKNOWN_BOUND, "{slowest:?}");
+}
+
+async fn assert_recovered(edgelink: &Deployment) {
+    let back = Instant::now();
+    until(
+        "unknown links are 404 again",
+        Duration::from_secs(5),
+        async || {
+            let answer = edgelink
+                .envoy
+                .follow(&format!("/back{}", back.elapsed().as_nanos()))
+                .await;
+            (answer.status == 404).then_some(())
+        },
+    )
+    .await;
+    println!("recovered {:?} after the control plane", back.elapsed());
+    let path = edgelink
+        .create(&json!({ "longUrl": "https://example.com/new" }))
+        .await;
+    assert_eq!(edgelink.envoy.follow(&path).await.status, 302);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn known_links_do_not_notice_that_the_control_plane_is_killed() {
+    let mut edgelink = Deployment::start(&EnvoyOptions {
+        workers: 2,
+        ..EnvoyOptions::default()
+    })
+    .await;
+    let load = Load::start(edgelink.envoy.edge(), &known_links(&edgelink).await);
+
+    edgelink.control_plane.process().kill();
+    assert_unknown_links_are_unavailable(&edgelink, "killed").await;
+    edgelink.control_plane.restart().await;
+    assert_recovered(&edgelink).await;
+
+    let (answered, failed) = load.stop().await;
+    println!(
+        "{answered} requests for known links, {} failed",
+        failed.len()
+    );
+    assert!(failed.is_empty(), "{:?}", failed.first());
+    edgelink.envoy.assert_unharmed().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn known_links_do_not_notice_that_the_control_plane_hangs() {
+    let mut edgelink = Deployment::start(&EnvoyOptions::default()).await;
+    let load = Load::start(edgelink.envoy.edge(), &known_links(&edgelink).await);
+
+    edgelink.control_plane.process().signal(Signal::STOP);
+    assert_unknown_links_are_unavailable(&edgelink, "stopped").await;
+    edgelink.control_plane.process().signal(Signal::CONT);
+    assert_recovered(&edgelink).await;
+
+    let (answered, failed) = load.stop().await;
+    println!(
+        "{answered} requests for known links, {} failed",
+        failed.len()
+    );
+    assert!(failed.is_empty(), "{:?}", failed.first());
+    edgelink.envoy.assert_unharmed().await;
+}

@@ -1,0 +1,128 @@
+//! A control plane that answers nonsense on the wire: a 503 in bounded time each time, no trap, and the links that are
+//! known go on redirecting.
+
+use edgelink_tests::scenario::{Reply, link};
+use edgelink_tests::stack::{Behaviour, Envoy, EnvoyOptions, ScriptedControlPlane};
+use edgelink_wire::Entry;
+use std::time::{Duration, Instant};
+
+/// `timeoutMs`, and a little for a slow machine.
+const BOUND: Duration = Duration::from_millis(800 + 700);
+
+fn nonsense() -> Vec<(&'static str, Behaviour)> {
+    let head = |length: usize| {
+        let media_type = Entry::MEDIA_TYPE;
+        format!("HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\ncontent-length: {length}\r\n\r\n")
+    };
+    let with_body = |length, body: &[u8]| [head(length).as_bytes(), body].concat();
+    let (_, _, entry) = Reply::Link(link("https://example.com/"))
+        .http("go.example/bad")
+        .expect("an answer");
+    let half = &entry[..entry.len() / 2];
+    vec![
+        (
+            "not HTTP",
+            Behaviour::Bytes(b"\x00\xff\xfe garbage \r\n\r\n".to_vec()),
+        ),
+        ("closed before the answer", Behaviour::Bytes(Vec::new())),
+        (
+            "half a head",
+            Behaviour::Bytes(b"HTTP/1.1 200 OK\r\ncontent-".to_vec()),
+        ),
+        (
+            "half a head, then silence",
+            Behaviour::BytesThenSilence(b"HTTP/1.1 200 O".to_vec()),
+        ),
+        (
+            "half a body",
+            Behaviour::Bytes(with_body(entry.len(), half)),
+        ),
+        (
+            "half a body, then silence",
+            Behaviour::BytesThenSilence(with_body(entry.len(), half)),
+        ),
+        (
+            "an entry that ends in its key",
+            Behaviour::Bytes(with_body(5, &entry[..5])),
+        ),
+        (
+            "an entry and more",
+            Behaviour::Bytes(with_body(entry.len() + 1, &[&entry[..], b"\n"].concat())),
+        ),
+        (
+            "a megabyte",
+            Behaviour::Bytes(with_body(1 << 20, &vec![0xff; 1 << 20])),
+        ),
+        (
+            "endless headers",
+            Behaviour::Bytes([b"HTTP/1.1 200 OK\r\nx: ", &vec![b'a'; 1 << 20][..]].concat()),
+        ),
+        ("silence", Behaviour::Reply(Reply::Hang)),
+        (
+            "bytes above ASCII in headers",
+            Behaviour::Bytes(
+                b"HTTP/1.1 200 OK\r\ncontent-type: \xff\xfe\r\ncontent-length: 0\r\n\r\n".to_vec(),
+            ),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn nonsense_is_unavailable_in_bounded_time_and_harms_nobody() {
+    let control_plane = ScriptedControlPlane::start().await;
+    let envoy = Envoy::start(&EnvoyOptions::default(), &[control_plane.address()]).await;
+    let known = Reply::Link(link("https://example.com/known"));
+    control_plane.script("known", Behaviour::Reply(known));
+    assert_eq!(envoy.follow("/known").await.status, 302);
+
+    for (what, behaviour) in nonsense() {
+        control_plane.script("bad", behaviour);
+        let asked = Instant::now();
+        let (bad, known) = tokio::join!(envoy.follow("/bad"), envoy.follow("/known"));
+        let took = asked.elapsed();
+        println!("{what}: {} after {took:?}", bad.status);
+        assert_eq!(bad.status, 503, "{what}: {bad:?}");
+        assert!(bad.header("retry-after").is_some(), "{what}: {bad:?}");
+        assert!(took < BOUND, "{what}: {took:?}");
+        assert_eq!(known.status, 302, "{what}: {known:?}");
+    }
+    control_plane.script(
+        "bad",
+        Behaviour::Reply(Reply::Link(link("https://example.com/good"))),
+    );
+    assert_eq!(
+        envoy.follow("/bad").await.location(),
+        Some("https://example.com/good")
+    );
+    envoy.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn visitors_who_leave_while_others_wait_harm_nobody() {
+    let control_plane = ScriptedControlPlane::start().await;
+    let envoy = Envoy::start(&EnvoyOptions::default(), &[control_plane.address()]).await;
+    control_plane.script("slow", Behaviour::Reply(Reply::Hang));
+    let request = b"GET /slow HTTP/1.1\r\nhost: go.example\r\n\r\n";
+
+    let mut leaving = Vec::new();
+    let mut staying = Vec::new();
+    for _ in 0..50 {
+        for visitors in [&mut leaving, &mut staying] {
+            let mut connection = envoy.connect().await;
+            connection.send(request).await.expect("a connection");
+            visitors.push(connection);
+        }
+    }
+    control_plane.await_lookups("slow", 1).await;
+    drop(leaving);
+    control_plane.script(
+        "slow",
+        Behaviour::Reply(Reply::Link(link("https://example.com/"))),
+    );
+
+    for mut connection in staying {
+        let answer = connection.receive("GET").await.expect("an answer");
+        assert_eq!(answer.location(), Some("https://example.com/"));
+    }
+    envoy.assert_unharmed().await;
+}
