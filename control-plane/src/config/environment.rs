@@ -181,6 +181,13 @@ impl Environment {
             .collect()
     }
 
+    /// All of them, by name.
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// Names that look like ours and that nothing reads. They are worth a warning and no more: Kubernetes itself sets
     /// `EDGELINK_SERVICE_HOST` and the like for a service named edgelink.
     pub fn unknown(&self) -> impl Iterator<Item = &str> {

@@ -17,7 +17,9 @@ use tokio_util::task::TaskTracker;
 /// How long accepting pauses when the system has no more sockets to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// The largest head of a request in bytes; what is longer is answered 431.
-const MAX_HEAD_BYTES: usize = 65_536;
+const MAX_HEAD_BYTES: usize = 32_768;
+/// The largest buffer of a connection in bytes.
+const MAX_BUFFER_BYTES: usize = 65_536;
 
 /// Accepts connections up to a bound.
 pub(super) struct Acceptor {
@@ -38,7 +40,8 @@ impl Acceptor {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(config.header_timeout())
-            .max_buf_size(MAX_HEAD_BYTES);
+            .max_header_size(MAX_HEAD_BYTES)
+            .max_buf_size(MAX_BUFFER_BYTES);
         Self {
             listener,
             permits: Arc::new(Semaphore::new(config.max_connections)),

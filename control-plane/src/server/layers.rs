@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use std::any::Any;
 use std::sync::Arc;
+use tower_http::catch_panic::CatchPanicLayer;
 
 /// Answers 503 at once where as many requests as configured are being worked on.
 pub(super) async fn limit_requests(
@@ -32,8 +33,16 @@ pub(super) async fn limit_time(
         .map_err(|_| Problem::new(Kind::RequestTimeout))
 }
 
-/// Answers for a handler that panicked. The message is ours alone.
-pub(super) fn panicked(panic: &(dyn Any + Send)) -> Response {
+/// Turns the panic of a handler into an answer; the server goes on.
+pub(super) fn catch_panics() -> CatchPanicLayer<PanicHandler> {
+    let handler: PanicHandler = |panic| panicked(panic.as_ref());
+    CatchPanicLayer::custom(handler)
+}
+
+type PanicHandler = fn(Box<dyn Any + Send>) -> Response;
+
+/// The message is ours alone.
+fn panicked(panic: &(dyn Any + Send)) -> Response {
     let message = panic
         .downcast_ref::<&str>()
         .copied()
@@ -50,4 +59,36 @@ pub(super) async fn forbid_caching(mut response: Response) -> Response {
         .headers_mut()
         .insert(header::CACHE_CONTROL, no_store);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::Router;
+    use axum::body::Body;
+    use axum::routing::get;
+    use http_body_util::BodyExt;
+    use tower::ServiceExt;
+
+    async fn fail() -> &'static str {
+        panic!("a secret detail")
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_that_tells_nothing() {
+        let router = Router::new().route("/", get(fail)).layer(catch_panics());
+        let request = Request::builder().body(Body::empty()).unwrap();
+        let response = router.oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 500);
+        assert_eq!(
+            response.headers()["content-type"],
+            "application/problem+json"
+        );
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let body = String::from_utf8(body.into()).unwrap();
+        assert!(
+            body.contains("urn:edgelink:problem:internal") && !body.contains("secret"),
+            "{body}"
+        );
+    }
 }

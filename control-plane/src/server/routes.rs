@@ -9,10 +9,8 @@ use axum::extract::State;
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::Method;
-use std::any::Any;
+use http::{Method, Uri};
 use std::sync::Arc;
-use tower_http::catch_panic::CatchPanicLayer;
 
 /// Everything that is served. Probes and metrics are outside of the bounds: they matter most when all else is busy.
 pub(super) fn router(app: Arc<App>) -> Router {
@@ -36,16 +34,17 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .merge(unbounded)
         .fallback(nothing_here)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(CatchPanicLayer::custom(|panic: Box<dyn Any + Send>| {
-            layers::panicked(panic.as_ref())
-        }))
+        .layer(layers::catch_panics())
         .layer(from_fn(observe::observe))
         .with_state(app)
 }
 
-/// Paths that no link can have get the page that visitors get, for it is they who come here.
-async fn nothing_here(State(app): State<Arc<App>>, method: Method) -> Response {
-    if matches!(method, Method::GET | Method::HEAD) {
+/// Visitors who come to a path that no link can have get the page that tells them so, programs get a problem.
+async fn nothing_here(State(app): State<Arc<App>>, method: Method, uri: Uri) -> Response {
+    let is_api = ["/api/", "/edge/"]
+        .iter()
+        .any(|prefix| uri.path().starts_with(prefix));
+    if !is_api && matches!(method, Method::GET | Method::HEAD) {
         app.pages.not_found()
     } else {
         Problem::new(Kind::NotFound).into_response()

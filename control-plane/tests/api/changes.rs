@@ -1,0 +1,144 @@
+//! `PATCH` and `DELETE /links/{code}`.
+
+use crate::helpers::{Running, send};
+use reqwest::Method;
+use serde_json::json;
+
+#[tokio::test]
+async fn a_patch_changes_what_it_names_and_null_clears() {
+    let server = Running::start().await;
+    let link = server
+        .post(&json!({
+            "longUrl": "https://example.com/1", "customSlug": "x", "title": "t", "tags": ["a"], "redirectStatus": 301,
+            "forwardQuery": false, "state": "disabled",
+            "validSince": "2026-01-01T00:00:00Z", "validUntil": "2027-01-01T00:00:00Z",
+        }))
+        .await
+        .expect(201);
+    let changed = server
+        .patch(
+            "/links/x",
+            &json!({ "longUrl": "https://example.com/2", "tags": ["c", "b"] }),
+        )
+        .await
+        .expect(200);
+    let mut expected = link.clone();
+    expected["longUrl"] = json!("https://example.com/2");
+    expected["tags"] = json!(["b", "c"]);
+    expected["updatedAt"] = changed["updatedAt"].clone();
+    assert_eq!(changed, expected);
+
+    let nulls = json!({
+        "title": null, "tags": null, "redirectStatus": null, "forwardQuery": null, "state": null,
+        "validSince": null, "validUntil": null,
+    });
+    let cleared = server.patch("/links/x", &nulls).await.expect(200);
+    expected["updatedAt"] = cleared["updatedAt"].clone();
+    for (field, value) in [
+        ("title", json!(null)),
+        ("tags", json!([])),
+        ("redirectStatus", json!(302)),
+        ("forwardQuery", json!(true)),
+        ("state", json!("active")),
+        ("validSince", json!(null)),
+        ("validUntil", json!(null)),
+    ] {
+        expected[field] = value;
+    }
+    assert_eq!(cleared, expected);
+    assert_eq!(server.get("/links/x").await.expect(200), expected);
+}
+
+#[tokio::test]
+async fn a_patch_with_mistakes_changes_nothing() {
+    let server = Running::start().await;
+    let link = server
+        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x", "validSince": "2027-01-01T00:00:00Z" }))
+        .await
+        .expect(201);
+    for (body, fields) in [
+        (json!({ "longUrl": null }), vec!["longUrl"]),
+        (
+            json!({ "longUrl": "ftp://x", "title": 1 }),
+            vec!["longUrl", "title"],
+        ),
+        (
+            json!({ "shortCode": "y", "domain": "other.example" }),
+            vec!["domain", "shortCode"],
+        ),
+        (json!({ "customSlug": "y" }), vec!["customSlug"]),
+        // Against the beginning that the link has already.
+        (
+            json!({ "title": "new", "validUntil": "2026-01-01T00:00:00Z" }),
+            vec!["validUntil"],
+        ),
+    ] {
+        let mut named = server
+            .patch("/links/x", &body)
+            .await
+            .problem(422, "validation");
+        named.sort();
+        assert_eq!(named, fields, "{body}");
+    }
+    assert_eq!(server.get("/links/x").await.expect(200), link);
+    server
+        .patch("/links/absent", &json!({ "title": "x" }))
+        .await
+        .problem(404, "link-not-found");
+}
+
+#[tokio::test]
+async fn a_merge_patch_may_be_sent_as_such() {
+    let server = Running::start().await;
+    server
+        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
+        .await
+        .expect(201);
+    let request = server
+        .api(Method::PATCH, "/links/x")
+        .header("content-type", "application/merge-patch+json");
+    assert_eq!(
+        send(request.body(r#"{"title":"t"}"#)).await.expect(200)["title"],
+        "t"
+    );
+}
+
+#[tokio::test]
+async fn a_deleted_link_is_gone_and_its_slug_is_free_again() {
+    let server = Running::start().await;
+    let body =
+        json!({ "longUrl": "https://example.com/", "customSlug": "x", "domain": "other.example" });
+    server.post(&body).await.expect(201);
+    server
+        .delete("/links/x")
+        .await
+        .problem(404, "link-not-found");
+    let answer = server.delete("/links/x?domain=other.example").await;
+    assert_eq!((answer.status.as_u16(), answer.body.len()), (204, 0));
+    server
+        .delete("/links/x?domain=other.example")
+        .await
+        .problem(404, "link-not-found");
+    server
+        .get("/links/x?domain=other.example")
+        .await
+        .problem(404, "link-not-found");
+    server.post(&body).await.expect(201);
+}
+
+#[tokio::test]
+async fn the_entity_tag_changes_with_the_link() {
+    let server = Running::start().await;
+    let created = server
+        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
+        .await;
+    assert_eq!(created.header("etag"), "\"1\"");
+    assert_eq!(server.get("/links/x").await.header("etag"), "\"1\"");
+    assert_eq!(
+        server
+            .patch("/links/x", &json!({ "title": "t" }))
+            .await
+            .header("etag"),
+        "\"2\""
+    );
+}

@@ -1,0 +1,249 @@
+//! The binary: its commands, its exit codes, its first start.
+
+use crate::helpers::{client, environment, read_key, send};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+fn edgelink(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_edgelink"));
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(
+            environment(
+                folder,
+                &[
+                    ("EDGELINK_KEY_CACHE_MS", "0"),
+                    ("EDGELINK_LOG_FORMAT", "json"),
+                ],
+            )
+            .variables(),
+        )
+        .stdin(Stdio::null());
+    command
+}
+
+fn output(folder: &Path, arguments: &[&str]) -> Output {
+    edgelink(folder, arguments).output().unwrap()
+}
+
+fn stdout(folder: &Path, arguments: &[&str]) -> String {
+    let output = output(folder, arguments);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[track_caller]
+fn assert_fails(output: &Output, code: i32, parts: &[&str]) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    for part in parts {
+        assert!(stderr.contains(part), "{part}: {stderr}");
+    }
+}
+
+/// A server in a process of its own.
+struct Process {
+    child: Child,
+    log: BufReader<ChildStderr>,
+    url: String,
+}
+
+impl Process {
+    fn start(folder: &Path) -> Self {
+        let mut child = edgelink(folder, &["serve"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        let address = loop {
+            line.clear();
+            assert!(log.read_line(&mut line).unwrap() > 0, "the server ended");
+            let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+            if event["message"] == "listening" {
+                break event["address"].as_str().unwrap().to_owned();
+            }
+        };
+        Self {
+            child,
+            log,
+            url: format!("http://{address}"),
+        }
+    }
+
+    async fn status(&self, key: &str) -> u16 {
+        let request = client()
+            .get(format!("{}/api/v1/links", self.url))
+            .bearer_auth(key);
+        send(request).await.status.as_u16()
+    }
+
+    /// Ends it with a signal; its exit code and the rest of its log.
+    fn end(mut self, signal: &str) -> (Option<i32>, String) {
+        let id = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([signal, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_wrong_configuration_stops_the_start_and_names_the_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("edgelink.toml");
+    std::fs::write(&file, "[links]\ncode_length = 5\n").unwrap();
+    for command in [&["serve"][..], &["serve", "--check-config"], &["migrate"]] {
+        let arguments = [command, &["--config", file.to_str().unwrap()]].concat();
+        let parts = ["links.code_length", "is 5, must be 6 to 10"];
+        assert_fails(&output(folder.path(), &arguments), 2, &parts);
+    }
+    let mut command = edgelink(folder.path(), &["serve"]);
+    let output = command.env("EDGELINK_LISTEN", "nowhere").output().unwrap();
+    assert_fails(&output, 2, &["server.listen", "'nowhere'"]);
+    assert!(!folder.path().join("edgelink.db").exists());
+    assert_eq!(
+        stdout(folder.path(), &["serve", "--check-config"]),
+        "The configuration is valid.\n"
+    );
+}
+
+#[test]
+fn an_address_that_is_taken_or_a_database_that_is_not_there_stops_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut command = edgelink(folder.path(), &["serve"]);
+    let output = command.env("EDGELINK_LISTEN", &address).output().unwrap();
+    assert_fails(&output, 1, &["server.listen", &address]);
+
+    let mut command = edgelink(folder.path(), &["serve"]);
+    let output = command
+        .env("EDGELINK_DATABASE_URL", "sqlite:///nowhere/at/all.db")
+        .output()
+        .unwrap();
+    assert_fails(&output, 1, &["store.url"]);
+}
+
+#[tokio::test]
+async fn the_first_start_writes_an_admin_key_that_only_its_owner_can_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Process::start(folder.path());
+    let file = folder.path().join("admin-key");
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let key = read_key(folder.path());
+    assert_eq!(server.status(&key).await, 200);
+    let (code, log) = server.end("-TERM");
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("stopped") && !log.contains(&key), "{log}");
+
+    // A second start makes no second key, even where the file has gone.
+    std::fs::remove_file(&file).unwrap();
+    let server = Process::start(folder.path());
+    assert!(!file.exists());
+    assert_eq!(server.status(&key).await, 200);
+    assert_eq!(server.end("-INT").0, Some(0));
+}
+
+#[test]
+fn where_the_admin_key_cannot_be_written_there_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = edgelink(folder.path(), &["serve"]);
+    let output = command
+        .env("EDGELINK_ADMIN_KEY_FILE", "/nowhere/at/all")
+        .output()
+        .unwrap();
+    assert_fails(&output, 1, &["auth.admin_key_file", "/nowhere/at/all"]);
+    assert_eq!(stdout(folder.path(), &["keys", "list"]), "");
+
+    std::fs::write(folder.path().join("admin-key"), "something else").unwrap();
+    assert_fails(
+        &edgelink(folder.path(), &["serve"]).output().unwrap(),
+        1,
+        &["holds no API key"],
+    );
+    assert_eq!(stdout(folder.path(), &["keys", "list"]), "");
+}
+
+#[tokio::test]
+async fn a_key_that_is_in_the_file_already_becomes_the_admin_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = format!("edgelink_{}_{}", "0".repeat(16), "a".repeat(64));
+    std::fs::write(folder.path().join("admin-key"), &key).unwrap();
+    let server = Process::start(folder.path());
+    assert_eq!(server.status(&key).await, 200);
+}
+
+#[tokio::test]
+async fn keys_are_made_listed_and_revoked_while_the_server_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Process::start(folder.path());
+    let admin = read_key(folder.path());
+    let key = stdout(folder.path(), &["keys", "create", "--name", "deploy bot"]);
+    let key = key.trim_end();
+    assert_eq!(server.status(key).await, 200);
+
+    let list = stdout(folder.path(), &["keys", "list"]);
+    let lines: Vec<&str> = list.lines().collect();
+    assert!(
+        lines.len() == 2 && lines[0].ends_with("admin") && lines[1].ends_with("deploy bot"),
+        "{list}"
+    );
+
+    let id = |key: &str| key.split('_').nth(1).unwrap().to_owned();
+    stdout(folder.path(), &["keys", "revoke", &id(&admin)]);
+    assert_eq!(server.status(&admin).await, 401);
+    assert_eq!(server.status(key).await, 200);
+
+    assert_fails(
+        &output(folder.path(), &["keys", "revoke", &id(&admin)]),
+        1,
+        &["no key"],
+    );
+    assert_fails(
+        &output(folder.path(), &["keys", "revoke", &id(key)]),
+        1,
+        &["only key"],
+    );
+    assert_eq!(server.status(key).await, 200);
+    assert_fails(
+        &output(folder.path(), &["keys", "create", "--name", ""]),
+        2,
+        &["1 to 100 characters"],
+    );
+}
+
+#[test]
+fn without_migrating_at_the_start_the_command_does_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        edgelink(folder.path(), arguments)
+            .env("EDGELINK_AUTO_MIGRATE", "false")
+            .output()
+            .unwrap()
+    };
+    assert_fails(&run(&["keys", "list"]), 1, &["store.url"]);
+    assert!(run(&["migrate"]).status.success());
+    assert!(run(&["migrate"]).status.success());
+    assert!(run(&["keys", "list"]).status.success());
+}

@@ -1,0 +1,181 @@
+//! `POST /links`, and what `GET /links/{code}` shows then.
+
+use crate::helpers::Running;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn a_link_needs_a_target_and_nothing_else() {
+    let server = Running::start().await;
+    let answer = server
+        .post(&json!({ "longUrl": "https://example.com/a?b=1" }))
+        .await;
+    let link = answer.expect(201);
+    let created_at = link["createdAt"].as_str().unwrap();
+    assert_eq!(
+        link,
+        json!({
+            "shortCode": "0000000",
+            "shortUrl": "https://go.example:8080/0000000",
+            "longUrl": "https://example.com/a?b=1",
+            "domain": "go.example:8080",
+            "validSince": null,
+            "validUntil": null,
+            "redirectStatus": 302,
+            "forwardQuery": true,
+            "state": "active",
+            "title": null,
+            "tags": [],
+            "createdAt": created_at,
+            "updatedAt": created_at,
+        })
+    );
+    assert!(created_at.ends_with('Z') && created_at.len() == "2026-01-01T00:00:00.000Z".len());
+    assert_eq!(answer.header("location"), "/api/v1/links/0000000");
+    assert_eq!(answer.header("cache-control"), "no-store");
+    assert_eq!(server.get("/links/0000000").await.expect(200), link);
+}
+
+#[tokio::test]
+async fn every_field_comes_back() {
+    let server = Running::start().await;
+    let answer = server
+        .post(&json!({
+            "longUrl": "  https://Example.com/a b ",
+            "customSlug": "Launch_2026-q1",
+            "domain": "OTHER.example",
+            "validSince": "2026-01-01T01:00:00.9+01:00",
+            "validUntil": "2030-01-01T00:00:00Z",
+            "redirectStatus": 308,
+            "forwardQuery": false,
+            "state": "disabled",
+            "title": "Grüße 🚀",
+            "tags": ["b", "a", "b"],
+        }))
+        .await;
+    let link = answer.expect(201);
+    for (field, value) in [
+        ("shortCode", json!("Launch_2026-q1")),
+        ("shortUrl", json!("https://other.example/Launch_2026-q1")),
+        ("longUrl", json!("https://Example.com/a%20b")),
+        ("domain", json!("other.example")),
+        ("validSince", json!("2026-01-01T00:00:00Z")),
+        ("validUntil", json!("2030-01-01T00:00:00Z")),
+        ("redirectStatus", json!(308)),
+        ("forwardQuery", json!(false)),
+        ("state", json!("disabled")),
+        ("title", json!("Grüße 🚀")),
+        ("tags", json!(["a", "b"])),
+    ] {
+        assert_eq!(link[field], value, "{field}");
+    }
+    let location = answer.header("location");
+    assert_eq!(
+        location,
+        "/api/v1/links/Launch_2026-q1?domain=other%2Eexample"
+    );
+    let path = location.strip_prefix("/api/v1").unwrap();
+    assert_eq!(server.get(path).await.expect(200), link);
+    server
+        .get("/links/Launch_2026-q1")
+        .await
+        .problem(404, "link-not-found");
+}
+
+#[tokio::test]
+async fn null_is_the_same_as_nothing() {
+    let server = Running::start().await;
+    let body = json!({
+        "longUrl": "https://example.com/", "customSlug": null, "domain": null, "validSince": null, "validUntil": null,
+        "redirectStatus": null, "forwardQuery": null, "state": null, "title": null, "tags": null,
+    });
+    let link = server.post(&body).await.expect(201);
+    assert_eq!(link["redirectStatus"], 302);
+    assert_eq!(link["forwardQuery"], true);
+}
+
+#[tokio::test]
+async fn a_taken_slug_is_a_conflict_on_its_domain_only() {
+    let server = Running::start().await;
+    let alias = |slug: &str, domain: &str| json!({ "longUrl": "https://example.com/", "customSlug": slug, "domain": domain });
+    server
+        .post(&alias("sale", "go.example:8080"))
+        .await
+        .expect(201);
+    let taken = server.post(&alias("sale", "go.example:8080")).await;
+    assert_eq!(taken.problem(409, "slug-taken"), ["customSlug"]);
+    server
+        .post(&alias("Sale", "go.example:8080"))
+        .await
+        .expect(201);
+    server
+        .post(&alias("sale", "other.example"))
+        .await
+        .expect(201);
+}
+
+#[tokio::test]
+async fn a_generated_code_that_an_alias_has_is_skipped() {
+    let server = Running::start().await;
+    // The code of number 2000, while the alias itself takes number 0.
+    server
+        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "00000wg" }))
+        .await
+        .expect(201);
+    let plain = json!({ "longUrl": "https://example.com/" });
+    let mut codes: Vec<Value> = Vec::new();
+    for _ in 0..2 {
+        codes.push(server.post(&plain).await.expect(201)["shortCode"].clone());
+    }
+    assert_eq!(codes, ["00000g8", "00000Mo"]);
+}
+
+#[tokio::test]
+async fn tries_for_a_free_code_are_bounded() {
+    let server = Running::with(&[("EDGELINK_MAX_CODE_TRIES", "1")]).await;
+    server
+        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "00000g8" }))
+        .await
+        .expect(201);
+    let plain = json!({ "longUrl": "https://example.com/" });
+    server.post(&plain).await.problem(503, "codes-taken");
+    assert_eq!(
+        server.post(&plain).await.expect(201)["shortCode"],
+        "00000wg"
+    );
+}
+
+#[tokio::test]
+async fn a_key_scatters_the_codes() {
+    let key = [
+        ("EDGELINK_CODE_KEY", "000102030405060708090a0b0c0d0e0f"),
+        ("EDGELINK_CODE_LENGTH", "8"),
+    ];
+    let server = Running::with(&key).await;
+    let link = server
+        .post(&json!({ "longUrl": "https://example.com/" }))
+        .await
+        .expect(201);
+    let code = link["shortCode"].as_str().unwrap();
+    assert_eq!(code.len(), 8);
+    assert_ne!(code, "00000000");
+}
+
+#[tokio::test]
+async fn concurrent_creations_get_different_codes() {
+    let server = std::sync::Arc::new(Running::start().await);
+    let create = |_| {
+        let server = server.clone();
+        tokio::spawn(async move {
+            let link = server
+                .post(&json!({ "longUrl": "https://example.com/" }))
+                .await
+                .expect(201);
+            link["shortCode"].as_str().unwrap().to_owned()
+        })
+    };
+    let tasks: Vec<_> = (0..50).map(create).collect();
+    let mut codes = std::collections::HashSet::new();
+    for task in tasks {
+        assert!(codes.insert(task.await.unwrap()));
+    }
+}

@@ -1,0 +1,121 @@
+//! `GET /edge/v1/links/{domain}/{code}`.
+
+use crate::helpers::{Running, send};
+use edgelink_wire::{Entry, LinkRecord, LinkState, Record, RedirectStatus};
+use reqwest::Method;
+use serde_json::json;
+
+#[tokio::test]
+async fn a_link_is_answered_as_an_entry_with_its_key() {
+    let server = Running::start().await;
+    server
+        .post(&json!({
+            "longUrl": "https://example.com/", "customSlug": "aB", "redirectStatus": 307, "forwardQuery": false,
+            "validSince": "2026-01-01T00:00:00Z", "validUntil": "2030-01-01T00:00:00Z",
+        }))
+        .await
+        .expect(201);
+    let answer = server.resolve("go.example:8080/aB").await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.header("content-type"),
+        "application/vnd.edgelink.entry"
+    );
+    let record = LinkRecord {
+        url: "https://example.com/",
+        redirect: RedirectStatus::TemporaryRedirect,
+        state: LinkState::Active,
+        valid_since: Some(1_767_225_600),
+        valid_until: Some(1_893_456_000),
+        forward_query: false,
+        rev: 1,
+    };
+    let expected = Entry {
+        key: b"go.example:8080/aB",
+        record: Record::Link(record),
+    };
+    assert_eq!(Entry::decode(&answer.body), Ok(expected));
+    // Another case is another code; the domain's case does not matter.
+    assert_eq!(server.resolve("go.example:8080/ab").await.status, 404);
+    assert_eq!(server.resolve("GO.example:8080/aB").await.body, answer.body);
+}
+
+#[tokio::test]
+async fn revisions_grow_through_deletion_and_return() {
+    let server = Running::start().await;
+    let body = json!({ "longUrl": "https://example.com/", "customSlug": "x" });
+    let revision = async || {
+        let answer = server.resolve("go.example:8080/x").await;
+        let entry = Entry::decode(&answer.body).unwrap();
+        assert_eq!(answer.header("content-type"), Entry::MEDIA_TYPE);
+        let is_link = matches!(entry.record, Record::Link(_));
+        assert_eq!(answer.status.as_u16(), if is_link { 200 } else { 404 });
+        (is_link, entry.record.rev())
+    };
+    assert_eq!(revision().await, (false, 0));
+    server.post(&body).await.expect(201);
+    assert_eq!(revision().await, (true, 1));
+    server
+        .patch("/links/x", &json!({ "state": "disabled" }))
+        .await
+        .expect(200);
+    assert_eq!(revision().await, (true, 2));
+    assert_eq!(server.delete("/links/x").await.status, 204);
+    assert_eq!(revision().await, (false, 3));
+    server.post(&body).await.expect(201);
+    assert_eq!(revision().await, (true, 4));
+}
+
+#[tokio::test]
+async fn people_may_ask_for_json() {
+    let server = Running::start().await;
+    server
+        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
+        .await
+        .expect(201);
+    let ask = |code: &str| {
+        let request = server.plain(
+            Method::GET,
+            &format!("/edge/v1/links/go.example:8080/{code}"),
+        );
+        send(
+            request
+                .bearer_auth("second-token-of-the-edges")
+                .header("accept", "application/json"),
+        )
+    };
+    let link = ask("x").await.expect(200);
+    assert_eq!(
+        link,
+        json!({
+            "key": "go.example:8080/x", "state": "active", "rev": 1, "url": "https://example.com/", "redirect": 302,
+            "validSince": null, "validUntil": null, "forwardQuery": true,
+        })
+    );
+    assert_eq!(
+        ask("y").await.expect(404),
+        json!({ "key": "go.example:8080/y", "state": "absent", "rev": 0 })
+    );
+}
+
+#[tokio::test]
+async fn a_malformed_key_is_no_absence() {
+    let server = Running::start().await;
+    for key in [
+        "go.example/a%20b",
+        "a%20b/x",
+        "go.example/%ff",
+        "go.example/api",
+        "go.example:0/x",
+    ] {
+        server.resolve(key).await.problem(400, "invalid-key");
+    }
+    assert_eq!(server.resolve("%5B::1%5D:8080/x").await.status, 404);
+    for path in ["x", "a/b/c", ""] {
+        server.resolve(path).await.problem(404, "not-found");
+    }
+    let post = server.plain(Method::POST, "/edge/v1/links/go.example/x");
+    send(post.bearer_auth("first-token-of-the-edges"))
+        .await
+        .problem(405, "method-not-allowed");
+}

@@ -1,0 +1,74 @@
+//! A database that fails.
+
+use crate::helpers::Running;
+use serde_json::json;
+use sqlx::{Connection, Executor, SqliteConnection};
+use std::time::{Duration, Instant};
+
+async fn run(server: &Running, statement: &'static str) -> SqliteConnection {
+    let mut connection = SqliteConnection::connect(&server.database()).await.unwrap();
+    connection.execute(statement).await.unwrap();
+    connection
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_answer_is_503_in_time_and_redirects_go_on() {
+    let server = Running::start().await;
+    server
+        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
+        .await
+        .expect(201);
+    let mut lock = run(&server, "BEGIN IMMEDIATE").await;
+    let start = Instant::now();
+    server
+        .post(&json!({ "longUrl": "https://example.com/" }))
+        .await
+        .problem(503, "store-unavailable");
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+    server
+        .follow("/x")
+        .await
+        .redirects(302, "https://example.com/");
+    lock.execute("ROLLBACK").await.unwrap();
+    server
+        .post(&json!({ "longUrl": "https://example.com/" }))
+        .await
+        .expect(201);
+}
+
+#[tokio::test]
+async fn a_broken_database_is_never_taken_for_a_missing_link() {
+    let server = Running::start().await;
+    server.get("/links").await.expect(200);
+    run(&server, "DROP TABLE links").await;
+    server.follow("/x").await.page(503, "try again");
+    server.get("/links/x").await.problem(500, "internal");
+    server
+        .resolve("go.example:8080/x")
+        .await
+        .problem(500, "internal");
+    let metrics = server.follow("/metrics").await;
+    assert!(
+        metrics
+            .text()
+            .contains(r#"edgelink_store_errors_total{operation="resolve",transient="false"} "#)
+    );
+}
+
+#[tokio::test]
+async fn a_code_space_that_is_used_up_says_so() {
+    let server = Running::start().await;
+    run(
+        &server,
+        "UPDATE issuers SET next = 3521614607 WHERE issuer = 0",
+    )
+    .await;
+    let answer = server
+        .post(&json!({ "longUrl": "https://example.com/" }))
+        .await;
+    answer.problem(503, "codes-exhausted");
+}

@@ -1,0 +1,105 @@
+//! Health, metrics and what every answer has.
+
+use crate::helpers::{Running, send};
+use reqwest::Method;
+use serde_json::json;
+
+#[tokio::test]
+async fn a_server_with_a_store_is_live_and_ready() {
+    let server = Running::start().await;
+    assert_eq!(
+        server.follow("/health/live").await.expect(200),
+        json!({ "status": "live" })
+    );
+    assert_eq!(
+        server.follow("/health/ready").await.expect(200),
+        json!({ "status": "ready" })
+    );
+}
+
+#[tokio::test]
+async fn metrics_count_requests_numbers_links_and_redirects() {
+    let server = Running::start().await;
+    server
+        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
+        .await
+        .expect(201);
+    server
+        .post(&json!({ "longUrl": "https://example.com/" }))
+        .await
+        .expect(201);
+    server
+        .follow("/x")
+        .await
+        .redirects(302, "https://example.com/");
+    server.resolve("go.example:8080/x").await;
+    let answer = server.follow("/metrics").await;
+    assert_eq!(
+        answer.header("content-type"),
+        "text/plain; version=0.0.4; charset=utf-8"
+    );
+    for series in [
+        r#"edgelink_http_requests_total{route="/api/v1/links",method="POST",status="201"} "#,
+        r#"edgelink_http_request_duration_seconds_bucket{route="/{code}",method="GET",le="0.005"} "#,
+        r#"edgelink_store_call_duration_seconds_count{operation="create_links"} "#,
+        "edgelink_numbers_issued_total ",
+        r#"edgelink_links_created_total{kind="alias"} "#,
+        r#"edgelink_links_created_total{kind="generated"} "#,
+        r#"edgelink_redirects_total{outcome="redirect"} "#,
+        r#"edgelink_edge_lookups_total{outcome="link"} "#,
+    ] {
+        assert!(
+            answer.text().contains(series),
+            "{series}\n{}",
+            answer.text()
+        );
+    }
+}
+
+#[tokio::test]
+async fn paths_that_nobody_knows_make_no_series_of_their_own() {
+    let server = Running::start().await;
+    server.follow("/made-up-by-a-scanner/1").await;
+    let metrics = server.follow("/metrics").await;
+    assert!(!metrics.text().contains("made-up-by-a-scanner"));
+    assert!(metrics.text().contains(r#"route="unmatched""#));
+}
+
+#[tokio::test]
+async fn a_request_keeps_the_id_that_it_came_with_if_it_is_one() {
+    let server = Running::start().await;
+    let ask = |id: &'static str| {
+        send(
+            server
+                .plain(Method::GET, "/health/live")
+                .header("x-request-id", id),
+        )
+    };
+    assert_eq!(ask("3e1f-A_b.c").await.header("x-request-id"), "3e1f-A_b.c");
+    for bad in [
+        "",
+        "a b",
+        "a\"b",
+        "0123456789012345678901234567890123456789012345678901234567890123456789",
+    ] {
+        assert_eq!(ask(bad).await.header("x-request-id").len(), 16, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_a_problem_in_the_apis() {
+    let server = Running::start().await;
+    server.get("/nowhere").await.problem(404, "not-found");
+    server.get("").await.problem(404, "not-found");
+    let put = send(server.api(Method::PUT, "/links/x")).await;
+    put.problem(405, "method-not-allowed");
+    let mut allowed: Vec<&str> = put.header("allow").split(',').collect();
+    allowed.sort_unstable();
+    assert_eq!(allowed, ["DELETE", "GET", "HEAD", "PATCH"]);
+    for path in ["/api/", "/api/v1/", "/api/v2/links", "/edge/v1/"] {
+        server.follow(path).await.problem(404, "not-found");
+    }
+    send(server.plain(Method::POST, "/a/b"))
+        .await
+        .problem(404, "not-found");
+}

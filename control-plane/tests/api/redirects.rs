@@ -1,0 +1,202 @@
+//! `GET /{code}`.
+
+use crate::helpers::{Running, send};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+async fn link(server: &Running, mut fields: Value, slug: &str) {
+    fields["customSlug"] = json!(slug);
+    if fields["longUrl"].is_null() {
+        fields["longUrl"] = json!("https://example.com/");
+    }
+    server.post(&fields).await.expect(201);
+}
+
+#[tokio::test]
+async fn a_link_redirects_with_its_own_status_and_byte_for_byte() {
+    let server = Running::start().await;
+    let target = "HTTPS://Example.com:443/A/../%7e?a=1&&b=%zz|\"<>\\^`{}#f";
+    for status in [301, 302, 307, 308] {
+        let slug = format!("s{status}");
+        link(
+            &server,
+            json!({ "longUrl": target, "redirectStatus": status }),
+            &slug,
+        )
+        .await;
+        server
+            .follow(&format!("/{slug}"))
+            .await
+            .redirects(status, target);
+        send(server.plain(Method::HEAD, &format!("/{slug}")))
+            .await
+            .redirects(status, target);
+    }
+}
+
+#[tokio::test]
+async fn the_visitors_query_joins_unless_the_link_says_no() {
+    let server = Running::start().await;
+    let target = "https://example.com/?a=1&b=2#f";
+    link(&server, json!({ "longUrl": target }), "yes").await;
+    link(
+        &server,
+        json!({ "longUrl": target, "forwardQuery": false }),
+        "no",
+    )
+    .await;
+    server
+        .follow("/yes?b=3&c=%20")
+        .await
+        .redirects(302, "https://example.com/?a=1&b=3&c=%20#f");
+    server.follow("/yes?").await.redirects(302, target);
+    server.follow("/no?b=3").await.redirects(302, target);
+}
+
+#[tokio::test]
+async fn the_host_chooses_the_domain_and_an_unknown_one_the_default() {
+    let server = Running::start().await;
+    link(
+        &server,
+        json!({ "longUrl": "https://example.com/default" }),
+        "x",
+    )
+    .await;
+    link(
+        &server,
+        json!({ "longUrl": "https://example.com/other", "domain": "other.example" }),
+        "x",
+    )
+    .await;
+    for (host, target) in [
+        (&b"go.example:8080"[..], "default"),
+        (b"other.example", "other"),
+        (b"OTHER.EXAMPLE", "other"),
+        (b"unknown.example", "default"),
+        (b"\xff\x80", "default"),
+    ] {
+        let request = server.plain(Method::GET, "/x").header("host", host);
+        send(request)
+            .await
+            .redirects(302, &format!("https://example.com/{target}"));
+    }
+}
+
+#[tokio::test]
+async fn links_out_of_service_have_pages() {
+    let server = Running::start().await;
+    link(&server, json!({ "state": "disabled" }), "off").await;
+    link(
+        &server,
+        json!({ "validUntil": "2020-01-01T00:00:00Z" }),
+        "over",
+    )
+    .await;
+    link(
+        &server,
+        json!({ "validSince": "2999-01-01T00:00:00Z" }),
+        "early",
+    )
+    .await;
+    link(
+        &server,
+        json!({ "validSince": "2020-01-01T00:00:00Z", "validUntil": "2999-01-01T00:00:00Z" }),
+        "now",
+    )
+    .await;
+    server.follow("/off").await.page(410, "no longer available");
+    server
+        .follow("/over")
+        .await
+        .page(410, "no longer available");
+    server.follow("/early").await.page(404, "not found");
+    server.follow("/absent").await.page(404, "not found");
+    server
+        .follow("/now")
+        .await
+        .redirects(302, "https://example.com/");
+}
+
+#[tokio::test]
+async fn paths_of_every_other_kind_are_not_found() {
+    let server = Running::start().await;
+    link(&server, json!({}), "x").await;
+    let long = format!("/{}", "a".repeat(65));
+    for path in [
+        "/",
+        "//",
+        "/x/",
+        "//x",
+        "/%78",
+        "/x%2Fy",
+        "/%00",
+        "/x%00",
+        "/../x",
+        "/robots.txt",
+        "/favicon.ico",
+        "/api",
+        "/a/b",
+        &long,
+    ] {
+        let answer = server
+            .exchange(
+                format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes(),
+            )
+            .await;
+        assert!(
+            answer.starts_with("HTTP/1.1 404 Not Found\r\n"),
+            "{path}: {answer}"
+        );
+        assert!(answer.contains("text/html"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn no_byte_in_path_or_headers_does_harm() {
+    let server = Running::start().await;
+    link(&server, json!({}), "x").await;
+    for byte in 0x80..=0xff_u8 {
+        let request = [
+            b"GET /x",
+            &[byte][..],
+            b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        ]
+        .concat();
+        let answer = server.exchange(&request).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 404 ") || answer.starts_with("HTTP/1.1 400 "),
+            "{byte}: {answer}"
+        );
+        let request = [
+            b"GET /x HTTP/1.1\r\nconnection: close\r\nhost: ",
+            &[byte][..],
+            b"\r\ncookie: ",
+            &[byte],
+            b"\r\nuser-agent: ",
+            &[byte],
+            b"\r\n\r\n",
+        ]
+        .concat();
+        let answer = server.exchange(&request).await;
+        assert!(answer.starts_with("HTTP/1.1 302 "), "{byte}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn other_methods_are_not_allowed() {
+    let server = Running::start().await;
+    for method in [Method::POST, Method::DELETE, Method::OPTIONS] {
+        let answer = send(server.plain(method, "/x")).await;
+        answer.problem(405, "method-not-allowed");
+        assert_eq!(answer.header("allow"), "GET,HEAD");
+    }
+}
+
+#[tokio::test]
+async fn pages_can_be_ones_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("404.html");
+    std::fs::write(&page, "<p>Nothing here, dear visitor</p>").unwrap();
+    let server = Running::with(&[("EDGELINK_NOT_FOUND_PAGE", page.to_str().unwrap())]).await;
+    server.follow("/absent").await.page(404, "dear visitor");
+}

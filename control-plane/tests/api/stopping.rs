@@ -1,0 +1,107 @@
+//! Stopping and starting again.
+
+use crate::helpers::{Running, read_all, until};
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+const BODY: &str = r#"{"longUrl":"https://example.com/"}"#;
+
+/// A creation whose body is still missing its end.
+async fn begin_creation(server: &Running) -> (TcpStream, &'static str) {
+    let mut stream = server.connect().await;
+    let (start, rest) = BODY.split_at(10);
+    let head = format!(
+        "POST /api/v1/links HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\nexpect: 100-continue\r\n\r\n",
+        server.admin_key,
+        BODY.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // The server asks for the body once the handler reads it: from now on the request is in flight.
+    let mut buffer = [0; 64];
+    stream.readable().await.unwrap();
+    let length = stream.try_read(&mut buffer).unwrap();
+    assert!(buffer[..length].starts_with(b"HTTP/1.1 100 "));
+    stream.write_all(start.as_bytes()).await.unwrap();
+    (stream, rest)
+}
+
+async fn is_closed(server: &Running) -> bool {
+    TcpStream::connect(server.address).await.is_err()
+}
+
+#[tokio::test]
+async fn a_request_in_flight_ends_before_the_server_does() {
+    let server = Running::start().await;
+    let (mut stream, rest) = begin_creation(&server).await;
+    server.begin_stop();
+    until("the listener is closed", async || is_closed(&server).await).await;
+    stream.write_all(rest.as_bytes()).await.unwrap();
+    let answer = read_all(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    assert!(answer.contains("connection: close"), "{answer}");
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_request_that_outlasts_the_grace_is_cut_off() {
+    let server = Running::with(&[("EDGELINK_SHUTDOWN_GRACE_MS", "50")]).await;
+    let (mut stream, _) = begin_creation(&server).await;
+    server.begin_stop();
+    server.stopped().await;
+    assert_eq!(read_all(&mut stream).await, "");
+}
+
+#[tokio::test]
+async fn idle_connections_do_not_hold_the_server() {
+    let server = Running::start().await;
+    server.follow("/health/live").await;
+    let silent = server.connect().await;
+    server.begin_stop();
+    server.stopped().await;
+    drop(silent);
+}
+
+#[tokio::test]
+async fn balancers_have_time_to_see_that_it_stops() {
+    let server = Running::with(&[("EDGELINK_SHUTDOWN_DELAY_MS", "60000")]).await;
+    assert_eq!(server.follow("/health/ready").await.status, 200);
+    server.begin_stop();
+    until("not ready", async || {
+        server.follow("/health/ready").await.status == 503
+    })
+    .await;
+    let answer = server.follow("/health/ready").await;
+    assert_eq!(answer.json(), json!({ "status": "stopping" }));
+    server
+        .post(&json!({ "longUrl": "https://example.com/" }))
+        .await
+        .expect(201);
+}
+
+#[tokio::test]
+async fn no_number_is_lost_by_a_clean_restart() {
+    let mut server = Running::start().await;
+    for code in ["0000000", "00000g8", "00000wg"] {
+        let link = server
+            .post(&json!({ "longUrl": "https://example.com/" }))
+            .await
+            .expect(201);
+        assert_eq!(link["shortCode"], code);
+        server = server.restart().await;
+    }
+    server
+        .follow("/0000000")
+        .await
+        .redirects(302, "https://example.com/");
+}
+
+#[tokio::test]
+async fn a_restart_keeps_the_keys() {
+    let server = Running::start().await;
+    let key = server.admin_key.clone();
+    let server = server.restart().await;
+    assert_eq!(server.admin_key, key);
+    server.get("/links").await.expect(200);
+}

@@ -1,0 +1,150 @@
+//! Fields that break a rule: 422 with the names of all of them.
+
+use crate::helpers::Running;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn wrong_fields_are_named() {
+    let server = Running::start().await;
+    let url = "https://example.com/";
+    let title = "a".repeat(513);
+    let tags: Vec<String> = (0..33).map(|number| number.to_string()).collect();
+    for (body, fields) in [
+        (json!({}), vec!["longUrl"]),
+        (json!({ "longUrl": null }), vec!["longUrl"]),
+        (json!({ "longUrl": 1 }), vec!["longUrl"]),
+        (
+            json!({ "longUrl": url, "customSlug": "a b" }),
+            vec!["customSlug"],
+        ),
+        (
+            json!({ "longUrl": url, "customSlug": "" }),
+            vec!["customSlug"],
+        ),
+        (
+            json!({ "longUrl": url, "customSlug": "API" }),
+            vec!["customSlug"],
+        ),
+        (
+            json!({ "longUrl": url, "customSlug": "a".repeat(65) }),
+            vec!["customSlug"],
+        ),
+        (
+            json!({ "longUrl": url, "domain": "unknown.example" }),
+            vec!["domain"],
+        ),
+        (json!({ "longUrl": url, "domain": "a b" }), vec!["domain"]),
+        (
+            json!({ "longUrl": url, "validSince": "yesterday" }),
+            vec!["validSince"],
+        ),
+        (
+            json!({ "longUrl": url, "validSince": 1 }),
+            vec!["validSince"],
+        ),
+        (
+            json!({ "longUrl": url, "validUntil": "1969-01-01T00:00:00Z" }),
+            vec!["validUntil"],
+        ),
+        (
+            json!({ "longUrl": url, "validSince": "2030-01-01T00:00:00Z", "validUntil": "2030-01-01T00:00:00Z" }),
+            vec!["validUntil"],
+        ),
+        (
+            json!({ "longUrl": url, "redirectStatus": 303 }),
+            vec!["redirectStatus"],
+        ),
+        (
+            json!({ "longUrl": url, "redirectStatus": "302" }),
+            vec!["redirectStatus"],
+        ),
+        (
+            json!({ "longUrl": url, "redirectStatus": 65_838 }),
+            vec!["redirectStatus"],
+        ),
+        (
+            json!({ "longUrl": url, "forwardQuery": "yes" }),
+            vec!["forwardQuery"],
+        ),
+        (json!({ "longUrl": url, "state": "gone" }), vec!["state"]),
+        (json!({ "longUrl": url, "title": "" }), vec!["title"]),
+        (json!({ "longUrl": url, "title": title }), vec!["title"]),
+        (json!({ "longUrl": url, "title": "a\nb" }), vec!["title"]),
+        (json!({ "longUrl": url, "tags": "a" }), vec!["tags"]),
+        (json!({ "longUrl": url, "tags": [1] }), vec!["tags"]),
+        (json!({ "longUrl": url, "tags": [""] }), vec!["tags"]),
+        (json!({ "longUrl": url, "tags": tags }), vec!["tags"]),
+        (json!({ "longUrl": url, "longurl": url }), vec!["longurl"]),
+        (
+            json!({ "longUrl": "x", "customSlug": "!", "domain": "?", "state": 1, "unknown": {} }),
+            vec!["longUrl", "customSlug", "domain", "state", "unknown"],
+        ),
+    ] {
+        let answer = server.post(&body).await;
+        assert_eq!(answer.problem(422, "validation"), fields, "{body}");
+    }
+    let nothing = server.get("/links").await.expect(200);
+    assert_eq!(nothing["links"], json!([]));
+}
+
+#[tokio::test]
+async fn targets_that_are_no_web_pages_elsewhere_are_refused_with_the_reason() {
+    let server = Running::start().await;
+    let long = format!("https://example.com/{}", "a".repeat(8_000));
+    for (target, part) in [
+        ("javascript:alert(1)", "http://"),
+        ("data:text/html,x", "http://"),
+        ("https://example.com/\u{0}", "control"),
+        ("https://example.com/\r\nset-cookie:x", "control"),
+        ("https://user:pw@example.com/", "password"),
+        ("https://go.example:8080/x", "domain of this shortener"),
+        ("http://OTHER.example./x", "domain of this shortener"),
+        ("https://\"quoted/", "host"),
+        (long.as_str(), "8000"),
+    ] {
+        let answer = server.post(&json!({ "longUrl": target })).await;
+        assert_eq!(answer.problem(422, "validation"), ["longUrl"], "{target}");
+        let reason = answer.json()["errors"][0]["reason"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert!(reason.contains(part), "{target}: {reason}");
+    }
+}
+
+#[tokio::test]
+async fn parameters_are_checked_like_fields() {
+    let server = Running::start().await;
+    for (path, field) in [
+        ("/links?limit=0", "limit"),
+        ("/links?limit=501", "limit"),
+        ("/links?limit=%2B1", "limit"),
+        ("/links?limit=", "limit"),
+        ("/links?cursor=x", "cursor"),
+        ("/links?domain=unknown.example", "domain"),
+        ("/links?limit=1&limit=2", "limit"),
+        ("/links?page=2", "page"),
+        ("/links/abc?domain=unknown.example", "domain"),
+        ("/links/abc?x=1", "x"),
+    ] {
+        assert_eq!(
+            server.get(path).await.problem(422, "validation"),
+            [field],
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_code_is_not_found() {
+    let server = Running::start().await;
+    for code in ["a%20b", "%ff", "%00", "a%2Fb", "api", &"a".repeat(65)] {
+        let path = format!("/links/{code}");
+        server.get(&path).await.problem(404, "link-not-found");
+        server.delete(&path).await.problem(404, "link-not-found");
+        server
+            .patch(&path, &Value::Object(serde_json::Map::new()))
+            .await
+            .problem(404, "link-not-found");
+    }
+}
