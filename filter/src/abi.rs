@@ -27,6 +27,8 @@ pub(crate) enum Map {
 pub(crate) enum Buffer {
     /// The body of the callout that has ended.
     CalloutBody = 4,
+    /// The message that has come on a gRPC stream.
+    GrpcMessage = 5,
     /// The plugin configuration, while configuring.
     PluginConfiguration = 7,
 }
@@ -89,6 +91,24 @@ unsafe extern "C" {
         timeout: u32,
         token: *mut u32,
     ) -> Status;
+    fn proxy_grpc_stream(
+        cluster: *const u8,
+        cluster_size: usize,
+        service: *const u8,
+        service_size: usize,
+        method: *const u8,
+        method_size: usize,
+        metadata: *const u8,
+        metadata_size: usize,
+        stream: *mut u32,
+    ) -> Status;
+    fn proxy_grpc_send(
+        stream: u32,
+        message: *const u8,
+        message_size: usize,
+        end_of_stream: u32,
+    ) -> Status;
+    fn proxy_grpc_cancel(stream: u32) -> Status;
     fn proxy_get_shared_data(
         key: *const u8,
         key_size: usize,
@@ -231,6 +251,41 @@ pub(crate) fn http_call(cluster: &str, headers: &[u8], timeout_millis: u32) -> O
         )
     };
     (status == OK).then_some(token)
+}
+
+/// Opens a gRPC stream for the context in effect. Nothing if the proxy refuses, as for want of a healthy host.
+pub(crate) fn grpc_stream(cluster: &str, service: &str, method: &str) -> Option<u32> {
+    let mut stream = 0;
+    // An encoded header map without pairs.
+    let metadata = [0; 4];
+    // SAFETY: all names and the metadata outlive the call; the host writes 4 bytes to a variable of 4 bytes.
+    let status = unsafe {
+        proxy_grpc_stream(
+            cluster.as_ptr(),
+            cluster.len(),
+            service.as_ptr(),
+            service.len(),
+            method.as_ptr(),
+            method.len(),
+            metadata.as_ptr(),
+            metadata.len(),
+            &raw mut stream,
+        )
+    };
+    (status == OK).then_some(stream)
+}
+
+/// Sends a message on a gRPC stream of the context in effect. Whether the host has taken it.
+pub(crate) fn grpc_send(stream: u32, message: &[u8]) -> bool {
+    const NOT_THE_LAST: u32 = 0;
+    // SAFETY: the message outlives the call.
+    unsafe { proxy_grpc_send(stream, message.as_ptr(), message.len(), NOT_THE_LAST) == OK }
+}
+
+/// Resets a gRPC stream of the context in effect, and has the host forget it.
+pub(crate) fn grpc_cancel(stream: u32) {
+    // SAFETY: there are no pointers in it.
+    unsafe { proxy_grpc_cancel(stream) };
 }
 
 /// A value in shared data, and its version.

@@ -55,6 +55,18 @@ pub(crate) extern "C" fn proxy_on_http_call_response(
     worker::callout_end(token, headers, body_size);
 }
 
+/// A message has come on a gRPC stream.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn proxy_on_grpc_receive(_root: u32, stream: u32, size: usize) {
+    worker::stream_data(stream, size);
+}
+
+/// A gRPC stream has ended, whoever ended it.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn proxy_on_grpc_close(_root: u32, stream: u32, _status: u32) {
+    worker::stream_closed(stream);
+}
+
 /// A context has ended: a stream was answered or left, or the proxy gives the plugin up.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_delete(context: u32) {

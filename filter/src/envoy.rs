@@ -1,7 +1,9 @@
 //! The host of the logic: the proxy, through the ABI.
 
 use crate::abi::{self, Level, Map, MetricType};
-use edgelink_filter_core::host::{CasMismatch, Log, Metrics, Request, SharedData, SharedValue};
+use edgelink_filter_core::host::{
+    CasMismatch, Log, Metrics, Request, SharedData, SharedValue, StreamToken, Streams,
+};
 use edgelink_filter_core::metrics::{Metric, MetricKind};
 use edgelink_filter_core::time::Moment;
 use std::rc::Rc;
@@ -11,11 +13,15 @@ use std::rc::Rc;
 pub(crate) struct Envoy {
     /// The proxy's number of each metric, by [`Metric::index`].
     metrics: Rc<[Option<u32>]>,
+    /// The root context, to which gRPC streams belong.
+    root: u32,
+    /// The context that the callback at hand is for.
+    current: u32,
 }
 
 impl Envoy {
     /// Defines the metrics. A metric that the proxy refuses is not counted; the rest works.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(root: u32) -> Self {
         let define = |metric: Metric| {
             let kind = match metric.kind() {
                 MetricKind::Counter => MetricType::Counter,
@@ -26,7 +32,36 @@ impl Envoy {
         };
         Self {
             metrics: Metric::all().map(define).collect(),
+            root,
+            current: root,
         }
+    }
+
+    /// A callback for that context begins.
+    pub(crate) fn enter(&mut self, context: u32) {
+        self.current = context;
+    }
+
+    /// A callback for the root context begins.
+    pub(crate) fn enter_root(&mut self) {
+        self.current = self.root;
+    }
+
+    /// gRPC streams belong to that context from now on.
+    pub(crate) fn set_root(&mut self, root: u32) {
+        self.root = root;
+        self.current = root;
+    }
+
+    /// Makes host calls in the root context: streams are known by their number only to the context that opened them.
+    fn in_root<R>(&self, act: impl FnOnce() -> R) -> R {
+        if self.current == self.root {
+            return act();
+        }
+        abi::set_effective_context(self.root);
+        let result = act();
+        abi::set_effective_context(self.current);
+        result
     }
 
     /// The exact time.
@@ -54,6 +89,20 @@ impl SharedData for Envoy {
     fn set(&mut self, key: &str, value: &[u8], cas: u32) -> Result<(), CasMismatch> {
         let written = abi::set_shared_data(key, value, cas);
         written.then_some(()).ok_or(CasMismatch)
+    }
+}
+
+impl Streams for Envoy {
+    fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken> {
+        self.in_root(|| abi::grpc_stream(cluster, service, method))
+    }
+
+    fn send(&mut self, stream: StreamToken, message: &[u8]) -> bool {
+        self.in_root(|| abi::grpc_send(stream, message))
+    }
+
+    fn cancel(&mut self, stream: StreamToken) {
+        self.in_root(|| abi::grpc_cancel(stream));
     }
 }
 

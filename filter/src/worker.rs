@@ -8,7 +8,7 @@ use crate::envoy::Envoy;
 use crate::pairs::Pairs;
 use edgelink_filter_core::answer::Answer;
 use edgelink_filter_core::callout::{Callout, MAX_BODY_BYTES, Response};
-use edgelink_filter_core::edge::{Edge, Resumed, Step};
+use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
 use edgelink_filter_core::settings::Settings;
 use edgelink_wire::Entry;
 use std::cell::RefCell;
@@ -57,8 +57,11 @@ pub(crate) fn configure(root: u32, settings: Settings) {
     let settings = Rc::new(settings);
     abi::set_tick_period(jittered(settings.tick_millis));
     let kept = with(|worker| {
+        // The streams belong to the root context that was.
+        worker.envoy.enter(root);
+        worker.edge.configure(&mut worker.envoy, settings.clone());
         worker.root = root;
-        worker.edge.configure(settings.clone());
+        worker.envoy.set_root(root);
     });
     if kept.is_some() {
         return;
@@ -66,7 +69,7 @@ pub(crate) fn configure(root: u32, settings: Settings) {
     let worker = Worker {
         root,
         edge: Edge::new(settings, random(), Envoy::now()),
-        envoy: Envoy::new(),
+        envoy: Envoy::new(root),
         pairs: Pairs::default(),
     };
     WORKER.with(|place| *place.borrow_mut() = Some(worker));
@@ -83,6 +86,7 @@ pub(crate) fn request(stream: u32) -> Flow {
         return Flow::Continue;
     };
     let todo = with(|worker| {
+        worker.envoy.enter(stream);
         let pairs = std::mem::take(&mut worker.pairs);
         match worker.edge.on_request(&mut worker.envoy, stream, &path) {
             Step::Pass => Todo::Pass,
@@ -105,6 +109,7 @@ pub(crate) fn request(stream: u32) -> Flow {
 pub(crate) fn end(context: u32) {
     with(|worker| {
         if context == worker.root {
+            worker.envoy.enter_root();
             worker.edge.on_end(&mut worker.envoy);
         } else {
             worker.edge.on_stream_end(context);
@@ -115,12 +120,43 @@ pub(crate) fn end(context: u32) {
 /// Time has passed for a root context.
 pub(crate) fn tick(root: u32) {
     let now = Envoy::now();
-    let resumed = with(|worker| {
+    let actions = with(|worker| {
         let is_current = root == worker.root;
+        worker.envoy.enter_root();
         is_current.then(|| worker.edge.on_tick(&mut worker.envoy, now))
     });
-    for resumed in resumed.flatten().unwrap_or_default() {
-        resume(&resumed);
+    act_on(actions.flatten().unwrap_or_default());
+}
+
+/// A message has come on a gRPC stream.
+pub(crate) fn stream_data(stream: u32, size: usize) {
+    let message = abi::buffer(Buffer::GrpcMessage, size).unwrap_or_default();
+    let now = Envoy::now();
+    let actions = with(|worker| {
+        worker.envoy.enter_root();
+        worker
+            .edge
+            .on_stream_data(&mut worker.envoy, stream, &message, now)
+    });
+    act_on(actions.unwrap_or_default());
+}
+
+/// A gRPC stream has ended.
+pub(crate) fn stream_closed(stream: u32) {
+    let now = Envoy::now();
+    let actions = with(|worker| {
+        worker.envoy.enter_root();
+        worker.edge.on_stream_closed(&mut worker.envoy, stream, now)
+    });
+    act_on(actions.unwrap_or_default());
+}
+
+fn act_on(actions: Vec<Action>) {
+    for action in actions {
+        match action {
+            Action::Resume(resumed) => resume(&resumed),
+            Action::Send(callout) => send(&callout),
+        }
     }
 }
 

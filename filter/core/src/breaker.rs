@@ -23,14 +23,16 @@ impl Breaker {
 
     /// Asks to send a lookup. While the circuit is open, one a `pause` (milliseconds) is let through.
     pub(crate) fn permits(&mut self, now: Moment, pause: u64) -> bool {
-        if !self.is_open() {
-            return true;
+        let permits = self.would_permit(now, pause);
+        if permits && self.is_open() {
+            self.last_try = now;
         }
-        if self.last_try.age(now).is_some_and(|age| age < pause) {
-            return false;
-        }
-        self.last_try = now;
-        true
+        permits
+    }
+
+    /// Whether a lookup would be let through.
+    pub(crate) fn would_permit(&self, now: Moment, pause: u64) -> bool {
+        !self.is_open() || self.last_try.age(now).is_none_or(|age| age >= pause)
     }
 
     /// An answer came, whatever it was: the control plane is not silent.

@@ -7,6 +7,7 @@ use crate::metrics::Tier;
 use crate::settings::Settings;
 use crate::shared::{SharedRecord, Slots};
 use crate::time::{Kind, Lives, Moment, Standing};
+use crate::trust::{Coverage, Trust};
 use edgelink_wire::Record;
 use foldhash::fast::SeedableRandomState;
 
@@ -15,6 +16,9 @@ pub(crate) struct Caches {
     lru: Lru,
     slots: Slots,
     lives: Lives,
+    trust: Trust,
+    /// An encoded record; here so that it is allocated once.
+    encoded: Vec<u8>,
     /// The last record that came from a slot and that the LRU does not keep.
     loose: Option<SharedRecord>,
 }
@@ -39,6 +43,15 @@ pub(crate) enum Lookup {
     Nothing,
 }
 
+/// What the feed tells of a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard<'a> {
+    /// The link, or that there is none.
+    pub(crate) record: Record<&'a str>,
+    /// Whether it is one of those that are asked for most.
+    pub(crate) is_hot: bool,
+}
+
 /// Whether a record was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Learned {
@@ -54,6 +67,8 @@ impl Caches {
             lru: Lru::new(settings.lru_max_bytes, hasher),
             slots: Slots::new(settings.slots, settings.max_value_bytes),
             lives: settings.lives,
+            trust: Trust::default(),
+            encoded: Vec::new(),
             loose: None,
         }
     }
@@ -68,6 +83,21 @@ impl Caches {
     /// Entries and bytes of the LRU.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.lru.len(), self.lru.bytes())
+    }
+
+    /// Time has passed, and this is what the feed vouches for now.
+    pub(crate) fn on_time(&mut self, now: Moment, coverage: Option<Coverage>) {
+        self.trust.on_time(now, coverage);
+    }
+
+    /// Changes may have been missed: what is known is asked for again, and serves only where nobody can tell.
+    pub(crate) fn suspect_all(&mut self, now: Moment) {
+        self.trust.suspect_all(now);
+    }
+
+    /// Nothing that is known is true any more.
+    pub(crate) fn forget_all(&mut self, now: Moment) {
+        self.trust.forget_all(now);
     }
 
     /// Looks for a record, in the LRU first.
@@ -137,6 +167,33 @@ impl Caches {
         Learned::Taken
     }
 
+    /// Takes in a record that the feed tells of.
+    ///
+    /// Into the LRU even if nobody has asked for it here: a lookup that was answered before the change may still be on
+    /// its way, to this worker or into shared data, and only the newer rev keeps it out. Into a slot of another link
+    /// only if it is hot.
+    pub(crate) fn hear(
+        &mut self,
+        data: &mut impl SharedData,
+        key: &[u8],
+        heard: Heard<'_>,
+        now: Moment,
+    ) {
+        let Heard { record, is_hot } = heard;
+        let place = self.lru.find(key);
+        if place.is_some_and(|place| !self.may_replace(place, record.rev(), now)) {
+            return;
+        }
+        self.encoded.clear();
+        record.encode(&mut self.encoded);
+        self.lru.put(key, &self.encoded, now);
+        if is_hot {
+            self.slots.write(data, key, record, now, &self.lives, now);
+        } else {
+            self.slots.renew(data, key, record, now, &self.lives, now);
+        }
+    }
+
     /// Puts what another worker has fetched into the LRU, if it is better than what is there.
     fn adopt(
         &mut self,
@@ -174,17 +231,18 @@ impl Caches {
 
     fn standing(&self, bytes: &[u8], fetched: Moment, now: Moment) -> Standing {
         // On the hot path, so without reading the record where that makes no difference.
-        if self.lives.is_surely_fresh(fetched, now) {
+        if self.trust.is_surely_fresh(&self.lives, fetched, now) {
             return Standing::Fresh;
         }
         kind(bytes).map_or(Standing::Dead, |kind| {
-            self.lives.standing(kind, fetched, now)
+            self.trust.standing(&self.lives, kind, fetched, now)
         })
     }
 
     fn may_replace(&self, held: Place, rev: u64, now: Moment) -> bool {
         let fetched = self.lru.fetched(held);
-        self.lives.may_replace(rev, self.rev(held), fetched, now)
+        self.trust
+            .may_replace(&self.lives, rev, self.rev(held), fetched, now)
     }
 
     fn rev(&self, place: Place) -> u64 {

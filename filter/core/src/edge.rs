@@ -1,15 +1,18 @@
-//! A worker's edge: requests, ends of callouts and ticks go in, what is to be done comes out.
+//! A worker's edge: requests, ends of callouts, bytes from Redis and ticks go in, what is to be done comes out.
+
+mod redis;
+mod tiers;
 
 use crate::answer::Answer;
 use crate::breaker::Breaker;
 use crate::caches::{Caches, Found, Learned, Lookup};
 use crate::callout::{self, Callout, Failure, Response};
-use crate::flights::{FlightId, Flights, Join, Landed, StreamId, Token};
-use crate::host::{Log, Metrics, Request, SharedData};
-use crate::metrics::{CalloutOutcome, Counts, Metric, Tier};
+use crate::flights::{FlightId, Flights, Landed, StreamId, Token};
+use crate::host::{Log, Metrics, Request, SharedData, Streams};
+use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Tier};
 use crate::path::{self, Asked};
 use crate::settings::Settings;
-use crate::time::Moment;
+use crate::time::{Moment, Steady};
 use edgelink_wire::{Domain, Record};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
@@ -23,8 +26,11 @@ const GRACE: u64 = 1_000;
 pub struct Edge {
     settings: Rc<Settings>,
     now: Moment,
+    steady: Steady,
+    seed: u64,
     caches: Caches,
     flights: Flights,
+    redis: redis::Redis,
     breaker: Breaker,
     health: Health,
     counts: Counts,
@@ -60,6 +66,15 @@ pub struct Resumed {
     record: Option<Vec<u8>>,
 }
 
+/// What is to be done once something that was waited for has come.
+#[derive(Debug)]
+pub enum Action {
+    /// Answer these.
+    Resume(Resumed),
+    /// Send this callout: Redis could not tell.
+    Send(Callout),
+}
+
 /// [`Step`] without the answer, which borrows from the caches.
 enum Decision {
     Serve(Found, Option<Callout>),
@@ -79,8 +94,11 @@ impl Edge {
         let (pending, waiting) = (control_plane.max_pending, control_plane.max_waiting);
         Self {
             now,
+            steady: Steady::default(),
+            seed,
             caches: Caches::new(&settings, hasher.clone()),
             flights: Flights::new(pending, waiting, hasher),
+            redis: redis::Redis::default(),
             breaker: Breaker::default(),
             health: Health::Answering,
             counts: Counts::default(),
@@ -89,8 +107,14 @@ impl Edge {
         }
     }
 
-    /// Puts other settings into effect. What is known, and who waits, is kept.
-    pub fn configure(&mut self, settings: Rc<Settings>) {
+    /// Puts other settings into effect. What is known, and who waits, is kept; connections to Redis are made anew, since
+    /// their streams end with the root context that opened them.
+    pub fn configure(
+        &mut self,
+        host: &mut (impl Streams + SharedData + Log),
+        settings: Rc<Settings>,
+    ) {
+        self.disconnect(host);
         let control_plane = &settings.control_plane;
         self.flights
             .set_bounds(control_plane.max_pending, control_plane.max_waiting);
@@ -107,10 +131,11 @@ impl Edge {
     /// A request has come. Where the answer is [`Step::Wait`], the stream waits until it is resumed or leaves.
     pub fn on_request(
         &mut self,
-        host: &mut (impl Request + SharedData),
+        host: &mut (impl Request + SharedData + Streams + Log),
         stream: StreamId,
         path: &[u8],
     ) -> Step<'_> {
+        self.redis.is_wanted = true;
         let Some(asked) = path::parse(path) else {
             return Step::Pass;
         };
@@ -200,26 +225,39 @@ impl Edge {
     /// Time has passed. Lookups that the proxy has forgotten are given up, and everything counted is handed over.
     pub fn on_tick(
         &mut self,
-        host: &mut (impl SharedData + Metrics + Log),
+        host: &mut (impl SharedData + Streams + Metrics + Log),
         now: Moment,
-    ) -> Vec<Resumed> {
+    ) -> Vec<Action> {
         self.now = now;
-        let limit = u64::from(self.settings.control_plane.timeout_millis) + GRACE;
+        let mut actions = self.tick_redis(host, now);
+        let control_plane = u64::from(self.settings.control_plane.timeout_millis);
+        let limit = control_plane + self.redis.timeout() + GRACE;
         let overdue = self.flights.overdue(now, limit);
         let landed = overdue.into_iter().filter_map(|id| self.flights.land(id));
         let landed: Vec<_> = landed.collect();
         let resumed = landed
             .into_iter()
-            .map(|landed| self.fail(host, landed, Failure::Timeout));
-        let resumed = resumed.collect();
-        let (entries, bytes) = self.caches.size();
-        self.counts.flush(entries, bytes, host);
-        resumed
+            .map(|landed| Action::Resume(self.fail(host, landed, Failure::Timeout)));
+        actions.extend(resumed);
+        let levels = self.levels();
+        self.counts.flush(levels, host);
+        actions
     }
 
     /// The worker ends: hands over what was counted, and takes its part out of the gauges.
-    pub fn on_end(&mut self, host: &mut impl Metrics) {
-        self.counts.flush(0, 0, host);
+    pub fn on_end(&mut self, host: &mut (impl Streams + SharedData + Metrics + Log)) {
+        self.disconnect(host);
+        self.counts.flush(Levels::default(), host);
+    }
+
+    fn levels(&self) -> Levels {
+        let (lru_entries, lru_bytes) = self.caches.size();
+        Levels {
+            lru_entries,
+            lru_bytes,
+            lookup_connections: usize::from(self.redis.is_ready()),
+            feed_connections: usize::from(self.redis.is_feed_ready()),
+        }
     }
 
     /// The answer for one of the streams that are resumed, whose `:path` is that.
@@ -234,57 +272,6 @@ impl Edge {
             settings,
             counts,
         )
-    }
-
-    /// The tiers, in their order. Admission belongs in front of the last line, for a number that was never issued needs
-    /// no lookup; Redis belongs into [`Edge::wait`], as a flight that turns to the control plane when it fails.
-    fn decide(&mut self, data: &mut impl SharedData, stream: StreamId) -> Decision {
-        match self.caches.look_up(data, &self.key, self.now) {
-            Lookup::Fresh(found) => Decision::Serve(found, None),
-            // Who has just failed to answer is asked again, but nobody waits for it.
-            Lookup::Stale(found)
-                if self.breaker.is_open() || self.caches.failed(found).is_some() =>
-            {
-                Decision::Serve(found, self.refresh(found))
-            }
-            Lookup::Stale(found) => self.wait(stream).unwrap_or(Decision::Serve(found, None)),
-            Lookup::Nothing => self.wait(stream).unwrap_or(Decision::Refuse),
-        }
-    }
-
-    /// Makes the stream wait for a lookup of its key. Nothing if a bound or the circuit is against it.
-    fn wait(&mut self, stream: StreamId) -> Option<Decision> {
-        let pause = self.settings.retry_after_millis;
-        let join = if self.flights.has(&self.key) || self.breaker.permits(self.now, pause) {
-            self.flights.join(&self.key, stream, self.now)
-        } else {
-            Join::Full
-        };
-        match join {
-            Join::Started(id) => Some(Decision::Wait(Some(Callout::new(id, &self.key)))),
-            Join::Joined => Some(Decision::Wait(None)),
-            Join::Full => {
-                self.count_callout(CalloutOutcome::Rejected);
-                None
-            }
-        }
-    }
-
-    /// A lookup that nobody waits for, if it is time for one.
-    fn refresh(&mut self, found: Found) -> Option<Callout> {
-        let pause = self.settings.retry_after_millis;
-        let failed = self
-            .caches
-            .failed(found)
-            .and_then(|failed| failed.age(self.now));
-        if failed.is_some_and(|age| age < pause)
-            || self.flights.has(&self.key)
-            || !self.breaker.permits(self.now, pause)
-        {
-            return None;
-        }
-        let id = self.flights.start(&self.key, self.now)?;
-        Some(Callout::new(id, &self.key))
     }
 
     fn fail(

@@ -1,6 +1,8 @@
 //! What the tests run the logic in.
 
-use crate::host::{CasMismatch, Log, Metrics, Request, SharedData, SharedValue};
+use crate::host::{
+    CasMismatch, Log, Metrics, Request, SharedData, SharedValue, StreamToken, Streams,
+};
 use crate::metrics::Metric;
 use crate::settings::Settings;
 use edgelink_wire::{Entry, LinkRecord, LinkState, Record, RedirectStatus};
@@ -55,6 +57,36 @@ impl SharedData for Store {
     }
 }
 
+/// gRPC streams that lead nowhere, and what was asked of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wires {
+    pub(crate) opened: Vec<String>,
+    pub(crate) sent: Vec<(StreamToken, Vec<u8>)>,
+    pub(crate) cancelled: Vec<StreamToken>,
+    pub(crate) refuses: bool,
+}
+
+impl Streams for Wires {
+    fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken> {
+        if self.refuses {
+            return None;
+        }
+        self.opened.push(format!("{cluster}/{service}/{method}"));
+        u32::try_from(self.opened.len()).ok()
+    }
+
+    fn send(&mut self, stream: StreamToken, message: &[u8]) -> bool {
+        if !self.refuses {
+            self.sent.push((stream, message.to_vec()));
+        }
+        !self.refuses
+    }
+
+    fn cancel(&mut self, stream: StreamToken) {
+        self.cancelled.push(stream);
+    }
+}
+
 /// A proxy: its store, the headers of the request at hand, and what it was told.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
@@ -63,6 +95,21 @@ pub(crate) struct Host {
     pub(crate) stats: HashMap<String, i64>,
     pub(crate) millis: Vec<u64>,
     pub(crate) log: Vec<String>,
+    pub(crate) wires: Wires,
+}
+
+impl Streams for Host {
+    fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken> {
+        self.wires.open(cluster, service, method)
+    }
+
+    fn send(&mut self, stream: StreamToken, message: &[u8]) -> bool {
+        self.wires.send(stream, message)
+    }
+
+    fn cancel(&mut self, stream: StreamToken) {
+        self.wires.cancel(stream);
+    }
 }
 
 impl SharedData for Host {

@@ -140,6 +140,12 @@ impl Flights {
         }
     }
 
+    /// The key of a lookup, and when it was wanted. Nothing if it has ended.
+    pub(crate) fn get(&self, id: FlightId) -> Option<(Rc<[u8]>, Moment)> {
+        let flight = self.flights.get(&id)?;
+        Some((flight.key.clone(), flight.started))
+    }
+
     /// A stream no longer waits, if it ever did.
     pub(crate) fn leave(&mut self, stream: StreamId) {
         let flight = self.waiting.remove(&stream);

@@ -45,6 +45,25 @@ pub trait Metrics {
     fn record(&mut self, metric: Metric, value: u64);
 }
 
+/// The proxy's gRPC streams, which the bridge turns into connections to Redis.
+///
+/// The proxy must not be asked to cancel a stream from within a callback that brings a message of it: it may have more
+/// messages of that stream at hand. From a tick, and from the callback that tells of the stream's end, it may.
+pub trait Streams {
+    /// Opens the stream `/{service}/{method}` at a cluster. Nothing if the proxy refuses.
+    fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken>;
+
+    /// Sends a message. Whether the proxy has taken it.
+    fn send(&mut self, stream: StreamToken, message: &[u8]) -> bool;
+
+    /// Resets a stream, and has the proxy forget it. Of one that has ended the proxy must be told too, or it keeps a
+    /// record of it that points to nothing.
+    fn cancel(&mut self, stream: StreamToken);
+}
+
+/// The number of a gRPC stream, as the proxy gives it.
+pub type StreamToken = u32;
+
 /// The proxy's log.
 pub trait Log {
     /// Writes a warning.

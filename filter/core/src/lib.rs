@@ -6,10 +6,12 @@
 //!
 //! 1. the worker's LRU (`lru`),
 //! 2. the proxy's shared data (`shared`),
-//! 3. the control plane, by a callout ([`callout`]), one at a time for each key,
-//! 4. whatever is left of the first two, if it is not too old ([`time`]).
+//! 3. Redis, if there is one ([`redis`]), by the client in [`resp`],
+//! 4. the control plane, by a callout ([`callout`]), one at a time for each key,
+//! 5. whatever is left of the first two, if it is not too old ([`time`]).
 //!
-//! Admission (the bound of issued numbers) and Redis will stand between 2 and 3, in [`edge::Edge::on_request`].
+//! Admission (the bound of issued numbers) will stand between 2 and 3, in [`edge::Edge::on_request`]. With a [`feed`],
+//! the first two learn of changes by themselves and keep what they know for longer (`trust`).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -35,7 +37,9 @@ pub mod host;
 mod lru;
 pub mod metrics;
 pub mod path;
+pub mod redis;
 pub mod resp;
 pub mod settings;
 mod shared;
 pub mod time;
+mod trust;

@@ -3,82 +3,11 @@
 //! Counting happens in the worker's memory and goes to the proxy once a tick, so that a redirect costs no host call
 //! for it. At most one tick's counts are lost when the proxy dies; a worker that ends in order flushes first.
 
+mod outcomes;
+
+pub use outcomes::{CalloutOutcome, Connection, FeedOutcome, Outcome, RedisOutcome, Tier};
+
 use crate::host::Metrics;
-
-/// Who answered a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tier {
-    /// The worker's own cache.
-    Lru,
-    /// The proxy's shared data.
-    SharedData,
-    /// The control plane, or nobody when it had to and could not.
-    ControlPlane,
-    /// A cache, with a record that is no longer fresh.
-    Stale,
-}
-
-impl Tier {
-    const ALL: [Self; 4] = [Self::Lru, Self::SharedData, Self::ControlPlane, Self::Stale];
-
-    /// The tier in the header `x-edgelink-tier`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lru => "lru",
-            Self::SharedData => "shared-data",
-            Self::ControlPlane => "control-plane",
-            Self::Stale => "stale",
-        }
-    }
-}
-
-/// What a request was answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// A redirect.
-    Redirect,
-    /// 404: no such link, or not valid yet.
-    NotFound,
-    /// 410: switched off or no longer valid.
-    Gone,
-    /// 503: nobody could tell.
-    Unavailable,
-}
-
-impl Outcome {
-    const ALL: [Self; 4] = [
-        Self::Redirect,
-        Self::NotFound,
-        Self::Gone,
-        Self::Unavailable,
-    ];
-}
-
-/// How a callout ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CalloutOutcome {
-    /// A link.
-    Ok,
-    /// The knowledge that there is none.
-    Absent,
-    /// An answer that is none, or none at all.
-    Failed,
-    /// No answer in time.
-    Timeout,
-    /// Not sent: a bound was reached, the control plane has been silent, or the proxy refused.
-    Rejected,
-}
-
-impl CalloutOutcome {
-    const ALL: [Self; 5] = [
-        Self::Ok,
-        Self::Absent,
-        Self::Failed,
-        Self::Timeout,
-        Self::Rejected,
-    ];
-}
 
 /// One of the proxy's statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,12 +16,20 @@ pub enum Metric {
     Requests(Tier, Outcome),
     /// Callouts, by outcome.
     Callouts(CalloutOutcome),
+    /// Lookups in Redis, by outcome.
+    Redis(RedisOutcome),
+    /// Messages of the feed, by what they told.
+    Feed(FeedOutcome),
+    /// Attempts to connect to Redis.
+    Attempts(Connection),
     /// Milliseconds from sending a callout to its end.
     CalloutMillis,
     /// Entries in the LRUs of all workers.
     LruEntries,
     /// Bytes of them.
     LruBytes,
+    /// Connections to Redis that stand, of all workers.
+    Connected(Connection),
 }
 
 /// How a statistic behaves.
@@ -114,18 +51,26 @@ impl Metric {
             .flat_map(|tier| Outcome::ALL.map(|outcome| Self::Requests(tier, outcome)));
         requests
             .chain(CalloutOutcome::ALL.map(Self::Callouts))
+            .chain(RedisOutcome::ALL.map(Self::Redis))
+            .chain(FeedOutcome::ALL.map(Self::Feed))
+            .chain(Connection::ALL.map(Self::Attempts))
             .chain([Self::CalloutMillis, Self::LruEntries, Self::LruBytes])
+            .chain(Connection::ALL.map(Self::Connected))
     }
 
-    /// The place of the statistic in a table of all of them.
+    /// The place of the statistic in a table of all of them, counters first.
     #[must_use]
     pub fn index(self) -> usize {
         match self {
             Self::Requests(tier, outcome) => tier as usize * Outcome::ALL.len() + outcome as usize,
-            Self::Callouts(outcome) => REQUESTS + outcome as usize,
-            Self::CalloutMillis => REQUESTS + CALLOUTS,
-            Self::LruEntries => REQUESTS + CALLOUTS + 1,
-            Self::LruBytes => REQUESTS + CALLOUTS + 2,
+            Self::Callouts(outcome) => CALLOUTS + outcome as usize,
+            Self::Redis(outcome) => REDIS + outcome as usize,
+            Self::Feed(outcome) => FEED + outcome as usize,
+            Self::Attempts(connection) => ATTEMPTS + connection as usize,
+            Self::CalloutMillis => COUNTERS,
+            Self::LruEntries => COUNTERS + 1,
+            Self::LruBytes => COUNTERS + 2,
+            Self::Connected(connection) => COUNTERS + 3 + connection as usize,
         }
     }
 
@@ -133,9 +78,13 @@ impl Metric {
     #[must_use]
     pub fn kind(self) -> MetricKind {
         match self {
-            Self::Requests(..) | Self::Callouts(_) => MetricKind::Counter,
+            Self::Requests(..)
+            | Self::Callouts(_)
+            | Self::Redis(_)
+            | Self::Feed(_)
+            | Self::Attempts(_) => MetricKind::Counter,
             Self::CalloutMillis => MetricKind::Histogram,
-            Self::LruEntries | Self::LruBytes => MetricKind::Gauge,
+            Self::LruEntries | Self::LruBytes | Self::Connected(_) => MetricKind::Gauge,
         }
     }
 
@@ -145,23 +94,14 @@ impl Metric {
         match self {
             Self::Requests(tier, outcome) => {
                 let tier = tier.name().replace('-', "_");
-                let outcome = match outcome {
-                    Outcome::Redirect => "redirect",
-                    Outcome::NotFound => "not_found",
-                    Outcome::Gone => "gone",
-                    Outcome::Unavailable => "unavailable",
-                };
-                format!("edgelink.requests.{tier}.{outcome}")
+                format!("edgelink.requests.{tier}.{}", outcome.name())
             }
-            Self::Callouts(outcome) => {
-                let outcome = match outcome {
-                    CalloutOutcome::Ok => "ok",
-                    CalloutOutcome::Absent => "absent",
-                    CalloutOutcome::Failed => "failed",
-                    CalloutOutcome::Timeout => "timeout",
-                    CalloutOutcome::Rejected => "rejected",
-                };
-                format!("edgelink.callouts.{outcome}")
+            Self::Callouts(outcome) => format!("edgelink.callouts.{}", outcome.name()),
+            Self::Redis(outcome) => format!("edgelink.redis.{}", outcome.name()),
+            Self::Feed(outcome) => format!("edgelink.feed.{}", outcome.name()),
+            Self::Attempts(connection) => format!("edgelink.redis_attempts.{}", connection.name()),
+            Self::Connected(connection) => {
+                format!("edgelink.redis_connected.{}", connection.name())
             }
             Self::CalloutMillis => "edgelink.callout_ms".to_owned(),
             Self::LruEntries => "edgelink.lru_entries".to_owned(),
@@ -170,41 +110,77 @@ impl Metric {
     }
 }
 
-const REQUESTS: usize = Tier::ALL.len() * Outcome::ALL.len();
-const CALLOUTS: usize = CalloutOutcome::ALL.len();
+// Where the counters of each kind begin in the table.
+const CALLOUTS: usize = Tier::ALL.len() * Outcome::ALL.len();
+const REDIS: usize = CALLOUTS + CalloutOutcome::ALL.len();
+const FEED: usize = REDIS + RedisOutcome::ALL.len();
+const ATTEMPTS: usize = FEED + FeedOutcome::ALL.len();
+const COUNTERS: usize = ATTEMPTS + Connection::ALL.len();
+
+/// What a worker contributes to the gauges, which are those of all workers together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Levels {
+    pub(crate) lru_entries: usize,
+    pub(crate) lru_bytes: usize,
+    pub(crate) lookup_connections: usize,
+    pub(crate) feed_connections: usize,
+}
+
+impl Levels {
+    fn all(&self) -> [(Metric, usize); 4] {
+        [
+            (Metric::LruEntries, self.lru_entries),
+            (Metric::LruBytes, self.lru_bytes),
+            (
+                Metric::Connected(Connection::Lookup),
+                self.lookup_connections,
+            ),
+            (Metric::Connected(Connection::Feed), self.feed_connections),
+        ]
+    }
+}
 
 /// Counts that wait for the next tick.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    waiting: [u32; REQUESTS + CALLOUTS],
-    lru_entries: i64,
-    lru_bytes: i64,
+    waiting: Waiting,
+    told: Levels,
+}
+
+#[derive(Debug)]
+struct Waiting([u32; COUNTERS]);
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self([0; COUNTERS])
+    }
 }
 
 impl Counts {
     /// Counts one more.
     pub(crate) fn count(&mut self, metric: Metric) {
-        if let Some(count) = self.waiting.get_mut(metric.index()) {
-            *count = count.saturating_add(1);
+        self.count_more(metric, 1);
+    }
+
+    /// Counts so many more.
+    pub(crate) fn count_more(&mut self, metric: Metric, by: u32) {
+        if let Some(count) = self.waiting.0.get_mut(metric.index()) {
+            *count = count.saturating_add(by);
         }
     }
 
-    /// Hands everything over. The gauges are those of all workers together, so each adds what has changed of its own.
-    pub(crate) fn flush(&mut self, lru_entries: usize, lru_bytes: usize, to: &mut impl Metrics) {
-        for (metric, count) in Metric::all().zip(&mut self.waiting) {
+    /// Hands everything over: of the gauges what has changed since they were told last.
+    pub(crate) fn flush(&mut self, levels: Levels, to: &mut impl Metrics) {
+        for (metric, count) in Metric::all().zip(&mut self.waiting.0) {
             if *count > 0 {
                 to.add(metric, i64::from(std::mem::take(count)));
             }
         }
-        let gauges = [
-            (Metric::LruEntries, &mut self.lru_entries, lru_entries),
-            (Metric::LruBytes, &mut self.lru_bytes, lru_bytes),
-        ];
-        for (metric, told, is) in gauges {
-            let is = i64::try_from(is).unwrap_or(i64::MAX);
-            if *told != is {
-                to.add(metric, is.saturating_sub(*told));
-                *told = is;
+        let before = std::mem::replace(&mut self.told, levels);
+        for ((metric, told), (_, is)) in before.all().into_iter().zip(levels.all()) {
+            let [told, is] = [told, is].map(|level| i64::try_from(level).unwrap_or(i64::MAX));
+            if told != is {
+                to.add(metric, is.saturating_sub(told));
             }
         }
     }
@@ -249,13 +225,23 @@ mod tests {
         counts.count(redirect);
         counts.count(redirect);
         counts.count(Metric::Callouts(CalloutOutcome::Rejected));
-        counts.flush(3, 300, &mut stats);
-        counts.flush(2, 200, &mut stats);
+        counts.count_more(Metric::Attempts(Connection::Feed), 3);
+        for level in [3, 2] {
+            let levels = Levels {
+                lru_entries: level,
+                lru_bytes: level * 100,
+                feed_connections: 1,
+                ..Levels::default()
+            };
+            counts.flush(levels, &mut stats);
+        }
         let told = |name: &str| stats.0.get(name).copied();
         assert_eq!(told("edgelink.requests.lru.redirect"), Some(2));
         assert_eq!(told("edgelink.callouts.rejected"), Some(1));
         assert_eq!(told("edgelink.lru_entries"), Some(2));
         assert_eq!(told("edgelink.lru_bytes"), Some(200));
-        assert_eq!(stats.0.len(), 4);
+        assert_eq!(told("edgelink.redis_attempts.feed"), Some(3));
+        assert_eq!(told("edgelink.redis_connected.feed"), Some(1));
+        assert_eq!(stats.0.len(), 6);
     }
 }

@@ -1,10 +1,15 @@
 //! The plugin configuration: JSON, strict. A bad field stops the start and is named.
 
+mod pages;
+mod redis;
+
+pub use pages::Pages;
+pub use redis::Redis;
+
 use crate::time::Lives;
 use edgelink_wire::Domain;
 use serde::Deserialize;
 use std::ops::RangeInclusive;
-use std::rc::Rc;
 
 /// Checked settings.
 #[derive(Debug)]
@@ -13,6 +18,8 @@ pub struct Settings {
     pub domains: Vec<Domain>,
     /// How the control plane is asked.
     pub control_plane: ControlPlane,
+    /// How Redis is asked; nothing without Redis.
+    pub redis: Option<Redis>,
     /// The bound of the LRU in bytes; 0 for none.
     pub lru_max_bytes: usize,
     /// The number of slots in shared data; 0 for none.
@@ -50,17 +57,6 @@ pub struct ControlPlane {
     pub max_waiting: usize,
 }
 
-/// The HTML of the answers that are no redirects.
-#[derive(Debug)]
-pub struct Pages {
-    /// 404.
-    pub not_found: Rc<str>,
-    /// 410.
-    pub gone: Rc<str>,
-    /// 503.
-    pub unavailable: Rc<str>,
-}
-
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
@@ -91,6 +87,8 @@ struct Raw {
     domains: Vec<String>,
     /// Required.
     control_plane: RawControlPlane,
+    /// Without it, Redis is not asked.
+    redis: Option<redis::Raw>,
     #[serde(default)]
     lru: RawLru,
     #[serde(default)]
@@ -102,6 +100,10 @@ struct Raw {
     /// The same for links that there are none of; default 5. A new alias may be 404 for that long.
     #[serde(default = "five")]
     absent_fresh_seconds: u64,
+    /// Seconds for which a record is served without asking again while a feed tells of changes, 0 to 86400; default
+    /// 3600. When the feed falls silent, records are asked for again as if they had been fetched when it was last heard.
+    #[serde(default = "one_hour")]
+    fresh_with_feed_seconds: u64,
     /// Seconds after which a record is no longer served even while the control plane fails, 1 to 31536000, not below
     /// the other two; default 86400.
     #[serde(default = "one_day")]
@@ -118,7 +120,7 @@ struct Raw {
     #[serde(default = "one_hundred")]
     tick_ms: u64,
     #[serde(default)]
-    pages: RawPages,
+    pages: pages::Raw,
 }
 
 #[derive(Debug, Deserialize)]
@@ -159,17 +161,6 @@ struct RawSharedData {
     /// Bytes of the largest value that is shared, 64 to 65536; default 2048. All of a value is copied under a lock of
     /// the whole process at every read.
     max_value_bytes: u64,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawPages {
-    /// HTML of 404, at most 16384 bytes.
-    not_found: Option<String>,
-    /// HTML of 410, at most 16384 bytes.
-    gone: Option<String>,
-    /// HTML of 503, at most 16384 bytes.
-    unavailable: Option<String>,
 }
 
 impl Default for RawLru {
@@ -213,6 +204,10 @@ fn max_waiting() -> u64 {
     10_000
 }
 
+fn one_hour() -> u64 {
+    3_600
+}
+
 fn one_day() -> u64 {
     86_400
 }
@@ -228,22 +223,18 @@ impl Settings {
     /// [`SettingsError`] names the first field that is wrong.
     pub fn parse(json: &[u8]) -> Result<Self, SettingsError> {
         let raw = read(json)?;
-        let lives = Lives {
-            fresh: millis("freshSeconds", raw.fresh_seconds, 0..=86_400)?,
-            absent_fresh: millis("absentFreshSeconds", raw.absent_fresh_seconds, 0..=86_400)?,
-            stale: millis("staleSeconds", raw.stale_seconds, 1..=31_536_000)?,
-        };
-        if lives.stale < lives.fresh.max(lives.absent_fresh) {
-            return Err(wrong(
-                "staleSeconds",
-                "at least freshSeconds and absentFreshSeconds",
-            ));
+        let lives = raw.lives()?;
+        let tick_millis = within("tickMs", raw.tick_ms, 10..=1_000)?;
+        let redis = raw.redis.map(|redis| redis.check()).transpose()?;
+        if let Some(redis) = &redis {
+            redis.check_feed(&lives, raw.lru.max_bytes)?;
         }
         let retry_after: u32 = within("retryAfterSeconds", raw.retry_after_seconds, 1..=3_600)?;
         let shared = raw.shared_data;
         Ok(Self {
             domains: domains(&raw.domains)?,
             control_plane: raw.control_plane.check()?,
+            redis,
             lru_max_bytes: within("lru.maxBytes", raw.lru.max_bytes, 0..=1 << 30)?,
             slots: within("sharedData.slots", shared.slots, 0..=1 << 20)?,
             max_value_bytes: within(
@@ -255,9 +246,28 @@ impl Settings {
             retry_after_millis: u64::from(retry_after) * 1_000,
             retry_after: retry_after.to_string(),
             tier_header: raw.tier_header,
-            tick_millis: within("tickMs", raw.tick_ms, 10..=1_000)?,
+            tick_millis,
             pages: raw.pages.check()?,
         })
+    }
+}
+
+impl Raw {
+    fn lives(&self) -> Result<Lives, SettingsError> {
+        let day = 0..=86_400;
+        let lives = Lives {
+            fresh: millis("freshSeconds", self.fresh_seconds, day.clone())?,
+            absent_fresh: millis("absentFreshSeconds", self.absent_fresh_seconds, day.clone())?,
+            with_feed: millis("freshWithFeedSeconds", self.fresh_with_feed_seconds, day)?,
+            stale: millis("staleSeconds", self.stale_seconds, 1..=31_536_000)?,
+        };
+        if lives.stale < lives.fresh.max(lives.absent_fresh) {
+            return Err(wrong(
+                "staleSeconds",
+                "at least freshSeconds and absentFreshSeconds",
+            ));
+        }
+        Ok(lives)
     }
 }
 
@@ -350,32 +360,6 @@ fn header_value(field: &'static str, value: String) -> Result<String, SettingsEr
         "1 to 1024 visible ASCII characters without spaces",
     ))
 }
-
-impl RawPages {
-    fn check(self) -> Result<Pages, SettingsError> {
-        Ok(Pages {
-            not_found: page("pages.notFound", self.not_found, NOT_FOUND)?,
-            gone: page("pages.gone", self.gone, GONE)?,
-            unavailable: page("pages.unavailable", self.unavailable, UNAVAILABLE)?,
-        })
-    }
-}
-
-fn page(
-    field: &'static str,
-    html: Option<String>,
-    default: &str,
-) -> Result<Rc<str>, SettingsError> {
-    match html {
-        Some(html) if html.len() > 16_384 => Err(wrong(field, "at most 16384 bytes long")),
-        Some(html) => Ok(html.into()),
-        None => Ok(default.into()),
-    }
-}
-
-const NOT_FOUND: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Not found</title><h1>Not found</h1><p>There is no such short link.\n";
-const GONE: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Gone</title><h1>Gone</h1><p>This short link is no longer valid.\n";
-const UNAVAILABLE: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Unavailable</title><h1>Please try again</h1><p>The short link could not be looked up.\n";
 
 #[cfg(test)]
 mod tests;

@@ -93,6 +93,23 @@ impl Slots {
         true
     }
 
+    /// As [`Self::write`], but only if the slot is that key's already: news of a link that nobody asked for must not
+    /// drive out one that somebody did.
+    pub(crate) fn renew(
+        &mut self,
+        data: &mut impl SharedData,
+        key: &[u8],
+        record: Record<&str>,
+        fetched: Moment,
+        lives: &Lives,
+        now: Moment,
+    ) {
+        let held = self.name_slot_of(key).and_then(|name| data.get(name));
+        if held.is_some_and(|held| rev_of(&held.value, key).is_some()) {
+            self.write(data, key, record, fetched, lives, now);
+        }
+    }
+
     fn encode(&mut self, key: &[u8], record: Record<&str>, fetched: Moment) {
         self.value.clear();
         self.value.push(VERSION);

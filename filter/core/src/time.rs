@@ -24,6 +24,12 @@ impl Moment {
         self.0
     }
 
+    /// The moment so many milliseconds earlier.
+    #[must_use]
+    pub fn before(self, millis: u64) -> Self {
+        Self(self.0.saturating_sub(millis))
+    }
+
     /// Whole seconds since the start of 1970.
     #[must_use]
     pub fn seconds(self) -> u64 {
@@ -41,6 +47,32 @@ impl Moment {
     }
 }
 
+/// A clock that only goes forward, made of one that may jump.
+///
+/// What has to end at some time (a request, a pause) is measured by it: a wall clock that is set back would keep it
+/// waiting, and one that is set ahead would end it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Steady {
+    millis: u64,
+    last: Moment,
+}
+
+/// The longest time between two readings that is believed, in milliseconds. Ticks come far more often.
+const MAX_STEP: u64 = 5_000;
+
+impl Steady {
+    /// Milliseconds since some point, at `now` by the wall clock. A reading that is a little older than the last one is
+    /// the coarse clock's after the exact one's; only one that is much older means that the clock was set back.
+    pub(crate) fn read(&mut self, now: Moment) -> u64 {
+        let step = now.0.saturating_sub(self.last.0).min(MAX_STEP);
+        self.millis = self.millis.saturating_add(step);
+        if step > 0 || now.age(self.last).is_none_or(|age| age > SKEW) {
+            self.last = now;
+        }
+        self.millis
+    }
+}
+
 /// The lives of cached records, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lives {
@@ -48,6 +80,8 @@ pub struct Lives {
     pub fresh: u64,
     /// The same for an absence.
     pub absent_fresh: u64,
+    /// How long a record is served without asking again while a feed tells of changes.
+    pub with_feed: u64,
     /// How long after it was fetched a record counts for anything.
     pub stale: u64,
 }
@@ -70,12 +104,8 @@ impl Lives {
     /// again, and is good enough until then.
     #[must_use]
     pub fn standing(&self, kind: Kind, fetched: Moment, now: Moment) -> Standing {
-        let fresh = match kind {
-            Kind::Link => self.fresh,
-            Kind::Absent => self.absent_fresh,
-        };
         match fetched.age(now) {
-            Some(age) if age < fresh => Standing::Fresh,
+            Some(age) if age < self.fresh(kind) => Standing::Fresh,
             Some(age) if age >= self.stale => Standing::Dead,
             Some(_) | None => Standing::Stale,
         }
@@ -86,6 +116,15 @@ impl Lives {
     pub fn is_surely_fresh(&self, fetched: Moment, now: Moment) -> bool {
         let shorter = self.fresh.min(self.absent_fresh);
         fetched.age(now).is_some_and(|age| age < shorter)
+    }
+
+    /// How long a record of that kind is fresh by its age alone.
+    #[must_use]
+    pub fn fresh(&self, kind: Kind) -> u64 {
+        match kind {
+            Kind::Link => self.fresh,
+            Kind::Absent => self.absent_fresh,
+        }
     }
 
     /// Whether a record of revision `rev` may take the place of one of revision `held`: not if it is older, unless the
@@ -112,11 +151,25 @@ mod tests {
     const LIVES: Lives = Lives {
         fresh: 5_000,
         absent_fresh: 2_000,
+        with_feed: 30_000,
         stale: 60_000,
     };
 
     fn standing_at(kind: Kind, fetched: u64, now: u64) -> Standing {
         LIVES.standing(kind, Moment::from_millis(fetched), Moment::from_millis(now))
+    }
+
+    #[test]
+    fn the_steady_clock_follows_and_never_jumps() {
+        let mut steady = Steady::default();
+        let mut read = |millis| steady.read(Moment::from_millis(millis));
+        let start = read(1_000_000);
+        assert_eq!(read(1_000_100), start + 100);
+        assert_eq!(read(1_000_050), start + 100, "the coarse clock");
+        assert_eq!(read(1_000_100), start + 100);
+        assert_eq!(read(500_000), start + 100, "set back");
+        assert_eq!(read(500_050), start + 150);
+        assert_eq!(read(900_000_000), start + 150 + MAX_STEP, "set ahead");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Whether the stream still holds everything after the place up to which it was read.
 //!
 //! Redis says nothing when entries are trimmed that a reader has not seen, and a reader that is blocked on a stream is
-//! not told when the stream goes away. So the reader asks for `XINFO STREAM` when it connects, and again in every quiet
-//! moment, and compares.
+//! not told when the stream goes away. Each entry names the one before it, which tells of every loss, but not before
+//! the next entry comes. So the reader also asks for `XINFO STREAM` when it connects, and again in every quiet moment,
+//! and compares.
 
-use super::id::EntryId;
 use crate::resp::Reply;
+use edgelink_wire::feed_batch::FeedPosition;
 
 /// What is asked of `XINFO STREAM`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,9 +14,9 @@ pub struct StreamInfo {
     /// How many entries there are.
     pub length: u64,
     /// The id of the oldest one.
-    pub first: Option<EntryId>,
+    pub first: Option<FeedPosition>,
     /// The greatest id that was ever given out.
-    pub last: EntryId,
+    pub last: FeedPosition,
     /// How many entries were ever added; Redis says so from 7.0 on.
     pub added: Option<u64>,
 }
@@ -25,6 +26,8 @@ pub struct StreamInfo {
 pub enum Gap {
     /// Entries after our place may have been trimmed before we came to read them.
     Trimmed,
+    /// The next entry says that it stands behind another one than we have read last.
+    Skipped,
     /// The stream is gone: flushed, or Redis was restarted empty.
     Gone,
     /// The stream is another one than before: ids went back, or the count of its entries does not fit.
@@ -35,17 +38,23 @@ impl std::fmt::Display for Gap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Trimmed => "entries were trimmed before they were read",
+            Self::Skipped => "the next entry does not follow the last one",
             Self::Gone => "the stream is gone",
             Self::Restarted => "the stream was started anew",
         })
     }
 }
 
+/// Reads an id as Redis writes it.
+pub(super) fn parse_id(text: &[u8]) -> Option<FeedPosition> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
 /// How far the stream was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// The last entry that was read; [`EntryId::ZERO`] before the first.
-    pub id: EntryId,
+    /// The last entry that was read; [`FeedPosition::START`] before the first.
+    pub id: FeedPosition,
     /// How many entries were ever added up to there. None while it is not known.
     pub added: Option<u64>,
 }
@@ -60,9 +69,9 @@ impl StreamInfo {
             match (name.bulk()?, value) {
                 (b"length", Reply::Integer(number)) => length = u64::try_from(number).ok(),
                 (b"entries-added", Reply::Integer(number)) => added = u64::try_from(number).ok(),
-                (b"last-generated-id", Reply::Bulk(id)) => last = EntryId::parse(id),
+                (b"last-generated-id", Reply::Bulk(id)) => last = parse_id(id),
                 (b"first-entry", Reply::Array(mut entry)) => {
-                    first = Some(EntryId::parse(entry.next()?.bulk()?)?);
+                    first = Some(parse_id(entry.next()?.bulk()?)?);
                 }
                 _ => {}
             }
@@ -88,7 +97,7 @@ impl StreamInfo {
 impl Position {
     /// The place before everything in a stream that does not exist yet.
     pub const START: Self = Self {
-        id: EntryId::ZERO,
+        id: FeedPosition::START,
         added: Some(0),
     };
 
@@ -99,7 +108,7 @@ impl Position {
     /// although it may have been the last one to go.
     pub fn check(self, info: Option<&StreamInfo>) -> Result<(), Gap> {
         let Some(info) = info else {
-            return if self.id == EntryId::ZERO {
+            return if self.id == FeedPosition::START {
                 Ok(())
             } else {
                 Err(Gap::Gone)
@@ -110,7 +119,7 @@ impl Position {
         }
         let is_whole = match info.first {
             _ if info.last == self.id => true,
-            _ if self.id == EntryId::ZERO => info.added == Some(info.length),
+            _ if self.id == FeedPosition::START => info.added == Some(info.length),
             Some(first) => first <= self.id,
             None => false,
         };
@@ -130,7 +139,7 @@ impl Position {
 
     /// The place after one more entry was read.
     #[must_use]
-    pub fn after(self, id: EntryId) -> Self {
+    pub fn after(self, id: FeedPosition) -> Self {
         Self {
             id,
             added: self.added.map(|added| added.saturating_add(1)),
@@ -142,8 +151,8 @@ impl Position {
 mod tests {
     use super::*;
 
-    fn id(ms: u64) -> EntryId {
-        EntryId { ms, sequence: 0 }
+    fn id(millis: u64) -> FeedPosition {
+        FeedPosition::new(millis, 0)
     }
 
     fn position(ms: u64, added: Option<u64>) -> Position {

@@ -14,18 +14,17 @@
 //! that on with every block period; a dead one does not, and entries age as if there were no feed.
 
 pub mod continuity;
-pub mod id;
 
 #[cfg(test)]
 mod tests;
 
 pub use continuity::Gap;
-pub use id::EntryId;
+pub use edgelink_wire::feed_batch::FeedPosition;
 
 use crate::resp::client::{self, Client, Event, Failure, Reason};
 use crate::resp::{Reply, encode};
-use continuity::{Position, StreamInfo};
-use edgelink_wire::feed::FeedMessage;
+use continuity::{Position, StreamInfo, parse_id};
+use edgelink_wire::feed::{FeedMessage, previous};
 use edgelink_wire::record::RecordError;
 use edgelink_wire::redis::FEED_STREAM;
 
@@ -49,7 +48,7 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// The last entry that the snapshot has in it.
-    pub id: EntryId,
+    pub id: FeedPosition,
     /// When the snapshot was asked for, on the caller's clock.
     pub asked_ms: u64,
 }
@@ -66,7 +65,7 @@ pub enum Output<'a> {
     /// A change, in the order of the stream.
     Message(FeedMessage<'a>),
     /// An entry is no message of a known version. It was passed over.
-    Malformed(EntryId, RecordError),
+    Malformed(FeedPosition, RecordError),
     /// Changes may have been missed: whatever was cached may be old. Reading goes on from the end of the stream.
     Gap(Gap),
     /// The connection: something to log or count.
@@ -174,7 +173,7 @@ impl Reader {
 
     /// The last entry that was read.
     #[must_use]
-    pub fn position(&self) -> Option<EntryId> {
+    pub fn position(&self) -> Option<FeedPosition> {
         self.session.position.map(|position| position.id)
     }
 
@@ -342,10 +341,20 @@ impl Session {
 
     fn on_entry(&mut self, entry: Reply<'_>, emit: &mut dyn FnMut(Output<'_>)) -> Option<()> {
         let [id, fields] = elements(entry)?;
-        let id = EntryId::parse(id.bulk()?)?;
+        let id = parse_id(id.bulk()?)?;
         let position = self.position.filter(|position| position.id < id)?;
-        self.position = Some(position.after(id));
-        match message(fields) {
+        // An entry that names none was written by somebody else, and tells nothing of a loss.
+        let named = previous(pairs(fields)).ok();
+        let is_other = named.is_some_and(|previous| previous != position.id);
+        self.position = Some(if is_other {
+            self.since_ms = Some(self.now_ms);
+            emit(Output::Gap(Gap::Skipped));
+            // Another stream, perhaps: how many entries it has had is for the next look to tell.
+            Position { id, added: None }
+        } else {
+            position.after(id)
+        });
+        match FeedMessage::from_fields(pairs(fields)) {
             Ok(message) => emit(Output::Message(message)),
             Err(error) => emit(Output::Malformed(id, error)),
         }
@@ -360,11 +369,10 @@ impl Session {
 /// How often a busy feed is compared with what was read of it, in milliseconds.
 const CHECK_INTERVAL_MS: u64 = 1000;
 
-fn message(fields: Reply<'_>) -> Result<FeedMessage<'_>, RecordError> {
+/// Names and values of an entry.
+fn pairs(fields: Reply<'_>) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut strings = fields.array().into_iter().flatten().map_while(Reply::bulk);
-    FeedMessage::from_fields(std::iter::from_fn(|| {
-        Some((strings.next()?, strings.next()?))
-    }))
+    std::iter::from_fn(move || Some((strings.next()?, strings.next()?)))
 }
 
 /// The elements of an array of exactly `N`.
@@ -385,7 +393,7 @@ fn write_info(out: &mut Vec<u8>) {
     encode::words(&[b"XINFO", b"STREAM", FEED_STREAM.as_bytes()], out);
 }
 
-fn write_read(block_ms: u64, batch: u32, from: EntryId, out: &mut Vec<u8>) {
+fn write_read(block_ms: u64, batch: u32, from: FeedPosition, out: &mut Vec<u8>) {
     encode::command(8, out);
     encode::argument(b"XREAD", out);
     encode::argument(b"BLOCK", out);

@@ -151,7 +151,7 @@ fn reading_starts_at_the_end_and_goes_on_from_what_was_read() {
             "> XREAD BLOCK 1000 COUNT 2 STREAMS feed 7-0"
         ]
     );
-    assert_eq!(tested.reader.position(), EntryId::parse(b"7-0"));
+    assert_eq!(tested.reader.position(), Some(FeedPosition::new(7, 0)));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_record_is_known_until_the_feed_was_last_heard_if_it_was_asked_for_since_it_
 
 #[test]
 fn what_a_snapshot_brought_is_known_from_when_it_was_asked_for() {
-    let id = EntryId { ms: 4, sequence: 0 };
+    let id = FeedPosition::new(4, 0);
     let mut tested = Tested::connected(Some(Start { id, asked_ms: 3 }));
     assert_eq!(
         tested.reader.known_until(3),
@@ -246,7 +246,27 @@ fn a_stream_that_was_started_anew_within_one_quiet_period_is_noticed() {
     tested.data(1010, QUIET);
     let said = tested.data(1015, &info(9, 1));
     assert_eq!(said[0], "gap: the stream was started anew");
-    assert_eq!(tested.reader.position(), EntryId::parse(b"9-0"));
+    assert_eq!(tested.reader.position(), Some(FeedPosition::new(9, 0)));
+}
+
+#[test]
+fn an_entry_that_follows_another_one_than_was_read_last_is_a_gap() {
+    let mut tested = Tested::reading();
+    let entry = |id, prev| (id, ["op", "bound", "bound", "1", "prev", prev]);
+    let (six, seven) = (entry(6, "5-0"), entry(7, "6-0"));
+    let read = tested.data(20, &entries(&[(six.0, &six.1), (seven.0, &seven.1)]));
+    assert_eq!(read[..2], ["bound 1", "bound 1"]);
+    let nine = entry(9, "8-0");
+    let read = tested.data(30, &entries(&[(nine.0, &nine.1)]));
+    assert_eq!(
+        read[..2],
+        [
+            "gap: the next entry does not follow the last one",
+            "bound 1"
+        ]
+    );
+    assert_eq!(tested.reader.since_ms(), Some(30));
+    assert_eq!(tested.reader.position(), Some(FeedPosition::new(9, 0)));
 }
 
 #[test]

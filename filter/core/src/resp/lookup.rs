@@ -34,10 +34,10 @@ impl Default for Lookup {
 
 impl Lookup {
     /// Appends the lookup of `key`, which is `{domain}/{code}`.
-    pub fn write(&self, key: &str, out: &mut Vec<u8>) {
+    pub fn write(&self, key: &[u8], out: &mut Vec<u8>) {
         encode::command(LINK_FIELDS.len() + 2, out);
         encode::argument(b"HMGET", out);
-        encode::argument_of_parts([LINK_PREFIX.as_bytes(), key.as_bytes()], out);
+        encode::argument_of_parts([LINK_PREFIX.as_bytes(), key], out);
         out.extend_from_slice(&self.fields);
     }
 }
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn a_lookup_is_one_hmget() {
         let mut out = Vec::new();
-        Lookup::default().write("a.example/x", &mut out);
+        Lookup::default().write(b"a.example/x", &mut out);
         assert_eq!(
             out.escape_ascii().to_string().replace("\\r\\n", " "),
             "*9 $5 HMGET $16 link:a.example/x $3 url $8 redirect $5 state $11 valid_since $11 valid_until \

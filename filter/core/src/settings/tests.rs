@@ -32,6 +32,7 @@ fn what_is_not_said_has_the_documented_default() {
         Lives {
             fresh: 5_000,
             absent_fresh: 5_000,
+            with_feed: 3_600_000,
             stale: 86_400_000
         }
     );

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 const LIVES: Lives = Lives {
     fresh: 5_000,
     absent_fresh: 5_000,
+    with_feed: 5_000,
     stale: 60_000,
 };
 const NOW: Moment = at(1_000_000);

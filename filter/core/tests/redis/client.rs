@@ -92,7 +92,7 @@ fn a_lookup_of_a_link_brings_its_fields() {
     let server = Server::start();
     server.command(&["HSET", "link:a/b", "state", "absent", "rev", "7"]);
     let mut driver = ready(&server);
-    driver.request_written(1, |out| Lookup::default().write("a/b", out));
+    driver.request_written(1, |out| Lookup::default().write(b"a/b", out));
     let said = driver.run_until(|client, _| client.waiting() == 0);
     let nil = "\"Null\"";
     assert_eq!(

@@ -86,7 +86,7 @@ fn a_reader_can_start_where_a_snapshot_was_taken() {
     publish(&server, 0..1);
     let id = server.publish(&["op", "bound", "bound", "1"]);
     publish(&server, 2..4);
-    let id = edgelink_filter_core::feed::EntryId::parse(id.as_bytes()).unwrap();
+    let id = id.parse().unwrap();
     let mut driver = driver(&server, Some(Start { id, asked_ms: 0 }));
     assert_eq!(driver.run_until(|_, said| said.len() >= 2), bounds(2..4));
 }

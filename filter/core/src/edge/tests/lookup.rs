@@ -183,9 +183,10 @@ fn new_settings_keep_what_is_known_and_who_waits() {
     let mut world = World::new();
     world.know("a", link("https://e/", 1));
     let token = world.ask("/b");
-    world.edge.configure(Rc::new(settings_with(
-        r#","freshSeconds":50,"staleSeconds":60"#,
-    )));
+    world.edge.configure(
+        &mut world.host,
+        Rc::new(settings_with(r#","freshSeconds":50,"staleSeconds":60"#)),
+    );
     world.pass(49_000);
     assert_eq!(world.visit("/a"), Answered(redirect("https://e/", "lru")));
     // Given up by the tick, as one whose root context is gone would be.

@@ -3,7 +3,9 @@
 
 mod chaos;
 mod failure;
+mod feed;
 mod lookup;
+mod redis;
 
 use super::*;
 use crate::fake::{Host, entry, link, settings, settings_with};
@@ -113,15 +115,7 @@ impl World {
             Step::Answer(answer, callout) => (Answered(seen(&answer)), callout),
             Step::Wait(callout) => (Waiting(stream), callout),
         };
-        let token = callout.map(|callout| {
-            self.last_token += 1;
-            self.edge.on_sent(
-                callout.flight,
-                self.last_token,
-                Moment::from_millis(self.now),
-            );
-            self.last_token
-        });
+        let token = callout.map(|callout| self.send(&callout));
         (became, token)
     }
 
@@ -146,6 +140,27 @@ impl World {
         streams
             .map(|_| seen(&self.edge.answer(resumed, b"/x")))
             .collect()
+    }
+
+    /// Answers those that are resumed, and sends the callouts.
+    fn act_on(&mut self, actions: &[Action]) -> Vec<Seen> {
+        let mut answers = Vec::new();
+        for action in actions {
+            match action {
+                Action::Resume(resumed) => answers.extend(self.answers(resumed)),
+                Action::Send(callout) => {
+                    self.send(callout);
+                }
+            }
+        }
+        answers
+    }
+
+    fn send(&mut self, callout: &Callout) -> Token {
+        self.last_token += 1;
+        let now = Moment::from_millis(self.now);
+        self.edge.on_sent(callout.flight, self.last_token, now);
+        self.last_token
     }
 
     fn end_with(&mut self, token: Token, key: &str, record: Record<&str>) -> Vec<Seen> {
@@ -186,11 +201,8 @@ impl World {
 
     fn set_clock(&mut self, now: u64) -> Vec<Seen> {
         self.now = now;
-        let resumed = self.edge.on_tick(&mut self.host, Moment::from_millis(now));
-        resumed
-            .iter()
-            .flat_map(|resumed| self.answers(resumed))
-            .collect()
+        let actions = self.edge.on_tick(&mut self.host, Moment::from_millis(now));
+        self.act_on(&actions)
     }
 
     fn counted(&mut self, name: &str) -> i64 {

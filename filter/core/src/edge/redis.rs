@@ -1,0 +1,235 @@
+//! Redis in the order of the tiers, and what the caches learn from the feed.
+
+use super::{Action, Edge, Resumed};
+use crate::caches::Learned;
+use crate::callout::{Callout, Told};
+use crate::flights::{FlightId, Landed};
+use crate::host::{Log, SharedData, StreamToken, Streams};
+use crate::metrics::{CalloutOutcome, Connection, Metric, RedisOutcome, Tier};
+use crate::redis::news::{Learners, Now};
+use crate::redis::{Answer, Lookups, News};
+use crate::time::Moment;
+use edgelink_wire::Record;
+
+/// The connections of a worker; none before its first request, and none without Redis.
+#[derive(Debug, Default)]
+pub(super) struct Redis {
+    /// Whether a request has come.
+    pub(super) is_wanted: bool,
+    lookups: Option<Lookups>,
+    news: Option<News>,
+    /// What a connection left behind that was given up; handled with the next tick.
+    left: Vec<Answer>,
+}
+
+impl Redis {
+    pub(super) fn is_ready(&self) -> bool {
+        self.lookups.as_ref().is_some_and(Lookups::is_ready)
+    }
+
+    pub(super) fn is_feed_ready(&self) -> bool {
+        self.news.as_ref().is_some_and(News::is_ready)
+    }
+
+    /// How long a lookup may take at most, in milliseconds.
+    pub(super) fn timeout(&self) -> u64 {
+        self.lookups.as_ref().map_or(0, Lookups::timeout)
+    }
+}
+
+impl Edge {
+    /// Bytes came on a gRPC stream, at `now` by the exact clock. Those of a stream that was given up go nowhere.
+    pub fn on_stream_data(
+        &mut self,
+        host: &mut (impl SharedData + Streams + Log),
+        stream: StreamToken,
+        bytes: &[u8],
+        now: Moment,
+    ) -> Vec<Action> {
+        let now = self.at(now);
+        if let Some(lookups) = &mut self.redis.lookups
+            && let Some(answers) = lookups.on_data(host, now.steady, stream, bytes)
+        {
+            return self.act_on(host, answers);
+        }
+        let mut learners = Learners {
+            caches: &mut self.caches,
+            counts: &mut self.counts,
+        };
+        if let Some(news) = &mut self.redis.news {
+            news.on_data(host, now, stream, bytes, &mut learners);
+            self.caches.on_time(now.wall, news.coverage(now));
+        }
+        Vec::new()
+    }
+
+    /// A gRPC stream has ended, at `now` by the exact clock.
+    pub fn on_stream_closed(
+        &mut self,
+        host: &mut (impl SharedData + Streams + Log),
+        stream: StreamToken,
+        now: Moment,
+    ) -> Vec<Action> {
+        let now = self.at(now);
+        let mut learners = Learners {
+            caches: &mut self.caches,
+            counts: &mut self.counts,
+        };
+        if let Some(news) = &mut self.redis.news {
+            news.on_end(host, now, stream, &mut learners);
+        }
+        let lookups = self.redis.lookups.as_mut();
+        let answers = lookups.map(|lookups| lookups.on_end(host, now.steady, stream));
+        self.act_on(host, answers.unwrap_or_default())
+    }
+
+    /// Connects, if it is time to, and lets time pass for the connections.
+    pub(super) fn tick_redis(
+        &mut self,
+        host: &mut (impl SharedData + Streams + Log),
+        now: Moment,
+    ) -> Vec<Action> {
+        let now = self.at(now);
+        self.make_connections();
+        let mut answers = std::mem::take(&mut self.redis.left);
+        if let Some(lookups) = &mut self.redis.lookups {
+            answers.extend(lookups.on_tick(host, now.steady));
+            let attempts = Metric::Attempts(Connection::Lookup);
+            self.counts.count_more(attempts, lookups.take_attempts());
+        }
+        self.tick_news(host, now);
+        self.act_on(host, answers)
+    }
+
+    fn tick_news(&mut self, host: &mut (impl SharedData + Streams + Log), now: Now) {
+        let mut learners = Learners {
+            caches: &mut self.caches,
+            counts: &mut self.counts,
+        };
+        let mut coverage = None;
+        if let Some(news) = &mut self.redis.news {
+            news.on_tick(host, now, &mut learners);
+            coverage = news.coverage(now);
+            let attempts = Metric::Attempts(Connection::Feed);
+            self.counts.count_more(attempts, news.take_attempts());
+        }
+        self.caches.on_time(now.wall, coverage);
+    }
+
+    fn make_connections(&mut self) {
+        if !self.redis.is_wanted || self.redis.lookups.is_some() {
+            return;
+        }
+        let Some(settings) = &self.settings.redis else {
+            return;
+        };
+        let seed = self.seed.rotate_left(16);
+        let lookups = Lookups::new(&settings.cluster, settings.lookups.clone(), seed);
+        self.redis.lookups = Some(lookups);
+        let news = settings.feed.clone();
+        self.redis.news = news.map(|feed| News::new(&settings.cluster, feed, !seed));
+    }
+
+    /// Gives the connections up; those who wait for Redis are looked after with the next tick.
+    pub(super) fn disconnect(&mut self, host: &mut (impl SharedData + Streams + Log)) {
+        let now = self.at(self.now);
+        if let Some(lookups) = self.redis.lookups.take() {
+            self.redis.left.extend(lookups.end(host, now.steady));
+        }
+        if let Some(news) = self.redis.news.take() {
+            news.end(host);
+        }
+        self.caches.on_time(now.wall, None);
+    }
+
+    /// Asks Redis for the key of the request at hand. Whether it was asked.
+    pub(super) fn ask_redis(&mut self, host: &mut (impl Streams + Log), id: FlightId) -> bool {
+        let now = self.at(self.now).steady;
+        let Some(lookups) = &mut self.redis.lookups else {
+            return false;
+        };
+        let is_asked = lookups.ask(host, now, id, &self.key);
+        if !is_asked {
+            self.counts.count(Metric::Redis(RedisOutcome::Rejected));
+        }
+        is_asked
+    }
+
+    fn act_on(
+        &mut self,
+        host: &mut (impl SharedData + Streams + Log),
+        answers: Vec<Answer>,
+    ) -> Vec<Action> {
+        let actions = answers.into_iter().filter_map(|answer| {
+            let Answer { flight, record } = answer;
+            // One that was given up meanwhile is not asked for again.
+            let (key, started) = self.flights.get(flight)?;
+            let learned =
+                record.and_then(|bytes| self.learn_from_redis(host, &key, bytes, started));
+            match learned {
+                Ok(bytes) => self.land_from_redis(flight, bytes),
+                Err(outcome) => {
+                    self.counts.count(Metric::Redis(outcome));
+                    self.ask_control_plane(host, flight, &key)
+                }
+            }
+        });
+        actions.collect()
+    }
+
+    /// Takes in what Redis holds, and counts it. Not what is older than what is known: the control plane decides then.
+    fn learn_from_redis(
+        &mut self,
+        data: &mut impl SharedData,
+        key: &[u8],
+        bytes: Vec<u8>,
+        started: Moment,
+    ) -> Result<Vec<u8>, RedisOutcome> {
+        let record = Record::decode(&bytes).map_err(|_| RedisOutcome::Failed)?;
+        let outcome = match record {
+            Record::Link(_) => RedisOutcome::Ok,
+            Record::Absent { .. } => RedisOutcome::Absent,
+        };
+        let told = Told {
+            bytes: &bytes,
+            record,
+        };
+        // As of when it was asked for: what changes on the way is not in it.
+        if self.caches.learn(data, key, told, started, self.now) == Learned::Older {
+            return Err(RedisOutcome::Older);
+        }
+        self.counts.count(Metric::Redis(outcome));
+        Ok(bytes)
+    }
+
+    fn land_from_redis(&mut self, flight: FlightId, bytes: Vec<u8>) -> Option<Action> {
+        let Landed { waiters, .. } = self.flights.land(flight)?;
+        Some(Action::Resume(Resumed {
+            streams: waiters,
+            tier: Tier::Redis,
+            record: Some(bytes),
+        }))
+    }
+
+    fn ask_control_plane(
+        &mut self,
+        data: &mut impl SharedData,
+        flight: FlightId,
+        key: &[u8],
+    ) -> Option<Action> {
+        let pause = self.settings.retry_after_millis;
+        if self.breaker.permits(self.now, pause) {
+            return Some(Action::Send(Callout::new(flight, key)));
+        }
+        self.count_callout(CalloutOutcome::Rejected);
+        let landed = self.flights.land(flight)?;
+        Some(Action::Resume(self.fall_back(data, landed)))
+    }
+
+    fn at(&mut self, wall: Moment) -> Now {
+        Now {
+            steady: self.steady.read(wall),
+            wall,
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Redis between the caches and the control plane.
+
+use super::*;
+use crate::resp::encode;
+use crate::resp::lookup::Lookup;
+use edgelink_wire::redis::{LINK_FIELDS, record_to_fields};
+
+/// The gRPC stream of the connection for lookups, where it is the first one.
+pub(super) const LOOKUPS: u32 = 1;
+
+pub(super) const OK: &[u8] = b"+OK\r\n";
+
+impl World {
+    /// A worker whose connection to Redis stands.
+    pub(super) fn with_redis(more: &str) -> Self {
+        let redis = format!(r#","redis":{{"mode":"direct"{more}}}"#);
+        let mut world = Self::with(settings_with(&redis));
+        assert_eq!(world.visit("/"), Passed);
+        world.pass(0);
+        assert!(world.bytes(LOOKUPS, OK).is_empty());
+        world.host.wires.sent.clear();
+        world
+    }
+
+    /// Bytes come on a gRPC stream.
+    pub(super) fn bytes(&mut self, stream: u32, bytes: &[u8]) -> Vec<Seen> {
+        let now = Moment::from_millis(self.now);
+        let actions = self.edge.on_stream_data(&mut self.host, stream, bytes, now);
+        self.act_on(&actions)
+    }
+
+    fn close(&mut self, stream: u32) -> Vec<Seen> {
+        let now = Moment::from_millis(self.now);
+        let actions = self.edge.on_stream_closed(&mut self.host, stream, now);
+        self.act_on(&actions)
+    }
+
+    /// A request that must wait for Redis.
+    fn ask_redis(&mut self, path: &str) -> StreamId {
+        match self.visit_and_send(path) {
+            (Waiting(stream), None) => stream,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The callout that was sent since, for the only lookup there is.
+    fn callout(&self) -> Token {
+        assert!(self.last_token > 0, "no callout was sent");
+        self.last_token
+    }
+}
+
+/// The answer to a lookup.
+fn hash(record: Record<&str>) -> Vec<u8> {
+    let fields = record_to_fields(&record);
+    let mut reply = format!("*{}\r\n", LINK_FIELDS.len()).into_bytes();
+    for name in LINK_FIELDS {
+        match fields.iter().find(|(field, _)| *field == name) {
+            Some((_, value)) => encode::argument(value.as_bytes(), &mut reply),
+            None => reply.extend_from_slice(b"$-1\r\n"),
+        }
+    }
+    reply
+}
+
+fn nothing() -> Vec<u8> {
+    [&b"*7\r\n"[..], &b"$-1\r\n".repeat(7)].concat()
+}
+
+#[test]
+fn a_worker_connects_once_a_request_has_come_and_not_before() {
+    let redis = r#","redis":{"mode":"direct"}"#;
+    let mut world = World::with(settings_with(redis));
+    world.pass(10_000);
+    assert!(world.host.wires.opened.is_empty(), "as on the main thread");
+    world.ask("/a");
+    world.pass(100);
+    assert_eq!(world.host.wires.opened, ["resp_bridge/redis/direct"]);
+    assert_eq!(world.counted("redis_attempts.lookup"), 1);
+    assert_eq!(world.counted("redis_connected.lookup"), 0);
+    world.bytes(LOOKUPS, OK);
+    assert_eq!(world.counted("redis_connected.lookup"), 1);
+}
+
+#[test]
+fn a_link_comes_from_redis_and_then_from_the_lru() {
+    let mut world = World::with_redis("");
+    world.ask_redis("/a");
+    let mut lookup = Vec::new();
+    Lookup::default().write(b"go.example/a", &mut lookup);
+    assert_eq!(world.host.wires.sent, [(LOOKUPS, lookup)]);
+    let answers = world.bytes(LOOKUPS, &hash(link("https://e/", 1)));
+    assert_eq!(answers, [redirect("https://e/", "redis")]);
+    assert_eq!(world.visit("/a"), Answered(redirect("https://e/", "lru")));
+    assert_eq!(world.counted("redis.ok"), 1);
+    assert_eq!(world.counted("requests.redis.redirect"), 1);
+    assert_eq!(world.last_token, 0, "no callout");
+}
+
+#[test]
+fn an_absence_in_redis_is_one() {
+    let mut world = World::with_redis("");
+    world.ask_redis("/a");
+    let answers = world.bytes(LOOKUPS, &hash(Record::Absent { rev: 3 }));
+    assert_eq!(answers, [page(404, "redis")]);
+    assert_eq!(world.counted("redis.absent"), 1);
+}
+
+#[test]
+fn what_redis_does_not_have_the_control_plane_is_asked_for() {
+    let mut world = World::with_redis("");
+    world.ask_redis("/a");
+    assert_eq!(world.bytes(LOOKUPS, &nothing()), []);
+    let callout = world.callout();
+    let answers = world.end_with(callout, "go.example/a", link("https://e/", 1));
+    assert_eq!(answers, [redirect("https://e/", "control-plane")]);
+    assert_eq!(world.counted("redis.miss"), 1);
+    assert_eq!(world.counted("callouts.ok"), 1);
+}
+
+#[test]
+fn those_who_ask_for_the_same_link_share_a_lookup_and_leaving_harms_nobody() {
+    let mut world = World::with_redis("");
+    let first = world.ask_redis("/a");
+    world.ask_redis("/a");
+    world.ask_redis("/a");
+    assert_eq!(world.host.wires.sent.len(), 1);
+    world.edge.on_stream_end(first);
+    let answers = world.bytes(LOOKUPS, &hash(link("https://e/", 1)));
+    assert_eq!(answers.len(), 2);
+}
+
+#[test]
+fn redis_that_is_late_is_not_waited_for_and_its_answer_is_not_taken_for_another_ones() {
+    let mut world = World::with_redis("");
+    world.ask_redis("/a");
+    assert_eq!(world.pass(149), []);
+    assert_eq!(world.last_token, 0);
+    world.pass(1);
+    let callout = world.callout();
+    let answers = world.end_with(callout, "go.example/a", link("https://a/", 1));
+    assert_eq!(answers, [redirect("https://a/", "control-plane")]);
+    world.ask_redis("/b");
+    let late = [hash(link("https://late/", 9)), hash(link("https://b/", 1))].concat();
+    assert_eq!(
+        world.bytes(LOOKUPS, &late),
+        [redirect("https://b/", "redis")]
+    );
+    assert_eq!(world.visit("/a"), Answered(redirect("https://a/", "lru")));
+    assert_eq!(world.counted("redis.timeout"), 1);
+}
+
+#[test]
+fn redis_that_hangs_is_given_up_and_waited_for_no_more() {
+    let mut world = World::with_redis("");
+    world.ask_redis("/a");
+    world.pass(1_000);
+    assert!(world.host.wires.cancelled.is_empty(), "not yet");
+    world.pass(10);
+    assert_eq!(world.host.wires.cancelled, [LOOKUPS]);
+    world.ask("/b");
+    assert_eq!(world.counted("redis.rejected"), 1);
+    assert_eq!(
+        world.host.log,
+        ["redis cannot be asked: requests are not answered any more"]
+    );
+}
+
+#[test]
+fn a_lost_connection_sends_everybody_on_and_is_made_anew() {
+    let mut world = World::with_redis("");
+    world.ask_redis("/a");
+    world.close(LOOKUPS);
+    let callout = world.callout();
+    let answers = world.end_with(callout, "go.example/a", link("https://e/", 1));
+    assert_eq!(answers, [redirect("https://e/", "control-plane")]);
+    assert_eq!(
+        world.host.wires.cancelled,
+        [LOOKUPS],
+        "the proxy must forget it"
+    );
+    assert_eq!(world.counted("redis.failed"), 1);
+    assert_eq!(world.counted("redis_connected.lookup"), 0);
+    world.pass(50);
+    world.bytes(LOOKUPS + 1, OK);
+    world.ask_redis("/b");
+    assert_eq!(world.counted("redis_attempts.lookup"), 2);
+}
+
+#[test]
+fn what_redis_cannot_tell_is_never_a_404() {
+    let mut garbled = nothing();
+    garbled.splice(4..9, *b"$3\r\nftp\r\n");
+    let garbage = b"HTTP/1.1 400 Bad Request\r\n".to_vec();
+    for reply in [
+        b"-LOADING Redis is loading\r\n".to_vec(),
+        b"-WRONGTYPE\r\n".to_vec(),
+        b"+OK\r\n".to_vec(),
+        b"*0\r\n".to_vec(),
+        b"*-1\r\n".to_vec(),
+        garbled,
+        garbage,
+    ] {
+        let mut world = World::with_redis("");
+        world.ask_redis("/a");
+        assert_eq!(world.bytes(LOOKUPS, &reply), []);
+        let callout = world.callout();
+        assert_eq!(world.end(callout, Response::default()), [unavailable()]);
+        assert_eq!(world.counted("redis.failed"), 1);
+        assert_eq!(world.host.log.len(), 2, "{:?}", world.host.log);
+    }
+}
+
+#[test]
+fn records_that_cannot_be_read_are_logged_once_in_a_while() {
+    let mut world = World::with_redis("");
+    for at in 0..3 {
+        world.ask_redis(&format!("/{at}"));
+        world.bytes(LOOKUPS, b"*0\r\n");
+    }
+    assert_eq!(world.host.log.len(), 1, "{:?}", world.host.log);
+    assert_eq!(world.counted("redis.failed"), 3);
+}
+
+#[test]
+fn a_record_that_is_older_than_what_is_known_is_not_believed() {
+    let mut world = World::with_redis("");
+    world.ask_redis("/a");
+    world.bytes(LOOKUPS, &hash(link("https://new/", 5)));
+    world.pass(5_000);
+    world.ask_redis("/a");
+    assert_eq!(world.bytes(LOOKUPS, &hash(link("https://old/", 4))), []);
+    let callout = world.callout();
+    let answers = world.end_with(callout, "go.example/a", link("https://new/", 5));
+    assert_eq!(answers, [redirect("https://new/", "control-plane")]);
+    assert_eq!(world.counted("redis.older"), 1);
+}
+
+#[test]
+fn redis_is_asked_also_while_the_control_plane_is_silent() {
+    let mut world = World::new();
+    for at in 0..8 {
+        let token = world.ask(&format!("/{at}"));
+        world.time_out(token);
+    }
+    let redis = settings_with(r#","redis":{"mode":"pooled"}"#);
+    world.edge.configure(&mut world.host, Rc::new(redis));
+    world.pass(1);
+    world.bytes(LOOKUPS, b"+PONG\r\n");
+    assert_eq!(world.host.wires.opened, ["resp_bridge/redis/pooled"]);
+    world.ask_redis("/a");
+    let answers = world.bytes(LOOKUPS, &hash(link("https://e/", 1)));
+    assert_eq!(answers, [redirect("https://e/", "redis")]);
+    world.ask_redis("/b");
+    let answers = world.bytes(LOOKUPS, &nothing());
+    assert_eq!(answers, [unavailable()], "the control plane is left alone");
+}
+
+#[test]
+fn a_stale_link_is_asked_for_at_redis_and_served_when_all_fails() {
+    let mut world = World::with_redis("");
+    world.ask_redis("/a");
+    world.bytes(LOOKUPS, &hash(link("https://e/", 1)));
+    world.pass(5_000);
+    world.ask_redis("/a");
+    world.bytes(LOOKUPS, &nothing());
+    let callout = world.callout();
+    let answers = world.end(callout, Response::default());
+    assert_eq!(answers, [redirect("https://e/", "stale")]);
+}
+
+#[test]
+fn new_settings_send_those_who_wait_on_and_connect_anew() {
+    let mut world = World::with_redis("");
+    world.ask_redis("/a");
+    let redis = settings_with(r#","redis":{"mode":"direct","cluster":"other"}"#);
+    world.edge.configure(&mut world.host, Rc::new(redis));
+    assert_eq!(world.host.wires.cancelled, [LOOKUPS]);
+    world.pass(1);
+    let callout = world.callout();
+    let answers = world.end_with(callout, "go.example/a", link("https://e/", 1));
+    assert_eq!(answers, [redirect("https://e/", "control-plane")]);
+    assert_eq!(world.host.wires.opened[1], "other/redis/direct");
+    world.edge.on_end(&mut world.host);
+    assert_eq!(world.host.wires.cancelled, [LOOKUPS, LOOKUPS + 1]);
+}
+
+#[test]
+fn lookups_beyond_the_bound_go_to_the_control_plane() {
+    let mut world = World::with_redis(r#","maxPending":1"#);
+    world.ask_redis("/a");
+    world.ask("/b");
+    assert_eq!(world.counted("redis.rejected"), 1);
+}

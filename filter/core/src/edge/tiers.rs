@@ -1,0 +1,77 @@
+//! The order in which the tiers are asked.
+
+use super::{Decision, Edge};
+use crate::caches::{Found, Lookup};
+use crate::callout::Callout;
+use crate::flights::{FlightId, Join, StreamId};
+use crate::host::{Log, SharedData, Streams};
+use crate::metrics::CalloutOutcome;
+
+impl Edge {
+    /// The tiers, in their order. Admission belongs in front of the last line, for a number that was never issued needs
+    /// no lookup.
+    pub(super) fn decide(
+        &mut self,
+        host: &mut (impl SharedData + Streams + Log),
+        stream: StreamId,
+    ) -> Decision {
+        match self.caches.look_up(host, &self.key, self.now) {
+            Lookup::Fresh(found) => Decision::Serve(found, None),
+            // Who has just failed to answer is asked again, but nobody waits for it.
+            Lookup::Stale(found) if !self.can_start() || self.caches.failed(found).is_some() => {
+                Decision::Serve(found, self.refresh(host, found))
+            }
+            Lookup::Stale(found) => {
+                let waits = self.wait(host, stream);
+                waits.unwrap_or(Decision::Serve(found, None))
+            }
+            Lookup::Nothing => self.wait(host, stream).unwrap_or(Decision::Refuse),
+        }
+    }
+
+    /// Whether somebody is likely to answer.
+    fn can_start(&self) -> bool {
+        self.redis.is_ready() || !self.breaker.is_open()
+    }
+
+    /// Makes the stream wait for a lookup of its key. Nothing if a bound or the circuit is against it.
+    fn wait(&mut self, host: &mut (impl Streams + Log), stream: StreamId) -> Option<Decision> {
+        let waits = match self.flights.join(&self.key, stream, self.now) {
+            Join::Started(id) => self.start(host, id).map(Decision::Wait),
+            Join::Joined => Some(Decision::Wait(None)),
+            Join::Full => None,
+        };
+        if waits.is_none() {
+            self.count_callout(CalloutOutcome::Rejected);
+        }
+        waits
+    }
+
+    /// Asks Redis, or else says which callout to send. Nothing if the circuit is against it; the lookup is over then.
+    fn start(&mut self, host: &mut (impl Streams + Log), id: FlightId) -> Option<Option<Callout>> {
+        if self.ask_redis(host, id) {
+            return Some(None);
+        }
+        let pause = self.settings.retry_after_millis;
+        if self.breaker.permits(self.now, pause) {
+            return Some(Some(Callout::new(id, &self.key)));
+        }
+        self.flights.land(id);
+        None
+    }
+
+    /// A lookup that nobody waits for, if it is time for one.
+    fn refresh(&mut self, host: &mut (impl Streams + Log), found: Found) -> Option<Callout> {
+        let pause = self.settings.retry_after_millis;
+        let failed = self
+            .caches
+            .failed(found)
+            .and_then(|failed| failed.age(self.now));
+        let is_permitted = self.redis.is_ready() || self.breaker.would_permit(self.now, pause);
+        if failed.is_some_and(|age| age < pause) || !is_permitted {
+            return None;
+        }
+        let id = self.flights.start(&self.key, self.now)?;
+        self.start(host, id).flatten()
+    }
+}

@@ -1,0 +1,170 @@
+//! A connection to Redis as the proxy carries it: a gRPC stream to the bridge.
+//!
+//! What the clients of [`crate::resp`] want done is done here, in the order and at the time that the proxy can bear.
+
+use crate::host::{StreamToken, Streams};
+
+/// The service in the path of a stream, `/redis/{method}`; the routes of the bridge's listener go by it.
+const SERVICE: &str = "redis";
+
+/// Where the bridge's route leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Straight to a Redis server.
+    Direct,
+    /// To Envoy's `redis_proxy`.
+    Pooled,
+}
+
+impl Method {
+    /// As it stands in the path.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Pooled => "pooled",
+        }
+    }
+}
+
+/// The stream of one connection, and those it had before that the proxy has still to be rid of.
+#[derive(Debug)]
+pub(super) struct Link {
+    cluster: String,
+    method: Method,
+    stream: Option<StreamToken>,
+    /// Closed by us, but not yet: that may be done in a tick only.
+    doomed: Vec<StreamToken>,
+    /// Whether the proxy refused to open the stream, or to send.
+    is_refused: bool,
+}
+
+impl Link {
+    pub(super) fn new(cluster: &str, method: Method) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            method,
+            stream: None,
+            doomed: Vec::new(),
+            is_refused: false,
+        }
+    }
+
+    pub(super) fn open(&mut self, streams: &mut impl Streams) {
+        self.close();
+        self.stream = streams.open(&self.cluster, SERVICE, self.method.name());
+        self.is_refused = self.stream.is_none();
+    }
+
+    pub(super) fn send(&mut self, streams: &mut impl Streams, bytes: &[u8]) {
+        if let Some(stream) = self.stream {
+            self.is_refused |= !streams.send(stream, bytes);
+        }
+    }
+
+    /// Passes on nothing more of the stream, and cancels it with the next tick.
+    pub(super) fn close(&mut self) {
+        self.doomed.extend(self.stream.take());
+        self.is_refused = false;
+    }
+
+    /// Whether the client must be told that there is no stream. Says so once.
+    pub(super) fn take_refused(&mut self) -> bool {
+        let is_refused = std::mem::take(&mut self.is_refused);
+        if is_refused {
+            self.close();
+        }
+        is_refused
+    }
+
+    /// Whether bytes of that stream are for the client.
+    pub(super) fn carries(&self, stream: StreamToken) -> bool {
+        self.stream == Some(stream)
+    }
+
+    /// A stream has ended. Whether it was the client's.
+    pub(super) fn on_end(&mut self, streams: &mut impl Streams, stream: StreamToken) -> bool {
+        let was_doomed = self.doomed.contains(&stream);
+        self.doomed.retain(|doomed| *doomed != stream);
+        let was_ours = self.carries(stream);
+        if was_ours {
+            self.stream = None;
+        }
+        if was_ours || was_doomed {
+            streams.cancel(stream);
+        }
+        was_ours
+    }
+
+    /// Cancels what was closed.
+    pub(super) fn on_tick(&mut self, streams: &mut impl Streams) {
+        for stream in self.doomed.drain(..) {
+            streams.cancel(stream);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Wires;
+
+    fn link() -> (Link, Wires) {
+        (Link::new("bridge", Method::Direct), Wires::default())
+    }
+
+    #[test]
+    fn a_stream_is_opened_by_method_and_carries_bytes() {
+        let (mut link, mut wires) = link();
+        link.open(&mut wires);
+        link.send(&mut wires, b"x");
+        assert_eq!(wires.opened, ["bridge/redis/direct"]);
+        assert_eq!(wires.sent, [(1, b"x".to_vec())]);
+        assert!(link.carries(1) && !link.carries(2));
+        assert!(!link.take_refused());
+    }
+
+    #[test]
+    fn a_stream_that_is_closed_is_cancelled_with_the_next_tick_and_carries_nothing_until_then() {
+        let (mut link, mut wires) = link();
+        link.open(&mut wires);
+        link.close();
+        assert!(!link.carries(1));
+        link.send(&mut wires, b"x");
+        assert!(wires.sent.is_empty() && wires.cancelled.is_empty());
+        link.on_tick(&mut wires);
+        link.on_tick(&mut wires);
+        assert_eq!(wires.cancelled, [1]);
+    }
+
+    #[test]
+    fn of_a_stream_that_has_ended_the_proxy_is_told_at_once_and_once() {
+        let (mut link, mut wires) = link();
+        link.open(&mut wires);
+        assert!(link.on_end(&mut wires, 1));
+        assert!(!link.on_end(&mut wires, 1));
+        link.open(&mut wires);
+        link.close();
+        assert!(!link.on_end(&mut wires, 2), "closed by us before");
+        assert!(!link.on_end(&mut wires, 77), "none of ours");
+        link.on_tick(&mut wires);
+        assert_eq!(wires.cancelled, [1, 2]);
+    }
+
+    #[test]
+    fn a_proxy_that_refuses_is_as_good_as_a_stream_that_ended() {
+        let (mut link, mut wires) = link();
+        wires.refuses = true;
+        link.open(&mut wires);
+        link.send(&mut wires, b"x");
+        assert!(link.take_refused());
+        assert!(!link.take_refused());
+        wires.refuses = false;
+        link.open(&mut wires);
+        wires.refuses = true;
+        link.send(&mut wires, b"x");
+        assert!(link.take_refused());
+        link.on_tick(&mut wires);
+        assert_eq!(wires.cancelled, [1]);
+    }
+}

@@ -1,0 +1,211 @@
+//! The feed: changes come in by themselves, and the caches learn them.
+
+use super::link::{Link, Method};
+use super::seldom::Seldom;
+use crate::caches::{Caches, Heard};
+use crate::feed::{Output, Reader, Settings};
+use crate::host::{Log, SharedData, StreamToken, Streams};
+use crate::metrics::{Counts, FeedOutcome, Metric};
+use crate::resp::Event;
+use crate::resp::client::State;
+use crate::time::Moment;
+use crate::trust::Coverage;
+use edgelink_wire::Record;
+use edgelink_wire::feed::FeedMessage;
+
+/// The reader and its stream.
+#[derive(Debug)]
+pub(crate) struct News {
+    reader: Reader,
+    wire: Wire,
+}
+
+#[derive(Debug)]
+struct Wire {
+    link: Link,
+    malformed: Seldom,
+    attempts: u32,
+}
+
+/// When something happens: by the steady clock, and by the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    pub(crate) steady: u64,
+    pub(crate) wall: Moment,
+}
+
+/// What changes with the news.
+pub(crate) struct Learners<'a> {
+    pub(crate) caches: &'a mut Caches,
+    pub(crate) counts: &'a mut Counts,
+}
+
+impl News {
+    pub(crate) fn new(cluster: &str, settings: Settings, seed: u64) -> Self {
+        Self {
+            reader: Reader::new(settings, None, seed),
+            wire: Wire {
+                link: Link::new(cluster, Method::Direct),
+                malformed: Seldom::default(),
+                attempts: 0,
+            },
+        }
+    }
+
+    /// Whether the connection stands.
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.reader.state(), State::Ready { .. })
+    }
+
+    /// Attempts to connect since this was last called.
+    pub(crate) fn take_attempts(&mut self) -> u32 {
+        std::mem::take(&mut self.wire.attempts)
+    }
+
+    /// What the feed vouches for.
+    pub(crate) fn coverage(&self, now: Now) -> Option<Coverage> {
+        let wall = |steady: u64| now.wall.before(now.steady.saturating_sub(steady));
+        Some(Coverage {
+            since: wall(self.reader.since_ms()?),
+            heard: wall(self.reader.heard_ms()?),
+        })
+    }
+
+    /// Bytes came on a stream, if it is ours.
+    pub(crate) fn on_data(
+        &mut self,
+        host: &mut (impl Streams + SharedData + Log),
+        now: Now,
+        stream: StreamToken,
+        bytes: &[u8],
+        learners: &mut Learners<'_>,
+    ) {
+        if self.wire.link.carries(stream) {
+            let wire = &mut self.wire;
+            let emit = &mut |output: Output<'_>| wire.on_output(host, now, output, learners);
+            self.reader.on_data(now.steady, bytes, emit);
+        }
+    }
+
+    /// A stream has ended.
+    pub(crate) fn on_end(
+        &mut self,
+        host: &mut (impl Streams + SharedData + Log),
+        now: Now,
+        stream: StreamToken,
+        learners: &mut Learners<'_>,
+    ) {
+        if self.wire.link.on_end(host, stream) {
+            self.lose(host, now, learners);
+        }
+    }
+
+    /// Time has passed.
+    pub(crate) fn on_tick(
+        &mut self,
+        host: &mut (impl Streams + SharedData + Log),
+        now: Now,
+        learners: &mut Learners<'_>,
+    ) {
+        self.wire.link.on_tick(host);
+        let wire = &mut self.wire;
+        let emit = &mut |output: Output<'_>| wire.on_output(host, now, output, learners);
+        self.reader.on_tick(now.steady, emit);
+        if self.wire.link.take_refused() {
+            self.lose(host, now, learners);
+        }
+    }
+
+    /// Gives the connection up, for good.
+    pub(crate) fn end(mut self, host: &mut impl Streams) {
+        self.wire.link.close();
+        self.wire.link.on_tick(host);
+    }
+
+    fn lose(
+        &mut self,
+        host: &mut (impl Streams + SharedData + Log),
+        now: Now,
+        learners: &mut Learners<'_>,
+    ) {
+        let wire = &mut self.wire;
+        let emit = &mut |output: Output<'_>| wire.on_output(host, now, output, learners);
+        self.reader.on_closed(now.steady, emit);
+    }
+}
+
+impl Wire {
+    fn on_output(
+        &mut self,
+        host: &mut (impl Streams + SharedData + Log),
+        now: Now,
+        output: Output<'_>,
+        learners: &mut Learners<'_>,
+    ) {
+        match output {
+            Output::OpenStream => {
+                self.attempts = self.attempts.saturating_add(1);
+                self.link.open(host);
+            }
+            Output::Send(bytes) => self.link.send(host, bytes),
+            Output::CloseStream => self.link.close(),
+            Output::Event(event) => note(host, event),
+            Output::Message(message) => learners.on_message(host, now.wall, message),
+            Output::Malformed(id, error) => {
+                learners.counts.count(Metric::Feed(FeedOutcome::Malformed));
+                if self.malformed.is_due(now.steady) {
+                    host.warn(&format!("the feed's entry {id} cannot be read: {error}"));
+                }
+            }
+            Output::Gap(gap) => {
+                learners.counts.count(Metric::Feed(FeedOutcome::Gap));
+                learners.caches.suspect_all(now.wall);
+                host.warn(&format!(
+                    "changes may have been missed, for {gap}: everything is asked for again"
+                ));
+            }
+        }
+    }
+}
+
+impl Learners<'_> {
+    fn on_message(&mut self, data: &mut impl SharedData, now: Moment, message: FeedMessage<'_>) {
+        let outcome = match message {
+            FeedMessage::Put { key, record, hot } => {
+                let told = Heard {
+                    record,
+                    is_hot: hot,
+                };
+                self.caches.hear(data, key.as_bytes(), told, now);
+                FeedOutcome::Put
+            }
+            FeedMessage::Del { key, rev } => {
+                let told = Heard {
+                    record: Record::Absent { rev },
+                    is_hot: false,
+                };
+                self.caches.hear(data, key.as_bytes(), told, now);
+                FeedOutcome::Del
+            }
+            FeedMessage::Flush => {
+                self.caches.forget_all(now);
+                FeedOutcome::Flush
+            }
+            // Admission will keep it; no record depends on it.
+            FeedMessage::Bound { .. } => FeedOutcome::Bound,
+        };
+        self.counts.count(Metric::Feed(outcome));
+    }
+}
+
+fn note(log: &mut impl Log, event: Event<'_>) {
+    match event {
+        Event::Down(reason) => log.warn(&format!("the feed cannot be read: {reason}")),
+        Event::Recovered { failures } => {
+            log.warn(&format!(
+                "the feed can be read again, after {failures} failures"
+            ));
+        }
+        Event::ErrorReply { .. } => {}
+    }
+}
