@@ -1,6 +1,7 @@
 //! A store that counts what it does.
 
 mod clicks;
+mod counters;
 mod relay;
 
 use crate::model::Link;

@@ -102,7 +102,26 @@ const VARIABLES: &[(&str, &str, &str, Kind)] = &[
         "max_code_tries",
         Kind::Number,
     ),
+    ("EDGELINK_ISSUER_SOURCE", "issuer", "source", Kind::Text),
     ("EDGELINK_ISSUER_STEP", "issuer", "step", Kind::Number),
+    (
+        "EDGELINK_ZOOKEEPER_SERVERS",
+        "issuer",
+        "zookeeper_servers",
+        Kind::Text,
+    ),
+    (
+        "EDGELINK_ZOOKEEPER_PATH",
+        "issuer",
+        "zookeeper_path",
+        Kind::Text,
+    ),
+    (
+        "EDGELINK_ZOOKEEPER_RANGE",
+        "issuer",
+        "zookeeper_range",
+        Kind::Number,
+    ),
     ("EDGELINK_EDGE_TOKEN", "auth", "edge_tokens", Kind::List),
     (
         "EDGELINK_EDGE_TOKEN_FILE",

@@ -1,25 +1,92 @@
 //! Where numbers come from.
 
+use super::LinksConfig;
 use super::error::Checks;
+use crate::issuer::snowflake;
 use serde::Deserialize;
 
 /// Where numbers come from.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct IssuerConfig {
-    /// How many numbers are drawn from the database at once, 1 to 1,000,000. Default 1,000. More means fewer round trips,
-    /// and more numbers lost when the process is killed.
+    /// `segment`, `counter`, `zookeeper`, `snowflake` or `digest`. Default `segment`. All control planes of one database
+    /// must have the same. `snowflake` needs `links.code_length = 10`; `counter` takes no `links.code_key`.
+    pub source: NumberSourceKind,
+    /// How many numbers are drawn from the database at once (`segment` and `counter`), 1 to 1,000,000. Default 1,000. More
+    /// means fewer round trips, and more numbers lost when the process is killed.
     pub step: u32,
+    /// The servers of ZooKeeper, `host:port,host:port/chroot`. Default none; needed for the source `zookeeper`.
+    pub zookeeper_servers: Option<String>,
+    /// The znode that holds the next number. Default `/edgelink/next`. It is made where it is missing and there are no
+    /// links yet.
+    pub zookeeper_path: String,
+    /// How many numbers are drawn from ZooKeeper at once, 1 to 100,000,000. Default 100,000.
+    pub zookeeper_range: u32,
+}
+
+/// Which source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NumberSourceKind {
+    /// Segments of 1,000 logical issuers in the database.
+    #[default]
+    Segment,
+    /// One counter in the database: 0, 1, 2, ...
+    Counter,
+    /// Ranges out of a znode.
+    Zookeeper,
+    /// Time, worker and sequence.
+    Snowflake,
+    /// MurmurHash3 over domain, target, owner and salt.
+    Digest,
 }
 
 impl Default for IssuerConfig {
     fn default() -> Self {
-        Self { step: 1_000 }
+        Self {
+            source: NumberSourceKind::default(),
+            step: 1_000,
+            zookeeper_servers: None,
+            zookeeper_path: "/edgelink/next".to_owned(),
+            zookeeper_range: 100_000,
+        }
     }
 }
 
 impl IssuerConfig {
-    pub(super) fn check(&self, checks: &mut Checks) {
+    pub(super) fn check(&self, links: &LinksConfig, checks: &mut Checks) {
         checks.range("issuer.step", self.step, &(1..=1_000_000));
+        checks.range(
+            "issuer.zookeeper_range",
+            self.zookeeper_range,
+            &(1..=100_000_000),
+        );
+        let path = &self.zookeeper_path;
+        if !path.starts_with('/') || path.ends_with('/') || path.contains("//") {
+            checks.refuse(
+                "issuer.zookeeper_path",
+                format!("is '{path}', must be like '/edgelink/next'"),
+            );
+        }
+        self.check_source(links, checks);
+    }
+
+    fn check_source(&self, links: &LinksConfig, checks: &mut Checks) {
+        let reason = match self.source {
+            NumberSourceKind::Zookeeper if self.zookeeper_servers.is_none() => {
+                "is 'zookeeper', which needs issuer.zookeeper_servers".to_owned()
+            }
+            NumberSourceKind::Snowflake if links.code_length != snowflake::CODE_LENGTH => format!(
+                "is 'snowflake', whose numbers need links.code_length = {} (it is {})",
+                snowflake::CODE_LENGTH,
+                links.code_length
+            ),
+            NumberSourceKind::Counter if links.code_key.is_some() => {
+                "is 'counter', whose codes are plain: remove links.code_key, or take 'segment'"
+                    .to_owned()
+            }
+            _ => return,
+        };
+        checks.refuse("issuer.source", reason);
     }
 }

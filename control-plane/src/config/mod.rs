@@ -17,7 +17,7 @@ mod text;
 pub use auth::AuthConfig;
 pub use environment::Environment;
 pub use error::{ConfigError, FieldProblem};
-pub use issuer::IssuerConfig;
+pub use issuer::{IssuerConfig, NumberSourceKind};
 pub use links::{LinksConfig, Scheme};
 pub use log::{LogConfig, LogFormat};
 pub use pages::PagesConfig;
@@ -71,7 +71,7 @@ impl Config {
         self.server.check(&mut checks);
         self.store.check(&mut checks);
         self.links.complete(&mut checks);
-        self.issuer.check(&mut checks);
+        self.issuer.check(&self.links, &mut checks);
         self.auth.complete(&mut checks);
         self.log.check(&mut checks);
         self.pages.complete(&mut checks);

@@ -125,6 +125,26 @@ fn a_wrong_value_is_refused_with_its_field_and_what_would_be_right() {
             ["links.code_key_file", "/nowhere/key"],
         ),
         (
+            "[issuer]\nsource = \"zookeeper\"",
+            ["issuer.source", "needs issuer.zookeeper_servers"],
+        ),
+        (
+            "[issuer]\nsource = \"snowflake\"\n[links]\ncode_length = 9",
+            ["issuer.source", "need links.code_length = 10 (it is 9)"],
+        ),
+        (
+            "[issuer]\nsource = \"counter\"\n[links]\ncode_key = \"000102030405060708090a0b0c0d0e0f\"",
+            ["issuer.source", "remove links.code_key"],
+        ),
+        (
+            "[issuer]\nsource = \"uuid\"",
+            ["issuer.source", "`snowflake`"],
+        ),
+        (
+            "[issuer]\nzookeeper_path = \"next\"",
+            ["issuer.zookeeper_path", "'next'"],
+        ),
+        (
             "[auth]\nedge_tokens = [\"short\"]",
             ["auth.edge_tokens", "16 visible ASCII"],
         ),

@@ -1,5 +1,6 @@
 //! Where the numbers of new links come from. A number is never issued twice.
 
+mod counter;
 mod digest;
 mod minter;
 mod ranges;
@@ -8,6 +9,7 @@ pub mod snowflake;
 mod subject;
 mod zookeeper;
 
+pub use counter::counter;
 pub use digest::{Digest, Membership};
 pub use minter::{Minted, Minter};
 pub use segment::{SegmentIssuer, SegmentOptions};

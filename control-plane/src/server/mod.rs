@@ -2,13 +2,14 @@
 
 mod connections;
 mod layers;
+mod numbers;
 mod observe;
 mod routes;
 
 use crate::app::App;
 use crate::auth::{AdminKeyError, ensure_admin_key};
 use crate::config::{Config, StoreConfig};
-use crate::issuer::{Minter, SegmentIssuer, SegmentOptions};
+use crate::issuer::Minter;
 use crate::measured_store::MeasuredStore;
 use crate::store::{self, PoolOptions, Store, StoreError};
 pub(crate) use routes::method_not_allowed;
@@ -89,7 +90,7 @@ impl Server {
         crate::telemetry::prometheus::recorder();
         let store = MeasuredStore::around(open_store(&config.store).await?);
         make_admin_key(&config, store.as_ref()).await?;
-        let minter = minter(&config, store.clone());
+        let minter = numbers::minter(&config, store.clone()).await?;
         let (listener, address) = listen(config.server.listen).await?;
         tracing::info!(%address, "listening");
         Ok(Self {
@@ -125,16 +126,6 @@ impl Server {
         self.minter.shutdown().await;
         tracing::info!("stopped");
     }
-}
-
-fn minter(config: &Config, store: Arc<dyn Store>) -> Minter {
-    let options = SegmentOptions {
-        step: config.issuer.step,
-    };
-    Minter::new(
-        SegmentIssuer::start(store, options),
-        config.links.code_space(),
-    )
 }
 
 async fn make_admin_key(config: &Config, store: &dyn Store) -> Result<(), StartError> {

@@ -1,6 +1,7 @@
 //! Where links live. One small trait, one suite of tests, several databases.
 
 mod clicks;
+mod counters;
 mod mysql;
 mod options;
 mod relay;
@@ -8,6 +9,7 @@ mod sql;
 mod sqlite;
 
 pub use clicks::{ClickAccounts, ClickStore, CountedBatch};
+pub use counters::Counters;
 pub use options::{PoolOptions, connect};
 pub use relay::{BOUND_LEAD_MS, BoundState, PendingChange, RelayStore, ScannedKey};
 
@@ -21,7 +23,7 @@ use edgelink_wire::{Domain, LinkKey, Record};
 /// [`StoreError::is_transient`] may or may not have happened. Every creation, change and deletion of a link is in the
 /// outbox ([`RelayStore`]) from the same transaction on.
 #[async_trait]
-pub trait Store: RelayStore + ClickStore + Send + Sync + 'static {
+pub trait Store: RelayStore + ClickStore + Counters + Send + Sync + 'static {
     /// Brings the schema up to date.
     async fn migrate(&self) -> Result<(), StoreError>;
 

@@ -1,6 +1,7 @@
 //! MySQL 8.0 and later, and MariaDB 10.6 and later.
 
 mod clicks;
+mod counters;
 mod relay;
 mod statements;
 

@@ -26,6 +26,7 @@ pub(super) use insert_links;
 pub(super) mod calls;
 mod change;
 pub(super) mod clicks;
+pub(super) mod counters;
 mod create;
 mod domains;
 pub(super) mod fault;

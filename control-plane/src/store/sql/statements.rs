@@ -1,6 +1,7 @@
 //! The single statements that a database has to bring.
 
 use super::clicks::ClickStatements;
+use super::counters::CounterStatements;
 use super::fault::{Fault, Remedy};
 use super::relay::RelayStatements;
 use super::rows::{KeyRow, LinkRow, NewRow, TakenRow};
@@ -10,7 +11,7 @@ use edgelink_wire::{Domain, LinkKey};
 
 /// Statements on one connection, in one dialect. Those that last outside of a transaction say so to the session.
 pub(in crate::store) trait Statements:
-    RelayStatements + ClickStatements + Send
+    RelayStatements + ClickStatements + CounterStatements + Send
 {
     /// What to do about an error of this database.
     fn remedy(fault: &Fault) -> Remedy;

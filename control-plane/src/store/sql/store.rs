@@ -49,6 +49,7 @@ where
         }
     }
 
+    /// The connections to the database.
     pub(super) fn connections(&self) -> &Connections<DB> {
         &self.connections
     }

@@ -1,6 +1,7 @@
 //! The embedded database: one file, one process that writes.
 
 mod clicks;
+mod counters;
 mod relay;
 mod statements;
 

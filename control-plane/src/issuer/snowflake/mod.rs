@@ -8,6 +8,10 @@
 //! compare-and-set, some seconds ahead, and makes numbers only of milliseconds that it has reserved. What is reserved
 //! stays its own even when the worker number has gone to another, who starts behind it.
 
+mod workers;
+
+pub use workers::StoredWorkers;
+
 use super::{IssueError, NumberSource};
 use async_trait::async_trait;
 use std::ops::Range;

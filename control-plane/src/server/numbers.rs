@@ -1,0 +1,56 @@
+//! The source of numbers that the configuration names.
+
+use crate::config::{Config, NumberSourceKind};
+use crate::issuer::snowflake::{Snowflake, StoredWorkers, SystemClock};
+use crate::issuer::{
+    Digest, Minter, NumberSource, SegmentIssuer, SegmentOptions, ZookeeperOptions, counter,
+    zookeeper,
+};
+use crate::store::{ListQuery, Store, StoreError};
+use std::sync::Arc;
+
+/// Numbers of the configured source, and their codes.
+pub(super) async fn minter(config: &Config, store: Arc<dyn Store>) -> Result<Minter, StoreError> {
+    let space = config.links.code_space();
+    let source: Arc<dyn NumberSource> = match config.issuer.source {
+        NumberSourceKind::Segment => SegmentIssuer::start(store, segment_options(config)),
+        NumberSourceKind::Counter => counter(store, config.issuer.step),
+        NumberSourceKind::Zookeeper => zookeeper(zookeeper_options(config, store.as_ref()).await?),
+        NumberSourceKind::Snowflake => Arc::new(Snowflake::new(
+            SystemClock,
+            Arc::new(StoredWorkers::new(store)),
+        )),
+        NumberSourceKind::Digest => Arc::new(Digest::new(space.clone(), None)),
+    };
+    Ok(Minter::new(source, space))
+}
+
+fn segment_options(config: &Config) -> SegmentOptions {
+    SegmentOptions {
+        step: config.issuer.step,
+    }
+}
+
+async fn zookeeper_options(
+    config: &Config,
+    store: &dyn Store,
+) -> Result<ZookeeperOptions, StoreError> {
+    let issuer = &config.issuer;
+    let servers = issuer.zookeeper_servers.clone().unwrap_or_default();
+    Ok(ZookeeperOptions {
+        path: issuer.zookeeper_path.clone(),
+        range: issuer.zookeeper_range,
+        // A ZooKeeper that has lost its data must not start from 0 again.
+        first: (!has_links(store).await?).then_some(0),
+        ..ZookeeperOptions::new(servers)
+    })
+}
+
+async fn has_links(store: &dyn Store) -> Result<bool, StoreError> {
+    let any = ListQuery {
+        domain: None,
+        after: None,
+        limit: 1,
+    };
+    Ok(!store.list_links(&any).await?.is_empty())
+}

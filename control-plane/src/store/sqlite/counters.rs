@@ -1,0 +1,34 @@
+//! Named numbers.
+
+use crate::store::sql::counters::CounterStatements;
+use crate::store::sql::fault::Fault;
+use crate::store::sql::rows::Unsigned;
+use crate::store::sql::session::Session;
+use sqlx::{Sqlite, query, query_scalar};
+
+impl CounterStatements for Session<Sqlite> {
+    async fn find_counter(&mut self, name: &str) -> Result<Option<u64>, Fault> {
+        let query = query_scalar("SELECT value FROM counters WHERE name = ?").bind(name);
+        let value: Option<Unsigned> = self.run(|c| query.fetch_optional(c)).await?;
+        Ok(value.map(|value| value.0))
+    }
+
+    async fn insert_counter(&mut self, name: &str, value: u64) -> Result<(), Fault> {
+        let query = query("INSERT INTO counters (name, value) VALUES (?, ?)")
+            .bind(name)
+            .bind(value.cast_signed());
+        self.about_to_last();
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn swap_counter(&mut self, name: &str, expected: u64, new: u64) -> Result<bool, Fault> {
+        let query = query("UPDATE counters SET value = ? WHERE name = ? AND value = ?")
+            .bind(new.cast_signed())
+            .bind(name)
+            .bind(expected.cast_signed());
+        self.about_to_last();
+        let done = self.run(|c| query.execute(c)).await?;
+        Ok(done.rows_affected() > 0)
+    }
+}
