@@ -6,6 +6,9 @@ use axum::response::{Html, IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 
+/// Browsers are to ask again at every visit, whatever the answer.
+pub(crate) const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("private, max-age=0");
+
 const NOT_FOUND: &str = include_str!("pages/not_found.html");
 const GONE: &str = include_str!("pages/gone.html");
 const UNAVAILABLE: &str = include_str!("pages/unavailable.html");
@@ -49,12 +52,15 @@ impl Pages {
     }
 }
 
-/// None of these is for ever, so no cache may keep them.
+/// The same headers as at an edge: what is not there may be there soon, and a failure is nothing to keep at all.
 fn respond(status: StatusCode, html: &Bytes) -> Response {
-    let no_store = HeaderValue::from_static("no-store");
+    let cache_control = match status {
+        StatusCode::SERVICE_UNAVAILABLE => HeaderValue::from_static("no-store"),
+        _ => CACHE_CONTROL,
+    };
     (
         status,
-        [(header::CACHE_CONTROL, no_store)],
+        [(header::CACHE_CONTROL, cache_control)],
         Html(html.clone()),
     )
         .into_response()

@@ -23,6 +23,7 @@ pub(crate) enum Kind {
     MethodNotAllowed,
     BodyTimeout,
     SlugTaken,
+    PreconditionFailed,
     BodyTooLarge,
     UnsupportedMediaType,
     Validation,
@@ -57,6 +58,11 @@ impl Kind {
             ),
             Self::BodyTimeout => (S::REQUEST_TIMEOUT, "body-timeout", "The body took too long"),
             Self::SlugTaken => (S::CONFLICT, "slug-taken", "The slug is taken"),
+            Self::PreconditionFailed => (
+                S::PRECONDITION_FAILED,
+                "precondition-failed",
+                "The link has changed meanwhile",
+            ),
             Self::BodyTooLarge => (
                 S::PAYLOAD_TOO_LARGE,
                 "body-too-large",

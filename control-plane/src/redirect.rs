@@ -3,6 +3,7 @@
 
 use crate::app::App;
 use crate::clock;
+use crate::pages::CACHE_CONTROL;
 use crate::telemetry::prometheus::REDIRECTS;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -10,9 +11,6 @@ use edgelink_wire::{Code, Domain, LinkKey, LinkRecord, LinkState, Record, query}
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use metrics::counter;
 use std::sync::Arc;
-
-/// Browsers are to ask again at every visit, whatever the status code.
-const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("private, max-age=0");
 
 /// What a visitor gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

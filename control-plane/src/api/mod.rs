@@ -5,6 +5,7 @@ mod body;
 mod create;
 mod cursor;
 mod fields;
+mod if_match;
 mod key;
 mod list;
 mod one;

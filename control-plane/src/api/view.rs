@@ -1,11 +1,12 @@
 //! A link as the API shows it.
 
+use super::if_match::entity_tag;
 use crate::config::LinksConfig;
 use crate::model::Link;
 use crate::timestamp;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 
@@ -53,7 +54,7 @@ impl<'a> LinkView<'a> {
 pub(crate) fn found(link: &Link, config: &LinksConfig) -> Response {
     (
         StatusCode::OK,
-        entity_tag(link),
+        [(header::ETAG, entity_tag(link))],
         Json(LinkView::new(link, config)),
     )
         .into_response()
@@ -68,11 +69,6 @@ pub(crate) fn created(link: &Link, config: &LinksConfig) -> Response {
         response.headers_mut().insert(header::LOCATION, location);
     }
     response
-}
-
-/// The revision as entity tag (RFC 9110, section 8.8.3).
-fn entity_tag(link: &Link) -> [(HeaderName, String); 1] {
-    [(header::ETAG, format!("\"{}\"", link.rev))]
 }
 
 fn resource(link: &Link, config: &LinksConfig) -> String {

@@ -142,3 +142,67 @@ async fn the_entity_tag_changes_with_the_link() {
         "\"2\""
     );
 }
+
+#[tokio::test]
+async fn a_patch_with_a_condition_changes_only_what_its_client_has_seen() {
+    let server = Running::start().await;
+    server
+        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
+        .await
+        .expect(201);
+    let patch = |tag: &'static str, title: &str| {
+        let request = server
+            .api(Method::PATCH, "/links/x")
+            .header("if-match", tag);
+        send(request.json(&json!({ "title": title })))
+    };
+    patch("\"1\"", "first").await.expect(200);
+    for tag in ["\"1\"", "W/\"2\"", "2", "\"\"", "x"] {
+        patch(tag, "lost").await.problem(412, "precondition-failed");
+    }
+    patch("\"1\", \"2\"", "second").await.expect(200);
+    assert_eq!(patch("*", "third").await.expect(200)["title"], "third");
+
+    let delete = server
+        .api(Method::DELETE, "/links/x")
+        .header("if-match", "\"4\"");
+    assert_eq!(send(delete).await.problem(422, "validation"), ["If-Match"]);
+    let absent = server
+        .api(Method::PATCH, "/links/y")
+        .header("if-match", "*");
+    let absent = send(absent.json(&json!({}))).await;
+    absent.problem(404, "link-not-found");
+}
+
+#[tokio::test]
+async fn of_concurrent_patches_with_the_same_condition_one_wins() {
+    let server = std::sync::Arc::new(Running::start().await);
+    server
+        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
+        .await
+        .expect(201);
+    let patch = |number: usize| {
+        let server = server.clone();
+        tokio::spawn(async move {
+            let request = server
+                .api(Method::PATCH, "/links/x")
+                .header("if-match", "\"1\"");
+            let title = number.to_string();
+            send(request.json(&json!({ "title": title })))
+                .await
+                .status
+                .as_u16()
+        })
+    };
+    let tasks: Vec<_> = (0..20).map(patch).collect();
+    let mut statuses = Vec::new();
+    for task in tasks {
+        statuses.push(task.await.unwrap());
+    }
+    statuses.sort_unstable();
+    assert_eq!(statuses[0], 200, "{statuses:?}");
+    assert!(
+        statuses[1..].iter().all(|status| *status == 412),
+        "{statuses:?}"
+    );
+}

@@ -247,7 +247,12 @@ impl Answer {
     pub(crate) fn page(&self, status: u16, part: &str) {
         assert_eq!(self.status.as_u16(), status, "{}", self.text());
         assert_eq!(self.header("content-type"), "text/html; charset=utf-8");
-        assert_eq!(self.header("cache-control"), "no-store");
+        let cache_control = if status == 503 {
+            "no-store"
+        } else {
+            "private, max-age=0"
+        };
+        assert_eq!(self.header("cache-control"), cache_control);
         assert_eq!(!self.header("retry-after").is_empty(), status == 503);
         assert!(self.text().contains(part), "{}", self.text());
     }
