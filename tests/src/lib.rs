@@ -1,4 +1,5 @@
 //! What the tests of the whole are made of: a proxy-wasm host, private servers, and scenarios that run on all of them.
 
+pub mod host;
 pub mod scenario;
 pub mod stack;

@@ -32,6 +32,32 @@ pub fn filter_module() -> PathBuf {
     )
 }
 
+/// The module that misuses hostcalls: `EDGELINK_PROBE_WASM`, or the one in the target folder of this test.
+///
+/// # Panics
+/// Where it is not built.
+#[must_use]
+pub fn probe_module() -> PathBuf {
+    let target = profile_folder()
+        .parent()
+        .expect("the target folder")
+        .to_owned();
+    built(
+        "EDGELINK_PROBE_WASM",
+        target.join("wasm32-wasip1/wasm/edgelink_abi_probe.wasm"),
+    )
+}
+
+/// The Envoy that `envoy/run.sh` runs as well.
+pub(crate) fn envoy_binary() -> PathBuf {
+    let output = std::process::Command::new(root().join("envoy/find.sh"))
+        .output()
+        .expect("envoy/find.sh");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "envoy/find.sh: {errors}");
+    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+}
+
 fn built(variable: &str, default: PathBuf) -> PathBuf {
     let path = env::var_os(variable).map_or(default, PathBuf::from);
     assert!(

@@ -1,0 +1,287 @@
+//! An Envoy process, as a test drives it.
+
+use super::hostcalls::metric::Metric;
+use super::module::Module;
+use super::plugin::{Cluster, FailurePolicy, Plugin};
+use super::shared::{LogLine, Shared, Thread};
+use super::vm::{StartError, StartFailure, Vm};
+use super::worker::Worker;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// When the virtual clock starts: 2026-01-01.
+const START: Duration = Duration::from_secs(1_767_225_600);
+
+/// How a fleet is to be.
+#[derive(Clone, Debug)]
+pub struct FleetBuilder {
+    module: Module,
+    plugin: Plugin,
+    workers: usize,
+    now: Duration,
+}
+
+impl FleetBuilder {
+    /// The plugin configuration.
+    #[must_use]
+    pub fn configuration(mut self, configuration: impl Into<Vec<u8>>) -> Self {
+        self.plugin.configuration = configuration.into();
+        self
+    }
+
+    /// The VM configuration.
+    #[must_use]
+    pub fn vm_configuration(mut self, configuration: impl Into<Vec<u8>>) -> Self {
+        self.plugin.vm_configuration = configuration.into();
+        self
+    }
+
+    /// The names of the plugin, of its root and of its VM.
+    #[must_use]
+    pub fn names(mut self, plugin: &str, root: &str, vm: &str) -> Self {
+        self.plugin.name = plugin.to_owned();
+        self.plugin.root_id = root.to_owned();
+        self.plugin.vm_id = vm.to_owned();
+        self
+    }
+
+    /// A cluster that callouts may go to.
+    #[must_use]
+    pub fn cluster(mut self, name: &str, cluster: Cluster) -> Self {
+        self.plugin
+            .clusters
+            .insert(name.as_bytes().to_vec(), cluster);
+        self
+    }
+
+    /// The value of a property that the host does not know by itself; the parts of the path are separated by NUL.
+    #[must_use]
+    pub fn property(mut self, path: &str, value: impl Into<Vec<u8>>) -> Self {
+        let properties = &mut self.plugin.properties;
+        properties.insert(path.as_bytes().to_vec(), value.into());
+        self
+    }
+
+    /// An environment variable of the module.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        let variable = (name.to_owned(), value.to_owned());
+        self.plugin.environment.push(variable);
+        self
+    }
+
+    /// What happens after a trap.
+    #[must_use]
+    pub fn failure_policy(mut self, policy: FailurePolicy) -> Self {
+        self.plugin.failure_policy = policy;
+        self
+    }
+
+    /// How many worker threads there are; one, unless said otherwise.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// When the clock starts, since 1970.
+    #[must_use]
+    pub fn now(mut self, now: Duration) -> Self {
+        self.now = now;
+        self
+    }
+
+    /// Starts it as Envoy does: a canary that is thrown away, the main thread, then the workers.
+    ///
+    /// # Errors
+    /// Where the plugin does not start.
+    pub fn start(self) -> Result<Fleet, StartError> {
+        let shared = Rc::new(Shared::new(self.now));
+        let plugin = Rc::new(self.plugin);
+        let start = |thread| Worker::start(thread, &self.module, &shared, &plugin);
+        let threads = || -> Result<(Worker, Vec<Worker>), StartFailure> {
+            Vm::start(&self.module, &shared, &plugin, Thread::Canary, 0)?;
+            let main = start(Thread::Main)?;
+            let workers = (0..self.workers).map(|index| start(Thread::Worker(index)));
+            Ok((main, workers.collect::<Result<_, _>>()?))
+        };
+        match threads() {
+            Ok((main, workers)) => Ok(Fleet {
+                shared,
+                vm_id: plugin.vm_id.clone(),
+                main,
+                workers,
+            }),
+            Err(failure) => {
+                let log = shared.log.borrow().clone();
+                Err(StartError { failure, log })
+            }
+        }
+    }
+}
+
+/// A process with its threads. Nothing happens in it unless the test does it: no tick, no answer, no passing of time.
+pub struct Fleet {
+    shared: Rc<Shared>,
+    vm_id: String,
+    main: Worker,
+    workers: Vec<Worker>,
+}
+
+impl Fleet {
+    /// Describes a fleet.
+    #[must_use]
+    pub fn of(module: &Module) -> FleetBuilder {
+        FleetBuilder {
+            module: module.clone(),
+            plugin: Plugin::default(),
+            workers: 1,
+            now: START,
+        }
+    }
+
+    /// A worker, counted from 0.
+    ///
+    /// # Panics
+    /// Where there is no such worker.
+    pub fn worker(&mut self, index: usize) -> &mut Worker {
+        &mut self.workers[index]
+    }
+
+    /// The main thread, which has a configured plugin too.
+    pub fn main(&mut self) -> &mut Worker {
+        &mut self.main
+    }
+
+    /// The time since 1970.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.shared.clock.now()
+    }
+
+    /// Moves the clock, forth or back, and nothing else happens.
+    pub fn set_clock(&mut self, now: Duration) {
+        self.shared.clock.set(now);
+    }
+
+    /// Moves the clock forth; callouts that take too long by then time out. Nothing ticks.
+    pub fn advance(&mut self, time: Duration) {
+        self.shared.clock.set(self.now() + time);
+        for worker in self.threads() {
+            worker.expire();
+        }
+    }
+
+    /// Moves the clock forth to whatever happens next by itself, a tick or a timeout, but by no more than `limit`, and
+    /// lets it happen. Returns by how much.
+    pub fn step(&mut self, limit: Duration) -> Duration {
+        let now = self.now();
+        let events = self.threads().filter_map(|worker| worker.next_event());
+        let next = events.min().unwrap_or(now + limit);
+        let step = next.saturating_sub(now).min(limit);
+        self.advance(step);
+        for worker in self.threads() {
+            worker.tick_if_due();
+        }
+        self.deliver();
+        step
+    }
+
+    /// Lets time pass, with all ticks and timeouts.
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.now() + time;
+        while self.now() < end {
+            let left = end - self.now();
+            self.step(left);
+        }
+    }
+
+    /// Tells threads of data that came into their queues, and what that brings in turn.
+    pub fn deliver(&mut self) {
+        loop {
+            let post = self.shared.queues.borrow_mut().posts.pop_front();
+            let Some(post) = post else {
+                return;
+            };
+            let worker = self.threads().find(|worker| worker.thread() == post.thread);
+            // A canary is gone when its queue gets data.
+            if let Some(worker) = worker {
+                worker.queue_ready(post);
+            }
+        }
+    }
+
+    /// A counter's, gauge's or histogram's value, by the name that the module has given.
+    #[must_use]
+    pub fn metric(&self, name: &str) -> Option<Metric> {
+        let metrics = self.shared.metrics.borrow();
+        let mut found = metrics.0.iter().filter(|((_, each), _)| each == name);
+        found.next().map(|(_, metric)| metric.clone())
+    }
+
+    /// The value of a counter; 0 where there is none of that name.
+    #[must_use]
+    pub fn counter(&self, name: &str) -> u64 {
+        match self.metric(name) {
+            Some(Metric::Counter(value)) => value,
+            _ => 0,
+        }
+    }
+
+    /// The names of all metrics.
+    #[must_use]
+    pub fn metric_names(&self) -> Vec<String> {
+        let metrics = self.shared.metrics.borrow();
+        metrics.0.keys().map(|(_, name)| name.clone()).collect()
+    }
+
+    /// What was logged so far, by every thread.
+    #[must_use]
+    pub fn log(&self) -> Vec<LogLine> {
+        self.shared.log.borrow().clone()
+    }
+
+    /// The value of a key in shared data, and its CAS number.
+    #[must_use]
+    pub fn shared_data(&self, key: &[u8]) -> Option<(Vec<u8>, u32)> {
+        self.shared.data.borrow().get(&self.vm_id, key)
+    }
+
+    /// Sets a key in shared data, as another VM would.
+    pub fn set_shared_data(&mut self, key: &[u8], value: impl Into<Vec<u8>>) {
+        let set = self
+            .shared
+            .data
+            .borrow_mut()
+            .set(&self.vm_id, key, value.into(), 0);
+        set.expect("no CAS number, no mismatch");
+    }
+
+    /// The keys in shared data.
+    #[must_use]
+    pub fn shared_data_keys(&self) -> Vec<Vec<u8>> {
+        self.shared.data.borrow().keys(&self.vm_id)
+    }
+
+    /// How many keys shared data has, and how many bytes keys and values have. Neither ever shrinks in number of keys.
+    #[must_use]
+    pub fn shared_data_size(&self) -> (usize, usize) {
+        self.shared.data.borrow().size()
+    }
+
+    /// No VM has failed.
+    ///
+    /// # Panics
+    /// Where one has.
+    #[track_caller]
+    pub fn assert_unharmed(&mut self) {
+        for worker in self.threads() {
+            let failures = worker.failures();
+            assert!(failures.is_empty(), "{:?}: {failures:#?}", worker.thread());
+        }
+    }
+
+    fn threads(&mut self) -> impl Iterator<Item = &mut Worker> {
+        std::iter::once(&mut self.main).chain(&mut self.workers)
+    }
+}

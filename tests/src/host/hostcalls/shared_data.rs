@@ -1,0 +1,141 @@
+//! The shared data hostcalls.
+//!
+//! There is no way to remove a key, and no bound: what was set once stays for as long as a VM of that id lives.
+
+use crate::host::call::{Call, link_hostcalls};
+use crate::host::state::VmState;
+use crate::host::status::{Answer, Status};
+use std::collections::BTreeMap;
+use wasmtime::Linker;
+
+/// Values by VM id and key, each with its CAS number.
+#[derive(Debug)]
+pub(crate) struct SharedData {
+    values: BTreeMap<(String, Vec<u8>), (Vec<u8>, u32)>,
+    next_cas: u32,
+}
+
+impl Default for SharedData {
+    fn default() -> Self {
+        Self {
+            values: BTreeMap::new(),
+            next_cas: 1,
+        }
+    }
+}
+
+impl SharedData {
+    /// A value and its CAS number.
+    pub(crate) fn get(&self, vm_id: &str, key: &[u8]) -> Option<(Vec<u8>, u32)> {
+        self.values
+            .get(&(vm_id.to_owned(), key.to_owned()))
+            .cloned()
+    }
+
+    /// Sets a value. A CAS number other than 0 must be that of the value that is there, if one is.
+    pub(crate) fn set(
+        &mut self,
+        vm_id: &str,
+        key: &[u8],
+        value: Vec<u8>,
+        cas: u32,
+    ) -> Result<(), Status> {
+        let key = (vm_id.to_owned(), key.to_owned());
+        let present = self.values.get(&key).map(|(_, cas)| *cas);
+        if cas != 0 && present.is_some_and(|present| present != cas) {
+            return Err(Status::CasMismatch);
+        }
+        self.values.insert(key, (value, self.next_cas));
+        self.next_cas = self.next_cas.checked_add(1).unwrap_or(1);
+        Ok(())
+    }
+
+    /// The keys of a VM id.
+    pub(crate) fn keys(&self, vm_id: &str) -> Vec<Vec<u8>> {
+        let keys = self.values.keys().filter(|(each, _)| each == vm_id);
+        keys.map(|(_, key)| key.clone()).collect()
+    }
+
+    /// How many keys there are, and how many bytes keys and values have.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let bytes = self.values.iter();
+        let bytes = bytes.map(|((_, key), (value, _))| key.len() + value.len());
+        (self.values.len(), bytes.sum())
+    }
+}
+
+pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
+    link_hostcalls! { linker;
+        "proxy_get_shared_data" => get_shared_data(key, key_size, value_at, size_at, cas_at);
+        "proxy_set_shared_data" => set_shared_data(key, key_size, value, value_size, cas);
+    }
+    Ok(())
+}
+
+fn get_shared_data(
+    call: &mut Call<'_>,
+    key: u32,
+    key_size: u32,
+    value_at: u32,
+    size_at: u32,
+    cas_at: u32,
+) -> Answer {
+    let key = call.read(key, key_size)?;
+    let state = call.state();
+    let found = state.shared.data.borrow().get(&state.plugin.vm_id, &key);
+    let (value, cas) = found.ok_or(Status::NotFound)?;
+    call.give(&value, value_at, size_at)?;
+    Ok(call.write_word(cas_at, cas)?)
+}
+
+fn set_shared_data(
+    call: &mut Call<'_>,
+    key: u32,
+    key_size: u32,
+    value: u32,
+    value_size: u32,
+    cas: u32,
+) -> Answer {
+    let key = call.read(key, key_size)?;
+    let value = call.read(value, value_size)?;
+    let state = call.state();
+    let mut data = state.shared.data.borrow_mut();
+    Ok(data.set(&state.plugin.vm_id, &key, value, cas)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cas_numbers_are_those_of_the_whole_process() {
+        let mut data = SharedData::default();
+        data.set("vm", b"a", b"1".to_vec(), 0).unwrap();
+        data.set("vm", b"b", b"2".to_vec(), 0).unwrap();
+        assert_eq!(data.get("vm", b"b"), Some((b"2".to_vec(), 2)));
+        assert_eq!(
+            data.set("vm", b"a", Vec::new(), 2),
+            Err(Status::CasMismatch)
+        );
+        data.set("vm", b"a", b"3".to_vec(), 1).unwrap();
+        assert_eq!(data.get("vm", b"a"), Some((b"3".to_vec(), 3)));
+    }
+
+    #[test]
+    fn vms_of_another_id_have_other_values() {
+        let mut data = SharedData::default();
+        data.set("vm", b"a", b"1".to_vec(), 0).unwrap();
+        assert_eq!(data.get("other", b"a"), None);
+    }
+
+    #[test]
+    fn zero_is_never_a_cas_number() {
+        let mut data = SharedData {
+            next_cas: u32::MAX,
+            ..SharedData::default()
+        };
+        data.set("vm", b"a", Vec::new(), 0).unwrap();
+        data.set("vm", b"b", Vec::new(), 0).unwrap();
+        assert_eq!(data.get("vm", b"b"), Some((Vec::new(), 1)));
+    }
+}

@@ -1,0 +1,95 @@
+//! What the VMs of one Envoy process have in common.
+
+use super::hostcalls::metric::Metrics;
+use super::hostcalls::shared_data::SharedData;
+use super::hostcalls::shared_queue::SharedQueues;
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+/// Which thread of Envoy a VM runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Thread {
+    /// A VM that is only made to see whether it can be configured.
+    Canary,
+    /// The main thread, which takes no requests.
+    Main,
+    /// A worker, counted from 0.
+    Worker(usize),
+}
+
+/// How grave a log line is, by the numbers of the ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// 0.
+    Trace,
+    /// 1.
+    Debug,
+    /// 2; also what is written to standard output.
+    Info,
+    /// 3.
+    Warn,
+    /// 4; also what is written to standard error.
+    Error,
+    /// 5; the Rust SDK reports panics so.
+    Critical,
+}
+
+/// A line that a module has logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// Who logged it.
+    pub thread: Thread,
+    /// How grave it is.
+    pub level: Level,
+    /// The text; bytes that are no UTF-8 are replaced.
+    pub message: String,
+}
+
+/// The process: clock, shared data, queues, metrics and log.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    pub(crate) data: RefCell<SharedData>,
+    pub(crate) queues: RefCell<SharedQueues>,
+    pub(crate) metrics: RefCell<Metrics>,
+    pub(crate) log: RefCell<Vec<LogLine>>,
+    random: Cell<u64>,
+}
+
+impl Shared {
+    pub(crate) fn new(now: Duration) -> Self {
+        Self {
+            clock: Clock(Cell::new(now)),
+            data: RefCell::default(),
+            queues: RefCell::default(),
+            metrics: RefCell::default(),
+            log: RefCell::default(),
+            random: Cell::new(0x0005_EED0_F7E5_7500),
+        }
+    }
+
+    /// The next byte of a sequence that is the same in every run (SplitMix64).
+    pub(crate) fn random_byte(&self) -> u8 {
+        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(state);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed >> 56) as u8
+    }
+}
+
+/// A clock that stands still until the test moves it.
+#[derive(Debug)]
+pub(crate) struct Clock(Cell<Duration>);
+
+impl Clock {
+    /// The time since 1970.
+    pub(crate) fn now(&self) -> Duration {
+        self.0.get()
+    }
+
+    /// Moves the clock to a time since 1970, forth or back.
+    pub(crate) fn set(&self, now: Duration) {
+        self.0.set(now);
+    }
+}
