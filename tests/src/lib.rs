@@ -1,5 +1,6 @@
 //! What the tests of the whole are made of: a proxy-wasm host, private servers, and scenarios that run on all of them.
 
+pub mod abi;
 pub mod host;
 pub mod scenario;
 pub mod stack;

@@ -1,0 +1,3 @@
+//! The wasmtime host itself: that it answers what real Envoy answers.
+
+mod conformance;
