@@ -1,0 +1,3 @@
+//! The filter as it is built, on the wasmtime host.
+
+mod scenarios;
