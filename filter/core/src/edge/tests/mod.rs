@@ -1,7 +1,8 @@
 //! The edge against a scripted proxy: what is known and looked up (`lookup`), what happens when that fails (`failure`),
-//! and everything at once (`chaos`).
+//! and everything at once (`chaos`, `chaos_redis`); Redis (`redis`) and the feed (`feed`).
 
 mod chaos;
+mod chaos_redis;
 mod failure;
 mod feed;
 mod lookup;

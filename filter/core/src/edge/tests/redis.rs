@@ -51,7 +51,7 @@ impl World {
 }
 
 /// The answer to a lookup.
-fn hash(record: Record<&str>) -> Vec<u8> {
+pub(super) fn hash(record: Record<&str>) -> Vec<u8> {
     let fields = record_to_fields(&record);
     let mut reply = format!("*{}\r\n", LINK_FIELDS.len()).into_bytes();
     for name in LINK_FIELDS {

@@ -1,0 +1,248 @@
+//! Redis and the control plane answer, fail, hang and talk nonsense in any order.
+
+use super::redis::hash;
+use super::*;
+use crate::resp::decode::Decoder;
+use crate::resp::scan::Limits;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, VecDeque};
+
+#[derive(Clone, Debug)]
+enum Event {
+    Visit(u8),
+    Leave(usize),
+    /// Redis answers so many lookups, with a link where the flag is set, else that it has nothing.
+    Redis(usize, bool),
+    /// So many bytes of what Redis wrote arrive.
+    Arrive(usize),
+    Garbage(Vec<u8>),
+    Close,
+    ControlPlane(usize),
+    Fail(usize),
+    Pass(u64),
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        8 => (0_u8..6).prop_map(Event::Visit),
+        2 => any::<usize>().prop_map(Event::Leave),
+        8 => (1_usize..6, any::<bool>()).prop_map(|(count, is_link)| Event::Redis(count, is_link)),
+        12 => (1_usize..600).prop_map(Event::Arrive),
+        1 => prop::collection::vec(any::<u8>(), 1..8).prop_map(Event::Garbage),
+        1 => Just(Event::Close),
+        3 => any::<usize>().prop_map(Event::ControlPlane),
+        1 => any::<usize>().prop_map(Event::Fail),
+        4 => (1_u64..150).prop_map(Event::Pass),
+    ]
+}
+
+/// A worker with everything around it. Every link leads to its own code, so that an answer that goes to the wrong
+/// visitor shows.
+struct Chaos {
+    world: World,
+    /// The code that each waiting stream asked for.
+    waiting: BTreeMap<StreamId, String>,
+    callouts: Vec<(Token, String)>,
+    /// The stream that is open now, the lookups on it, and what Redis wrote.
+    stream: u32,
+    asked: VecDeque<String>,
+    wire: Vec<u8>,
+}
+
+fn code_of(key: &str) -> String {
+    key.rsplit('/').next().unwrap().to_owned()
+}
+
+fn url_of(code: &str) -> String {
+    format!("https://e/{code}")
+}
+
+impl Chaos {
+    fn visit(&mut self, code: u8) {
+        let code = format!("c{code}");
+        self.world.last_stream += 1;
+        let stream = self.world.last_stream;
+        let path = format!("/{code}");
+        let step = self
+            .world
+            .edge
+            .on_request(&mut self.world.host, stream, path.as_bytes());
+        let callout = match step {
+            Step::Pass => panic!("{path}"),
+            Step::Answer(answer, callout) => {
+                check(&seen(&answer), &code);
+                callout
+            }
+            Step::Wait(callout) => {
+                self.waiting.insert(stream, code);
+                callout
+            }
+        };
+        if let Some(callout) = callout {
+            self.send(&callout);
+        }
+        self.look_at_wires();
+    }
+
+    fn send(&mut self, callout: &Callout) {
+        let token = self.world.send(callout);
+        self.callouts.push((token, code_of(&callout.path)));
+    }
+
+    fn act_on(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send(callout) => self.send(&callout),
+                Action::Resume(resumed) => self.resume(&resumed),
+            }
+        }
+        self.look_at_wires();
+    }
+
+    fn resume(&mut self, resumed: &Resumed) {
+        for stream in &resumed.streams {
+            let code = self
+                .waiting
+                .remove(stream)
+                .expect("answered once, and only who waits");
+            let answer = self.world.edge.answer(resumed, b"/x");
+            check(&seen(&answer), &code);
+        }
+    }
+
+    /// Takes what the client has sent for Redis to answer.
+    fn look_at_wires(&mut self) {
+        let wires = &mut self.world.host.wires;
+        let opened = u32::try_from(wires.opened.len()).unwrap();
+        if opened != self.stream {
+            self.stream = opened;
+            self.asked.clear();
+            self.wire = b"+OK\r\n".to_vec();
+        }
+        for (stream, command) in wires.sent.drain(..) {
+            if stream == self.stream && command.starts_with(b"*9\r\n$5\r\nHMGET") {
+                self.asked.push_back(key_of(&command));
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let now = Moment::from_millis(self.world.now);
+        match event {
+            Event::Visit(code) => self.visit(code),
+            Event::Leave(at) if !self.waiting.is_empty() => {
+                let stream = *self.waiting.keys().nth(at % self.waiting.len()).unwrap();
+                self.waiting.remove(&stream);
+                self.world.edge.on_stream_end(stream);
+            }
+            Event::Redis(count, is_link) => {
+                for key in self.asked.drain(..count.min(self.asked.len())) {
+                    let url = url_of(&code_of(&key));
+                    let nothing = [&b"*7\r\n"[..], &b"$-1\r\n".repeat(7)].concat();
+                    self.wire.extend(if is_link {
+                        hash(link(&url, 1))
+                    } else {
+                        nothing
+                    });
+                }
+            }
+            Event::Arrive(count) => {
+                let bytes: Vec<_> = self.wire.drain(..count.min(self.wire.len())).collect();
+                self.arrive(&bytes);
+            }
+            Event::Garbage(bytes) => {
+                // What looks like an answer is one; nothing but the order tells answers apart.
+                let bytes = [&b"\xff"[..], &bytes].concat();
+                self.arrive(&bytes);
+            }
+            Event::Close => {
+                let stream = self.stream;
+                let actions = self
+                    .world
+                    .edge
+                    .on_stream_closed(&mut self.world.host, stream, now);
+                self.act_on(actions);
+            }
+            Event::ControlPlane(at) if !self.callouts.is_empty() => {
+                let (token, code) = self.callouts.remove(at % self.callouts.len());
+                let body = entry(&format!("go.example/{code}"), link(&url_of(&code), 1));
+                self.end(token, b"200", &body);
+            }
+            Event::Fail(at) if !self.callouts.is_empty() => {
+                let (token, _) = self.callouts.remove(at % self.callouts.len());
+                self.end(token, b"504", b"");
+            }
+            Event::Pass(millis) => self.pass(millis),
+            Event::Leave(_) | Event::ControlPlane(_) | Event::Fail(_) => {}
+        }
+    }
+
+    fn arrive(&mut self, bytes: &[u8]) {
+        let (stream, now) = (self.stream, Moment::from_millis(self.world.now));
+        let host = &mut self.world.host;
+        let actions = self.world.edge.on_stream_data(host, stream, bytes, now);
+        self.act_on(actions);
+    }
+
+    fn end(&mut self, token: Token, status: &[u8], body: &[u8]) {
+        let response = Response {
+            status,
+            content_type: Entry::MEDIA_TYPE.as_bytes(),
+            body,
+        };
+        let now = Moment::from_millis(self.world.now);
+        let host = &mut self.world.host;
+        if let Some(resumed) = self.world.edge.on_callout_end(host, token, response, now) {
+            self.resume(&resumed);
+        }
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.world.now += millis;
+        let now = Moment::from_millis(self.world.now);
+        let actions = self.world.edge.on_tick(&mut self.world.host, now);
+        self.act_on(actions);
+    }
+}
+
+fn key_of(command: &[u8]) -> String {
+    let limits = Limits {
+        bulk_bytes: 1_000,
+        array_elements: 10,
+        reply_bytes: 2_000,
+    };
+    let mut decoder = Decoder::new(limits);
+    let reply = decoder.next(&mut &*command).unwrap().unwrap();
+    let values: [Option<&[u8]>; 9] = reply.strings().unwrap();
+    String::from_utf8(values[1].unwrap().to_vec()).unwrap()
+}
+
+fn check(seen: &Seen, code: &str) {
+    match seen.status {
+        302 => assert_eq!(seen.location.as_deref(), Some(url_of(code).as_str())),
+        503 => {}
+        status => panic!("nobody said that there is no such link, and yet: {status}"),
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_visitor_gets_the_own_link_or_503_once(events in prop::collection::vec(any_event(), 1..150)) {
+        let mut chaos = Chaos {
+            world: World::with_redis(""),
+            waiting: BTreeMap::new(),
+            callouts: Vec::new(),
+            stream: 1,
+            asked: VecDeque::new(),
+            wire: Vec::new(),
+        };
+        for event in events {
+            chaos.happen(event);
+        }
+        chaos.pass(100_000);
+        for _ in 0..100 {
+            chaos.pass(1_000);
+        }
+        prop_assert!(chaos.waiting.is_empty(), "{:?}", chaos.waiting);
+    }
+}
