@@ -56,6 +56,9 @@ pub(crate) extern "C" fn proxy_on_http_call_response(
 }
 
 /// A message has come on a gRPC stream.
+///
+/// The callbacks for its initial and trailing metadata are left out on purpose: Envoy makes them from within
+/// `proxy_grpc_stream` where it cannot reach the cluster, and nobody expects to be called there.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_grpc_receive(_root: u32, stream: u32, size: usize) {
     worker::stream_data(stream, size);

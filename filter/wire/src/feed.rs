@@ -29,8 +29,8 @@ pub enum FeedMessage<'a> {
         key: &'a str,
         /// The link, or that it is absent.
         record: Record<&'a str>,
-        /// Whether the link is one of those asked for most: an edge keeps it then even where nobody has asked it yet.
-        /// Other changes only replace what a cache has.
+        /// Whether the link is one of those asked for most: all workers of an edge share it then even where nobody has
+        /// asked yet. Other changes never drive another link out of what is shared.
         hot: bool,
     },
     /// The link of `key` was deleted.
