@@ -33,8 +33,8 @@ impl Driver<'_> {
         self.state().failure.is_some()
     }
 
-    /// Calls a callback on a context, and does what was put off meanwhile. Nothing happens in a failed VM, or where
-    /// the module has no such callback.
+    /// Calls a callback on a context, and does what was put off meanwhile. Nothing at all happens in a failed VM, or
+    /// where the module has no such callback: what was put off before is put off further.
     pub(crate) fn call<P: WasmParams, R: WasmResults>(
         &mut self,
         which: impl FnOnce(&Exports) -> &Callback<P, R>,
@@ -44,12 +44,13 @@ impl Driver<'_> {
         if self.has_failed() {
             return None;
         }
-        let entered = self.enter(which, context, params);
-        self.after_call();
-        match entered {
+        let result = match self.enter(which, context, params) {
+            Entered::Absent => return None,
+            Entered::Trapped => None,
             Entered::Returned(result) => Some(result),
-            Entered::Absent | Entered::Trapped => None,
-        }
+        };
+        self.after_call();
+        result
     }
 
     /// Calls a callback on a context. Contexts are saved and restored around it, for it may come from a hostcall.

@@ -257,13 +257,20 @@ impl Fleet {
         set.expect("no CAS number, no mismatch");
     }
 
+    /// Lets another thread set a key right before the next time that a module sets it: a CAS number that the module has
+    /// read before no longer fits.
+    pub fn race_for_shared_data(&mut self, key: &[u8], value: impl Into<Vec<u8>>) {
+        let mut data = self.shared.data.borrow_mut();
+        data.races.insert(key.to_owned(), value.into());
+    }
+
     /// The keys in shared data.
     #[must_use]
     pub fn shared_data_keys(&self) -> Vec<Vec<u8>> {
         self.shared.data.borrow().keys(&self.vm_id)
     }
 
-    /// How many keys shared data has, and how many bytes keys and values have. Neither ever shrinks in number of keys.
+    /// How many keys shared data has, which never become fewer, and how many bytes keys and values have.
     #[must_use]
     pub fn shared_data_size(&self) -> (usize, usize) {
         self.shared.data.borrow().size()

@@ -31,6 +31,15 @@ impl Module {
         Self::cached(&crate::stack::filter_module(), metering)
     }
 
+    /// The bridge to Redis. It is compiled once in a process.
+    ///
+    /// # Panics
+    /// Where it is not built, or is no module.
+    #[must_use]
+    pub fn bridge() -> Self {
+        Self::cached(&crate::stack::bridge_module(), Metering::Off)
+    }
+
     /// The module that misuses hostcalls. It is compiled once in a process.
     ///
     /// # Panics

@@ -138,7 +138,7 @@ impl Driver<'_> {
             return Flow::Drop;
         }
         let flow = match self.enter(which, stream, params) {
-            Entered::Absent => Flow::Continue,
+            Entered::Absent => return Flow::Continue,
             Entered::Trapped => {
                 self.fail_stream(stream);
                 Flow::Drop

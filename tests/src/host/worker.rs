@@ -8,6 +8,7 @@ use super::hostcalls::shared_queue::Post;
 use super::message::{End, Outcome, Response};
 use super::module::Module;
 use super::plugin::{FailurePolicy, Plugin, RELOAD_BACKOFF};
+use super::request::RequestBuilder;
 use super::shared::{Shared, Thread};
 use super::state::VmFailure;
 use super::usage::Usage;
@@ -320,7 +321,7 @@ impl Worker {
         self.current().drive().tick();
     }
 
-    fn begin(&mut self, headers: HeaderMap, end: End) -> StreamId {
+    pub(super) fn begin(&mut self, headers: HeaderMap, end: End) -> StreamId {
         self.reload_if_failed();
         let generation = self.vms.len() - 1;
         let context = self.current().drive().open(headers, end);
@@ -368,33 +369,4 @@ impl Worker {
 /// What Envoy's router says for an upstream that says nothing.
 fn router_response(status: u32, body: &str) -> Response {
     local_response(status, body.as_bytes().to_vec(), &HeaderMap::default())
-}
-
-/// A request to be sent.
-pub struct RequestBuilder<'a> {
-    worker: &'a mut Worker,
-    headers: HeaderMap,
-}
-
-impl RequestBuilder<'_> {
-    /// Adds a header; `host` replaces the one that is there.
-    #[must_use]
-    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        if name.eq_ignore_ascii_case("host") {
-            self.headers.set(name, value);
-        } else {
-            self.headers.add(name, value);
-        }
-        self
-    }
-
-    /// Sends it without a body.
-    pub fn send(self) -> StreamId {
-        self.worker.begin(self.headers, End::Last)
-    }
-
-    /// Sends its headers; the body follows ([`Worker::send_body`]).
-    pub fn open(self) -> StreamId {
-        self.worker.begin(self.headers, End::More)
-    }
 }

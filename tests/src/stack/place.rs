@@ -22,14 +22,16 @@ pub(crate) fn edgelink_binary() -> PathBuf {
 /// Where it is not built.
 #[must_use]
 pub fn filter_module() -> PathBuf {
-    let target = profile_folder()
-        .parent()
-        .expect("the target folder")
-        .to_owned();
-    built(
-        "EDGELINK_WASM",
-        target.join("wasm32-wasip1/wasm/edgelink_filter.wasm"),
-    )
+    module("EDGELINK_WASM", "edgelink_filter")
+}
+
+/// The bridge to Redis: `EDGELINK_BRIDGE_WASM`, or the one in the target folder of this test.
+///
+/// # Panics
+/// Where it is not built.
+#[must_use]
+pub fn bridge_module() -> PathBuf {
+    module("EDGELINK_BRIDGE_WASM", "edgelink_resp_bridge")
 }
 
 /// The module that misuses hostcalls: `EDGELINK_PROBE_WASM`, or the one in the target folder of this test.
@@ -38,14 +40,14 @@ pub fn filter_module() -> PathBuf {
 /// Where it is not built.
 #[must_use]
 pub fn probe_module() -> PathBuf {
-    let target = profile_folder()
-        .parent()
-        .expect("the target folder")
-        .to_owned();
-    built(
-        "EDGELINK_PROBE_WASM",
-        target.join("wasm32-wasip1/wasm/edgelink_abi_probe.wasm"),
-    )
+    module("EDGELINK_PROBE_WASM", "edgelink_abi_probe")
+}
+
+fn module(variable: &str, name: &str) -> PathBuf {
+    let profile = profile_folder();
+    let target = profile.parent().expect("the target folder");
+    let file = format!("wasm32-wasip1/wasm/{name}.wasm");
+    built(variable, target.join(file))
 }
 
 /// The Envoy that `envoy/run.sh` runs as well.

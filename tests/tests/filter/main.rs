@@ -1,3 +1,13 @@
-//! The filter as it is built, on the wasmtime host.
+//! The modules as they are built, on the wasmtime host.
 
+mod bounds;
+mod bytes;
+mod callouts;
+mod clock;
+mod configuration;
+mod cost;
+mod redis;
+mod resp_bridge;
 mod scenarios;
+mod support;
+mod threads;

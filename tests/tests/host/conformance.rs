@@ -2,8 +2,10 @@
 //! from the Envoy at hand, and the difference is to be read before it is committed.
 
 use edgelink_tests::abi::{Case, ProbedEnvoy, ProbedFleet, ProbedHost, cases, transcript};
+use edgelink_tests::scenario::Request;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[tokio::test]
 async fn real_envoy_answers_as_recorded() {
@@ -17,6 +19,24 @@ async fn real_envoy_answers_as_recorded() {
 #[tokio::test]
 async fn the_wasmtime_host_answers_as_envoy_did() {
     compare(&mut ProbedFleet::start()).await;
+}
+
+/// A second gRPC stream that fails at once, in one callback, is where Envoy's worker spins: it puts off telling of the
+/// first, and goes through what was put off inside of the second's metadata callback. The filter must never get there.
+#[tokio::test]
+async fn envoy_never_returns_from_a_second_grpc_stream_that_fails_at_once() {
+    let mut envoy = ProbedEnvoy::start().await;
+    let visit = envoy.visit(Request::get("/run/grpc-twice"));
+    let answer = tokio::time::timeout(Duration::from_secs(1), visit).await;
+    assert!(answer.is_err(), "Envoy has learnt to: {answer:?}");
+}
+
+#[tokio::test]
+#[should_panic(expected = "Envoy spins here for ever")]
+async fn the_wasmtime_host_says_where_envoy_would_never_return() {
+    ProbedFleet::start()
+        .visit(Request::get("/run/grpc-twice"))
+        .await;
 }
 
 async fn compare(host: &mut impl ProbedHost) {

@@ -1,3 +1,4 @@
-//! The wasmtime host itself: that it answers what real Envoy answers.
+//! The wasmtime host itself: that it answers what real Envoy answers, and does what tests want of it.
 
 mod conformance;
+mod fleet;

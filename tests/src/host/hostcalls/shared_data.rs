@@ -13,6 +13,8 @@ use wasmtime::Linker;
 pub(crate) struct SharedData {
     values: BTreeMap<(String, Vec<u8>), (Vec<u8>, u32)>,
     next_cas: u32,
+    /// Values that another thread sets right before the next time that a module sets theirs.
+    pub(crate) races: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Default for SharedData {
@@ -20,6 +22,7 @@ impl Default for SharedData {
         Self {
             values: BTreeMap::new(),
             next_cas: 1,
+            races: BTreeMap::new(),
         }
     }
 }
@@ -100,6 +103,9 @@ fn set_shared_data(
     let value = call.read(value, value_size)?;
     let state = call.state();
     let mut data = state.shared.data.borrow_mut();
+    if let Some(other) = data.races.remove(&key) {
+        data.set(&state.plugin.vm_id, &key, other, 0)?;
+    }
     Ok(data.set(&state.plugin.vm_id, &key, value, cas)?)
 }
 

@@ -1,0 +1,114 @@
+//! Every bound of the configuration, reached.
+
+use crate::support::{Numbers, answer, configuration_with, fleet, follow};
+use edgelink_tests::host::{Metric, Outcome};
+use edgelink_tests::scenario::{Reply, link};
+use serde_json::json;
+
+fn target(length: usize) -> Reply {
+    Reply::Link(link(&format!("https://example.com/{}", "x".repeat(length))))
+}
+
+#[test]
+fn the_lru_stays_within_its_bytes_and_the_memory_stops_growing() {
+    let bound = 1 << 20;
+    let mut fleet = fleet(&configuration_with(
+        json!({"lru": {"maxBytes": bound}, "sharedData": {"slots": 0}}),
+    ));
+    let mut numbers = Numbers(7);
+    let mut fill = |fleet: &mut edgelink_tests::host::Fleet, round: usize| {
+        for index in 0..3_000 {
+            let code = format!("r{round}x{index}");
+            let length = numbers.below(1_000);
+            follow(fleet.worker(0), &code, &target(length));
+        }
+        fleet.worker(0).tick();
+        fleet.worker(0).memory_size()
+    };
+
+    fill(&mut fleet, 0);
+    let full = fill(&mut fleet, 1);
+    let later = fill(&mut fleet, 2);
+
+    let Some(Metric::Gauge(bytes)) = fleet.metric("edgelink.lru_bytes") else {
+        panic!("no gauge");
+    };
+    assert!(bytes <= bound, "{bytes} bytes");
+    assert!(bytes > bound / 2, "{bytes} bytes only");
+    assert_eq!(full, later, "the memory goes on growing");
+}
+
+#[test]
+fn an_lru_of_nothing_and_no_slots_still_answers() {
+    let mut fleet = fleet(&configuration_with(
+        json!({"lru": {"maxBytes": 0}, "sharedData": {"slots": 0}}),
+    ));
+    for _ in 0..3 {
+        assert_eq!(follow(fleet.worker(0), "abc", &target(10)).status(), 302);
+    }
+    assert_eq!(fleet.shared_data_size(), (0, 0));
+    fleet.assert_unharmed();
+}
+
+#[test]
+fn lookups_beyond_max_pending_are_503_and_those_in_flight_go_on() {
+    let mut fleet = fleet(&configuration_with(
+        json!({"controlPlane": {"maxPending": 3}}),
+    ));
+    let worker = fleet.worker(0);
+    let streams: Vec<_> = (0..5)
+        .map(|index| worker.request("GET", format!("/code{index}")).send())
+        .collect();
+
+    assert_eq!(worker.callouts().len(), 3);
+    for stream in &streams[3..] {
+        assert_eq!(worker.outcome(*stream).local_response().status(), 503);
+    }
+    for callout in worker.callouts() {
+        answer(worker, &callout, &target(1));
+    }
+    for stream in &streams[..3] {
+        assert_eq!(worker.outcome(*stream).local_response().status(), 302);
+    }
+}
+
+#[test]
+fn visitors_beyond_max_waiting_are_503() {
+    let mut fleet = fleet(&configuration_with(
+        json!({"controlPlane": {"maxWaiting": 3}}),
+    ));
+    let worker = fleet.worker(0);
+    let streams: Vec<_> = (0..5)
+        .map(|_| worker.request("GET", "/abc").send())
+        .collect();
+    let outcomes: Vec<_> = streams
+        .iter()
+        .map(|stream| worker.outcome(*stream))
+        .collect();
+    assert_eq!(
+        outcomes
+            .iter()
+            .filter(|outcome| **outcome == Outcome::Paused)
+            .count(),
+        3
+    );
+    for outcome in &outcomes[3..] {
+        assert_eq!(outcome.clone().local_response().status(), 503);
+    }
+
+    // A place is free again when somebody leaves.
+    worker.close_stream(streams[0]);
+    assert_eq!(worker.get("/abc"), Outcome::Paused);
+}
+
+#[test]
+fn a_value_beyond_the_largest_is_not_shared() {
+    let mut fleet = fleet(&configuration_with(
+        json!({"sharedData": {"maxValueBytes": 128}}),
+    ));
+    follow(fleet.worker(0), "small", &target(10));
+    assert_eq!(fleet.shared_data_size().0, 1);
+    follow(fleet.worker(0), "large", &target(200));
+    let (_, bytes) = fleet.shared_data_size();
+    assert!(bytes < 200, "{bytes} bytes");
+}

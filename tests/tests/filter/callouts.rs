@@ -1,0 +1,159 @@
+//! What becomes of callouts, seen from the host.
+
+use crate::support::{
+    answer, builder, configuration, configuration_with, fleet, follow, key_of, start, tier,
+};
+use edgelink_tests::host::{Cluster, Outcome, Response};
+use edgelink_tests::scenario::{Reply, link};
+use serde_json::json;
+use std::time::Duration;
+
+fn target() -> Reply {
+    Reply::Link(link("https://example.com/"))
+}
+
+#[test]
+fn a_lookup_is_an_authorized_get_of_the_edge_api() {
+    let mut fleet = fleet(&configuration());
+    let worker = fleet.worker(0);
+    worker.get("/abc");
+
+    let callout = worker.callout();
+
+    assert_eq!(callout.cluster, "control_plane");
+    assert_eq!(callout.header(":method"), Some("GET"));
+    assert_eq!(callout.path(), "/edge/v1/links/go.example/abc");
+    assert_eq!(callout.header(":authority"), Some("control-plane"));
+    assert_eq!(callout.header("authorization"), Some("Bearer secret"));
+    assert_eq!(callout.timeout, Some(Duration::from_millis(800)));
+    assert!(callout.body.is_empty());
+}
+
+#[test]
+fn nothing_that_a_client_sends_reaches_the_control_plane_but_the_code() {
+    let mut fleet = fleet(&configuration());
+    let worker = fleet.worker(0);
+    let request = worker.request("GET", "/abc?token=x");
+    request
+        .header("host", "evil.example")
+        .header("authorization", "mine")
+        .send();
+
+    let callout = worker.callout();
+
+    assert_eq!(key_of(&callout), "go.example/abc");
+    assert!(!format!("{callout:?}").contains("evil"));
+    assert!(!format!("{callout:?}").contains("mine"));
+}
+
+#[test]
+fn a_callout_that_breaks_off_without_headers_is_503() {
+    let mut fleet = fleet(&configuration());
+    let worker = fleet.worker(0);
+    let stream = worker.request("GET", "/abc").send();
+
+    let callout = worker.callout();
+    worker.reset_callout(&callout);
+
+    assert_eq!(worker.outcome(stream).local_response().status(), 503);
+    fleet.assert_unharmed();
+}
+
+#[test]
+fn a_control_plane_without_a_host_is_503_at_once() {
+    let without_host = builder(&configuration()).cluster("control_plane", Cluster::NoHost);
+    let unknown = builder(&configuration_with(
+        json!({"controlPlane": {"cluster": "unknown"}}),
+    ));
+    for builder in [without_host, unknown] {
+        let mut fleet = start(builder);
+        let response = fleet.worker(0).get("/abc").local_response();
+        assert_eq!(response.status(), 503);
+        fleet.assert_unharmed();
+    }
+}
+
+#[test]
+fn an_answer_after_everybody_left_is_kept_for_the_next_visitor() {
+    let mut fleet = fleet(&configuration());
+    let worker = fleet.worker(0);
+    let streams = [(); 3].map(|()| worker.request("GET", "/abc").send());
+    let callout = worker.callout();
+    for stream in streams {
+        worker.close_stream(stream);
+        assert_eq!(worker.outcome(stream), Outcome::Closed);
+    }
+
+    answer(worker, &callout, &target());
+
+    let next = follow(worker, "abc", &target());
+    assert_eq!((next.status(), tier(&next)), (302, "lru"));
+    fleet.assert_unharmed();
+}
+
+#[test]
+fn an_answer_after_the_filter_gave_up_harms_nobody() {
+    let mut fleet = fleet(&configuration());
+    let stream = fleet.worker(0).request("GET", "/abc").send();
+    let callout = fleet.worker(0).callout();
+    // Nothing but ticks: the proxy has forgotten the callout, and says nothing of it.
+    let later = fleet.now() + Duration::from_secs(5);
+    fleet.set_clock(later);
+    let worker = fleet.worker(0);
+    worker.tick();
+    assert_eq!(worker.outcome(stream).local_response().status(), 503);
+
+    answer(worker, &callout, &target());
+    answer(worker, &callout, &target());
+
+    fleet.assert_unharmed();
+}
+
+#[test]
+fn waiters_are_answered_each_with_its_own_query() {
+    let mut fleet = fleet(&configuration());
+    let worker = fleet.worker(0);
+    let one = worker.request("GET", "/abc?a=1").send();
+    let two = worker.request("HEAD", "/abc?b=2").send();
+
+    let callout = worker.callout();
+    answer(worker, &callout, &target());
+
+    let location = |stream| {
+        let response = worker.outcome(stream).local_response();
+        response.get("location").map(str::to_owned)
+    };
+    assert_eq!(location(one).as_deref(), Some("https://example.com/?a=1"));
+    assert_eq!(location(two).as_deref(), Some("https://example.com/?b=2"));
+}
+
+#[test]
+fn every_end_of_a_callout_is_counted() {
+    let mut fleet = fleet(&configuration());
+    let worker = fleet.worker(0);
+    follow(worker, "ok1", &target());
+    follow(worker, "absent1", &Reply::Absent { rev: 0 });
+    for code in ["failed1", "timeout1", "garbage1"] {
+        worker.get(format!("/{code}"));
+        let callout = worker.callout();
+        match code {
+            "failed1" => worker.refuse_callout(&callout),
+            "timeout1" => worker.time_out_callout(&callout),
+            _ => worker.answer(&callout, Response::new(200).body("{}")),
+        }
+    }
+    worker.tick();
+
+    let counts = ["ok", "absent", "failed", "timeout"]
+        .map(|outcome| fleet.counter(&format!("edgelink.callouts.{outcome}")));
+    assert_eq!(counts, [1, 1, 2, 1]);
+    assert_eq!(fleet.counter("edgelink.requests.control_plane.redirect"), 1);
+    assert_eq!(
+        fleet.counter("edgelink.requests.control_plane.not_found"),
+        1
+    );
+    assert_eq!(
+        fleet.counter("edgelink.requests.control_plane.unavailable"),
+        3
+    );
+}

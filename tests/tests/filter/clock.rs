@@ -1,0 +1,64 @@
+//! A clock that does what real ones do.
+
+use crate::support::{configuration, fleet, follow, tier};
+use edgelink_tests::scenario::{Reply, link};
+use std::time::Duration;
+
+fn target() -> Reply {
+    Reply::Link(link("https://example.com/"))
+}
+
+#[test]
+fn the_clock_is_read_by_ticks_and_not_by_redirects() {
+    let mut fleet = fleet(&configuration());
+    follow(fleet.worker(0), "abc", &target());
+    let before = fleet.worker(0).usage();
+    for _ in 0..100 {
+        follow(fleet.worker(0), "abc", &target());
+    }
+    let usage = fleet.worker(0).usage().since(&before);
+    assert_eq!(usage.hostcall("proxy_get_current_time_nanoseconds"), 0);
+    assert_eq!(usage.hostcall("clock_time_get"), 0);
+}
+
+#[test]
+fn a_clock_that_goes_back_keeps_no_link_alive() {
+    let mut fleet = fleet(&configuration());
+    follow(fleet.worker(0), "abc", &target());
+    let hour = Duration::from_secs(3_600);
+    let earlier = fleet.now() - hour;
+    fleet.set_clock(earlier);
+    fleet.worker(0).tick();
+
+    // Fetched in the future, as it seems: it is asked for again, at the latest when the freshness has passed.
+    fleet.pass(Duration::from_secs(6));
+    let response = follow(fleet.worker(0), "abc", &target());
+
+    assert_eq!((response.status(), tier(&response)), (302, "control-plane"));
+    fleet.assert_unharmed();
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_expires_what_it_must_and_no_more() {
+    let mut fleet = fleet(&configuration());
+    let mut expiring = link("https://example.com/");
+    expiring.valid_until = Some(fleet.now().as_secs() + 100);
+    follow(fleet.worker(0), "expiring", &Reply::Link(expiring));
+    follow(fleet.worker(0), "lasting", &target());
+    let later = fleet.now() + Duration::from_secs(3_600);
+    fleet.set_clock(later);
+    fleet.worker(0).tick();
+
+    let worker = fleet.worker(0);
+    let expired = worker.request("GET", "/expiring").send();
+    if let Some(callout) = worker.callouts().first() {
+        worker.refuse_callout(callout);
+    }
+    let lasting = worker.request("GET", "/lasting").send();
+    if let Some(callout) = worker.callouts().first() {
+        worker.refuse_callout(callout);
+    }
+
+    assert_eq!(worker.outcome(expired).local_response().status(), 410);
+    assert_eq!(worker.outcome(lasting).local_response().status(), 302);
+}

@@ -1,0 +1,64 @@
+//! What a redirect costs inside the VM: figures that noise cannot touch.
+
+use crate::support::{configuration, follow, start};
+use edgelink_tests::host::{Cluster, Fleet, Metering, Module, Usage};
+use edgelink_tests::scenario::{Reply, link};
+use std::collections::BTreeMap;
+
+fn metered() -> Fleet {
+    let builder = Fleet::of(&Module::filter(Metering::Fuel))
+        .configuration(configuration().to_string())
+        .cluster("control_plane", Cluster::Healthy)
+        .workers(2);
+    start(builder)
+}
+
+fn cost_of(fleet: &mut Fleet, worker: usize, code: &str) -> Usage {
+    let reply = Reply::Link(link("https://example.com/some/where?a=b"));
+    let before = fleet.worker(worker).usage();
+    follow(fleet.worker(worker), code, &reply);
+    fleet.worker(worker).usage().since(&before)
+}
+
+#[test]
+fn a_hot_redirect_reads_two_headers_and_answers() {
+    let mut fleet = metered();
+    cost_of(&mut fleet, 0, "abcdefg");
+    cost_of(&mut fleet, 0, "abcdefg");
+
+    let hot = cost_of(&mut fleet, 0, "abcdefg");
+
+    println!("a hot redirect: {hot:#?}");
+    let expected = [
+        ("proxy_get_header_map_value", 2),
+        ("proxy_send_local_response", 1),
+    ];
+    assert_eq!(hot.hostcalls, BTreeMap::from(expected));
+    let expected = [("proxy_on_request_headers", 1), ("proxy_on_delete", 1)];
+    assert_eq!(hot.callbacks, BTreeMap::from(expected));
+    assert!(hot.fuel > 0);
+}
+
+#[test]
+fn hot_redirects_cost_the_same_every_time() {
+    let mut fleet = metered();
+    cost_of(&mut fleet, 0, "abcdefg");
+    cost_of(&mut fleet, 0, "abcdefg");
+    let first = cost_of(&mut fleet, 0, "abcdefg").fuel;
+    for _ in 0..50 {
+        let fuel = cost_of(&mut fleet, 0, "abcdefg").fuel;
+        assert!(fuel.abs_diff(first) * 50 <= first, "{fuel} after {first}");
+    }
+}
+
+#[test]
+fn a_redirect_from_shared_data_reads_it_once() {
+    let mut fleet = metered();
+    cost_of(&mut fleet, 0, "abcdefg");
+
+    let shared = cost_of(&mut fleet, 1, "abcdefg");
+
+    println!("a redirect from shared data: {shared:#?}");
+    assert_eq!(shared.hostcall("proxy_get_shared_data"), 1);
+    assert_eq!(shared.hostcall("proxy_http_call"), 0);
+}

@@ -1,0 +1,48 @@
+//! Redis as the host shows it: gRPC streams.
+
+use crate::support::{builder, configuration_with, start};
+use edgelink_tests::host::{Cluster, Fleet, HeaderMap, Outcome};
+use serde_json::json;
+use std::time::Duration;
+
+fn fleet(bridge: Cluster) -> Fleet {
+    let configuration = configuration_with(json!({"redis": {"mode": "direct", "feed": {}}}));
+    start(builder(&configuration).cluster("resp_bridge", bridge))
+}
+
+#[test]
+fn nothing_is_opened_before_the_first_request() {
+    let mut fleet = fleet(Cluster::Healthy);
+    fleet.pass(Duration::from_secs(5));
+    assert!(fleet.worker(0).grpc_streams().is_empty());
+    fleet.worker(0).get("/abc");
+    fleet.pass(Duration::from_secs(1));
+    assert!(!fleet.worker(0).grpc_streams().is_empty());
+}
+
+#[test]
+fn a_bridge_that_closes_every_stream_is_survived() {
+    let mut fleet = fleet(Cluster::Healthy);
+    fleet.worker(0).get("/abc");
+    for _ in 0..100 {
+        fleet.pass(Duration::from_millis(300));
+        let worker = fleet.worker(0);
+        for stream in worker.grpc_streams() {
+            worker.grpc_initial_metadata(&stream, HeaderMap::default());
+            worker.grpc_message(&stream, "-ERR no\r\n");
+            worker.grpc_close(&stream, 14, HeaderMap::default());
+        }
+    }
+    assert!(fleet.worker(0).grpc_streams().len() <= 2);
+    fleet.assert_unharmed();
+}
+
+#[test]
+fn a_bridge_without_a_host_is_survived() {
+    let mut fleet = fleet(Cluster::NoHost);
+    let stream = fleet.worker(0).request("GET", "/abc").send();
+    fleet.pass(Duration::from_secs(5));
+    let worker = fleet.worker(0);
+    assert_ne!(worker.outcome(stream), Outcome::Paused);
+    fleet.assert_unharmed();
+}
