@@ -1,5 +1,6 @@
 //! What the handlers share.
 
+use crate::api::Careful;
 use crate::auth::{EdgeTokens, KeyVerifier};
 use crate::config::Config;
 use crate::health::Readiness;
@@ -15,24 +16,29 @@ pub(crate) struct App {
     pub(crate) config: Config,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) creator: Creator,
+    pub(crate) careful: Careful,
     pub(crate) keys: KeyVerifier,
     pub(crate) edge_tokens: EdgeTokens,
     pub(crate) pages: Pages,
     pub(crate) readiness: Readiness,
     /// One permit for every request that may be worked on at once.
     pub(crate) request_permits: Semaphore,
+    /// One permit for every bulk request that may be worked on at once.
+    pub(crate) bulk_permits: Semaphore,
 }
 
 impl App {
     pub(crate) fn new(config: Config, store: Arc<dyn Store>, minter: Minter) -> Self {
         let links = &config.links;
         Self {
-            creator: Creator::new(store.clone(), minter, links.max_code_tries),
+            creator: Creator::new(store.clone(), minter.clone(), links.max_code_tries),
+            careful: Careful::new(store.clone(), minter, links.max_code_tries),
             keys: KeyVerifier::new(store.clone(), &config.auth),
             edge_tokens: EdgeTokens::new(&config.auth.edge_tokens),
             pages: Pages::new(&config.pages),
             readiness: Readiness::default(),
             request_permits: Semaphore::new(config.server.max_requests),
+            bulk_permits: Semaphore::new(config.server.max_bulk_requests),
             store,
             config,
         }

@@ -27,7 +27,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    fn subject(&self, attempt: u8) -> Subject<'_> {
+    pub(crate) fn subject(&self, attempt: u8) -> Subject<'_> {
         Subject {
             domain: &self.domain,
             target: &self.content.target,
@@ -71,7 +71,10 @@ impl Creator {
                 content: order.content.clone(),
             };
             match self.insert(link).await? {
-                Ok(link) => return Ok(counted(link, &order)),
+                Ok(link) => {
+                    count_created(&order);
+                    return Ok(link);
+                }
                 Err(CreateError::CodeTaken) if order.slug.is_some() => {
                     return Err(CreateFailure::SlugTaken);
                 }
@@ -92,12 +95,12 @@ impl Creator {
     }
 }
 
-fn counted(link: Link, order: &Order) -> Link {
+/// Counts a link that was created.
+pub(crate) fn count_created(order: &Order) {
     let kind = if order.slug.is_some() {
         "alias"
     } else {
         "generated"
     };
     counter!(LINKS_CREATED, "kind" => kind).increment(1);
-    link
 }

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     BodyTimeout,
     SlugTaken,
     PreconditionFailed,
+    InvalidIdempotencyKey,
+    IdempotencyKeyReused,
     BodyTooLarge,
     UnsupportedMediaType,
     Validation,
@@ -57,6 +59,16 @@ impl Kind {
                 "The method is not allowed here",
             ),
             Self::BodyTimeout => (S::REQUEST_TIMEOUT, "body-timeout", "The body took too long"),
+            Self::InvalidIdempotencyKey => (
+                S::BAD_REQUEST,
+                "invalid-idempotency-key",
+                "The idempotency key is not valid",
+            ),
+            Self::IdempotencyKeyReused => (
+                S::UNPROCESSABLE_ENTITY,
+                "idempotency-key-reused",
+                "The idempotency key was used for another request",
+            ),
             Self::SlugTaken => (S::CONFLICT, "slug-taken", "The slug is taken"),
             Self::PreconditionFailed => (
                 S::PRECONDITION_FAILED,
@@ -148,6 +160,22 @@ impl Problem {
         }
     }
 
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The problem as JSON.
+    pub(crate) fn document(&self) -> Document<'_> {
+        let (status, name, title) = self.kind.describe();
+        Document {
+            r#type: format!("urn:edgelink:problem:{name}"),
+            title,
+            status: status.as_u16(),
+            detail: self.detail.as_deref(),
+            errors: &self.errors,
+        }
+    }
+
     pub(crate) fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = Some(detail.into());
         self
@@ -196,11 +224,12 @@ impl FieldError {
     }
 }
 
+/// A problem as JSON.
 #[derive(Serialize)]
-struct Document<'a> {
+pub(crate) struct Document<'a> {
     r#type: String,
     title: &'static str,
-    status: u16,
+    pub(crate) status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -209,15 +238,8 @@ struct Document<'a> {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let (status, name, title) = self.kind.describe();
-        let document = Document {
-            r#type: format!("urn:edgelink:problem:{name}"),
-            title,
-            status: status.as_u16(),
-            detail: self.detail.as_deref(),
-            errors: &self.errors,
-        };
-        let mut response = (status, Json(document)).into_response();
+        let (status, ..) = self.kind.describe();
+        let mut response = (status, Json(self.document())).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
         match status {

@@ -31,7 +31,7 @@ impl FromRequest<Arc<App>> for JsonObject {
 }
 
 /// `application/json`, or a type that is built upon it, such as `application/merge-patch+json` (RFC 6839, section 3.1).
-fn is_json(headers: &HeaderMap) -> bool {
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let Some(value) = headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())

@@ -2,6 +2,8 @@
 
 use super::body::JsonObject;
 use super::fields::Fields;
+use super::idempotency::{self, RequestId};
+use super::many::{CarefulOrder, Made};
 use super::{values, view};
 use crate::app::App;
 use crate::auth::Caller;
@@ -10,26 +12,46 @@ use crate::issuer::IssueError;
 use crate::links::{CreateFailure, Order};
 use crate::model::LinkContent;
 use crate::problem::{FieldError, Kind, Problem};
+use crate::store::Receipt;
 use axum::extract::{Extension, State};
 use axum::response::Response;
+use http::HeaderMap;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
-    let order = parse(object, &app.config.links, &caller)?;
-    let link = app.creator.create(order).await?;
-    Ok(view::created(&link, &app.config.links))
+    let links = &app.config.links;
+    let id = RequestId::of(&headers, &caller)?;
+    let receipt = id.map(|id| id.receipt(0, &object));
+    let order = parse(object, links, &caller, receipt)?;
+    if !order.find_if_exists && order.receipt.is_none() {
+        let link = app.creator.create(order.order).await?;
+        return Ok(view::created(&link, links));
+    }
+    match app.careful.one(order).await? {
+        Made::New(link) => Ok(view::created(&link, links)),
+        Made::Before(link) => {
+            let mut response = view::created(&link, links);
+            response
+                .headers_mut()
+                .insert(idempotency::REPLAYED, idempotency::TRUE);
+            Ok(response)
+        }
+        Made::Found(link) => Ok(view::found(&link, links)),
+    }
 }
 
-fn parse(
+pub(super) fn parse(
     object: Map<String, Value>,
     links: &LinksConfig,
     caller: &Caller,
-) -> Result<Order, Problem> {
+    receipt: Option<Receipt>,
+) -> Result<CarefulOrder, Problem> {
     let mut fields = Fields::new(object);
     let target = fields.required("longUrl", |value| values::target(value, links));
     let slug = fields.optional("customSlug", values::slug);
@@ -41,6 +63,7 @@ fn parse(
     let title = fields.optional("title", values::title);
     let tags = fields.optional("tags", values::tags);
     let state = fields.optional("state", values::state);
+    let find_if_exists = fields.optional("findIfExists", values::flag);
     if let Err(reason) = values::check_validity(valid_since, valid_until) {
         fields.refuse("validUntil", reason);
     }
@@ -58,11 +81,15 @@ fn parse(
         tags: tags.unwrap_or_default(),
     };
     let domain = domain.unwrap_or_else(|| links.default_domain().clone());
-    Ok(Order {
-        domain,
-        slug,
-        content,
-        owner: caller.id().to_owned(),
+    Ok(CarefulOrder {
+        order: Order {
+            domain,
+            slug,
+            content,
+            owner: caller.id().to_owned(),
+        },
+        find_if_exists: find_if_exists.unwrap_or(false),
+        receipt,
     })
 }
 

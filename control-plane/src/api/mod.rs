@@ -2,17 +2,23 @@
 //! comes of them into JSON.
 
 mod body;
+mod bulk;
 mod create;
 mod cursor;
 mod fields;
+mod idempotency;
 mod if_match;
+mod items;
 mod key;
 mod list;
+mod many;
 mod one;
 mod patch;
 mod query;
 mod values;
 mod view;
+
+pub(crate) use many::Careful;
 
 use crate::app::App;
 use crate::auth::require_api_key;
@@ -26,6 +32,7 @@ use std::sync::Arc;
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/links", post(create::create).get(list::list))
+        .route("/links/bulk", post(bulk::create_many))
         .route(
             "/links/{code}",
             get(one::get).patch(patch::patch).delete(one::delete),

@@ -26,6 +26,18 @@ const VARIABLES: &[(&str, &str, &str, Kind)] = &[
         Kind::Number,
     ),
     (
+        "EDGELINK_MAX_BULK_BODY_BYTES",
+        "server",
+        "max_bulk_body_bytes",
+        Kind::Number,
+    ),
+    (
+        "EDGELINK_MAX_BULK_REQUESTS",
+        "server",
+        "max_bulk_requests",
+        Kind::Number,
+    ),
+    (
         "EDGELINK_API_MAX_CONNECTIONS",
         "server",
         "max_connections",

@@ -16,6 +16,11 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// The largest request body in bytes, 1,024 to 16,777,216. Default 65,536. A larger one is answered 413.
     pub max_body_bytes: usize,
+    /// The largest body of a bulk request in bytes, 1,024 to 268,435,456. Default 33,554,432. A larger one is answered 413.
+    pub max_bulk_body_bytes: usize,
+    /// How many bulk requests are worked on at once, 1 to 1,000. Default 4: each may hold a body's worth of memory. Further
+    /// ones are answered 503.
+    pub max_bulk_requests: usize,
     /// How many connections may be open at once, 1 to 1,000,000. Default 4,096. Further ones wait in the kernel's queue.
     pub max_connections: usize,
     /// How many requests are worked on at once, 1 to 100,000; health and metrics do not count. Default 512. Further
@@ -44,6 +49,8 @@ impl Default for ServerConfig {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8081)),
             max_body_bytes: 65_536,
+            max_bulk_body_bytes: 33_554_432,
+            max_bulk_requests: 4,
             max_connections: 4_096,
             max_requests: 512,
             header_timeout_ms: 60_000,
@@ -61,6 +68,16 @@ impl ServerConfig {
             "server.max_body_bytes",
             self.max_body_bytes,
             &(1_024..=16_777_216),
+        );
+        checks.range(
+            "server.max_bulk_body_bytes",
+            self.max_bulk_body_bytes,
+            &(1_024..=268_435_456),
+        );
+        checks.range(
+            "server.max_bulk_requests",
+            self.max_bulk_requests,
+            &(1..=1_000),
         );
         checks.range(
             "server.max_connections",

@@ -2,6 +2,7 @@
 
 mod clicks;
 mod counters;
+mod creation;
 mod mysql;
 mod options;
 mod relay;
@@ -10,6 +11,7 @@ mod sqlite;
 
 pub use clicks::{ClickAccounts, ClickStore, CountedBatch};
 pub use counters::Counters;
+pub use creation::{CreationStore, Receipt, StoredReceipt};
 pub use options::{PoolOptions, connect};
 pub use relay::{BOUND_LEAD_MS, BoundState, PendingChange, RelayStore, ScannedKey};
 
@@ -23,7 +25,9 @@ use edgelink_wire::{Domain, LinkKey, Record};
 /// [`StoreError::is_transient`] may or may not have happened. Every creation, change and deletion of a link is in the
 /// outbox ([`RelayStore`]) from the same transaction on.
 #[async_trait]
-pub trait Store: RelayStore + ClickStore + Counters + Send + Sync + 'static {
+pub trait Store:
+    RelayStore + ClickStore + Counters + CreationStore + Send + Sync + 'static
+{
     /// Brings the schema up to date.
     async fn migrate(&self) -> Result<(), StoreError>;
 

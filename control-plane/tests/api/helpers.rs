@@ -72,9 +72,14 @@ impl Running {
 
     /// Stops the server and starts one on the same database.
     pub(crate) async fn restart(self) -> Self {
+        self.restart_with(&[]).await
+    }
+
+    /// The same with further environment variables.
+    pub(crate) async fn restart_with(self, variables: &[(&str, &str)]) -> Self {
         self.begin_stop();
         let folder = self.stopped().await;
-        Self::inside(folder, &[]).await
+        Self::inside(folder, variables).await
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

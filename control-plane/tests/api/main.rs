@@ -4,14 +4,17 @@
 mod auth;
 mod bodies;
 mod bounds;
+mod bulk;
 mod changes;
 mod commands;
 mod creation;
 mod edge;
 mod faults;
 mod helpers;
+mod idempotency;
 mod listing;
 mod operations;
 mod redirects;
+mod sources;
 mod stopping;
 mod validation;

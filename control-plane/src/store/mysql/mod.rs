@@ -2,6 +2,7 @@
 
 mod clicks;
 mod counters;
+mod creation;
 mod relay;
 mod statements;
 

@@ -33,15 +33,26 @@ pub(in crate::store) async fn create_links<S: Statements>(
     limits: ChunkLimits,
     now: u64,
 ) -> Result<Vec<Outcome>, Fault> {
+    session.begin().await?;
+    let outcomes = create_within(session, rows, limits, now).await?;
+    session.commit().await?;
+    Ok(outcomes)
+}
+
+/// Creates the links within a transaction that has begun.
+pub(super) async fn create_within<S: Statements>(
+    session: &mut S,
+    rows: &[NewRow],
+    limits: ChunkLimits,
+    now: u64,
+) -> Result<Vec<Outcome>, Fault> {
     let mut creation = Creation::new(rows);
     let order = creation.order();
-    session.begin().await?;
     for chunk in chunks(rows, &order, limits) {
         creation.add(session, chunk.to_vec()).await?;
     }
     let outcomes = creation.into_outcomes()?;
     announce(session, rows, &outcomes, limits, now).await?;
-    session.commit().await?;
     Ok(outcomes)
 }
 

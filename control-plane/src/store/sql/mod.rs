@@ -28,6 +28,7 @@ mod change;
 pub(super) mod clicks;
 pub(super) mod counters;
 mod create;
+pub(super) mod creation;
 mod domains;
 pub(super) mod fault;
 pub(super) mod relay;

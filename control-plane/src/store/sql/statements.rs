@@ -2,6 +2,7 @@
 
 use super::clicks::ClickStatements;
 use super::counters::CounterStatements;
+use super::creation::CreationStatements;
 use super::fault::{Fault, Remedy};
 use super::relay::RelayStatements;
 use super::rows::{KeyRow, LinkRow, NewRow, TakenRow};
@@ -11,7 +12,7 @@ use edgelink_wire::{Domain, LinkKey};
 
 /// Statements on one connection, in one dialect. Those that last outside of a transaction say so to the session.
 pub(in crate::store) trait Statements:
-    RelayStatements + ClickStatements + CounterStatements + Send
+    RelayStatements + ClickStatements + CounterStatements + CreationStatements + Send
 {
     /// What to do about an error of this database.
     fn remedy(fault: &Fault) -> Remedy;

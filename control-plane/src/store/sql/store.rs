@@ -68,7 +68,11 @@ where
         Ok(id)
     }
 
-    async fn new_rows(&self, links: Vec<NewLink>, now: u64) -> Result<Vec<NewRow>, StoreError> {
+    pub(super) async fn new_rows(
+        &self,
+        links: Vec<NewLink>,
+        now: u64,
+    ) -> Result<Vec<NewRow>, StoreError> {
         let mut rows = Vec::with_capacity(links.len());
         for link in links {
             check_numbers(&link)?;
@@ -78,7 +82,7 @@ where
         Ok(rows)
     }
 
-    fn limits(&self) -> ChunkLimits {
+    pub(super) fn limits(&self) -> ChunkLimits {
         ChunkLimits {
             rows: self.max_rows,
             bytes: self.max_bytes.load(Ordering::Relaxed),
@@ -278,7 +282,7 @@ fn live_link(row: Option<LinkRow>) -> Result<Option<Link>, Fault> {
         .transpose()
 }
 
-fn links(rows: Vec<LinkRow>) -> Result<Vec<Link>, Fault> {
+pub(super) fn links(rows: Vec<LinkRow>) -> Result<Vec<Link>, Fault> {
     rows.into_iter().map(LinkRow::into_link).collect()
 }
 
@@ -294,12 +298,12 @@ fn record(row: Option<LinkRow>) -> Result<Record<String>, Fault> {
     }
 }
 
-fn answer((row, outcome): (NewRow, Outcome)) -> Result<Link, CreateError> {
+pub(super) fn answer((row, outcome): (NewRow, Outcome)) -> Result<Link, CreateError> {
     let rev = outcome?;
     Ok(Link { rev, ..row.link })
 }
 
-fn unix_millis() -> u64 {
+pub(super) fn unix_millis() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }

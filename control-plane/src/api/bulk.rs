@@ -1,0 +1,199 @@
+//! `POST /links/bulk`: many links in one request, each with an answer of its own.
+//!
+//! Either the body as a whole is refused and nothing was created, or every item has its answer. The body is parsed as it
+//! arrives: what is held is one item and the orders read so far, both bounded.
+
+use super::body::is_json;
+use super::create;
+use super::idempotency::RequestId;
+use super::items::Items;
+use super::many::{CarefulOrder, Made};
+use super::view::LinkView;
+use crate::app::App;
+use crate::auth::Caller;
+use crate::config::LinksConfig;
+use crate::problem::{Document, Kind, Problem};
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http_body_util::BodyExt;
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The most links of one request.
+const MAX_ITEMS: usize = 10_000;
+
+type Parsed = Result<CarefulOrder, Problem>;
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    created: usize,
+    existing: usize,
+    failed: usize,
+    results: Vec<ItemView<'a>>,
+}
+
+#[derive(Serialize)]
+struct ItemView<'a> {
+    index: usize,
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<LinkView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Document<'a>>,
+}
+
+pub(crate) async fn create_many(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response, Problem> {
+    // A little before the request as a whole is given up, so that what was created is told.
+    let deadline = Instant::now() + app.config.server.request_timeout().mul_f32(0.8);
+    if !is_json(request.headers()) {
+        return Err(Problem::new(Kind::UnsupportedMediaType)
+            .with_detail("send the body with 'Content-Type: application/json'"));
+    }
+    let id = RequestId::of(request.headers(), &caller)?;
+    let Ok(_permit) = app.bulk_permits.try_acquire() else {
+        return Err(Problem::new(Kind::Overloaded));
+    };
+    let reader = Reader::new(&app, &caller, id);
+    let limit = app.config.server.body_timeout();
+    let parsed = tokio::time::timeout(limit, reader.read(request.into_body()))
+        .await
+        .map_err(|_| Problem::new(Kind::BodyTimeout))??;
+    let outcomes = carry_out(&app, parsed, deadline).await;
+    Ok(answer(&outcomes, &app.config.links))
+}
+
+/// Carries out what is in order, and puts the answers back among those of the items that are not.
+async fn carry_out(
+    app: &App,
+    parsed: Vec<Parsed>,
+    deadline: Instant,
+) -> Vec<Result<Made, Problem>> {
+    let mut orders = Vec::with_capacity(parsed.len());
+    let refused: Vec<Option<Problem>> = parsed
+        .into_iter()
+        .map(|item| item.map(|order| orders.push(order)).err())
+        .collect();
+    let mut made = app.careful.many(&orders, deadline).await.into_iter();
+    let outcome = |refusal: Option<Problem>| match refusal {
+        Some(problem) => Err(problem),
+        None => made.next().unwrap_or(Err(Problem::new(Kind::Internal))),
+    };
+    refused.into_iter().map(outcome).collect()
+}
+
+/// Reads the body.
+struct Reader<'a> {
+    app: &'a App,
+    caller: &'a Caller,
+    id: Option<RequestId>,
+    parsed: Vec<Parsed>,
+    bytes: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(app: &'a App, caller: &'a Caller, id: Option<RequestId>) -> Self {
+        Self {
+            app,
+            caller,
+            id,
+            parsed: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    async fn read(mut self, mut body: Body) -> Result<Vec<Parsed>, Problem> {
+        let mut items = Items::new(self.app.config.server.max_body_bytes);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| {
+                Problem::new(Kind::InvalidBody).with_detail("the body ended too early")
+            })?;
+            let Some(data) = frame.data_ref() else {
+                continue;
+            };
+            self.count(data.len())?;
+            items.feed(data, |element| self.item(element))?;
+        }
+        items.finish()?;
+        Ok(self.parsed)
+    }
+
+    fn count(&mut self, more: usize) -> Result<(), Problem> {
+        self.bytes += more;
+        let limit = self.app.config.server.max_bulk_body_bytes;
+        if self.bytes > limit {
+            return Err(Problem::new(Kind::BodyTooLarge)
+                .with_detail(format!("the body may have at most {limit} bytes")));
+        }
+        Ok(())
+    }
+
+    fn item(&mut self, element: &[u8]) -> Result<(), Problem> {
+        if self.parsed.len() == MAX_ITEMS {
+            return Err(Problem::new(Kind::BodyTooLarge)
+                .with_detail(format!("at most {MAX_ITEMS} links may be created at once")));
+        }
+        let index = self.parsed.len();
+        let value = serde_json::from_slice(element).map_err(|error| {
+            Problem::new(Kind::InvalidBody).with_detail(format!("item {index}: {error}"))
+        })?;
+        let parsed = self.order(value);
+        self.parsed.push(parsed);
+        Ok(())
+    }
+
+    fn order(&self, value: Value) -> Parsed {
+        let Value::Object(object) = value else {
+            return Err(Problem::new(Kind::Validation).with_detail("the item must be an object"));
+        };
+        let item = u32::try_from(self.parsed.len()).unwrap_or(u32::MAX);
+        let receipt = self.id.as_ref().map(|id| id.receipt(item, &object));
+        create::parse(object, &self.app.config.links, self.caller, receipt)
+    }
+}
+
+fn answer(outcomes: &[Result<Made, Problem>], links: &LinksConfig) -> Response {
+    let is_new =
+        |outcome: &&Result<Made, Problem>| matches!(outcome, Ok(Made::New(_) | Made::Before(_)));
+    let created = outcomes.iter().filter(is_new).count();
+    let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+    let view = |(index, outcome)| item_view(index, outcome, links);
+    let answer = Answer {
+        created,
+        existing: outcomes.len() - created - failed,
+        failed,
+        results: outcomes.iter().enumerate().map(view).collect(),
+    };
+    Json(answer).into_response()
+}
+
+fn item_view<'a>(
+    index: usize,
+    outcome: &'a Result<Made, Problem>,
+    links: &LinksConfig,
+) -> ItemView<'a> {
+    let (status, link, error) = match outcome {
+        Ok(Made::New(link) | Made::Before(link)) => {
+            (StatusCode::CREATED.as_u16(), Some(link), None)
+        }
+        Ok(Made::Found(link)) => (StatusCode::OK.as_u16(), Some(link), None),
+        Err(problem) => {
+            let document = problem.document();
+            (document.status, None, Some(document))
+        }
+    };
+    ItemView {
+        index,
+        status,
+        link: link.map(|link| LinkView::new(link, links)),
+        error,
+    }
+}

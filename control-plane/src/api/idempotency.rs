@@ -1,0 +1,101 @@
+//! `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header): a request that may be sent again without harm.
+//!
+//! A created link leaves a receipt in the transaction that creates it, under the hash of who asked and of their key. Whoever
+//! sends the request again, to whichever replica and after whatever crash, is answered out of the receipt: the same link,
+//! as it was then. Errors leave no receipt, for they have created nothing: the request is simply tried again.
+
+use crate::auth::Caller;
+use crate::problem::{Kind, Problem};
+use crate::store::Receipt;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+/// The header of a request.
+const KEY: &str = "idempotency-key";
+
+/// The header of an answer that repeats an earlier one.
+pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
+
+/// The longest key, in characters.
+const MAX_KEY_LENGTH: usize = 255;
+
+/// The request that a key stands for.
+#[derive(Clone, Debug)]
+pub(super) struct RequestId([u8; 32]);
+
+impl RequestId {
+    /// Reads the header, where there is one. Keys of different callers have nothing to do with each other.
+    pub(super) fn of(headers: &HeaderMap, caller: &Caller) -> Result<Option<Self>, Problem> {
+        let mut values = headers.get_all(KEY).iter();
+        let Some(value) = values.next() else {
+            return Ok(None);
+        };
+        let key = value.to_str().ok().and_then(unquoted);
+        let (Some(key), None) = (key, values.next()) else {
+            return Err(Problem::new(Kind::InvalidIdempotencyKey).with_detail(format!(
+                "Idempotency-Key must be given once, with 1 to {MAX_KEY_LENGTH} visible characters"
+            )));
+        };
+        let hash = Sha256::new()
+            .chain_update(caller.id())
+            .chain_update([0])
+            .chain_update(key);
+        Ok(Some(Self(hash.finalize().into())))
+    }
+
+    /// The receipt of a link of this request.
+    pub(super) fn receipt(&self, item: u32, object: &Map<String, Value>) -> Receipt {
+        // Objects are sorted by their keys, so the order and the white space of the body do not matter.
+        let canonical = serde_json::to_vec(object).unwrap_or_default();
+        Receipt {
+            request: self.0,
+            item,
+            fingerprint: Sha256::digest(canonical).into(),
+        }
+    }
+}
+
+/// The key: a quoted string as the draft has it (RFC 8941), or without quotes as most clients send it.
+fn unquoted(value: &str) -> Option<&str> {
+    let value = value.trim();
+    let inner = value
+        .strip_prefix('"')
+        .map_or(Some(value), |rest| rest.strip_suffix('"'))?;
+    let is_key = (1..=MAX_KEY_LENGTH).contains(&inner.len())
+        && inner
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'));
+    is_key.then_some(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_the_same_with_and_without_quotes() {
+        assert_eq!(unquoted("\"8e03978e\""), Some("8e03978e"));
+        assert_eq!(unquoted(" 8e03978e "), Some("8e03978e"));
+        let long = "k".repeat(MAX_KEY_LENGTH);
+        assert_eq!(unquoted(&long), Some(long.as_str()));
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        for value in [
+            "",
+            "\"\"",
+            "\"",
+            "\"a",
+            "a\"",
+            "a b",
+            "a\\b",
+            "\u{e4}",
+            &"k".repeat(256),
+        ] {
+            assert_eq!(unquoted(value), None, "{value:?}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `POST /links/bulk` and `findIfExists`.
+
+use crate::helpers::{Answer, Running, send};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+async fn bulk(server: &Running, body: &Value) -> Answer {
+    send(server.api(Method::POST, "/links/bulk").json(body)).await
+}
+
+async fn bulk_raw(server: &Running, body: impl Into<reqwest::Body>) -> Answer {
+    let request = server.api(Method::POST, "/links/bulk");
+    send(
+        request
+            .header("content-type", "application/json")
+            .body(body),
+    )
+    .await
+}
+
+async fn count(server: &Running) -> usize {
+    let page = server.get("/links?limit=500").await.expect(200);
+    page["links"].as_array().unwrap().len()
+}
+
+fn statuses(answer: &Value) -> Vec<u64> {
+    let results = answer["results"].as_array().unwrap();
+    for (index, result) in results.iter().enumerate() {
+        assert_eq!(result["index"], index);
+        let is_link = result["status"].as_u64().unwrap() < 300;
+        assert_eq!(result["link"].is_object(), is_link, "{result}");
+        assert_eq!(result["error"].is_object(), !is_link, "{result}");
+    }
+    results
+        .iter()
+        .map(|result| result["status"].as_u64().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn every_item_has_an_answer_of_its_own() {
+    let server = Running::start().await;
+    let body = json!([
+        { "longUrl": "https://example.com/1" },
+        { "longUrl": "https://example.com/2", "customSlug": "two" },
+        { "longUrl": "javascript:alert(1)", "unknown": 1 },
+        { "longUrl": "https://example.com/3", "customSlug": "two" },
+        17,
+        { "longUrl": "https://example.com/4", "domain": "other.example", "customSlug": "two" },
+    ]);
+    let answer = bulk(&server, &body).await.expect(200);
+    assert_eq!(statuses(&answer), [201, 201, 422, 409, 422, 201]);
+    assert_eq!(answer["created"], 3);
+    assert_eq!(answer["failed"], 3);
+    let errors = answer["results"][2]["error"]["errors"].as_array().unwrap();
+    assert_eq!(errors.len(), 2);
+    assert_eq!(
+        answer["results"][3]["error"]["type"],
+        "urn:edgelink:problem:slug-taken"
+    );
+    for index in [0, 1, 5] {
+        let link = &answer["results"][index]["link"];
+        let (code, domain) = (
+            link["shortCode"].as_str().unwrap(),
+            link["domain"].as_str().unwrap(),
+        );
+        let stored = server
+            .get(&format!("/links/{code}?domain={domain}"))
+            .await
+            .expect(200);
+        assert_eq!(&stored, link);
+    }
+}
+
+#[tokio::test]
+async fn as_many_links_as_allowed_are_created_and_one_more_creates_none() {
+    let server = Running::start().await;
+    let item = |n: usize| json!({ "longUrl": format!("https://example.com/{n}") });
+    let most: Vec<Value> = (0..10_000).map(item).collect();
+    let answer = bulk(&server, &json!(most)).await.expect(200);
+    assert_eq!(answer["created"], 10_000);
+    let codes: std::collections::HashSet<&str> = answer["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|result| result["link"]["shortCode"].as_str().unwrap())
+        .collect();
+    assert_eq!(codes.len(), 10_000);
+
+    let server = Running::start().await;
+    let too_many: Vec<Value> = (0..10_001).map(item).collect();
+    bulk(&server, &json!(too_many))
+        .await
+        .problem(413, "body-too-large");
+    assert_eq!(count(&server).await, 0);
+}
+
+#[tokio::test]
+async fn a_body_that_is_wrong_as_a_whole_creates_nothing() {
+    let server = Running::with(&[
+        ("EDGELINK_MAX_BULK_BODY_BYTES", "2000"),
+        ("EDGELINK_MAX_BODY_BYTES", "1024"),
+    ])
+    .await;
+    let good = r#"{"longUrl":"https://example.com/"}"#;
+    for body in [
+        "",
+        "{}",
+        "[",
+        &format!("[{good}"),
+        &format!("[{good},]"),
+        &format!("[{good}] x"),
+    ] {
+        bulk_raw(&server, body.to_owned())
+            .await
+            .problem(400, "invalid-body");
+    }
+    bulk_raw(&server, format!("[{good}, nul]"))
+        .await
+        .problem(400, "invalid-body");
+    let large = format!(
+        r#"[{good},{{"longUrl":"https://example.com/{}"}}]"#,
+        "x".repeat(1024)
+    );
+    bulk_raw(&server, large)
+        .await
+        .problem(413, "body-too-large");
+    let many = format!("[{}]", vec![good; 80].join(","));
+    bulk_raw(&server, many).await.problem(413, "body-too-large");
+    let request = server.api(Method::POST, "/links/bulk").body("[]");
+    send(request).await.problem(415, "unsupported-media-type");
+    assert_eq!(count(&server).await, 0);
+    let answer = bulk_raw(&server, "[]").await.expect(200);
+    assert_eq!(answer["results"], json!([]));
+}
+
+#[tokio::test]
+async fn a_link_that_exists_is_found_if_everything_about_it_is_the_same() {
+    let server = Running::start().await;
+    let link = json!({ "longUrl": "https://example.com/a", "title": "A", "tags": ["x"] });
+    let first = server.post(&link).await.expect(201);
+    let with = |field: &str, value: Value| {
+        let mut body = link.clone();
+        body["findIfExists"] = json!(true);
+        body[field] = value;
+        body
+    };
+    let found = server.post(&with("tags", json!(["x"]))).await.expect(200);
+    assert_eq!(found, first);
+    for (field, value) in [
+        ("longUrl", json!("https://example.com/b")),
+        ("title", json!("B")),
+        ("tags", json!([])),
+        ("domain", json!("other.example")),
+        ("customSlug", json!("a")),
+        ("redirectStatus", json!(301)),
+        ("forwardQuery", json!(false)),
+        ("validUntil", json!("2099-01-01T00:00:00Z")),
+    ] {
+        let body = with(field, value);
+        let other = server.post(&body).await.expect(201);
+        assert_ne!(other["shortUrl"], first["shortUrl"], "{field}");
+        assert_eq!(server.post(&body).await.expect(200), other, "{field}");
+    }
+    server
+        .delete(&format!("/links/{}", first["shortCode"].as_str().unwrap()))
+        .await;
+    let again = server.post(&with("tags", json!(["x"]))).await.expect(201);
+    assert_ne!(again["shortCode"], first["shortCode"]);
+}
+
+#[tokio::test]
+async fn items_of_one_request_find_each_other() {
+    let server = Running::start().await;
+    let item = json!({ "longUrl": "https://example.com/", "findIfExists": true });
+    let answer = bulk(&server, &json!([item, item, item])).await.expect(200);
+    assert_eq!(statuses(&answer), [201, 200, 200]);
+    assert_eq!(answer["created"], 1);
+    assert_eq!(answer["existing"], 2);
+    assert_eq!(count(&server).await, 1);
+}

@@ -1,0 +1,148 @@
+//! `Idempotency-Key`.
+
+use crate::helpers::{Answer, Running, send};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+async fn post(server: &Running, path: &str, key: &str, body: &Value) -> Answer {
+    let request = server
+        .api(Method::POST, path)
+        .header("idempotency-key", key);
+    send(request.json(body)).await
+}
+
+async fn count(server: &Running) -> usize {
+    let page = server.get("/links?limit=500").await.expect(200);
+    page["links"].as_array().unwrap().len()
+}
+
+#[tokio::test]
+async fn the_same_request_again_has_the_same_answer_and_creates_no_second_link() {
+    let server = Running::start().await;
+    let body = json!({ "longUrl": "https://example.com/", "title": "first" });
+    let first = post(&server, "/links", "\"key-1\"", &body).await;
+    let link = first.expect(201);
+    assert_eq!(first.header("idempotency-replayed"), "");
+
+    let path = format!("/links/{}", link["shortCode"].as_str().unwrap());
+    server
+        .patch(&path, &json!({ "title": "changed" }))
+        .await
+        .expect(200);
+    let again = post(&server, "/links", "key-1", &body).await;
+    assert_eq!(again.expect(201), link, "as it was then");
+    assert_eq!(again.header("location"), first.header("location"));
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!(count(&server).await, 1);
+
+    let other = post(&server, "/links", "key-2", &body).await.expect(201);
+    assert_ne!(other["shortCode"], link["shortCode"]);
+}
+
+#[tokio::test]
+async fn an_alias_is_repeated_and_not_taken_by_itself() {
+    let server = Running::start().await;
+    let body = json!({ "longUrl": "https://example.com/", "customSlug": "sale" });
+    let first = post(&server, "/links", "k", &body).await.expect(201);
+    assert_eq!(post(&server, "/links", "k", &body).await.expect(201), first);
+    post(&server, "/links", "other", &body)
+        .await
+        .problem(409, "slug-taken");
+}
+
+#[tokio::test]
+async fn a_key_for_another_request_is_refused() {
+    let server = Running::start().await;
+    let body = json!({ "longUrl": "https://example.com/", "title": "a" });
+    post(&server, "/links", "k", &body).await.expect(201);
+    let other = json!({ "longUrl": "https://example.com/", "title": "b" });
+    post(&server, "/links", "k", &other)
+        .await
+        .problem(422, "idempotency-key-reused");
+    assert_eq!(count(&server).await, 1);
+}
+
+#[tokio::test]
+async fn an_error_leaves_the_key_free() {
+    let server = Running::start().await;
+    let wrong = json!({ "longUrl": "nowhere" });
+    post(&server, "/links", "k", &wrong)
+        .await
+        .problem(422, "validation");
+    let right = json!({ "longUrl": "https://example.com/" });
+    post(&server, "/links", "k", &right).await.expect(201);
+}
+
+#[tokio::test]
+async fn a_key_survives_a_restart() {
+    let server = Running::start().await;
+    let body = json!({ "longUrl": "https://example.com/" });
+    let first = post(&server, "/links", "k", &body).await.expect(201);
+    let server = server.restart().await;
+    assert_eq!(post(&server, "/links", "k", &body).await.expect(201), first);
+    assert_eq!(count(&server).await, 1);
+}
+
+#[tokio::test]
+async fn of_concurrent_duplicates_one_creates_and_the_others_have_its_answer() {
+    let server = Running::start().await;
+    let body = json!({ "longUrl": "https://example.com/", "customSlug": "once" });
+    let generated = json!({ "longUrl": "https://example.com/" });
+    for (key, body) in [("a", &body), ("b", &generated)] {
+        let answers =
+            futures_util::future::join_all((0..16).map(|_| post(&server, "/links", key, body)))
+                .await;
+        let links: Vec<Value> = answers.iter().map(|answer| answer.expect(201)).collect();
+        assert!(links.iter().all(|link| *link == links[0]), "{links:?}");
+        let new = answers
+            .iter()
+            .filter(|answer| answer.header("idempotency-replayed").is_empty());
+        assert_eq!(new.count(), 1);
+    }
+    assert_eq!(count(&server).await, 2);
+}
+
+#[tokio::test]
+async fn a_bulk_request_that_was_cut_off_goes_on_where_it_was() {
+    let server = Running::start().await;
+    let item = |n: usize| json!({ "longUrl": format!("https://example.com/{n}"), "customSlug": format!("s{n}") });
+    let begun: Vec<Value> = (0..3).map(item).collect();
+    let all: Vec<Value> = (0..6).map(item).collect();
+    let first = post(&server, "/links/bulk", "k", &json!(begun))
+        .await
+        .expect(200);
+    let second = post(&server, "/links/bulk", "k", &json!(all))
+        .await
+        .expect(200);
+    assert_eq!(second["created"], 6);
+    for index in 0..3 {
+        assert_eq!(first["results"][index], second["results"][index]);
+    }
+    assert_eq!(count(&server).await, 6);
+    let changed = post(&server, "/links/bulk", "k", &json!([item(7)]))
+        .await
+        .expect(200);
+    assert_eq!(
+        changed["results"][0]["error"]["type"],
+        "urn:edgelink:problem:idempotency-key-reused"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_key_is_refused() {
+    let server = Running::start().await;
+    let body = json!({ "longUrl": "https://example.com/" });
+    for key in ["", "a b", "\"", &"k".repeat(256)] {
+        post(&server, "/links", key, &body)
+            .await
+            .problem(400, "invalid-idempotency-key");
+    }
+    let twice = server
+        .api(Method::POST, "/links")
+        .header("idempotency-key", "a")
+        .header("idempotency-key", "b");
+    send(twice.json(&body))
+        .await
+        .problem(400, "invalid-idempotency-key");
+    assert_eq!(count(&server).await, 0);
+}
