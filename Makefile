@@ -48,7 +48,7 @@ cpu: setup wasm ## Measure the CPU of a redirect against Envoy's own
 lint: setup-run ## Check formatting, lints and scripts
 	cargo fmt --all --check
 	cargo clippy $(NATIVE) --all-targets -- -D warnings
-	cargo clippy $(WASM_PACKAGES) --profile wasm --target $(WASM_TARGET) -- -D warnings
+	cargo clippy $(WASM_PACKAGES) -p edgelink-abi-probe --profile wasm --target $(WASM_TARGET) -- -D warnings
 	@if command -v shellcheck >/dev/null; then shellcheck $$(git ls-files '*.sh' .ci/run); else echo "shellcheck is not installed: scripts not checked"; fi
 
 .PHONY: setup

@@ -37,6 +37,8 @@ fn a_bridge_that_closes_every_stream_is_survived() {
     fleet.assert_unharmed();
 }
 
+/// Both connections fail inside of one tick. Envoy would spin for ever if the filter had a callback for gRPC metadata,
+/// in which it would go through what it has put off: `tests/host/conformance.rs`.
 #[test]
 fn a_bridge_without_a_host_is_survived() {
     let mut fleet = fleet(Cluster::NoHost);

@@ -22,7 +22,8 @@ async fn the_wasmtime_host_answers_as_envoy_did() {
 }
 
 /// A second gRPC stream that fails at once, in one callback, is where Envoy's worker spins: it puts off telling of the
-/// first, and goes through what was put off inside of the second's metadata callback. The filter must never get there.
+/// first, and goes through what was put off inside of the second's metadata callback. A module without a callback for
+/// metadata never gets there, and so the filter has none.
 #[tokio::test]
 async fn envoy_never_returns_from_a_second_grpc_stream_that_fails_at_once() {
     let mut envoy = ProbedEnvoy::start().await;
