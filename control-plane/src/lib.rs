@@ -5,6 +5,7 @@
 mod api;
 mod app;
 pub mod auth;
+pub mod backoff;
 pub mod cli;
 mod clock;
 pub mod config;

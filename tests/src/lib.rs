@@ -3,4 +3,5 @@
 pub mod abi;
 pub mod host;
 pub mod scenario;
+pub mod servers;
 pub mod stack;

@@ -45,11 +45,19 @@ impl Process {
     /// When the process ends first, or is not ready in time; the log is shown.
     pub async fn await_ready(&mut self, mut is_ready: impl AsyncFnMut() -> bool) {
         until(&format!("{} is ready", self.name), LIMIT, async || {
-            let ended = self.child.try_wait().expect("the state of a child");
-            assert!(ended.is_none(), "{} ended: {ended:?}", self.name);
+            self.assert_running();
             is_ready().await.then_some(())
         })
         .await;
+    }
+
+    /// Notices that the process has ended.
+    ///
+    /// # Panics
+    /// When it has; the log is shown.
+    pub fn assert_running(&mut self) {
+        let ended = self.child.try_wait().expect("the state of a child");
+        assert!(ended.is_none(), "{} ended: {ended:?}", self.name);
     }
 
     /// The process id.

@@ -10,10 +10,8 @@ use crate::store::sql::statements::Statements;
 use crate::store::sql::{insert_links, select_links};
 use crate::store::{ApiKeyRow, BOUND_LEAD_MS, ListQuery, Segment};
 use edgelink_wire::{Domain, LinkKey, LinkState};
-use sqlx::mysql::MySqlDatabaseError;
+use sqlx::mysql::{MySqlConnection, MySqlDatabaseError};
 use sqlx::{MySql, QueryBuilder, query, query_as, query_scalar, raw_sql};
-
-static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("migrations/mysql");
 
 /// What to do about an error of MySQL or MariaDB.
 pub(super) fn remedy(fault: &Fault) -> Remedy {
@@ -58,7 +56,8 @@ impl Statements for Session<MySql> {
         Ok(())
     }
 
-    async fn commit(&mut self) -> Result<(), Fault> {
+    async fn commit(&mut self, rows: usize) -> Result<(), Fault> {
+        self.allow_for(rows);
         self.about_to_last();
         self.run(|c| raw_sql("COMMIT").execute(c)).await?;
         Ok(())
@@ -112,21 +111,20 @@ impl Statements for Session<MySql> {
         Ok(())
     }
 
-    async fn lock_taken(
+    async fn find_taken(
         &mut self,
         domain_id: u32,
         rows: &[&NewRow],
     ) -> Result<Vec<TakenRow>, Fault> {
-        // Without the hint a small table is scanned, and every row of it locked on the way.
         let mut select = QueryBuilder::<MySql>::new(
-            "SELECT id, code, rev, deleted_at FROM links FORCE INDEX (links_domain_code) WHERE domain_id = ",
+            "SELECT id, code, rev, deleted_at FROM links WHERE domain_id = ",
         );
         select.push_bind(domain_id).push(" AND code IN (");
         let mut codes = select.separated(", ");
         for row in rows {
             codes.push_bind(row.link.code.as_str().as_bytes());
         }
-        select.push(") FOR UPDATE");
+        select.push(")");
         let query = select.build_query_as().persistent(false);
         self.run(|c| query.fetch_all(c)).await
     }
@@ -143,12 +141,12 @@ impl Statements for Session<MySql> {
         Ok(ids.into_iter().map(|id| id.0).collect())
     }
 
-    async fn revive(&mut self, tombstone: u64, row: &NewRow, rev: u64) -> Result<(), Fault> {
+    async fn revive(&mut self, tombstone: &TakenRow, row: &NewRow) -> Result<bool, Fault> {
         let content = &row.link.content;
         let query = query(
             "UPDATE links SET id = ?, url = ?, url_hash = ?, redirect = ?, disabled = ?, valid_since = ?, \
              valid_until = ?, forward_query = ?, title = ?, tags = ?, created_at = ?, updated_at = ?, \
-             deleted_at = NULL, rev = ? WHERE id = ? AND deleted_at IS NOT NULL",
+             deleted_at = NULL, rev = rev + 1 WHERE id = ? AND rev = ? AND deleted_at IS NOT NULL",
         )
         .bind(row.link.id)
         .bind(content.target.as_str().as_bytes())
@@ -162,10 +160,10 @@ impl Statements for Session<MySql> {
         .bind(row.tags.as_str())
         .bind(row.link.created_at)
         .bind(row.link.updated_at)
-        .bind(rev)
-        .bind(tombstone);
-        self.run(|c| query.execute(c)).await?;
-        Ok(())
+        .bind(tombstone.id.0)
+        .bind(tombstone.rev.0);
+        let done = self.run(|c| query.execute(c)).await?;
+        Ok(done.rows_affected() > 0)
     }
 
     async fn find_link(&mut self, key: &LinkKey) -> Result<Option<LinkRow>, Fault> {
@@ -308,11 +306,34 @@ impl Statements for Session<MySql> {
     }
 
     async fn migrate(&mut self) -> Result<(), Fault> {
-        // The migrator waits for its turn with GET_LOCK.
-        MIGRATIONS
-            .run_direct(None, self.unbounded(), false)
+        let connection = self.unbounded();
+        // The migrator's own lock waits with a negative timeout, which MariaDB takes for none at all.
+        let mut migrator = sqlx::migrate!("migrations/mysql");
+        migrator.set_locking(false);
+        lock_migrations(connection).await?;
+        migrator
+            .run_direct(None, connection, false)
             .await
             .map_err(sqlx::Error::from)?;
+        query("SELECT RELEASE_LOCK(CONCAT('edgelink.migrate.', LEFT(SHA2(DATABASE(), 256), 32)))")
+            .execute(connection)
+            .await?;
         Ok(())
+    }
+}
+
+/// Waits until no other replica migrates, however long that takes. The lock ends with the connection at the latest.
+async fn lock_migrations(connection: &mut MySqlConnection) -> Result<(), Fault> {
+    loop {
+        // Named locks are the server's, not the database's.
+        let locked: Option<i64> = query_scalar(
+            "SELECT GET_LOCK(CONCAT('edgelink.migrate.', LEFT(SHA2(DATABASE(), 256), 32)), 5)",
+        )
+        .fetch_one(&mut *connection)
+        .await?;
+        if locked == Some(1) {
+            return Ok(());
+        }
+        tracing::info!("waiting for another instance to migrate the schema");
     }
 }

@@ -3,12 +3,21 @@
 use super::fault::{Fault, Remedy};
 use super::session::Session;
 use super::statements::Statements;
+use crate::backoff::Backoff;
 use crate::store::StoreError;
 use sqlx::{Database, Pool};
 use std::time::Duration;
+use tokio::time::Instant;
 
-/// How often a call is made at most when the database undoes it or the connection was gone before anything lasted.
+/// How often a call is made at most when the database undoes it. That it was made on a dead connection does not count:
+/// after a restart of the server every idle one is dead, and there are only so many.
 const MAX_TRIES: u32 = 5;
+
+/// Those who were in each other's way should not be so again.
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(4),
+    most: Duration::from_millis(50),
+};
 
 /// The connections to a database.
 pub(in crate::store) struct Connections<DB: Database> {
@@ -61,17 +70,27 @@ where
         pool: &Pool<DB>,
         call: impl Fn(Session<DB>) -> F,
     ) -> Result<T, StoreError> {
-        let mut tries = 1;
+        let start = Instant::now();
+        let (mut tries, mut dead) = (1, 0);
         loop {
             let (fault, next) = match self.attempt(pool, &call).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
-            if next == Next::Fail || tries == MAX_TRIES {
-                let remedy = Session::<DB>::remedy(&fault);
-                return Err(fault.into_error(context, remedy));
+            let in_time = start.elapsed() < self.statement_timeout;
+            match next {
+                Next::Repeat if in_time && tries < MAX_TRIES => {
+                    tokio::time::sleep(BACKOFF.delay(tries)).await;
+                    tries += 1;
+                }
+                Next::Reconnect if in_time && dead < pool.options().get_max_connections() => {
+                    dead += 1;
+                }
+                _ => {
+                    let remedy = Session::<DB>::remedy(&fault);
+                    return Err(fault.into_error(context, remedy));
+                }
             }
-            tries += 1;
         }
     }
 
@@ -99,7 +118,8 @@ where
 /// What follows a failed call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
-    Again,
+    Repeat,
+    Reconnect,
     Fail,
 }
 
@@ -111,9 +131,9 @@ where
     match Session::<DB>::remedy(fault) {
         Remedy::Repeat if session.rollback().await.is_ok() => {
             session.keep();
-            Next::Again
+            Next::Repeat
         }
-        Remedy::Reconnect if session.may_repeat() => Next::Again,
+        Remedy::Reconnect if session.may_repeat() => Next::Reconnect,
         _ => Next::Fail,
     }
 }

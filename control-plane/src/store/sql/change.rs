@@ -32,7 +32,7 @@ pub(in crate::store) async fn update_link<S: Statements>(
     session.begin().await?;
     let answer = change_locked(session, key, change, now).await?;
     match answer {
-        Some(Ok(_)) => session.commit().await?,
+        Some(Ok(_)) => session.commit(1).await?,
         _ => session.rollback().await?,
     }
     Ok(answer)
@@ -72,7 +72,7 @@ pub(in crate::store) async fn delete_link<S: Statements>(
     session.begin().await?;
     let is_deleted = delete_locked(session, key, now).await?;
     if is_deleted {
-        session.commit().await?;
+        session.commit(1).await?;
     } else {
         session.rollback().await?;
     }

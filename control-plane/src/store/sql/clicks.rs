@@ -90,7 +90,7 @@ async fn count<S: Statements>(session: &mut S, batches: &[CountedBatch]) -> Resu
     for rows in minutes.chunks(MAX_ROWS) {
         session.add_clicks(rows).await?;
     }
-    session.commit().await?;
+    session.commit(1).await?;
     Ok(new.len())
 }
 

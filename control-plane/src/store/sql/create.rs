@@ -1,11 +1,15 @@
 //! Creating many links in one transaction, where a taken code or number fails alone.
 //!
-//! Nearly always nothing is taken, so everything is inserted at once and only a refusal is looked into: the rows in the
-//! way are locked, what is taken for good gets its answer, tombstones are revived, and the rest is inserted again.
+//! Nearly always nothing is taken, so everything is inserted at once and only a refusal is looked into: what is taken
+//! for good gets its answer, tombstones are revived, and the rest is inserted again.
+//!
+//! The rows in the way are read without a lock. A refused INSERT has left a shared lock on one of them, and asking for
+//! an exclusive one would be a deadlock with everybody else who was refused there; so a tombstone is revived only if it
+//! still is as it was read.
 
 use super::fault::{Fault, Remedy};
 use super::relay::Announcement;
-use super::rows::NewRow;
+use super::rows::{NewRow, TakenRow};
 use super::statements::Statements;
 use crate::store::CreateError;
 use std::collections::{HashMap, HashSet};
@@ -35,7 +39,7 @@ pub(in crate::store) async fn create_links<S: Statements>(
 ) -> Result<Vec<Outcome>, Fault> {
     session.begin().await?;
     let outcomes = create_within(session, rows, limits, now).await?;
-    session.commit().await?;
+    session.commit(rows.len()).await?;
     Ok(outcomes)
 }
 
@@ -138,24 +142,14 @@ impl<'a> Creation<'a> {
         let same_domain = |a: &usize, b: &usize| rows[*a].domain_id == rows[*b].domain_id;
         for group in pending.chunk_by(same_domain) {
             let domain_id = rows[group[0]].domain_id;
-            let taken = session.lock_taken(domain_id, &self.rows_of(group)).await?;
-            let mut taken: HashMap<_, _> = taken
-                .into_iter()
-                .map(|row| (row.code.clone(), row))
-                .collect();
+            let taken = session.find_taken(domain_id, &self.rows_of(group)).await?;
+            let by_code = |row: TakenRow| (row.code.clone(), row);
+            let taken: HashMap<_, _> = taken.into_iter().map(by_code).collect();
             for index in group {
                 let code = rows[*index].link.code.as_str().as_bytes();
-                let Some(taken) = taken.remove(code) else {
-                    continue;
-                };
-                let outcome = match taken.deleted_at {
-                    None => Err(CreateError::CodeTaken),
-                    Some(_) => {
-                        let rev = taken.rev.0 + 1;
-                        revive(session, taken.id.0, &rows[*index], rev).await?
-                    }
-                };
-                self.outcomes[*index] = Some(outcome);
+                if let Some(taken) = taken.get(code) {
+                    self.outcomes[*index] = settle_code(session, taken, &rows[*index]).await?;
+                }
             }
         }
         Ok(())
@@ -211,15 +205,21 @@ async fn announce<S: Statements>(
     session.announce(&changes, now).await
 }
 
-async fn revive<S: Statements>(
+/// What becomes of a link whose code is in `taken`; nothing where that has changed meanwhile.
+async fn settle_code<S: Statements>(
     session: &mut S,
-    tombstone: u64,
+    taken: &TakenRow,
     row: &NewRow,
-    rev: u64,
-) -> Result<Outcome, Fault> {
-    match session.revive(tombstone, row, rev).await {
-        Ok(()) => Ok(Ok(rev)),
-        Err(fault) if S::remedy(&fault) == Remedy::Duplicate => Ok(Err(CreateError::NumberTaken)),
+) -> Result<Option<Outcome>, Fault> {
+    if taken.deleted_at.is_none() {
+        return Ok(Some(Err(CreateError::CodeTaken)));
+    }
+    match session.revive(taken, row).await {
+        Ok(true) => Ok(Some(Ok(taken.rev.0 + 1))),
+        Ok(false) => Ok(None),
+        Err(fault) if S::remedy(&fault) == Remedy::Duplicate => {
+            Ok(Some(Err(CreateError::NumberTaken)))
+        }
         Err(fault) => Err(fault),
     }
 }

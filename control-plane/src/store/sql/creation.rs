@@ -146,7 +146,7 @@ async fn create_once<S: Statements>(
         }
         Err(fault) => return Err(fault),
     }
-    session.commit().await?;
+    session.commit(rows.len()).await?;
     Ok(Some(outcomes))
 }
 

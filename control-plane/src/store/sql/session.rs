@@ -18,6 +18,9 @@ pub(in crate::store) struct Session<DB: Database> {
     in_order: bool,
 }
 
+/// For how many rows a commit gets the configured time once more.
+const ROWS_PER_TIMEOUT: usize = 1000;
+
 /// Whether the call can have changed the database for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
@@ -62,6 +65,12 @@ impl<DB: Database> Session<DB> {
             .map_err(|_| Fault::TimedOut(timeout.as_millis()))??;
         *deadline = Instant::now() + *timeout;
         Ok(answer)
+    }
+
+    /// Gives the next statement more time, in proportion to the `rows` that it deals with.
+    pub(in crate::store) fn allow_for(&mut self, rows: usize) {
+        let shares = u32::try_from(rows / ROWS_PER_TIMEOUT).unwrap_or(u32::MAX);
+        self.deadline = Instant::now() + self.timeout * shares.saturating_add(1);
     }
 
     /// Says that the next statement lasts: from here on a lost connection leaves the outcome unknown.

@@ -20,8 +20,8 @@ pub(in crate::store) trait Statements:
     /// Begins a transaction that will write.
     fn begin(&mut self) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Commits it.
-    fn commit(&mut self) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// Commits it, after so many `rows` were written. Lasts.
+    fn commit(&mut self, rows: usize) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// Undoes it; harmless where the database has undone it already.
     fn rollback(&mut self) -> impl Future<Output = Result<(), Fault>> + Send;
@@ -41,8 +41,8 @@ pub(in crate::store) trait Statements:
     /// Adds links: all of them, or none and [`Remedy::Duplicate`].
     fn insert_links(&mut self, rows: &[&NewRow]) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// The rows that have one of these codes, locked until the end of the transaction. All of `rows` are on one domain.
-    fn lock_taken(
+    /// The rows that have one of these codes. All of `rows` are on one domain.
+    fn find_taken(
         &mut self,
         domain_id: u32,
         rows: &[&NewRow],
@@ -54,14 +54,13 @@ pub(in crate::store) trait Statements:
         rows: &[&NewRow],
     ) -> impl Future<Output = Result<Vec<u64>, Fault>> + Send;
 
-    /// Writes a new link over the tombstone with the number `tombstone`. [`Remedy::Duplicate`] where another row has
-    /// the new number.
+    /// Writes a new link over a tombstone and raises its revision; `false` where the row has changed since it was read.
+    /// [`Remedy::Duplicate`] where another row has the new number.
     fn revive(
         &mut self,
-        tombstone: u64,
+        tombstone: &TakenRow,
         row: &NewRow,
-        rev: u64,
-    ) -> impl Future<Output = Result<(), Fault>> + Send;
+    ) -> impl Future<Output = Result<bool, Fault>> + Send;
 
     /// The link of that key, or its tombstone.
     fn find_link(

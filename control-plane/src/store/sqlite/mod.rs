@@ -18,8 +18,9 @@ use std::sync::atomic::AtomicUsize;
 
 const CONTEXT: &str = "opening the SQLite database";
 
-/// SQLite takes 32,766 parameters, and a link has 15.
-const MAX_ROWS: usize = 1000;
+/// SQLite takes 32,766 parameters, and a link has 15. More rows at once are hardly faster, and a
+/// statement has to end in time.
+const MAX_ROWS: usize = 500;
 
 /// SQLite has no packets; this bounds the memory of one statement.
 const MAX_BYTES: usize = 4 << 20;

@@ -51,7 +51,8 @@ impl Statements for Session<Sqlite> {
         Ok(())
     }
 
-    async fn commit(&mut self) -> Result<(), Fault> {
+    async fn commit(&mut self, rows: usize) -> Result<(), Fault> {
+        self.allow_for(rows);
         self.about_to_last();
         self.run(|c| raw_sql("COMMIT").execute(c)).await?;
         Ok(())
@@ -104,12 +105,11 @@ impl Statements for Session<Sqlite> {
         Ok(())
     }
 
-    async fn lock_taken(
+    async fn find_taken(
         &mut self,
         domain_id: u32,
         rows: &[&NewRow],
     ) -> Result<Vec<TakenRow>, Fault> {
-        // The transaction has the lock of the whole database since it began.
         let mut select = QueryBuilder::<Sqlite>::new(
             "SELECT id, code, rev, deleted_at FROM links WHERE domain_id = ",
         );
@@ -135,12 +135,12 @@ impl Statements for Session<Sqlite> {
         Ok(ids.into_iter().map(|id| id.0).collect())
     }
 
-    async fn revive(&mut self, tombstone: u64, row: &NewRow, rev: u64) -> Result<(), Fault> {
+    async fn revive(&mut self, tombstone: &TakenRow, row: &NewRow) -> Result<bool, Fault> {
         let content = &row.link.content;
         let query = query(
             "UPDATE links SET id = ?, url = ?, url_hash = ?, redirect = ?, disabled = ?, valid_since = ?, \
              valid_until = ?, forward_query = ?, title = ?, tags = ?, created_at = ?, updated_at = ?, \
-             deleted_at = NULL, rev = ? WHERE id = ? AND deleted_at IS NOT NULL",
+             deleted_at = NULL, rev = rev + 1 WHERE id = ? AND rev = ? AND deleted_at IS NOT NULL",
         )
         .bind(row.link.id.cast_signed())
         .bind(content.target.as_str())
@@ -154,10 +154,10 @@ impl Statements for Session<Sqlite> {
         .bind(row.tags.as_str())
         .bind(row.link.created_at.cast_signed())
         .bind(row.link.updated_at.cast_signed())
-        .bind(rev.cast_signed())
-        .bind(tombstone.cast_signed());
-        self.run(|c| query.execute(c)).await?;
-        Ok(())
+        .bind(tombstone.id.0.cast_signed())
+        .bind(tombstone.rev.0.cast_signed());
+        let done = self.run(|c| query.execute(c)).await?;
+        Ok(done.rows_affected() > 0)
     }
 
     async fn find_link(&mut self, key: &LinkKey) -> Result<Option<LinkRow>, Fault> {

@@ -1,0 +1,211 @@
+//! A private MariaDB.
+
+use super::keeper::Keeper;
+use crate::stack::{Process, Signal, free_port};
+use std::fs;
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long it may take to start, with recovery after a crash, on a machine that builds meanwhile.
+const START_LIMIT: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A MariaDB of its own with the settings that matter left at their defaults, above all
+/// `innodb_flush_log_at_trx_commit = 1`.
+#[derive(Debug)]
+pub struct MariaDb {
+    server: Process,
+    folder: PathBuf,
+    port: u16,
+    options: Vec<String>,
+    databases: AtomicU32,
+    // The last field: the folder is removed when the server is dropped.
+    _keeper: Keeper,
+}
+
+impl MariaDb {
+    /// Starts a server.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with further options, for example `--innodb-lock-wait-timeout=1`.
+    #[must_use]
+    pub fn start_with(options: &[&str]) -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("edgelink-mariadb-")
+            .tempdir();
+        let folder = folder.expect("a temporary folder").keep();
+        let keeper = Keeper::of(&folder);
+        install(&folder);
+        let port = free_port();
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        Self {
+            server: launch(&folder, port, &options),
+            folder,
+            port,
+            options,
+            databases: AtomicU32::new(0),
+            _keeper: keeper,
+        }
+    }
+
+    /// Makes a new database and answers its URL.
+    #[must_use]
+    pub fn database(&self) -> String {
+        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.execute(&format!("CREATE DATABASE {name}"));
+        self.url(&name)
+    }
+
+    /// The URL of a database by its name.
+    #[must_use]
+    pub fn url(&self, database: &str) -> String {
+        format!("mysql://root@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// The TCP port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.server.id()
+    }
+
+    /// Runs SQL as root and answers what it prints: columns separated by tabs, without a headline.
+    ///
+    /// # Panics
+    /// When the server does not take it.
+    pub fn execute(&self, sql: &str) -> String {
+        let output = Command::new("mariadb")
+            .args([
+                "--no-defaults",
+                "--batch",
+                "--skip-column-names",
+                "--user=root",
+            ])
+            .arg(format!("--socket={}", socket(&self.folder).display()))
+            .arg(format!("--execute={sql}"))
+            .output();
+        checked("mariadb", &output.expect("the client of MariaDB"))
+    }
+
+    /// Kills the server at once (`kill -9`). [`MariaDb::restart`] brings it back.
+    pub fn kill(&mut self) {
+        self.server.kill();
+        // The number may soon be that of another process.
+        let _ = fs::remove_file(self.folder.join("pid"));
+    }
+
+    /// Stops the server in its tracks (`kill -STOP`): it keeps its connections and answers nothing.
+    pub fn stop(&self) {
+        self.server.signal(Signal::STOP);
+    }
+
+    /// Lets a stopped server go on.
+    pub fn cont(&self) {
+        self.server.signal(Signal::CONT);
+    }
+
+    /// Starts the server again on the same port and data, killing it first where it still runs.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.server = launch(&self.folder, self.port, &self.options);
+    }
+}
+
+impl Drop for MariaDb {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Makes the system tables.
+fn install(folder: &Path) {
+    let output = Command::new("mariadb-install-db")
+        .args([
+            "--no-defaults",
+            "--skip-test-db",
+            "--auth-root-authentication-method=normal",
+        ])
+        .arg(format!("--datadir={}", data(folder).display()))
+        // In a shared one, servers that start together delete each other's temporary tables.
+        .arg(format!("--tmpdir={}", folder.display()))
+        .args(user())
+        .output();
+    checked("mariadb-install-db", &output.expect("MariaDB is installed"));
+}
+
+fn launch(folder: &Path, port: u16, options: &[String]) -> Process {
+    let mut command = Command::new("mariadbd");
+    command
+        .arg("--no-defaults")
+        .arg(format!("--datadir={}", data(folder).display()))
+        .arg(format!("--tmpdir={}", folder.display()))
+        .arg(format!("--socket={}", socket(folder).display()))
+        .arg(format!("--pid-file={}", folder.join("pid").display()))
+        .arg(format!("--port={port}"))
+        .args(["--bind-address=127.0.0.1", "--skip-name-resolve"])
+        .args([
+            "--innodb-buffer-pool-size=64M",
+            "--innodb-log-file-size=64M",
+        ])
+        .args(user())
+        .args(options)
+        .process_group(0);
+    let mut server = Process::start("mariadbd", command, folder.join("log"));
+    await_greeting(&mut server, port);
+    server
+}
+
+/// Waits for the first byte that a server sends to a client.
+fn await_greeting(server: &mut Process, port: u16) {
+    let start = Instant::now();
+    loop {
+        let greeted = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .and_then(|mut stream| {
+                stream.set_read_timeout(Some(START_LIMIT))?;
+                stream.read_exact(&mut [0])
+            })
+            .is_ok();
+        if greeted {
+            return;
+        }
+        server.assert_running();
+        assert!(start.elapsed() < START_LIMIT, "mariadbd does not get ready");
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn checked(name: &str, output: &Output) -> String {
+    assert!(
+        output.status.success(),
+        "{name}: {}{}",
+        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&output.stdout),
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn data(folder: &Path) -> PathBuf {
+    folder.join("data")
+}
+
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("socket")
+}
+
+/// MariaDB refuses to run as root unless told so.
+fn user() -> Option<&'static str> {
+    rustix::process::getuid().is_root().then_some("--user=root")
+}

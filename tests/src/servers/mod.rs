@@ -1,0 +1,6 @@
+//! Private servers for tests: each in a temporary folder, on free ports, gone when the test is.
+
+mod keeper;
+mod mariadb;
+
+pub use mariadb::MariaDb;

@@ -1,0 +1,104 @@
+//! URLs, migrations, and what a connection is set to.
+
+use crate::fixture::{Database, create, link};
+use edgelink_control_plane::store::{PoolOptions, connect};
+use std::time::Duration;
+
+on_every_database!(
+    replicas_that_migrate_at_once_do_not_harm_each_other,
+    a_store_answers_a_ping_before_it_is_migrated,
+    a_table_that_is_missing_is_a_permanent_error,
+    what_one_store_creates_another_one_sees,
+    many_calls_at_once_wait_for_their_turn,
+);
+
+async fn replicas_that_migrate_at_once_do_not_harm_each_other(database: Database) {
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let url = database.url().to_owned();
+            tokio::spawn(async move {
+                let store = connect(&url, &PoolOptions::default()).await.unwrap();
+                store.migrate().await.unwrap();
+                store.migrate().await.unwrap();
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    create(&*database.store().await, link(1, "x"))
+        .await
+        .unwrap();
+}
+
+async fn a_store_answers_a_ping_before_it_is_migrated(database: Database) {
+    let store = connect(database.url(), &PoolOptions::default())
+        .await
+        .unwrap();
+    store.ping().await.unwrap();
+}
+
+async fn a_table_that_is_missing_is_a_permanent_error(database: Database) {
+    let store = connect(database.url(), &PoolOptions::default())
+        .await
+        .unwrap();
+    let error = store.has_api_keys().await.unwrap_err();
+    assert!(!error.is_transient(), "{error}");
+    assert_eq!(error.context, "looking for API keys");
+}
+
+async fn what_one_store_creates_another_one_sees(database: Database) {
+    let (one, other) = (database.store().await, database.store().await);
+    for n in 0..20 {
+        let created = create(&*one, link(n, &format!("c{n}"))).await.unwrap();
+        assert_eq!(
+            other.find_link(&created.key()).await.unwrap(),
+            Some(created)
+        );
+    }
+}
+
+async fn many_calls_at_once_wait_for_their_turn(database: Database) {
+    database.store().await;
+    let few = PoolOptions {
+        max_connections: 2,
+        statement_timeout: Duration::from_secs(10),
+        ..PoolOptions::default()
+    };
+    let store = connect(database.url(), &few).await.unwrap();
+    let tasks: Vec<_> = (0..100)
+        .map(|n| {
+            let store = store.clone();
+            tokio::spawn(async move { create(&*store, link(n, &format!("c{n}"))).await })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_url_that_names_no_store_is_refused() {
+    for url in [
+        "",
+        "edgelink.db",
+        "postgres://localhost/x",
+        "sqlite::memory:",
+        "mysql://[x",
+    ] {
+        let Err(error) = connect(url, &PoolOptions::default()).await else {
+            panic!("{url} is taken");
+        };
+        assert!(!error.is_transient(), "{url}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_exist_is_a_permanent_error() {
+    let database = Database::on_server().await;
+    let missing = format!("{}_missing", database.url());
+    let Err(error) = connect(&missing, &PoolOptions::default()).await else {
+        panic!("connected");
+    };
+    assert!(!error.is_transient(), "{error}");
+}

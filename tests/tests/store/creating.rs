@@ -1,0 +1,271 @@
+//! Creating links, alone and many at once.
+
+use crate::fixture::{Database, content, create, key, link};
+use edgelink_control_plane::model::LinkContent;
+use edgelink_control_plane::store::{CreateError, NewLink, Store};
+use edgelink_control_plane::target::TargetUrl;
+use edgelink_wire::{LinkState, Record, RedirectStatus};
+use std::sync::Arc;
+
+on_every_database!(
+    a_created_link_reads_back_in_every_field,
+    codes_that_differ_only_in_case_are_different_links,
+    a_domain_with_a_port_is_another_domain,
+    a_taken_code_is_refused_and_its_link_stays_as_it_was,
+    a_taken_number_is_refused_and_its_link_stays_as_it_was,
+    one_taken_code_in_a_batch_fails_alone,
+    a_code_or_number_twice_in_a_batch_is_created_once,
+    ten_thousand_links_are_created_in_one_call,
+    large_links_are_created_in_one_call,
+    a_deleted_code_is_free_again_with_a_higher_revision,
+    a_revived_link_with_a_taken_number_is_refused,
+    one_of_many_concurrent_creations_of_a_code_wins,
+    overlapping_batches_at_once_create_every_code_once,
+    a_number_beyond_every_database_is_a_permanent_error,
+    nothing_is_created_by_an_empty_batch,
+);
+
+async fn a_created_link_reads_back_in_every_field(database: Database) {
+    let store = database.store().await;
+    let mut tags: Vec<String> = (0..62).map(|n| format!("tag-{n:02}")).collect();
+    tags.extend(["\"quoted\"".to_owned(), "😀 ünï".to_owned()]);
+    let full = NewLink {
+        id: 62u64.pow(10) - 1,
+        key: key("go.example.com:8443/aB3_-"),
+        content: LinkContent {
+            target: TargetUrl::from_store(&format!("https://x.example/{}", "y".repeat(7980))),
+            redirect: RedirectStatus::PermanentRedirect,
+            state: LinkState::Disabled,
+            valid_since: Some(0),
+            valid_until: Some(253_402_300_799),
+            forward_query: false,
+            title: Some("\u{1F600}'\";\\ \u{0}%".repeat(50)),
+            tags,
+        },
+    };
+    let created = create(&*store, full.clone()).await.unwrap();
+    assert_eq!((created.id, created.rev), (full.id, 1));
+    assert_eq!(created.content, full.content);
+    assert_eq!(created.key(), full.key);
+    assert!(created.created_at > 1_700_000_000_000);
+    assert_eq!(created.updated_at, created.created_at);
+    let found = store.find_link(&full.key).await.unwrap();
+    assert_eq!(found.as_ref(), Some(&created));
+    let record = store.resolve(&full.key).await.unwrap();
+    assert_eq!(record, created.record().to_owned_record());
+}
+
+async fn codes_that_differ_only_in_case_are_different_links(database: Database) {
+    let store = database.store().await;
+    for (id, code) in [(1, "aB"), (2, "Ab"), (3, "ab"), (4, "AB")] {
+        create(&*store, link(id, code)).await.unwrap();
+    }
+    for (id, code) in [(1, "aB"), (2, "Ab"), (3, "ab"), (4, "AB")] {
+        let found = store.find_link(&link(id, code).key).await.unwrap().unwrap();
+        assert_eq!((found.id, found.code.as_str()), (id, code));
+    }
+    assert!(store.delete_link(&key("a.example/aB")).await.unwrap());
+    assert!(
+        store
+            .find_link(&key("a.example/Ab"))
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
+
+async fn a_domain_with_a_port_is_another_domain(database: Database) {
+    let store = database.store().await;
+    let on = |id, domain: &str| NewLink {
+        key: key(&format!("{domain}/same")),
+        ..link(id, "same")
+    };
+    create(&*store, on(1, "a.example")).await.unwrap();
+    create(&*store, on(2, "a.example:8080")).await.unwrap();
+    create(&*store, on(3, "b.example")).await.unwrap();
+    let found = store.find_link(&key("a.example:8080/same")).await.unwrap();
+    assert_eq!(found.map(|link| link.id), Some(2));
+    assert_eq!(store.find_link(&key("c.example/same")).await.unwrap(), None);
+}
+
+async fn a_taken_code_is_refused_and_its_link_stays_as_it_was(database: Database) {
+    let store = database.store().await;
+    let first = create(&*store, link(1, "x")).await.unwrap();
+    let second = NewLink {
+        content: content("https://other.example/"),
+        ..link(2, "x")
+    };
+    assert_eq!(create(&*store, second).await, Err(CreateError::CodeTaken));
+    let found = store.find_link(&first.key()).await.unwrap();
+    assert_eq!(found, Some(first));
+}
+
+async fn a_taken_number_is_refused_and_its_link_stays_as_it_was(database: Database) {
+    let store = database.store().await;
+    let first = create(&*store, link(1, "x")).await.unwrap();
+    let taken = create(&*store, link(1, "y")).await;
+    assert_eq!(taken, Err(CreateError::NumberTaken));
+    let found = store.find_link(&first.key()).await.unwrap();
+    assert_eq!(found, Some(first));
+    assert_eq!(store.find_link(&key("a.example/y")).await.unwrap(), None);
+}
+
+async fn one_taken_code_in_a_batch_fails_alone(database: Database) {
+    let store = database.store().await;
+    create(&*store, link(1, "b")).await.unwrap();
+    let other_domain = NewLink {
+        key: key("b.example/b"),
+        ..link(5, "b")
+    };
+    let batch = vec![link(2, "a"), link(3, "b"), link(4, "c"), other_domain];
+    let answers = store.create_links(batch).await.unwrap();
+    let ids: Vec<_> = answers
+        .iter()
+        .map(|link| link.as_ref().map(|link| link.id))
+        .collect();
+    assert_eq!(ids, [Ok(2), Err(&CreateError::CodeTaken), Ok(4), Ok(5)]);
+    assert!(
+        store
+            .find_link(&key("a.example/c"))
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
+
+async fn a_code_or_number_twice_in_a_batch_is_created_once(database: Database) {
+    let store = database.store().await;
+    let batch = vec![link(1, "a"), link(2, "a"), link(1, "b"), link(3, "c")];
+    let answers = store.create_links(batch).await.unwrap();
+    let ids: Vec<_> = answers
+        .iter()
+        .map(|link| link.as_ref().map(|link| link.id))
+        .collect();
+    let expected = [
+        Ok(1),
+        Err(&CreateError::CodeTaken),
+        Err(&CreateError::NumberTaken),
+        Ok(3),
+    ];
+    assert_eq!(ids, expected);
+}
+
+async fn ten_thousand_links_are_created_in_one_call(database: Database) {
+    let store = database.store().await;
+    create(&*store, link(1_000_000, "c777")).await.unwrap();
+    let batch = (0..10_000).map(|n| link(n, &format!("c{n}"))).collect();
+    let answers = store.create_links(batch).await.unwrap();
+    assert_eq!(answers.len(), 10_000);
+    for (n, answer) in answers.into_iter().enumerate() {
+        match answer {
+            Ok(link) => assert_eq!((link.id, link.code.as_str()), (n as u64, &*format!("c{n}"))),
+            Err(error) => assert_eq!((n, error), (777, CreateError::CodeTaken)),
+        }
+    }
+    assert!(
+        store
+            .find_link(&key("a.example/c9999"))
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
+
+async fn large_links_are_created_in_one_call(database: Database) {
+    let store = database.store().await;
+    let large = |n: u64| NewLink {
+        content: content(&format!("https://x.example/{}", "z".repeat(7900))),
+        ..link(n, &format!("c{n}"))
+    };
+    let answers = store.create_links((0..3000).map(large).collect()).await;
+    assert!(answers.unwrap().iter().all(Result::is_ok));
+}
+
+async fn a_deleted_code_is_free_again_with_a_higher_revision(database: Database) {
+    let store = database.store().await;
+    create(&*store, link(1, "x")).await.unwrap();
+    assert!(store.delete_link(&key("a.example/x")).await.unwrap());
+    let absent = store.resolve(&key("a.example/x")).await.unwrap();
+    assert_eq!(absent, Record::Absent { rev: 2 });
+    let again = NewLink {
+        content: content("https://second.example/"),
+        ..link(2, "x")
+    };
+    let revived = create(&*store, again.clone()).await.unwrap();
+    assert_eq!((revived.id, revived.rev), (2, 3));
+    assert_eq!(revived.content, again.content);
+    assert_eq!(revived.created_at, revived.updated_at);
+    let found = store.find_link(&again.key).await.unwrap();
+    assert_eq!(found, Some(revived));
+    let taken = create(&*store, link(3, "x")).await;
+    assert_eq!(taken, Err(CreateError::CodeTaken));
+}
+
+async fn a_revived_link_with_a_taken_number_is_refused(database: Database) {
+    let store = database.store().await;
+    create(&*store, link(1, "x")).await.unwrap();
+    create(&*store, link(2, "y")).await.unwrap();
+    assert!(store.delete_link(&key("a.example/x")).await.unwrap());
+    let batch = vec![link(2, "x"), link(3, "z")];
+    let answers = store.create_links(batch).await.unwrap();
+    assert_eq!(answers[0], Err(CreateError::NumberTaken));
+    assert!(answers[1].is_ok());
+    let absent = store.resolve(&key("a.example/x")).await.unwrap();
+    assert_eq!(absent, Record::Absent { rev: 2 });
+}
+
+async fn one_of_many_concurrent_creations_of_a_code_wins(database: Database) {
+    let store = database.store().await;
+    for round in 0..5u64 {
+        let tasks: Vec<_> = (0..8)
+            .map(|n| {
+                let store = Arc::clone(&store);
+                let new = link(round * 100 + n, &format!("r{round}"));
+                tokio::spawn(async move { create(&*store, new).await })
+            })
+            .collect();
+        let mut created = 0;
+        for task in tasks {
+            match task.await.unwrap() {
+                Ok(_) => created += 1,
+                Err(error) => assert_eq!(error, CreateError::CodeTaken),
+            }
+        }
+        assert_eq!(created, 1);
+    }
+}
+
+async fn overlapping_batches_at_once_create_every_code_once(database: Database) {
+    let store = database.store().await;
+    let tasks: Vec<_> = (0..6u64)
+        .map(|task| {
+            let store: Arc<dyn Store> = Arc::clone(&store);
+            // Each task goes through the codes from another place, so that they lock in different orders.
+            let codes = (0..40).map(|n| (n * 7 + task * 13) % 40);
+            let batch = codes
+                .map(|n| link(task * 1000 + n, &format!("c{n}")))
+                .collect();
+            tokio::spawn(async move { store.create_links(batch).await })
+        })
+        .collect();
+    let mut created = 0;
+    for task in tasks {
+        let answers = task.await.unwrap().unwrap();
+        created += answers.iter().filter(|answer| answer.is_ok()).count();
+    }
+    assert_eq!(created, 40);
+}
+
+async fn a_number_beyond_every_database_is_a_permanent_error(database: Database) {
+    let store = database.store().await;
+    let error = store
+        .create_links(vec![link(1 << 63, "x")])
+        .await
+        .unwrap_err();
+    assert!(!error.is_transient(), "{error}");
+}
+
+async fn nothing_is_created_by_an_empty_batch(database: Database) {
+    let store = database.store().await;
+    assert_eq!(store.create_links(Vec::new()).await.unwrap(), []);
+}

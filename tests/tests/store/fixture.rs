@@ -1,0 +1,123 @@
+//! A fresh database for each test, and links to put into it.
+
+use edgelink_control_plane::model::LinkContent;
+use edgelink_control_plane::store::{CreateError, NewLink, PoolOptions, Store, connect};
+use edgelink_control_plane::{model::Link, target::TargetUrl};
+use edgelink_tests::servers::MariaDb;
+use edgelink_wire::{LinkKey, LinkState, RedirectStatus};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// An empty database of one test.
+pub(crate) struct Database {
+    url: String,
+    _folder: Option<TempDir>,
+}
+
+impl Database {
+    /// A new SQLite file.
+    pub(crate) fn sqlite() -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        Self {
+            url: format!("sqlite://{}/edgelink.db", folder.path().display()),
+            _folder: Some(folder),
+        }
+    }
+
+    /// A new database on the server that all tests share.
+    pub(crate) async fn on_server() -> Self {
+        let server = server_url();
+        let name = unique_name();
+        let mut connection = MySqlConnection::connect(&format!("{server}/mysql"))
+            .await
+            .expect("a connection to the server");
+        sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}")))
+            .execute(&mut connection)
+            .await
+            .expect("a new database");
+        Self {
+            url: format!("{server}/{name}"),
+            _folder: None,
+        }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A store with its schema, on connections of its own.
+    pub(crate) async fn store(&self) -> Arc<dyn Store> {
+        migrated(&self.url, &patient()).await
+    }
+}
+
+/// More patience than by default: these tests are not about time, and the machine may be building meanwhile.
+fn patient() -> PoolOptions {
+    PoolOptions {
+        statement_timeout: Duration::from_secs(20),
+        ..PoolOptions::default()
+    }
+}
+
+/// A store with its schema.
+pub(crate) async fn migrated(url: &str, options: &PoolOptions) -> Arc<dyn Store> {
+    let store = connect(url, options).await.expect("a store");
+    store.migrate().await.expect("a schema");
+    store
+}
+
+/// The server's URL without a database.
+fn server_url() -> String {
+    static MARIADB: OnceLock<MariaDb> = OnceLock::new();
+    match std::env::var("EDGELINK_TEST_MYSQL_URL") {
+        Ok(url) => url.trim_end_matches('/').to_owned(),
+        Err(_) => {
+            let server = MARIADB.get_or_init(MariaDb::start);
+            server.url("").trim_end_matches('/').to_owned()
+        }
+    }
+}
+
+/// Unique even on a server that outlives this process.
+fn unique_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let process = std::process::id();
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("edgelink_{process}_{next}")
+}
+
+pub(crate) fn key(text: &str) -> LinkKey {
+    text.parse().expect("a key")
+}
+
+pub(crate) fn content(target: &str) -> LinkContent {
+    LinkContent {
+        target: TargetUrl::from_store(target),
+        redirect: RedirectStatus::Found,
+        state: LinkState::Active,
+        valid_since: None,
+        valid_until: None,
+        forward_query: true,
+        title: None,
+        tags: Vec::new(),
+    }
+}
+
+/// A link on `a.example` to `https://x.example/{code}`.
+pub(crate) fn link(id: u64, code: &str) -> NewLink {
+    NewLink {
+        id,
+        key: key(&format!("a.example/{code}")),
+        content: content(&format!("https://x.example/{code}")),
+    }
+}
+
+/// Creates one link.
+pub(crate) async fn create(store: &dyn Store, new: NewLink) -> Result<Link, CreateError> {
+    let mut answers = store.create_links(vec![new]).await.expect("an answer");
+    assert_eq!(answers.len(), 1);
+    answers.remove(0)
+}

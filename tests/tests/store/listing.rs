@@ -1,0 +1,98 @@
+//! Listing links page by page.
+
+use crate::fixture::{Database, create, key, link};
+use edgelink_control_plane::model::Link;
+use edgelink_control_plane::store::{ListCursor, ListQuery, NewLink, Store};
+use edgelink_wire::Domain;
+
+on_every_database!(
+    pages_are_complete_and_ordered_though_many_links_are_equally_old,
+    deleted_links_and_other_domains_are_not_listed,
+    a_link_that_is_created_while_paging_moves_no_page,
+    nothing_is_listed_on_an_unknown_domain,
+);
+
+fn query(domain: Option<&str>, limit: u32) -> ListQuery {
+    ListQuery {
+        domain: domain.map(|domain| Domain::parse(domain).unwrap()),
+        after: None,
+        limit,
+    }
+}
+
+fn place_of(link: &Link) -> ListCursor {
+    ListCursor {
+        created_at: link.created_at,
+        id: link.id,
+    }
+}
+
+async fn all_pages(store: &dyn Store, mut query: ListQuery) -> Vec<Link> {
+    let mut all = Vec::new();
+    loop {
+        let page = store.list_links(&query).await.unwrap();
+        let Some(last) = page.last() else {
+            return all;
+        };
+        assert!(page.len() <= query.limit as usize);
+        query.after = Some(place_of(last));
+        all.extend(page);
+    }
+}
+
+async fn pages_are_complete_and_ordered_though_many_links_are_equally_old(database: Database) {
+    let store = database.store().await;
+    // One batch has one creation time; the numbers are not in the order of the codes.
+    let batch = (0..50)
+        .map(|n| link((n * 37) % 50, &format!("c{n}")))
+        .collect();
+    let answers = store.create_links(batch).await.unwrap();
+    let mut created: Vec<Link> = answers.into_iter().map(Result::unwrap).collect();
+    created.push(create(&*store, link(1000, "last")).await.unwrap());
+    created.sort_by_key(|link| std::cmp::Reverse((link.created_at, link.id)));
+    for limit in [1, 7, 51, 100] {
+        assert_eq!(all_pages(&*store, query(None, limit)).await, created);
+        let on_domain = query(Some("a.example"), limit);
+        assert_eq!(all_pages(&*store, on_domain).await, created);
+    }
+}
+
+async fn deleted_links_and_other_domains_are_not_listed(database: Database) {
+    let store = database.store().await;
+    create(&*store, link(1, "a")).await.unwrap();
+    create(&*store, link(2, "b")).await.unwrap();
+    let elsewhere = NewLink {
+        key: key("b.example/a"),
+        ..link(3, "a")
+    };
+    create(&*store, elsewhere).await.unwrap();
+    assert!(store.delete_link(&key("a.example/a")).await.unwrap());
+    let ids = |links: Vec<Link>| links.iter().map(|link| link.id).collect::<Vec<_>>();
+    let of = |domain| all_pages(&*store, query(domain, 10));
+    assert_eq!(ids(of(Some("a.example")).await), [2]);
+    assert_eq!(ids(of(Some("b.example")).await), [3]);
+    assert_eq!(ids(of(None).await).len(), 2);
+}
+
+async fn a_link_that_is_created_while_paging_moves_no_page(database: Database) {
+    let store = database.store().await;
+    let batch = (0..10).map(|n| link(n, &format!("c{n}"))).collect();
+    store.create_links(batch).await.unwrap();
+    let first = store.list_links(&query(None, 5)).await.unwrap();
+    let newer = (10..20).map(|n| link(n, &format!("c{n}"))).collect();
+    store.create_links(newer).await.unwrap();
+    let rest = ListQuery {
+        after: Some(place_of(&first[4])),
+        ..query(None, 100)
+    };
+    let rest = store.list_links(&rest).await.unwrap();
+    let codes: Vec<_> = first.iter().chain(&rest).map(|link| link.id).collect();
+    assert_eq!(codes, [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
+}
+
+async fn nothing_is_listed_on_an_unknown_domain(database: Database) {
+    let store = database.store().await;
+    create(&*store, link(1, "a")).await.unwrap();
+    let listed = store.list_links(&query(Some("unknown.example"), 10)).await;
+    assert_eq!(listed.unwrap(), []);
+}

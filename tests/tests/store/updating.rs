@@ -1,0 +1,133 @@
+//! Changing, deleting and resolving links.
+
+use crate::fixture::{Database, content, create, key, link};
+use edgelink_control_plane::model::LinkContent;
+use edgelink_control_plane::store::ChangeError;
+use edgelink_wire::{LinkState, Record, RedirectStatus};
+use std::sync::Arc;
+
+on_every_database!(
+    an_update_replaces_the_content_and_raises_the_revision,
+    a_refused_change_changes_nothing,
+    a_missing_link_is_neither_updated_nor_deleted,
+    the_revision_grows_over_every_kind_of_change,
+    concurrent_updates_lose_nothing,
+    an_unknown_domain_is_absent,
+);
+
+async fn an_update_replaces_the_content_and_raises_the_revision(database: Database) {
+    let store = database.store().await;
+    let created = create(&*store, link(1, "x")).await.unwrap();
+    let other = create(&*store, link(2, "y")).await.unwrap();
+    let wanted = LinkContent {
+        redirect: RedirectStatus::MovedPermanently,
+        state: LinkState::Disabled,
+        valid_since: Some(5),
+        valid_until: Some(6),
+        forward_query: false,
+        title: Some("new".to_owned()),
+        tags: vec!["t".to_owned()],
+        ..content("https://new.example/")
+    };
+    let new = wanted.clone();
+    let change = Box::new(move |_: &LinkContent| Ok(new.clone()));
+    let updated = store.update_link(&created.key(), change).await.unwrap();
+    let updated = updated.unwrap().unwrap();
+    assert_eq!(updated.content, wanted);
+    assert_eq!((updated.id, updated.rev), (1, 2));
+    assert_eq!(updated.created_at, created.created_at);
+    assert!(updated.updated_at >= created.updated_at);
+    assert_eq!(
+        store.find_link(&created.key()).await.unwrap(),
+        Some(updated)
+    );
+    assert_eq!(store.find_link(&other.key()).await.unwrap(), Some(other));
+}
+
+async fn a_refused_change_changes_nothing(database: Database) {
+    let store = database.store().await;
+    let created = create(&*store, link(1, "x")).await.unwrap();
+    let refusal = ChangeError {
+        field: "validUntil",
+        reason: "is before validSince".to_owned(),
+    };
+    let refuse = refusal.clone();
+    let change = Box::new(move |_: &LinkContent| Err(refuse.clone()));
+    let answer = store.update_link(&created.key(), change).await.unwrap();
+    assert_eq!(answer, Some(Err(refusal)));
+    assert_eq!(
+        store.find_link(&created.key()).await.unwrap(),
+        Some(created)
+    );
+}
+
+async fn a_missing_link_is_neither_updated_nor_deleted(database: Database) {
+    let store = database.store().await;
+    create(&*store, link(1, "gone")).await.unwrap();
+    assert!(store.delete_link(&key("a.example/gone")).await.unwrap());
+    for missing in ["a.example/gone", "a.example/never", "other.example/x"] {
+        let change = Box::new(|content: &LinkContent| Ok(content.clone()));
+        let updated = store.update_link(&key(missing), change).await.unwrap();
+        assert_eq!(updated, None);
+        assert!(!store.delete_link(&key(missing)).await.unwrap());
+        assert_eq!(store.find_link(&key(missing)).await.unwrap(), None);
+    }
+    let absent = store.resolve(&key("a.example/gone")).await.unwrap();
+    assert_eq!(absent, Record::Absent { rev: 2 });
+}
+
+async fn the_revision_grows_over_every_kind_of_change(database: Database) {
+    let store = database.store().await;
+    let x = key("a.example/x");
+    let mut last = store.resolve(&x).await.unwrap().rev();
+    assert_eq!(last, 0);
+    for life in 0..3 {
+        create(&*store, link(life, "x")).await.unwrap();
+        last = grown(last, &store.resolve(&x).await.unwrap());
+        let change = Box::new(|content: &LinkContent| Ok(content.clone()));
+        store.update_link(&x, change).await.unwrap();
+        last = grown(last, &store.resolve(&x).await.unwrap());
+        assert!(store.delete_link(&x).await.unwrap());
+        last = grown(last, &store.resolve(&x).await.unwrap());
+    }
+}
+
+fn grown(last: u64, record: &Record<String>) -> u64 {
+    assert_eq!(record.rev(), last + 1);
+    record.rev()
+}
+
+async fn concurrent_updates_lose_nothing(database: Database) {
+    const TASKS: usize = 8;
+    const ROUNDS: usize = 5;
+    let store = database.store().await;
+    create(&*store, link(1, "x")).await.unwrap();
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                for round in 0..ROUNDS {
+                    let add = Box::new(move |content: &LinkContent| {
+                        let mut content = content.clone();
+                        content.tags.push(format!("{task}-{round}"));
+                        Ok(content)
+                    });
+                    let updated = store.update_link(&key("a.example/x"), add).await;
+                    updated.unwrap().unwrap().unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let found = store.find_link(&key("a.example/x")).await.unwrap().unwrap();
+    assert_eq!(found.content.tags.len(), TASKS * ROUNDS);
+    assert_eq!(found.rev, 1 + (TASKS * ROUNDS) as u64);
+}
+
+async fn an_unknown_domain_is_absent(database: Database) {
+    let store = database.store().await;
+    let absent = store.resolve(&key("unknown.example/x")).await.unwrap();
+    assert_eq!(absent, Record::Absent { rev: 0 });
+}
