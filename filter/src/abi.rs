@@ -229,21 +229,26 @@ pub(crate) fn send_local_response(status: u16, headers: &[u8], body: &[u8]) {
     };
 }
 
-/// Sends a request without a body for the context in effect. Nothing if the proxy refuses, as for want of a healthy
-/// host.
-pub(crate) fn http_call(cluster: &str, headers: &[u8], timeout_millis: u32) -> Option<u32> {
+/// Sends a request for the context in effect, without a body where that is empty. Nothing if the proxy refuses, as for
+/// want of a healthy host.
+pub(crate) fn http_call(
+    cluster: &str,
+    headers: &[u8],
+    body: &[u8],
+    timeout_millis: u32,
+) -> Option<u32> {
     let mut token = 0;
     // An encoded header map without pairs.
     let trailers = [0; 4];
-    // SAFETY: cluster, headers and trailers outlive the call; the host writes 4 bytes to a variable of 4 bytes.
+    // SAFETY: cluster, headers, body and trailers outlive the call; the host writes 4 bytes to a variable of 4 bytes.
     let status = unsafe {
         proxy_http_call(
             cluster.as_ptr(),
             cluster.len(),
             headers.as_ptr(),
             headers.len(),
-            ptr::null(),
-            0,
+            body.as_ptr(),
+            body.len(),
             trailers.as_ptr(),
             trailers.len(),
             timeout_millis,

@@ -7,7 +7,8 @@ use crate::abi::{self, Buffer, Map};
 use crate::envoy::Envoy;
 use crate::pairs::Pairs;
 use edgelink_filter_core::answer::Answer;
-use edgelink_filter_core::callout::{Callout, MAX_BODY_BYTES, Response};
+use edgelink_filter_core::background::Errand;
+use edgelink_filter_core::callout::{Callout, Response};
 use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
 use edgelink_filter_core::settings::Settings;
 use edgelink_wire::Entry;
@@ -156,6 +157,7 @@ fn act_on(actions: Vec<Action>) {
         match action {
             Action::Resume(resumed) => resume(&resumed),
             Action::Send(callout) => send(&callout),
+            Action::Run(errand) => run(&errand),
         }
     }
 }
@@ -167,11 +169,12 @@ pub(crate) fn callout_end(token: u32, headers: usize, body_size: usize) {
         _ => abi::header(Map::CalloutHeaders, name).unwrap_or_default(),
     };
     let (status, content_type) = (header(":status"), header("content-type"));
-    let is_readable = headers > 0 && (1..=MAX_BODY_BYTES).contains(&body_size);
+    let limit = with(|worker| worker.edge.max_body_bytes(token)).unwrap_or(0);
+    let is_readable = headers > 0 && (1..=limit).contains(&body_size);
     let body = is_readable.then(|| abi::buffer(Buffer::CalloutBody, body_size));
     let body = body.flatten().unwrap_or_default();
     let now = Envoy::now();
-    let resumed = with(|worker| {
+    let actions = with(|worker| {
         let response = Response {
             status: &status,
             content_type: &content_type,
@@ -181,36 +184,21 @@ pub(crate) fn callout_end(token: u32, headers: usize, body_size: usize) {
             .edge
             .on_callout_end(&mut worker.envoy, token, response, now)
     });
-    if let Some(resumed) = resumed.flatten() {
-        resume(&resumed);
-    }
+    act_on(actions.unwrap_or_default());
 }
 
-/// Sends a lookup in the root context.
+/// Sends a lookup.
 fn send(callout: &Callout) {
-    let prepared = with(|worker| (worker.root, worker.edge.settings().clone()));
-    let Some((root, settings)) = prepared else {
-        return;
-    };
-    let control_plane = &settings.control_plane;
     let headers = [
         (":method", "GET"),
         (":path", callout.path.as_str()),
-        (":authority", &control_plane.authority),
-        ("authorization", &control_plane.authorization),
         ("accept", Entry::MEDIA_TYPE),
     ];
-    let mut pairs = Pairs::default();
-    let headers = pairs.encode(headers.into_iter());
-    let token = abi::set_effective_context(root)
-        .then(|| {
-            abi::http_call(
-                &control_plane.cluster,
-                headers,
-                control_plane.timeout_millis,
-            )
-        })
-        .flatten();
+    let Some(settings) = with(|worker| worker.edge.settings().clone()) else {
+        return;
+    };
+    let timeout = settings.control_plane.timeout_millis;
+    let token = call(&settings, headers.into_iter(), &[], timeout);
     let now = Envoy::now();
     let resumed = with(|worker| match token {
         Some(token) => {
@@ -222,6 +210,49 @@ fn send(callout: &Callout) {
     if let Some(resumed) = resumed.flatten() {
         resume(&resumed);
     }
+}
+
+/// Sends an errand.
+fn run(errand: &Errand) {
+    let headers = [
+        (":method", errand.method),
+        (":path", errand.path.as_str()),
+        ("accept", errand.accept),
+    ];
+    let content_type = errand.content_type.map(|name| ("content-type", name));
+    let headers = headers.into_iter().chain(content_type);
+    let Some(settings) = with(|worker| worker.edge.settings().clone()) else {
+        return;
+    };
+    let token = call(&settings, headers, &errand.body, errand.timeout_millis);
+    let now = Envoy::now();
+    with(|worker| match token {
+        Some(token) => worker.edge.on_errand_sent(errand.kind, token),
+        None => worker
+            .edge
+            .on_errand_refused(&mut worker.envoy, errand.kind, now),
+    });
+}
+
+/// Sends a callout in the root context, with the headers that every one has.
+fn call<'a>(
+    settings: &'a Settings,
+    headers: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+    body: &[u8],
+    timeout_millis: u32,
+) -> Option<u32> {
+    let control_plane = &settings.control_plane;
+    let common = [
+        (":authority", control_plane.authority.as_str()),
+        ("authorization", &control_plane.authorization),
+    ];
+    let mut pairs = Pairs::default();
+    let headers = pairs.encode(headers.chain(common));
+    let root = with(|worker| worker.root)?;
+    if !abi::set_effective_context(root) {
+        return None;
+    }
+    abi::http_call(&control_plane.cluster, headers, body, timeout_millis)
 }
 
 /// Answers those who need not wait any longer. One who has gone is passed over.

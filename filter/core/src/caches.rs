@@ -31,6 +31,10 @@ pub(crate) struct Found {
     place: Option<Place>,
 }
 
+/// A record in the LRU that is not fresh.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held(Place);
+
 /// What is known of a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lookup {
@@ -107,22 +111,47 @@ impl Caches {
         key: &[u8],
         now: Moment,
     ) -> Lookup {
-        let place = self.lru.find(key);
-        if let Some(place) = place
-            && self.standing(self.lru.record(place), self.lru.fetched(place), now)
-                == Standing::Fresh
-        {
-            return Lookup::Fresh(Found {
-                tier: Tier::Lru,
-                place: Some(place),
-            });
+        match self.look_up_here(key, now) {
+            Ok(found) => Lookup::Fresh(found),
+            Err(held) => self.look_up_shared(data, key, held, now),
         }
+    }
+
+    /// Looks for a record in the LRU. Otherwise what is held of it there, if it is not fresh.
+    pub(crate) fn look_up_here(&mut self, key: &[u8], now: Moment) -> Result<Found, Option<Held>> {
+        let Some(place) = self.lru.find(key) else {
+            return Err(None);
+        };
+        let standing = self.standing(self.lru.record(place), self.lru.fetched(place), now);
+        if standing != Standing::Fresh {
+            return Err(Some(Held(place)));
+        }
+        Ok(Found {
+            tier: Tier::Lru,
+            place: Some(place),
+        })
+    }
+
+    /// Goes on in shared data, with what the LRU holds.
+    pub(crate) fn look_up_shared(
+        &mut self,
+        data: &mut impl SharedData,
+        key: &[u8],
+        held: Option<Held>,
+        now: Moment,
+    ) -> Lookup {
         self.loose = None;
+        let place = held.map(|Held(place)| place);
         let place = match self.slots.read(data, key) {
             Some(shared) => self.adopt(shared, key, place, now),
             None => place,
         };
         self.second_best(place, now)
+    }
+
+    /// Whether that is a link.
+    pub(crate) fn is_link(&self, Held(place): Held) -> bool {
+        kind(self.lru.record(place)) == Some(Kind::Link)
     }
 
     /// The encoded record of what was found.

@@ -42,11 +42,11 @@ pub struct Response<'a> {
     pub status: &'a [u8],
     /// The value of `content-type`.
     pub content_type: &'a [u8],
-    /// The body; empty where it is longer than [`MAX_BODY_BYTES`].
+    /// The body; empty where it is longer than [`crate::edge::Edge::max_body_bytes`].
     pub body: &'a [u8],
 }
 
-/// Why a callout told nothing about the link.
+/// Why a callout told nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Failure {
     /// Envoy turns a callout's timeout into a 504.
@@ -55,7 +55,7 @@ pub(crate) enum Failure {
     /// The connection broke, or could not be made.
     #[error("the connection broke")]
     Reset,
-    /// An answer that says nothing about a link.
+    /// An answer that does not say what was asked.
     #[error("status {0}, or an answer that does not fit it")]
     Answer(u16),
 }
@@ -72,12 +72,7 @@ pub(crate) struct Told<'a> {
 /// Reads the answer to the lookup of `key`. Only what is beyond doubt counts: anything else is a failure, and never an
 /// absence.
 pub(crate) fn read<'a>(response: Response<'a>, key: &[u8]) -> Result<Told<'a>, Failure> {
-    let status = std::str::from_utf8(response.status).ok();
-    let status = status.and_then(|status| status.parse().ok());
-    let status: u16 = status.ok_or(Failure::Reset)?;
-    if status == 504 {
-        return Err(Failure::Timeout);
-    }
+    let status = status(response)?;
     if response.content_type != Entry::MEDIA_TYPE.as_bytes() {
         return Err(Failure::Answer(status));
     }
@@ -85,6 +80,16 @@ pub(crate) fn read<'a>(response: Response<'a>, key: &[u8]) -> Result<Told<'a>, F
     match (status, told.record) {
         (200, Record::Link(_)) | (404, Record::Absent { .. }) => Ok(told),
         _ => Err(Failure::Answer(status)),
+    }
+}
+
+/// The status of an answer, if it came from the control plane.
+pub(crate) fn status(response: Response<'_>) -> Result<u16, Failure> {
+    let status = std::str::from_utf8(response.status).ok();
+    match status.and_then(|status| status.parse().ok()) {
+        None => Err(Failure::Reset),
+        Some(504) => Err(Failure::Timeout),
+        Some(status) => Ok(status),
     }
 }
 

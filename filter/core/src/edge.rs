@@ -1,9 +1,13 @@
 //! A worker's edge: requests, ends of callouts, bytes from Redis and ticks go in, what is to be done comes out.
 
+mod answers;
+mod background;
 mod redis;
 mod tiers;
 
+use crate::admission::Gate;
 use crate::answer::Answer;
+use crate::background::Errand;
 use crate::breaker::Breaker;
 use crate::caches::{Caches, Found, Learned, Lookup};
 use crate::callout::{self, Callout, Failure, Response};
@@ -13,6 +17,7 @@ use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Tier};
 use crate::path::{self, Asked};
 use crate::settings::Settings;
 use crate::time::{Moment, Steady};
+use answers::compose;
 use edgelink_wire::{Domain, Record};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
@@ -31,6 +36,10 @@ pub struct Edge {
     caches: Caches,
     flights: Flights,
     redis: redis::Redis,
+    gate: Gate,
+    background: background::Background,
+    /// Whether a request has come.
+    is_wanted: bool,
     breaker: Breaker,
     health: Health,
     counts: Counts,
@@ -73,12 +82,15 @@ pub enum Action {
     Resume(Resumed),
     /// Send this callout: Redis could not tell.
     Send(Callout),
+    /// Send this one, for which nobody waits.
+    Run(Errand),
 }
 
 /// [`Step`] without the answer, which borrows from the caches.
 enum Decision {
     Serve(Found, Option<Callout>),
     Wait(Option<Callout>),
+    NeverIssued,
     Refuse,
 }
 
@@ -99,6 +111,9 @@ impl Edge {
             caches: Caches::new(&settings, hasher.clone()),
             flights: Flights::new(pending, waiting, hasher),
             redis: redis::Redis::default(),
+            gate: Gate::new(settings.background.admission_silence),
+            background: background::Background::new(&settings.background, seed),
+            is_wanted: false,
             breaker: Breaker::default(),
             health: Health::Answering,
             counts: Counts::default(),
@@ -119,6 +134,7 @@ impl Edge {
         self.flights
             .set_bounds(control_plane.max_pending, control_plane.max_waiting);
         self.caches.configure(&settings);
+        self.configure_background(&settings.background);
         self.settings = settings;
     }
 
@@ -135,7 +151,7 @@ impl Edge {
         stream: StreamId,
         path: &[u8],
     ) -> Step<'_> {
-        self.redis.is_wanted = true;
+        self.is_wanted = true;
         let Some(asked) = path::parse(path) else {
             return Step::Pass;
         };
@@ -159,6 +175,10 @@ impl Edge {
                 Step::Answer(answer, refresh)
             }
             Decision::Wait(callout) => Step::Wait(callout),
+            Decision::NeverIssued => {
+                let (settings, counts) = (&self.settings, &mut self.counts);
+                Step::Answer(answers::never_issued(settings, counts), None)
+            }
             Decision::Refuse => {
                 let (settings, counts) = (&self.settings, &mut self.counts);
                 let tier = Tier::ControlPlane;
@@ -189,8 +209,23 @@ impl Edge {
         Some(self.fall_back(host, landed))
     }
 
-    /// A callout has ended, at `now` by the exact clock. Nothing if it is none of ours, or was given up.
+    /// A callout has ended, at `now` by the exact clock. Nothing is to be done if it is none of ours, or was given up.
     pub fn on_callout_end(
+        &mut self,
+        host: &mut (impl SharedData + Metrics + Log),
+        token: Token,
+        response: Response<'_>,
+        now: Moment,
+    ) -> Vec<Action> {
+        if let Some(kind) = self.background.carries(token) {
+            let errand = self.on_errand_end(host, kind, response, now);
+            return errand.map(Action::Run).into_iter().collect();
+        }
+        let resumed = self.on_lookup_end(host, token, response, now);
+        resumed.map(Action::Resume).into_iter().collect()
+    }
+
+    fn on_lookup_end(
         &mut self,
         host: &mut (impl SharedData + Metrics + Log),
         token: Token,
@@ -230,6 +265,8 @@ impl Edge {
     ) -> Vec<Action> {
         self.now = now;
         let mut actions = self.tick_redis(host, now);
+        let errands = self.tick_background(host, now);
+        actions.extend(errands.into_iter().map(Action::Run));
         let control_plane = u64::from(self.settings.control_plane.timeout_millis);
         let limit = control_plane + self.redis.timeout() + GRACE;
         let overdue = self.flights.overdue(now, limit);
@@ -257,21 +294,8 @@ impl Edge {
             lru_bytes,
             lookup_connections: usize::from(self.redis.is_ready()),
             feed_connections: usize::from(self.redis.is_feed_ready()),
+            admission: usize::from(self.gate.is_in_effect()),
         }
-    }
-
-    /// The answer for one of the streams that are resumed, whose `:path` is that.
-    pub fn answer<'a>(&'a mut self, resumed: &'a Resumed, path: &[u8]) -> Answer<'a> {
-        let (settings, counts) = (&self.settings, &mut self.counts);
-        let record = resumed.record.as_deref();
-        compose(
-            record,
-            resumed.tier,
-            path::query(path),
-            self.now,
-            settings,
-            counts,
-        )
     }
 
     fn fail(
@@ -342,23 +366,6 @@ fn domain_of<'a>(domains: &'a [Domain], request: &mut impl Request) -> &'a str {
     let host = request.header(":authority").unwrap_or_default();
     let named = others.iter().find(|domain| domain.matches(&host));
     named.unwrap_or(first).as_str()
-}
-
-/// Makes an answer, and counts it. A record that does not decode is as good as none.
-fn compose<'a>(
-    record: Option<&'a [u8]>,
-    tier: Tier,
-    query: &[u8],
-    now: Moment,
-    settings: &'a Settings,
-    counts: &mut Counts,
-) -> Answer<'a> {
-    let answer = match record.map(Record::decode) {
-        Some(Ok(record)) => Answer::of(record, query, now.seconds(), tier, settings),
-        Some(Err(_)) | None => Answer::unavailable(tier, settings),
-    };
-    counts.count(Metric::Requests(tier, answer.outcome()));
-    answer
 }
 
 #[cfg(test)]

@@ -6,12 +6,13 @@
 //!
 //! 1. the worker's LRU (`lru`),
 //! 2. the proxy's shared data (`shared`),
-//! 3. Redis, if there is one ([`redis`]), by the client in [`resp`],
-//! 4. the control plane, by a callout ([`callout`]), one at a time for each key,
-//! 5. whatever is left of the first two, if it is not too old ([`time`]).
+//! 3. admission (`admission`), which knows what was never issued; it stands in front of 2,
+//! 4. Redis, if there is one ([`redis`]), by the client in [`resp`],
+//! 5. the control plane, by a callout ([`callout`]), one at a time for each key,
+//! 6. whatever is left of the first two, if it is not too old ([`time`]).
 //!
-//! Admission (the bound of issued numbers) will stand between 2 and 3, in [`edge::Edge::on_request`]. With a [`feed`],
-//! the first two learn of changes by themselves and keep what they know for longer (`trust`).
+//! With a feed, from Redis ([`feed`]) or from the control plane ([`background`]), the first three learn of changes by
+//! themselves (`learners`) and keep what they know for longer (`trust`).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -24,7 +25,9 @@
     )
 )]
 
+mod admission;
 pub mod answer;
+pub mod background;
 mod breaker;
 mod caches;
 pub mod callout;
@@ -34,11 +37,13 @@ mod fake;
 pub mod feed;
 pub mod flights;
 pub mod host;
+mod learners;
 mod lru;
 pub mod metrics;
 pub mod path;
 pub mod redis;
 pub mod resp;
+mod seldom;
 pub mod settings;
 mod shared;
 pub mod time;

@@ -5,8 +5,11 @@
 
 mod outcomes;
 
-pub use outcomes::{CalloutOutcome, Connection, FeedOutcome, Outcome, RedisOutcome, Tier};
+pub use outcomes::{
+    CalloutOutcome, Connection, ErrandOutcome, FeedOutcome, Outcome, RedisOutcome, Tier,
+};
 
+use crate::background::ErrandKind;
 use crate::host::Metrics;
 
 /// One of the proxy's statistics.
@@ -22,7 +25,9 @@ pub enum Metric {
     Feed(FeedOutcome),
     /// Attempts to connect to Redis.
     Attempts(Connection),
-    /// Milliseconds from sending a callout to its end.
+    /// Errands, by outcome.
+    Errands(ErrandKind, ErrandOutcome),
+    /// Milliseconds from sending a lookup's callout to its end.
     CalloutMillis,
     /// Entries in the LRUs of all workers.
     LruEntries,
@@ -30,6 +35,8 @@ pub enum Metric {
     LruBytes,
     /// Connections to Redis that stand, of all workers.
     Connected(Connection),
+    /// Workers where admission is in effect.
+    Admission,
 }
 
 /// How a statistic behaves.
@@ -54,8 +61,14 @@ impl Metric {
             .chain(RedisOutcome::ALL.map(Self::Redis))
             .chain(FeedOutcome::ALL.map(Self::Feed))
             .chain(Connection::ALL.map(Self::Attempts))
+            .chain(
+                ErrandKind::ALL.into_iter().flat_map(|kind| {
+                    ErrandOutcome::ALL.map(|outcome| Self::Errands(kind, outcome))
+                }),
+            )
             .chain([Self::CalloutMillis, Self::LruEntries, Self::LruBytes])
             .chain(Connection::ALL.map(Self::Connected))
+            .chain([Self::Admission])
     }
 
     /// The place of the statistic in a table of all of them, counters first.
@@ -67,10 +80,14 @@ impl Metric {
             Self::Redis(outcome) => REDIS + outcome as usize,
             Self::Feed(outcome) => FEED + outcome as usize,
             Self::Attempts(connection) => ATTEMPTS + connection as usize,
+            Self::Errands(kind, outcome) => {
+                ERRANDS + kind as usize * ErrandOutcome::ALL.len() + outcome as usize
+            }
             Self::CalloutMillis => COUNTERS,
             Self::LruEntries => COUNTERS + 1,
             Self::LruBytes => COUNTERS + 2,
             Self::Connected(connection) => COUNTERS + 3 + connection as usize,
+            Self::Admission => COUNTERS + 3 + Connection::ALL.len(),
         }
     }
 
@@ -82,9 +99,12 @@ impl Metric {
             | Self::Callouts(_)
             | Self::Redis(_)
             | Self::Feed(_)
-            | Self::Attempts(_) => MetricKind::Counter,
+            | Self::Attempts(_)
+            | Self::Errands(..) => MetricKind::Counter,
             Self::CalloutMillis => MetricKind::Histogram,
-            Self::LruEntries | Self::LruBytes | Self::Connected(_) => MetricKind::Gauge,
+            Self::LruEntries | Self::LruBytes | Self::Connected(_) | Self::Admission => {
+                MetricKind::Gauge
+            }
         }
     }
 
@@ -103,6 +123,10 @@ impl Metric {
             Self::Connected(connection) => {
                 format!("edgelink.redis_connected.{}", connection.name())
             }
+            Self::Errands(kind, outcome) => {
+                format!("edgelink.{}.{}", kind.name(), outcome.name())
+            }
+            Self::Admission => "edgelink.admission".to_owned(),
             Self::CalloutMillis => "edgelink.callout_ms".to_owned(),
             Self::LruEntries => "edgelink.lru_entries".to_owned(),
             Self::LruBytes => "edgelink.lru_bytes".to_owned(),
@@ -115,7 +139,8 @@ const CALLOUTS: usize = Tier::ALL.len() * Outcome::ALL.len();
 const REDIS: usize = CALLOUTS + CalloutOutcome::ALL.len();
 const FEED: usize = REDIS + RedisOutcome::ALL.len();
 const ATTEMPTS: usize = FEED + FeedOutcome::ALL.len();
-const COUNTERS: usize = ATTEMPTS + Connection::ALL.len();
+const ERRANDS: usize = ATTEMPTS + Connection::ALL.len();
+const COUNTERS: usize = ERRANDS + ErrandKind::ALL.len() * ErrandOutcome::ALL.len();
 
 /// What a worker contributes to the gauges, which are those of all workers together.
 #[derive(Clone, Copy, Debug, Default)]
@@ -124,10 +149,11 @@ pub(crate) struct Levels {
     pub(crate) lru_bytes: usize,
     pub(crate) lookup_connections: usize,
     pub(crate) feed_connections: usize,
+    pub(crate) admission: usize,
 }
 
 impl Levels {
-    fn all(&self) -> [(Metric, usize); 4] {
+    fn all(&self) -> [(Metric, usize); 5] {
         [
             (Metric::LruEntries, self.lru_entries),
             (Metric::LruBytes, self.lru_bytes),
@@ -136,6 +162,7 @@ impl Levels {
                 self.lookup_connections,
             ),
             (Metric::Connected(Connection::Feed), self.feed_connections),
+            (Metric::Admission, self.admission),
         ]
     }
 }

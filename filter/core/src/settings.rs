@@ -1,8 +1,10 @@
 //! The plugin configuration: JSON, strict. A bad field stops the start and is named.
 
+mod background;
 mod pages;
 mod redis;
 
+pub use background::{Background, Poll, Snapshot};
 pub use pages::Pages;
 pub use redis::Redis;
 
@@ -20,6 +22,8 @@ pub struct Settings {
     pub control_plane: ControlPlane,
     /// How Redis is asked; nothing without Redis.
     pub redis: Option<Redis>,
+    /// What is done with the control plane besides lookups.
+    pub background: Background,
     /// The bound of the LRU in bytes; 0 for none.
     pub lru_max_bytes: usize,
     /// The number of slots in shared data; 0 for none.
@@ -89,6 +93,14 @@ struct Raw {
     control_plane: RawControlPlane,
     /// Without it, Redis is not asked.
     redis: Option<redis::Raw>,
+    /// Whether and how hot links, the bound and aliases are fetched at the start; default not at all. `{}` is enough.
+    snapshot: Option<background::RawSnapshot>,
+    /// Whether and how the feed is read from the control plane, by long polls; default not at all. `{}` is enough. For
+    /// edges that do not reach Redis, or only through a pool; not together with `redis.feed`.
+    poll: Option<background::RawPoll>,
+    /// Whether codes that were never issued are answered 404 without a lookup; default not. `{}` is enough. Needs
+    /// `snapshot`, and `poll` or `redis.feed`.
+    admission: Option<background::RawAdmission>,
     #[serde(default)]
     lru: RawLru,
     #[serde(default)]
@@ -225,16 +237,19 @@ impl Settings {
         let raw = read(json)?;
         let lives = raw.lives()?;
         let tick_millis = within("tickMs", raw.tick_ms, 10..=1_000)?;
-        let redis = raw.redis.map(|redis| redis.check()).transpose()?;
+        let control_plane = raw.control_plane.check()?;
+        let redis = raw.redis.as_ref().map(|redis| redis.check()).transpose()?;
         if let Some(redis) = &redis {
             redis.check_feed(&lives, raw.lru.max_bytes)?;
         }
+        let background = Background::check(&raw, &lives, &control_plane, redis.as_ref())?;
         let retry_after: u32 = within("retryAfterSeconds", raw.retry_after_seconds, 1..=3_600)?;
         let shared = raw.shared_data;
         Ok(Self {
             domains: domains(&raw.domains)?,
-            control_plane: raw.control_plane.check()?,
+            control_plane,
             redis,
+            background,
             lru_max_bytes: within("lru.maxBytes", raw.lru.max_bytes, 0..=1 << 30)?,
             slots: within("sharedData.slots", shared.slots, 0..=1 << 20)?,
             max_value_bytes: within(
@@ -336,11 +351,12 @@ fn domains(texts: &[String]) -> Result<Vec<Domain>, SettingsError> {
 }
 
 impl RawControlPlane {
-    fn check(self) -> Result<ControlPlane, SettingsError> {
+    fn check(&self) -> Result<ControlPlane, SettingsError> {
+        let token = header_value("controlPlane.token", &self.token)?;
         Ok(ControlPlane {
-            cluster: header_value("controlPlane.cluster", self.cluster)?,
-            authority: header_value("controlPlane.authority", self.authority)?,
-            authorization: format!("Bearer {}", header_value("controlPlane.token", self.token)?),
+            cluster: header_value("controlPlane.cluster", &self.cluster)?,
+            authority: header_value("controlPlane.authority", &self.authority)?,
+            authorization: format!("Bearer {token}"),
             timeout_millis: within("controlPlane.timeoutMs", self.timeout_ms, 1..=60_000)?,
             max_pending: within("controlPlane.maxPending", self.max_pending, 1..=100_000)?,
             max_waiting: within("controlPlane.maxWaiting", self.max_waiting, 1..=1_000_000)?,
@@ -349,11 +365,11 @@ impl RawControlPlane {
 }
 
 /// What goes into a header of a callout. The value is not repeated in the error: it may be the token.
-fn header_value(field: &'static str, value: String) -> Result<String, SettingsError> {
+fn header_value(field: &'static str, value: &str) -> Result<String, SettingsError> {
     let is_one =
         (1..=1_024).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic());
     if is_one {
-        return Ok(value);
+        return Ok(value.to_owned());
     }
     Err(wrong(
         field,

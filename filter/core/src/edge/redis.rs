@@ -5,8 +5,8 @@ use crate::caches::Learned;
 use crate::callout::{Callout, Told};
 use crate::flights::{FlightId, Landed};
 use crate::host::{Log, SharedData, StreamToken, Streams};
+use crate::learners::{Learners, Now, Reading};
 use crate::metrics::{CalloutOutcome, Connection, Metric, RedisOutcome, Tier};
-use crate::redis::news::{Learners, Now};
 use crate::redis::{Answer, Lookups, News};
 use crate::time::Moment;
 use edgelink_wire::Record;
@@ -14,8 +14,6 @@ use edgelink_wire::Record;
 /// The connections of a worker; none before its first request, and none without Redis.
 #[derive(Debug, Default)]
 pub(super) struct Redis {
-    /// Whether a request has come.
-    pub(super) is_wanted: bool,
     lookups: Option<Lookups>,
     news: Option<News>,
     /// What a connection left behind that was given up; handled with the next tick.
@@ -29,6 +27,11 @@ impl Redis {
 
     pub(super) fn is_feed_ready(&self) -> bool {
         self.news.as_ref().is_some_and(News::is_ready)
+    }
+
+    /// How far the feed was read.
+    pub(super) fn reading(&self) -> Option<Reading> {
+        self.news.as_ref().and_then(News::reading)
     }
 
     /// How long a lookup may take at most, in milliseconds.
@@ -54,11 +57,12 @@ impl Edge {
         }
         let mut learners = Learners {
             caches: &mut self.caches,
+            gate: &mut self.gate,
             counts: &mut self.counts,
         };
         if let Some(news) = &mut self.redis.news {
             news.on_data(host, now, stream, bytes, &mut learners);
-            self.caches.on_time(now.wall, news.coverage(now));
+            self.rely_on_feed(now);
         }
         Vec::new()
     }
@@ -73,6 +77,7 @@ impl Edge {
         let now = self.at(now);
         let mut learners = Learners {
             caches: &mut self.caches,
+            gate: &mut self.gate,
             counts: &mut self.counts,
         };
         if let Some(news) = &mut self.redis.news {
@@ -104,20 +109,19 @@ impl Edge {
     fn tick_news(&mut self, host: &mut (impl SharedData + Streams + Log), now: Now) {
         let mut learners = Learners {
             caches: &mut self.caches,
+            gate: &mut self.gate,
             counts: &mut self.counts,
         };
-        let mut coverage = None;
         if let Some(news) = &mut self.redis.news {
             news.on_tick(host, now, &mut learners);
-            coverage = news.coverage(now);
             let attempts = Metric::Attempts(Connection::Feed);
             self.counts.count_more(attempts, news.take_attempts());
         }
-        self.caches.on_time(now.wall, coverage);
+        self.rely_on_feed(now);
     }
 
     fn make_connections(&mut self) {
-        if !self.redis.is_wanted || self.redis.lookups.is_some() {
+        if !self.is_wanted || self.redis.lookups.is_some() {
             return;
         }
         let Some(settings) = &self.settings.redis else {
@@ -138,8 +142,10 @@ impl Edge {
         }
         if let Some(news) = self.redis.news.take() {
             news.end(host);
+            // The next one begins at the end of the stream, wherever that is then.
+            self.gate.restart();
         }
-        self.caches.on_time(now.wall, None);
+        self.rely_on_feed(now);
     }
 
     /// Asks Redis for the key of the request at hand. Whether it was asked.
@@ -226,7 +232,7 @@ impl Edge {
         Some(Action::Resume(self.fall_back(data, landed)))
     }
 
-    fn at(&mut self, wall: Moment) -> Now {
+    pub(super) fn at(&mut self, wall: Moment) -> Now {
         Now {
             steady: self.steady.read(wall),
             wall,

@@ -8,14 +8,22 @@ use crate::host::{Log, SharedData, Streams};
 use crate::metrics::CalloutOutcome;
 
 impl Edge {
-    /// The tiers, in their order. Admission belongs in front of the last line, for a number that was never issued needs
-    /// no lookup.
+    /// The tiers, in their order, but for admission, which stands in front of shared data: why it may is told there.
     pub(super) fn decide(
         &mut self,
         host: &mut (impl SharedData + Streams + Log),
         stream: StreamId,
     ) -> Decision {
-        match self.caches.look_up(host, &self.key, self.now) {
+        let held = match self.caches.look_up_here(&self.key, self.now) {
+            Ok(found) => return Decision::Serve(found, None),
+            Err(held) => held,
+        };
+        // What the LRU knows as a link is not refused, whatever the numbers say.
+        if self.gate.refuses(self.code()) && !held.is_some_and(|held| self.caches.is_link(held)) {
+            return Decision::NeverIssued;
+        }
+        let known = self.caches.look_up_shared(host, &self.key, held, self.now);
+        match known {
             Lookup::Fresh(found) => Decision::Serve(found, None),
             // Who has just failed to answer is asked again, but nobody waits for it.
             Lookup::Stale(found) if !self.can_start() || self.caches.failed(found).is_some() => {
@@ -27,6 +35,13 @@ impl Edge {
             }
             Lookup::Nothing => self.wait(host, stream).unwrap_or(Decision::Refuse),
         }
+    }
+
+    /// The code of the request at hand.
+    fn code(&self) -> &[u8] {
+        let mut parts = self.key.splitn(2, |byte| *byte == b'/');
+        parts.next();
+        parts.next().unwrap_or_default()
     }
 
     /// Whether somebody is likely to answer.

@@ -7,6 +7,8 @@ pub enum Tier {
     Lru,
     /// The proxy's shared data.
     SharedData,
+    /// The knowledge of what was never issued.
+    Admission,
     /// Redis.
     Redis,
     /// The control plane, or nobody when it had to and could not.
@@ -16,9 +18,10 @@ pub enum Tier {
 }
 
 impl Tier {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Lru,
         Self::SharedData,
+        Self::Admission,
         Self::Redis,
         Self::ControlPlane,
         Self::Stale,
@@ -30,6 +33,7 @@ impl Tier {
         match self {
             Self::Lru => "lru",
             Self::SharedData => "shared-data",
+            Self::Admission => "admission",
             Self::Redis => "redis",
             Self::ControlPlane => "control-plane",
             Self::Stale => "stale",
@@ -201,6 +205,26 @@ impl Connection {
         match self {
             Self::Lookup => "lookup",
             Self::Feed => "feed",
+        }
+    }
+}
+
+/// How an errand ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrandOutcome {
+    /// As it should.
+    Ok,
+    /// In any other way, or not at all.
+    Failed,
+}
+
+impl ErrandOutcome {
+    pub(super) const ALL: [Self; 2] = [Self::Ok, Self::Failed];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Tier 4: lookups in Redis, pipelined on one connection.
 
 use super::link::{Link, Method};
-use super::seldom::Seldom;
 use crate::flights::FlightId;
 use crate::host::{Log, StreamToken, Streams};
 use crate::metrics::RedisOutcome;
 use crate::resp::client::{Client, Mode, Settings};
 use crate::resp::lookup::{self, Lookup, LookupError};
 use crate::resp::{Event, Failure, Output, Reply};
+use crate::seldom::Seldom;
 
 /// The connection and who waits for it.
 #[derive(Debug)]

@@ -8,7 +8,6 @@
 pub mod link;
 pub(crate) mod lookups;
 pub(crate) mod news;
-mod seldom;
 
 pub(crate) use lookups::{Answer, Lookups};
 pub(crate) use news::News;

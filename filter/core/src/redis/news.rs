@@ -1,17 +1,13 @@
 //! The feed: changes come in by themselves, and the caches learn them.
 
 use super::link::{Link, Method};
-use super::seldom::Seldom;
-use crate::caches::{Caches, Heard};
 use crate::feed::{Output, Reader, Settings};
 use crate::host::{Log, SharedData, StreamToken, Streams};
-use crate::metrics::{Counts, FeedOutcome, Metric};
+use crate::learners::{Learners, Now, Reading};
+use crate::metrics::{FeedOutcome, Metric};
 use crate::resp::Event;
 use crate::resp::client::State;
-use crate::time::Moment;
-use crate::trust::Coverage;
-use edgelink_wire::Record;
-use edgelink_wire::feed::FeedMessage;
+use crate::seldom::Seldom;
 
 /// The reader and its stream.
 #[derive(Debug)]
@@ -25,19 +21,6 @@ struct Wire {
     link: Link,
     malformed: Seldom,
     attempts: u32,
-}
-
-/// When something happens: by the steady clock, and by the wall clock.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
-    pub(crate) steady: u64,
-    pub(crate) wall: Moment,
-}
-
-/// What changes with the news.
-pub(crate) struct Learners<'a> {
-    pub(crate) caches: &'a mut Caches,
-    pub(crate) counts: &'a mut Counts,
 }
 
 impl News {
@@ -62,12 +45,12 @@ impl News {
         std::mem::take(&mut self.wire.attempts)
     }
 
-    /// What the feed vouches for.
-    pub(crate) fn coverage(&self, now: Now) -> Option<Coverage> {
-        let wall = |steady: u64| now.wall.before(now.steady.saturating_sub(steady));
-        Some(Coverage {
-            since: wall(self.reader.since_ms()?),
-            heard: wall(self.reader.heard_ms()?),
+    /// How far the feed was read. Nothing before it was first heard.
+    pub(crate) fn reading(&self) -> Option<Reading> {
+        Some(Reading {
+            since: self.reader.since_ms()?,
+            heard: self.reader.heard_ms()?,
+            position: self.reader.position()?,
         })
     }
 
@@ -157,44 +140,8 @@ impl Wire {
                     host.warn(&format!("the feed's entry {id} cannot be read: {error}"));
                 }
             }
-            Output::Gap(gap) => {
-                learners.counts.count(Metric::Feed(FeedOutcome::Gap));
-                learners.caches.suspect_all(now.wall);
-                host.warn(&format!(
-                    "changes may have been missed, for {gap}: everything is asked for again"
-                ));
-            }
+            Output::Gap(gap) => learners.on_gap(host, now.wall, gap),
         }
-    }
-}
-
-impl Learners<'_> {
-    fn on_message(&mut self, data: &mut impl SharedData, now: Moment, message: FeedMessage<'_>) {
-        let outcome = match message {
-            FeedMessage::Put { key, record, hot } => {
-                let told = Heard {
-                    record,
-                    is_hot: hot,
-                };
-                self.caches.hear(data, key.as_bytes(), told, now);
-                FeedOutcome::Put
-            }
-            FeedMessage::Del { key, rev } => {
-                let told = Heard {
-                    record: Record::Absent { rev },
-                    is_hot: false,
-                };
-                self.caches.hear(data, key.as_bytes(), told, now);
-                FeedOutcome::Del
-            }
-            FeedMessage::Flush => {
-                self.caches.forget_all(now);
-                FeedOutcome::Flush
-            }
-            // Admission will keep it; no record depends on it.
-            FeedMessage::Bound { .. } => FeedOutcome::Bound,
-        };
-        self.counts.count(Metric::Feed(outcome));
     }
 }
 

@@ -16,7 +16,7 @@ const LOOKUP_REPLY_BYTES: usize = MAX_URL_LENGTH + 2_048;
 const FEED_ENTRY_BYTES: usize = MAX_URL_LENGTH + 2_048;
 
 /// The smallest LRU with which a feed is allowed, in bytes: it has to remember the changes of the last seconds.
-const FEED_LRU_BYTES: u64 = 1 << 20;
+pub(super) const FEED_LRU_BYTES: u64 = 1 << 20;
 
 /// How Redis is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ fn max_buffered_bytes() -> u64 {
 }
 
 impl Raw {
-    pub(super) fn check(self) -> Result<Redis, SettingsError> {
+    pub(super) fn check(&self) -> Result<Redis, SettingsError> {
         let auth = self.auth()?;
         let backoff = self.backoff()?;
         let timeout_ms = within("redis.timeoutMs", self.timeout_ms, 1..=60_000)?;
@@ -150,7 +150,7 @@ impl Raw {
                 database: within("redis.database", self.database, 0..=65_535)?,
             })
         };
-        let name = header_value("redis.clientName", self.client_name)?;
+        let name = header_value("redis.clientName", &self.client_name)?;
         let feed_mode = direct(auth.clone(), format!("{name}-feed"))?;
         let lookups = Settings {
             mode: match self.mode {
@@ -173,9 +173,12 @@ impl Raw {
             limits: limits(1, LOOKUP_REPLY_BYTES),
             backoff,
         };
-        let feed = self.feed.map(|feed| feed.check(&lookups, feed_mode));
+        let feed = self
+            .feed
+            .as_ref()
+            .map(|feed| feed.check(&lookups, feed_mode));
         Ok(Redis {
-            cluster: header_value("redis.cluster", self.cluster)?,
+            cluster: header_value("redis.cluster", &self.cluster)?,
             feed: feed.transpose()?,
             lookups,
         })
@@ -210,7 +213,7 @@ impl Raw {
 }
 
 impl RawFeed {
-    fn check(self, lookups: &Settings, mode: Mode) -> Result<feed::Settings, SettingsError> {
+    fn check(&self, lookups: &Settings, mode: Mode) -> Result<feed::Settings, SettingsError> {
         let batch = within("redis.feed.batch", self.batch, 1..=1_000)?;
         let connection = Settings {
             mode,

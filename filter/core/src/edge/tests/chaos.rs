@@ -108,8 +108,10 @@ proptest! {
                     body: &body,
                 };
                 let now = Moment::from_millis(world.now);
-                if let Some(resumed) = world.edge.on_callout_end(&mut world.host, token, response, now) {
-                    answered(&mut waiting, &resumed);
+                for action in world.edge.on_callout_end(&mut world.host, token, response, now) {
+                    if let Action::Resume(resumed) = action {
+                        answered(&mut waiting, &resumed);
+                    }
                 }
             }
             prop_assert!(waiting.len() <= 6, "the bound of those who wait");

@@ -1,6 +1,7 @@
 //! The edge against a scripted proxy: what is known and looked up (`lookup`), what happens when that fails (`failure`),
 //! and everything at once (`chaos`, `chaos_redis`); Redis (`redis`) and the feed (`feed`).
 
+mod background;
 mod chaos;
 mod chaos_redis;
 mod failure;
@@ -21,6 +22,7 @@ struct World {
     now: u64,
     last_stream: StreamId,
     last_token: Token,
+    errands: Vec<(Token, Errand)>,
 }
 
 /// What a visitor saw.
@@ -89,6 +91,7 @@ impl World {
             now: START,
             last_stream: 100,
             last_token: 0,
+            errands: Vec::new(),
         }
     }
 
@@ -130,10 +133,10 @@ impl World {
 
     fn end(&mut self, token: Token, response: Response<'_>) -> Vec<Seen> {
         let now = Moment::from_millis(self.now);
-        let resumed = self
+        let actions = self
             .edge
             .on_callout_end(&mut self.host, token, response, now);
-        resumed.map_or_else(Vec::new, |resumed| self.answers(&resumed))
+        self.act_on(actions)
     }
 
     fn answers(&mut self, resumed: &Resumed) -> Vec<Seen> {
@@ -144,14 +147,15 @@ impl World {
     }
 
     /// Answers those that are resumed, and sends the callouts.
-    fn act_on(&mut self, actions: &[Action]) -> Vec<Seen> {
+    fn act_on(&mut self, actions: Vec<Action>) -> Vec<Seen> {
         let mut answers = Vec::new();
         for action in actions {
             match action {
-                Action::Resume(resumed) => answers.extend(self.answers(resumed)),
+                Action::Resume(resumed) => answers.extend(self.answers(&resumed)),
                 Action::Send(callout) => {
-                    self.send(callout);
+                    self.send(&callout);
                 }
+                Action::Run(errand) => self.run(errand),
             }
         }
         answers
@@ -162,6 +166,12 @@ impl World {
         let now = Moment::from_millis(self.now);
         self.edge.on_sent(callout.flight, self.last_token, now);
         self.last_token
+    }
+
+    fn run(&mut self, errand: Errand) {
+        self.last_token += 1;
+        self.edge.on_errand_sent(errand.kind, self.last_token);
+        self.errands.push((self.last_token, errand));
     }
 
     fn end_with(&mut self, token: Token, key: &str, record: Record<&str>) -> Vec<Seen> {
@@ -203,7 +213,7 @@ impl World {
     fn set_clock(&mut self, now: u64) -> Vec<Seen> {
         self.now = now;
         let actions = self.edge.on_tick(&mut self.host, Moment::from_millis(now));
-        self.act_on(&actions)
+        self.act_on(actions)
     }
 
     fn counted(&mut self, name: &str) -> i64 {

@@ -26,13 +26,13 @@ impl World {
     pub(super) fn bytes(&mut self, stream: u32, bytes: &[u8]) -> Vec<Seen> {
         let now = Moment::from_millis(self.now);
         let actions = self.edge.on_stream_data(&mut self.host, stream, bytes, now);
-        self.act_on(&actions)
+        self.act_on(actions)
     }
 
     fn close(&mut self, stream: u32) -> Vec<Seen> {
         let now = Moment::from_millis(self.now);
         let actions = self.edge.on_stream_closed(&mut self.host, stream, now);
-        self.act_on(&actions)
+        self.act_on(actions)
     }
 
     /// A request that must wait for Redis.

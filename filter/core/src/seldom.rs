@@ -5,13 +5,13 @@ const INTERVAL: u64 = 10_000;
 
 /// When the next line of a kind may be written.
 #[derive(Debug, Default)]
-pub(super) struct Seldom {
+pub(crate) struct Seldom {
     next: u64,
 }
 
 impl Seldom {
     /// Whether a line may be written now, by the steady clock in milliseconds. If so, the next one may not for a while.
-    pub(super) fn is_due(&mut self, now: u64) -> bool {
+    pub(crate) fn is_due(&mut self, now: u64) -> bool {
         let is_due = now >= self.next;
         if is_due {
             self.next = now.saturating_add(INTERVAL);

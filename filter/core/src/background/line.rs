@@ -1,0 +1,106 @@
+//! One callout at a time, and the pauses between them.
+
+use crate::flights::Token;
+use crate::resp::backoff::{Backoff, Bounds};
+
+/// Milliseconds beyond the timeout after which an errand is given up even though the proxy has not said so.
+const GRACE: u64 = 1_000;
+
+/// Where the errands of one kind stand. All times are of the steady clock, in milliseconds.
+#[derive(Debug)]
+pub(crate) struct Line {
+    state: State,
+    backoff: Backoff,
+    /// In a row.
+    failures: u32,
+    timeout: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Resting {
+        until: u64,
+    },
+    /// Asked for; without a token before the proxy has taken it.
+    Out {
+        token: Option<Token>,
+        asked: u64,
+    },
+}
+
+impl Line {
+    /// A line that is due at once.
+    pub(crate) fn new(bounds: Bounds, timeout_millis: u32, seed: u64) -> Self {
+        Self {
+            state: State::Resting { until: 0 },
+            backoff: Backoff::new(bounds, seed),
+            failures: 0,
+            timeout: u64::from(timeout_millis),
+        }
+    }
+
+    /// Whether an errand may be asked for now.
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        matches!(self.state, State::Resting { until } if now >= until)
+    }
+
+    /// An errand is asked for.
+    pub(crate) fn ask(&mut self, now: u64) {
+        self.state = State::Out {
+            token: None,
+            asked: now,
+        };
+    }
+
+    /// The proxy has taken it.
+    pub(crate) fn on_sent(&mut self, taken: Token) {
+        if let State::Out { token, .. } = &mut self.state {
+            *token = Some(taken);
+        }
+    }
+
+    /// Whether that callout is the errand under way.
+    pub(crate) fn carries(&self, callout: Token) -> bool {
+        matches!(self.state, State::Out { token, .. } if token == Some(callout))
+    }
+
+    /// When the errand under way was asked for.
+    pub(crate) fn asked(&self) -> Option<u64> {
+        match self.state {
+            State::Out { asked, .. } => Some(asked),
+            State::Resting { .. } => None,
+        }
+    }
+
+    /// Whether the errand under way should have ended by now.
+    pub(crate) fn is_overdue(&self, now: u64) -> bool {
+        let limit = self.timeout.saturating_add(GRACE);
+        self.asked()
+            .is_some_and(|asked| now.saturating_sub(asked) >= limit)
+    }
+
+    /// It ended well; the next one may be asked for from `next` on. How many had failed in a row before it.
+    pub(crate) fn succeed(&mut self, next: u64) -> u32 {
+        self.backoff.reset();
+        self.state = State::Resting { until: next };
+        std::mem::take(&mut self.failures)
+    }
+
+    /// Whether the last one failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// It failed. How many have in a row.
+    pub(crate) fn fail(&mut self, now: u64) -> u32 {
+        self.rest(now);
+        self.failures = self.failures.saturating_add(1);
+        self.failures
+    }
+
+    /// Pauses, for longer each time until it succeeds.
+    pub(crate) fn rest(&mut self, now: u64) {
+        let until = now.saturating_add(self.backoff.next_ms());
+        self.state = State::Resting { until };
+    }
+}

@@ -1,0 +1,65 @@
+//! What a worker does with the control plane on its own account: it fetches a snapshot to start from, and polls the
+//! feed where it cannot read it from Redis.
+//!
+//! Each of these is one callout at a time ([`Errand`]), from the root context. As with Redis, a worker begins with its
+//! first request: the copy of the plugin on Envoy's main thread never sees one, and has no use for what it would learn.
+
+mod line;
+pub(crate) mod poll;
+pub(crate) mod snapshots;
+
+pub(crate) use line::Line;
+pub(crate) use poll::Poll;
+pub(crate) use snapshots::Snapshots;
+
+use crate::callout::{Failure, Response, status};
+
+/// A callout that no visitor waits for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Errand {
+    /// What it is for; at most one of a kind is under way.
+    pub kind: ErrandKind,
+    /// The `:method`.
+    pub method: &'static str,
+    /// The `:path`.
+    pub path: String,
+    /// The value of `accept`.
+    pub accept: &'static str,
+    /// The value of `content-type`; nothing without a body.
+    pub content_type: Option<&'static str>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// Milliseconds after which the proxy gives it up.
+    pub timeout_millis: u32,
+}
+
+/// What an errand is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrandKind {
+    /// A snapshot.
+    Snapshot,
+    /// News of the feed.
+    Poll,
+}
+
+impl ErrandKind {
+    pub(crate) const ALL: [Self; 2] = [Self::Snapshot, Self::Poll];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Snapshot => "snapshot",
+            Self::Poll => "poll",
+        }
+    }
+}
+
+/// The body of an answer with status 200 and of that type. Nothing else is what was asked for.
+fn body_of<'a>(response: Response<'a>, media_type: &str) -> Result<&'a [u8], Failure> {
+    match status(response)? {
+        200 if response.content_type == media_type.as_bytes() => Ok(response.body),
+        status => Err(Failure::Answer(status)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

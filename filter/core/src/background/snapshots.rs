@@ -1,0 +1,95 @@
+//! Fetches what a worker starts from.
+
+use super::{Errand, ErrandKind, Line, body_of};
+use crate::callout::{Failure, Response};
+use crate::learners::Now;
+use crate::resp::backoff::Bounds;
+use crate::settings;
+use edgelink_wire::Snapshot;
+
+const PATH: &str = "/edge/v1/snapshot";
+
+/// Milliseconds before the first attempt and after the first failure. Workers begin together, so each waits for some
+/// time of its own below that.
+const FIRST_PAUSE: u64 = 200;
+
+/// Whether and when a snapshot is asked for.
+#[derive(Debug)]
+pub(crate) struct Snapshots {
+    pub(crate) line: Line,
+    settings: settings::Snapshot,
+    need: Need,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    /// Nobody was told yet that one is needed.
+    New,
+    Known,
+    Met,
+}
+
+impl Snapshots {
+    pub(crate) fn new(settings: settings::Snapshot, seed: u64) -> Self {
+        let bounds = Bounds {
+            first_ms: FIRST_PAUSE,
+            cap_ms: settings.max_backoff_millis,
+        };
+        Self {
+            line: Line::new(bounds, settings.timeout_millis, seed),
+            settings,
+            need: Need::New,
+        }
+    }
+
+    /// The longest body that is read, in bytes.
+    pub(crate) fn max_body_bytes(&self) -> usize {
+        self.settings.max_bytes
+    }
+
+    /// One is needed that is newer than what there is.
+    pub(crate) fn renew(&mut self) {
+        if self.need == Need::Met {
+            self.need = Need::New;
+        }
+    }
+
+    /// The one that was had is of no use yet.
+    pub(crate) fn retry(&mut self, now: Now) {
+        self.need = Need::Known;
+        self.line.rest(now.steady);
+    }
+
+    /// Asks for one, if one is needed and it is time to.
+    pub(crate) fn ask(&mut self, now: Now) -> Option<Errand> {
+        if self.need == Need::New {
+            self.need = Need::Known;
+            self.line.rest(now.steady);
+        }
+        if self.need == Need::Met || !self.line.is_due(now.steady) {
+            return None;
+        }
+        self.line.ask(now.steady);
+        Some(Errand {
+            kind: ErrandKind::Snapshot,
+            method: "GET",
+            path: PATH.to_owned(),
+            accept: Snapshot::MEDIA_TYPE,
+            content_type: None,
+            body: Vec::new(),
+            timeout_millis: self.settings.timeout_millis,
+        })
+    }
+
+    /// One was had. How many attempts had failed in a row before it.
+    pub(crate) fn meet(&mut self, now: Now) -> u32 {
+        self.need = Need::Met;
+        self.line.succeed(now.steady)
+    }
+}
+
+/// Reads the answer.
+pub(crate) fn read(response: Response<'_>) -> Result<Snapshot<'_>, Failure> {
+    let body = body_of(response, Snapshot::MEDIA_TYPE)?;
+    Snapshot::decode(body).map_err(|_| Failure::Answer(200))
+}

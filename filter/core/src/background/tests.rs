@@ -1,0 +1,79 @@
+use super::*;
+use crate::resp::backoff::Bounds;
+
+const BOUNDS: Bounds = Bounds {
+    first_ms: 100,
+    cap_ms: 1_000,
+};
+
+fn line() -> Line {
+    Line::new(BOUNDS, 500, 7)
+}
+
+#[test]
+fn one_errand_is_under_way_at_a_time() {
+    let mut line = line();
+    assert!(line.is_due(0));
+    line.ask(5);
+    assert!(!line.is_due(5) && !line.carries(1));
+    line.on_sent(1);
+    assert!(line.carries(1) && !line.carries(2));
+    assert_eq!(line.asked(), Some(5));
+    assert_eq!(line.succeed(9), 0);
+    assert!(!line.carries(1) && !line.is_due(8) && line.is_due(9));
+}
+
+#[test]
+fn failures_make_the_pauses_longer_up_to_a_bound_and_success_forgets_them() {
+    let mut line = line();
+    for (failures, longest) in [
+        (1, 100),
+        (2, 200),
+        (3, 400),
+        (4, 800),
+        (5, 1_000),
+        (6, 1_000),
+    ] {
+        line.ask(0);
+        assert_eq!(line.fail(0), failures);
+        assert!(
+            !line.is_due(longest / 2 - 1) && line.is_due(longest),
+            "{failures}"
+        );
+    }
+    assert!(line.has_failed());
+    line.ask(0);
+    assert_eq!(line.succeed(0), 6);
+    assert!(!line.has_failed() && line.is_due(0));
+    line.fail(0);
+    assert!(line.is_due(100));
+}
+
+#[test]
+fn an_errand_that_the_proxy_has_forgotten_is_overdue() {
+    let mut line = line();
+    assert!(!line.is_overdue(9_999));
+    line.ask(1_000);
+    assert!(!line.is_overdue(2_499));
+    assert!(line.is_overdue(2_500));
+}
+
+#[test]
+fn only_an_answer_of_the_right_status_and_type_has_a_body() {
+    let response = |status: &'static str, content_type: &'static str| Response {
+        status: status.as_bytes(),
+        content_type: content_type.as_bytes(),
+        body: b"x",
+    };
+    assert_eq!(body_of(response("200", "a/b"), "a/b"), Ok(&b"x"[..]));
+    for (status, content_type, failure) in [
+        ("200", "a/c", Failure::Answer(200)),
+        ("204", "a/b", Failure::Answer(204)),
+        ("401", "a/b", Failure::Answer(401)),
+        ("504", "a/b", Failure::Timeout),
+        ("", "", Failure::Reset),
+    ] {
+        let response = response(status, content_type);
+        assert_eq!(body_of(response, "a/b"), Err(failure));
+    }
+}

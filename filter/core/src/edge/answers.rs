@@ -1,0 +1,50 @@
+//! What is answered, and that it is counted.
+
+use super::{Edge, Resumed};
+use crate::answer::Answer;
+use crate::metrics::{Counts, Metric, Tier};
+use crate::path;
+use crate::settings::Settings;
+use crate::time::Moment;
+use edgelink_wire::Record;
+
+impl Edge {
+    /// The answer for one of the streams that are resumed, whose `:path` is that.
+    pub fn answer<'a>(&'a mut self, resumed: &'a Resumed, path: &[u8]) -> Answer<'a> {
+        let (settings, counts) = (&self.settings, &mut self.counts);
+        let record = resumed.record.as_deref();
+        compose(
+            record,
+            resumed.tier,
+            path::query(path),
+            self.now,
+            settings,
+            counts,
+        )
+    }
+}
+
+/// Makes an answer, and counts it. A record that does not decode is as good as none.
+pub(super) fn compose<'a>(
+    record: Option<&'a [u8]>,
+    tier: Tier,
+    query: &[u8],
+    now: Moment,
+    settings: &'a Settings,
+    counts: &mut Counts,
+) -> Answer<'a> {
+    let answer = match record.map(Record::decode) {
+        Some(Ok(record)) => Answer::of(record, query, now.seconds(), tier, settings),
+        Some(Err(_)) | None => Answer::unavailable(tier, settings),
+    };
+    counts.count(Metric::Requests(tier, answer.outcome()));
+    answer
+}
+
+/// The answer for a code that was never issued, counted.
+pub(super) fn never_issued<'a>(settings: &'a Settings, counts: &mut Counts) -> Answer<'a> {
+    let tier = Tier::Admission;
+    let answer = Answer::of(Record::Absent { rev: 0 }, b"", 0, tier, settings);
+    counts.count(Metric::Requests(tier, answer.outcome()));
+    answer
+}

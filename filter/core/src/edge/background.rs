@@ -1,0 +1,234 @@
+//! The errands of a worker, and what follows from how far the feed was read.
+
+use super::Edge;
+use crate::background::{Errand, ErrandKind, Line, Poll, Snapshots, poll, snapshots};
+use crate::caches::Heard;
+use crate::callout::{Failure, MAX_BODY_BYTES, Response};
+use crate::flights::Token;
+use crate::host::{Log, SharedData};
+use crate::learners::{Learners, Now};
+use crate::metrics::{ErrandOutcome, Metric};
+use crate::settings;
+use crate::time::Moment;
+use crate::trust::Coverage;
+use edgelink_wire::{FeedPosition, Snapshot};
+
+/// What there is of them.
+#[derive(Debug)]
+pub(super) struct Background {
+    snapshots: Option<Snapshots>,
+    poll: Option<Poll>,
+    seed: u64,
+}
+
+impl Background {
+    pub(super) fn new(settings: &settings::Background, seed: u64) -> Self {
+        let snapshots = settings.snapshot.clone();
+        let poll = settings.poll.clone();
+        Self {
+            snapshots: snapshots.map(|settings| Snapshots::new(settings, seed.rotate_left(24))),
+            poll: poll.map(|settings| Poll::new(settings, seed.rotate_left(40))),
+            seed,
+        }
+    }
+
+    /// The errand that this callout is, if it is one.
+    pub(super) fn carries(&self, token: Token) -> Option<ErrandKind> {
+        let carries = |kind: &ErrandKind| self.line(*kind).is_some_and(|line| line.carries(token));
+        ErrandKind::ALL.into_iter().find(carries)
+    }
+
+    fn line(&self, kind: ErrandKind) -> Option<&Line> {
+        match kind {
+            ErrandKind::Snapshot => self.snapshots.as_ref().map(|snapshots| &snapshots.line),
+            ErrandKind::Poll => self.poll.as_ref().map(|poll| &poll.line),
+        }
+    }
+
+    fn line_mut(&mut self, kind: ErrandKind) -> Option<&mut Line> {
+        match kind {
+            ErrandKind::Snapshot => self.snapshots.as_mut().map(|snapshots| &mut snapshots.line),
+            ErrandKind::Poll => self.poll.as_mut().map(|poll| &mut poll.line),
+        }
+    }
+}
+
+impl Edge {
+    /// The longest body that the answer to that callout may have, in bytes. A longer one need not be read.
+    #[must_use]
+    pub fn max_body_bytes(&self, token: Token) -> usize {
+        let background = &self.background;
+        match (background.carries(token), &background.snapshots) {
+            (Some(ErrandKind::Snapshot), Some(snapshots)) => snapshots.max_body_bytes(),
+            (Some(ErrandKind::Poll), _) => poll::MAX_BODY_BYTES,
+            _ => MAX_BODY_BYTES,
+        }
+    }
+
+    /// The proxy has taken an errand.
+    pub fn on_errand_sent(&mut self, kind: ErrandKind, token: Token) {
+        if let Some(line) = self.background.line_mut(kind) {
+            line.on_sent(token);
+        }
+    }
+
+    /// The proxy has refused to send an errand, at `now` by the exact clock.
+    pub fn on_errand_refused(&mut self, log: &mut impl Log, kind: ErrandKind, now: Moment) {
+        let now = self.at(now);
+        self.fail_errand(log, kind, Failure::Reset, now);
+    }
+
+    /// Puts other settings into effect. Errands under way end with the root context that sent them.
+    pub(super) fn configure_background(&mut self, settings: &settings::Background) {
+        self.gate.configure(settings.admission_silence);
+        let background = &mut self.background;
+        let before = std::mem::replace(background, Background::new(settings, background.seed));
+        if let (Some(mut poll), Some(settings)) = (before.poll, settings.poll.clone()) {
+            poll.configure(settings, background.seed);
+            background.poll = Some(poll);
+        }
+    }
+
+    /// What the feed vouches for now, wherever it comes from.
+    pub(super) fn rely_on_feed(&mut self, now: Now) {
+        let poll = self.background.poll.as_ref();
+        let polled = poll.and_then(Poll::reading);
+        let reading = self.redis.reading().or(polled);
+        let wall = |steady: u64| now.wall.before(now.steady.saturating_sub(steady));
+        let coverage = reading.map(|reading| Coverage {
+            since: wall(reading.since),
+            heard: wall(reading.heard),
+        });
+        self.caches.on_time(now.wall, coverage);
+        self.gate.on_time(now, reading.map(|reading| reading.heard));
+        if let Some(reading) = reading {
+            self.gate.begin(reading.position);
+        }
+    }
+
+    /// The errands that it is time for.
+    pub(super) fn tick_background(&mut self, log: &mut impl Log, now: Moment) -> Vec<Errand> {
+        let now = self.at(now);
+        for kind in ErrandKind::ALL {
+            let line = self.background.line(kind);
+            if line.is_some_and(|line| line.is_overdue(now.steady)) {
+                self.fail_errand(log, kind, Failure::Timeout, now);
+            }
+        }
+        if !self.is_wanted {
+            return Vec::new();
+        }
+        let background = &mut self.background;
+        if let Some(snapshots) = &mut background.snapshots
+            && self.gate.wants_snapshot()
+        {
+            snapshots.renew();
+        }
+        if let (Some(poll), None) = (&mut background.poll, &background.snapshots) {
+            poll.begin(FeedPosition::START, None);
+        }
+        let snapshots = background.snapshots.as_mut();
+        let poll = background.poll.as_mut();
+        let errands = [
+            snapshots.and_then(|snapshots| snapshots.ask(now)),
+            poll.and_then(|poll| poll.ask(now)),
+        ];
+        errands.into_iter().flatten().collect()
+    }
+
+    /// An errand has ended. The next one of its kind, if it is to follow at once.
+    pub(super) fn on_errand_end(
+        &mut self,
+        host: &mut (impl SharedData + Log),
+        kind: ErrandKind,
+        response: Response<'_>,
+        now: Moment,
+    ) -> Option<Errand> {
+        let now = self.at(now);
+        let ended = match kind {
+            ErrandKind::Snapshot => self.end_snapshot(host, response, now),
+            ErrandKind::Poll => self.end_poll(host, response, now),
+        };
+        match ended {
+            Ok(failures) => {
+                let outcome = ErrandOutcome::Ok;
+                self.counts.count(Metric::Errands(kind, outcome));
+                if failures > 0 {
+                    let name = kind.name();
+                    host.warn(&format!("{name}: works again, after {failures} failures"));
+                }
+            }
+            Err(failure) => self.fail_errand(host, kind, failure, now),
+        }
+        let poll = self.background.poll.as_mut();
+        poll.and_then(|poll| poll.ask(now))
+    }
+
+    fn end_poll(
+        &mut self,
+        host: &mut (impl SharedData + Log),
+        response: Response<'_>,
+        now: Now,
+    ) -> Result<u32, Failure> {
+        let mut learners = Learners {
+            caches: &mut self.caches,
+            gate: &mut self.gate,
+            counts: &mut self.counts,
+        };
+        let Some(poll) = &mut self.background.poll else {
+            return Err(Failure::Reset);
+        };
+        let ended = poll.on_answer(host, now, response, &mut learners);
+        self.rely_on_feed(now);
+        ended
+    }
+
+    fn end_snapshot(
+        &mut self,
+        host: &mut (impl SharedData + Log),
+        response: Response<'_>,
+        now: Now,
+    ) -> Result<u32, Failure> {
+        let snapshot = snapshots::read(response)?;
+        if let Some(poll) = &mut self.background.poll {
+            poll.begin(snapshot.position, Some(now.steady));
+            self.gate.begin(snapshot.position);
+        }
+        self.warm(host, &snapshot, now.wall);
+        let is_of_use = self.gate.learn(snapshot) || !self.gate.wants_snapshot();
+        let Some(snapshots) = &mut self.background.snapshots else {
+            return Ok(0);
+        };
+        if is_of_use {
+            return Ok(snapshots.meet(now));
+        }
+        // It is older than what was read of the feed: the next one, after a pause, will not be.
+        snapshots.retry(now);
+        Ok(0)
+    }
+
+    /// Takes in the links that are asked for most. As of now: what changes while the snapshot is on its way is told by
+    /// the feed, from the snapshot's position on or, where the feed was read already, by a higher rev in the LRU.
+    fn warm(&mut self, data: &mut impl SharedData, snapshot: &Snapshot<'_>, now: Moment) {
+        for entry in snapshot.hot.iter().rev() {
+            let told = Heard {
+                record: entry.record,
+                is_hot: true,
+            };
+            self.caches.hear(data, entry.key, told, now);
+        }
+    }
+
+    fn fail_errand(&mut self, log: &mut impl Log, kind: ErrandKind, why: Failure, now: Now) {
+        let outcome = ErrandOutcome::Failed;
+        self.counts.count(Metric::Errands(kind, outcome));
+        let line = self.background.line_mut(kind);
+        if line.is_some_and(|line| line.fail(now.steady) == 1) {
+            log.warn(&format!("{}: fails, {why}", kind.name()));
+        }
+        if let (ErrandKind::Snapshot, Some(poll)) = (kind, &mut self.background.poll) {
+            // The feed does not wait for a snapshot that may never come.
+            poll.begin(FeedPosition::START, None);
+        }
+    }
+}
