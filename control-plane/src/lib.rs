@@ -21,6 +21,7 @@ mod redirect;
 pub mod server;
 mod shutdown;
 pub mod store;
+pub mod sweeper;
 pub mod target;
 pub mod telemetry;
 mod timestamp;

@@ -4,6 +4,7 @@ mod clicks;
 mod counters;
 mod creation;
 mod relay;
+mod sweep;
 
 use crate::model::Link;
 use crate::store::{

@@ -1,6 +1,7 @@
 //! The command line: `edgelink serve | migrate | keys`.
 
 mod keys;
+mod sweep;
 
 use crate::config::{Config, ConfigError, Environment};
 use crate::server::{self, Server, StartError};
@@ -36,6 +37,8 @@ enum Command {
     /// Make, list and revoke API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Remove what is over, now: links past their validity, old tombstones, old receipts.
+    Sweep,
 }
 
 /// Why a command failed.
@@ -49,6 +52,8 @@ enum Failure {
     Store(#[from] StoreError),
     #[error("{0}")]
     Keys(#[from] keys::KeyError),
+    #[error(transparent)]
+    Sweep(#[from] sweep::SweepError),
     #[error("signals cannot be waited for: {0}")]
     Signals(#[source] io::Error),
 }
@@ -84,6 +89,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
             Ok(store.migrate().await?)
         }
         Command::Keys(command) => Ok(command.run(&config).await?),
+        Command::Sweep => Ok(sweep::run(&config).await?),
     }
 }
 

@@ -12,6 +12,7 @@ mod log;
 mod pages;
 mod server;
 mod store;
+mod sweeper;
 mod text;
 
 pub use auth::AuthConfig;
@@ -23,6 +24,7 @@ pub use log::{LogConfig, LogFormat};
 pub use pages::PagesConfig;
 pub use server::ServerConfig;
 pub use store::StoreConfig;
+pub use sweeper::SweeperConfig;
 pub use text::Secret;
 
 use error::Checks;
@@ -45,6 +47,8 @@ pub struct Config {
     pub auth: AuthConfig,
     /// What is logged, and how.
     pub log: LogConfig,
+    /// Removing what is over.
+    pub sweeper: SweeperConfig,
     /// What visitors see instead of a redirect.
     pub pages: PagesConfig,
 }
@@ -74,6 +78,7 @@ impl Config {
         self.issuer.check(&self.links, &mut checks);
         self.auth.complete(&mut checks);
         self.log.check(&mut checks);
+        self.sweeper.check(&mut checks);
         self.pages.complete(&mut checks);
         checks.into_result().map(|()| self)
     }

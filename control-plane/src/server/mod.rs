@@ -14,6 +14,7 @@ use crate::measured_store::MeasuredStore;
 use crate::store::{self, PoolOptions, Store, StoreError};
 pub(crate) use routes::method_not_allowed;
 
+use crate::sweeper::Sweeper;
 use connections::Acceptor;
 use std::io;
 use std::net::SocketAddr;
@@ -113,6 +114,8 @@ impl Server {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let settings = &self.app.config.server;
         let upkeep = tokio::spawn(observe::keep_metrics_small());
+        let sweeper = Sweeper::new(self.app.store.clone(), self.app.config.sweeper.clone());
+        let sweeper = tokio::spawn(sweeper.run());
         let router = routes::router(self.app.clone());
         let stop = async {
             shutdown.await;
@@ -123,6 +126,7 @@ impl Server {
         let connections = self.acceptor.serve(router, stop).await;
         connections.finish(settings.shutdown_grace()).await;
         upkeep.abort();
+        sweeper.abort();
         self.minter.shutdown().await;
         tracing::info!("stopped");
     }

@@ -8,12 +8,15 @@ mod options;
 mod relay;
 mod sql;
 mod sqlite;
+mod sweep;
 
 pub use clicks::{ClickAccounts, ClickStore, CountedBatch};
 pub use counters::Counters;
 pub use creation::{CreationStore, Receipt, StoredReceipt};
 pub use options::{PoolOptions, connect};
 pub use relay::{BOUND_LEAD_MS, BoundState, PendingChange, RelayStore, ScannedKey};
+
+pub use sweep::SweepStore;
 
 use crate::model::{Link, LinkContent};
 use async_trait::async_trait;
@@ -26,7 +29,7 @@ use edgelink_wire::{Domain, LinkKey, Record};
 /// outbox ([`RelayStore`]) from the same transaction on.
 #[async_trait]
 pub trait Store:
-    RelayStore + ClickStore + Counters + CreationStore + Send + Sync + 'static
+    RelayStore + ClickStore + Counters + CreationStore + SweepStore + Send + Sync + 'static
 {
     /// Brings the schema up to date.
     async fn migrate(&self) -> Result<(), StoreError>;

@@ -17,4 +17,5 @@ mod operations;
 mod redirects;
 mod sources;
 mod stopping;
+mod sweeping;
 mod validation;

@@ -5,6 +5,7 @@ mod counters;
 mod creation;
 mod relay;
 mod statements;
+mod sweep;
 
 use super::sql::SqlStore;
 use super::sql::calls::Connections;

@@ -36,5 +36,6 @@ pub(super) mod rows;
 pub(super) mod session;
 pub(super) mod statements;
 mod store;
+pub(super) mod sweep;
 
 pub(super) use store::SqlStore;

@@ -6,13 +6,14 @@ use super::creation::CreationStatements;
 use super::fault::{Fault, Remedy};
 use super::relay::RelayStatements;
 use super::rows::{KeyRow, LinkRow, NewRow, TakenRow};
+use super::sweep::SweepStatements;
 use crate::model::LinkContent;
 use crate::store::{ApiKeyRow, ListQuery, Segment};
 use edgelink_wire::{Domain, LinkKey};
 
 /// Statements on one connection, in one dialect. Those that last outside of a transaction say so to the session.
 pub(in crate::store) trait Statements:
-    RelayStatements + ClickStatements + CounterStatements + CreationStatements + Send
+    RelayStatements + ClickStatements + CounterStatements + CreationStatements + SweepStatements + Send
 {
     /// What to do about an error of this database.
     fn remedy(fault: &Fault) -> Remedy;

@@ -1,0 +1,26 @@
+//! `edgelink sweep`: removes what is over, now.
+
+use crate::config::Config;
+use crate::server;
+use crate::store::StoreError;
+use crate::sweeper::Sweeper;
+
+/// Why nothing was removed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SweepError {
+    #[error("the database (store.url) cannot be used: {0}")]
+    Store(#[from] StoreError),
+    #[error("another process is sweeping right now")]
+    Busy,
+}
+
+pub(super) async fn run(config: &Config) -> Result<(), SweepError> {
+    let store = server::open_store(&config.store).await?;
+    let swept = Sweeper::new(store, config.sweeper.clone()).sweep().await?;
+    let swept = swept.ok_or(SweepError::Busy)?;
+    println!(
+        "removed {} links past their validity, {} tombstones, {} receipts",
+        swept.links, swept.tombstones, swept.receipts
+    );
+    Ok(())
+}

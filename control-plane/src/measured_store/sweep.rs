@@ -1,0 +1,20 @@
+//! Removing what is over, measured.
+
+use super::{MeasuredStore, measured};
+use crate::store::{StoreError, SweepStore};
+use async_trait::async_trait;
+
+#[async_trait]
+impl SweepStore for MeasuredStore {
+    async fn sweep_expired(&self, valid_until: u64, limit: u32) -> Result<u64, StoreError> {
+        measured("sweep_expired", self.0.sweep_expired(valid_until, limit)).await
+    }
+
+    async fn purge_tombstones(&self, deleted_before: u64, limit: u32) -> Result<u64, StoreError> {
+        measured(
+            "purge_tombstones",
+            self.0.purge_tombstones(deleted_before, limit),
+        )
+        .await
+    }
+}

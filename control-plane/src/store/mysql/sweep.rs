@@ -1,0 +1,60 @@
+//! The statements for removing what is over.
+
+use crate::store::sql::fault::Fault;
+use crate::store::sql::rows::{LinkRow, Unsigned};
+use crate::store::sql::select_links;
+use crate::store::sql::session::Session;
+use crate::store::sql::sweep::SweepStatements;
+use sqlx::{MySql, QueryBuilder, query, query_scalar};
+
+impl SweepStatements for Session<MySql> {
+    async fn lock_expired(&mut self, valid_until: u64, limit: u32) -> Result<Vec<u64>, Fault> {
+        // Without the hint a small table is scanned, and every row of it locked on the way.
+        let query = query_scalar(
+            "SELECT id FROM links FORCE INDEX (links_valid_until) WHERE valid_until <= ? AND deleted_at IS NULL \
+             ORDER BY valid_until LIMIT ? FOR UPDATE",
+        )
+        .bind(valid_until)
+        .bind(limit);
+        let ids: Vec<Unsigned> = self.run(|c| query.fetch_all(c)).await?;
+        Ok(ids.into_iter().map(|id| id.0).collect())
+    }
+
+    async fn links_by_id(&mut self, ids: &[u64]) -> Result<Vec<LinkRow>, Fault> {
+        let mut select = QueryBuilder::<MySql>::new(select_links!("WHERE l.id IN ("));
+        let mut values = select.separated(", ");
+        for id in ids {
+            values.push_bind(*id);
+        }
+        select.push(")");
+        let query = select.build_query_as().persistent(false);
+        self.run(|c| query.fetch_all(c)).await
+    }
+
+    async fn empty_links(&mut self, ids: &[u64], now: u64) -> Result<(), Fault> {
+        // The hash too: nobody is to find a link by a target that is gone.
+        let mut update = QueryBuilder::<MySql>::new(
+            "UPDATE links SET url = '', url_hash = 0, title = NULL, tags = '[]', valid_since = NULL, \
+             valid_until = NULL, rev = rev + 1, deleted_at = ",
+        );
+        update.push_bind(now).push(", updated_at = ").push_bind(now);
+        update.push(" WHERE id IN (");
+        let mut values = update.separated(", ");
+        for id in ids {
+            values.push_bind(*id);
+        }
+        update.push(")");
+        let query = update.build().persistent(false);
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn purge_tombstones(&mut self, before: u64, limit: u32) -> Result<u64, Fault> {
+        let query = query("DELETE FROM links WHERE deleted_at < ? LIMIT ?")
+            .bind(before)
+            .bind(limit);
+        self.about_to_last();
+        let done = self.run(|c| query.execute(c)).await?;
+        Ok(done.rows_affected())
+    }
+}

@@ -1,0 +1,64 @@
+//! The statements for removing what is over.
+
+use crate::store::sql::fault::Fault;
+use crate::store::sql::rows::{LinkRow, Unsigned};
+use crate::store::sql::select_links;
+use crate::store::sql::session::Session;
+use crate::store::sql::sweep::SweepStatements;
+use sqlx::{QueryBuilder, Sqlite, query, query_scalar};
+
+impl SweepStatements for Session<Sqlite> {
+    async fn lock_expired(&mut self, valid_until: u64, limit: u32) -> Result<Vec<u64>, Fault> {
+        let query = query_scalar(
+            "SELECT id FROM links WHERE valid_until <= ? AND deleted_at IS NULL \
+             ORDER BY valid_until LIMIT ?",
+        )
+        .bind(valid_until.cast_signed())
+        .bind(limit);
+        let ids: Vec<Unsigned> = self.run(|c| query.fetch_all(c)).await?;
+        Ok(ids.into_iter().map(|id| id.0).collect())
+    }
+
+    async fn links_by_id(&mut self, ids: &[u64]) -> Result<Vec<LinkRow>, Fault> {
+        let mut select = QueryBuilder::<Sqlite>::new(select_links!("WHERE l.id IN ("));
+        let mut values = select.separated(", ");
+        for id in ids {
+            values.push_bind(id.cast_signed());
+        }
+        select.push(")");
+        let query = select.build_query_as().persistent(false);
+        self.run(|c| query.fetch_all(c)).await
+    }
+
+    async fn empty_links(&mut self, ids: &[u64], now: u64) -> Result<(), Fault> {
+        // The hash too: nobody is to find a link by a target that is gone.
+        let mut update = QueryBuilder::<Sqlite>::new(
+            "UPDATE links SET url = '', url_hash = 0, title = NULL, tags = '[]', valid_since = NULL, \
+             valid_until = NULL, rev = rev + 1, deleted_at = ",
+        );
+        update
+            .push_bind(now.cast_signed())
+            .push(", updated_at = ")
+            .push_bind(now.cast_signed());
+        update.push(" WHERE id IN (");
+        let mut values = update.separated(", ");
+        for id in ids {
+            values.push_bind(id.cast_signed());
+        }
+        update.push(")");
+        let query = update.build().persistent(false);
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn purge_tombstones(&mut self, before: u64, limit: u32) -> Result<u64, Fault> {
+        let query = query(
+            "DELETE FROM links WHERE id IN (SELECT id FROM links WHERE deleted_at < ? LIMIT ?)",
+        )
+        .bind(before.cast_signed())
+        .bind(limit);
+        self.about_to_last();
+        let done = self.run(|c| query.execute(c)).await?;
+        Ok(done.rows_affected())
+    }
+}

@@ -1,0 +1,73 @@
+//! Links past their validity are removed.
+
+use crate::helpers::{Running, until};
+use serde_json::json;
+
+const EAGER: [(&str, &str); 3] = [
+    ("EDGELINK_SWEEP_INTERVAL_SECONDS", "1"),
+    ("EDGELINK_SWEEP_GRACE_SECONDS", "0"),
+    ("EDGELINK_SWEEP_BATCH", "2"),
+];
+
+#[tokio::test]
+async fn a_link_past_its_validity_is_removed_and_its_slug_is_free_again() {
+    let server = Running::with(&EAGER).await;
+    let link = |slug: &str, until: &str| json!({ "longUrl": "https://example.com/", "customSlug": slug, "validUntil": until });
+    for slug in ["a", "b", "c", "d", "e"] {
+        server
+            .post(&link(slug, "2001-01-01T00:00:00Z"))
+            .await
+            .expect(201);
+    }
+    server
+        .post(&link("future", "2999-01-01T00:00:00Z"))
+        .await
+        .expect(201);
+    until("all five are swept", async || {
+        let page = server.get("/links").await.expect(200);
+        page["links"].as_array().unwrap().len() == 1
+    })
+    .await;
+    server.follow("/a").await.page(404, "");
+    server
+        .follow("/future")
+        .await
+        .redirects(302, "https://example.com/");
+    // The tombstone has kept the revision: caches take the new link for newer.
+    let again = server.post(&link("a", "2999-01-01T00:00:00Z")).await;
+    again.expect(201);
+    let entry = server.resolve("go.example:8080/a").await;
+    let entry = edgelink_wire::Entry::decode(&entry.body).unwrap();
+    assert_eq!(entry.record.rev(), 3);
+}
+
+#[tokio::test]
+async fn a_link_is_kept_for_the_grace_period_and_can_be_brought_back() {
+    let server = Running::with(&[("EDGELINK_SWEEP_INTERVAL_SECONDS", "1")]).await;
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let yesterday =
+        time::OffsetDateTime::from_unix_timestamp(now.as_secs() as i64 - 86_400).unwrap();
+    let yesterday = yesterday
+        .format(&time::format_description::well_known::Rfc3339)
+        .unwrap();
+    let link =
+        json!({ "longUrl": "https://example.com/", "customSlug": "a", "validUntil": yesterday });
+    server.post(&link).await.expect(201);
+    server.follow("/a").await.page(410, "");
+    until("a sweep is over", async || {
+        let metrics = server.plain(reqwest::Method::GET, "/metrics");
+        let metrics = metrics.send().await.unwrap().text().await.unwrap();
+        metrics.contains(r#"edgelink_swept_total{kind="receipts"}"#)
+    })
+    .await;
+    server
+        .patch("/links/a", &json!({ "validUntil": null }))
+        .await
+        .expect(200);
+    server
+        .follow("/a")
+        .await
+        .redirects(302, "https://example.com/");
+}
