@@ -13,7 +13,16 @@ use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
 use edgelink_filter_core::settings::Settings;
 use edgelink_wire::Entry;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
+
+/// How many who waited are answered in one callback. The proxy sends the answers once the callback has returned, each
+/// from within the end of the stream that was answered before it, so that its stack grows with every one of them;
+/// V8 gives up at some 300.
+const BATCH: usize = 32;
+
+/// Milliseconds until the others are.
+const BATCH_PAUSE_MILLIS: u32 = 1;
 
 thread_local! {
     static WORKER: RefCell<Option<Worker>> = const { RefCell::new(None) };
@@ -27,6 +36,10 @@ struct Worker {
     edge: Edge,
     envoy: Envoy,
     pairs: Pairs,
+    /// Those who need not wait any longer and are not answered yet.
+    resumed: VecDeque<Resumed>,
+    /// Whether the tick comes early for them.
+    is_hurrying: bool,
 }
 
 /// Whether the proxy is to go on with a request.
@@ -72,6 +85,8 @@ pub(crate) fn configure(root: u32, settings: Settings) {
         edge: Edge::new(settings, random(), Envoy::now()),
         envoy: Envoy::new(root),
         pairs: Pairs::default(),
+        resumed: VecDeque::new(),
+        is_hurrying: false,
     };
     WORKER.with(|place| *place.borrow_mut() = Some(worker));
 }
@@ -95,13 +110,17 @@ pub(crate) fn request(stream: u32) -> Flow {
             Step::Wait(callout) => Todo::Wait(callout),
         }
     });
-    match todo {
+    let callout = match todo {
         None | Some(Todo::Pass) => return Flow::Continue,
         Some(Todo::Answer(reply, callout)) => {
             reply.send();
-            callout.iter().for_each(send);
+            callout
         }
-        Some(Todo::Wait(callout)) => callout.iter().for_each(send),
+        Some(Todo::Wait(callout)) => callout,
+    };
+    if let Some(callout) = callout {
+        send(&callout);
+        answer_resumed();
     }
     Flow::Pause
 }
@@ -155,11 +174,12 @@ pub(crate) fn stream_closed(stream: u32) {
 fn act_on(actions: Vec<Action>) {
     for action in actions {
         match action {
-            Action::Resume(resumed) => resume(&resumed),
+            Action::Resume(resumed) => resume(resumed),
             Action::Send(callout) => send(&callout),
             Action::Run(errand) => run(&errand),
         }
     }
+    answer_resumed();
 }
 
 /// A callout has ended. The number of its headers is 0 where there was no answer.
@@ -208,7 +228,7 @@ fn send(callout: &Callout) {
         None => worker.edge.on_refused(&mut worker.envoy, callout.flight),
     });
     if let Some(resumed) = resumed.flatten() {
-        resume(&resumed);
+        resume(resumed);
     }
 }
 
@@ -255,20 +275,64 @@ fn call<'a>(
     abi::http_call(&control_plane.cluster, headers, body, timeout_millis)
 }
 
-/// Answers those who need not wait any longer. One who has gone is passed over.
-fn resume(resumed: &Resumed) {
-    for stream in &resumed.streams {
-        if !abi::set_effective_context(*stream) {
-            continue;
+/// Those need not wait any longer; they are answered in their turn.
+fn resume(resumed: Resumed) {
+    with(|worker| worker.resumed.push_back(resumed));
+}
+
+/// Answers the next of those who need not wait any longer; the last thing that a callback does.
+fn answer_resumed() {
+    let mut room = BATCH;
+    while room > 0 {
+        let Some(mut resumed) = with(|worker| worker.resumed.pop_front()).flatten() else {
+            break;
+        };
+        let later = resumed.streams.split_off(room.min(resumed.streams.len()));
+        room -= resumed.streams.len();
+        resumed
+            .streams
+            .iter()
+            .for_each(|stream| answer(*stream, &resumed));
+        if !later.is_empty() {
+            resumed.streams = later;
+            with(|worker| worker.resumed.push_front(resumed));
         }
-        let path = abi::header(Map::RequestHeaders, ":path").unwrap_or_default();
-        let reply = with(|worker| {
-            let pairs = std::mem::take(&mut worker.pairs);
-            Reply::new(&worker.edge.answer(resumed, &path), pairs)
-        });
-        if let Some(reply) = reply {
-            reply.send();
+    }
+    pace_ticks();
+}
+
+/// Answers one who need not wait any longer. One who has gone is passed over.
+fn answer(stream: u32, resumed: &Resumed) {
+    if !abi::set_effective_context(stream) {
+        return;
+    }
+    let path = abi::header(Map::RequestHeaders, ":path").unwrap_or_default();
+    let reply = with(|worker| {
+        let pairs = std::mem::take(&mut worker.pairs);
+        Reply::new(&worker.edge.answer(resumed, &path), pairs)
+    });
+    if let Some(reply) = reply {
+        reply.send();
+    }
+}
+
+/// Has the tick come early while some are not answered, and as configured when all are.
+fn pace_ticks() {
+    let change = with(|worker| {
+        let is_hurrying = !worker.resumed.is_empty();
+        if std::mem::replace(&mut worker.is_hurrying, is_hurrying) == is_hurrying {
+            return None;
         }
+        let period = if is_hurrying {
+            BATCH_PAUSE_MILLIS
+        } else {
+            jittered(worker.edge.settings().tick_millis)
+        };
+        Some((worker.root, period))
+    });
+    if let Some((root, period)) = change.flatten() {
+        abi::set_effective_context(root);
+        abi::set_tick_period(period);
     }
 }
 

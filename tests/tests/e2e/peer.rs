@@ -2,7 +2,7 @@
 //! known go on redirecting.
 
 use edgelink_tests::scenario::{Reply, link};
-use edgelink_tests::stack::{Behaviour, Envoy, EnvoyOptions, ScriptedControlPlane};
+use edgelink_tests::stack::{Behaviour, Envoy, EnvoyOptions, ScriptedControlPlane, until};
 use edgelink_wire::Entry;
 use std::time::{Duration, Instant};
 
@@ -124,5 +124,43 @@ async fn visitors_who_leave_while_others_wait_harm_nobody() {
         let answer = connection.receive("GET").await.expect("an answer");
         assert_eq!(answer.location(), Some("https://example.com/"));
     }
+    envoy.assert_unharmed().await;
+}
+
+/// A link that is in everybody's inbox at the same moment. What the proxy does for one of those who wait must not be
+/// stacked upon what it does for the others.
+#[tokio::test]
+async fn a_crowd_that_waits_for_one_link_is_answered() {
+    const CROWD: usize = 2_000;
+    let control_plane = ScriptedControlPlane::start().await;
+    let options = EnvoyOptions {
+        callout_timeout_ms: 20_000,
+        ..EnvoyOptions::default()
+    };
+    let envoy = Envoy::start(&options, &[control_plane.address()]).await;
+    control_plane.script("crowd", Behaviour::Reply(Reply::Hang));
+    let mut visitors = Vec::new();
+    for _ in 0..CROWD {
+        let mut connection = envoy.connect().await;
+        let request = b"GET /crowd HTTP/1.1\r\nhost: go.example\r\n\r\n";
+        connection.send(request).await.expect("a connection");
+        visitors.push(connection);
+    }
+    until("all of them wait", Duration::from_secs(10), async || {
+        let waiting = "http.edge.downstream_rq_active";
+        (envoy.stats(waiting).await.get(waiting) == CROWD as u64).then_some(())
+    })
+    .await;
+
+    let answered = Instant::now();
+    let target = Reply::Link(link("https://example.com/"));
+    control_plane.script("crowd", Behaviour::Reply(target));
+
+    for mut connection in visitors {
+        let answer = connection.receive("GET").await.expect("an answer");
+        assert_eq!(answer.status, 302, "{answer:?}");
+    }
+    println!("{CROWD} visitors answered in {:?}", answered.elapsed());
+    assert_eq!(control_plane.lookups("crowd"), 1);
     envoy.assert_unharmed().await;
 }
