@@ -46,6 +46,7 @@ start() {
   set -m
   "$@" >"$logs/$name.log" 2>&1 </dev/null &
   set +m
+  printf '%s\n' $! >"$state/$name.pid"
   names[$!]=$name
   order+=($!)
 }
@@ -66,15 +67,25 @@ await() {
   done
 }
 
+# Looks again and again, because `wait -n` misses what has ended before it is called.
+await_any_end() {
+  local pid
+  while sleep 0.2; do
+    for pid in "${order[@]}"; do
+      kill -0 "$pid" 2>/dev/null || report_ended "${names[$pid]}"
+    done
+  done
+}
+
 # shellcheck disable=SC2329 # called by the trap
 stop_all() {
-  trap - EXIT
   trap '' INT TERM HUP
   local index
   for ((index = ${#order[@]} - 1; index >= 0; index--)); do
     kill -TERM "${order[index]}" 2>/dev/null || continue
     wait "${order[index]}" 2>/dev/null || true
   done
+  rm -f "$state"/*.pid
 }
 
 start_control_plane() {
@@ -102,6 +113,7 @@ edgelink is ready. Ctrl-C stops it.
   Envoy admin  http://127.0.0.1:$EDGELINK_ADMIN_PORT
   admin key    $state/admin-key
   logs         $logs/
+  process ids  $state/control-plane.pid, $state/envoy.pid
 
 Create a link, and follow the shortUrl of the answer:
 
@@ -123,10 +135,8 @@ secret "$state/edge-token" 32
 secret "$state/code-key" 16
 
 trap stop_all EXIT
-trap 'printf "\nedgelink: stopping\n"; exit 0' INT TERM HUP
+trap 'trap "" INT TERM HUP; printf "\nedgelink: stopping\n"; exit 0' INT TERM HUP
 start_control_plane
 start_envoy
 print_tour
-ended=''
-wait -n -p ended "${order[@]}" || true
-report_ended "${names[$ended]}"
+await_any_end

@@ -12,7 +12,11 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// The control plane's binary: `EDGELINK_TEST_BIN`, or the one built with the profile of this test.
-pub(crate) fn edgelink_binary() -> PathBuf {
+///
+/// # Panics
+/// Where it is not built.
+#[must_use]
+pub fn edgelink_binary() -> PathBuf {
     built("EDGELINK_TEST_BIN", profile_folder().join("edgelink"))
 }
 
@@ -84,7 +88,11 @@ fn profile_folder() -> PathBuf {
 }
 
 /// A port that nobody listens on, below those that the system gives to clients, so that it stays free for a restart.
-pub(crate) fn free_port() -> u16 {
+///
+/// # Panics
+/// Where there is none.
+#[must_use]
+pub fn free_port() -> u16 {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);

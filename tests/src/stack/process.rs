@@ -5,12 +5,14 @@ use rustix::process::{Pid, kill_process};
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use rustix::process::Signal;
 
 /// How long a process may take to become ready, or to end when asked to. A machine that builds meanwhile is slow.
 const LIMIT: Duration = Duration::from_secs(30);
+/// The same where a test is over.
+const TERM_LIMIT: Duration = Duration::from_secs(2);
 const LINES_SHOWN: usize = 40;
 
 /// A running program.
@@ -92,6 +94,15 @@ impl Process {
         .await
     }
 
+    /// Asks it to end and gives it the time for that: it may have processes of its own to end.
+    fn try_to_terminate(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM); // fails where it has ended already
+        let start = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < TERM_LIMIT {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// What it has printed.
     #[must_use]
     pub fn log(&self) -> String {
@@ -101,6 +112,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        self.try_to_terminate();
         self.kill();
         if std::thread::panicking() {
             let log = self.log();

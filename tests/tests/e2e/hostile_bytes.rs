@@ -2,9 +2,11 @@
 //! is a 503 for everybody on that worker.
 
 use edgelink_tests::scenario::Request;
-use edgelink_tests::stack::{Deployment, EnvoyOptions};
+use edgelink_tests::stack::{Deployment, EnvoyOptions, Http2Answer, http2_request};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use tokio::task::JoinSet;
 
 /// Makes a request that carries these bytes.
 type Carrier = fn(&[u8]) -> Request;
@@ -29,9 +31,8 @@ fn known(name: &str, bytes: &[u8]) -> Request {
     Request::get("/known").header(name, &[b"a=", bytes, b"z"].concat())
 }
 
-#[tokio::test]
-async fn a_thousand_requests_with_bytes_above_ascii_harm_nobody() {
-    // With two domains the filter reads the Host header, which it does not with one.
+/// With two domains the filter reads the Host header, which it does not with one.
+async fn with_two_domains() -> Deployment {
     let edgelink = Deployment::start(&EnvoyOptions {
         domains: vec!["go.example".to_owned(), "other.example".to_owned()],
         ..EnvoyOptions::default()
@@ -40,7 +41,12 @@ async fn a_thousand_requests_with_bytes_above_ascii_harm_nobody() {
     edgelink
         .create(&json!({ "longUrl": "https://example.com/", "customSlug": "known" }))
         .await;
+    edgelink
+}
 
+#[tokio::test]
+async fn a_thousand_requests_with_bytes_above_ascii_harm_nobody() {
+    let edgelink = with_two_domains().await;
     let mut statuses: BTreeMap<(&str, u16), u32> = BTreeMap::new();
     for byte in 0x80..=0xff_u8 {
         for (place, request) in PLACES {
@@ -63,4 +69,57 @@ async fn a_thousand_requests_with_bytes_above_ascii_harm_nobody() {
         );
     }
     edgelink.envoy.assert_unharmed().await;
+}
+
+const HTTP2_PLACES: [&str; 5] = [
+    ":path",
+    ":authority",
+    "cookie",
+    "user-agent",
+    "x-forwarded-for",
+];
+
+/// Another codec in Envoy, which lets other bytes through.
+#[tokio::test]
+async fn the_same_bytes_over_http2_harm_nobody() {
+    let edgelink = with_two_domains().await;
+    let edge = edgelink.envoy.edge();
+    let mut visits = JoinSet::new();
+    for byte in 0x80..=0xff_u8 {
+        for place in HTTP2_PLACES {
+            visits.spawn(async move { (place, visit_over_http2(edge, place, byte).await) });
+        }
+    }
+
+    let mut answers: BTreeMap<(&str, Http2Answer), u32> = BTreeMap::new();
+    for answer in visits.join_all().await {
+        *answers.entry(answer).or_default() += 1;
+    }
+    println!("{answers:?}");
+    assert_eq!(answers.values().sum::<u32>(), 640);
+    let is_failure = |answer: &Http2Answer| matches!(answer, Http2Answer::Status(500..));
+    assert!(
+        !answers.keys().any(|(_, answer)| is_failure(answer)),
+        "{answers:?}"
+    );
+    for place in ["cookie", "user-agent", "x-forwarded-for"] {
+        let redirects = answers.get(&(place, Http2Answer::Status(302)));
+        assert_eq!(redirects, Some(&128), "{place}: {answers:?}");
+    }
+    edgelink.envoy.assert_unharmed().await;
+}
+
+async fn visit_over_http2(edge: SocketAddr, place: &str, byte: u8) -> Http2Answer {
+    let hostile = [b'/', b'a', byte, b'z', byte];
+    let mut fields: Vec<(&str, &[u8])> = vec![
+        (":method", b"GET"),
+        (":scheme", b"http"),
+        (":path", b"/known"),
+        (":authority", b"go.example"),
+    ];
+    match fields.iter_mut().find(|(name, _)| *name == place) {
+        Some(field) => field.1 = &hostile,
+        None => fields.push((place, &hostile)),
+    }
+    http2_request(edge, &fields).await.expect("an answer")
 }

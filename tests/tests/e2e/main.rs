@@ -4,6 +4,7 @@ mod api_input;
 mod configuration;
 mod hostile_bytes;
 mod links;
+mod make_run;
 mod outage;
 mod paths;
 mod peer;

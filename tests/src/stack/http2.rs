@@ -1,0 +1,164 @@
+//! Just enough of an HTTP/2 client (RFC 9113, with prior knowledge) to send header fields of any bytes.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const LIMIT: Duration = Duration::from_secs(10);
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const END_STREAM_AND_HEADERS: u8 = 0x5;
+
+/// What a server does about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Http2Answer {
+    /// It answers with that status code.
+    Status(u16),
+    /// It resets the stream.
+    Reset,
+    /// It closes the connection.
+    Closed,
+}
+
+/// Sends a request of these fields, pseudo-header fields first, over a connection of its own.
+///
+/// # Errors
+/// Those of the connection, and [`ErrorKind::TimedOut`] after 10 s.
+pub async fn http2_request(
+    address: SocketAddr,
+    fields: &[(&str, &[u8])],
+) -> io::Result<Http2Answer> {
+    timeout(LIMIT, request(address, fields)).await?
+}
+
+async fn request(address: SocketAddr, fields: &[(&str, &[u8])]) -> io::Result<Http2Answer> {
+    let mut stream = TcpStream::connect(address).await?;
+    let headers = frame(HEADERS, END_STREAM_AND_HEADERS, 1, &header_block(fields));
+    let bytes = [PREFACE, &frame(SETTINGS, 0, 0, b""), &headers].concat();
+    stream.write_all(&bytes).await?;
+    loop {
+        let Some((kind, payload)) = read_frame(&mut stream).await? else {
+            return Ok(Http2Answer::Closed);
+        };
+        match kind {
+            HEADERS => {
+                let status = status_of(&payload).ok_or(ErrorKind::InvalidData)?;
+                return Ok(Http2Answer::Status(status));
+            }
+            RST_STREAM => return Ok(Http2Answer::Reset),
+            GOAWAY => return Ok(Http2Answer::Closed),
+            _ => {}
+        }
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("a small frame");
+    let head = [
+        &length.to_be_bytes()[1..],
+        &[kind, flags],
+        &stream.to_be_bytes(),
+    ]
+    .concat();
+    [&head, payload].concat()
+}
+
+/// The next frame; nothing at the end of the connection.
+async fn read_frame(stream: &mut TcpStream) -> io::Result<Option<(u8, Vec<u8>)>> {
+    let mut head = [0; 9];
+    match stream.read_exact(&mut head).await {
+        Err(error) if is_end(&error) => return Ok(None),
+        other => other?,
+    };
+    let [a, b, c, kind, ..] = head;
+    let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+    stream.read_exact(&mut payload).await?;
+    Ok(Some((kind, payload)))
+}
+
+fn is_end(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+    )
+}
+
+/// Literal fields without indexing and with new names (RFC 7541, section 6.2.2), not Huffman-coded.
+fn header_block(fields: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name.as_bytes(), value] {
+            let length = u8::try_from(text.len()).ok().filter(|&length| length < 127);
+            block.push(length.expect("a short text"));
+            block.extend_from_slice(text);
+        }
+    }
+    block
+}
+
+/// The status, which is the first field of every response: a place in the static table, or the name from there with a
+/// literal value.
+fn status_of(block: &[u8]) -> Option<u16> {
+    const STATIC: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
+    match *block {
+        [index @ 0x88..=0x8e, ..] => Some(STATIC[usize::from(index - 0x88)]),
+        [0x48 | 0x08 | 0x18, length, ..] => {
+            let end = 2 + usize::from(length & 0x7f);
+            let value = block.get(2..end)?;
+            if length & 0x80 == 0 {
+                return std::str::from_utf8(value).ok()?.parse().ok();
+            }
+            huffman_digits(value)
+        }
+        _ => None,
+    }
+}
+
+/// Three digits in the Huffman code of RFC 7541, appendix B: 0 to 2 have five bits, 3 to 9 have six.
+fn huffman_digits(bytes: &[u8]) -> Option<u16> {
+    let mut bits = bytes
+        .iter()
+        .flat_map(|byte| (0..8).rev().map(move |bit| u16::from(byte >> bit & 1)));
+    let mut number = 0;
+    for _ in 0..3 {
+        let mut code = 0;
+        for _ in 0..5 {
+            code = code * 2 + bits.next()?;
+        }
+        let digit = if code < 3 {
+            code
+        } else {
+            (code * 2 + bits.next()?).checked_sub(0x19)? + 3
+        };
+        number = number * 10 + digit;
+    }
+    Some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_is_read_in_every_form_that_servers_write_it_in() {
+        for (block, status) in [
+            (&b"\x88"[..], Some(200)),
+            (b"\x8d", Some(404)),
+            (b"\x48\x03302", Some(302)),
+            // RFC 7541, appendix C.6.1
+            (b"\x48\x82\x64\x02", Some(302)),
+            (b"\x48\x82\x64", None),
+            (b"", None),
+        ] {
+            assert_eq!(status_of(block), status, "{}", block.escape_ascii());
+        }
+    }
+}
