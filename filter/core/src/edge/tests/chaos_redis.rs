@@ -94,6 +94,7 @@ impl Chaos {
             match action {
                 Action::Send(callout) => self.send(&callout),
                 Action::Resume(resumed) => self.resume(&resumed),
+                Action::Run(errand) => panic!("nobody asked for {errand:?}"),
             }
         }
         self.look_at_wires();
@@ -192,9 +193,8 @@ impl Chaos {
         };
         let now = Moment::from_millis(self.world.now);
         let host = &mut self.world.host;
-        if let Some(resumed) = self.world.edge.on_callout_end(host, token, response, now) {
-            self.resume(&resumed);
-        }
+        let actions = self.world.edge.on_callout_end(host, token, response, now);
+        self.act_on(actions);
     }
 
     fn pass(&mut self, millis: u64) {
