@@ -12,6 +12,7 @@ use edgelink_filter_core::callout::{Callout, Response};
 use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
 use edgelink_filter_core::settings::Settings;
 use edgelink_wire::Entry;
+use edgelink_wire::clicks::WorkerId;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -82,7 +83,7 @@ pub(crate) fn configure(root: u32, settings: Settings) {
     }
     let worker = Worker {
         root,
-        edge: Edge::new(settings, random(), Envoy::now()),
+        edge: Edge::new(settings, name(), random(), Envoy::now()),
         envoy: Envoy::new(root),
         pairs: Pairs::default(),
         resumed: VecDeque::new(),
@@ -359,6 +360,16 @@ impl Reply {
 fn jittered(millis: u32) -> u32 {
     let share = (random() % 256) as u32;
     millis + millis * share / 1_024
+}
+
+/// A name that no other worker has.
+fn name() -> WorkerId {
+    let halves = [random(), random()].map(u64::to_le_bytes);
+    let mut name = [0; 16];
+    for (to, from) in name.iter_mut().zip(halves.as_flattened()) {
+        *to = *from;
+    }
+    name
 }
 
 /// A random number: Rust's own hasher draws its keys from the host.

@@ -1,6 +1,7 @@
 //! Tiers 1, 2 and 6: what this proxy knows already.
 
 use crate::callout::Told;
+use crate::clicks::{Clicker, Tallied};
 use crate::host::SharedData;
 use crate::lru::{Lru, Place};
 use crate::metrics::Tier;
@@ -67,8 +68,10 @@ pub(crate) enum Learned {
 
 impl Caches {
     pub(crate) fn new(settings: &Settings, hasher: SeedableRandomState) -> Self {
+        let mut lru = Lru::new(settings.lru_max_bytes, hasher);
+        lru.set_max_click_bytes(max_click_bytes(settings));
         Self {
-            lru: Lru::new(settings.lru_max_bytes, hasher),
+            lru,
             slots: Slots::new(settings.slots, settings.max_value_bytes),
             lives: settings.lives,
             trust: Trust::default(),
@@ -80,6 +83,7 @@ impl Caches {
     /// Changes bounds and lives. A smaller LRU drops what is too much as entries come.
     pub(crate) fn configure(&mut self, settings: &Settings) {
         self.lru.set_max_bytes(settings.lru_max_bytes);
+        self.lru.set_max_click_bytes(max_click_bytes(settings));
         self.slots = Slots::new(settings.slots, settings.max_value_bytes);
         self.lives = settings.lives;
     }
@@ -160,6 +164,30 @@ impl Caches {
             Some(place) => self.lru.record(place),
             None => self.loose.as_ref().map_or(&[], SharedRecord::bytes),
         }
+    }
+
+    /// The encoded record of what was found for `key`, and where a click on it is counted.
+    pub(crate) fn serve<'a>(&'a mut self, found: Found, key: &'a [u8]) -> (&'a [u8], Clicker<'a>) {
+        match found.place {
+            Some(place) => self.lru.serve(place),
+            None => {
+                let record = self.loose.as_ref().map_or(&[][..], SharedRecord::bytes);
+                (record, self.lru.clicker(key))
+            }
+        }
+    }
+
+    /// Counts a click on a link that was waited for.
+    pub(crate) fn click(&mut self, key: &[u8]) {
+        match self.lru.find(key) {
+            Some(place) => self.lru.serve(place).1.click(),
+            None => self.lru.clicker(key).click(),
+        }
+    }
+
+    /// All clicks that were counted since this was last called.
+    pub(crate) fn take_clicks(&mut self) -> Tallied {
+        self.lru.take_clicks()
     }
 
     /// When asking anew for what was found has last failed, where that is known.
@@ -277,6 +305,13 @@ impl Caches {
     fn rev(&self, place: Place) -> u64 {
         Record::decode(self.lru.record(place)).map_or(0, |record| record.rev())
     }
+}
+
+fn max_click_bytes(settings: &Settings) -> usize {
+    settings
+        .clicks
+        .as_ref()
+        .map_or(0, |clicks| clicks.max_bytes)
 }
 
 fn kind(bytes: &[u8]) -> Option<Kind> {

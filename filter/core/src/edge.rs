@@ -18,6 +18,7 @@ use crate::path::{self, Asked};
 use crate::settings::Settings;
 use crate::time::{Moment, Steady};
 use answers::compose;
+use edgelink_wire::clicks::WorkerId;
 use edgelink_wire::{Domain, Record};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
@@ -70,6 +71,7 @@ pub enum Step<'a> {
 pub struct Resumed {
     /// The streams to answer, each with what [`Edge::answer`] gives.
     pub streams: Vec<StreamId>,
+    key: Rc<[u8]>,
     tier: Tier,
     /// The encoded record; nothing if nobody could tell.
     record: Option<Vec<u8>>,
@@ -96,9 +98,9 @@ enum Decision {
 
 impl Edge {
     /// A worker that knows nothing. `seed` is to be random: it keeps strangers from choosing codes that meet in the
-    /// worker's hash tables.
+    /// worker's hash tables. So is its name, for the control plane tells workers by it.
     #[must_use]
-    pub fn new(settings: Rc<Settings>, seed: u64, now: Moment) -> Self {
+    pub fn new(settings: Rc<Settings>, name: WorkerId, seed: u64, now: Moment) -> Self {
         // The hasher wants it to live for ever, and there is one edge a VM.
         let shared = Box::leak(Box::new(SharedSeed::from_u64(seed)));
         let hasher = SeedableRandomState::with_seed(seed.rotate_left(32), shared);
@@ -112,7 +114,7 @@ impl Edge {
             flights: Flights::new(pending, waiting, hasher),
             redis: redis::Redis::default(),
             gate: Gate::new(settings.background.admission_silence),
-            background: background::Background::new(&settings.background, seed),
+            background: background::Background::new(&settings, name, seed),
             is_wanted: false,
             breaker: Breaker::default(),
             health: Health::Answering,
@@ -134,7 +136,7 @@ impl Edge {
         self.flights
             .set_bounds(control_plane.max_pending, control_plane.max_waiting);
         self.caches.configure(&settings);
-        self.configure_background(&settings.background);
+        self.configure_background(&settings);
         self.settings = settings;
     }
 
@@ -162,17 +164,7 @@ impl Edge {
         self.name_key(host, asked);
         match self.decide(host, stream) {
             Decision::Serve(found, refresh) => {
-                let record = self.caches.record(found);
-                let (settings, counts) = (&self.settings, &mut self.counts);
-                let answer = compose(
-                    Some(record),
-                    found.tier,
-                    asked.query,
-                    self.now,
-                    settings,
-                    counts,
-                );
-                Step::Answer(answer, refresh)
+                Step::Answer(self.serve(found, asked.query), refresh)
             }
             Decision::Wait(callout) => Step::Wait(callout),
             Decision::NeverIssued => {
@@ -252,6 +244,7 @@ impl Edge {
         }
         Some(Resumed {
             streams: landed.waiters,
+            key: landed.key,
             tier: Tier::ControlPlane,
             record: Some(told.bytes.to_vec()),
         })
@@ -284,6 +277,7 @@ impl Edge {
     /// The worker ends: hands over what was counted, and takes its part out of the gauges.
     pub fn on_end(&mut self, host: &mut (impl Streams + SharedData + Metrics + Log)) {
         self.disconnect(host);
+        self.end_clicks();
         self.counts.flush(Levels::default(), host);
     }
 
@@ -327,6 +321,7 @@ impl Edge {
         };
         Resumed {
             streams: landed.waiters,
+            key: landed.key,
             tier: found.map_or(Tier::ControlPlane, |found| found.tier),
             record: found.map(|found| self.caches.record(found).to_vec()),
         }

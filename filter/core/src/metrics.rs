@@ -6,7 +6,8 @@
 mod outcomes;
 
 pub use outcomes::{
-    CalloutOutcome, Connection, ErrandOutcome, FeedOutcome, Outcome, RedisOutcome, Tier,
+    CalloutOutcome, ClickOutcome, Connection, ErrandOutcome, FeedOutcome, Outcome, RedisOutcome,
+    Tier,
 };
 
 use crate::background::ErrandKind;
@@ -27,6 +28,8 @@ pub enum Metric {
     Attempts(Connection),
     /// Errands, by outcome.
     Errands(ErrandKind, ErrandOutcome),
+    /// Clicks, by what became of them.
+    Clicks(ClickOutcome),
     /// Milliseconds from sending a lookup's callout to its end.
     CalloutMillis,
     /// Entries in the LRUs of all workers.
@@ -66,6 +69,7 @@ impl Metric {
                     ErrandOutcome::ALL.map(|outcome| Self::Errands(kind, outcome))
                 }),
             )
+            .chain(ClickOutcome::ALL.map(Self::Clicks))
             .chain([Self::CalloutMillis, Self::LruEntries, Self::LruBytes])
             .chain(Connection::ALL.map(Self::Connected))
             .chain([Self::Admission])
@@ -83,6 +87,7 @@ impl Metric {
             Self::Errands(kind, outcome) => {
                 ERRANDS + kind as usize * ErrandOutcome::ALL.len() + outcome as usize
             }
+            Self::Clicks(outcome) => CLICKS + outcome as usize,
             Self::CalloutMillis => COUNTERS,
             Self::LruEntries => COUNTERS + 1,
             Self::LruBytes => COUNTERS + 2,
@@ -100,7 +105,8 @@ impl Metric {
             | Self::Redis(_)
             | Self::Feed(_)
             | Self::Attempts(_)
-            | Self::Errands(..) => MetricKind::Counter,
+            | Self::Errands(..)
+            | Self::Clicks(_) => MetricKind::Counter,
             Self::CalloutMillis => MetricKind::Histogram,
             Self::LruEntries | Self::LruBytes | Self::Connected(_) | Self::Admission => {
                 MetricKind::Gauge
@@ -126,6 +132,7 @@ impl Metric {
             Self::Errands(kind, outcome) => {
                 format!("edgelink.{}.{}", kind.name(), outcome.name())
             }
+            Self::Clicks(outcome) => format!("edgelink.clicks.{}", outcome.name()),
             Self::Admission => "edgelink.admission".to_owned(),
             Self::CalloutMillis => "edgelink.callout_ms".to_owned(),
             Self::LruEntries => "edgelink.lru_entries".to_owned(),
@@ -140,7 +147,8 @@ const REDIS: usize = CALLOUTS + CalloutOutcome::ALL.len();
 const FEED: usize = REDIS + RedisOutcome::ALL.len();
 const ATTEMPTS: usize = FEED + FeedOutcome::ALL.len();
 const ERRANDS: usize = ATTEMPTS + Connection::ALL.len();
-const COUNTERS: usize = ERRANDS + ErrandKind::ALL.len() * ErrandOutcome::ALL.len();
+const CLICKS: usize = ERRANDS + ErrandKind::ALL.len() * ErrandOutcome::ALL.len();
+const COUNTERS: usize = CLICKS + ClickOutcome::ALL.len();
 
 /// What a worker contributes to the gauges, which are those of all workers together.
 #[derive(Clone, Copy, Debug, Default)]

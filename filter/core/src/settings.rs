@@ -1,10 +1,12 @@
 //! The plugin configuration: JSON, strict. A bad field stops the start and is named.
 
 mod background;
+mod clicks;
 mod pages;
 mod redis;
 
 pub use background::{Background, Poll, Snapshot};
+pub use clicks::Clicks;
 pub use pages::Pages;
 pub use redis::Redis;
 
@@ -24,6 +26,8 @@ pub struct Settings {
     pub redis: Option<Redis>,
     /// What is done with the control plane besides lookups.
     pub background: Background,
+    /// How clicks are counted and reported; nothing where they are not.
+    pub clicks: Option<Clicks>,
     /// The bound of the LRU in bytes; 0 for none.
     pub lru_max_bytes: usize,
     /// The number of slots in shared data; 0 for none.
@@ -101,6 +105,8 @@ struct Raw {
     /// Whether codes that were never issued are answered 404 without a lookup; default not. `{}` is enough. Needs
     /// `snapshot`, and `poll` or `redis.feed`.
     admission: Option<background::RawAdmission>,
+    /// Whether and how redirects are counted by link and reported; default not at all. `{}` is enough.
+    clicks: Option<clicks::Raw>,
     #[serde(default)]
     lru: RawLru,
     #[serde(default)]
@@ -250,6 +256,7 @@ impl Settings {
             control_plane,
             redis,
             background,
+            clicks: raw.clicks.as_ref().map(clicks::Raw::check).transpose()?,
             lru_max_bytes: within("lru.maxBytes", raw.lru.max_bytes, 0..=1 << 30)?,
             slots: within("sharedData.slots", shared.slots, 0..=1 << 20)?,
             max_value_bytes: within(

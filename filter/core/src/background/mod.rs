@@ -1,13 +1,16 @@
 //! What a worker does with the control plane on its own account: it fetches a snapshot to start from, and polls the
-//! feed where it cannot read it from Redis.
+//! feed where it cannot read it from Redis, and it reports clicks.
 //!
 //! Each of these is one callout at a time ([`Errand`]), from the root context. As with Redis, a worker begins with its
 //! first request: the copy of the plugin on Envoy's main thread never sees one, and has no use for what it would learn.
 
+mod batches;
+mod clicks;
 mod line;
 pub(crate) mod poll;
 pub(crate) mod snapshots;
 
+pub(crate) use clicks::Clicks;
 pub(crate) use line::Line;
 pub(crate) use poll::Poll;
 pub(crate) use snapshots::Snapshots;
@@ -40,15 +43,18 @@ pub enum ErrandKind {
     Snapshot,
     /// News of the feed.
     Poll,
+    /// A report of clicks.
+    Clicks,
 }
 
 impl ErrandKind {
-    pub(crate) const ALL: [Self; 2] = [Self::Snapshot, Self::Poll];
+    pub(crate) const ALL: [Self; 3] = [Self::Snapshot, Self::Poll, Self::Clicks];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Snapshot => "snapshot",
             Self::Poll => "poll",
+            Self::Clicks => "click_report",
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{Edge, Resumed};
 use crate::answer::Answer;
-use crate::metrics::{Counts, Metric, Tier};
+use crate::caches::Found;
+use crate::metrics::{Counts, Metric, Outcome, Tier};
 use crate::path;
 use crate::settings::Settings;
 use crate::time::Moment;
@@ -12,15 +13,25 @@ impl Edge {
     /// The answer for one of the streams that are resumed, whose `:path` is that.
     pub fn answer<'a>(&'a mut self, resumed: &'a Resumed, path: &[u8]) -> Answer<'a> {
         let (settings, counts) = (&self.settings, &mut self.counts);
-        let record = resumed.record.as_deref();
-        compose(
-            record,
-            resumed.tier,
-            path::query(path),
-            self.now,
-            settings,
-            counts,
-        )
+        let (record, tier) = (resumed.record.as_deref(), resumed.tier);
+        let query = path::query(path);
+        let answer = compose(record, tier, query, self.now, settings, counts);
+        if settings.clicks.is_some() && answer.outcome() == Outcome::Redirect {
+            self.caches.click(&resumed.key);
+        }
+        answer
+    }
+
+    /// The answer with what was found for the request at hand.
+    pub(super) fn serve(&mut self, found: Found, query: &[u8]) -> Answer<'_> {
+        let (settings, counts) = (&self.settings, &mut self.counts);
+        let (record, clicker) = self.caches.serve(found, &self.key);
+        let record = Some(record);
+        let answer = compose(record, found.tier, query, self.now, settings, counts);
+        if settings.clicks.is_some() && answer.outcome() == Outcome::Redirect {
+            clicker.click();
+        }
+        answer
     }
 }
 

@@ -1,16 +1,17 @@
 //! The errands of a worker, and what follows from how far the feed was read.
 
 use super::Edge;
-use crate::background::{Errand, ErrandKind, Line, Poll, Snapshots, poll, snapshots};
+use crate::background::{Clicks, Errand, ErrandKind, Line, Poll, Snapshots, poll, snapshots};
 use crate::caches::Heard;
 use crate::callout::{Failure, MAX_BODY_BYTES, Response};
 use crate::flights::Token;
 use crate::host::{Log, SharedData};
 use crate::learners::{Learners, Now};
 use crate::metrics::{ErrandOutcome, Metric};
-use crate::settings;
+use crate::settings::Settings;
 use crate::time::Moment;
 use crate::trust::Coverage;
+use edgelink_wire::clicks::WorkerId;
 use edgelink_wire::{FeedPosition, Snapshot};
 
 /// What there is of them.
@@ -18,16 +19,21 @@ use edgelink_wire::{FeedPosition, Snapshot};
 pub(super) struct Background {
     snapshots: Option<Snapshots>,
     poll: Option<Poll>,
+    clicks: Option<Clicks>,
+    name: WorkerId,
     seed: u64,
 }
 
 impl Background {
-    pub(super) fn new(settings: &settings::Background, seed: u64) -> Self {
-        let snapshots = settings.snapshot.clone();
-        let poll = settings.poll.clone();
+    pub(super) fn new(settings: &Settings, name: WorkerId, seed: u64) -> Self {
+        let snapshots = settings.background.snapshot.clone();
+        let poll = settings.background.poll.clone();
+        let clicks = settings.clicks.clone();
         Self {
             snapshots: snapshots.map(|settings| Snapshots::new(settings, seed.rotate_left(24))),
             poll: poll.map(|settings| Poll::new(settings, seed.rotate_left(40))),
+            clicks: clicks.map(|settings| Clicks::new(settings, name, seed.rotate_left(8))),
+            name,
             seed,
         }
     }
@@ -38,10 +44,20 @@ impl Background {
         ErrandKind::ALL.into_iter().find(carries)
     }
 
+    /// An errand of that kind, if it is time for one.
+    fn ask(&mut self, kind: ErrandKind, now: Now) -> Option<Errand> {
+        match kind {
+            ErrandKind::Snapshot => self.snapshots.as_mut()?.ask(now),
+            ErrandKind::Poll => self.poll.as_mut()?.ask(now),
+            ErrandKind::Clicks => self.clicks.as_mut()?.ask(now),
+        }
+    }
+
     fn line(&self, kind: ErrandKind) -> Option<&Line> {
         match kind {
             ErrandKind::Snapshot => self.snapshots.as_ref().map(|snapshots| &snapshots.line),
             ErrandKind::Poll => self.poll.as_ref().map(|poll| &poll.line),
+            ErrandKind::Clicks => self.clicks.as_ref().map(|clicks| &clicks.line),
         }
     }
 
@@ -49,6 +65,7 @@ impl Background {
         match kind {
             ErrandKind::Snapshot => self.snapshots.as_mut().map(|snapshots| &mut snapshots.line),
             ErrandKind::Poll => self.poll.as_mut().map(|poll| &mut poll.line),
+            ErrandKind::Clicks => self.clicks.as_mut().map(|clicks| &mut clicks.line),
         }
     }
 }
@@ -79,13 +96,29 @@ impl Edge {
     }
 
     /// Puts other settings into effect. Errands under way end with the root context that sent them.
-    pub(super) fn configure_background(&mut self, settings: &settings::Background) {
-        self.gate.configure(settings.admission_silence);
-        let background = &mut self.background;
-        let before = std::mem::replace(background, Background::new(settings, background.seed));
-        if let (Some(mut poll), Some(settings)) = (before.poll, settings.poll.clone()) {
-            poll.configure(settings, background.seed);
-            background.poll = Some(poll);
+    pub(super) fn configure_background(&mut self, settings: &Settings) {
+        self.gate.configure(settings.background.admission_silence);
+        let Background { name, seed, .. } = self.background;
+        if settings.clicks.is_none() {
+            self.end_clicks();
+        }
+        let background = Background::new(settings, name, seed);
+        let before = std::mem::replace(&mut self.background, background);
+        if let (Some(mut poll), Some(settings)) = (before.poll, &settings.background.poll) {
+            poll.configure(settings.clone(), seed);
+            self.background.poll = Some(poll);
+        }
+        if let (Some(mut clicks), Some(settings)) = (before.clicks, &settings.clicks) {
+            clicks.configure(settings.clone(), seed);
+            self.background.clicks = Some(clicks);
+        }
+    }
+
+    /// Gives up the clicks that were not reported yet.
+    pub(super) fn end_clicks(&mut self) {
+        let now = self.at(self.now);
+        if let Some(clicks) = &mut self.background.clicks {
+            clicks.end(self.caches.take_clicks(), now, &mut self.counts);
         }
     }
 
@@ -127,12 +160,12 @@ impl Edge {
         if let (Some(poll), None) = (&mut background.poll, &background.snapshots) {
             poll.begin(FeedPosition::START, None);
         }
-        let snapshots = background.snapshots.as_mut();
-        let poll = background.poll.as_mut();
-        let errands = [
-            snapshots.and_then(|snapshots| snapshots.ask(now)),
-            poll.and_then(|poll| poll.ask(now)),
-        ];
+        if let Some(clicks) = &mut background.clicks
+            && clicks.is_flush_due(now)
+        {
+            clicks.flush(self.caches.take_clicks(), now, &mut self.counts);
+        }
+        let errands = ErrandKind::ALL.map(|kind| self.background.ask(kind, now));
         errands.into_iter().flatten().collect()
     }
 
@@ -148,6 +181,7 @@ impl Edge {
         let ended = match kind {
             ErrandKind::Snapshot => self.end_snapshot(host, response, now),
             ErrandKind::Poll => self.end_poll(host, response, now),
+            ErrandKind::Clicks => self.end_report(response, now),
         };
         match ended {
             Ok(failures) => {
@@ -160,8 +194,19 @@ impl Edge {
             }
             Err(failure) => self.fail_errand(host, kind, failure, now),
         }
-        let poll = self.background.poll.as_mut();
-        poll.and_then(|poll| poll.ask(now))
+        let next = match kind {
+            // Now it is known where to begin.
+            ErrandKind::Snapshot => ErrandKind::Poll,
+            kind => kind,
+        };
+        self.background.ask(next, now)
+    }
+
+    fn end_report(&mut self, response: Response<'_>, now: Now) -> Result<u32, Failure> {
+        let Some(clicks) = &mut self.background.clicks else {
+            return Err(Failure::Reset);
+        };
+        clicks.on_answer(response, now, &mut self.counts)
     }
 
     fn end_poll(

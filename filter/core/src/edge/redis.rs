@@ -209,9 +209,10 @@ impl Edge {
     }
 
     fn land_from_redis(&mut self, flight: FlightId, bytes: Vec<u8>) -> Option<Action> {
-        let Landed { waiters, .. } = self.flights.land(flight)?;
+        let Landed { key, waiters, .. } = self.flights.land(flight)?;
         Some(Action::Resume(Resumed {
             streams: waiters,
+            key,
             tier: Tier::Redis,
             record: Some(bytes),
         }))

@@ -5,6 +5,7 @@
 
 mod slab;
 
+use crate::clicks::{Clicker, EntryClicks, Tallied, Tally};
 use crate::time::Moment;
 use foldhash::fast::SeedableRandomState;
 use hashbrown::HashTable;
@@ -25,6 +26,9 @@ pub(crate) struct Lru {
     slab: Slab,
     bytes: usize,
     max_bytes: usize,
+    /// Slots with clicks, and some that had.
+    touched: Vec<u32>,
+    tally: Tally,
 }
 
 /// Where an entry stands. Good until the next [`Lru::put`], which may put another entry there.
@@ -36,6 +40,8 @@ impl Lru {
     pub(crate) fn new(max_bytes: usize, hasher: SeedableRandomState) -> Self {
         Self {
             table: HashTable::new(),
+            touched: Vec::new(),
+            tally: Tally::new(0, hasher.clone()),
             hasher,
             slab: Slab::default(),
             bytes: 0,
@@ -46,6 +52,11 @@ impl Lru {
     /// Changes the bound; it holds again after the next [`Lru::put`].
     pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
         self.max_bytes = max_bytes;
+    }
+
+    /// Changes the bound of the clicks that do not stand in entries.
+    pub(crate) fn set_max_click_bytes(&mut self, max_bytes: usize) {
+        self.tally.set_max_bytes(max_bytes);
     }
 
     /// The number of entries.
@@ -70,6 +81,38 @@ impl Lru {
     /// The encoded record of an entry.
     pub(crate) fn record(&self, place: Place) -> &[u8] {
         self.slab.get(place.0).map_or(&[], Entry::record)
+    }
+
+    /// The encoded record of an entry, and where a click on it is counted.
+    pub(crate) fn serve(&mut self, place: Place) -> (&[u8], Clicker<'_>) {
+        let (touched, tally) = (&mut self.touched, &mut self.tally);
+        let Some(entry) = self.slab.get_mut(place.0) else {
+            return (&[], uncached(&[], tally));
+        };
+        let parts = entry.parts();
+        let entry = Some(EntryClicks {
+            count: parts.clicks,
+            slot: place.0,
+            touched,
+        });
+        let key = parts.key;
+        (parts.record, Clicker { entry, key, tally })
+    }
+
+    /// Where a click on a record is counted that is not kept.
+    pub(crate) fn clicker<'a>(&'a mut self, key: &'a [u8]) -> Clicker<'a> {
+        uncached(key, &mut self.tally)
+    }
+
+    /// All clicks that were counted since this was last called.
+    pub(crate) fn take_clicks(&mut self) -> Tallied {
+        for slot in std::mem::take(&mut self.touched) {
+            if let Some(parts) = self.slab.get_mut(slot).map(slab::Entry::parts) {
+                let clicks = std::mem::take(parts.clicks);
+                self.tally.add(parts.key, u64::from(clicks));
+            }
+        }
+        self.tally.take()
     }
 
     /// When the record was fetched.
@@ -122,12 +165,18 @@ impl Lru {
         let Some(entry) = self.slab.remove(slot) else {
             return;
         };
+        self.tally.add(entry.key(), u64::from(entry.clicks));
         let hash = self.hasher.hash_one(entry.key());
         if let Ok(found) = self.table.find_entry(hash, |each| *each == slot) {
             found.remove();
         }
         self.bytes -= cost(entry.key(), entry.record());
     }
+}
+
+fn uncached<'a>(key: &'a [u8], tally: &'a mut Tally) -> Clicker<'a> {
+    let entry = None;
+    Clicker { entry, key, tally }
 }
 
 /// The bytes that an entry takes up.

@@ -22,6 +22,15 @@ pub(super) struct Entry {
     /// Unix time in seconds; 0 for never.
     pub(super) failed: u32,
     key_length: u16,
+    /// Clicks since the last batch.
+    pub(super) clicks: u16,
+}
+
+/// The parts of an entry.
+pub(super) struct Parts<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) record: &'a [u8],
+    pub(super) clicks: &'a mut u16,
 }
 
 impl Entry {
@@ -31,6 +40,7 @@ impl Entry {
             bytes: [key, record].concat().into_boxed_slice(),
             fetched,
             failed: 0,
+            clicks: 0,
             key_length: u16::try_from(key.len()).ok()?,
         })
     }
@@ -45,6 +55,16 @@ impl Entry {
         self.bytes
             .get(usize::from(self.key_length)..)
             .unwrap_or_default()
+    }
+
+    pub(super) fn parts(&mut self) -> Parts<'_> {
+        let length = usize::from(self.key_length);
+        let (key, record) = self.bytes.split_at_checked(length).unwrap_or_default();
+        Parts {
+            key,
+            record,
+            clicks: &mut self.clicks,
+        }
     }
 }
 

@@ -228,3 +228,26 @@ impl ErrandOutcome {
         }
     }
 }
+
+/// What became of clicks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClickOutcome {
+    /// Counted by a worker. Some of them may still wait to be reported.
+    Sent,
+    /// Counted by the control plane.
+    Acknowledged,
+    /// Given up.
+    Dropped,
+}
+
+impl ClickOutcome {
+    pub(super) const ALL: [Self; 3] = [Self::Sent, Self::Acknowledged, Self::Dropped];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Acknowledged => "acknowledged",
+            Self::Dropped => "dropped",
+        }
+    }
+}

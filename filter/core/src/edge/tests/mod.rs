@@ -4,6 +4,7 @@
 mod background;
 mod chaos;
 mod chaos_redis;
+mod clicks;
 mod failure;
 mod feed;
 mod lookup;
@@ -86,7 +87,7 @@ impl World {
         let mut host = Host::default();
         host.headers.insert(":method", b"GET".to_vec());
         Self {
-            edge: Edge::new(Rc::new(settings), 7, Moment::from_millis(START)),
+            edge: Edge::new(Rc::new(settings), [7; 16], 7, Moment::from_millis(START)),
             host,
             now: START,
             last_stream: 100,

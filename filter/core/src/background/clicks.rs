@@ -1,0 +1,130 @@
+//! Reports clicks.
+
+use super::batches::{Batches, Bounds};
+use super::{Errand, ErrandKind, Line};
+use crate::callout::{Failure, Response, status};
+use crate::clicks::Tallied;
+use crate::learners::Now;
+use crate::metrics::{ClickOutcome, Counts, Metric};
+use crate::resp::backoff;
+use crate::settings;
+use edgelink_wire::clicks::{MEDIA_TYPE, WorkerId};
+
+const FIRST_PAUSE: u64 = 100;
+
+/// The batches of a worker, and their way to the control plane.
+#[derive(Debug)]
+pub(crate) struct Clicks {
+    pub(crate) line: Line,
+    settings: settings::Clicks,
+    batches: Batches,
+    next_flush: u64,
+    /// All clicks so far, and those given up, as the metrics have them.
+    told: (u64, u64),
+}
+
+impl Clicks {
+    pub(crate) fn new(settings: settings::Clicks, worker: WorkerId, seed: u64) -> Self {
+        Self {
+            line: line(&settings, seed),
+            batches: Batches::new(worker, bounds(&settings)),
+            settings,
+            next_flush: 0,
+            told: (0, 0),
+        }
+    }
+
+    /// Changes the settings, and keeps the batches.
+    pub(crate) fn configure(&mut self, settings: settings::Clicks, seed: u64) {
+        self.line = line(&settings, seed);
+        self.batches.set_bounds(bounds(&settings));
+        self.settings = settings;
+    }
+
+    /// Whether it is time to close a batch.
+    pub(crate) fn is_flush_due(&self, now: Now) -> bool {
+        now.steady >= self.next_flush
+    }
+
+    /// Closes batches over what was counted.
+    pub(crate) fn flush(&mut self, counted: Tallied, now: Now, counts: &mut Counts) {
+        self.next_flush = now.steady.saturating_add(self.settings.flush_millis);
+        self.batches.close(counted, now.wall.seconds());
+        self.tell(counts);
+    }
+
+    /// Sends what waits, if anything does and it is time to.
+    pub(crate) fn ask(&mut self, now: Now) -> Option<Errand> {
+        if !self.line.is_due(now.steady) {
+            return None;
+        }
+        let body = self.batches.request()?;
+        self.line.ask(now.steady);
+        Some(Errand {
+            kind: ErrandKind::Clicks,
+            method: "POST",
+            path: "/edge/v1/clicks".to_owned(),
+            accept: "*/*",
+            content_type: Some(MEDIA_TYPE),
+            body,
+            timeout_millis: self.settings.timeout_millis,
+        })
+    }
+
+    /// Reads the answer. How many attempts had failed in a row before it.
+    pub(crate) fn on_answer(
+        &mut self,
+        response: Response<'_>,
+        now: Now,
+        counts: &mut Counts,
+    ) -> Result<u32, Failure> {
+        match status(response)? {
+            200..300 => {
+                let clicks = self.batches.acknowledge();
+                count(counts, ClickOutcome::Acknowledged, clicks);
+                Ok(self.line.succeed(now.steady))
+            }
+            // The control plane cannot read them, and will not be able to the next time either.
+            status @ (400 | 413 | 415 | 422) => {
+                self.batches.reject();
+                self.tell(counts);
+                Err(Failure::Answer(status))
+            }
+            status => Err(Failure::Answer(status)),
+        }
+    }
+
+    /// The worker ends, or reports no clicks any more: what waits is given up.
+    pub(crate) fn end(&mut self, counted: Tallied, now: Now, counts: &mut Counts) {
+        self.flush(counted, now, counts);
+        self.batches.give_up();
+        self.tell(counts);
+    }
+
+    fn tell(&mut self, counts: &mut Counts) {
+        let is = (self.batches.total(), self.batches.dropped());
+        let (total, dropped) = std::mem::replace(&mut self.told, is);
+        count(counts, ClickOutcome::Sent, is.0.saturating_sub(total));
+        count(counts, ClickOutcome::Dropped, is.1.saturating_sub(dropped));
+    }
+}
+
+fn count(counts: &mut Counts, outcome: ClickOutcome, clicks: u64) {
+    let clicks = u32::try_from(clicks).unwrap_or(u32::MAX);
+    counts.count_more(Metric::Clicks(outcome), clicks);
+}
+
+fn bounds(settings: &settings::Clicks) -> Bounds {
+    Bounds {
+        batches: settings.max_unsent,
+        bytes: settings.max_unsent_bytes,
+    }
+}
+
+fn line(settings: &settings::Clicks, seed: u64) -> Line {
+    let bounds = backoff::Bounds {
+        first_ms: FIRST_PAUSE,
+        cap_ms: settings.max_backoff_millis,
+    };
+    Line::new(bounds, settings.timeout_millis, seed)
+}

@@ -1,0 +1,110 @@
+//! Clicks that were counted and not yet put into a batch.
+//!
+//! Those on a record in the LRU stand in its entry, so that a hit costs one addition; the others, and those of entries
+//! that were dropped, stand in a [`Tally`].
+
+use foldhash::fast::SeedableRandomState;
+use hashbrown::HashMap;
+
+/// What a link costs in a tally besides its key, in bytes: the count, the place of the key, and its part of the table.
+const LINK_BYTES: usize = 64;
+
+/// The most entries of the LRU with clicks. Clicks on further ones go to the tally.
+pub(crate) const MAX_TOUCHED: usize = 8_192;
+
+/// Clicks by key, bounded in bytes.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    counts: HashMap<Box<[u8]>, u64, SeedableRandomState>,
+    bytes: usize,
+    max_bytes: usize,
+    lost: u64,
+}
+
+/// What a tally held.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tallied {
+    pub(crate) clicks: Vec<(Box<[u8]>, u64)>,
+    /// Clicks for which there was no room.
+    pub(crate) lost: u64,
+}
+
+/// Where the next click on a record is counted.
+pub(crate) struct Clicker<'a> {
+    pub(crate) entry: Option<EntryClicks<'a>>,
+    pub(crate) key: &'a [u8],
+    pub(crate) tally: &'a mut Tally,
+}
+
+/// The clicks on an entry of the LRU.
+pub(crate) struct EntryClicks<'a> {
+    pub(crate) count: &'a mut u16,
+    pub(crate) slot: u32,
+    /// The slots of entries with clicks.
+    pub(crate) touched: &'a mut Vec<u32>,
+}
+
+impl Clicker<'_> {
+    /// Counts one.
+    pub(crate) fn click(self) {
+        let has_room = |entry: &EntryClicks<'_>| match *entry.count {
+            0 => entry.touched.len() < MAX_TOUCHED,
+            count => count < u16::MAX,
+        };
+        let Some(entry) = self.entry.filter(has_room) else {
+            self.tally.add(self.key, 1);
+            return;
+        };
+        if *entry.count == 0 {
+            entry.touched.push(entry.slot);
+        }
+        *entry.count += 1;
+    }
+}
+
+impl Tally {
+    /// An empty one for at most `max_bytes`.
+    pub(crate) fn new(max_bytes: usize, hasher: SeedableRandomState) -> Self {
+        Self {
+            counts: HashMap::with_hasher(hasher),
+            bytes: 0,
+            max_bytes,
+            lost: 0,
+        }
+    }
+
+    /// Changes the bound, for links that come.
+    pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes;
+    }
+
+    /// Counts clicks.
+    pub(crate) fn add(&mut self, key: &[u8], clicks: u64) {
+        if clicks == 0 {
+            return;
+        }
+        if let Some(count) = self.counts.get_mut(key) {
+            *count = count.saturating_add(clicks);
+            return;
+        }
+        let cost = key.len() + LINK_BYTES;
+        if self.bytes + cost > self.max_bytes {
+            self.lost = self.lost.saturating_add(clicks);
+            return;
+        }
+        self.bytes += cost;
+        self.counts.insert(key.into(), clicks);
+    }
+
+    /// Empties it.
+    pub(crate) fn take(&mut self) -> Tallied {
+        self.bytes = 0;
+        Tallied {
+            clicks: self.counts.drain().collect(),
+            lost: std::mem::take(&mut self.lost),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+use super::*;
+use crate::fake::hasher;
+
+fn room_for(links: usize) -> Tally {
+    Tally::new(links * (3 + LINK_BYTES), hasher())
+}
+
+#[test]
+fn clicks_add_up_and_are_taken_once() {
+    let mut tally = room_for(2);
+    tally.add(b"d/a", 2);
+    tally.add(b"d/a", 3);
+    tally.add(b"d/b", 0);
+    let taken = tally.take();
+    assert_eq!(taken.clicks, [(b"d/a".to_vec().into_boxed_slice(), 5)]);
+    assert_eq!(tally.take(), Tallied::default());
+}
+
+#[test]
+fn clicks_without_room_are_lost_and_counted_as_such() {
+    let mut tally = room_for(1);
+    tally.add(b"d/a", 1);
+    tally.add(b"d/b", 7);
+    tally.add(b"d/a", 1);
+    let taken = tally.take();
+    assert_eq!((taken.clicks.len(), taken.lost), (1, 7));
+    tally.add(b"d/b", 1);
+    assert_eq!(tally.take().lost, 0, "there is room again");
+}
+
+#[test]
+fn an_entry_counts_up_to_its_bound_and_the_tally_from_there_on() {
+    let (mut count, mut touched, mut tally) = (0, Vec::new(), room_for(1));
+    for _ in 0..70_000 {
+        let entry = Some(EntryClicks {
+            count: &mut count,
+            slot: 4,
+            touched: &mut touched,
+        });
+        let clicker = Clicker {
+            entry,
+            key: b"d/a",
+            tally: &mut tally,
+        };
+        clicker.click();
+    }
+    assert_eq!((count, touched), (u16::MAX, vec![4]));
+    let taken = tally.take().clicks;
+    assert_eq!(taken.first().unwrap().1, 70_000 - u64::from(u16::MAX));
+}
+
+#[test]
+fn when_too_many_entries_have_clicks_those_on_others_go_to_the_tally() {
+    let mut tally = room_for(1);
+    let (mut count, mut touched) = (0, vec![0; MAX_TOUCHED]);
+    let entry = Some(EntryClicks {
+        count: &mut count,
+        slot: 4,
+        touched: &mut touched,
+    });
+    Clicker {
+        entry,
+        key: b"d/a",
+        tally: &mut tally,
+    }
+    .click();
+    assert_eq!((count, touched.len()), (0, MAX_TOUCHED));
+    assert_eq!(tally.take().clicks.len(), 1);
+}

@@ -1,0 +1,175 @@
+//! Redirects are counted by link and reported.
+
+use super::*;
+use crate::background::ErrandKind;
+use edgelink_wire::ClickBatch;
+use edgelink_wire::clicks::decode;
+
+const CLICKS: &str = r#","clicks":{}"#;
+
+impl World {
+    /// The report under way: its token and its body.
+    fn report(&mut self) -> (Token, Vec<u8>) {
+        let (token, errand) = self.errands.pop().expect("a report");
+        assert_eq!(errand.kind, ErrandKind::Clicks);
+        assert_eq!(
+            (errand.method, errand.path.as_str()),
+            ("POST", "/edge/v1/clicks")
+        );
+        (token, errand.body)
+    }
+
+    fn answer_report(&mut self, token: Token, status: &'static [u8]) {
+        let response = Response {
+            status,
+            ..Response::default()
+        };
+        assert!(self.end(token, response).is_empty());
+    }
+}
+
+/// The clicks in a report, by key.
+fn counted(body: &[u8]) -> Vec<(String, u64)> {
+    let batches = decode(body).unwrap();
+    let clicks = batches.iter().flat_map(|batch| &batch.clicks);
+    let mut clicks: Vec<_> = clicks
+        .map(|(key, clicks)| ((*key).to_owned(), *clicks))
+        .collect();
+    clicks.sort();
+    clicks
+}
+
+fn pair(key: &str, clicks: u64) -> (String, u64) {
+    (format!("go.example/{key}"), clicks)
+}
+
+#[test]
+fn redirects_are_counted_by_link_and_nothing_else_is() {
+    let mut world = World::with(settings_with(CLICKS));
+    world.know("a", link("https://a/", 1));
+    world.know("b", link("https://b/", 1));
+    world.know("none", Record::Absent { rev: 1 });
+    for path in ["/a", "/a", "/none", "/api", "/b?x"] {
+        world.visit(path);
+    }
+    world.pass(1_000);
+    let (token, body) = world.report();
+    assert_eq!(counted(&body), [pair("a", 3), pair("b", 2)]);
+    let [
+        ClickBatch {
+            worker,
+            seq: 1,
+            total: 5,
+            dropped: 0,
+            ..
+        },
+    ] = decode(&body).unwrap()[..]
+    else {
+        panic!("{body:?}");
+    };
+    assert_eq!(worker, [7; 16]);
+    world.answer_report(token, b"204");
+    world.pass(5_000);
+    assert!(world.errands.is_empty(), "nothing new");
+    assert_eq!(world.counted("clicks.sent"), 5);
+    assert_eq!(world.counted("clicks.acknowledged"), 5);
+    assert_eq!(world.counted("clicks.dropped"), 0);
+}
+
+#[test]
+fn links_that_the_lru_does_not_keep_are_counted_too() {
+    let mut world = World::with(settings_with(r#","clicks":{},"lru":{"maxBytes":0}"#));
+    world.know("a", link("https://a/", 1));
+    assert_eq!(
+        world.visit("/a"),
+        Answered(redirect("https://a/", "shared-data"))
+    );
+    world.pass(1_000);
+    assert_eq!(counted(&world.report().1), [pair("a", 2)]);
+}
+
+#[test]
+fn an_entry_that_is_dropped_or_changed_hands_its_clicks_over() {
+    let mut world = World::with(settings_with(r#","clicks":{},"lru":{"maxBytes":400}"#));
+    for code in ["a", "b", "c", "d", "e", "f"] {
+        world.know(code, link("https://e/", 1));
+    }
+    world.pass(1_000);
+    let (_, body) = world.report();
+    let expected = ["a", "b", "c", "d", "e", "f"].map(|code| pair(code, 1));
+    assert_eq!(counted(&body), expected);
+}
+
+#[test]
+fn a_report_that_failed_is_sent_again_as_it_was() {
+    let mut world = World::with(settings_with(CLICKS));
+    world.know("a", link("https://a/", 1));
+    world.pass(1_000);
+    let (token, first) = world.report();
+    world.answer_report(token, b"503");
+    world.pass(100);
+    let (token, again) = world.report();
+    assert_eq!(again, first);
+    world.answer_report(token, b"200");
+    world.pass(5_000);
+    assert!(world.errands.is_empty());
+    assert_eq!(world.counted("click_report.failed"), 1);
+    assert_eq!(world.counted("click_report.ok"), 1);
+}
+
+#[test]
+fn a_report_that_cannot_be_read_is_given_up_and_that_is_told() {
+    let mut world = World::with(settings_with(CLICKS));
+    world.know("a", link("https://a/", 1));
+    world.pass(1_000);
+    let (token, _) = world.report();
+    world.answer_report(token, b"400");
+    assert_eq!(world.counted("clicks.dropped"), 1);
+    world.pass(1_000);
+    let body = world.report().1;
+    let [
+        ClickBatch {
+            seq: 2,
+            total: 1,
+            dropped: 1,
+            ..
+        },
+    ] = decode(&body).unwrap()[..]
+    else {
+        panic!("{body:?}");
+    };
+}
+
+#[test]
+fn what_cannot_be_reported_for_long_is_dropped_and_counted_and_memory_is_bounded() {
+    let mut world = World::with(settings_with(r#","clicks":{"maxUnsent":64,"flushMs":100}"#));
+    world.know("a", link("https://a/", 1));
+    world.pass(100);
+    for _ in 0..100 {
+        world.visit("/a");
+        world.pass(100);
+    }
+    let sent = world.counted("clicks.sent");
+    assert!(sent > 64, "{sent}");
+    assert!(world.counted("clicks.dropped") > 0);
+}
+
+#[test]
+fn clicks_that_a_worker_takes_with_it_are_counted_as_dropped() {
+    let mut world = World::with(settings_with(CLICKS));
+    world.know("a", link("https://a/", 1));
+    world.edge.on_end(&mut world.host);
+    assert_eq!(world.host.stats.get("edgelink.clicks.dropped"), Some(&1));
+}
+
+#[test]
+fn new_settings_keep_what_was_counted() {
+    let mut world = World::with(settings_with(CLICKS));
+    world.know("a", link("https://a/", 1));
+    world.pass(1_000);
+    let (_, body) = world.report();
+    let settings = settings_with(r#","clicks":{"flushMs":200}"#);
+    world.edge.configure(&mut world.host, Rc::new(settings));
+    world.pass(100);
+    assert_eq!(world.report().1, body, "sent again by the new root context");
+}
