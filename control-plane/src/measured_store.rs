@@ -3,6 +3,7 @@
 mod clicks;
 mod counters;
 mod creation;
+mod issuers;
 mod relay;
 mod sweep;
 

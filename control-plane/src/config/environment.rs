@@ -117,6 +117,18 @@ const VARIABLES: &[(&str, &str, &str, Kind)] = &[
     ("EDGELINK_ISSUER_SOURCE", "issuer", "source", Kind::Text),
     ("EDGELINK_ISSUER_STEP", "issuer", "step", Kind::Number),
     (
+        "EDGELINK_ISSUER_MAX_STEP",
+        "issuer",
+        "max_step",
+        Kind::Number,
+    ),
+    (
+        "EDGELINK_ISSUER_LEASE_SECONDS",
+        "issuer",
+        "lease_seconds",
+        Kind::Number,
+    ),
+    (
         "EDGELINK_ZOOKEEPER_SERVERS",
         "issuer",
         "zookeeper_servers",

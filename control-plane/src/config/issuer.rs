@@ -4,6 +4,7 @@ use super::LinksConfig;
 use super::error::Checks;
 use crate::issuer::snowflake;
 use serde::Deserialize;
+use std::time::Duration;
 
 /// Where numbers come from.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -12,9 +13,15 @@ pub struct IssuerConfig {
     /// `segment`, `counter`, `zookeeper`, `snowflake` or `digest`. Default `segment`. All control planes of one database
     /// must have the same. `snowflake` needs `links.code_length = 10`; `counter` takes no `links.code_key`.
     pub source: NumberSourceKind,
-    /// How many numbers are drawn from the database at once (`segment` and `counter`), 1 to 1,000,000. Default 1,000. More
-    /// means fewer round trips, and more numbers lost when the process is killed.
+    /// How many numbers are drawn from the database at once, 1 to 1,000,000: for `counter` always, for `segment` at first
+    /// and at least. Default 1,000. More means fewer round trips, and more numbers lost when the process is killed.
     pub step: u32,
+    /// To how many numbers a draw of `segment` grows while one lasts for less than 15 minutes, `step` to 100,000,000.
+    /// Default 100,000. A killed process loses up to twice as many.
+    pub max_step: u32,
+    /// How long the lease of an issuer lasts (`segment`), in seconds, 3 to 3,600; it is renewed three times as often.
+    /// Default 60. The issuer of a killed process is free again after that time; there are 1,000.
+    pub lease_seconds: u64,
     /// The servers of ZooKeeper, `host:port,host:port/chroot`. Default none; needed for the source `zookeeper`.
     pub zookeeper_servers: Option<String>,
     /// The znode that holds the next number. Default `/edgelink/next`. It is made where it is missing and there are no
@@ -46,6 +53,8 @@ impl Default for IssuerConfig {
         Self {
             source: NumberSourceKind::default(),
             step: 1_000,
+            max_step: 100_000,
+            lease_seconds: 60,
             zookeeper_servers: None,
             zookeeper_path: "/edgelink/next".to_owned(),
             zookeeper_range: 100_000,
@@ -56,6 +65,9 @@ impl Default for IssuerConfig {
 impl IssuerConfig {
     pub(super) fn check(&self, links: &LinksConfig, checks: &mut Checks) {
         checks.range("issuer.step", self.step, &(1..=1_000_000));
+        let most = self.step..=100_000_000;
+        checks.range("issuer.max_step", self.max_step, &most);
+        checks.range("issuer.lease_seconds", self.lease_seconds, &(3..=3_600));
         checks.range(
             "issuer.zookeeper_range",
             self.zookeeper_range,
@@ -69,6 +81,10 @@ impl IssuerConfig {
             );
         }
         self.check_source(links, checks);
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_secs(self.lease_seconds)
     }
 
     fn check_source(&self, links: &LinksConfig, checks: &mut Checks) {

@@ -26,8 +26,13 @@ pub(super) async fn minter(config: &Config, store: Arc<dyn Store>) -> Result<Min
 }
 
 fn segment_options(config: &Config) -> SegmentOptions {
+    let issuer = &config.issuer;
     SegmentOptions {
-        step: config.issuer.step,
+        length: config.links.code_space().length(),
+        least_step: issuer.step,
+        most_step: issuer.max_step,
+        lease: issuer.lease(),
+        ..SegmentOptions::default()
     }
 }
 

@@ -3,6 +3,7 @@
 mod clicks;
 mod counters;
 mod creation;
+mod issuers;
 mod mysql;
 mod options;
 mod relay;
@@ -13,6 +14,7 @@ mod sweep;
 pub use clicks::{ClickAccounts, ClickStore, CountedBatch};
 pub use counters::Counters;
 pub use creation::{CreationStore, Receipt, StoredReceipt};
+pub use issuers::{ISSUERS, IssuerHolder, IssuerLeases, IssuerUsage};
 pub use options::{PoolOptions, connect};
 pub use relay::{BOUND_LEAD_MS, BoundState, PendingChange, RelayStore, ScannedKey};
 
@@ -29,7 +31,15 @@ use edgelink_wire::{Domain, LinkKey, Record};
 /// outbox ([`RelayStore`]) from the same transaction on.
 #[async_trait]
 pub trait Store:
-    RelayStore + ClickStore + Counters + CreationStore + SweepStore + Send + Sync + 'static
+    RelayStore
+    + ClickStore
+    + Counters
+    + CreationStore
+    + IssuerLeases
+    + SweepStore
+    + Send
+    + Sync
+    + 'static
 {
     /// Brings the schema up to date.
     async fn migrate(&self) -> Result<(), StoreError>;

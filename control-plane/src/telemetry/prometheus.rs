@@ -1,6 +1,6 @@
 //! Metrics for Prometheus. Names and labels are a contract with dashboards and alerts.
 
-use metrics::{Unit, describe_counter, describe_histogram};
+use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use std::sync::OnceLock;
 
@@ -20,6 +20,14 @@ pub(crate) const LINKS_CREATED: &str = "edgelink_links_created_total";
 pub(crate) const REDIRECTS: &str = "edgelink_redirects_total";
 /// Lookups by edges, by `outcome`: `link` or `absent`.
 pub(crate) const EDGE_LOOKUPS: &str = "edgelink_edge_lookups_total";
+/// The share of all numbers of this code length that is used up, 0 to 1.
+pub(crate) const ISSUER_USED: &str = "edgelink_issuer_used_ratio";
+/// How many of the 1,000 issuers are held, by all instances.
+pub(crate) const ISSUERS_HELD: &str = "edgelink_issuers_held";
+/// How many numbers the next segment has.
+pub(crate) const ISSUER_STEP: &str = "edgelink_issuer_step";
+/// Segments drawn, by `outcome`: `ok` or `failed`.
+pub(crate) const SEGMENTS_DRAWN: &str = "edgelink_issuer_segments_total";
 
 const SECONDS: &[f64] = &[
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -70,4 +78,8 @@ fn describe() {
         "Redirects answered by the control plane itself, by outcome."
     );
     describe_counter!(EDGE_LOOKUPS, "Lookups by edges, by outcome.");
+    describe_gauge!(ISSUER_USED, "The share of all numbers that is used up.");
+    describe_gauge!(ISSUERS_HELD, "How many of the 1,000 issuers are held.");
+    describe_gauge!(ISSUER_STEP, "How many numbers the next segment has.");
+    describe_counter!(SEGMENTS_DRAWN, "Segments drawn, by outcome.");
 }

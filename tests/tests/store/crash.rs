@@ -1,6 +1,7 @@
 //! A server that stops, dies and comes back. Always a private MariaDB, for nobody else's server is killed.
 
 use crate::fixture::{create, key, link, migrated};
+use edgelink_control_plane::issuer::{NumberSource, SegmentIssuer, SegmentOptions};
 use edgelink_control_plane::store::{PoolOptions, Store, connect};
 use edgelink_tests::servers::MariaDb;
 use std::sync::Arc;
@@ -109,6 +110,45 @@ async fn create_until_failure(store: &dyn Store, first: u64) -> Vec<u64> {
 async fn works_again(store: &dyn Store, id: u64) {
     create(store, link(id, &format!("c{id}"))).await.unwrap();
     store.ping().await.unwrap();
+}
+
+/// Shows that a stopped database is not noticed for as long as there are numbers, that the end of them is noticed in
+/// time, and that all is well again by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn numbers_that_are_drawn_are_issued_while_the_server_is_stopped() {
+    let server = MariaDb::start();
+    let store = migrated(&server.database(), &PoolOptions::default()).await;
+    let issuer = SegmentIssuer::start(store, SegmentOptions::default());
+    let first = issuer.next_number().await.unwrap();
+    // More than a tenth: the next segment is on its way, and is there when its first number is issued.
+    for _ in 0..1000 {
+        issuer.next_number().await.unwrap();
+    }
+    server.stop();
+    let mut issued = 1001;
+    let (start, error) = loop {
+        let start = Instant::now();
+        match issuer.next_number().await {
+            Ok(_) => issued += 1,
+            Err(error) => break (start, error),
+        }
+    };
+    assert!(issued >= 2000, "{issued}");
+    assert!(error.is_transient(), "{error}");
+    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+    server.cont();
+    let start = Instant::now();
+    let number = loop {
+        if let Ok(number) = issuer.next_number().await {
+            break number;
+        }
+    };
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(number > first);
 }
 
 #[tokio::test]

@@ -55,7 +55,7 @@ impl Database {
 }
 
 /// More patience than by default: these tests are not about time, and the machine may be building meanwhile.
-fn patient() -> PoolOptions {
+pub(crate) fn patient() -> PoolOptions {
     PoolOptions {
         statement_timeout: Duration::from_secs(20),
         ..PoolOptions::default()

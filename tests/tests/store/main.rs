@@ -8,6 +8,7 @@ mod suite;
 mod connecting;
 mod crash;
 mod creating;
+mod issuer;
 mod keys;
 mod listing;
 mod segments;

@@ -12,6 +12,7 @@ macro_rules! now {
         "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)"
     };
 }
+pub(super) use now;
 
 impl RelayStatements for Session<MySql> {
     async fn announce(&mut self, changes: &[Announcement], now: u64) -> Result<(), Fault> {

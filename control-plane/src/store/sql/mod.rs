@@ -31,6 +31,7 @@ mod create;
 pub(super) mod creation;
 mod domains;
 pub(super) mod fault;
+pub(super) mod issuers;
 pub(super) mod relay;
 pub(super) mod rows;
 pub(super) mod session;

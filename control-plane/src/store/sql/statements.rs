@@ -4,6 +4,7 @@ use super::clicks::ClickStatements;
 use super::counters::CounterStatements;
 use super::creation::CreationStatements;
 use super::fault::{Fault, Remedy};
+use super::issuers::IssuerStatements;
 use super::relay::RelayStatements;
 use super::rows::{KeyRow, LinkRow, NewRow, TakenRow};
 use super::sweep::SweepStatements;
@@ -13,7 +14,13 @@ use edgelink_wire::{Domain, LinkKey};
 
 /// Statements on one connection, in one dialect. Those that last outside of a transaction say so to the session.
 pub(in crate::store) trait Statements:
-    RelayStatements + ClickStatements + CounterStatements + CreationStatements + SweepStatements + Send
+    RelayStatements
+    + ClickStatements
+    + CounterStatements
+    + CreationStatements
+    + IssuerStatements
+    + SweepStatements
+    + Send
 {
     /// What to do about an error of this database.
     fn remedy(fault: &Fault) -> Remedy;

@@ -12,6 +12,7 @@ macro_rules! now {
         "CAST(unixepoch('subsec') * 1000 AS INTEGER)"
     };
 }
+pub(super) use now;
 
 impl RelayStatements for Session<Sqlite> {
     async fn announce(&mut self, changes: &[Announcement], now: u64) -> Result<(), Fault> {

@@ -1,0 +1,96 @@
+//! How many sequences are drawn at once: as Meituan's Leaf has it, so many that a segment lasts for a while and a short
+//! absence of the database is not noticed, and so few that little is lost with a killed process.
+
+use std::time::Duration;
+
+/// A segment should last for longer.
+const SHORT: Duration = Duration::from_mins(15);
+/// A segment need not last for longer.
+const LONG: Duration = Duration::from_mins(30);
+
+/// The size of the next segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    size: u32,
+    least: u32,
+    most: u32,
+}
+
+impl Step {
+    /// Starts with the least.
+    pub(super) fn new(least: u32, most: u32) -> Self {
+        let least = least.max(1);
+        Self {
+            size: least,
+            least,
+            most: most.max(least),
+        }
+    }
+
+    /// How many sequences to draw.
+    pub(super) fn size(self) -> u32 {
+        self.size
+    }
+
+    /// Learns how long it was from the draw before to this one.
+    pub(super) fn lasted(&mut self, time: Duration) {
+        if time < SHORT {
+            self.size = self.size.saturating_mul(2).min(self.most);
+        } else if time > LONG {
+            self.shrink();
+        }
+    }
+
+    /// A smaller segment may be had where a large one was refused: near the bound that the edges know.
+    pub(super) fn failed(&mut self) {
+        self.shrink();
+    }
+
+    fn shrink(&mut self) {
+        self.size = (self.size / 2).max(self.least);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(minutes: &[u64]) -> u32 {
+        let mut step = Step::new(1000, 5000);
+        for minutes in minutes {
+            step.lasted(Duration::from_mins(*minutes));
+        }
+        step.size()
+    }
+
+    #[test]
+    fn a_segment_that_lasts_for_less_than_15_minutes_doubles_up_to_the_most() {
+        assert_eq!(after(&[14]), 2000);
+        assert_eq!(after(&[0, 0, 0, 0]), 5000);
+    }
+
+    #[test]
+    fn a_segment_that_lasts_for_more_than_30_minutes_is_halved_down_to_the_least() {
+        assert_eq!(after(&[0, 0, 31]), 2000);
+        assert_eq!(after(&[0, 31, 31, 31]), 1000);
+    }
+
+    #[test]
+    fn in_between_it_stays() {
+        assert_eq!(after(&[0, 15, 30]), 2000);
+    }
+
+    #[test]
+    fn a_failed_draw_asks_for_less_next_time() {
+        let mut step = Step::new(10, 100);
+        step.lasted(Duration::ZERO);
+        step.failed();
+        step.failed();
+        assert_eq!(step.size(), 10);
+    }
+
+    #[test]
+    fn a_step_of_nothing_does_not_exist() {
+        assert_eq!(Step::new(0, 0).size(), 1);
+    }
+}

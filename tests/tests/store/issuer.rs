@@ -1,0 +1,224 @@
+//! Issuing numbers from leased issuers.
+
+use crate::fixture::{Database, patient};
+use edgelink_control_plane::issuer::{IssueError, NumberSource, SegmentIssuer, SegmentOptions};
+use edgelink_control_plane::store::{ISSUERS, Store};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+on_every_database!(
+    issuers_of_several_instances_never_issue_the_same_number,
+    a_clean_restart_skips_no_number,
+    a_crash_skips_what_was_drawn_and_repeats_nothing,
+    an_instance_whose_lease_was_taken_goes_on_and_leases_another_issuer,
+    every_number_of_a_small_space_is_issued_once_and_then_refused,
+    leases_go_to_one_owner_each_until_none_is_left_and_come_back_when_they_run_out,
+    nothing_is_issued_after_a_shutdown,
+);
+
+fn options(owner: &str) -> SegmentOptions {
+    SegmentOptions {
+        owner: owner.to_owned(),
+        least_step: 10,
+        most_step: 40,
+        patience: patient().statement_timeout,
+        ..SegmentOptions::default()
+    }
+}
+
+async fn take(issuer: &SegmentIssuer, count: usize) -> Vec<u64> {
+    let mut numbers = Vec::with_capacity(count);
+    for _ in 0..count {
+        numbers.push(issuer.next_number().await.expect("a number"));
+    }
+    numbers
+}
+
+async fn issuers_of_several_instances_never_issue_the_same_number(database: Database) {
+    const TASKS: usize = 4;
+    const NUMBERS: usize = 200;
+    let mut tasks = Vec::new();
+    for instance in 0..3 {
+        let store = database.store().await;
+        let issuer = SegmentIssuer::start(store, options(&format!("instance-{instance}")));
+        for _ in 0..TASKS {
+            let issuer = Arc::clone(&issuer);
+            tasks.push(tokio::spawn(async move { take(&issuer, NUMBERS).await }));
+        }
+    }
+    let mut numbers = HashSet::new();
+    let mut rows = HashSet::new();
+    let count = tasks.len() * NUMBERS;
+    for task in tasks {
+        let taken = task.await.unwrap();
+        rows.extend(taken.iter().map(|number| number % 1000));
+        numbers.extend(taken);
+    }
+    assert_eq!(numbers.len(), count);
+    assert_eq!(rows.len(), 3, "each instance has a row of its own");
+}
+
+async fn a_clean_restart_skips_no_number(database: Database) {
+    let store = database.store().await;
+    let mut numbers = Vec::new();
+    for life in 0..4 {
+        let issuer = SegmentIssuer::start(store.clone(), options(&format!("life-{life}")));
+        // Enough to have drawn the next segment ahead, and not enough to use it up.
+        numbers.extend(take(&issuer, 13).await);
+        issuer.shutdown().await;
+    }
+    // Issuer 0 goes back below issuer 1 only if nothing of it was drawn: so each life has the one that has drawn least.
+    let mut of_each: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); 1000];
+    for number in &numbers {
+        of_each[(number % 1000) as usize].insert(number / 1000);
+    }
+    for sequences in of_each.iter().filter(|sequences| !sequences.is_empty()) {
+        let dense: BTreeSet<u64> = (0..sequences.len() as u64).collect();
+        assert_eq!(*sequences, dense);
+    }
+    assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), 4 * 13);
+    let usage = store.issuer_usage().await.unwrap();
+    assert_eq!((usage.drawn, usage.held()), (4 * 13, 0));
+}
+
+async fn a_crash_skips_what_was_drawn_and_repeats_nothing(database: Database) {
+    let store = database.store().await;
+    let mut numbers = HashSet::new();
+    for life in 0..4 {
+        let issuer = SegmentIssuer::start(store.clone(), options(&format!("life-{life}")));
+        numbers.extend(take(&issuer, 13).await);
+        drop(issuer);
+    }
+    assert_eq!(numbers.len(), 4 * 13);
+    let usage = store.issuer_usage().await.unwrap();
+    assert_eq!(usage.held(), 4, "the leases have not run out yet");
+}
+
+async fn an_instance_whose_lease_was_taken_goes_on_and_leases_another_issuer(database: Database) {
+    let store = database.store().await;
+    let issuer = SegmentIssuer::start(store.clone(), options("stopped"));
+    let mut numbers = take(&issuer, 5).await;
+    let row = (numbers[0] % 1000) as u16;
+    assert!(store.release_issuer(row, "stopped").await.unwrap());
+    let other = SegmentIssuer::start(store.clone(), options("other"));
+    numbers.extend(take(&other, 50).await);
+    // The segments that are drawn are used up first; then comes another row.
+    numbers.extend(take(&issuer, 100).await);
+    assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), 155);
+    let usage = store.issuer_usage().await.unwrap();
+    let owners: Vec<&str> = usage.holders.iter().map(|holder| &*holder.owner).collect();
+    assert_eq!(owners, ["other", "stopped"]);
+}
+
+async fn every_number_of_a_small_space_is_issued_once_and_then_refused(database: Database) {
+    let store = database.store().await;
+    let small = SegmentOptions {
+        most_sequences: Some(1),
+        ..options("small")
+    };
+    let issuer = SegmentIssuer::start(store, small);
+    let numbers: BTreeSet<u64> = take(&issuer, usize::from(ISSUERS))
+        .await
+        .into_iter()
+        .collect();
+    assert_eq!(numbers, (0..u64::from(ISSUERS)).collect());
+    let error = issuer.next_number().await.unwrap_err();
+    assert!(
+        matches!(error, IssueError::Exhausted { length: 7 }),
+        "{error}"
+    );
+    assert!(!error.is_transient());
+}
+
+async fn leases_go_to_one_owner_each_until_none_is_left_and_come_back_when_they_run_out(
+    database: Database,
+) {
+    const LONG: u64 = 600_000;
+    let store = database.store().await;
+    let tasks: Vec<_> = (0..4)
+        .map(|task| {
+            let store = store.clone();
+            tokio::spawn(async move { lease_all(&*store, &format!("owner-{task}"), LONG).await })
+        })
+        .collect();
+    let mut leased = Vec::new();
+    for task in tasks {
+        leased.extend(task.await.unwrap());
+    }
+    leased.sort_unstable();
+    assert_eq!(leased, (0..ISSUERS).collect::<Vec<_>>());
+
+    let late = SegmentOptions {
+        patience: Duration::from_millis(1),
+        ..options("late")
+    };
+    let late = SegmentIssuer::start(store.clone(), late);
+    let error = loop {
+        let error = late.next_number().await.unwrap_err();
+        if !error.to_string().contains("within 1 ms") {
+            break error;
+        }
+    };
+    assert!(error.is_transient());
+    let message = error.to_string();
+    assert!(
+        message.contains("all 1000 issuers are leased, by owner-"),
+        "{message}"
+    );
+
+    // One lease is made to run out, and is taken over above what its owner had drawn.
+    let owner = owner_of(&*store, 7).await;
+    let drawn = store.draw_segment(7, 25).await.unwrap();
+    assert!(store.renew_issuer(7, &owner, 0).await.unwrap());
+    assert_eq!(
+        store
+            .lease_issuer("next", LONG, u64::MAX >> 1)
+            .await
+            .unwrap(),
+        Some(7)
+    );
+    assert!(!store.renew_issuer(7, &owner, LONG).await.unwrap());
+    assert!(!store.release_issuer(7, &owner).await.unwrap());
+    assert_eq!(store.draw_segment(7, 1).await.unwrap().start, drawn.end);
+    assert_eq!(
+        store
+            .lease_issuer("next", LONG, u64::MAX >> 1)
+            .await
+            .unwrap(),
+        None
+    );
+}
+
+async fn lease_all(store: &dyn Store, owner: &str, milliseconds: u64) -> Vec<u16> {
+    let mut leased = Vec::new();
+    while let Some(issuer) = store
+        .lease_issuer(owner, milliseconds, 1)
+        .await
+        .expect("an answer")
+    {
+        leased.push(issuer);
+    }
+    leased
+}
+
+/// Who holds an issuer: the one who can renew it.
+async fn owner_of(store: &dyn Store, issuer: u16) -> String {
+    for task in 0..4 {
+        let owner = format!("owner-{task}");
+        if store.renew_issuer(issuer, &owner, 600_000).await.unwrap() {
+            return owner;
+        }
+    }
+    panic!("nobody holds issuer {issuer}");
+}
+
+async fn nothing_is_issued_after_a_shutdown(database: Database) {
+    let store = database.store().await;
+    let issuer = SegmentIssuer::start(store, options("closed"));
+    take(&issuer, 3).await;
+    issuer.shutdown().await;
+    issuer.shutdown().await;
+    let error = issuer.next_number().await.unwrap_err();
+    assert!(matches!(error, IssueError::Closed), "{error}");
+}
