@@ -34,6 +34,8 @@ need_for_testing() {
   need mariadbd mariadb-server-core
   need my_print_defaults mariadb-client-core
   need redis-server redis-server
+  need java default-jre-headless
+  [[ -e /usr/share/java/zookeeper.jar ]] || packages+=(libzookeeper-java)
   need wrk wrk
 }
 

@@ -25,3 +25,4 @@ pub mod sweeper;
 pub mod target;
 pub mod telemetry;
 mod timestamp;
+pub mod transfer;

@@ -2,6 +2,7 @@
 
 mod keys;
 mod sweep;
+mod transfer;
 
 use crate::config::{Config, ConfigError, Environment};
 use crate::server::{self, Server, StartError};
@@ -12,6 +13,7 @@ use keys::KeysCommand;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use transfer::{ExportArguments, ImportArguments};
 
 /// The control plane of edgelink.
 #[derive(Debug, Parser)]
@@ -39,6 +41,10 @@ enum Command {
     Keys(KeysCommand),
     /// Remove what is over, now: links past their validity, old tombstones, old receipts.
     Sweep,
+    /// Create a link for every line of a file, through the API.
+    Import(ImportArguments),
+    /// Write all links to a file, through the API.
+    Export(ExportArguments),
 }
 
 /// Why a command failed.
@@ -52,6 +58,8 @@ enum Failure {
     Store(#[from] StoreError),
     #[error("{0}")]
     Keys(#[from] keys::KeyError),
+    #[error(transparent)]
+    Transfer(#[from] transfer::CommandError),
     #[error(transparent)]
     Sweep(#[from] sweep::SweepError),
     #[error("signals cannot be waited for: {0}")]
@@ -75,21 +83,25 @@ pub async fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> Result<(), Failure> {
     let environment = Environment::of_process();
-    let config = Config::load(arguments.config.as_deref(), &environment)?;
+    // Clients of the API need none.
+    let config = || Config::load(arguments.config.as_deref(), &environment);
     match arguments.command {
         Command::Serve { check_config: true } => {
+            config()?;
             println!("The configuration is valid.");
             Ok(())
         }
         Command::Serve {
             check_config: false,
-        } => serve(config, &environment).await,
+        } => serve(config()?, &environment).await,
         Command::Migrate => {
-            let store = server::connect(&config.store).await?;
+            let store = server::connect(&config()?.store).await?;
             Ok(store.migrate().await?)
         }
-        Command::Keys(command) => Ok(command.run(&config).await?),
-        Command::Sweep => Ok(sweep::run(&config).await?),
+        Command::Keys(command) => Ok(command.run(&config()?).await?),
+        Command::Sweep => Ok(sweep::run(&config()?).await?),
+        Command::Import(import) => Ok(import.run().await?),
+        Command::Export(export) => Ok(export.run().await?),
     }
 }
 

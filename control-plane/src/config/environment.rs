@@ -206,7 +206,9 @@ const VARIABLES: &[(&str, &str, &str, Kind)] = &[
 const OTHERS: &[&str] = &[
     "EDGELINK_ACCESS_LOG",
     "EDGELINK_ADMIN_PORT",
+    "EDGELINK_API_KEY",
     "EDGELINK_API_PORT",
+    "EDGELINK_API_URL",
     "EDGELINK_CALLOUT_TIMEOUT_MS",
     "EDGELINK_CONFIG",
     "EDGELINK_CONTROL_PLANES",

@@ -18,4 +18,5 @@ mod redirects;
 mod sources;
 mod stopping;
 mod sweeping;
+mod transfer;
 mod validation;

@@ -2,5 +2,7 @@
 
 mod keeper;
 mod mariadb;
+mod zookeeper;
 
 pub use mariadb::MariaDb;
+pub use zookeeper::ZooKeeper;

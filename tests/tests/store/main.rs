@@ -6,10 +6,13 @@ mod fixture;
 mod suite;
 
 mod connecting;
+mod counters;
 mod crash;
 mod creating;
 mod issuer;
 mod keys;
 mod listing;
+mod once;
 mod segments;
+mod sweeping;
 mod updating;

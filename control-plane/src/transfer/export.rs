@@ -1,0 +1,90 @@
+//! Exporting: one link a line, as the API shows it, newest first.
+
+use super::client::{ApiClient, Page};
+use super::{TransferError, checkpoint, in_file};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What to export, and whereto.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// The file.
+    pub file: PathBuf,
+    /// How far it has come; it is removed at the end.
+    pub checkpoint: PathBuf,
+    /// Only links on this domain.
+    pub domain: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Checkpoint {
+    cursor: Option<String>,
+    bytes: u64,
+    links: u64,
+}
+
+/// Exports links, or what is left of them; how many they are. Links that are created meanwhile are not among them.
+///
+/// # Errors
+/// The [`TransferError`] that stops the export.
+pub async fn export(client: &ApiClient, options: &ExportOptions) -> Result<u64, TransferError> {
+    let mut state: Checkpoint = checkpoint::read(&options.checkpoint)?.unwrap_or_default();
+    let mut file = open(&options.file, state.bytes)?;
+    let bar = progress();
+    loop {
+        let domain = options.domain.as_deref();
+        let page = client.list(domain, state.cursor.as_deref()).await?;
+        let text = lines(&page);
+        append(&mut file, &text).map_err(in_file(&options.file))?;
+        state.bytes += text.len() as u64;
+        state.links += page.links.len() as u64;
+        bar.set_message(format!("{} links", state.links));
+        if page.next_cursor.is_none() {
+            break;
+        }
+        state.cursor = page.next_cursor;
+        checkpoint::write(&options.checkpoint, &state)?;
+    }
+    bar.finish();
+    // Without a first page there was none.
+    let _ = fs::remove_file(&options.checkpoint);
+    Ok(state.links)
+}
+
+/// Opens the file behind what is noted; what follows was written by a run that did not come to note it.
+fn open(path: &Path, bytes: u64) -> Result<File, TransferError> {
+    let open = || {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)?;
+        file.set_len(bytes)?;
+        file.seek(SeekFrom::End(0))?;
+        Ok(file)
+    };
+    open().map_err(in_file(path))
+}
+
+fn lines(page: &Page) -> String {
+    page.links.iter().map(|link| format!("{link}\n")).collect()
+}
+
+fn append(file: &mut File, text: &str) -> std::io::Result<()> {
+    file.write_all(text.as_bytes())?;
+    file.sync_data()
+}
+
+fn progress() -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}  {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

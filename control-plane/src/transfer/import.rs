@@ -1,0 +1,286 @@
+//! Importing: lines become items, items travel in batches, and after each batch a checkpoint says how far it has come.
+//!
+//! A batch that was sent and not noted is sent again under the same `Idempotency-Key`, so no line becomes two links.
+
+use super::client::{ApiClient, ItemResult};
+use super::item::{self, Defaults};
+use super::lines::{Line, Lines};
+use super::{TransferError, checkpoint, in_file};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// A batch ends when its items have this many bytes: below what the API takes at once.
+const MAX_BATCH_BYTES: usize = 8 << 20;
+
+/// How much of a file tells it from another one.
+const HEAD: u64 = 65_536;
+
+/// What to import, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// The file: a JSON object or a URL on every line.
+    pub file: PathBuf,
+    /// Where lines that could not be imported are reported: number, reason and text, separated by tabs.
+    pub errors: PathBuf,
+    /// How far it has come. An import that is done keeps it, so that the same command does nothing.
+    pub checkpoint: PathBuf,
+    /// How many lines travel at once, 1 to 10,000.
+    pub batch: usize,
+    /// The domain of lines that name none.
+    pub domain: Option<String>,
+    /// Whether lines that do not say otherwise take a link that exists already.
+    pub find_if_exists: bool,
+}
+
+/// What came of an import, earlier runs included.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportSummary {
+    /// Lines read, blank ones included.
+    pub lines: u64,
+    /// Links created.
+    pub created: u64,
+    /// Lines whose link existed already.
+    pub existing: u64,
+    /// Lines that were reported.
+    pub failed: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Checkpoint {
+    /// Tells the requests of this import from those of any other.
+    id: String,
+    head: String,
+    head_bytes: u64,
+    batch: usize,
+    offset: u64,
+    error_bytes: u64,
+    summary: ImportSummary,
+}
+
+/// Lines that travel together.
+#[derive(Default)]
+struct Batch {
+    items: Vec<Map<String, Value>>,
+    /// The line of each item.
+    lines: Vec<Line>,
+    refused: Vec<(Line, String)>,
+    bytes: usize,
+    read: u64,
+    end: u64,
+}
+
+/// Imports a file, or what is left of it.
+///
+/// # Errors
+/// A [`TransferError`] that stops the import. A line that cannot be imported is none: it is reported.
+pub async fn import(
+    client: &ApiClient,
+    options: &ImportOptions,
+) -> Result<ImportSummary, TransferError> {
+    let mut state = resume(options)?;
+    let (mut lines, size) = open(options, &state)?;
+    let mut report = Report::open(&options.errors, state.error_bytes)?;
+    let bar = progress(size, &state);
+    let defaults = Defaults {
+        domain: options.domain.clone(),
+        find_if_exists: options.find_if_exists.then_some(true),
+    };
+    while let Some(batch) =
+        next_batch(&mut lines, &state, &defaults).map_err(in_file(&options.file))?
+    {
+        let results = if batch.items.is_empty() {
+            Vec::new()
+        } else {
+            let request = format!("import-{}-{}", state.id, state.offset);
+            client.create(&batch.items, &request).await?
+        };
+        state.error_bytes = report.add(&batch, &results)?;
+        state.advance(&batch, &results);
+        checkpoint::write(&options.checkpoint, &state)?;
+        show(&bar, &state);
+    }
+    bar.finish();
+    Ok(state.summary)
+}
+
+fn resume(options: &ImportOptions) -> Result<Checkpoint, TransferError> {
+    let wrong = |reason: &str| TransferError::Checkpoint {
+        path: options.checkpoint.clone(),
+        reason: reason.to_owned(),
+    };
+    let Some(state) = checkpoint::read::<Checkpoint>(&options.checkpoint)? else {
+        return Checkpoint::new(options);
+    };
+    if head(&options.file, state.head_bytes)? != (state.head.clone(), state.head_bytes) {
+        return Err(wrong("is that of another file"));
+    }
+    Ok(state)
+}
+
+impl Checkpoint {
+    fn new(options: &ImportOptions) -> Result<Self, TransferError> {
+        let (head, head_bytes) = head(&options.file, HEAD)?;
+        let id = getrandom::u64().unwrap_or_default();
+        let state = Self {
+            id: format!("{id:016x}"),
+            head,
+            head_bytes,
+            batch: options.batch,
+            offset: 0,
+            error_bytes: 0,
+            summary: ImportSummary::default(),
+        };
+        // Before the first request: its key must be known to whoever repeats it.
+        checkpoint::write(&options.checkpoint, &state)?;
+        Ok(state)
+    }
+
+    fn advance(&mut self, batch: &Batch, results: &[ItemResult]) {
+        let count = |wanted: fn(u16) -> bool| {
+            let results = results.iter().filter(|result| wanted(result.status));
+            results.count() as u64
+        };
+        self.offset = batch.end;
+        self.summary.lines += batch.read;
+        self.summary.created += count(|status| status == 201);
+        self.summary.existing += count(|status| status == 200);
+        self.summary.failed += count(|status| status >= 300) + batch.refused.len() as u64;
+    }
+}
+
+/// The hash of the first `limit` bytes of a file, and how many there are.
+fn head(path: &Path, limit: u64) -> Result<(String, u64), TransferError> {
+    let read = || {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().map_err(in_file(path))?;
+    Ok((hex::encode(Sha256::digest(&bytes)), bytes.len() as u64))
+}
+
+fn open(
+    options: &ImportOptions,
+    state: &Checkpoint,
+) -> Result<(Lines<BufReader<File>>, u64), TransferError> {
+    let open = || {
+        let mut file = File::open(&options.file)?;
+        let size = file.metadata()?.len();
+        file.seek(SeekFrom::Start(state.offset))?;
+        Ok((file, size))
+    };
+    let (file, size) = open().map_err(in_file(&options.file))?;
+    let lines = Lines::starting_at(BufReader::new(file), state.offset, state.summary.lines);
+    Ok((lines, size))
+}
+
+/// Batches are cut by the file alone, so that one that is read again is the same again.
+fn next_batch(
+    lines: &mut Lines<BufReader<File>>,
+    state: &Checkpoint,
+    defaults: &Defaults,
+) -> std::io::Result<Option<Batch>> {
+    let mut batch = Batch::default();
+    while batch.read < state.batch as u64 && batch.bytes < MAX_BATCH_BYTES {
+        let Some(line) = lines.next()? else {
+            break;
+        };
+        batch.read += 1;
+        batch.end = line.end;
+        batch.bytes += line.bytes.len();
+        match item::parse(&line, defaults) {
+            None => {}
+            Some(Ok(item)) => {
+                batch.items.push(item);
+                batch.lines.push(line);
+            }
+            Some(Err(reason)) => batch.refused.push((line, reason)),
+        }
+    }
+    Ok((batch.read > 0).then_some(batch))
+}
+
+/// The report of lines that could not be imported.
+struct Report<'a> {
+    path: &'a Path,
+    file: File,
+    bytes: u64,
+}
+
+impl<'a> Report<'a> {
+    /// Goes on behind `bytes`: what follows was written by a run that did not come to note it.
+    fn open(path: &'a Path, bytes: u64) -> Result<Self, TransferError> {
+        let open = || {
+            let mut options = fs::OpenOptions::new();
+            let mut file = options
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(path)?;
+            file.set_len(bytes)?;
+            file.seek(SeekFrom::End(0))?;
+            Ok(file)
+        };
+        let file = open().map_err(in_file(path))?;
+        Ok(Self { path, file, bytes })
+    }
+
+    /// Writes what is to be reported, in the order of the lines; the size of the report from then on.
+    fn add(&mut self, batch: &Batch, results: &[ItemResult]) -> Result<u64, TransferError> {
+        let failed = batch
+            .lines
+            .iter()
+            .zip(results)
+            .filter_map(|(line, result)| {
+                let problem = result.error.as_ref()?;
+                Some((line, problem.to_line()))
+            });
+        let refused = batch
+            .refused
+            .iter()
+            .map(|(line, reason)| (line, reason.clone()));
+        let mut entries: Vec<(&Line, String)> = failed.chain(refused).collect();
+        entries.sort_by_key(|(line, _)| line.number);
+        let mut text = String::new();
+        for (line, reason) in entries {
+            let shown = String::from_utf8_lossy(&line.bytes);
+            text += &format!("{}\t{reason}\t{shown}\n", line.number);
+        }
+        let write = |file: &mut File| {
+            file.write_all(text.as_bytes())?;
+            file.sync_data()
+        };
+        write(&mut self.file).map_err(in_file(self.path))?;
+        self.bytes += text.len() as u64;
+        Ok(self.bytes)
+    }
+}
+
+fn progress(size: u64, state: &Checkpoint) -> ProgressBar {
+    // Hidden where standard error is no terminal.
+    let bar = ProgressBar::new(size);
+    if let Ok(style) =
+        ProgressStyle::with_template("{bar:32} {percent:>3}%  {msg}  {elapsed} (left: {eta})")
+    {
+        bar.set_style(style);
+    }
+    show(&bar, state);
+    bar.reset_eta();
+    bar
+}
+
+fn show(bar: &ProgressBar, state: &Checkpoint) {
+    let summary = &state.summary;
+    bar.set_position(state.offset);
+    bar.set_message(format!(
+        "{} lines, {} created, {} existing, {} failed",
+        summary.lines, summary.created, summary.existing, summary.failed
+    ));
+}

@@ -1,0 +1,131 @@
+//! The lines of a file, each with its place, and none so long that it would fill the memory.
+
+use std::io::{self, BufRead};
+
+/// The longest line in bytes.
+pub(super) const MAX_LINE: usize = 65_536;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A line without its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    /// Counted from 1.
+    pub(super) number: u64,
+    /// Its bytes; the first [`MAX_LINE`] of a longer one.
+    pub(super) bytes: Vec<u8>,
+    /// Whether there were more.
+    pub(super) is_cut: bool,
+    /// The place in the file behind it.
+    pub(super) end: u64,
+}
+
+/// Reads lines one by one. `\n` and `\r\n` both end one, and the last needs neither.
+pub(super) struct Lines<R> {
+    reader: R,
+    number: u64,
+    offset: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// Lines of a reader that stands at `offset`, behind line `number`.
+    pub(super) fn starting_at(reader: R, offset: u64, number: u64) -> Self {
+        Self {
+            reader,
+            number,
+            offset,
+        }
+    }
+
+    /// The next line; nothing at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<Line>> {
+        let is_first = self.offset == 0;
+        let mut line = Line {
+            number: self.number + 1,
+            bytes: Vec::new(),
+            is_cut: false,
+            end: 0,
+        };
+        let start = self.offset;
+        while !self.read_more(&mut line)? {}
+        if self.offset == start {
+            return Ok(None);
+        }
+        self.number += 1;
+        line.end = self.offset;
+        if !line.is_cut && line.bytes.last() == Some(&b'\r') {
+            line.bytes.pop();
+        }
+        if is_first && line.bytes.starts_with(BYTE_ORDER_MARK) {
+            line.bytes.drain(..BYTE_ORDER_MARK.len());
+        }
+        Ok(Some(line))
+    }
+
+    /// Takes what is buffered; whether the line has ended.
+    fn read_more(&mut self, line: &mut Line) -> io::Result<bool> {
+        let buffer = self.reader.fill_buf()?;
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let text = &buffer[..end.unwrap_or(buffer.len())];
+        let room = MAX_LINE - line.bytes.len();
+        line.bytes.extend_from_slice(&text[..text.len().min(room)]);
+        line.is_cut |= text.len() > room;
+        let used = text.len() + usize::from(end.is_some());
+        self.reader.consume(used);
+        self.offset += used as u64;
+        Ok(end.is_some() || used == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::BufReader;
+
+    fn lines(text: &[u8], buffer: usize) -> Vec<Line> {
+        let mut lines = Lines::starting_at(BufReader::with_capacity(buffer, text), 0, 0);
+        std::iter::from_fn(|| lines.next().unwrap()).collect()
+    }
+
+    #[test]
+    fn every_kind_of_line_end_and_a_byte_order_mark_are_taken_off() {
+        let text = b"\xef\xbb\xbfa\nb\r\n\r\n\xef\xbb\xbfc\rd\n\ne";
+        for buffer in [1, 2, 3, 100] {
+            let found = lines(text, buffer);
+            let bytes: Vec<&[u8]> = found.iter().map(|line| line.bytes.as_slice()).collect();
+            let expected: [&[u8]; 6] = [b"a", b"b", b"", b"\xef\xbb\xbfc\rd", b"", b"e"];
+            assert_eq!(bytes, expected);
+            let numbers: Vec<u64> = found.iter().map(|line| line.number).collect();
+            assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
+            assert_eq!(found.last().unwrap().end, text.len() as u64);
+        }
+    }
+
+    #[test]
+    fn reading_can_begin_behind_any_line() {
+        let text = b"one\r\ntwo\nthree";
+        for line in lines(text, 4) {
+            let rest = &text[line.end as usize..];
+            let mut rest = Lines::starting_at(rest, line.end, line.number);
+            let next = rest.next().unwrap();
+            assert_eq!(next, lines(text, 4).into_iter().nth(line.number as usize));
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut_and_the_next_is_whole() {
+        let mut text = vec![b'x'; MAX_LINE + 1];
+        text.extend_from_slice(b"\nnext\n");
+        text.extend(vec![b'y'; MAX_LINE]);
+        let found = lines(&text, 1000);
+        assert!(found[0].is_cut);
+        assert_eq!(found[0].bytes.len(), MAX_LINE);
+        assert_eq!(found[1].bytes, b"next");
+        assert!(!found[2].is_cut);
+    }
+
+    #[test]
+    fn an_empty_file_has_no_line() {
+        assert!(lines(b"", 10).is_empty());
+    }
+}

@@ -1,0 +1,51 @@
+//! Bringing links in from files and taking them out again: `edgelink import` and `edgelink export`.
+//!
+//! Both are clients of the API. A link that is imported so goes the same way as any other: the same checks, the same
+//! revision, the same word to the edges; the command runs anywhere and needs a key, not the database's password. What
+//! that costs is little, for links travel by the thousand.
+
+mod checkpoint;
+mod client;
+mod export;
+mod import;
+mod item;
+mod lines;
+
+pub use client::{ApiClient, ClientError};
+pub use export::{ExportOptions, export};
+pub use import::{ImportOptions, ImportSummary, import};
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a transfer has stopped. What was done until then is kept, and the same command goes on from there.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// A file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The checkpoint is not of this transfer.
+    #[error("the checkpoint {} {reason}; remove it to start from the beginning", path.display())]
+    Checkpoint {
+        /// The checkpoint.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The API refuses us, or does not answer for too long.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+/// Says which file an error is about.
+fn in_file(path: &Path) -> impl FnOnce(io::Error) -> TransferError + '_ {
+    |source| TransferError::File {
+        path: path.to_owned(),
+        source,
+    }
+}

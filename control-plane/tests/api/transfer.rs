@@ -1,0 +1,176 @@
+//! Importing and exporting through the API.
+
+use crate::helpers::Running;
+use edgelink_control_plane::transfer::{
+    ApiClient, ExportOptions, ImportOptions, TransferError, export, import,
+};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+fn client(server: &Running) -> ApiClient {
+    ApiClient::new(&server.url(""), &server.admin_key).unwrap()
+}
+
+fn import_of(folder: &Path) -> ImportOptions {
+    ImportOptions {
+        file: folder.join("links"),
+        errors: folder.join("links.errors"),
+        checkpoint: folder.join("links.checkpoint"),
+        batch: 3,
+        domain: None,
+        find_if_exists: false,
+    }
+}
+
+fn export_to(path: &Path) -> ExportOptions {
+    ExportOptions {
+        file: path.to_owned(),
+        checkpoint: path.with_extension("checkpoint"),
+        domain: None,
+    }
+}
+
+async fn targets(server: &Running) -> Vec<String> {
+    let page = server.get("/links?limit=500").await.expect(200);
+    let links = page["links"].as_array().unwrap().iter();
+    let mut targets: Vec<String> = links
+        .map(|link| link["longUrl"].as_str().unwrap().to_owned())
+        .collect();
+    targets.sort();
+    targets
+}
+
+#[tokio::test]
+async fn bad_lines_are_reported_by_number_and_stop_nothing() {
+    let server = Running::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let options = import_of(folder.path());
+    let text = b"\xef\xbb\xbfhttps://example.com/1\r\n\
+        \r\n\
+        nonsense\n\
+        {\"longUrl\":\"https://example.com/2\",\"customSlug\":\"two\"}\n\
+        {\"longUrl\":\"https://example.com/3\",\"customSlug\":\"two\"}\n\
+        {broken\n\
+        \xff\xfe\n\
+        javascript:alert(1)\n\
+        https://example.com/4";
+    fs::write(&options.file, text).unwrap();
+    let summary = import(&client(&server), &options).await.unwrap();
+    assert_eq!((summary.lines, summary.created, summary.failed), (9, 3, 5));
+    let expected: Vec<String> = [1, 2, 4].map(|n| format!("https://example.com/{n}")).into();
+    assert_eq!(targets(&server).await, expected);
+    let report = fs::read(&options.errors).unwrap();
+    let report = String::from_utf8_lossy(&report).into_owned();
+    let numbers: Vec<&str> = report
+        .lines()
+        .map(|line| line.split('\t').next().unwrap())
+        .collect();
+    assert_eq!(numbers, ["3", "5", "6", "7", "8"], "{report}");
+    for part in [
+        "nonsense",
+        "customSlug is taken",
+        "not valid JSON",
+        "UTF-8",
+        "longUrl",
+    ] {
+        assert!(report.contains(part), "{part}: {report}");
+    }
+}
+
+#[tokio::test]
+async fn an_import_that_is_done_does_nothing_again() {
+    let server = Running::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let options = import_of(folder.path());
+    fs::write(
+        &options.file,
+        "https://example.com/1\nhttps://example.com/2\n",
+    )
+    .unwrap();
+    let first = import(&client(&server), &options).await.unwrap();
+    let second = import(&client(&server), &options).await.unwrap();
+    assert_eq!(first, second);
+    assert_eq!(targets(&server).await.len(), 2);
+}
+
+/// A crash between the answer and the note: the batch is sent again.
+#[tokio::test]
+async fn an_import_that_was_killed_before_it_noted_a_batch_creates_no_link_twice() {
+    let server = Running::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let options = import_of(folder.path());
+    let lines: Vec<String> = (0..8).map(|n| format!("https://example.com/{n}")).collect();
+    fs::write(&options.file, format!("{}\nnonsense", lines.join("\n"))).unwrap();
+    let summary = import(&client(&server), &options).await.unwrap();
+
+    let text = fs::read(&options.checkpoint).unwrap();
+    let mut checkpoint: Value = serde_json::from_slice(&text).unwrap();
+    let second_batch = lines[..3].iter().map(|line| line.len() + 1).sum::<usize>();
+    checkpoint["offset"] = json!(second_batch);
+    checkpoint["errorBytes"] = json!(0);
+    checkpoint["summary"] = json!({ "lines": 3, "created": 3, "existing": 0, "failed": 0 });
+    fs::write(&options.checkpoint, checkpoint.to_string()).unwrap();
+
+    assert_eq!(import(&client(&server), &options).await.unwrap(), summary);
+    assert_eq!(targets(&server).await, lines);
+    let report = fs::read_to_string(&options.errors).unwrap();
+    assert_eq!(report.lines().count(), 1, "{report}");
+}
+
+#[tokio::test]
+async fn a_checkpoint_of_another_file_is_refused() {
+    let server = Running::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let options = import_of(folder.path());
+    fs::write(&options.file, "https://example.com/1\n").unwrap();
+    import(&client(&server), &options).await.unwrap();
+    fs::write(&options.file, "https://example.com/2\n").unwrap();
+    let error = import(&client(&server), &options).await.unwrap_err();
+    assert!(matches!(error, TransferError::Checkpoint { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_wrong_key_stops_the_import_at_once() {
+    let server = Running::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let options = import_of(folder.path());
+    fs::write(&options.file, "https://example.com/1\n").unwrap();
+    let client = ApiClient::new(&server.url("/"), "wrong").unwrap();
+    let error = import(&client, &options).await.unwrap_err();
+    assert!(error.to_string().contains("401"), "{error}");
+}
+
+#[tokio::test]
+async fn what_was_exported_is_imported_elsewhere_as_it_was() {
+    let server = Running::start().await;
+    for n in 0..600 {
+        let link =
+            json!({ "longUrl": format!("https://example.com/{n}"), "tags": ["x"], "title": "T" });
+        server.post(&link).await.expect(201);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let options = import_of(folder.path());
+    let links = export(&client(&server), &export_to(&options.file))
+        .await
+        .unwrap();
+    assert_eq!(links, 600);
+    assert!(!folder.path().join("links.checkpoint").exists());
+
+    let other = Running::start().await;
+    let options = ImportOptions {
+        batch: 500,
+        ..options
+    };
+    let summary = import(&client(&other), &options).await.unwrap();
+    assert_eq!((summary.created, summary.failed), (600, 0));
+    let exported = fs::read_to_string(&options.file).unwrap();
+    for line in exported.lines().take(20) {
+        let link: Value = serde_json::from_str(line).unwrap();
+        let code = link["shortCode"].as_str().unwrap();
+        let copy = other.get(&format!("/links/{code}")).await.expect(200);
+        for field in ["longUrl", "tags", "title", "domain", "redirectStatus"] {
+            assert_eq!(copy[field], link[field]);
+        }
+    }
+}

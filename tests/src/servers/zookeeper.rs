@@ -1,0 +1,121 @@
+//! A private ZooKeeper.
+
+use super::keeper::Keeper;
+use crate::stack::{Process, Signal, free_port};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long it may take to start, on a machine that builds meanwhile.
+const START_LIMIT: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Where Debian's libzookeeper-java has it; its manifest names what else it needs.
+const JARS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar";
+
+/// A single ZooKeeper server of its own.
+#[derive(Debug)]
+pub struct ZooKeeper {
+    server: Process,
+    folder: PathBuf,
+    port: u16,
+    // The last field: the folder is removed when the server is dropped.
+    _keeper: Keeper,
+}
+
+impl ZooKeeper {
+    /// Starts a server.
+    #[must_use]
+    pub fn start() -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("edgelink-zookeeper-")
+            .tempdir();
+        let folder = folder.expect("a temporary folder").keep();
+        let keeper = Keeper::of(&folder);
+        let port = free_port();
+        let configuration = format!(
+            "tickTime=500\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+             admin.enableServer=false\n4lw.commands.whitelist=ruok\n",
+            folder.join("data").display()
+        );
+        fs::write(folder.join("zoo.cfg"), configuration).expect("a configuration");
+        Self {
+            server: launch(&folder, port),
+            folder,
+            port,
+            _keeper: keeper,
+        }
+    }
+
+    /// `host:port`, as clients take it.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Kills the server at once (`kill -9`). [`ZooKeeper::restart`] brings it back with its data.
+    pub fn kill(&mut self) {
+        self.server.kill();
+        let _ = fs::remove_file(self.folder.join("pid"));
+    }
+
+    /// Stops the server in its tracks (`kill -STOP`): it keeps its connections and answers nothing.
+    pub fn stop(&self) {
+        self.server.signal(Signal::STOP);
+    }
+
+    /// Lets a stopped server go on.
+    pub fn cont(&self) {
+        self.server.signal(Signal::CONT);
+    }
+
+    /// Starts the server again on the same port and data, killing it first where it still runs.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.server = launch(&self.folder, self.port);
+    }
+}
+
+impl Drop for ZooKeeper {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn launch(folder: &Path, port: u16) -> Process {
+    let mut command = Command::new("java");
+    command
+        .args(["-Xmx128m", "-cp", JARS])
+        .arg("org.apache.zookeeper.server.ZooKeeperServerMain")
+        .arg(folder.join("zoo.cfg"))
+        .process_group(0);
+    let mut server = Process::start("zookeeper", command, folder.join("log"));
+    fs::write(folder.join("pid"), server.id().to_string()).expect("a pid file");
+    let start = Instant::now();
+    while !is_ok(port) {
+        server.assert_running();
+        assert!(
+            start.elapsed() < START_LIMIT,
+            "ZooKeeper does not get ready"
+        );
+        std::thread::sleep(PAUSE);
+    }
+    server
+}
+
+/// Asks the server how it is; one that still starts does not answer.
+fn is_ok(port: u16) -> bool {
+    let ask = || {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        stream.write_all(b"ruok")?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        std::io::Result::Ok(answer == b"imok")
+    };
+    ask().unwrap_or(false)
+}

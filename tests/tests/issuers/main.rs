@@ -1,0 +1,3 @@
+//! Sources of numbers on the servers that they need.
+
+mod zookeeper;

@@ -1,0 +1,123 @@
+//! Numbers out of ZooKeeper.
+
+use edgelink_control_plane::issuer::{NumberSource, ZookeeperOptions, zookeeper};
+use edgelink_tests::servers::ZooKeeper;
+use edgelink_tests::stack::until;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn options(server: &ZooKeeper, path: &str) -> ZookeeperOptions {
+    ZookeeperOptions {
+        path: path.to_owned(),
+        range: 100,
+        ..ZookeeperOptions::new(server.address())
+    }
+}
+
+/// A number, waited for while the server starts or comes back.
+async fn number(source: &Arc<dyn NumberSource>) -> u64 {
+    let start = Instant::now();
+    loop {
+        match source.next_number().await {
+            Ok(number) => return number,
+            Err(error) => assert!(start.elapsed() < PATIENCE, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn numbers(source: &Arc<dyn NumberSource>, count: usize) -> Vec<u64> {
+    let mut numbers = Vec::with_capacity(count);
+    for _ in 0..count {
+        numbers.push(number(source).await);
+    }
+    numbers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn instances_that_draw_at_once_never_overlap() {
+    let server = ZooKeeper::start();
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let source = zookeeper(options(&server, "/a/b/next"));
+            tokio::spawn(async move { numbers(&source, 5_000).await })
+        })
+        .collect();
+    let mut seen = HashSet::new();
+    for task in tasks {
+        for number in task.await.unwrap() {
+            assert!(seen.insert(number), "{number} was issued twice");
+        }
+    }
+    assert_eq!(seen.len(), 20_000);
+    // Ranges in hand at the end are the only gaps.
+    assert!(seen.iter().max().unwrap() < &(20_000 + 4 * 2 * 100));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clean_shutdown_loses_no_number() {
+    let server = ZooKeeper::start();
+    let first = zookeeper(options(&server, "/next"));
+    assert_eq!(numbers(&first, 105).await, (0..105).collect::<Vec<u64>>());
+    first.shutdown().await;
+    let second = zookeeper(options(&server, "/next"));
+    assert_eq!(number(&second).await, 105);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_killed_comes_back_without_repeating_a_number() {
+    let mut server = ZooKeeper::start();
+    let source = zookeeper(options(&server, "/next"));
+    let mut seen: HashSet<u64> = numbers(&source, 50).await.into_iter().collect();
+    server.kill();
+    // What is left of the range goes on.
+    for _ in 0..50 {
+        assert!(seen.insert(source.next_number().await.unwrap()));
+    }
+    until("the buffer is used up", PATIENCE, async || {
+        match source.next_number().await {
+            Ok(number) => {
+                assert!(seen.insert(number));
+                None
+            }
+            Err(error) => Some(assert!(error.is_transient(), "{error}")),
+        }
+    })
+    .await;
+    server.restart();
+    for number in numbers(&source, 500).await {
+        assert!(seen.insert(number), "{number} was issued twice");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_is_an_error_within_two_seconds() {
+    let server = ZooKeeper::start();
+    server.stop();
+    let source = zookeeper(options(&server, "/next"));
+    let start = Instant::now();
+    let error = source.next_number().await.unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+    server.cont();
+    number(&source).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_znode_is_an_error_where_numbers_were_issued_before() {
+    let server = ZooKeeper::start();
+    let source = zookeeper(ZookeeperOptions {
+        first: None,
+        ..options(&server, "/next")
+    });
+    let error = source.next_number().await.unwrap_err();
+    assert!(!error.is_transient());
+    assert!(error.to_string().contains("/next is missing"), "{error}");
+}
