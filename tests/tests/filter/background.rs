@@ -1,0 +1,162 @@
+//! What a worker asks the control plane for on its own account, as the host sees it.
+
+use crate::support::{configuration_with, fleet, follow, tier};
+use edgelink_tests::host::{Callout, Fleet, Outcome, Response, Worker};
+use edgelink_tests::scenario::{DOMAIN, Reply, link};
+use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::{
+    AliasFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, Record, Snapshot, clicks,
+};
+use serde_json::json;
+use std::time::Duration;
+
+const BOUND: u64 = 1_000_000;
+const POSITION: FeedPosition = FeedPosition::new(5, 0);
+
+fn path(number: u64) -> String {
+    let space = CodeSpace::new(CodeLength::DEFAULT, None);
+    format!("/{}", space.mint(number).expect("a number with a code"))
+}
+
+fn snapshot() -> Vec<u8> {
+    let snapshot = Snapshot {
+        position: POSITION,
+        bound: BOUND,
+        length: CodeLength::DEFAULT,
+        key: None,
+        domains: vec![DOMAIN],
+        aliases: AliasFilter::with_capacity(0).expect("a small filter"),
+        hot: Vec::new(),
+    };
+    snapshot.to_bytes()
+}
+
+fn ok(media_type: &str, body: Vec<u8>) -> Response {
+    Response::new(200)
+        .header("content-type", media_type)
+        .body(body)
+}
+
+fn batch(messages: &[FeedMessage<'_>]) -> Response {
+    let next = FeedPosition::new(5 + messages.len() as u64, 0);
+    let body = FeedBatch::encode(next, false, messages.iter());
+    ok(FeedBatch::MEDIA_TYPE, body)
+}
+
+/// The callout whose path begins like that.
+fn callout(worker: &Worker, path: &str) -> Callout {
+    let callouts = worker.callouts();
+    let found = callouts
+        .into_iter()
+        .find(|each| each.path().starts_with(path));
+    found.expect("such a callout")
+}
+
+/// A fleet whose worker has had a request, and knows a snapshot and that the feed is alive.
+fn with_admission() -> Fleet {
+    let configuration = configuration_with(json!({"snapshot": {}, "poll": {}, "admission": {}}));
+    let mut fleet = fleet(&configuration);
+    let outcome = fleet.worker(0).get("/");
+    assert!(matches!(outcome, Outcome::PassedThrough { .. }));
+    fleet.pass(Duration::from_secs(1));
+    let worker = fleet.worker(0);
+    let asked = callout(worker, "/edge/v1/snapshot");
+    assert_eq!(asked.header(":method"), Some("GET"));
+    assert_eq!(asked.header("authorization"), Some("Bearer secret"));
+    worker.answer(&asked, ok(Snapshot::MEDIA_TYPE, snapshot()));
+    let poll = callout(worker, "/edge/v1/feed?after=5-0&waitMs=0");
+    worker.answer(&poll, batch(&[]));
+    fleet.pass(Duration::from_secs(1));
+    fleet
+}
+
+#[test]
+fn codes_that_were_never_issued_cost_no_callout_and_leave_nothing_behind() {
+    let mut fleet = with_admission();
+    let (callouts, keys) = (fleet.worker(0).callouts().len(), fleet.shared_data_keys());
+    let memory = fleet.worker(0).memory_size();
+    for number in BOUND..BOUND + 5_000 {
+        let response = fleet.worker(0).get(path(number)).local_response();
+        assert_eq!((response.status(), tier(&response)), (404, "admission"));
+    }
+    assert_eq!(fleet.worker(0).callouts().len(), callouts);
+    assert_eq!(fleet.shared_data_keys(), keys);
+    assert_eq!(fleet.worker(0).memory_size(), memory);
+    fleet.assert_unharmed();
+}
+
+#[test]
+fn a_change_that_a_poll_tells_is_served_at_once_and_the_next_poll_is_on_its_way() {
+    let mut fleet = with_admission();
+    let worker = fleet.worker(0);
+    let asked = path(BOUND + 5);
+    assert_eq!(tier(&worker.get(&asked).local_response()), "admission");
+    let poll = callout(worker, "/edge/v1/feed?after=5-0&waitMs=2000");
+    assert_eq!(poll.timeout, Some(Duration::from_millis(2_800)));
+    let key = format!("{DOMAIN}{asked}");
+    let record = Record::Link(link("https://alias.example/"));
+    let put = FeedMessage::Put {
+        key: &key,
+        record: record.as_deref(),
+        hot: false,
+    };
+    worker.answer(&poll, batch(&[put]));
+    callout(worker, "/edge/v1/feed?after=6-0&waitMs=2000");
+    let response = worker.get(&asked).local_response();
+    assert_eq!(response.get("location"), Some("https://alias.example/"));
+    fleet.assert_unharmed();
+}
+
+#[test]
+fn garbage_for_a_snapshot_or_a_poll_does_no_harm() {
+    let mut fleet = with_admission();
+    for body in [vec![], vec![1; 100], vec![0xff; 70_000]] {
+        fleet.pass(Duration::from_secs(1));
+        let worker = fleet.worker(0);
+        let poll = callout(worker, "/edge/v1/feed");
+        worker.answer(&poll, ok(FeedBatch::MEDIA_TYPE, body));
+    }
+    let reply = Reply::Link(link("https://example.com/"));
+    let response = follow(fleet.worker(0), "x", &reply);
+    assert_eq!(response.status(), 302);
+    fleet.assert_unharmed();
+}
+
+#[test]
+fn redirects_are_reported_until_somebody_takes_them() {
+    let mut fleet = fleet(&configuration_with(json!({"clicks": {}})));
+    let reply = Reply::Link(link("https://example.com/"));
+    for _ in 0..7 {
+        assert_eq!(follow(fleet.worker(0), "x", &reply).status(), 302);
+    }
+    fleet.pass(Duration::from_secs(2));
+    let worker = fleet.worker(0);
+    let report = worker.callout();
+    assert_eq!(report.header(":method"), Some("POST"));
+    assert_eq!(report.header("content-type"), Some(clicks::MEDIA_TYPE));
+    let batches = clicks::decode(&report.body).expect("batches");
+    let key = format!("{DOMAIN}/x");
+    assert_eq!(batches[0].clicks, [(key.as_str(), 7)]);
+    worker.reset_callout(&report);
+    fleet.pass(Duration::from_secs(1));
+    let worker = fleet.worker(0);
+    let again = worker.callout();
+    assert_eq!(again.body, report.body);
+    worker.answer(&again, Response::new(204));
+    fleet.pass(Duration::from_secs(3));
+    assert!(fleet.worker(0).callouts().is_empty());
+    assert_eq!(fleet.counter("edgelink.clicks.acknowledged"), 7);
+    fleet.assert_unharmed();
+}
+
+#[test]
+fn the_main_thread_asks_for_nothing() {
+    let sections = json!({"snapshot": {}, "poll": {}, "admission": {}, "clicks": {}});
+    let mut fleet = fleet(&configuration_with(sections));
+    fleet.pass(Duration::from_secs(60));
+    assert!(fleet.main().callouts().is_empty());
+    assert!(
+        fleet.worker(0).callouts().is_empty(),
+        "nor a worker without requests"
+    );
+}
