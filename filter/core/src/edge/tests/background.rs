@@ -327,6 +327,30 @@ fn an_alias_of_generated_shape_redirects_as_soon_as_the_feed_told_of_it() {
 }
 
 #[test]
+fn an_alias_that_is_created_takes_the_place_of_its_absence_in_every_tier() {
+    let mut world = World::with_errands(r#","poll":{}"#);
+    world.answer_poll(&gap(5));
+    world.know("a", Record::Absent { rev: 0 });
+    assert_eq!(world.visit("/a"), Answered(page(404, "lru")));
+    assert_eq!(
+        world.other_worker().visit("/a"),
+        Answered(page(404, "shared-data"))
+    );
+    world.pass(100);
+    let put = FeedMessage::Put {
+        key: "go.example/a",
+        record: link("https://a/", 1),
+        hot: false,
+    };
+    world.answer_poll(&batch(6, &[put]));
+    assert_eq!(world.visit("/a"), Answered(redirect("https://a/", "lru")));
+    assert_eq!(
+        world.other_worker().visit("/a"),
+        Answered(redirect("https://a/", "shared-data"))
+    );
+}
+
+#[test]
 fn a_feed_that_is_silent_for_too_long_has_everything_looked_up() {
     let mut world = World::with_admission();
     world.pass(100);
