@@ -278,8 +278,12 @@ impl Raw {
     fn lives(&self) -> Result<Lives, SettingsError> {
         let day = 0..=86_400;
         let lives = Lives {
-            fresh: millis("freshSeconds", self.fresh_seconds, day.clone())?,
-            absent_fresh: millis("absentFreshSeconds", self.absent_fresh_seconds, day.clone())?,
+            fresh: self.until_asked(millis("freshSeconds", self.fresh_seconds, day.clone())?),
+            absent_fresh: self.until_asked(millis(
+                "absentFreshSeconds",
+                self.absent_fresh_seconds,
+                day.clone(),
+            )?),
             with_feed: millis("freshWithFeedSeconds", self.fresh_with_feed_seconds, day)?,
             stale: millis("staleSeconds", self.stale_seconds, 1..=31_536_000)?,
         };
@@ -290,6 +294,12 @@ impl Raw {
             ));
         }
         Ok(lives)
+    }
+
+    /// The coarse clock is late by up to a tick and its jitter, and `freshSeconds` is a promise of at most: so a record
+    /// is asked for again two ticks early.
+    fn until_asked(&self, millis: u64) -> u64 {
+        millis.saturating_sub(2 * self.tick_ms)
     }
 }
 

@@ -241,7 +241,7 @@ fn a_live_poll_keeps_what_is_known_fresh_and_a_dead_one_does_not() {
     }
     assert_eq!(world.visit("/a"), Answered(redirect("https://a/", "lru")));
     world.fail_errand(ErrandKind::Poll);
-    world.pass(2_900);
+    world.pass(2_700);
     assert_eq!(world.visit("/a"), Answered(redirect("https://a/", "lru")));
     world.pass(200);
     world.ask("/a");

@@ -154,7 +154,7 @@ fn an_old_record_of_another_worker_does_not_undo_a_change_that_was_heard_here() 
     let mut other = World::new();
     other.know("a", link("https://old/", 1));
     world.host.store = other.host.store;
-    world.pass(4_999);
+    world.pass(4_799);
     assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
 }
 
@@ -171,7 +171,7 @@ fn a_live_feed_keeps_what_is_known_fresh_for_an_hour() {
 fn what_is_known_is_fresh_for_as_long_after_the_feed_died_as_without_one() {
     let mut world = World::with_feed_and_link();
     world.quiet_seconds(60);
-    world.pass(4_999);
+    world.pass(4_799);
     assert_eq!(world.visit("/a"), Answered(redirect("https://old/", "lru")));
     world.pass(1);
     world.ask("/a");

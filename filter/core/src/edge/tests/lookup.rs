@@ -25,7 +25,7 @@ fn an_absence_is_known_too_and_its_life_is_its_own() {
     let token = world.ask("/a");
     let answers = world.end_with(token, "go.example/a", Record::Absent { rev: 0 });
     assert_eq!(answers, [page(404, "control-plane")]);
-    world.pass(1_999);
+    world.pass(1_799);
     assert_eq!(world.visit("/a"), Answered(page(404, "lru")));
     world.pass(1);
     world.ask("/a");
