@@ -20,6 +20,16 @@ run: setup-run wasm ## Build and run control plane and Envoy; Ctrl-C stops both
 	cargo build --profile $(PROFILE) -p edgelink-control-plane
 	@exec envoy/up.sh $(PROFILE)
 
+.PHONY: run-full
+run-full: setup-full wasm ## The production shape: MariaDB, Redis, two control planes, Envoy
+	cargo build --profile $(PROFILE) -p edgelink-control-plane
+	@exec envoy/up.sh $(PROFILE) full
+
+.PHONY: run-cluster
+run-cluster: setup-full wasm ## The same on a Redis Cluster of three masters and three replicas
+	cargo build --profile $(PROFILE) -p edgelink-control-plane
+	@exec envoy/up.sh $(PROFILE) cluster
+
 .PHONY: wasm
 wasm: ## Build the modules that Envoy loads
 	cargo build --profile wasm --target $(WASM_TARGET) $(WASM_PACKAGES)
@@ -58,6 +68,10 @@ setup: ## Install what build and tests need (Debian packages, wasm target, Envoy
 .PHONY: setup-run
 setup-run:
 	@tests/install.sh run
+
+.PHONY: setup-full
+setup-full:
+	@tests/install.sh full
 
 .PHONY: clean
 clean: ## Remove what was built and the state of `make run`; an installed Envoy stays

@@ -12,7 +12,19 @@ fail() {
   exit 1
 }
 
-declare -A values
+declare -A values=([SECTIONS]='')
+
+# In place of a discovery type: one node is asked for the others, and which has which slots is followed.
+readonly redis_cluster='lb_policy: CLUSTER_PROVIDED
+    cluster_type:
+      name: envoy.clusters.redis
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.clusters.redis.v3.RedisClusterConfig
+        cluster_refresh_rate: 1s
+        cluster_refresh_timeout: 1s
+        redirect_refresh_interval: 0.5s
+        redirect_refresh_threshold: 1
+        failure_refresh_threshold: 3'
 
 # set_number PLACEHOLDER VARIABLE DEFAULT
 set_number() {
@@ -51,12 +63,12 @@ string_list() {
   printf '[%s]' "${list:1}"
 }
 
-# host:port,... -> Envoy's endpoints
+# endpoint_list VARIABLE host:port,... -> Envoy's endpoints
 endpoint_list() {
   local item items=() list
-  IFS=, read -ra items <<<"$1"
+  IFS=, read -ra items <<<"$2"
   for item in "${items[@]}"; do
-    [[ $item =~ ^\[?([0-9A-Za-z.:_-]+)\]?:([0-9]+)$ ]] || fail "EDGELINK_CONTROL_PLANES: '$item' is not host:port"
+    [[ $item =~ ^\[?([0-9A-Za-z.:_-]+)\]?:([0-9]+)$ ]] || fail "$1: '$item' is not host:port"
     list+=", { endpoint: { address: { socket_address: { address: \"${BASH_REMATCH[1]}\", port_value: ${BASH_REMATCH[2]} } } } }"
   done
   printf '[%s]' "${list:2}"
@@ -75,6 +87,37 @@ fill() {
   printf '%s%s\n' "$text" "$rest"
 }
 
+# How the bootstrap finds Redis, and whose answers the filter believes.
+set_redis() {
+  local mode=$1
+  case $mode in
+  direct | pooled) values[REDIS_DISCOVERY]='type: STRICT_DNS' ;;
+  cluster)
+    mode=pooled
+    values[REDIS_DISCOVERY]="$redis_cluster"
+    ;;
+  *) fail "EDGELINK_REDIS must be direct, pooled, cluster or empty, not '$mode'" ;;
+  esac
+  values[REDIS_ENDPOINTS]=$(endpoint_list EDGELINK_REDIS_SERVERS "${EDGELINK_REDIS_SERVERS:-127.0.0.1:6380}")
+  set_string BRIDGE_WASM "${EDGELINK_BRIDGE_WASM:-$root/target/wasm32-wasip1/wasm/edgelink_resp_bridge.wasm}"
+  values[SECTIONS]+=$',\n  "redis": { "mode": "'$mode'"'
+  [[ -z ${EDGELINK_REDIS_USER:-} ]] || values[SECTIONS]+=", \"user\": \"$(escape "$EDGELINK_REDIS_USER")\""
+  [[ -z ${EDGELINK_REDIS_PASSWORD:-} ]] || values[SECTIONS]+=", \"password\": \"$(escape "$EDGELINK_REDIS_PASSWORD")\""
+  [[ $2 != redis ]] || values[SECTIONS]+=', "feed": {}'
+  values[SECTIONS]+=' }'
+}
+
+# From where changes are learned, and with them what is believed without asking.
+set_feed() {
+  case $1 in
+  none) return ;;
+  redis) [[ ${EDGELINK_REDIS:-} == direct ]] || fail "EDGELINK_FEED=redis needs EDGELINK_REDIS=direct; use poll" ;;
+  poll) values[SECTIONS]+=$',\n  "poll": {}' ;;
+  *) fail "EDGELINK_FEED must be none, redis or poll, not '$1'" ;;
+  esac
+  values[SECTIONS]+=$',\n  "snapshot": {},\n  "admission": {}'
+}
+
 set_number EDGE_PORT EDGELINK_EDGE_PORT 8080
 set_number ADMIN_PORT EDGELINK_ADMIN_PORT 9901
 set_number HEAP_BYTES EDGELINK_HEAP_BYTES 1073741824
@@ -89,7 +132,7 @@ set_string EDGE_ADDRESS "${EDGELINK_EDGE_ADDRESS:-127.0.0.1}"
 set_string ACCESS_LOG "${EDGELINK_ACCESS_LOG:-/dev/stdout}"
 set_string WASM "${EDGELINK_WASM:-$root/target/wasm32-wasip1/wasm/edgelink_filter.wasm}"
 values[DOMAINS]=$(string_list "${EDGELINK_DOMAINS:-127.0.0.1:${values[EDGE_PORT]}}")
-values[CONTROL_PLANE_ENDPOINTS]=$(endpoint_list "${EDGELINK_CONTROL_PLANES:-127.0.0.1:${EDGELINK_API_PORT:-8081}}")
+values[CONTROL_PLANE_ENDPOINTS]=$(endpoint_list EDGELINK_CONTROL_PLANES "${EDGELINK_CONTROL_PLANES:-127.0.0.1:${EDGELINK_API_PORT:-8081}}")
 
 token_file=${EDGELINK_EDGE_TOKEN_FILE:-$state/edge-token}
 if [[ -z ${EDGELINK_EDGE_TOKEN:-} ]]; then
@@ -99,14 +142,23 @@ fi
 set_string EDGE_TOKEN "${EDGELINK_EDGE_TOKEN%%,*}" # of several the first: the others are there for rotation
 unset EDGELINK_EDGE_TOKEN
 
+[[ -z ${EDGELINK_REDIS:-} ]] || set_redis "$EDGELINK_REDIS" "${EDGELINK_FEED:-none}"
+set_feed "${EDGELINK_FEED:-none}"
+unset EDGELINK_REDIS_PASSWORD
+
 umask 077 # the filled files hold the token
 mkdir -p "$state/envoy"
 plugin=$(fill "${EDGELINK_ENVOY_PLUGIN:-$here/plugin.json}")
 set_string PLUGIN_CONFIGURATION "$plugin"
 fill "${EDGELINK_ENVOY_BOOTSTRAP:-$here/bootstrap.yaml}" >"$state/envoy/bootstrap.yaml"
 
+merged=() # Envoy appends its lists to those of the bootstrap
+if [[ -n ${EDGELINK_REDIS:-} ]]; then
+  merged=(--config-yaml "$(fill "$here/redis.yaml")")
+fi
+
 envoy=$("$here/find.sh")
-exec "$envoy" --config-path "$state/envoy/bootstrap.yaml" \
+exec "$envoy" --config-path "$state/envoy/bootstrap.yaml" "${merged[@]}" \
   --concurrency "${EDGELINK_WORKERS:-$(getconf _NPROCESSORS_ONLN)}" \
   --use-dynamic-base-id --base-id-path "$state/envoy/base-id" \
   --drain-time-s 20 --parent-shutdown-time-s 30 \

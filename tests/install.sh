@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing to run edgelink (`install.sh run`) or to test it as well (`install.sh test`): the wasm target
-# and Envoy everywhere, packages on Debian. Elsewhere it says what is missing. What is there already is left alone.
+# Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB and Redis (`install.sh full`) or to
+# test it as well (`install.sh test`): the wasm target and Envoy everywhere, packages on Debian. Elsewhere it says what is
+# missing. What is there already is left alone.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -30,10 +31,15 @@ need_venv() {
 }
 
 # The -core package is MariaDB without a service that would start.
-need_for_testing() {
+need_for_servers() {
   need mariadbd mariadb-server-core
   need my_print_defaults mariadb-client-core
+  need mariadb mariadb-client-core
   need redis-server redis-server
+}
+
+need_for_testing() {
+  need_for_servers
   need java default-jre-headless
   [[ -e /usr/share/java/zookeeper.jar ]] || packages+=(libzookeeper-java)
   need wrk wrk
@@ -78,7 +84,10 @@ install_wasm_target() {
 
 command -v cargo >/dev/null || fail "there is no Rust: install it with rustup (https://rustup.rs)"
 need_for_running
-if [[ ${1:-run} == test ]]; then need_for_testing; fi
+case ${1:-run} in
+full) need_for_servers ;;
+test) need_for_testing ;;
+esac
 if ((${#packages[@]})); then install_packages; fi
 install_wasm_target
 "$root/envoy/find.sh" >/dev/null
