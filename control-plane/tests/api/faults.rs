@@ -64,7 +64,7 @@ async fn a_code_space_that_is_used_up_says_so() {
     let server = Running::start().await;
     run(
         &server,
-        "UPDATE issuers SET next = 3521614607 WHERE issuer = 0; UPDATE bounds SET bound = 9000000000000",
+        "UPDATE issuers SET next = 3521614606; UPDATE bounds SET bound = 9000000000000",
     )
     .await;
     let answer = server
