@@ -3,6 +3,7 @@
 use crate::api::Careful;
 use crate::auth::{EdgeTokens, KeyVerifier};
 use crate::config::Config;
+use crate::creation::Batcher;
 use crate::health::Readiness;
 use crate::issuer::Minter;
 use crate::links::Creator;
@@ -31,7 +32,11 @@ impl App {
     pub(crate) fn new(config: Config, store: Arc<dyn Store>, minter: Minter) -> Self {
         let links = &config.links;
         Self {
-            creator: Creator::new(store.clone(), minter.clone(), links.max_code_tries),
+            creator: Creator::new(
+                Batcher::start(&store, config.store.batches()),
+                minter.clone(),
+                links.max_code_tries,
+            ),
             careful: Careful::new(store.clone(), minter, links.max_code_tries),
             keys: KeyVerifier::new(store.clone(), &config.auth),
             edge_tokens: EdgeTokens::new(&config.auth.edge_tokens),

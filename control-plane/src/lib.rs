@@ -9,6 +9,7 @@ pub mod backoff;
 pub mod cli;
 mod clock;
 pub mod config;
+mod creation;
 mod edge;
 mod health;
 pub mod issuer;

@@ -1,16 +1,16 @@
 //! Creating links: a number, its code, and another number where the code is taken.
 
+use crate::creation::{BatchError, Batcher};
 use crate::issuer::{IssueError, Minter, Subject};
 use crate::model::{Link, LinkContent};
-use crate::store::{CreateError, NewLink, Store, StoreError};
+use crate::store::{CreateError, NewLink, StoreError};
 use crate::telemetry::prometheus::{LINKS_CREATED, NUMBERS_ISSUED};
 use edgelink_wire::{Code, Domain, LinkKey};
 use metrics::counter;
-use std::sync::Arc;
 
 /// Makes links out of orders.
 pub(crate) struct Creator {
-    store: Arc<dyn Store>,
+    batcher: Batcher,
     minter: Minter,
     max_tries: u8,
 }
@@ -44,6 +44,8 @@ pub(crate) enum CreateFailure {
     SlugTaken,
     #[error("{0} numbers in a row had codes that are taken")]
     CodesTaken(u8),
+    #[error("too many links wait for their commit")]
+    Overloaded,
     #[error(transparent)]
     Issue(#[from] IssueError),
     #[error(transparent)]
@@ -51,9 +53,9 @@ pub(crate) enum CreateFailure {
 }
 
 impl Creator {
-    pub(crate) fn new(store: Arc<dyn Store>, minter: Minter, max_tries: u8) -> Self {
+    pub(crate) fn new(batcher: Batcher, minter: Minter, max_tries: u8) -> Self {
         Self {
-            store,
+            batcher,
             minter,
             max_tries,
         }
@@ -70,7 +72,7 @@ impl Creator {
                 key: LinkKey::new(order.domain.clone(), code),
                 content: order.content.clone(),
             };
-            match self.insert(link).await? {
+            match self.batcher.create(link).await? {
                 Ok(link) => {
                     count_created(&order);
                     return Ok(link);
@@ -84,14 +86,14 @@ impl Creator {
         }
         Err(CreateFailure::CodesTaken(self.max_tries))
     }
+}
 
-    async fn insert(&self, link: NewLink) -> Result<Result<Link, CreateError>, StoreError> {
-        let mut results = self.store.create_links(vec![link]).await?;
-        results.pop().ok_or_else(|| StoreError {
-            context: "creating a link",
-            transient: false,
-            source: "the store answered nothing".into(),
-        })
+impl From<BatchError> for CreateFailure {
+    fn from(error: BatchError) -> Self {
+        match error {
+            BatchError::Overloaded => Self::Overloaded,
+            BatchError::Store(error) => Self::Store(error),
+        }
     }
 }
 

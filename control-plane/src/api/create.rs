@@ -102,6 +102,7 @@ impl From<CreateFailure> for Problem {
                     "is taken on this domain",
                 )])
             }
+            CreateFailure::Overloaded => Self::new(Kind::Overloaded),
             CreateFailure::CodesTaken(_) => {
                 tracing::error!(error = %failure, "no code was found for a link");
                 Self::new(Kind::CodesTaken)

@@ -93,6 +93,12 @@ const VARIABLES: &[(&str, &str, &str, Kind)] = &[
         "timeout_ms",
         Kind::Number,
     ),
+    (
+        "EDGELINK_CREATE_QUEUE",
+        "store",
+        "create_queue",
+        Kind::Number,
+    ),
     ("EDGELINK_DOMAINS", "links", "domains", Kind::List),
     (
         "EDGELINK_SHORT_URL_SCHEME",

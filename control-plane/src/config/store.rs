@@ -2,8 +2,12 @@
 
 use super::Secret;
 use super::error::Checks;
+use crate::creation::BatchOptions;
 use serde::Deserialize;
 use std::time::Duration;
+
+/// What a commit may take beyond the time of its slowest statement, before its callers are told that it failed.
+const GRACE: Duration = Duration::from_millis(300);
 
 /// The database.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -21,6 +25,9 @@ pub struct StoreConfig {
     /// How long one call of the database may take, in milliseconds, 50 to 60,000. Default 1,500. What takes longer is
     /// given up and answered 503; it may have happened nevertheless.
     pub timeout_ms: u64,
+    /// How many links may wait for their commit, 1 to 1,000,000. Default 4,096. One more is answered 503 at once. Links
+    /// that wait are committed together.
+    pub create_queue: usize,
 }
 
 impl Default for StoreConfig {
@@ -30,6 +37,7 @@ impl Default for StoreConfig {
             auto_migrate: true,
             max_connections: 16,
             timeout_ms: 1_500,
+            create_queue: 4_096,
         }
     }
 }
@@ -45,6 +53,16 @@ impl StoreConfig {
         }
         checks.range("store.max_connections", self.max_connections, &(1..=1_000));
         checks.range("store.timeout_ms", self.timeout_ms, &(50..=60_000));
+        checks.range("store.create_queue", self.create_queue, &(1..=1_000_000));
+    }
+
+    /// How links wait for their commit: in the worst case through the one before theirs, which ends in time, and no
+    /// longer than that.
+    pub(crate) fn batches(&self) -> BatchOptions {
+        BatchOptions {
+            queue: self.create_queue,
+            patience: self.timeout() + GRACE,
+        }
     }
 
     pub(crate) fn timeout(&self) -> Duration {

@@ -20,6 +20,8 @@ pub(crate) const LINKS_CREATED: &str = "edgelink_links_created_total";
 pub(crate) const REDIRECTS: &str = "edgelink_redirects_total";
 /// Lookups by edges, by `outcome`: `link` or `absent`.
 pub(crate) const EDGE_LOOKUPS: &str = "edgelink_edge_lookups_total";
+/// Transactions that create what has arrived together. `edgelink_links_created_total` over it is their mean size.
+pub(crate) const CREATE_BATCHES: &str = "edgelink_create_batches_total";
 /// The share of all numbers of this code length that is used up, 0 to 1.
 pub(crate) const ISSUER_USED: &str = "edgelink_issuer_used_ratio";
 /// How many of the 1,000 issuers are held, by all instances.
@@ -78,6 +80,7 @@ fn describe() {
         "Redirects answered by the control plane itself, by outcome."
     );
     describe_counter!(EDGE_LOOKUPS, "Lookups by edges, by outcome.");
+    describe_counter!(CREATE_BATCHES, "Transactions that create links.");
     describe_gauge!(ISSUER_USED, "The share of all numbers that is used up.");
     describe_gauge!(ISSUERS_HELD, "How many of the 1,000 issuers are held.");
     describe_gauge!(ISSUER_STEP, "How many numbers the next segment has.");

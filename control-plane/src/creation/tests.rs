@@ -1,0 +1,221 @@
+use super::*;
+use crate::model::LinkContent;
+use crate::store::{PoolOptions, connect};
+use crate::target::TargetUrl;
+use edgelink_wire::{LinkState, RedirectStatus};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, SqliteConnection};
+use std::collections::HashSet;
+use std::str::FromStr;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+/// A SQLite store, and a connection that can keep it from committing.
+struct Fixture {
+    store: Arc<dyn Store>,
+    blocker: SqliteConnection,
+    _folder: TempDir,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let url = format!("sqlite://{}/edgelink.db", folder.path().display());
+        let options = PoolOptions {
+            statement_timeout: Duration::from_secs(60),
+            ..PoolOptions::default()
+        };
+        let store = connect(&url, &options).await.unwrap();
+        store.migrate().await.unwrap();
+        // The domain gets its row, so that from here on one transaction does all.
+        store
+            .create_links(vec![link(1_000_000, "first")])
+            .await
+            .unwrap();
+        let blocker = SqliteConnectOptions::from_str(&url).unwrap();
+        Self {
+            store,
+            blocker: blocker.connect().await.unwrap(),
+            _folder: folder,
+        }
+    }
+
+    fn batcher(&self, queue: usize) -> Arc<Batcher> {
+        let patience = Duration::from_secs(60);
+        Arc::new(Batcher::start(
+            &self.store,
+            BatchOptions { queue, patience },
+        ))
+    }
+
+    async fn block(&mut self) {
+        sqlx::raw_sql("BEGIN IMMEDIATE")
+            .execute(&mut self.blocker)
+            .await
+            .unwrap();
+    }
+
+    async fn unblock(&mut self) {
+        sqlx::raw_sql("COMMIT")
+            .execute(&mut self.blocker)
+            .await
+            .unwrap();
+    }
+
+    async fn exists(&self, code: &str) -> bool {
+        let found = self.store.find_link(&link(0, code).key).await;
+        found.unwrap().is_some()
+    }
+}
+
+fn link(id: u64, code: &str) -> NewLink {
+    NewLink {
+        id,
+        key: format!("a.example/{code}").parse().unwrap(),
+        content: LinkContent {
+            target: TargetUrl::from_store("https://x.example/"),
+            redirect: RedirectStatus::Found,
+            state: LinkState::Active,
+            valid_since: None,
+            valid_until: None,
+            forward_query: true,
+            title: None,
+            tags: Vec::new(),
+        },
+    }
+}
+
+type Task = JoinHandle<Result<Result<Link, CreateError>, BatchError>>;
+
+fn submit(batcher: &Arc<Batcher>, new: NewLink) -> Task {
+    let batcher = Arc::clone(batcher);
+    tokio::spawn(async move { batcher.create(new).await })
+}
+
+/// Returns when `count` links are in the queue and not with a lane.
+async fn await_queue(batcher: &Batcher, count: usize) {
+    while batcher.jobs.max_capacity() - batcher.jobs.capacity() != count {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Keeps every lane at a commit that cannot end.
+async fn occupy_lanes(batcher: &Arc<Batcher>) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for lane in 0..LANES as u64 {
+        tasks.push(submit(
+            batcher,
+            link(2_000_000 + lane, &format!("lane{lane}")),
+        ));
+        tokio::task::yield_now().await;
+        await_queue(batcher, 0).await;
+    }
+    tasks
+}
+
+#[tokio::test]
+async fn a_link_alone_is_created_at_once() {
+    let fixture = Fixture::new().await;
+    let created = fixture.batcher(10).create(link(1, "x")).await;
+    assert_eq!(created.unwrap().unwrap().id, 1);
+    assert!(fixture.exists("x").await);
+}
+
+#[tokio::test]
+async fn what_arrives_during_a_commit_is_committed_together_and_everybody_gets_their_own_answer() {
+    let mut fixture = Fixture::new().await;
+    let batcher = fixture.batcher(100);
+    fixture.block().await;
+    let lanes = occupy_lanes(&batcher).await;
+    let mut tasks: Vec<Task> = (0..50)
+        .map(|n| submit(&batcher, link(n, &format!("c{n}"))))
+        .collect();
+    tasks.push(submit(&batcher, link(50, "first")));
+    await_queue(&batcher, 51).await;
+    fixture.unblock().await;
+    let taken = tasks.pop().unwrap().await.unwrap().unwrap();
+    assert_eq!(taken, Err(CreateError::CodeTaken));
+    let mut times = HashSet::new();
+    for (n, task) in tasks.into_iter().enumerate() {
+        let link = task.await.unwrap().unwrap().unwrap();
+        assert_eq!(link.id, n as u64);
+        times.insert(link.created_at);
+    }
+    assert_eq!(times.len(), 1, "one transaction has one creation time");
+    for lane in lanes {
+        lane.await.unwrap().unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn one_link_more_than_may_wait_is_refused_at_once_and_the_others_are_created() {
+    let mut fixture = Fixture::new().await;
+    let batcher = fixture.batcher(3);
+    fixture.block().await;
+    let mut tasks = occupy_lanes(&batcher).await;
+    for n in 0..3 {
+        tasks.push(submit(&batcher, link(n, &format!("c{n}"))));
+        await_queue(&batcher, n as usize + 1).await;
+    }
+    let refused = batcher.create(link(3, "c3")).await;
+    assert!(matches!(refused, Err(BatchError::Overloaded)));
+    fixture.unblock().await;
+    for task in tasks {
+        task.await.unwrap().unwrap().unwrap();
+    }
+    assert!(!fixture.exists("c3").await);
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_the_queue_takes_its_link_back() {
+    let mut fixture = Fixture::new().await;
+    let batcher = fixture.batcher(10);
+    fixture.block().await;
+    let mut tasks = occupy_lanes(&batcher).await;
+    let leaves = submit(&batcher, link(1, "leaves"));
+    await_queue(&batcher, 1).await;
+    leaves.abort();
+    assert!(leaves.await.unwrap_err().is_cancelled());
+    tasks.push(submit(&batcher, link(2, "stays")));
+    await_queue(&batcher, 2).await;
+    fixture.unblock().await;
+    for task in tasks {
+        task.await.unwrap().unwrap().unwrap();
+    }
+    assert!(!fixture.exists("leaves").await);
+}
+
+#[tokio::test]
+async fn a_link_that_no_database_takes_fails_alone() {
+    let mut fixture = Fixture::new().await;
+    let batcher = fixture.batcher(10);
+    fixture.block().await;
+    let lanes = occupy_lanes(&batcher).await;
+    let good = [link(1, "a"), link(2, "b")].map(|link| submit(&batcher, link));
+    let bad = submit(&batcher, link(u64::MAX, "bad"));
+    await_queue(&batcher, 3).await;
+    fixture.unblock().await;
+    for task in lanes.into_iter().chain(good) {
+        task.await.unwrap().unwrap().unwrap();
+    }
+    let Err(BatchError::Store(error)) = bad.await.unwrap() else {
+        panic!("created");
+    };
+    assert!(!error.is_transient());
+}
+
+#[tokio::test]
+async fn a_commit_that_takes_too_long_is_a_transient_error_in_time() {
+    let mut fixture = Fixture::new().await;
+    let options = BatchOptions {
+        queue: 10,
+        patience: Duration::from_millis(50),
+    };
+    let batcher = Batcher::start(&fixture.store, options);
+    fixture.block().await;
+    let Err(BatchError::Store(error)) = batcher.create(link(1, "x")).await else {
+        panic!("answered");
+    };
+    assert!(error.is_transient());
+    fixture.unblock().await;
+}
