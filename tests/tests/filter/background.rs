@@ -37,9 +37,9 @@ fn ok(media_type: &str, body: Vec<u8>) -> Response {
         .body(body)
 }
 
-fn batch(messages: &[FeedMessage<'_>]) -> Response {
-    let next = FeedPosition::new(5 + messages.len() as u64, 0);
-    let body = FeedBatch::encode(next, false, messages.iter());
+fn batch(next: u64, message: FeedMessage<'_>) -> Response {
+    let next = FeedPosition::new(next, 0);
+    let body = FeedBatch::encode(next, false, [message].iter());
     ok(FeedBatch::MEDIA_TYPE, body)
 }
 
@@ -64,8 +64,8 @@ fn with_admission() -> Fleet {
     assert_eq!(asked.header(":method"), Some("GET"));
     assert_eq!(asked.header("authorization"), Some("Bearer secret"));
     worker.answer(&asked, ok(Snapshot::MEDIA_TYPE, snapshot()));
-    let poll = callout(worker, "/edge/v1/feed?after=5-0&waitMs=0");
-    worker.answer(&poll, batch(&[]));
+    let poll = callout(worker, "/edge/v1/feed?after=5-0&waitMs=2000");
+    worker.answer(&poll, batch(6, FeedMessage::Bound { bound: 1 }));
     fleet.pass(Duration::from_secs(1));
     fleet
 }
@@ -91,7 +91,7 @@ fn a_change_that_a_poll_tells_is_served_at_once_and_the_next_poll_is_on_its_way(
     let worker = fleet.worker(0);
     let asked = path(BOUND + 5);
     assert_eq!(tier(&worker.get(&asked).local_response()), "admission");
-    let poll = callout(worker, "/edge/v1/feed?after=5-0&waitMs=2000");
+    let poll = callout(worker, "/edge/v1/feed?after=6-0&waitMs=2000");
     assert_eq!(poll.timeout, Some(Duration::from_millis(2_800)));
     let key = format!("{DOMAIN}{asked}");
     let record = Record::Link(link("https://alias.example/"));
@@ -100,8 +100,8 @@ fn a_change_that_a_poll_tells_is_served_at_once_and_the_next_poll_is_on_its_way(
         record: record.as_deref(),
         hot: false,
     };
-    worker.answer(&poll, batch(&[put]));
-    callout(worker, "/edge/v1/feed?after=6-0&waitMs=2000");
+    worker.answer(&poll, batch(7, put));
+    callout(worker, "/edge/v1/feed?after=7-0&waitMs=2000");
     let response = worker.get(&asked).local_response();
     assert_eq!(response.get("location"), Some("https://alias.example/"));
     fleet.assert_unharmed();

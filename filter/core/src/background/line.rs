@@ -86,11 +86,6 @@ impl Line {
         std::mem::take(&mut self.failures)
     }
 
-    /// Whether the last one failed.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failures > 0
-    }
-
     /// It failed. How many have in a row.
     pub(crate) fn fail(&mut self, now: u64) -> u32 {
         self.rest(now);

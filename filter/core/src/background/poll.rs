@@ -69,13 +69,7 @@ impl Poll {
     pub(crate) fn ask(&mut self, now: Now) -> Option<Errand> {
         let position = self.position.filter(|_| self.line.is_due(now.steady))?;
         self.line.ask(now.steady);
-        // The first answer is wanted at once: until then nobody knows whether there is a feed.
-        let is_first = self.heard.is_none() || self.line.has_failed();
-        let wait = if is_first {
-            0
-        } else {
-            self.settings.wait_millis
-        };
+        let wait = self.settings.wait_millis;
         Some(Errand {
             kind: ErrandKind::Poll,
             method: "GET",
@@ -109,8 +103,10 @@ impl Poll {
             self.since = Some(now.steady);
         }
         let asked = self.line.asked().unwrap_or(now.steady);
-        if batch.messages.len() < MAX_MESSAGES && body.len() < MAX_BYTES {
-            // What came later than the question may not be in the answer.
+        let is_full = batch.messages.len() >= MAX_MESSAGES || body.len() >= MAX_BYTES;
+        if !batch.messages.is_empty() && !is_full {
+            // That there is nothing new is no sign of life: a control plane that the changes do not reach says so too.
+            // The bound comes again and again for that. What came later than the question may not be in the answer.
             self.heard = self.heard.max(Some(asked));
         }
         let waited = now.steady.saturating_sub(asked);

@@ -54,7 +54,8 @@ pub(super) struct RawSnapshot {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct RawPoll {
     /// Milliseconds for which the control plane may hold a poll, 100 to 60000; default 2000. At most half of
-    /// `freshSeconds`, or records would grow old between two answers. A poll times out `controlPlane.timeoutMs` later.
+    /// `freshSeconds`, or records would grow old between two answers; no shorter than the control plane's heartbeat does
+    /// any good. A poll times out `controlPlane.timeoutMs` later.
     wait_ms: u64,
     /// Milliseconds between two attempts at most, 50 to 60000; default 2000. The first pause is 50, and they double.
     max_backoff_ms: u64,

@@ -1,21 +1,21 @@
-//! Snapshots, the feed by long poll, and admission.
+//! Snapshots, and the feed by long poll.
 
 use super::*;
 use crate::background::ErrandKind;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{AliasFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, Snapshot};
 
-const BOUND: u64 = 1_000_000;
-const ALIAS: u64 = BOUND + 77;
+pub(super) const BOUND: u64 = 1_000_000;
+pub(super) const ALIAS: u64 = BOUND + 77;
 
-fn code(number: u64) -> String {
+pub(super) fn code(number: u64) -> String {
     CodeSpace::new(CodeLength::DEFAULT, None)
         .mint(number)
         .unwrap()
         .to_string()
 }
 
-fn path(number: u64) -> String {
+pub(super) fn path(number: u64) -> String {
     format!("/{}", code(number))
 }
 
@@ -24,7 +24,7 @@ fn position(millis: u64) -> FeedPosition {
 }
 
 /// As of `at` in the feed, with one alias, and the hot link `h`.
-fn snapshot(at: u64) -> Vec<u8> {
+pub(super) fn snapshot(at: u64) -> Vec<u8> {
     let mut aliases = AliasFilter::with_capacity(0).unwrap();
     aliases.insert(ALIAS);
     let hot = Entry {
@@ -43,11 +43,16 @@ fn snapshot(at: u64) -> Vec<u8> {
     snapshot.to_bytes()
 }
 
-fn batch(next: u64, messages: &[FeedMessage<'_>]) -> Vec<u8> {
+pub(super) fn batch(next: u64, messages: &[FeedMessage<'_>]) -> Vec<u8> {
     FeedBatch::encode(position(next), false, messages.iter())
 }
 
-fn gap(next: u64) -> Vec<u8> {
+/// Nothing new but a sign of life.
+fn sign(next: u64) -> Vec<u8> {
+    batch(next, &[FeedMessage::Bound { bound: 1 }])
+}
+
+pub(super) fn gap(next: u64) -> Vec<u8> {
     FeedBatch::encode(position(next), true, [].iter())
 }
 
@@ -63,11 +68,11 @@ impl World {
     }
 
     /// One where admission is in effect.
-    fn with_admission() -> Self {
+    pub(super) fn with_admission() -> Self {
         let mut world = Self::with_errands(r#","snapshot":{},"poll":{},"admission":{}"#);
         world.answer_snapshot(&snapshot(5));
         world.pass(100);
-        world.answer_poll(&batch(5, &[]));
+        world.answer_poll(&sign(6));
         assert_eq!(world.counted("admission"), 1);
         world
     }
@@ -89,20 +94,20 @@ impl World {
         assert!(self.end(token, response).is_empty());
     }
 
-    fn answer_snapshot(&mut self, body: &[u8]) {
+    pub(super) fn answer_snapshot(&mut self, body: &[u8]) {
         let (token, errand) = self.errand(ErrandKind::Snapshot);
         assert_eq!(errand.path, "/edge/v1/snapshot");
         self.answer_errand(token, Snapshot::MEDIA_TYPE, body);
     }
 
     /// Answers the poll, and gives its path.
-    fn answer_poll(&mut self, body: &[u8]) -> String {
+    pub(super) fn answer_poll(&mut self, body: &[u8]) -> String {
         let (token, errand) = self.errand(ErrandKind::Poll);
         self.answer_errand(token, FeedBatch::MEDIA_TYPE, body);
         errand.path
     }
 
-    fn fail_errand(&mut self, kind: ErrandKind) {
+    pub(super) fn fail_errand(&mut self, kind: ErrandKind) {
         let (token, _) = self.errand(kind);
         assert!(self.end(token, Response::default()).is_empty());
     }
@@ -110,7 +115,7 @@ impl World {
     /// Two seconds pass in which nothing is new.
     fn quiet_poll(&mut self) {
         self.pass(2_000);
-        self.answer_poll(&batch(5, &[]));
+        self.answer_poll(&sign(5));
     }
 }
 
@@ -197,7 +202,7 @@ fn the_feed_is_polled_from_the_snapshot_on_one_poll_after_the_other() {
     world.answer_snapshot(&snapshot(5));
     world.pass(100);
     let first = world.answer_poll(&batch(5, &[]));
-    assert_eq!(first, "/edge/v1/feed?after=5-0&waitMs=0");
+    assert_eq!(first, "/edge/v1/feed?after=5-0&waitMs=2000");
     assert!(world.errands.is_empty(), "with the next tick");
     world.pass(100);
     assert_eq!(world.errands.len(), 1);
@@ -222,7 +227,7 @@ fn without_a_snapshot_the_feed_is_polled_from_wherever_the_control_plane_says() 
     world.pass(100);
     assert_eq!(
         world.answer_poll(&gap(9)),
-        "/edge/v1/feed?after=0-0&waitMs=0"
+        "/edge/v1/feed?after=0-0&waitMs=2000"
     );
     assert_eq!(
         world.answer_poll(&batch(9, &[])),
@@ -249,15 +254,26 @@ fn a_live_poll_keeps_what_is_known_fresh_and_a_dead_one_does_not() {
 }
 
 #[test]
-fn after_a_failure_the_first_poll_is_answered_at_once_and_nothing_was_missed() {
+fn a_control_plane_that_the_changes_do_not_reach_keeps_nothing_fresh() {
+    let mut world = World::with_errands(r#","poll":{}"#);
+    world.answer_poll(&gap(5));
+    world.know("a", link("https://a/", 1));
+    world.quiet_poll();
+    for _ in 0..3 {
+        world.pass(2_000);
+        world.answer_poll(&batch(5, &[]));
+    }
+    world.ask("/a");
+}
+
+#[test]
+fn after_a_failure_the_poll_goes_on_where_it_was() {
     let mut world = World::with_errands(r#","poll":{}"#);
     world.answer_poll(&gap(5));
     world.fail_errand(ErrandKind::Poll);
     world.pass(1_000);
-    assert_eq!(
-        world.answer_poll(&batch(5, &[])),
-        "/edge/v1/feed?after=5-0&waitMs=0"
-    );
+    let path = world.answer_poll(&sign(6));
+    assert_eq!(path, "/edge/v1/feed?after=5-0&waitMs=2000");
     assert_eq!(world.counted("feed.gap"), 0);
 }
 
@@ -294,39 +310,6 @@ fn an_answer_that_is_no_batch_is_a_failure() {
 }
 
 #[test]
-fn a_code_that_was_never_issued_is_404_without_a_lookup_or_a_look_at_shared_data() {
-    let mut world = World::with_admission();
-    for number in BOUND..BOUND + 50 {
-        assert_eq!(world.visit(&path(number)), Answered(page(404, "admission")));
-    }
-    assert_eq!(world.counted("requests.admission.not_found"), 50);
-    assert_eq!(world.counted("lru_entries"), 1, "the hot link");
-    world.ask(&path(BOUND - 1));
-    world.ask(&path(ALIAS));
-    world.ask("/other-alias");
-}
-
-#[test]
-fn an_alias_of_generated_shape_redirects_as_soon_as_the_feed_told_of_it() {
-    let mut world = World::with_admission();
-    let key = format!("go.example/{}", code(BOUND + 5));
-    let put = FeedMessage::Put {
-        key: &key,
-        record: link("https://alias/", 1),
-        hot: false,
-    };
-    assert_eq!(
-        world.visit(&path(BOUND + 5)),
-        Answered(page(404, "admission"))
-    );
-    world.pass(100);
-    world.answer_poll(&batch(6, &[put, FeedMessage::Bound { bound: BOUND + 9 }]));
-    let seen = world.visit(&path(BOUND + 5));
-    assert_eq!(seen, Answered(redirect("https://alias/", "lru")));
-    world.ask(&path(BOUND + 8));
-}
-
-#[test]
 fn an_alias_that_is_created_takes_the_place_of_its_absence_in_every_tier() {
     let mut world = World::with_errands(r#","poll":{}"#);
     world.answer_poll(&gap(5));
@@ -351,38 +334,6 @@ fn an_alias_that_is_created_takes_the_place_of_its_absence_in_every_tier() {
 }
 
 #[test]
-fn a_feed_that_is_silent_for_too_long_has_everything_looked_up() {
-    let mut world = World::with_admission();
-    world.pass(100);
-    world.fail_errand(ErrandKind::Poll);
-    world.pass(4_700);
-    assert_eq!(world.visit(&path(BOUND)), Answered(page(404, "admission")));
-    world.pass(200);
-    world.ask(&path(BOUND));
-    assert_eq!(world.counted("admission"), 0);
-}
-
-#[test]
-fn after_a_gap_or_a_flush_admission_waits_for_a_newer_snapshot() {
-    for answer in [gap(9), batch(9, &[FeedMessage::Flush])] {
-        let mut world = World::with_admission();
-        world.pass(100);
-        world.answer_poll(&answer);
-        world.ask(&path(BOUND));
-        for _ in 0..10 {
-            world.pass(100);
-        }
-        world.answer_snapshot(&snapshot(8));
-        assert_eq!(world.counted("admission"), 0, "it is older");
-        for _ in 0..10 {
-            world.pass(100);
-        }
-        world.answer_snapshot(&snapshot(9));
-        assert_eq!(world.counted("admission"), 1);
-    }
-}
-
-#[test]
 fn new_settings_keep_the_place_in_the_feed() {
     let mut world = World::with_admission();
     world.pass(100);
@@ -392,6 +343,6 @@ fn new_settings_keep_the_place_in_the_feed() {
     world.pass(100);
     assert_eq!(
         world.answer_poll(&batch(5, &[])),
-        "/edge/v1/feed?after=5-0&waitMs=500"
+        "/edge/v1/feed?after=6-0&waitMs=500"
     );
 }

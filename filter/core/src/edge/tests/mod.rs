@@ -1,6 +1,7 @@
 //! The edge against a scripted proxy: what is known and looked up (`lookup`), what happens when that fails (`failure`),
 //! and everything at once (`chaos`, `chaos_redis`); Redis (`redis`) and the feed (`feed`).
 
+mod admission;
 mod background;
 mod chaos;
 mod chaos_redis;

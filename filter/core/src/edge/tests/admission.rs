@@ -1,0 +1,71 @@
+//! Codes that were never issued.
+
+use super::background::{ALIAS, BOUND, batch, code, gap, path, snapshot};
+use super::*;
+use crate::background::ErrandKind;
+use edgelink_wire::feed::FeedMessage;
+
+#[test]
+fn a_code_that_was_never_issued_is_404_without_a_lookup_or_a_look_at_shared_data() {
+    let mut world = World::with_admission();
+    for number in BOUND..BOUND + 50 {
+        assert_eq!(world.visit(&path(number)), Answered(page(404, "admission")));
+    }
+    assert_eq!(world.counted("requests.admission.not_found"), 50);
+    assert_eq!(world.counted("lru_entries"), 1, "the hot link");
+    world.ask(&path(BOUND - 1));
+    world.ask(&path(ALIAS));
+    world.ask("/other-alias");
+}
+
+#[test]
+fn an_alias_of_generated_shape_redirects_as_soon_as_the_feed_told_of_it() {
+    let mut world = World::with_admission();
+    let key = format!("go.example/{}", code(BOUND + 5));
+    let put = FeedMessage::Put {
+        key: &key,
+        record: link("https://alias/", 1),
+        hot: false,
+    };
+    assert_eq!(
+        world.visit(&path(BOUND + 5)),
+        Answered(page(404, "admission"))
+    );
+    world.pass(100);
+    world.answer_poll(&batch(6, &[put, FeedMessage::Bound { bound: BOUND + 9 }]));
+    let seen = world.visit(&path(BOUND + 5));
+    assert_eq!(seen, Answered(redirect("https://alias/", "lru")));
+    world.ask(&path(BOUND + 8));
+}
+
+#[test]
+fn a_feed_that_is_silent_for_too_long_has_everything_looked_up() {
+    let mut world = World::with_admission();
+    world.pass(100);
+    world.fail_errand(ErrandKind::Poll);
+    world.pass(4_700);
+    assert_eq!(world.visit(&path(BOUND)), Answered(page(404, "admission")));
+    world.pass(200);
+    world.ask(&path(BOUND));
+    assert_eq!(world.counted("admission"), 0);
+}
+
+#[test]
+fn after_a_gap_or_a_flush_admission_waits_for_a_newer_snapshot() {
+    for answer in [gap(9), batch(9, &[FeedMessage::Flush])] {
+        let mut world = World::with_admission();
+        world.pass(100);
+        world.answer_poll(&answer);
+        world.ask(&path(BOUND));
+        for _ in 0..10 {
+            world.pass(100);
+        }
+        world.answer_snapshot(&snapshot(8));
+        assert_eq!(world.counted("admission"), 0, "it is older");
+        for _ in 0..10 {
+            world.pass(100);
+        }
+        world.answer_snapshot(&snapshot(9));
+        assert_eq!(world.counted("admission"), 1);
+    }
+}
