@@ -2,7 +2,9 @@
 
 mod keeper;
 mod mariadb;
+mod redis;
 mod zookeeper;
 
 pub use mariadb::MariaDb;
+pub use redis::{RedisCluster, RedisServer};
 pub use zookeeper::ZooKeeper;

@@ -1,6 +1,6 @@
 //! Envoy with the filter, as `envoy/run.sh` starts it.
 
-use super::place::{filter_module, free_port, local, root};
+use super::place::{bridge_module, filter_module, free_port, local, root};
 use super::{Connection, EDGE_TOKEN, Process, Stats, until};
 use crate::scenario::{Answer, DOMAIN, Request};
 use std::fs;
@@ -25,8 +25,33 @@ pub struct EnvoyOptions {
     pub callout_timeout_ms: u32,
     /// `lru.maxBytes`.
     pub lru_bytes: u32,
+    /// How Redis is asked; nothing where it is not.
+    pub redis: Option<RedisOptions>,
     /// The text of another template in place of `envoy/bootstrap.yaml`.
     pub bootstrap: Option<String>,
+}
+
+/// How an Envoy asks Redis.
+#[derive(Clone, Debug)]
+pub struct RedisOptions {
+    /// `EDGELINK_REDIS`: `direct`, `pooled` or `cluster`.
+    pub mode: &'static str,
+    /// The ports on 127.0.0.1.
+    pub ports: Vec<u16>,
+    /// `EDGELINK_FEED`: `none`, `redis` or `poll`.
+    pub feed: &'static str,
+}
+
+impl RedisOptions {
+    /// One server, asked directly, without a feed.
+    #[must_use]
+    pub fn direct(port: u16) -> Self {
+        Self {
+            mode: "direct",
+            ports: vec![port],
+            feed: "none",
+        }
+    }
 }
 
 impl Default for EnvoyOptions {
@@ -38,6 +63,7 @@ impl Default for EnvoyOptions {
             stale_seconds: 86_400,
             callout_timeout_ms: 800,
             lru_bytes: 64 << 20,
+            redis: None,
             bootstrap: None,
         }
     }
@@ -81,6 +107,14 @@ impl Envoy {
                 options.callout_timeout_ms.to_string(),
             )
             .env("EDGELINK_LRU_BYTES", options.lru_bytes.to_string());
+        if let Some(redis) = &options.redis {
+            let servers: Vec<SocketAddr> = redis.ports.iter().copied().map(local).collect();
+            command
+                .env("EDGELINK_REDIS", redis.mode)
+                .env("EDGELINK_REDIS_SERVERS", list(&servers))
+                .env("EDGELINK_FEED", redis.feed)
+                .env("EDGELINK_BRIDGE_WASM", bridge_module());
+        }
         if let Some(template) = &options.bootstrap {
             let file = folder.path().join("template.yaml");
             fs::write(&file, template).expect("a file");

@@ -18,7 +18,7 @@ mod wait;
 pub use control_plane::{ApiAnswer, ControlPlane};
 pub use deployment::Deployment;
 pub use edge::EnvoyEdge;
-pub use envoy::{Envoy, EnvoyOptions};
+pub use envoy::{Envoy, EnvoyOptions, RedisOptions};
 pub use http::{Connection, request_bytes};
 pub use http2::{Http2Answer, http2_request};
 pub use place::{bridge_module, edgelink_binary, filter_module, free_port, probe_module};

@@ -1,85 +1,14 @@
 //! The control plane dies, or stops, under load.
 
-use edgelink_tests::scenario::{Answer, Request};
+use crate::load::{Load, known_links};
 use edgelink_tests::stack::{Deployment, EnvoyOptions, Signal, until};
 use serde_json::json;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::task::JoinSet;
 
-const LINKS: usize = 200;
-const VISITORS: usize = 4;
 /// Longer than `freshSeconds`, so that every known link is asked for again while nobody answers.
 const OUTAGE: Duration = Duration::from_secs(8);
 /// `timeoutMs` is 800.
 const UNKNOWN_BOUND: Duration = Duration::from_secs(1);
-
-/// Visitors who follow known links all the time.
-struct Load {
-    stop: Arc<AtomicBool>,
-    answered: Arc<AtomicU64>,
-    visitors: JoinSet<Vec<Answer>>,
-}
-
-impl Load {
-    fn start(edge: SocketAddr, paths: &[String]) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let answered = Arc::new(AtomicU64::new(0));
-        let mut visitors = JoinSet::new();
-        for start in 0..VISITORS {
-            let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
-            let paths = paths.to_owned();
-            visitors.spawn(async move {
-                let mut failed = Vec::new();
-                let mut connection = edgelink_tests::stack::Connection::open(edge)
-                    .await
-                    .expect("a connection");
-                for path in paths.iter().cycle().skip(start * LINKS / VISITORS) {
-                    let answer = connection
-                        .exchange(&Request::get(path), b"")
-                        .await
-                        .expect("an answer");
-                    answered.fetch_add(1, Ordering::Relaxed);
-                    let expected = format!("https://example.com{path}");
-                    if answer.location() != Some(expected.as_str()) {
-                        failed.push(answer);
-                    }
-                    if stop.load(Ordering::Relaxed) {
-                        break;
-                    }
-                }
-                failed
-            });
-        }
-        Self {
-            stop,
-            answered,
-            visitors,
-        }
-    }
-
-    /// The number of requests, and those that failed.
-    async fn stop(self) -> (u64, Vec<Answer>) {
-        self.stop.store(true, Ordering::Relaxed);
-        let failed = self.visitors.join_all().await.concat();
-        (self.answered.load(Ordering::Relaxed), failed)
-    }
-}
-
-/// Creates links and follows each once, so that the edge knows them.
-async fn known_links(edgelink: &Deployment) -> Vec<String> {
-    let mut paths = Vec::new();
-    for index in 0..LINKS {
-        let slug = format!("known{index}");
-        let link = json!({ "longUrl": format!("https://example.com/{slug}"), "customSlug": slug });
-        let path = edgelink.create(&link).await;
-        assert_eq!(edgelink.envoy.follow(&path).await.status, 302);
-        paths.push(path);
-    }
-    paths
-}
 
 /// Unknown links are asked for during the whole outage.
 async fn assert_unknown_links_are_unavailable(edgelink: &Deployment, name: &str) {

@@ -1,0 +1,298 @@
+//! A private Redis, alone or as a cluster.
+
+use super::keeper::Keeper;
+use crate::stack::{Process, Signal, free_port, until};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// How long a cluster may take to form, or to elect a new master, on a machine that builds meanwhile.
+const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
+
+/// For how long a node of a cluster is silent before the others take it for failed, in milliseconds.
+const NODE_TIMEOUT_MS: &str = "1000";
+
+/// A Redis of its own that keeps nothing on disk: whenever it starts, it is empty.
+#[derive(Debug)]
+pub struct RedisServer {
+    server: Process,
+    folder: PathBuf,
+    port: u16,
+    password: Option<String>,
+    options: Vec<String>,
+    // The last field: the folder is removed when the server is dropped.
+    _keeper: Keeper,
+}
+
+impl RedisServer {
+    /// Starts a server.
+    pub async fn start() -> Self {
+        Self::launch(None, &[]).await
+    }
+
+    /// Starts a server that wants this password.
+    pub async fn with_password(password: &str) -> Self {
+        Self::launch(Some(password), &[]).await
+    }
+
+    async fn launch(password: Option<&str>, options: &[&str]) -> Self {
+        let folder = tempfile::Builder::new().prefix("edgelink-redis-").tempdir();
+        let folder = folder.expect("a temporary folder").keep();
+        let keeper = Keeper::of(&folder);
+        let mut options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        if let Some(password) = password {
+            options.extend(["--requirepass".to_owned(), password.to_owned()]);
+        }
+        let port = free_port();
+        let mut server = Self {
+            server: spawn(&folder, port, &options),
+            folder,
+            port,
+            password: password.map(str::to_owned),
+            options,
+            _keeper: keeper,
+        };
+        server.await_ready().await;
+        server
+    }
+
+    async fn await_ready(&mut self) {
+        let (port, password) = (self.port, self.password.clone());
+        self.server
+            .await_ready(async || ask(port, password.as_deref(), &["PING"]).trim() == "PONG")
+            .await;
+    }
+
+    /// The URL, with the password where there is one.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let password = self.password.as_ref();
+        let password = password.map_or(String::new(), |password| format!(":{password}@"));
+        format!("redis://{password}127.0.0.1:{}", self.port)
+    }
+
+    /// The TCP port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Runs a command and answers what `redis-cli` prints.
+    #[must_use]
+    pub fn ask(&self, command: &[&str]) -> String {
+        ask(self.port, self.password.as_deref(), command)
+    }
+
+    /// How often a command was called since the start, by `INFO commandstats`.
+    #[must_use]
+    pub fn calls(&self, command: &str) -> u64 {
+        let stats = self.ask(&["INFO", "commandstats"]);
+        let prefix = format!("cmdstat_{command}:calls=");
+        let calls = stats.lines().find_map(|line| line.strip_prefix(&prefix));
+        let digits = calls.and_then(|calls| calls.split(',').next());
+        digits.map_or(0, |digits| digits.parse().expect("a number of calls"))
+    }
+
+    /// Kills the server at once (`kill -9`). [`RedisServer::restart`] brings it back.
+    pub fn kill(&mut self) {
+        self.server.kill();
+        // The number may soon be that of another process.
+        let _ = fs::remove_file(self.folder.join("pid"));
+    }
+
+    /// Stops the server in its tracks (`kill -STOP`): it keeps its connections and answers nothing.
+    pub fn stop(&self) {
+        self.server.signal(Signal::STOP);
+    }
+
+    /// Lets a stopped server go on.
+    pub fn cont(&self) {
+        self.server.signal(Signal::CONT);
+    }
+
+    /// Starts the server again on the same port, empty, killing it first where it still runs.
+    pub async fn restart(&mut self) {
+        self.kill();
+        self.server = spawn(&self.folder, self.port, &self.options);
+        self.await_ready().await;
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A Redis Cluster of three masters, each with one replica.
+#[derive(Debug)]
+pub struct RedisCluster {
+    nodes: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts one, and returns when all slots are served.
+    pub async fn start() -> Self {
+        let mut nodes = Vec::new();
+        for _ in 0..6 {
+            let bus = free_port().to_string();
+            let options = [
+                "--cluster-enabled",
+                "yes",
+                "--cluster-port",
+                &bus,
+                "--cluster-node-timeout",
+                NODE_TIMEOUT_MS,
+                // A replica that has not copied its master yet is not elected in its place.
+                "--repl-diskless-sync-delay",
+                "0",
+            ];
+            nodes.push(RedisServer::launch(None, &options).await);
+        }
+        form(&nodes);
+        let cluster = Self { nodes };
+        cluster.await_all_slots().await;
+        cluster.await_copies().await;
+        cluster
+    }
+
+    /// The URL, with all nodes.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let [first, others @ ..] = self.nodes.as_slice() else {
+            unreachable!("a cluster has nodes");
+        };
+        let others: Vec<String> = others
+            .iter()
+            .map(|node| format!("node=127.0.0.1:{}", node.port))
+            .collect();
+        format!(
+            "redis-cluster://127.0.0.1:{}?{}",
+            first.port,
+            others.join("&")
+        )
+    }
+
+    /// The ports of all nodes, the first masters first.
+    #[must_use]
+    pub fn ports(&self) -> Vec<u16> {
+        self.nodes.iter().map(|node| node.port).collect()
+    }
+
+    /// Runs a command on the node that has the key, and answers what `redis-cli` prints.
+    #[must_use]
+    pub fn ask(&self, command: &[&str]) -> String {
+        let node = self.running().expect("a node that runs");
+        ask_with(node.port, None, &["-c"], command)
+    }
+
+    /// Kills the master that has `key`.
+    pub fn kill_master_of(&mut self, key: &str) -> u16 {
+        let slot = self.ask(&["CLUSTER", "KEYSLOT", key]);
+        let slot: u32 = slot.trim().parse().expect("a slot");
+        let nodes = self.ask(&["CLUSTER", "NODES"]);
+        let port = nodes.lines().find_map(|line| master_of(line, slot));
+        let port = port.expect("a master of the slot");
+        let node = self.nodes.iter_mut().find(|node| node.port == port);
+        node.expect("a node").kill();
+        port
+    }
+
+    /// Returns when every slot has a master that answers.
+    pub async fn await_all_slots(&self) {
+        until("the cluster serves all slots", CLUSTER_LIMIT, async || {
+            let is_ok = |node: &RedisServer| {
+                let info = ask(node.port, None, &["CLUSTER", "INFO"]);
+                info.is_empty() || info.contains("cluster_state:ok")
+            };
+            self.nodes.iter().all(is_ok).then_some(())
+        })
+        .await;
+    }
+
+    /// Returns when every replica has copied its master.
+    async fn await_copies(&self) {
+        until(
+            "the replicas have copied their masters",
+            CLUSTER_LIMIT,
+            async || {
+                let replication = self
+                    .nodes
+                    .iter()
+                    .map(|node| node.ask(&["INFO", "replication"]));
+                let copies = replication.filter(|info| info.contains("master_link_status:up"));
+                (copies.count() == 3).then_some(())
+            },
+        )
+        .await;
+    }
+
+    fn running(&self) -> Option<&RedisServer> {
+        self.nodes
+            .iter()
+            .find(|node| ask(node.port, None, &["PING"]).trim() == "PONG")
+    }
+}
+
+/// The port of a line of `CLUSTER NODES`, where it is that of a working master with `slot`.
+fn master_of(line: &str, slot: u32) -> Option<u16> {
+    let fields: Vec<&str> = line.split(' ').collect();
+    let is_master = fields.get(2)?.contains("master") && !fields.get(2)?.contains("fail");
+    let has_slot = fields.get(8..)?.iter().any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        matches!((first.parse::<u32>(), last.parse::<u32>()), (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+    });
+    let address = fields.get(1)?.split('@').next()?;
+    let port = address.rsplit(':').next()?.parse().ok()?;
+    (is_master && has_slot).then_some(port)
+}
+
+fn form(nodes: &[RedisServer]) {
+    let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
+    let output = Command::new("redis-cli")
+        .args(["--cluster", "create"])
+        .args(addresses)
+        .args(["--cluster-replicas", "1", "--cluster-yes"])
+        .output()
+        .expect("redis-cli");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "redis-cli --cluster create: {printed}"
+    );
+}
+
+fn spawn(folder: &Path, port: u16, options: &[String]) -> Process {
+    let mut command = Command::new("redis-server");
+    command
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+        .arg("--dir")
+        .arg(folder)
+        .arg("--pidfile")
+        .arg(folder.join("pid"))
+        .args(options)
+        .process_group(0);
+    let _ = fs::remove_file(folder.join("nodes.conf"));
+    let server = Process::start("redis-server", command, folder.join("log"));
+    // Redis writes the file later than it answers.
+    fs::write(folder.join("pid"), server.id().to_string()).expect("a file");
+    server
+}
+
+fn ask(port: u16, password: Option<&str>, command: &[&str]) -> String {
+    ask_with(port, password, &[], command)
+}
+
+fn ask_with(port: u16, password: Option<&str>, options: &[&str], command: &[&str]) -> String {
+    let mut cli = Command::new("redis-cli");
+    cli.args(["-h", "127.0.0.1", "-p", &port.to_string()]);
+    if let Some(password) = password {
+        cli.env("REDISCLI_AUTH", password);
+    }
+    let output = cli.args(options).args(command).output();
+    let output = output.expect("redis-cli is installed");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

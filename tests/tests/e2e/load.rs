@@ -1,0 +1,75 @@
+//! Visitors, while something breaks.
+
+use edgelink_tests::scenario::{Answer, Request};
+use edgelink_tests::stack::{Connection, Deployment};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::task::JoinSet;
+
+const LINKS: usize = 200;
+const VISITORS: usize = 4;
+
+/// Visitors who follow known links all the time.
+pub(crate) struct Load {
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicU64>,
+    visitors: JoinSet<Vec<Answer>>,
+}
+
+impl Load {
+    pub(crate) fn start(edge: SocketAddr, paths: &[String]) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let answered = Arc::new(AtomicU64::new(0));
+        let mut visitors = JoinSet::new();
+        for start in 0..VISITORS {
+            let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
+            let paths = paths.to_owned();
+            visitors.spawn(async move {
+                let mut failed = Vec::new();
+                let mut connection = Connection::open(edge).await.expect("a connection");
+                for path in paths.iter().cycle().skip(start * LINKS / VISITORS) {
+                    let answer = connection
+                        .exchange(&Request::get(path), b"")
+                        .await
+                        .expect("an answer");
+                    answered.fetch_add(1, Ordering::Relaxed);
+                    let expected = format!("https://example.com{path}");
+                    if answer.location() != Some(expected.as_str()) {
+                        failed.push(answer);
+                    }
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+                failed
+            });
+        }
+        Self {
+            stop,
+            answered,
+            visitors,
+        }
+    }
+
+    /// The number of requests, and those that failed.
+    pub(crate) async fn stop(self) -> (u64, Vec<Answer>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let failed = self.visitors.join_all().await.concat();
+        (self.answered.load(Ordering::Relaxed), failed)
+    }
+}
+
+/// Creates links and follows each once, so that the edge knows them.
+pub(crate) async fn known_links(edgelink: &Deployment) -> Vec<String> {
+    let mut paths = Vec::new();
+    for index in 0..LINKS {
+        let slug = format!("known{index}");
+        let link = json!({ "longUrl": format!("https://example.com/{slug}"), "customSlug": slug });
+        let path = edgelink.create(&link).await;
+        assert_eq!(edgelink.envoy.follow(&path).await.status, 302);
+        paths.push(path);
+    }
+    paths
+}
