@@ -49,6 +49,29 @@ test-urls: setup wasm ## Create all 48,009 real URLs through the API and follow 
 	cargo build -p edgelink-control-plane
 	EDGELINK_EVERY_URL=1 cargo test -p edgelink-tests --test e2e urls:: -- --nocapture
 
+# Drills, on a control plane built for release: `make DRILL_PROFILE=dev chaos-issuers` for a quicker build.
+DRILL_PROFILE ?= release
+DRILL_FOLDER := $(if $(filter dev,$(DRILL_PROFILE)),debug,$(DRILL_PROFILE))
+DRILLS := chaos-issuers skipped-numbers stalled-database throughput import-urls issuer-sources
+chaos-issuers: DRILL := chaos::chaos
+skipped-numbers: DRILL := restarts::skipped
+stalled-database: DRILL := stall::stalled
+throughput: DRILL := throughput::throughput
+import-urls: DRILL := importing::import
+issuer-sources: DRILL := sources::sources
+
+.PHONY: $(DRILLS)
+chaos-issuers: ## Kill control planes and MariaDB for a minute: nothing lost, nothing twice
+skipped-numbers: ## Count the numbers that restarts skip
+stalled-database: ## Stop MariaDB for a minute: 503 in time, and all well soon after
+throughput: ## Measure creation beside bare INSERTs
+import-urls: ## Import 48,009 real URLs
+issuer-sources: ## Create and follow links with every source of numbers
+$(DRILLS): setup
+	cargo build --profile $(DRILL_PROFILE) -p edgelink-control-plane
+	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
+	  cargo test -p edgelink-tests --test drill -- --ignored --exact --nocapture $(DRILL)
+
 .PHONY: cpu
 cpu: setup wasm ## Measure the CPU of a redirect against Envoy's own
 	cargo build -p edgelink-control-plane

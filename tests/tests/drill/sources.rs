@@ -1,0 +1,73 @@
+//! All five sources of numbers create and redirect on MariaDB, two control planes each.
+
+use crate::clients::{client, code};
+use crate::replica::Replica;
+use edgelink_tests::servers::{MariaDb, ZooKeeper};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use tempfile::TempDir;
+
+const LINKS: usize = 200;
+
+/// `make issuer-sources`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes a while: make issuer-sources"]
+async fn sources() {
+    let database = MariaDb::start();
+    let zookeeper = ZooKeeper::start();
+    let servers = zookeeper.address();
+    println!();
+    for source in ["segment", "counter", "zookeeper", "snowflake", "digest"] {
+        let folder = TempDir::new().expect("a temporary folder");
+        let url = database.database();
+        let variables = [
+            ("EDGELINK_DATABASE_URL", url.as_str()),
+            ("EDGELINK_ISSUER_SOURCE", source),
+            ("EDGELINK_ZOOKEEPER_SERVERS", servers.as_str()),
+            (
+                "EDGELINK_CODE_LENGTH",
+                if source == "snowflake" { "10" } else { "7" },
+            ),
+        ];
+        let one = Replica::start("one", folder.path(), &variables).await;
+        let two = Replica::start("two", folder.path(), &variables).await;
+        let mut codes = HashSet::new();
+        let mut example = String::new();
+        for n in 0..LINKS {
+            let (maker, other) = if n % 2 == 0 {
+                (&one, &two)
+            } else {
+                (&two, &one)
+            };
+            let target = format!("https://example.com/{source}/{n}");
+            example = create(maker, &target).await;
+            assert!(
+                codes.insert(example.clone()),
+                "{example} was given out twice"
+            );
+            follow(other, &example, &target).await;
+        }
+        println!(
+            "{source:<10} {LINKS} links by two control planes, followed at the other: {example}"
+        );
+    }
+}
+
+async fn create(replica: &Replica, target: &str) -> String {
+    let request = client().post(format!("{}/api/v1/links", replica.url()));
+    let request = request.header("x-api-key", replica.key());
+    let answer = request.json(&json!({ "longUrl": target })).send().await;
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status(), 201);
+    code(&answer.json::<Value>().await.expect("a link"))
+}
+
+async fn follow(replica: &Replica, code: &str, target: &str) {
+    let answer = client()
+        .get(format!("{}/{code}", replica.url()))
+        .send()
+        .await;
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status(), 302);
+    assert_eq!(answer.headers()["location"], target);
+}

@@ -1,0 +1,158 @@
+//! How fast links are created, beside what the database does for a bare client, in one run and with the same durability.
+
+use crate::replica::Replica;
+use crate::seconds;
+use edgelink_tests::servers::MariaDb;
+use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+const ROUNDS: usize = 3;
+const BULK_ITEMS: u64 = 1000;
+
+/// The columns of a link; a bare client writes them one row at a time, each its own transaction.
+const INSERT: &str = "INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, forward_query, tags, \
+    created_at, updated_at, rev) VALUES (?, 1, ?, ?, ?, 302, 0, 1, '[]', 0, 0, 1)";
+
+/// Makes every request another one.
+const POST: &str = r#"
+local n = 0
+local me = 0
+local threads = 0
+function setup(thread) thread:set("me", threads); threads = threads + 1 end
+function request()
+  n = n + 1
+  local body = string.format('{"longUrl":"https://example.com/%d/%d"}', me, n)
+  return wrk.format("POST", "/api/v1/links", { ["x-api-key"] = KEY, ["content-type"] = "application/json" }, body)
+end
+"#;
+
+const BULK: &str = r#"
+local items = {}
+for i = 1, ITEMS do items[i] = string.format('{"longUrl":"https://example.com/bulk/%d"}', i) end
+local body = "[" .. table.concat(items, ",") .. "]"
+local headers = { ["x-api-key"] = KEY, ["content-type"] = "application/json" }
+function request() return wrk.format("POST", "/api/v1/links/bulk", headers, body) end
+"#;
+
+/// `make throughput`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: make throughput"]
+async fn throughput() {
+    let time = seconds("EDGELINK_TEST_DRILL_SECONDS", 10);
+    let folder = TempDir::new().expect("a temporary folder");
+    let database = MariaDb::start();
+    let url = database.database();
+    let variables = [("EDGELINK_DATABASE_URL", url.as_str())];
+    let replica = Replica::start("fast", folder.path(), &variables).await;
+    let bare = database.database();
+    // The same schema, and nobody else on it.
+    drop(
+        Replica::start(
+            "schema",
+            folder.path(),
+            &[("EDGELINK_DATABASE_URL", bare.as_str())],
+        )
+        .await,
+    );
+    let pool = bare_client(&bare).await;
+
+    let post = script(folder.path(), "post.lua", &replica.key(), POST);
+    let bulk = script(folder.path(), "bulk.lua", &replica.key(), BULK);
+    let mut rates: [Vec<f64>; 4] = Default::default();
+    for round in 0..ROUNDS {
+        let reference = inserts(&pool, round as u64, time).await;
+        let by_32 = load(&replica, &post, 32, time);
+        let by_256 = load(&replica, &post, 256, time);
+        let bulk = load(&replica, &bulk, 4, time) * BULK_ITEMS as f64;
+        println!("round {round}: {reference:.0} {by_32:.0} {by_256:.0} {bulk:.0}");
+        for (rates, rate) in rates.iter_mut().zip([reference, by_32, by_256, bulk]) {
+            rates.push(rate);
+        }
+    }
+    let [reference, by_32, by_256, bulk] = rates.map(median);
+    println!("\nlinks a second, the median of {ROUNDS} rounds of {time:?}");
+    for (name, rate) in [
+        ("INSERT, 32 connections", reference),
+        ("POST /links, 32 connections", by_32),
+        ("POST /links, 256 connections", by_256),
+        ("POST /links/bulk, 4 x 1000", bulk),
+    ] {
+        println!("{name:<30} {rate:>9.0} {:>6.2}", rate / reference);
+    }
+}
+
+async fn bare_client(url: &str) -> MySqlPool {
+    let options = MySqlPoolOptions::new().max_connections(32);
+    let pool = options.connect(url).await.expect("a connection");
+    sqlx::query("INSERT INTO domains (id, name) VALUES (1, 'go.example')")
+        .execute(&pool)
+        .await
+        .expect("a domain");
+    pool
+}
+
+/// Rows a second, inserted over 32 connections.
+async fn inserts(pool: &MySqlPool, round: u64, time: Duration) -> f64 {
+    let start = Instant::now();
+    let count = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    for _ in 0..32 {
+        let (pool, count) = (pool.clone(), Arc::clone(&count));
+        tasks.spawn(async move {
+            let mut connection = pool.acquire().await.expect("a connection");
+            while start.elapsed() < time {
+                let n = (round << 40) + count.fetch_add(1, Ordering::Relaxed);
+                sqlx::query(INSERT)
+                    .bind(n)
+                    .bind(format!("{n:07}").into_bytes())
+                    .bind(format!("https://example.com/{n}").into_bytes())
+                    .bind(n as i64)
+                    .execute(&mut *connection)
+                    .await
+                    .expect("a row");
+            }
+        });
+    }
+    tasks.join_all().await;
+    count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
+}
+
+fn script(folder: &Path, name: &str, key: &str, text: &str) -> String {
+    let path = folder.join(name);
+    let mut script = String::new();
+    writeln!(script, "KEY = \"{key}\"\nITEMS = {BULK_ITEMS}\n{text}").expect("a text");
+    std::fs::write(&path, script).expect("a script");
+    path.display().to_string()
+}
+
+/// Requests a second; all of them must succeed.
+fn load(replica: &Replica, script: &str, connections: u32, time: Duration) -> f64 {
+    let output = Command::new("wrk")
+        .args(["-t1", "--timeout", "10s", "-s", script])
+        .arg(format!("-c{connections}"))
+        .arg(format!("-d{}s", time.as_secs()))
+        .arg(replica.url())
+        .output()
+        .expect("wrk");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        !text.contains("Non-2xx") && !text.contains("Socket errors"),
+        "{text}"
+    );
+    let line = text.lines().find(|line| line.starts_with("Requests/sec:"));
+    let rate = line.and_then(|line| line.split_whitespace().nth(1));
+    rate.and_then(|rate| rate.parse().ok())
+        .unwrap_or_else(|| panic!("{text}"))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
