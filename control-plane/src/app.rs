@@ -4,6 +4,7 @@ use crate::api::Careful;
 use crate::auth::{EdgeTokens, KeyVerifier};
 use crate::config::Config;
 use crate::creation::Batcher;
+use crate::feed::Feed;
 use crate::health::Readiness;
 use crate::issuer::Minter;
 use crate::links::Creator;
@@ -21,6 +22,9 @@ pub(crate) struct App {
     pub(crate) keys: KeyVerifier,
     pub(crate) edge_tokens: EdgeTokens,
     pub(crate) pages: Pages,
+    pub(crate) feed: Arc<Feed>,
+    /// One permit for every edge that may wait for changes at once.
+    pub(crate) poll_permits: Semaphore,
     pub(crate) readiness: Readiness,
     /// One permit for every request that may be worked on at once.
     pub(crate) request_permits: Semaphore,
@@ -29,7 +33,12 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(config: Config, store: Arc<dyn Store>, minter: Minter) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        store: Arc<dyn Store>,
+        minter: Minter,
+        feed: Arc<Feed>,
+    ) -> Self {
         let links = &config.links;
         Self {
             creator: Creator::new(
@@ -41,6 +50,8 @@ impl App {
             keys: KeyVerifier::new(store.clone(), &config.auth),
             edge_tokens: EdgeTokens::new(&config.auth.edge_tokens),
             pages: Pages::new(&config.pages),
+            feed,
+            poll_permits: Semaphore::new(config.feed.max_polls),
             readiness: Readiness::default(),
             request_permits: Semaphore::new(config.server.max_requests),
             bulk_permits: Semaphore::new(config.server.max_bulk_requests),

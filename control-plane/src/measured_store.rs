@@ -1,4 +1,4 @@
-//! A store that counts what it does.
+//! A store that counts what it does, and tells the relay when it has changed something.
 
 mod clicks;
 mod counters;
@@ -17,13 +17,26 @@ use edgelink_wire::{LinkKey, Record};
 use metrics::{counter, histogram};
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::Notify;
 
 /// Passes every call on, and measures how long it takes and whether it fails.
-pub(crate) struct MeasuredStore(Arc<dyn Store>);
+pub(crate) struct MeasuredStore(Arc<dyn Store>, Arc<Notify>);
 
 impl MeasuredStore {
-    pub(crate) fn around(store: Arc<dyn Store>) -> Arc<dyn Store> {
-        Arc::new(Self(store))
+    /// A store around `store` that notifies `changed` after every call that may have changed a link.
+    pub(crate) fn around(store: Arc<dyn Store>, changed: Arc<Notify>) -> Arc<dyn Store> {
+        Arc::new(Self(store, changed))
+    }
+
+    /// Makes a call that changes links. One that fails may have changed them all the same.
+    async fn changing<T>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        let result = measured(operation, call).await;
+        self.1.notify_one();
+        result
     }
 }
 
@@ -66,7 +79,8 @@ impl Store for MeasuredStore {
         &self,
         links: Vec<NewLink>,
     ) -> Result<Vec<Result<Link, CreateError>>, StoreError> {
-        measured("create_links", self.0.create_links(links)).await
+        self.changing("create_links", self.0.create_links(links))
+            .await
     }
 
     async fn find_link(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
@@ -82,11 +96,12 @@ impl Store for MeasuredStore {
         key: &LinkKey,
         change: ChangeFn,
     ) -> Result<Option<Result<Link, ChangeError>>, StoreError> {
-        measured("update_link", self.0.update_link(key, change)).await
+        self.changing("update_link", self.0.update_link(key, change))
+            .await
     }
 
     async fn delete_link(&self, key: &LinkKey) -> Result<bool, StoreError> {
-        measured("delete_link", self.0.delete_link(key)).await
+        self.changing("delete_link", self.0.delete_link(key)).await
     }
 
     async fn list_links(&self, query: &ListQuery) -> Result<Vec<Link>, StoreError> {

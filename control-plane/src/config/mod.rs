@@ -6,10 +6,13 @@
 mod auth;
 mod environment;
 mod error;
+mod feed;
 mod issuer;
 mod links;
 mod log;
 mod pages;
+mod redis;
+mod relay;
 mod server;
 mod store;
 mod sweeper;
@@ -18,10 +21,13 @@ mod text;
 pub use auth::AuthConfig;
 pub use environment::Environment;
 pub use error::{ConfigError, FieldProblem};
+pub use feed::FeedConfig;
 pub use issuer::{IssuerConfig, NumberSourceKind};
 pub use links::{LinksConfig, Scheme};
 pub use log::{LogConfig, LogFormat};
 pub use pages::PagesConfig;
+pub use redis::RedisConfig;
+pub use relay::RelayConfig;
 pub use server::ServerConfig;
 pub use store::StoreConfig;
 pub use sweeper::SweeperConfig;
@@ -39,6 +45,12 @@ pub struct Config {
     pub server: ServerConfig,
     /// The database.
     pub store: StoreConfig,
+    /// Redis.
+    pub redis: RedisConfig,
+    /// How changes are published.
+    pub relay: RelayConfig,
+    /// The feed of changes.
+    pub feed: FeedConfig,
     /// Domains, codes and short URLs.
     pub links: LinksConfig,
     /// Where numbers come from.
@@ -74,6 +86,9 @@ impl Config {
         let mut checks = Checks::default();
         self.server.check(&mut checks);
         self.store.check(&mut checks);
+        self.redis.check(&mut checks);
+        self.relay.check(&mut checks);
+        self.feed.check(&mut checks);
         self.links.complete(&mut checks);
         self.issuer.check(&self.links, &mut checks);
         self.auth.complete(&mut checks);

@@ -1,5 +1,6 @@
 //! The edge API, `/edge/v1`: what edges ask for. It needs an edge token.
 
+mod feed;
 mod resolve;
 
 use crate::app::App;
@@ -8,6 +9,7 @@ use crate::problem::{Kind, Problem};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
+use http::{HeaderMap, header};
 use std::sync::Arc;
 
 /// Everything below needs an edge token, paths that do not exist included.
@@ -19,6 +21,21 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .layer(from_fn_with_state(app.clone(), require_edge_token))
 }
 
+/// What edges wait for. It is not worked on meanwhile, so it is outside of the bounds on requests.
+pub(crate) fn waiting_routes(app: &Arc<App>) -> Router<Arc<App>> {
+    Router::new()
+        .route("/feed", get(feed::poll))
+        .layer(from_fn_with_state(app.clone(), require_edge_token))
+}
+
 async fn nothing_here() -> Problem {
     Problem::new(Kind::NotFound)
+}
+
+/// Whether people ask, and not an edge.
+fn wants_json(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.contains("application/json"))
 }

@@ -4,6 +4,7 @@
 //! Every lookup asks the store. An edge keeps an answer for as long as the freshness that is promised allows; a cache
 //! here would add its own age to that.
 
+use super::wants_json;
 use crate::app::App;
 use crate::problem::{Kind, Problem};
 use crate::telemetry::prometheus::EDGE_LOOKUPS;
@@ -58,13 +59,6 @@ fn entry(status: StatusCode, key: &LinkKey, record: &Record<String>) -> Response
     .encode(&mut bytes);
     let content_type = HeaderValue::from_static(Entry::MEDIA_TYPE);
     (status, [(header::CONTENT_TYPE, content_type)], bytes).into_response()
-}
-
-fn wants_json(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::ACCEPT)
-        .and_then(|accept| accept.to_str().ok())
-        .is_some_and(|accept| accept.contains("application/json"))
 }
 
 fn for_people(key: &LinkKey, record: &Record<String>) -> Value {

@@ -1,5 +1,6 @@
 //! The server: from the configuration to open connections, and down again in order.
 
+mod background;
 mod connections;
 mod layers;
 mod numbers;
@@ -11,15 +12,18 @@ use crate::auth::{AdminKeyError, ensure_admin_key};
 use crate::config::{Config, StoreConfig};
 use crate::issuer::Minter;
 use crate::measured_store::MeasuredStore;
+use crate::redis::RedisError;
 use crate::store::{self, PoolOptions, Store, StoreError};
 pub(crate) use routes::method_not_allowed;
 
 use crate::sweeper::Sweeper;
+use background::Background;
 use connections::Acceptor;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 /// A server that listens and does not answer yet.
 pub struct Server {
@@ -27,6 +31,7 @@ pub struct Server {
     address: SocketAddr,
     app: Arc<App>,
     minter: Minter,
+    background: Background,
 }
 
 /// Why the server does not start.
@@ -43,6 +48,9 @@ pub enum StartError {
     /// The database does not answer, or refuses us.
     #[error("the database (store.url) cannot be used: {0}")]
     Store(#[from] StoreError),
+    /// The URL of Redis cannot be used.
+    #[error("redis.url cannot be used: {0}")]
+    Redis(#[from] RedisError),
     /// The first start has no admin key.
     #[error(transparent)]
     AdminKey(#[from] AdminKeyError),
@@ -89,16 +97,25 @@ impl Server {
     /// The [`StartError`] that says what stopped it.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         crate::telemetry::prometheus::recorder();
-        let store = MeasuredStore::around(open_store(&config.store).await?);
+        let changed = Arc::new(Notify::new());
+        let store = MeasuredStore::around(open_store(&config.store).await?, changed.clone());
         make_admin_key(&config, store.as_ref()).await?;
         let minter = numbers::minter(&config, store.clone()).await?;
+        let background = Background::new(&config)?;
         let (listener, address) = listen(config.server.listen).await?;
+        background.start(&config, store.clone(), changed);
         tracing::info!(%address, "listening");
         Ok(Self {
             acceptor: Acceptor::new(listener, &config.server),
             address,
-            app: Arc::new(App::new(config, store, minter.clone())),
+            app: Arc::new(App::new(
+                config,
+                store,
+                minter.clone(),
+                background.feed.clone(),
+            )),
             minter,
+            background,
         })
     }
 
@@ -109,7 +126,7 @@ impl Server {
     }
 
     /// Serves until `shutdown` is done. Then `/health/ready` says no; after `server.shutdown_delay_ms` the listener
-    /// closes; requests in flight have `server.shutdown_grace_ms` to end; and at last the issuer gives the numbers back
+    /// closes and waiting edges are answered; requests in flight have `server.shutdown_grace_ms` to end; and at last the issuer gives the numbers back
     /// that it has not used.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let settings = &self.app.config.server;
@@ -122,12 +139,14 @@ impl Server {
             tracing::info!("stopping");
             self.app.readiness.stop();
             tokio::time::sleep(settings.shutdown_delay()).await;
+            self.background.release_edges();
         };
         let connections = self.acceptor.serve(router, stop).await;
         connections.finish(settings.shutdown_grace()).await;
         upkeep.abort();
         sweeper.abort();
         self.minter.shutdown().await;
+        self.background.finish().await;
         tracing::info!("stopped");
     }
 }

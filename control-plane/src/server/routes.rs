@@ -12,7 +12,7 @@ use axum::routing::get;
 use http::{Method, Uri};
 use std::sync::Arc;
 
-/// Everything that is served. Probes and metrics are outside of the bounds: they matter most when all else is busy.
+/// Everything that is served. Requests that wait by intention have a bound of their own. Probes and metrics are outside of the bounds: they matter most when all else is busy.
 pub(super) fn router(app: Arc<App>) -> Router {
     let bounded = Router::new()
         .nest(
@@ -26,11 +26,16 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/{code}", get(redirect::follow))
         .layer(from_fn_with_state(app.clone(), layers::limit_time))
         .layer(from_fn_with_state(app.clone(), layers::limit_requests));
+    let waiting = Router::new().nest(
+        "/edge/v1",
+        edge::waiting_routes(&app).layer(map_response(layers::forbid_caching)),
+    );
     let unbounded = Router::new()
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/metrics", get(observe::metrics));
     bounded
+        .merge(waiting)
         .merge(unbounded)
         .fallback(nothing_here)
         .method_not_allowed_fallback(method_not_allowed)

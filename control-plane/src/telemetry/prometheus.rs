@@ -30,6 +30,22 @@ pub(crate) const ISSUERS_HELD: &str = "edgelink_issuers_held";
 pub(crate) const ISSUER_STEP: &str = "edgelink_issuer_step";
 /// Segments drawn, by `outcome`: `ok` or `failed`.
 pub(crate) const SEGMENTS_DRAWN: &str = "edgelink_issuer_segments_total";
+/// Calls of Redis that failed, by `operation` and `kind`.
+pub(crate) const REDIS_ERRORS: &str = "edgelink_redis_errors_total";
+/// Time of the calls of Redis, by `operation`.
+pub(crate) const REDIS_SECONDS: &str = "edgelink_redis_call_duration_seconds";
+/// Changes that were published.
+pub(crate) const RELAY_PUBLISHED: &str = "edgelink_relay_published_total";
+/// Rounds of the relay that failed; the changes wait.
+pub(crate) const RELAY_FAILURES: &str = "edgelink_relay_failures_total";
+/// Changes that this version cannot read.
+pub(crate) const RELAY_MALFORMED: &str = "edgelink_relay_malformed_total";
+/// 1 where this replica publishes, else 0.
+pub(crate) const RELAY_LEADER: &str = "edgelink_relay_leader";
+/// How often changes were missing in the feed.
+pub(crate) const FEED_GAPS: &str = "edgelink_feed_gaps_total";
+/// Entries of the feed that are not ours.
+pub(crate) const FEED_MALFORMED: &str = "edgelink_feed_malformed_total";
 
 const SECONDS: &[f64] = &[
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -79,6 +95,14 @@ fn describe() {
         REDIRECTS,
         "Redirects answered by the control plane itself, by outcome."
     );
+    describe_counter!(REDIS_ERRORS, "Calls of Redis that failed.");
+    describe_histogram!(REDIS_SECONDS, Unit::Seconds, "Time of the calls of Redis.");
+    describe_counter!(RELAY_PUBLISHED, "Changes published.");
+    describe_counter!(RELAY_FAILURES, "Rounds of the relay that failed.");
+    describe_counter!(RELAY_MALFORMED, "Changes that cannot be read.");
+    describe_gauge!(RELAY_LEADER, "1 where this replica publishes.");
+    describe_counter!(FEED_GAPS, "How often changes were missing in the feed.");
+    describe_counter!(FEED_MALFORMED, "Entries of the feed that are not ours.");
     describe_counter!(EDGE_LOOKUPS, "Lookups by edges, by outcome.");
     describe_counter!(CREATE_BATCHES, "Transactions that create links.");
     describe_gauge!(ISSUER_USED, "The share of all numbers that is used up.");

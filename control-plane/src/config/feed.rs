@@ -1,0 +1,61 @@
+//! The feed of changes.
+
+use super::error::Checks;
+use crate::feed::RingLimits;
+use serde::Deserialize;
+use std::time::Duration;
+
+/// The feed of changes that edges follow.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FeedConfig {
+    /// About how many changes the stream in Redis keeps, 1,000 to 10,000,000. Default 100,000. An edge that was away for
+    /// longer drops its caches and starts anew.
+    pub stream_length: u64,
+    /// How many changes each control plane keeps for edges that poll, 100 to 10,000,000. Default 65,536.
+    pub entries: usize,
+    /// How many bytes of changes each control plane keeps for edges that poll, 65,536 to 4,294,967,296. Default 33,554,432.
+    pub bytes: usize,
+    /// For how long a poll may wait for a change, in milliseconds, 100 to 60,000. Default 30,000. Who asks for more waits for
+    /// that long.
+    pub max_wait_ms: u64,
+    /// How many polls may wait at once, 1 to 1,000,000. Default 4,096. Further ones are answered 503 at once.
+    pub max_polls: usize,
+}
+
+impl Default for FeedConfig {
+    fn default() -> Self {
+        Self {
+            stream_length: 100_000,
+            entries: 65_536,
+            bytes: 33_554_432,
+            max_wait_ms: 30_000,
+            max_polls: 4_096,
+        }
+    }
+}
+
+impl FeedConfig {
+    pub(super) fn check(&self, checks: &mut Checks) {
+        checks.range(
+            "feed.stream_length",
+            self.stream_length,
+            &(1_000..=10_000_000),
+        );
+        checks.range("feed.entries", self.entries, &(100..=10_000_000));
+        checks.range("feed.bytes", self.bytes, &(65_536..=4_294_967_296));
+        checks.range("feed.max_wait_ms", self.max_wait_ms, &(100..=60_000));
+        checks.range("feed.max_polls", self.max_polls, &(1..=1_000_000));
+    }
+
+    pub(crate) fn limits(&self) -> RingLimits {
+        RingLimits {
+            entries: self.entries,
+            bytes: self.bytes,
+        }
+    }
+
+    pub(crate) fn max_wait(&self) -> Duration {
+        Duration::from_millis(self.max_wait_ms)
+    }
+}

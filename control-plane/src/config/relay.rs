@@ -1,0 +1,62 @@
+//! How changes are published.
+
+use super::error::Checks;
+use crate::relay::RelayOptions;
+use serde::Deserialize;
+use std::time::Duration;
+
+/// How changes are published to caches and edges.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RelayConfig {
+    /// How often the outbox is looked into where nobody nudges, in milliseconds, 10 to 60,000. Default 250. That is how late
+    /// a change can come when Redis has lost the nudge of another control plane.
+    pub poll_ms: u64,
+    /// For how long one control plane publishes before it has to renew its lease, in milliseconds, 500 to 60,000. Default
+    /// 3,000. When it dies, changes wait for up to that long until another one takes over.
+    pub lease_ms: u64,
+    /// How often the bound of issued numbers is published, in milliseconds, 100 to 20,000. Default 1,000. It is the sign of
+    /// life by which edges notice that the feed is silent, or that they have missed something.
+    pub heartbeat_ms: u64,
+    /// How many changes are published at once, 1 to 1,000. Default 256.
+    pub batch: u32,
+    /// How far the bound is ahead of the numbers issued, 10,000,000 to 1,000,000,000,000. Default 1,000,000,000, which is a
+    /// million links from one issuer. Codes above the bound are answered 404 by the edges without a lookup; when numbers are
+    /// issued so fast that they come to it, creating links waits for up to a minute.
+    pub bound_room: u64,
+}
+
+impl Default for RelayConfig {
+    fn default() -> Self {
+        Self {
+            poll_ms: 250,
+            lease_ms: 3_000,
+            heartbeat_ms: 1_000,
+            batch: 256,
+            bound_room: 1_000_000_000,
+        }
+    }
+}
+
+impl RelayConfig {
+    pub(super) fn check(&self, checks: &mut Checks) {
+        checks.range("relay.poll_ms", self.poll_ms, &(10..=60_000));
+        checks.range("relay.lease_ms", self.lease_ms, &(500..=60_000));
+        checks.range("relay.heartbeat_ms", self.heartbeat_ms, &(100..=20_000));
+        checks.range("relay.batch", self.batch, &(1..=1_000));
+        checks.range(
+            "relay.bound_room",
+            self.bound_room,
+            &(10_000_000..=1_000_000_000_000),
+        );
+    }
+
+    pub(crate) fn options(&self) -> RelayOptions {
+        RelayOptions {
+            poll: Duration::from_millis(self.poll_ms),
+            lease: Duration::from_millis(self.lease_ms),
+            heartbeat: Duration::from_millis(self.heartbeat_ms),
+            batch: self.batch,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `GET /edge/v1/feed?after=&waitMs=`: the changes behind a position, as a [`FeedBatch`]. Without any, the answer waits for
+//! one for up to `waitMs`. Without `after`, or with one that is not known here, it says that there is a gap, and where to go
+//! on.
+
+use super::wants_json;
+use crate::app::App;
+use crate::feed::Batch;
+use crate::problem::{FieldError, Kind, Problem};
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::{FeedBatch, FeedPosition, Record};
+use http::{HeaderMap, HeaderValue, Uri, header};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) async fn poll(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let query = FeedQuery::parse(uri.query().unwrap_or_default())?;
+    let Ok(_permit) = app.poll_permits.try_acquire() else {
+        return Err(Problem::new(Kind::Overloaded));
+    };
+    let wait = query.wait.min(app.config.feed.max_wait());
+    let batch = app.feed.read(query.after, wait).await;
+    if wants_json(&headers) {
+        Ok(Json(for_people(&batch)).into_response())
+    } else {
+        let content_type = HeaderValue::from_static(FeedBatch::MEDIA_TYPE);
+        Ok(([(header::CONTENT_TYPE, content_type)], batch.to_bytes()).into_response())
+    }
+}
+
+/// What an edge asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct FeedQuery {
+    after: Option<FeedPosition>,
+    wait: Duration,
+}
+
+impl FeedQuery {
+    fn parse(query: &str) -> Result<Self, Problem> {
+        let mut parsed = Self::default();
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            match name.as_ref() {
+                "after" => parsed.after = Some(field("after", &value)?),
+                "waitMs" => parsed.wait = Duration::from_millis(field("waitMs", &value)?),
+                _ => return Err(refuse(name.into_owned(), "is not known")),
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+fn field<T: FromStr<Err: ToString>>(name: &'static str, value: &str) -> Result<T, Problem> {
+    value
+        .parse()
+        .map_err(|error: T::Err| refuse(name, error.to_string()))
+}
+
+fn refuse(field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Problem {
+    Problem::validation(vec![FieldError::new(field, reason)])
+}
+
+fn for_people(batch: &Batch) -> Value {
+    let bytes = batch.to_bytes();
+    let decoded = FeedBatch::decode(&bytes).map(|batch| batch.messages);
+    let messages: Vec<Value> = decoded
+        .unwrap_or_default()
+        .iter()
+        .flatten()
+        .map(message)
+        .collect();
+    json!({ "next": batch.next.to_string(), "gap": batch.gap, "messages": messages })
+}
+
+fn message(message: &FeedMessage<'_>) -> Value {
+    match message {
+        FeedMessage::Put {
+            key,
+            record: Record::Link(link),
+            hot,
+        } => json!({
+            "op": "put", "key": key, "rev": link.rev, "url": link.url, "state": link.state.as_str(), "hot": hot,
+        }),
+        FeedMessage::Put {
+            key,
+            record: Record::Absent { rev },
+            ..
+        }
+        | FeedMessage::Del { key, rev } => json!({ "op": "del", "key": key, "rev": rev }),
+        FeedMessage::Flush => json!({ "op": "flush" }),
+        FeedMessage::Bound { bound } => json!({ "op": "bound", "bound": bound }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_names_a_position_and_a_time() {
+        let query = FeedQuery::parse("after=12-3&waitMs=500").unwrap();
+        assert_eq!(query.after, Some(FeedPosition::new(12, 3)));
+        assert_eq!(query.wait, Duration::from_millis(500));
+        assert_eq!(FeedQuery::parse("").unwrap(), FeedQuery::default());
+    }
+
+    #[test]
+    fn what_is_not_right_in_a_query_is_refused() {
+        for query in ["after=", "after=12", "waitMs=-1", "waitMs=1s", "wait=1"] {
+            assert!(FeedQuery::parse(query).is_err(), "{query}");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The newest changes, bounded in number and in bytes.
+
+use edgelink_wire::FeedPosition;
+use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::feed_batch::{FeedBatch, MAX_BYTES, MAX_MESSAGES, encode_message};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingLimits {
+    /// How many changes.
+    pub entries: usize,
+    /// How many bytes of encoded changes.
+    pub bytes: usize,
+}
+
+impl Default for RingLimits {
+    fn default() -> Self {
+        Self {
+            entries: 65_536,
+            bytes: 32 << 20,
+        }
+    }
+}
+
+/// What came behind a position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Where to go on.
+    pub next: FeedPosition,
+    /// Whether something before the first change is missing.
+    pub gap: bool,
+    /// The encoded changes.
+    pub messages: Vec<Arc<[u8]>>,
+}
+
+impl Batch {
+    /// Whether it tells nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.gap && self.messages.is_empty()
+    }
+
+    /// The encoded batch.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        FeedBatch::encode_encoded(self.next, self.gap, self.messages.iter().map(AsRef::as_ref))
+    }
+}
+
+struct Entry {
+    position: FeedPosition,
+    /// Nothing where the entry holds nothing that is understood here.
+    message: Option<Arc<[u8]>>,
+}
+
+impl Entry {
+    fn size(&self) -> usize {
+        self.message.as_ref().map_or(0, |message| message.len())
+    }
+}
+
+/// The newest changes.
+pub(super) struct Ring {
+    limits: RingLimits,
+    entries: VecDeque<Entry>,
+    bytes: usize,
+    /// Behind which position everything up to `end` is here.
+    start: FeedPosition,
+    end: FeedPosition,
+}
+
+impl Ring {
+    pub(super) fn new(limits: RingLimits) -> Self {
+        Self {
+            limits,
+            entries: VecDeque::new(),
+            bytes: 0,
+            start: FeedPosition::START,
+            end: FeedPosition::START,
+        }
+    }
+
+    pub(super) fn push(&mut self, position: FeedPosition, message: &FeedMessage<'_>) {
+        self.add(position, Some(encode_message(message).into()));
+    }
+
+    pub(super) fn pass(&mut self, position: FeedPosition) {
+        self.add(position, None);
+    }
+
+    fn add(&mut self, position: FeedPosition, message: Option<Arc<[u8]>>) {
+        let entry = Entry { position, message };
+        self.bytes += entry.size();
+        self.entries.push_back(entry);
+        self.end = position;
+        while self.entries.len() > self.limits.entries || self.bytes > self.limits.bytes {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.entries.pop_front() {
+            self.bytes -= oldest.size();
+            self.start = oldest.position;
+        }
+    }
+
+    pub(super) fn start_anew(&mut self, position: FeedPosition) {
+        self.entries.clear();
+        self.bytes = 0;
+        self.start = position;
+        self.end = position;
+    }
+
+    /// What came behind `after`, as much as one batch holds. A gap where that is not known: nobody asked for a position, or
+    /// for one that is older than what is kept, newer than the end, or not one of this feed.
+    pub(super) fn read(&self, after: Option<FeedPosition>) -> Batch {
+        match after.and_then(|after| self.place_behind(after)) {
+            Some(place) => self.batch(place),
+            None => Batch {
+                next: self.end,
+                gap: true,
+                messages: Vec::new(),
+            },
+        }
+    }
+
+    fn place_behind(&self, after: FeedPosition) -> Option<usize> {
+        if after == self.end {
+            return Some(self.entries.len());
+        }
+        if after == self.start {
+            return Some(0);
+        }
+        let found = self
+            .entries
+            .binary_search_by_key(&after, |entry| entry.position);
+        found.ok().map(|place| place + 1)
+    }
+
+    fn batch(&self, place: usize) -> Batch {
+        let mut messages = Vec::new();
+        let mut bytes = 0;
+        let mut next = self
+            .entries
+            .get(place.wrapping_sub(1))
+            .map_or(self.start, |entry| entry.position);
+        for entry in self.entries.range(place..) {
+            if messages.len() == MAX_MESSAGES || bytes >= MAX_BYTES {
+                break;
+            }
+            bytes += entry.size();
+            messages.extend(entry.message.clone());
+            next = entry.position;
+        }
+        Batch {
+            next,
+            gap: false,
+            messages,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(millis: u64) -> FeedPosition {
+        FeedPosition::new(millis, 0)
+    }
+
+    fn ring(entries: usize, bytes: usize) -> Ring {
+        let mut ring = Ring::new(RingLimits { entries, bytes });
+        ring.start_anew(at(100));
+        ring
+    }
+
+    fn push(ring: &mut Ring, millis: u64) {
+        ring.push(at(millis), &FeedMessage::Bound { bound: millis });
+    }
+
+    fn bounds(batch: &Batch) -> Vec<u64> {
+        let bytes = batch.to_bytes();
+        let messages = FeedBatch::decode(&bytes).unwrap().messages;
+        let bound = |message| match message {
+            Ok(FeedMessage::Bound { bound }) => bound,
+            other => panic!("{other:?}"),
+        };
+        messages.into_iter().map(bound).collect()
+    }
+
+    #[test]
+    fn what_is_behind_a_position_is_read_in_order() {
+        let mut ring = ring(10, 1000);
+        for millis in 101..=103 {
+            push(&mut ring, millis);
+        }
+        for (after, expected) in [(100, vec![101, 102, 103]), (102, vec![103]), (103, vec![])] {
+            let batch = ring.read(Some(at(after)));
+            assert_eq!((batch.gap, batch.next), (false, at(103)));
+            assert_eq!(bounds(&batch), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_gap() {
+        let mut ring = ring(2, 1000);
+        for millis in [101, 103, 105] {
+            push(&mut ring, millis);
+        }
+        // None, forgotten, never one of ours, from another epoch.
+        for after in [None, Some(at(100)), Some(at(104)), Some(at(999))] {
+            let batch = ring.read(after);
+            assert_eq!((batch.gap, batch.next), (true, at(105)), "{after:?}");
+            assert!(batch.messages.is_empty());
+        }
+        assert!(!ring.read(Some(at(101))).gap);
+    }
+
+    #[test]
+    fn a_gap_of_our_own_is_one_for_all_readers() {
+        let mut ring = ring(10, 1000);
+        push(&mut ring, 101);
+        ring.start_anew(at(50));
+        for after in [100, 101] {
+            assert!(ring.read(Some(at(after))).gap);
+        }
+        assert!(!ring.read(Some(at(50))).gap);
+    }
+
+    #[test]
+    fn an_entry_that_was_passed_over_is_no_gap() {
+        let mut ring = ring(10, 1000);
+        ring.pass(at(101));
+        push(&mut ring, 102);
+        ring.pass(at(103));
+        let batch = ring.read(Some(at(101)));
+        assert_eq!((batch.gap, batch.next), (false, at(103)));
+        assert!(ring.read(Some(at(103))).is_empty());
+        assert_eq!(bounds(&ring.read(Some(at(100)))), [102]);
+    }
+
+    #[test]
+    fn the_bytes_are_bounded() {
+        let mut ring = ring(1000, 100);
+        for millis in 101..=200 {
+            push(&mut ring, millis);
+        }
+        assert!(ring.bytes <= 100 && ring.entries.len() < 10);
+    }
+
+    #[test]
+    fn one_batch_has_a_bound_and_the_next_goes_on_behind_it() {
+        let mut ring = ring(10_000, 10 << 20);
+        for millis in 1..=5000 {
+            push(&mut ring, 100 + millis);
+        }
+        let first = ring.read(Some(at(100)));
+        assert_eq!(first.messages.len(), MAX_MESSAGES);
+        let second = ring.read(Some(first.next));
+        assert_eq!(second.messages.len(), 5000 - MAX_MESSAGES);
+        assert_eq!(second.next, at(5100));
+    }
+
+    proptest! {
+        #[test]
+        fn who_reads_on_from_where_they_were_misses_nothing_without_being_told(
+            steps in prop::collection::vec((1u64..5, any::<bool>()), 1..60),
+        ) {
+            let mut ring = ring(8, 1000);
+            let (mut now, mut reader, mut seen) = (100, at(100), Vec::new());
+            let mut pushed = Vec::new();
+            for (step, reads) in steps {
+                now += step;
+                push(&mut ring, now);
+                pushed.push(now);
+                if reads {
+                    let batch = ring.read(Some(reader));
+                    if batch.gap {
+                        seen.clone_from(&pushed);
+                    }
+                    seen.extend(bounds(&batch));
+                    reader = batch.next;
+                    prop_assert_eq!(&seen, &pushed);
+                }
+            }
+        }
+    }
+}

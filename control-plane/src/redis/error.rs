@@ -1,0 +1,58 @@
+//! What can go wrong with Redis.
+
+use fred::error::{Error, ErrorKind};
+
+/// A failure of Redis. None of them says anything about a link.
+#[derive(Debug, thiserror::Error)]
+pub enum RedisError {
+    /// The URL cannot be used.
+    #[error("{0}")]
+    Url(String),
+    /// No connection, or no answer in time.
+    #[error("Redis does not answer: {0}")]
+    Away(Error),
+    /// Redis answered with an error.
+    #[error("Redis refuses: {0}")]
+    Refused(Error),
+    /// Redis answered something that the command does not have.
+    #[error("Redis answered {0} in a form that is not known")]
+    Malformed(&'static str),
+    /// Not asked, because Redis did not answer a moment ago.
+    #[error("Redis did not answer a moment ago")]
+    Skipped,
+}
+
+impl RedisError {
+    /// The name of the kind in metrics.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Url(_) => "url",
+            Self::Away(_) => "away",
+            Self::Refused(_) => "refused",
+            Self::Malformed(_) => "malformed",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+impl From<Error> for RedisError {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::IO
+            | ErrorKind::Timeout
+            | ErrorKind::Canceled
+            | ErrorKind::Routing
+            | ErrorKind::Cluster
+            | ErrorKind::Sentinel
+            | ErrorKind::Backpressure
+            | ErrorKind::Tls
+            | ErrorKind::Auth => Self::Away(error),
+            _ => Self::Refused(error),
+        }
+    }
+}
+
+/// Whether Redis does not know a script: it was restarted, failed over, or told to forget scripts.
+pub(super) fn is_unknown_script(error: &Error) -> bool {
+    error.details().starts_with("NOSCRIPT")
+}

@@ -1,0 +1,142 @@
+//! Redis, as a cache that may be lost at any time: every command has a bound on its time, and every failure is a value that
+//! the caller answers by asking the database instead.
+//!
+//! Three connections a process (a cluster: three a node): one for commands, pipelined, one that is blocked reading the feed,
+//! and one that is subscribed to nudges.
+
+mod breaker;
+mod connect;
+mod error;
+mod feed;
+mod links;
+mod lock;
+mod nudge;
+mod scripts;
+pub mod ttl;
+
+pub use error::RedisError;
+pub use feed::StreamEntry;
+pub use links::Lookup;
+pub use lock::Lock;
+pub use nudge::Nudges;
+
+use crate::telemetry::prometheus::{REDIS_ERRORS, REDIS_SECONDS};
+use breaker::Breaker;
+use fred::clients::{Client, SubscriberClient};
+use fred::error::Error;
+use fred::interfaces::ClientLike;
+use fred::types::config::Options;
+use metrics::{counter, histogram};
+use scripts::Scripts;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How Redis is reached.
+#[derive(Clone, Debug)]
+pub struct RedisOptions {
+    /// `redis://`, `redis-sentinel://` or `redis-cluster://`, with a further `s` behind `redis` for TLS.
+    pub url: String,
+    /// How long one command of a lookup may take. Commands of the relay, which carry more and for which nobody waits, may
+    /// take ten times as long.
+    pub timeout: Duration,
+    /// About how many entries the feed keeps.
+    pub feed_length: u64,
+}
+
+/// The connections to Redis.
+pub struct Redis {
+    commands: Client,
+    reader: Client,
+    subscriber: SubscriberClient,
+    scripts: Scripts,
+    breaker: Breaker,
+    timeout: Duration,
+    feed_length: u64,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Redis {
+    /// Starts connecting, and goes on doing so until [`Redis::shutdown`]: whether Redis is there plays no part in whether we
+    /// start.
+    ///
+    /// # Errors
+    /// [`RedisError::Url`] where the URL is not one of Redis.
+    pub fn start(options: &RedisOptions) -> Result<Arc<Self>, RedisError> {
+        let clients = connect::Clients::build(options)?;
+        let redis = Arc::new(Self {
+            commands: clients.commands,
+            reader: clients.reader,
+            subscriber: clients.subscriber,
+            scripts: Scripts::new(),
+            breaker: Breaker::default(),
+            timeout: options.timeout,
+            feed_length: options.feed_length,
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        redis.connect();
+        Ok(redis)
+    }
+
+    /// Whether all connections stand.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.commands.is_connected() && self.reader.is_connected() && self.subscriber.is_connected()
+    }
+
+    /// Ends all connections.
+    pub async fn shutdown(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// What a lookup may take.
+    fn in_lookup(&self) -> Options {
+        options(self.timeout)
+    }
+
+    /// What the relay and the reader of the feed may take.
+    fn in_background(&self) -> Options {
+        options(self.timeout * 10)
+    }
+
+    /// Makes a call for a lookup, unless Redis is known to be away. Calls are large, so they come boxed.
+    async fn look<T>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, RedisError> {
+        if !self.breaker.allows() {
+            return Err(RedisError::Skipped);
+        }
+        let result = measured(operation, call).await;
+        self.breaker.note(&result);
+        result
+    }
+}
+
+/// One try, and none at all while there is no connection.
+fn options(timeout: Duration) -> Options {
+    Options {
+        max_attempts: Some(1),
+        timeout: Some(timeout),
+        fail_fast: true,
+        ..Options::default()
+    }
+}
+
+async fn measured<T>(
+    operation: &'static str,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, RedisError> {
+    let start = Instant::now();
+    let result = call.await.map_err(RedisError::from);
+    histogram!(REDIS_SECONDS, "operation" => operation).record(start.elapsed());
+    result.inspect_err(|error| {
+        counter!(REDIS_ERRORS, "operation" => operation, "kind" => error.kind()).increment(1);
+    })
+}

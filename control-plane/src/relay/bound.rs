@@ -1,0 +1,140 @@
+//! Keeping the bound ahead of what is issued (admission), and telling the edges of it.
+//!
+//! No number at or above the bound is ever issued, so an edge answers 404 for it without asking anybody. Raising it takes a
+//! minute to count ([`crate::store::BOUND_LEAD_MS`]), so there has to be room for what is issued meanwhile.
+
+use super::{Outlet, RelayError};
+use crate::store::{BoundState, Store};
+use edgelink_wire::feed::FeedMessage;
+use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How far back the pace of issuing is measured: as long as a bound takes to count.
+const WINDOW: Duration = Duration::from_millis(crate::store::BOUND_LEAD_MS);
+
+/// How much is issued in a [`WINDOW`], times this, is room enough for the next one.
+const HEADROOM: u64 = 3;
+
+/// How far the bound is ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoundPolicy {
+    /// By this many numbers, or a tenth of those issued, or what the pace of issuing asks for, whichever is most.
+    Ahead(u64),
+    /// Numbers do not come from the database's segments: any may be issued, and edges ask for all of them.
+    Everything,
+}
+
+/// Keeps the bound ahead.
+pub(super) struct BoundKeeper {
+    policy: BoundPolicy,
+    /// What was allocated when.
+    samples: VecDeque<(Instant, u64)>,
+}
+
+impl BoundKeeper {
+    pub(super) fn new(policy: BoundPolicy) -> Self {
+        Self {
+            policy,
+            samples: VecDeque::new(),
+        }
+    }
+
+    /// Raises the bound where that is due, and publishes it in any case.
+    pub(super) async fn keep(
+        &mut self,
+        store: &dyn Store,
+        outlet: &Outlet,
+    ) -> Result<(), RelayError> {
+        let mut state = store.bound_state().await?;
+        if let Some(bound) = self.raised(&state) {
+            store.add_bound(bound).await?;
+            tracing::info!(bound, allocated = state.allocated, "the bound is raised");
+            state.bound = bound;
+            state.is_published = false;
+        }
+        let bound = FeedMessage::Bound { bound: state.bound };
+        outlet.send(&[bound]).await?;
+        if !state.is_published {
+            store.mark_bound_published(state.bound).await?;
+        }
+        Ok(())
+    }
+
+    fn raised(&mut self, state: &BoundState) -> Option<u64> {
+        let room = match self.policy {
+            BoundPolicy::Ahead(room) => room
+                .max(state.allocated / 10)
+                .max(self.pace(state.allocated)),
+            // The database keeps numbers as signed 64 bit.
+            BoundPolicy::Everything => return (state.bound < EVERYTHING).then_some(EVERYTHING),
+        };
+        // A little more than needed, so that it is not raised again with every number.
+        let needed = state.allocated.saturating_add(room);
+        (state.bound < needed).then(|| needed.saturating_add(room / 8).min(EVERYTHING))
+    }
+
+    /// The room that the pace of issuing asks for.
+    fn pace(&mut self, allocated: u64) -> u64 {
+        let now = Instant::now();
+        self.samples.push_back((now, allocated));
+        while self
+            .samples
+            .front()
+            .is_some_and(|(at, _)| *at + WINDOW < now)
+        {
+            self.samples.pop_front();
+        }
+        let before = self
+            .samples
+            .front()
+            .map_or(allocated, |(_, before)| *before);
+        allocated.saturating_sub(before).saturating_mul(HEADROOM)
+    }
+}
+
+/// Above every number that can be issued.
+const EVERYTHING: u64 = i64::MAX as u64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(allocated: u64, bound: u64) -> BoundState {
+        BoundState {
+            allocated,
+            bound,
+            is_published: true,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_bound_is_raised_when_less_than_the_room_is_left() {
+        let mut keeper = BoundKeeper::new(BoundPolicy::Ahead(80));
+        assert_eq!(keeper.raised(&state(0, 80)), None);
+        assert_eq!(keeper.raised(&state(1, 80)), Some(1 + 80 + 10));
+        tokio::time::advance(WINDOW * 2).await;
+        // A tenth of what is allocated.
+        assert_eq!(keeper.raised(&state(10_000, 11_000)), None);
+        tokio::time::advance(WINDOW * 2).await;
+        assert_eq!(keeper.raised(&state(10_000, 10_999)), Some(11_125));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_room_follows_the_pace_of_issuing() {
+        let mut keeper = BoundKeeper::new(BoundPolicy::Ahead(10));
+        assert_eq!(keeper.raised(&state(0, 4000)), None);
+        tokio::time::advance(Duration::from_secs(30)).await;
+        // 1,000 in half a window: there have to be 3,000 ahead.
+        assert_eq!(keeper.raised(&state(1000, 3999)), Some(4000 + 375));
+        tokio::time::advance(WINDOW * 2).await;
+        assert_eq!(keeper.raised(&state(1000, 1200)), None);
+    }
+
+    #[test]
+    fn where_any_number_may_be_issued_there_is_no_bound() {
+        let mut keeper = BoundKeeper::new(BoundPolicy::Everything);
+        assert_eq!(keeper.raised(&state(0, 80)), Some(EVERYTHING));
+        assert_eq!(keeper.raised(&state(0, EVERYTHING)), None);
+    }
+}

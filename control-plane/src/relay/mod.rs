@@ -1,0 +1,171 @@
+//! The relay: publishes what is in the outbox to Redis and on the feed, and raises the bound.
+//!
+//! One replica does it at a time, the one that has the lease. A row is deleted after it was published, so a relay that dies
+//! loses nothing; what it had published already comes twice, which the revisions make harmless.
+
+mod bound;
+mod lease;
+mod outlet;
+
+pub use bound::BoundPolicy;
+pub use outlet::Outlet;
+
+use crate::redis::{Nudges, RedisError};
+use crate::store::{PendingChange, Store, StoreError};
+use crate::telemetry::prometheus::{RELAY_FAILURES, RELAY_LEADER, RELAY_PUBLISHED};
+use bound::BoundKeeper;
+use lease::Lease;
+use metrics::{counter, gauge};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio_util::sync::CancellationToken;
+
+/// The pause after a failure.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How the relay works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayOptions {
+    /// How often the outbox is looked into where nobody nudges.
+    pub poll: Duration,
+    /// For how long the lease is taken; another replica takes over that long after this one died.
+    pub lease: Duration,
+    /// How often the bound is published, as a sign of life for the edges.
+    pub heartbeat: Duration,
+    /// How many changes are published at once.
+    pub batch: u32,
+}
+
+/// Publishes changes.
+pub struct Relay {
+    store: Arc<dyn Store>,
+    outlet: Outlet,
+    options: RelayOptions,
+    lease: Lease,
+    bound: BoundKeeper,
+    wake: Arc<Notify>,
+    /// When the bound is to be published again.
+    next_heartbeat: Instant,
+    is_failing: bool,
+}
+
+/// Why nothing was published.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Redis failed.
+    #[error(transparent)]
+    Redis(#[from] RedisError),
+}
+
+impl Relay {
+    /// A relay that is woken by `wake` when this process has changed something.
+    #[must_use]
+    pub fn new(
+        store: Arc<dyn Store>,
+        outlet: Outlet,
+        options: RelayOptions,
+        bound: BoundPolicy,
+        wake: Arc<Notify>,
+    ) -> Self {
+        Self {
+            lease: Lease::new(store.clone(), options.lease),
+            bound: BoundKeeper::new(bound),
+            store,
+            outlet,
+            options,
+            wake,
+            next_heartbeat: Instant::now(),
+            is_failing: false,
+        }
+    }
+
+    /// Publishes until `stop`, then gives the lease back.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut nudges = self.outlet.nudges();
+        let mut poll = interval(self.options.poll);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let is_nudged = tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.wake.notified() => false,
+                () = next(&mut nudges) => true,
+                _ = poll.tick() => true,
+            };
+            let round = self.round(is_nudged);
+            let result = tokio::select! {
+                () = stop.cancelled() => break,
+                result = round => result,
+            };
+            if self.failed(result) {
+                sleep(PAUSE).await;
+            }
+        }
+        self.lease.release().await;
+    }
+
+    /// Publishes everything where the lease is ours; else tells the one who has it, where it is this process that has
+    /// changed something.
+    async fn round(&mut self, is_nudged: bool) -> Result<(), RelayError> {
+        let is_leader = self.lease.hold().await?;
+        gauge!(RELAY_LEADER).set(if is_leader { 1.0 } else { 0.0 });
+        if !is_leader {
+            if !is_nudged {
+                self.outlet.nudge().await?;
+            }
+            return Ok(());
+        }
+        while self.publish_some().await? && self.lease.hold().await? {}
+        if Instant::now() >= self.next_heartbeat {
+            self.next_heartbeat = Instant::now() + self.options.heartbeat;
+            self.bound.keep(self.store.as_ref(), &self.outlet).await?;
+        }
+        Ok(())
+    }
+
+    /// Publishes a batch, and says whether there may be more.
+    async fn publish_some(&self) -> Result<bool, RelayError> {
+        let changes = self.store.pending_changes(self.options.batch).await?;
+        if changes.is_empty() {
+            return Ok(false);
+        }
+        self.outlet.publish(&changes).await?;
+        let ids: Vec<u64> = changes
+            .iter()
+            .map(|change: &PendingChange| change.id)
+            .collect();
+        self.store.forget_changes(&ids).await?;
+        counter!(RELAY_PUBLISHED).increment(ids.len() as u64);
+        Ok(u32::try_from(ids.len()).is_ok_and(|count| count >= self.options.batch))
+    }
+
+    /// Logs the first failure of a row, and its end.
+    fn failed(&mut self, result: Result<(), RelayError>) -> bool {
+        match result {
+            Ok(()) => {
+                if std::mem::take(&mut self.is_failing) {
+                    tracing::info!("changes are published again");
+                }
+                false
+            }
+            Err(error) => {
+                counter!(RELAY_FAILURES).increment(1);
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    tracing::warn!(%error, "changes wait to be published");
+                }
+                true
+            }
+        }
+    }
+}
+
+async fn next(nudges: &mut Option<Nudges>) {
+    match nudges {
+        Some(nudges) => nudges.next().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,9 @@
+//! The control plane's side of Redis, on private Redis servers.
+
+mod cluster;
+mod feed;
+mod fixture;
+mod links;
+mod outage;
+mod relay;
+mod tail;

@@ -1,0 +1,94 @@
+//! Redis away, silent, refusing, and back again.
+
+use crate::fixture::{KEY, LIMIT, client, connected};
+use edgelink_control_plane::redis::{Lookup, Redis, RedisError, RedisOptions};
+use edgelink_tests::servers::RedisServer;
+use edgelink_tests::stack::until;
+use std::time::{Duration, Instant};
+
+/// Longer than the time that a lookup may take, and the pause after a failed one.
+const AWAIT_ANSWERS: &str = "Redis answers again";
+
+async fn answers(redis: &Redis) {
+    until(AWAIT_ANSWERS, LIMIT, async || redis.look_up(KEY).await.ok()).await;
+}
+
+#[tokio::test]
+async fn a_redis_that_is_not_there_fails_at_once() {
+    let mut server = RedisServer::start().await;
+    let url = server.url();
+    server.kill();
+    let redis = client(&url);
+    let start = Instant::now();
+    for _ in 0..100 {
+        assert!(redis.look_up(KEY).await.is_err());
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+    server.restart().await;
+    answers(&redis).await;
+}
+
+#[tokio::test]
+async fn a_redis_that_is_killed_and_comes_back_empty_is_used_again() {
+    let mut server = RedisServer::start().await;
+    let redis = connected(&server.url()).await;
+    answers(&redis).await;
+    server.kill();
+    until("failures", LIMIT, async || redis.look_up(KEY).await.err()).await;
+    server.restart().await;
+    answers(&redis).await;
+    assert_eq!(redis.look_up(KEY).await.unwrap(), Lookup::Unknown);
+}
+
+#[tokio::test]
+async fn a_silent_redis_is_waited_for_once_in_a_while_only() {
+    let server = RedisServer::start().await;
+    let redis = connected(&server.url()).await;
+    answers(&redis).await;
+    server.stop();
+    let start = Instant::now();
+    let error = redis.look_up(KEY).await.unwrap_err();
+    assert!(matches!(error, RedisError::Away(_)), "{error}");
+    assert!(start.elapsed() >= Duration::from_millis(250));
+    let start = Instant::now();
+    let mut skipped = 0;
+    while start.elapsed() < Duration::from_millis(200) {
+        skipped += u32::from(matches!(redis.look_up(KEY).await, Err(RedisError::Skipped)));
+        tokio::task::yield_now().await;
+    }
+    assert!(skipped > 100, "{skipped}");
+    server.cont();
+    answers(&redis).await;
+}
+
+#[tokio::test]
+async fn a_redis_that_refuses_the_password_degrades_and_the_right_one_works() {
+    let server = RedisServer::with_password("right").await;
+    let wrong = client(&server.url().replace("right", "wrong"));
+    let missing = client(&server.url().replace(":right@", ""));
+    let right = connected(&server.url()).await;
+    answers(&right).await;
+    for redis in [wrong, missing] {
+        assert!(redis.look_up(KEY).await.is_err());
+        assert!(redis.newest().await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_url_of_redis_is_refused() {
+    for url in ["", "127.0.0.1:6379", "redis-sentinel://127.0.0.1:26379"] {
+        let options = RedisOptions {
+            url: url.to_owned(),
+            timeout: Duration::from_millis(100),
+            feed_length: 1000,
+        };
+        assert!(
+            matches!(Redis::start(&options), Err(RedisError::Url(_))),
+            "{url}"
+        );
+    }
+}
