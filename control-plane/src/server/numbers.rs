@@ -7,11 +7,15 @@ use crate::issuer::{
     zookeeper,
 };
 use crate::store::{ListQuery, Store, StoreError};
+use edgelink_wire::CodeSpace;
 use std::sync::Arc;
 
 /// Numbers of the configured source, and their codes.
 pub(super) async fn minter(config: &Config, store: Arc<dyn Store>) -> Result<Minter, StoreError> {
     let space = config.links.code_space();
+    if config.issuer.source != NumberSourceKind::Segment {
+        admit_every_number(&space, store.as_ref()).await?;
+    }
     let source: Arc<dyn NumberSource> = match config.issuer.source {
         NumberSourceKind::Segment => SegmentIssuer::start(store, segment_options(config)),
         NumberSourceKind::Counter => counter(store, config.issuer.step),
@@ -23,6 +27,15 @@ pub(super) async fn minter(config: &Config, store: Arc<dyn Store>) -> Result<Min
         NumberSourceKind::Digest => Arc::new(Digest::new(space.clone(), None)),
     };
     Ok(Minter::new(source, space))
+}
+
+/// The bound of the edges' admission follows the segments alone, so for other sources it is the end of all numbers.
+async fn admit_every_number(space: &CodeSpace, store: &dyn Store) -> Result<(), StoreError> {
+    let end = space.length().count();
+    if store.bound_state().await?.bound < end {
+        store.add_bound(end).await?;
+    }
+    Ok(())
 }
 
 fn segment_options(config: &Config) -> SegmentOptions {
