@@ -43,7 +43,7 @@ impl ClickStatements for Session<MySql> {
                 .push_bind(row.clicks);
         });
         insert.push(" ON DUPLICATE KEY UPDATE clicks = clicks + VALUES(clicks)");
-        let query = insert.build().persistent(false);
+        let query = insert.build();
         self.run(|c| query.execute(c)).await?;
         Ok(())
     }

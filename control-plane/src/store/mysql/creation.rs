@@ -5,6 +5,7 @@ use crate::store::sql::fault::Fault;
 use crate::store::sql::rows::LinkRow;
 use crate::store::sql::select_links;
 use crate::store::sql::session::Session;
+use crate::store::sql::sizes::padded;
 use sqlx::{MySql, QueryBuilder, query, query_as};
 use std::ops::Range;
 
@@ -12,12 +13,12 @@ impl CreationStatements for Session<MySql> {
     async fn links_by_hash(&mut self, hashes: &[i64], limit: u32) -> Result<Vec<LinkRow>, Fault> {
         let mut select = QueryBuilder::<MySql>::new(select_links!("WHERE l.url_hash IN ("));
         let mut values = select.separated(", ");
-        for hash in hashes {
+        for hash in padded(hashes) {
             values.push_bind(*hash);
         }
         select.push(") AND l.deleted_at IS NULL ORDER BY l.id LIMIT ");
         select.push_bind(limit);
-        let query = select.build_query_as().persistent(hashes.len() == 1);
+        let query = select.build_query_as();
         self.run(|c| query.fetch_all(c)).await
     }
 
@@ -35,7 +36,7 @@ impl CreationStatements for Session<MySql> {
                 .push_bind(new.rev)
                 .push_bind(new.link.created_at);
         });
-        let query = insert.build().persistent(receipts.len() == 1);
+        let query = insert.build();
         self.run(|c| query.execute(c)).await?;
         Ok(())
     }

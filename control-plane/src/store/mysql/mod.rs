@@ -11,6 +11,7 @@ mod sweep;
 use super::sql::SqlStore;
 use super::sql::calls::Connections;
 use super::sql::fault::Fault;
+use super::sql::sizes::LONGEST;
 use super::{PoolOptions, StoreError};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::pool::PoolConnectionMetadata;
@@ -24,10 +25,14 @@ const CONTEXT: &str = "connecting to the MySQL database";
 
 /// MySQL takes 65,535 parameters, and a link has 15. More rows at once are hardly faster, and a
 /// statement has to end in time.
-const MAX_ROWS: usize = 500;
+const MAX_ROWS: usize = LONGEST;
 
 /// The most bytes of one INSERT, where the server's `max_allowed_packet` allows them.
 const MAX_BYTES: usize = 4 << 20;
+
+/// How many prepared statements a connection keeps: each kind of list in each of its lengths, and room to spare. A
+/// statement that has to go for another one costs what `sql::sizes` tells of.
+const STATEMENTS_KEPT: usize = 256;
 
 /// A connection that has been idle for longer is tried before it is used: the server may have restarted meanwhile.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
@@ -39,6 +44,7 @@ pub(super) async fn connect(
 ) -> Result<SqlStore<MySql>, StoreError> {
     let connect = MySqlConnectOptions::from_str(url)
         .map_err(refused)?
+        .statement_cache_capacity(STATEMENTS_KEPT)
         .timezone(Some("+00:00".to_owned()))
         // The whole mode is set in `prepare`.
         .pipes_as_concat(false)

@@ -6,6 +6,7 @@ use crate::store::sql::rows::{
     KeyRow, LinkRow, NewRow, TakenRow, Unsigned, tags_to_text, url_hash,
 };
 use crate::store::sql::session::Session;
+use crate::store::sql::sizes::padded;
 use crate::store::sql::statements::Statements;
 use crate::store::sql::{insert_links, select_links};
 use crate::store::{ApiKeyRow, BOUND_LEAD_MS, ListQuery, Segment};
@@ -106,7 +107,7 @@ impl Statements for Session<MySql> {
                 .push_bind(row.link.updated_at)
                 .push_bind(row.link.rev);
         });
-        let query = insert.build().persistent(rows.len() == 1);
+        let query = insert.build();
         self.run(|c| query.execute(c)).await?;
         Ok(())
     }
@@ -121,22 +122,22 @@ impl Statements for Session<MySql> {
         );
         select.push_bind(domain_id).push(" AND code IN (");
         let mut codes = select.separated(", ");
-        for row in rows {
+        for row in padded(rows) {
             codes.push_bind(row.link.code.as_str().as_bytes());
         }
         select.push(")");
-        let query = select.build_query_as().persistent(false);
+        let query = select.build_query_as();
         self.run(|c| query.fetch_all(c)).await
     }
 
     async fn taken_numbers(&mut self, rows: &[&NewRow]) -> Result<Vec<u64>, Fault> {
         let mut select = QueryBuilder::<MySql>::new("SELECT id FROM links WHERE id IN (");
         let mut ids = select.separated(", ");
-        for row in rows {
+        for row in padded(rows) {
             ids.push_bind(row.link.id);
         }
         select.push(")");
-        let query = select.build_query_scalar().persistent(false);
+        let query = select.build_query_scalar();
         let ids: Vec<Unsigned> = self.run(|c| query.fetch_all(c)).await?;
         Ok(ids.into_iter().map(|id| id.0).collect())
     }

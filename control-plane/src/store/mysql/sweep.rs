@@ -4,6 +4,7 @@ use crate::store::sql::fault::Fault;
 use crate::store::sql::rows::{LinkRow, Unsigned};
 use crate::store::sql::select_links;
 use crate::store::sql::session::Session;
+use crate::store::sql::sizes::padded;
 use crate::store::sql::sweep::SweepStatements;
 use sqlx::{MySql, QueryBuilder, query, query_scalar};
 
@@ -23,11 +24,11 @@ impl SweepStatements for Session<MySql> {
     async fn links_by_id(&mut self, ids: &[u64]) -> Result<Vec<LinkRow>, Fault> {
         let mut select = QueryBuilder::<MySql>::new(select_links!("WHERE l.id IN ("));
         let mut values = select.separated(", ");
-        for id in ids {
+        for id in padded(ids) {
             values.push_bind(*id);
         }
         select.push(")");
-        let query = select.build_query_as().persistent(false);
+        let query = select.build_query_as();
         self.run(|c| query.fetch_all(c)).await
     }
 
@@ -40,11 +41,11 @@ impl SweepStatements for Session<MySql> {
         update.push_bind(now).push(", updated_at = ").push_bind(now);
         update.push(" WHERE id IN (");
         let mut values = update.separated(", ");
-        for id in ids {
+        for id in padded(ids) {
             values.push_bind(*id);
         }
         update.push(")");
-        let query = update.build().persistent(false);
+        let query = update.build();
         self.run(|c| query.execute(c)).await?;
         Ok(())
     }

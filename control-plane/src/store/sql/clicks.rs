@@ -5,14 +5,12 @@ use super::fault::Fault;
 use super::relay::text;
 use super::rows::Unsigned;
 use super::session::Session;
+use super::sizes::pieces;
 use super::statements::Statements;
 use crate::store::{ClickAccounts, ClickStore, CountedBatch, StoreError};
 use async_trait::async_trait;
 use sqlx::Database;
 use std::collections::BTreeMap;
-
-/// The most rows of one statement.
-const MAX_ROWS: usize = 1000;
 
 /// How often a link was followed in a minute.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +85,7 @@ async fn count<S: Statements>(session: &mut S, batches: &[CountedBatch]) -> Resu
         }
     }
     let minutes = by_minute(&new);
-    for rows in minutes.chunks(MAX_ROWS) {
+    for rows in pieces(&minutes) {
         session.add_clicks(rows).await?;
     }
     session.commit(1).await?;

@@ -10,6 +10,7 @@
 use super::fault::{Fault, Remedy};
 use super::relay::Announcement;
 use super::rows::{NewRow, TakenRow};
+use super::sizes::pieces;
 use super::statements::Statements;
 use crate::store::CreateError;
 use std::collections::{HashMap, HashSet};
@@ -52,7 +53,7 @@ pub(super) async fn create_within<S: Statements>(
 ) -> Result<Vec<Outcome>, Fault> {
     let mut creation = Creation::new(rows);
     let order = creation.order();
-    for chunk in chunks(rows, &order, limits) {
+    for chunk in chunks(rows, &order, limits).into_iter().flat_map(pieces) {
         creation.add(session, chunk.to_vec()).await?;
     }
     let outcomes = creation.into_outcomes()?;
@@ -192,17 +193,25 @@ async fn announce<S: Statements>(
         let size = change.wire_size();
         let is_full = changes.len() == limits.rows || bytes + size > limits.bytes;
         if is_full && !changes.is_empty() {
-            session.announce(&changes, now).await?;
+            announce_pieces(session, &changes, now).await?;
             changes.clear();
             bytes = 0;
         }
         bytes += size;
         changes.push(change);
     }
-    if changes.is_empty() {
-        return Ok(());
+    announce_pieces(session, &changes, now).await
+}
+
+async fn announce_pieces<S: Statements>(
+    session: &mut S,
+    changes: &[Announcement],
+    now: u64,
+) -> Result<(), Fault> {
+    for piece in pieces(changes) {
+        session.announce(piece, now).await?;
     }
-    session.announce(&changes, now).await
+    Ok(())
 }
 
 /// What becomes of a link whose code is in `taken`; nothing where that has changed meanwhile.

@@ -4,6 +4,7 @@ use super::create::{self, ChunkLimits, Outcome};
 use super::fault::{Fault, Remedy};
 use super::rows::{LinkRow, NewRow, Unsigned, url_hash};
 use super::session::Session;
+use super::sizes::pieces;
 use super::statements::Statements;
 use super::store::{SqlStore, answer, links, unix_millis};
 use crate::model::Link;
@@ -167,7 +168,7 @@ async fn leave_receipts<S: Statements>(
             })
         })
         .collect();
-    for chunk in receipts.chunks(limits.rows) {
+    for chunk in receipts.chunks(limits.rows).flat_map(pieces) {
         session.insert_receipts(chunk).await?;
     }
     Ok(())

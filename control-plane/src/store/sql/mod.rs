@@ -35,6 +35,7 @@ pub(super) mod issuers;
 pub(super) mod relay;
 pub(super) mod rows;
 pub(super) mod session;
+pub(super) mod sizes;
 pub(super) mod statements;
 mod store;
 pub(super) mod sweep;

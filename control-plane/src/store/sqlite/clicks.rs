@@ -46,7 +46,7 @@ impl ClickStatements for Session<Sqlite> {
         insert.push(
             " ON CONFLICT (minute, link_key) DO UPDATE SET clicks = clicks + excluded.clicks",
         );
-        let query = insert.build().persistent(false);
+        let query = insert.build();
         self.run(|c| query.execute(c)).await?;
         Ok(())
     }

@@ -11,6 +11,7 @@ mod sweep;
 use super::sql::SqlStore;
 use super::sql::calls::Connections;
 use super::sql::fault::Fault;
+use super::sql::sizes::LONGEST;
 use super::{PoolOptions, StoreError};
 use sqlx::Sqlite;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
@@ -22,7 +23,7 @@ const CONTEXT: &str = "opening the SQLite database";
 
 /// SQLite takes 32,766 parameters, and a link has 15. More rows at once are hardly faster, and a
 /// statement has to end in time.
-const MAX_ROWS: usize = 500;
+const MAX_ROWS: usize = LONGEST;
 
 /// SQLite has no packets; this bounds the memory of one statement.
 const MAX_BYTES: usize = 4 << 20;

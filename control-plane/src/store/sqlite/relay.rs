@@ -4,6 +4,7 @@ use crate::store::BOUND_LEAD_MS;
 use crate::store::sql::fault::Fault;
 use crate::store::sql::relay::{Announcement, BoundRow, ChangeRow, RelayStatements, ScannedRow};
 use crate::store::sql::session::Session;
+use crate::store::sql::sizes::padded;
 use sqlx::{QueryBuilder, Sqlite, query, query_as, query_scalar};
 
 /// The database's clock: unix time in milliseconds.
@@ -25,7 +26,7 @@ impl RelayStatements for Session<Sqlite> {
                 .push_bind(change.record.as_slice())
                 .push_bind(now.cast_signed());
         });
-        let query = insert.build().persistent(changes.len() == 1);
+        let query = insert.build();
         self.run(|c| query.execute(c)).await?;
         Ok(())
     }
@@ -44,12 +45,12 @@ impl RelayStatements for Session<Sqlite> {
     async fn forget_changes(&mut self, ids: &[u64]) -> Result<(), Fault> {
         let mut delete = QueryBuilder::<Sqlite>::new("DELETE FROM outbox WHERE id IN (");
         let mut list = delete.separated(", ");
-        for id in ids {
+        for id in padded(ids) {
             list.push_bind(id.cast_signed());
         }
         delete.push(")");
         self.about_to_last();
-        let query = delete.build().persistent(ids.len() == 1);
+        let query = delete.build();
         self.run(|c| query.execute(c)).await?;
         Ok(())
     }

@@ -4,6 +4,7 @@ use crate::store::sql::fault::Fault;
 use crate::store::sql::rows::{LinkRow, Unsigned};
 use crate::store::sql::select_links;
 use crate::store::sql::session::Session;
+use crate::store::sql::sizes::padded;
 use crate::store::sql::sweep::SweepStatements;
 use sqlx::{QueryBuilder, Sqlite, query, query_scalar};
 
@@ -22,11 +23,11 @@ impl SweepStatements for Session<Sqlite> {
     async fn links_by_id(&mut self, ids: &[u64]) -> Result<Vec<LinkRow>, Fault> {
         let mut select = QueryBuilder::<Sqlite>::new(select_links!("WHERE l.id IN ("));
         let mut values = select.separated(", ");
-        for id in ids {
+        for id in padded(ids) {
             values.push_bind(id.cast_signed());
         }
         select.push(")");
-        let query = select.build_query_as().persistent(false);
+        let query = select.build_query_as();
         self.run(|c| query.fetch_all(c)).await
     }
 
@@ -42,11 +43,11 @@ impl SweepStatements for Session<Sqlite> {
             .push_bind(now.cast_signed());
         update.push(" WHERE id IN (");
         let mut values = update.separated(", ");
-        for id in ids {
+        for id in padded(ids) {
             values.push_bind(id.cast_signed());
         }
         update.push(")");
-        let query = update.build().persistent(false);
+        let query = update.build();
         self.run(|c| query.execute(c)).await?;
         Ok(())
     }
