@@ -37,7 +37,6 @@ wasm: ## Build the modules that Envoy loads
 .PHONY: test
 test: setup wasm ## Run every test, with real Envoy and real databases
 	cargo build --profile wasm --target $(WASM_TARGET) -p edgelink-abi-probe
-	cargo build -p edgelink-control-plane
 	cargo test $(NATIVE)
 
 .PHONY: test-mysql
