@@ -120,7 +120,11 @@ async fn a_missing_znode_is_an_error_where_numbers_were_issued_before() {
         first: None,
         ..options(&server, "/next")
     });
-    let error = source.next_number().await.unwrap_err();
-    assert!(!error.is_transient());
+    // A server that has just started may take longer than a draw waits, which is transient.
+    let error = until("the server answers", PATIENCE, async || {
+        let error = source.next_number().await.unwrap_err();
+        (!error.is_transient()).then_some(error)
+    })
+    .await;
     assert!(error.to_string().contains("/next is missing"), "{error}");
 }
