@@ -6,7 +6,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 state=${EDGELINK_STATE_DIR:-$root/.edgelink}/mysql9
-mirror=${EDGELINK_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+mirror=${EDGELINK_DEBIAN_MIRROR:-} # none: debootstrap's own
 system=$state/root
 export PATH=$PATH:/usr/sbin:/sbin
 run='' # the folder of this run, as the server sees it
@@ -24,10 +24,10 @@ as_root() {
 unpack() {
   [[ ! -e $state/ready ]] || return 0
   command -v debootstrap >/dev/null || fail 'please install debootstrap (Debian: apt-get install debootstrap)'
-  printf 'mysql9: unpacking MySQL from %s (sid)\n' "$mirror"
+  printf 'mysql9: unpacking MySQL from Debian sid\n'
   as_root rm -rf "$system"
   mkdir -p "$state"
-  as_root debootstrap --variant=minbase --include=mysql-server-core sid "$system" "$mirror" >"$state/debootstrap.log" 2>&1 ||
+  as_root debootstrap --variant=minbase --include=mysql-server-core sid "$system" ${mirror:+"$mirror"} >"$state/debootstrap.log" 2>&1 ||
     fail "debootstrap failed: $(tail -n 3 "$state/debootstrap.log")"
   touch "$state/ready"
 }
