@@ -9,6 +9,8 @@ use crate::health::Readiness;
 use crate::issuer::Minter;
 use crate::links::Creator;
 use crate::pages::Pages;
+use crate::resolve::Resolver;
+use crate::snapshot::Snapshots;
 use crate::store::Store;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -23,6 +25,8 @@ pub(crate) struct App {
     pub(crate) edge_tokens: EdgeTokens,
     pub(crate) pages: Pages,
     pub(crate) feed: Arc<Feed>,
+    pub(crate) resolver: Resolver,
+    pub(crate) snapshots: Snapshots,
     /// One permit for every edge that may wait for changes at once.
     pub(crate) poll_permits: Semaphore,
     pub(crate) readiness: Readiness,
@@ -32,12 +36,19 @@ pub(crate) struct App {
     pub(crate) bulk_permits: Semaphore,
 }
 
+/// What answers edges.
+pub(crate) struct Lookups {
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) resolver: Resolver,
+    pub(crate) snapshots: Snapshots,
+}
+
 impl App {
     pub(crate) fn new(
         config: Config,
         store: Arc<dyn Store>,
         minter: Minter,
-        feed: Arc<Feed>,
+        lookups: Lookups,
     ) -> Self {
         let links = &config.links;
         Self {
@@ -50,7 +61,9 @@ impl App {
             keys: KeyVerifier::new(store.clone(), &config.auth),
             edge_tokens: EdgeTokens::new(&config.auth.edge_tokens),
             pages: Pages::new(&config.pages),
-            feed,
+            feed: lookups.feed,
+            resolver: lookups.resolver,
+            snapshots: lookups.snapshots,
             poll_permits: Semaphore::new(config.feed.max_polls),
             readiness: Readiness::default(),
             request_permits: Semaphore::new(config.server.max_requests),

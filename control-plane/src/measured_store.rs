@@ -8,6 +8,7 @@ mod relay;
 mod sweep;
 
 use crate::model::Link;
+use crate::resolve::Memory;
 use crate::store::{
     ApiKeyRow, ChangeError, ChangeFn, CreateError, ListQuery, NewLink, Segment, Store, StoreError,
 };
@@ -20,22 +21,35 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 /// Passes every call on, and measures how long it takes and whether it fails.
-pub(crate) struct MeasuredStore(Arc<dyn Store>, Arc<Notify>);
+pub(crate) struct MeasuredStore(Arc<dyn Store>, Changes);
+
+/// What is told of changes as soon as this process has made them, before they are published.
+#[derive(Clone)]
+pub(crate) struct Changes {
+    /// Wakes the relay.
+    pub(crate) wake: Arc<Notify>,
+    /// Forgets what it knows of the changed links, so that who makes a change here sees it here.
+    pub(crate) memory: Arc<Memory>,
+}
 
 impl MeasuredStore {
-    /// A store around `store` that notifies `changed` after every call that may have changed a link.
-    pub(crate) fn around(store: Arc<dyn Store>, changed: Arc<Notify>) -> Arc<dyn Store> {
-        Arc::new(Self(store, changed))
+    /// A store around `store` that tells `changes` of every call that may have changed a link.
+    pub(crate) fn around(store: Arc<dyn Store>, changes: Changes) -> Arc<dyn Store> {
+        Arc::new(Self(store, changes))
     }
 
     /// Makes a call that changes links. One that fails may have changed them all the same.
     async fn changing<T>(
         &self,
         operation: &'static str,
+        keys: &[LinkKey],
         call: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
         let result = measured(operation, call).await;
-        self.1.notify_one();
+        for key in keys {
+            self.1.memory.void(&key.to_string());
+        }
+        self.1.wake.notify_one();
         result
     }
 }
@@ -79,7 +93,8 @@ impl Store for MeasuredStore {
         &self,
         links: Vec<NewLink>,
     ) -> Result<Vec<Result<Link, CreateError>>, StoreError> {
-        self.changing("create_links", self.0.create_links(links))
+        let keys: Vec<LinkKey> = links.iter().map(|link| link.key.clone()).collect();
+        self.changing("create_links", &keys, self.0.create_links(links))
             .await
     }
 
@@ -96,12 +111,15 @@ impl Store for MeasuredStore {
         key: &LinkKey,
         change: ChangeFn,
     ) -> Result<Option<Result<Link, ChangeError>>, StoreError> {
-        self.changing("update_link", self.0.update_link(key, change))
+        let keys = std::slice::from_ref(key);
+        self.changing("update_link", keys, self.0.update_link(key, change))
             .await
     }
 
     async fn delete_link(&self, key: &LinkKey) -> Result<bool, StoreError> {
-        self.changing("delete_link", self.0.delete_link(key)).await
+        let keys = std::slice::from_ref(key);
+        self.changing("delete_link", keys, self.0.delete_link(key))
+            .await
     }
 
     async fn list_links(&self, query: &ListQuery) -> Result<Vec<Link>, StoreError> {

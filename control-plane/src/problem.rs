@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// How long clients are asked to wait when something of ours is away or busy, in seconds.
 pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
@@ -15,6 +16,7 @@ const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+js
 /// Which problem it is. Names and status codes are part of the API and stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    InvalidBatches,
     InvalidBody,
     InvalidKey,
     Unauthorized,
@@ -44,6 +46,11 @@ impl Kind {
     fn describe(self) -> (StatusCode, &'static str, &'static str) {
         use StatusCode as S;
         match self {
+            Self::InvalidBatches => (
+                S::BAD_REQUEST,
+                "invalid-batches",
+                "The body is not one of batches of clicks",
+            ),
             Self::InvalidBody => (
                 S::BAD_REQUEST,
                 "invalid-body",
@@ -203,6 +210,12 @@ impl Problem {
             tracing::error!(error = error as &dyn std::error::Error, "the store failed");
             Self::new(Kind::Internal)
         }
+    }
+}
+
+impl From<Arc<StoreError>> for Problem {
+    fn from(error: Arc<StoreError>) -> Self {
+        Self::store(&error)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The admin API, `/api/v1`. Handlers only translate: requests into types whose values are known to be right, and what
 //! comes of them into JSON.
 
+mod accounting;
 mod body;
 mod bulk;
 mod create;
@@ -37,6 +38,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
             "/links/{code}",
             get(one::get).patch(patch::patch).delete(one::delete),
         )
+        .route("/clicks/accounting", get(accounting::accounting))
         .fallback(nothing_here)
         .method_not_allowed_fallback(crate::server::method_not_allowed)
         .layer(from_fn_with_state(app.clone(), require_api_key))

@@ -103,7 +103,7 @@ impl LinksConfig {
         }
     }
 
-    fn permutation_key(&self) -> Option<PermutationKey> {
+    pub(crate) fn permutation_key(&self) -> Option<PermutationKey> {
         self.code_key.as_ref()?.expose().parse().ok()
     }
 

@@ -4,6 +4,7 @@
 //! `edgelink.example.toml` holds all fields with their defaults.
 
 mod auth;
+mod clicks;
 mod environment;
 mod error;
 mod feed;
@@ -13,12 +14,14 @@ mod log;
 mod pages;
 mod redis;
 mod relay;
+mod resolve;
 mod server;
 mod store;
 mod sweeper;
 mod text;
 
 pub use auth::AuthConfig;
+pub use clicks::ClicksConfig;
 pub use environment::Environment;
 pub use error::{ConfigError, FieldProblem};
 pub use feed::FeedConfig;
@@ -28,6 +31,7 @@ pub use log::{LogConfig, LogFormat};
 pub use pages::PagesConfig;
 pub use redis::RedisConfig;
 pub use relay::RelayConfig;
+pub use resolve::ResolveConfig;
 pub use server::ServerConfig;
 pub use store::StoreConfig;
 pub use sweeper::SweeperConfig;
@@ -51,6 +55,10 @@ pub struct Config {
     pub relay: RelayConfig,
     /// The feed of changes.
     pub feed: FeedConfig,
+    /// How links are resolved.
+    pub resolve: ResolveConfig,
+    /// Clicks, and the links that are hot by them.
+    pub clicks: ClicksConfig,
     /// Domains, codes and short URLs.
     pub links: LinksConfig,
     /// Where numbers come from.
@@ -89,6 +97,8 @@ impl Config {
         self.redis.check(&mut checks);
         self.relay.check(&mut checks);
         self.feed.check(&mut checks);
+        self.resolve.check(&mut checks);
+        self.clicks.check(&mut checks);
         self.links.complete(&mut checks);
         self.issuer.check(&self.links, &mut checks);
         self.auth.complete(&mut checks);

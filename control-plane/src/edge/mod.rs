@@ -1,14 +1,17 @@
 //! The edge API, `/edge/v1`: what edges ask for. It needs an edge token.
 
+mod clicks;
 mod feed;
 mod resolve;
+mod snapshot;
 
 use crate::app::App;
 use crate::auth::require_edge_token;
 use crate::problem::{Kind, Problem};
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::get;
+use axum::routing::{get, post};
 use http::{HeaderMap, header};
 use std::sync::Arc;
 
@@ -16,6 +19,11 @@ use std::sync::Arc;
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/links/{domain}/{code}", get(resolve::resolve))
+        .route("/snapshot", get(snapshot::snapshot))
+        .route(
+            "/clicks",
+            post(clicks::report).layer(DefaultBodyLimit::max(clicks::MAX_BODY)),
+        )
         .fallback(nothing_here)
         .method_not_allowed_fallback(crate::server::method_not_allowed)
         .layer(from_fn_with_state(app.clone(), require_edge_token))

@@ -1,8 +1,8 @@
 //! `GET /edge/v1/links/{domain}/{code}`: what is known of a key, 200 for a link and 404 for none, both as an
 //! [`Entry`]. Anything else is a failure and says nothing about the link.
 //!
-//! Every lookup asks the store. An edge keeps an answer for as long as the freshness that is promised allows; a cache
-//! here would add its own age to that.
+//! An edge keeps an answer for as long as the freshness that is promised allows, so nothing here may add an age of its own:
+//! what is remembered in this process is forgotten as soon as the feed tells of a change.
 
 use super::wants_json;
 use crate::app::App;
@@ -26,7 +26,7 @@ pub(crate) async fn resolve(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let key = parse(path)?;
-    let record = app.store.resolve(&key).await?;
+    let record = app.resolver.resolve(&key).await?;
     let (status, outcome) = match record {
         Record::Link(_) => (StatusCode::OK, "link"),
         Record::Absent { .. } => (StatusCode::NOT_FOUND, "absent"),

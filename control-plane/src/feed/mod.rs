@@ -10,6 +10,7 @@ pub use tail::Tail;
 use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::FeedMessage;
 use ring::Ring;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -30,6 +31,8 @@ pub struct Feed {
     ring: Mutex<Ring>,
     end: watch::Sender<FeedPosition>,
     listeners: Vec<Arc<dyn Listener>>,
+    /// Whether changes come without delay.
+    live: AtomicBool,
     stop: CancellationToken,
 }
 
@@ -41,6 +44,7 @@ impl Feed {
             ring: Mutex::new(Ring::new(limits)),
             end: watch::Sender::new(FeedPosition::START),
             listeners,
+            live: AtomicBool::new(false),
             stop: CancellationToken::new(),
         }
     }
@@ -67,6 +71,17 @@ impl Feed {
     pub fn pass(&self, position: FeedPosition) {
         self.ring().pass(position);
         self.end.send_replace(position);
+    }
+
+    /// Says whether changes come without delay.
+    pub fn set_live(&self, is_live: bool) {
+        self.live.store(is_live, Ordering::Release);
+    }
+
+    /// Whether changes come without delay, as far as is known.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.live.load(Ordering::Acquire)
     }
 
     /// The position of the newest change.

@@ -118,6 +118,7 @@ impl Tail {
     }
 
     fn note(&mut self, result: &Result<(), RedisError>) {
+        self.feed.set_live(result.is_ok());
         match result {
             Ok(()) => {
                 if std::mem::take(&mut self.is_failing) {

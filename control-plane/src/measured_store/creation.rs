@@ -5,6 +5,7 @@ use crate::model::Link;
 use crate::store::{CreateError, CreationStore, NewLink, Receipt, StoreError, StoredReceipt};
 use crate::target::TargetUrl;
 use async_trait::async_trait;
+use edgelink_wire::LinkKey;
 use std::ops::Range;
 
 #[async_trait]
@@ -17,7 +18,9 @@ impl CreationStore for MeasuredStore {
         &self,
         links: Vec<(NewLink, Option<Receipt>)>,
     ) -> Result<Option<Vec<Result<Link, CreateError>>>, StoreError> {
-        measured("create_links_once", self.0.create_links_once(links)).await
+        let keys: Vec<LinkKey> = links.iter().map(|(link, _)| link.key.clone()).collect();
+        let call = self.0.create_links_once(links);
+        self.changing("create_links_once", &keys, call).await
     }
 
     async fn receipts(

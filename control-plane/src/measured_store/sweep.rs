@@ -7,7 +7,8 @@ use async_trait::async_trait;
 #[async_trait]
 impl SweepStore for MeasuredStore {
     async fn sweep_expired(&self, valid_until: u64, limit: u32) -> Result<u64, StoreError> {
-        measured("sweep_expired", self.0.sweep_expired(valid_until, limit)).await
+        let call = self.0.sweep_expired(valid_until, limit);
+        self.changing("sweep_expired", &[], call).await
     }
 
     async fn purge_tombstones(&self, deleted_before: u64, limit: u32) -> Result<u64, StoreError> {

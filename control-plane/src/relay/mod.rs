@@ -4,10 +4,12 @@
 //! loses nothing; what it had published already comes twice, which the revisions make harmless.
 
 mod bound;
+mod leadership;
 mod lease;
 mod outlet;
 
 pub use bound::BoundPolicy;
+pub use leadership::Leadership;
 pub use outlet::Outlet;
 
 use crate::redis::{Nudges, RedisError};
@@ -41,7 +43,8 @@ pub struct RelayOptions {
 /// Publishes changes.
 pub struct Relay {
     store: Arc<dyn Store>,
-    outlet: Outlet,
+    outlet: Arc<Outlet>,
+    leadership: Leadership,
     options: RelayOptions,
     lease: Lease,
     bound: BoundKeeper,
@@ -67,7 +70,7 @@ impl Relay {
     #[must_use]
     pub fn new(
         store: Arc<dyn Store>,
-        outlet: Outlet,
+        outlet: Arc<Outlet>,
         options: RelayOptions,
         bound: BoundPolicy,
         wake: Arc<Notify>,
@@ -77,11 +80,18 @@ impl Relay {
             bound: BoundKeeper::new(bound),
             store,
             outlet,
+            leadership: Leadership::default(),
             options,
             wake,
             next_heartbeat: Instant::now(),
             is_failing: false,
         }
+    }
+
+    /// Whether it is this relay that publishes.
+    #[must_use]
+    pub fn leadership(&self) -> Leadership {
+        self.leadership.clone()
     }
 
     /// Publishes until `stop`, then gives the lease back.
@@ -102,9 +112,11 @@ impl Relay {
                 result = round => result,
             };
             if self.failed(result) {
+                self.leadership.set(false);
                 sleep(PAUSE).await;
             }
         }
+        self.leadership.set(false);
         self.lease.release().await;
     }
 
@@ -112,6 +124,7 @@ impl Relay {
     /// changed something.
     async fn round(&mut self, is_nudged: bool) -> Result<(), RelayError> {
         let is_leader = self.lease.hold().await?;
+        self.leadership.set(is_leader);
         gauge!(RELAY_LEADER).set(if is_leader { 1.0 } else { 0.0 });
         if !is_leader {
             if !is_nudged {

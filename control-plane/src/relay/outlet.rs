@@ -33,7 +33,7 @@ impl Outlet {
     }
 
     /// Puts messages on the feed.
-    pub(super) async fn send(&self, messages: &[FeedMessage<'_>]) -> Result<(), RelayError> {
+    pub(crate) async fn send(&self, messages: &[FeedMessage<'_>]) -> Result<(), RelayError> {
         match self {
             Self::Redis(redis) => {
                 redis.append(messages).await?;

@@ -1,9 +1,14 @@
 //! What goes on besides requests: publishing changes, and keeping up with those of others.
 
+use crate::catalog::{Catalog, Scanner};
+use crate::clicks::HotLinks;
 use crate::config::{Config, NumberSourceKind};
-use crate::feed::{Feed, Tail};
+use crate::feed::{Feed, Listener, Tail};
+use crate::measured_store::Changes;
 use crate::redis::{Redis, RedisError};
 use crate::relay::{BoundPolicy, Outlet, Relay};
+use crate::resolve::{Memory, Resolver};
+use crate::snapshot::{SnapshotFacts, Snapshots};
 use crate::store::Store;
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -16,7 +21,10 @@ const MIN_BOUND_ROOM: u64 = 10_000_000;
 /// What goes on besides requests.
 pub(super) struct Background {
     pub(super) feed: Arc<Feed>,
+    memory: Arc<Memory>,
+    catalog: Arc<Catalog>,
     redis: Option<Arc<Redis>>,
+    wake: Arc<Notify>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -26,27 +34,83 @@ impl Background {
     pub(super) fn new(config: &Config) -> Result<Self, RedisError> {
         let options = config.redis.options(config.feed.stream_length);
         let redis = options.as_ref().map(Redis::start).transpose()?;
+        let memory = Arc::new(Memory::new(config.resolve.options().memory));
+        let catalog = Arc::new(Catalog::new(config.links.code_space()));
+        let listeners: Vec<Arc<dyn Listener>> = vec![catalog.clone(), memory.clone()];
         Ok(Self {
-            feed: Arc::new(Feed::new(config.feed.limits(), Vec::new())),
+            feed: Arc::new(Feed::new(config.feed.limits(), listeners)),
+            memory,
+            catalog,
             redis,
+            wake: Arc::new(Notify::new()),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         })
     }
 
-    /// Starts publishing what is in the outbox, whenever `changed` says so, and following the feed.
-    pub(super) fn start(&self, config: &Config, store: Arc<dyn Store>, changed: Arc<Notify>) {
-        let outlet = match &self.redis {
-            None => Outlet::Local(self.feed.clone()),
-            Some(redis) => {
-                let tail = Tail::new(redis.clone(), self.feed.clone());
-                self.tasks.spawn(tail.run(self.stop.clone()));
-                Outlet::Redis(redis.clone())
-            }
-        };
-        let options = config.relay.options();
-        let relay = Relay::new(store, outlet, options, bound_policy(config), changed);
+    /// What is to be told of changes that this process makes.
+    pub(super) fn changes(&self) -> Changes {
+        Changes {
+            wake: self.wake.clone(),
+            memory: self.memory.clone(),
+        }
+    }
+
+    /// Starts publishing what is in the outbox, following the feed, and going through the keys.
+    pub(super) fn start(&self, config: &Config, store: &Arc<dyn Store>) {
+        let outlet = Arc::new(self.outlet());
+        let relay = Relay::new(
+            store.clone(),
+            outlet.clone(),
+            config.relay.options(),
+            bound_policy(config),
+            self.wake.clone(),
+        );
+        let hot = HotLinks::new(
+            store.clone(),
+            outlet,
+            relay.leadership(),
+            config.clicks.options(),
+        );
+        let scanner = Scanner::new(self.catalog.clone(), store.clone());
         self.tasks.spawn(relay.run(self.stop.clone()));
+        self.tasks.spawn(hot.run(self.stop.clone()));
+        self.tasks.spawn(scanner.run(self.stop.clone()));
+    }
+
+    /// Where changes are published; follows the feed from there.
+    fn outlet(&self) -> Outlet {
+        let Some(redis) = &self.redis else {
+            self.feed.set_live(true);
+            return Outlet::Local(self.feed.clone());
+        };
+        let tail = Tail::new(redis.clone(), self.feed.clone());
+        self.tasks.spawn(tail.run(self.stop.clone()));
+        Outlet::Redis(redis.clone())
+    }
+
+    /// What answers for links.
+    pub(super) fn resolver(&self, config: &Config, store: &Arc<dyn Store>) -> Resolver {
+        Resolver::new(
+            store.clone(),
+            self.redis.clone(),
+            self.catalog.clone(),
+            self.feed.clone(),
+            self.memory.clone(),
+            config.resolve.options(),
+        )
+    }
+
+    /// What edges start from.
+    pub(super) fn snapshots(&self, config: &Config, store: &Arc<dyn Store>) -> Snapshots {
+        let facts = SnapshotFacts {
+            length: config.links.code_space().length(),
+            key: config.links.permutation_key(),
+            domains: config.links.domains.clone(),
+            hot: config.clicks.options(),
+        };
+        let (catalog, feed) = (self.catalog.clone(), self.feed.clone());
+        Snapshots::new(store.clone(), catalog, feed, facts)
     }
 
     /// Ends the waiting of edges, so that their requests end.

@@ -7,7 +7,7 @@ mod numbers;
 mod observe;
 mod routes;
 
-use crate::app::App;
+use crate::app::{App, Lookups};
 use crate::auth::{AdminKeyError, ensure_admin_key};
 use crate::config::{Config, StoreConfig};
 use crate::issuer::Minter;
@@ -23,7 +23,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
 
 /// A server that listens and does not answer yet.
 pub struct Server {
@@ -97,23 +96,23 @@ impl Server {
     /// The [`StartError`] that says what stopped it.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         crate::telemetry::prometheus::recorder();
-        let changed = Arc::new(Notify::new());
-        let store = MeasuredStore::around(open_store(&config.store).await?, changed.clone());
+        let store = open_store(&config.store).await?;
+        let background = Background::new(&config)?;
+        let store = MeasuredStore::around(store, background.changes());
         make_admin_key(&config, store.as_ref()).await?;
         let minter = numbers::minter(&config, store.clone()).await?;
-        let background = Background::new(&config)?;
         let (listener, address) = listen(config.server.listen).await?;
-        background.start(&config, store.clone(), changed);
+        background.start(&config, &store);
+        let lookups = Lookups {
+            feed: background.feed.clone(),
+            resolver: background.resolver(&config, &store),
+            snapshots: background.snapshots(&config, &store),
+        };
         tracing::info!(%address, "listening");
         Ok(Self {
             acceptor: Acceptor::new(listener, &config.server),
             address,
-            app: Arc::new(App::new(
-                config,
-                store,
-                minter.clone(),
-                background.feed.clone(),
-            )),
+            app: Arc::new(App::new(config, store, minter.clone(), lookups)),
             minter,
             background,
         })
@@ -126,8 +125,8 @@ impl Server {
     }
 
     /// Serves until `shutdown` is done. Then `/health/ready` says no; after `server.shutdown_delay_ms` the listener
-    /// closes and waiting edges are answered; requests in flight have `server.shutdown_grace_ms` to end; and at last the issuer gives the numbers back
-    /// that it has not used.
+    /// closes and waiting edges are answered; requests in flight have `server.shutdown_grace_ms` to end; and at last the
+    /// issuer gives the numbers back that it has not used.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let settings = &self.app.config.server;
         let upkeep = tokio::spawn(observe::keep_metrics_small());

@@ -46,6 +46,14 @@ pub(crate) const RELAY_LEADER: &str = "edgelink_relay_leader";
 pub(crate) const FEED_GAPS: &str = "edgelink_feed_gaps_total";
 /// Entries of the feed that are not ours.
 pub(crate) const FEED_MALFORMED: &str = "edgelink_feed_malformed_total";
+/// Records in Redis that are not ours.
+pub(crate) const REDIS_MALFORMED: &str = "edgelink_redis_malformed_records_total";
+/// Links resolved, by `tier`: `memory`, `catalog`, `redis` or `database`.
+pub(crate) const RESOLUTIONS: &str = "edgelink_resolutions_total";
+/// Clicks counted.
+pub(crate) const CLICKS_COUNTED: &str = "edgelink_clicks_counted_total";
+/// Batches of clicks that came in, by `outcome`: `new` or `repeated`.
+pub(crate) const CLICK_BATCHES: &str = "edgelink_click_batches_total";
 
 const SECONDS: &[f64] = &[
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -103,6 +111,10 @@ fn describe() {
     describe_gauge!(RELAY_LEADER, "1 where this replica publishes.");
     describe_counter!(FEED_GAPS, "How often changes were missing in the feed.");
     describe_counter!(FEED_MALFORMED, "Entries of the feed that are not ours.");
+    describe_counter!(REDIS_MALFORMED, "Records in Redis that are not ours.");
+    describe_counter!(RESOLUTIONS, "Links resolved, by tier.");
+    describe_counter!(CLICKS_COUNTED, "Clicks counted.");
+    describe_counter!(CLICK_BATCHES, "Batches of clicks that came in, by outcome.");
     describe_counter!(EDGE_LOOKUPS, "Lookups by edges, by outcome.");
     describe_counter!(CREATE_BATCHES, "Transactions that create links.");
     describe_gauge!(ISSUER_USED, "The share of all numbers that is used up.");

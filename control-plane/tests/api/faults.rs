@@ -43,7 +43,8 @@ async fn a_database_that_does_not_answer_is_503_in_time_and_redirects_go_on() {
 #[tokio::test]
 async fn a_broken_database_is_never_taken_for_a_missing_link() {
     let server = Running::start().await;
-    server.get("/links").await.expect(200);
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "x" });
+    server.post(&link).await.expect(201);
     run(&server, "DROP TABLE links").await;
     server.follow("/x").await.page(503, "try again");
     server.get("/links/x").await.problem(500, "internal");

@@ -9,6 +9,7 @@ mod changes;
 mod commands;
 mod creation;
 mod edge;
+mod edge_sync;
 mod faults;
 mod helpers;
 mod idempotency;

@@ -6,4 +6,5 @@ mod fixture;
 mod links;
 mod outage;
 mod relay;
+mod resolve;
 mod tail;

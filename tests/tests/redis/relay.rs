@@ -55,7 +55,7 @@ impl Setting {
             batch: 10,
         };
         let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
-        let outlet = Outlet::Redis(self.redis.clone());
+        let outlet = Arc::new(Outlet::Redis(self.redis.clone()));
         let bound = BoundPolicy::Ahead(10_000_000);
         let relay = Relay::new(self.store.clone(), outlet, options, bound, wake.clone());
         let task = tokio::spawn(relay.run(stop.clone()));

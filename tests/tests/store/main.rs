@@ -5,6 +5,7 @@ mod fixture;
 #[macro_use]
 mod suite;
 
+mod clicks;
 mod connecting;
 mod counters;
 mod crash;
@@ -13,6 +14,7 @@ mod issuer;
 mod keys;
 mod listing;
 mod once;
+mod relay;
 mod segments;
 mod sweeping;
 mod updating;

@@ -1,0 +1,292 @@
+//! What keeps edges up to date, and what they report: feed, snapshot, clicks.
+
+use crate::helpers::{Answer, Running, send, until};
+use edgelink_wire::clicks::{ClickBatch, encode};
+use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::{CodeLength, FeedBatch, FeedPosition, Record, Snapshot};
+use reqwest::Method;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+const TOKEN: &str = "first-token-of-the-edges";
+
+async fn edge(server: &Running, path: &str) -> Answer {
+    let request = server.plain(Method::GET, &format!("/edge/v1{path}"));
+    send(request.bearer_auth(TOKEN)).await
+}
+
+/// Follows the feed.
+struct Follower<'a> {
+    server: &'a Running,
+    position: FeedPosition,
+}
+
+impl<'a> Follower<'a> {
+    /// From now on.
+    async fn start(server: &'a Running) -> Self {
+        let answer = edge(server, "/feed").await;
+        assert_eq!(answer.header("content-type"), FeedBatch::MEDIA_TYPE);
+        let batch = FeedBatch::decode(&answer.body).unwrap();
+        assert!(batch.gap && batch.messages.is_empty());
+        Self {
+            server,
+            position: batch.next,
+        }
+    }
+
+    /// The next changes of links: key, and the revision, negative for a deletion.
+    async fn next(&mut self) -> Vec<(String, i64)> {
+        loop {
+            let path = format!("/feed?after={}&waitMs=20000", self.position);
+            let answer = edge(self.server, &path).await;
+            let batch = FeedBatch::decode(&answer.body).unwrap();
+            assert!(!batch.gap);
+            self.position = batch.next;
+            let messages = batch.messages.into_iter().map(Result::unwrap);
+            let changes: Vec<_> = messages.filter_map(change).collect();
+            if !changes.is_empty() {
+                return changes;
+            }
+        }
+    }
+}
+
+fn change(message: FeedMessage<'_>) -> Option<(String, i64)> {
+    match message {
+        FeedMessage::Put { key, record, .. } => {
+            Some((key.to_owned(), i64::try_from(record.rev()).unwrap()))
+        }
+        FeedMessage::Del { key, rev } => Some((key.to_owned(), -i64::try_from(rev).unwrap())),
+        FeedMessage::Flush | FeedMessage::Bound { .. } => None,
+    }
+}
+
+async fn create(server: &Running, slug: &str) {
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": slug });
+    server.post(&link).await.expect(201);
+}
+
+async fn snapshot(server: &Running) -> Vec<u8> {
+    until("a snapshot", async || {
+        edge(server, "/snapshot").await.status == 200
+    })
+    .await;
+    let answer = edge(server, "/snapshot").await;
+    assert_eq!(answer.header("content-type"), Snapshot::MEDIA_TYPE);
+    answer.body.to_vec()
+}
+
+#[tokio::test]
+async fn creation_change_deletion_and_return_come_by_the_feed_in_order() {
+    let server = Running::start().await;
+    let mut follower = Follower::start(&server).await;
+    create(&server, "x").await;
+    let key = "go.example:8080/x".to_owned();
+    assert_eq!(follower.next().await, [(key.clone(), 1)]);
+    let change = json!({ "longUrl": "https://example.com/2" });
+    server.patch("/links/x", &change).await.expect(200);
+    assert_eq!(follower.next().await, [(key.clone(), 2)]);
+    assert_eq!(server.delete("/links/x").await.status, 204);
+    assert_eq!(follower.next().await, [(key.clone(), -3)]);
+    create(&server, "x").await;
+    assert_eq!(follower.next().await, [(key, 4)]);
+}
+
+#[tokio::test]
+async fn the_bound_comes_as_a_sign_of_life() {
+    let server = Running::with(&[("EDGELINK_RELAY_HEARTBEAT_MS", "100")]).await;
+    let follower = Follower::start(&server).await;
+    let path = format!("/feed?after={}&waitMs=20000", follower.position);
+    let answer = edge(&server, &path).await;
+    let batch = FeedBatch::decode(&answer.body).unwrap();
+    let bound = FeedMessage::Bound {
+        bound: 1_000_000_000,
+    };
+    assert_eq!(batch.messages.first(), Some(&Ok(bound)));
+}
+
+#[tokio::test]
+async fn a_position_that_is_not_known_is_a_gap_and_a_wrong_one_a_mistake() {
+    let server = Running::start().await;
+    for after in ["1-1", "99999999999999-0"] {
+        let answer = edge(&server, &format!("/feed?after={after}&waitMs=20000")).await;
+        assert!(FeedBatch::decode(&answer.body).unwrap().gap, "{after}");
+    }
+    for query in ["after=x", "waitMs=x", "since=1-1"] {
+        let answer = edge(&server, &format!("/feed?{query}")).await;
+        answer.problem(422, "validation");
+    }
+    let request = server.plain(Method::GET, "/edge/v1/feed");
+    send(request).await.problem(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn people_get_the_feed_as_json() {
+    let server = Running::start().await;
+    let request = server
+        .plain(Method::GET, "/edge/v1/feed")
+        .bearer_auth(TOKEN);
+    let answer = send(request.header("accept", "application/json")).await;
+    assert_eq!(answer.json()["gap"], true);
+    assert_eq!(answer.json()["messages"], json!([]));
+}
+
+#[tokio::test]
+async fn edges_that_wait_have_a_bound_of_their_own_and_a_shutdown_answers_them() {
+    let variables = [
+        ("EDGELINK_FEED_MAX_POLLS", "1"),
+        ("EDGELINK_API_MAX_REQUESTS", "1"),
+        ("EDGELINK_REQUEST_TIMEOUT_MS", "100"),
+        ("EDGELINK_RELAY_HEARTBEAT_MS", "20000"),
+    ];
+    let server = Running::with(&variables).await;
+    // The first heartbeat comes at once.
+    until("the first heartbeat", async || {
+        let batch = edge(&server, "/feed").await.body;
+        FeedBatch::decode(&batch).unwrap().next != FeedPosition::START
+    })
+    .await;
+    let follower = Follower::start(&server).await;
+    let path = format!("/edge/v1/feed?after={}&waitMs=20000", follower.position);
+    let waiting = tokio::spawn(send(server.plain(Method::GET, &path).bearer_auth(TOKEN)));
+    until("the bound on polls", async || {
+        edge(&server, "/feed").await.status == 503
+    })
+    .await;
+    // Others are served meanwhile.
+    assert_eq!(server.follow("/nothing").await.status, 404);
+    let start = Instant::now();
+    server.begin_stop();
+    let answer = waiting.await.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(FeedBatch::decode(&answer.body).unwrap().messages.is_empty());
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn a_snapshot_has_all_that_an_edge_starts_from() {
+    let server = Running::with(&[("EDGELINK_CODE_KEY", "000102030405060708090a0b0c0d0e0f")]).await;
+    create(&server, "Aliases").await;
+    create(&server, "other-shape").await;
+    let batch = ClickBatch {
+        worker: [1; 16],
+        seq: 1,
+        at: 0,
+        total: 5,
+        dropped: 0,
+        clicks: vec![("go.example:8080/Aliases", 5), ("go.example:8080/none", 9)],
+    };
+    report(&server, &encode(&[batch])).await;
+    until("the alias", async || {
+        let bytes = snapshot(&server).await;
+        let snapshot = Snapshot::decode(&bytes).unwrap();
+        let number = snapshot.code_space().number(b"Aliases").unwrap();
+        snapshot.aliases.may_contain(number) && snapshot.hot.len() == 1
+    })
+    .await;
+    let bytes = snapshot(&server).await;
+    let snapshot = Snapshot::decode(&bytes).unwrap();
+    assert_eq!(snapshot.length, CodeLength::DEFAULT);
+    assert!(snapshot.key.is_some());
+    assert_eq!(snapshot.domains, ["go.example:8080", "other.example"]);
+    assert_eq!(snapshot.bound, 1_000_000_000);
+    assert_eq!(snapshot.hot[0].key, b"go.example:8080/Aliases");
+    assert!(matches!(snapshot.hot[0].record, Record::Link(_)));
+    assert!(!snapshot.aliases.may_contain(7));
+    let path = format!("/feed?after={}", snapshot.position);
+    let answer = edge(&server, &path).await;
+    assert!(!FeedBatch::decode(&answer.body).unwrap().gap);
+}
+
+#[tokio::test]
+async fn a_snapshot_knows_the_aliases_of_an_earlier_start() {
+    let server = Running::start().await;
+    create(&server, "Aliases").await;
+    let server = server.restart().await;
+    let bytes = snapshot(&server).await;
+    let snapshot = Snapshot::decode(&bytes).unwrap();
+    let number = snapshot.code_space().number(b"Aliases").unwrap();
+    assert!(snapshot.aliases.may_contain(number));
+}
+
+async fn report(server: &Running, body: &[u8]) -> Answer {
+    let request = server.plain(Method::POST, "/edge/v1/clicks");
+    send(request.bearer_auth(TOKEN).body(body.to_vec())).await
+}
+
+#[tokio::test]
+async fn a_batch_counts_once_however_often_it_is_sent() {
+    let server = Running::start().await;
+    let batch = |worker, seq, clicks, total, dropped| ClickBatch {
+        worker: [worker; 16],
+        seq,
+        at: 0,
+        total,
+        dropped,
+        clicks: vec![("go.example:8080/x", clicks), ("go.example:8080/y", 1)],
+    };
+    let first = [batch(1, 1, 2, 3, 0), batch(2, 1, 4, 5, 0)];
+    let second = [batch(1, 2, 9, 20, 7), batch(2, 1, 4, 5, 0)];
+    for batches in [&first, &first, &second, &first, &second] {
+        assert_eq!(report(&server, &encode(batches)).await.status, 204);
+    }
+    let accounts = server.get("/clicks/accounting").await.expect(200);
+    assert_eq!(accounts, json!({ "sent": 25, "counted": 18, "dropped": 7 }));
+}
+
+#[tokio::test]
+async fn what_is_no_batch_is_refused_for_good() {
+    let server = Running::start().await;
+    let batch = ClickBatch {
+        worker: [1; 16],
+        seq: 1,
+        at: 0,
+        total: 1,
+        dropped: 0,
+        clicks: vec![("a.example/x", u64::MAX)],
+    };
+    for body in [b"".to_vec(), b"garbage".to_vec(), encode(&[batch])] {
+        report(&server, &body).await.problem(400, "invalid-batches");
+    }
+    let large = vec![1; (4 << 20) + 1];
+    report(&server, &large).await.problem(413, "body-too-large");
+    let request = server.plain(Method::POST, "/edge/v1/clicks");
+    send(request).await.problem(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn a_link_that_has_become_hot_comes_by_the_feed() {
+    let server = Running::with(&[("EDGELINK_HOT_PERIOD_MS", "100")]).await;
+    create(&server, "x").await;
+    let mut follower = Follower::start(&server).await;
+    let batch = ClickBatch {
+        worker: [1; 16],
+        seq: 1,
+        at: 0,
+        total: 5,
+        dropped: 0,
+        clicks: vec![("go.example:8080/x", 5)],
+    };
+    report(&server, &encode(&[batch])).await;
+    until("the hot link", async || {
+        let changes = follower.next().await;
+        changes.contains(&("go.example:8080/x".to_owned(), 1))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_changes_a_link_sees_it_changed_at_once() {
+    let server = Running::start().await;
+    create(&server, "x").await;
+    for round in 0..50 {
+        let target = format!("https://example.com/{round}");
+        server
+            .patch("/links/x", &json!({ "longUrl": target }))
+            .await
+            .expect(200);
+        server.follow("/x").await.redirects(302, &target);
+    }
+    assert_eq!(server.delete("/links/x").await.status, 204);
+    assert_eq!(server.follow("/x").await.status, 404);
+}

@@ -1,0 +1,145 @@
+//! What the relay works on: the outbox, the lease, the bound.
+
+use crate::fixture::{Database, content, create, key, link};
+use edgelink_control_plane::store::Store;
+use edgelink_wire::Record;
+
+on_every_database!(
+    every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten,
+    what_is_not_changed_is_not_in_the_outbox,
+    a_lease_is_had_by_one_until_it_ends_or_is_given_back,
+    no_segment_reaches_a_bound_that_was_not_published_for_a_minute,
+    keys_are_scanned_in_the_order_of_their_numbers,
+);
+
+/// The keys and revisions in the outbox, and whether the link is there.
+async fn outbox(store: &dyn Store) -> Vec<(String, u64, bool)> {
+    let changes = store.pending_changes(100).await.unwrap();
+    let read = changes.iter().map(|change| {
+        let record = change.record().unwrap();
+        (
+            change.key.clone(),
+            record.rev(),
+            matches!(record, Record::Link(_)),
+        )
+    });
+    read.collect()
+}
+
+async fn every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten(database: Database) {
+    let store = database.store().await;
+    create(store.as_ref(), link(1, "x")).await.unwrap();
+    let update = || Box::new(|_: &_| Ok(content("https://x.example/2")));
+    store
+        .update_link(&key("a.example/x"), update())
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    assert!(store.delete_link(&key("a.example/x")).await.unwrap());
+    create(store.as_ref(), link(2, "x")).await.unwrap();
+    let expected = [(1, true), (2, true), (3, false), (4, true)];
+    let expected = expected.map(|(rev, is_link)| ("a.example/x".to_owned(), rev, is_link));
+    assert_eq!(outbox(store.as_ref()).await, expected);
+    assert_eq!(
+        store.pending_keys(10).await.unwrap(),
+        vec!["a.example/x"; 4]
+    );
+    let ids: Vec<u64> = store
+        .pending_changes(3)
+        .await
+        .unwrap()
+        .iter()
+        .map(|change| change.id)
+        .collect();
+    store.forget_changes(&ids).await.unwrap();
+    assert_eq!(outbox(store.as_ref()).await, expected[3..]);
+}
+
+async fn what_is_not_changed_is_not_in_the_outbox(database: Database) {
+    let store = database.store().await;
+    create(store.as_ref(), link(1, "x")).await.unwrap();
+    let before = outbox(store.as_ref()).await;
+    assert!(create(store.as_ref(), link(2, "x")).await.is_err());
+    assert!(!store.delete_link(&key("a.example/y")).await.unwrap());
+    let refuse = Box::new(|_: &_| {
+        Err(edgelink_control_plane::store::ChangeError {
+            field: "title",
+            reason: "no".to_owned(),
+        })
+    });
+    assert!(
+        store
+            .update_link(&key("a.example/x"), refuse)
+            .await
+            .unwrap()
+            .unwrap()
+            .is_err()
+    );
+    assert_eq!(outbox(store.as_ref()).await, before);
+}
+
+async fn a_lease_is_had_by_one_until_it_ends_or_is_given_back(database: Database) {
+    let store = database.store().await;
+    let take = async |owner, milliseconds| {
+        store
+            .take_lease("relay", owner, milliseconds)
+            .await
+            .unwrap()
+    };
+    assert!(take("one", 600_000).await);
+    assert!(take("one", 600_000).await);
+    assert!(!take("two", 600_000).await);
+    store.release_lease("relay", "two").await.unwrap();
+    assert!(!take("two", 600_000).await);
+    store.release_lease("relay", "one").await.unwrap();
+    assert!(take("two", 1).await);
+    edgelink_tests::stack::until(
+        "the end of the lease",
+        std::time::Duration::from_secs(10),
+        async || take("one", 600_000).await.then_some(()),
+    )
+    .await;
+    assert!(!store.take_lease("no such", "one", 1).await.unwrap());
+}
+
+async fn no_segment_reaches_a_bound_that_was_not_published_for_a_minute(database: Database) {
+    let store = database.store().await;
+    let bound = store.bound_state().await.unwrap().bound;
+    let sequences = u32::try_from(bound / 1000).unwrap();
+    // Another bound is there, and even published, but not for long enough.
+    store.add_bound(bound * 2).await.unwrap();
+    store.draw_segment(3, sequences - 10).await.unwrap();
+    store.mark_bound_published(bound * 2).await.unwrap();
+    let state = store.bound_state().await.unwrap();
+    assert_eq!((state.bound, state.is_published), (bound * 2, true));
+    let error = store.draw_segment(3, 11).await.unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    let last = store.draw_segment(3, 10).await.unwrap();
+    assert_eq!(last.end, u64::from(sequences));
+    assert!(store.draw_segment(3, 1).await.unwrap_err().is_transient());
+    // Others have their own sequences below the same bound.
+    assert_eq!(store.draw_segment(4, 1).await.unwrap().start, 0);
+    assert_eq!(store.bound_state().await.unwrap().allocated, bound);
+}
+
+async fn keys_are_scanned_in_the_order_of_their_numbers(database: Database) {
+    let store = database.store().await;
+    for (id, code) in [(30, "c"), (10, "a"), (20, "b")] {
+        create(store.as_ref(), link(id, code)).await.unwrap();
+    }
+    assert!(store.delete_link(&key("a.example/b")).await.unwrap());
+    let mut keys = Vec::new();
+    let mut after = None;
+    loop {
+        let page = store.scan_keys(after, 2).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some(last.id);
+        keys.extend(page.into_iter().map(|scanned| (scanned.id, scanned.key)));
+    }
+    let expected = [(10, "a"), (20, "b"), (30, "c")];
+    assert_eq!(
+        keys,
+        expected.map(|(id, code)| (id, format!("a.example/{code}")))
+    );
+}
