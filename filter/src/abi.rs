@@ -1,8 +1,11 @@
 //! The host calls of proxy-wasm 0.2.1 that we use, made safe. All `unsafe` code of the filter is here.
 //!
 //! Pointers that go out are those of slices that live for the call; the host reads them before it returns, or writes
-//! to them before it returns. Memory that comes in was allocated by the host through [`proxy_on_memory_allocate`] and
-//! becomes ours.
+//! to them before it returns. What comes in is in [`memory`] of ours.
+
+mod memory;
+
+pub(crate) use memory::Given;
 
 use std::ptr;
 
@@ -69,6 +72,7 @@ unsafe extern "C" {
         value: *mut *mut u8,
         value_size: *mut usize,
     ) -> Status;
+    fn proxy_get_header_map_pairs(map: u32, pairs: *mut *mut u8, size: *mut usize) -> Status;
     fn proxy_send_local_response(
         status: u32,
         details: *const u8,
@@ -149,23 +153,6 @@ pub(crate) extern "C" fn _initialize() {
     unsafe { __wasm_call_ctors() };
 }
 
-/// Gives the host memory to put a value into, which [`take`] takes back.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
-    let memory = Box::<[u8]>::new_uninit_slice(size);
-    Box::into_raw(memory).cast()
-}
-
-/// Takes over what the host has put into memory of ours.
-fn take(data: *mut u8, size: usize) -> Vec<u8> {
-    if data.is_null() || size == 0 {
-        return Vec::new();
-    }
-    // SAFETY: the host has got this memory, of this size, from `proxy_on_memory_allocate`, has filled it, and has
-    // handed it over.
-    unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(data, size)) }.into_vec()
-}
-
 /// Writes to the proxy's log.
 pub(crate) fn log(level: Level, message: &str) {
     // SAFETY: the message outlives the call.
@@ -187,16 +174,17 @@ pub(crate) fn set_tick_period(millis: u32) {
 }
 
 /// The first `length` bytes of a buffer; nothing where there is no such buffer now.
-pub(crate) fn buffer(buffer: Buffer, length: usize) -> Option<Vec<u8>> {
+pub(crate) fn buffer(buffer: Buffer, length: usize) -> Option<Given> {
     let (mut data, mut size) = (ptr::null_mut(), 0);
     // SAFETY: the host writes a pointer and a size to variables that are those.
     let status =
         unsafe { proxy_get_buffer_bytes(buffer as u32, 0, length, &raw mut data, &raw mut size) };
-    (status == OK).then(|| take(data, size))
+    // SAFETY: the host has just allocated it, filled it, and said where it is.
+    (status == OK).then(|| unsafe { Given::take(data, size) })
 }
 
 /// The value of a header; nothing where there is none, or no such map now.
-pub(crate) fn header(map: Map, name: &str) -> Option<Vec<u8>> {
+pub(crate) fn header(map: Map, name: &str) -> Option<Given> {
     let (mut data, mut size) = (ptr::null_mut(), 0);
     // SAFETY: the name outlives the call; the host writes a pointer and a size to variables that are those.
     let status = unsafe {
@@ -208,7 +196,20 @@ pub(crate) fn header(map: Map, name: &str) -> Option<Vec<u8>> {
             &raw mut size,
         )
     };
-    (status == OK).then(|| take(data, size))
+    // SAFETY: the host has just allocated it, filled it, and said where it is.
+    (status == OK).then(|| unsafe { Given::take(data, size) })
+}
+
+/// All headers of a map, as the ABI encodes them; empty where there is no such map now.
+pub(crate) fn headers(map: Map) -> Given {
+    let (mut data, mut size) = (ptr::null_mut(), 0);
+    // SAFETY: the host writes a pointer and a size to variables that are those.
+    let status = unsafe { proxy_get_header_map_pairs(map as u32, &raw mut data, &raw mut size) };
+    if status != OK {
+        return Given::default();
+    }
+    // SAFETY: the host has just allocated it, filled it, and said where it is.
+    unsafe { Given::take(data, size) }
 }
 
 /// Answers the request of the context in effect.
@@ -294,7 +295,7 @@ pub(crate) fn grpc_cancel(stream: u32) {
 }
 
 /// A value in shared data, and its version.
-pub(crate) fn shared_data(key: &str) -> Option<(Vec<u8>, u32)> {
+pub(crate) fn shared_data(key: &str) -> Option<(Given, u32)> {
     let (mut data, mut size, mut cas) = (ptr::null_mut(), 0, 0);
     // SAFETY: the key outlives the call; the host writes a pointer, a size and 4 bytes to variables that are those.
     let status = unsafe {
@@ -306,7 +307,8 @@ pub(crate) fn shared_data(key: &str) -> Option<(Vec<u8>, u32)> {
             &raw mut cas,
         )
     };
-    (status == OK).then(|| (take(data, size), cas))
+    // SAFETY: the host has just allocated it, filled it, and said where it is.
+    (status == OK).then(|| (unsafe { Given::take(data, size) }, cas))
 }
 
 /// Writes to shared data. Whether it was written.

@@ -1,8 +1,8 @@
 //! The host of the logic: the proxy, through the ABI.
 
-use crate::abi::{self, Level, Map, MetricType};
+use crate::abi::{self, Level, MetricType};
 use edgelink_filter_core::host::{
-    CasMismatch, Log, Metrics, Request, SharedData, SharedValue, StreamToken, Streams,
+    CasMismatch, Log, Metrics, SharedData, SharedValue, StreamToken, Streams,
 };
 use edgelink_filter_core::metrics::{Metric, MetricKind};
 use edgelink_filter_core::time::Moment;
@@ -74,15 +74,10 @@ impl Envoy {
     }
 }
 
-impl Request for Envoy {
-    fn header(&mut self, name: &'static str) -> Option<Vec<u8>> {
-        abi::header(Map::RequestHeaders, name)
-    }
-}
-
 impl SharedData for Envoy {
     fn get(&mut self, key: &str) -> Option<SharedValue> {
         let (value, cas) = abi::shared_data(key)?;
+        let value = value.into_vec();
         Some(SharedValue { value, cas })
     }
 

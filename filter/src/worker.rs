@@ -3,13 +3,14 @@
 //! Sending a callout and answering a request are host calls that may end in another callback before they return. So
 //! the worker is borrowed to decide, given back, and only then they are made.
 
-use crate::abi::{self, Buffer, Map};
+use crate::abi::{self, Buffer, Given, Map};
 use crate::envoy::Envoy;
 use crate::pairs::Pairs;
 use edgelink_filter_core::answer::Answer;
 use edgelink_filter_core::background::Errand;
 use edgelink_filter_core::callout::{Callout, Response};
 use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
+use edgelink_filter_core::head::Head;
 use edgelink_filter_core::settings::Settings;
 use edgelink_wire::Entry;
 use edgelink_wire::clicks::WorkerId;
@@ -99,13 +100,14 @@ pub(crate) fn request(stream: u32) -> Flow {
         Answer(Reply, Option<Callout>),
         Wait(Option<Callout>),
     }
-    let Some(path) = abi::header(Map::RequestHeaders, ":path") else {
+    let headers = abi::headers(Map::RequestHeaders);
+    let Some(head) = Head::read(&headers) else {
         return Flow::Continue;
     };
     let todo = with(|worker| {
         worker.envoy.enter(stream);
         let pairs = std::mem::take(&mut worker.pairs);
-        match worker.edge.on_request(&mut worker.envoy, stream, &path) {
+        match worker.edge.on_request(&mut worker.envoy, stream, &head) {
             Step::Pass => Todo::Pass,
             Step::Answer(answer, callout) => Todo::Answer(Reply::new(&answer, pairs), callout),
             Step::Wait(callout) => Todo::Wait(callout),
@@ -186,7 +188,7 @@ fn act_on(actions: Vec<Action>) {
 /// A callout has ended. The number of its headers is 0 where there was no answer.
 pub(crate) fn callout_end(token: u32, headers: usize, body_size: usize) {
     let header = |name| match headers {
-        0 => Vec::new(),
+        0 => Given::default(),
         _ => abi::header(Map::CalloutHeaders, name).unwrap_or_default(),
     };
     let (status, content_type) = (header(":status"), header("content-type"));
@@ -268,7 +270,8 @@ fn call<'a>(
         ("authorization", &control_plane.authorization),
     ];
     let mut pairs = Pairs::default();
-    let headers = pairs.encode(headers.chain(common));
+    let headers = headers.chain(common);
+    let headers = pairs.encode(headers.map(|(name, value)| (name, value.as_bytes())));
     let root = with(|worker| worker.root)?;
     if !abi::set_effective_context(root) {
         return None;
@@ -339,7 +342,10 @@ fn pace_ticks() {
 
 impl Reply {
     fn new(answer: &Answer<'_>, mut pairs: Pairs) -> Self {
-        pairs.encode(answer.headers());
+        match answer.plain_redirect() {
+            Some(location) => pairs.encode_redirect(location),
+            None => pairs.encode(answer.headers()),
+        };
         Self {
             status: answer.status,
             pairs,

@@ -7,14 +7,14 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 /// Nothing we answer may be kept by shared caches, and browsers are to ask again: links change.
-const CACHE_CONTROL: &str = "private, max-age=0";
+pub const CACHE_CONTROL: &str = "private, max-age=0";
 
 /// A local response.
 #[derive(Clone, Debug)]
 pub struct Answer<'a> {
     /// The status code.
     pub status: u16,
-    location: Option<Cow<'a, str>>,
+    location: Option<Cow<'a, [u8]>>,
     page: Option<&'a Rc<str>>,
     retry_after: Option<&'a str>,
     tier: Option<&'static str>,
@@ -24,7 +24,7 @@ pub struct Answer<'a> {
 impl<'a> Answer<'a> {
     /// The answer for a record.
     pub(crate) fn of(
-        record: Record<&'a str>,
+        record: Record<&'a [u8]>,
         query: &[u8],
         seconds: u64,
         tier: Tier,
@@ -62,7 +62,7 @@ impl<'a> Answer<'a> {
     }
 
     /// The headers, without `:status` and `content-length`.
-    pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> + Clone {
+    pub fn headers(&self) -> impl Iterator<Item = (&'static str, &[u8])> + Clone {
         let cache_control = match self.outcome {
             Outcome::Unavailable => "no-store",
             Outcome::Redirect | Outcome::NotFound | Outcome::Gone => CACHE_CONTROL,
@@ -70,13 +70,21 @@ impl<'a> Answer<'a> {
         let html = self.page.map(|_| "text/html; charset=utf-8");
         [
             ("location", self.location.as_deref()),
-            ("cache-control", Some(cache_control)),
-            ("content-type", html),
-            ("retry-after", self.retry_after),
-            ("x-edgelink-tier", self.tier),
+            ("cache-control", Some(cache_control.as_bytes())),
+            ("content-type", html.map(str::as_bytes)),
+            ("retry-after", self.retry_after.map(str::as_bytes)),
+            ("x-edgelink-tier", self.tier.map(str::as_bytes)),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))
+    }
+
+    /// The target of a redirect that has no other headers than this and [`CACHE_CONTROL`], as nearly every answer has:
+    /// the quick way to [`Self::headers`].
+    #[must_use]
+    pub fn plain_redirect(&self) -> Option<&[u8]> {
+        let is_plain = self.tier.is_none() && self.outcome == Outcome::Redirect;
+        self.location.as_deref().filter(|_| is_plain)
     }
 
     /// The body.
@@ -90,7 +98,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-fn outcome(record: &Record<&str>, seconds: u64) -> Outcome {
+fn outcome(record: &Record<&[u8]>, seconds: u64) -> Outcome {
     let Record::Link(link) = record else {
         return Outcome::NotFound;
     };
@@ -103,28 +111,37 @@ fn outcome(record: &Record<&str>, seconds: u64) -> Outcome {
     Outcome::Redirect
 }
 
-fn location<'a>(link: &LinkRecord<&'a str>, query: &[u8]) -> Cow<'a, str> {
-    if link.forward_query {
-        return query::merge(link.url, query);
+fn location<'a>(link: &LinkRecord<&'a [u8]>, query: &[u8]) -> Cow<'a, [u8]> {
+    if !link.forward_query || query.is_empty() {
+        return Cow::Borrowed(link.url);
     }
-    Cow::Borrowed(link.url)
+    match std::str::from_utf8(link.url).map(|url| query::merge(url, query)) {
+        Ok(Cow::Owned(merged)) => Cow::Owned(merged.into_bytes()),
+        Ok(Cow::Borrowed(_)) | Err(_) => Cow::Borrowed(link.url),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::{link, settings};
+    use crate::fake::settings;
     use edgelink_wire::RedirectStatus;
 
-    fn changed(change: impl FnOnce(&mut LinkRecord<&'static str>)) -> Record<&'static str> {
-        let Record::Link(mut record) = link("https://e.com/?a=1", 1) else {
-            unreachable!()
+    fn changed(change: impl FnOnce(&mut LinkRecord<&'static [u8]>)) -> Record<&'static [u8]> {
+        let mut record = LinkRecord {
+            url: &b"https://e.com/?a=1"[..],
+            redirect: RedirectStatus::Found,
+            state: LinkState::Active,
+            valid_since: None,
+            valid_until: None,
+            forward_query: true,
+            rev: 1,
         };
         change(&mut record);
         Record::Link(record)
     }
 
-    fn status_at(seconds: u64, record: Record<&str>) -> u16 {
+    fn status_at(seconds: u64, record: Record<&[u8]>) -> u16 {
         Answer::of(record, b"", seconds, Tier::Lru, &settings()).status
     }
 
@@ -155,24 +172,50 @@ mod tests {
             assert_eq!(
                 headers,
                 [
-                    ("location", "https://e.com/?a=1"),
-                    ("cache-control", "private, max-age=0"),
-                    ("x-edgelink-tier", "lru")
+                    ("location", &b"https://e.com/?a=1"[..]),
+                    ("cache-control", b"private, max-age=0"),
+                    ("x-edgelink-tier", b"lru")
                 ]
             );
+            assert_eq!(answer.plain_redirect(), None, "there is a third header");
         }
     }
 
     #[test]
     fn the_query_is_forwarded_where_the_link_says_so() {
-        for (forward_query, location) in
-            [(true, "https://e.com/?a=2"), (false, "https://e.com/?a=1")]
-        {
+        for (forward_query, location) in [
+            (true, &b"https://e.com/?a=2"[..]),
+            (false, b"https://e.com/?a=1"),
+        ] {
             let record = changed(|link| link.forward_query = forward_query);
             let settings = settings();
             let answer = Answer::of(record, b"a=2", 0, Tier::Lru, &settings);
             assert_eq!(answer.headers().next(), Some(("location", location)));
         }
+    }
+
+    #[test]
+    fn the_quick_way_to_the_headers_is_for_redirects_without_the_tier() {
+        let mut plain = settings();
+        plain.tier_header = false;
+        let answer = |record, query| Answer::of(record, query, 0, Tier::Lru, &plain);
+        let redirect = answer(changed(|_| {}), b"a=2");
+        let headers: Vec<_> = redirect.headers().collect();
+        let expected = [
+            ("location", redirect.plain_redirect().unwrap()),
+            ("cache-control", CACHE_CONTROL.as_bytes()),
+        ];
+        assert_eq!(headers, expected);
+        for record in [
+            Record::Absent { rev: 1 },
+            changed(|link| link.state = LinkState::Disabled),
+        ] {
+            assert_eq!(answer(record, b"").plain_redirect(), None);
+        }
+        assert_eq!(
+            Answer::unavailable(Tier::Lru, &plain).plain_redirect(),
+            None
+        );
     }
 
     #[test]
@@ -182,14 +225,14 @@ mod tests {
         let unavailable = Answer::unavailable(Tier::ControlPlane, &settings);
         for (answer, cache_control) in [(&absent, CACHE_CONTROL), (&unavailable, "no-store")] {
             let headers: Vec<_> = answer.headers().collect();
-            assert!(headers.contains(&("content-type", "text/html; charset=utf-8")));
-            assert!(headers.contains(&("cache-control", cache_control)));
+            assert!(headers.contains(&("content-type", b"text/html; charset=utf-8")));
+            assert!(headers.contains(&("cache-control", cache_control.as_bytes())));
             assert!(answer.page().unwrap().starts_with("<!doctype html>"));
         }
         assert!(
             unavailable
                 .headers()
-                .any(|header| header == ("retry-after", "1"))
+                .any(|header| header == ("retry-after", b"1"))
         );
     }
 }

@@ -260,7 +260,7 @@ impl Caches {
         now: Moment,
     ) -> Option<Place> {
         if let Some(held) = held {
-            let rev = Record::decode(shared.bytes()).map_or(0, |record| record.rev());
+            let rev = rev(shared.bytes());
             let later = shared.fetched > self.lru.fetched(held) || rev > self.rev(held);
             if !later || !self.may_replace(held, rev, now) {
                 return Some(held);
@@ -303,7 +303,7 @@ impl Caches {
     }
 
     fn rev(&self, place: Place) -> u64 {
-        Record::decode(self.lru.record(place)).map_or(0, |record| record.rev())
+        rev(self.lru.record(place))
     }
 }
 
@@ -314,8 +314,12 @@ fn max_click_bytes(settings: &Settings) -> usize {
         .map_or(0, |clicks| clicks.max_bytes)
 }
 
+fn rev(bytes: &[u8]) -> u64 {
+    Record::decode_again(bytes).map_or(0, |record| record.rev())
+}
+
 fn kind(bytes: &[u8]) -> Option<Kind> {
-    match Record::decode(bytes).ok()? {
+    match Record::decode_again(bytes).ok()? {
         Record::Link(_) => Some(Kind::Link),
         Record::Absent { .. } => Some(Kind::Absent),
     }

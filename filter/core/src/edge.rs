@@ -12,7 +12,8 @@ use crate::breaker::Breaker;
 use crate::caches::{Caches, Found, Learned, Lookup};
 use crate::callout::{self, Callout, Failure, Response};
 use crate::flights::{FlightId, Flights, Landed, StreamId, Token};
-use crate::host::{Log, Metrics, Request, SharedData, Streams};
+use crate::head::Head;
+use crate::host::{Log, Metrics, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Tier};
 use crate::path::{self, Asked};
 use crate::settings::Settings;
@@ -149,19 +150,18 @@ impl Edge {
     /// A request has come. Where the answer is [`Step::Wait`], the stream waits until it is resumed or leaves.
     pub fn on_request(
         &mut self,
-        host: &mut (impl Request + SharedData + Streams + Log),
+        host: &mut (impl SharedData + Streams + Log),
         stream: StreamId,
-        path: &[u8],
+        head: &Head<'_>,
     ) -> Step<'_> {
         self.is_wanted = true;
-        let Some(asked) = path::parse(path) else {
-            return Step::Pass;
-        };
-        // The path first: most of what is none of ours shows there.
-        if !matches!(host.header(":method").as_deref(), Some(b"GET" | b"HEAD")) {
+        if !matches!(head.method, b"GET" | b"HEAD") {
             return Step::Pass;
         }
-        self.name_key(host, asked);
+        let Some(asked) = path::parse(head.path) else {
+            return Step::Pass;
+        };
+        self.name_key(head.authority, asked);
         match self.decide(host, stream) {
             Decision::Serve(found, refresh) => {
                 Step::Answer(self.serve(found, asked.query), refresh)
@@ -341,8 +341,8 @@ impl Edge {
         }
     }
 
-    fn name_key(&mut self, request: &mut impl Request, asked: Asked<'_>) {
-        let domain = domain_of(&self.settings.domains, request);
+    fn name_key(&mut self, host: &[u8], asked: Asked<'_>) {
+        let domain = domain_of(&self.settings.domains, host);
         self.key.clear();
         self.key.extend_from_slice(domain.as_bytes());
         self.key.push(b'/');
@@ -351,15 +351,14 @@ impl Edge {
 }
 
 /// The domain that a request is for: its host, if that is one of ours, else the first.
-fn domain_of<'a>(domains: &'a [Domain], request: &mut impl Request) -> &'a str {
+fn domain_of<'a>(domains: &'a [Domain], host: &[u8]) -> &'a str {
     let [first, others @ ..] = domains else {
         return "";
     };
     if others.is_empty() {
         return first.as_str();
     }
-    let host = request.header(":authority").unwrap_or_default();
-    let named = others.iter().find(|domain| domain.matches(&host));
+    let named = others.iter().find(|domain| domain.matches(host));
     named.unwrap_or(first).as_str()
 }
 

@@ -1,8 +1,6 @@
 //! What the tests run the logic in.
 
-use crate::host::{
-    CasMismatch, Log, Metrics, Request, SharedData, SharedValue, StreamToken, Streams,
-};
+use crate::host::{CasMismatch, Log, Metrics, SharedData, SharedValue, StreamToken, Streams};
 use crate::metrics::Metric;
 use crate::settings::Settings;
 use edgelink_wire::{Entry, LinkRecord, LinkState, Record, RedirectStatus};
@@ -87,11 +85,10 @@ impl Streams for Wires {
     }
 }
 
-/// A proxy: its store, the headers of the request at hand, and what it was told.
+/// A proxy: its store, and what it was told.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     pub(crate) store: Store,
-    pub(crate) headers: HashMap<&'static str, Vec<u8>>,
     pub(crate) stats: HashMap<String, i64>,
     pub(crate) millis: Vec<u64>,
     pub(crate) log: Vec<String>,
@@ -119,12 +116,6 @@ impl SharedData for Host {
 
     fn set(&mut self, key: &str, value: &[u8], cas: u32) -> Result<(), CasMismatch> {
         self.store.set(key, value, cas)
-    }
-}
-
-impl Request for Host {
-    fn header(&mut self, name: &'static str) -> Option<Vec<u8>> {
-        self.headers.get(name).cloned()
     }
 }
 

@@ -5,12 +5,6 @@
 
 use crate::metrics::Metric;
 
-/// The headers of the request that is being handled.
-pub trait Request {
-    /// The value of that header; nothing where the request has none.
-    fn header(&mut self, name: &'static str) -> Option<Vec<u8>>;
-}
-
 /// The proxy's key-value store, shared by all workers.
 pub trait SharedData {
     /// The value under `key` and its version, where there is one.

@@ -37,6 +37,7 @@ pub mod edge;
 mod fake;
 pub mod feed;
 pub mod flights;
+pub mod head;
 pub mod host;
 mod learners;
 mod lru;

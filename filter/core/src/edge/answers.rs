@@ -44,7 +44,7 @@ pub(super) fn compose<'a>(
     settings: &'a Settings,
     counts: &mut Counts,
 ) -> Answer<'a> {
-    let answer = match record.map(Record::decode) {
+    let answer = match record.map(Record::decode_again) {
         Some(Ok(record)) => Answer::of(record, query, now.seconds(), tier, settings),
         Some(Err(_)) | None => Answer::unavailable(tier, settings),
     };

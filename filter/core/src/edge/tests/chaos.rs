@@ -76,7 +76,7 @@ proptest! {
                     world.last_stream += 1;
                     let stream = world.last_stream;
                     let path = format!("/c{code}");
-                    let callout = match world.edge.on_request(&mut world.host, stream, path.as_bytes()) {
+                    let callout = match world.edge.on_request(&mut world.host, stream, &get(&path)) {
                         Step::Wait(callout) => { waiting.push(stream); callout }
                         Step::Answer(_, callout) => callout,
                         Step::Pass => None,

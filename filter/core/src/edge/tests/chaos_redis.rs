@@ -66,7 +66,7 @@ impl Chaos {
         let step = self
             .world
             .edge
-            .on_request(&mut self.world.host, stream, path.as_bytes());
+            .on_request(&mut self.world.host, stream, &get(&path));
         let callout = match step {
             Step::Pass => panic!("{path}"),
             Step::Answer(answer, callout) => {

@@ -106,7 +106,7 @@ fn beyond_the_bounds_stale_is_served_and_else_503() {
 #[test]
 fn a_callout_that_the_proxy_does_not_send_is_answered_at_once() {
     let mut world = World::new();
-    let callout = match world.edge.on_request(&mut world.host, 1, b"/a") {
+    let callout = match world.edge.on_request(&mut world.host, 1, &get("/a")) {
         Step::Wait(Some(callout)) => callout,
         other => panic!("{other:?}"),
     };

@@ -50,12 +50,21 @@ fn seen(answer: &Answer<'_>) -> Seen {
         let mut headers = answer.headers();
         headers
             .find(|(each, _)| *each == name)
-            .map(|(_, value)| value.to_owned())
+            .map(|(_, value)| String::from_utf8(value.to_vec()).unwrap())
     };
     Seen {
         status: answer.status,
         location: header("location"),
         tier: header("x-edgelink-tier").unwrap(),
+    }
+}
+
+/// The head of an ordinary request.
+fn get(path: &str) -> Head<'_> {
+    Head {
+        method: b"GET",
+        path: path.as_bytes(),
+        authority: b"",
     }
 }
 
@@ -85,11 +94,9 @@ impl World {
     }
 
     fn with(settings: Settings) -> Self {
-        let mut host = Host::default();
-        host.headers.insert(":method", b"GET".to_vec());
         Self {
             edge: Edge::new(Rc::new(settings), [7; 16], 7, Moment::from_millis(START)),
-            host,
+            host: Host::default(),
             now: START,
             last_stream: 100,
             last_token: 0,
@@ -113,10 +120,7 @@ impl World {
     fn visit_and_send(&mut self, path: &str) -> (Became, Option<Token>) {
         self.last_stream += 1;
         let stream = self.last_stream;
-        let (became, callout) = match self
-            .edge
-            .on_request(&mut self.host, stream, path.as_bytes())
-        {
+        let (became, callout) = match self.edge.on_request(&mut self.host, stream, &get(path)) {
             Step::Pass => (Passed, None),
             Step::Answer(answer, callout) => (Answered(seen(&answer)), callout),
             Step::Wait(callout) => (Waiting(stream), callout),

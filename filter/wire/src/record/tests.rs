@@ -1,0 +1,119 @@
+use super::*;
+use proptest::prelude::*;
+
+pub(crate) fn any_record() -> impl Strategy<Value = Record<String>> {
+    let link = (
+        "[!-~]{1,200}",
+        prop::sample::select(vec![301, 302, 307, 308]),
+        any::<bool>(),
+        any::<Option<u64>>(),
+        any::<Option<u64>>(),
+        any::<bool>(),
+        any::<u64>(),
+    )
+        .prop_map(
+            |(url, redirect, disabled, valid_since, valid_until, forward_query, rev)| {
+                Record::Link(LinkRecord {
+                    url,
+                    redirect: RedirectStatus::from_code(redirect).unwrap(),
+                    state: if disabled {
+                        LinkState::Disabled
+                    } else {
+                        LinkState::Active
+                    },
+                    valid_since,
+                    valid_until,
+                    forward_query,
+                    rev,
+                })
+            },
+        );
+    prop_oneof![1 => any::<u64>().prop_map(|rev| Record::Absent { rev }), 4 => link]
+}
+
+#[test]
+fn what_no_version_of_ours_wrote_is_refused() {
+    for (bytes, error) in [
+        (&b""[..], RecordError::Truncated),
+        (b"\x01", RecordError::Truncated),
+        (b"\x02\x00\x01x", RecordError::Version(2)),
+        (b"\x01\x40\x01x", RecordError::Flags(0x40)),
+        (b"\x01\x81\x01", RecordError::Flags(0x81)),
+        (b"\x01\x80\x01x", RecordError::Trailing),
+        (b"\x01\x80", RecordError::Truncated),
+        (b"\x01\x00\x01", RecordError::Url),
+        (b"\x01\x00\x01a b", RecordError::Url),
+        (b"\x01\x00\x01a\r\nb", RecordError::Url),
+        (b"\x01\x00\x01\xff", RecordError::Url),
+        (b"\x01\x10\x01\x80", RecordError::Truncated),
+    ] {
+        assert_eq!(Record::decode(bytes), Err(error), "{bytes:?}");
+    }
+}
+
+#[test]
+fn a_target_may_be_as_long_as_the_bound_and_no_longer() {
+    let bytes = |length| [b"\x01\x00\x01".to_vec(), vec![b'a'; length]].concat();
+    assert!(Record::decode(&bytes(MAX_URL_LENGTH)).is_ok());
+    assert_eq!(
+        Record::decode(&bytes(MAX_URL_LENGTH + 1)),
+        Err(RecordError::Url)
+    );
+}
+
+#[test]
+fn states_and_status_codes_have_names() {
+    for state in [LinkState::Active, LinkState::Disabled] {
+        assert_eq!(state.to_string().parse(), Ok(state));
+    }
+    assert_eq!("gone".parse::<LinkState>(), Err(LinkStateError));
+    for code in [301, 302, 307, 308] {
+        assert_eq!(RedirectStatus::from_code(code).unwrap().code(), code);
+    }
+    for code in [0, 200, 300, 303, 304, 309] {
+        assert_eq!(RedirectStatus::from_code(code), None);
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_record_that_was_decoded_once_reads_the_same_again(record in any_record()) {
+        let bytes = record.to_bytes();
+        let text = |record: Record<&[u8]>| match record {
+            Record::Absent { rev } => Record::Absent { rev },
+            Record::Link(link) => Record::Link(link.with_url(std::str::from_utf8(link.url).unwrap().to_owned())),
+        };
+        prop_assert_eq!(text(Record::decode_again(&bytes).unwrap()), record);
+    }
+
+    #[test]
+    fn a_record_reads_back(record in any_record()) {
+        let bytes = record.to_bytes();
+        prop_assert_eq!(Record::decode(&bytes).unwrap().to_owned_record(), record);
+    }
+
+    #[test]
+    fn an_entry_reads_back_with_its_key(record in any_record(), key in "[a-z.]{1,20}/[0-9A-Za-z]{7}") {
+        let mut bytes = Vec::new();
+        let entry = Entry { key: key.as_bytes(), record: record.as_deref() };
+        entry.encode(&mut bytes);
+        prop_assert_eq!(Entry::decode(&bytes), Ok(entry));
+    }
+
+    #[test]
+    fn any_bytes_are_refused_or_encode_back_to_themselves(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        if let Ok(record) = Record::decode(&bytes) {
+            prop_assert_eq!(record.to_bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_cut_off_is_never_read_as_another_one_with_the_same_target(record in any_record()) {
+        let bytes = record.to_bytes();
+        for end in 0..bytes.len() {
+            if let Ok(read) = Record::decode(&bytes[..end]) {
+                prop_assert_ne!(read.to_owned_record(), record.clone());
+            }
+        }
+    }
+}
