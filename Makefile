@@ -6,6 +6,8 @@ SHELL := /bin/bash
 # What Envoy loads. The filter's crate builds for wasm only; what it decides is in its core, which is tested natively.
 WASM_TARGET := wasm32-wasip1
 WASM_PACKAGES := -p edgelink-filter -p edgelink-resp-bridge
+# The smallest filters that redirect, which benchmarks compare with.
+HELLO_PACKAGES := -p edgelink-hello-bare -p edgelink-hello-sdk
 NATIVE := --workspace --exclude edgelink-filter
 
 # The profile of the control plane that `make run` starts: release, or dev for a quicker build.
@@ -71,16 +73,38 @@ $(DRILLS): setup
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
 	  cargo test -p edgelink-tests --test drill -- --ignored --exact --nocapture $(DRILL)
 
+# Benchmarks, beside a control plane built for release: `make BENCH_PROFILE=dev BENCH_OPTIONS=--short bench` to try them
+# out. One table alone: `make bench-zipf`; `make bench-redirects BENCH_OPTIONS='--only lru'`.
+BENCH_PROFILE ?= release
+BENCH_OPTIONS ?=
+BENCH_FOLDER := $(if $(filter dev,$(BENCH_PROFILE)),debug,$(BENCH_PROFILE))
+BENCH_TABLES := redirects zipf zipf-core memory startup
+bench cpu $(BENCH_TABLES:%=bench-%): export EDGELINK_TEST_BIN = $(abspath $(or $(CARGO_TARGET_DIR),target))/$(BENCH_FOLDER)/edgelink
+
+.PHONY: bench
+bench: bench-programs ## Measure everything side by side and write tests/bench/RESULTS.md
+	cargo run -p edgelink-tests --bin bench -- all $(BENCH_OPTIONS)
+
 .PHONY: cpu
-cpu: setup wasm ## Measure the CPU of a redirect against Envoy's own
-	cargo build -p edgelink-control-plane
-	cargo run -p edgelink-tests --bin bench -- cpu
+cpu: bench-programs ## Measure the CPU of a redirect by tier against Envoy's own
+	cargo run -p edgelink-tests --bin bench -- cpu $(BENCH_OPTIONS)
+
+.PHONY: $(BENCH_TABLES:%=bench-%)
+$(BENCH_TABLES:%=bench-%): bench-%: bench-programs
+	cargo run -p edgelink-tests --bin bench -- $* $(BENCH_OPTIONS)
+
+.PHONY: bench-programs
+bench-programs: wasm
+	@tests/install.sh bench
+	cargo build --profile wasm --target $(WASM_TARGET) $(HELLO_PACKAGES)
+	cargo build --release -p edgelink-load
+	cargo build --profile $(BENCH_PROFILE) -p edgelink-control-plane
 
 .PHONY: lint
 lint: setup-run ## Check formatting, lints and scripts
 	cargo fmt --all --check
 	cargo clippy $(NATIVE) --all-targets -- -D warnings
-	cargo clippy $(WASM_PACKAGES) -p edgelink-abi-probe --profile wasm --target $(WASM_TARGET) -- -D warnings
+	cargo clippy $(WASM_PACKAGES) $(HELLO_PACKAGES) -p edgelink-abi-probe --profile wasm --target $(WASM_TARGET) -- -D warnings
 	@if command -v shellcheck >/dev/null; then shellcheck $$(git ls-files '*.sh' .ci/run); else echo "shellcheck is not installed: scripts not checked"; fi
 
 .PHONY: setup

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB and Redis (`install.sh full`) or to
-# test it as well (`install.sh test`): the wasm target and Envoy everywhere, packages on Debian. Elsewhere it says what is
-# missing. What is there already is left alone.
+# Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB and Redis (`install.sh full`), to test
+# it as well (`install.sh test`) or to compare it with others (`install.sh bench`): the wasm target and Envoy everywhere,
+# packages on Debian. Elsewhere it says what is missing. What is there already is left alone.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -45,6 +45,16 @@ need_for_testing() {
   need wrk wrk
 }
 
+# nginx as others redirect with it.
+need_for_comparing() {
+  need_for_servers
+  need wrk wrk
+  need nginx nginx
+  [[ -e /usr/lib/nginx/modules/ngx_http_lua_module.so ]] || packages+=(libnginx-mod-http-lua)
+  [[ -e /usr/share/lua/5.1/nginx/redis.lua ]] || packages+=(lua-nginx-redis)
+  [[ -e /usr/share/lua/5.1/resty/lrucache.lua ]] || packages+=(lua-resty-lrucache)
+}
+
 as_root() {
   if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi
 }
@@ -71,9 +81,12 @@ install_packages() {
   without_services as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -q -y --no-install-recommends "${packages[@]}" ||
     fail "apt-get could not install: ${packages[*]}"
-  if [[ " ${packages[*]} " == *" redis-server "* ]] && [[ -d /run/systemd/system ]]; then
-    as_root systemctl disable --quiet redis-server # nor at the next boot
-  fi
+  local package
+  for package in redis-server nginx; do
+    if [[ " ${packages[*]} " == *" $package "* ]] && [[ -d /run/systemd/system ]]; then
+      as_root systemctl disable --quiet "$package" # nor at the next boot
+    fi
+  done
 }
 
 install_wasm_target() {
@@ -87,6 +100,7 @@ need_for_running
 case ${1:-run} in
 full) need_for_servers ;;
 test) need_for_testing ;;
+bench) need_for_comparing ;;
 esac
 if ((${#packages[@]})); then install_packages; fi
 install_wasm_target

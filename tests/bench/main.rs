@@ -1,20 +1,61 @@
-//! Benchmarks. `make cpu` runs `bench cpu`.
+//! Benchmarks: `bench all` (`make bench`), or one table by its name. See [`options`] for what may be given.
 
-mod cpu;
-mod process_time;
+mod edges;
+mod fill;
+mod links;
+mod load;
+mod machine;
+mod memory;
+mod nginx;
+mod options;
+mod process;
+mod redirects;
+mod report;
 mod rounds;
-mod wrk;
+mod startup;
+mod targets;
+mod zipf;
 
+use options::{Command, Options};
+use report::{Report, Section};
 use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
-        Some("cpu") => cpu::run().await,
-        _ => {
-            eprintln!("usage: bench cpu");
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("{error}");
             return ExitCode::FAILURE;
         }
+    };
+    let mut report = Report::default();
+    for command in options.command.parts() {
+        let section = run(*command, &options).await;
+        println!("\n{section}");
+        report.add(section);
     }
-    ExitCode::SUCCESS
+    if options.command == Command::All {
+        report.write(&options);
+    }
+    for failure in report.failures() {
+        eprintln!("failed: {failure}");
+    }
+    if report.failures().next().is_none() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+async fn run(command: Command, options: &Options) -> Section {
+    match command {
+        Command::Redirects => redirects::run(options).await,
+        Command::Cpu => redirects::quick(options).await,
+        Command::Zipf => zipf::run(options).await,
+        Command::ZipfCore => zipf::simulated(options),
+        Command::Memory => memory::run(options).await,
+        Command::Startup => startup::run(options).await,
+        Command::All => unreachable!("a command of parts"),
+    }
 }

@@ -1,86 +1,169 @@
 //! Targets that take turns, so that what else the machine does hits all of them alike.
 
-use crate::{process_time, wrk};
-use std::process::Command;
-use std::time::Duration;
+use crate::load::{CONNECTIONS, ask, saturate};
+use crate::process::{cpu_time, pin};
+use crate::targets::{Server, Target};
+use edgelink_load::{AskReport, AskSpec, Pick};
+use edgelink_tests::scenario::DOMAIN;
+use edgelink_tests::stack::{Stats, until};
+use std::time::{Duration, Instant};
 
-/// Something that answers redirects.
-pub(crate) struct Target {
-    pub(crate) name: &'static str,
-    pub(crate) url: String,
-    pub(crate) process: u32,
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// What targets have shown, round by round.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Figures {
+    /// Microseconds of processor time a request.
+    pub(crate) costs: Vec<f64>,
+    /// Requests a second.
+    pub(crate) rates: Vec<f64>,
+    /// The share of its processor that the target used.
+    pub(crate) busy: Vec<f64>,
+    /// The share of answers that came from the tier that was to answer.
+    pub(crate) from_tier: Option<f64>,
+    /// Latencies at a rate that is kept.
+    pub(crate) paced: Vec<AskReport>,
 }
 
-/// Microseconds of processor time a request, round by round.
-pub(crate) struct Costs {
-    pub(crate) name: &'static str,
-    pub(crate) rounds: Vec<f64>,
+/// How long, and how often.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) rounds: usize,
+    pub(crate) time: Duration,
 }
 
-/// Measures all targets, in turns: servers on the first processor, load on the others.
-pub(crate) fn measure(targets: &[Target], rounds: usize, time: Duration) -> Vec<Costs> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let others = if processors > 1 {
-        format!("1-{}", processors - 1)
-    } else {
-        "0".to_owned()
-    };
+/// Measures all targets at saturation, in turns.
+pub(crate) async fn measure(targets: &[Target], plan: Plan) -> Vec<Figures> {
     for target in targets {
-        pin_to_first_processor(target.process);
-        wrk::load(&target.url, Duration::from_secs(1), &others);
+        pin(&target.processes, "0");
+        saturate(
+            target.address,
+            &target.paths,
+            target.status,
+            Duration::from_secs(1),
+        );
     }
-    let mut costs: Vec<Costs> = targets.iter().map(Costs::none).collect();
-    for round in 0..rounds {
-        for (target, costs) in targets.iter().zip(&mut costs) {
-            let cost = cost_of(target, time, &others);
-            println!("round {round}: {:<24} {cost:7.2} us", target.name);
-            costs.rounds.push(cost);
+    let mut before = Vec::new();
+    for target in targets {
+        before.push(target.settled_stats().await);
+    }
+    let mut answers = vec![0; targets.len()];
+    let mut figures = vec![Figures::default(); targets.len()];
+    for round in 0..plan.rounds {
+        for ((target, figures), answers) in targets.iter().zip(&mut figures).zip(&mut answers) {
+            *answers += target.round(plan.time, figures);
+            let cost = figures.costs.last().copied().unwrap_or_default();
+            eprintln!("round {round}: {:<34} {cost:7.2} us", target.name);
         }
     }
-    costs
+    for ((target, figures), (before, answers)) in targets
+        .iter()
+        .zip(&mut figures)
+        .zip(before.iter().zip(answers))
+    {
+        figures.from_tier = target.share_of_tier(before.as_ref(), answers).await;
+    }
+    figures
 }
 
-fn cost_of(target: &Target, time: Duration, processors: &str) -> f64 {
-    let before = process_time::of(target.process);
-    let answers = wrk::load(&target.url, time, processors);
-    let used = process_time::of(target.process) - before;
-    used.as_secs_f64() * 1e6 / answers as f64
-}
-
-fn pin_to_first_processor(process: u32) {
-    let status = Command::new("taskset")
-        .args(["-a", "-c", "-p", "0", &process.to_string()])
-        .stdout(std::process::Stdio::null())
-        .status();
-    assert!(status.expect("taskset").success());
-}
-
-impl Costs {
-    fn none(target: &Target) -> Self {
-        Self {
-            name: target.name,
-            rounds: Vec::new(),
+/// Measures latency at half of what each target has shown to take, in turns.
+pub(crate) fn pace(targets: &[Target], figures: &mut [Figures], plan: Plan) {
+    for _ in 0..plan.rounds {
+        for (target, figures) in targets.iter().zip(figures.iter_mut()) {
+            let rate = median(&figures.rates) / 2.0;
+            let report = ask(&AskSpec {
+                address: target.address,
+                host: DOMAIN.to_owned(),
+                paths: target.paths.clone(),
+                pick: Pick::Cycle,
+                seed: 0,
+                rate,
+                requests: (rate * plan.time.as_secs_f64()) as u64,
+                connections: CONNECTIONS,
+                status: target.status,
+            });
+            eprintln!("{rate:.0}/s: {:<34} {report:?}", target.name);
+            figures.paced.push(report);
         }
     }
+}
 
-    pub(crate) fn median(&self) -> f64 {
-        median(&self.rounds)
+impl Target {
+    /// One round. How many answers there were.
+    fn round(&self, time: Duration, figures: &mut Figures) -> u64 {
+        let (before, start) = (cpu_time(&self.processes), Instant::now());
+        let load = saturate(self.address, &self.paths, self.status, time);
+        let used = (cpu_time(&self.processes) - before).as_secs_f64();
+        figures.costs.push(used * 1e6 / load.answers as f64);
+        figures.rates.push(load.rate);
+        figures.busy.push(used / start.elapsed().as_secs_f64());
+        load.answers
     }
 
-    /// The least and the largest.
+    /// The filter's counts of answers, once all workers have told of theirs; nothing where there is no filter.
+    async fn settled_stats(&self) -> Option<Stats> {
+        let (Server::Envoy(envoy), Some(_)) = (&self.server, self.tier) else {
+            return None;
+        };
+        let mut last = None;
+        let stats = until("the figures rest", LIMIT, async || {
+            // Workers tell with their ticks.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let stats = envoy.stats("edgelink.requests").await;
+            let total = stats.sum_of(REQUESTS);
+            (last.replace(total) == Some(total)).then_some(stats)
+        });
+        Some(stats.await)
+    }
+
+    async fn share_of_tier(&self, before: Option<&Stats>, answers: u64) -> Option<f64> {
+        let (after, before, tier) = (self.settled_stats().await?, before?, self.tier?);
+        let total = after.sum_of(REQUESTS) - before.sum_of(REQUESTS);
+        assert!(total >= answers, "{total} counted of {answers}");
+        let own = after.answered_from(tier) - before.answered_from(tier);
+        Some(own as f64 / total as f64)
+    }
+}
+
+const REQUESTS: &str = "wasmcustom.edgelink.requests.";
+
+impl Figures {
+    pub(crate) fn cost(&self) -> f64 {
+        median(&self.costs)
+    }
+
+    /// The least and the largest cost.
     pub(crate) fn spread(&self) -> (f64, f64) {
-        let least = self.rounds.iter().copied().fold(f64::INFINITY, f64::min);
-        (least, self.rounds.iter().copied().fold(0.0, f64::max))
+        (
+            least(&self.costs),
+            self.costs.iter().copied().fold(0.0, f64::max),
+        )
     }
 
     /// The median of the ratios to `reference` in the same round.
     pub(crate) fn ratio(&self, reference: &Self) -> f64 {
-        let pairs = self.rounds.iter().zip(&reference.rounds);
+        let pairs = self.costs.iter().zip(&reference.costs);
         median(&pairs.map(|(own, other)| own / other).collect::<Vec<_>>())
+    }
+
+    /// The ratio of the best rounds, in which least else was going on.
+    pub(crate) fn best_ratio(&self, reference: &Self) -> f64 {
+        least(&self.costs) / least(&reference.costs)
+    }
+
+    /// The median over the rounds of a latency, in milliseconds.
+    pub(crate) fn latency(&self, of: impl Fn(&AskReport) -> u32) -> f64 {
+        let values = self.paced.iter().map(|report| f64::from(of(report)) / 1e3);
+        median(&values.collect::<Vec<_>>())
     }
 }
 
-fn median(values: &[f64]) -> f64 {
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// The value in the middle.
+pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)

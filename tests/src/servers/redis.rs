@@ -79,6 +79,12 @@ impl RedisServer {
         self.port
     }
 
+    /// The process id.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.server.id()
+    }
+
     /// Runs a command and answers what `redis-cli` prints.
     #[must_use]
     pub fn ask(&self, command: &[&str]) -> String {

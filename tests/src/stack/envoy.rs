@@ -6,6 +6,7 @@ use crate::scenario::{Answer, DOMAIN, Request};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -29,6 +30,10 @@ pub struct EnvoyOptions {
     pub redis: Option<RedisOptions>,
     /// The text of another template in place of `envoy/bootstrap.yaml`.
     pub bootstrap: Option<String>,
+    /// The text of another template in place of `envoy/plugin.json`.
+    pub plugin: Option<String>,
+    /// Another module in place of the filter.
+    pub module: Option<PathBuf>,
 }
 
 /// How an Envoy asks Redis.
@@ -65,6 +70,8 @@ impl Default for EnvoyOptions {
             lru_bytes: 64 << 20,
             redis: None,
             bootstrap: None,
+            plugin: None,
+            module: None,
         }
     }
 }
@@ -97,7 +104,10 @@ impl Envoy {
             .env("EDGELINK_CONTROL_PLANES", list(control_planes))
             .env("EDGELINK_DOMAINS", list(&options.domains))
             .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
-            .env("EDGELINK_WASM", filter_module())
+            .env(
+                "EDGELINK_WASM",
+                options.module.clone().unwrap_or_else(filter_module),
+            )
             .env("EDGELINK_TIER_HEADER", "true")
             .env("EDGELINK_WORKERS", options.workers.to_string())
             .env("EDGELINK_FRESH_SECONDS", options.fresh_seconds.to_string())
@@ -115,10 +125,20 @@ impl Envoy {
                 .env("EDGELINK_FEED", redis.feed)
                 .env("EDGELINK_BRIDGE_WASM", bridge_module());
         }
-        if let Some(template) = &options.bootstrap {
-            let file = folder.path().join("template.yaml");
-            fs::write(&file, template).expect("a file");
-            command.env("EDGELINK_ENVOY_BOOTSTRAP", file);
+        let templates = [
+            (
+                "EDGELINK_ENVOY_BOOTSTRAP",
+                "template.yaml",
+                &options.bootstrap,
+            ),
+            ("EDGELINK_ENVOY_PLUGIN", "template.json", &options.plugin),
+        ];
+        for (variable, name, text) in templates {
+            if let Some(text) = text {
+                let file = folder.path().join(name);
+                fs::write(&file, text).expect("a file");
+                command.env(variable, file);
+            }
         }
         let mut process = Process::start("envoy", command, folder.path().join("envoy.log"));
         process

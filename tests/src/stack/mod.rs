@@ -21,7 +21,10 @@ pub use edge::EnvoyEdge;
 pub use envoy::{Envoy, EnvoyOptions, RedisOptions};
 pub use http::{Connection, request_bytes};
 pub use http2::{Http2Answer, http2_request};
-pub use place::{bridge_module, edgelink_binary, filter_module, free_port, probe_module};
+pub use place::{
+    bridge_module, edgelink_binary, filter_module, free_port, hello_module, load_binary,
+    probe_module, root,
+};
 pub(crate) use place::{envoy_binary, local};
 pub use process::{Process, Signal};
 pub use scripted::{Behaviour, ScriptedControlPlane};

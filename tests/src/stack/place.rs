@@ -6,7 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// The checkout.
-pub(crate) fn root() -> PathBuf {
+///
+/// # Panics
+/// Never in a checkout.
+#[must_use]
+pub fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().expect("the workspace").to_owned()
 }
@@ -45,6 +49,26 @@ pub fn bridge_module() -> PathBuf {
 #[must_use]
 pub fn probe_module() -> PathBuf {
     module("EDGELINK_PROBE_WASM", "edgelink_abi_probe")
+}
+
+/// The smallest redirect that benchmarks compare with, on the bare ABI (`bare`) or through the SDK (`sdk`).
+///
+/// # Panics
+/// Where it is not built.
+#[must_use]
+pub fn hello_module(kind: &str) -> PathBuf {
+    module("EDGELINK_HELLO_WASM", &format!("edgelink_hello_{kind}"))
+}
+
+/// The program that makes load for benchmarks: `EDGELINK_LOAD_BIN`, or the one built for release.
+///
+/// # Panics
+/// Where it is not built.
+#[must_use]
+pub fn load_binary() -> PathBuf {
+    let profile = profile_folder();
+    let target = profile.parent().expect("the target folder");
+    built("EDGELINK_LOAD_BIN", target.join("release/edgelink-load"))
 }
 
 fn module(variable: &str, name: &str) -> PathBuf {

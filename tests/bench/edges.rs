@@ -1,0 +1,150 @@
+//! Envoys to be measured: as in production, with one worker, and with what forces a tier to answer.
+
+use edgelink_tests::stack::{Envoy, EnvoyOptions, RedisOptions, hello_module, until};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What is kept of the filter's tiers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tiers {
+    /// `lru.maxBytes`.
+    pub(crate) lru_bytes: u32,
+    /// `sharedData.slots`.
+    pub(crate) slots: u32,
+    /// Whether changes are heard of, with the snapshot and admission that take it.
+    pub(crate) feed: Feed,
+    /// `redis.mode` and the port of a server.
+    pub(crate) redis: Option<(&'static str, u16)>,
+}
+
+/// Where changes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feed {
+    None,
+    Poll,
+}
+
+impl Tiers {
+    /// No tier but the control plane: with one slot and room for some three links, every record is put into both caches,
+    /// as in production, and has been driven out when its link is asked for again.
+    pub(crate) const BARE: Self = Self {
+        lru_bytes: 512,
+        slots: 1,
+        feed: Feed::None,
+        redis: None,
+    };
+
+    /// As `make run` has them, and a feed.
+    pub(crate) const USUAL: Self = Self {
+        lru_bytes: 64 << 20,
+        slots: 65_536,
+        feed: Feed::Poll,
+        redis: None,
+    };
+
+    /// The filter's configuration. Clicks are counted, by whatever tier answers.
+    fn plugin(&self) -> String {
+        let redis = self.redis.map_or(String::new(), |(mode, _)| {
+            format!(r#", "redis": {{ "mode": "{mode}" }}"#)
+        });
+        let feed = match self.feed {
+            Feed::None => "",
+            Feed::Poll => r#", "poll": {}, "snapshot": {}, "admission": {}"#,
+        };
+        let (lru_bytes, slots) = (self.lru_bytes, self.slots);
+        format!(
+            r#"{{
+  "domains": ${{DOMAINS}},
+  "controlPlane": {{ "cluster": "control_plane", "authority": "control-plane", "token": "${{EDGE_TOKEN}}" }},
+  "lru": {{ "maxBytes": {lru_bytes} }},
+  "sharedData": {{ "slots": {slots} }},
+  "freshSeconds": 3600,
+  "absentFreshSeconds": 3600,
+  "clicks": {{}}{redis}{feed}
+}}"#
+        )
+    }
+
+    /// Starts an Envoy with them, and returns when it knows what it starts from.
+    pub(crate) async fn start(&self, control_plane: SocketAddr) -> Envoy {
+        let envoy = self.launch(control_plane).await;
+        self.await_ready(&envoy).await;
+        envoy
+    }
+
+    /// Starts an Envoy with them, and returns when it answers.
+    pub(crate) async fn launch(&self, control_plane: SocketAddr) -> Envoy {
+        let options = EnvoyOptions {
+            plugin: Some(self.plugin()),
+            redis: self.redis.map(|(mode, port)| RedisOptions {
+                mode,
+                ..RedisOptions::direct(port)
+            }),
+            ..EnvoyOptions::default()
+        };
+        Envoy::start(&options, &[control_plane]).await
+    }
+
+    /// A worker connects, and fetches what it starts from, with its first request.
+    async fn await_ready(&self, envoy: &Envoy) {
+        let mut wanted = Vec::new();
+        if self.redis.is_some() {
+            wanted.push("wasmcustom.edgelink.redis_connected.lookup");
+        }
+        if self.feed == Feed::Poll {
+            wanted.push("wasmcustom.edgelink.admission");
+        }
+        until("the edge is ready", LIMIT, async || {
+            envoy.follow("/first-request").await;
+            let stats = envoy.stats("wasmcustom").await;
+            wanted.iter().all(|name| stats.get(name) == 1).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Envoy without the filter, and with a redirect where the default route was.
+pub(crate) async fn static_redirect(control_plane: SocketAddr) -> Envoy {
+    let template = Envoy::bootstrap_template();
+    let filter = template
+        .find("          - name: edgelink\n")
+        .expect("the filter");
+    let router = template
+        .find("          - name: envoy.filters.http.router\n")
+        .expect("the router");
+    let (start, rest) = (&template[..filter], &template[router..]);
+    let (before, route) = rest
+        .split_once("direct_response: { status: 404")
+        .expect("the default route");
+    let (_, after) = route.split_once('\n').expect("the end of the line");
+    let redirect = "redirect: { https_redirect: true, host_redirect: example.com, path_redirect: '/a?b=1', response_code: FOUND }";
+    let options = EnvoyOptions {
+        bootstrap: Some(format!("{start}{before}{redirect}\n{after}")),
+        ..EnvoyOptions::default()
+    };
+    Envoy::start(&options, &[control_plane]).await
+}
+
+/// Envoy with the smallest filter that redirects, which redirects whatever is asked for.
+pub(crate) async fn hello(kind: &str, control_plane: SocketAddr) -> Envoy {
+    let template = Envoy::bootstrap_template();
+    // Its own check of readiness must not be redirected.
+    let health = "          - name: edgelink\n";
+    let answered_before = concat!(
+        "          - name: envoy.filters.http.health_check\n",
+        "            typed_config:\n",
+        "              \"@type\": type.googleapis.com/envoy.extensions.filters.http.health_check.v3.HealthCheck\n",
+        "              pass_through_mode: false\n",
+        "              headers: [{ name: ':path', string_match: { exact: /health/live } }]\n",
+        "          - name: edgelink\n",
+    );
+    assert!(template.contains(health));
+    let options = EnvoyOptions {
+        bootstrap: Some(template.replace(health, answered_before)),
+        module: Some(hello_module(kind)),
+        ..EnvoyOptions::default()
+    };
+    Envoy::start(&options, &[control_plane]).await
+}

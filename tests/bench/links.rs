@@ -1,0 +1,67 @@
+//! Links to ask for.
+
+use edgelink_load::is_target;
+use edgelink_tests::scenario::DOMAIN;
+use edgelink_tests::stack::root;
+use edgelink_wire::{CodeLength, CodeSpace, PermutationKey};
+use std::path::{Path, PathBuf};
+
+/// The key of codes of the control planes of tests.
+const KEY: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+/// Real targets, which links take in turn.
+pub(crate) struct Targets(Vec<String>);
+
+impl Targets {
+    pub(crate) fn load() -> Self {
+        let text = std::fs::read_to_string(Self::path()).expect("the URLs");
+        let targets = text.lines().filter(|url| is_target(url));
+        Self(targets.map(str::to_owned).collect())
+    }
+
+    pub(crate) fn path() -> PathBuf {
+        root().join("tests/data/urls-kasztp.txt")
+    }
+
+    /// The target of the link at a place.
+    pub(crate) fn of(&self, place: usize) -> &str {
+        &self.0[place % self.0.len()]
+    }
+
+    /// The bytes of key and target of a link.
+    pub(crate) fn size(&self, place: usize) -> usize {
+        let key = DOMAIN.len() + 1 + usize::from(CodeLength::DEFAULT.get());
+        key + self.of(place).len()
+    }
+}
+
+/// The code of the link at a place, where codes are plain numbers.
+pub(crate) fn code(place: usize) -> String {
+    mint(&CodeSpace::new(CodeLength::DEFAULT, None), place as u64)
+}
+
+/// Codes that no control plane of a test has issued: those of the largest numbers.
+pub(crate) fn never_issued(count: u64) -> Vec<String> {
+    let space = CodeSpace::new(CodeLength::DEFAULT, Some(PermutationKey::new(KEY)));
+    let last = CodeLength::DEFAULT.count() - 1;
+    (0..count)
+        .map(|each| mint(&space, last - each * 1_000))
+        .collect()
+}
+
+fn mint(space: &CodeSpace, number: u64) -> String {
+    let code = space.mint(number).expect("a number of this length");
+    code.to_string()
+}
+
+/// A file with the paths of codes, one a line.
+pub(crate) fn write_paths(
+    folder: &Path,
+    name: &str,
+    codes: impl IntoIterator<Item = String>,
+) -> PathBuf {
+    let lines: String = codes.into_iter().map(|code| format!("/{code}\n")).collect();
+    let path = folder.join(name);
+    std::fs::write(&path, lines).expect("a file");
+    path
+}

@@ -1,0 +1,128 @@
+//! What a cached link takes, and that the bound of the cache is kept.
+
+use crate::edges::{Feed, Tiers};
+use crate::links::{Targets, code, write_paths};
+use crate::load::{CONNECTIONS, ask};
+use crate::options::Options;
+use crate::process::{others, pin, resident};
+use crate::report::{Limit, Section, Table};
+use crate::zipf::{fill, stats};
+use edgelink_load::{AskSpec, Pick};
+use edgelink_tests::scenario::DOMAIN;
+use edgelink_tests::servers::RedisServer;
+use edgelink_tests::stack::ControlPlane;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// The largest number of bytes beside key and target that is aimed at.
+const GOAL: f64 = 96.0;
+
+/// What a worker may take beside its cache: buffers, and what waits to be sent or was dropped and not yet used again.
+const ROOM: u64 = 16 << 20;
+
+/// What links have done to an Envoy.
+struct Grown {
+    entries: u64,
+    bytes: u64,
+    resident: u64,
+}
+
+/// The table.
+pub(crate) async fn run(options: &Options) -> Section {
+    let links: usize = options.size.pick(1_000_000, 50_000);
+    let bound: u32 = options.size.pick(64 << 20, 4 << 20);
+    let targets = Targets::load();
+    let redis = fill(links, &targets).await;
+    let folder = TempDir::new().expect("a temporary folder");
+    let paths = write_paths(folder.path(), "links", (0..links).map(code));
+    let all = grow(&redis, &paths, links, 1 << 30).await;
+    let some = grow(&redis, &paths, links, bound).await;
+
+    let mut section = Section::new("Memory");
+    section.text(&format!(
+        "One worker, {links} different links with real targets, each asked for once. Growth: of Envoy's memory in RAM, all \
+         told, from before the first to after the last; beside: what that is a link, less its key and target."
+    ));
+    let useful: usize = (0..links).map(|place| targets.size(place)).sum();
+    let useful = useful as f64 / links as f64;
+    let mut table = Table::new([
+        "lru.maxBytes",
+        "links held",
+        "bytes by its account",
+        "growth, bytes",
+        "a link",
+        "beside",
+    ]);
+    for (max, grown) in [(1 << 30, &all), (bound, &some)] {
+        table.row([
+            max.to_string(),
+            grown.entries.to_string(),
+            grown.bytes.to_string(),
+            grown.resident.to_string(),
+            format!("{:.1}", grown.a_link()),
+            format!("{:.1}", grown.a_link() - useful),
+        ]);
+    }
+    section.text(&table);
+    let what = "bytes beside key and target a cached link";
+    section.goal(all.a_link() - useful, Limit::AtMost(GOAL), what);
+    let kept = all.entries >= links as u64;
+    section.claim(
+        kept.into(),
+        format!("{} of {links} links are held", all.entries),
+    );
+    let limit = u64::from(bound) + ROOM;
+    let text = format!(
+        "{} bytes more for {links} links, at most {bound} and {ROOM}",
+        some.resident
+    );
+    section.claim((some.resident <= limit).into(), text);
+    section
+}
+
+impl Grown {
+    fn a_link(&self) -> f64 {
+        self.resident as f64 / self.entries as f64
+    }
+}
+
+async fn grow(redis: &RedisServer, paths: &Path, links: usize, lru_bytes: u32) -> Grown {
+    let mut control_plane = ControlPlane::start().await;
+    let tiers = Tiers {
+        lru_bytes,
+        // What shared data takes is not the worker's.
+        slots: 0,
+        feed: Feed::None,
+        redis: Some(("direct", redis.port())),
+    };
+    let mut envoy = tiers.start(control_plane.address()).await;
+    pin(
+        &[redis.process_id(), control_plane.process().id()],
+        &others(),
+    );
+    let processes = [envoy.process().id()];
+    pin(&processes, "0");
+    // Connections and their buffers are there before it begins.
+    let ask_for = |requests: u64| {
+        ask(&AskSpec {
+            address: envoy.edge(),
+            host: DOMAIN.to_owned(),
+            paths: paths.to_owned(),
+            pick: Pick::Cycle,
+            seed: 0,
+            rate: 0.0,
+            requests,
+            connections: CONNECTIONS,
+            status: 302,
+        })
+    };
+    ask_for(100);
+    let before = resident(&processes);
+    eprintln!("{:?}", ask_for(links as u64));
+    let stats = stats(&envoy).await;
+    Grown {
+        entries: stats.get("wasmcustom.edgelink.lru_entries"),
+        bytes: stats.get("wasmcustom.edgelink.lru_bytes"),
+        resident: resident(&processes).saturating_sub(before),
+    }
+}

@@ -1,0 +1,107 @@
+//! What the command line says.
+
+/// How to use it.
+const USAGE: &str = "usage: bench TABLE [--short] [--only NAME]
+tables: all, redirects, cpu, zipf, zipf-core, memory, startup
+--short: few links and short rounds, to try things out; the figures say little
+--only NAME: of the targets that redirect, those whose name has NAME in it, and the reference";
+
+/// Which table is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// All of them, written to `tests/bench/RESULTS.md`.
+    All,
+    /// Redirects of everybody side by side.
+    Redirects,
+    /// Only their CPU, and only Envoy.
+    Cpu,
+    /// Skewed traffic.
+    Zipf,
+    /// The same through the filter's logic alone.
+    ZipfCore,
+    /// Memory by cached link.
+    Memory,
+    /// How long starting takes.
+    Startup,
+}
+
+const NAMES: [(&str, Command); 7] = [
+    ("all", Command::All),
+    ("redirects", Command::Redirects),
+    ("cpu", Command::Cpu),
+    ("zipf", Command::Zipf),
+    ("zipf-core", Command::ZipfCore),
+    ("memory", Command::Memory),
+    ("startup", Command::Startup),
+];
+
+impl Command {
+    /// The tables that it is made of.
+    pub(crate) fn parts(&self) -> &[Self] {
+        const ALL: [Command; 4] = [
+            Command::Redirects,
+            Command::Zipf,
+            Command::Memory,
+            Command::Startup,
+        ];
+        match self {
+            Self::All => &ALL,
+            one => std::slice::from_ref(one),
+        }
+    }
+}
+
+/// How large everything is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// For figures.
+    Full,
+    /// For trying things out.
+    Short,
+}
+
+impl Size {
+    /// One of two values.
+    pub(crate) fn pick<T>(self, full: T, short: T) -> T {
+        match self {
+            Self::Full => full,
+            Self::Short => short,
+        }
+    }
+}
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) command: Command,
+    pub(crate) size: Size,
+    only: Option<String>,
+}
+
+impl Options {
+    pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut arguments = arguments;
+        let name = arguments.next().ok_or(USAGE)?;
+        let command = NAMES.iter().find(|(each, _)| *each == name);
+        let (_, command) = command.ok_or_else(|| format!("no table '{name}'\n{USAGE}"))?;
+        let mut options = Self {
+            command: *command,
+            size: Size::Full,
+            only: None,
+        };
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--short" => options.size = Size::Short,
+                "--only" => options.only = Some(arguments.next().ok_or(USAGE)?),
+                other => return Err(format!("unknown: '{other}'\n{USAGE}")),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Whether a target of that name is to be measured.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        let only = self.only.as_ref();
+        only.is_none_or(|only| name.to_lowercase().contains(&only.to_lowercase()))
+    }
+}

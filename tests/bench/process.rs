@@ -1,0 +1,67 @@
+//! What processes take, from /proc, and where they run.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// User and system time of all threads of the processes so far (proc(5): fields 14 and 15 of `stat`).
+pub(crate) fn cpu_time(processes: &[u32]) -> Duration {
+    processes.iter().map(|process| cpu_time_of(*process)).sum()
+}
+
+fn cpu_time_of(process: u32) -> Duration {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).expect("a process");
+    // The name of the program, in parentheses, may hold anything; the fields are counted behind it.
+    let (_, fields) = text.rsplit_once(") ").expect("a stat line");
+    let mut times = fields.split(' ').skip(11);
+    let mut ticks = || -> u64 {
+        times
+            .next()
+            .and_then(|text| text.parse().ok())
+            .expect("a time")
+    };
+    let total = ticks() + ticks();
+    Duration::from_secs_f64(total as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// The memory of the processes that is in RAM, in bytes.
+pub(crate) fn resident(processes: &[u32]) -> u64 {
+    let of = |process: &u32| {
+        let text = fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next());
+        kib.and_then(|kib| kib.parse::<u64>().ok())
+            .expect("a size in KiB")
+            * 1024
+    };
+    processes.iter().map(of).sum()
+}
+
+/// A process and its children.
+pub(crate) fn family(process: u32) -> Vec<u32> {
+    let file = format!("/proc/{process}/task/{process}/children");
+    let children = fs::read_to_string(file).unwrap_or_default();
+    let children = children
+        .split_whitespace()
+        .filter_map(|child| child.parse().ok());
+    std::iter::once(process).chain(children).collect()
+}
+
+/// The processors that servers do not run on, as taskset(1) takes them; with one processor that one.
+pub(crate) fn others() -> String {
+    match std::thread::available_parallelism().map_or(1, usize::from) {
+        1 => "0".to_owned(),
+        processors => format!("1-{}", processors - 1),
+    }
+}
+
+/// Moves all threads of processes to these processors.
+pub(crate) fn pin(processes: &[u32], processors: &str) {
+    for process in processes {
+        let status = Command::new("taskset")
+            .args(["-a", "-c", "-p", processors, &process.to_string()])
+            .stdout(Stdio::null())
+            .status();
+        assert!(status.expect("taskset").success());
+    }
+}

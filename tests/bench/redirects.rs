@@ -1,0 +1,171 @@
+//! What a redirect costs, side by side.
+
+use crate::options::{Options, Size};
+use crate::process::resident;
+use crate::report::{Limit, Section, Table};
+use crate::rounds::{Figures, Plan, measure, median, pace};
+use crate::targets::{Field, Target};
+use std::time::Duration;
+
+/// The share of answers that has to come from the tier that is measured.
+const FROM_TIER: f64 = 0.99;
+
+/// The largest ratio to Envoy's own redirect that is aimed at.
+const GOALS: [(&str, f64); 5] = [
+    ("edgelink, LRU hit", 1.25),
+    ("edgelink, shared-data hit", 1.5),
+    ("edgelink, Redis hit, direct", 1.9),
+    ("edgelink, Redis hit, pooled", 2.1),
+    ("edgelink, absent by admission", 1.3),
+];
+
+/// How much longer than Envoy's own the slowest of a hundred redirects may take, in milliseconds.
+const LATENCY_GOAL: f64 = 0.3;
+
+/// Everybody, with all figures.
+pub(crate) async fn run(options: &Options) -> Section {
+    let mut field = Field::start().await;
+    field.add_hello(options).await;
+    field.add_edgelink(options).await;
+    field.add_nginx(options).await;
+    let plan = plan(options.size);
+    let mut figures = measure(&field.targets, plan).await;
+    let paced = Plan { rounds: 3, ..plan };
+    pace(&field.targets, &mut figures, paced);
+
+    let mut section = Section::new("Redirects, side by side");
+    section.text(&explain(plan));
+    section.text(&full_table(&field.targets, &figures));
+    judge(&mut section, &field.targets, &figures);
+    judge_latency(&mut section, &field.targets, &figures);
+    section
+}
+
+/// The reference and the filter's tiers, CPU alone.
+pub(crate) async fn quick(options: &Options) -> Section {
+    let mut field = Field::start().await;
+    field.add_edgelink(options).await;
+    let plan = plan(options.size);
+    let figures = measure(&field.targets, plan).await;
+    let mut section = Section::new("CPU of a redirect by tier, against Envoy's own");
+    section.text(&explain(plan));
+    section.text(&cpu_table(&field.targets, &figures));
+    judge(&mut section, &field.targets, &figures);
+    section
+}
+
+fn plan(size: Size) -> Plan {
+    Plan {
+        rounds: size.pick(7, 3),
+        time: Duration::from_secs(size.pick(3, 1)),
+    }
+}
+
+fn explain(plan: Plan) -> String {
+    format!(
+        "{} rounds of {:?} at saturation (wrk, 32 connections, 256 links in turn). CPU: all threads of the server, user and \
+         system; for Redis and the control plane as tiers, Envoy alone, without what Redis and the control plane take. Busy: \
+         the share of its processor that the server used; well below 100 %, something else was the limit (for these tiers \
+         Redis and the control plane share the load's processor). Ratio: to Envoy's own redirect, the median over rounds \
+         and that of the best rounds. The filter counts clicks; for LRU and admission it hears a feed. For the other tiers the \
+         caches in front are configured so small that a link is gone again when it is asked for, but is put into them.",
+        plan.rounds, plan.time
+    )
+}
+
+fn cpu_table(targets: &[Target], figures: &[Figures]) -> Table {
+    let head = [
+        "target",
+        "CPU a request, us",
+        "spread",
+        "ratio",
+        "ratio, best",
+        "from its tier",
+    ];
+    let mut table = Table::new(head);
+    for (target, each) in targets.iter().zip(figures) {
+        table.row([
+            target.name.to_owned(),
+            format!("{:.2}", each.cost()),
+            spread(each),
+            format!("{:.2}", each.ratio(&figures[0])),
+            format!("{:.2}", each.best_ratio(&figures[0])),
+            share(each),
+        ]);
+    }
+    table
+}
+
+fn full_table(targets: &[Target], figures: &[Figures]) -> Table {
+    let head = [
+        "target",
+        "CPU a request, us",
+        "spread",
+        "ratio",
+        "ratio, best",
+        "from its tier",
+        "requests/s",
+        "busy",
+        "p50 at half of that, ms",
+        "p99, ms",
+        "memory, MiB",
+    ];
+    let mut table = Table::new(head);
+    for (target, each) in targets.iter().zip(figures) {
+        table.row([
+            target.name.to_owned(),
+            format!("{:.2}", each.cost()),
+            spread(each),
+            format!("{:.2}", each.ratio(&figures[0])),
+            format!("{:.2}", each.best_ratio(&figures[0])),
+            share(each),
+            format!("{:.0}", median(&each.rates)),
+            format!("{:.0} %", median(&each.busy) * 100.0),
+            format!("{:.3}", each.latency(|report| report.p50)),
+            format!("{:.3}", each.latency(|report| report.p99)),
+            format!(
+                "{:.1}",
+                resident(&target.processes) as f64 / f64::from(1 << 20)
+            ),
+        ]);
+    }
+    table
+}
+
+fn spread(figures: &Figures) -> String {
+    let (least, largest) = figures.spread();
+    format!("{least:.2} to {largest:.2}")
+}
+
+fn share(figures: &Figures) -> String {
+    let share = figures.from_tier;
+    share.map_or(String::new(), |share| format!("{:.2} %", share * 100.0))
+}
+
+fn judge(section: &mut Section, targets: &[Target], figures: &[Figures]) {
+    for (target, each) in targets.iter().zip(figures) {
+        if let Some(share) = each.from_tier {
+            let text = format!(
+                "{}: {:.2} % came from that tier",
+                target.name,
+                share * 100.0
+            );
+            section.claim((share >= FROM_TIER).into(), text);
+        }
+        if let Some((_, goal)) = GOALS.iter().find(|(name, _)| *name == target.name) {
+            let ratio = each.ratio(&figures[0]);
+            let what = format!("{}, CPU against Envoy's own", target.name);
+            section.goal(ratio, Limit::AtMost(*goal), &what);
+        }
+    }
+}
+
+fn judge_latency(section: &mut Section, targets: &[Target], figures: &[Figures]) {
+    let p99 = |figures: &Figures| figures.latency(|report| report.p99);
+    let lru = targets.iter().position(|target| target.tier == Some("lru"));
+    if let Some(lru) = lru {
+        let more = p99(&figures[lru]) - p99(&figures[0]);
+        let what = "LRU hit, p99 at half load beyond Envoy's own, ms:";
+        section.goal(more, Limit::AtMost(LATENCY_GOAL), what);
+    }
+}

@@ -1,0 +1,146 @@
+//! Tables, and what must be so for them to mean anything.
+
+use crate::machine;
+use crate::options::{Options, Size};
+use edgelink_tests::stack::root;
+use std::fmt;
+
+/// Rows under a headline.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new<const N: usize>(head: [&str; N]) -> Self {
+        Self {
+            head: head.map(str::to_owned).into(),
+            rows: Vec::new(),
+        }
+    }
+
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        assert_eq!(N, self.head.len(), "{cells:?}");
+        self.rows.push(cells.into());
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(to, "| {} |", self.head.join(" | "))?;
+        writeln!(to, "|{}", "---|".repeat(self.head.len()))?;
+        for row in &self.rows {
+            writeln!(to, "| {} |", row.join(" | "))?;
+        }
+        Ok(())
+    }
+}
+
+/// A table with what there is to say about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Section {
+    title: &'static str,
+    parts: Vec<String>,
+    failures: Vec<String>,
+}
+
+impl Section {
+    pub(crate) fn new(title: &'static str) -> Self {
+        Self {
+            title,
+            parts: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    pub(crate) fn text(&mut self, text: &impl fmt::Display) {
+        self.parts
+            .push(format!("{}\n", text.to_string().trim_end()));
+    }
+
+    /// What another section says, under this one's title.
+    pub(crate) fn parts_of(&mut self, other: Self) {
+        self.parts.extend(other.parts);
+        self.failures.extend(other.failures);
+    }
+
+    /// What must hold; else the run fails.
+    pub(crate) fn claim(&mut self, claim: Claim, text: String) {
+        let word = match claim {
+            Claim::Kept => "holds",
+            Claim::Broken => "FAILED",
+        };
+        self.parts.push(format!("- {word}: {text}"));
+        if claim == Claim::Broken {
+            self.failures.push(text);
+        }
+    }
+
+    /// What is aimed at.
+    pub(crate) fn goal(&mut self, value: f64, limit: Limit, what: &str) {
+        let (reached, sign, limit) = match limit {
+            Limit::AtMost(limit) => (value <= limit, "at most", limit),
+            Limit::AtLeast(limit) => (value >= limit, "at least", limit),
+        };
+        let reached = if reached { "reached" } else { "not reached" };
+        self.parts.push(format!(
+            "- goal {reached}: {what} {value:.3}, {sign} {limit}"
+        ));
+    }
+}
+
+/// Whether something that must hold does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    Kept,
+    Broken,
+}
+
+impl From<bool> for Claim {
+    fn from(holds: bool) -> Self {
+        if holds { Self::Kept } else { Self::Broken }
+    }
+}
+
+/// What a figure should be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(to, "## {}\n", self.title)?;
+        self.parts
+            .iter()
+            .try_for_each(|part| writeln!(to, "{part}"))
+    }
+}
+
+/// All that was measured.
+#[derive(Debug, Default)]
+pub(crate) struct Report(Vec<Section>);
+
+impl Report {
+    pub(crate) fn add(&mut self, section: Section) {
+        self.0.push(section);
+    }
+
+    pub(crate) fn failures(&self) -> impl Iterator<Item = &String> {
+        self.0.iter().flat_map(|section| &section.failures)
+    }
+
+    /// Writes `tests/bench/RESULTS.md`, but not after a short run.
+    pub(crate) fn write(&self, options: &Options) {
+        if options.size == Size::Short {
+            return;
+        }
+        let sections: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        let text = format!("{}\n{}", machine::headline(), sections.join("\n"));
+        let path = root().join("tests/bench/RESULTS.md");
+        std::fs::write(&path, text).expect("a file");
+        println!("written: {}", path.display());
+    }
+}

@@ -1,0 +1,176 @@
+//! All who redirect, side by side.
+
+use crate::edges::{Tiers, hello, static_redirect};
+use crate::fill::Pipe;
+use crate::links::{never_issued, write_paths};
+use crate::nginx::Nginx;
+use crate::options::Options;
+use crate::process::{others, pin};
+use edgelink_tests::servers::RedisServer;
+use edgelink_tests::stack::{ControlPlane, Envoy};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+const TARGET: &str = "https://example.com/a?b=1";
+
+/// How many links are asked for in turn: more than there are connections, so that no two ask for the same at once, and
+/// few enough to share no slot of shared data.
+const LINKS: usize = 256;
+
+/// The largest number that `sharedData.slots` may be.
+const SLOTS: u32 = 1 << 20;
+
+/// Something that answers redirects.
+pub(crate) struct Target {
+    pub(crate) name: &'static str,
+    /// The tier that has to answer.
+    pub(crate) tier: Option<&'static str>,
+    pub(crate) status: u16,
+    pub(crate) paths: PathBuf,
+    pub(crate) address: SocketAddr,
+    pub(crate) processes: Vec<u32>,
+    pub(crate) server: Server,
+}
+
+/// What runs.
+pub(crate) enum Server {
+    Envoy(Box<Envoy>),
+    Nginx { _server: Nginx },
+}
+
+/// All targets, and what they need.
+pub(crate) struct Field {
+    pub(crate) targets: Vec<Target>,
+    pub(crate) folder: TempDir,
+    control_plane: ControlPlane,
+    redis: RedisServer,
+    paths: PathBuf,
+}
+
+/// The name of what all are compared with.
+pub(crate) const REFERENCE: &str = "Envoy, static redirect";
+
+/// Name, tier, and what makes that tier answer.
+fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 6] {
+    let bare = Tiers::BARE;
+    let from = |mode| Tiers {
+        redis: Some((mode, redis)),
+        ..bare
+    };
+    let shared = Tiers {
+        slots: SLOTS,
+        ..bare
+    };
+    [
+        ("edgelink, LRU hit", "lru", Tiers::USUAL),
+        ("edgelink, shared-data hit", "shared-data", shared),
+        ("edgelink, Redis hit, direct", "redis", from("direct")),
+        ("edgelink, Redis hit, pooled", "redis", from("pooled")),
+        ("edgelink, control plane", "control-plane", bare),
+        ("edgelink, absent by admission", "admission", Tiers::USUAL),
+    ]
+}
+
+impl Field {
+    /// The reference alone, and links.
+    pub(crate) async fn start() -> Self {
+        let control_plane = ControlPlane::start().await;
+        let redis = RedisServer::start().await;
+        let folder = TempDir::new().expect("a temporary folder");
+        let codes = create_links(&control_plane, &redis).await;
+        let paths = write_paths(folder.path(), "links", codes);
+        let mut field = Self {
+            targets: Vec::new(),
+            folder,
+            control_plane,
+            redis,
+            paths,
+        };
+        let envoy = static_redirect(field.control_plane.address()).await;
+        field.add_envoy(REFERENCE, None, envoy);
+        let helpers = [field.control_plane.process().id(), field.redis.process_id()];
+        pin(&helpers, &others());
+        field
+    }
+
+    /// The filter, by tiers.
+    pub(crate) async fn add_edgelink(&mut self, options: &Options) {
+        for (name, tier, tiers) in tiers(self.redis.port()) {
+            if options.wants(name) {
+                let envoy = tiers.start(self.control_plane.address()).await;
+                self.add_envoy(name, Some(tier), envoy);
+            }
+        }
+    }
+
+    /// The smallest filters.
+    pub(crate) async fn add_hello(&mut self, options: &Options) {
+        for (name, kind) in [
+            ("wasm hello world, Rust SDK", "sdk"),
+            ("wasm hello world, bare ABI", "bare"),
+        ] {
+            if options.wants(name) {
+                let envoy = hello(kind, self.control_plane.address()).await;
+                self.add_envoy(name, None, envoy);
+            }
+        }
+    }
+
+    /// nginx in three ways.
+    pub(crate) async fn add_nginx(&mut self, options: &Options) {
+        for (name, file) in [
+            ("nginx, static 302", "static"),
+            ("nginx, Lua and LRU, Redis behind", "lru"),
+            ("nginx, Lua and a Redis GET each", "redis"),
+        ] {
+            if !options.wants(name) {
+                continue;
+            }
+            let server = Nginx::start(file, self.redis.port()).await;
+            self.targets.push(Target {
+                name,
+                tier: None,
+                status: 302,
+                paths: self.paths.clone(),
+                address: server.address(),
+                processes: server.processes(),
+                server: Server::Nginx { _server: server },
+            });
+        }
+    }
+
+    fn add_envoy(&mut self, name: &'static str, tier: Option<&'static str>, mut envoy: Envoy) {
+        let (status, paths) = if tier == Some("admission") {
+            let codes = never_issued(LINKS as u64);
+            (404, write_paths(self.folder.path(), "absent", codes))
+        } else {
+            (302, self.paths.clone())
+        };
+        self.targets.push(Target {
+            name,
+            tier,
+            status,
+            paths,
+            address: envoy.edge(),
+            processes: vec![envoy.process().id()],
+            server: Server::Envoy(Box::new(envoy)),
+        });
+    }
+}
+
+/// Links in the control plane, and the same in Redis, as a control plane writes them and as nginx wants them.
+async fn create_links(control_plane: &ControlPlane, redis: &RedisServer) -> Vec<String> {
+    let mut pipe = Pipe::open(redis);
+    let mut codes = Vec::new();
+    for _ in 0..LINKS {
+        let link = control_plane.create(&json!({ "longUrl": TARGET })).await;
+        let code = link.text("shortCode").to_owned();
+        pipe.link(&code, TARGET);
+        pipe.plain(&code, TARGET);
+        codes.push(code);
+    }
+    pipe.flush();
+    codes
+}

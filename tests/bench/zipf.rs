@@ -1,0 +1,205 @@
+//! Skewed traffic: which tier answers how much of it.
+
+use crate::edges::{Feed, Tiers};
+use crate::fill::Pipe;
+use crate::links::{Targets, code, write_paths};
+use crate::load::{CONNECTIONS, ask, simulate};
+use crate::options::{Options, Size};
+use crate::process::{others, pin};
+use crate::report::{Limit, Section, Table};
+use edgelink_load::{AskSpec, Pick, SimulateSpec, zipf_weight};
+use edgelink_tests::scenario::DOMAIN;
+use edgelink_tests::servers::RedisServer;
+use edgelink_tests::stack::{ControlPlane, Envoy, Stats};
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// The share of what an ideal cache would answer that is aimed at.
+const GOAL: f64 = 0.96;
+
+const TIERS: [&str; 4] = ["lru", "shared-data", "redis", "control-plane"];
+
+/// How much of everything there is.
+#[derive(Clone, Copy)]
+struct Plan {
+    links: usize,
+    lru_bytes: u32,
+    slots: u32,
+    warm_up: u64,
+    requests: u64,
+}
+
+impl Plan {
+    fn of(size: Size) -> Self {
+        let small = |full: u64| size.pick(full, full / 20);
+        Self {
+            links: small(1_000_000) as usize,
+            lru_bytes: small(64 << 20) as u32,
+            slots: small(65_536) as u32,
+            warm_up: small(4_000_000),
+            requests: small(1_000_000),
+        }
+    }
+}
+
+/// Through real Envoy, and beside it through the logic alone.
+pub(crate) async fn run(options: &Options) -> Section {
+    let plan = Plan::of(options.size);
+    let targets = Targets::load();
+    let redis = fill(plan.links, &targets).await;
+    let mut control_plane = ControlPlane::start().await;
+    let tiers = Tiers {
+        lru_bytes: plan.lru_bytes,
+        slots: plan.slots,
+        feed: Feed::None,
+        redis: Some(("direct", redis.port())),
+    };
+    let mut envoy = tiers.start(control_plane.address()).await;
+    pin(&[envoy.process().id()], "0");
+    pin(
+        &[redis.process_id(), control_plane.process().id()],
+        &others(),
+    );
+
+    let folder = TempDir::new().expect("a temporary folder");
+    let paths = write_paths(folder.path(), "links", (0..plan.links).map(code));
+    visit(&envoy, &paths, plan.warm_up, 1);
+    let before = stats(&envoy).await;
+    visit(&envoy, &paths, plan.requests, 2);
+    let after = stats(&envoy).await;
+
+    let mut section = Section::new("Skewed traffic");
+    section.text(&explain(plan));
+    let hits = Hits::of(&before, &after);
+    section.text(&hits.table());
+    judge(&mut section, &hits, plan, &targets);
+    section.parts_of(simulated(options));
+    section
+}
+
+/// Through the filter's logic alone, the same in every run.
+pub(crate) fn simulated(options: &Options) -> Section {
+    let plan = Plan::of(options.size);
+    let report = simulate(&SimulateSpec {
+        links: plan.links,
+        targets: Targets::path(),
+        warm_up: plan.warm_up as usize,
+        requests: plan.requests as usize,
+        lru_bytes: plan.lru_bytes as usize,
+        slots: plan.slots,
+    });
+    let mut section = Section::new("Skewed traffic through the filter's logic alone");
+    let mut table = Table::new([
+        "tier, without Envoy, the same in every run",
+        "share of answers",
+    ]);
+    table.row(["lru".into(), format!("{:.4}", report.lru)]);
+    table.row(["shared data".into(), format!("{:.4}", report.shared_data)]);
+    table.row([
+        format!("ideal, the {} links asked for most", report.entries),
+        format!("{:.4}", report.ideal),
+    ]);
+    section.text(&table);
+    let local = report.lru + report.shared_data;
+    let what = "logic alone: share answered by the caches, of the ideal";
+    section.goal(local / report.ideal, Limit::AtLeast(GOAL), what);
+    section
+}
+
+/// Redis with that many links.
+pub(crate) async fn fill(links: usize, targets: &Targets) -> RedisServer {
+    let redis = RedisServer::start().await;
+    let mut pipe = Pipe::open(&redis);
+    for place in 0..links {
+        pipe.link(&code(place), targets.of(place));
+    }
+    pipe.flush();
+    redis
+}
+
+fn visit(envoy: &Envoy, paths: &Path, requests: u64, seed: u64) {
+    let report = ask(&AskSpec {
+        address: envoy.edge(),
+        host: DOMAIN.to_owned(),
+        paths: paths.to_owned(),
+        pick: Pick::Zipf,
+        seed,
+        rate: 0.0,
+        requests,
+        connections: CONNECTIONS,
+        status: 302,
+    });
+    eprintln!("{report:?}");
+}
+
+/// The filter's figures, once its worker has told of them with a tick.
+pub(crate) async fn stats(envoy: &Envoy) -> Stats {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    envoy.stats("wasmcustom").await
+}
+
+struct Hits {
+    shares: Vec<(&'static str, f64)>,
+    entries: u64,
+    bytes: u64,
+}
+
+impl Hits {
+    fn of(before: &Stats, after: &Stats) -> Self {
+        let all = "wasmcustom.edgelink.requests.";
+        let total = (after.sum_of(all) - before.sum_of(all)) as f64;
+        let share = |tier: &'static str| {
+            let own = after.answered_from(tier) - before.answered_from(tier);
+            (tier, own as f64 / total)
+        };
+        Self {
+            shares: TIERS.map(share).to_vec(),
+            entries: after.get("wasmcustom.edgelink.lru_entries"),
+            bytes: after.get("wasmcustom.edgelink.lru_bytes"),
+        }
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new(["tier, in Envoy", "share of answers"]);
+        for (tier, share) in &self.shares {
+            table.row([(*tier).to_owned(), format!("{share:.4}")]);
+        }
+        table
+    }
+
+    fn without_redis(&self) -> f64 {
+        self.shares.iter().take(2).map(|(_, share)| share).sum()
+    }
+}
+
+fn explain(plan: Plan) -> String {
+    format!(
+        "Zipf's law with exponent 1 over {} links with real targets, all of them in Redis; one worker, a cache of {} bytes, \
+         {} slots of shared data; {} requests counted after {}.",
+        plan.links, plan.lru_bytes, plan.slots, plan.requests, plan.warm_up
+    )
+}
+
+fn judge(section: &mut Section, hits: &Hits, plan: Plan, targets: &Targets) {
+    let local = hits.without_redis();
+    let same = zipf_weight(hits.entries as usize, plan.links);
+    let mut bytes = 0;
+    let fits = (0..plan.links).take_while(|place| {
+        bytes += targets.size(*place);
+        bytes <= plan.lru_bytes as usize
+    });
+    let count = fits.count();
+    let free = zipf_weight(count, plan.links);
+    section.text(&format!(
+        "Answered without Redis: {local:.4}. The worker's cache holds {} links in {} bytes by its own account. A cache of as \
+         many links that always held those asked for most would answer {same:.4} ({:.4} of that is reached); one that held \
+         nothing but keys and targets, {count} of them, without any table or expiry, {free:.4} ({:.4} of that).",
+        hits.entries, hits.bytes, local / same, local / free
+    ));
+    let bound = u64::from(plan.lru_bytes);
+    let text = format!("the cache has {} of {bound} bytes", hits.bytes);
+    section.claim((hits.bytes <= bound).into(), text);
+    let what = "share answered without Redis, of the ideal at the same bytes a link";
+    section.goal(local / same, Limit::AtLeast(GOAL), what);
+}

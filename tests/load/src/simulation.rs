@@ -1,0 +1,244 @@
+//! Skewed traffic through the filter's logic, without servers: the same hits in every run. What is chosen there for
+//! eviction shows here in seconds.
+//!
+//! Records are looked up at the control plane, which stands for whatever is behind the caches. Slots of the cache are
+//! larger on a 64-bit machine than inside Envoy, so that a few links fewer have room.
+
+use crate::{Pick, Traffic, zipf_weight};
+use edgelink_filter_core::callout::{Callout, Response};
+use edgelink_filter_core::edge::{Action, Edge, Step};
+use edgelink_filter_core::host::{
+    CasMismatch, Log, Metrics, Request, SharedData, SharedValue, StreamToken, Streams,
+};
+use edgelink_filter_core::metrics::Metric;
+use edgelink_filter_core::settings::Settings;
+use edgelink_filter_core::time::Moment;
+use edgelink_wire::{
+    CodeLength, CodeSpace, Entry, LinkRecord, LinkState, Record, RedirectStatus, clicks::WorkerId,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::error::Error;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+const DOMAIN: &str = "go.example";
+const START: u64 = 1_000_000_000_000;
+const WORKER: WorkerId = [7; 16];
+
+/// What is simulated.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SimulateSpec {
+    /// Links; traffic follows Zipf's law.
+    pub links: usize,
+    /// A file of targets, one a line, which links take in turn.
+    pub targets: PathBuf,
+    /// Requests before anything is counted.
+    pub warm_up: usize,
+    /// Requests that are counted.
+    pub requests: usize,
+    /// `lru.maxBytes`.
+    pub lru_bytes: usize,
+    /// `sharedData.slots`.
+    pub slots: u32,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SimulateReport {
+    /// The share of requests that the worker's cache answered.
+    pub lru: f64,
+    /// The share that shared data answered.
+    pub shared_data: f64,
+    /// How many links the worker's cache holds, and in how many bytes by its own account.
+    pub entries: i64,
+    /// See `entries`.
+    pub bytes: i64,
+    /// The share that a cache of as many links would answer which always held those asked for most.
+    pub ideal: f64,
+}
+
+/// Simulates.
+///
+/// # Errors
+/// Where the file cannot be read, or the configuration is refused.
+pub fn simulate(spec: &SimulateSpec) -> Result<SimulateReport, Box<dyn Error>> {
+    let text = std::fs::read_to_string(&spec.targets)?;
+    let configuration = serde_json::json!({
+        "domains": [DOMAIN],
+        "controlPlane": {"cluster": "control_plane", "token": "secret"},
+        "lru": {"maxBytes": spec.lru_bytes},
+        "sharedData": {"slots": spec.slots},
+        "freshSeconds": 3600,
+        "tierHeader": true,
+    });
+    let settings = Settings::parse(configuration.to_string().as_bytes())?;
+    let mut world = World {
+        edge: Edge::new(Rc::new(settings), WORKER, 7, Moment::from_millis(START)),
+        host: Host::default(),
+        codes: CodeSpace::new(CodeLength::DEFAULT, None),
+        targets: text.lines().filter(|url| is_target(url)).collect(),
+        token: 0,
+    };
+    let mut traffic = Traffic::new(Pick::Zipf, spec.links, 1);
+    for place in traffic.by_ref().take(spec.warm_up) {
+        world.visit(place)?;
+    }
+    world.host.hits.clear();
+    for place in traffic.take(spec.requests) {
+        world.visit(place)?;
+    }
+    Ok(world.report(spec))
+}
+
+struct World<'a> {
+    edge: Edge,
+    host: Host,
+    codes: CodeSpace,
+    targets: Vec<&'a str>,
+    token: u32,
+}
+
+impl World<'_> {
+    fn visit(&mut self, place: usize) -> Result<(), Box<dyn Error>> {
+        let code = self.codes.mint(place as u64)?;
+        let path = format!("/{code}");
+        let callout = match self.edge.on_request(&mut self.host, 1, path.as_bytes()) {
+            Step::Answer(answer, None) => {
+                let mut headers = answer.headers();
+                let tier = headers.find(|(name, _)| *name == "x-edgelink-tier");
+                let tier = tier.map(|(_, tier)| tier.to_owned()).unwrap_or_default();
+                *self.host.hits.entry(tier).or_default() += 1;
+                return Ok(());
+            }
+            Step::Wait(Some(callout)) => callout,
+            other => return Err(format!("{path}: {other:?}").into()),
+        };
+        self.answer(&callout, &path, place)
+    }
+
+    fn answer(
+        &mut self,
+        callout: &Callout,
+        path: &str,
+        place: usize,
+    ) -> Result<(), Box<dyn Error>> {
+        self.token += 1;
+        let now = Moment::from_millis(START);
+        self.edge.on_sent(callout.flight, self.token, now);
+        let key = format!("{DOMAIN}{path}");
+        let record = link(self.targets[place % self.targets.len()]);
+        let mut body = Vec::new();
+        let key = key.as_bytes();
+        Entry { key, record }.encode(&mut body);
+        let response = Response {
+            status: b"200",
+            content_type: Entry::MEDIA_TYPE.as_bytes(),
+            body: &body,
+        };
+        let actions = self
+            .edge
+            .on_callout_end(&mut self.host, self.token, response, now);
+        match actions.as_slice() {
+            [Action::Resume(resumed)]
+                if self.edge.answer(resumed, path.as_bytes()).status == 302 =>
+            {
+                Ok(())
+            }
+            other => Err(format!("{path}: {other:?}").into()),
+        }
+    }
+
+    fn report(mut self, spec: &SimulateSpec) -> SimulateReport {
+        self.edge
+            .on_tick(&mut self.host, Moment::from_millis(START));
+        let share = |tier: &str| {
+            let hits = self.host.hits.get(tier).copied().unwrap_or(0);
+            hits as f64 / spec.requests as f64
+        };
+        let level = |name: &str| self.host.levels.get(name).copied().unwrap_or(0);
+        let entries = level("edgelink.lru_entries");
+        SimulateReport {
+            lru: share("lru"),
+            shared_data: share("shared-data"),
+            entries,
+            bytes: level("edgelink.lru_bytes"),
+            ideal: zipf_weight(usize::try_from(entries).unwrap_or(0), spec.links),
+        }
+    }
+}
+
+/// A link as most are.
+#[must_use]
+pub fn link(url: &str) -> Record<&str> {
+    Record::Link(LinkRecord {
+        url,
+        redirect: RedirectStatus::Found,
+        state: LinkState::Active,
+        valid_since: None,
+        valid_until: None,
+        forward_query: true,
+        rev: 1,
+    })
+}
+
+/// Whether a link may have that target.
+#[must_use]
+pub fn is_target(url: &str) -> bool {
+    let mut encoded = Vec::new();
+    link(url).encode(&mut encoded);
+    Record::decode(&encoded).is_ok()
+}
+
+/// A proxy that keeps shared data and figures, and nothing else.
+#[derive(Default)]
+struct Host {
+    values: HashMap<String, SharedValue>,
+    levels: HashMap<String, i64>,
+    hits: HashMap<String, u64>,
+}
+
+impl Request for Host {
+    fn header(&mut self, name: &'static str) -> Option<Vec<u8>> {
+        (name == ":method").then(|| b"GET".to_vec())
+    }
+}
+
+impl SharedData for Host {
+    fn get(&mut self, key: &str) -> Option<SharedValue> {
+        self.values.get(key).cloned()
+    }
+
+    fn set(&mut self, key: &str, value: &[u8], _: u32) -> Result<(), CasMismatch> {
+        let value = SharedValue {
+            value: value.to_vec(),
+            cas: 1,
+        };
+        self.values.insert(key.to_owned(), value);
+        Ok(())
+    }
+}
+
+impl Metrics for Host {
+    fn add(&mut self, metric: Metric, by: i64) {
+        *self.levels.entry(metric.name()).or_default() += by;
+    }
+
+    fn record(&mut self, _: Metric, _: u64) {}
+}
+
+impl Streams for Host {
+    fn open(&mut self, _: &str, _: &str, _: &str) -> Option<StreamToken> {
+        None
+    }
+
+    fn send(&mut self, _: StreamToken, _: &[u8]) -> bool {
+        false
+    }
+
+    fn cancel(&mut self, _: StreamToken) {}
+}
+
+impl Log for Host {
+    fn warn(&mut self, _: &str) {}
+}
