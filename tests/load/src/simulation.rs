@@ -7,8 +7,9 @@
 use crate::{Pick, Traffic, zipf_weight};
 use edgelink_filter_core::callout::{Callout, Response};
 use edgelink_filter_core::edge::{Action, Edge, Step};
+use edgelink_filter_core::head::Head;
 use edgelink_filter_core::host::{
-    CasMismatch, Log, Metrics, Request, SharedData, SharedValue, StreamToken, Streams,
+    CasMismatch, Log, Metrics, SharedData, SharedValue, StreamToken, Streams,
 };
 use edgelink_filter_core::metrics::Metric;
 use edgelink_filter_core::settings::Settings;
@@ -103,7 +104,12 @@ impl World<'_> {
     fn visit(&mut self, place: usize) -> Result<(), Box<dyn Error>> {
         let code = self.codes.mint(place as u64)?;
         let path = format!("/{code}");
-        let callout = match self.edge.on_request(&mut self.host, 1, path.as_bytes()) {
+        let head = Head {
+            method: b"GET",
+            path: path.as_bytes(),
+            authority: DOMAIN.as_bytes(),
+        };
+        let callout = match self.edge.on_request(&mut self.host, 1, &head) {
             Step::Answer(answer, None) => {
                 let mut headers = answer.headers();
                 let tier = headers.find(|(name, _)| *name == "x-edgelink-tier");
@@ -196,12 +202,6 @@ struct Host {
     values: HashMap<String, SharedValue>,
     levels: HashMap<String, i64>,
     hits: HashMap<String, u64>,
-}
-
-impl Request for Host {
-    fn header(&mut self, name: &'static str) -> Option<Vec<u8>> {
-        (name == ":method").then(|| b"GET".to_vec())
-    }
 }
 
 impl SharedData for Host {
