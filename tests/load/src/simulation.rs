@@ -113,8 +113,8 @@ impl World<'_> {
             Step::Answer(answer, None) => {
                 let mut headers = answer.headers();
                 let tier = headers.find(|(name, _)| *name == "x-edgelink-tier");
-                let tier = tier.map(|(_, tier)| tier.to_owned()).unwrap_or_default();
-                *self.host.hits.entry(tier).or_default() += 1;
+                let tier = String::from_utf8_lossy(tier.map_or(b"", |(_, tier)| tier));
+                *self.host.hits.entry(tier.into_owned()).or_default() += 1;
                 return Ok(());
             }
             Step::Wait(Some(callout)) => callout,
