@@ -96,6 +96,7 @@ impl Caches {
     /// Time has passed, and this is what the feed vouches for now.
     pub(crate) fn on_time(&mut self, now: Moment, coverage: Option<Coverage>) {
         self.trust.on_time(now, coverage);
+        self.lru.on_time(now);
     }
 
     /// Changes may have been missed: what is known is asked for again, and serves only where nobody can tell.
@@ -226,8 +227,8 @@ impl Caches {
 
     /// Takes in a record that the feed tells of.
     ///
-    /// Into the LRU even if nobody has asked for it here: a lookup that was answered before the change may still be on
-    /// its way, to this worker or into shared data, and only the newer rev keeps it out. Into a slot of another link
+    /// Into the LRU even if nobody has asked for it here, and for a while whatever else comes: a lookup that was answered
+    /// before the change may still be on its way, to this worker or into shared data, and only the newer rev keeps it out. Into a slot of another link
     /// only if it is hot.
     pub(crate) fn hear(
         &mut self,
@@ -243,7 +244,7 @@ impl Caches {
         }
         self.encoded.clear();
         record.encode(&mut self.encoded);
-        self.lru.put(key, &self.encoded, now);
+        self.lru.put_news(key, &self.encoded, now);
         if is_hot {
             self.slots.write(data, key, record, now, &self.lives, now);
         } else {

@@ -1,13 +1,16 @@
 //! What a redirect costs inside the VM: figures that noise cannot touch.
 
-use crate::support::{configuration, follow, start};
+use crate::support::{configuration_with, follow, start};
 use edgelink_tests::host::{Cluster, Fleet, Metering, Module, Usage};
 use edgelink_tests::scenario::{Reply, link};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 fn metered() -> Fleet {
+    // As in production: without the tier.
+    let configuration = configuration_with(json!({"tierHeader": false}));
     let builder = Fleet::of(&Module::filter(Metering::Fuel))
-        .configuration(configuration().to_string())
+        .configuration(configuration.to_string())
         .cluster("control_plane", Cluster::Healthy)
         .workers(2);
     start(builder)

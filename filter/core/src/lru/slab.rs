@@ -1,9 +1,22 @@
-//! The entries of the LRU: numbered slots, linked from the most to the least recently used.
+//! The entries of the cache: numbered slots in two lists, each linked from the newest to the oldest.
 
 use crate::time::Moment;
 
 /// The number of no slot: the end of a list.
-pub(super) const END: u32 = u32::MAX;
+const END: u32 = u32::MAX;
+
+/// How many entries the hand looks at before it drops one that is marked. Without a bound it would go over all of them
+/// where all are marked, and one visitor would wait for that.
+pub(super) const MAX_STEPS: usize = 64;
+
+/// The bit of an entry's marks that says that it was asked for since the hand came by.
+const ASKED: u16 = 1 << 15;
+
+/// The bit that says that it stands in the list of news.
+const NEWS: u16 = 1 << 14;
+
+/// The other bits: the length of the key.
+const KEY_LENGTH: u16 = NEWS - 1;
 
 /// Slots are allocated by so many, so that growing moves nothing and leaves little unused.
 const CHUNK: usize = 512;
@@ -21,7 +34,8 @@ pub(super) struct Entry {
     pub(super) fetched: Moment,
     /// Unix time in seconds; 0 for never.
     pub(super) failed: u32,
-    key_length: u16,
+    /// [`ASKED`], [`NEWS`] and the length of the key.
+    marks: u16,
     /// Clicks since the last batch.
     pub(super) clicks: u16,
 }
@@ -41,24 +55,38 @@ impl Entry {
             fetched,
             failed: 0,
             clicks: 0,
-            key_length: u16::try_from(key.len()).ok()?,
+            marks: u16::try_from(key.len())
+                .ok()
+                .filter(|length| *length <= KEY_LENGTH)?,
         })
     }
 
     pub(super) fn key(&self) -> &[u8] {
-        self.bytes
-            .get(..usize::from(self.key_length))
-            .unwrap_or_default()
+        self.bytes.get(..self.key_length()).unwrap_or_default()
     }
 
     pub(super) fn record(&self) -> &[u8] {
-        self.bytes
-            .get(usize::from(self.key_length)..)
-            .unwrap_or_default()
+        self.bytes.get(self.key_length()..).unwrap_or_default()
+    }
+
+    fn key_length(&self) -> usize {
+        usize::from(self.marks & KEY_LENGTH)
+    }
+
+    /// Whether it stands in the list of news.
+    pub(super) fn is_news(&self) -> bool {
+        self.marks & NEWS != 0
+    }
+
+    /// Takes the mark off. Whether there was one.
+    fn unmark(&mut self) -> bool {
+        let is_marked = self.marks & ASKED != 0;
+        self.marks &= !ASKED;
+        is_marked
     }
 
     pub(super) fn parts(&mut self) -> Parts<'_> {
-        let length = usize::from(self.key_length);
+        let length = self.key_length();
         let (key, record) = self.bytes.split_at_checked(length).unwrap_or_default();
         Parts {
             key,
@@ -74,11 +102,31 @@ struct Slot {
     older: u32,
 }
 
-/// The slots, with a list through those in use and one through those that are free.
-pub(super) struct Slab {
-    chunks: Vec<Vec<Slot>>,
+/// The ends of a list.
+#[derive(Clone, Copy)]
+struct Ends {
     newest: u32,
     oldest: u32,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self {
+            newest: END,
+            oldest: END,
+        }
+    }
+}
+
+/// The slots, with two lists through those in use and one through those that are free.
+pub(super) struct Slab {
+    chunks: Vec<Vec<Slot>>,
+    /// Entries that the hand goes over.
+    settled: Ends,
+    /// Entries that it leaves alone.
+    news: Ends,
+    /// Where the hand looks next; [`END`] for the oldest.
+    hand: u32,
     /// The first free slot; further ones follow through `older`.
     free: u32,
 }
@@ -87,8 +135,9 @@ impl Default for Slab {
     fn default() -> Self {
         Self {
             chunks: Vec::new(),
-            newest: END,
-            oldest: END,
+            settled: Ends::default(),
+            news: Ends::default(),
+            hand: END,
             free: END,
         }
     }
@@ -107,11 +156,6 @@ impl Slab {
         Some(self.get(slot)?.key())
     }
 
-    /// The least recently used slot, or [`END`].
-    pub(super) fn oldest(&self) -> u32 {
-        self.oldest
-    }
-
     /// The record of an entry was fetched again, and is the same.
     pub(super) fn renew(&mut self, slot: u32, fetched: Moment) {
         if let Some(entry) = self.get_mut(slot) {
@@ -120,15 +164,49 @@ impl Slab {
         }
     }
 
-    /// Makes a slot the most recently used one.
-    pub(super) fn touch(&mut self, slot: u32) {
-        if self.newest != slot {
-            self.unlink(slot);
-            self.link(slot);
+    /// Notes that an entry was asked for.
+    pub(super) fn mark(&mut self, slot: u32) {
+        if let Some(entry) = self.get_mut(slot) {
+            entry.marks |= ASKED;
         }
     }
 
-    /// Puts an entry into a slot as the most recently used one. Nothing if there are no more numbers.
+    /// The slot to be emptied next: moves the hand on to it. Of news the oldest, and only where there is nothing else.
+    pub(super) fn next_to_go(&mut self) -> Option<u32> {
+        if self.settled.oldest == END {
+            return self.oldest_news();
+        }
+        for _ in 0..MAX_STEPS {
+            if !self.get_mut(self.at_hand())?.unmark() {
+                break;
+            }
+            self.hand = self.slot(self.at_hand())?.newer;
+        }
+        Some(self.at_hand())
+    }
+
+    fn at_hand(&self) -> u32 {
+        match self.hand {
+            END => self.settled.oldest,
+            slot => slot,
+        }
+    }
+
+    /// The oldest of the news.
+    pub(super) fn oldest_news(&self) -> Option<u32> {
+        (self.news.oldest != END).then_some(self.news.oldest)
+    }
+
+    /// Makes news an entry like others.
+    pub(super) fn settle(&mut self, slot: u32) {
+        self.unlink(slot);
+        if let Some(entry) = self.get_mut(slot) {
+            entry.marks &= !NEWS;
+        }
+        self.link(slot);
+    }
+
+    /// Puts an entry into a slot as the newest one. Nothing if there are no more numbers.
     pub(super) fn insert(&mut self, entry: Entry) -> Option<u32> {
         let slot = self.take_free()?;
         self.slot_mut(slot)?.entry = Some(entry);
@@ -136,13 +214,19 @@ impl Slab {
         Some(slot)
     }
 
+    /// The same, into the list of news.
+    pub(super) fn insert_news(&mut self, mut entry: Entry) -> Option<u32> {
+        entry.marks |= NEWS;
+        self.insert(entry)
+    }
+
     pub(super) fn remove(&mut self, slot: u32) -> Option<Entry> {
-        let entry = self.slot_mut(slot)?.entry.take()?;
+        self.get(slot)?;
         self.unlink(slot);
-        let free = self.free;
-        self.slot_mut(slot)?.older = free;
-        self.free = slot;
-        Some(entry)
+        let free = std::mem::replace(&mut self.free, slot);
+        let place = self.slot_mut(slot)?;
+        place.older = free;
+        place.entry.take()
     }
 
     fn take_free(&mut self) -> Option<u32> {
@@ -172,29 +256,45 @@ impl Slab {
         Some(slot)
     }
 
+    /// Puts a slot into the list that its entry says, as the newest.
     fn link(&mut self, slot: u32) {
-        let second = std::mem::replace(&mut self.newest, slot);
+        let ends = self.ends_of(slot);
+        let second = std::mem::replace(&mut ends.newest, slot);
+        if second == END {
+            ends.oldest = slot;
+        }
         if let Some(first) = self.slot_mut(slot) {
             first.newer = END;
             first.older = second;
         }
-        match self.slot_mut(second) {
-            Some(second) => second.newer = slot,
-            None => self.oldest = slot,
+        if let Some(second) = self.slot_mut(second) {
+            second.newer = slot;
         }
     }
 
+    /// Takes a slot out of the list that its entry says; the hand goes on to the next.
     fn unlink(&mut self, slot: u32) {
         let Some(&Slot { newer, older, .. }) = self.slot(slot) else {
             return;
         };
+        if self.hand == slot {
+            self.hand = newer;
+        }
         match self.slot_mut(newer) {
             Some(newer) => newer.older = older,
-            None => self.newest = older,
+            None => self.ends_of(slot).newest = older,
         }
         match self.slot_mut(older) {
             Some(older) => older.newer = newer,
-            None => self.oldest = newer,
+            None => self.ends_of(slot).oldest = newer,
+        }
+    }
+
+    fn ends_of(&mut self, slot: u32) -> &mut Ends {
+        if self.get(slot).is_some_and(Entry::is_news) {
+            &mut self.news
+        } else {
+            &mut self.settled
         }
     }
 

@@ -1,6 +1,7 @@
 use super::*;
 use foldhash::SharedSeed;
 use proptest::prelude::*;
+use std::collections::HashMap;
 
 fn lru(max_bytes: usize) -> Lru {
     let hasher = SeedableRandomState::with_seed(7, SharedSeed::global_fixed());
@@ -17,7 +18,7 @@ fn one() -> usize {
 }
 
 #[test]
-fn the_least_recently_used_entry_goes_first() {
+fn what_nobody_asked_for_goes_first() {
     let mut lru = lru(2 * one());
     lru.put(b"d/aa", b"1234", at(1));
     lru.put(b"d/bb", b"1234", at(1));
@@ -25,6 +26,89 @@ fn the_least_recently_used_entry_goes_first() {
     lru.put(b"d/cc", b"1234", at(1));
     assert_eq!(lru.find(b"d/bb"), None);
     assert!(lru.find(b"d/aa").is_some() && lru.find(b"d/cc").is_some());
+}
+
+#[test]
+fn a_scan_does_not_drive_out_what_is_asked_for() {
+    let mut lru = lru(20 * one());
+    lru.put(b"d/aa", b"1234", at(1));
+    for code in 0u8..=255 {
+        lru.put(&[b'd', b'/', b's', code], b"1234", at(1));
+        assert!(lru.find(b"d/aa").is_some(), "{code}");
+    }
+}
+
+#[test]
+fn a_changed_record_is_as_wanted_as_it_was() {
+    let mut lru = lru(2 * one());
+    lru.put(b"d/aa", b"1234", at(1));
+    lru.put(b"d/aa", b"4321", at(2));
+    lru.put(b"d/bb", b"1234", at(2));
+    lru.put(b"d/cc", b"1234", at(2));
+    assert!(lru.find(b"d/aa").is_some());
+}
+
+#[test]
+fn the_hand_looks_at_no_more_entries_than_the_bound() {
+    let count = 3 * slab::MAX_STEPS;
+    let mut lru = lru(count * one());
+    let key = |number: usize| [b'd', b'/', (number / 64) as u8, (number % 64) as u8];
+    for number in 0..count {
+        lru.put(&key(number), b"1234", at(1));
+        lru.find(&key(number)).unwrap();
+    }
+    lru.put(b"d/xx", b"1234", at(1));
+    assert_eq!(lru.len(), count);
+    let dropped = (0..count).filter(|number| lru.find(&key(*number)).is_none());
+    assert_eq!(dropped.collect::<Vec<_>>(), [slab::MAX_STEPS]);
+}
+
+/// Puts many entries that all are asked for.
+fn flood(lru: &mut Lru) {
+    for number in 0..1_000_u16 {
+        let key = [b"f/", &number.to_be_bytes()[..]].concat();
+        lru.put(&key, b"1234", at(1));
+        lru.find(&key).unwrap();
+    }
+}
+
+#[test]
+fn news_stays_for_a_while_whatever_is_asked_for_and_no_longer() {
+    let mut lru = lru(20 * one());
+    lru.put_news(b"d/aa", b"1234", at(1_000));
+    flood(&mut lru);
+    lru.on_time(at(1_000 + NEWS_LASTS));
+    flood(&mut lru);
+    assert!(lru.find(b"d/aa").is_some());
+    lru.on_time(at(1_001 + NEWS_LASTS));
+    flood(&mut lru);
+    assert_eq!(lru.find(b"d/aa"), None);
+}
+
+#[test]
+fn news_of_what_was_known_already_stays_too() {
+    let mut lru = lru(20 * one());
+    lru.put(b"d/aa", b"1234", at(1));
+    lru.put_news(b"d/aa", b"1234", at(1_000));
+    flood(&mut lru);
+    assert!(lru.find(b"d/aa").is_some());
+}
+
+#[test]
+fn much_news_leaves_half_of_the_cache_to_what_is_asked_for() {
+    let mut lru = lru(20 * one());
+    let asked: Vec<_> = (0..9).map(|number| [b'd', b'/', b'a', number]).collect();
+    for key in &asked {
+        lru.put(key, b"1234", at(1));
+    }
+    for number in 0..1_000_u16 {
+        let key = [b"n/", &number.to_be_bytes()[..]].concat();
+        lru.put_news(&key, b"1234", at(2));
+        for key in &asked {
+            assert!(lru.find(key).is_some(), "{number}");
+        }
+    }
+    assert!(lru.news_bytes <= 10 * one());
 }
 
 #[test]
@@ -70,34 +154,66 @@ fn a_long_key_is_no_entry() {
     assert_eq!(lru(1 << 20).put(&[b'k'; 70_000], b"", at(1)), None);
 }
 
-/// The same cache, as simple as can be: the most recently used entry last.
+/// The same cache, as simple as can be: the newest entry last.
 #[derive(Default)]
-struct Model(Vec<(Vec<u8>, Vec<u8>, u64)>);
+struct Model {
+    entries: Vec<ModelEntry>,
+    hand: usize,
+}
+
+struct ModelEntry {
+    key: Vec<u8>,
+    record: Vec<u8>,
+    fetched: u64,
+    is_marked: bool,
+}
 
 impl Model {
     fn bytes(&self) -> usize {
-        self.0
-            .iter()
-            .map(|(key, record, _)| cost(key, record))
-            .sum()
+        let entries = self.entries.iter();
+        entries.map(|entry| cost(&entry.key, &entry.record)).sum()
     }
 
-    fn find(&mut self, key: &[u8]) -> Option<(Vec<u8>, u64)> {
-        let at = self.0.iter().position(|(each, ..)| each == key)?;
-        let entry = self.0.remove(at);
-        self.0.push(entry.clone());
-        Some((entry.1, entry.2))
+    fn find(&mut self, key: &[u8]) -> Option<&mut ModelEntry> {
+        let entry = self.entries.iter_mut().find(|entry| entry.key == key)?;
+        entry.is_marked = true;
+        Some(entry)
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.entries.remove(at);
+        self.hand -= usize::from(at < self.hand);
+        self.hand %= self.entries.len().max(1);
+    }
+
+    fn drop_one(&mut self) {
+        while std::mem::take(&mut self.entries[self.hand].is_marked) {
+            self.hand = (self.hand + 1) % self.entries.len();
+        }
+        self.remove(self.hand);
     }
 
     fn put(&mut self, key: &[u8], record: &[u8], fetched: u64, max_bytes: usize) {
-        self.0.retain(|(each, ..)| each != key);
+        let held = self.entries.iter().position(|entry| entry.key == key);
+        if let Some(entry) = self.find(key).filter(|entry| entry.record == record) {
+            entry.fetched = fetched;
+            return;
+        }
+        if let Some(at) = held {
+            self.remove(at);
+        }
         if cost(key, record) > max_bytes {
             return;
         }
         while self.bytes() + cost(key, record) > max_bytes {
-            self.0.remove(0);
+            self.drop_one();
         }
-        self.0.push((key.to_vec(), record.to_vec(), fetched));
+        self.entries.push(ModelEntry {
+            key: key.to_vec(),
+            record: record.to_vec(),
+            fetched,
+            is_marked: held.is_some(),
+        });
     }
 }
 
@@ -110,7 +226,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         (0u8..20).prop_map(Step::Find),
-        (0u8..20, 0usize..300, any::<u64>())
+        (0u8..20, prop_oneof![Just(50), 0usize..300], any::<u64>())
             .prop_map(|(key, size, fetched)| Step::Put(key, size, fetched)),
     ];
     prop::collection::vec(step, 0..200)
@@ -118,13 +234,42 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
+    fn with_news_it_stays_within_its_bound_and_gives_what_was_put_last(
+        steps in prop::collection::vec((0u8..20, 0usize..100, any::<bool>(), 0u64..100_000), 0..200),
+        max_bytes in 0usize..2_000,
+    ) {
+        let mut lru = lru(max_bytes);
+        let mut last: HashMap<u8, Vec<u8>> = HashMap::new();
+        for (key, size, is_news, now) in steps {
+            let record = vec![key; size];
+            if is_news {
+                lru.put_news(&[key], &record, at(now));
+            } else {
+                lru.put(&[key], &record, at(now));
+            }
+            last.insert(key, record);
+            lru.on_time(at(now));
+            prop_assert!(lru.bytes() <= max_bytes && lru.news_bytes <= lru.bytes());
+        }
+        let mut bytes = 0;
+        for (key, record) in last {
+            if let Some(place) = lru.find(&[key]) {
+                prop_assert_eq!(lru.record(place), &record[..]);
+                bytes += cost(&[key], &record);
+            }
+        }
+        prop_assert_eq!(bytes, lru.bytes());
+    }
+
+    #[test]
     fn it_behaves_like_the_simplest_cache_there_is(steps in steps(), max_bytes in 0usize..2_000) {
         let (mut lru, mut model) = (lru(max_bytes), Model::default());
         for step in steps {
             match step {
                 Step::Find(key) => {
                     let found = lru.find(&[key]).map(|place| (lru.record(place).to_vec(), lru.fetched(place).millis()));
-                    prop_assert_eq!(found, model.find(&[key]));
+                    let expected = model.find(&[key]).map(|entry| (entry.record.clone(), entry.fetched));
+                    prop_assert_eq!(found, expected);
                 }
                 Step::Put(key, size, fetched) => {
                     let record = vec![key; size];
@@ -132,7 +277,7 @@ proptest! {
                     model.put(&[key], &record, fetched, max_bytes);
                 }
             }
-            prop_assert_eq!(lru.len(), model.0.len());
+            prop_assert_eq!(lru.len(), model.entries.len());
             prop_assert_eq!(lru.bytes(), model.bytes());
             prop_assert!(lru.bytes() <= max_bytes);
         }
