@@ -2,6 +2,7 @@
 
 mod edges;
 mod fill;
+mod fuel;
 mod links;
 mod load;
 mod machine;
@@ -56,6 +57,7 @@ async fn run(command: Command, options: &Options) -> Section {
         Command::ZipfCore => zipf::simulated(options),
         Command::Memory => memory::run(options).await,
         Command::Startup => startup::run(options).await,
+        Command::Fuel => fuel::run(),
         Command::All => unreachable!("a command of parts"),
     }
 }

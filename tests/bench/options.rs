@@ -2,7 +2,7 @@
 
 /// How to use it.
 const USAGE: &str = "usage: bench TABLE [--short] [--only NAME]
-tables: all, redirects, cpu, zipf, zipf-core, memory, startup
+tables: all, redirects, cpu, zipf, zipf-core, memory, startup, fuel
 --short: few links and short rounds, to try things out; the figures say little
 --only NAME: of the targets that redirect, those whose name has NAME in it, and the reference";
 
@@ -23,9 +23,11 @@ pub(crate) enum Command {
     Memory,
     /// How long starting takes.
     Startup,
+    /// Instructions inside the VM.
+    Fuel,
 }
 
-const NAMES: [(&str, Command); 7] = [
+const NAMES: [(&str, Command); 8] = [
     ("all", Command::All),
     ("redirects", Command::Redirects),
     ("cpu", Command::Cpu),
@@ -33,13 +35,15 @@ const NAMES: [(&str, Command); 7] = [
     ("zipf-core", Command::ZipfCore),
     ("memory", Command::Memory),
     ("startup", Command::Startup),
+    ("fuel", Command::Fuel),
 ];
 
 impl Command {
     /// The tables that it is made of.
     pub(crate) fn parts(&self) -> &[Self] {
-        const ALL: [Command; 4] = [
+        const ALL: [Command; 5] = [
             Command::Redirects,
+            Command::Fuel,
             Command::Zipf,
             Command::Memory,
             Command::Startup,

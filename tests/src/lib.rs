@@ -1,6 +1,7 @@
 //! What the tests of the whole are made of: a proxy-wasm host, private servers, and scenarios that run on all of them.
 
 pub mod abi;
+pub mod fuel;
 pub mod host;
 pub mod scenario;
 pub mod servers;

@@ -7,6 +7,7 @@ mod callouts;
 mod clock;
 mod configuration;
 mod cost;
+mod fuel;
 mod redis;
 mod resp_bridge;
 mod scenarios;

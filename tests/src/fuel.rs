@@ -1,0 +1,218 @@
+//! What a redirect costs inside the VM, by tier: wasmtime's fuel, about one unit an instruction. The same in every run,
+//! so that a test can hold on to it: `tests/bench/fuel.toml` has the figures that are agreed upon.
+
+use crate::host::{Callout, Cluster, Fleet, HeaderMap, Metering, Module, Response, Usage, Worker};
+use crate::scenario::{DOMAIN, Reply, link};
+use crate::stack::root;
+use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::{AliasFilter, CodeLength, CodeSpace, Entry, FeedBatch, FeedPosition, Snapshot};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// By how many per cent a figure may grow before it has to be agreed upon anew.
+pub const TOLERANCE: u64 = 5;
+
+/// Requests of each kind; the figure is the median.
+const REQUESTS: u64 = 15;
+
+const BOUND: u64 = 1_000_000;
+const TARGET: &str = "https://example.com/some/where?a=b";
+
+/// The cost of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Fuel.
+    pub fuel: u64,
+    /// Calls from the module to the host.
+    pub hostcalls: u64,
+}
+
+/// What is measured now, by tier.
+///
+/// # Panics
+/// Where the filter does not answer from the tier that it should.
+#[must_use]
+pub fn measure() -> BTreeMap<String, Cost> {
+    let costs = [
+        ("lru", lru()),
+        ("shared-data", shared_data()),
+        ("admission", admission()),
+        ("redis", redis()),
+    ];
+    costs.map(|(tier, cost)| (tier.to_owned(), cost)).into()
+}
+
+/// What is agreed upon.
+///
+/// # Panics
+/// Where `tests/bench/fuel.toml` cannot be read.
+#[must_use]
+pub fn agreed() -> BTreeMap<String, Cost> {
+    let path = root().join("tests/bench/fuel.toml");
+    let text = std::fs::read_to_string(path).expect("the figures");
+    toml::from_str(&text).expect("figures")
+}
+
+/// A hit in the worker's cache, with everything configured that is in production: feed, admission, click counting.
+fn lru() -> Cost {
+    let mut fleet = with_feed();
+    let worker = fleet.worker(0);
+    for number in 0..REQUESTS {
+        teach(worker, &path(number));
+    }
+    median((0..REQUESTS).map(|number| visit(worker, &path(number), 302)))
+}
+
+/// What another worker has fetched; it is put into the worker's cache.
+fn shared_data() -> Cost {
+    let mut fleet = start(&json!({"clicks": {}}), 2);
+    for number in 0..REQUESTS {
+        teach(fleet.worker(0), &path(number));
+    }
+    let costs = (0..REQUESTS).map(|number| visit(fleet.worker(1), &path(number), 302));
+    median(costs)
+}
+
+/// What was never issued.
+fn admission() -> Cost {
+    let mut fleet = with_feed();
+    let worker = fleet.worker(0);
+    let numbers = BOUND..BOUND + REQUESTS;
+    median(numbers.map(|number| visit(worker, &path(number), 404)))
+}
+
+/// A lookup in Redis and its answer, which is put into both caches.
+fn redis() -> Cost {
+    let mut fleet = start(&json!({"clicks": {}, "redis": {"mode": "direct"}}), 1);
+    fleet.worker(0).get("/");
+    connect(&mut fleet);
+    let worker = fleet.worker(0);
+    median((0..REQUESTS).map(|number| {
+        let before = worker.usage();
+        let stream = worker.request("GET", path(number)).send();
+        let lookup = worker.grpc_streams().remove(0);
+        worker.grpc_message(&lookup, record_in_redis());
+        assert_eq!(worker.outcome(stream).local_response().status(), 302);
+        worker.usage().since(&before)
+    }))
+}
+
+fn start(sections: &Value, workers: usize) -> Fleet {
+    let mut configuration = json!({
+        "domains": [DOMAIN],
+        "controlPlane": {"cluster": "control_plane", "token": "secret"},
+    });
+    if let (Value::Object(all), Value::Object(more)) = (&mut configuration, sections) {
+        all.extend(more.clone());
+    }
+    Fleet::of(&Module::filter(Metering::Fuel))
+        .configuration(configuration.to_string())
+        .cluster("control_plane", Cluster::Healthy)
+        .cluster("resp_bridge", Cluster::Healthy)
+        .workers(workers)
+        .start()
+        .unwrap_or_else(|error| panic!("{error}: {:#?}", error.log))
+}
+
+/// A fleet whose worker knows a snapshot, and that the feed is alive.
+fn with_feed() -> Fleet {
+    let sections = json!({"clicks": {}, "snapshot": {}, "poll": {}, "admission": {}});
+    let mut fleet = start(&sections, 1);
+    fleet.worker(0).get("/");
+    fleet.pass(Duration::from_secs(1));
+    let worker = fleet.worker(0);
+    let asked = callout(worker, "/edge/v1/snapshot");
+    worker.answer(&asked, ok(Snapshot::MEDIA_TYPE, snapshot()));
+    let poll = callout(worker, "/edge/v1/feed");
+    let next = FeedPosition::new(6, 0);
+    let message = FeedMessage::Bound { bound: 1 };
+    let batch = FeedBatch::encode(next, false, [message].iter());
+    worker.answer(&poll, ok(FeedBatch::MEDIA_TYPE, batch));
+    fleet.pass(Duration::from_secs(1));
+    fleet
+}
+
+fn snapshot() -> Vec<u8> {
+    let snapshot = Snapshot {
+        position: FeedPosition::new(5, 0),
+        bound: BOUND,
+        length: CodeLength::DEFAULT,
+        key: None,
+        domains: vec![DOMAIN],
+        aliases: AliasFilter::with_capacity(0).expect("a small filter"),
+        hot: Vec::new(),
+    };
+    snapshot.to_bytes()
+}
+
+/// Makes the worker fetch a link from the control plane.
+fn teach(worker: &mut Worker, path: &str) {
+    let stream = worker.request("GET", path).send();
+    let asked = callout(worker, &format!("/edge/v1/links/{DOMAIN}{path}"));
+    let key = format!("{DOMAIN}{path}");
+    let reply = Reply::Link(link(TARGET));
+    let (_, _, body) = reply.http(&key).expect("an HTTP answer");
+    worker.answer(&asked, ok(Entry::MEDIA_TYPE, body));
+    assert_eq!(worker.outcome(stream).local_response().status(), 302);
+}
+
+fn visit(worker: &mut Worker, path: &str, status: u32) -> Usage {
+    let before = worker.usage();
+    let response = worker.get(path).local_response();
+    assert_eq!(u32::from(response.status()), status, "{path}");
+    worker.usage().since(&before)
+}
+
+/// Accepts the connection to Redis, and every command of its beginning.
+fn connect(fleet: &mut Fleet) {
+    fleet.pass(Duration::from_secs(1));
+    let worker = fleet.worker(0);
+    let lookup = worker.grpc_streams().remove(0);
+    worker.grpc_initial_metadata(&lookup, HeaderMap::default());
+    let commands = lookup.sent.concat();
+    for _ in commands.split(|byte| *byte == b'*').skip(1) {
+        worker.grpc_message(&lookup, "+OK\r\n");
+    }
+    fleet.pass(Duration::from_secs(1));
+}
+
+/// The answer to `HMGET` for a link.
+fn record_in_redis() -> String {
+    let length = TARGET.len();
+    format!(
+        "*7\r\n${length}\r\n{TARGET}\r\n$3\r\n302\r\n$6\r\nactive\r\n$-1\r\n$-1\r\n$1\r\n1\r\n$1\r\n1\r\n"
+    )
+}
+
+/// The callout whose path begins like that.
+fn callout(worker: &Worker, path: &str) -> Callout {
+    let callouts = worker.callouts();
+    let found = callouts
+        .into_iter()
+        .find(|each| each.path().starts_with(path));
+    found.unwrap_or_else(|| panic!("no callout to {path}"))
+}
+
+fn ok(media_type: &str, body: Vec<u8>) -> Response {
+    Response::new(200)
+        .header("content-type", media_type)
+        .body(body)
+}
+
+fn path(number: u64) -> String {
+    let space = CodeSpace::new(CodeLength::DEFAULT, None);
+    format!("/{}", space.mint(number).expect("a number with a code"))
+}
+
+fn median(costs: impl Iterator<Item = Usage>) -> Cost {
+    let mut costs: Vec<Cost> = costs
+        .map(|usage| Cost {
+            fuel: usage.fuel,
+            hostcalls: usage.hostcall_total(),
+        })
+        .collect();
+    costs.sort_by_key(|cost| cost.fuel);
+    costs[costs.len() / 2]
+}
