@@ -78,7 +78,7 @@ $(DRILLS): setup
 BENCH_PROFILE ?= release
 BENCH_OPTIONS ?=
 BENCH_FOLDER := $(if $(filter dev,$(BENCH_PROFILE)),debug,$(BENCH_PROFILE))
-BENCH_TABLES := redirects zipf zipf-core memory startup fuel
+BENCH_TABLES := redirects zipf zipf-core rows memory startup fuel
 bench cpu $(BENCH_TABLES:%=bench-%): export EDGELINK_TEST_BIN = $(abspath $(or $(CARGO_TARGET_DIR),target))/$(BENCH_FOLDER)/edgelink
 
 .PHONY: bench

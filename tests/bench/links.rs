@@ -37,7 +37,12 @@ impl Targets {
 
 /// The code of the link at a place, where codes are plain numbers.
 pub(crate) fn code(place: usize) -> String {
-    mint(&CodeSpace::new(CodeLength::DEFAULT, None), place as u64)
+    code_of(place as u64)
+}
+
+/// The code of a number, where codes are plain numbers.
+pub(crate) fn code_of(number: u64) -> String {
+    mint(&CodeSpace::new(CodeLength::DEFAULT, None), number)
 }
 
 /// Codes that no control plane of a test has issued: those of the largest numbers.

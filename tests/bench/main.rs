@@ -13,6 +13,7 @@ mod process;
 mod redirects;
 mod report;
 mod rounds;
+mod rows;
 mod startup;
 mod targets;
 mod zipf;
@@ -55,6 +56,7 @@ async fn run(command: Command, options: &Options) -> Section {
         Command::Cpu => redirects::quick(options).await,
         Command::Zipf => zipf::run(options).await,
         Command::ZipfCore => zipf::simulated(options),
+        Command::Rows => rows::run(options).await,
         Command::Memory => memory::run(options).await,
         Command::Startup => startup::run(options).await,
         Command::Fuel => fuel::run(),

@@ -2,7 +2,7 @@
 
 /// How to use it.
 const USAGE: &str = "usage: bench TABLE [--short] [--only NAME]
-tables: all, redirects, cpu, zipf, zipf-core, memory, startup, fuel
+tables: all, redirects, cpu, zipf, zipf-core, rows, memory, startup, fuel
 --short: few links and short rounds, to try things out; the figures say little
 --only NAME: of the targets that redirect, those whose name has NAME in it, and the reference";
 
@@ -19,6 +19,8 @@ pub(crate) enum Command {
     Zipf,
     /// The same through the filter's logic alone.
     ZipfCore,
+    /// Cost as links grow.
+    Rows,
     /// Memory by cached link.
     Memory,
     /// How long starting takes.
@@ -27,12 +29,13 @@ pub(crate) enum Command {
     Fuel,
 }
 
-const NAMES: [(&str, Command); 8] = [
+const NAMES: [(&str, Command); 9] = [
     ("all", Command::All),
     ("redirects", Command::Redirects),
     ("cpu", Command::Cpu),
     ("zipf", Command::Zipf),
     ("zipf-core", Command::ZipfCore),
+    ("rows", Command::Rows),
     ("memory", Command::Memory),
     ("startup", Command::Startup),
     ("fuel", Command::Fuel),
@@ -41,10 +44,11 @@ const NAMES: [(&str, Command); 8] = [
 impl Command {
     /// The tables that it is made of.
     pub(crate) fn parts(&self) -> &[Self] {
-        const ALL: [Command; 5] = [
+        const ALL: [Command; 6] = [
             Command::Redirects,
             Command::Fuel,
             Command::Zipf,
+            Command::Rows,
             Command::Memory,
             Command::Startup,
         ];

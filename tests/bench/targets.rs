@@ -10,7 +10,7 @@ use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{ControlPlane, Envoy};
 use serde_json::json;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 const TARGET: &str = "https://example.com/a?b=1";
@@ -141,22 +141,36 @@ impl Field {
         }
     }
 
-    fn add_envoy(&mut self, name: &'static str, tier: Option<&'static str>, mut envoy: Envoy) {
+    fn add_envoy(&mut self, name: &'static str, tier: Option<&'static str>, envoy: Envoy) {
         let (status, paths) = if tier == Some("admission") {
             let codes = never_issued(LINKS as u64);
             (404, write_paths(self.folder.path(), "absent", codes))
         } else {
             (302, self.paths.clone())
         };
-        self.targets.push(Target {
+        let mut target = Target::of(name, tier, &paths, envoy);
+        target.status = status;
+        self.targets.push(target);
+    }
+}
+
+impl Target {
+    /// An Envoy that redirects.
+    pub(crate) fn of(
+        name: &'static str,
+        tier: Option<&'static str>,
+        paths: &Path,
+        mut envoy: Envoy,
+    ) -> Self {
+        Self {
             name,
             tier,
-            status,
-            paths,
+            status: 302,
+            paths: paths.to_owned(),
             address: envoy.edge(),
             processes: vec![envoy.process().id()],
             server: Server::Envoy(Box::new(envoy)),
-        });
+        }
     }
 }
 
