@@ -118,6 +118,15 @@ set_feed() {
   values[SECTIONS]+=$',\n  "snapshot": {},\n  "admission": {}'
 }
 
+# Whether redirects are counted by link and reported to the control plane.
+set_clicks() {
+  case $1 in
+  false) return ;;
+  true) values[SECTIONS]+=$',\n  "clicks": {}' ;;
+  *) fail "EDGELINK_CLICKS must be true or false, not '$1'" ;;
+  esac
+}
+
 set_number EDGE_PORT EDGELINK_EDGE_PORT 8080
 set_number ADMIN_PORT EDGELINK_ADMIN_PORT 9901
 set_number HEAP_BYTES EDGELINK_HEAP_BYTES 1073741824
@@ -144,6 +153,7 @@ unset EDGELINK_EDGE_TOKEN
 
 [[ -z ${EDGELINK_REDIS:-} ]] || set_redis "$EDGELINK_REDIS" "${EDGELINK_FEED:-none}"
 set_feed "${EDGELINK_FEED:-none}"
+set_clicks "${EDGELINK_CLICKS:-false}"
 unset EDGELINK_REDIS_PASSWORD
 
 umask 077 # the filled files hold the token

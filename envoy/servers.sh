@@ -67,7 +67,7 @@ start_redis_full() {
   start_redis redis "$EDGELINK_REDIS_PORT"
   export EDGELINK_REDIS_URL=redis://127.0.0.1:$EDGELINK_REDIS_PORT
   export EDGELINK_REDIS=direct EDGELINK_REDIS_SERVERS=127.0.0.1:$EDGELINK_REDIS_PORT
-  export EDGELINK_FEED=${EDGELINK_FEED:-poll}
+  export EDGELINK_FEED=${EDGELINK_FEED:-redis}
 }
 
 # Six nodes on ports one behind the other, and their buses behind them.
@@ -76,7 +76,7 @@ start_redis_cluster() {
   for ((index = 0; index < cluster_nodes; index++)); do
     port=$((EDGELINK_REDIS_PORT + index))
     start_redis "redis-$port" "$port" --cluster-enabled yes --cluster-port $((port + cluster_nodes)) \
-      --cluster-node-timeout 2000
+      --cluster-node-timeout 2000 --repl-diskless-sync-delay 0
     nodes+=("127.0.0.1:$port")
   done
   form_cluster "${nodes[@]}"

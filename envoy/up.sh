@@ -24,6 +24,7 @@ export EDGELINK_EDGE_TOKEN_FILE=$EDGELINK_STATE_DIR/edge-token
 export EDGELINK_WASM=${EDGELINK_WASM:-$target/wasm32-wasip1/wasm/edgelink_filter.wasm}
 export EDGELINK_BRIDGE_WASM=${EDGELINK_BRIDGE_WASM:-$target/wasm32-wasip1/wasm/edgelink_resp_bridge.wasm}
 export EDGELINK_TIER_HEADER=${EDGELINK_TIER_HEADER:-true}
+export EDGELINK_CLICKS=${EDGELINK_CLICKS:-true}
 logs=$state/log
 api=http://127.0.0.1:$EDGELINK_API_PORT
 edge=http://127.0.0.1:$EDGELINK_EDGE_PORT
@@ -50,6 +51,7 @@ start_envoy() {
 }
 
 start_small() {
+  export EDGELINK_FEED=${EDGELINK_FEED:-poll}
   start_control_plane control-plane "$EDGELINK_API_PORT"
   start_envoy
 }
