@@ -10,8 +10,9 @@
 //! - Since [`Reader::since_ms`] nothing was missed. What was asked for earlier may have changed unseen.
 //! - Up to [`Reader::heard_ms`] everything was read. What changes later may not be known yet.
 //!
-//! So a record that was asked for at `t` is as good as one asked for at [`Reader::known_until`]`(t)`. A quiet feed moves
-//! that on with every block period; a dead one does not, and entries age as if there were no feed.
+//! So a record that was asked for at `t` is as good as one asked for at [`Reader::known_until`]`(t)`. Only entries move that
+//! on, the control plane's heartbeats among them: a Redis that answers, but that nobody publishes to, tells nothing, and
+//! records age as if there were no feed.
 
 pub mod continuity;
 
@@ -105,6 +106,7 @@ struct Session {
     position: Option<Position>,
     since_ms: Option<u64>,
     heard_ms: Option<u64>,
+    read_ms: Option<u64>,
     checked_ms: u64,
     next: Next,
     now_ms: u64,
@@ -133,6 +135,7 @@ impl Reader {
                 }),
                 since_ms: start.map(|start| start.asked_ms),
                 heard_ms: None,
+                read_ms: None,
                 checked_ms: 0,
                 next: Next::AskInfo,
                 now_ms: 0,
@@ -148,14 +151,20 @@ impl Reader {
         self.session.since_ms
     }
 
-    /// Up to when everything was read: the time at which Redis was last asked and had nothing more to tell.
+    /// Up to when everything was read: the time at which Redis was last asked for entries, had some, and had no more.
     #[must_use]
     pub fn heard_ms(&self) -> Option<u64> {
         self.session.heard_ms
     }
 
-    /// How long the feed has been silent, in milliseconds. None if it was never heard. A feed that is quiet but alive is
-    /// never silent for much longer than the block period.
+    /// When the stream was last read to its end, be it that there was news or not.
+    #[must_use]
+    pub fn read_ms(&self) -> Option<u64> {
+        self.session.read_ms
+    }
+
+    /// How long the feed has been silent, in milliseconds. None if it was never heard. A feed that is alive is never silent
+    /// for much longer than the control plane's heartbeat takes to come round.
     #[must_use]
     pub fn silent_for_ms(&self, now_ms: u64) -> Option<u64> {
         self.heard_ms()
@@ -304,7 +313,7 @@ impl Session {
         }
         if self.position.is_some_and(|position| position.id == end.id) {
             self.position = Some(end);
-            self.heard(at_ms);
+            self.read_ms = Some(at_ms);
         }
     }
 
@@ -330,7 +339,10 @@ impl Session {
             }
         }
         if count < self.batch {
-            self.heard(at_ms);
+            self.read_ms = Some(at_ms);
+        }
+        if count > 0 && count < self.batch {
+            self.heard_ms = self.heard_ms.max(Some(at_ms));
         }
         // Not each time, or a busy feed would pay for a question with every answer.
         if count == 0 || self.now_ms.saturating_sub(self.checked_ms) >= CHECK_INTERVAL_MS {
@@ -359,10 +371,6 @@ impl Session {
             Err(error) => emit(Output::Malformed(id, error)),
         }
         Some(())
-    }
-
-    fn heard(&mut self, at_ms: u64) {
-        self.heard_ms = self.heard_ms.max(Some(at_ms));
     }
 }
 

@@ -178,10 +178,10 @@ impl FeedDriver {
         std::mem::take(&mut self.said)
     }
 
-    /// Runs until the feed was heard after now.
-    pub(crate) fn run_until_heard(&mut self) -> Vec<String> {
+    /// Runs until the stream was read to an end that it had after now.
+    pub(crate) fn run_until_read(&mut self) -> Vec<String> {
         let now_ms = self.socket.now_ms();
-        self.run_until(|reader, _| reader.heard_ms() > Some(now_ms))
+        self.run_until(|reader, _| reader.read_ms() > Some(now_ms))
     }
 
     pub(crate) fn turn(&mut self) {

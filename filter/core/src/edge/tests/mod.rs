@@ -25,6 +25,8 @@ struct World {
     last_stream: StreamId,
     last_token: Token,
     errands: Vec<(Token, Errand)>,
+    /// Heartbeats of the feed so far.
+    beats: u64,
 }
 
 /// What a visitor saw.
@@ -101,6 +103,7 @@ impl World {
             last_stream: 100,
             last_token: 0,
             errands: Vec::new(),
+            beats: 0,
         }
     }
 
