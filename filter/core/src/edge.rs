@@ -346,7 +346,7 @@ impl Edge {
         self.key.clear();
         self.key.extend_from_slice(domain.as_bytes());
         self.key.push(b'/');
-        self.key.extend_from_slice(asked.code.as_bytes());
+        self.key.extend_from_slice(asked.code);
     }
 }
 

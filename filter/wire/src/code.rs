@@ -37,9 +37,32 @@ pub const RESERVED_WORDS: &[&str] = &[
 /// Whether `code` is one of [`RESERVED_WORDS`], in any case.
 #[must_use]
 pub fn is_reserved(code: &[u8]) -> bool {
-    RESERVED_WORDS
-        .iter()
-        .any(|word| word.as_bytes().eq_ignore_ascii_case(code))
+    may_be_reserved(code)
+        && RESERVED_WORDS
+            .iter()
+            .any(|word| word.as_bytes().eq_ignore_ascii_case(code))
+}
+
+/// The letters that reserved words begin with, as bits: most codes need no look at the words.
+const INITIALS: u32 = {
+    let (mut initials, mut words) = (0, RESERVED_WORDS);
+    while let [word, rest @ ..] = words {
+        if let [first, ..] = word.as_bytes() {
+            initials |= bit(*first);
+        }
+        words = rest;
+    }
+    initials
+};
+
+fn may_be_reserved(code: &[u8]) -> bool {
+    code.first()
+        .is_some_and(|first| INITIALS & bit(*first) != 0)
+}
+
+/// The same for both cases of a letter.
+const fn bit(letter: u8) -> u32 {
+    1 << (letter & 0x1f)
 }
 
 /// Whether `code` has the shape of a code or an alias: `[0-9A-Za-z_-]{1,64}`.

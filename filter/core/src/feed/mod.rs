@@ -15,6 +15,7 @@
 //! records age as if there were no feed.
 
 pub mod continuity;
+mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -22,12 +23,12 @@ mod tests;
 pub use continuity::Gap;
 pub use edgelink_wire::feed_batch::FeedPosition;
 
+use crate::resp::Reply;
 use crate::resp::client::{self, Client, Event, Failure, Reason};
-use crate::resp::{Reply, encode};
 use continuity::{Position, StreamInfo, parse_id};
 use edgelink_wire::feed::{FeedMessage, previous};
 use edgelink_wire::record::RecordError;
-use edgelink_wire::redis::FEED_STREAM;
+use wire::{elements, is_no_stream, pairs, write_info, write_read};
 
 /// How much of an unusable reply is kept for the log, in bytes.
 const KEPT_MESSAGE_BYTES: usize = 200;
@@ -376,39 +377,3 @@ impl Session {
 
 /// How often a busy feed is compared with what was read of it, in milliseconds.
 const CHECK_INTERVAL_MS: u64 = 1000;
-
-/// Names and values of an entry.
-fn pairs(fields: Reply<'_>) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let mut strings = fields.array().into_iter().flatten().map_while(Reply::bulk);
-    std::iter::from_fn(move || Some((strings.next()?, strings.next()?)))
-}
-
-/// The elements of an array of exactly `N`.
-fn elements<const N: usize>(reply: Reply<'_>) -> Option<[Reply<'_>; N]> {
-    let mut array = reply.array().filter(|array| array.len() == N)?;
-    let mut elements = [Reply::Null; N];
-    for element in &mut elements {
-        *element = array.next()?;
-    }
-    Some(elements)
-}
-
-fn is_no_stream(message: &[u8]) -> bool {
-    message.starts_with(b"ERR no such key")
-}
-
-fn write_info(out: &mut Vec<u8>) {
-    encode::words(&[b"XINFO", b"STREAM", FEED_STREAM.as_bytes()], out);
-}
-
-fn write_read(block_ms: u64, batch: u32, from: FeedPosition, out: &mut Vec<u8>) {
-    encode::command(8, out);
-    encode::argument(b"XREAD", out);
-    encode::argument(b"BLOCK", out);
-    encode::number(block_ms, out);
-    encode::argument(b"COUNT", out);
-    encode::number(u64::from(batch), out);
-    encode::argument(b"STREAMS", out);
-    encode::argument(FEED_STREAM.as_bytes(), out);
-    encode::argument(from.to_string().as_bytes(), out);
-}

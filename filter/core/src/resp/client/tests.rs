@@ -1,3 +1,7 @@
+//! What the client says, and when.
+
+mod bounds;
+
 use super::*;
 use crate::resp::backoff::Bounds;
 use crate::resp::encode;
@@ -334,102 +338,4 @@ fn a_reply_that_nobody_waits_for_ends_the_connection() {
     let mut tested = Tested::ready();
     let down = Said::Down("a reply came that nobody waits for".to_owned());
     assert_eq!(tested.data(0, b"+OK\r\n+OK\r\n"), [Said::Close, down]);
-}
-
-#[test]
-fn as_many_requests_may_wait_as_the_bound_and_no_more() {
-    let mut tested = Tested::ready();
-    for token in 0..4 {
-        tested.request(0, token).unwrap();
-    }
-    assert_eq!(tested.request(0, 4), Err(Rejection::Full));
-    tested.tick(100);
-    assert_eq!(
-        tested.request(100, 4),
-        Err(Rejection::Full),
-        "places are kept by requests out of time"
-    );
-    tested.data(100, b"+late\r\n");
-    assert!(tested.request(100, 4).is_ok());
-}
-
-#[test]
-fn as_many_bytes_may_wait_as_the_bound_and_no_more() {
-    let mut tested = Tested::ready();
-    // *1 CRLF $xx CRLF word CRLF: 4 + 5 + 80 + 2.
-    let accepted = tested.request_of(0, 1, &[b'a'; 80]);
-    assert!(accepted.is_ok());
-    assert_eq!(tested.request_of(0, 2, b"a"), Err(Rejection::Full));
-    tested.data(0, b"+a\r\n");
-    assert!(tested.request_of(0, 2, &[b'a'; 89]).is_ok());
-    assert_eq!(tested.request(0, 3), Err(Rejection::Full));
-}
-
-#[test]
-fn attempts_come_ever_slower_up_to_the_cap() {
-    let mut tested = Tested::new(settings());
-    tested.tick(0);
-    tested.closed(0);
-    let mut last_ms = 0;
-    for due_ms in [50, 100, 200, 400, 800, 1600, 2000, 2000] {
-        let now_ms = tested.wait_for_reconnect();
-        let waited_ms = now_ms - last_ms;
-        assert!(
-            (due_ms / 2..=due_ms).contains(&waited_ms),
-            "{waited_ms} of {due_ms}"
-        );
-        tested.closed(now_ms);
-        last_ms = now_ms;
-    }
-}
-
-#[test]
-fn an_episode_of_failures_is_reported_once_and_ends_when_the_connection_has_stood() {
-    let mut tested = Tested::ready();
-    tested.tick(10_000);
-    let down = || Said::Down("the stream was closed or could not be opened".to_owned());
-    assert_eq!(tested.closed(10_000), [down()]);
-    for _ in 0..2 {
-        let now_ms = tested.wait_for_reconnect();
-        tested.data(now_ms, b"+OK\r\n");
-        assert_eq!(tested.closed(now_ms + 1), [], "it stood, but not for long");
-    }
-    let now_ms = tested.wait_for_reconnect();
-    tested.data(now_ms, b"+OK\r\n");
-    assert_eq!(tested.tick(now_ms + 1999), []);
-    assert_eq!(tested.tick(now_ms + 2000), [Said::Recovered(3)]);
-    assert_eq!(tested.closed(now_ms + 2001), [down()]);
-}
-
-#[test]
-fn error_replies_are_reported_once_in_a_while_and_counted() {
-    let mut tested = Tested::ready();
-    let mut answer = |now_ms| {
-        tested.request(now_ms, 1).unwrap();
-        tested.data(now_ms, b"-LOADING\r\n").remove(0)
-    };
-    let refused = || Said::Refused(1, "LOADING".to_owned());
-    assert_eq!(answer(1), Said::ErrorReplies(1));
-    assert_eq!(answer(2), refused());
-    assert_eq!(answer(10_000), refused());
-    assert_eq!(answer(10_001), Said::ErrorReplies(3));
-}
-
-#[test]
-fn a_clock_that_goes_back_stands_still() {
-    let mut tested = Tested::ready();
-    tested.tick(1000);
-    tested.request(5, 1).unwrap();
-    assert_eq!(tested.tick(7), []);
-    assert_eq!(tested.tick(1099), []);
-    assert_eq!(tested.tick(1100), [failed(1, "timed out")]);
-}
-
-#[test]
-fn a_clock_that_jumps_ahead_ends_in_a_new_connection() {
-    let mut tested = Tested::ready();
-    tested.request(0, 1).unwrap();
-    let outputs = tested.tick(u64::MAX);
-    assert_eq!(outputs[..2], [failed(1, "timed out"), Said::Close]);
-    assert_eq!(tested.tick(u64::MAX)[0], Said::Open);
 }
