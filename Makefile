@@ -78,8 +78,9 @@ $(DRILLS): setup
 BENCH_PROFILE ?= release
 BENCH_OPTIONS ?=
 BENCH_FOLDER := $(if $(filter dev,$(BENCH_PROFILE)),debug,$(BENCH_PROFILE))
-BENCH_TABLES := redirects zipf zipf-core rows memory startup fuel
+BENCH_TABLES := redirects zipf zipf-core rows creation memory startup fuel
 bench cpu $(BENCH_TABLES:%=bench-%): export EDGELINK_TEST_BIN = $(abspath $(or $(CARGO_TARGET_DIR),target))/$(BENCH_FOLDER)/edgelink
+bench bench-creation: export DRILL_PROFILE = $(BENCH_PROFILE)
 
 .PHONY: bench
 bench: bench-programs ## Measure everything side by side and write tests/bench/RESULTS.md

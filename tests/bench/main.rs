@@ -1,5 +1,6 @@
 //! Benchmarks: `bench all` (`make bench`), or one table by its name. See [`options`] for what may be given.
 
+mod creation;
 mod edges;
 mod fill;
 mod fuel;
@@ -59,6 +60,7 @@ async fn run(command: Command, options: &Options) -> Section {
         Command::Rows => rows::run(options).await,
         Command::Memory => memory::run(options).await,
         Command::Startup => startup::run(options).await,
+        Command::Creation => creation::run(options),
         Command::Fuel => fuel::run(),
         Command::All => unreachable!("a command of parts"),
     }

@@ -2,7 +2,7 @@
 
 /// How to use it.
 const USAGE: &str = "usage: bench TABLE [--short] [--only NAME]
-tables: all, redirects, cpu, zipf, zipf-core, rows, memory, startup, fuel
+tables: all, redirects, cpu, zipf, zipf-core, rows, creation, memory, startup, fuel
 --short: few links and short rounds, to try things out; the figures say little
 --only NAME: of the targets that redirect, those whose name has NAME in it, and the reference";
 
@@ -21,6 +21,8 @@ pub(crate) enum Command {
     ZipfCore,
     /// Cost as links grow.
     Rows,
+    /// Links created a second, by another target of make.
+    Creation,
     /// Memory by cached link.
     Memory,
     /// How long starting takes.
@@ -29,13 +31,14 @@ pub(crate) enum Command {
     Fuel,
 }
 
-const NAMES: [(&str, Command); 9] = [
+const NAMES: [(&str, Command); 10] = [
     ("all", Command::All),
     ("redirects", Command::Redirects),
     ("cpu", Command::Cpu),
     ("zipf", Command::Zipf),
     ("zipf-core", Command::ZipfCore),
     ("rows", Command::Rows),
+    ("creation", Command::Creation),
     ("memory", Command::Memory),
     ("startup", Command::Startup),
     ("fuel", Command::Fuel),
@@ -44,11 +47,12 @@ const NAMES: [(&str, Command); 9] = [
 impl Command {
     /// The tables that it is made of.
     pub(crate) fn parts(&self) -> &[Self] {
-        const ALL: [Command; 6] = [
+        const ALL: [Command; 7] = [
             Command::Redirects,
             Command::Fuel,
             Command::Zipf,
             Command::Rows,
+            Command::Creation,
             Command::Memory,
             Command::Startup,
         ];

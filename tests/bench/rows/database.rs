@@ -19,8 +19,13 @@ pub(crate) struct Database {
 
 impl Database {
     pub(crate) fn start() -> Self {
-        let server =
-            MariaDb::start_with(&["--innodb-buffer-pool-size=3G", "--innodb-log-file-size=1G"]);
+        let server = MariaDb::start_with(&[
+            "--innodb-buffer-pool-size=3G",
+            "--innodb-log-file-size=1G",
+            // What a solid-state disk takes; the default is for disks that turn.
+            "--innodb-io-capacity-max=20000",
+            "--innodb-io-capacity=10000",
+        ]);
         server.execute("CREATE DATABASE bench");
         Self {
             server,

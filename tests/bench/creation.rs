@@ -1,0 +1,37 @@
+//! The table of creation: the drill that `make throughput` runs, as it prints it.
+
+use crate::load::text_of;
+use crate::options::Options;
+use crate::report::Section;
+use edgelink_tests::stack::root;
+use std::process::Command;
+
+/// Runs it.
+pub(crate) fn run(options: &Options) -> Section {
+    let seconds: u32 = options.size.pick(10, 1);
+    let output = Command::new("make")
+        .args(["--no-print-directory", "throughput"])
+        .current_dir(root())
+        .env("EDGELINK_TEST_DRILL_SECONDS", seconds.to_string())
+        .output();
+    let text = text_of(&output.expect("make"));
+    let mut section = Section::new("Creation");
+    section.text(
+        &"Printed by `make throughput`: links beside bare INSERTs of one row each, in one run and with the same durability.",
+    );
+    section.text(&format!("```\n{}\n```", report(&text)));
+    section
+}
+
+/// What the drill has printed, without its rounds and what the test harness says.
+fn report(text: &str) -> String {
+    let lines = text
+        .lines()
+        .skip_while(|line| !line.starts_with("running "));
+    let lines = lines
+        .skip(1)
+        .take_while(|line| !line.starts_with("test result"));
+    let is_figure = |line: &&str| !line.starts_with("round ") && !line.starts_with("test ");
+    let lines: Vec<&str> = lines.filter(is_figure).collect();
+    lines.join("\n").trim().to_owned()
+}
