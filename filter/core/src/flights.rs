@@ -148,6 +148,10 @@ impl Flights {
 
     /// A stream no longer waits, if it ever did.
     pub(crate) fn leave(&mut self, stream: StreamId) {
+        // Of nearly every stream that ends, nobody has ever waited: not even its hash is needed.
+        if self.waiting.is_empty() {
+            return;
+        }
         let flight = self.waiting.remove(&stream);
         if let Some(flight) = flight.and_then(|id| self.flights.get_mut(&id)) {
             flight.waiters.remove(&stream);

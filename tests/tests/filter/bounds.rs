@@ -1,9 +1,10 @@
 //! Every bound of the configuration, reached.
 
 use crate::support::{Numbers, answer, configuration_with, fleet, follow};
-use edgelink_tests::host::{Metric, Outcome};
-use edgelink_tests::scenario::{Reply, link};
+use edgelink_tests::host::{Fleet, Metric, Outcome};
+use edgelink_tests::scenario::{DOMAIN, Reply, link};
 use serde_json::json;
+use std::ops::Range;
 
 fn target(length: usize) -> Reply {
     Reply::Link(link(&format!("https://example.com/{}", "x".repeat(length))))
@@ -16,7 +17,7 @@ fn the_lru_stays_within_its_bytes_and_the_memory_stops_growing() {
         json!({"lru": {"maxBytes": bound}, "sharedData": {"slots": 0}}),
     ));
     let mut numbers = Numbers(7);
-    let mut fill = |fleet: &mut edgelink_tests::host::Fleet, round: usize| {
+    let mut fill = |fleet: &mut Fleet, round: usize| {
         for index in 0..3_000 {
             let code = format!("r{round}x{index}");
             let length = numbers.below(1_000);
@@ -36,6 +37,48 @@ fn the_lru_stays_within_its_bytes_and_the_memory_stops_growing() {
     assert!(bytes <= bound, "{bytes} bytes");
     assert!(bytes > bound / 2, "{bytes} bytes only");
     assert_eq!(full, later, "the memory goes on growing");
+}
+
+/// A fleet with a cache of 64 MiB and nothing beside it.
+fn with_64_mib() -> Fleet {
+    fleet(&configuration_with(
+        json!({"lru": {"maxBytes": CACHE}, "sharedData": {"slots": 0}}),
+    ))
+}
+
+const CACHE: usize = 64 << 20;
+
+/// Follows so many links, whose targets have 60 bytes, and gives the bytes of key and target of one.
+fn follow_all(fleet: &mut Fleet, links: Range<usize>) -> usize {
+    let target = target(60 - "https://example.com/".len());
+    for link in links {
+        follow(fleet.worker(0), &format!("{link:07}"), &target);
+        if link % 1_000 == 0 {
+            fleet.worker(0).tick();
+        }
+    }
+    DOMAIN.len() + "/0000000".len() + 60
+}
+
+#[test]
+fn a_cached_link_takes_at_most_96_bytes_of_memory_besides_key_and_target() {
+    let mut fleet = with_64_mib();
+    follow_all(&mut fleet, 0..1_000);
+    let before = fleet.worker(0).memory_size();
+    let own = follow_all(&mut fleet, 1_000..41_000);
+    let each = (fleet.worker(0).memory_size() - before) / 40_000;
+    println!("{each} bytes for a link, {own} of them its key and target");
+    assert!(each <= own + 96, "{each} bytes, {own} of them its own");
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test -p edgelink-tests --test filter million -- --ignored --nocapture"]
+fn a_million_links_stay_within_the_bound_of_the_cache() {
+    let mut fleet = with_64_mib();
+    follow_all(&mut fleet, 0..1_000_000);
+    let memory = fleet.worker(0).memory_size();
+    println!("{memory} bytes of memory for a cache of {CACHE}");
+    assert!(memory <= CACHE + (10 << 20), "{memory} bytes");
 }
 
 #[test]
