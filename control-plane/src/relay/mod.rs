@@ -27,6 +27,10 @@ use tokio_util::sync::CancellationToken;
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// The least time between two rounds. What is changed meanwhile is published together: under load, reading and clearing
+/// the outbox costs the database no more than creating the links does. A change that comes alone does not wait.
+const GATHER: Duration = Duration::from_millis(5);
+
 /// How the relay works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayOptions {
@@ -111,6 +115,7 @@ impl Relay {
                 () = stop.cancelled() => break,
                 result = round => result,
             };
+            sleep(GATHER).await;
             if self.failed(result) {
                 self.leadership.set(false);
                 sleep(PAUSE).await;

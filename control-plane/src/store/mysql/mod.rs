@@ -7,6 +7,7 @@ mod issuers;
 mod relay;
 mod statements;
 mod sweep;
+mod text;
 
 use super::sql::SqlStore;
 use super::sql::calls::Connections;

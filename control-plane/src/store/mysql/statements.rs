@@ -1,7 +1,9 @@
 //! Statements in the dialect that MySQL and MariaDB share.
 
+use super::text;
 use crate::model::LinkContent;
 use crate::store::sql::fault::{Fault, Remedy};
+use crate::store::sql::relay::Announcement;
 use crate::store::sql::rows::{
     KeyRow, LinkRow, NewRow, TakenRow, Unsigned, tags_to_text, url_hash,
 };
@@ -12,7 +14,7 @@ use crate::store::sql::{insert_links, select_links};
 use crate::store::{ApiKeyRow, BOUND_LEAD_MS, ListQuery, Segment};
 use edgelink_wire::{Domain, LinkKey, LinkState};
 use sqlx::mysql::{MySqlConnection, MySqlDatabaseError};
-use sqlx::{MySql, QueryBuilder, query, query_as, query_scalar, raw_sql};
+use sqlx::{AssertSqlSafe, MySql, QueryBuilder, query, query_as, query_scalar, raw_sql};
 
 /// What to do about an error of MySQL or MariaDB.
 pub(super) fn remedy(fault: &Fault) -> Remedy {
@@ -53,6 +55,18 @@ impl Statements for Session<MySql> {
 
     async fn begin(&mut self) -> Result<(), Fault> {
         self.run(|c| raw_sql("START TRANSACTION").execute(c))
+            .await?;
+        Ok(())
+    }
+
+    async fn begin_with(
+        &mut self,
+        rows: &[&NewRow],
+        changes: &[Announcement],
+        now: u64,
+    ) -> Result<(), Fault> {
+        let text = text::creation(rows, changes, now);
+        self.run(|c| raw_sql(AssertSqlSafe(text)).execute(c))
             .await?;
         Ok(())
     }

@@ -38,14 +38,64 @@ pub(in crate::store) async fn create_links<S: Statements>(
     limits: ChunkLimits,
     now: u64,
 ) -> Result<Vec<Outcome>, Fault> {
-    session.begin().await?;
-    let outcomes = create_within(session, rows, limits, now).await?;
+    let outcomes = begin_and_create(session, rows, limits, now).await?;
     session.commit(rows.len()).await?;
     Ok(outcomes)
 }
 
+/// Begins a transaction and creates the links in it.
+pub(super) async fn begin_and_create<S: Statements>(
+    session: &mut S,
+    rows: &[NewRow],
+    limits: ChunkLimits,
+    now: u64,
+) -> Result<Vec<Outcome>, Fault> {
+    if let Some(outcomes) = create_at_once(session, rows, limits, now).await? {
+        return Ok(outcomes);
+    }
+    session.begin().await?;
+    create_within(session, rows, limits, now).await
+}
+
+/// Begins a transaction and creates all links with as few messages to the server as there can be. Nothing is begun where
+/// they are too many for that, or where something stands in the way of one of them.
+async fn create_at_once<S: Statements>(
+    session: &mut S,
+    rows: &[NewRow],
+    limits: ChunkLimits,
+    now: u64,
+) -> Result<Option<Vec<Outcome>>, Fault> {
+    let mut creation = Creation::new(rows);
+    let order = creation.order();
+    let changes: Vec<Announcement> = rows
+        .iter()
+        .map(|row| Announcement::of_new(row, 1))
+        .collect();
+    if order.len() < rows.len() || !fits_at_once(rows, &changes, limits) {
+        return Ok(None);
+    }
+    match session
+        .begin_with(&creation.rows_of(&order), &changes, now)
+        .await
+    {
+        Ok(()) => Ok(Some(vec![Ok(1); rows.len()])),
+        Err(fault) if S::remedy(&fault) == Remedy::Duplicate => {
+            session.rollback().await?;
+            Ok(None)
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
+fn fits_at_once(rows: &[NewRow], changes: &[Announcement], limits: ChunkLimits) -> bool {
+    let links: usize = rows.iter().map(NewRow::wire_size).sum();
+    let changes: usize = changes.iter().map(Announcement::wire_size).sum();
+    // As text, each byte takes two.
+    rows.len() <= limits.rows && (links + changes) * 2 <= limits.bytes
+}
+
 /// Creates the links within a transaction that has begun.
-pub(super) async fn create_within<S: Statements>(
+async fn create_within<S: Statements>(
     session: &mut S,
     rows: &[NewRow],
     limits: ChunkLimits,

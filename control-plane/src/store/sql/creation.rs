@@ -137,8 +137,7 @@ async fn create_once<S: Statements>(
     limits: ChunkLimits,
     now: u64,
 ) -> Result<Option<Vec<Outcome>>, Fault> {
-    session.begin().await?;
-    let outcomes = create::create_within(session, rows, limits, now).await?;
+    let outcomes = create::begin_and_create(session, rows, limits, now).await?;
     match leave_receipts(session, rows, receipts, &outcomes, limits).await {
         Ok(()) => {}
         Err(fault) if S::remedy(&fault) == Remedy::Duplicate => {

@@ -5,7 +5,7 @@ use super::counters::CounterStatements;
 use super::creation::CreationStatements;
 use super::fault::{Fault, Remedy};
 use super::issuers::IssuerStatements;
-use super::relay::RelayStatements;
+use super::relay::{Announcement, RelayStatements};
 use super::rows::{KeyRow, LinkRow, NewRow, TakenRow};
 use super::sweep::SweepStatements;
 use crate::model::LinkContent;
@@ -27,6 +27,15 @@ pub(in crate::store) trait Statements:
 
     /// Begins a transaction that will write.
     fn begin(&mut self) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// Begins a transaction, and adds links and what is to be told of them: all of them, or [`Remedy::Duplicate`] in a
+    /// transaction that is good for nothing but to be undone.
+    fn begin_with(
+        &mut self,
+        rows: &[&NewRow],
+        changes: &[Announcement],
+        now: u64,
+    ) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// Commits it, after so many `rows` were written. Lasts.
     fn commit(&mut self, rows: usize) -> impl Future<Output = Result<(), Fault>> + Send;

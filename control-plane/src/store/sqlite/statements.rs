@@ -2,11 +2,12 @@
 
 use crate::model::LinkContent;
 use crate::store::sql::fault::{Fault, Remedy};
+use crate::store::sql::relay::{Announcement, RelayStatements};
 use crate::store::sql::rows::{
     KeyRow, LinkRow, NewRow, TakenRow, Unsigned, tags_to_text, url_hash,
 };
 use crate::store::sql::session::Session;
-use crate::store::sql::sizes::padded;
+use crate::store::sql::sizes::{padded, pieces};
 use crate::store::sql::statements::Statements;
 use crate::store::sql::{insert_links, select_links};
 use crate::store::{ApiKeyRow, BOUND_LEAD_MS, ListQuery, Segment};
@@ -49,6 +50,22 @@ impl Statements for Session<Sqlite> {
     async fn begin(&mut self) -> Result<(), Fault> {
         // A transaction that starts as a reader and then writes can fail as busy at once, without waiting.
         self.run(|c| raw_sql("BEGIN IMMEDIATE").execute(c)).await?;
+        Ok(())
+    }
+
+    async fn begin_with(
+        &mut self,
+        rows: &[&NewRow],
+        changes: &[Announcement],
+        now: u64,
+    ) -> Result<(), Fault> {
+        self.begin().await?;
+        for piece in pieces(rows) {
+            self.insert_links(piece).await?;
+        }
+        for piece in pieces(changes) {
+            self.announce(piece, now).await?;
+        }
         Ok(())
     }
 
