@@ -54,7 +54,7 @@ impl Scanner {
         self.catalog.state().building = Some(sets);
         let mut after = None;
         loop {
-            let page = self.store.scan_keys(after, PAGE).await?;
+            let page = self.page(after).await;
             let Some(last) = page.last() else { break };
             after = Some(last.id);
             if !self.add(&page) {
@@ -68,6 +68,19 @@ impl Scanner {
             state.complete = Some(sets);
         }
         Ok(())
+    }
+
+    /// The keys behind `after`, asked for until they are there: what was gone through before is not lost.
+    async fn page(&self, after: Option<u64>) -> Vec<ScannedKey> {
+        loop {
+            match self.store.scan_keys(after, PAGE).await {
+                Ok(page) => return page,
+                Err(error) => {
+                    tracing::warn!(%error, "some keys cannot be gone through: trying again");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
     }
 
     fn add(&self, page: &[ScannedKey]) -> bool {

@@ -127,8 +127,11 @@ impl RelayStatements for Session<MySql> {
         after: Option<u64>,
         limit: u32,
     ) -> Result<Vec<ScannedRow>, Fault> {
+        // In this order and by this index: left to itself, the optimizer begins with the domain, reads all of its links and
+        // sorts them for every page, which takes longer than a query may from a million links on.
         let query = query_as(
-            "SELECT l.id, d.name AS domain, l.code FROM links l JOIN domains d ON d.id = l.domain_id \
+            "SELECT l.id, d.name AS domain, l.code \
+             FROM links l FORCE INDEX (PRIMARY) STRAIGHT_JOIN domains d ON d.id = l.domain_id \
              WHERE l.id >= ? ORDER BY l.id LIMIT ?",
         )
         .bind(after.map_or(0, |after| after.saturating_add(1)))
