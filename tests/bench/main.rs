@@ -37,9 +37,10 @@ async fn main() -> ExitCode {
         let section = run(*command, &options).await;
         println!("\n{section}");
         report.add(section);
-    }
-    if options.command == Command::All {
-        report.write(&options);
+        // After each: what was measured is kept if a later one does not come to its end.
+        if options.command == Command::All {
+            report.write(&options);
+        }
     }
     for failure in report.failures() {
         eprintln!("failed: {failure}");

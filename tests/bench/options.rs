@@ -51,10 +51,10 @@ impl Command {
             Command::Redirects,
             Command::Fuel,
             Command::Zipf,
-            Command::Rows,
-            Command::Creation,
             Command::Memory,
             Command::Startup,
+            Command::Rows,
+            Command::Creation,
         ];
         match self {
             Self::All => &ALL,
