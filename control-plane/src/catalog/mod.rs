@@ -10,9 +10,10 @@ mod scan;
 pub use scan::Scanner;
 
 use crate::feed::Listener;
+use crate::issuer::Membership;
 use aliases::Aliases;
 use edgelink_wire::feed::FeedMessage;
-use edgelink_wire::{AliasFilter, CodeSpace, RecordError};
+use edgelink_wire::{AliasFilter, CodeSpace, LinkKey, RecordError};
 use rand_09::SeedableRng;
 use rand_09::rngs::SmallRng;
 use scalable_cuckoo_filter::{DefaultHasher, ScalableCuckooFilter, ScalableCuckooFilterBuilder};
@@ -124,6 +125,15 @@ impl State {
     }
 }
 
+impl Membership for Catalog {
+    /// Says no as long as not everything was gone through: the first code of a link is then tried, as it should be.
+    fn may_contain(&self, key: &LinkKey) -> bool {
+        let state = self.state();
+        let complete = state.complete.as_ref();
+        complete.is_some_and(|sets| sets.keys.contains(&key.to_string()))
+    }
+}
+
 impl Listener for Catalog {
     fn apply(&self, message: &FeedMessage<'_>) {
         match message {
@@ -195,6 +205,17 @@ mod tests {
         });
         assert!(catalog.may_have("a.example/x"));
         assert!(!catalog.may_have("a.example/y"));
+    }
+
+    #[test]
+    fn a_link_is_taken_for_one_that_exists_only_once_everything_was_gone_through() {
+        let catalog = catalog();
+        let (there, absent) = ("a.example/x".parse(), "a.example/y".parse());
+        let (there, absent): (LinkKey, LinkKey) = (there.unwrap(), absent.unwrap());
+        assert!(!catalog.may_contain(&there));
+        complete(&catalog);
+        catalog.apply(&put("a.example/x"));
+        assert!(catalog.may_contain(&there) && !catalog.may_contain(&absent));
     }
 
     #[test]

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// How many salts are tried against the membership filter before the store is asked all the same.
 const MAX_SALTS: u32 = 16;
 
-/// Knows links that may exist.
+/// Knows links that probably exist.
 pub trait Membership: Send + Sync + 'static {
-    /// `false` where there is certainly no such link.
+    /// Whether there probably is such a link. Wrong either way it does no harm: the store decides.
     fn may_contain(&self, key: &LinkKey) -> bool;
 }
 

@@ -56,6 +56,11 @@ impl Background {
         }
     }
 
+    /// Which links there are.
+    pub(super) fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.clone()
+    }
+
     /// Starts publishing what is in the outbox, following the feed, and going through the keys.
     pub(super) fn start(&self, config: &Config, store: &Arc<dyn Store>) {
         let outlet = Arc::new(self.outlet());

@@ -100,7 +100,7 @@ impl Server {
         let background = Background::new(&config)?;
         let store = MeasuredStore::around(store, background.changes());
         make_admin_key(&config, store.as_ref()).await?;
-        let minter = numbers::minter(&config, store.clone()).await?;
+        let minter = numbers::minter(&config, store.clone(), background.catalog()).await?;
         let (listener, address) = listen(config.server.listen).await?;
         background.start(&config, &store);
         let lookups = Lookups {

@@ -3,15 +3,19 @@
 use crate::config::{Config, NumberSourceKind};
 use crate::issuer::snowflake::{Snowflake, StoredWorkers, SystemClock};
 use crate::issuer::{
-    Digest, Minter, NumberSource, SegmentIssuer, SegmentOptions, ZookeeperOptions, counter,
-    zookeeper,
+    Digest, Membership, Minter, NumberSource, SegmentIssuer, SegmentOptions, ZookeeperOptions,
+    counter, zookeeper,
 };
 use crate::store::{ListQuery, Store, StoreError};
 use edgelink_wire::CodeSpace;
 use std::sync::Arc;
 
 /// Numbers of the configured source, and their codes.
-pub(super) async fn minter(config: &Config, store: Arc<dyn Store>) -> Result<Minter, StoreError> {
+pub(super) async fn minter(
+    config: &Config,
+    store: Arc<dyn Store>,
+    known: Arc<dyn Membership>,
+) -> Result<Minter, StoreError> {
     let space = config.links.code_space();
     if config.issuer.source != NumberSourceKind::Segment {
         admit_every_number(&space, store.as_ref()).await?;
@@ -24,7 +28,7 @@ pub(super) async fn minter(config: &Config, store: Arc<dyn Store>) -> Result<Min
             SystemClock,
             Arc::new(StoredWorkers::new(store)),
         )),
-        NumberSourceKind::Digest => Arc::new(Digest::new(space.clone(), None)),
+        NumberSourceKind::Digest => Arc::new(Digest::new(space.clone(), Some(known))),
     };
     Ok(Minter::new(source, space))
 }
