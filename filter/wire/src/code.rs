@@ -99,14 +99,22 @@ impl Code {
     /// # Errors
     /// The [`CodeError`] that says which rule is broken.
     pub fn parse(text: &str) -> Result<Self, CodeError> {
+        if is_reserved(text.as_bytes()) {
+            return Err(CodeError::Reserved);
+        }
+        Self::stored(text)
+    }
+
+    /// Takes a text that has the shape of a code, and was stored as one: the word may have been reserved since then.
+    ///
+    /// # Errors
+    /// The [`CodeError`] that says which rule is broken.
+    pub fn stored(text: &str) -> Result<Self, CodeError> {
         if text.is_empty() || text.len() > MAX_CODE_LENGTH {
             return Err(CodeError::Length);
         }
         if !has_code_shape(text.as_bytes()) {
             return Err(CodeError::Alphabet);
-        }
-        if is_reserved(text.as_bytes()) {
-            return Err(CodeError::Reserved);
         }
         Ok(Self(text.into()))
     }

@@ -3,13 +3,14 @@
 use crate::fixture::{Database, create, key, link};
 use edgelink_control_plane::model::Link;
 use edgelink_control_plane::store::{ListCursor, ListQuery, NewLink, Store};
-use edgelink_wire::Domain;
+use edgelink_wire::{Code, Domain, LinkKey};
 
 on_every_database!(
     pages_are_complete_and_ordered_though_many_links_are_equally_old,
     deleted_links_and_other_domains_are_not_listed,
     a_link_that_is_created_while_paging_moves_no_page,
     nothing_is_listed_on_an_unknown_domain,
+    a_link_whose_code_has_become_a_reserved_word_is_listed_and_found,
 );
 
 fn query(domain: Option<&str>, limit: u32) -> ListQuery {
@@ -95,4 +96,18 @@ async fn nothing_is_listed_on_an_unknown_domain(database: Database) {
     create(&*store, link(1, "a")).await.unwrap();
     let listed = store.list_links(&query(Some("unknown.example"), 10)).await;
     assert_eq!(listed.unwrap(), []);
+}
+
+async fn a_link_whose_code_has_become_a_reserved_word_is_listed_and_found(database: Database) {
+    let store = database.store().await;
+    create(store.as_ref(), link(1, "a")).await.unwrap();
+    let mut old = link(2, "b");
+    let code = Code::stored("console").unwrap();
+    assert!(Code::parse(code.as_str()).is_err());
+    old.key = LinkKey::new(old.key.domain, code);
+    let old_key = old.key.clone();
+    create(store.as_ref(), old).await.unwrap();
+    assert_eq!(all_pages(&*store, query(None, 1)).await.len(), 2);
+    let found = store.find_link(&old_key).await.unwrap();
+    assert_eq!(found.unwrap().code, old_key.code);
 }

@@ -86,7 +86,7 @@ impl LinkRow {
         Ok(Link {
             id: self.id.0,
             domain: Domain::parse(domain).map_err(|error| corrupt("domain", &error))?,
-            code: Code::parse(code).map_err(|error| corrupt("code", &error))?,
+            code: Code::stored(code).map_err(|error| corrupt("code", &error))?,
             created_at: self.created_at.0,
             updated_at: self.updated_at.0,
             rev: self.rev.0,
