@@ -4,7 +4,7 @@ use crate::issuer::Minter;
 use crate::links::{CreateFailure, Order, count_created};
 use crate::model::Link;
 use crate::problem::{Kind, Problem};
-use crate::store::{CreateError, NewLink, Receipt, Store, StoredReceipt};
+use crate::store::{CreateError, NewLink, OnceLink, Receipt, Store, StoredReceipt, Twin};
 use edgelink_wire::LinkKey;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,6 +28,16 @@ pub(super) struct CarefulOrder {
     pub(super) find_if_exists: bool,
     /// The receipt to leave.
     pub(super) receipt: Option<Receipt>,
+}
+
+impl CarefulOrder {
+    fn twin(&self) -> Twin {
+        match (self.find_if_exists, &self.order.slug) {
+            (false, _) => Twin::Allowed,
+            (true, Some(_)) => Twin::NotWithThisCode,
+            (true, None) => Twin::NotWithAnyCode,
+        }
+    }
 }
 
 /// A link, and how it came to be.
@@ -90,8 +100,11 @@ impl Careful {
             let links = self.mint(chunk, &pending, attempt).await?;
             match self.store.create_links_once(links).await? {
                 Some(results) => chunk.settle(&pending, results),
-                // The same request is at work elsewhere, and was faster.
-                None => self.repeat(chunk).await?,
+                // The same request is at work elsewhere, or another one for the same link, and was faster.
+                None => {
+                    self.repeat(chunk).await?;
+                    self.find(chunk).await?;
+                }
             }
         }
         if chunk.has_taken_slugs() {
@@ -144,10 +157,11 @@ impl Careful {
         chunk: &Chunk<'_>,
         pending: &[usize],
         attempt: u8,
-    ) -> Result<Vec<(NewLink, Option<Receipt>)>, Problem> {
+    ) -> Result<Vec<OnceLink>, Problem> {
         let mut links = Vec::with_capacity(pending.len());
         for index in pending {
-            let CarefulOrder { order, receipt, .. } = &chunk.orders[*index];
+            let careful = &chunk.orders[*index];
+            let order = &careful.order;
             let minted = self.minter.mint(&order.subject(attempt)).await;
             let minted = minted.map_err(CreateFailure::from)?;
             let code = order.slug.clone().unwrap_or(minted.code);
@@ -156,7 +170,11 @@ impl Careful {
                 key: LinkKey::new(order.domain.clone(), code),
                 content: order.content.clone(),
             };
-            links.push((link, receipt.clone()));
+            links.push(OnceLink {
+                link,
+                receipt: careful.receipt.clone(),
+                twin: careful.twin(),
+            });
         }
         Ok(links)
     }

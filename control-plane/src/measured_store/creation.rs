@@ -2,7 +2,7 @@
 
 use super::{MeasuredStore, measured};
 use crate::model::Link;
-use crate::store::{CreateError, CreationStore, NewLink, Receipt, StoreError, StoredReceipt};
+use crate::store::{CreateError, CreationStore, OnceLink, StoreError, StoredReceipt};
 use crate::target::TargetUrl;
 use async_trait::async_trait;
 use edgelink_wire::LinkKey;
@@ -16,9 +16,9 @@ impl CreationStore for MeasuredStore {
 
     async fn create_links_once(
         &self,
-        links: Vec<(NewLink, Option<Receipt>)>,
+        links: Vec<OnceLink>,
     ) -> Result<Option<Vec<Result<Link, CreateError>>>, StoreError> {
-        let keys: Vec<LinkKey> = links.iter().map(|(link, _)| link.key.clone()).collect();
+        let keys: Vec<LinkKey> = links.iter().map(|new| new.link.key.clone()).collect();
         let call = self.0.create_links_once(links);
         self.changing("create_links_once", &keys, call).await
     }

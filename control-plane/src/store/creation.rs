@@ -17,10 +17,11 @@ pub trait CreationStore {
     async fn links_to(&self, targets: &[&TargetUrl]) -> Result<Vec<Link>, StoreError>;
 
     /// As [`super::Store::create_links`], and each created link leaves its receipt in the same transaction. Where one of
-    /// the receipts is there already, nothing is created and the answer is `None`: somebody else was faster.
+    /// the receipts is there already, or a twin that is not allowed, nothing is created and the answer is `None`: somebody
+    /// else was faster. Of concurrent calls that allow no twin, one creates.
     async fn create_links_once(
         &self,
-        links: Vec<(NewLink, Option<Receipt>)>,
+        links: Vec<OnceLink>,
     ) -> Result<Option<Vec<Result<Link, CreateError>>>, StoreError>;
 
     /// The receipts of these items of a request.
@@ -32,6 +33,51 @@ pub trait CreationStore {
 
     /// Forgets receipts from before that time (unix milliseconds), `limit` at most; how many they were.
     async fn purge_receipts(&self, before: u64, limit: u32) -> Result<u64, StoreError>;
+}
+
+/// A link to create once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnceLink {
+    /// The link.
+    pub link: NewLink,
+    /// The receipt to leave.
+    pub receipt: Option<Receipt>,
+    /// Whether there may be another one like it.
+    pub twin: Twin,
+}
+
+/// Whether a link may be created beside another one with the same domain and content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Twin {
+    /// It may.
+    Allowed,
+    /// Not beside one with the same code.
+    NotWithThisCode,
+    /// Not beside one with any code.
+    NotWithAnyCode,
+}
+
+impl OnceLink {
+    /// Whether `link` is a twin that is not allowed.
+    pub(super) fn is_met_by(&self, link: &Link) -> bool {
+        let is_code = match self.twin {
+            Twin::Allowed => false,
+            Twin::NotWithThisCode => link.code == self.link.key.code,
+            Twin::NotWithAnyCode => true,
+        };
+        is_code && link.domain == self.link.key.domain && link.content == self.link.content
+    }
+}
+
+impl From<(NewLink, Option<Receipt>)> for OnceLink {
+    /// A link that may have twins.
+    fn from((link, receipt): (NewLink, Option<Receipt>)) -> Self {
+        Self {
+            link,
+            receipt,
+            twin: Twin::Allowed,
+        }
+    }
 }
 
 /// What tells a request that comes again from another one.

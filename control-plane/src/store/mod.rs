@@ -13,7 +13,7 @@ mod sweep;
 
 pub use clicks::{ClickAccounts, ClickStore, CountedBatch};
 pub use counters::Counters;
-pub use creation::{CreationStore, Receipt, StoredReceipt};
+pub use creation::{CreationStore, OnceLink, Receipt, StoredReceipt, Twin};
 pub use issuers::{ISSUERS, IssuerHolder, IssuerLeases, IssuerUsage};
 pub use options::{PoolOptions, connect};
 pub use relay::{BOUND_LEAD_MS, BoundState, PendingChange, RelayStore, ScannedKey};

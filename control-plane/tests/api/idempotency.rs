@@ -103,6 +103,17 @@ async fn of_concurrent_duplicates_one_creates_and_the_others_have_its_answer() {
 }
 
 #[tokio::test]
+async fn of_concurrent_requests_that_find_what_exists_one_creates() {
+    let server = Running::start().await;
+    let body = json!({ "longUrl": "https://example.com/", "findIfExists": true });
+    let requests = (0..16).map(|_| send(server.api(Method::POST, "/links").json(&body)));
+    let answers = futures_util::future::join_all(requests).await;
+    let created = answers.iter().filter(|answer| answer.status == 201u16);
+    assert_eq!(created.count(), 1);
+    assert_eq!(count(&server).await, 1);
+}
+
+#[tokio::test]
 async fn a_bulk_request_that_was_cut_off_goes_on_where_it_was() {
     let server = Running::start().await;
     let item = |n: usize| json!({ "longUrl": format!("https://example.com/{n}"), "customSlug": format!("s{n}") });

@@ -7,7 +7,11 @@ use crate::store::sql::select_links;
 use crate::store::sql::session::Session;
 use crate::store::sql::sizes::padded;
 use sqlx::{MySql, QueryBuilder, query, query_as};
+use std::collections::BTreeSet;
 use std::ops::Range;
+
+/// How many rows there are to lock targets by, which share them.
+const TARGET_BUCKETS: u64 = 64;
 
 impl CreationStatements for Session<MySql> {
     async fn links_by_hash(&mut self, hashes: &[i64], limit: u32) -> Result<Vec<LinkRow>, Fault> {
@@ -20,6 +24,25 @@ impl CreationStatements for Session<MySql> {
         select.push_bind(limit);
         let query = select.build_query_as();
         self.run(|c| query.fetch_all(c)).await
+    }
+
+    async fn lock_targets(&mut self, hashes: &[i64]) -> Result<(), Fault> {
+        let buckets: BTreeSet<u64> = hashes
+            .iter()
+            .map(|hash| hash.cast_unsigned() % TARGET_BUCKETS)
+            .collect();
+        let buckets: Vec<u64> = buckets.into_iter().collect();
+        // In the order of their index, which everybody locks them in.
+        let mut select =
+            QueryBuilder::<MySql>::new("SELECT bucket FROM target_locks WHERE bucket IN (");
+        let mut list = select.separated(", ");
+        for bucket in padded(&buckets) {
+            list.push_bind(*bucket);
+        }
+        select.push(") ORDER BY bucket FOR UPDATE");
+        let query = select.build();
+        self.run(|c| query.fetch_all(c)).await?;
+        Ok(())
     }
 
     async fn insert_receipts(&mut self, receipts: &[NewReceipt<'_>]) -> Result<(), Fault> {

@@ -95,7 +95,7 @@ fn fits_at_once(rows: &[NewRow], changes: &[Announcement], limits: ChunkLimits) 
 }
 
 /// Creates the links within a transaction that has begun.
-async fn create_within<S: Statements>(
+pub(super) async fn create_within<S: Statements>(
     session: &mut S,
     rows: &[NewRow],
     limits: ChunkLimits,

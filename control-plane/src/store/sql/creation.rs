@@ -9,7 +9,9 @@ use super::statements::Statements;
 use super::store::{SqlStore, answer, links, unix_millis};
 use crate::model::Link;
 use crate::store::creation::MAX_LINKS_TO_TARGET;
-use crate::store::{CreateError, CreationStore, NewLink, Receipt, StoreError, StoredReceipt};
+use crate::store::{
+    CreateError, CreationStore, NewLink, OnceLink, Receipt, StoreError, StoredReceipt, Twin,
+};
 use crate::target::TargetUrl;
 use async_trait::async_trait;
 use sqlx::Database;
@@ -44,6 +46,9 @@ pub(in crate::store) trait CreationStatements: Send {
         limit: u32,
     ) -> impl Future<Output = Result<Vec<LinkRow>, Fault>> + Send;
 
+    /// Keeps others from creating links to targets with these hashes that may have no twin, until the transaction ends.
+    fn lock_targets(&mut self, hashes: &[i64]) -> impl Future<Output = Result<(), Fault>> + Send;
+
     /// Adds receipts: all of them, or none and [`Remedy::Duplicate`]. Part of a transaction.
     fn insert_receipts(
         &mut self,
@@ -71,16 +76,14 @@ where
     Session<DB>: Statements,
 {
     async fn links_to(&self, targets: &[&TargetUrl]) -> Result<Vec<Link>, StoreError> {
-        let hashes: HashSet<i64> = targets.iter().map(|target| url_hash(target)).collect();
-        let hashes: Vec<i64> = hashes.into_iter().collect();
-        let limit = u32::try_from(hashes.len() * MAX_LINKS_TO_TARGET).unwrap_or(u32::MAX);
+        let hashes = hashes_of(targets.iter().copied());
         let hashes = hashes.as_slice();
         if hashes.is_empty() {
             return Ok(Vec::new());
         }
         self.connections()
             .read("finding links by their target", |mut session| async move {
-                let rows = session.links_by_hash(hashes, limit).await;
+                let rows = session.links_by_hash(hashes, most_links(hashes)).await;
                 (rows.and_then(links), session)
             })
             .await
@@ -88,16 +91,16 @@ where
 
     async fn create_links_once(
         &self,
-        new: Vec<(NewLink, Option<Receipt>)>,
+        new: Vec<OnceLink>,
     ) -> Result<Option<Vec<Result<Link, CreateError>>>, StoreError> {
         let now = unix_millis();
-        let (new, receipts): (Vec<NewLink>, Vec<Option<Receipt>>) = new.into_iter().unzip();
-        let rows = self.new_rows(new, now).await?;
-        let (new, receipts, limits) = (rows.as_slice(), receipts.as_slice(), self.limits());
+        let links: Vec<NewLink> = new.iter().map(|new| new.link.clone()).collect();
+        let rows = self.new_rows(links, now).await?;
+        let (links, new, limits) = (rows.as_slice(), new.as_slice(), self.limits());
         let outcomes = self
             .connections()
             .write("creating links once", |mut session| async move {
-                let outcomes = create_once(&mut session, new, receipts, limits, now).await;
+                let outcomes = create_once(&mut session, links, new, limits, now).await;
                 (outcomes, session)
             })
             .await?;
@@ -129,16 +132,27 @@ where
     }
 }
 
-/// Creates the links, and with each of them its receipt. Nothing where a receipt is there already.
+/// Creates the links, and with each of them its receipt. Nothing where a receipt is there already, or a twin that is not
+/// allowed.
 async fn create_once<S: Statements>(
     session: &mut S,
     rows: &[NewRow],
-    receipts: &[Option<Receipt>],
+    new: &[OnceLink],
     limits: ChunkLimits,
     now: u64,
 ) -> Result<Option<Vec<Outcome>>, Fault> {
-    let outcomes = create::begin_and_create(session, rows, limits, now).await?;
-    match leave_receipts(session, rows, receipts, &outcomes, limits).await {
+    let singles: Vec<&OnceLink> = new.iter().filter(|new| new.twin != Twin::Allowed).collect();
+    let outcomes = if singles.is_empty() {
+        create::begin_and_create(session, rows, limits, now).await?
+    } else {
+        session.begin().await?;
+        if meet_twins(session, &singles).await? {
+            session.rollback().await?;
+            return Ok(None);
+        }
+        create::create_within(session, rows, limits, now).await?
+    };
+    match leave_receipts(session, rows, new, &outcomes, limits).await {
         Ok(()) => {}
         Err(fault) if S::remedy(&fault) == Remedy::Duplicate => {
             session.rollback().await?;
@@ -150,18 +164,38 @@ async fn create_once<S: Statements>(
     Ok(Some(outcomes))
 }
 
+/// Whether one of these links has a twin. Nobody else creates one until the transaction ends.
+async fn meet_twins<S: Statements>(session: &mut S, singles: &[&OnceLink]) -> Result<bool, Fault> {
+    let hashes = hashes_of(singles.iter().map(|new| &new.link.content.target));
+    session.lock_targets(&hashes).await?;
+    let rows = session.links_by_hash(&hashes, most_links(&hashes)).await?;
+    let links = links(rows)?;
+    Ok(singles
+        .iter()
+        .any(|new| links.iter().any(|link| new.is_met_by(link))))
+}
+
+fn hashes_of<'a>(targets: impl Iterator<Item = &'a TargetUrl>) -> Vec<i64> {
+    let hashes: HashSet<i64> = targets.map(url_hash).collect();
+    hashes.into_iter().collect()
+}
+
+fn most_links(hashes: &[i64]) -> u32 {
+    u32::try_from(hashes.len() * MAX_LINKS_TO_TARGET).unwrap_or(u32::MAX)
+}
+
 async fn leave_receipts<S: Statements>(
     session: &mut S,
     rows: &[NewRow],
-    receipts: &[Option<Receipt>],
+    new: &[OnceLink],
     outcomes: &[Outcome],
     limits: ChunkLimits,
 ) -> Result<(), Fault> {
-    let created = rows.iter().zip(receipts).zip(outcomes);
+    let created = rows.iter().zip(new).zip(outcomes);
     let receipts: Vec<NewReceipt<'_>> = created
-        .filter_map(|((row, receipt), outcome)| {
+        .filter_map(|((row, new), outcome)| {
             Some(NewReceipt {
-                receipt: receipt.as_ref()?,
+                receipt: new.receipt.as_ref()?,
                 link: &row.link,
                 rev: *outcome.as_ref().ok()?,
             })

@@ -1,0 +1,11 @@
+-- Rows to lock while a link is created that may have no twin; targets share them by their hash.
+CREATE TABLE target_locks (
+    bucket SMALLINT UNSIGNED NOT NULL PRIMARY KEY
+) ENGINE = InnoDB;
+
+INSERT INTO target_locks (bucket)
+SELECT ones.digit + 8 * eights.digit
+FROM
+    (SELECT 0 AS digit UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7) AS ones
+    CROSS JOIN
+    (SELECT 0 AS digit UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7) AS eights;
