@@ -27,10 +27,10 @@ pub(crate) enum Feed {
 }
 
 impl Tiers {
-    /// No tier but the control plane: with one slot and room for some three links, every record is put into both caches,
+    /// No tier but the control plane: with one slot and room for one link, every record is put into both caches,
     /// as in production, and has been driven out when its link is asked for again.
     pub(crate) const BARE: Self = Self {
-        lru_bytes: 512,
+        lru_bytes: 200,
         slots: 1,
         feed: Feed::None,
         redis: None,
