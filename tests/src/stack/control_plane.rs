@@ -10,6 +10,9 @@ use std::net::SocketAddr;
 use std::process::Command;
 use tempfile::TempDir;
 
+/// The key by which numbers become codes.
+pub const CODE_KEY: &str = "000102030405060708090a0b0c0d0e0f";
+
 /// An answer of the API.
 #[derive(Clone, Debug)]
 pub struct ApiAnswer {
@@ -31,12 +34,13 @@ impl ApiAnswer {
     }
 }
 
-/// A running control plane with a SQLite database of its own.
+/// A running control plane, with a SQLite database of its own unless it is told of another one.
 #[derive(Debug)]
 pub struct ControlPlane {
     process: Process,
     address: SocketAddr,
     folder: TempDir,
+    variables: Vec<(String, String)>,
     admin_key: String,
 }
 
@@ -48,23 +52,41 @@ impl ControlPlane {
 
     /// Starts one for these domains, the default one first.
     pub async fn with_domains(domains: &[&str]) -> Self {
+        Self::with_variables(&[("EDGELINK_DOMAINS", &domains.join(","))]).await
+    }
+
+    /// Starts one for [`DOMAIN`] with further environment variables.
+    pub async fn with_variables(variables: &[(&str, &str)]) -> Self {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let folder = TempDir::new().expect("a temporary folder");
+        Self::launch(folder, variables.iter().map(own).collect()).await
+    }
+
+    /// Starts another one with the same variables and the same admin key.
+    pub async fn replica(&self) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let from = self.folder.path().join("admin-key");
+        fs::copy(from, folder.path().join("admin-key")).expect("the admin key");
+        Self::launch(folder, self.variables.clone()).await
+    }
+
+    async fn launch(folder: TempDir, variables: Vec<(String, String)>) -> Self {
         let address = local(free_port());
-        fs::write(folder.path().join("domains"), domains.join(",")).expect("a file");
-        let mut process = spawn(&folder, address);
+        let mut process = spawn(&folder, address, &variables);
         await_ready(&mut process, address).await;
         let key = fs::read_to_string(folder.path().join("admin-key")).expect("the admin key");
         Self {
             process,
             address,
             folder,
+            variables,
             admin_key: key.trim().to_owned(),
         }
     }
 
     /// Starts it again after its end: the same port, the same database.
     pub async fn restart(&mut self) {
-        self.process = spawn(&self.folder, self.address);
+        self.process = spawn(&self.folder, self.address, &self.variables);
         await_ready(&mut self.process, self.address).await;
     }
 
@@ -146,7 +168,7 @@ impl ControlPlane {
     }
 }
 
-fn spawn(folder: &TempDir, address: SocketAddr) -> Process {
+fn spawn(folder: &TempDir, address: SocketAddr, variables: &[(String, String)]) -> Process {
     let file = |name: &str| folder.path().join(name);
     let mut command = Command::new(edgelink_binary());
     command
@@ -156,14 +178,12 @@ fn spawn(folder: &TempDir, address: SocketAddr) -> Process {
             "EDGELINK_DATABASE_URL",
             format!("sqlite://{}", file("edgelink.db").display()),
         )
-        .env(
-            "EDGELINK_DOMAINS",
-            fs::read_to_string(file("domains")).expect("the domains"),
-        )
+        .env("EDGELINK_DOMAINS", DOMAIN)
         .env("EDGELINK_SHORT_URL_SCHEME", "http")
         .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
         .env("EDGELINK_ADMIN_KEY_FILE", file("admin-key"))
-        .env("EDGELINK_CODE_KEY", "000102030405060708090a0b0c0d0e0f");
+        .env("EDGELINK_CODE_KEY", CODE_KEY)
+        .envs(variables.iter().cloned());
     Process::start("control plane", command, file("control-plane.log"))
 }
 

@@ -28,6 +28,10 @@ pub struct EnvoyOptions {
     pub lru_bytes: u32,
     /// How Redis is asked; nothing where it is not.
     pub redis: Option<RedisOptions>,
+    /// `EDGELINK_FEED`: `none`, `redis` or `poll`.
+    pub feed: &'static str,
+    /// `EDGELINK_CLICKS`: `true` or `false`.
+    pub clicks: &'static str,
     /// The text of another template in place of `envoy/bootstrap.yaml`.
     pub bootstrap: Option<String>,
     /// The text of another template in place of `envoy/plugin.json`.
@@ -43,18 +47,15 @@ pub struct RedisOptions {
     pub mode: &'static str,
     /// The ports on 127.0.0.1.
     pub ports: Vec<u16>,
-    /// `EDGELINK_FEED`: `none`, `redis` or `poll`.
-    pub feed: &'static str,
 }
 
 impl RedisOptions {
-    /// One server, asked directly, without a feed.
+    /// One server, asked directly.
     #[must_use]
     pub fn direct(port: u16) -> Self {
         Self {
             mode: "direct",
             ports: vec![port],
-            feed: "none",
         }
     }
 }
@@ -69,6 +70,8 @@ impl Default for EnvoyOptions {
             callout_timeout_ms: 800,
             lru_bytes: 64 << 20,
             redis: None,
+            feed: "none",
+            clicks: "false",
             bootstrap: None,
             plugin: None,
             module: None,
@@ -109,6 +112,8 @@ impl Envoy {
                 options.module.clone().unwrap_or_else(filter_module),
             )
             .env("EDGELINK_TIER_HEADER", "true")
+            .env("EDGELINK_FEED", options.feed)
+            .env("EDGELINK_CLICKS", options.clicks)
             .env("EDGELINK_WORKERS", options.workers.to_string())
             .env("EDGELINK_FRESH_SECONDS", options.fresh_seconds.to_string())
             .env("EDGELINK_STALE_SECONDS", options.stale_seconds.to_string())
@@ -122,7 +127,6 @@ impl Envoy {
             command
                 .env("EDGELINK_REDIS", redis.mode)
                 .env("EDGELINK_REDIS_SERVERS", list(&servers))
-                .env("EDGELINK_FEED", redis.feed)
                 .env("EDGELINK_BRIDGE_WASM", bridge_module());
         }
         let templates = [

@@ -11,11 +11,12 @@ mod http;
 mod http2;
 mod place;
 mod process;
+mod production;
 mod scripted;
 mod stats;
 mod wait;
 
-pub use control_plane::{ApiAnswer, ControlPlane};
+pub use control_plane::{ApiAnswer, CODE_KEY, ControlPlane};
 pub use deployment::Deployment;
 pub use edge::EnvoyEdge;
 pub use envoy::{Envoy, EnvoyOptions, RedisOptions};
@@ -27,6 +28,7 @@ pub use place::{
 };
 pub(crate) use place::{envoy_binary, local};
 pub use process::{Process, Signal};
+pub use production::{Production, ProductionOptions};
 pub use scripted::{Behaviour, ScriptedControlPlane};
 pub use stats::Stats;
 pub use wait::until;

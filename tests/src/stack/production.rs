@@ -1,0 +1,105 @@
+//! The production shape: MariaDB, Redis, two control planes, and Envoys with two workers each.
+
+use super::{ControlPlane, Envoy, EnvoyOptions, RedisOptions, until};
+use crate::servers::MariaDb;
+use std::time::Duration;
+
+const WORKERS: u16 = 2;
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What may differ.
+#[derive(Clone, Debug)]
+pub struct ProductionOptions {
+    /// How many Envoys.
+    pub envoys: usize,
+    /// The URL by which control planes reach Redis.
+    pub redis_url: String,
+    /// How Envoys ask Redis.
+    pub redis: RedisOptions,
+    /// `EDGELINK_FEED`: `redis` or `poll`.
+    pub feed: &'static str,
+    /// Further environment variables of the control planes.
+    pub variables: Vec<(&'static str, String)>,
+}
+
+/// All of it but Redis, which belongs to the test.
+#[derive(Debug)]
+pub struct Production {
+    /// The Envoys.
+    pub envoys: Vec<Envoy>,
+    /// The two control planes.
+    pub control_planes: Vec<ControlPlane>,
+    /// The database.
+    pub database: MariaDb,
+}
+
+impl Production {
+    /// Starts it, and returns when every worker has read its snapshot and admits by it.
+    pub async fn start(options: &ProductionOptions) -> Self {
+        let database = MariaDb::start();
+        let url = database.database();
+        let mut variables = vec![
+            ("EDGELINK_DATABASE_URL", url.as_str()),
+            ("EDGELINK_REDIS_URL", &options.redis_url),
+        ];
+        variables.extend(
+            options
+                .variables
+                .iter()
+                .map(|(name, value)| (*name, value.as_str())),
+        );
+        let first = ControlPlane::with_variables(&variables).await;
+        let second = first.replica().await;
+        let mut production = Self {
+            envoys: Vec::new(),
+            control_planes: vec![first, second],
+            database,
+        };
+        for _ in 0..options.envoys {
+            let envoy = production.start_envoy(options).await;
+            production.envoys.push(envoy);
+        }
+        production
+    }
+
+    async fn start_envoy(&self, options: &ProductionOptions) -> Envoy {
+        let envoy_options = EnvoyOptions {
+            workers: WORKERS,
+            redis: Some(options.redis.clone()),
+            feed: options.feed,
+            clicks: "true",
+            ..EnvoyOptions::default()
+        };
+        let addresses: Vec<_> = self
+            .control_planes
+            .iter()
+            .map(ControlPlane::address)
+            .collect();
+        let envoy = Envoy::start(&envoy_options, &addresses).await;
+        await_workers(&envoy).await;
+        envoy
+    }
+
+    /// Of all Envoys together, the figure `wasmcustom.edgelink.NAME`.
+    pub async fn figure(&self, name: &str) -> u64 {
+        let mut sum = 0;
+        for envoy in &self.envoys {
+            let stats = envoy.stats("wasmcustom").await;
+            sum += stats.sum_of(&format!("wasmcustom.edgelink.{name}"));
+        }
+        sum
+    }
+}
+
+/// A worker connects, and fetches what it starts from, with its first request; which one gets it is the kernel's choice.
+async fn await_workers(envoy: &Envoy) {
+    until("every worker has started", LIMIT, async || {
+        envoy.follow("/first-request").await;
+        let stats = envoy.stats("wasmcustom").await;
+        let is_connected =
+            stats.get("wasmcustom.edgelink.redis_connected.lookup") >= u64::from(WORKERS);
+        let is_admitting = stats.get("wasmcustom.edgelink.admission") == u64::from(WORKERS);
+        (is_connected && is_admitting).then_some(())
+    })
+    .await;
+}
