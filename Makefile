@@ -53,13 +53,18 @@ test-urls: setup wasm ## Create all 48,009 real URLs through the API and follow 
 # Drills, on a control plane built for release: `make DRILL_PROFILE=dev chaos-issuers` for a quicker build.
 DRILL_PROFILE ?= release
 DRILL_FOLDER := $(if $(filter dev,$(DRILL_PROFILE)),debug,$(DRILL_PROFILE))
-DRILLS := chaos-issuers skipped-numbers stalled-database throughput import-urls issuer-sources
+DRILLS := chaos-issuers skipped-numbers stalled-database throughput import-urls issuer-sources \
+  show-redis redis-outage cluster-failover click-accounting
 chaos-issuers: DRILL := chaos::chaos
 skipped-numbers: DRILL := restarts::skipped
 stalled-database: DRILL := stall::stalled
 throughput: DRILL := throughput::throughput
 import-urls: DRILL := importing::import
 issuer-sources: DRILL := sources::sources
+show-redis: DRILL := connections::connections propagation::stream propagation::poll scanning::scanning flush::flush
+redis-outage: DRILL := redis_outage::redis_outage
+cluster-failover: DRILL := failover::failover
+click-accounting: DRILL := clicks::clicks
 
 .PHONY: $(DRILLS)
 chaos-issuers: ## Kill control planes and MariaDB for a minute: nothing lost, nothing twice
@@ -68,10 +73,14 @@ stalled-database: ## Stop MariaDB for a minute: 503 in time, and all well soon a
 throughput: ## Measure creation beside bare INSERTs
 import-urls: ## Import 48,009 real URLs
 issuer-sources: ## Create and follow links with every source of numbers
-$(DRILLS): setup
+show-redis: ## Connections, changes, scans and FLUSHALL at two Envoys: figures of each
+redis-outage: ## Kill and stop Redis under load: hot links go on, cold ones go to the control plane
+cluster-failover: ## Kill a master of Redis Cluster under load
+click-accounting: ## Count 100,000 clicks while Redis and control planes are killed
+$(DRILLS): setup wasm
 	cargo build --profile $(DRILL_PROFILE) -p edgelink-control-plane
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
-	  cargo test -p edgelink-tests --test drill -- --ignored --exact --nocapture $(DRILL)
+	  cargo test -p edgelink-tests --test drill -- --ignored --exact --nocapture --test-threads 1 $(DRILL)
 
 # Benchmarks, beside a control plane built for release: `make BENCH_PROFILE=dev BENCH_OPTIONS=--short bench` to try them
 # out. One table alone: `make bench-zipf`; `make bench-redirects BENCH_OPTIONS='--only lru'`.

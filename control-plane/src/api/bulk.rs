@@ -17,10 +17,12 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
+use edgelink_wire::LinkKey;
 use http::StatusCode;
 use http_body_util::BodyExt;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -67,8 +69,27 @@ pub(crate) async fn create_many(
     let parsed = tokio::time::timeout(limit, reader.read(request.into_body()))
         .await
         .map_err(|_| Problem::new(Kind::BodyTimeout))??;
+    let aliases = create::code_like_aliases(&app, parsed.iter().flatten());
+    let from = app.feed.end();
     let outcomes = carry_out(&app, parsed, deadline).await;
+    let created = created(&aliases, &outcomes);
+    app.feed.await_told(from, created, &app.config.feed).await;
     Ok(answer(&outcomes, &app.config.links))
+}
+
+/// Those of the keys whose links are new: of the others the feed tells nothing.
+fn created(keys: &HashSet<String>, outcomes: &[Result<Made, Problem>]) -> HashSet<String> {
+    let key = |outcome: &Result<Made, Problem>| match outcome {
+        Ok(Made::New(link)) => {
+            let key = LinkKey::new(link.domain.clone(), link.code.clone());
+            keys.get(&key.to_string()).cloned()
+        }
+        _ => None,
+    };
+    if keys.is_empty() {
+        return HashSet::new();
+    }
+    outcomes.iter().filter_map(key).collect()
 }
 
 /// Carries out what is in order, and puts the answers back among those of the items that are not.

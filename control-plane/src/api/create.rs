@@ -15,8 +15,11 @@ use crate::problem::{FieldError, Kind, Problem};
 use crate::store::Receipt;
 use axum::extract::{Extension, State};
 use axum::response::Response;
+use edgelink_wire::LinkKey;
 use http::HeaderMap;
 use serde_json::{Map, Value};
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 pub(crate) async fn create(
@@ -29,6 +32,30 @@ pub(crate) async fn create(
     let id = RequestId::of(&headers, &caller)?;
     let receipt = id.map(|id| id.receipt(0, &object));
     let order = parse(object, links, &caller, receipt)?;
+    let aliases = code_like_aliases(&app, [&order]);
+    let from = app.feed.end();
+    let response = carry_out(&app, order).await?;
+    app.feed.await_told(from, aliases, &app.config.feed).await;
+    Ok(response)
+}
+
+/// The keys that edges take for codes that were never issued until they are told better.
+pub(super) fn code_like_aliases<'a>(
+    app: &App,
+    orders: impl IntoIterator<Item = &'a CarefulOrder>,
+) -> HashSet<String> {
+    let space = OnceCell::new();
+    let key = |order: &'a CarefulOrder| {
+        let slug = order.order.slug.as_ref()?;
+        let space = space.get_or_init(|| app.config.links.code_space());
+        space.number(slug.as_str().as_bytes())?;
+        Some(LinkKey::new(order.order.domain.clone(), slug.clone()).to_string())
+    };
+    orders.into_iter().filter_map(key).collect()
+}
+
+async fn carry_out(app: &App, order: CarefulOrder) -> Result<Response, Problem> {
+    let links = &app.config.links;
     if !order.find_if_exists && order.receipt.is_none() {
         let link = app.creator.create(order.order).await?;
         return Ok(view::created(&link, links));

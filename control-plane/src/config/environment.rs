@@ -132,6 +132,18 @@ const VARIABLES: &[(&str, &str, &str, Kind)] = &[
     ),
     ("EDGELINK_FEED_MAX_POLLS", "feed", "max_polls", Kind::Number),
     (
+        "EDGELINK_ALIAS_WAIT_MS",
+        "feed",
+        "alias_wait_ms",
+        Kind::Number,
+    ),
+    (
+        "EDGELINK_ALIAS_SETTLE_MS",
+        "feed",
+        "alias_settle_ms",
+        Kind::Number,
+    ),
+    (
         "EDGELINK_RESOLVE_CACHE_BYTES",
         "resolve",
         "cache_bytes",

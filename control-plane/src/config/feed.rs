@@ -21,6 +21,11 @@ pub struct FeedConfig {
     pub max_wait_ms: u64,
     /// How many polls may wait at once, 1 to 1,000,000. Default 4,096. Further ones are answered 503 at once.
     pub max_polls: usize,
+    /// For how long the creation of an alias that looks like a generated code waits until the feed has told of it, in
+    /// milliseconds, 0 to 10,000. Default 500. Answered earlier, the alias may be 404 at edges for a moment.
+    pub alias_wait_ms: u64,
+    /// For how much longer it waits then, so that edges have heard of it, in milliseconds, 0 to 10,000. Default 25.
+    pub alias_settle_ms: u64,
 }
 
 impl Default for FeedConfig {
@@ -31,6 +36,8 @@ impl Default for FeedConfig {
             bytes: 33_554_432,
             max_wait_ms: 30_000,
             max_polls: 4_096,
+            alias_wait_ms: 500,
+            alias_settle_ms: 25,
         }
     }
 }
@@ -46,6 +53,8 @@ impl FeedConfig {
         checks.range("feed.bytes", self.bytes, &(65_536..=4_294_967_296));
         checks.range("feed.max_wait_ms", self.max_wait_ms, &(100..=60_000));
         checks.range("feed.max_polls", self.max_polls, &(1..=1_000_000));
+        checks.range("feed.alias_wait_ms", self.alias_wait_ms, &(0..=10_000));
+        checks.range("feed.alias_settle_ms", self.alias_settle_ms, &(0..=10_000));
     }
 
     pub(crate) fn limits(&self) -> RingLimits {
@@ -57,5 +66,12 @@ impl FeedConfig {
 
     pub(crate) fn max_wait(&self) -> Duration {
         Duration::from_millis(self.max_wait_ms)
+    }
+    pub(crate) fn alias_wait(&self) -> Duration {
+        Duration::from_millis(self.alias_wait_ms)
+    }
+
+    pub(crate) fn alias_settle(&self) -> Duration {
+        Duration::from_millis(self.alias_settle_ms)
     }
 }

@@ -3,6 +3,7 @@
 
 mod ring;
 mod tail;
+mod telling;
 
 pub use ring::{Batch, RingLimits};
 pub use tail::Tail;

@@ -56,13 +56,13 @@ impl Production {
             database,
         };
         for _ in 0..options.envoys {
-            let envoy = production.start_envoy(options).await;
-            production.envoys.push(envoy);
+            production.add_envoy(options).await;
         }
         production
     }
 
-    async fn start_envoy(&self, options: &ProductionOptions) -> Envoy {
+    /// Starts another Envoy, which knows nothing but its snapshot.
+    pub async fn add_envoy(&mut self, options: &ProductionOptions) {
         let envoy_options = EnvoyOptions {
             workers: WORKERS,
             redis: Some(options.redis.clone()),
@@ -77,7 +77,7 @@ impl Production {
             .collect();
         let envoy = Envoy::start(&envoy_options, &addresses).await;
         await_workers(&envoy).await;
-        envoy
+        self.envoys.push(envoy);
     }
 
     /// Of all Envoys together, the figure `wasmcustom.edgelink.NAME`.

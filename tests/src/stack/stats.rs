@@ -46,6 +46,13 @@ impl Stats {
         self.sum_of(&format!("wasmcustom.edgelink.requests.{tier}."))
     }
 
+    /// The sum of all figures whose names have `part` in them.
+    #[must_use]
+    pub fn sum_matching(&self, part: &str) -> u64 {
+        let values = self.values.iter().filter(|(name, _)| name.contains(part));
+        values.map(|(_, value)| value).sum()
+    }
+
     /// The sum of all figures whose names start like that.
     #[must_use]
     pub fn sum_of(&self, prefix: &str) -> u64 {

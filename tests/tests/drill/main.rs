@@ -4,13 +4,23 @@
 
 mod acknowledged;
 mod chaos;
+mod clicks;
 mod clients;
+mod connections;
+mod failover;
+mod flush;
 mod importing;
+mod production;
+mod propagation;
+mod queries;
+mod redis_outage;
 mod replica;
 mod restarts;
+mod scanning;
 mod sources;
 mod stall;
 mod throughput;
+mod visitors;
 
 use std::time::Duration;
 

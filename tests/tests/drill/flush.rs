@@ -1,0 +1,62 @@
+//! Redis loses everything while everybody wants the same link.
+
+use crate::production::{Tour, create, direct, edges};
+use crate::queries;
+use crate::visitors::{Pace, Visitors};
+use edgelink_tests::servers::RedisServer;
+use edgelink_tests::stack::{Production, until};
+use std::sync::Arc;
+use std::time::Duration;
+
+const FLUSHES: u64 = 5;
+/// What one flush may cost.
+const MAX_QUERIES: u64 = 4;
+const LIMIT: Duration = Duration::from_secs(30);
+const READS: Pace = Pace {
+    connections: 32,
+    rate: Some(5000),
+};
+
+/// `make show-redis`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a drill: make show-redis"]
+async fn flush() {
+    let redis = RedisServer::start().await;
+    let production = Production::start(&direct(&redis, "redis")).await;
+    create(&production.control_planes[0], "hot", 1).await;
+    let tour = Arc::new(Tour {
+        prefix: "hot",
+        links: 1,
+    });
+    let visitors = Visitors::start(&edges(&production), READS, &tour);
+    let mut queries = Vec::new();
+    for _ in 0..FLUSHES {
+        await_requests(&visitors, 5000).await;
+        let gaps = production.figure("feed.gap").await;
+        queries::record(&production.database);
+        assert_eq!(redis.ask(&["FLUSHALL"]).trim(), "OK");
+        until("all four workers noticed", LIMIT, async || {
+            (production.figure("feed.gap").await >= gaps + 4).then_some(())
+        })
+        .await;
+        await_requests(&visitors, 10_000).await;
+        queries.push(queries::of_links(&production.database, "hot-0"));
+    }
+    let mut seen = visitors.finish().await;
+    println!("\nqueries of MariaDB for one hot link after each FLUSHALL: {queries:?}");
+    seen.print("reads at 5,000 a second");
+    assert!(
+        queries.iter().all(|count| *count <= MAX_QUERIES),
+        "{queries:?}"
+    );
+    assert!(queries.iter().sum::<u64>() > 0, "the log shows nothing");
+    assert_eq!(seen.wrong + seen.unanswered, 0);
+}
+
+async fn await_requests(visitors: &Visitors, count: u64) {
+    let wanted = visitors.sent() + count;
+    until("visitors have come", LIMIT, async || {
+        (visitors.sent() >= wanted).then_some(())
+    })
+    .await;
+}

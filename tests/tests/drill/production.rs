@@ -1,0 +1,68 @@
+//! The production shape for drills, and links in it.
+
+use crate::visitors::Journey;
+use edgelink_tests::scenario::Answer;
+use edgelink_tests::servers::RedisServer;
+use edgelink_tests::stack::{ControlPlane, Envoy, Production, ProductionOptions, RedisOptions};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// How many links are created by one request.
+const BULK: usize = 1000;
+
+/// Two Envoys that ask one Redis directly, with room for as few numbers as admission is designed for.
+pub(crate) fn direct(redis: &RedisServer, feed: &'static str) -> ProductionOptions {
+    ProductionOptions {
+        envoys: 2,
+        redis_url: redis.url(),
+        redis: RedisOptions::direct(redis.port()),
+        feed,
+        variables: Vec::new(),
+    }
+}
+
+pub(crate) fn edges(production: &Production) -> Vec<SocketAddr> {
+    production.envoys.iter().map(Envoy::edge).collect()
+}
+
+/// Creates links with the aliases `PREFIX-0`, `PREFIX-1`, ..., to `https://example.com/ALIAS`.
+pub(crate) async fn create(control_plane: &ControlPlane, prefix: &str, count: usize) {
+    for start in (0..count).step_by(BULK) {
+        let links: Vec<_> = (start..count.min(start + BULK))
+            .map(
+                |n| json!({ "longUrl": target(&alias(prefix, n)), "customSlug": alias(prefix, n) }),
+            )
+            .collect();
+        let answer = control_plane
+            .api("POST", "/links/bulk", &json!(links))
+            .await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(answer.body["created"], links.len(), "{answer:?}");
+    }
+}
+
+pub(crate) fn alias(prefix: &str, n: usize) -> String {
+    format!("{prefix}-{n}")
+}
+
+pub(crate) fn target(alias: &str) -> String {
+    format!("https://example.com/{alias}")
+}
+
+/// All links of a prefix, again and again.
+pub(crate) struct Tour {
+    pub(crate) prefix: &'static str,
+    pub(crate) links: usize,
+}
+
+impl Journey for Tour {
+    fn path(&self, n: u64) -> String {
+        let n = usize::try_from(n).expect("a number") % self.links;
+        format!("/{}", alias(self.prefix, n))
+    }
+
+    fn is_right(&self, path: &str, answer: &Answer, _sent: Instant) -> bool {
+        answer.location() == Some(target(&path[1..]).as_str())
+    }
+}

@@ -1,0 +1,205 @@
+//! Visitors who come at a rate, and look at what they are answered.
+
+use edgelink_tests::scenario::{Answer, Request};
+use edgelink_tests::stack::Connection;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+/// How long a visitor waits before connecting again.
+const PAUSE: Duration = Duration::from_millis(10);
+/// How many wrong answers are kept to be shown.
+const SHOWN: usize = 10;
+
+/// What visitors ask for, and what is right.
+pub(crate) trait Journey: Send + Sync + 'static {
+    /// The path of the `n`th request of all.
+    fn path(&self, n: u64) -> String;
+
+    /// Whether an answer is right to a request that was sent at `sent`.
+    fn is_right(&self, path: &str, answer: &Answer, sent: Instant) -> bool;
+}
+
+/// How visitors come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) connections: usize,
+    /// Requests a second of all together; none for as fast as they are answered.
+    pub(crate) rate: Option<u32>,
+}
+
+/// What visitors saw.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) right: u64,
+    pub(crate) wrong: u64,
+    pub(crate) unanswered: u64,
+    pub(crate) tiers: BTreeMap<String, u64>,
+    /// Microseconds from when a request was sent to its answer.
+    pub(crate) latencies: Vec<u32>,
+    pub(crate) examples: Vec<String>,
+}
+
+impl Seen {
+    pub(crate) fn all(&self) -> u64 {
+        self.right + self.wrong + self.unanswered
+    }
+
+    /// The latency in milliseconds that such a share of the answers did not exceed.
+    pub(crate) fn quantile(&mut self, share: f64) -> f64 {
+        self.latencies.sort_unstable();
+        let last = self.latencies.len().saturating_sub(1);
+        let at = (last as f64 * share) as usize;
+        self.latencies
+            .get(at)
+            .map_or(f64::NAN, |us| f64::from(*us) / 1000.0)
+    }
+
+    pub(crate) fn print(&mut self, what: &str) {
+        let (p50, p99, max) = (self.quantile(0.5), self.quantile(0.99), self.quantile(1.0));
+        println!(
+            "{what}: {} requests, {} right, {} wrong, {} without an answer; p50 {p50:.1} ms, p99 {p99:.1} ms, max {max:.1} ms; by tier {:?}",
+            self.all(),
+            self.right,
+            self.wrong,
+            self.unanswered,
+            self.tiers,
+        );
+        for example in &self.examples {
+            println!("    wrong: {example}");
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.right += other.right;
+        self.wrong += other.wrong;
+        self.unanswered += other.unanswered;
+        for (tier, count) in other.tiers {
+            *self.tiers.entry(tier).or_default() += count;
+        }
+        self.latencies.extend(other.latencies);
+        self.examples.extend(other.examples);
+        self.examples.truncate(SHOWN);
+    }
+
+    fn note(&mut self, path: &str, answer: &Answer, is_right: bool, took: Duration) {
+        self.latencies
+            .push(u32::try_from(took.as_micros()).unwrap_or(u32::MAX));
+        let tier = answer.tier().unwrap_or("none").to_owned();
+        *self.tiers.entry(tier).or_default() += 1;
+        if is_right {
+            self.right += 1;
+            return;
+        }
+        self.wrong += 1;
+        if self.examples.len() < SHOWN {
+            let (status, location, tier) = (answer.status, answer.location(), answer.tier());
+            self.examples
+                .push(format!("{path}: {status}, {location:?}, {tier:?}"));
+        }
+    }
+}
+
+/// Visitors at work.
+pub(crate) struct Visitors {
+    stop: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
+    tasks: JoinSet<Seen>,
+}
+
+impl Visitors {
+    /// Sends them to these edges, in turns.
+    pub(crate) fn start(edges: &[SocketAddr], pace: Pace, journey: &Arc<impl Journey>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let sent = Arc::new(AtomicU64::new(0));
+        let mut tasks = JoinSet::new();
+        for (_, &edge) in (0..pace.connections).zip(edges.iter().cycle()) {
+            let visitor = Visitor {
+                edge,
+                stop: Arc::clone(&stop),
+                sent: Arc::clone(&sent),
+                journey: Arc::clone(journey),
+            };
+            let period = pace
+                .rate
+                .map(|rate| Duration::from_secs_f64(pace.connections as f64 / f64::from(rate)));
+            tasks.spawn(visitor.go(period));
+        }
+        Self { stop, sent, tasks }
+    }
+
+    /// How many requests were sent by now.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Lets everybody have their last answer.
+    pub(crate) async fn finish(self) -> Seen {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut seen = Seen::default();
+        for each in self.tasks.join_all().await {
+            seen.add(each);
+        }
+        seen
+    }
+}
+
+struct Visitor<J> {
+    edge: SocketAddr,
+    stop: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
+    journey: Arc<J>,
+}
+
+impl<J: Journey> Visitor<J> {
+    async fn go(self, period: Option<Duration>) -> Seen {
+        let mut seen = Seen::default();
+        let mut connection = None;
+        let mut ticks = period.map(interval);
+        if let Some(ticks) = &mut ticks {
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        }
+        while !self.stop.load(Ordering::Relaxed) {
+            if let Some(ticks) = &mut ticks {
+                ticks.tick().await;
+            }
+            let path = self.journey.path(self.sent.fetch_add(1, Ordering::Relaxed));
+            connection = self.visit(connection, &path, &mut seen).await;
+        }
+        seen
+    }
+
+    /// Gives the connection back where it can be used again.
+    async fn visit(
+        &self,
+        connection: Option<Connection>,
+        path: &str,
+        seen: &mut Seen,
+    ) -> Option<Connection> {
+        let sent = Instant::now();
+        let opened = match connection {
+            Some(connection) => Ok(connection),
+            None => Connection::open(self.edge).await,
+        };
+        let Ok(mut connection) = opened else {
+            seen.unanswered += 1;
+            sleep(PAUSE).await;
+            return None;
+        };
+        match connection.exchange(&Request::get(path), b"").await {
+            Ok(answer) => {
+                let is_right = self.journey.is_right(path, &answer, sent);
+                seen.note(path, &answer, is_right, sent.elapsed());
+                Some(connection)
+            }
+            Err(_) => {
+                seen.unanswered += 1;
+                None
+            }
+        }
+    }
+}
