@@ -2,6 +2,7 @@
 
 mod api_input;
 mod configuration;
+mod fleet;
 mod hostile_bytes;
 mod links;
 mod load;

@@ -1,0 +1,196 @@
+//! The production shape: two Envoys with two workers each, two control planes, MariaDB and Redis.
+
+use edgelink_tests::scenario::{Answer, Request};
+use edgelink_tests::servers::RedisServer;
+use edgelink_tests::stack::{
+    CODE_KEY, Connection, Production, ProductionOptions, RedisOptions, until,
+};
+use edgelink_wire::{CodeLength, CodeSpace, PermutationKey};
+use serde_json::json;
+use std::time::Duration;
+
+/// Connections to each Envoy: enough that each worker has some, as good as certainly.
+const CONNECTIONS: usize = 16;
+const LIMIT: Duration = Duration::from_secs(30);
+const OLD: &str = "https://example.com/old";
+const NEW: &str = "https://example.com/new";
+
+fn options(redis: &RedisServer, feed: &'static str) -> ProductionOptions {
+    ProductionOptions {
+        envoys: 2,
+        redis_url: redis.url(),
+        redis: RedisOptions::direct(redis.port()),
+        feed,
+        variables: Vec::new(),
+    }
+}
+
+/// Connections that are spread over all workers of both Envoys.
+async fn everywhere(production: &Production) -> Vec<Connection> {
+    let mut connections = Vec::new();
+    for envoy in &production.envoys {
+        for _ in 0..CONNECTIONS {
+            connections.push(envoy.connect().await);
+        }
+    }
+    connections
+}
+
+/// What each of them is answered.
+async fn follow(connections: &mut [Connection], path: &str) -> Vec<Answer> {
+    let request = Request::get(path);
+    let mut answers = Vec::new();
+    for connection in connections {
+        answers.push(connection.exchange(&request, b"").await.expect("an answer"));
+    }
+    answers
+}
+
+fn all_lead_to(answers: &[Answer], target: &str) -> bool {
+    answers
+        .iter()
+        .all(|answer| answer.location() == Some(target))
+}
+
+/// For those where all have to, by now.
+fn assert_all_lead_to(answers: &[Answer], target: &str) {
+    let others = answers
+        .iter()
+        .filter(|answer| answer.location() != Some(target));
+    let others: Vec<_> = others
+        .map(|answer| (answer.status, answer.location(), answer.tier()))
+        .collect();
+    assert!(others.is_empty(), "of {}: {others:?}", answers.len());
+}
+
+/// Records are fresh for an hour while a feed is there, so that only the feed can tell of a change within the limit.
+async fn assert_changes_reach_every_worker(feed: &'static str) {
+    let redis = RedisServer::start().await;
+    let production = Production::start(&options(&redis, feed)).await;
+    let [one, other] = production.control_planes.as_slice() else {
+        panic!("two control planes");
+    };
+    let link = one
+        .create(&json!({ "longUrl": OLD, "customSlug": "changing" }))
+        .await;
+    let mut connections = everywhere(&production).await;
+    let answers = follow(&mut connections, "/changing").await;
+    assert_all_lead_to(&answers, OLD);
+
+    let path = format!("/links/{}", link.text("shortCode"));
+    let change = other.api("PATCH", &path, &json!({ "longUrl": NEW })).await;
+    assert_eq!(change.status, 200, "{change:?}");
+    until("the change is everywhere", LIMIT, async || {
+        let answers = follow(&mut connections, "/changing").await;
+        all_lead_to(&answers, NEW).then_some(())
+    })
+    .await;
+    let answers = follow(&mut connections, "/changing").await;
+    assert_all_lead_to(&answers, NEW);
+
+    let change = one.api("DELETE", &path, &json!(null)).await;
+    assert_eq!(change.status, 204, "{change:?}");
+    until("the deletion is everywhere", LIMIT, async || {
+        let answers = follow(&mut connections, "/changing").await;
+        answers
+            .iter()
+            .all(|answer| answer.status == 404)
+            .then_some(())
+    })
+    .await;
+    for envoy in &production.envoys {
+        envoy.assert_unharmed().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_reach_every_worker_by_the_stream_in_redis() {
+    assert_changes_reach_every_worker("redis").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_reach_every_worker_by_the_poll() {
+    assert_changes_reach_every_worker("poll").await;
+}
+
+/// A code whose number is far above every bound.
+fn never_issued(n: u64) -> String {
+    let key: PermutationKey = CODE_KEY.parse().expect("a key");
+    let length = CodeLength::new(7).expect("a length");
+    let space = CodeSpace::new(length, Some(key));
+    let code = space.mint(3_000_000_000_000 + n).expect("a code");
+    format!("/{}", code.as_str())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn codes_that_were_never_issued_are_looked_up_nowhere_and_new_ones_are_followed() {
+    let redis = RedisServer::start().await;
+    let production = Production::start(&options(&redis, "redis")).await;
+    let mut connections = everywhere(&production).await;
+    let lookups = redis.calls("hmget");
+    for n in 0..20 {
+        for answer in follow(&mut connections, &never_issued(n)).await {
+            assert_eq!((answer.status, answer.tier()), (404, Some("admission")));
+        }
+    }
+    assert_eq!(redis.calls("hmget"), lookups);
+
+    for control_plane in &production.control_planes {
+        let link = control_plane.create(&json!({ "longUrl": NEW })).await;
+        let path = format!("/{}", link.text("shortCode"));
+        let answers = follow(&mut connections, &path).await;
+        assert_all_lead_to(&answers, NEW);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nobody_publishes_any_more_everything_is_looked_up_again() {
+    let redis = RedisServer::start().await;
+    let mut production = Production::start(&options(&redis, "redis")).await;
+    for control_plane in &mut production.control_planes {
+        control_plane.process().kill();
+    }
+    // Redis still answers, but its answers tell nothing.
+    until("no worker admits", LIMIT, async || {
+        (production.figure("admission").await == 0).then_some(())
+    })
+    .await;
+    let answer = production.envoys[0].follow(&never_issued(1)).await;
+    assert_eq!(answer.status, 503, "nobody can tell: {answer:?}");
+
+    for control_plane in &mut production.control_planes {
+        control_plane.restart().await;
+    }
+    until("every worker admits again", LIMIT, async || {
+        (production.figure("admission").await == 4).then_some(())
+    })
+    .await;
+    let answer = production.envoys[0].follow(&never_issued(1)).await;
+    assert_eq!((answer.status, answer.tier()), (404, Some("admission")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_control_planes_count_the_clicks_that_there_were() {
+    let redis = RedisServer::start().await;
+    let production = Production::start(&options(&redis, "redis")).await;
+    let control_plane = &production.control_planes[0];
+    control_plane
+        .create(&json!({ "longUrl": NEW, "customSlug": "clicked-on" }))
+        .await;
+    let mut connections = everywhere(&production).await;
+    let mut clicks = 0;
+    for _ in 0..10 {
+        let answers = follow(&mut connections, "/clicked-on").await;
+        assert_all_lead_to(&answers, NEW);
+        clicks += answers.len();
+    }
+    let accounts = until("all clicks are counted", LIMIT, async || {
+        let answer = control_plane
+            .api("GET", "/clicks/accounting", &json!(null))
+            .await;
+        (answer.body["counted"] == clicks).then_some(answer.body)
+    })
+    .await;
+    let wanted = json!({ "sent": clicks, "counted": clicks, "dropped": 0 });
+    assert_eq!(accounts, wanted);
+}
