@@ -135,11 +135,18 @@ async fn codes_that_were_never_issued_are_looked_up_nowhere_and_new_ones_are_fol
     }
     assert_eq!(redis.calls("hmget"), lookups);
 
-    for control_plane in &production.control_planes {
-        let link = control_plane.create(&json!({ "longUrl": NEW })).await;
-        let path = format!("/{}", link.text("shortCode"));
-        let answers = follow(&mut connections, &path).await;
-        assert_all_lead_to(&answers, NEW);
+    for (n, control_plane) in (0..).zip(&production.control_planes) {
+        let alias = never_issued(n).split_off(1);
+        let links = [
+            json!({ "longUrl": NEW }),
+            json!({ "longUrl": NEW, "customSlug": alias }),
+        ];
+        for link in links {
+            let created = control_plane.create(&link).await;
+            let path = format!("/{}", created.text("shortCode"));
+            let answers = follow(&mut connections, &path).await;
+            assert_all_lead_to(&answers, NEW);
+        }
     }
 }
 
