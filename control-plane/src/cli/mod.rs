@@ -1,6 +1,7 @@
 //! The command line: `edgelink serve | migrate | keys`.
 
 mod keys;
+mod measure;
 mod sweep;
 mod transfer;
 
@@ -41,6 +42,9 @@ enum Command {
     Keys(KeysCommand),
     /// Remove what is over, now: links past their validity, old tombstones, old receipts.
     Sweep,
+    /// Measure how fast numbers are taken from segments.
+    #[command(hide = true)]
+    MeasureIssuer,
     /// Create a link for every line of a file, through the API.
     Import(ImportArguments),
     /// Write all links to a file, through the API.
@@ -62,6 +66,8 @@ enum Failure {
     Transfer(#[from] transfer::CommandError),
     #[error(transparent)]
     Sweep(#[from] sweep::SweepError),
+    #[error(transparent)]
+    Measure(#[from] measure::MeasureError),
     #[error("signals cannot be waited for: {0}")]
     Signals(#[source] io::Error),
 }
@@ -100,6 +106,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         }
         Command::Keys(command) => Ok(command.run(&config()?).await?),
         Command::Sweep => Ok(sweep::run(&config()?).await?),
+        Command::MeasureIssuer => Ok(measure::run(&config()?).await?),
         Command::Import(import) => Ok(import.run().await?),
         Command::Export(export) => Ok(export.run().await?),
     }

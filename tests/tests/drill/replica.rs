@@ -1,6 +1,7 @@
 //! A control plane on a database that it shares with others.
 
-use edgelink_tests::stack::{Process, Signal, edgelink_binary, free_port};
+use edgelink_tests::stack::{EDGE_TOKEN, Process, Signal, edgelink_binary, free_port};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -32,6 +33,10 @@ impl Replica {
 
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
     /// The admin key, which all replicas take.
@@ -84,6 +89,7 @@ fn launch(name: &str, folder: &Path, port: u16, variables: &[(String, String)]) 
         .arg("serve")
         .env("EDGELINK_LISTEN", format!("127.0.0.1:{port}"))
         .env("EDGELINK_DOMAINS", "go.example")
+        .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
         .env("EDGELINK_ADMIN_KEY_FILE", folder.join("admin-key"))
         .envs(variables.iter().cloned());
     Process::start(name, command, folder.join(format!("{name}.log")))

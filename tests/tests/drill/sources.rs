@@ -1,8 +1,10 @@
-//! All five sources of numbers create and redirect on MariaDB, two control planes each.
+//! All five sources of numbers create and redirect end to end: on MariaDB, with two control planes behind an Envoy each.
 
 use crate::clients::{client, code};
 use crate::replica::Replica;
+use edgelink_tests::scenario::Answer;
 use edgelink_tests::servers::{MariaDb, ZooKeeper};
+use edgelink_tests::stack::{Envoy, EnvoyOptions};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use tempfile::TempDir;
@@ -31,24 +33,25 @@ async fn sources() {
         ];
         let one = Replica::start("one", folder.path(), &variables).await;
         let two = Replica::start("two", folder.path(), &variables).await;
+        let options = EnvoyOptions {
+            domains: vec!["go.example".to_owned()],
+            ..EnvoyOptions::default()
+        };
+        let envoy = Envoy::start(&options, &[one.address(), two.address()]).await;
         let mut codes = HashSet::new();
         let mut example = String::new();
         for n in 0..LINKS {
-            let (maker, other) = if n % 2 == 0 {
-                (&one, &two)
-            } else {
-                (&two, &one)
-            };
+            let maker = if n % 2 == 0 { &one } else { &two };
             let target = format!("https://example.com/{source}/{n}");
             example = create(maker, &target).await;
             assert!(
                 codes.insert(example.clone()),
                 "{example} was given out twice"
             );
-            follow(other, &example, &target).await;
+            follow(&envoy, &example, &target).await;
         }
         println!(
-            "{source:<10} {LINKS} links by two control planes, followed at the other: {example}"
+            "{source:<10} {LINKS} links by two control planes, followed through Envoy: {example}"
         );
     }
 }
@@ -62,12 +65,12 @@ async fn create(replica: &Replica, target: &str) -> String {
     code(&answer.json::<Value>().await.expect("a link"))
 }
 
-async fn follow(replica: &Replica, code: &str, target: &str) {
-    let answer = client()
-        .get(format!("{}/{code}", replica.url()))
-        .send()
-        .await;
-    let answer = answer.expect("an answer");
-    assert_eq!(answer.status(), 302);
-    assert_eq!(answer.headers()["location"], target);
+async fn follow(envoy: &Envoy, code: &str, target: &str) {
+    let answer: Answer = envoy.follow(&format!("/{code}")).await;
+    assert_eq!(answer.status, 302, "{code}");
+    let location = answer.headers.iter().find(|(name, _)| name == "location");
+    assert_eq!(
+        location.map(|(_, value)| value.as_slice()),
+        Some(target.as_bytes())
+    );
 }
