@@ -3,10 +3,11 @@
 use crate::clients::{client, code};
 use crate::replica::Replica;
 use edgelink_tests::scenario::Answer;
-use edgelink_tests::servers::{MariaDb, ZooKeeper};
-use edgelink_tests::stack::{Envoy, EnvoyOptions};
+use edgelink_tests::servers::{MariaDb, RedisServer, ZooKeeper};
+use edgelink_tests::stack::{Envoy, EnvoyOptions, until};
 use serde_json::{Value, json};
 use std::collections::HashSet;
+use std::time::Duration;
 use tempfile::TempDir;
 
 const LINKS: usize = 200;
@@ -22,7 +23,11 @@ async fn sources() {
     for source in ["segment", "counter", "zookeeper", "snowflake", "digest"] {
         let folder = TempDir::new().expect("a temporary folder");
         let url = database.database();
+        // Each control plane is told of the other's links.
+        let redis = RedisServer::start().await;
+        let redis_url = redis.url();
         let variables = [
+            ("EDGELINK_REDIS_URL", redis_url.as_str()),
             ("EDGELINK_DATABASE_URL", url.as_str()),
             ("EDGELINK_ISSUER_SOURCE", source),
             ("EDGELINK_ZOOKEEPER_SERVERS", servers.as_str()),
@@ -39,17 +44,22 @@ async fn sources() {
         };
         let envoy = Envoy::start(&options, &[one.address(), two.address()]).await;
         let mut codes = HashSet::new();
-        let mut example = String::new();
+        let mut links = Vec::new();
         for n in 0..LINKS {
             let maker = if n % 2 == 0 { &one } else { &two };
             let target = format!("https://example.com/{source}/{n}");
-            example = create(maker, &target).await;
-            assert!(
-                codes.insert(example.clone()),
-                "{example} was given out twice"
-            );
-            follow(&envoy, &example, &target).await;
+            let code = create(maker, &target).await;
+            assert!(codes.insert(code.clone()), "{code} was given out twice");
+            links.push((code, target));
         }
+        for (code, _) in &links {
+            await_link(&one, code).await;
+            await_link(&two, code).await;
+        }
+        for (code, target) in &links {
+            follow(&envoy, code, target).await;
+        }
+        let example = &links[0].0;
         println!(
             "{source:<10} {LINKS} links by two control planes, followed through Envoy: {example}"
         );
@@ -63,6 +73,18 @@ async fn create(replica: &Replica, target: &str) -> String {
     let answer = answer.expect("an answer");
     assert_eq!(answer.status(), 201);
     code(&answer.json::<Value>().await.expect("a link"))
+}
+
+/// Returns when a control plane knows a link that perhaps another one has created.
+async fn await_link(replica: &Replica, code: &str) {
+    let url = format!("{}/{code}", replica.url());
+    until("a link is known", Duration::from_secs(10), async || {
+        let answer = client().get(&url).send().await;
+        answer
+            .is_ok_and(|answer| answer.status() == 302)
+            .then_some(())
+    })
+    .await;
 }
 
 async fn follow(envoy: &Envoy, code: &str, target: &str) {
