@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Interval, MissedTickBehavior, interval_at, sleep};
 
 /// How long a visitor waits before connecting again.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -30,6 +30,18 @@ pub(crate) struct Pace {
     pub(crate) connections: usize,
     /// Requests a second of all together; none for as fast as they are answered.
     pub(crate) rate: Option<u32>,
+}
+
+impl Pace {
+    /// When a connection has to send a request: each at another time, so that they come evenly.
+    fn ticks(self, connection: usize) -> Option<Interval> {
+        let rate = f64::from(self.rate?);
+        let first = Instant::now() + Duration::from_secs_f64(connection as f64 / rate);
+        let period = Duration::from_secs_f64(self.connections as f64 / rate);
+        let mut ticks = interval_at(first.into(), period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        Some(ticks)
+    }
 }
 
 /// What visitors saw.
@@ -117,17 +129,14 @@ impl Visitors {
         let stop = Arc::new(AtomicBool::new(false));
         let sent = Arc::new(AtomicU64::new(0));
         let mut tasks = JoinSet::new();
-        for (_, &edge) in (0..pace.connections).zip(edges.iter().cycle()) {
+        for (connection, &edge) in (0..pace.connections).zip(edges.iter().cycle()) {
             let visitor = Visitor {
                 edge,
                 stop: Arc::clone(&stop),
                 sent: Arc::clone(&sent),
                 journey: Arc::clone(journey),
             };
-            let period = pace
-                .rate
-                .map(|rate| Duration::from_secs_f64(pace.connections as f64 / f64::from(rate)));
-            tasks.spawn(visitor.go(period));
+            tasks.spawn(visitor.go(pace.ticks(connection)));
         }
         Self { stop, sent, tasks }
     }
@@ -156,13 +165,9 @@ struct Visitor<J> {
 }
 
 impl<J: Journey> Visitor<J> {
-    async fn go(self, period: Option<Duration>) -> Seen {
+    async fn go(self, mut ticks: Option<Interval>) -> Seen {
         let mut seen = Seen::default();
         let mut connection = None;
-        let mut ticks = period.map(interval);
-        if let Some(ticks) = &mut ticks {
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-        }
         while !self.stop.load(Ordering::Relaxed) {
             if let Some(ticks) = &mut ticks {
                 ticks.tick().await;
