@@ -18,6 +18,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+/// How far this process may be behind another one that reads the same feed.
+const BEHIND: Duration = Duration::from_millis(500);
+
 /// Something that keeps up with the changes.
 pub trait Listener: Send + Sync + 'static {
     /// Something changed.
@@ -93,6 +96,10 @@ impl Feed {
 
     /// What came behind `after`. Where there is nothing yet, waits for it up to `wait`; a shutdown ends that at once.
     pub async fn read(&self, after: Option<FeedPosition>, wait: Duration) -> Batch {
+        if let Some(after) = after.filter(|after| *after > self.end()) {
+            // Another control plane has told of more than this one has heard of yet. It is no gap unless it stays so.
+            self.catch_up(after, wait.min(BEHIND)).await;
+        }
         // Taken before looking, so that nothing slips in between.
         let mut end = self.end.subscribe();
         let batch = self.ring().read(after);
@@ -130,6 +137,7 @@ impl Feed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::time::sleep;
 
     const WAIT: Duration = Duration::from_secs(30);
 
@@ -179,6 +187,22 @@ mod tests {
         let batch = waiting(&feed()).await.unwrap();
         assert!(batch.is_empty());
         assert_eq!(batch.next, FeedPosition::new(10, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_heard_more_from_another_control_plane_waits_for_this_one_to_catch_up() {
+        let feed = feed();
+        let ahead = Some(FeedPosition::new(11, 0));
+        let catching_up = async {
+            sleep(BEHIND / 2).await;
+            feed.push(FeedPosition::new(11, 0), &FeedMessage::Flush);
+            feed.push(FeedPosition::new(12, 0), &FeedMessage::Flush);
+        };
+        let (batch, ()) = tokio::join!(feed.read(ahead, WAIT), catching_up);
+        assert_eq!((batch.gap, batch.messages.len()), (false, 1));
+        // A position of another feed, that of a Redis that was emptied, never comes.
+        let batch = feed.read(Some(FeedPosition::new(99, 0)), WAIT).await;
+        assert!(batch.gap);
     }
 
     #[tokio::test(start_paused = true)]
