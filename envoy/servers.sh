@@ -82,7 +82,7 @@ start_redis_cluster() {
   form_cluster "${nodes[@]}"
   export EDGELINK_REDIS=cluster EDGELINK_FEED=${EDGELINK_FEED:-poll}
   EDGELINK_REDIS_SERVERS=$(IFS=, && printf '%s' "${nodes[*]}")
-  EDGELINK_REDIS_URL=redis-cluster://${nodes[0]}?$(printf 'node=%s&' "${nodes[@]:1}")
+  EDGELINK_REDIS_URL="redis-cluster://${nodes[0]}?$(printf 'node=%s&' "${nodes[@]:1}")"
   EDGELINK_REDIS_URL=${EDGELINK_REDIS_URL%&}
   export EDGELINK_REDIS_SERVERS EDGELINK_REDIS_URL
 }
