@@ -11,6 +11,7 @@ mod outage;
 mod paths;
 mod peer;
 mod redis;
+mod redis_faults;
 mod scenarios;
 mod urls;
 mod workers;
