@@ -1,8 +1,8 @@
 //! URLs, migrations, and what a connection is set to.
 
-use crate::fixture::{Database, create, link};
+use crate::fixture::{Database, create, link, patient};
 use edgelink_control_plane::store::{PoolOptions, connect};
-use std::time::Duration;
+use tokio::task::JoinSet;
 
 on_every_database!(
     replicas_that_migrate_at_once_do_not_harm_each_other,
@@ -17,7 +17,7 @@ async fn replicas_that_migrate_at_once_do_not_harm_each_other(database: Database
         .map(|_| {
             let url = database.url().to_owned();
             tokio::spawn(async move {
-                let store = connect(&url, &PoolOptions::default()).await.unwrap();
+                let store = connect(&url, &patient()).await.unwrap();
                 store.migrate().await.unwrap();
                 store.migrate().await.unwrap();
             })
@@ -32,16 +32,12 @@ async fn replicas_that_migrate_at_once_do_not_harm_each_other(database: Database
 }
 
 async fn a_store_answers_a_ping_before_it_is_migrated(database: Database) {
-    let store = connect(database.url(), &PoolOptions::default())
-        .await
-        .unwrap();
+    let store = connect(database.url(), &patient()).await.unwrap();
     store.ping().await.unwrap();
 }
 
 async fn a_table_that_is_missing_is_a_permanent_error(database: Database) {
-    let store = connect(database.url(), &PoolOptions::default())
-        .await
-        .unwrap();
+    let store = connect(database.url(), &patient()).await.unwrap();
     let error = store.has_api_keys().await.unwrap_err();
     assert!(!error.is_transient(), "{error}");
     assert_eq!(error.context, "looking for API keys");
@@ -62,8 +58,7 @@ async fn many_calls_at_once_wait_for_their_turn(database: Database) {
     database.store().await;
     let few = PoolOptions {
         max_connections: 2,
-        statement_timeout: Duration::from_secs(10),
-        ..PoolOptions::default()
+        ..patient()
     };
     let store = connect(database.url(), &few).await.unwrap();
     let tasks: Vec<_> = (0..100)
@@ -86,7 +81,7 @@ async fn a_url_that_names_no_store_is_refused() {
         "sqlite::memory:",
         "mysql://[x",
     ] {
-        let Err(error) = connect(url, &PoolOptions::default()).await else {
+        let Err(error) = connect(url, &patient()).await else {
             panic!("{url} is taken");
         };
         assert!(!error.is_transient(), "{url}: {error}");
@@ -97,8 +92,23 @@ async fn a_url_that_names_no_store_is_refused() {
 async fn a_database_that_does_not_exist_is_a_permanent_error() {
     let database = Database::on_server().await;
     let missing = format!("{}_missing", database.url());
-    let Err(error) = connect(&missing, &PoolOptions::default()).await else {
+    let Err(error) = connect(&missing, &patient()).await else {
         panic!("connected");
     };
     assert!(!error.is_transient(), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_new_file_is_opened_by_several_at_once() {
+    for _ in 0..50 {
+        let database = Database::sqlite();
+        let mut openings = JoinSet::new();
+        for _ in 0..8 {
+            let url = database.url().to_owned();
+            openings.spawn(async move { connect(&url, &patient()).await.map(|_| ()) });
+        }
+        for opened in openings.join_all().await {
+            opened.unwrap();
+        }
+    }
 }

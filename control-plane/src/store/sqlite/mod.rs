@@ -13,11 +13,13 @@ use super::sql::calls::Connections;
 use super::sql::fault::Fault;
 use super::sql::sizes::LONGEST;
 use super::{PoolOptions, StoreError};
-use sqlx::Sqlite;
+use crate::backoff::Backoff;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Sqlite, SqlitePool};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
 
 const CONTEXT: &str = "opening the SQLite database";
 
@@ -27,6 +29,12 @@ const MAX_ROWS: usize = LONGEST;
 
 /// SQLite has no packets; this bounds the memory of one statement.
 const MAX_BYTES: usize = 4 << 20;
+
+/// How long to wait for a file that another process opens for the first time.
+const OPEN_BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(5),
+    most: Duration::from_millis(100),
+};
 
 /// Opens a file, or makes it.
 pub(super) async fn connect(
@@ -43,14 +51,12 @@ pub(super) async fn connect(
         .busy_timeout(options.statement_timeout / 2);
     let pool = SqlitePoolOptions::new().acquire_timeout(options.statement_timeout);
     // Writers of one file only wait for each other. Behind one connection they do so in order of arrival.
-    let writers = pool
+    let writer = pool
         .clone()
         .max_connections(1)
         .idle_timeout(None)
-        .max_lifetime(None)
-        .connect_with(connect.clone())
-        .await
-        .map_err(refused)?;
+        .max_lifetime(None);
+    let writers = open(writer, &connect, options.statement_timeout).await?;
     let readers = pool
         .max_connections(options.max_connections.saturating_sub(1).max(1))
         .idle_timeout(options.idle_timeout)
@@ -64,6 +70,30 @@ pub(super) async fn connect(
         MAX_ROWS,
         Arc::new(AtomicUsize::new(MAX_BYTES)),
     ))
+}
+
+/// Opens the file. While another process turns a new one to write-ahead logging, SQLite may say at once that it is busy:
+/// it does not wait where both could wait for each other (sqlite3_busy_handler, "C-language Interface").
+async fn open(
+    pool: SqlitePoolOptions,
+    connect: &SqliteConnectOptions,
+    within: Duration,
+) -> Result<SqlitePool, StoreError> {
+    let begun = Instant::now();
+    let mut failures = 0;
+    loop {
+        match pool.clone().connect_with(connect.clone()).await {
+            Ok(pool) => return Ok(pool),
+            Err(error) => {
+                let error = refused(error);
+                failures += 1;
+                if !error.transient || begun.elapsed() >= within {
+                    return Err(error);
+                }
+                tokio::time::sleep(OPEN_BACKOFF.delay(failures)).await;
+            }
+        }
+    }
 }
 
 fn parse(url: &str) -> Result<SqliteConnectOptions, StoreError> {
