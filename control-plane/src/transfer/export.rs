@@ -1,12 +1,12 @@
 //! Exporting: one link a line, as the API shows it, newest first.
 
 use super::client::{ApiClient, Page};
-use super::{TransferError, checkpoint, in_file};
+use super::{TransferError, checkpoint, in_file, open_behind};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What to export, and whereto.
@@ -33,7 +33,7 @@ struct Checkpoint {
 /// The [`TransferError`] that stops the export.
 pub async fn export(client: &ApiClient, options: &ExportOptions) -> Result<u64, TransferError> {
     let mut state: Checkpoint = checkpoint::read(&options.checkpoint)?.unwrap_or_default();
-    let mut file = open(&options.file, state.bytes)?;
+    let mut file = open_behind(&options.file, state.bytes)?;
     let bar = progress();
     loop {
         let domain = options.domain.as_deref();
@@ -53,22 +53,6 @@ pub async fn export(client: &ApiClient, options: &ExportOptions) -> Result<u64, 
     // Without a first page there was none.
     let _ = fs::remove_file(&options.checkpoint);
     Ok(state.links)
-}
-
-/// Opens the file behind what is noted; what follows was written by a run that did not come to note it.
-fn open(path: &Path, bytes: u64) -> Result<File, TransferError> {
-    let open = || {
-        let mut options = fs::OpenOptions::new();
-        let mut file = options
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)?;
-        file.set_len(bytes)?;
-        file.seek(SeekFrom::End(0))?;
-        Ok(file)
-    };
-    open().map_err(in_file(path))
 }
 
 fn lines(page: &Page) -> String {

@@ -5,12 +5,12 @@
 use super::client::{ApiClient, ItemResult};
 use super::item::{self, Defaults};
 use super::lines::{Line, Lines};
-use super::{TransferError, checkpoint, in_file};
+use super::{TransferError, checkpoint, in_file, open_behind};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -215,20 +215,9 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Goes on behind `bytes`: what follows was written by a run that did not come to note it.
+    /// Goes on behind `bytes`.
     fn open(path: &'a Path, bytes: u64) -> Result<Self, TransferError> {
-        let open = || {
-            let mut options = fs::OpenOptions::new();
-            let mut file = options
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .open(path)?;
-            file.set_len(bytes)?;
-            file.seek(SeekFrom::End(0))?;
-            Ok(file)
-        };
-        let file = open().map_err(in_file(path))?;
+        let file = open_behind(path, bytes)?;
         Ok(Self { path, file, bytes })
     }
 

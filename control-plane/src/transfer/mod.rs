@@ -15,7 +15,8 @@ pub use client::{ApiClient, ClientError};
 pub use export::{ExportOptions, export};
 pub use import::{ImportOptions, ImportSummary, import};
 
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// Why a transfer has stopped. What was done until then is kept, and the same command goes on from there.
@@ -48,4 +49,20 @@ fn in_file(path: &Path) -> impl FnOnce(io::Error) -> TransferError + '_ {
         path: path.to_owned(),
         source,
     }
+}
+
+/// Opens the file behind `bytes`; what follows was written by a run that did not come to note it.
+fn open_behind(path: &Path, bytes: u64) -> Result<File, TransferError> {
+    let open = || {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)?;
+        file.set_len(bytes)?;
+        file.seek(SeekFrom::End(0))?;
+        Ok(file)
+    };
+    open().map_err(in_file(path))
 }
