@@ -1,5 +1,6 @@
 //! What processes take, from /proc, and where they run.
 
+use edgelink_tests::stack::resident_bytes;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -26,15 +27,7 @@ fn cpu_time_of(process: u32) -> Duration {
 
 /// The memory of the processes that is in RAM, in bytes.
 pub(crate) fn resident(processes: &[u32]) -> u64 {
-    let of = |process: &u32| {
-        let text = fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().next());
-        kib.and_then(|kib| kib.parse::<u64>().ok())
-            .expect("a size in KiB")
-            * 1024
-    };
-    processes.iter().map(of).sum()
+    processes.iter().copied().map(resident_bytes).sum()
 }
 
 /// A process and its children.

@@ -73,63 +73,59 @@ fn explain(plan: Plan) -> String {
     )
 }
 
+const CPU_COLUMNS: [&str; 6] = [
+    "target",
+    "CPU a request, us",
+    "spread",
+    "ratio",
+    "ratio, best",
+    "from its tier",
+];
+const OTHER_COLUMNS: [&str; 5] = [
+    "requests/s",
+    "busy",
+    "p50 at half of that, ms",
+    "p99, ms",
+    "memory, MiB",
+];
+
 fn cpu_table(targets: &[Target], figures: &[Figures]) -> Table {
-    let head = [
-        "target",
-        "CPU a request, us",
-        "spread",
-        "ratio",
-        "ratio, best",
-        "from its tier",
-    ];
-    let mut table = Table::new(head);
+    let mut table = Table::new(CPU_COLUMNS);
     for (target, each) in targets.iter().zip(figures) {
-        table.row([
-            target.name.to_owned(),
-            format!("{:.2}", each.cost()),
-            spread(each),
-            format!("{:.2}", each.ratio(&figures[0])),
-            format!("{:.2}", each.best_ratio(&figures[0])),
-            share(each),
-        ]);
+        table.row(cpu_cells(target, each, &figures[0]));
     }
     table
 }
 
 fn full_table(targets: &[Target], figures: &[Figures]) -> Table {
-    let head = [
-        "target",
-        "CPU a request, us",
-        "spread",
-        "ratio",
-        "ratio, best",
-        "from its tier",
-        "requests/s",
-        "busy",
-        "p50 at half of that, ms",
-        "p99, ms",
-        "memory, MiB",
-    ];
-    let mut table = Table::new(head);
+    let mut table = Table::new(CPU_COLUMNS.into_iter().chain(OTHER_COLUMNS));
     for (target, each) in targets.iter().zip(figures) {
-        table.row([
-            target.name.to_owned(),
-            format!("{:.2}", each.cost()),
-            spread(each),
-            format!("{:.2}", each.ratio(&figures[0])),
-            format!("{:.2}", each.best_ratio(&figures[0])),
-            share(each),
-            format!("{:.0}", median(&each.rates)),
-            format!("{:.0} %", median(&each.busy) * 100.0),
-            format!("{:.3}", each.latency(|report| report.p50)),
-            format!("{:.3}", each.latency(|report| report.p99)),
-            format!(
-                "{:.1}",
-                resident(&target.processes) as f64 / f64::from(1 << 20)
-            ),
-        ]);
+        let cells = cpu_cells(target, each, &figures[0]);
+        table.row(cells.into_iter().chain(other_cells(target, each)));
     }
     table
+}
+
+fn cpu_cells(target: &Target, figures: &Figures, reference: &Figures) -> [String; 6] {
+    [
+        target.name.to_owned(),
+        format!("{:.2}", figures.cost()),
+        spread(figures),
+        format!("{:.2}", figures.ratio(reference)),
+        format!("{:.2}", figures.best_ratio(reference)),
+        share(figures),
+    ]
+}
+
+fn other_cells(target: &Target, figures: &Figures) -> [String; 5] {
+    let memory = resident(&target.processes) as f64 / f64::from(1 << 20);
+    [
+        format!("{:.0}", median(&figures.rates)),
+        format!("{:.0} %", median(&figures.busy) * 100.0),
+        format!("{:.3}", figures.latency(|report| report.p50)),
+        format!("{:.3}", figures.latency(|report| report.p99)),
+        format!("{memory:.1}"),
+    ]
 }
 
 fn spread(figures: &Figures) -> String {

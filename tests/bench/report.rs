@@ -13,16 +13,17 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new<const N: usize>(head: [&str; N]) -> Self {
+    pub(crate) fn new<'a>(head: impl IntoIterator<Item = &'a str>) -> Self {
         Self {
-            head: head.map(str::to_owned).into(),
+            head: head.into_iter().map(str::to_owned).collect(),
             rows: Vec::new(),
         }
     }
 
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        assert_eq!(N, self.head.len(), "{cells:?}");
-        self.rows.push(cells.into());
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<_> = cells.into_iter().collect();
+        assert_eq!(cells.len(), self.head.len(), "{cells:?}");
+        self.rows.push(cells);
     }
 }
 
