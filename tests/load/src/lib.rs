@@ -11,4 +11,4 @@ mod traffic;
 
 pub use client::{AskReport, AskSpec, ask};
 pub use simulation::{SimulateReport, SimulateSpec, is_target, link, simulate};
-pub use traffic::{Pick, Traffic, zipf_weight};
+pub use traffic::{Pick, Traffic, random, zipf_weight};

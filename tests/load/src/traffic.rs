@@ -12,6 +12,21 @@ pub enum Pick {
     Zipf,
 }
 
+const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The `n`th number, from 0, of SplitMix64 with the seed 0.
+#[must_use]
+pub fn random(n: u64) -> u64 {
+    mixed(n.wrapping_add(1).wrapping_mul(STRIDE))
+}
+
+/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+fn mixed(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 /// A sequence of places in a list of links, the same for the same seed.
 pub struct Traffic {
     /// The weights of the first, the first two, and so on; empty where links are taken in turn.
@@ -37,13 +52,9 @@ impl Traffic {
         }
     }
 
-    /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
     fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.state = self.state.wrapping_add(STRIDE);
+        mixed(self.state)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::place::{edgelink_binary, free_port, local};
 use super::{Connection, EDGE_TOKEN, Process};
 use crate::scenario::{DOMAIN, Request};
+use edgelink_wire::{CodeLength, CodeSpace, PermutationKey};
 use serde_json::Value;
 use std::fs;
 use std::io;
@@ -11,7 +12,17 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// The key by which numbers become codes.
-pub const CODE_KEY: &str = "000102030405060708090a0b0c0d0e0f";
+const CODE_KEY: &str = "000102030405060708090a0b0c0d0e0f";
+
+/// How numbers become codes.
+///
+/// # Panics
+/// Never: the key is one.
+#[must_use]
+pub fn code_space() -> CodeSpace {
+    let key: PermutationKey = CODE_KEY.parse().expect("a key");
+    CodeSpace::new(CodeLength::DEFAULT, Some(key))
+}
 
 /// An answer of the API.
 #[derive(Clone, Debug)]

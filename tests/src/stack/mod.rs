@@ -16,7 +16,7 @@ mod scripted;
 mod stats;
 mod wait;
 
-pub use control_plane::{ApiAnswer, CODE_KEY, ControlPlane};
+pub use control_plane::{ApiAnswer, ControlPlane, code_space};
 pub use deployment::Deployment;
 pub use edge::EnvoyEdge;
 pub use envoy::{Envoy, EnvoyOptions, RedisOptions};
@@ -27,7 +27,7 @@ pub use place::{
     probe_module, root,
 };
 pub(crate) use place::{envoy_binary, local};
-pub use process::{Process, Signal};
+pub use process::{Process, Signal, resident_bytes};
 pub use production::{Production, ProductionOptions};
 pub use scripted::{Behaviour, ScriptedControlPlane};
 pub use stats::Stats;

@@ -126,3 +126,17 @@ impl Drop for Process {
         }
     }
 }
+
+/// The memory of a process that is in RAM, in bytes.
+///
+/// # Panics
+/// Where there is no such process.
+#[must_use]
+pub fn resident_bytes(process: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next());
+    kib.and_then(|kib| kib.parse::<u64>().ok())
+        .expect("a size in KiB")
+        * 1024
+}

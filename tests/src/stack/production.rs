@@ -1,7 +1,7 @@
 //! The production shape: MariaDB, Redis, two control planes, and Envoys with two workers each.
 
 use super::{ControlPlane, Envoy, EnvoyOptions, RedisOptions, until};
-use crate::servers::MariaDb;
+use crate::servers::{MariaDb, RedisServer};
 use std::time::Duration;
 
 const WORKERS: u16 = 2;
@@ -18,8 +18,19 @@ pub struct ProductionOptions {
     pub redis: RedisOptions,
     /// `EDGELINK_FEED`: `redis` or `poll`.
     pub feed: &'static str,
-    /// Further environment variables of the control planes.
-    pub variables: Vec<(&'static str, String)>,
+}
+
+impl ProductionOptions {
+    /// Two Envoys that ask one Redis directly.
+    #[must_use]
+    pub fn direct(redis: &RedisServer, feed: &'static str) -> Self {
+        Self {
+            envoys: 2,
+            redis_url: redis.url(),
+            redis: RedisOptions::direct(redis.port()),
+            feed,
+        }
+    }
 }
 
 /// All of it but Redis, which belongs to the test.
@@ -38,16 +49,10 @@ impl Production {
     pub async fn start(options: &ProductionOptions) -> Self {
         let database = MariaDb::start();
         let url = database.database();
-        let mut variables = vec![
+        let variables = [
             ("EDGELINK_DATABASE_URL", url.as_str()),
             ("EDGELINK_REDIS_URL", &options.redis_url),
         ];
-        variables.extend(
-            options
-                .variables
-                .iter()
-                .map(|(name, value)| (*name, value.as_str())),
-        );
         let first = ControlPlane::with_variables(&variables).await;
         let second = first.replica().await;
         let mut production = Self {

@@ -1,9 +1,9 @@
 //! Clicks are counted once, whatever dies meanwhile.
 
-use crate::production::{Tour, create, direct, edges};
+use crate::production::{Tour, create, edges};
 use crate::visitors::{Pace, Visitors};
 use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::{Production, until};
+use edgelink_tests::stack::{Production, ProductionOptions, until};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const PACE: Pace = Pace {
 #[ignore = "a drill: make click-accounting"]
 async fn clicks() {
     let mut redis = RedisServer::start().await;
-    let mut production = Production::start(&direct(&redis, "redis")).await;
+    let mut production = Production::start(&ProductionOptions::direct(&redis, "redis")).await;
     create(&production.control_planes[0], "click", LINKS).await;
     let tour = Arc::new(Tour {
         prefix: "click",

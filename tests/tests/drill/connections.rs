@@ -1,9 +1,9 @@
 //! Connections to Redis.
 
-use crate::production::{Tour, create, direct, edges};
+use crate::production::{Tour, create, edges};
 use crate::visitors::{Pace, Visitors};
 use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::{Production, until};
+use edgelink_tests::stack::{Production, ProductionOptions, until};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const LINKS: usize = 20_000;
 #[ignore = "a drill: make show-redis"]
 async fn connections() {
     let redis = RedisServer::start().await;
-    let production = Production::start(&direct(&redis, "redis")).await;
+    let production = Production::start(&ProductionOptions::direct(&redis, "redis")).await;
     create(&production.control_planes[0], "each", LINKS).await;
     let idle = counts(&redis);
     let pace = Pace {

@@ -24,7 +24,6 @@ async fn failover() {
             ports: cluster.ports(),
         },
         feed: "poll",
-        variables: Vec::new(),
     };
     let production = production(&options).await;
     let load = Load::new(&production);

@@ -1,10 +1,10 @@
 //! Redis loses everything while everybody wants the same link.
 
-use crate::production::{Tour, create, direct, edges};
+use crate::production::{Tour, create, edges};
 use crate::queries;
 use crate::visitors::{Pace, Visitors};
 use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::{Production, until};
+use edgelink_tests::stack::{Production, ProductionOptions, until};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const READS: Pace = Pace {
 #[ignore = "a drill: make show-redis"]
 async fn flush() {
     let redis = RedisServer::start().await;
-    let production = Production::start(&direct(&redis, "redis")).await;
+    let production = Production::start(&ProductionOptions::direct(&redis, "redis")).await;
     create(&production.control_planes[0], "hot", 1).await;
     let tour = Arc::new(Tour {
         prefix: "hot",

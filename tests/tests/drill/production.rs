@@ -2,25 +2,13 @@
 
 use crate::visitors::Journey;
 use edgelink_tests::scenario::Answer;
-use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::{ControlPlane, Envoy, Production, ProductionOptions, RedisOptions};
+use edgelink_tests::stack::{ControlPlane, Envoy, Production};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 /// How many links are created by one request.
 const BULK: usize = 1000;
-
-/// Two Envoys that ask one Redis directly, with room for as few numbers as admission is designed for.
-pub(crate) fn direct(redis: &RedisServer, feed: &'static str) -> ProductionOptions {
-    ProductionOptions {
-        envoys: 2,
-        redis_url: redis.url(),
-        redis: RedisOptions::direct(redis.port()),
-        feed,
-        variables: Vec::new(),
-    }
-}
 
 pub(crate) fn edges(production: &Production) -> Vec<SocketAddr> {
     production.envoys.iter().map(Envoy::edge).collect()

@@ -1,11 +1,11 @@
 //! Redis is killed, and stopped in its tracks, under load.
 
-use crate::production::{Tour, create, direct, edges};
+use crate::production::{Tour, create, edges};
 use crate::seconds;
 use crate::visitors::{Journey, Pace, Seen, Visitors};
 use edgelink_tests::scenario::Answer;
 use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::{Production, until};
+use edgelink_tests::stack::{Production, ProductionOptions, until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 async fn redis_outage() {
     let fault = seconds("EDGELINK_TEST_DRILL_SECONDS", 30);
     let mut redis = RedisServer::start().await;
-    let options = direct(&redis, "redis");
+    let options = ProductionOptions::direct(&redis, "redis");
     let mut production = production(&options).await;
     let load = Load::new(&production);
     println!();
@@ -62,8 +62,8 @@ async fn redis_outage() {
 }
 
 /// Edges that know none of the links yet.
-pub(crate) async fn production(options: &edgelink_tests::stack::ProductionOptions) -> Production {
-    let none = edgelink_tests::stack::ProductionOptions {
+pub(crate) async fn production(options: &ProductionOptions) -> Production {
+    let none = ProductionOptions {
         envoys: 0,
         ..options.clone()
     };

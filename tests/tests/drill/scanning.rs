@@ -1,15 +1,16 @@
 //! Somebody tries all codes.
 
-use crate::production::{direct, edges};
+use crate::production::edges;
 use crate::queries;
 use crate::seconds;
 use crate::visitors::{Journey, Pace, Visitors};
+use edgelink_load::random;
 use edgelink_tests::scenario::Answer;
 use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::{CODE_KEY, Connection, Production};
-use edgelink_wire::{CodeLength, CodeSpace, PermutationKey};
+use edgelink_tests::stack::{
+    Connection, Production, ProductionOptions, code_space, resident_bytes,
+};
 use serde_json::{Value, json};
-use std::fs;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,7 +29,7 @@ const NEW_LINKS: usize = 50;
 async fn scanning() {
     let time = seconds("EDGELINK_TEST_DRILL_SECONDS", 20);
     let redis = RedisServer::start().await;
-    let mut production = Production::start(&direct(&redis, "redis")).await;
+    let mut production = Production::start(&ProductionOptions::direct(&redis, "redis")).await;
     queries::record(&production.database);
     let (hmget, memory) = (redis.calls("hmget"), memory(&mut production));
     let visitors = Visitors::start(&edges(&production), PACE, &Arc::new(Scan));
@@ -122,18 +123,9 @@ async fn refusals(follower: &mut Connection, path: &str) -> u32 {
 
 /// Resident memory of each Envoy, KiB.
 fn memory(production: &mut Production) -> Vec<u64> {
-    let of = |pid: u32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let size = line
-            .and_then(|line| line.split_whitespace().next())
-            .expect("a size");
-        size.parse().expect("a number")
-    };
-    production
-        .envoys
-        .iter_mut()
-        .map(|envoy| of(envoy.process().id()))
+    let envoys = production.envoys.iter_mut();
+    envoys
+        .map(|envoy| resident_bytes(envoy.process().id()) / 1024)
         .collect()
 }
 
@@ -142,8 +134,7 @@ fn below_the_bound(production: &Production, requests: u64) -> u64 {
         .database
         .execute("SELECT MAX(bound) FROM test_0.bounds");
     let bound: u64 = bound.trim().parse().expect("a bound");
-    let key: PermutationKey = CODE_KEY.parse().expect("a key");
-    let space = CodeSpace::new(CodeLength::new(7).expect("a length"), Some(key));
+    let space = code_space();
     let is_below = |n: &u64| {
         space
             .number(code(*n).as_bytes())
@@ -164,16 +155,13 @@ impl Journey for Scan {
     }
 }
 
-/// The `n`th of a sequence of codes that looks random (SplitMix64; Steele, Lea and Flood, 2014).
+/// The `n`th of a sequence of codes that looks random.
 fn code(n: u64) -> String {
-    let mut z = n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^= z >> 31;
+    let mut rest = random(n);
     let mut digits = String::with_capacity(7);
     for _ in 0..7 {
-        digits.push(char::from(DIGITS[(z % 62) as usize]));
-        z /= 62;
+        digits.push(char::from(DIGITS[(rest % 62) as usize]));
+        rest /= 62;
     }
     digits
 }

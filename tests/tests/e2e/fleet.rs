@@ -2,10 +2,7 @@
 
 use edgelink_tests::scenario::{Answer, Request};
 use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::{
-    CODE_KEY, Connection, Production, ProductionOptions, RedisOptions, until,
-};
-use edgelink_wire::{CodeLength, CodeSpace, PermutationKey};
+use edgelink_tests::stack::{Connection, Production, ProductionOptions, code_space, until};
 use serde_json::json;
 use std::time::Duration;
 
@@ -14,16 +11,6 @@ const CONNECTIONS: usize = 16;
 const LIMIT: Duration = Duration::from_secs(30);
 const OLD: &str = "https://example.com/old";
 const NEW: &str = "https://example.com/new";
-
-fn options(redis: &RedisServer, feed: &'static str) -> ProductionOptions {
-    ProductionOptions {
-        envoys: 2,
-        redis_url: redis.url(),
-        redis: RedisOptions::direct(redis.port()),
-        feed,
-        variables: Vec::new(),
-    }
-}
 
 /// Connections that are spread over all workers of both Envoys.
 async fn everywhere(production: &Production) -> Vec<Connection> {
@@ -66,7 +53,7 @@ fn assert_all_lead_to(answers: &[Answer], target: &str) {
 /// Records are fresh for an hour while a feed is there, so that only the feed can tell of a change within the limit.
 async fn assert_changes_reach_every_worker(feed: &'static str) {
     let redis = RedisServer::start().await;
-    let production = Production::start(&options(&redis, feed)).await;
+    let production = Production::start(&ProductionOptions::direct(&redis, feed)).await;
     let [one, other] = production.control_planes.as_slice() else {
         panic!("two control planes");
     };
@@ -115,17 +102,14 @@ async fn changes_reach_every_worker_by_the_poll() {
 
 /// A code whose number is far above every bound.
 fn never_issued(n: u64) -> String {
-    let key: PermutationKey = CODE_KEY.parse().expect("a key");
-    let length = CodeLength::new(7).expect("a length");
-    let space = CodeSpace::new(length, Some(key));
-    let code = space.mint(3_000_000_000_000 + n).expect("a code");
+    let code = code_space().mint(3_000_000_000_000 + n).expect("a code");
     format!("/{}", code.as_str())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn codes_that_were_never_issued_are_looked_up_nowhere_and_new_ones_are_followed() {
     let redis = RedisServer::start().await;
-    let production = Production::start(&options(&redis, "redis")).await;
+    let production = Production::start(&ProductionOptions::direct(&redis, "redis")).await;
     let mut connections = everywhere(&production).await;
     let lookups = redis.calls("hmget");
     for n in 0..20 {
@@ -153,7 +137,7 @@ async fn codes_that_were_never_issued_are_looked_up_nowhere_and_new_ones_are_fol
 #[tokio::test(flavor = "multi_thread")]
 async fn where_nobody_publishes_any_more_everything_is_looked_up_again() {
     let redis = RedisServer::start().await;
-    let mut production = Production::start(&options(&redis, "redis")).await;
+    let mut production = Production::start(&ProductionOptions::direct(&redis, "redis")).await;
     for control_plane in &mut production.control_planes {
         control_plane.process().kill();
     }
@@ -179,7 +163,7 @@ async fn where_nobody_publishes_any_more_everything_is_looked_up_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_control_planes_count_the_clicks_that_there_were() {
     let redis = RedisServer::start().await;
-    let production = Production::start(&options(&redis, "redis")).await;
+    let production = Production::start(&ProductionOptions::direct(&redis, "redis")).await;
     let control_plane = &production.control_planes[0];
     control_plane
         .create(&json!({ "longUrl": NEW, "customSlug": "clicked-on" }))

@@ -1,10 +1,12 @@
 //! Connections, links and waiting.
 
 use edgelink_control_plane::redis::{Lock, Redis, RedisOptions};
+use edgelink_control_plane::store::{PoolOptions, Store, connect};
 use edgelink_tests::stack::until;
 use edgelink_wire::{LinkRecord, LinkState, Record, RedirectStatus};
 use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 
 pub(crate) const KEY: &str = "go.example.com/aB3";
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -47,4 +49,15 @@ pub(crate) fn link(url: &str, rev: u64) -> Record<String> {
 pub(crate) async fn lock(redis: &Redis) -> Lock {
     let lock = redis.lock(KEY, LOCKED).await.expect("an answer");
     lock.expect("nobody has the lock")
+}
+
+/// A SQLite store, and the folder that it lives in.
+pub(crate) async fn sqlite_store() -> (TempDir, Arc<dyn Store>) {
+    let folder = TempDir::new().expect("a temporary folder");
+    let url = format!("sqlite://{}/edgelink.db", folder.path().display());
+    let store = connect(&url, &PoolOptions::default())
+        .await
+        .expect("a store");
+    store.migrate().await.expect("the schema");
+    (folder, store)
 }

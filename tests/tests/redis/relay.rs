@@ -1,10 +1,10 @@
 //! The relay between database and Redis.
 
-use crate::fixture::{LIMIT, connected};
+use crate::fixture::{LIMIT, connected, sqlite_store};
 use edgelink_control_plane::model::LinkContent;
 use edgelink_control_plane::redis::Redis;
 use edgelink_control_plane::relay::{BoundPolicy, Outlet, Relay, RelayOptions};
-use edgelink_control_plane::store::{NewLink, PoolOptions, Store, connect};
+use edgelink_control_plane::store::{NewLink, Store};
 use edgelink_control_plane::target::TargetUrl;
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::until;
@@ -33,10 +33,7 @@ struct Setting {
 
 impl Setting {
     async fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        let url = format!("sqlite://{}/edgelink.db", folder.path().display());
-        let store = connect(&url, &PoolOptions::default()).await.unwrap();
-        store.migrate().await.unwrap();
+        let (folder, store) = sqlite_store().await;
         let server = RedisServer::start().await;
         let redis = connected(&server.url()).await;
         Self {

@@ -1,12 +1,12 @@
 //! From a key to its record through catalogue, Redis and database.
 
-use crate::fixture::{LIMIT, connected};
+use crate::fixture::{LIMIT, connected, sqlite_store};
 use edgelink_control_plane::catalog::{Catalog, Scanner};
 use edgelink_control_plane::feed::{Feed, Listener, RingLimits, Tail};
 use edgelink_control_plane::model::LinkContent;
 use edgelink_control_plane::redis::{Lookup, Redis};
 use edgelink_control_plane::resolve::{Memory, MemoryOptions, ResolveOptions, Resolver};
-use edgelink_control_plane::store::{NewLink, PoolOptions, Store, connect};
+use edgelink_control_plane::store::{NewLink, Store};
 use edgelink_control_plane::target::TargetUrl;
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::until;
@@ -42,10 +42,7 @@ impl Drop for Setting {
 
 impl Setting {
     async fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        let url = format!("sqlite://{}/edgelink.db", folder.path().display());
-        let store = connect(&url, &PoolOptions::default()).await.unwrap();
-        store.migrate().await.unwrap();
+        let (folder, store) = sqlite_store().await;
         let server = RedisServer::start().await;
         let redis = connected(&server.url()).await;
         Self {
