@@ -10,7 +10,8 @@ mod sweep;
 use crate::model::Link;
 use crate::resolve::Memory;
 use crate::store::{
-    ApiKeyRow, ChangeError, ChangeFn, CreateError, ListQuery, NewLink, Segment, Store, StoreError,
+    ApiKeyRow, ChangeError, ChangeFn, CheckFn, CreateError, ListQuery, NewLink, Segment, Store,
+    StoreError,
 };
 use crate::telemetry::prometheus::{STORE_ERRORS, STORE_SECONDS};
 use async_trait::async_trait;
@@ -116,9 +117,13 @@ impl Store for MeasuredStore {
             .await
     }
 
-    async fn delete_link(&self, key: &LinkKey) -> Result<bool, StoreError> {
+    async fn delete_link(
+        &self,
+        key: &LinkKey,
+        check: CheckFn,
+    ) -> Result<Option<Result<(), ChangeError>>, StoreError> {
         let keys = std::slice::from_ref(key);
-        self.changing("delete_link", keys, self.0.delete_link(key))
+        self.changing("delete_link", keys, self.0.delete_link(key, check))
             .await
     }
 

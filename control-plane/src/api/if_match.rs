@@ -1,10 +1,14 @@
 //! `If-Match` (RFC 9110, section 13.1.1): change a link only if it is still the one that the client has seen.
 
 use crate::model::Link;
+use crate::problem::{FieldError, Kind, Problem};
+use crate::store::ChangeError;
 use axum::extract::FromRequestParts;
 use http::header;
 use http::request::Parts;
 use std::convert::Infallible;
+
+const IF_MATCH: &str = "If-Match";
 
 /// The entity tags that a client names, where it does.
 pub(crate) struct IfMatch(Option<String>);
@@ -23,20 +27,29 @@ impl<S: Sync> FromRequestParts<S> for IfMatch {
 }
 
 impl IfMatch {
-    /// Whether there is a condition at all.
-    pub(crate) fn is_given(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Whether the link is one that the client means. Weak tags never are (section 8.8.3.2).
-    pub(crate) fn holds_for(&self, link: &Link) -> bool {
+    /// Refuses a link that is not one that the client means. Weak tags never are (section 8.8.3.2).
+    pub(crate) fn check(&self, link: &Link) -> Result<(), ChangeError> {
         let Some(tags) = &self.0 else {
-            return true;
+            return Ok(());
         };
         let current = entity_tag(link);
-        tags.split(',')
-            .map(str::trim)
-            .any(|tag| tag == "*" || tag == current)
+        let is_meant = |tag: &str| tag == "*" || tag == current;
+        if tags.split(',').map(str::trim).any(is_meant) {
+            return Ok(());
+        }
+        Err(ChangeError {
+            field: IF_MATCH,
+            reason: "names a revision that is not the current one".to_owned(),
+        })
+    }
+}
+
+impl From<ChangeError> for Problem {
+    fn from(error: ChangeError) -> Self {
+        if error.field == IF_MATCH {
+            return Self::new(Kind::PreconditionFailed);
+        }
+        Self::validation(vec![FieldError::new(error.field, error.reason)])
     }
 }
 

@@ -4,7 +4,8 @@ use super::if_match::IfMatch;
 use super::key::RequestedLink;
 use super::view;
 use crate::app::App;
-use crate::problem::{FieldError, Kind, Problem};
+use crate::model::Link;
+use crate::problem::{Kind, Problem};
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
@@ -24,14 +25,10 @@ pub(crate) async fn delete(
     RequestedLink(key): RequestedLink,
     if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
-    // The store deletes without a look at the revision. To ignore the condition would be worse than to refuse it.
-    if if_match.is_given() {
-        let error = FieldError::new("If-Match", "is not supported for DELETE");
-        return Err(Problem::validation(vec![error]));
-    }
-    if app.store.delete_link(&key).await? {
-        Ok(StatusCode::NO_CONTENT)
-    } else {
-        Err(Problem::new(Kind::LinkNotFound))
+    let check = Box::new(move |link: &Link| if_match.check(link));
+    match app.store.delete_link(&key, check).await? {
+        Some(Ok(())) => Ok(StatusCode::NO_CONTENT),
+        Some(Err(error)) => Err(error.into()),
+        None => Err(Problem::new(Kind::LinkNotFound)),
     }
 }

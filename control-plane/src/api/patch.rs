@@ -8,17 +8,15 @@ use super::key::RequestedLink;
 use super::{values, view};
 use crate::app::App;
 use crate::config::LinksConfig;
-use crate::model::LinkContent;
-use crate::problem::{FieldError, Kind, Problem};
+use crate::model::{Link, LinkContent};
+use crate::problem::{Kind, Problem};
 use crate::store::ChangeError;
 use crate::target::TargetUrl;
 use axum::extract::State;
 use axum::response::Response;
-use edgelink_wire::{LinkKey, LinkState, RedirectStatus};
+use edgelink_wire::{LinkState, RedirectStatus};
 use serde_json::{Map, Value};
 use std::sync::Arc;
-
-const IF_MATCH: &str = "If-Match";
 
 pub(crate) async fn patch(
     State(app): State<Arc<App>>,
@@ -28,43 +26,14 @@ pub(crate) async fn patch(
 ) -> Result<Response, Problem> {
     let links = &app.config.links;
     let patch = Patch::parse(object, links)?;
-    let seen = seen_content(&app, &key, &if_match).await?;
-    let change = Box::new(move |content: &LinkContent| {
-        if seen.as_ref().is_some_and(|seen| seen != content) {
-            return Err(changed_meanwhile());
-        }
-        patch.apply(content)
+    let change = Box::new(move |link: &Link| {
+        if_match.check(link)?;
+        patch.apply(&link.content)
     });
     match app.store.update_link(&key, change).await? {
         Some(Ok(link)) => Ok(view::found(&link, links)),
         Some(Err(error)) => Err(error.into()),
         None => Err(Problem::new(Kind::LinkNotFound)),
-    }
-}
-
-/// What the client has seen, where it names that; a link of another revision is refused. The change is made only if the
-/// content is still this one when the row is locked.
-async fn seen_content(
-    app: &App,
-    key: &LinkKey,
-    if_match: &IfMatch,
-) -> Result<Option<LinkContent>, Problem> {
-    if !if_match.is_given() {
-        return Ok(None);
-    }
-    let link = app.store.find_link(key).await?;
-    let link = link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
-    if if_match.holds_for(&link) {
-        Ok(Some(link.content))
-    } else {
-        Err(Problem::new(Kind::PreconditionFailed))
-    }
-}
-
-fn changed_meanwhile() -> ChangeError {
-    ChangeError {
-        field: IF_MATCH,
-        reason: "names a revision that is no longer the current one".to_owned(),
     }
 }
 
@@ -125,14 +94,5 @@ impl Patch {
             reason: reason.to_owned(),
         })?;
         Ok(new)
-    }
-}
-
-impl From<ChangeError> for Problem {
-    fn from(error: ChangeError) -> Self {
-        if error.field == IF_MATCH {
-            return Self::new(Kind::PreconditionFailed);
-        }
-        Self::validation(vec![FieldError::new(error.field, error.reason)])
     }
 }

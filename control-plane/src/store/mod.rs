@@ -79,8 +79,13 @@ pub trait Store:
         change: ChangeFn,
     ) -> Result<Option<Result<Link, ChangeError>>, StoreError>;
 
-    /// Deletes a link. `false` where there was none.
-    async fn delete_link(&self, key: &LinkKey) -> Result<bool, StoreError>;
+    /// Deletes a link, with the row locked while `check` looks at it. `None` where there is no such link. An error of
+    /// `check` deletes nothing and comes back as the inner error.
+    async fn delete_link(
+        &self,
+        key: &LinkKey,
+        check: CheckFn,
+    ) -> Result<Option<Result<(), ChangeError>>, StoreError>;
 
     /// Links, newest first.
     async fn list_links(&self, query: &ListQuery) -> Result<Vec<Link>, StoreError>;
@@ -101,9 +106,12 @@ pub trait Store:
     async fn delete_api_key(&self, id: &str) -> Result<bool, StoreError>;
 }
 
-/// Makes the new content out of the old, or refuses. The database may ask for the change again after a deadlock, then
-/// with the content as it is by then.
-pub type ChangeFn = Box<dyn Fn(&LinkContent) -> Result<LinkContent, ChangeError> + Send + Sync>;
+/// Makes the new content out of the link as it is, or refuses. The database may ask for the change again after a
+/// deadlock, then with the link as it is by then.
+pub type ChangeFn = Box<dyn Fn(&Link) -> Result<LinkContent, ChangeError> + Send + Sync>;
+
+/// Whether a link may go; asked again like a [`ChangeFn`].
+pub type CheckFn = Box<dyn Fn(&Link) -> Result<(), ChangeError> + Send + Sync>;
 
 /// A change that does not fit what the link is now: the field (camelCase) and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -144,7 +144,7 @@ async fn the_entity_tag_changes_with_the_link() {
 }
 
 #[tokio::test]
-async fn a_patch_with_a_condition_changes_only_what_its_client_has_seen() {
+async fn a_condition_lets_a_client_change_and_delete_only_what_it_has_seen() {
     let server = Running::start().await;
     server
         .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
@@ -163,10 +163,15 @@ async fn a_patch_with_a_condition_changes_only_what_its_client_has_seen() {
     patch("\"1\", \"2\"", "second").await.expect(200);
     assert_eq!(patch("*", "third").await.expect(200)["title"], "third");
 
-    let delete = server
-        .api(Method::DELETE, "/links/x")
-        .header("if-match", "\"4\"");
-    assert_eq!(send(delete).await.problem(422, "validation"), ["If-Match"]);
+    let delete = |tag: &'static str| {
+        let request = server.api(Method::DELETE, "/links/x");
+        send(request.header("if-match", tag))
+    };
+    for tag in ["\"3\"", "W/\"4\"", "x"] {
+        delete(tag).await.problem(412, "precondition-failed");
+    }
+    assert_eq!(delete("\"4\"").await.status, 204);
+    delete("*").await.problem(404, "link-not-found");
     let absent = server
         .api(Method::PATCH, "/links/y")
         .header("if-match", "*");

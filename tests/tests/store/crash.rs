@@ -1,6 +1,6 @@
 //! A server that stops, dies and comes back. Always a private MariaDB, for nobody else's server is killed.
 
-use crate::fixture::{create, key, link, migrated};
+use crate::fixture::{create, delete, key, link, migrated};
 use edgelink_control_plane::issuer::{NumberSource, SegmentIssuer, SegmentOptions};
 use edgelink_control_plane::store::{PoolOptions, Store, connect};
 use edgelink_tests::servers::MariaDb;
@@ -177,10 +177,10 @@ async fn a_row_locked_by_others_is_a_transient_error_in_time() {
         .execute(&mut *transaction)
         .await
         .unwrap();
-    let error = store.delete_link(&key("a.example/x")).await.unwrap_err();
+    let error = delete(&*store, &key("a.example/x")).await.unwrap_err();
     assert!(error.is_transient(), "{error}");
     transaction.rollback().await.unwrap();
-    assert!(store.delete_link(&key("a.example/x")).await.unwrap());
+    assert!(delete(&*store, &key("a.example/x")).await.unwrap());
 }
 
 #[tokio::test]

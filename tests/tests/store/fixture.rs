@@ -1,7 +1,9 @@
 //! A fresh database for each test, and links to put into it.
 
 use edgelink_control_plane::model::LinkContent;
-use edgelink_control_plane::store::{CreateError, NewLink, PoolOptions, Store, connect};
+use edgelink_control_plane::store::{
+    CreateError, NewLink, PoolOptions, Store, StoreError, connect,
+};
 use edgelink_control_plane::{model::Link, target::TargetUrl};
 use edgelink_tests::servers::MariaDb;
 use edgelink_wire::{LinkKey, LinkState, RedirectStatus};
@@ -120,4 +122,10 @@ pub(crate) async fn create(store: &dyn Store, new: NewLink) -> Result<Link, Crea
     let mut answers = store.create_links(vec![new]).await.expect("an answer");
     assert_eq!(answers.len(), 1);
     answers.remove(0)
+}
+
+/// Deletes a link whatever it is by now; whether there was one.
+pub(crate) async fn delete(store: &dyn Store, key: &LinkKey) -> Result<bool, StoreError> {
+    let deleted = store.delete_link(key, Box::new(|_| Ok(()))).await?;
+    Ok(deleted.is_some())
 }

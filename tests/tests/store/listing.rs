@@ -1,6 +1,6 @@
 //! Listing links page by page.
 
-use crate::fixture::{Database, create, key, link};
+use crate::fixture::{Database, create, delete, key, link};
 use edgelink_control_plane::model::Link;
 use edgelink_control_plane::store::{ListCursor, ListQuery, NewLink, Store};
 use edgelink_wire::{Code, Domain, LinkKey};
@@ -67,7 +67,7 @@ async fn deleted_links_and_other_domains_are_not_listed(database: Database) {
         ..link(3, "a")
     };
     create(&*store, elsewhere).await.unwrap();
-    assert!(store.delete_link(&key("a.example/a")).await.unwrap());
+    assert!(delete(&*store, &key("a.example/a")).await.unwrap());
     let ids = |links: Vec<Link>| links.iter().map(|link| link.id).collect::<Vec<_>>();
     let of = |domain| all_pages(&*store, query(domain, 10));
     assert_eq!(ids(of(Some("a.example")).await), [2]);

@@ -1,6 +1,6 @@
 //! What the relay works on: the outbox, the lease, the bound.
 
-use crate::fixture::{Database, content, create, key, link};
+use crate::fixture::{Database, content, create, delete, key, link};
 use edgelink_control_plane::store::Store;
 use edgelink_wire::Record;
 
@@ -36,7 +36,7 @@ async fn every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten(database:
         .unwrap()
         .unwrap()
         .unwrap();
-    assert!(store.delete_link(&key("a.example/x")).await.unwrap());
+    assert!(delete(&*store, &key("a.example/x")).await.unwrap());
     create(store.as_ref(), link(2, "x")).await.unwrap();
     let expected = [(1, true), (2, true), (3, false), (4, true)];
     let expected = expected.map(|(rev, is_link)| ("a.example/x".to_owned(), rev, is_link));
@@ -61,7 +61,7 @@ async fn what_is_not_changed_is_not_in_the_outbox(database: Database) {
     create(store.as_ref(), link(1, "x")).await.unwrap();
     let before = outbox(store.as_ref()).await;
     assert!(create(store.as_ref(), link(2, "x")).await.is_err());
-    assert!(!store.delete_link(&key("a.example/y")).await.unwrap());
+    assert!(!delete(&*store, &key("a.example/y")).await.unwrap());
     let refuse = Box::new(|_: &_| {
         Err(edgelink_control_plane::store::ChangeError {
             field: "title",
@@ -128,7 +128,7 @@ async fn keys_are_scanned_in_the_order_of_their_numbers(database: Database) {
     for (id, code) in [(30, "c"), (10, "a"), (20, "b")] {
         create(store.as_ref(), link(id, code)).await.unwrap();
     }
-    assert!(store.delete_link(&key("a.example/b")).await.unwrap());
+    assert!(delete(&*store, &key("a.example/b")).await.unwrap());
     let mut keys = Vec::new();
     let mut after = None;
     loop {

@@ -1,7 +1,7 @@
 //! Changing, deleting and resolving links.
 
-use crate::fixture::{Database, content, create, key, link};
-use edgelink_control_plane::model::LinkContent;
+use crate::fixture::{Database, content, create, delete, key, link};
+use edgelink_control_plane::model::{Link, LinkContent};
 use edgelink_control_plane::store::ChangeError;
 use edgelink_wire::{LinkState, Record, RedirectStatus};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ async fn an_update_replaces_the_content_and_raises_the_revision(database: Databa
         ..content("https://new.example/")
     };
     let new = wanted.clone();
-    let change = Box::new(move |_: &LinkContent| Ok(new.clone()));
+    let change = Box::new(move |_: &Link| Ok(new.clone()));
     let updated = store.update_link(&created.key(), change).await.unwrap();
     let updated = updated.unwrap().unwrap();
     assert_eq!(updated.content, wanted);
@@ -52,7 +52,7 @@ async fn a_refused_change_changes_nothing(database: Database) {
         reason: "is before validSince".to_owned(),
     };
     let refuse = refusal.clone();
-    let change = Box::new(move |_: &LinkContent| Err(refuse.clone()));
+    let change = Box::new(move |_: &Link| Err(refuse.clone()));
     let answer = store.update_link(&created.key(), change).await.unwrap();
     assert_eq!(answer, Some(Err(refusal)));
     assert_eq!(
@@ -64,12 +64,12 @@ async fn a_refused_change_changes_nothing(database: Database) {
 async fn a_missing_link_is_neither_updated_nor_deleted(database: Database) {
     let store = database.store().await;
     create(&*store, link(1, "gone")).await.unwrap();
-    assert!(store.delete_link(&key("a.example/gone")).await.unwrap());
+    assert!(delete(&*store, &key("a.example/gone")).await.unwrap());
     for missing in ["a.example/gone", "a.example/never", "other.example/x"] {
-        let change = Box::new(|content: &LinkContent| Ok(content.clone()));
+        let change = Box::new(|link: &Link| Ok(link.content.clone()));
         let updated = store.update_link(&key(missing), change).await.unwrap();
         assert_eq!(updated, None);
-        assert!(!store.delete_link(&key(missing)).await.unwrap());
+        assert!(!delete(&*store, &key(missing)).await.unwrap());
         assert_eq!(store.find_link(&key(missing)).await.unwrap(), None);
     }
     let absent = store.resolve(&key("a.example/gone")).await.unwrap();
@@ -84,10 +84,10 @@ async fn the_revision_grows_over_every_kind_of_change(database: Database) {
     for life in 0..3 {
         create(&*store, link(life, "x")).await.unwrap();
         last = grown(last, &store.resolve(&x).await.unwrap());
-        let change = Box::new(|content: &LinkContent| Ok(content.clone()));
+        let change = Box::new(|link: &Link| Ok(link.content.clone()));
         store.update_link(&x, change).await.unwrap();
         last = grown(last, &store.resolve(&x).await.unwrap());
-        assert!(store.delete_link(&x).await.unwrap());
+        assert!(delete(&*store, &x).await.unwrap());
         last = grown(last, &store.resolve(&x).await.unwrap());
     }
 }
@@ -107,8 +107,8 @@ async fn concurrent_updates_lose_nothing(database: Database) {
             let store = Arc::clone(&store);
             tokio::spawn(async move {
                 for round in 0..ROUNDS {
-                    let add = Box::new(move |content: &LinkContent| {
-                        let mut content = content.clone();
+                    let add = Box::new(move |link: &Link| {
+                        let mut content = link.content.clone();
                         content.tags.push(format!("{task}-{round}"));
                         Ok(content)
                     });

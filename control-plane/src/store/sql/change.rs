@@ -4,7 +4,7 @@ use super::fault::{Fault, Remedy};
 use super::relay::Announcement;
 use super::statements::Statements;
 use crate::model::Link;
-use crate::store::{ChangeError, ChangeFn};
+use crate::store::{ChangeError, ChangeFn, CheckFn};
 use edgelink_wire::{Domain, LinkKey, Record};
 
 /// Adds a domain unless it is there; somebody else may add it in between.
@@ -44,14 +44,10 @@ async fn change_locked<S: Statements>(
     change: &ChangeFn,
     now: u64,
 ) -> Result<Option<Result<Link, ChangeError>>, Fault> {
-    let Some(id) = session.lock_link(key).await? else {
+    let Some((id, mut link)) = locked(session, key).await? else {
         return Ok(None);
     };
-    let Some(row) = session.find_link(key).await? else {
-        return Ok(None);
-    };
-    let mut link = row.into_link()?;
-    link.content = match change(&link.content) {
+    link.content = match change(&link) {
         Ok(content) => content,
         Err(error) => return Ok(Some(Err(error))),
     };
@@ -63,37 +59,49 @@ async fn change_locked<S: Statements>(
     Ok(Some(Ok(link)))
 }
 
-/// Makes a tombstone of a link; `false` where there is none.
+/// Makes a tombstone of a link that passes the check with its row locked.
 pub(in crate::store) async fn delete_link<S: Statements>(
     session: &mut S,
     key: &LinkKey,
+    check: &CheckFn,
     now: u64,
-) -> Result<bool, Fault> {
+) -> Result<Option<Result<(), ChangeError>>, Fault> {
     session.begin().await?;
-    let is_deleted = delete_locked(session, key, now).await?;
-    if is_deleted {
-        session.commit(1).await?;
-    } else {
-        session.rollback().await?;
+    let answer = delete_locked(session, key, check, now).await?;
+    match answer {
+        Some(Ok(())) => session.commit(1).await?,
+        _ => session.rollback().await?,
     }
-    Ok(is_deleted)
+    Ok(answer)
 }
 
 async fn delete_locked<S: Statements>(
     session: &mut S,
     key: &LinkKey,
+    check: &CheckFn,
     now: u64,
-) -> Result<bool, Fault> {
-    let Some(id) = session.lock_link(key).await? else {
-        return Ok(false);
+) -> Result<Option<Result<(), ChangeError>>, Fault> {
+    let Some((id, link)) = locked(session, key).await? else {
+        return Ok(None);
     };
-    let Some(row) = session.find_link(key).await? else {
-        return Ok(false);
-    };
+    if let Err(error) = check(&link) {
+        return Ok(Some(Err(error)));
+    }
     session.delete_link(id, now).await?;
-    let absent = Record::Absent { rev: row.rev() + 1 };
-    session
-        .announce(&[Announcement::new(key.to_string(), &absent)], now)
-        .await?;
-    Ok(true)
+    let absent = Record::Absent { rev: link.rev + 1 };
+    let change = Announcement::new(key.to_string(), &absent);
+    session.announce(&[change], now).await?;
+    Ok(Some(Ok(())))
+}
+
+/// A link that lives, with its row locked.
+async fn locked<S: Statements>(
+    session: &mut S,
+    key: &LinkKey,
+) -> Result<Option<(u64, Link)>, Fault> {
+    let Some(id) = session.lock_link(key).await? else {
+        return Ok(None);
+    };
+    let row = session.find_link(key).await?;
+    row.map(|row| Ok((id, row.into_link()?))).transpose()
 }

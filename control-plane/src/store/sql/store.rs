@@ -10,7 +10,8 @@ use super::session::Session;
 use super::statements::Statements;
 use crate::model::Link;
 use crate::store::{
-    ApiKeyRow, ChangeError, ChangeFn, CreateError, ListQuery, NewLink, Segment, Store, StoreError,
+    ApiKeyRow, ChangeError, ChangeFn, CheckFn, CreateError, ListQuery, NewLink, Segment, Store,
+    StoreError,
 };
 use async_trait::async_trait;
 use edgelink_wire::{Domain, LinkKey, Record};
@@ -181,11 +182,16 @@ where
             .await
     }
 
-    async fn delete_link(&self, key: &LinkKey) -> Result<bool, StoreError> {
-        let now = unix_millis();
+    async fn delete_link(
+        &self,
+        key: &LinkKey,
+        check: CheckFn,
+    ) -> Result<Option<Result<(), ChangeError>>, StoreError> {
+        let (check, now) = (&check, unix_millis());
         self.connections
             .write("deleting a link", |mut session| async move {
-                (change::delete_link(&mut session, key, now).await, session)
+                let answer = change::delete_link(&mut session, key, check, now).await;
+                (answer, session)
             })
             .await
     }
