@@ -18,7 +18,8 @@ pub struct RelayConfig {
     /// How often the bound of issued numbers is published, in milliseconds, 100 to 20,000. Default 1,000. It is the sign of
     /// life by which edges notice that the feed is silent, or that they have missed something.
     pub heartbeat_ms: u64,
-    /// How many changes are published at once, 1 to 1,000. Default 256.
+    /// How many rows of the outbox are read at once, 1 to 1,000. Default 256. A row holds the changes of a transaction, or 64
+    /// KiB of them.
     pub batch: u32,
     /// How far the bound is ahead of the numbers issued, 10,000,000 to 1,000,000,000,000. Default 1,000,000,000, which is a
     /// million links from one issuer. Codes above the bound are answered 404 by the edges without a lookup; when numbers are

@@ -1,16 +1,16 @@
 //! The relay's part of the store, measured.
 
 use super::{MeasuredStore, measured};
-use crate::store::{BoundState, PendingChange, RelayStore, ScannedKey, StoreError};
+use crate::store::{BoundState, Packed, PendingBatch, RelayStore, ScannedKey, StoreError};
 use async_trait::async_trait;
 
 #[async_trait]
 impl RelayStore for MeasuredStore {
-    async fn pending_changes(&self, limit: u32) -> Result<Vec<PendingChange>, StoreError> {
+    async fn pending_changes(&self, limit: u32) -> Result<Vec<PendingBatch>, StoreError> {
         measured("pending_changes", self.0.pending_changes(limit)).await
     }
 
-    async fn pending_keys(&self, limit: u32) -> Result<Vec<String>, StoreError> {
+    async fn pending_keys(&self, limit: u32) -> Result<Vec<Packed>, StoreError> {
         measured("pending_keys", self.0.pending_keys(limit)).await
     }
 

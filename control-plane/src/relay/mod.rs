@@ -13,7 +13,7 @@ pub use leadership::Leadership;
 pub use outlet::Outlet;
 
 use crate::redis::{Nudges, RedisError};
-use crate::store::{PendingChange, Store, StoreError};
+use crate::store::{MAX_BATCH_BYTES, PendingBatch, Store, StoreError};
 use crate::telemetry::prometheus::{RELAY_FAILURES, RELAY_LEADER, RELAY_PUBLISHED};
 use bound::BoundKeeper;
 use lease::Lease;
@@ -31,6 +31,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// the outbox costs the database no more than creating the links does. A change that comes alone does not wait.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// How much is published and forgotten together, so that little comes twice where a relay dies.
+const GROUP_BYTES: usize = 4 * MAX_BATCH_BYTES;
+
 /// How the relay works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayOptions {
@@ -40,7 +43,7 @@ pub struct RelayOptions {
     pub lease: Duration,
     /// How often the bound is published, as a sign of life for the edges.
     pub heartbeat: Duration,
-    /// How many changes are published at once.
+    /// How many batches of changes are read at once, each of [`MAX_BATCH_BYTES`] at most.
     pub batch: u32,
 }
 
@@ -137,7 +140,7 @@ impl Relay {
             }
             return Ok(());
         }
-        while self.publish_some().await? && self.lease.hold().await? {}
+        while self.publish_some().await? {}
         if Instant::now() >= self.next_heartbeat {
             self.next_heartbeat = Instant::now() + self.options.heartbeat;
             self.bound.keep(self.store.as_ref(), &self.outlet).await?;
@@ -145,20 +148,19 @@ impl Relay {
         Ok(())
     }
 
-    /// Publishes a batch, and says whether there may be more.
-    async fn publish_some(&self) -> Result<bool, RelayError> {
-        let changes = self.store.pending_changes(self.options.batch).await?;
-        if changes.is_empty() {
-            return Ok(false);
+    /// Publishes what one look into the outbox shows, and says whether there may be more that is ours to publish.
+    async fn publish_some(&mut self) -> Result<bool, RelayError> {
+        let pending = self.store.pending_changes(self.options.batch).await?;
+        for batches in groups(&pending) {
+            if !self.lease.hold().await? {
+                return Ok(false);
+            }
+            let published = self.outlet.publish(batches).await?;
+            let ids: Vec<u64> = batches.iter().map(|batch| batch.id).collect();
+            self.store.forget_changes(&ids).await?;
+            counter!(RELAY_PUBLISHED).increment(published);
         }
-        self.outlet.publish(&changes).await?;
-        let ids: Vec<u64> = changes
-            .iter()
-            .map(|change: &PendingChange| change.id)
-            .collect();
-        self.store.forget_changes(&ids).await?;
-        counter!(RELAY_PUBLISHED).increment(ids.len() as u64);
-        Ok(u32::try_from(ids.len()).is_ok_and(|count| count >= self.options.batch))
+        Ok(u32::try_from(pending.len()).is_ok_and(|count| count >= self.options.batch))
     }
 
     /// Logs the first failure of a row, and its end.
@@ -179,6 +181,19 @@ impl Relay {
             }
         }
     }
+}
+
+/// Cuts batches into groups that are published together, of [`GROUP_BYTES`] at most or of one batch.
+fn groups(batches: &[PendingBatch]) -> impl Iterator<Item = &[PendingBatch]> {
+    let mut bytes = 0;
+    batches.chunk_by(move |batch, next| {
+        bytes += batch.size();
+        let fits = bytes + next.size() <= GROUP_BYTES;
+        if !fits {
+            bytes = 0;
+        }
+        fits
+    })
 }
 
 async fn next(nudges: &mut Option<Nudges>) {

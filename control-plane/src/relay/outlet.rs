@@ -4,12 +4,15 @@ use super::RelayError;
 use crate::clock;
 use crate::feed::Feed;
 use crate::redis::{Nudges, Redis};
-use crate::store::PendingChange;
+use crate::store::{MalformedBatch, PendingBatch, PendingChange};
 use crate::telemetry::prometheus::RELAY_MALFORMED;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{FeedPosition, Record};
 use metrics::counter;
 use std::sync::Arc;
+
+/// How many changes are published by one message to Redis.
+const AT_ONCE: usize = 256;
 
 /// Where changes are published.
 pub enum Outlet {
@@ -20,16 +23,37 @@ pub enum Outlet {
 }
 
 impl Outlet {
-    /// Publishes changes in their order.
-    pub(super) async fn publish(&self, changes: &[PendingChange]) -> Result<(), RelayError> {
+    /// Publishes batches of changes in their order, and says how many changes they were.
+    pub(super) async fn publish(&self, batches: &[PendingBatch]) -> Result<u64, RelayError> {
+        let mut changes = Vec::new();
+        for batch in batches {
+            match batch.changes() {
+                Ok(some) => changes.extend(some),
+                Err(error) => self.give_up(batch.id, error).await?,
+            }
+        }
+        for some in changes.chunks(AT_ONCE) {
+            self.publish_some(some).await?;
+        }
+        Ok(changes.len() as u64)
+    }
+
+    async fn publish_some(&self, changes: &[PendingChange<'_>]) -> Result<(), RelayError> {
         let messages: Vec<FeedMessage<'_>> = changes.iter().map(message).collect();
         if let Self::Redis(redis) = self {
             redis.publish(&records(&messages)).await?;
             for change in changes.iter().filter(|change| change.record().is_err()) {
-                redis.forget(&change.key).await?;
+                redis.forget(change.key).await?;
             }
         }
         self.send(&messages).await
+    }
+
+    /// Of a batch that cannot be taken apart nobody knows which links it is about: everybody is to forget everything.
+    async fn give_up(&self, row: u64, error: MalformedBatch) -> Result<(), RelayError> {
+        counter!(RELAY_MALFORMED).increment(1);
+        tracing::error!(row, %error, "changes cannot be read: all caches start anew instead");
+        self.send(&[FeedMessage::Flush]).await
     }
 
     /// Puts messages on the feed.
@@ -66,8 +90,8 @@ impl Outlet {
 
 /// What is published of a change. One that a newer version wrote is not understood: everybody is to forget everything then,
 /// for that is right whatever it says.
-fn message(change: &PendingChange) -> FeedMessage<'_> {
-    let key = &change.key;
+fn message<'a>(change: &PendingChange<'a>) -> FeedMessage<'a> {
+    let key = change.key;
     match change.record() {
         Ok(Record::Absent { rev }) => FeedMessage::Del { key, rev },
         Ok(record) => FeedMessage::Put {
@@ -115,11 +139,7 @@ mod tests {
 
     #[test]
     fn a_change_that_cannot_be_read_makes_everybody_forget() {
-        let change = |record: &[u8]| PendingChange {
-            id: 1,
-            key: "a.example/b".to_owned(),
-            record: record.to_vec(),
-        };
+        let change = |record| PendingChange::new(b"a.example/b", record).unwrap();
         assert_eq!(message(&change(b"\x09")), FeedMessage::Flush);
         let deleted = change(b"\x01\x80\x07");
         assert_eq!(

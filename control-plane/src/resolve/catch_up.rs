@@ -4,15 +4,15 @@
 use crate::catalog::Catalog;
 use crate::feed::Feed;
 use crate::redis::Redis;
-use crate::store::Store;
+use crate::store::{Packed, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// With more changes than this under way, nothing is denied.
-const MAX_PENDING: u32 = 5_000;
+/// With more batches of changes than this under way, nothing is denied.
+const MAX_PENDING: u32 = 1_000;
 
 /// How long the feed may take to come as far as Redis is.
 const FEED_WAIT: Duration = Duration::from_millis(100);
@@ -79,9 +79,19 @@ impl CatchUp {
         let Ok(pending) = self.store.pending_keys(MAX_PENDING).await else {
             return false;
         };
-        self.catalog.note(pending.iter().map(String::as_str));
+        let are_readable = pending.iter().all(|keys| self.note(keys));
         let is_all = u32::try_from(pending.len()).is_ok_and(|count| count < MAX_PENDING);
-        is_all && self.feed_has_caught_up().await
+        are_readable && is_all && self.feed_has_caught_up().await
+    }
+
+    /// Notes keys, where they can be read.
+    fn note(&self, keys: &Packed) -> bool {
+        let texts = keys.values().map(|key| str::from_utf8(key.ok()?).ok());
+        let Some(texts) = texts.collect::<Option<Vec<_>>>() else {
+            return false;
+        };
+        self.catalog.note(texts);
+        true
     }
 
     async fn feed_has_caught_up(&self) -> bool {

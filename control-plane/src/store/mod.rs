@@ -6,6 +6,7 @@ mod creation;
 mod issuers;
 mod mysql;
 mod options;
+mod packed;
 mod relay;
 mod sql;
 mod sqlite;
@@ -16,7 +17,11 @@ pub use counters::Counters;
 pub use creation::{CreationStore, OnceLink, Receipt, StoredReceipt, Twin};
 pub use issuers::{ISSUERS, IssuerHolder, IssuerLeases, IssuerUsage};
 pub use options::{PoolOptions, connect};
-pub use relay::{BOUND_LEAD_MS, BoundState, PendingChange, RelayStore, ScannedKey};
+pub use packed::{CutOff, Packed};
+pub use relay::{
+    BOUND_LEAD_MS, BoundState, MAX_BATCH_BYTES, MalformedBatch, PendingBatch, PendingChange,
+    RelayStore, ScannedKey,
+};
 
 pub use sweep::SweepStore;
 

@@ -1,23 +1,28 @@
 //! What the relay needs of a store: changes to be published, a lease, and the bound.
 
-use super::StoreError;
+use super::{CutOff, Packed, StoreError};
 use async_trait::async_trait;
 use edgelink_wire::{Record, RecordError};
+use std::str::Utf8Error;
 
 /// How long a bound has to be published before a number above the one before it is issued, in milliseconds: an edge that
 /// has not heard of it by then has stopped using admission.
 pub const BOUND_LEAD_MS: u64 = 60_000;
 
+/// How many bytes of keys and records a batch has at most. It bounds what is read and
+/// published at once.
+pub const MAX_BATCH_BYTES: usize = 64 << 10;
+
 /// The part of a store that the relay works on. Times are those of the database's clock.
 #[async_trait]
 pub trait RelayStore {
-    /// The oldest changes that are not published yet.
-    async fn pending_changes(&self, limit: u32) -> Result<Vec<PendingChange>, StoreError>;
+    /// The oldest changes that are not published yet, in `limit` batches at most.
+    async fn pending_changes(&self, limit: u32) -> Result<Vec<PendingBatch>, StoreError>;
 
-    /// The keys of changes that are not published yet, `limit` at most.
-    async fn pending_keys(&self, limit: u32) -> Result<Vec<String>, StoreError>;
+    /// The keys of changes that are not published yet, of `limit` batches at most.
+    async fn pending_keys(&self, limit: u32) -> Result<Vec<Packed>, StoreError>;
 
-    /// Forgets changes that are published.
+    /// Forgets batches that are published.
     async fn forget_changes(&self, ids: &[u64]) -> Result<(), StoreError>;
 
     /// Takes or renews the lease of that name. `false` where another owner has it.
@@ -48,24 +53,86 @@ pub trait RelayStore {
     ) -> Result<Vec<ScannedKey>, StoreError>;
 }
 
-/// A change that is not published yet.
+/// Changes of one transaction that are not published yet: all of them, or a part that takes up to [`MAX_BATCH_BYTES`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PendingChange {
+pub struct PendingBatch {
     /// The number of the row.
     pub id: u64,
-    /// `{domain}/{code}`.
-    pub key: String,
-    /// The encoded record.
-    pub record: Vec<u8>,
+    /// `{domain}/{code}` of each change.
+    pub keys: Packed,
+    /// The encoded record of each change.
+    pub records: Packed,
 }
 
-impl PendingChange {
+/// A change that is not published yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingChange<'a> {
+    /// `{domain}/{code}`.
+    pub key: &'a str,
+    /// The encoded record.
+    record: &'a [u8],
+}
+
+/// A batch that cannot be taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MalformedBatch {
+    /// A column is cut off.
+    #[error(transparent)]
+    CutOff(#[from] CutOff),
+    /// A key is no text.
+    #[error("a key is no text: {0}")]
+    Key(#[from] Utf8Error),
+    /// There are more of the ones than of the others.
+    #[error("{keys} keys with {records} records")]
+    Count {
+        /// How many keys there are.
+        keys: usize,
+        /// How many records there are.
+        records: usize,
+    },
+}
+
+impl PendingBatch {
+    /// How many bytes it takes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.keys.as_bytes().len() + self.records.as_bytes().len()
+    }
+
+    /// The changes one by one.
+    ///
+    /// # Errors
+    /// Where the row is not what any version writes.
+    pub fn changes(&self) -> Result<Vec<PendingChange<'_>>, MalformedBatch> {
+        let keys = self.keys.values().collect::<Result<Vec<_>, _>>()?;
+        let records = self.records.values().collect::<Result<Vec<_>, _>>()?;
+        if keys.len() != records.len() {
+            return Err(MalformedBatch::Count {
+                keys: keys.len(),
+                records: records.len(),
+            });
+        }
+        let change = |(key, record)| PendingChange::new(key, record);
+        keys.into_iter().zip(records).map(change).collect()
+    }
+}
+
+impl<'a> PendingChange<'a> {
+    /// A change of the link with this key to the encoded record.
+    ///
+    /// # Errors
+    /// Where the key is no text.
+    pub fn new(key: &'a [u8], record: &'a [u8]) -> Result<Self, MalformedBatch> {
+        let key = std::str::from_utf8(key)?;
+        Ok(Self { key, record })
+    }
+
     /// What the link is by this change.
     ///
     /// # Errors
     /// Where a version that is not known here wrote the row.
-    pub fn record(&self) -> Result<Record<&str>, RecordError> {
-        Record::decode(&self.record)
+    pub fn record(&self) -> Result<Record<&'a str>, RecordError> {
+        Record::decode(self.record)
     }
 }
 

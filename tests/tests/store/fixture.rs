@@ -6,8 +6,12 @@ use edgelink_control_plane::store::{
 };
 use edgelink_control_plane::{model::Link, target::TargetUrl};
 use edgelink_tests::servers::MariaDb;
+use edgelink_tests::stack::root;
 use edgelink_wire::{LinkKey, LinkState, RedirectStatus};
-use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySqlConnection, raw_sql};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -48,6 +52,32 @@ impl Database {
 
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// A schema of an older version, and then statements that both dialects understand.
+    pub(crate) async fn begin_at(&self, version: i64, statements: &[&str]) {
+        let (dialect, _) = self.url.split_once(':').expect("a URL");
+        let folder = root().join("control-plane/migrations").join(dialect);
+        let mut migrator = Migrator::new(folder).await.expect("migrations");
+        // As the store does: see there.
+        migrator.set_locking(false);
+        let script = statements.join("; ");
+        if dialect == "sqlite" {
+            let options = SqliteConnectOptions::from_str(&self.url).expect("a URL");
+            let options = options.create_if_missing(true);
+            let mut connection = options.connect().await.expect("a connection");
+            let migrated = migrator.run_to(version, &mut connection).await;
+            migrated.expect("a schema");
+            let done = raw_sql(AssertSqlSafe(script)).execute(&mut connection);
+            done.await.expect("statements");
+        } else {
+            let connection = MySqlConnection::connect(&self.url).await;
+            let mut connection = connection.expect("a connection");
+            let migrated = migrator.run_to(version, &mut connection).await;
+            migrated.expect("a schema");
+            let done = raw_sql(AssertSqlSafe(script)).execute(&mut connection);
+            done.await.expect("statements");
+        }
     }
 
     /// A store with its schema, on connections of its own.

@@ -1,11 +1,13 @@
 //! What the relay works on: the outbox, the lease, the bound.
 
 use crate::fixture::{Database, content, create, delete, key, link};
-use edgelink_control_plane::store::Store;
+use edgelink_control_plane::store::{MAX_BATCH_BYTES, Packed, Store};
 use edgelink_wire::Record;
 
 on_every_database!(
     every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten,
+    the_changes_of_a_transaction_take_few_rows_of_bounded_size,
+    changes_from_before_batches_are_still_published,
     what_is_not_changed_is_not_in_the_outbox,
     a_lease_is_had_by_one_until_it_ends_or_is_given_back,
     no_segment_reaches_a_bound_that_was_not_published_for_a_minute,
@@ -14,14 +16,12 @@ on_every_database!(
 
 /// The keys and revisions in the outbox, and whether the link is there.
 async fn outbox(store: &dyn Store) -> Vec<(String, u64, bool)> {
-    let changes = store.pending_changes(100).await.unwrap();
-    let read = changes.iter().map(|change| {
+    let batches = store.pending_changes(100).await.unwrap();
+    let changes = batches.iter().flat_map(|batch| batch.changes().unwrap());
+    let read = changes.map(|change| {
         let record = change.record().unwrap();
-        (
-            change.key.clone(),
-            record.rev(),
-            matches!(record, Record::Link(_)),
-        )
+        let is_link = matches!(record, Record::Link(_));
+        (change.key.to_owned(), record.rev(), is_link)
     });
     read.collect()
 }
@@ -41,19 +41,58 @@ async fn every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten(database:
     let expected = [(1, true), (2, true), (3, false), (4, true)];
     let expected = expected.map(|(rev, is_link)| ("a.example/x".to_owned(), rev, is_link));
     assert_eq!(outbox(store.as_ref()).await, expected);
-    assert_eq!(
-        store.pending_keys(10).await.unwrap(),
-        vec!["a.example/x"; 4]
-    );
+    let keys = store.pending_keys(10).await.unwrap();
+    let keys = keys.iter().flat_map(Packed::values);
+    let expected_keys = vec![Ok(&b"a.example/x"[..]); 4];
+    assert_eq!(keys.collect::<Vec<_>>(), expected_keys);
     let ids: Vec<u64> = store
         .pending_changes(3)
         .await
         .unwrap()
         .iter()
-        .map(|change| change.id)
+        .map(|batch| batch.id)
         .collect();
     store.forget_changes(&ids).await.unwrap();
     assert_eq!(outbox(store.as_ref()).await, expected[3..]);
+}
+
+async fn the_changes_of_a_transaction_take_few_rows_of_bounded_size(database: Database) {
+    let store = database.store().await;
+    let links: Vec<_> = (0..1500).map(|id| link(id, &format!("c{id}"))).collect();
+    // A taken code sends what is created with it another way.
+    create(store.as_ref(), link(5000, "c7")).await.unwrap();
+    let created = store.create_links(links).await.unwrap();
+    assert_eq!(created.iter().filter(|link| link.is_ok()).count(), 1499);
+    let batches = store.pending_changes(100).await.unwrap();
+    assert!((2..10).contains(&batches.len()), "{}", batches.len());
+    assert!(batches.iter().all(|batch| batch.size() <= MAX_BATCH_BYTES));
+    let mut told = outbox(store.as_ref()).await;
+    told.sort();
+    told.dedup();
+    assert_eq!(told.len(), 1500);
+    let long = |id| {
+        let mut long = link(id, &format!("c{id}"));
+        long.content = content(&format!("https://x.example/{}", "y".repeat(7900)));
+        long
+    };
+    let created = store.create_links((6000..6020).map(long).collect()).await;
+    assert!(created.unwrap().iter().all(Result::is_ok));
+    let batches = store.pending_changes(100).await.unwrap();
+    assert!(batches.iter().all(|batch| batch.size() <= MAX_BATCH_BYTES));
+    assert_eq!(outbox(store.as_ref()).await.len(), 1520);
+}
+
+async fn changes_from_before_batches_are_still_published(database: Database) {
+    const LAST_WITHOUT: i64 = 24;
+    // Absent records: see the wire crate.
+    let insert = "INSERT INTO outbox (link_key, rev, record, created_at) VALUES ('a.example/x'";
+    let rows = ["01", "02"].map(|rev| format!("{insert}, {rev}, X'0180{rev}', 0)"));
+    database.begin_at(LAST_WITHOUT, &[&rows[0], &rows[1]]).await;
+    let store = database.store().await;
+    let expected = [1, 2].map(|rev| ("a.example/x".to_owned(), rev, false));
+    assert_eq!(outbox(store.as_ref()).await, expected);
+    create(store.as_ref(), link(1, "y")).await.unwrap();
+    assert_eq!(outbox(store.as_ref()).await.len(), 3);
 }
 
 async fn what_is_not_changed_is_not_in_the_outbox(database: Database) {

@@ -22,7 +22,7 @@ async fn a_link_that_is_over_becomes_an_empty_tombstone_and_the_edges_are_told(d
     create(store.as_ref(), until(2, "b", 101)).await.unwrap();
     create(store.as_ref(), link(3, "c")).await.unwrap();
     let told = store.pending_changes(100).await.unwrap();
-    let ids: Vec<u64> = told.iter().map(|change| change.id).collect();
+    let ids: Vec<u64> = told.iter().map(|batch| batch.id).collect();
     store.forget_changes(&ids).await.unwrap();
 
     assert_eq!(store.sweep_expired(100, 10).await.unwrap(), 1);
@@ -37,6 +37,8 @@ async fn a_link_that_is_over_becomes_an_empty_tombstone_and_the_edges_are_told(d
     let record = store.resolve(&key("a.example/a")).await.unwrap();
     assert_eq!(record, Record::Absent { rev: 2 });
     let told = store.pending_changes(100).await.unwrap();
+    assert_eq!(told.len(), 1);
+    let told = told[0].changes().unwrap();
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].key, "a.example/a");
     assert_eq!(told[0].record().unwrap(), Record::Absent { rev: 2 });

@@ -2,7 +2,7 @@
 
 use crate::store::BOUND_LEAD_MS;
 use crate::store::sql::fault::Fault;
-use crate::store::sql::relay::{Announcement, BoundRow, ChangeRow, RelayStatements, ScannedRow};
+use crate::store::sql::relay::{Announcements, BatchRow, BoundRow, RelayStatements, ScannedRow};
 use crate::store::sql::session::Session;
 use crate::store::sql::sizes::padded;
 use sqlx::{MySql, QueryBuilder, query, query_as, query_scalar};
@@ -16,29 +16,26 @@ macro_rules! now {
 pub(super) use now;
 
 impl RelayStatements for Session<MySql> {
-    async fn announce(&mut self, changes: &[Announcement], now: u64) -> Result<(), Fault> {
-        let mut insert =
-            QueryBuilder::<MySql>::new("INSERT INTO outbox (link_key, rev, record, created_at) ");
-        insert.push_values(changes, |mut values, change| {
-            values
-                .push_bind(change.key.as_bytes())
-                .push_bind(change.rev)
-                .push_bind(change.record.as_slice())
-                .push_bind(now);
-        });
-        let query = insert.build();
-        self.run(|c| query.execute(c)).await?;
+    async fn announce(&mut self, changes: &Announcements, now: u64) -> Result<(), Fault> {
+        for batch in changes.batches() {
+            let query =
+                query("INSERT INTO outbox (link_keys, records, created_at) VALUES (?, ?, ?)")
+                    .bind(batch.keys.as_bytes())
+                    .bind(batch.records.as_bytes())
+                    .bind(now);
+            self.run(|c| query.execute(c)).await?;
+        }
         Ok(())
     }
 
-    async fn pending_changes(&mut self, limit: u32) -> Result<Vec<ChangeRow>, Fault> {
+    async fn pending_changes(&mut self, limit: u32) -> Result<Vec<BatchRow>, Fault> {
         let query =
-            query_as("SELECT id, link_key, record FROM outbox ORDER BY id LIMIT ?").bind(limit);
+            query_as("SELECT id, link_keys, records FROM outbox ORDER BY id LIMIT ?").bind(limit);
         self.run(|c| query.fetch_all(c)).await
     }
 
     async fn pending_keys(&mut self, limit: u32) -> Result<Vec<Vec<u8>>, Fault> {
-        let query = query_scalar("SELECT link_key FROM outbox LIMIT ?").bind(limit);
+        let query = query_scalar("SELECT link_keys FROM outbox LIMIT ?").bind(limit);
         self.run(|c| query.fetch_all(c)).await
     }
 

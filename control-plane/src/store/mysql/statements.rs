@@ -3,7 +3,7 @@
 use super::text;
 use crate::model::LinkContent;
 use crate::store::sql::fault::{Fault, Remedy};
-use crate::store::sql::relay::Announcement;
+use crate::store::sql::relay::Announcements;
 use crate::store::sql::rows::{
     KeyRow, LinkRow, NewRow, TakenRow, Unsigned, tags_to_text, url_hash,
 };
@@ -62,7 +62,7 @@ impl Statements for Session<MySql> {
     async fn begin_with(
         &mut self,
         rows: &[&NewRow],
-        changes: &[Announcement],
+        changes: &Announcements,
         now: u64,
     ) -> Result<(), Fault> {
         let text = text::creation(rows, changes, now);

@@ -4,19 +4,19 @@
 //! the server and back. In the text every string is a hexadecimal literal, so nothing in it can be taken for SQL.
 
 use crate::store::sql::insert_links;
-use crate::store::sql::relay::Announcement;
+use crate::store::sql::relay::{Announcements, Batch};
 use crate::store::sql::rows::NewRow;
 use edgelink_wire::LinkState;
 use std::fmt::{Display, Write};
 
 /// Begins a transaction, and adds links and what is to be told of them. The server stops at the first error.
-pub(super) fn creation(rows: &[&NewRow], changes: &[Announcement], now: u64) -> String {
+pub(super) fn creation(rows: &[&NewRow], changes: &Announcements, now: u64) -> String {
     let mut text = Text(String::with_capacity(512 * (rows.len() + 1)));
     text.raw("START TRANSACTION; ");
     text.raw(insert_links!());
     text.list(rows, |text, row| text.link(row));
-    text.raw("; INSERT INTO outbox (link_key, rev, record, created_at) ");
-    text.list(changes, |text, change| text.change(change, now));
+    text.raw("; INSERT INTO outbox (link_keys, records, created_at) ");
+    text.list(changes.batches(), |text, batch| text.batch(batch, now));
     text.0
 }
 
@@ -57,10 +57,9 @@ impl Text {
         self.comma().number(row.link.rev);
     }
 
-    fn change(&mut self, change: &Announcement, now: u64) {
-        self.bytes(&change.key);
-        self.comma().number(change.rev);
-        self.comma().bytes(&change.record);
+    fn batch(&mut self, batch: &Batch, now: u64) {
+        self.bytes(batch.keys.as_bytes());
+        self.comma().bytes(batch.records.as_bytes());
         self.comma().number(now);
     }
 
@@ -107,7 +106,7 @@ mod tests {
     use crate::model::LinkContent;
     use crate::store::NewLink;
     use crate::target::TargetUrl;
-    use edgelink_wire::RedirectStatus;
+    use edgelink_wire::{Record, RedirectStatus};
 
     #[test]
     fn everything_that_people_have_written_is_hexadecimal() {
@@ -132,17 +131,14 @@ mod tests {
             3,
         );
         row.url_hash = -4;
-        let change = Announcement {
-            key: "a/c".to_owned(),
-            rev: 1,
-            record: vec![0, 255],
-        };
+        let gone = Record::Absent { rev: 7 };
+        let changes = Announcements::one(&row.link.key(), &gone);
         assert_eq!(
-            creation(&[&row], &[change], 9),
+            creation(&[&row], &changes, 9),
             "START TRANSACTION; INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, valid_since, \
              valid_until, forward_query, title, tags, created_at, updated_at, rev) VALUES (1, 2, X'63', X'273b2d2d', -4, \
              302, 1, NULL, 7, 1, _utf8mb4 X'5c27c3a4', _utf8mb4 X'5b5d', 3, 3, 1); \
-             INSERT INTO outbox (link_key, rev, record, created_at) VALUES (X'612f63', 1, X'00ff', 9)"
+             INSERT INTO outbox (link_keys, records, created_at) VALUES (X'00000003612f63', X'00000003018007', 9)"
         );
     }
 }

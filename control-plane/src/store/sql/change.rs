@@ -1,7 +1,7 @@
 //! Transactions on single rows.
 
 use super::fault::{Fault, Remedy};
-use super::relay::Announcement;
+use super::relay::Announcements;
 use super::statements::Statements;
 use crate::model::Link;
 use crate::store::{ChangeError, ChangeFn, CheckFn};
@@ -54,8 +54,8 @@ async fn change_locked<S: Statements>(
     link.updated_at = now;
     link.rev += 1;
     session.update_link(id, &link.content, now).await?;
-    let change = Announcement::new(key.to_string(), &link.record());
-    session.announce(&[change], now).await?;
+    let change = Announcements::one(key, &link.record());
+    session.announce(&change, now).await?;
     Ok(Some(Ok(link)))
 }
 
@@ -89,8 +89,9 @@ async fn delete_locked<S: Statements>(
     }
     session.delete_link(id, now).await?;
     let absent = Record::Absent { rev: link.rev + 1 };
-    let change = Announcement::new(key.to_string(), &absent);
-    session.announce(&[change], now).await?;
+    session
+        .announce(&Announcements::one(key, &absent), now)
+        .await?;
     Ok(Some(Ok(())))
 }
 

@@ -8,7 +8,7 @@
 //! still is as it was read.
 
 use super::fault::{Fault, Remedy};
-use super::relay::Announcement;
+use super::relay::Announcements;
 use super::rows::{NewRow, TakenRow};
 use super::sizes::pieces;
 use super::statements::Statements;
@@ -67,10 +67,10 @@ async fn create_at_once<S: Statements>(
 ) -> Result<Option<Vec<Outcome>>, Fault> {
     let mut creation = Creation::new(rows);
     let order = creation.order();
-    let changes: Vec<Announcement> = rows
-        .iter()
-        .map(|row| Announcement::of_new(row, 1))
-        .collect();
+    let mut changes = Announcements::default();
+    for row in rows {
+        changes.push_new(row, 1);
+    }
     if order.len() < rows.len() || !fits_at_once(rows, &changes, limits) {
         return Ok(None);
     }
@@ -87,11 +87,10 @@ async fn create_at_once<S: Statements>(
     }
 }
 
-fn fits_at_once(rows: &[NewRow], changes: &[Announcement], limits: ChunkLimits) -> bool {
+fn fits_at_once(rows: &[NewRow], changes: &Announcements, limits: ChunkLimits) -> bool {
     let links: usize = rows.iter().map(NewRow::wire_size).sum();
-    let changes: usize = changes.iter().map(Announcement::wire_size).sum();
     // As text, each byte takes two.
-    rows.len() <= limits.rows && (links + changes) * 2 <= limits.bytes
+    rows.len() <= limits.rows && (links + changes.size()) * 2 <= limits.bytes
 }
 
 /// Creates the links within a transaction that has begun.
@@ -107,7 +106,7 @@ pub(super) async fn create_within<S: Statements>(
         creation.add(session, chunk.to_vec()).await?;
     }
     let outcomes = creation.into_outcomes()?;
-    announce(session, rows, &outcomes, limits, now).await?;
+    announce(session, rows, &outcomes, now).await?;
     Ok(outcomes)
 }
 
@@ -232,36 +231,15 @@ async fn announce<S: Statements>(
     session: &mut S,
     rows: &[NewRow],
     outcomes: &[Outcome],
-    limits: ChunkLimits,
     now: u64,
 ) -> Result<(), Fault> {
-    let mut changes = Vec::new();
-    let mut bytes = 0;
+    let mut changes = Announcements::default();
     for (row, outcome) in rows.iter().zip(outcomes) {
-        let Ok(rev) = outcome else { continue };
-        let change = Announcement::of_new(row, *rev);
-        let size = change.wire_size();
-        let is_full = changes.len() == limits.rows || bytes + size > limits.bytes;
-        if is_full && !changes.is_empty() {
-            announce_pieces(session, &changes, now).await?;
-            changes.clear();
-            bytes = 0;
+        if let Ok(rev) = outcome {
+            changes.push_new(row, *rev);
         }
-        bytes += size;
-        changes.push(change);
     }
-    announce_pieces(session, &changes, now).await
-}
-
-async fn announce_pieces<S: Statements>(
-    session: &mut S,
-    changes: &[Announcement],
-    now: u64,
-) -> Result<(), Fault> {
-    for piece in pieces(changes) {
-        session.announce(piece, now).await?;
-    }
-    Ok(())
+    session.announce(&changes, now).await
 }
 
 /// What becomes of a link whose code is in `taken`; nothing where that has changed meanwhile.

@@ -5,51 +5,84 @@ use super::fault::Fault;
 use super::rows::{NewRow, Unsigned};
 use super::session::Session;
 use super::statements::Statements;
-use crate::store::{BoundState, PendingChange, RelayStore, ScannedKey, StoreError};
+use crate::store::{
+    BoundState, MAX_BATCH_BYTES, Packed, PendingBatch, RelayStore, ScannedKey, StoreError,
+};
 use async_trait::async_trait;
-use edgelink_wire::{LinkRecord, Record};
+use edgelink_wire::record::MAX_URL_LENGTH;
+use edgelink_wire::{LinkKey, LinkRecord, Record};
 use sqlx::Database;
+use std::io::Write;
 
-/// A change on its way into the outbox.
-#[derive(Debug)]
-pub(in crate::store) struct Announcement {
-    pub(in crate::store) key: String,
-    pub(in crate::store) rev: u64,
-    pub(in crate::store) record: Vec<u8>,
+/// The changes of a transaction on their way into the outbox.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Announcements(Vec<Batch>);
+
+/// A row of the outbox.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Batch {
+    pub(in crate::store) keys: Packed,
+    pub(in crate::store) records: Packed,
 }
 
-impl Announcement {
+impl Announcements {
+    /// The only change.
+    pub(in crate::store) fn one(key: &LinkKey, record: &Record<&str>) -> Self {
+        let mut changes = Self::default();
+        changes.push(key, record);
+        changes
+    }
+
     /// Says what the link of `key` is now.
-    pub(in crate::store) fn new(key: String, record: &Record<&str>) -> Self {
-        Self {
-            key,
-            rev: record.rev(),
-            record: record.to_bytes(),
+    pub(in crate::store) fn push(&mut self, key: &LinkKey, record: &Record<&str>) {
+        if self.0.last().is_none_or(Batch::is_full) {
+            self.0.push(Batch::default());
+        }
+        if let Some(batch) = self.0.last_mut() {
+            // Writing to a vector does not fail.
+            batch.keys.push(|bytes| drop(write!(bytes, "{key}")));
+            batch.records.push(|bytes| record.encode(bytes));
         }
     }
 
     /// Says that a link was created with revision `rev`.
-    pub(in crate::store) fn of_new(row: &NewRow, rev: u64) -> Self {
+    pub(in crate::store) fn push_new(&mut self, row: &NewRow, rev: u64) {
         let record = match row.link.record() {
             Record::Link(link) => Record::Link(LinkRecord { rev, ..link }),
             absent @ Record::Absent { .. } => absent,
         };
-        Self::new(row.link.key().to_string(), &record)
+        self.push(&row.link.key(), &record);
     }
 
-    /// About how many bytes it takes in a packet to the server.
-    pub(in crate::store) fn wire_size(&self) -> usize {
-        const NUMBERS: usize = 32;
-        NUMBERS + self.key.len() + self.record.len()
+    /// The rows that they take.
+    pub(in crate::store) fn batches(&self) -> &[Batch] {
+        &self.0
+    }
+
+    /// How many bytes they take.
+    pub(in crate::store) fn size(&self) -> usize {
+        self.0.iter().map(Batch::size).sum()
+    }
+}
+
+impl Batch {
+    fn size(&self) -> usize {
+        self.keys.as_bytes().len() + self.records.as_bytes().len()
+    }
+
+    /// Whether another change might be too much.
+    fn is_full(&self) -> bool {
+        const LONGEST_CHANGE: usize = MAX_URL_LENGTH + 512;
+        self.size() + LONGEST_CHANGE > MAX_BATCH_BYTES
     }
 }
 
 /// A row of the outbox as a query answers it.
 #[derive(Debug, sqlx::FromRow)]
-pub(in crate::store) struct ChangeRow {
+pub(in crate::store) struct BatchRow {
     id: Unsigned,
-    link_key: Vec<u8>,
-    record: Vec<u8>,
+    link_keys: Vec<u8>,
+    records: Vec<u8>,
 }
 
 /// The state of the bounds as a query answers it.
@@ -73,7 +106,7 @@ pub(in crate::store) trait RelayStatements: Send {
     /// Adds changes to the outbox. Part of a transaction.
     fn announce(
         &mut self,
-        changes: &[Announcement],
+        changes: &Announcements,
         now: u64,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 
@@ -81,7 +114,7 @@ pub(in crate::store) trait RelayStatements: Send {
     fn pending_changes(
         &mut self,
         limit: u32,
-    ) -> impl Future<Output = Result<Vec<ChangeRow>, Fault>> + Send;
+    ) -> impl Future<Output = Result<Vec<BatchRow>, Fault>> + Send;
 
     /// The keys of the outbox.
     fn pending_keys(
@@ -127,13 +160,13 @@ pub(in crate::store) trait RelayStatements: Send {
     ) -> impl Future<Output = Result<Vec<ScannedRow>, Fault>> + Send;
 }
 
-impl ChangeRow {
-    fn into_change(self) -> Result<PendingChange, Fault> {
-        Ok(PendingChange {
-            id: self.id.0,
-            key: text(self.link_key)?,
-            record: self.record,
-        })
+impl From<BatchRow> for PendingBatch {
+    fn from(row: BatchRow) -> Self {
+        Self {
+            id: row.id.0,
+            keys: row.link_keys.into(),
+            records: row.records.into(),
+        }
     }
 }
 
@@ -151,14 +184,6 @@ pub(in crate::store) fn text(bytes: Vec<u8>) -> Result<String, Fault> {
     String::from_utf8(bytes).map_err(|error| Fault::Corrupt(format!("key: {error}")))
 }
 
-fn texts(rows: Vec<Vec<u8>>) -> Result<Vec<String>, Fault> {
-    rows.into_iter().map(text).collect()
-}
-
-fn changes(rows: Vec<ChangeRow>) -> Result<Vec<PendingChange>, Fault> {
-    rows.into_iter().map(ChangeRow::into_change).collect()
-}
-
 fn keys(rows: Vec<ScannedRow>) -> Result<Vec<ScannedKey>, Fault> {
     rows.into_iter().map(ScannedRow::into_key).collect()
 }
@@ -168,20 +193,22 @@ impl<DB: Database> RelayStore for SqlStore<DB>
 where
     Session<DB>: Statements,
 {
-    async fn pending_changes(&self, limit: u32) -> Result<Vec<PendingChange>, StoreError> {
+    async fn pending_changes(&self, limit: u32) -> Result<Vec<PendingBatch>, StoreError> {
         self.connections()
             .read("reading the outbox", |mut session| async move {
                 let rows = session.pending_changes(limit).await;
-                (rows.and_then(changes), session)
+                let batches = rows.map(|rows| rows.into_iter().map(PendingBatch::from).collect());
+                (batches, session)
             })
             .await
     }
 
-    async fn pending_keys(&self, limit: u32) -> Result<Vec<String>, StoreError> {
+    async fn pending_keys(&self, limit: u32) -> Result<Vec<Packed>, StoreError> {
         self.connections()
             .read("reading the keys of the outbox", |mut session| async move {
                 let rows = session.pending_keys(limit).await;
-                (rows.and_then(texts), session)
+                let keys = rows.map(|rows| rows.into_iter().map(Packed::from).collect());
+                (keys, session)
             })
             .await
     }

@@ -5,7 +5,7 @@ use super::counters::CounterStatements;
 use super::creation::CreationStatements;
 use super::fault::{Fault, Remedy};
 use super::issuers::IssuerStatements;
-use super::relay::{Announcement, RelayStatements};
+use super::relay::{Announcements, RelayStatements};
 use super::rows::{KeyRow, LinkRow, NewRow, TakenRow};
 use super::sweep::SweepStatements;
 use crate::model::LinkContent;
@@ -33,7 +33,7 @@ pub(in crate::store) trait Statements:
     fn begin_with(
         &mut self,
         rows: &[&NewRow],
-        changes: &[Announcement],
+        changes: &Announcements,
         now: u64,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 

@@ -1,7 +1,7 @@
 //! Removing what is over.
 
 use super::fault::Fault;
-use super::relay::Announcement;
+use super::relay::Announcements;
 use super::rows::LinkRow;
 use super::session::Session;
 use super::statements::Statements;
@@ -77,11 +77,11 @@ async fn sweep<S: Statements>(
         session.rollback().await?;
         return Ok(0);
     }
-    let mut changes = Vec::with_capacity(ids.len());
+    let mut changes = Announcements::default();
     for row in session.links_by_id(&ids).await? {
         let link = row.into_link()?;
         let absent = Record::Absent { rev: link.rev + 1 };
-        changes.push(Announcement::new(link.key().to_string(), &absent));
+        changes.push(&link.key(), &absent);
     }
     session.empty_links(&ids, now).await?;
     session.announce(&changes, now).await?;

@@ -2,7 +2,7 @@
 
 use crate::model::LinkContent;
 use crate::store::sql::fault::{Fault, Remedy};
-use crate::store::sql::relay::{Announcement, RelayStatements};
+use crate::store::sql::relay::{Announcements, RelayStatements};
 use crate::store::sql::rows::{
     KeyRow, LinkRow, NewRow, TakenRow, Unsigned, tags_to_text, url_hash,
 };
@@ -56,17 +56,14 @@ impl Statements for Session<Sqlite> {
     async fn begin_with(
         &mut self,
         rows: &[&NewRow],
-        changes: &[Announcement],
+        changes: &Announcements,
         now: u64,
     ) -> Result<(), Fault> {
         self.begin().await?;
         for piece in pieces(rows) {
             self.insert_links(piece).await?;
         }
-        for piece in pieces(changes) {
-            self.announce(piece, now).await?;
-        }
-        Ok(())
+        self.announce(changes, now).await
     }
 
     async fn commit(&mut self, rows: usize) -> Result<(), Fault> {
