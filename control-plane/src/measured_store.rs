@@ -82,7 +82,7 @@ impl Store for MeasuredStore {
         measured("ping", self.0.ping()).await
     }
 
-    async fn draw_segment(&self, issuer: u16, step: u32) -> Result<Segment, StoreError> {
+    async fn draw_segment(&self, issuer: u16, step: u32) -> Result<Option<Segment>, StoreError> {
         measured("draw_segment", self.0.draw_segment(issuer, step)).await
     }
 

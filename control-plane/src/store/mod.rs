@@ -53,9 +53,8 @@ pub trait Store:
     async fn ping(&self) -> Result<(), StoreError>;
 
     /// Draws the next `step` sequences of `issuer`; nobody else ever gets them. Their numbers are below a bound that was
-    /// published at least [`BOUND_LEAD_MS`] ago; where they would not be, the call fails with a transient error until the
-    /// relay has raised the bound.
-    async fn draw_segment(&self, issuer: u16, step: u32) -> Result<Segment, StoreError>;
+    /// published at least [`BOUND_LEAD_MS`] ago; `None` where they would not be, until the relay has raised the bound.
+    async fn draw_segment(&self, issuer: u16, step: u32) -> Result<Option<Segment>, StoreError>;
 
     /// Gives back the unused rest of a segment. `false` where somebody has drawn since: the rest is lost then.
     /// After an error the call must not be repeated: the rest may have been given back and drawn again.

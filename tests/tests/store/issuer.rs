@@ -14,6 +14,7 @@ on_every_database!(
     an_instance_whose_lease_was_taken_goes_on_and_leases_another_issuer,
     every_number_of_a_small_space_is_issued_once_and_then_refused,
     leases_go_to_one_owner_each_until_none_is_left_and_come_back_when_they_run_out,
+    an_issuer_at_the_bound_gives_way_to_another_one_while_there_is_one,
     nothing_is_issued_after_a_shutdown,
 );
 
@@ -169,7 +170,7 @@ async fn leases_go_to_one_owner_each_until_none_is_left_and_come_back_when_they_
 
     // One lease is made to run out, and is taken over above what its owner had drawn.
     let owner = owner_of(&*store, 7).await;
-    let drawn = store.draw_segment(7, 25).await.unwrap();
+    let drawn = store.draw_segment(7, 25).await.unwrap().unwrap();
     assert!(store.renew_issuer(7, &owner, 0).await.unwrap());
     assert_eq!(
         store
@@ -180,7 +181,10 @@ async fn leases_go_to_one_owner_each_until_none_is_left_and_come_back_when_they_
     );
     assert!(!store.renew_issuer(7, &owner, LONG).await.unwrap());
     assert!(!store.release_issuer(7, &owner).await.unwrap());
-    assert_eq!(store.draw_segment(7, 1).await.unwrap().start, drawn.end);
+    assert_eq!(
+        store.draw_segment(7, 1).await.unwrap().unwrap().start,
+        drawn.end
+    );
     assert_eq!(
         store
             .lease_issuer("next", LONG, u64::MAX >> 1)
@@ -221,4 +225,47 @@ async fn nothing_is_issued_after_a_shutdown(database: Database) {
     issuer.shutdown().await;
     let error = issuer.next_number().await.unwrap_err();
     assert!(matches!(error, IssueError::Closed), "{error}");
+}
+
+async fn an_issuer_at_the_bound_gives_way_to_another_one_while_there_is_one(database: Database) {
+    let store = database.store().await;
+    let bound = store.bound_state().await.unwrap().bound;
+    let sequences = u32::try_from(bound / u64::from(ISSUERS)).unwrap();
+    let issuer = SegmentIssuer::start(store.clone(), options("one"));
+    let first = take(&issuer, 1).await[0] % 1000;
+    let first = u16::try_from(first).unwrap();
+    store
+        .draw_segment(first, sequences - 200)
+        .await
+        .unwrap()
+        .unwrap();
+    let numbers = take(&issuer, 1000).await;
+    assert!(numbers.iter().all(|number| *number < bound));
+    let distinct: HashSet<u64> = numbers.iter().copied().collect();
+    assert_eq!(distinct.len(), numbers.len());
+    let rows: HashSet<u64> = numbers.iter().map(|number| number % 1000).collect();
+    assert_eq!(rows.len(), 2, "{rows:?}");
+
+    // Now all the others as well.
+    for other in 0..ISSUERS {
+        let mut step = sequences;
+        while step > 0 {
+            if store.draw_segment(other, step).await.unwrap().is_none() {
+                step /= 2;
+            }
+        }
+    }
+    let hasty = SegmentOptions {
+        patience: Duration::from_millis(100),
+        ..options("two")
+    };
+    let hasty = SegmentIssuer::start(store.clone(), hasty);
+    let error = loop {
+        let error = hasty.next_number().await.unwrap_err();
+        if !error.to_string().contains("within 100 ms") {
+            break error;
+        }
+    };
+    assert!(error.is_transient(), "{error}");
+    assert!(error.to_string().contains("come to the bound"), "{error}");
 }

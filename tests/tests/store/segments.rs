@@ -20,7 +20,10 @@ async fn a_segment_starts_where_the_last_one_of_its_issuer_ended(database: Datab
             start,
             end: start + u64::from(step),
         };
-        assert_eq!(store.draw_segment(issuer, step).await.unwrap(), expected);
+        assert_eq!(
+            store.draw_segment(issuer, step).await.unwrap().unwrap(),
+            expected
+        );
     }
 }
 
@@ -32,7 +35,7 @@ async fn two_stores_that_draw_at_once_never_get_the_same_sequence(database: Data
             tokio::spawn(async move {
                 let mut drawn = Vec::new();
                 for step in 1..=20 {
-                    drawn.push(store.draw_segment(3, step).await.unwrap());
+                    drawn.push(store.draw_segment(3, step).await.unwrap().unwrap());
                 }
                 drawn
             })
@@ -50,19 +53,19 @@ async fn two_stores_that_draw_at_once_never_get_the_same_sequence(database: Data
 
 async fn the_rest_of_a_segment_is_drawn_again_once_it_is_given_back(database: Database) {
     let store = database.store().await;
-    let mut segment = store.draw_segment(0, 100).await.unwrap();
+    let mut segment = store.draw_segment(0, 100).await.unwrap().unwrap();
     segment.start += 30;
     assert!(store.return_segment(segment).await.unwrap());
     assert!(!store.return_segment(segment).await.unwrap());
-    assert_eq!(store.draw_segment(0, 5).await.unwrap().start, 30);
+    assert_eq!(store.draw_segment(0, 5).await.unwrap().unwrap().start, 30);
 }
 
 async fn a_rest_behind_which_others_have_drawn_is_not_taken_back(database: Database) {
     let store = database.store().await;
-    let rest = store.draw_segment(0, 100).await.unwrap();
-    store.draw_segment(0, 100).await.unwrap();
+    let rest = store.draw_segment(0, 100).await.unwrap().unwrap();
+    store.draw_segment(0, 100).await.unwrap().unwrap();
     assert!(!store.return_segment(rest).await.unwrap());
-    assert_eq!(store.draw_segment(0, 1).await.unwrap().start, 200);
+    assert_eq!(store.draw_segment(0, 1).await.unwrap().unwrap().start, 200);
 }
 
 async fn an_issuer_that_does_not_exist_is_a_permanent_error(database: Database) {

@@ -63,15 +63,25 @@ impl Supply {
     }
 
     async fn draw_held(&self, held: &mut Held) -> Result<Segment, IssueError> {
-        // Each turn but the last leaves an issuer behind that is used up, so there are no more turns than issuers.
+        let mut is_refused = false;
+        // Each turn but the last two leaves an issuer behind that is used up, so there are not many more turns than issuers.
         loop {
             let issuer = self.leased(held).await?;
-            let segment = self.store.draw_segment(issuer, held.step.size()).await?;
-            let end = segment.end.min(self.options.limit());
-            if segment.start < end {
-                return Ok(Segment { end, ..segment });
+            match self.store.draw_segment(issuer, held.step.size()).await? {
+                Some(segment) => {
+                    let end = segment.end.min(self.options.limit());
+                    if segment.start < end {
+                        return Ok(Segment { end, ..segment });
+                    }
+                    tracing::info!(issuer, "an issuer is used up");
+                }
+                // The one that has drawn least has come to the bound as well.
+                None if is_refused => return Err(at_the_bound()),
+                None => {
+                    tracing::info!(issuer, "an issuer has come to the bound");
+                    is_refused = true;
+                }
             }
-            tracing::info!(issuer, "an issuer is used up");
             held.issuer = None;
             self.store
                 .release_issuer(issuer, &self.options.owner)
@@ -178,6 +188,16 @@ impl Supply {
             reason: all_held(usage),
             transient: true,
         }
+    }
+}
+
+/// Why no issuer has numbers now.
+fn at_the_bound() -> IssueError {
+    IssueError::Source {
+        name: NAME,
+        reason: "all issuers have come to the bound that the edges know; the relay has to raise it, which takes a minute"
+            .to_owned(),
+        transient: true,
     }
 }
 

@@ -10,8 +10,8 @@ use super::session::Session;
 use super::statements::Statements;
 use crate::model::Link;
 use crate::store::{
-    ApiKeyRow, ChangeError, ChangeFn, CheckFn, CreateError, ListQuery, NewLink, Segment, Store,
-    StoreError,
+    ApiKeyRow, ChangeError, ChangeFn, CheckFn, CreateError, ISSUERS, ListQuery, NewLink, Segment,
+    Store, StoreError,
 };
 use async_trait::async_trait;
 use edgelink_wire::{Domain, LinkKey, Record};
@@ -19,9 +19,6 @@ use sqlx::Database;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// The last of the issuers.
-const MAX_ISSUER: u16 = 999;
 
 /// A [`Store`] in a SQL database.
 pub(in crate::store) struct SqlStore<DB: Database> {
@@ -112,14 +109,16 @@ where
             .await
     }
 
-    async fn draw_segment(&self, issuer: u16, step: u32) -> Result<Segment, StoreError> {
+    async fn draw_segment(&self, issuer: u16, step: u32) -> Result<Option<Segment>, StoreError> {
         let context = "drawing a segment";
+        if issuer >= ISSUERS {
+            return Err(refuse(context, format!("there is no issuer {issuer}")));
+        }
         self.connections
             .write(context, |mut session| async move {
                 (session.draw(issuer, step).await, session)
             })
-            .await?
-            .ok_or_else(|| no_segment(context, issuer))
+            .await
     }
 
     async fn return_segment(&self, rest: Segment) -> Result<bool, StoreError> {
@@ -267,18 +266,6 @@ fn refuse(context: &'static str, reason: String) -> StoreError {
         context,
         transient: false,
         source: reason.into(),
-    }
-}
-
-/// Why an issuer was not moved on.
-fn no_segment(context: &'static str, issuer: u16) -> StoreError {
-    if issuer > MAX_ISSUER {
-        return refuse(context, format!("there is no issuer {issuer}"));
-    }
-    StoreError {
-        context,
-        transient: true,
-        source: "the bound that the edges know has to be raised first; the relay does so, which takes a minute".into(),
     }
 }
 
