@@ -109,17 +109,20 @@ fn text<'a>(name: &'static str, value: Option<&'a [u8]>) -> Result<Option<&'a st
 }
 
 fn number(name: &'static str, value: Option<&[u8]>) -> Result<Option<u64>, RecordError> {
-    let Some(value) = text(name, value)? else {
-        return Ok(None);
-    };
-    // `parse` would take a leading '+', which nobody writes.
-    if !value.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(RecordError::Field(name));
-    }
     value
-        .parse()
-        .map(Some)
-        .map_err(|_| RecordError::Field(name))
+        .map(|digits| decimal(digits).ok_or(RecordError::Field(name)))
+        .transpose()
+}
+
+/// Digits and nothing else; `parse` would look at them twice and take a leading '+', which nobody writes.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |value, byte| {
+        let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        value.checked_mul(10)?.checked_add(u64::from(digit))
+    })
 }
 
 #[cfg(test)]

@@ -36,7 +36,10 @@ impl Decoder {
         if std::mem::take(&mut self.is_handed_out) {
             self.partial.clear();
         }
-        let end = self.scanner.scan(chunk)?;
+        let end = match self.scanner.whole_strings(chunk) {
+            Some(end) => Some(end),
+            None => self.scanner.scan(chunk)?,
+        };
         let (head, tail) = end
             .and_then(|end| chunk.split_at_checked(end))
             .unwrap_or((chunk, &[]));

@@ -144,7 +144,17 @@ fn take_bytes<'a>(length: usize, bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 fn number(line: &[u8]) -> Option<i64> {
-    std::str::from_utf8(line).ok()?.parse().ok()
+    let digits = line.strip_prefix(b"-").unwrap_or(line);
+    let is_negative = digits.len() < line.len();
+    digits.iter().try_fold(0_i64, |value, byte| {
+        let digit = i64::from(byte.checked_sub(b'0')?);
+        let value = value.checked_mul(10)?;
+        if is_negative {
+            value.checked_sub(digit)
+        } else {
+            value.checked_add(digit)
+        }
+    })
 }
 
 #[cfg(test)]

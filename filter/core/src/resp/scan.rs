@@ -107,6 +107,24 @@ impl Scanner {
         }
     }
 
+    /// The end of an array of strings and nulls that lies whole at the front of `chunk`, as the answer to a lookup nearly
+    /// always does. `None` between the parts of a reply, and for everything else, right or wrong: [`Self::scan`] knows.
+    #[must_use]
+    pub fn whole_strings(&self, chunk: &[u8]) -> Option<usize> {
+        if self.seen > 0 {
+            return None;
+        }
+        let mut rest = chunk;
+        let elements = length(b'*', self.limits.array_elements, &mut rest)??;
+        for _ in 0..elements {
+            if let Some(length) = length(b'$', self.limits.bulk_bytes, &mut rest)? {
+                rest = rest.get(length..)?.strip_prefix(b"\r\n")?;
+            }
+        }
+        let end = chunk.len() - rest.len();
+        (elements > 0 && end <= self.limits.reply_bytes).then_some(end)
+    }
+
     /// Goes on with `chunk`. `Some(length)`: a reply ends after that many bytes of it, and what follows is the next
     /// one. `None`: all of it belongs to a reply that is not complete.
     ///
@@ -209,6 +227,31 @@ impl Scanner {
             Expected::Bulk { left }
         };
     }
+}
+
+/// Takes a line with a length up to `most`; the inner `None` is null. One number has one spelling.
+fn length(kind: u8, most: u32, rest: &mut &[u8]) -> Option<Option<usize>> {
+    let mut bytes = rest.strip_prefix(&[kind])?;
+    if let Some(behind) = bytes.strip_prefix(b"-1\r\n") {
+        *rest = behind;
+        return Some(None);
+    }
+    let mut value = None;
+    loop {
+        let (byte, behind) = bytes.split_first()?;
+        bytes = behind;
+        match byte {
+            b'0'..=b'9' if value != Some(0) => {
+                let digit = u32::from(byte - b'0');
+                value = Some(value.unwrap_or(0_u32).checked_mul(10)?.checked_add(digit)?);
+            }
+            b'\r' => break,
+            _ => return None,
+        }
+    }
+    *rest = bytes.strip_prefix(b"\n")?;
+    let value = value.filter(|value| *value <= most)?;
+    usize::try_from(value).ok().map(Some)
 }
 
 /// Skips to the end of the line; a lone LF ends it too, and is refused there.
