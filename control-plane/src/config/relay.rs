@@ -23,7 +23,7 @@ pub struct RelayConfig {
     pub batch: u32,
     /// How far the bound is ahead of the numbers issued, 10,000,000 to 1,000,000,000,000. Default 1,000,000,000, which is a
     /// million links from one issuer. Codes above the bound are answered 404 by the edges without a lookup; when numbers are
-    /// issued so fast that they come to it, creating links waits for up to a minute.
+    /// issued so fast that they come to it, an instance goes on with another issuer, of which there are a thousand.
     pub bound_room: u64,
 }
 
