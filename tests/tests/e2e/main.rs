@@ -1,6 +1,7 @@
 //! The product end to end: real Envoy, the compiled filter, and the control plane as built or one that misbehaves.
 
 mod api_input;
+mod capacity;
 mod configuration;
 mod fleet;
 mod hostile_bytes;
