@@ -8,7 +8,8 @@ use std::process::Command;
 pub(crate) fn headline() -> String {
     let envoy = output(&root().join("envoy/find.sh"), &[]);
     let versions = [
-        output(&PathBuf::from(envoy.trim()), &["--version"]),
+        // It begins with where Envoy is, which says nothing.
+        output(&PathBuf::from(envoy.trim()), &["--version"]).replace(envoy.trim(), "envoy"),
         output(&"nginx".into(), &["-v"]),
         output(&"redis-server".into(), &["--version"]),
         output(&"mariadbd".into(), &["--version"]),
