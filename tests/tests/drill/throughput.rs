@@ -4,6 +4,7 @@ use crate::replica::Replica;
 use crate::seconds;
 use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::edgelink_binary;
+use sqlx::AssertSqlSafe;
 use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use std::fmt::Write;
 use std::path::Path;
@@ -20,6 +21,11 @@ const BULK_ITEMS: u64 = 1000;
 /// The columns of a link; a bare client writes them one row at a time, each its own transaction.
 const INSERT: &str = "INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, forward_query, tags, \
     created_at, updated_at, rev) VALUES (?, 1, ?, ?, ?, 302, 0, 1, '[]', 0, 0, 1)";
+
+/// The same for many rows at once; their values follow.
+const INSERT_MANY: &str = "INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, forward_query, tags, \
+    created_at, updated_at, rev) VALUES ";
+const ROWS: u64 = 500;
 
 /// Makes every request another one.
 const POST: &str = r#"
@@ -66,14 +72,15 @@ async fn throughput() {
 
     let post = script(folder.path(), "post.lua", &replica.key(), POST);
     let bulk = script(folder.path(), "bulk.lua", &replica.key(), BULK);
-    let mut rates: [Vec<f64>; 4] = Default::default();
+    let mut rates: [Vec<f64>; 5] = Default::default();
     for round in 0..ROUNDS {
         let reference = inserts(&pool, round as u64, time).await;
         let by_32 = load(&replica, &post, 32, time);
         let by_256 = load(&replica, &post, 256, time);
         let bulk = load(&replica, &bulk, 4, time) * BULK_ITEMS as f64;
-        println!("round {round}: {reference:.0} {by_32:.0} {by_256:.0} {bulk:.0}");
-        for (rates, rate) in rates.iter_mut().zip([reference, by_32, by_256, bulk]) {
+        let most = inserts_of_many(&pool, round as u64, time).await;
+        println!("round {round}: {reference:.0} {by_32:.0} {by_256:.0} {bulk:.0} {most:.0}");
+        for (rates, rate) in rates.iter_mut().zip([reference, by_32, by_256, bulk, most]) {
             rates.push(rate);
         }
     }
@@ -85,13 +92,14 @@ async fn throughput() {
     println!("{}", issuer(&database.database()));
 }
 
-fn table([reference, by_32, by_256, bulk]: [f64; 4]) {
+fn table([reference, by_32, by_256, bulk, most]: [f64; 5]) {
     println!("{:<30} {:>9} {:>6} {:>6}", "", "links/s", "ratio", "goal");
     for (name, rate, goal) in [
         ("INSERT, 32 connections", reference, ""),
         ("POST /links, 32 connections", by_32, "0.70"),
         ("POST /links, 256 connections", by_256, "0.70"),
         ("POST /links/bulk, 4 x 1000", bulk, "4.00"),
+        ("INSERT of 500 rows, 4 at once", most, ""),
     ] {
         let ratio = rate / reference;
         println!("{name:<30} {rate:>9.0} {ratio:>6.2} {goal:>6}");
@@ -143,6 +151,43 @@ async fn inserts(pool: &MySqlPool, round: u64, time: Duration) -> f64 {
     }
     tasks.join_all().await;
     count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Rows a second by a client that does nothing else, [`ROWS`] in each transaction over 4 connections, and that tells nobody
+/// of them: what the table itself allows. Codes are in no order, as those of the issuer.
+async fn inserts_of_many(pool: &MySqlPool, round: u64, time: Duration) -> f64 {
+    let start = Instant::now();
+    let count = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    for _ in 0..4 {
+        let (pool, count) = (pool.clone(), Arc::clone(&count));
+        tasks.spawn(async move {
+            let mut connection = pool.acquire().await.expect("a connection");
+            while start.elapsed() < time {
+                let first = (round << 24) + count.fetch_add(ROWS, Ordering::Relaxed);
+                let text = many(first);
+                let insert = sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut *connection);
+                insert.await.expect("rows");
+            }
+        });
+    }
+    tasks.join_all().await;
+    count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
+}
+
+fn many(first: u64) -> String {
+    let mut text = INSERT_MANY.to_owned();
+    for n in first..first + ROWS {
+        // Every number below 2^28 once, in no order.
+        let code = n.wrapping_mul(0x9e37_79b1) % (1 << 28);
+        let (comma, id) = (if n == first { "" } else { "," }, (1 << 60) + n);
+        write!(
+            text,
+            "{comma}({id},1,'x{code:07x}','https://example.com/{n}',{code},302,0,1,'[]',0,0,1)"
+        )
+        .expect("a text");
+    }
+    text
 }
 
 fn script(folder: &Path, name: &str, key: &str, text: &str) -> String {
