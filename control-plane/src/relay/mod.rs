@@ -202,3 +202,23 @@ async fn next(nudges: &mut Option<Nudges>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Packed;
+
+    #[test]
+    fn batches_are_published_in_groups_of_bounded_size_or_alone() {
+        let batch = |size| PendingBatch {
+            id: 0,
+            keys: Packed::from(vec![0; size]),
+            records: Packed::default(),
+        };
+        let sizes = [1, GROUP_BYTES - 1, 1, GROUP_BYTES + 1, 1, 1];
+        let batches = sizes.map(batch);
+        let lengths: Vec<usize> = groups(&batches).map(<[_]>::len).collect();
+        assert_eq!(lengths, [2, 1, 1, 2]);
+        assert_eq!(groups(&[]).count(), 0);
+    }
+}
