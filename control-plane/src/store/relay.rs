@@ -9,8 +9,7 @@ use std::str::Utf8Error;
 /// has not heard of it by then has stopped using admission.
 pub const BOUND_LEAD_MS: u64 = 60_000;
 
-/// How many bytes of keys and records a batch has at most. It bounds what is read and
-/// published at once.
+/// How many bytes of keys and records a batch has at most. It bounds what is read and published at once.
 pub const MAX_BATCH_BYTES: usize = 64 << 10;
 
 /// The part of a store that the relay works on. Times are those of the database's clock.

@@ -36,6 +36,21 @@ async fn take(issuer: &SegmentIssuer, count: usize) -> Vec<u64> {
     numbers
 }
 
+/// Why a new instance has no numbers, once it knows more than that it has waited for one.
+async fn refusal(store: Arc<dyn Store>, owner: &str) -> IssueError {
+    let hasty = SegmentOptions {
+        patience: Duration::from_millis(1),
+        ..options(owner)
+    };
+    let issuer = SegmentIssuer::start(store, hasty);
+    loop {
+        let error = issuer.next_number().await.unwrap_err();
+        if !error.to_string().contains("within 1 ms") {
+            return error;
+        }
+    }
+}
+
 async fn issuers_of_several_instances_never_issue_the_same_number(database: Database) {
     const TASKS: usize = 4;
     const NUMBERS: usize = 200;
@@ -150,17 +165,7 @@ async fn leases_go_to_one_owner_each_until_none_is_left_and_come_back_when_they_
     leased.sort_unstable();
     assert_eq!(leased, (0..ISSUERS).collect::<Vec<_>>());
 
-    let late = SegmentOptions {
-        patience: Duration::from_millis(1),
-        ..options("late")
-    };
-    let late = SegmentIssuer::start(store.clone(), late);
-    let error = loop {
-        let error = late.next_number().await.unwrap_err();
-        if !error.to_string().contains("within 1 ms") {
-            break error;
-        }
-    };
+    let error = refusal(store.clone(), "late").await;
     assert!(error.is_transient());
     let message = error.to_string();
     assert!(
@@ -255,17 +260,7 @@ async fn an_issuer_at_the_bound_gives_way_to_another_one_while_there_is_one(data
             }
         }
     }
-    let hasty = SegmentOptions {
-        patience: Duration::from_millis(100),
-        ..options("two")
-    };
-    let hasty = SegmentIssuer::start(store.clone(), hasty);
-    let error = loop {
-        let error = hasty.next_number().await.unwrap_err();
-        if !error.to_string().contains("within 100 ms") {
-            break error;
-        }
-    };
+    let error = refusal(store, "two").await;
     assert!(error.is_transient(), "{error}");
     assert!(error.to_string().contains("come to the bound"), "{error}");
 }
