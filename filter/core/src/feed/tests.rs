@@ -19,6 +19,7 @@ fn settings() -> Settings {
             dead_after_ms: 1,
             max_waiting: 1,
             max_unanswered_bytes: 1000,
+            max_batch: 1,
             limits: Limits {
                 bulk_bytes: 1000,
                 array_elements: 100,

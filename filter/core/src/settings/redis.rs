@@ -65,6 +65,10 @@ pub(super) struct Raw {
     /// Bytes of lookups in flight a worker, 1024 to 67108864; default 1048576.
     #[serde(default = "max_buffered_bytes")]
     max_buffered_bytes: u64,
+    /// Lookups that are gathered while others are unanswered and sent in one message, 1 to 1000; default 32. With 1, each
+    /// is sent at once, which takes more of the processor under load.
+    #[serde(default = "max_batch")]
+    max_batch: u64,
     /// Milliseconds before the first attempt to connect again, 1 to 60000; default 50. Doubles with each failure.
     #[serde(default = "fifty")]
     backoff_ms: u64,
@@ -137,6 +141,10 @@ fn max_buffered_bytes() -> u64 {
     1 << 20
 }
 
+fn max_batch() -> u64 {
+    32
+}
+
 impl Raw {
     pub(super) fn check(&self) -> Result<Redis, SettingsError> {
         let auth = self.auth()?;
@@ -170,6 +178,7 @@ impl Raw {
                 self.max_buffered_bytes,
                 1_024..=64 << 20,
             )?,
+            max_batch: within("redis.maxBatch", self.max_batch, 1..=1_000)?,
             limits: limits(1, LOOKUP_REPLY_BYTES),
             backoff,
         };
@@ -217,6 +226,8 @@ impl RawFeed {
         let batch = within("redis.feed.batch", self.batch, 1..=1_000)?;
         let connection = Settings {
             mode,
+            // Its requests wait for the next change, and are not to wait for each other.
+            max_batch: 1,
             limits: limits(batch, FEED_ENTRY_BYTES),
             ..lookups.clone()
         };

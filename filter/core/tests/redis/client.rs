@@ -18,6 +18,7 @@ fn settings() -> Settings {
         dead_after_ms: 1000,
         max_waiting: 10_000,
         max_unanswered_bytes: 1 << 20,
+        max_batch: 32,
         limits: LIMITS,
         backoff: Bounds {
             first_ms: 10,

@@ -19,6 +19,7 @@ fn settings() -> Settings {
             dead_after_ms: 0,
             max_waiting: 1,
             max_unanswered_bytes: 1000,
+            max_batch: 1,
             limits: LIMITS,
             backoff: Bounds {
                 first_ms: 10,

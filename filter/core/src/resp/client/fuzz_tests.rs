@@ -30,19 +30,28 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// The numbers that are asked for; none in a handshake.
+fn numbers(bytes: &[u8]) -> Vec<u32> {
+    let text = std::str::from_utf8(bytes).unwrap();
+    let lines = text.split("\r\n").filter(|_| text.starts_with('$'));
+    lines.filter_map(|line| line.parse().ok()).collect()
+}
+
 proptest! {
     #[test]
     fn each_request_is_answered_once_and_never_with_the_answer_of_another(
         steps in prop::collection::vec(any_step(), 1..200),
+        max_batch in 1_usize..4,
     ) {
-        let mut client = Client::new(settings(), 7);
+        let mut client = Client::new(Settings { max_batch, ..settings() }, 7);
         let (mut now_ms, mut next, mut accepted, mut is_clean) = (0, 0, Vec::new(), true);
-        let (mut asked, mut wire) = (VecDeque::new(), Vec::new());
+        let (mut asked, mut wire) = (VecDeque::<u32>::new(), Vec::new());
         let mut answered = Vec::new();
-        let mut reopened = false;
+        let (mut sent, mut reopened) = (Vec::new(), false);
         for step in steps {
             let mut emit = |output: Output<'_, u32>| match output {
                 Output::OpenStream => reopened = true,
+                Output::Send(bytes) => sent.extend(numbers(bytes)),
                 Output::Deliver(token, result) => {
                     answered.push((token, result.ok().and_then(Reply::bulk).map(<[u8]>::to_vec)));
                 }
@@ -53,7 +62,6 @@ proptest! {
                     let write = |out: &mut Vec<u8>| encode::number(u64::from(next), out);
                     if client.request(now_ms, next, write, &mut emit).is_ok() {
                         accepted.push(next);
-                        asked.push_back(next);
                     }
                     next += 1;
                 }
@@ -76,6 +84,7 @@ proptest! {
                     client.on_data(now_ms, &bytes, &mut emit);
                 }
             }
+            asked.extend(sent.drain(..));
             if std::mem::take(&mut reopened) {
                 asked.clear();
                 wire = b"+OK\r\n".to_vec();

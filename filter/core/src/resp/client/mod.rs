@@ -10,6 +10,10 @@
 //! to be done through [`Output`]. Requests are taken only while it is ready, so that a caller whose request cannot be
 //! sent knows at once and asks elsewhere.
 //!
+//! While requests are unanswered, further ones are gathered, and sent together once all answers are there or the batch is
+//! full: what Nagle's algorithm (RFC 896) does for small segments. A request that comes alone is sent at once; under
+//! load, what the host does for each message it then does for many requests.
+//!
 //! What is bounded: requests whose replies are outstanding, in number and in bytes (what the host still has to write is
 //! among them); bytes of a reply that is not complete; time for the handshake, for a request, and for the connection
 //! as a whole to answer its oldest request; time between attempts.
@@ -56,7 +60,7 @@ pub enum Failure<'a> {
     Refused(&'a [u8]),
 }
 
-/// A request that was not sent, and so has no answer to wait for.
+/// A request that was not taken, and so has no answer to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected<T> {
     /// The token, back.
@@ -65,7 +69,7 @@ pub struct Rejected<T> {
     pub why: Rejection,
 }
 
-/// Why a request was not sent.
+/// Why a request was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// There is no connection, or its handshake is not through.
@@ -111,7 +115,9 @@ pub struct Client<T> {
     decoder: Decoder,
     backoff: Backoff,
     episode: Episode,
-    command: Vec<u8>,
+    /// What is to be sent: so many requests.
+    unsent: Vec<u8>,
+    gathered: usize,
 }
 
 impl<T> Client<T> {
@@ -125,7 +131,8 @@ impl<T> Client<T> {
             decoder: Decoder::new(settings.limits),
             backoff: Backoff::new(settings.backoff, seed),
             episode: Episode::default(),
-            command: Vec::new(),
+            unsent: Vec::new(),
+            gathered: 0,
             settings,
         }
     }
@@ -148,10 +155,10 @@ impl<T> Client<T> {
         self.queue.len()
     }
 
-    /// Sends the command that `write` appends to the buffer it is given.
+    /// Takes the command that `write` appends to the buffer it is given, and sends it, at once or with the next batch.
     ///
     /// # Errors
-    /// [`Rejected`] gives the token back if the request cannot be sent now. It is not kept for later.
+    /// [`Rejected`] gives the token back if the request is not taken: there is no connection, or no room.
     pub fn request(
         &mut self,
         now_ms: u64,
@@ -164,17 +171,21 @@ impl<T> Client<T> {
             let why = Rejection::NotReady;
             return Err(Rejected { token, why });
         }
-        self.command.clear();
-        write(&mut self.command);
-        let bytes = self.queue.bytes() + self.command.len();
+        let start = self.unsent.len();
+        write(&mut self.unsent);
+        let length = self.unsent.len() - start;
         if self.queue.len() >= self.settings.max_waiting
-            || bytes > self.settings.max_unanswered_bytes
+            || self.queue.bytes() + length > self.settings.max_unanswered_bytes
         {
+            self.unsent.truncate(start);
             let why = Rejection::Full;
             return Err(Rejected { token, why });
         }
-        self.queue.push(token, self.now_ms, self.command.len());
-        emit(Output::Send(&self.command));
+        self.queue.push(token, self.now_ms, length);
+        self.gathered += 1;
+        if self.is_all_answered() || self.gathered >= self.settings.max_batch {
+            self.send(emit);
+        }
         Ok(())
     }
 
@@ -189,6 +200,9 @@ impl<T> Client<T> {
                 Ok(Some(reply)) => self.on_reply(reply, emit),
                 Ok(None) => {
                     self.decoder = decoder;
+                    if self.gathered > 0 && self.is_all_answered() {
+                        self.send(emit);
+                    }
                     return;
                 }
                 Err(error) => self.fail(Reason::Protocol(error), emit),
@@ -251,11 +265,26 @@ impl<T> Client<T> {
             steps: 0,
         };
         emit(Output::OpenStream);
-        self.command.clear();
-        self.settings.write_handshake(&mut self.command);
-        emit(Output::Send(&self.command));
+        self.settings.write_handshake(&mut self.unsent);
+        emit(Output::Send(&self.unsent));
         // The password is in there, and the buffer lives on.
-        self.command.fill(0);
+        self.unsent.fill(0);
+        self.unsent.clear();
+    }
+
+    /// Whether no reply is outstanding to what was sent.
+    fn is_all_answered(&self) -> bool {
+        self.queue.len() == self.gathered
+    }
+
+    fn send(&mut self, emit: Emit<'_, T>) {
+        emit(Output::Send(&self.unsent));
+        self.forget_unsent();
+    }
+
+    fn forget_unsent(&mut self) {
+        self.unsent.clear();
+        self.gathered = 0;
     }
 
     fn on_reply(&mut self, reply: Reply<'_>, emit: Emit<'_, T>) {
@@ -296,9 +325,10 @@ impl<T> Client<T> {
     }
 
     fn on_answer(&mut self, reply: Reply<'_>, emit: Emit<'_, T>) {
-        let Some(token) = self.queue.pop() else {
+        if self.is_all_answered() {
             return self.fail(Reason::Unsolicited, emit);
-        };
+        }
+        let token = self.queue.pop().flatten();
         let answer = match reply {
             Reply::Error(message) => {
                 self.episode.on_error_reply(self.now_ms, message, emit);
@@ -318,6 +348,7 @@ impl<T> Client<T> {
             until_ms: self.now_ms.saturating_add(wait_ms),
         };
         self.decoder = Decoder::new(self.settings.limits);
+        self.forget_unsent();
         if reason != Reason::Closed {
             emit(Output::CloseStream);
         }

@@ -20,6 +20,8 @@ pub struct Settings {
     pub max_waiting: usize,
     /// The most bytes of such requests.
     pub max_unanswered_bytes: usize,
+    /// The most requests that are gathered while others are unanswered, to be sent together; with 1, each is sent at once.
+    pub max_batch: usize,
     /// What a reply may be.
     pub limits: Limits,
     /// How long to wait between attempts to connect.

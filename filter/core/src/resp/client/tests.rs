@@ -1,5 +1,6 @@
 //! What the client says, and when.
 
+mod batches;
 mod bounds;
 
 use super::*;
@@ -54,6 +55,7 @@ pub(super) fn settings() -> Settings {
         dead_after_ms: 500,
         max_waiting: 4,
         max_unanswered_bytes: 100,
+        max_batch: 1,
         limits: Limits {
             bulk_bytes: 1000,
             array_elements: 10,
@@ -81,7 +83,11 @@ impl Tested {
 
     /// One that is ready at time 0.
     fn ready() -> Self {
-        let mut tested = Self::new(settings());
+        Self::ready_with(settings())
+    }
+
+    fn ready_with(settings: Settings) -> Self {
+        let mut tested = Self::new(settings);
         tested.tick(0);
         tested.data(0, b"+OK\r\n");
         assert!(tested.client.is_ready());

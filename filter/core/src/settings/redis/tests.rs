@@ -46,6 +46,7 @@ fn what_is_not_said_has_the_documented_default() {
         (lookups.max_waiting, lookups.max_unanswered_bytes),
         (1_024, 1 << 20)
     );
+    assert_eq!(lookups.max_batch, 32);
     assert_eq!(
         (lookups.backoff.first_ms, lookups.backoff.cap_ms),
         (50, 2_000)
@@ -62,7 +63,7 @@ fn everything_that_is_said_is_taken() {
     let redis = json!({
         "mode": "direct", "cluster": "c", "user": "u", "password": "p w", "database": 3,
         "clientName": "n", "connectTimeoutMs": 10, "timeoutMs": 11, "deadAfterMs": 12,
-        "maxPending": 13, "maxBufferedBytes": 1025, "backoffMs": 15, "maxBackoffMs": 16,
+        "maxPending": 13, "maxBufferedBytes": 1025, "maxBatch": 14, "backoffMs": 15, "maxBackoffMs": 16,
         "feed": {"blockMs": 117, "batch": 18},
     });
     let redis = parse(&redis).unwrap();
@@ -78,9 +79,11 @@ fn everything_that_is_said_is_taken() {
     assert_eq!(redis.lookups.mode, mode("n"));
     assert_eq!(redis.lookups.dead_after_ms, 12);
     assert_eq!(redis.lookups.max_unanswered_bytes, 1_025);
+    assert_eq!(redis.lookups.max_batch, 14);
     let feed = redis.feed.unwrap();
     assert_eq!((feed.block_ms, feed.batch), (117, 18));
     assert_eq!(feed.connection.mode, mode("n-feed"));
+    assert_eq!(feed.connection.max_batch, 1, "the feed waits for nothing");
 }
 
 #[test]
@@ -111,6 +114,8 @@ fn every_bad_field_is_named() {
         ("deadAfterMs", json!(149)),
         ("maxPending", json!(0)),
         ("maxBufferedBytes", json!(1_023)),
+        ("maxBatch", json!(0)),
+        ("maxBatch", json!(1_001)),
         ("backoffMs", json!(0)),
         ("maxBackoffMs", json!(49)),
         ("mode", json!("sentinel")),
