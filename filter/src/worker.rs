@@ -10,6 +10,7 @@ use edgelink_filter_core::answer::Answer;
 use edgelink_filter_core::background::Errand;
 use edgelink_filter_core::callout::{Callout, Response};
 use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
+use edgelink_filter_core::flights::Waiter;
 use edgelink_filter_core::head::Head;
 use edgelink_filter_core::settings::Settings;
 use edgelink_wire::Entry;
@@ -291,14 +292,13 @@ fn answer_resumed() {
         let Some(mut resumed) = with(|worker| worker.resumed.pop_front()).flatten() else {
             break;
         };
-        let later = resumed.streams.split_off(room.min(resumed.streams.len()));
-        room -= resumed.streams.len();
-        resumed
-            .streams
-            .iter()
-            .for_each(|stream| answer(*stream, &resumed));
+        let later = resumed.waiters.split_off(room.min(resumed.waiters.len()));
+        room -= resumed.waiters.len();
+        for waiter in &resumed.waiters {
+            answer(*waiter, &resumed);
+        }
         if !later.is_empty() {
-            resumed.streams = later;
+            resumed.waiters = later;
             with(|worker| worker.resumed.push_front(resumed));
         }
     }
@@ -306,11 +306,14 @@ fn answer_resumed() {
 }
 
 /// Answers one who need not wait any longer. One who has gone is passed over.
-fn answer(stream: u32, resumed: &Resumed) {
-    if !abi::set_effective_context(stream) {
+fn answer(waiter: Waiter, resumed: &Resumed) {
+    if !abi::set_effective_context(waiter.stream) {
         return;
     }
-    let path = abi::header(Map::RequestHeaders, ":path").unwrap_or_default();
+    let path = waiter
+        .has_query
+        .then(|| abi::header(Map::RequestHeaders, ":path"));
+    let path = path.flatten().unwrap_or_default();
     let reply = with(|worker| {
         let pairs = std::mem::take(&mut worker.pairs);
         Reply::new(&worker.edge.answer(resumed, &path), pairs)

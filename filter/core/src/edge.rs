@@ -11,7 +11,7 @@ use crate::background::Errand;
 use crate::breaker::Breaker;
 use crate::caches::{Caches, Found, Learned, Lookup};
 use crate::callout::{self, Callout, Failure, Response};
-use crate::flights::{FlightId, Flights, Landed, StreamId, Token};
+use crate::flights::{FlightId, Flights, Landed, StreamId, Token, Waiter};
 use crate::head::Head;
 use crate::host::{Log, Metrics, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Tier};
@@ -70,8 +70,8 @@ pub enum Step<'a> {
 /// Requests that need not wait any longer.
 #[derive(Debug)]
 pub struct Resumed {
-    /// The streams to answer, each with what [`Edge::answer`] gives.
-    pub streams: Vec<StreamId>,
+    /// Those to answer, each with what [`Edge::answer`] gives.
+    pub waiters: Vec<Waiter>,
     key: Rc<[u8]>,
     tier: Tier,
     /// The encoded record; nothing if nobody could tell.
@@ -162,7 +162,8 @@ impl Edge {
             return Step::Pass;
         };
         self.name_key(head.authority, asked);
-        match self.decide(host, stream) {
+        let has_query = !asked.query.is_empty();
+        match self.decide(host, Waiter { stream, has_query }) {
             Decision::Serve(found, refresh) => {
                 Step::Answer(self.serve(found, asked.query), refresh)
             }
@@ -243,7 +244,7 @@ impl Edge {
             return Some(self.fall_back(host, landed));
         }
         Some(Resumed {
-            streams: landed.waiters,
+            waiters: landed.waiters,
             key: landed.key,
             tier: Tier::ControlPlane,
             record: Some(told.bytes.to_vec()),
@@ -320,7 +321,7 @@ impl Edge {
             Lookup::Nothing => None,
         };
         Resumed {
-            streams: landed.waiters,
+            waiters: landed.waiters,
             key: landed.key,
             tier: found.map_or(Tier::ControlPlane, |found| found.tier),
             record: found.map(|found| self.caches.record(found).to_vec()),

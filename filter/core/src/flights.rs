@@ -5,7 +5,9 @@
 
 use crate::time::Moment;
 use foldhash::fast::SeedableRandomState;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::{HashMap, HashTable};
+use slab::Slab;
+use std::hash::BuildHasher;
 use std::rc::Rc;
 
 type Map<K, V> = HashMap<K, V, SeedableRandomState>;
@@ -16,28 +18,43 @@ pub type StreamId = u32;
 /// The number of a callout, as the proxy gives it.
 pub type Token = u32;
 
-/// The number of a lookup in this table; never used twice while one is in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FlightId(u32);
+/// The number of a lookup in this table. Places are used again, so each has a serial number with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlightId {
+    place: u32,
+    serial: u32,
+}
+
+/// A stream that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// Its number.
+    pub stream: StreamId,
+    /// Whether its request has a query, which the answer may depend on.
+    pub has_query: bool,
+}
 
 /// One lookup.
 #[derive(Debug)]
 struct Flight {
+    serial: u32,
     key: Rc<[u8]>,
     started: Moment,
     sent: Moment,
     token: Option<Token>,
-    waiters: HashSet<StreamId, SeedableRandomState>,
+    /// In the order in which they came, which is that of their numbers until those begin anew.
+    waiters: Vec<Waiter>,
 }
 
 /// All lookups of a worker.
 #[derive(Debug)]
 pub(crate) struct Flights {
-    flights: Map<FlightId, Flight>,
-    by_key: Map<Rc<[u8]>, FlightId>,
+    flights: Slab<Flight>,
+    /// The places of flights, by their keys.
+    by_key: HashTable<u32>,
     by_token: Map<Token, FlightId>,
     waiting: Map<StreamId, FlightId>,
-    next: u32,
+    serial: u32,
     max_pending: usize,
     max_waiting: usize,
     hasher: SeedableRandomState,
@@ -64,18 +81,18 @@ pub(crate) struct Landed {
     /// When it was sent, by the exact clock.
     pub(crate) sent: Moment,
     /// Those who still wait, in the order in which they came.
-    pub(crate) waiters: Vec<StreamId>,
+    pub(crate) waiters: Vec<Waiter>,
 }
 
 impl Flights {
     /// A table for at most `max_pending` lookups and `max_waiting` who wait.
     pub(crate) fn new(max_pending: usize, max_waiting: usize, hasher: SeedableRandomState) -> Self {
         Self {
-            flights: Map::with_hasher(hasher.clone()),
-            by_key: Map::with_hasher(hasher.clone()),
+            flights: Slab::new(),
+            by_key: HashTable::new(),
             by_token: Map::with_hasher(hasher.clone()),
             waiting: Map::with_hasher(hasher.clone()),
-            next: 0,
+            serial: 0,
             max_pending,
             max_waiting,
             hasher,
@@ -88,52 +105,38 @@ impl Flights {
         self.max_waiting = max_waiting;
     }
 
-    /// Whether a lookup of that key is under way.
-    pub(crate) fn has(&self, key: &[u8]) -> bool {
-        self.by_key.contains_key(key)
-    }
-
     /// Makes a stream wait for a key.
-    pub(crate) fn join(&mut self, key: &[u8], stream: StreamId, now: Moment) -> Join {
+    pub(crate) fn join(&mut self, key: &[u8], waiter: Waiter, now: Moment) -> Join {
         if self.waiting.len() >= self.max_waiting {
             return Join::Full;
         }
-        let (id, join) = match self.by_key.get(key) {
-            Some(id) => (*id, Join::Joined),
-            None => match self.start(key, now) {
+        let hash = self.hasher.hash_one(key);
+        let (id, join) = match self.find(hash, key) {
+            Some(id) => (id, Join::Joined),
+            None => match self.open(hash, key, now) {
                 Some(id) => (id, Join::Started(id)),
                 None => return Join::Full,
             },
         };
-        if let Some(flight) = self.flights.get_mut(&id) {
-            flight.waiters.insert(stream);
-            self.waiting.insert(stream, id);
+        if let Some(flight) = self.flight_mut(id) {
+            flight.waiters.push(waiter);
+            self.waiting.insert(waiter.stream, id);
         }
         join
     }
 
     /// Starts a lookup that nobody waits for. Nothing if there is one for that key, or no room for one.
     pub(crate) fn start(&mut self, key: &[u8], now: Moment) -> Option<FlightId> {
-        if self.has(key) || self.flights.len() >= self.max_pending {
-            return None;
+        let hash = self.hasher.hash_one(key);
+        match self.find(hash, key) {
+            Some(_) => None,
+            None => self.open(hash, key, now),
         }
-        let id = self.unused();
-        let key: Rc<[u8]> = key.into();
-        self.by_key.insert(key.clone(), id);
-        let flight = Flight {
-            key,
-            started: now,
-            sent: now,
-            token: None,
-            waiters: HashSet::with_hasher(self.hasher.clone()),
-        };
-        self.flights.insert(id, flight);
-        Some(id)
     }
 
     /// The proxy has taken the callout of a lookup.
     pub(crate) fn sent(&mut self, id: FlightId, token: Token, now: Moment) {
-        if let Some(flight) = self.flights.get_mut(&id) {
+        if let Some(flight) = self.flight_mut(id) {
             flight.sent = now;
             flight.token = Some(token);
             self.by_token.insert(token, id);
@@ -142,8 +145,8 @@ impl Flights {
 
     /// The key of a lookup, and when it was wanted. Nothing if it has ended.
     pub(crate) fn get(&self, id: FlightId) -> Option<(Rc<[u8]>, Moment)> {
-        let flight = self.flights.get(&id)?;
-        Some((flight.key.clone(), flight.started))
+        let flight = self.flights.get(id.place as usize)?;
+        (flight.serial == id.serial).then(|| (flight.key.clone(), flight.started))
     }
 
     /// A stream no longer waits, if it ever did.
@@ -152,9 +155,14 @@ impl Flights {
         if self.waiting.is_empty() {
             return;
         }
-        let flight = self.waiting.remove(&stream);
-        if let Some(flight) = flight.and_then(|id| self.flights.get_mut(&id)) {
-            flight.waiters.remove(&stream);
+        let Some(id) = self.waiting.remove(&stream) else {
+            return;
+        };
+        if let Some(Flight { waiters, .. }) = self.flight_mut(id) {
+            let place = waiters.binary_search_by_key(&stream, |waiter| waiter.stream);
+            let place = place.ok();
+            let place = place.or_else(|| waiters.iter().position(|each| each.stream == stream));
+            place.map(|place| waiters.remove(place));
         }
     }
 
@@ -166,22 +174,23 @@ impl Flights {
 
     /// A lookup has ended.
     pub(crate) fn land(&mut self, id: FlightId) -> Option<Landed> {
-        let flight = self.flights.remove(&id)?;
-        self.by_key.remove(&flight.key);
+        self.flight_mut(id)?;
+        let flight = self.flights.remove(id.place as usize);
+        let hash = self.hasher.hash_one(&*flight.key);
+        if let Ok(found) = self.by_key.find_entry(hash, |place| *place == id.place) {
+            found.remove();
+        }
         if let Some(token) = flight.token {
             self.by_token.remove(&token);
         }
-        // The proxy numbers streams in the order in which they come.
-        let mut waiters: Vec<_> = flight.waiters.into_iter().collect();
-        waiters.sort_unstable();
-        for stream in &waiters {
-            self.waiting.remove(stream);
+        for waiter in &flight.waiters {
+            self.waiting.remove(&waiter.stream);
         }
         Some(Landed {
             key: flight.key,
             started: flight.started,
             sent: flight.sent,
-            waiters,
+            waiters: flight.waiters,
         })
     }
 
@@ -191,18 +200,52 @@ impl Flights {
         let flights = self.flights.iter();
         flights
             .filter(|(_, flight)| late(flight))
-            .map(|(id, _)| *id)
+            .map(|(place, flight)| flight.id(place as u32))
             .collect()
     }
 
-    fn unused(&mut self) -> FlightId {
-        loop {
-            self.next = self.next.wrapping_add(1);
-            let id = FlightId(self.next);
-            if !self.flights.contains_key(&id) {
-                return id;
-            }
+    fn find(&self, hash: u64, key: &[u8]) -> Option<FlightId> {
+        let flight = |place: u32| self.flights.get(place as usize);
+        let is_ours = |place: &u32| flight(*place).is_some_and(|flight| *flight.key == *key);
+        let place = *self.by_key.find(hash, is_ours)?;
+        Some(flight(place)?.id(place))
+    }
+
+    /// Starts a lookup of a key for which there is none. Nothing if there is no room for it.
+    fn open(&mut self, hash: u64, key: &[u8], now: Moment) -> Option<FlightId> {
+        if self.flights.len() >= self.max_pending {
+            return None;
         }
+        self.serial = self.serial.wrapping_add(1);
+        let flight = Flight {
+            serial: self.serial,
+            key: key.into(),
+            started: now,
+            sent: now,
+            token: None,
+            waiters: Vec::new(),
+        };
+        let place = self.flights.insert(flight) as u32;
+        let (flights, hasher) = (&self.flights, &self.hasher);
+        let rehash = |place: &u32| {
+            let flight = flights.get(*place as usize);
+            hasher.hash_one(flight.map_or(&[][..], |flight| &*flight.key))
+        };
+        self.by_key.insert_unique(hash, place, rehash);
+        let serial = self.serial;
+        Some(FlightId { place, serial })
+    }
+
+    fn flight_mut(&mut self, id: FlightId) -> Option<&mut Flight> {
+        let flight = self.flights.get_mut(id.place as usize)?;
+        (flight.serial == id.serial).then_some(flight)
+    }
+}
+
+impl Flight {
+    fn id(&self, place: u32) -> FlightId {
+        let serial = self.serial;
+        FlightId { place, serial }
     }
 }
 
@@ -225,6 +268,11 @@ mod tests {
         }
     }
 
+    fn waiter(stream: StreamId) -> Waiter {
+        let has_query = stream.is_multiple_of(2);
+        Waiter { stream, has_query }
+    }
+
     fn is_empty(flights: &Flights) -> bool {
         flights.flights.is_empty()
             && flights.by_key.is_empty()
@@ -235,13 +283,13 @@ mod tests {
     #[test]
     fn those_who_ask_for_the_same_key_share_a_flight_and_land_in_order() {
         let mut flights = flights();
-        let id = started(flights.join(b"k", 12, NOW));
-        assert_eq!(flights.join(b"k", 11, NOW), Join::Joined);
+        let id = started(flights.join(b"k", waiter(12), NOW));
+        assert_eq!(flights.join(b"k", waiter(13), NOW), Join::Joined);
         flights.sent(id, 5, NOW);
-        assert_eq!(flights.join(b"k", 13, NOW), Join::Joined);
+        assert_eq!(flights.join(b"k", waiter(14), NOW), Join::Joined);
         let landed = flights.land_token(5).unwrap();
         assert_eq!((landed.key.as_ref(), landed.started), (&b"k"[..], NOW));
-        assert_eq!(landed.waiters, [11, 12, 13]);
+        assert_eq!(landed.waiters, [12, 13, 14].map(waiter));
         assert!(is_empty(&flights));
         assert!(flights.land_token(5).is_none());
     }
@@ -249,13 +297,13 @@ mod tests {
     #[test]
     fn whoever_leaves_is_forgotten_and_the_flight_goes_on() {
         let mut flights = flights();
-        let id = started(flights.join(b"k", 1, NOW));
-        flights.join(b"k", 2, NOW);
+        let id = started(flights.join(b"k", waiter(1), NOW));
+        flights.join(b"k", waiter(2), NOW);
         flights.leave(1);
         flights.leave(1);
         flights.leave(77);
-        assert!(flights.has(b"k"));
-        assert_eq!(flights.land(id).unwrap().waiters, [2]);
+        assert_eq!(flights.start(b"k", NOW), None, "it is under way");
+        assert_eq!(flights.land(id).unwrap().waiters, [waiter(2)]);
         flights.leave(2);
         assert!(is_empty(&flights));
     }
@@ -263,16 +311,20 @@ mod tests {
     #[test]
     fn both_bounds_are_kept_and_room_comes_back() {
         let mut flights = flights();
-        let a = started(flights.join(b"a", 1, NOW));
-        started(flights.join(b"b", 2, NOW));
-        assert_eq!(flights.join(b"c", 3, NOW), Join::Full, "lookups");
+        let a = started(flights.join(b"a", waiter(1), NOW));
+        started(flights.join(b"b", waiter(2), NOW));
+        assert_eq!(flights.join(b"c", waiter(3), NOW), Join::Full, "lookups");
         assert_eq!(flights.start(b"c", NOW), None, "lookups");
-        assert_eq!(flights.join(b"a", 3, NOW), Join::Joined);
-        assert_eq!(flights.join(b"a", 4, NOW), Join::Full, "those who wait");
+        assert_eq!(flights.join(b"a", waiter(3), NOW), Join::Joined);
+        assert_eq!(
+            flights.join(b"a", waiter(4), NOW),
+            Join::Full,
+            "those who wait"
+        );
         flights.leave(3);
-        assert_eq!(flights.join(b"a", 4, NOW), Join::Joined);
+        assert_eq!(flights.join(b"a", waiter(4), NOW), Join::Joined);
         flights.land(a).unwrap();
-        started(flights.join(b"c", 5, NOW));
+        started(flights.join(b"c", waiter(5), NOW));
     }
 
     #[test]
@@ -280,8 +332,8 @@ mod tests {
         let mut flights = flights();
         let id = flights.start(b"k", NOW).unwrap();
         assert_eq!(flights.start(b"k", NOW), None);
-        assert_eq!(flights.join(b"k", 1, NOW), Join::Joined);
-        assert_eq!(flights.land(id).unwrap().waiters, [1]);
+        assert_eq!(flights.join(b"k", waiter(1), NOW), Join::Joined);
+        assert_eq!(flights.land(id).unwrap().waiters, [waiter(1)]);
     }
 
     #[test]
@@ -292,5 +344,31 @@ mod tests {
         assert!(flights.overdue(later(999), 1_000).is_empty());
         assert_eq!(flights.overdue(later(1_000), 1_000), [id]);
         assert_eq!(flights.overdue(Moment::from_millis(5), 1_000), [id]);
+    }
+
+    #[test]
+    fn whoever_leaves_is_found_also_after_the_numbers_have_begun_anew() {
+        let mut flights = flights();
+        let streams = [u32::MAX, 0, 1];
+        let [id, ..] = streams.map(|stream| flights.join(b"k", waiter(stream), NOW));
+        flights.leave(u32::MAX);
+        flights.leave(1);
+        let landed = flights.land(started(id)).unwrap();
+        assert_eq!(landed.waiters, [waiter(0)]);
+        assert!(is_empty(&flights));
+    }
+
+    #[test]
+    fn the_number_of_a_lookup_that_has_ended_means_no_other() {
+        let mut flights = flights();
+        let ended = started(flights.join(b"a", waiter(1), NOW));
+        flights.land(ended).unwrap();
+        let id = started(flights.join(b"b", waiter(2), NOW));
+        assert_eq!(ended.place, id.place, "the place is used again");
+        assert_eq!(flights.get(ended), None);
+        assert!(flights.land(ended).is_none());
+        flights.sent(ended, 5, NOW);
+        assert!(flights.land_token(5).is_none());
+        assert_eq!(flights.get(id), Some((b"b"[..].into(), NOW)));
     }
 }

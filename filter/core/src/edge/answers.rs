@@ -10,7 +10,8 @@ use crate::time::Moment;
 use edgelink_wire::Record;
 
 impl Edge {
-    /// The answer for one of the streams that are resumed, whose `:path` is that.
+    /// The answer for one of those who are resumed. `path` is the `:path` of its request; where that has no query, it need
+    /// not be given.
     pub fn answer<'a>(&'a mut self, resumed: &'a Resumed, path: &[u8]) -> Answer<'a> {
         let (settings, counts) = (&self.settings, &mut self.counts);
         let (record, tier) = (resumed.record.as_deref(), resumed.tier);

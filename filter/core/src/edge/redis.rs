@@ -211,7 +211,7 @@ impl Edge {
     fn land_from_redis(&mut self, flight: FlightId, bytes: Vec<u8>) -> Option<Action> {
         let Landed { key, waiters, .. } = self.flights.land(flight)?;
         Some(Action::Resume(Resumed {
-            streams: waiters,
+            waiters,
             key,
             tier: Tier::Redis,
             record: Some(bytes),

@@ -3,7 +3,7 @@
 use super::{Decision, Edge};
 use crate::caches::{Found, Lookup};
 use crate::callout::Callout;
-use crate::flights::{FlightId, Join, StreamId};
+use crate::flights::{FlightId, Join, Waiter};
 use crate::host::{Log, SharedData, Streams};
 use crate::metrics::CalloutOutcome;
 
@@ -12,7 +12,7 @@ impl Edge {
     pub(super) fn decide(
         &mut self,
         host: &mut (impl SharedData + Streams + Log),
-        stream: StreamId,
+        visitor: Waiter,
     ) -> Decision {
         let held = match self.caches.look_up_here(&self.key, self.now) {
             Ok(found) => return Decision::Serve(found, None),
@@ -30,10 +30,10 @@ impl Edge {
                 Decision::Serve(found, self.refresh(host, found))
             }
             Lookup::Stale(found) => {
-                let waits = self.wait(host, stream);
+                let waits = self.wait(host, visitor);
                 waits.unwrap_or(Decision::Serve(found, None))
             }
-            Lookup::Nothing => self.wait(host, stream).unwrap_or(Decision::Refuse),
+            Lookup::Nothing => self.wait(host, visitor).unwrap_or(Decision::Refuse),
         }
     }
 
@@ -49,9 +49,9 @@ impl Edge {
         self.redis.is_ready() || !self.breaker.is_open()
     }
 
-    /// Makes the stream wait for a lookup of its key. Nothing if a bound or the circuit is against it.
-    fn wait(&mut self, host: &mut (impl Streams + Log), stream: StreamId) -> Option<Decision> {
-        let waits = match self.flights.join(&self.key, stream, self.now) {
+    /// Makes a visitor wait for a lookup of its key. Nothing if a bound or the circuit is against it.
+    fn wait(&mut self, host: &mut (impl Streams + Log), visitor: Waiter) -> Option<Decision> {
+        let waits = match self.flights.join(&self.key, visitor, self.now) {
             Join::Started(id) => self.start(host, id).map(Decision::Wait),
             Join::Joined => Some(Decision::Wait(None)),
             Join::Full => None,

@@ -40,8 +40,8 @@ proptest! {
         let mut waiting: Vec<StreamId> = Vec::new();
         let mut sent: Vec<(Token, String)> = Vec::new();
         let answered = |waiting: &mut Vec<StreamId>, resumed: &Resumed| {
-            for stream in &resumed.streams {
-                let at = waiting.iter().position(|each| each == stream);
+            for waiter in &resumed.waiters {
+                let at = waiting.iter().position(|each| *each == waiter.stream);
                 waiting.remove(at.expect("somebody who waits"));
             }
         };

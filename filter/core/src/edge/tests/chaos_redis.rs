@@ -101,10 +101,10 @@ impl Chaos {
     }
 
     fn resume(&mut self, resumed: &Resumed) {
-        for stream in &resumed.streams {
+        for waiter in &resumed.waiters {
             let code = self
                 .waiting
-                .remove(stream)
+                .remove(&waiter.stream)
                 .expect("answered once, and only who waits");
             let answer = self.world.edge.answer(resumed, b"/x");
             check(&seen(&answer), &code);

@@ -114,7 +114,7 @@ fn a_callout_that_the_proxy_does_not_send_is_answered_at_once() {
         .edge
         .on_refused(&mut world.host, callout.flight)
         .unwrap();
-    assert_eq!(resumed.streams, [1]);
+    assert_eq!(resumed.waiters[0].stream, 1);
     assert_eq!(world.answers(&resumed), [unavailable()]);
     assert_eq!(world.counted("callouts.rejected"), 1);
     world.ask("/a");

@@ -149,8 +149,8 @@ impl World {
     }
 
     fn answers(&mut self, resumed: &Resumed) -> Vec<Seen> {
-        let streams = resumed.streams.iter();
-        streams
+        let waiters = resumed.waiters.iter();
+        waiters
             .map(|_| seen(&self.edge.answer(resumed, b"/x")))
             .collect()
     }
