@@ -1,6 +1,6 @@
 //! The host of the logic: the proxy, through the ABI.
 
-use crate::abi::{self, Level, MetricType};
+use crate::abi::{self, Given, Level, MetricType};
 use edgelink_filter_core::host::{
     CasMismatch, Log, Metrics, SharedData, SharedValue, StreamToken, Streams,
 };
@@ -75,9 +75,10 @@ impl Envoy {
 }
 
 impl SharedData for Envoy {
-    fn get(&mut self, key: &str) -> Option<SharedValue> {
+    type Value = Given;
+
+    fn get(&mut self, key: &str) -> Option<SharedValue<Given>> {
         let (value, cas) = abi::shared_data(key)?;
-        let value = value.into_vec();
         Some(SharedValue { value, cas })
     }
 

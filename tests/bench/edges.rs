@@ -27,11 +27,11 @@ pub(crate) enum Feed {
 }
 
 impl Tiers {
-    /// No tier but the control plane: with one slot and room for one link, every record is put into both caches,
-    /// as in production, and has been driven out when its link is asked for again.
+    /// No tier but the control plane: with room for one link, and slots for an eighth of those that are asked for in turn,
+    /// every record is put into both caches, as in production, and has been driven out when its link is asked for again.
     pub(crate) const BARE: Self = Self {
         lru_bytes: 200,
-        slots: 1,
+        slots: 128,
         feed: Feed::None,
         redis: None,
     };

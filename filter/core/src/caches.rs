@@ -2,15 +2,17 @@
 
 use crate::callout::Told;
 use crate::clicks::{Clicker, Tallied};
-use crate::host::SharedData;
+use crate::flights::Asked;
+use crate::host::{NEVER_WRITTEN, SharedData};
 use crate::lru::{Lru, Place};
 use crate::metrics::Tier;
 use crate::settings::Settings;
-use crate::shared::{SharedRecord, Slots};
+use crate::shared::{Offer, SharedRecord, Slot, Slots, Version};
 use crate::time::{Kind, Lives, Moment, Standing};
 use crate::trust::{Coverage, Trust};
 use edgelink_wire::Record;
 use foldhash::fast::SeedableRandomState;
+use std::ops::Deref;
 
 /// The worker's LRU with the proxy's shared data behind it.
 pub(crate) struct Caches {
@@ -21,7 +23,7 @@ pub(crate) struct Caches {
     /// An encoded record; here so that it is allocated once.
     encoded: Vec<u8>,
     /// The last record that came from a slot and that the LRU does not keep.
-    loose: Option<SharedRecord>,
+    loose: Option<SharedRecord<Vec<u8>>>,
 }
 
 /// A record that was found.
@@ -44,8 +46,8 @@ pub(crate) enum Lookup {
     /// To be served if nobody else can tell. Never an absence: somebody may have made that link since, and a failure
     /// must not look like an answer.
     Stale(Found),
-    /// Nothing that may be served.
-    Nothing,
+    /// Nothing that may be served. The version is that of the slot, if it holds nothing of that key.
+    Nothing(Version),
 }
 
 /// What the feed tells of a link.
@@ -147,11 +149,12 @@ impl Caches {
     ) -> Lookup {
         self.loose = None;
         let place = held.map(|Held(place)| place);
-        let place = match self.slots.read(data, key) {
-            Some(shared) => self.adopt(shared, key, place, now),
-            None => place,
+        let (place, version) = match self.slots.read(data, key) {
+            Slot::Record(shared) => (self.adopt(&shared, key, place, now), NEVER_WRITTEN),
+            Slot::Other(version) => (place, version),
         };
-        self.second_best(place, now)
+        let best = self.second_best(place, now);
+        best.unwrap_or(Lookup::Nothing(version))
     }
 
     /// Whether that is a link.
@@ -203,25 +206,31 @@ impl Caches {
         }
     }
 
-    /// Takes in a record, here and for all workers, unless a newer one is known.
+    /// Takes in a record that was asked for, here and for all workers, unless a newer one is known.
     pub(crate) fn learn(
         &mut self,
         data: &mut impl SharedData,
-        key: &[u8],
-        told: Told<'_>,
-        fetched: Moment,
+        asked: &Asked,
+        told: Told<&[u8]>,
         now: Moment,
     ) -> Learned {
-        let place = self.lru.find(key);
-        let newer = place.is_some_and(|place| !self.may_replace(place, told.record.rev(), now));
-        if newer
-            || !self
-                .slots
-                .write(data, key, told.record, fetched, &self.lives, now)
-        {
+        let place = self.lru.find(&asked.key);
+        if place.is_some_and(|place| !self.may_replace(place, told.rev, now)) {
             return Learned::Older;
         }
-        self.lru.put(key, told.bytes, fetched);
+        // As of when it was asked for: what changes on the way is not in it.
+        let offer = Offer {
+            key: &asked.key,
+            record: told.bytes,
+            rev: told.rev,
+            fetched: asked.started,
+        };
+        let is_taken = self.slots.write_over(data, offer, asked.version)
+            || self.slots.write(data, offer, &self.lives, now);
+        if !is_taken {
+            return Learned::Older;
+        }
+        self.lru.put(&asked.key, told.bytes, asked.started);
         Learned::Taken
     }
 
@@ -245,17 +254,23 @@ impl Caches {
         self.encoded.clear();
         record.encode(&mut self.encoded);
         self.lru.put_news(key, &self.encoded, now);
+        let offer = Offer {
+            key,
+            record: &self.encoded,
+            rev: record.rev(),
+            fetched: now,
+        };
         if is_hot {
-            self.slots.write(data, key, record, now, &self.lives, now);
+            self.slots.write(data, offer, &self.lives, now);
         } else {
-            self.slots.renew(data, key, record, now, &self.lives, now);
+            self.slots.renew(data, offer, &self.lives, now);
         }
     }
 
     /// Puts what another worker has fetched into the LRU, if it is better than what is there.
     fn adopt(
         &mut self,
-        shared: SharedRecord,
+        shared: &SharedRecord<impl Deref<Target = [u8]>>,
         key: &[u8],
         held: Option<Place>,
         now: Moment,
@@ -268,22 +283,24 @@ impl Caches {
             }
         }
         let place = self.lru.put(key, shared.bytes(), shared.fetched);
-        self.loose = place.is_none().then_some(shared);
+        self.loose = place.is_none().then(|| shared.to_owned_record());
         place
     }
 
     /// What there is to serve where the LRU had nothing fresh: a record in the LRU, or the loose one.
-    fn second_best(&self, place: Option<Place>, now: Moment) -> Lookup {
+    fn second_best(&self, place: Option<Place>, now: Moment) -> Option<Lookup> {
         let (bytes, fetched) = match (place, &self.loose) {
             (Some(place), _) => (self.lru.record(place), self.lru.fetched(place)),
             (None, Some(loose)) => (loose.bytes(), loose.fetched),
-            (None, None) => return Lookup::Nothing,
+            (None, None) => return None,
         };
         let found = |tier| Found { tier, place };
         match self.standing(bytes, fetched, now) {
-            Standing::Fresh => Lookup::Fresh(found(Tier::SharedData)),
-            Standing::Stale if kind(bytes) == Some(Kind::Link) => Lookup::Stale(found(Tier::Stale)),
-            Standing::Stale | Standing::Dead => Lookup::Nothing,
+            Standing::Fresh => Some(Lookup::Fresh(found(Tier::SharedData))),
+            Standing::Stale if kind(bytes) == Some(Kind::Link) => {
+                Some(Lookup::Stale(found(Tier::Stale)))
+            }
+            Standing::Stale | Standing::Dead => None,
         }
     }
 
@@ -320,8 +337,5 @@ fn rev(bytes: &[u8]) -> u64 {
 }
 
 fn kind(bytes: &[u8]) -> Option<Kind> {
-    match Record::decode_again(bytes).ok()? {
-        Record::Link(_) => Some(Kind::Link),
-        Record::Absent { .. } => Some(Kind::Absent),
-    }
+    Some(Kind::of(&Record::decode_again(bytes).ok()?))
 }

@@ -1,6 +1,7 @@
 //! Tier 5: what is sent to the control plane, and what its answer means.
 
 use crate::flights::FlightId;
+use crate::time::Kind;
 use edgelink_wire::code::MAX_CODE_LENGTH;
 use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
 use edgelink_wire::record::MAX_URL_LENGTH;
@@ -60,25 +61,47 @@ pub(crate) enum Failure {
     Answer(u16),
 }
 
-/// What the control plane knows of a link.
+/// What is known of a link elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told<'a> {
-    /// As it came.
-    pub(crate) bytes: &'a [u8],
-    /// The same, read.
-    pub(crate) record: Record<&'a str>,
+pub(crate) struct Told<B> {
+    /// The record, encoded.
+    pub(crate) bytes: B,
+    pub(crate) kind: Kind,
+    pub(crate) rev: u64,
+}
+
+impl<B> Told<B> {
+    /// A record, and its encoding.
+    pub(crate) fn new(record: &Record<&str>, bytes: B) -> Self {
+        Self {
+            bytes,
+            kind: Kind::of(record),
+            rev: record.rev(),
+        }
+    }
+}
+
+impl Told<Vec<u8>> {
+    /// The same, borrowed.
+    pub(crate) fn as_deref(&self) -> Told<&[u8]> {
+        Told {
+            bytes: &self.bytes,
+            kind: self.kind,
+            rev: self.rev,
+        }
+    }
 }
 
 /// Reads the answer to the lookup of `key`. Only what is beyond doubt counts: anything else is a failure, and never an
 /// absence.
-pub(crate) fn read<'a>(response: Response<'a>, key: &[u8]) -> Result<Told<'a>, Failure> {
+pub(crate) fn read<'a>(response: Response<'a>, key: &[u8]) -> Result<Told<&'a [u8]>, Failure> {
     let status = status(response)?;
     if response.content_type != Entry::MEDIA_TYPE.as_bytes() {
         return Err(Failure::Answer(status));
     }
     let told = entry(response.body, key).ok_or(Failure::Answer(status))?;
-    match (status, told.record) {
-        (200, Record::Link(_)) | (404, Record::Absent { .. }) => Ok(told),
+    match (status, told.kind) {
+        (200, Kind::Link) | (404, Kind::Absent) => Ok(told),
         _ => Err(Failure::Answer(status)),
     }
 }
@@ -93,10 +116,10 @@ pub(crate) fn status(response: Response<'_>) -> Result<u16, Failure> {
     }
 }
 
-fn entry<'a>(body: &'a [u8], key: &[u8]) -> Option<Told<'a>> {
+fn entry<'a>(body: &'a [u8], key: &[u8]) -> Option<Told<&'a [u8]>> {
     let (named, bytes) = Entry::split(body).ok()?;
     let record = Record::decode(bytes).ok()?;
-    (named == key).then_some(Told { bytes, record })
+    (named == key).then(|| Told::new(&record, bytes))
 }
 
 #[cfg(test)]
@@ -119,11 +142,11 @@ mod tests {
     fn a_link_and_an_absence_are_answers() {
         let body = entry("d/a", link("https://e/", 3));
         let told = read(response("200", TYPE, &body), b"d/a").unwrap();
-        assert_eq!(told.record, link("https://e/", 3));
-        assert_eq!(Record::decode(told.bytes), Ok(told.record));
+        assert_eq!((told.kind, told.rev), (Kind::Link, 3));
+        assert_eq!(Record::decode(told.bytes), Ok(link("https://e/", 3)));
         let body = entry("d/a", Record::Absent { rev: 4 });
         let told = read(response("404", TYPE, &body), b"d/a").unwrap();
-        assert_eq!(told.record, Record::Absent { rev: 4 });
+        assert_eq!((told.kind, told.rev), (Kind::Absent, 4));
     }
 
     #[test]

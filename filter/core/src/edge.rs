@@ -17,10 +17,10 @@ use crate::host::{Log, Metrics, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Tier};
 use crate::path::{self, Asked};
 use crate::settings::Settings;
-use crate::time::{Moment, Steady};
+use crate::time::{Kind, Moment, Steady};
 use answers::compose;
+use edgelink_wire::Domain;
 use edgelink_wire::clicks::WorkerId;
-use edgelink_wire::{Domain, Record};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use std::rc::Rc;
@@ -227,25 +227,23 @@ impl Edge {
     ) -> Option<Resumed> {
         let landed = self.flights.land_token(token)?;
         host.record(Metric::CalloutMillis, landed.sent.age(now).unwrap_or(0));
-        let told = match callout::read(response, &landed.key) {
+        let told = match callout::read(response, &landed.asked.key) {
             Ok(told) => told,
             Err(failure) => return Some(self.fail(host, landed, failure)),
         };
         self.breaker.answered();
         self.note(host, Health::Answering, "");
-        self.count_callout(match told.record {
-            Record::Link(_) => CalloutOutcome::Ok,
-            Record::Absent { .. } => CalloutOutcome::Absent,
+        self.count_callout(match told.kind {
+            Kind::Link => CalloutOutcome::Ok,
+            Kind::Absent => CalloutOutcome::Absent,
         });
-        let Landed { key, started, .. } = &landed;
-        // As of when it was sent: what changes on the way is not in it.
-        let learned = self.caches.learn(host, key, told, *started, self.now);
+        let learned = self.caches.learn(host, &landed.asked, told, self.now);
         if learned == Learned::Older {
             return Some(self.fall_back(host, landed));
         }
         Some(Resumed {
             waiters: landed.waiters,
-            key: landed.key,
+            key: landed.asked.key,
             tier: Tier::ControlPlane,
             record: Some(told.bytes.to_vec()),
         })
@@ -312,17 +310,17 @@ impl Edge {
 
     /// Those who waited get what the caches have, be it stale.
     fn fall_back(&mut self, data: &mut impl SharedData, landed: Landed) -> Resumed {
-        let found = match self.caches.look_up(data, &landed.key, self.now) {
+        let found = match self.caches.look_up(data, &landed.asked.key, self.now) {
             Lookup::Fresh(found) => Some(found),
             Lookup::Stale(found) => {
                 self.caches.mark_failed(found, self.now);
                 Some(found)
             }
-            Lookup::Nothing => None,
+            Lookup::Nothing(_) => None,
         };
         Resumed {
             waiters: landed.waiters,
-            key: landed.key,
+            key: landed.asked.key,
             tier: found.map_or(Tier::ControlPlane, |found| found.tier),
             record: found.map(|found| self.caches.record(found).to_vec()),
         }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 /// A store as Envoy's: versions grow with every write.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
-    values: BTreeMap<String, SharedValue>,
+    values: BTreeMap<String, SharedValue<Vec<u8>>>,
     overtaken: bool,
     /// How many writes were refused.
     pub(crate) mismatches: usize,
@@ -40,7 +40,9 @@ impl Store {
 }
 
 impl SharedData for Store {
-    fn get(&mut self, key: &str) -> Option<SharedValue> {
+    type Value = Vec<u8>;
+
+    fn get(&mut self, key: &str) -> Option<SharedValue<Vec<u8>>> {
         self.values.get(key).cloned()
     }
 
@@ -110,7 +112,9 @@ impl Streams for Host {
 }
 
 impl SharedData for Host {
-    fn get(&mut self, key: &str) -> Option<SharedValue> {
+    type Value = Vec<u8>;
+
+    fn get(&mut self, key: &str) -> Option<SharedValue<Vec<u8>>> {
         self.store.get(key)
     }
 

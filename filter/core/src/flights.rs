@@ -3,6 +3,8 @@
 //! However many ask for a key, one lookup is in flight for it. Whoever waits may leave at any time: the lookup goes on
 //! for the others, and for the cache. Both numbers are bounded.
 
+use crate::host::NEVER_WRITTEN;
+use crate::shared::Version;
 use crate::time::Moment;
 use foldhash::fast::SeedableRandomState;
 use hashbrown::{HashMap, HashTable};
@@ -34,12 +36,21 @@ pub struct Waiter {
     pub has_query: bool,
 }
 
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) key: Rc<[u8]>,
+    /// When the lookup was wanted, by the coarse clock.
+    pub(crate) started: Moment,
+    /// What the slot of the key had then.
+    pub(crate) version: Version,
+}
+
 /// One lookup.
 #[derive(Debug)]
 struct Flight {
     serial: u32,
-    key: Rc<[u8]>,
-    started: Moment,
+    asked: Asked,
     sent: Moment,
     token: Option<Token>,
     /// In the order in which they came, which is that of their numbers until those begin anew.
@@ -74,10 +85,7 @@ pub(crate) enum Join {
 /// A lookup that has ended.
 #[derive(Debug)]
 pub(crate) struct Landed {
-    /// The key that was asked for.
-    pub(crate) key: Rc<[u8]>,
-    /// When the lookup was wanted, by the coarse clock.
-    pub(crate) started: Moment,
+    pub(crate) asked: Asked,
     /// When it was sent, by the exact clock.
     pub(crate) sent: Moment,
     /// Those who still wait, in the order in which they came.
@@ -105,15 +113,21 @@ impl Flights {
         self.max_waiting = max_waiting;
     }
 
-    /// Makes a stream wait for a key.
-    pub(crate) fn join(&mut self, key: &[u8], waiter: Waiter, now: Moment) -> Join {
+    /// Makes a stream wait for a key, whose slot is of that version.
+    pub(crate) fn join(
+        &mut self,
+        key: &[u8],
+        version: Version,
+        waiter: Waiter,
+        now: Moment,
+    ) -> Join {
         if self.waiting.len() >= self.max_waiting {
             return Join::Full;
         }
         let hash = self.hasher.hash_one(key);
         let (id, join) = match self.find(hash, key) {
             Some(id) => (id, Join::Joined),
-            None => match self.open(hash, key, now) {
+            None => match self.open(hash, key, version, now) {
                 Some(id) => (id, Join::Started(id)),
                 None => return Join::Full,
             },
@@ -130,7 +144,7 @@ impl Flights {
         let hash = self.hasher.hash_one(key);
         match self.find(hash, key) {
             Some(_) => None,
-            None => self.open(hash, key, now),
+            None => self.open(hash, key, NEVER_WRITTEN, now),
         }
     }
 
@@ -143,10 +157,10 @@ impl Flights {
         }
     }
 
-    /// The key of a lookup, and when it was wanted. Nothing if it has ended.
-    pub(crate) fn get(&self, id: FlightId) -> Option<(Rc<[u8]>, Moment)> {
+    /// What a lookup is for. Nothing if it has ended.
+    pub(crate) fn get(&self, id: FlightId) -> Option<Asked> {
         let flight = self.flights.get(id.place as usize)?;
-        (flight.serial == id.serial).then(|| (flight.key.clone(), flight.started))
+        (flight.serial == id.serial).then(|| flight.asked.clone())
     }
 
     /// A stream no longer waits, if it ever did.
@@ -176,7 +190,7 @@ impl Flights {
     pub(crate) fn land(&mut self, id: FlightId) -> Option<Landed> {
         self.flight_mut(id)?;
         let flight = self.flights.remove(id.place as usize);
-        let hash = self.hasher.hash_one(&*flight.key);
+        let hash = self.hasher.hash_one(&*flight.asked.key);
         if let Ok(found) = self.by_key.find_entry(hash, |place| *place == id.place) {
             found.remove();
         }
@@ -187,8 +201,7 @@ impl Flights {
             self.waiting.remove(&waiter.stream);
         }
         Some(Landed {
-            key: flight.key,
-            started: flight.started,
+            asked: flight.asked,
             sent: flight.sent,
             waiters: flight.waiters,
         })
@@ -196,7 +209,10 @@ impl Flights {
 
     /// The lookups that have been under way for `limit` milliseconds or for an unknown time.
     pub(crate) fn overdue(&self, now: Moment, limit: u64) -> Vec<FlightId> {
-        let late = |flight: &Flight| flight.started.age(now).is_none_or(|age| age >= limit);
+        let late = |flight: &Flight| {
+            let age = flight.asked.started.age(now);
+            age.is_none_or(|age| age >= limit)
+        };
         let flights = self.flights.iter();
         flights
             .filter(|(_, flight)| late(flight))
@@ -206,21 +222,24 @@ impl Flights {
 
     fn find(&self, hash: u64, key: &[u8]) -> Option<FlightId> {
         let flight = |place: u32| self.flights.get(place as usize);
-        let is_ours = |place: &u32| flight(*place).is_some_and(|flight| *flight.key == *key);
+        let is_ours = |place: &u32| flight(*place).is_some_and(|flight| *flight.asked.key == *key);
         let place = *self.by_key.find(hash, is_ours)?;
         Some(flight(place)?.id(place))
     }
 
     /// Starts a lookup of a key for which there is none. Nothing if there is no room for it.
-    fn open(&mut self, hash: u64, key: &[u8], now: Moment) -> Option<FlightId> {
+    fn open(&mut self, hash: u64, key: &[u8], version: Version, now: Moment) -> Option<FlightId> {
         if self.flights.len() >= self.max_pending {
             return None;
         }
         self.serial = self.serial.wrapping_add(1);
         let flight = Flight {
             serial: self.serial,
-            key: key.into(),
-            started: now,
+            asked: Asked {
+                key: key.into(),
+                started: now,
+                version,
+            },
             sent: now,
             token: None,
             waiters: Vec::new(),
@@ -229,7 +248,7 @@ impl Flights {
         let (flights, hasher) = (&self.flights, &self.hasher);
         let rehash = |place: &u32| {
             let flight = flights.get(*place as usize);
-            hasher.hash_one(flight.map_or(&[][..], |flight| &*flight.key))
+            hasher.hash_one(flight.map_or(&[][..], |flight| &*flight.asked.key))
         };
         self.by_key.insert_unique(hash, place, rehash);
         let serial = self.serial;
@@ -273,6 +292,14 @@ mod tests {
         Waiter { stream, has_query }
     }
 
+    fn asked(key: &[u8]) -> Asked {
+        Asked {
+            key: key.into(),
+            started: NOW,
+            version: 3,
+        }
+    }
+
     fn is_empty(flights: &Flights) -> bool {
         flights.flights.is_empty()
             && flights.by_key.is_empty()
@@ -283,12 +310,12 @@ mod tests {
     #[test]
     fn those_who_ask_for_the_same_key_share_a_flight_and_land_in_order() {
         let mut flights = flights();
-        let id = started(flights.join(b"k", waiter(12), NOW));
-        assert_eq!(flights.join(b"k", waiter(13), NOW), Join::Joined);
+        let id = started(flights.join(b"k", 3, waiter(12), NOW));
+        assert_eq!(flights.join(b"k", 3, waiter(13), NOW), Join::Joined);
         flights.sent(id, 5, NOW);
-        assert_eq!(flights.join(b"k", waiter(14), NOW), Join::Joined);
+        assert_eq!(flights.join(b"k", 3, waiter(14), NOW), Join::Joined);
         let landed = flights.land_token(5).unwrap();
-        assert_eq!((landed.key.as_ref(), landed.started), (&b"k"[..], NOW));
+        assert_eq!(landed.asked, asked(b"k"));
         assert_eq!(landed.waiters, [12, 13, 14].map(waiter));
         assert!(is_empty(&flights));
         assert!(flights.land_token(5).is_none());
@@ -297,8 +324,8 @@ mod tests {
     #[test]
     fn whoever_leaves_is_forgotten_and_the_flight_goes_on() {
         let mut flights = flights();
-        let id = started(flights.join(b"k", waiter(1), NOW));
-        flights.join(b"k", waiter(2), NOW);
+        let id = started(flights.join(b"k", 3, waiter(1), NOW));
+        flights.join(b"k", 3, waiter(2), NOW);
         flights.leave(1);
         flights.leave(1);
         flights.leave(77);
@@ -311,20 +338,20 @@ mod tests {
     #[test]
     fn both_bounds_are_kept_and_room_comes_back() {
         let mut flights = flights();
-        let a = started(flights.join(b"a", waiter(1), NOW));
-        started(flights.join(b"b", waiter(2), NOW));
-        assert_eq!(flights.join(b"c", waiter(3), NOW), Join::Full, "lookups");
+        let a = started(flights.join(b"a", 3, waiter(1), NOW));
+        started(flights.join(b"b", 3, waiter(2), NOW));
+        assert_eq!(flights.join(b"c", 3, waiter(3), NOW), Join::Full, "lookups");
         assert_eq!(flights.start(b"c", NOW), None, "lookups");
-        assert_eq!(flights.join(b"a", waiter(3), NOW), Join::Joined);
+        assert_eq!(flights.join(b"a", 3, waiter(3), NOW), Join::Joined);
         assert_eq!(
-            flights.join(b"a", waiter(4), NOW),
+            flights.join(b"a", 3, waiter(4), NOW),
             Join::Full,
             "those who wait"
         );
         flights.leave(3);
-        assert_eq!(flights.join(b"a", waiter(4), NOW), Join::Joined);
+        assert_eq!(flights.join(b"a", 3, waiter(4), NOW), Join::Joined);
         flights.land(a).unwrap();
-        started(flights.join(b"c", waiter(5), NOW));
+        started(flights.join(b"c", 3, waiter(5), NOW));
     }
 
     #[test]
@@ -332,7 +359,7 @@ mod tests {
         let mut flights = flights();
         let id = flights.start(b"k", NOW).unwrap();
         assert_eq!(flights.start(b"k", NOW), None);
-        assert_eq!(flights.join(b"k", waiter(1), NOW), Join::Joined);
+        assert_eq!(flights.join(b"k", 3, waiter(1), NOW), Join::Joined);
         assert_eq!(flights.land(id).unwrap().waiters, [waiter(1)]);
     }
 
@@ -350,7 +377,7 @@ mod tests {
     fn whoever_leaves_is_found_also_after_the_numbers_have_begun_anew() {
         let mut flights = flights();
         let streams = [u32::MAX, 0, 1];
-        let [id, ..] = streams.map(|stream| flights.join(b"k", waiter(stream), NOW));
+        let [id, ..] = streams.map(|stream| flights.join(b"k", 3, waiter(stream), NOW));
         flights.leave(u32::MAX);
         flights.leave(1);
         let landed = flights.land(started(id)).unwrap();
@@ -361,14 +388,14 @@ mod tests {
     #[test]
     fn the_number_of_a_lookup_that_has_ended_means_no_other() {
         let mut flights = flights();
-        let ended = started(flights.join(b"a", waiter(1), NOW));
+        let ended = started(flights.join(b"a", 3, waiter(1), NOW));
         flights.land(ended).unwrap();
-        let id = started(flights.join(b"b", waiter(2), NOW));
+        let id = started(flights.join(b"b", 3, waiter(2), NOW));
         assert_eq!(ended.place, id.place, "the place is used again");
         assert_eq!(flights.get(ended), None);
         assert!(flights.land(ended).is_none());
         flights.sent(ended, 5, NOW);
         assert!(flights.land_token(5).is_none());
-        assert_eq!(flights.get(id), Some((b"b"[..].into(), NOW)));
+        assert_eq!(flights.get(id), Some(asked(b"b")));
     }
 }

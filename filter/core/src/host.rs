@@ -4,11 +4,15 @@
 //! not here: the logic says what is to be done, and the contexts do it once it has returned.
 
 use crate::metrics::Metric;
+use std::ops::Deref;
 
 /// The proxy's key-value store, shared by all workers.
 pub trait SharedData {
+    /// A value, for as long as it is looked at.
+    type Value: Deref<Target = [u8]>;
+
     /// The value under `key` and its version, where there is one.
-    fn get(&mut self, key: &str) -> Option<SharedValue>;
+    fn get(&mut self, key: &str) -> Option<SharedValue<Self::Value>>;
 
     /// Writes the value under `key` if it still has version `cas`; with [`NEVER_WRITTEN`], whatever is there.
     fn set(&mut self, key: &str, value: &[u8], cas: u32) -> Result<(), CasMismatch>;
@@ -19,9 +23,9 @@ pub const NEVER_WRITTEN: u32 = 0;
 
 /// A value in shared data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedValue {
+pub struct SharedValue<V> {
     /// The bytes, as somebody wrote them.
-    pub value: Vec<u8>,
+    pub value: V,
     /// The version, to be given back when the value is replaced.
     pub cas: u32,
 }

@@ -6,10 +6,10 @@
 //! Layout of a slot's value: 1 byte version, 8 bytes when it was fetched (unix milliseconds, little-endian), the
 //! encoded [`Entry`].
 
-use crate::host::{NEVER_WRITTEN, SharedData};
+use crate::host::{NEVER_WRITTEN, SharedData, SharedValue};
 use crate::time::{Lives, Moment};
 use edgelink_wire::{Entry, Record};
-use std::fmt::Write;
+use std::ops::Deref;
 
 const VERSION: u8 = 1;
 const PREFIX: &str = "edgelink.slot.";
@@ -23,20 +23,51 @@ pub(crate) struct Slots {
     value: Vec<u8>,
 }
 
+/// The version of a slot that held nothing of a key when it was read; [`NEVER_WRITTEN`] where that is not known.
+pub(crate) type Version = u32;
+
+/// What is found in the slot of a key.
+pub(crate) enum Slot<V> {
+    /// A record of that key.
+    Record(SharedRecord<V>),
+    /// Nothing of that key: another one's, or what is no record at all.
+    Other(Version),
+}
+
 /// A record that was found in a slot.
 #[derive(Debug)]
-pub(crate) struct SharedRecord {
-    value: Vec<u8>,
+pub(crate) struct SharedRecord<V> {
+    value: V,
     start: usize,
     /// When the worker that wrote it had fetched it.
     pub(crate) fetched: Moment,
 }
 
-impl SharedRecord {
+impl<V: Deref<Target = [u8]>> SharedRecord<V> {
     /// The encoded record. It decodes: that was tried.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.value.get(self.start..).unwrap_or_default()
     }
+
+    /// The same, to be kept.
+    pub(crate) fn to_owned_record(&self) -> SharedRecord<Vec<u8>> {
+        SharedRecord {
+            value: self.bytes().to_vec(),
+            start: 0,
+            fetched: self.fetched,
+        }
+    }
+}
+
+/// What is to be written into the slot of a key.
+#[derive(Clone, Copy)]
+pub(crate) struct Offer<'a> {
+    pub(crate) key: &'a [u8],
+    /// The record, encoded.
+    pub(crate) record: &'a [u8],
+    /// Its revision.
+    pub(crate) rev: u64,
+    pub(crate) fetched: Moment,
 }
 
 impl Slots {
@@ -50,47 +81,61 @@ impl Slots {
         }
     }
 
-    /// What the slot of `key` holds, if it is that key's. Whatever else is there is as good as nothing.
-    pub(crate) fn read(&mut self, data: &mut impl SharedData, key: &[u8]) -> Option<SharedRecord> {
-        let value = data.get(self.name_slot_of(key)?)?.value;
-        let (fetched, entry) = parse(&value)?;
-        let (found, record) = Entry::split(entry).ok()?;
-        if found != key || Record::decode(record).is_err() {
-            return None;
+    /// What the slot of `key` holds.
+    pub(crate) fn read<D: SharedData>(&mut self, data: &mut D, key: &[u8]) -> Slot<D::Value> {
+        let held = self.name_slot_of(key).and_then(|name| data.get(name));
+        let Some(SharedValue { value, cas }) = held else {
+            return Slot::Other(NEVER_WRITTEN);
+        };
+        match record_of(&value, key) {
+            Some((fetched, record)) if Record::decode(record).is_ok() => {
+                let start = value.len() - record.len();
+                Slot::Record(SharedRecord {
+                    value,
+                    start,
+                    fetched,
+                })
+            }
+            _ => Slot::Other(cas),
         }
-        Some(SharedRecord {
-            start: value.len().checked_sub(record.len())?,
-            fetched,
-            value,
-        })
     }
 
-    /// Writes a record into the slot of `key`. Whether that may be: not if the slot holds a newer one of the same key.
+    /// Writes a record into its slot. Whether that may be: not if the slot holds a newer one of the same key.
     /// A worker that writes at the same time wins or loses: either record is as good, so a mismatch is not retried.
     pub(crate) fn write(
         &mut self,
         data: &mut impl SharedData,
-        key: &[u8],
-        record: Record<&str>,
-        fetched: Moment,
+        offer: Offer<'_>,
         lives: &Lives,
         now: Moment,
     ) -> bool {
-        let Some(name) = self.name_slot_of(key) else {
+        let Some(name) = self.name_slot_of(offer.key) else {
             return true;
         };
         let held = data.get(name);
-        if let Some((held, at)) = held.as_ref().and_then(|held| rev_of(&held.value, key))
-            && !lives.may_replace(record.rev(), held, at, now)
+        if let Some((held, at)) = held
+            .as_ref()
+            .and_then(|held| rev_of(&held.value, offer.key))
+            && !lives.may_replace(offer.rev, held, at, now)
         {
             return false;
         }
-        self.encode(key, record, fetched);
-        if self.value.len() <= self.max_value_bytes {
-            let cas = held.map_or(NEVER_WRITTEN, |held| held.cas);
-            let _lost_to_another_worker = data.set(&self.name, &self.value, cas);
-        }
+        let cas = held.map_or(NEVER_WRITTEN, |held| held.cas);
+        let _lost_to_another_worker = self.set(data, offer, cas);
         true
+    }
+
+    /// Writes a record into its slot, which had nothing of that key at `version`. Whether it was written: not if anything
+    /// else was written meanwhile, or the version is not known.
+    pub(crate) fn write_over(
+        &mut self,
+        data: &mut impl SharedData,
+        offer: Offer<'_>,
+        version: Version,
+    ) -> bool {
+        version != NEVER_WRITTEN
+            && self.name_slot_of(offer.key).is_some()
+            && self.set(data, offer, version)
     }
 
     /// As [`Self::write`], but only if the slot is that key's already: news of a link that nobody asked for must not
@@ -98,31 +143,31 @@ impl Slots {
     pub(crate) fn renew(
         &mut self,
         data: &mut impl SharedData,
-        key: &[u8],
-        record: Record<&str>,
-        fetched: Moment,
+        offer: Offer<'_>,
         lives: &Lives,
         now: Moment,
     ) {
-        let held = self.name_slot_of(key).and_then(|name| data.get(name));
-        if held.is_some_and(|held| rev_of(&held.value, key).is_some()) {
-            self.write(data, key, record, fetched, lives, now);
+        let held = self.name_slot_of(offer.key).and_then(|name| data.get(name));
+        if held.is_some_and(|held| rev_of(&held.value, offer.key).is_some()) {
+            self.write(data, offer, lives, now);
         }
     }
 
-    fn encode(&mut self, key: &[u8], record: Record<&str>, fetched: Moment) {
+    /// Writes to the slot that was named last. Whether it was written.
+    fn set(&mut self, data: &mut impl SharedData, offer: Offer<'_>, cas: u32) -> bool {
         self.value.clear();
         self.value.push(VERSION);
         self.value
-            .extend_from_slice(&fetched.millis().to_le_bytes());
-        Entry { key, record }.encode(&mut self.value);
+            .extend_from_slice(&offer.fetched.millis().to_le_bytes());
+        Entry::join(offer.key, offer.record, &mut self.value);
+        self.value.len() <= self.max_value_bytes && data.set(&self.name, &self.value, cas).is_ok()
     }
 
     fn name_slot_of(&mut self, key: &[u8]) -> Option<&str> {
         let slot = fnv_1a(key).checked_rem(self.count)?;
         self.name.clear();
         self.name.push_str(PREFIX);
-        write!(self.name, "{slot:x}").ok()?;
+        push_hexadecimal(slot, &mut self.name);
         Some(&self.name)
     }
 }
@@ -133,11 +178,24 @@ fn parse(value: &[u8]) -> Option<(Moment, &[u8])> {
     (*version == VERSION).then_some((fetched, entry))
 }
 
+/// When what a slot holds was fetched, and the encoded record, if that is one of `key`.
+fn record_of<'v>(value: &'v [u8], key: &[u8]) -> Option<(Moment, &'v [u8])> {
+    let (fetched, entry) = parse(value)?;
+    let (found, record) = Entry::split(entry).ok()?;
+    (found == key).then_some((fetched, record))
+}
+
 /// The rev of what a slot holds, and when it was fetched, if that is the record of `key`.
 fn rev_of(value: &[u8], key: &[u8]) -> Option<(u64, Moment)> {
-    let (fetched, entry) = parse(value)?;
-    let entry = Entry::decode(entry).ok()?;
-    (entry.key == key).then_some((entry.record.rev(), fetched))
+    let (fetched, record) = record_of(value, key)?;
+    Some((Record::decode(record).ok()?.rev(), fetched))
+}
+
+/// Appends a number without leading zeros, as `{:x}` does, which takes much longer.
+fn push_hexadecimal(number: u64, out: &mut String) {
+    let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1);
+    let digit = |place| char::from_digit((number >> (4 * place)) as u32 & 15, 16);
+    out.extend((0..digits).rev().filter_map(digit));
 }
 
 /// FNV-1a, 64 bit: the same in every worker and every build. Whoever finds links that share a slot gains nothing but

@@ -1,5 +1,7 @@
 //! Points in time, and how long a record may be served.
 
+use edgelink_wire::Record;
+
 /// Unix time in milliseconds, by the worker's coarse clock: read once a tick.
 ///
 /// It is wall-clock time, because workers share records and the validity of links is wall-clock time too. So it may
@@ -142,6 +144,16 @@ pub enum Kind {
     Link,
     /// The knowledge that there is none.
     Absent,
+}
+
+impl Kind {
+    /// What a record is.
+    pub(crate) fn of<U>(record: &Record<U>) -> Self {
+        match record {
+            Record::Link(_) => Self::Link,
+            Record::Absent { .. } => Self::Absent,
+        }
+    }
 }
 
 #[cfg(test)]

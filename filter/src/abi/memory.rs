@@ -46,18 +46,6 @@ impl Given {
         Self { data, size }
     }
 
-    /// The bytes, on the heap.
-    pub(crate) fn into_vec(self) -> Vec<u8> {
-        if self.data.is_null() || self.is_in_place() {
-            return self.to_vec();
-        }
-        // SAFETY: as `take` was promised, and it did not come from the place, so it came from the heap. It is forgotten
-        // here, so that it is not freed as well.
-        let bytes = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(self.data, self.size)) };
-        std::mem::forget(self);
-        bytes.into_vec()
-    }
-
     fn is_in_place(&self) -> bool {
         self.data == PLACE.0.get().cast()
     }
@@ -93,7 +81,7 @@ impl Drop for Given {
             IS_TAKEN.store(false, Ordering::Relaxed);
             return;
         }
-        // SAFETY: as in `into_vec`.
+        // SAFETY: as `take` was promised, and it did not come from the place, so it came from the heap.
         drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(self.data, self.size)) });
     }
 }

@@ -25,6 +25,9 @@ const HAS_VALID_UNTIL: u8 = 0b0010_0000;
 const RESERVED: u8 = 0b0100_0000;
 const ABSENT: u8 = 0b1000_0000;
 
+/// The most bytes of an encoded record in front of the target.
+const MOST_BEFORE_URL: usize = 2 + 3 * varint::MOST_BYTES;
+
 /// The longest target in bytes. Browsers and proxies take header lines of about 8 KiB; there is no use in storing more.
 pub const MAX_URL_LENGTH: usize = 8000;
 
@@ -112,7 +115,11 @@ impl<U: AsRef<str>> Record<U> {
     /// The encoding as bytes of its own.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let url = match self {
+            Self::Absent { .. } => "",
+            Self::Link(link) => link.url.as_ref(),
+        };
+        let mut out = Vec::with_capacity(MOST_BEFORE_URL + url.len());
         self.encode(&mut out);
         out
     }
@@ -269,9 +276,14 @@ impl<'a> Entry<'a> {
 
     /// Appends the encoding to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        varint::write(self.key.len() as u64, out);
-        out.extend_from_slice(self.key);
+        varint::write_bytes(self.key, out);
         self.record.encode(out);
+    }
+
+    /// Appends the encoding of a key and an encoded record to `out`; [`Self::split`] takes them apart again.
+    pub fn join(key: &[u8], record: &[u8], out: &mut Vec<u8>) {
+        varint::write_bytes(key, out);
+        out.extend_from_slice(record);
     }
 
     /// Reads an entry that takes up all of `bytes`.

@@ -2,6 +2,9 @@
 
 use crate::record::RecordError;
 
+/// The most bytes of an encoded number.
+pub(crate) const MOST_BYTES: usize = 10;
+
 pub(crate) fn write(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push((number as u8 & 0x7f) | 0x80);

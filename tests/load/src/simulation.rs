@@ -199,13 +199,15 @@ pub fn is_target(url: &str) -> bool {
 /// A proxy that keeps shared data and figures, and nothing else.
 #[derive(Default)]
 struct Host {
-    values: HashMap<String, SharedValue>,
+    values: HashMap<String, SharedValue<Vec<u8>>>,
     levels: HashMap<String, i64>,
     hits: HashMap<String, u64>,
 }
 
 impl SharedData for Host {
-    fn get(&mut self, key: &str) -> Option<SharedValue> {
+    type Value = Vec<u8>;
+
+    fn get(&mut self, key: &str) -> Option<SharedValue<Vec<u8>>> {
         self.values.get(key).cloned()
     }
 

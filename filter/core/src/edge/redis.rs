@@ -3,13 +3,12 @@
 use super::{Action, Edge, Resumed};
 use crate::caches::Learned;
 use crate::callout::{Callout, Told};
-use crate::flights::{FlightId, Landed};
+use crate::flights::{Asked, FlightId, Landed};
 use crate::host::{Log, SharedData, StreamToken, Streams};
 use crate::learners::{Learners, Now, Reading};
 use crate::metrics::{CalloutOutcome, Connection, Metric, RedisOutcome, Tier};
 use crate::redis::{Answer, Lookups, News};
-use crate::time::Moment;
-use edgelink_wire::Record;
+use crate::time::{Kind, Moment};
 
 /// The connections of a worker; none before its first request, and none without Redis.
 #[derive(Debug, Default)]
@@ -167,16 +166,14 @@ impl Edge {
         answers: Vec<Answer>,
     ) -> Vec<Action> {
         let actions = answers.into_iter().filter_map(|answer| {
-            let Answer { flight, record } = answer;
+            let Answer { flight, told } = answer;
             // One that was given up meanwhile is not asked for again.
-            let (key, started) = self.flights.get(flight)?;
-            let learned =
-                record.and_then(|bytes| self.learn_from_redis(host, &key, bytes, started));
-            match learned {
+            let asked = self.flights.get(flight)?;
+            match told.and_then(|told| self.learn_from_redis(host, &asked, told)) {
                 Ok(bytes) => self.land_from_redis(flight, bytes),
                 Err(outcome) => {
                     self.counts.count(Metric::Redis(outcome));
-                    self.ask_control_plane(host, flight, &key)
+                    self.ask_control_plane(host, flight, &asked.key)
                 }
             }
         });
@@ -187,32 +184,25 @@ impl Edge {
     fn learn_from_redis(
         &mut self,
         data: &mut impl SharedData,
-        key: &[u8],
-        bytes: Vec<u8>,
-        started: Moment,
+        asked: &Asked,
+        told: Told<Vec<u8>>,
     ) -> Result<Vec<u8>, RedisOutcome> {
-        let record = Record::decode(&bytes).map_err(|_| RedisOutcome::Failed)?;
-        let outcome = match record {
-            Record::Link(_) => RedisOutcome::Ok,
-            Record::Absent { .. } => RedisOutcome::Absent,
-        };
-        let told = Told {
-            bytes: &bytes,
-            record,
-        };
-        // As of when it was asked for: what changes on the way is not in it.
-        if self.caches.learn(data, key, told, started, self.now) == Learned::Older {
+        let learned = self.caches.learn(data, asked, told.as_deref(), self.now);
+        if learned == Learned::Older {
             return Err(RedisOutcome::Older);
         }
-        self.counts.count(Metric::Redis(outcome));
-        Ok(bytes)
+        self.counts.count(Metric::Redis(match told.kind {
+            Kind::Link => RedisOutcome::Ok,
+            Kind::Absent => RedisOutcome::Absent,
+        }));
+        Ok(told.bytes)
     }
 
     fn land_from_redis(&mut self, flight: FlightId, bytes: Vec<u8>) -> Option<Action> {
-        let Landed { key, waiters, .. } = self.flights.land(flight)?;
+        let Landed { asked, waiters, .. } = self.flights.land(flight)?;
         Some(Action::Resume(Resumed {
             waiters,
-            key,
+            key: asked.key,
             tier: Tier::Redis,
             record: Some(bytes),
         }))

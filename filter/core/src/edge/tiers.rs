@@ -4,8 +4,9 @@ use super::{Decision, Edge};
 use crate::caches::{Found, Lookup};
 use crate::callout::Callout;
 use crate::flights::{FlightId, Join, Waiter};
-use crate::host::{Log, SharedData, Streams};
+use crate::host::{Log, NEVER_WRITTEN, SharedData, Streams};
 use crate::metrics::CalloutOutcome;
+use crate::shared::Version;
 
 impl Edge {
     /// The tiers, in their order, but for admission, which stands in front of shared data: why it may is told there.
@@ -30,10 +31,13 @@ impl Edge {
                 Decision::Serve(found, self.refresh(host, found))
             }
             Lookup::Stale(found) => {
-                let waits = self.wait(host, visitor);
+                let waits = self.wait(host, visitor, NEVER_WRITTEN);
                 waits.unwrap_or(Decision::Serve(found, None))
             }
-            Lookup::Nothing => self.wait(host, visitor).unwrap_or(Decision::Refuse),
+            Lookup::Nothing(version) => {
+                let waits = self.wait(host, visitor, version);
+                waits.unwrap_or(Decision::Refuse)
+            }
         }
     }
 
@@ -49,9 +53,15 @@ impl Edge {
         self.redis.is_ready() || !self.breaker.is_open()
     }
 
-    /// Makes a visitor wait for a lookup of its key. Nothing if a bound or the circuit is against it.
-    fn wait(&mut self, host: &mut (impl Streams + Log), visitor: Waiter) -> Option<Decision> {
-        let waits = match self.flights.join(&self.key, visitor, self.now) {
+    /// Makes a visitor wait for a lookup of its key, whose slot is of that version. Nothing if a bound or the circuit is against it.
+    fn wait(
+        &mut self,
+        host: &mut (impl Streams + Log),
+        visitor: Waiter,
+        version: Version,
+    ) -> Option<Decision> {
+        let joined = self.flights.join(&self.key, version, visitor, self.now);
+        let waits = match joined {
             Join::Started(id) => self.start(host, id).map(Decision::Wait),
             Join::Joined => Some(Decision::Wait(None)),
             Join::Full => None,

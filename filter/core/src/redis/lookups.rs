@@ -1,6 +1,7 @@
 //! Tier 4: lookups in Redis, pipelined on one connection.
 
 use super::link::{Link, Method};
+use crate::callout::Told;
 use crate::flights::FlightId;
 use crate::host::{Log, StreamToken, Streams};
 use crate::metrics::RedisOutcome;
@@ -32,8 +33,8 @@ struct Wire {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) flight: FlightId,
-    /// The encoded record, or why there is none.
-    pub(crate) record: Result<Vec<u8>, RedisOutcome>,
+    /// What Redis has of the link, or why that is nothing.
+    pub(crate) told: Result<Told<Vec<u8>>, RedisOutcome>,
 }
 
 impl Lookups {
@@ -158,8 +159,8 @@ impl Wire {
             Output::CloseStream => self.link.close(),
             Output::Event(event) => host.warn(&told(event)),
             Output::Deliver(flight, reply) => {
-                let record = self.read(host, now, reply);
-                self.answers.push(Answer { flight, record });
+                let told = self.read(host, now, reply);
+                self.answers.push(Answer { flight, told });
             }
         }
     }
@@ -169,13 +170,13 @@ impl Wire {
         log: &mut impl Log,
         now: u64,
         reply: Result<Reply<'_>, Failure<'_>>,
-    ) -> Result<Vec<u8>, RedisOutcome> {
+    ) -> Result<Told<Vec<u8>>, RedisOutcome> {
         let reply = reply.map_err(|failure| match failure {
             Failure::TimedOut => RedisOutcome::Timeout,
             Failure::Disconnected | Failure::Refused(_) => RedisOutcome::Failed,
         })?;
         match lookup::read(reply) {
-            Ok(Some(record)) => Ok(record.to_bytes()),
+            Ok(Some(record)) => Ok(Told::new(&record, record.to_bytes())),
             Ok(None) => Err(RedisOutcome::Miss),
             Err(error) => {
                 self.note_garbled(log, now, error);

@@ -28,11 +28,32 @@ fn link(url: &str, rev: u64) -> Record<&str> {
 }
 
 fn write(slots: &mut Slots, store: &mut Store, key: &str, record: Record<&str>) {
-    slots.write(store, key.as_bytes(), record, NOW, &LIVES, NOW);
+    write_at(slots, store, key, record, NOW);
+}
+
+fn write_at(slots: &mut Slots, store: &mut Store, key: &str, record: Record<&str>, now: Moment) {
+    let bytes = record.to_bytes();
+    slots.write(store, offer(key, &bytes, record.rev(), now), &LIVES, now);
+}
+
+fn offer<'a>(key: &'a str, record: &'a [u8], rev: u64, fetched: Moment) -> Offer<'a> {
+    Offer {
+        key: key.as_bytes(),
+        record,
+        rev,
+        fetched,
+    }
+}
+
+fn found(slots: &mut Slots, store: &mut Store, key: &str) -> Option<SharedRecord<Vec<u8>>> {
+    match slots.read(store, key.as_bytes()) {
+        Slot::Record(record) => Some(record),
+        Slot::Other(_) => None,
+    }
 }
 
 fn rev(slots: &mut Slots, store: &mut Store, key: &str) -> Option<u64> {
-    let found = slots.read(store, key.as_bytes())?;
+    let found = found(slots, store, key)?;
     Some(Record::decode(found.bytes()).unwrap().rev())
 }
 
@@ -52,15 +73,10 @@ fn the_hash_is_the_published_one() {
 fn what_one_worker_writes_another_reads_with_its_age() {
     let mut store = Store::default();
     let fetched = at(999_000);
-    Slots::new(64, 2048).write(
-        &mut store,
-        b"d/a",
-        link("https://e/", 1),
-        fetched,
-        &LIVES,
-        NOW,
-    );
-    let found = Slots::new(64, 2048).read(&mut store, b"d/a").unwrap();
+    let record = link("https://e/", 1).to_bytes();
+    let offer = offer("d/a", &record, 1, fetched);
+    Slots::new(64, 2048).write(&mut store, offer, &LIVES, NOW);
+    let found = found(&mut Slots::new(64, 2048), &mut store, "d/a").unwrap();
     assert_eq!(found.fetched, fetched);
     assert_eq!(Record::decode(found.bytes()), Ok(link("https://e/", 1)));
 }
@@ -82,14 +98,8 @@ fn a_lower_rev_is_not_written_over_a_higher_one_until_that_is_dead() {
     write(&mut slots, &mut store, "d/a", Record::Absent { rev: 4 });
     assert_eq!(rev(&mut slots, &mut store, "d/a"), Some(5));
     let later = at(NOW.millis() + LIVES.stale);
-    slots.write(
-        &mut store,
-        b"d/a",
-        Record::Absent { rev: 4 },
-        later,
-        &LIVES,
-        later,
-    );
+    let absent = Record::Absent { rev: 4 };
+    write_at(&mut slots, &mut store, "d/a", absent, later);
     assert_eq!(rev(&mut slots, &mut store, "d/a"), Some(4));
 }
 
@@ -101,6 +111,43 @@ fn a_write_that_another_worker_overtook_is_given_up() {
     write(&mut slots, &mut store, "d/a", link("https://e/", 2));
     assert_eq!(rev(&mut slots, &mut store, "d/a"), Some(1));
     assert_eq!(store.mismatches, 1);
+}
+
+#[test]
+fn a_slot_is_written_over_without_reading_it_again_only_if_nothing_was_written_meanwhile() {
+    let (mut store, mut slots) = (Store::default(), Slots::new(1, 100));
+    let version = |slots: &mut Slots, store: &mut Store| match slots.read(store, b"d/a") {
+        Slot::Other(version) => version,
+        Slot::Record(_) => panic!("there is a record"),
+    };
+    let record = link("https://e/", 5).to_bytes();
+    let ours = offer("d/a", &record, 5, NOW);
+    let unknown = version(&mut slots, &mut store);
+    assert!(
+        !slots.write_over(&mut store, ours, unknown),
+        "never written"
+    );
+
+    write(&mut slots, &mut store, "d/b", link("https://e/", 1));
+    let known = version(&mut slots, &mut store);
+    write(&mut slots, &mut store, "d/b", link("https://e/", 2));
+    assert!(!slots.write_over(&mut store, ours, known), "overtaken");
+    assert_eq!(rev(&mut slots, &mut store, "d/b"), Some(2));
+
+    let known = version(&mut slots, &mut store);
+    let long = link(&"u".repeat(100), 5).to_bytes();
+    assert!(!slots.write_over(&mut store, offer("d/a", &long, 5, NOW), known));
+    assert!(slots.write_over(&mut store, ours, known));
+    assert_eq!(rev(&mut slots, &mut store, "d/a"), Some(5));
+}
+
+#[test]
+fn names_of_slots_are_hexadecimal() {
+    for number in [0, 1, 15, 16, 0xfffff, 0x100_000, u64::MAX] {
+        let mut name = String::new();
+        push_hexadecimal(number, &mut name);
+        assert_eq!(name, format!("{number:x}"));
+    }
 }
 
 #[test]
@@ -131,7 +178,7 @@ proptest! {
     fn whatever_stands_in_a_slot_is_no_record_or_a_whole_one(value in prop::collection::vec(any::<u8>(), 0..60)) {
         let mut store = Store::default();
         store.put("edgelink.slot.0", &value);
-        if let Some(found) = Slots::new(1, 2048).read(&mut store, b"d/a") {
+        if let Some(found) = found(&mut Slots::new(1, 2048), &mut store, "d/a") {
             prop_assert!(Record::decode(found.bytes()).is_ok());
         }
     }
@@ -146,8 +193,8 @@ proptest! {
         let at = cut % value.len();
         value[at] = change;
         store.put("edgelink.slot.0", &value);
-        prop_assert!(slots.read(&mut store, b"d/b").is_none() || value[10..13] == *b"d/b");
+        prop_assert!(found(&mut slots, &mut store, "d/b").is_none() || value[10..13] == *b"d/b");
         store.put("edgelink.slot.0", &value[..at]);
-        prop_assert!(slots.read(&mut store, b"d/b").is_none());
+        prop_assert!(found(&mut slots, &mut store, "d/b").is_none());
     }
 }

@@ -13,7 +13,7 @@ mod redis;
 
 use super::*;
 use crate::fake::{Host, entry, link, settings, settings_with};
-use edgelink_wire::Entry;
+use edgelink_wire::{Entry, Record};
 
 const START: u64 = 1_000_000_000;
 
