@@ -88,8 +88,11 @@ impl Lru {
 
     /// Finds an entry, and marks it as asked for.
     pub(crate) fn find(&mut self, key: &[u8]) -> Option<Place> {
+        self.find_hashed(key, self.hasher.hash_one(key))
+    }
+
+    fn find_hashed(&mut self, key: &[u8], hash: u64) -> Option<Place> {
         let slab = &self.slab;
-        let hash = self.hasher.hash_one(key);
         let found = *self.table.find(hash, |slot| slab.key(*slot) == Some(key))?;
         self.slab.mark(found);
         Some(Place(found))
@@ -155,7 +158,8 @@ impl Lru {
     /// Puts a record in the place of what is there for that key, and drops others until all fit. What is larger than the
     /// whole cache is not kept.
     pub(crate) fn put(&mut self, key: &[u8], record: &[u8], fetched: Moment) -> Option<Place> {
-        let held = self.find(key);
+        let hash = self.hasher.hash_one(key);
+        let held = self.find_hashed(key, hash);
         if let Some(place) = held {
             if self.record(place) == record {
                 self.slab.renew(place.0, fetched);
@@ -165,20 +169,23 @@ impl Lru {
         }
         let entry = self.make_room(key, record, fetched)?;
         let slot = self.slab.insert(entry)?;
-        self.enter(slot, key, record, held);
+        self.bytes += cost(key, record);
+        self.enter(slot, hash, held);
         Some(Place(slot))
     }
 
     /// The same for a record that is news at `now`.
     pub(crate) fn put_news(&mut self, key: &[u8], record: &[u8], now: Moment) {
-        let held = self.find(key);
+        let hash = self.hasher.hash_one(key);
+        let held = self.find_hashed(key, hash);
         if let Some(place) = held {
             self.remove(place.0);
         }
         let entry = self.make_room(key, record, now);
         if let Some(slot) = entry.and_then(|entry| self.slab.insert_news(entry)) {
             self.news_bytes += cost(key, record);
-            self.enter(slot, key, record, held);
+            self.bytes += cost(key, record);
+            self.enter(slot, hash, held);
             let room = self.max_bytes / NEWS_SHARE;
             self.settle(|news_bytes, _| news_bytes > room);
         }
@@ -216,13 +223,12 @@ impl Lru {
         Some(entry)
     }
 
-    /// Makes an entry known that stands in that slot now. If there was one for its key before, only the record is new,
-    /// not that it is asked for.
-    fn enter(&mut self, slot: u32, key: &[u8], record: &[u8], held: Option<Place>) {
-        self.bytes += cost(key, record);
+    /// Makes an entry known that stands in that slot now, by the hash of its key. If there was one for its key before, only
+    /// the record is new, not that it is asked for.
+    fn enter(&mut self, slot: u32, hash: u64, held: Option<Place>) {
         let (slab, hasher) = (&self.slab, &self.hasher);
-        let hash = |slot: &u32| hasher.hash_one(slab.key(*slot).unwrap_or_default());
-        self.table.insert_unique(hasher.hash_one(key), slot, hash);
+        let rehash = |slot: &u32| hasher.hash_one(slab.key(*slot).unwrap_or_default());
+        self.table.insert_unique(hash, slot, rehash);
         if held.is_some() {
             self.slab.mark(slot);
         }

@@ -5,9 +5,12 @@ use super::reply::Reply;
 use edgelink_wire::record::{Record, RecordError};
 use edgelink_wire::redis::{LINK_FIELDS, LINK_PREFIX, record_from_values};
 
-/// Writes lookups; the names of the fields are encoded once.
+/// Writes lookups; what is the same in all of them is encoded once.
 #[derive(Clone, Debug)]
 pub struct Lookup {
+    /// In front of the key.
+    start: Vec<u8>,
+    /// Behind it.
     fields: Vec<u8>,
 }
 
@@ -24,19 +27,20 @@ pub enum LookupError {
 
 impl Default for Lookup {
     fn default() -> Self {
-        let mut fields = Vec::new();
+        let (mut start, mut fields) = (Vec::new(), Vec::new());
+        encode::command(LINK_FIELDS.len() + 2, &mut start);
+        encode::argument(b"HMGET", &mut start);
         for field in LINK_FIELDS {
             encode::argument(field.as_bytes(), &mut fields);
         }
-        Self { fields }
+        Self { start, fields }
     }
 }
 
 impl Lookup {
     /// Appends the lookup of `key`, which is `{domain}/{code}`.
     pub fn write(&self, key: &[u8], out: &mut Vec<u8>) {
-        encode::command(LINK_FIELDS.len() + 2, out);
-        encode::argument(b"HMGET", out);
+        out.extend_from_slice(&self.start);
         encode::argument_of_parts([LINK_PREFIX.as_bytes(), key], out);
         out.extend_from_slice(&self.fields);
     }

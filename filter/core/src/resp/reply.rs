@@ -1,5 +1,7 @@
 //! What a reply says, borrowed from its bytes.
 
+use super::scan;
+
 /// One reply, or one element of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
@@ -41,12 +43,11 @@ impl<'a> Reply<'a> {
         if array.len() != N {
             return None;
         }
-        let mut values = [None; N];
-        for (value, element) in values.iter_mut().zip(array) {
-            *value = match element {
-                Self::Bulk(bytes) => Some(bytes),
-                Self::Null => None,
-                _ => return None,
+        let (mut values, mut rest) = ([None; N], array.bytes);
+        for value in &mut values {
+            *value = match scan::length(b'$', u32::MAX, &mut rest)? {
+                Some(length) => Some(take_bytes(length, &mut rest)?),
+                None => None,
             };
         }
         Some(values)

@@ -230,7 +230,7 @@ impl Scanner {
 }
 
 /// Takes a line with a length up to `most`; the inner `None` is null. One number has one spelling.
-fn length(kind: u8, most: u32, rest: &mut &[u8]) -> Option<Option<usize>> {
+pub(super) fn length(kind: u8, most: u32, rest: &mut &[u8]) -> Option<Option<usize>> {
     let mut bytes = rest.strip_prefix(&[kind])?;
     if let Some(behind) = bytes.strip_prefix(b"-1\r\n") {
         *rest = behind;

@@ -74,6 +74,15 @@ pub enum LinkState {
 }
 
 impl LinkState {
+    /// The state of that name.
+    pub(crate) fn named(name: &[u8]) -> Option<Self> {
+        match name {
+            b"active" => Some(Self::Active),
+            b"disabled" => Some(Self::Disabled),
+            _ => None,
+        }
+    }
+
     /// The name of the state in the API, in Redis and in the database.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -99,10 +108,6 @@ impl FromStr for LinkState {
     type Err = LinkStateError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "active" => Ok(Self::Active),
-            "disabled" => Ok(Self::Disabled),
-            _ => Err(LinkStateError),
-        }
+        Self::named(text.as_bytes()).ok_or(LinkStateError)
     }
 }
