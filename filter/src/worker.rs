@@ -107,10 +107,12 @@ pub(crate) fn request(stream: u32) -> Flow {
     };
     let todo = with(|worker| {
         worker.envoy.enter(stream);
-        let pairs = std::mem::take(&mut worker.pairs);
         match worker.edge.on_request(&mut worker.envoy, stream, &head) {
             Step::Pass => Todo::Pass,
-            Step::Answer(answer, callout) => Todo::Answer(Reply::new(&answer, pairs), callout),
+            Step::Answer(answer, callout) => {
+                let pairs = std::mem::take(&mut worker.pairs);
+                Todo::Answer(Reply::new(&answer, pairs), callout)
+            }
             Step::Wait(callout) => Todo::Wait(callout),
         }
     });
