@@ -76,7 +76,7 @@ impl Slots {
         Self {
             count: u64::from(count),
             max_value_bytes,
-            name: String::new(),
+            name: PREFIX.to_owned(),
             value: Vec::new(),
         }
     }
@@ -165,8 +165,7 @@ impl Slots {
 
     fn name_slot_of(&mut self, key: &[u8]) -> Option<&str> {
         let slot = fnv_1a(key).checked_rem(self.count)?;
-        self.name.clear();
-        self.name.push_str(PREFIX);
+        self.name.truncate(PREFIX.len());
         push_hexadecimal(slot, &mut self.name);
         Some(&self.name)
     }
@@ -194,8 +193,13 @@ fn rev_of(value: &[u8], key: &[u8]) -> Option<(u64, Moment)> {
 /// Appends a number without leading zeros, as `{:x}` does, which takes much longer.
 fn push_hexadecimal(number: u64, out: &mut String) {
     let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1);
-    let digit = |place| char::from_digit((number >> (4 * place)) as u32 & 15, 16);
-    out.extend((0..digits).rev().filter_map(digit));
+    for place in (0..digits).rev() {
+        let digit = (number >> (4 * place)) as u8 & 15;
+        out.push(char::from(match digit {
+            0..10 => b'0' + digit,
+            _ => b'a' + digit - 10,
+        }));
+    }
 }
 
 /// FNV-1a, 64 bit: the same in every worker and every build. Whoever finds links that share a slot gains nothing but

@@ -1,7 +1,8 @@
 //! Memory for what the host hands over.
 //!
-//! The host asks for memory, puts a value into it, and says where. Nearly always the value is small and is let go before
-//! the next one comes, so one place serves them all; the heap serves the rest.
+//! The host asks for memory, puts a value into it, and says where. Nearly always the value is small and is let go soon:
+//! one place serves the headers of a request, which are looked at until it is answered, and another one what comes
+//! meanwhile; the heap serves the rest.
 
 use std::cell::UnsafeCell;
 use std::ops::Deref;
@@ -9,22 +10,39 @@ use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The bytes of the place: more than the headers of nearly every request.
+/// The bytes of a place: more than the headers of nearly every request.
 const ROOM: usize = 8_192;
 
-struct Place(UnsafeCell<[u8; ROOM]>);
+struct Place {
+    bytes: UnsafeCell<[u8; ROOM]>,
+    is_taken: AtomicBool,
+}
 
 // SAFETY: a VM has one thread.
 unsafe impl Sync for Place {}
 
-static PLACE: Place = Place(UnsafeCell::new([0; ROOM]));
-static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+static PLACES: [Place; 2] = [const { Place::free() }; 2];
+
+impl Place {
+    const fn free() -> Self {
+        Self {
+            bytes: UnsafeCell::new([0; ROOM]),
+            is_taken: AtomicBool::new(false),
+        }
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.bytes.get().cast()
+    }
+}
 
 /// Gives the host memory to put a value into, which [`Given`] takes over.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
-    if size <= ROOM && !IS_TAKEN.swap(true, Ordering::Relaxed) {
-        return PLACE.0.get().cast();
+    let is_free = |place: &&Place| !place.is_taken.swap(true, Ordering::Relaxed);
+    let place = PLACES.iter().take_while(|_| size <= ROOM).find(is_free);
+    if let Some(place) = place {
+        return place.start();
     }
     let memory = Box::<[u8]>::new_uninit_slice(size);
     Box::into_raw(memory).cast()
@@ -46,8 +64,8 @@ impl Given {
         Self { data, size }
     }
 
-    fn is_in_place(&self) -> bool {
-        self.data == PLACE.0.get().cast()
+    fn place(&self) -> Option<&'static Place> {
+        PLACES.iter().find(|place| place.start() == self.data)
     }
 }
 
@@ -67,7 +85,7 @@ impl Deref for Given {
         if self.data.is_null() {
             return &[];
         }
-        // SAFETY: as `take` was promised. Nobody else has this memory: the place is given to one at a time.
+        // SAFETY: as `take` was promised. Nobody else has this memory: a place is given to one at a time.
         unsafe { slice::from_raw_parts(self.data, self.size) }
     }
 }
@@ -77,11 +95,11 @@ impl Drop for Given {
         if self.data.is_null() {
             return;
         }
-        if self.is_in_place() {
-            IS_TAKEN.store(false, Ordering::Relaxed);
+        if let Some(place) = self.place() {
+            place.is_taken.store(false, Ordering::Relaxed);
             return;
         }
-        // SAFETY: as `take` was promised, and it did not come from the place, so it came from the heap.
+        // SAFETY: as `take` was promised, and it did not come from a place, so it came from the heap.
         drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(self.data, self.size)) });
     }
 }
