@@ -7,7 +7,7 @@ SHELL := /bin/bash
 WASM_TARGET := wasm32-wasip1
 WASM_PACKAGES := -p edgelink-filter -p edgelink-resp-bridge
 # The smallest filters that redirect, which benchmarks compare with.
-HELLO_PACKAGES := -p edgelink-hello-bare -p edgelink-hello-sdk
+HELLO_PACKAGES := -p edgelink-hello-bare -p edgelink-hello-hostcalls -p edgelink-hello-sdk
 NATIVE := --workspace --exclude edgelink-filter
 
 # The profile of the control plane that `make run` starts: release, or dev for a quicker build.

@@ -66,7 +66,8 @@ fn explain(plan: Plan) -> String {
         "{} rounds of {:?} at saturation (wrk, 32 connections, 1,000 links in turn). CPU: all threads of the server, user and \
          system; for Redis and the control plane as tiers, Envoy alone, without what Redis and the control plane take. Busy: \
          the share of its processor that the server used; well below 100 %, something else was the limit (for these tiers \
-         Redis and the control plane share the load's processor). Ratio: to Envoy's own redirect, the median over rounds \
+         Redis and the control plane share the load's processor). Host calls only: reads the headers, sends the two of a \
+         redirect, is told of the stream's end, and does nothing in between. Ratio: to Envoy's own redirect, the median over rounds \
          and that of the best rounds. The filter counts clicks; for LRU and admission it hears a feed. For the other tiers the \
          caches in front are configured so small that a link is gone again when it is asked for, but is put into them.",
         plan.rounds, plan.time

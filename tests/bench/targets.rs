@@ -110,6 +110,7 @@ impl Field {
         for (name, kind) in [
             ("wasm hello world, Rust SDK", "sdk"),
             ("wasm hello world, bare ABI", "bare"),
+            ("wasm, host calls of an LRU hit only", "hostcalls"),
         ] {
             if options.wants(name) {
                 let envoy = hello(kind, self.control_plane.address()).await;
