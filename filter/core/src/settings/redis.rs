@@ -66,7 +66,7 @@ pub(super) struct Raw {
     #[serde(default = "max_buffered_bytes")]
     max_buffered_bytes: u64,
     /// Lookups that are gathered while others are unanswered and sent in one message, 1 to 1000; default 32. With 1, each
-    /// is sent at once, which takes more of the processor under load.
+    /// is sent at once: up to a round trip sooner, and for more of the processor under load.
     #[serde(default = "max_batch")]
     max_batch: u64,
     /// Milliseconds before the first attempt to connect again, 1 to 60000; default 50. Doubles with each failure.
