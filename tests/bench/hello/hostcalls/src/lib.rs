@@ -3,14 +3,15 @@
 
 #![cfg(target_arch = "wasm32")]
 
+#[path = "../../bare/src/redirect.rs"]
+mod redirect;
+
 use std::cell::UnsafeCell;
 use std::ptr;
 
-/// Pairs as hostcalls take them: count, lengths, and the strings with a NUL behind each.
 static HEADERS: &[u8] = b"\x02\0\0\0\x08\0\0\0\x19\0\0\0\x0d\0\0\0\x12\0\0\0location\0https://example.com/a?b=1\0cache-control\0private, max-age=0\0";
 
 const REQUEST_HEADERS: u32 = 0;
-const PAUSE: u32 = 1;
 const ROOM: usize = 8_192;
 
 struct Place(UnsafeCell<[u8; ROOM]>);
@@ -24,20 +25,7 @@ static PLACE: Place = Place(UnsafeCell::new([0; ROOM]));
 #[link(wasm_import_module = "env")]
 unsafe extern "C" {
     fn proxy_get_header_map_pairs(map: u32, pairs: *mut *mut u8, size: *mut usize) -> u32;
-    fn proxy_send_local_response(
-        status: u32,
-        details: *const u8,
-        details_size: usize,
-        body: *const u8,
-        body_size: usize,
-        headers: *const u8,
-        headers_size: usize,
-        grpc_status: i32,
-    ) -> u32;
 }
-
-#[unsafe(no_mangle)]
-extern "C" fn proxy_abi_version_0_2_1() {}
 
 #[unsafe(no_mangle)]
 extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
@@ -50,15 +38,10 @@ extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
 
 #[unsafe(no_mangle)]
 extern "C" fn proxy_on_request_headers(_: u32, _: u32, _: u32) -> u32 {
-    let (headers, none) = (HEADERS, ptr::null());
     let (mut pairs, mut size) = (ptr::null_mut(), 0);
-    // SAFETY: the host writes a pointer and a size to variables that are those. The headers live for ever, and the other
-    // pointers are null with size 0.
-    unsafe {
-        proxy_get_header_map_pairs(REQUEST_HEADERS, &raw mut pairs, &raw mut size);
-        proxy_send_local_response(302, none, 0, none, 0, headers.as_ptr(), headers.len(), -1);
-    }
-    PAUSE
+    // SAFETY: the host writes a pointer and a size to variables that are those.
+    unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, &raw mut pairs, &raw mut size) };
+    redirect::redirect(HEADERS)
 }
 
 #[unsafe(no_mangle)]
