@@ -53,7 +53,8 @@ impl Edge {
         self.redis.is_ready() || !self.breaker.is_open()
     }
 
-    /// Makes a visitor wait for a lookup of its key, whose slot is of that version. Nothing if a bound or the circuit is against it.
+    /// Makes a visitor wait for a lookup of its key, whose slot is of that version. Nothing if a bound or the circuit is
+    /// against it.
     fn wait(
         &mut self,
         host: &mut (impl Streams + Log),

@@ -151,6 +151,23 @@ fn redis_that_is_late_is_not_waited_for_and_its_answer_is_not_taken_for_another_
 }
 
 #[test]
+fn an_answer_does_not_take_the_place_of_what_another_worker_has_learned_meanwhile() {
+    // Behind the section of Redis.
+    let mut world = World::with_redis(r#"},"sharedData":{"slots":1"#);
+    world.ask_redis("/b");
+    world.bytes(LOOKUPS, &hash(link("https://b/", 1)));
+    world.ask_redis("/a");
+    let newer = entry("go.example/a", link("https://new/", 5));
+    let value = [&[1], &START.to_le_bytes()[..], &newer].concat();
+    world.host.store.put("edgelink.slot.0", &value);
+    let answers = world.bytes(LOOKUPS, &hash(link("https://old/", 4)));
+    assert_eq!(answers, [], "the control plane is asked");
+    assert_eq!(world.counted("redis.older"), 1);
+    assert_eq!(world.host.store.mismatches, 1);
+    assert_eq!(world.host.store.value("edgelink.slot.0"), Some(value));
+}
+
+#[test]
 fn redis_that_hangs_is_given_up_and_waited_for_no_more() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
