@@ -11,12 +11,13 @@
 //! An entry is one allocation with the key and the encoded record, and a slot with two links of the list; the table
 //! holds slot numbers. Besides key and target that is less than 96 bytes an entry, all of it counted.
 
+mod index;
 mod slab;
 
 use crate::clicks::{Clicker, EntryClicks, Tallied, Tally};
 use crate::time::Moment;
 use foldhash::fast::SeedableRandomState;
-use hashbrown::HashTable;
+use index::Index;
 use slab::{Entry, Slab};
 use std::hash::BuildHasher;
 
@@ -35,7 +36,7 @@ const NEWS_SHARE: usize = 2;
 
 /// A cache of encoded records.
 pub(crate) struct Lru {
-    table: HashTable<u32>,
+    index: Index,
     hasher: SeedableRandomState,
     slab: Slab,
     bytes: usize,
@@ -55,7 +56,7 @@ impl Lru {
     /// An empty cache for at most `max_bytes`; with 0, one that keeps nothing.
     pub(crate) fn new(max_bytes: usize, hasher: SeedableRandomState) -> Self {
         Self {
-            table: HashTable::new(),
+            index: Index::default(),
             touched: Vec::new(),
             tally: Tally::new(0, hasher.clone()),
             hasher,
@@ -78,7 +79,7 @@ impl Lru {
 
     /// The number of entries.
     pub(crate) fn len(&self) -> usize {
-        self.table.len()
+        self.index.len()
     }
 
     /// What the entries take up, all told.
@@ -93,7 +94,7 @@ impl Lru {
 
     fn find_hashed(&mut self, key: &[u8], hash: u64) -> Option<Place> {
         let slab = &self.slab;
-        let found = *self.table.find(hash, |slot| slab.key(*slot) == Some(key))?;
+        let found = self.index.find(hash, |slot| slab.key(slot) == Some(key))?;
         self.slab.mark(found);
         Some(Place(found))
     }
@@ -227,8 +228,8 @@ impl Lru {
     /// the record is new, not that it is asked for.
     fn enter(&mut self, slot: u32, hash: u64, held: Option<Place>) {
         let (slab, hasher) = (&self.slab, &self.hasher);
-        let rehash = |slot: &u32| hasher.hash_one(slab.key(*slot).unwrap_or_default());
-        self.table.insert_unique(hash, slot, rehash);
+        let hash_of = |slot| hasher.hash_one(slab.key(slot).unwrap_or_default());
+        self.index.insert(hash, slot, hash_of);
         if held.is_some() {
             self.slab.mark(slot);
         }
@@ -240,9 +241,7 @@ impl Lru {
         };
         self.tally.add(entry.key(), u64::from(entry.clicks));
         let hash = self.hasher.hash_one(entry.key());
-        if let Ok(found) = self.table.find_entry(hash, |each| *each == slot) {
-            found.remove();
-        }
+        self.index.remove(hash, slot);
         let cost = cost(entry.key(), entry.record());
         self.bytes -= cost;
         if entry.is_news() {

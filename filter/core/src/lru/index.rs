@@ -1,0 +1,92 @@
+//! The slots of entries, by the hashes of their keys.
+//!
+//! In many small tables instead of a large one: a table that grows moves all that it has at once, and with a million
+//! entries every request of the worker would wait for that for more than a tenth of a second.
+
+use hashbrown::HashTable;
+
+/// The number of tables. With a million entries, one that grows moves some ten thousand.
+const TABLES: usize = 64;
+
+/// Which table a hash belongs to is told by these bits on: not the lowest and highest, by which tables find their places.
+const SHIFT: u32 = 32;
+
+/// Slot numbers by hash.
+pub(super) struct Index {
+    tables: Box<[HashTable<u32>; TABLES]>,
+    len: usize,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self {
+            tables: Box::new([const { HashTable::new() }; TABLES]),
+            len: 0,
+        }
+    }
+}
+
+impl Index {
+    /// How many slots there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The slot with that hash that is the right one.
+    pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let table = self.tables.get(place(hash))?;
+        table.find(hash, |slot| is_it(*slot)).copied()
+    }
+
+    /// Adds a slot that is not there yet. `hash_of` is for slots that are.
+    pub(super) fn insert(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
+        if let Some(table) = self.tables.get_mut(place(hash)) {
+            table.insert_unique(hash, slot, |slot| hash_of(*slot));
+            self.len += 1;
+        }
+    }
+
+    /// Takes a slot out.
+    pub(super) fn remove(&mut self, hash: u64, slot: u32) {
+        let table = self.tables.get_mut(place(hash));
+        let found = table.and_then(|table| table.find_entry(hash, |each| *each == slot).ok());
+        if let Some(found) = found {
+            found.remove();
+            self.len -= 1;
+        }
+    }
+}
+
+fn place(hash: u64) -> usize {
+    (hash >> SHIFT) as usize % TABLES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::hasher;
+    use std::hash::BuildHasher;
+
+    #[test]
+    fn what_is_in_is_found_and_no_table_has_many() {
+        let (hasher, mut index) = (hasher(), Index::default());
+        let hash_of = |slot: u32| hasher.hash_one(slot);
+        let slots = 0..100_000;
+        for slot in slots.clone() {
+            index.insert(hash_of(slot), slot, hash_of);
+        }
+        for slot in slots.clone() {
+            assert_eq!(index.find(hash_of(slot), |each| each == slot), Some(slot));
+        }
+        assert_eq!(index.find(hash_of(7), |each| each == 8), None);
+        let largest = index.tables.iter().map(HashTable::len).max();
+        assert!(largest < Some(2 * slots.len() / TABLES), "{largest:?}");
+        for slot in slots.clone() {
+            assert_eq!(index.len(), slots.len() - slot as usize);
+            index.remove(hash_of(slot), slot);
+            index.remove(hash_of(slot), slot);
+            assert_eq!(index.find(hash_of(slot), |each| each == slot), None);
+        }
+        assert_eq!(index.len(), 0);
+    }
+}
