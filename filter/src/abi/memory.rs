@@ -40,8 +40,9 @@ impl Place {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
     let is_free = |place: &&Place| !place.is_taken.swap(true, Ordering::Relaxed);
-    let place = PLACES.iter().take_while(|_| size <= ROOM).find(is_free);
-    if let Some(place) = place {
+    if size <= ROOM
+        && let Some(place) = PLACES.iter().find(is_free)
+    {
         return place.start();
     }
     let memory = Box::<[u8]>::new_uninit_slice(size);

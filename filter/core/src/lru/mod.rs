@@ -170,8 +170,7 @@ impl Lru {
         }
         let entry = self.make_room(key, record, fetched)?;
         let slot = self.slab.insert(entry)?;
-        self.bytes += cost(key, record);
-        self.enter(slot, hash, held);
+        self.enter(slot, hash, cost(key, record), held);
         Some(Place(slot))
     }
 
@@ -184,9 +183,9 @@ impl Lru {
         }
         let entry = self.make_room(key, record, now);
         if let Some(slot) = entry.and_then(|entry| self.slab.insert_news(entry)) {
-            self.news_bytes += cost(key, record);
-            self.bytes += cost(key, record);
-            self.enter(slot, hash, held);
+            let cost = cost(key, record);
+            self.news_bytes += cost;
+            self.enter(slot, hash, cost, held);
             let room = self.max_bytes / NEWS_SHARE;
             self.settle(|news_bytes, _| news_bytes > room);
         }
@@ -226,7 +225,8 @@ impl Lru {
 
     /// Makes an entry known that stands in that slot now, by the hash of its key. If there was one for its key before, only
     /// the record is new, not that it is asked for.
-    fn enter(&mut self, slot: u32, hash: u64, held: Option<Place>) {
+    fn enter(&mut self, slot: u32, hash: u64, cost: usize, held: Option<Place>) {
+        self.bytes += cost;
         let (slab, hasher) = (&self.slab, &self.hasher);
         let hash_of = |slot| hasher.hash_one(slab.key(slot).unwrap_or_default());
         self.index.insert(hash, slot, hash_of);
