@@ -63,6 +63,25 @@ impl Domain {
     pub fn matches(&self, host: &[u8]) -> bool {
         self.0.as_bytes().eq_ignore_ascii_case(host)
     }
+
+    /// The domain among `domains` that the value of a `Host` header names, `None` if it names none of them.
+    ///
+    /// The default ports 80 and 443 and one trailing dot of the name make no difference (RFC 3986, section 6.2.3; RFC
+    /// 1034, section 3.1), unless a domain is configured with them.
+    #[must_use]
+    pub fn of_host<'a>(domains: &'a [Self], host: &[u8]) -> Option<&'a Self> {
+        let named = |host: &[u8]| domains.iter().find(|domain| domain.matches(host));
+        named(host).or_else(|| named(without_defaults(host)))
+    }
+}
+
+/// A host without a default port and without a trailing dot.
+fn without_defaults(host: &[u8]) -> &[u8] {
+    let host = [&b":443"[..], b":80"]
+        .into_iter()
+        .find_map(|port| host.strip_suffix(port))
+        .unwrap_or(host);
+    host.strip_suffix(b".").unwrap_or(host)
 }
 
 /// Splits at the colon before the port, which in an address with brackets is the one behind them.
@@ -161,6 +180,30 @@ mod tests {
             ("a.example:+80", DomainError::Port),
         ] {
             assert_eq!(Domain::parse(text), Err(error), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn default_ports_and_a_trailing_dot_make_no_difference() {
+        let domains = ["a.example", "b.example", "b.example:80", "[::1]"];
+        let domains = domains.map(|domain| Domain::parse(domain).unwrap());
+        for (host, domain) in [
+            ("b.example", Some("b.example")),
+            ("B.example:443", Some("b.example")),
+            ("b.example.", Some("b.example")),
+            ("b.example.:443", Some("b.example")),
+            ("b.example:80", Some("b.example:80")),
+            ("a.example:80", Some("a.example")),
+            ("[::1]:443", Some("[::1]")),
+            ("a.example:8080", None),
+            ("a.example..", None),
+            ("c.example", None),
+            ("", None),
+            (".", None),
+            (":443", None),
+        ] {
+            let found = Domain::of_host(&domains, host.as_bytes());
+            assert_eq!(found.map(Domain::as_str), domain, "{host:?}");
         }
     }
 
