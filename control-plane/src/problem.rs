@@ -1,12 +1,14 @@
 //! Errors as HTTP: `application/problem+json` (RFC 9457). This is the one place where an error becomes a status code.
 
 use crate::store::StoreError;
+use crate::telemetry::LogThrottle;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// How long clients are asked to wait when something of ours is away or busy, in seconds.
 pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
@@ -198,16 +200,20 @@ impl Problem {
         Self::new(Kind::Validation).with_errors(errors)
     }
 
-    /// The failure of the database, logged here because it is handled here.
+    /// The failure of the database, logged here because it is handled here; throttled, because it meets every request.
     pub(crate) fn store(error: &StoreError) -> Self {
+        static UNAVAILABLE: LogThrottle = LogThrottle::new();
+        static FAILED: LogThrottle = LogThrottle::new();
+        let cause = error as &dyn std::error::Error;
         if error.is_transient() {
-            tracing::warn!(
-                error = error as &dyn std::error::Error,
-                "the store is unavailable"
-            );
+            if let Some(left_out) = UNAVAILABLE.admit(Instant::now()) {
+                tracing::warn!(error = cause, left_out, "the store is unavailable");
+            }
             Self::new(Kind::StoreUnavailable)
         } else {
-            tracing::error!(error = error as &dyn std::error::Error, "the store failed");
+            if let Some(left_out) = FAILED.admit(Instant::now()) {
+                tracing::error!(error = cause, left_out, "the store failed");
+            }
             Self::new(Kind::Internal)
         }
     }

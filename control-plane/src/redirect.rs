@@ -4,6 +4,8 @@
 use crate::app::App;
 use crate::clock;
 use crate::pages::CACHE_CONTROL;
+use crate::store::StoreError;
+use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::REDIRECTS;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -11,6 +13,7 @@ use edgelink_wire::{Code, Domain, LinkKey, LinkRecord, LinkState, Record, query}
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use metrics::counter;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What a visitor gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +45,18 @@ pub(crate) async fn follow(State(app): State<Arc<App>>, uri: Uri, headers: Heade
         Ok(Record::Link(link)) => answer(&app, &link, uri.query().unwrap_or_default()),
         Ok(Record::Absent { .. }) => page(&app, Outcome::NotFound),
         Err(error) => {
-            tracing::warn!(%key, error = &error as &dyn std::error::Error, "a link cannot be looked up");
+            log_failure(&key, &error);
             page(&app, Outcome::Unavailable)
         }
+    }
+}
+
+/// An outage meets every visitor, and one line in a while tells of it.
+fn log_failure(key: &LinkKey, error: &StoreError) {
+    static THROTTLE: LogThrottle = LogThrottle::new();
+    if let Some(left_out) = THROTTLE.admit(Instant::now()) {
+        let error = error as &dyn std::error::Error;
+        tracing::warn!(%key, error, left_out, "a link cannot be looked up");
     }
 }
 

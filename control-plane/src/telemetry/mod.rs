@@ -1,6 +1,9 @@
 //! What operators see: log lines and metrics.
 
 pub(crate) mod prometheus;
+mod throttle;
+
+pub(crate) use throttle::LogThrottle;
 
 use crate::config::{LogConfig, LogFormat};
 use std::io::IsTerminal;

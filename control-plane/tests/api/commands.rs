@@ -1,6 +1,8 @@
 //! The binary: its commands, its exit codes, its first start.
 
 use crate::helpers::{client, environment, read_key, send};
+use serde_json::json;
+use sqlx::{Connection, Executor, SqliteConnection};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -57,7 +59,13 @@ struct Process {
 
 impl Process {
     fn start(folder: &Path) -> Self {
+        Self::with(folder, &[])
+    }
+
+    /// With further environment variables.
+    fn with(folder: &Path, variables: &[(&str, &str)]) -> Self {
         let mut child = edgelink(folder, &["serve"])
+            .envs(variables.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -76,6 +84,14 @@ impl Process {
             log,
             url: format!("http://{address}"),
         }
+    }
+
+    async fn create(&self, key: &str, slug: &str) -> u16 {
+        let request = client()
+            .post(format!("{}/api/v1/links", self.url))
+            .bearer_auth(key)
+            .json(&json!({ "longUrl": "https://example.com/?token=secret", "customSlug": slug }));
+        send(request).await.status.as_u16()
     }
 
     async fn status(&self, key: &str) -> u16 {
@@ -246,4 +262,29 @@ fn without_migrating_at_the_start_the_command_does_it() {
     assert!(run(&["migrate"]).status.success());
     assert!(run(&["migrate"]).status.success());
     assert!(run(&["keys", "list"]).status.success());
+}
+
+#[tokio::test]
+async fn an_outage_is_a_few_log_lines_and_not_one_for_each_visitor() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Process::start(folder.path());
+    let key = read_key(folder.path());
+    for n in 0..20 {
+        assert_eq!(server.create(&key, &format!("x{n}")).await, 201);
+    }
+    let database = format!("sqlite://{}", folder.path().join("edgelink.db").display());
+    let mut connection = SqliteConnection::connect(&database).await.unwrap();
+    connection.execute("DROP TABLE links").await.unwrap();
+    for n in 0..20 {
+        let visitor = client().get(format!("{}/x{n}", server.url));
+        assert_eq!(send(visitor).await.status, 503);
+        let manager = client().get(format!("{}/api/v1/links/x{n}", server.url));
+        assert_eq!(send(manager.bearer_auth(&key)).await.status, 500);
+    }
+    let (_, log) = server.end("-TERM");
+    for message in ["a link cannot be looked up", "the store failed"] {
+        let lines = log.lines().filter(|line| line.contains(message)).count();
+        // The machine may be slow, but not so slow that each falls into an interval of its own.
+        assert!((1..=5).contains(&lines), "{message}: {lines}\n{log}");
+    }
 }
