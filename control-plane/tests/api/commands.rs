@@ -265,6 +265,21 @@ fn without_migrating_at_the_start_the_command_does_it() {
 }
 
 #[tokio::test]
+async fn no_log_level_shows_statements_or_targets() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Process::with(folder.path(), &[("EDGELINK_LOG", "trace")]);
+    assert_eq!(server.create(&read_key(folder.path()), "x").await, 201);
+    let (_, log) = server.end("-TERM");
+    assert!(log.contains("edgelink_control_plane"), "{log}");
+    let line = log.lines().find(|line| {
+        line.contains("sqlx::query")
+            || line.contains("INSERT INTO")
+            || line.contains("token=secret")
+    });
+    assert_eq!(line, None);
+}
+
+#[tokio::test]
 async fn an_outage_is_a_few_log_lines_and_not_one_for_each_visitor() {
     let folder = tempfile::tempdir().unwrap();
     let server = Process::start(folder.path());

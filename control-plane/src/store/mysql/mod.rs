@@ -16,7 +16,7 @@ use super::sql::sizes::LONGEST;
 use super::{PoolOptions, StoreError};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::pool::PoolConnectionMetadata;
-use sqlx::{AssertSqlSafe, Connection, MySql, raw_sql};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySql, raw_sql};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -49,7 +49,9 @@ pub(super) async fn connect(
         .timezone(Some("+00:00".to_owned()))
         // The whole mode is set in `prepare`.
         .pipes_as_concat(false)
-        .no_engine_substitution(false);
+        .no_engine_substitution(false)
+        // Statements hold the targets of customers, and a batch has megabytes of them.
+        .disable_statement_logging();
     let server = Arc::new(Server::default());
     let max_bytes = Arc::clone(&server.max_bytes);
     let lock_wait = lock_wait(options.statement_timeout);

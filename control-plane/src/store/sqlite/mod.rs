@@ -15,7 +15,7 @@ use super::sql::sizes::LONGEST;
 use super::{PoolOptions, StoreError};
 use crate::backoff::Backoff;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Sqlite, SqlitePool};
+use sqlx::{ConnectOptions, Sqlite, SqlitePool};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -48,7 +48,9 @@ pub(super) async fn connect(
         // A commit is on the disk before it is answered: 201 means durable.
         .synchronous(SqliteSynchronous::Full)
         // Another process that writes (the command line) is waited for, but not for as long as a statement may take.
-        .busy_timeout(options.statement_timeout / 2);
+        .busy_timeout(options.statement_timeout / 2)
+        // The store has figures of its own; log lines of each slow statement help nobody.
+        .disable_statement_logging();
     let pool = SqlitePoolOptions::new().acquire_timeout(options.statement_timeout);
     // Writers of one file only wait for each other. Behind one connection they do so in order of arrival.
     let writer = pool
