@@ -3,6 +3,7 @@
 
 use crate::app::App;
 use crate::clock;
+use crate::config::UnknownHosts;
 use crate::pages::CACHE_CONTROL;
 use crate::store::StoreError;
 use crate::telemetry::LogThrottle;
@@ -62,15 +63,19 @@ fn log_failure(key: &LinkKey, error: &StoreError) {
 
 fn requested_key(app: &App, uri: &Uri, headers: &HeaderMap) -> Option<LinkKey> {
     let code = Code::parse(uri.path().strip_prefix('/')?).ok()?;
-    Some(LinkKey::new(requested_domain(app, headers).clone(), code))
+    Some(LinkKey::new(requested_domain(app, headers)?.clone(), code))
 }
 
-/// The domain that `Host` names, or else the default one.
-fn requested_domain<'a>(app: &'a App, headers: &HeaderMap) -> &'a Domain {
+/// The domain that `Host` names. One that names none, or an unknown one, is the default domain, or `None` if the
+/// configuration says so.
+fn requested_domain<'a>(app: &'a App, headers: &HeaderMap) -> Option<&'a Domain> {
     let links = &app.config.links;
     let host = headers.get(header::HOST).map(HeaderValue::as_bytes);
-    host.and_then(|host| links.domains.iter().find(|domain| domain.matches(host)))
-        .unwrap_or_else(|| links.default_domain())
+    host.and_then(|host| Domain::of_host(&links.domains, host))
+        .or_else(|| match links.unknown_hosts {
+            UnknownHosts::Default => Some(links.default_domain()),
+            UnknownHosts::NotFound => None,
+        })
 }
 
 fn answer(app: &App, link: &LinkRecord<String>, query: &str) -> Response {

@@ -13,10 +13,13 @@ use std::path::PathBuf;
 #[serde(deny_unknown_fields, default)]
 pub struct LinksConfig {
     /// The hosts of short URLs, with their port where it is not the default of the scheme; at least one. The first is the
-    /// default: it is taken where a request names none, or names an unknown one. No link may point to any of them.
-    /// Default `127.0.0.1:8080`, where `make run` has its edge.
+    /// default. A default port (80, 443) or a trailing dot in a request makes no difference. No link may point to any of
+    /// them. Default `127.0.0.1:8080`, where `make run` has its edge.
     #[serde(deserialize_with = "text::parsed_list")]
     pub domains: Vec<Domain>,
+    /// What visitors get who come by a host that is none of the domains: `default`, the links of the default domain, or
+    /// `not_found`, 404. Default `default`.
+    pub unknown_hosts: UnknownHosts,
     /// `http` or `https`: what `shortUrl` starts with. Default `https`.
     pub short_url_scheme: Scheme,
     /// How many characters generated codes have, 6 to 10. Default 7: 3.5 million million codes. Codes of another length
@@ -44,6 +47,17 @@ pub enum Scheme {
     Https,
 }
 
+/// What visitors get who come by an unknown host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnknownHosts {
+    /// The links of the default domain.
+    #[default]
+    Default,
+    /// 404.
+    NotFound,
+}
+
 impl fmt::Display for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -57,6 +71,7 @@ impl Default for LinksConfig {
     fn default() -> Self {
         Self {
             domains: "127.0.0.1:8080".parse().into_iter().collect(),
+            unknown_hosts: UnknownHosts::default(),
             short_url_scheme: Scheme::default(),
             code_length: CodeLength::DEFAULT.get(),
             code_key: None,

@@ -26,7 +26,7 @@ pub use environment::Environment;
 pub use error::{ConfigError, FieldProblem};
 pub use feed::FeedConfig;
 pub use issuer::{IssuerConfig, NumberSourceKind};
-pub use links::{LinksConfig, Scheme};
+pub use links::{LinksConfig, Scheme, UnknownHosts};
 pub use log::{LogConfig, LogFormat};
 pub use pages::PagesConfig;
 pub use redis::RedisConfig;

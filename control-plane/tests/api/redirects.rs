@@ -72,6 +72,10 @@ async fn the_host_chooses_the_domain_and_an_unknown_one_the_default() {
         (&b"go.example:8080"[..], "default"),
         (b"other.example", "other"),
         (b"OTHER.EXAMPLE", "other"),
+        (b"other.example:443", "other"),
+        (b"Other.Example.:80", "other"),
+        (b"other.example.", "other"),
+        (b"other.example:8443", "default"),
         (b"unknown.example", "default"),
         (b"\xff\x80", "default"),
     ] {
@@ -79,6 +83,19 @@ async fn the_host_chooses_the_domain_and_an_unknown_one_the_default() {
         send(request)
             .await
             .redirects(302, &format!("https://example.com/{target}"));
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_host_has_no_links_where_that_is_configured() {
+    let server = Running::with(&[("EDGELINK_UNKNOWN_HOSTS", "not_found")]).await;
+    link(&server, json!({}), "x").await;
+    let follow = |host: &'static [u8]| send(server.plain(Method::GET, "/x").header("host", host));
+    follow(b"go.example:8080")
+        .await
+        .redirects(302, "https://example.com/");
+    for host in [&b"unknown.example"[..], b"go.example", b"\xff"] {
+        follow(host).await.page(404, "not found");
     }
 }
 

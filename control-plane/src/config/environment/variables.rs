@@ -188,6 +188,12 @@ pub(super) const VARIABLES: &[(&str, &str, &str, Kind)] = &[
     ),
     ("EDGELINK_DOMAINS", "links", "domains", Kind::List),
     (
+        "EDGELINK_UNKNOWN_HOSTS",
+        "links",
+        "unknown_hosts",
+        Kind::Text,
+    ),
+    (
         "EDGELINK_SHORT_URL_SCHEME",
         "links",
         "short_url_scheme",
