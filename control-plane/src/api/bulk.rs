@@ -69,7 +69,7 @@ pub(crate) async fn create_many(
     let parsed = tokio::time::timeout(limit, reader.read(request.into_body()))
         .await
         .map_err(|_| Problem::new(Kind::BodyTimeout))??;
-    let aliases = create::code_like_aliases(&app, parsed.iter().flatten());
+    let aliases = parsed.iter().flatten().filter_map(create::alias).collect();
     let from = app.feed.end();
     let outcomes = carry_out(&app, parsed, deadline).await;
     let created = created(&aliases, &outcomes);

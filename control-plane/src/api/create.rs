@@ -18,7 +18,6 @@ use axum::response::Response;
 use edgelink_wire::LinkKey;
 use http::HeaderMap;
 use serde_json::{Map, Value};
-use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -32,44 +31,40 @@ pub(crate) async fn create(
     let id = RequestId::of(&headers, &caller)?;
     let receipt = id.map(|id| id.receipt(0, &object));
     let order = parse(object, links, &caller, receipt)?;
-    let aliases = code_like_aliases(&app, [&order]);
+    let alias = alias(&order);
     let from = app.feed.end();
-    let response = carry_out(&app, order).await?;
-    app.feed.await_told(from, aliases, &app.config.feed).await;
-    Ok(response)
-}
-
-/// The keys that edges take for codes that were never issued until they are told better.
-pub(super) fn code_like_aliases<'a>(
-    app: &App,
-    orders: impl IntoIterator<Item = &'a CarefulOrder>,
-) -> HashSet<String> {
-    let space = OnceCell::new();
-    let key = |order: &'a CarefulOrder| {
-        let slug = order.order.slug.as_ref()?;
-        let space = space.get_or_init(|| app.config.links.code_space());
-        space.number(slug.as_str().as_bytes())?;
-        Some(LinkKey::new(order.order.domain.clone(), slug.clone()).to_string())
-    };
-    orders.into_iter().filter_map(key).collect()
-}
-
-async fn carry_out(app: &App, order: CarefulOrder) -> Result<Response, Problem> {
-    let links = &app.config.links;
-    if !order.find_if_exists && order.receipt.is_none() {
-        let link = app.creator.create(order.order).await?;
-        return Ok(view::created(&link, links));
+    let made = carry_out(&app, order).await?;
+    if let (Made::New(_), Some(alias)) = (&made, alias) {
+        let aliases = HashSet::from([alias]);
+        app.feed.await_told(from, aliases, &app.config.feed).await;
     }
-    match app.careful.one(order).await? {
-        Made::New(link) => Ok(view::created(&link, links)),
+    Ok(answer(&made, links))
+}
+
+/// The key of an alias, which edges take for a code that was never issued until they are told better.
+pub(super) fn alias(order: &CarefulOrder) -> Option<String> {
+    let slug = order.order.slug.clone()?;
+    Some(LinkKey::new(order.order.domain.clone(), slug).to_string())
+}
+
+async fn carry_out(app: &App, order: CarefulOrder) -> Result<Made, Problem> {
+    if order.find_if_exists || order.receipt.is_some() {
+        return app.careful.one(order).await;
+    }
+    Ok(Made::New(app.creator.create(order.order).await?))
+}
+
+fn answer(made: &Made, links: &LinksConfig) -> Response {
+    match made {
+        Made::New(link) => view::created(link, links),
         Made::Before(link) => {
-            let mut response = view::created(&link, links);
+            let mut response = view::created(link, links);
             response
                 .headers_mut()
                 .insert(idempotency::REPLAYED, idempotency::TRUE);
-            Ok(response)
+            response
         }
-        Made::Found(link) => Ok(view::found(&link, links)),
+        Made::Found(link) => view::found(link, links),
     }
 }
 

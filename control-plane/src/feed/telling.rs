@@ -1,7 +1,7 @@
-//! Waiting until edges know of an alias that looks like a generated code.
+//! Waiting until edges know of an alias.
 //!
-//! Where such a code is above the bound, an edge answers 404 for it until the feed has told of the alias. So that an alias
-//! can be followed as soon as its creation is answered, the answer waits for that.
+//! An edge answers 404 for a code that was never issued, and so for an alias until the feed has told of it. So that an
+//! alias can be followed as soon as its creation is answered, the answer waits for that.
 
 use super::Feed;
 use crate::config::FeedConfig;

@@ -1,7 +1,9 @@
 //! `POST /links`, and what `GET /links/{code}` shows then.
 
-use crate::helpers::Running;
+use crate::helpers::{Running, send};
+use reqwest::Method;
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 #[tokio::test]
 async fn a_link_needs_a_target_and_nothing_else() {
@@ -178,4 +180,46 @@ async fn concurrent_creations_get_different_codes() {
     for task in tasks {
         assert!(codes.insert(task.await.unwrap()));
     }
+}
+
+#[tokio::test]
+async fn every_new_alias_waits_until_edges_have_had_the_time_to_hear_of_it() {
+    let server = Running::with(&[("EDGELINK_ALIAS_SETTLE_MS", "400")]).await;
+    let settled = Duration::from_millis(400);
+    for slug in ["Sale-24", "sale7ab", "x"] {
+        let start = Instant::now();
+        server
+            .post(&json!({ "longUrl": "https://example.com/", "customSlug": slug }))
+            .await
+            .expect(201);
+        assert!(start.elapsed() >= settled, "{slug}: {:?}", start.elapsed());
+    }
+    let items = json!([
+        { "longUrl": "https://example.com/" },
+        { "longUrl": "https://example.com/", "customSlug": "Autumn-24" },
+    ]);
+    let start = Instant::now();
+    let request = server.api(Method::POST, "/links/bulk").json(&items);
+    assert_eq!(send(request).await.expect(200)["created"], 2);
+    assert!(start.elapsed() >= settled, "bulk: {:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn an_alias_that_was_there_already_is_answered_at_once() {
+    let server = Running::with(&[("EDGELINK_ALIAS_WAIT_MS", "10000")]).await;
+    let body =
+        json!({ "longUrl": "https://example.com/", "customSlug": "sale7ab", "findIfExists": true });
+    let post = || {
+        let request = server.api(Method::POST, "/links").json(&body);
+        send(request.header("idempotency-key", "k"))
+    };
+    let first = post().await.expect(201);
+    let start = Instant::now();
+    assert_eq!(post().await.expect(201), first, "replayed");
+    assert_eq!(server.post(&body).await.expect(200), first, "found");
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
 }
