@@ -24,10 +24,14 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// The most links of one request.
 const MAX_ITEMS: usize = 10_000;
+
+/// The slowest line that a large body may come by, in bytes a second.
+const MIN_BODY_RATE: usize = 65_536;
 
 type Parsed = Result<CarefulOrder, Problem>;
 
@@ -54,8 +58,6 @@ pub(crate) async fn create_many(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
-    // A little before the request as a whole is given up, so that what was created is told.
-    let deadline = Instant::now() + app.config.server.request_timeout().mul_f32(0.8);
     if !is_json(request.headers()) {
         return Err(Problem::new(Kind::UnsupportedMediaType)
             .with_detail("send the body with 'Content-Type: application/json'"));
@@ -65,16 +67,25 @@ pub(crate) async fn create_many(
         return Err(Problem::new(Kind::Overloaded));
     };
     let reader = Reader::new(&app, &caller, id);
-    let limit = app.config.server.body_timeout();
-    let parsed = tokio::time::timeout(limit, reader.read(request.into_body()))
+    let parsed = reader.read(request.into_body()).await?;
+    // The time of the body, which may be large, does not count.
+    let limit = app.config.server.request_timeout();
+    let outcomes = tokio::time::timeout(limit, make(&app, parsed, limit))
         .await
-        .map_err(|_| Problem::new(Kind::BodyTimeout))??;
+        .map_err(|_| Problem::new(Kind::RequestTimeout))?;
+    Ok(answer(&outcomes, &app.config.links))
+}
+
+/// Creates links, and waits until edges have heard of the new aliases.
+async fn make(app: &App, parsed: Vec<Parsed>, limit: Duration) -> Vec<Result<Made, Problem>> {
+    // A little before the request as a whole is given up, so that what was created is told.
+    let deadline = std::time::Instant::now() + limit.mul_f32(0.8);
     let aliases = parsed.iter().flatten().filter_map(create::alias).collect();
     let from = app.feed.end();
-    let outcomes = carry_out(&app, parsed, deadline).await;
+    let outcomes = carry_out(app, parsed, deadline).await;
     let created = created(&aliases, &outcomes);
     app.feed.await_told(from, created, &app.config.feed).await;
-    Ok(answer(&outcomes, &app.config.links))
+    outcomes
 }
 
 /// Those of the keys whose links are new: of the others the feed tells nothing.
@@ -96,7 +107,7 @@ fn created(keys: &HashSet<String>, outcomes: &[Result<Made, Problem>]) -> HashSe
 async fn carry_out(
     app: &App,
     parsed: Vec<Parsed>,
-    deadline: Instant,
+    deadline: std::time::Instant,
 ) -> Vec<Result<Made, Problem>> {
     let mut orders = Vec::with_capacity(parsed.len());
     let refused: Vec<Option<Problem>> = parsed
@@ -133,7 +144,11 @@ impl<'a> Reader<'a> {
 
     async fn read(mut self, mut body: Body) -> Result<Vec<Parsed>, Problem> {
         let mut items = Items::new(self.app.config.server.max_body_bytes);
-        while let Some(frame) = body.frame().await {
+        let start = Instant::now();
+        while let Some(frame) = timeout_at(start + self.allowed(), body.frame())
+            .await
+            .map_err(|_| Problem::new(Kind::BodyTimeout))?
+        {
             let frame = frame.map_err(|_| {
                 Problem::new(Kind::InvalidBody).with_detail("the body ended too early")
             })?;
@@ -145,6 +160,12 @@ impl<'a> Reader<'a> {
         }
         items.finish()?;
         Ok(self.parsed)
+    }
+
+    /// How long the body may have taken so far.
+    fn allowed(&self) -> Duration {
+        let seconds = u64::try_from(self.bytes / MIN_BODY_RATE).unwrap_or(u64::MAX);
+        self.app.config.server.body_timeout() + Duration::from_secs(seconds)
     }
 
     fn count(&mut self, more: usize) -> Result<(), Problem> {

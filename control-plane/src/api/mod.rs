@@ -33,7 +33,6 @@ use std::sync::Arc;
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/links", post(create::create).get(list::list))
-        .route("/links/bulk", post(bulk::create_many))
         .route(
             "/links/{code}",
             get(one::get).patch(patch::patch).delete(one::delete),
@@ -41,6 +40,13 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/clicks/accounting", get(accounting::accounting))
         .fallback(nothing_here)
         .method_not_allowed_fallback(crate::server::method_not_allowed)
+        .layer(from_fn_with_state(app.clone(), require_api_key))
+}
+
+/// Bulk requests, whose time has a bound of their own.
+pub(crate) fn bulk_routes(app: &Arc<App>) -> Router<Arc<App>> {
+    Router::new()
+        .route("/links/bulk", post(bulk::create_many))
         .layer(from_fn_with_state(app.clone(), require_api_key))
 }
 

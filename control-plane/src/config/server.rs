@@ -31,10 +31,10 @@ pub struct ServerConfig {
     /// first must be the one who sends.
     pub header_timeout_ms: u64,
     /// How long a client may take to send the body of a request, in milliseconds, 100 to 60,000. Default 5,000. A slower
-    /// one is answered 408.
+    /// one is answered 408. A bulk body has a second more for each 64 KiB that have come.
     pub body_timeout_ms: u64,
-    /// How long a request may take altogether, in milliseconds, 100 to 600,000. Default 10,000. One that takes longer is
-    /// given up and answered 503; what it wanted may have happened nevertheless.
+    /// How long a request may take altogether, in milliseconds, 100 to 600,000; a bulk request from the end of its body on.
+    /// Default 10,000. One that takes longer is given up and answered 503; what it wanted may have happened nevertheless.
     pub request_timeout_ms: u64,
     /// For how long `/health/ready` says no before the listener closes, in milliseconds, 0 to 60,000, so that balancers
     /// have time to look. Default 0: it closes at once.

@@ -12,7 +12,8 @@ use axum::routing::get;
 use http::{Method, Uri};
 use std::sync::Arc;
 
-/// Everything that is served. Requests that wait by intention have a bound of their own. Probes and metrics are outside of the bounds: they matter most when all else is busy.
+/// Everything that is served. Requests that wait by intention have a bound of their own, and so has the time of bulk
+/// requests. Probes and metrics are outside of the bounds: they matter most when all else is busy.
 pub(super) fn router(app: Arc<App>) -> Router {
     let bounded = Router::new()
         .nest(
@@ -25,6 +26,10 @@ pub(super) fn router(app: Arc<App>) -> Router {
         )
         .route("/{code}", get(redirect::follow))
         .layer(from_fn_with_state(app.clone(), layers::limit_time))
+        .merge(Router::new().nest(
+            "/api/v1",
+            api::bulk_routes(&app).layer(map_response(layers::forbid_caching)),
+        ))
         .layer(from_fn_with_state(app.clone(), layers::limit_requests));
     let waiting = Router::new().nest(
         "/edge/v1",

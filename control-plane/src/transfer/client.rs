@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Body as _;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -17,8 +18,9 @@ const MAX_TRIES: u32 = 10;
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
-/// How long one request may take.
+/// How long one request may take, besides a second for each 64 KiB of its body.
 const TIMEOUT: Duration = Duration::from_secs(60);
+const BODY_RATE: u64 = 65_536;
 
 /// A client of the API.
 #[derive(Clone, Debug)]
@@ -190,13 +192,14 @@ impl ApiClient {
     }
 
     async fn send<T: DeserializeOwned>(&self, request: Request<Full<Bytes>>) -> Result<T, Miss> {
+        let limit = TIMEOUT + Duration::from_secs(request.body().size_hint().lower() / BODY_RATE);
         let exchange = async {
             let answer = self.http.request(request).await;
             let (head, body) = answer.map_err(|error| away(&error))?.into_parts();
             let body = body.collect().await.map_err(|error| away(&error))?;
             Ok((head.status, body.to_bytes()))
         };
-        let (status, body) = tokio::time::timeout(TIMEOUT, exchange)
+        let (status, body) = tokio::time::timeout(limit, exchange)
             .await
             .unwrap_or_else(|_| Err(Miss::Away("no answer in time".to_owned())))?;
         if !status.is_success() {

@@ -2,6 +2,7 @@
 
 use crate::helpers::{Running, read_all, send, until};
 use reqwest::Method;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -93,4 +94,56 @@ async fn connections_beyond_the_bound_wait_for_their_turn() {
 
     drop(first);
     assert!(second.read(&mut answer).await.unwrap() > 0);
+}
+
+/// A bulk request whose body comes in pieces of almost 16 KiB, one in 100 ms, and its answer.
+async fn send_slowly(server: &Running, pieces: usize) -> String {
+    let item = r#"[{"longUrl":"https://example.com/"}"#;
+    let link = format!(
+        r#",{{"longUrl":"https://example.com/{}"}}"#,
+        "x".repeat(7_960)
+    );
+    let piece = link.repeat(2);
+    let length = item.len() + pieces * piece.len() + 1;
+    let mut stream = server.connect().await;
+    let head = format!(
+        "POST /api/v1/links/bulk HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\nconnection: close\r\n\r\n{item}",
+        server.admin_key
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for _ in 0..pieces {
+        if stream.write_all(piece.as_bytes()).await.is_err() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let _ = stream.write_all(b"]").await;
+    read_all(&mut stream).await
+}
+
+#[tokio::test]
+async fn a_large_bulk_body_has_the_time_that_a_slow_line_needs() {
+    let server = Running::with(&[
+        ("EDGELINK_BODY_TIMEOUT_MS", "500"),
+        ("EDGELINK_REQUEST_TIMEOUT_MS", "1000"),
+    ])
+    .await;
+    let answer = send_slowly(&server, 15).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.contains(r#""created":31"#), "{answer}");
+}
+
+#[tokio::test]
+async fn a_bulk_body_that_stops_coming_is_given_up() {
+    let server = Running::with(&[("EDGELINK_BODY_TIMEOUT_MS", "300")]).await;
+    let head = format!(
+        "POST /api/v1/links/bulk HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-type: application/json\r\n\
+         content-length: 1000000\r\nconnection: close\r\n\r\n[",
+        server.admin_key
+    );
+    let start = Instant::now();
+    let answer = server.exchange(head.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(start.elapsed() >= Duration::from_millis(300));
 }
