@@ -21,8 +21,15 @@ pub struct ServerConfig {
     /// How many bulk requests are worked on at once, 1 to 1,000. Default 4: each may hold a body's worth of memory. Further
     /// ones are answered 503.
     pub max_bulk_requests: usize,
-    /// How many connections may be open at once, 1 to 1,000,000. Default 4,096. Further ones wait in the kernel's queue.
+    /// How many connections may be open at once, 1 to 1,000,000. Default 4,096. Further ones have those of
+    /// `health_connections`.
     pub max_connections: usize,
+    /// How many of them one client address may have (IPv6: one /64), 1 to 1,000,000. Default 1,024. Further ones are closed
+    /// at once. Where one proxy brings all the traffic, raise it to `max_connections`.
+    pub max_connections_per_address: usize,
+    /// How many connections there may be beyond `max_connections`, 0 to 1,000. Default 16. Only `/health/*` and `/metrics`
+    /// are answered in them, all else 503, and they are closed then. What comes beyond them waits in the kernel's queue.
+    pub health_connections: usize,
     /// How many requests are worked on at once, 1 to 100,000; health and metrics do not count. Default 512. Further
     /// ones are answered 503 at once, because waiting in a queue helps nobody once the database is the bottleneck.
     pub max_requests: usize,
@@ -30,6 +37,9 @@ pub struct ServerConfig {
     /// connection is kept. Default 60,000: longer than proxies keep theirs (Envoy's bootstrap: 30 s), because who closes
     /// first must be the one who sends.
     pub header_timeout_ms: u64,
+    /// For how long a client may take nothing of an answer that waits for it, in milliseconds, 100 to 600,000. Default
+    /// 10,000. Then its connection is closed: who reads nothing would hold it for ever.
+    pub write_timeout_ms: u64,
     /// How long a client may take to send the body of a request, in milliseconds, 100 to 60,000. Default 5,000. A slower
     /// one is answered 408. A bulk body has a second more for each 64 KiB that have come.
     pub body_timeout_ms: u64,
@@ -52,8 +62,11 @@ impl Default for ServerConfig {
             max_bulk_body_bytes: 33_554_432,
             max_bulk_requests: 4,
             max_connections: 4_096,
+            max_connections_per_address: 1_024,
+            health_connections: 16,
             max_requests: 512,
             header_timeout_ms: 60_000,
+            write_timeout_ms: 10_000,
             body_timeout_ms: 5_000,
             request_timeout_ms: 10_000,
             shutdown_delay_ms: 0,
@@ -83,6 +96,21 @@ impl ServerConfig {
             "server.max_connections",
             self.max_connections,
             &(1..=1_000_000),
+        );
+        checks.range(
+            "server.max_connections_per_address",
+            self.max_connections_per_address,
+            &(1..=1_000_000),
+        );
+        checks.range(
+            "server.health_connections",
+            self.health_connections,
+            &(0..=1_000),
+        );
+        checks.range(
+            "server.write_timeout_ms",
+            self.write_timeout_ms,
+            &(100..=600_000),
         );
         checks.range("server.max_requests", self.max_requests, &(1..=100_000));
         checks.range(
@@ -114,6 +142,10 @@ impl ServerConfig {
 
     pub(crate) fn header_timeout(&self) -> Duration {
         Duration::from_millis(self.header_timeout_ms)
+    }
+
+    pub(crate) fn write_timeout(&self) -> Duration {
+        Duration::from_millis(self.write_timeout_ms)
     }
 
     pub(crate) fn body_timeout(&self) -> Duration {

@@ -1,16 +1,22 @@
 //! Accepting connections, serving them, and seeing them off.
 
+use super::addresses::{Addresses, Counted};
 use crate::config::ServerConfig;
+use crate::telemetry::LogThrottle;
+use crate::telemetry::prometheus::CONNECTIONS_REFUSED;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use metrics::counter;
 use std::io;
-use std::pin::pin;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -21,12 +27,77 @@ const MAX_HEAD_BYTES: usize = 32_768;
 /// The largest buffer of a connection in bytes.
 const MAX_BUFFER_BYTES: usize = 65_536;
 
-/// Accepts connections up to a bound.
+/// How long a client may take to send the head of a request in a connection that is for probes only.
+const PROBE_HEADER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Accepts connections up to a bound, and some more for probes.
 pub(super) struct Acceptor {
     listener: TcpListener,
-    permits: Arc<Semaphore>,
+    seats: Seats,
+    addresses: Arc<Addresses>,
+    write_timeout: Duration,
     http: http1::Builder,
+    probe_http: http1::Builder,
 }
+
+/// What is served in a connection.
+#[derive(Clone)]
+pub(super) struct Routers {
+    /// Everything.
+    pub(super) all: Router,
+    /// What is served where all connections are taken.
+    pub(super) health: Router,
+}
+
+/// How many connections there may be.
+struct Seats {
+    all: Arc<Semaphore>,
+    health: Arc<Semaphore>,
+}
+
+/// The right to a connection, until it is dropped.
+struct Seat {
+    kind: SeatKind,
+    _permit: OwnedSemaphorePermit,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SeatKind {
+    All,
+    Health,
+}
+
+impl Seats {
+    /// Waits for a seat. The semaphores are never closed, so there is always one at last.
+    async fn wait(&self) -> Result<Seat, AcquireError> {
+        tokio::select! {
+            biased;
+            permit = self.all.clone().acquire_owned() => Ok(SeatKind::All.with(permit?)),
+            permit = self.health.clone().acquire_owned() => Ok(SeatKind::Health.with(permit?)),
+        }
+    }
+
+    /// A better seat where one has become free meanwhile.
+    fn improve(&self, seat: Seat) -> Seat {
+        if seat.kind == SeatKind::All {
+            return seat;
+        }
+        let permit = self.all.clone().try_acquire_owned();
+        permit.map_or(seat, |permit| SeatKind::All.with(permit))
+    }
+}
+
+impl SeatKind {
+    fn with(self, permit: OwnedSemaphorePermit) -> Seat {
+        Seat {
+            kind: self,
+            _permit: permit,
+        }
+    }
+}
+
+type Connection =
+    http1::Connection<TokioIo<Pin<Box<TimeoutStream<TcpStream>>>>, TowerToHyperService<Router>>;
 
 /// Connections that are still open.
 pub(super) struct Connections {
@@ -37,40 +108,93 @@ pub(super) struct Connections {
 
 impl Acceptor {
     pub(super) fn new(listener: TcpListener, config: &ServerConfig) -> Self {
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new())
-            .header_read_timeout(config.header_timeout())
-            .max_header_size(MAX_HEAD_BYTES)
-            .max_buf_size(MAX_BUFFER_BYTES);
+        let mut probe_http = http(config.header_timeout().min(PROBE_HEADER_TIMEOUT));
+        probe_http.keep_alive(false);
         Self {
             listener,
-            permits: Arc::new(Semaphore::new(config.max_connections)),
-            http,
+            seats: Seats {
+                all: Arc::new(Semaphore::new(config.max_connections)),
+                health: Arc::new(Semaphore::new(config.health_connections)),
+            },
+            addresses: Addresses::new(config.max_connections_per_address),
+            write_timeout: config.write_timeout(),
+            http: http(config.header_timeout()),
+            probe_http,
         }
     }
 
     /// Accepts until `stop` is done, and closes the listener then.
-    pub(super) async fn serve(self, router: Router, stop: impl Future<Output = ()>) -> Connections {
+    pub(super) async fn serve(
+        self,
+        routers: Routers,
+        stop: impl Future<Output = ()>,
+    ) -> Connections {
         let connections = Connections {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             cut: CancellationToken::new(),
         };
         tokio::select! {
-            () = self.accept_all(&router, &connections) => {}
+            () = self.accept_all(&routers, &connections) => {}
             () = stop => {}
         }
         connections
     }
 
-    async fn accept_all(&self, router: &Router, connections: &Connections) {
-        // The semaphore is never closed, so there is always a permit at last.
-        while let Ok(permit) = self.permits.clone().acquire_owned().await {
+    async fn accept_all(&self, routers: &Routers, connections: &Connections) {
+        while let Ok(seat) = self.seats.wait().await {
             match self.listener.accept().await {
-                Ok((stream, _)) => connections.spawn(&self.http, stream, router.clone(), permit),
+                Ok((stream, peer)) => match self.addresses.admit(peer.ip()) {
+                    Some(counted) => {
+                        let seat = self.seats.improve(seat);
+                        self.begin(stream, routers, connections, (seat, counted));
+                    }
+                    None => note_refusal(peer.ip()),
+                },
                 Err(error) => pause_after(&error).await,
             }
         }
+    }
+
+    fn begin(
+        &self,
+        stream: TcpStream,
+        routers: &Routers,
+        connections: &Connections,
+        place: (Seat, Counted),
+    ) {
+        // Without this small answers wait for the client's acknowledgement; where it fails they only come later.
+        let _ = stream.set_nodelay(true);
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(self.write_timeout));
+        let (http, router) = match place.0.kind {
+            SeatKind::All => (&self.http, &routers.all),
+            SeatKind::Health => (&self.probe_http, &routers.health),
+        };
+        let service = TowerToHyperService::new(router.clone());
+        let connection = http.serve_connection(TokioIo::new(Box::pin(stream)), service);
+        connections.spawn(connection, place);
+    }
+}
+
+fn http(header_timeout: Duration) -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(header_timeout)
+        .max_header_size(MAX_HEAD_BYTES)
+        .max_buf_size(MAX_BUFFER_BYTES);
+    http
+}
+
+fn note_refusal(address: IpAddr) {
+    static THROTTLE: LogThrottle = LogThrottle::new();
+    counter!(CONNECTIONS_REFUSED).increment(1);
+    if let Some(left_out) = THROTTLE.admit(Instant::now()) {
+        tracing::warn!(
+            %address,
+            left_out,
+            "a connection was closed: its address has server.max_connections_per_address"
+        );
     }
 }
 
@@ -89,20 +213,10 @@ async fn pause_after(error: &io::Error) {
 }
 
 impl Connections {
-    fn spawn(
-        &self,
-        http: &http1::Builder,
-        stream: TcpStream,
-        router: Router,
-        permit: OwnedSemaphorePermit,
-    ) {
-        // Without this small answers wait for the client's acknowledgement; where it fails they only come later.
-        let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router);
-        let connection = http.serve_connection(TokioIo::new(stream), service);
+    fn spawn(&self, connection: Connection, place: (Seat, Counted)) {
         let (stop, cut) = (self.stop.clone(), self.cut.clone());
         self.tasks.spawn(async move {
-            let _permit = permit;
+            let _place = place;
             let mut connection = pin!(connection);
             let result = tokio::select! {
                 result = connection.as_mut() => result,

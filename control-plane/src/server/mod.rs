@@ -1,5 +1,6 @@
 //! The server: from the configuration to open connections, and down again in order.
 
+mod addresses;
 mod background;
 mod connections;
 mod layers;
@@ -18,7 +19,7 @@ pub(crate) use routes::method_not_allowed;
 
 use crate::sweeper::Sweeper;
 use background::Background;
-use connections::Acceptor;
+use connections::{Acceptor, Routers};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -132,7 +133,10 @@ impl Server {
         let upkeep = tokio::spawn(observe::keep_metrics_small());
         let sweeper = Sweeper::new(self.app.store.clone(), self.app.config.sweeper.clone());
         let sweeper = tokio::spawn(sweeper.run());
-        let router = routes::router(self.app.clone());
+        let routers = Routers {
+            all: routes::router(self.app.clone()),
+            health: routes::health_router(self.app.clone()),
+        };
         let stop = async {
             shutdown.await;
             tracing::info!("stopping");
@@ -140,7 +144,7 @@ impl Server {
             tokio::time::sleep(settings.shutdown_delay()).await;
             self.background.release_edges();
         };
-        let connections = self.acceptor.serve(router, stop).await;
+        let connections = self.acceptor.serve(routers, stop).await;
         connections.finish(settings.shutdown_grace()).await;
         upkeep.abort();
         sweeper.abort();

@@ -35,18 +35,31 @@ pub(super) fn router(app: Arc<App>) -> Router {
         "/edge/v1",
         edge::waiting_routes(&app).layer(map_response(layers::forbid_caching)),
     );
-    let unbounded = Router::new()
+    let all = bounded.merge(waiting).merge(health_routes());
+    observed(all.fallback(nothing_here)).with_state(app)
+}
+
+/// What is served where all connections are taken.
+pub(super) fn health_router(app: Arc<App>) -> Router {
+    observed(health_routes().fallback(overloaded)).with_state(app)
+}
+
+fn health_routes() -> Router<Arc<App>> {
+    Router::new()
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
-        .route("/metrics", get(observe::metrics));
-    bounded
-        .merge(waiting)
-        .merge(unbounded)
-        .fallback(nothing_here)
+        .route("/metrics", get(observe::metrics))
+}
+
+fn observed(router: Router<Arc<App>>) -> Router<Arc<App>> {
+    router
         .method_not_allowed_fallback(method_not_allowed)
         .layer(layers::catch_panics())
         .layer(from_fn(observe::observe))
-        .with_state(app)
+}
+
+async fn overloaded() -> Problem {
+    Problem::new(Kind::Overloaded).with_detail("too many connections are open")
 }
 
 /// Visitors who come to a path that no link can have get the page that tells them so, programs get a problem.

@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 pub(crate) const HTTP_REQUESTS: &str = "edgelink_http_requests_total";
 /// Time from the head of a request to the head of its response, by `route` and `method`.
 pub(crate) const HTTP_SECONDS: &str = "edgelink_http_request_duration_seconds";
+/// Connections that were closed at once because their address had as many as it may have.
+pub(crate) const CONNECTIONS_REFUSED: &str = "edgelink_http_connections_refused_total";
 /// Calls of the store that failed, by `operation` and `transient`.
 pub(crate) const STORE_ERRORS: &str = "edgelink_store_errors_total";
 /// Time of the calls of the store, by `operation`.
@@ -90,6 +92,10 @@ fn describe() {
         HTTP_SECONDS,
         Unit::Seconds,
         "Time to the head of the response."
+    );
+    describe_counter!(
+        CONNECTIONS_REFUSED,
+        "Connections closed at once: their address had as many as it may have."
     );
     describe_counter!(STORE_ERRORS, "Calls of the store that failed.");
     describe_histogram!(

@@ -1,10 +1,13 @@
 //! Every bound, reached.
 
 use crate::helpers::{Running, read_all, send, until};
+use futures_util::FutureExt;
 use reqwest::Method;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// A request whose body does not come.
 async fn hang(server: &Running) -> TcpStream {
@@ -76,7 +79,11 @@ async fn a_head_that_is_too_large_is_refused() {
 
 #[tokio::test]
 async fn connections_beyond_the_bound_wait_for_their_turn() {
-    let server = Running::with(&[("EDGELINK_API_MAX_CONNECTIONS", "1")]).await;
+    let server = Running::with(&[
+        ("EDGELINK_API_MAX_CONNECTIONS", "1"),
+        ("EDGELINK_HEALTH_CONNECTIONS", "0"),
+    ])
+    .await;
     let request = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";
     let mut first = server.connect().await;
     let mut answer = [0; 512];
@@ -94,6 +101,109 @@ async fn connections_beyond_the_bound_wait_for_their_turn() {
 
     drop(first);
     assert!(second.read(&mut answer).await.unwrap() > 0);
+}
+
+/// A connection from another address of this machine, with a small buffer for what comes back.
+async fn connect_from(server: &Running, address: [u8; 4]) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(2048).unwrap();
+    socket.bind((Ipv4Addr::from(address), 0).into()).unwrap();
+    socket.connect(server.address).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_client_that_reads_no_answers_is_cut_off() {
+    let server = Running::with(&[
+        ("EDGELINK_API_MAX_CONNECTIONS", "2"),
+        ("EDGELINK_HEALTH_CONNECTIONS", "0"),
+        ("EDGELINK_WRITE_TIMEOUT_MS", "500"),
+    ])
+    .await;
+    let requests = b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n".repeat(2_000);
+    let mut silent = Vec::new();
+    for _ in 0..2 {
+        let (unread, mut write) = connect_from(&server, [127, 0, 0, 1]).await.into_split();
+        let requests = requests.clone();
+        let sending = tokio::spawn(async move {
+            let _ = write.write_all(&requests).await; // until the server takes no more, or has closed
+        });
+        silent.push((unread, sending));
+    }
+    // Both have a connection before anybody else comes.
+    until("requests are served", async || {
+        let is_served =
+            |unread: &OwnedReadHalf| unread.ready(Interest::READABLE).now_or_never().is_some();
+        silent.iter().all(|(unread, _)| is_served(unread))
+    })
+    .await;
+    assert_eq!(server.follow("/health/live").await.status, 200);
+    for (_, sending) in silent {
+        sending.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn one_address_has_no_more_than_its_share_of_the_connections() {
+    let server = Running::with(&[("EDGELINK_API_MAX_CONNECTIONS_PER_ADDRESS", "1")]).await;
+    let request = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut answer = [0; 512];
+    let mut first = connect_from(&server, [127, 0, 0, 2]).await;
+    first.write_all(request).await.unwrap();
+    assert!(first.read(&mut answer).await.unwrap() > 0);
+
+    let mut second = connect_from(&server, [127, 0, 0, 2]).await;
+    let _ = second.write_all(request).await; // perhaps it is closed already
+    assert_eq!(read_all(&mut second).await, "");
+    let mut other = connect_from(&server, [127, 0, 0, 3]).await;
+    other.write_all(request).await.unwrap();
+    assert!(other.read(&mut answer).await.unwrap() > 0);
+
+    let metrics = server.follow("/metrics").await;
+    assert!(
+        metrics
+            .text()
+            .contains("edgelink_http_connections_refused_total ")
+    );
+
+    drop(first);
+    until("room again", async || {
+        let mut again = connect_from(&server, [127, 0, 0, 2]).await;
+        let _ = again.write_all(request).await;
+        again.read(&mut answer).await.is_ok_and(|length| length > 0)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn health_is_answered_where_all_connections_are_taken() {
+    let server = Running::with(&[("EDGELINK_API_MAX_CONNECTIONS", "1")]).await;
+    let mut answer = [0; 512];
+    let mut first = server.connect().await;
+    first
+        .write_all(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    assert!(first.read(&mut answer).await.unwrap() > 0);
+    // No `connection: close`: the server ends these connections after one answer.
+    for (path, status) in [
+        ("/health/live", "200"),
+        ("/health/ready", "200"),
+        ("/metrics", "200"),
+        ("/x", "503"),
+        ("/api/v1/links", "503"),
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+        let answer = server.exchange(request.as_bytes()).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{path}: {answer}"
+        );
+        assert_eq!(
+            answer.contains("urn:edgelink:problem:overloaded"),
+            status == "503",
+            "{path}: {answer}"
+        );
+    }
 }
 
 /// A bulk request whose body comes in pieces of almost 16 KiB, one in 100 ms, and its answer.

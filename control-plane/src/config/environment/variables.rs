@@ -44,6 +44,24 @@ pub(super) const VARIABLES: &[(&str, &str, &str, Kind)] = &[
         Kind::Number,
     ),
     (
+        "EDGELINK_API_MAX_CONNECTIONS_PER_ADDRESS",
+        "server",
+        "max_connections_per_address",
+        Kind::Number,
+    ),
+    (
+        "EDGELINK_HEALTH_CONNECTIONS",
+        "server",
+        "health_connections",
+        Kind::Number,
+    ),
+    (
+        "EDGELINK_WRITE_TIMEOUT_MS",
+        "server",
+        "write_timeout_ms",
+        Kind::Number,
+    ),
+    (
         "EDGELINK_HEADER_TIMEOUT_MS",
         "server",
         "header_timeout_ms",
