@@ -6,6 +6,7 @@
 pub mod api_key;
 mod edge_tokens;
 mod first_key;
+mod key_cache;
 mod verifier;
 
 pub use first_key::{AdminKeyError, ensure_admin_key};
@@ -47,14 +48,11 @@ pub(crate) async fn require_api_key(
             Problem::new(Kind::Unauthorized)
                 .with_detail("send a key as 'Authorization: Bearer <key>' or as 'X-Api-Key: <key>'")
         })?;
-    match app.keys.verify(key).await {
-        Ok(Some(row)) => {
-            request.extensions_mut().insert(Caller(row));
-            Ok(next.run(request).await)
-        }
-        Ok(None) => Err(Problem::new(Kind::Unauthorized).with_detail("the key is not valid")),
-        Err(error) => Err(Problem::store(&error)),
-    }
+    let row = app.keys.verify(key).await?;
+    let row =
+        row.ok_or_else(|| Problem::new(Kind::Unauthorized).with_detail("the key is not valid"))?;
+    request.extensions_mut().insert(Caller(row));
+    Ok(next.run(request).await)
 }
 
 /// Lets requests with one of the edges' tokens through.

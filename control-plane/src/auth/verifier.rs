@@ -1,40 +1,38 @@
 //! Checks API keys against the store, with a small cache in front.
 
 use super::api_key::ApiKey;
+use super::key_cache::{KeyCache, KeyLookupError};
 use crate::config::AuthConfig;
-use crate::store::{ApiKeyRow, Store, StoreError};
-use moka::future::Cache;
+use crate::problem::{Kind, Problem};
+use crate::store::{ApiKeyRow, Store};
 use std::sync::Arc;
 
 /// Checks API keys. Rows, and that there is none, are kept for `auth.key_cache_ms`: that is for how long a revoked key goes
 /// on working. The secret is compared at every request.
 pub(crate) struct KeyVerifier {
     store: Arc<dyn Store>,
-    rows: Cache<String, Option<Arc<ApiKeyRow>>>,
+    cache: KeyCache,
 }
 
 impl KeyVerifier {
     pub(crate) fn new(store: Arc<dyn Store>, config: &AuthConfig) -> Self {
-        let rows = Cache::builder()
-            .max_capacity(config.key_cache_entries)
-            .time_to_live(config.key_cache_time())
-            .build();
-        Self { store, rows }
+        let cache = KeyCache::new(config);
+        Self { store, cache }
     }
 
-    /// The row of `text` where it is a key that somebody was given. Requests with the same key share one look into the store.
-    pub(crate) async fn verify(
-        &self,
-        text: &str,
-    ) -> Result<Option<Arc<ApiKeyRow>>, Arc<StoreError>> {
+    /// The row of `text` where it is a key that somebody was given.
+    pub(crate) async fn verify(&self, text: &str) -> Result<Option<Arc<ApiKeyRow>>, Problem> {
         let Some(key) = ApiKey::parse(text) else {
             return Ok(None);
         };
-        let look_up = async {
-            let row = self.store.find_api_key(key.id()).await?;
-            Ok(row.map(Arc::new))
-        };
-        let row = self.rows.try_get_with_by_ref(key.id(), look_up).await?;
+        let look_up = self.store.find_api_key(key.id());
+        let row = self.cache.find(key.id(), look_up).await;
+        let row = row.map_err(|error| match &*error {
+            KeyLookupError::Store(error) => Problem::store(error),
+            KeyLookupError::Overloaded => {
+                Problem::new(Kind::Overloaded).with_detail("too many unknown keys are sent")
+            }
+        })?;
         Ok(row.filter(|row| key.matches(row)))
     }
 }

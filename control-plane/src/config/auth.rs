@@ -28,6 +28,9 @@ pub struct AuthConfig {
     pub key_cache_ms: u64,
     /// How many keys are kept in that cache, 1 to 1,000,000. Default 10,000, a few megabytes.
     pub key_cache_entries: u64,
+    /// How many keys that were never found may be looked up at once, 1 to 1,000. Default 4. With further ones a request is
+    /// answered 503 at once. Keys in use do not count: those who make keys up cannot keep them from the database.
+    pub max_key_lookups: usize,
 }
 
 impl Default for AuthConfig {
@@ -38,6 +41,7 @@ impl Default for AuthConfig {
             admin_key_file: None,
             key_cache_ms: 2_000,
             key_cache_entries: 10_000,
+            max_key_lookups: 4,
         }
     }
 }
@@ -50,6 +54,7 @@ impl AuthConfig {
             self.key_cache_entries,
             &(1..=1_000_000),
         );
+        checks.range("auth.max_key_lookups", self.max_key_lookups, &(1..=1_000));
         if !self.edge_tokens.iter().all(is_token) {
             checks.refuse("auth.edge_tokens", TOKEN_RULE);
         }

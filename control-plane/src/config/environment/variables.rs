@@ -289,6 +289,12 @@ pub(super) const VARIABLES: &[(&str, &str, &str, Kind)] = &[
         Kind::Number,
     ),
     (
+        "EDGELINK_KEY_MAX_LOOKUPS",
+        "auth",
+        "max_key_lookups",
+        Kind::Number,
+    ),
+    (
         "EDGELINK_SWEEP_INTERVAL_SECONDS",
         "sweeper",
         "interval_seconds",

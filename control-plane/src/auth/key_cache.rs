@@ -1,0 +1,129 @@
+//! What is known of API keys, and how many may be looked up at once.
+
+use crate::config::AuthConfig;
+use crate::store::{ApiKeyRow, StoreError};
+use moka::future::Cache;
+use std::sync::Arc;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Rows by the id of their key, and that there is none, kept for `auth.key_cache_ms`.
+///
+/// A key has the form of one without anybody having been given it, and each made-up one costs a lookup. So lookups of ids
+/// that no row was ever found for have a bound of their own, and the keys in use are served whatever is made up.
+pub(super) struct KeyCache {
+    rows: Cache<String, Option<Arc<ApiKeyRow>>>,
+    /// The ids that had a row when they were looked up last.
+    known: Cache<String, ()>,
+    unknown: Semaphore,
+}
+
+/// Why it cannot be said whether there is a key.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KeyLookupError {
+    /// As many unknown keys as allowed are being looked up.
+    #[error("too many unknown keys are being looked up")]
+    Overloaded,
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl KeyCache {
+    pub(super) fn new(config: &AuthConfig) -> Self {
+        Self {
+            rows: Cache::builder()
+                .max_capacity(config.key_cache_entries)
+                .time_to_live(config.key_cache_time())
+                .build(),
+            known: Cache::new(config.key_cache_entries),
+            unknown: Semaphore::new(config.max_key_lookups),
+        }
+    }
+
+    /// The row of the key `id`, by `look_up` where it is not in the cache. Requests with the same id share one lookup.
+    pub(super) async fn find(
+        &self,
+        id: &str,
+        look_up: impl Future<Output = Result<Option<ApiKeyRow>, StoreError>>,
+    ) -> Result<Option<Arc<ApiKeyRow>>, Arc<KeyLookupError>> {
+        let look_up = async {
+            let _permit = self.permit(id)?;
+            let row = look_up.await?;
+            match row {
+                Some(_) => self.known.insert(id.to_owned(), ()).await,
+                None => self.known.invalidate(id).await,
+            }
+            Ok(row.map(Arc::new))
+        };
+        self.rows.try_get_with_by_ref(id, look_up).await
+    }
+
+    /// The right to look an unknown id up; a known one needs none. It is not waited for: those who wait would take the
+    /// place of all other requests.
+    fn permit(&self, id: &str) -> Result<Option<SemaphorePermit<'_>>, KeyLookupError> {
+        if self.known.contains_key(id) {
+            return Ok(None);
+        }
+        let permit = self.unknown.try_acquire();
+        permit.map(Some).map_err(|_| KeyLookupError::Overloaded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::{pending, ready};
+
+    fn cache() -> KeyCache {
+        KeyCache::new(&AuthConfig {
+            key_cache_ms: 0,
+            max_key_lookups: 2,
+            ..AuthConfig::default()
+        })
+    }
+
+    fn row(id: &str) -> ApiKeyRow {
+        ApiKeyRow {
+            id: id.to_owned(),
+            name: "a".to_owned(),
+            secret_hash: [0; 32],
+            created_at: 1,
+        }
+    }
+
+    #[tokio::test]
+    async fn unknown_keys_are_looked_up_within_a_bound_and_known_ones_always() {
+        let cache = Arc::new(cache());
+        let found = cache.find("known", ready(Ok(Some(row("known"))))).await;
+        assert!(found.unwrap().is_some());
+        let hanging: Vec<_> = ["one", "two"]
+            .map(|id| {
+                let cache = cache.clone();
+                tokio::spawn(async move { cache.find(id, pending()).await.is_ok() })
+            })
+            .into();
+        while cache.unknown.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let refused = cache.find("three", ready(Ok(None))).await.unwrap_err();
+        assert!(matches!(*refused, KeyLookupError::Overloaded), "{refused}");
+        let found = cache.find("known", ready(Ok(Some(row("known"))))).await;
+        assert!(found.unwrap().is_some(), "a known key needs no room");
+
+        hanging.iter().for_each(tokio::task::JoinHandle::abort);
+        for lookup in hanging {
+            assert!(lookup.await.unwrap_err().is_cancelled());
+        }
+        let found = cache.find("three", ready(Ok(None))).await;
+        assert!(found.unwrap().is_none(), "room again");
+    }
+
+    #[tokio::test]
+    async fn a_key_that_was_revoked_is_unknown_again() {
+        let cache = cache();
+        for (row, is_known) in [(Some(row("a")), true), (None, false)] {
+            cache.find("a", ready(Ok(row))).await.unwrap();
+            assert_eq!(cache.known.contains_key("a"), is_known);
+        }
+    }
+}
