@@ -2,7 +2,8 @@
 
 use super::RedisError;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// For how long nobody asks after a failure. Then one call goes out to see, and the others go on without Redis until it has
 /// answered.
@@ -70,23 +71,24 @@ fn later(now: u64) -> u64 {
 mod tests {
     use super::*;
     use fred::error::{Error, ErrorKind};
+    use tokio::time::advance;
 
     fn away() -> Result<(), RedisError> {
         Err(RedisError::Away(Error::new(ErrorKind::Timeout, "late")))
     }
 
-    #[test]
-    fn after_a_failure_one_call_in_a_while_is_let_through_until_one_succeeds() {
+    #[tokio::test(start_paused = true)]
+    async fn after_a_failure_one_call_in_a_while_is_let_through_until_one_succeeds() {
         let breaker = Breaker::default();
         assert!(breaker.allows() && breaker.allows());
         breaker.note(&away());
+        advance(COOL_OFF - Duration::from_millis(1)).await;
         assert!(!breaker.allows());
-        breaker.retry_at.store(1, Ordering::Relaxed);
-        while breaker.now() < 1 {
-            std::hint::spin_loop();
-        }
+        advance(Duration::from_millis(1)).await;
         assert!(breaker.allows());
         assert!(!breaker.allows());
+        advance(COOL_OFF).await;
+        assert!(breaker.allows());
         breaker.note(&Ok(()));
         assert!(breaker.allows() && breaker.allows());
     }
