@@ -1,8 +1,8 @@
 //! Where numbers come from.
 
-use super::LinksConfig;
 use super::error::Checks;
-use crate::issuer::snowflake;
+use super::{LinksConfig, Secret};
+use crate::issuer::{ZookeeperAuth, snowflake};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -27,6 +27,10 @@ pub struct IssuerConfig {
     /// The znode that holds the next number. Default `/edgelink/next`. It is made where it is missing and there are no
     /// links yet.
     pub zookeeper_path: String,
+    /// Who we are to ZooKeeper, `scheme:credentials`, for example `digest:user:password`. The znodes that we make belong to
+    /// that identity alone; those that are there keep what they have. Default none: every client of that ZooKeeper may
+    /// change ours.
+    pub zookeeper_auth: Option<Secret>,
     /// How many numbers are drawn from ZooKeeper at once, 1 to 100,000,000. Default 100,000.
     pub zookeeper_range: u32,
 }
@@ -57,6 +61,7 @@ impl Default for IssuerConfig {
             lease_seconds: 60,
             zookeeper_servers: None,
             zookeeper_path: "/edgelink/next".to_owned(),
+            zookeeper_auth: None,
             zookeeper_range: 100_000,
         }
     }
@@ -80,7 +85,18 @@ impl IssuerConfig {
                 format!("is '{path}', must be like '/edgelink/next'"),
             );
         }
+        if self.zookeeper_auth.is_some() && self.zookeeper_auth().is_none() {
+            checks.refuse(
+                "issuer.zookeeper_auth",
+                "must be a scheme and its credentials, for example digest:user:password",
+            );
+        }
         self.check_source(links, checks);
+    }
+
+    /// Who we are to ZooKeeper.
+    pub(crate) fn zookeeper_auth(&self) -> Option<ZookeeperAuth> {
+        ZookeeperAuth::parse(self.zookeeper_auth.as_ref()?.expose())
     }
 
     pub(crate) fn lease(&self) -> Duration {

@@ -14,7 +14,7 @@ pub use digest::{Digest, Membership};
 pub use minter::{Minted, Minter};
 pub use segment::{SegmentIssuer, SegmentOptions};
 pub use subject::Subject;
-pub use zookeeper::{ZookeeperOptions, zookeeper};
+pub use zookeeper::{ZookeeperAuth, ZookeeperOptions, zookeeper};
 
 use crate::store::StoreError;
 use async_trait::async_trait;

@@ -7,6 +7,7 @@
 use super::ranges::{RangeIssuer, RangeSource};
 use super::{IssueError, NumberSource};
 use async_trait::async_trait;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +31,37 @@ pub struct ZookeeperOptions {
     /// The number that a znode which is missing starts with. With none, a missing znode is an error: numbers were issued
     /// before, and only people know how far.
     pub first: Option<u64>,
+    /// Who we are to ZooKeeper. The znodes that we make belong to that identity alone, with none to every client.
+    pub auth: Option<ZookeeperAuth>,
     /// How long one draw may take, with connecting. Default 1.4 s: below what a creation may wait for a number.
     pub timeout: Duration,
+}
+
+/// An identity by one of ZooKeeper's schemes (ZooKeeper Programmer's Guide, "Builtin ACL Schemes").
+#[derive(Clone, PartialEq, Eq)]
+pub struct ZookeeperAuth {
+    scheme: String,
+    credentials: String,
+}
+
+impl ZookeeperAuth {
+    /// Takes `scheme:credentials`, for example `digest:user:password`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (scheme, credentials) = text.split_once(':')?;
+        let is_scheme =
+            !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        (is_scheme && !credentials.is_empty()).then(|| Self {
+            scheme: scheme.to_owned(),
+            credentials: credentials.to_owned(),
+        })
+    }
+}
+
+impl fmt::Debug for ZookeeperAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ZookeeperAuth({})", self.scheme)
+    }
 }
 
 impl ZookeeperOptions {
@@ -43,6 +73,7 @@ impl ZookeeperOptions {
             path: "/edgelink/next".to_owned(),
             range: 100_000,
             first: Some(0),
+            auth: None,
             timeout: Duration::from_millis(1400),
         }
     }
@@ -122,7 +153,10 @@ impl Znode {
         {
             return Ok(client.clone());
         }
-        let connector = Client::connector().with_fail_eagerly();
+        let mut connector = Client::connector().with_fail_eagerly();
+        if let Some(auth) = &self.options.auth {
+            connector = connector.with_auth(&auth.scheme, auth.credentials.as_bytes());
+        }
         let new = connector.connect(&self.options.servers).await?;
         *client = Some(new.clone());
         Ok(new)
@@ -155,7 +189,11 @@ impl Znode {
                 "the znode {path} is missing although numbers were issued before: create it with a number above all of them"
             ))
         })?;
-        let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        let acls = match &self.options.auth {
+            Some(_) => Acls::creator_all(),
+            None => Acls::anyone_all(),
+        };
+        let options = CreateMode::Persistent.with_acls(acls);
         if let Some((parent, _)) = path
             .rsplit_once('/')
             .filter(|(parent, _)| !parent.is_empty())
@@ -241,6 +279,16 @@ fn unusable(reason: String) -> IssueError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_identity_has_a_scheme_and_credentials_and_does_not_show_them() {
+        let auth = ZookeeperAuth::parse("digest:me:a:b").unwrap();
+        assert_eq!((&*auth.scheme, &*auth.credentials), ("digest", "me:a:b"));
+        assert_eq!(format!("{auth:?}"), "ZookeeperAuth(digest)");
+        for text in ["", "digest", "digest:", ":me:password", "a b:c"] {
+            assert_eq!(ZookeeperAuth::parse(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn only_decimal_digits_are_a_number() {

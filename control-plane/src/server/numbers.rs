@@ -62,6 +62,7 @@ async fn zookeeper_options(
     Ok(ZookeeperOptions {
         path: issuer.zookeeper_path.clone(),
         range: issuer.zookeeper_range,
+        auth: issuer.zookeeper_auth(),
         // A ZooKeeper that has lost its data must not start from 0 again.
         first: (!has_links(store).await?).then_some(0),
         ..ZookeeperOptions::new(servers)

@@ -263,6 +263,12 @@ pub(super) const VARIABLES: &[(&str, &str, &str, Kind)] = &[
         "zookeeper_range",
         Kind::Number,
     ),
+    (
+        "EDGELINK_ZOOKEEPER_AUTH",
+        "issuer",
+        "zookeeper_auth",
+        Kind::Text,
+    ),
     ("EDGELINK_EDGE_TOKEN", "auth", "edge_tokens", Kind::List),
     (
         "EDGELINK_EDGE_TOKEN_FILE",
