@@ -4,6 +4,7 @@ mod variables;
 
 use super::error::{Checks, ConfigError};
 use std::collections::BTreeMap;
+use std::fmt;
 use toml::{Table, Value};
 use variables::{Kind, OTHER_PREFIXES, OTHERS, VARIABLES};
 
@@ -11,7 +12,7 @@ const PREFIX: &str = "EDGELINK_";
 
 /// The variables whose names start with `EDGELINK_`. Empty ones count as unset, for that is what deployment tools make of
 /// a value that nobody gave.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
@@ -63,6 +64,13 @@ impl Environment {
         VARIABLES
             .iter()
             .map(|(_, section, field, _)| (*section, *field))
+    }
+}
+
+/// The names alone: some of the values are secrets.
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a configuration was refused.
 #[derive(Debug, thiserror::Error)]
@@ -15,13 +15,20 @@ pub enum ConfigError {
         /// The cause.
         source: std::io::Error,
     },
-    /// The file is no TOML.
-    #[error("the configuration file {} is not valid TOML: {source}", path.display())]
+    /// The file is no TOML. The line itself is not shown: it may hold a secret.
+    #[error(
+        "the configuration file {} is not valid TOML at line {line}, column {column}: {message}",
+        path.display()
+    )]
     Syntax {
         /// The file.
         path: PathBuf,
-        /// Line, column and cause.
-        source: Box<toml::de::Error>,
+        /// The line, from 1 on.
+        line: usize,
+        /// The column, from 1 on.
+        column: usize,
+        /// What is wrong there.
+        message: String,
     },
     /// Fields are unknown or have wrong values.
     #[error("the configuration is not valid{}", List(.0))]
@@ -38,11 +45,45 @@ pub struct FieldProblem {
 }
 
 impl ConfigError {
+    pub(super) fn syntax(path: &Path, text: &str, error: &toml::de::Error) -> Self {
+        let place = error.span().map_or(0, |span| span.start);
+        let before = text.get(..place).unwrap_or_default();
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        Self::Syntax {
+            path: path.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: line.chars().count() + 1,
+            message: error.message().to_owned(),
+        }
+    }
+
+    /// A field that has not the type that it must have.
+    pub(super) fn of_type(error: &serde_path_to_error::Error<toml::de::Error>) -> Self {
+        Self::field(
+            error.path().to_string(),
+            without_value(error.inner().message()),
+        )
+    }
+
     pub(super) fn field(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Fields(vec![FieldProblem {
             field: field.into(),
             reason: reason.into(),
         }])
+    }
+}
+
+/// The message about a wrong type without the value, which may be a secret.
+fn without_value(message: &str) -> String {
+    let parts = message
+        .strip_prefix("invalid type: ")
+        .and_then(|rest| rest.rsplit_once(", expected "));
+    match parts {
+        Some((value, expected)) => {
+            let kind = value.split(['"', '`']).next().unwrap_or_default();
+            format!("is of the type {}, must be {expected}", kind.trim_end())
+        }
+        None => message.to_owned(),
     }
 }
 

@@ -82,10 +82,8 @@ impl Config {
     pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Self, ConfigError> {
         let mut table = file.map(read_table).transpose()?.unwrap_or_default();
         environment.put_over(&mut table)?;
-        let config: Self =
-            serde_path_to_error::deserialize(toml::Value::Table(table)).map_err(|error| {
-                ConfigError::field(error.path().to_string(), error.inner().message())
-            })?;
+        let config: Self = serde_path_to_error::deserialize(toml::Value::Table(table))
+            .map_err(|error| ConfigError::of_type(&error))?;
         config.complete()
     }
 
@@ -114,10 +112,8 @@ fn read_table(path: &Path) -> Result<toml::Table, ConfigError> {
         path: path.to_owned(),
         source,
     })?;
-    text.parse().map_err(|source| ConfigError::Syntax {
-        path: path.to_owned(),
-        source: Box::new(source),
-    })
+    text.parse()
+        .map_err(|error| ConfigError::syntax(path, &text, &error))
 }
 
 #[cfg(test)]

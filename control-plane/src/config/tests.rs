@@ -98,6 +98,33 @@ fn a_wrong_value_is_refused_with_its_field_and_what_would_be_right() {
         ("[server]\nlistn = \"x\"", ["server.listn", "listen"]),
         ("[servr]\nlisten = \"x\"", ["servr", "server"]),
         ("server = 1", ["server", "ServerConfig"]),
+        (
+            "[server]\nmax_connections_per_address = 0",
+            [
+                "server.max_connections_per_address",
+                "is 0, must be 1 to 1000000",
+            ],
+        ),
+        (
+            "[server]\nhealth_connections = 1001",
+            ["server.health_connections", "is 1001, must be 0 to 1000"],
+        ),
+        (
+            "[server]\nwrite_timeout_ms = 99",
+            ["server.write_timeout_ms", "is 99, must be 100 to 600000"],
+        ),
+        (
+            "[links]\nunknown_hosts = \"pass\"",
+            ["links.unknown_hosts", "`not_found`"],
+        ),
+        (
+            "[auth]\nmax_key_lookups = 0",
+            ["auth.max_key_lookups", "is 0, must be 1 to 1000"],
+        ),
+        (
+            "[issuer]\nzookeeper_auth = \"digest:\"",
+            ["issuer.zookeeper_auth", "digest:user:password"],
+        ),
         ("[store]\nurl = \"postgres://x\"", ["store.url", "mysql://"]),
         ("[links]\ndomains = []", ["links.domains", "at least one"]),
         (
@@ -202,6 +229,70 @@ fn a_file_that_is_missing_or_no_toml_is_named() {
     assert!(error.to_string().contains("/nowhere/x.toml"));
     let error = load("[server", &[]).unwrap_err();
     assert!(error.contains("not valid TOML"), "{error}");
+}
+
+#[test]
+fn no_message_shows_a_secret() {
+    const SECRET: &str = "0123456789abcdef0123";
+    for (text, field, right) in [
+        (
+            format!("[links]\n[store]\nurl = \"mysql://u:{SECRET}@h/db"),
+            "line 3, column",
+            "not valid TOML",
+        ),
+        (
+            format!("[links]\ncode_key = {SECRET}"),
+            "line 2, column",
+            "not valid TOML",
+        ),
+        (
+            format!("[auth]\nedge_tokens = \"{SECRET}\""),
+            "auth.edge_tokens",
+            "must be a sequence",
+        ),
+        (
+            format!("[auth]\nedge_tokens = [\"{SECRET}, expected\", {{ a = \"{SECRET}\" }}]"),
+            "auth.edge_tokens[1]",
+            "must be a string",
+        ),
+        (
+            "[links]\ncode_key = 1234567890123".to_owned(),
+            "links.code_key",
+            "must be a string",
+        ),
+        (
+            format!("auth = \"{SECRET}\""),
+            "auth",
+            "must be struct AuthConfig",
+        ),
+        (
+            format!("[issuer]\nzookeeper_auth = \"{SECRET}\""),
+            "issuer.zookeeper_auth",
+            "digest:user:password",
+        ),
+        (
+            format!("[redis]\nurl = \"http://:{SECRET}@h\""),
+            "redis.url",
+            "redis://",
+        ),
+    ] {
+        let error = Config::load(Some(file(&text).path()), &Environment::default()).unwrap_err();
+        let shown = format!("{error} {error:?}");
+        assert!(
+            shown.contains(field) && shown.contains(right),
+            "{text}: {shown}"
+        );
+        for secret in [SECRET, "1234567890123"] {
+            assert!(!shown.contains(secret), "{text}: {shown}");
+        }
+    }
+    let environment = environment(&[("EDGELINK_CODE_KEY", SECRET)]);
+    let error = Config::load(None, &environment).unwrap_err();
+    let shown = format!("{error} {error:?} {environment:?}");
+    assert!(
+        shown.contains("links.code_key") && !shown.contains(SECRET),
+        "{shown}"
+    );
 }
 
 #[test]
