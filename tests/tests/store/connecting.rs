@@ -2,7 +2,12 @@
 
 use crate::fixture::{Database, create, link, patient};
 use edgelink_control_plane::store::{PoolOptions, connect};
+use sqlx::{Connection, Executor, MySqlConnection};
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::JoinSet;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::util::SubscriberInitExt;
 
 on_every_database!(
     replicas_that_migrate_at_once_do_not_harm_each_other,
@@ -111,4 +116,36 @@ async fn a_new_file_is_opened_by_several_at_once() {
             opened.unwrap();
         }
     }
+}
+
+#[tokio::test]
+async fn a_batch_that_takes_long_is_not_in_the_log() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let log = tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::INFO)
+        .with_ansi(false)
+        .with_writer(Arc::new(file.reopen().unwrap()))
+        .finish()
+        .set_default();
+    let database = Database::on_server().await;
+    let store = database.store().await;
+    // So that the domain is there and known.
+    create(&*store, link(1, "first")).await.unwrap();
+    let mut other = MySqlConnection::connect(database.url()).await.unwrap();
+    other.execute("LOCK TABLES links WRITE").await.unwrap();
+    let unlock = async {
+        // sqlx calls a statement slow after a second.
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        other.execute("UNLOCK TABLES").await.unwrap();
+    };
+    let (created, ()) = tokio::join!(create(&*store, link(2, "secret")), unlock);
+    created.unwrap();
+    drop(log);
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let target = "https://x.example/secret".bytes();
+    let hex: String = target.map(|byte| format!("{byte:02x}")).collect();
+    let line = text
+        .lines()
+        .find(|line| line.contains("slow") || line.to_lowercase().contains(&hex));
+    assert_eq!(line, None);
 }
