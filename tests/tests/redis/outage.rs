@@ -6,7 +6,8 @@ use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::until;
 use std::time::{Duration, Instant};
 
-/// Longer than the time that a lookup may take, and the pause after a failed one.
+/// The pause after a failed lookup.
+const COOL_OFF: Duration = Duration::from_millis(250);
 const AWAIT_ANSWERS: &str = "Redis answers again";
 
 async fn answers(redis: &Redis) {
@@ -50,17 +51,18 @@ async fn a_silent_redis_is_waited_for_once_in_a_while_only() {
     let redis = connected(&server.url()).await;
     answers(&redis).await;
     server.stop();
-    let start = Instant::now();
-    let error = redis.look_up(KEY).await.unwrap_err();
-    assert!(matches!(error, RedisError::Away(_)), "{error}");
-    assert!(start.elapsed() >= Duration::from_millis(250));
-    let start = Instant::now();
-    let mut skipped = 0;
-    while start.elapsed() < Duration::from_millis(200) {
-        skipped += u32::from(matches!(redis.look_up(KEY).await, Err(RedisError::Skipped)));
-        tokio::task::yield_now().await;
+    // From here on time passes only while all wait for it.
+    tokio::time::pause();
+    for _ in 0..3 {
+        let error = redis.look_up(KEY).await.unwrap_err();
+        assert!(matches!(error, RedisError::Away(_)), "{error}");
+        for _ in 0..100 {
+            let error = redis.look_up(KEY).await.unwrap_err();
+            assert!(matches!(error, RedisError::Skipped), "{error}");
+        }
+        tokio::time::advance(COOL_OFF).await;
     }
-    assert!(skipped > 100, "{skipped}");
+    tokio::time::resume();
     server.cont();
     answers(&redis).await;
 }
