@@ -1,6 +1,6 @@
 //! Numbers out of ZooKeeper.
 
-use edgelink_control_plane::issuer::{NumberSource, ZookeeperOptions, zookeeper};
+use edgelink_control_plane::issuer::{NumberSource, ZookeeperAuth, ZookeeperOptions, zookeeper};
 use edgelink_tests::servers::ZooKeeper;
 use edgelink_tests::stack::until;
 use std::collections::HashSet;
@@ -127,4 +127,27 @@ async fn a_missing_znode_is_an_error_where_numbers_were_issued_before() {
     })
     .await;
     assert!(error.to_string().contains("/next is missing"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_znode_that_an_identity_has_made_is_closed_to_all_others() {
+    let server = ZooKeeper::start();
+    let as_identity = |text: Option<&str>| {
+        zookeeper(ZookeeperOptions {
+            auth: text.and_then(ZookeeperAuth::parse),
+            ..options(&server, "/a/next")
+        })
+    };
+    assert_eq!(number(&as_identity(Some("digest:edgelink:right"))).await, 0);
+    for other in [None, Some("digest:edgelink:wrong")] {
+        let source = as_identity(other);
+        let error = until("the server refuses", PATIENCE, async || {
+            let error = source.next_number().await.expect_err("an open znode");
+            (!error.is_transient()).then_some(error)
+        })
+        .await;
+        println!("{other:?}: {error}");
+    }
+    let same = as_identity(Some("digest:edgelink:right"));
+    assert_eq!(number(&same).await, 100);
 }
