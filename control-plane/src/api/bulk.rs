@@ -68,24 +68,18 @@ pub(crate) async fn create_many(
     };
     let reader = Reader::new(&app, &caller, id);
     let parsed = reader.read(request.into_body()).await?;
-    // The time of the body, which may be large, does not count.
-    let limit = app.config.server.request_timeout();
-    let outcomes = tokio::time::timeout(limit, make(&app, parsed, limit))
-        .await
-        .map_err(|_| Problem::new(Kind::RequestTimeout))?;
-    Ok(answer(&outcomes, &app.config.links))
-}
-
-/// Creates links, and waits until edges have heard of the new aliases.
-async fn make(app: &App, parsed: Vec<Parsed>, limit: Duration) -> Vec<Result<Made, Problem>> {
-    // A little before the request as a whole is given up, so that what was created is told.
-    let deadline = std::time::Instant::now() + limit.mul_f32(0.8);
     let aliases = parsed.iter().flatten().filter_map(create::alias).collect();
     let from = app.feed.end();
-    let outcomes = carry_out(app, parsed, deadline).await;
+    // The time of the body, which may be large, does not count.
+    let limit = app.config.server.request_timeout();
+    // A little before the request as a whole is given up, so that what was created is told.
+    let deadline = std::time::Instant::now() + limit.mul_f32(0.8);
+    let outcomes = tokio::time::timeout(limit, carry_out(&app, parsed, deadline))
+        .await
+        .map_err(|_| Problem::new(Kind::RequestTimeout))?;
     let created = created(&aliases, &outcomes);
     app.feed.await_told(from, created, &app.config.feed).await;
-    outcomes
+    Ok(answer(&outcomes, &app.config.links))
 }
 
 /// Those of the keys whose links are new: of the others the feed tells nothing.
