@@ -235,13 +235,13 @@ async fn send_slowly(server: &Running, pieces: usize) -> String {
 #[tokio::test]
 async fn a_large_bulk_body_has_the_time_that_a_slow_line_needs() {
     let server = Running::with(&[
-        ("EDGELINK_BODY_TIMEOUT_MS", "500"),
-        ("EDGELINK_REQUEST_TIMEOUT_MS", "1000"),
+        ("EDGELINK_BODY_TIMEOUT_MS", "1000"),
+        ("EDGELINK_REQUEST_TIMEOUT_MS", "1500"),
     ])
     .await;
-    let answer = send_slowly(&server, 15).await;
+    let answer = send_slowly(&server, 20).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    assert!(answer.contains(r#""created":31"#), "{answer}");
+    assert!(answer.contains(r#""created":41"#), "{answer}");
 }
 
 #[tokio::test]
