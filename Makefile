@@ -89,6 +89,11 @@ $(DRILLS): setup wasm
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
 	  cargo test -p edgelink-tests --test drill -- --ignored --exact --nocapture --test-threads 1 $(DRILL)
 
+.PHONY: envoy-spin
+envoy-spin: setup wasm ## See whether Envoy still never returns from a second gRPC stream that fails at once
+	cargo build --profile wasm --target $(WASM_TARGET) -p edgelink-abi-probe
+	cargo test -p edgelink-tests --test drill -- --ignored --nocapture envoy_spin::
+
 # Benchmarks, beside a control plane built for release: `make BENCH_PROFILE=dev BENCH_OPTIONS=--short bench` to try them
 # out. One table alone: `make bench-zipf`; `make bench-redirects BENCH_OPTIONS='--only lru'`.
 BENCH_PROFILE ?= release
