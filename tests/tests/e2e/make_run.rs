@@ -10,12 +10,10 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(30);
-/// Well below `freshSeconds`, after which a worker that is told of nothing would ask again.
-const SOON: Duration = Duration::from_secs(2);
 const TARGET: &str = "https://example.com/a?b=1";
 
 struct Run {
@@ -236,38 +234,10 @@ async fn what_it_prints_works_and_a_second_start_finds_the_links_of_the_first() 
     assert_ne!(run.create_link().await, path);
 }
 
-/// Each change of the tour is seen well before a record in a cache expires (5 s), from the first one on and whichever
-/// worker answers: once it says that it is ready, every worker reads the feed.
-#[tokio::test]
-async fn the_first_changes_after_the_start_are_seen_at_once() {
-    let run = Run::start("small").await;
-    let path = run.create_link().await;
-    let resource = format!("/api/v1/links{path}");
-    let start = Instant::now();
-    assert_eq!(run.follow(&path).await.location(), Some(TARGET));
-    for (body, status) in [
-        (json!({ "redirectStatus": 307 }), 307),
-        (json!({ "state": "disabled" }), 410),
-        (json!({ "state": "active" }), 307),
-    ] {
-        let changed = run.api("PATCH", &resource, &body);
-        assert_eq!(changed.await.expect("an answer").status, 200, "{body}");
-        until(&format!("{body} is seen"), SOON, async || {
-            let mut seen = true;
-            for _ in 0..8 {
-                seen &= run.follow(&path).await.status == status;
-            }
-            seen.then_some(())
-        })
-        .await;
-    }
-    println!("three changes were seen within {:?}", start.elapsed());
-}
-
-/// Another attempt is for a machine so busy that a feed message takes longer than two runs of curl.
+/// From the first change on, and whichever worker answers: once it says that it is ready, every worker reads the feed.
+/// Another start is for a machine so busy that a feed message takes longer than two runs of curl.
 #[tokio::test]
 async fn the_tour_of_the_readme_shows_every_change_when_it_is_pasted() {
-    let run = Run::start("small").await;
     let wanted = [
         "HTTP/1.1 307 Temporary Redirect",
         "location: https://example.com/sale",
@@ -278,7 +248,9 @@ async fn the_tour_of_the_readme_shows_every_change_when_it_is_pasted() {
     ];
     let mut printed = String::new();
     for _ in 0..3 {
-        printed = run.paste(&tour());
+        let run = Run::start("small").await;
+        // What the API answers ends without a line feed.
+        printed = run.paste(&tour()).replace("HTTP/1.1", "\nHTTP/1.1");
         let lines = printed.lines().map(str::trim_end);
         let seen = lines.filter(|line| line.starts_with("HTTP/") || line.starts_with("location:"));
         if seen.eq(wanted) {
