@@ -10,27 +10,34 @@ WASM_PACKAGES := -p edgelink-filter -p edgelink-resp-bridge
 HELLO_PACKAGES := -p edgelink-hello-bare -p edgelink-hello-hostcalls -p edgelink-hello-sdk
 NATIVE := --workspace --exclude edgelink-filter
 
-# The profile of the control plane that `make run` starts: release, or dev for a quicker build.
-PROFILE ?= release
+# The profile of the control plane that `make run` starts: quick, or release for speed, which takes minutes to build, or dev.
+PROFILE ?= quick
+RUN_WASM_PROFILE := $(if $(filter quick,$(PROFILE)),quick-wasm,wasm)
 
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: setup-run wasm ## Build and run control plane and Envoy; Ctrl-C stops both
-	cargo build --profile $(PROFILE) -p edgelink-control-plane
+run: setup-run run-parts ## Build and run control plane and Envoy; Ctrl-C stops both
 	@exec envoy/up.sh $(PROFILE)
 
 .PHONY: run-full
-run-full: setup-full wasm ## The production shape: MariaDB, Redis, two control planes, Envoy
-	cargo build --profile $(PROFILE) -p edgelink-control-plane
+run-full: setup-full run-parts ## The production shape: MariaDB, Redis, two control planes, Envoy
 	@exec envoy/up.sh $(PROFILE) full
 
 .PHONY: run-cluster
-run-cluster: setup-full wasm ## The same on a Redis Cluster of three masters and three replicas
-	cargo build --profile $(PROFILE) -p edgelink-control-plane
+run-cluster: setup-full run-parts ## The same on a Redis Cluster of three masters and three replicas
 	@exec envoy/up.sh $(PROFILE) cluster
+
+.PHONY: run-parts
+run-parts:
+	cargo build --profile $(RUN_WASM_PROFILE) --target $(WASM_TARGET) $(WASM_PACKAGES)
+	cargo build --profile $(PROFILE) -p edgelink-control-plane
+
+.PHONY: release
+release: setup-run wasm ## Build what is to be deployed, optimized as a whole
+	cargo build --release -p edgelink-control-plane
 
 .PHONY: wasm
 wasm: ## Build the modules that Envoy loads
@@ -81,6 +88,11 @@ $(DRILLS): setup wasm
 	cargo build --profile $(DRILL_PROFILE) -p edgelink-control-plane
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
 	  cargo test -p edgelink-tests --test drill -- --ignored --exact --nocapture --test-threads 1 $(DRILL)
+
+.PHONY: envoy-spin
+envoy-spin: setup wasm ## See whether Envoy still never returns from a second gRPC stream that fails at once
+	cargo build --profile wasm --target $(WASM_TARGET) -p edgelink-abi-probe
+	cargo test -p edgelink-tests --test drill -- --ignored --nocapture envoy_spin::
 
 # Benchmarks, beside a control plane built for release: `make BENCH_PROFILE=dev BENCH_OPTIONS=--short bench` to try them
 # out. One table alone: `make bench-zipf`; `make bench-redirects BENCH_OPTIONS='--only lru'`.

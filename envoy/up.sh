@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# Runs edgelink in this terminal until Ctrl-C or until a part of it ends: `up.sh [PROFILE [SHAPE]]`. Shapes:
-#   small    `make run`: the control plane (SQLite, no other server) and Envoy
+# Runs edgelink in this terminal until Ctrl-C or SIGTERM: `up.sh [PROFILE [SHAPE]]`. Shapes:
+#   small    `make run`: the control plane (SQLite, no other server) and Envoy. When one ends, the other is stopped
 #   full     `make run-full`: MariaDB, Redis, two control planes, and Envoy that asks Redis directly
 #   cluster  `make run-cluster`: the same with a Redis Cluster, which Envoy asks through its pool
+# A part of the latter two that ends is started again; one that ends again and again ends everything.
 # State, logs and keys stay in .edgelink/ (.edgelink/SHAPE for the latter two) and are found again by the next start.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-profile=${1:-release}
+profile=${1:-quick}
 [[ $profile == dev ]] && profile=debug
 shape=${2:-small}
 target=${CARGO_TARGET_DIR:-$root/target}
 edgelink=$target/$profile/edgelink
+modules=$target/wasm32-wasip1/wasm
+[[ $profile != quick ]] || modules=$target/wasm32-wasip1/quick-wasm
 
 state=${EDGELINK_STATE_DIR:-$root/.edgelink}
 [[ $shape == small || -n ${EDGELINK_STATE_DIR:-} ]] || state=$state/$shape
@@ -21,8 +24,8 @@ export EDGELINK_API_PORT=${EDGELINK_API_PORT:-8081}
 export EDGELINK_ADMIN_PORT=${EDGELINK_ADMIN_PORT:-9901}
 export EDGELINK_DOMAINS=${EDGELINK_DOMAINS:-127.0.0.1:$EDGELINK_EDGE_PORT}
 export EDGELINK_EDGE_TOKEN_FILE=$EDGELINK_STATE_DIR/edge-token
-export EDGELINK_WASM=${EDGELINK_WASM:-$target/wasm32-wasip1/wasm/edgelink_filter.wasm}
-export EDGELINK_BRIDGE_WASM=${EDGELINK_BRIDGE_WASM:-$target/wasm32-wasip1/wasm/edgelink_resp_bridge.wasm}
+export EDGELINK_WASM=${EDGELINK_WASM:-$modules/edgelink_filter.wasm}
+export EDGELINK_BRIDGE_WASM=${EDGELINK_BRIDGE_WASM:-$modules/edgelink_resp_bridge.wasm}
 export EDGELINK_TIER_HEADER=${EDGELINK_TIER_HEADER:-true}
 export EDGELINK_CLICKS=${EDGELINK_CLICKS:-true}
 logs=$state/log
@@ -36,21 +39,30 @@ source "$root/envoy/servers.sh"
 
 # start_control_plane NAME PORT
 start_control_plane() {
-  EDGELINK_LISTEN=127.0.0.1:$2 \
-  EDGELINK_DATABASE_URL=${EDGELINK_DATABASE_URL:-sqlite://$state/edgelink.db} \
-  EDGELINK_SHORT_URL_SCHEME=${EDGELINK_SHORT_URL_SCHEME:-http} \
-  EDGELINK_CODE_KEY_FILE=$state/code-key \
-  EDGELINK_ADMIN_KEY_FILE=$state/admin-key \
-    start "$1" "$edgelink" serve
+  export EDGELINK_SHORT_URL_SCHEME=${EDGELINK_SHORT_URL_SCHEME:-http}
+  export EDGELINK_CODE_KEY_FILE=$state/code-key EDGELINK_ADMIN_KEY_FILE=$state/admin-key
+  start "$1" env EDGELINK_LISTEN="127.0.0.1:$2" "$edgelink" serve
   await_url "http://127.0.0.1:$2/health/ready"
 }
 
 start_envoy() {
+  export EDGELINK_WORKERS=${EDGELINK_WORKERS:-$(getconf _NPROCESSORS_ONLN)}
   start envoy "$root/envoy/run.sh"
   await_url "$edge/health/live"
+  if [[ $EDGELINK_FEED != none ]]; then await every_worker_has_begun; fi
+}
+
+# A worker begins to read the feed with its first request, and what it has cached before that is up to 5 s old: it shall
+# not be a visitor's. Which worker gets a connection is the kernel's choice; the path is none that a link could have.
+every_worker_has_begun() {
+  local gauge=wasmcustom.edgelink.admission
+  curl -s -o /dev/null --max-time 5 -H 'connection: close' "$edge/?[1-$((2 * EDGELINK_WORKERS))]"
+  curl -s --max-time 1 "http://127.0.0.1:$EDGELINK_ADMIN_PORT/stats?filter=^$gauge\$" |
+    grep -qx "$gauge: $EDGELINK_WORKERS"
 }
 
 start_small() {
+  export EDGELINK_DATABASE_URL=${EDGELINK_DATABASE_URL:-sqlite://$state/edgelink.db}
   export EDGELINK_FEED=${EDGELINK_FEED:-poll}
   start_control_plane control-plane "$EDGELINK_API_PORT"
   start_envoy
@@ -86,7 +98,7 @@ Create a link, and follow the shortUrl of the answer:
   curl -s -XPOST -H "X-Api-Key: \$(cat $state/admin-key)" -H 'content-type: application/json' \\
     -d '{"longUrl":"https://example.com/a?b=1"}' $api/api/v1/links
 
-  curl -i $edge/<shortCode>     # 302, x-edgelink-tier: control-plane, then lru
+  curl -i $edge/<shortCode>     # 302, x-edgelink-tier: lru
 
 TOUR
 }
@@ -121,4 +133,7 @@ full | cluster)
 *) fail "there is no shape '$shape': small, full or cluster" ;;
 esac
 print_tour
-await_any_end
+case $shape in
+small) watch end_with ;;
+*) watch restart ;;
+esac

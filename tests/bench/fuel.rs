@@ -12,9 +12,13 @@ pub(crate) fn run() -> Section {
           admission with a feed; shared data and Redis with putting the record into the caches in front. Agreed: \
           `tests/bench/fuel.toml`, which `make test` compares with.",
     );
+    section.text(&format!(
+        "Built by rustc {}; agreed upon for {}.",
+        now.rustc, agreed.rustc
+    ));
     let mut table = Table::new(["tier", "fuel", "hostcalls", "agreed", "of that"]);
-    for (tier, cost) in &now {
-        let agreed = agreed.get(tier).map_or(0, |cost| cost.fuel);
+    for (tier, cost) in &now.tiers {
+        let agreed = agreed.tiers.get(tier).map_or(0, |cost| cost.fuel);
         let share = cost.fuel as f64 / agreed as f64;
         table.row([
             tier.clone(),
@@ -25,8 +29,8 @@ pub(crate) fn run() -> Section {
         ]);
     }
     section.text(&table);
-    for (tier, cost) in &now {
-        let agreed = agreed.get(tier).map_or(0, |cost| cost.fuel);
+    for (tier, cost) in &now.tiers {
+        let agreed = agreed.tiers.get(tier).map_or(0, |cost| cost.fuel);
         let text = format!("{tier}: at most {TOLERANCE} % more than agreed");
         let holds = cost.fuel * 100 <= agreed * (100 + TOLERANCE);
         section.claim(holds.into(), text);

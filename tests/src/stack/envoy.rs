@@ -207,6 +207,16 @@ impl Envoy {
         String::from_utf8_lossy(&answer.body).into_owned()
     }
 
+    /// Changes something at the admin interface, by POST.
+    pub async fn tell(&self, path: &str) {
+        let mut connection = Connection::open(self.admin)
+            .await
+            .expect("the admin interface");
+        let request = Request::new("POST", path.as_bytes());
+        let answer = connection.exchange(&request, b"").await.expect("an answer");
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+    }
+
     /// What must hold after every attack: no VM was made anew, and Envoy still answers.
     pub async fn assert_unharmed(&self) {
         let stats = self.stats("wasm").await;

@@ -3,6 +3,8 @@
 mod api_input;
 mod capacity;
 mod configuration;
+mod dead_feed;
+mod draining;
 mod fleet;
 mod hostile_bytes;
 mod links;

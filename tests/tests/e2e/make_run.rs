@@ -1,54 +1,82 @@
-//! `envoy/up.sh`, which is what `make run` starts.
+//! `envoy/up.sh`, which is what `make run` and `make run-full` start.
 
-use edgelink_tests::scenario::Request;
+use edgelink_tests::scenario::{Answer, Request};
 use edgelink_tests::stack::{
-    Connection, Process, edgelink_binary, filter_module, free_port, until,
+    Connection, Process, bridge_module, edgelink_binary, filter_module, free_port, root, until,
 };
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(30);
+const TARGET: &str = "https://example.com/a?b=1";
 
 struct Run {
     script: Process,
-    edge: SocketAddr,
-    api: SocketAddr,
-    admin: SocketAddr,
+    addresses: Addresses,
     folder: TempDir,
 }
 
+#[derive(Clone, Copy)]
+struct Addresses {
+    edge: SocketAddr,
+    api: SocketAddr,
+    admin: SocketAddr,
+    second_api: SocketAddr,
+    mariadb: SocketAddr,
+    redis: SocketAddr,
+}
+
+impl Addresses {
+    fn free() -> Self {
+        let local = || SocketAddr::from(([127, 0, 0, 1], free_port()));
+        Self {
+            edge: local(),
+            api: local(),
+            admin: local(),
+            second_api: local(),
+            mariadb: local(),
+            redis: local(),
+        }
+    }
+
+    fn all(&self) -> [(&'static str, SocketAddr); 6] {
+        [
+            ("EDGELINK_EDGE_PORT", self.edge),
+            ("EDGELINK_API_PORT", self.api),
+            ("EDGELINK_ADMIN_PORT", self.admin),
+            ("EDGELINK_API2_PORT", self.second_api),
+            ("EDGELINK_MARIADB_PORT", self.mariadb),
+            ("EDGELINK_REDIS_PORT", self.redis),
+        ]
+    }
+}
+
 impl Run {
-    fn new() -> Self {
+    async fn start(shape: &str) -> Self {
         let folder = TempDir::new().expect("a folder");
         let target = folder.path().join("target/debug");
         std::fs::create_dir_all(&target).expect("a folder");
         symlink(edgelink_binary(), target.join("edgelink")).expect("a link");
-        let local = || SocketAddr::from(([127, 0, 0, 1], free_port()));
-        let (edge, api, admin) = (local(), local(), local());
-        Self {
-            script: up(folder.path(), edge, api, admin),
-            edge,
-            api,
-            admin,
+        let addresses = Addresses::free();
+        let mut run = Self {
+            script: up(folder.path(), shape, addresses),
+            addresses,
             folder,
-        }
-    }
-
-    async fn start() -> Self {
-        let mut run = Self::new();
+        };
         run.await_ready().await;
         run
     }
 
-    async fn restart(&mut self) {
+    async fn restart(&mut self, shape: &str) {
         let file = self.log_file();
         std::fs::remove_file(file).expect("the log of the first start");
-        self.script = up(self.folder.path(), self.edge, self.api, self.admin);
+        self.script = up(self.folder.path(), shape, self.addresses);
         self.await_ready().await;
     }
 
@@ -66,34 +94,55 @@ impl Run {
         self.folder.path().join("up.log")
     }
 
-    /// Follows the steps that the script has printed.
     async fn create_link(&self) -> String {
-        let key = std::fs::read_to_string(self.state("admin-key")).expect("the admin key");
-        let request = Request::new("POST", b"/api/v1/links")
-            .header("x-api-key", key.trim().as_bytes())
-            .header("content-type", b"application/json");
-        let mut connection = Connection::open(self.api).await.expect("the API");
-        let body = br#"{"longUrl":"https://example.com/a?b=1"}"#;
-        let answer = connection
-            .exchange(&request, body)
-            .await
-            .expect("an answer");
-        assert_eq!(answer.status, 201, "{answer:?}");
-        let link: serde_json::Value = serde_json::from_slice(&answer.body).expect("a link");
-        let url = link["shortUrl"].as_str().expect("a short URL").to_owned();
-        let prefix = format!("http://{}", self.edge);
-        url.strip_prefix(&prefix)
-            .unwrap_or_else(|| panic!("{url}"))
-            .to_owned()
+        self.try_to_create_link().await.expect("201")
     }
 
-    async fn follow(&self, path: &str) -> Option<String> {
-        let mut connection = Connection::open(self.edge).await.expect("the edge");
-        let answer = connection
-            .exchange(&Request::get(path), b"")
+    /// Follows the steps that the script has printed.
+    async fn try_to_create_link(&self) -> Option<String> {
+        let body = json!({ "longUrl": TARGET });
+        let answer = self.api("POST", "/api/v1/links", &body).await?;
+        let link: Value = serde_json::from_slice(&answer.body).expect("JSON");
+        let url = link["shortUrl"].as_str()?;
+        let prefix = format!("http://{}", self.addresses.edge);
+        let path = url.strip_prefix(&prefix);
+        Some(path.unwrap_or_else(|| panic!("{url}")).to_owned())
+    }
+
+    async fn api(&self, method: &'static str, path: &str, body: &Value) -> Option<Answer> {
+        let key = std::fs::read_to_string(self.state("admin-key")).expect("the admin key");
+        let request = Request::new(method, path.as_bytes())
+            .header("x-api-key", key.trim().as_bytes())
+            .header("content-type", b"application/json");
+        let mut connection = Connection::open(self.addresses.api).await.ok()?;
+        let body = body.to_string();
+        connection.exchange(&request, body.as_bytes()).await.ok()
+    }
+
+    async fn follow(&self, path: &str) -> Answer {
+        let mut connection = Connection::open(self.addresses.edge)
             .await
-            .expect("an answer");
-        answer.location().map(str::to_owned)
+            .expect("the edge");
+        let answer = connection.exchange(&Request::get(path), b"").await;
+        answer.expect("an answer")
+    }
+
+    /// As [`Self::follow`]; `None` if that is no redirect, or Envoy is not there.
+    async fn try_to_follow(&self, path: &str) -> Option<()> {
+        let mut connection = Connection::open(self.addresses.edge).await.ok()?;
+        let answer = connection.exchange(&Request::get(path), b"").await.ok()?;
+        (answer.location() == Some(TARGET)).then_some(())
+    }
+
+    /// What a shell prints that is given these lines, which name the ports and the folder of the default.
+    fn paste(&self, lines: &str) -> String {
+        let state = self.folder.path().join("state");
+        let lines = lines
+            .replace("127.0.0.1:8080", &self.addresses.edge.to_string())
+            .replace("127.0.0.1:8081", &self.addresses.api.to_string())
+            .replace(".edgelink", state.to_str().expect("a path"));
+        let output = Command::new("bash").arg("-c").arg(lines).output();
+        String::from_utf8(output.expect("a shell").stdout).expect("text")
     }
 
     fn state(&self, name: &str) -> PathBuf {
@@ -101,7 +150,7 @@ impl Run {
     }
 
     async fn assert_nothing_listens(&self) {
-        for address in [self.edge, self.api, self.admin] {
+        for (_, address) in self.addresses.all() {
             until(&format!("{address} is free"), LIMIT, async || {
                 Connection::open(address).await.is_err().then_some(())
             })
@@ -109,35 +158,63 @@ impl Run {
         }
     }
 
-    /// Kills one of the two, and returns how the script ended.
-    async fn end_after_killing(&mut self, name: &str) -> ExitStatus {
-        let id = std::fs::read_to_string(self.state(&format!("{name}.pid"))).expect("its id");
-        let id = id.trim().parse().ok().and_then(Pid::from_raw);
-        kill_process(id.expect("a process id"), Signal::KILL).expect("a process");
-        self.script.await_end().await
+    /// The process of a part.
+    fn id(&self, name: &str) -> Option<Pid> {
+        let id = std::fs::read_to_string(self.state(&format!("{name}.pid"))).ok()?;
+        id.trim().parse().ok().and_then(Pid::from_raw)
+    }
+
+    fn kill(&self, name: &str) -> Pid {
+        let id = self.id(name).expect("a process id");
+        kill_process(id, Signal::KILL).expect("a process");
+        id
+    }
+
+    /// Kills a part, and returns when another one has taken its place and the whole works.
+    async fn restart_of(&mut self, name: &str) {
+        let killed = self.kill(name);
+        until(&format!("{name} is another one"), LIMIT, async || {
+            self.id(name).filter(|id| *id != killed)
+        })
+        .await;
+        let line = format!("{name} was ended by SIGKILL; starting it again");
+        assert!(self.script.log().contains(&line), "{}", self.script.log());
+        until("links are made and followed", LIMIT, async || {
+            let path = self.try_to_create_link().await?;
+            self.try_to_follow(&path).await
+        })
+        .await;
+        self.script.assert_running();
+    }
+
+    /// Lets every control plane that is started from now on end at once.
+    fn break_control_plane(&self) {
+        let program = self.folder.path().join("target/debug/edgelink");
+        std::fs::remove_file(&program).expect("a link");
+        symlink("/bin/false", program).expect("a link");
     }
 }
 
-fn up(folder: &Path, edge: SocketAddr, api: SocketAddr, admin: SocketAddr) -> Process {
+fn up(folder: &Path, shape: &str, addresses: Addresses) -> Process {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../envoy/up.sh");
     let mut command = Command::new(script);
     command
-        .arg("dev")
+        .args(["dev", shape])
         .env("CARGO_TARGET_DIR", folder.join("target"))
         .env("EDGELINK_WASM", filter_module())
-        .env("EDGELINK_STATE_DIR", folder.join("state"))
-        .env("EDGELINK_EDGE_PORT", edge.port().to_string())
-        .env("EDGELINK_API_PORT", api.port().to_string())
-        .env("EDGELINK_ADMIN_PORT", admin.port().to_string());
+        .env("EDGELINK_BRIDGE_WASM", bridge_module())
+        .env("EDGELINK_STATE_DIR", folder.join("state"));
+    for (variable, address) in addresses.all() {
+        command.env(variable, address.port().to_string());
+    }
     Process::start("envoy/up.sh", command, folder.join("up.log"))
 }
 
 #[tokio::test]
 async fn what_it_prints_works_and_a_second_start_finds_the_links_of_the_first() {
-    let mut run = Run::start().await;
+    let mut run = Run::start("small").await;
     let path = run.create_link().await;
-    let target = Some("https://example.com/a?b=1".to_owned());
-    assert_eq!(run.follow(&path).await, target);
+    assert_eq!(run.follow(&path).await.location(), Some(TARGET));
     for secret in [
         "admin-key",
         "edge-token",
@@ -152,16 +229,52 @@ async fn what_it_prints_works_and_a_second_start_finds_the_links_of_the_first() 
     assert!(ended.success(), "{ended:?}");
     run.assert_nothing_listens().await;
 
-    run.restart().await;
-    assert_eq!(run.follow(&path).await, target);
+    run.restart("small").await;
+    assert_eq!(run.follow(&path).await.location(), Some(TARGET));
     assert_ne!(run.create_link().await, path);
+}
+
+/// From the first change on, and whichever worker answers: once it says that it is ready, every worker reads the feed.
+/// Another start is for a machine so busy that a feed message takes longer than two runs of curl.
+#[tokio::test]
+async fn the_tour_of_the_readme_shows_every_change_when_it_is_pasted() {
+    let wanted = [
+        "HTTP/1.1 307 Temporary Redirect",
+        "location: https://example.com/sale",
+        "HTTP/1.1 307 Temporary Redirect",
+        "location: https://example.com/sale2",
+        "HTTP/1.1 410 Gone",
+        "HTTP/1.1 404 Not Found",
+    ];
+    let mut printed = String::new();
+    for _ in 0..3 {
+        let run = Run::start("small").await;
+        // What the API answers ends without a line feed.
+        printed = run.paste(&tour()).replace("HTTP/1.1", "\nHTTP/1.1");
+        let lines = printed.lines().map(str::trim_end);
+        let seen = lines.filter(|line| line.starts_with("HTTP/") || line.starts_with("location:"));
+        if seen.eq(wanted) {
+            return;
+        }
+    }
+    panic!("{printed}");
+}
+
+/// The first block of the README's "A tour".
+fn tour() -> String {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("the README");
+    let (_, rest) = readme.split_once("## A tour\n").expect("a tour");
+    let lines = rest.lines();
+    let block = lines.take_while(|line| line.is_empty() || line.starts_with("    "));
+    block.collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test]
 async fn when_one_ends_the_other_is_stopped_and_the_script_says_so() {
     for victim in ["control-plane", "envoy"] {
-        let mut run = Run::start().await;
-        let ended = run.end_after_killing(victim).await;
+        let mut run = Run::start("small").await;
+        run.kill(victim);
+        let ended = run.script.await_end().await;
 
         assert_eq!(ended.code(), Some(1), "{victim}");
         let log = run.script.log();
@@ -174,14 +287,52 @@ async fn when_one_ends_the_other_is_stopped_and_the_script_says_so() {
 }
 
 #[tokio::test]
+async fn in_the_production_shape_a_part_that_is_killed_is_started_again() {
+    let mut run = Run::start("full").await;
+    for part in [
+        "redis",
+        "mariadb",
+        "control-plane",
+        "control-plane-2",
+        "envoy",
+    ] {
+        run.restart_of(part).await;
+    }
+    let redis = run.id("redis").expect("a process id");
+    kill_process(redis, Signal::STOP).expect("a process");
+
+    let ended = run.script.terminate().await;
+
+    assert!(ended.success(), "{ended:?}");
+    assert!(run.script.log().contains("stopping"));
+    run.assert_nothing_listens().await;
+}
+
+#[tokio::test]
+async fn in_the_production_shape_a_part_that_ends_again_and_again_ends_everything() {
+    let mut run = Run::start("full").await;
+    run.break_control_plane();
+    run.kill("control-plane-2");
+
+    let ended = run.script.await_end().await;
+
+    assert_eq!(ended.code(), Some(1));
+    let log = run.script.log();
+    assert_eq!(log.matches("starting it again in ").count(), 4, "{log}");
+    let reason = "control-plane-2 ended with status 1, 5 times in a row within 10 s of its start";
+    assert!(log.contains(reason), "{log}");
+    run.assert_nothing_listens().await;
+}
+
+#[tokio::test]
 async fn a_port_that_is_taken_is_named() {
-    let mut run = Run::start().await;
-    let mut second = up(run.folder.path(), run.edge, run.api, run.admin);
+    let mut run = Run::start("small").await;
+    let mut second = up(run.folder.path(), "small", run.addresses);
 
     let ended = second.await_end().await;
 
     assert_eq!(ended.code(), Some(1));
-    let message = format!("port {} is taken", run.edge.port());
+    let message = format!("port {} is taken", run.addresses.edge.port());
     assert!(second.log().contains(&message), "{}", second.log());
     assert!(run.script.terminate().await.success());
 }

@@ -5,10 +5,12 @@ use edgelink_tests::stack::{Deployment, EnvoyOptions, Signal, until};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Longer than `freshSeconds`, so that every known link is asked for again while nobody answers.
-const OUTAGE: Duration = Duration::from_secs(8);
-/// `timeoutMs` is 800.
-const UNKNOWN_BOUND: Duration = Duration::from_secs(1);
+const FRESH_SECONDS: u32 = 1;
+/// Longer than that, so that every known link is asked for again while nobody answers.
+const OUTAGE: Duration = Duration::from_secs(4);
+/// `timeoutMs` is 800, which the tests of the filter hold to the millisecond by a clock of their own. Here it is to be seen
+/// that it is in effect: without it, Envoy would end the request after 15 s.
+const UNKNOWN_BOUND: Duration = Duration::from_secs(10);
 
 /// Unknown links are asked for during the whole outage.
 async fn assert_unknown_links_are_unavailable(edgelink: &Deployment, name: &str) {
@@ -52,6 +54,7 @@ async fn assert_recovered(edgelink: &Deployment) {
 async fn known_links_do_not_notice_that_the_control_plane_is_killed() {
     let mut edgelink = Deployment::start(&EnvoyOptions {
         workers: 2,
+        fresh_seconds: FRESH_SECONDS,
         ..EnvoyOptions::default()
     })
     .await;
@@ -73,7 +76,11 @@ async fn known_links_do_not_notice_that_the_control_plane_is_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn known_links_do_not_notice_that_the_control_plane_hangs() {
-    let mut edgelink = Deployment::start(&EnvoyOptions::default()).await;
+    let mut edgelink = Deployment::start(&EnvoyOptions {
+        fresh_seconds: FRESH_SECONDS,
+        ..EnvoyOptions::default()
+    })
+    .await;
     let load = Load::start(edgelink.envoy.edge(), &known_links(&edgelink).await);
 
     edgelink.control_plane.process().signal(Signal::STOP);

@@ -323,7 +323,7 @@ impl Statements for Session<MySql> {
     async fn migrate(&mut self) -> Result<(), Fault> {
         let connection = self.unbounded();
         // The migrator's own lock waits with a negative timeout, which MariaDB takes for none at all.
-        let mut migrator = sqlx::migrate!("migrations/mysql");
+        let mut migrator = sqlx_macros::migrate!("migrations/mysql");
         migrator.set_locking(false);
         lock_migrations(connection).await?;
         migrator

@@ -21,7 +21,7 @@ pub(in crate::store) struct MinuteRow<'a> {
 }
 
 /// Sums as a query answers them.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub(in crate::store) struct AccountsRow {
     sent: Unsigned,
     counted: Unsigned,

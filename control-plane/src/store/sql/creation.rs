@@ -27,7 +27,7 @@ pub(in crate::store) struct NewReceipt<'a> {
 }
 
 /// A receipt as a query answers it.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub(in crate::store) struct ReceiptRow {
     item: u32,
     fingerprint: Vec<u8>,

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use sqlx::Database;
 
 /// Somebody who holds issuers, as a query answers it.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub(in crate::store) struct HolderRow {
     owner: Vec<u8>,
     issuers: Unsigned,

@@ -78,7 +78,7 @@ impl Batch {
 }
 
 /// A row of the outbox as a query answers it.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub(in crate::store) struct BatchRow {
     id: Unsigned,
     link_keys: Vec<u8>,
@@ -86,7 +86,7 @@ pub(in crate::store) struct BatchRow {
 }
 
 /// The state of the bounds as a query answers it.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub(in crate::store) struct BoundRow {
     allocated: Unsigned,
     bound: Unsigned,
@@ -94,7 +94,7 @@ pub(in crate::store) struct BoundRow {
 }
 
 /// A key as a query answers it.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub(in crate::store) struct ScannedRow {
     id: Unsigned,
     domain: Vec<u8>,

@@ -49,7 +49,7 @@ impl<'r> Decode<'r, Sqlite> for Unsigned {
 }
 
 /// A link as a query answers it.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub(in crate::store) struct LinkRow {
     id: Unsigned,
     domain: Vec<u8>,
@@ -105,7 +105,7 @@ impl LinkRow {
 }
 
 /// What stands in the way of new links: a row with the same code.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub(in crate::store) struct TakenRow {
     pub(in crate::store) id: Unsigned,
     pub(in crate::store) code: Vec<u8>,
@@ -151,7 +151,7 @@ impl NewRow {
 }
 
 /// An API key as a query answers it.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, sqlx_macros::FromRow)]
 pub(in crate::store) struct KeyRow {
     id: Vec<u8>,
     name: String,

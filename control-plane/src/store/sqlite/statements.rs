@@ -14,7 +14,7 @@ use crate::store::{ApiKeyRow, BOUND_LEAD_MS, ListQuery, Segment};
 use edgelink_wire::{Domain, LinkKey, LinkState};
 use sqlx::{Connection, QueryBuilder, Sqlite, query, query_as, query_scalar, raw_sql};
 
-static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
+static MIGRATIONS: sqlx::migrate::Migrator = sqlx_macros::migrate!("migrations/sqlite");
 
 const BUSY: i32 = 5;
 const LOCKED: i32 = 6;

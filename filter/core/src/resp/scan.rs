@@ -56,6 +56,9 @@ pub struct Scanner {
     depth: usize,
     /// Bytes of the current reply that were seen.
     seen: usize,
+    /// Steps so far, which are what time is spent on.
+    #[cfg(test)]
+    pub(super) steps: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +107,8 @@ impl Scanner {
             open: [0; MAX_DEPTH],
             depth: 0,
             seen: 0,
+            #[cfg(test)]
+            steps: 0,
         }
     }
 
@@ -149,6 +154,10 @@ impl Scanner {
 
     /// Takes one byte, or a run of bytes that need no look, and says whether the reply is complete.
     fn step(&mut self, rest: &mut &[u8]) -> Result<bool, ProtocolError> {
+        #[cfg(test)]
+        {
+            self.steps += 1;
+        }
         match self.expected {
             Expected::Bulk { left } => {
                 self.skip_bulk(left, rest);

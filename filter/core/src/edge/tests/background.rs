@@ -120,6 +120,16 @@ impl World {
 }
 
 #[test]
+fn nothing_is_done_unasked() {
+    let mut world = World::with_errands("");
+    for _ in 0..600 {
+        world.pass(100);
+    }
+    assert!(world.errands.is_empty(), "{:?}", world.errands);
+    assert!(world.host.wires.opened.is_empty(), "no stream to Redis");
+}
+
+#[test]
 fn a_worker_begins_with_its_first_request_and_not_in_the_same_moment_as_the_others() {
     let mut world = World::with(settings_with(r#","snapshot":{},"poll":{}"#));
     world.pass(60_000);

@@ -18,11 +18,6 @@ fn error(more: &Value) -> String {
 }
 
 #[test]
-fn nothing_is_done_unasked() {
-    assert_eq!(parse(&json!({})).unwrap(), Background::default());
-}
-
-#[test]
 fn what_is_not_said_has_the_documented_default() {
     let background = parse(&json!({"snapshot": {}, "poll": {}, "admission": {}})).unwrap();
     let snapshot = Snapshot {

@@ -1,0 +1,71 @@
+//! A feed that dies: changes are seen as late as without one, although records are fresh for an hour while it lives.
+
+use edgelink_tests::servers::RedisServer;
+use edgelink_tests::stack::{ControlPlane, Envoy, EnvoyOptions, RedisOptions, until};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// 5 s, and the time to ask: the control plane has to find out that its Redis does not answer. The rest is for a slow machine.
+const CHANGE_BOUND: Duration = Duration::from_secs(9);
+const LIMIT: Duration = Duration::from_secs(30);
+const OLD: &str = "https://example.com/old";
+const NEW: &str = "https://example.com/new";
+
+/// How Redis, through which every feed goes, fails.
+#[derive(Clone, Copy, Debug)]
+enum Death {
+    Killed,
+    Stopped,
+}
+
+async fn assert_changes_are_seen_in_time(feed: &'static str, death: Death) {
+    let mut redis = RedisServer::start().await;
+    let control_plane = ControlPlane::with_variables(&[("EDGELINK_REDIS_URL", &redis.url())]).await;
+    let options = EnvoyOptions {
+        feed,
+        redis: Some(RedisOptions::direct(redis.port())),
+        ..EnvoyOptions::default()
+    };
+    let envoy = Envoy::start(&options, &[control_plane.address()]).await;
+    let link = json!({ "longUrl": OLD, "customSlug": "change" });
+    control_plane.create(&link).await;
+    until("the worker reads the feed", LIMIT, async || {
+        envoy.follow("/change").await;
+        let stats = envoy.stats("wasmcustom").await;
+        (stats.get("wasmcustom.edgelink.admission") == 1).then_some(())
+    })
+    .await;
+    assert_eq!(envoy.follow("/change").await.location(), Some(OLD));
+
+    match death {
+        Death::Killed => redis.kill(),
+        Death::Stopped => redis.stop(),
+    }
+    let change = json!({ "longUrl": NEW });
+    let changed = control_plane.api("PATCH", "/links/change", &change).await;
+    assert_eq!(changed.status, 200, "{changed:?}");
+    let change = Instant::now();
+    until("the change is seen", CHANGE_BOUND, async || {
+        let answer = envoy.follow("/change").await;
+        assert!(answer.status == 302, "{answer:?}");
+        (answer.location() == Some(NEW)).then_some(())
+    })
+    .await;
+    println!("{feed}, {death:?}: seen after {:?}", change.elapsed());
+    envoy.assert_unharmed().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_are_seen_in_time_when_the_stream_in_redis_is_gone() {
+    assert_changes_are_seen_in_time("redis", Death::Killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_are_seen_in_time_when_the_stream_in_redis_hangs() {
+    assert_changes_are_seen_in_time("redis", Death::Stopped).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_are_seen_in_time_when_what_is_polled_hears_nothing() {
+    assert_changes_are_seen_in_time("poll", Death::Stopped).await;
+}
