@@ -157,6 +157,17 @@ impl Flights {
         }
     }
 
+    /// All callouts have ended, and the proxy does not say so. The lookups that they were for.
+    pub(crate) fn lose_tokens(&mut self) -> Vec<FlightId> {
+        let lost: Vec<_> = self.by_token.drain().map(|(_, id)| id).collect();
+        for id in &lost {
+            if let Some(flight) = self.flight_mut(*id) {
+                flight.token = None;
+            }
+        }
+        lost
+    }
+
     /// What a lookup is for. Nothing if it has ended.
     pub(crate) fn get(&self, id: FlightId) -> Option<Asked> {
         let flight = self.flights.get(id.place as usize)?;
