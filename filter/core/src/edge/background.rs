@@ -109,6 +109,10 @@ impl Edge {
     pub(super) fn configure_background(&mut self, settings: &Settings) {
         self.gate.configure(settings.background.admission_silence);
         let is_same_feed = settings.feed_source() == self.settings.feed_source();
+        if !is_same_feed {
+            // What one feed told last and where the other one begins may be far apart.
+            self.gate.restart();
+        }
         let Background { name, seed, .. } = self.background;
         if settings.clicks.is_none() {
             self.end_clicks();

@@ -48,7 +48,7 @@ impl World {
 }
 
 /// The answer to `XINFO STREAM` of a stream with entries 1-0 to `last`-0.
-fn info(last: u64) -> Vec<u8> {
+pub(super) fn info(last: u64) -> Vec<u8> {
     let id = format!("{last}-0");
     let mut reply = b"*8\r\n".to_vec();
     let mut add = |text: &str| crate::resp::encode::argument(text.as_bytes(), &mut reply);
@@ -64,7 +64,7 @@ fn info(last: u64) -> Vec<u8> {
 }
 
 /// The answer to `XREAD`, with ids from `id` on.
-fn entries(id: u64, messages: &[FeedMessage<'_>]) -> Vec<u8> {
+pub(super) fn entries(id: u64, messages: &[FeedMessage<'_>]) -> Vec<u8> {
     let mut reply = format!("*1\r\n*2\r\n$4\r\nfeed\r\n*{}\r\n", messages.len()).into_bytes();
     for (id, message) in (id..).zip(messages) {
         let id = format!("{id}-0");
