@@ -250,3 +250,21 @@ fn an_entry_that_is_no_message_is_counted_and_logged_once_in_a_while() {
     let lines = world.host.log.iter().filter(|line| line.contains("entry"));
     assert_eq!(lines.count(), 1, "{:?}", world.host.log);
 }
+
+/// An entry that a later version has written, perhaps. It must not come again and again.
+#[test]
+fn an_entry_that_is_longer_than_any_that_is_known_is_passed_over() {
+    let mut world = World::with_feed_and_link();
+    let mut entry =
+        b"*1\r\n*2\r\n$4\r\nfeed\r\n*1\r\n*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nx\r\n$200000\r\n".to_vec();
+    entry.extend(std::iter::repeat_n(b'y', 200_000));
+    entry.extend(b"\r\n");
+    for chunk in entry.chunks(16_384) {
+        world.bytes(FEED, chunk);
+    }
+    world.pass(100);
+    assert_eq!(world.counted("redis_connected.feed"), 1);
+    assert_eq!(world.counted("feed.malformed"), 1);
+    world.hear(2, &[put("https://new/", 2)]);
+    assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
+}
