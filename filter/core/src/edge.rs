@@ -150,6 +150,10 @@ impl Edge {
         let control_plane = &settings.control_plane;
         self.flights
             .set_bounds(control_plane.max_pending, control_plane.max_waiting);
+        if settings.slots != self.settings.slots {
+            // Slots that were used before have missed what was told since.
+            self.caches.suspect_all(self.now);
+        }
         self.caches.configure(&settings);
         self.configure_background(&settings);
         self.here = Rc::clone(&settings);

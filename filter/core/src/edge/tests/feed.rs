@@ -268,3 +268,37 @@ fn an_entry_that_is_longer_than_any_that_is_known_is_passed_over() {
     world.hear(2, &[put("https://new/", 2)]);
     assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
 }
+
+/// While other slots were in use, nobody has kept these up to date.
+#[test]
+fn slots_that_come_back_are_asked_for_again() {
+    let feed = r#","redis":{"mode":"direct","feed":{}},"lru":{"maxBytes":1048576}"#;
+    let with = |more: &str| Rc::new(settings_with(&format!("{feed}{more}")));
+    let mut world = World::with_redis(r#","feed":{}},"lru":{"maxBytes":1048576"#);
+    world.bytes(FEED, OK);
+    world.bytes(FEED, NO_STREAM);
+    world.close_lookups();
+    world.know("a", link("https://old/", 1));
+    world.quiet_seconds(2);
+    let other = with(r#","sharedData":{"slots":7}"#);
+    world.edge.configure(&mut world.host, other);
+    world.hear(3, &[put("https://new/", 2)]);
+    world.beats = 3;
+    world.quiet_seconds(40);
+    let long = format!("https://e/{}", "x".repeat(7_000));
+    for id in 0..200 {
+        let key = format!("go.example/other{id}");
+        let record = link(&long, 1);
+        world.beats += 1;
+        let hot = false;
+        let message = FeedMessage::Put {
+            key: &key,
+            record,
+            hot,
+        };
+        world.hear(world.beats, &[message]);
+    }
+    world.quiet_seconds(1);
+    world.edge.configure(&mut world.host, with(""));
+    assert!(matches!(world.visit("/a"), Waiting(_)));
+}
