@@ -322,7 +322,7 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
     let path = path.flatten().unwrap_or_default();
     let reply = with(|worker| {
         let pairs = std::mem::take(&mut worker.pairs);
-        Reply::new(&worker.edge.answer(waiter.stream, resumed, &path), pairs)
+        Reply::new(&worker.edge.answer(waiter, resumed, &path), pairs)
     });
     if let Some(reply) = reply {
         reply.send();

@@ -183,9 +183,16 @@ impl Edge {
         };
         self.name_key(head.authority, asked);
         let has_query = !asked.query.is_empty();
-        match self.decide(host, Waiter { stream, has_query }) {
+        // HEAD comes from programs that check or preview a link.
+        let is_click = head.method == b"GET";
+        let visitor = Waiter {
+            stream,
+            has_query,
+            is_click,
+        };
+        match self.decide(host, visitor) {
             Decision::Serve(found, refresh) => {
-                Step::Answer(self.serve(found, asked.query), refresh)
+                Step::Answer(self.serve(found, asked.query, is_click), refresh)
             }
             Decision::Wait(callout) => Step::Wait(callout),
             Decision::NeverIssued => {

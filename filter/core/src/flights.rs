@@ -34,6 +34,8 @@ pub struct Waiter {
     pub stream: StreamId,
     /// Whether its request has a query, which the answer may depend on.
     pub has_query: bool,
+    /// Whether a redirect of it is a click.
+    pub is_click: bool,
 }
 
 /// What is asked for.
@@ -300,7 +302,11 @@ mod tests {
 
     fn waiter(stream: StreamId) -> Waiter {
         let has_query = stream.is_multiple_of(2);
-        Waiter { stream, has_query }
+        Waiter {
+            stream,
+            has_query,
+            is_click: true,
+        }
     }
 
     fn asked(key: &[u8]) -> Asked {

@@ -148,7 +148,7 @@ impl World<'_> {
         match actions.as_slice() {
             [Action::Resume(resumed)]
                 if resumed.waiters.iter().all(|waiter| {
-                    let answer = self.edge.answer(waiter.stream, resumed, path.as_bytes());
+                    let answer = self.edge.answer(*waiter, resumed, path.as_bytes());
                     answer.status == 302
                 }) =>
             {

@@ -153,7 +153,7 @@ impl World {
     fn answers(&mut self, resumed: &Resumed) -> Vec<Seen> {
         let waiters = resumed.waiters.iter();
         waiters
-            .map(|waiter| seen(&self.edge.answer(waiter.stream, resumed, b"/x")))
+            .map(|waiter| seen(&self.edge.answer(*waiter, resumed, b"/x")))
             .collect()
     }
 
