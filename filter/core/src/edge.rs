@@ -3,6 +3,7 @@
 mod answers;
 mod background;
 mod redis;
+mod roots;
 mod tiers;
 
 use crate::admission::Gate;
@@ -14,10 +15,12 @@ use crate::callout::{self, Callout, Failure, Response};
 use crate::flights::{FlightId, Flights, Landed, StreamId, Token, Waiter};
 use crate::head::Head;
 use crate::host::{Log, Metrics, SharedData, Streams};
-use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Tier};
+use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Shares, Tier};
 use crate::path::{self, Asked};
 use crate::settings::Settings;
 use crate::time::{Kind, Moment, Steady};
+pub use roots::RootId;
+
 use answers::compose;
 use edgelink_wire::Domain;
 use edgelink_wire::clicks::WorkerId;
@@ -31,12 +34,18 @@ const GRACE: u64 = 1_000;
 
 /// Everything a worker knows.
 pub struct Edge {
+    /// Those of the worker: of the root context that was configured last.
     settings: Rc<Settings>,
+    /// Those of the root context that the request at hand belongs to.
+    here: Rc<Settings>,
+    roots: roots::Roots,
     now: Moment,
     steady: Steady,
     seed: u64,
     caches: Caches,
     flights: Flights,
+    /// Lookups whose callouts have ended with the root context that made them; sent again with the next tick.
+    lost: Vec<FlightId>,
     redis: redis::Redis,
     gate: Gate,
     background: background::Background,
@@ -45,6 +54,7 @@ pub struct Edge {
     breaker: Breaker,
     health: Health,
     counts: Counts,
+    shares: Shares,
     /// The key of the request at hand; here so that it is allocated once.
     key: Vec<u8>,
 }
@@ -113,6 +123,7 @@ impl Edge {
             seed,
             caches: Caches::new(&settings, hasher.clone()),
             flights: Flights::new(pending, waiting, hasher),
+            lost: Vec::new(),
             redis: redis::Redis::default(),
             gate: Gate::new(settings.background.admission_silence),
             background: background::Background::new(&settings, name, seed),
@@ -120,24 +131,34 @@ impl Edge {
             breaker: Breaker::default(),
             health: Health::Answering,
             counts: Counts::default(),
+            shares: Shares::new(seed.rotate_left(48)),
             key: Vec::new(),
+            here: Rc::clone(&settings),
+            roots: roots::Roots::default(),
             settings,
         }
     }
 
-    /// Puts other settings into effect. What is known, and who waits, is kept; connections to Redis are made anew, since
-    /// their streams end with the root context that opened them.
+    /// Puts other settings into effect for the worker. What is known, and who waits, is kept; so are connections to Redis
+    /// if they are to be as they were.
     pub fn configure(
         &mut self,
         host: &mut (impl Streams + SharedData + Log),
         settings: Rc<Settings>,
     ) {
-        self.disconnect(host);
+        if settings.redis != self.settings.redis {
+            self.disconnect(host);
+        }
         let control_plane = &settings.control_plane;
         self.flights
             .set_bounds(control_plane.max_pending, control_plane.max_waiting);
+        if settings.slots != self.settings.slots {
+            // Slots that were used before have missed what was told since.
+            self.caches.suspect_all(self.now);
+        }
         self.caches.configure(&settings);
         self.configure_background(&settings);
+        self.here = Rc::clone(&settings);
         self.settings = settings;
     }
 
@@ -155,6 +176,7 @@ impl Edge {
         head: &Head<'_>,
     ) -> Step<'_> {
         self.is_wanted = true;
+        self.enter(stream);
         if !matches!(head.method, b"GET" | b"HEAD") {
             return Step::Pass;
         }
@@ -163,17 +185,24 @@ impl Edge {
         };
         self.name_key(head.authority, asked);
         let has_query = !asked.query.is_empty();
-        match self.decide(host, Waiter { stream, has_query }) {
+        // HEAD comes from programs that check or preview a link.
+        let is_click = head.method == b"GET";
+        let visitor = Waiter {
+            stream,
+            has_query,
+            is_click,
+        };
+        match self.decide(host, visitor) {
             Decision::Serve(found, refresh) => {
-                Step::Answer(self.serve(found, asked.query), refresh)
+                Step::Answer(self.serve(found, asked.query, is_click), refresh)
             }
             Decision::Wait(callout) => Step::Wait(callout),
             Decision::NeverIssued => {
-                let (settings, counts) = (&self.settings, &mut self.counts);
+                let (settings, counts) = (&self.here, &mut self.counts);
                 Step::Answer(answers::never_issued(settings, counts), None)
             }
             Decision::Refuse => {
-                let (settings, counts) = (&self.settings, &mut self.counts);
+                let (settings, counts) = (&self.here, &mut self.counts);
                 let tier = Tier::ControlPlane;
                 Step::Answer(compose(None, tier, b"", self.now, settings, counts), None)
             }
@@ -183,6 +212,7 @@ impl Edge {
     /// A stream has ended, whether it waited or not.
     pub fn on_stream_end(&mut self, stream: StreamId) {
         self.flights.leave(stream);
+        self.roots.leave(stream);
     }
 
     /// The proxy has taken a callout, at `now` by its exact clock.
@@ -257,6 +287,7 @@ impl Edge {
     ) -> Vec<Action> {
         self.now = now;
         let mut actions = self.tick_redis(host, now);
+        actions.extend(self.send_again(host));
         let errands = self.tick_background(host, now);
         actions.extend(errands.into_iter().map(Action::Run));
         let control_plane = u64::from(self.settings.control_plane.timeout_millis);
@@ -269,8 +300,19 @@ impl Edge {
             .map(|landed| Action::Resume(self.fail(host, landed, Failure::Timeout)));
         actions.extend(resumed);
         let levels = self.levels();
+        self.shares.write(host, levels, self.counts.told(), now);
         self.counts.flush(levels, host);
         actions
+    }
+
+    /// Asks the control plane for what was lost with the root context that had asked.
+    fn send_again(&mut self, data: &mut impl SharedData) -> Vec<Action> {
+        let lost = std::mem::take(&mut self.lost).into_iter();
+        lost.filter_map(|id| {
+            let key = self.flights.get(id)?.key;
+            self.ask_control_plane(data, id, &key)
+        })
+        .collect()
     }
 
     /// The worker ends: hands over what was counted, and takes its part out of the gauges.
@@ -278,6 +320,7 @@ impl Edge {
         self.disconnect(host);
         self.end_clicks();
         self.counts.flush(Levels::default(), host);
+        self.shares.end(host);
     }
 
     fn levels(&self) -> Levels {
@@ -310,6 +353,9 @@ impl Edge {
 
     /// Those who waited get what the caches have, be it stale.
     fn fall_back(&mut self, data: &mut impl SharedData, landed: Landed) -> Resumed {
+        if let Some(first) = landed.waiters.first() {
+            self.enter(first.stream);
+        }
         let found = match self.caches.look_up(data, &landed.asked.key, self.now) {
             Lookup::Fresh(found) => Some(found),
             Lookup::Stale(found) => {
@@ -341,7 +387,7 @@ impl Edge {
     }
 
     fn name_key(&mut self, host: &[u8], asked: Asked<'_>) {
-        let domain = domain_of(&self.settings.domains, host);
+        let domain = domain_of(&self.here.domains, host);
         self.key.clear();
         self.key.extend_from_slice(domain.as_bytes());
         self.key.push(b'/');

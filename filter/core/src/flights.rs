@@ -34,6 +34,8 @@ pub struct Waiter {
     pub stream: StreamId,
     /// Whether its request has a query, which the answer may depend on.
     pub has_query: bool,
+    /// Whether a redirect of it is a click.
+    pub is_click: bool,
 }
 
 /// What is asked for.
@@ -155,6 +157,17 @@ impl Flights {
             flight.token = Some(token);
             self.by_token.insert(token, id);
         }
+    }
+
+    /// All callouts have ended, and the proxy does not say so. The lookups that they were for.
+    pub(crate) fn lose_tokens(&mut self) -> Vec<FlightId> {
+        let lost: Vec<_> = self.by_token.drain().map(|(_, id)| id).collect();
+        for id in &lost {
+            if let Some(flight) = self.flight_mut(*id) {
+                flight.token = None;
+            }
+        }
+        lost
     }
 
     /// What a lookup is for. Nothing if it has ended.
@@ -289,7 +302,11 @@ mod tests {
 
     fn waiter(stream: StreamId) -> Waiter {
         let has_query = stream.is_multiple_of(2);
-        Waiter { stream, has_query }
+        Waiter {
+            stream,
+            has_query,
+            is_click: true,
+        }
     }
 
     fn asked(key: &[u8]) -> Asked {

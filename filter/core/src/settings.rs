@@ -48,6 +48,15 @@ pub struct Settings {
     pub pages: Pages,
 }
 
+/// Where changes are learned from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FeedSource<'a> {
+    /// From the control plane in that cluster, by polls.
+    ControlPlane(&'a str),
+    /// From Redis, by the bridge in that cluster.
+    Redis(&'a str),
+}
+
 /// How the control plane is asked.
 #[derive(Debug)]
 pub struct ControlPlane {
@@ -271,6 +280,17 @@ impl Settings {
             tick_millis,
             pages: raw.pages.check()?,
         })
+    }
+}
+
+impl Settings {
+    /// Where changes are learned from; `None` without a feed.
+    pub(crate) fn feed_source(&self) -> Option<FeedSource<'_>> {
+        let redis = self.redis.as_ref().filter(|redis| redis.feed.is_some());
+        let polled = self.background.poll.as_ref();
+        redis
+            .map(|redis| FeedSource::Redis(&redis.cluster))
+            .or_else(|| polled.map(|_| FeedSource::ControlPlane(&self.control_plane.cluster)))
     }
 }
 

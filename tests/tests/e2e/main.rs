@@ -8,6 +8,7 @@ mod draining;
 mod fleet;
 mod hostile_bytes;
 mod links;
+mod listeners;
 mod load;
 mod make_run;
 mod outage;

@@ -1,6 +1,8 @@
 //! Codes that were never issued.
 
 use super::background::{ALIAS, BOUND, batch, code, gap, path, snapshot};
+use super::feed::{entries, info};
+use super::redis::OK;
 use super::*;
 use crate::background::ErrandKind;
 use edgelink_wire::feed::FeedMessage;
@@ -68,4 +70,26 @@ fn after_a_gap_or_a_flush_admission_waits_for_a_newer_snapshot() {
         world.answer_snapshot(&snapshot(9));
         assert_eq!(world.counted("admission"), 1);
     }
+}
+
+/// What was told between the last poll and the place where the stream is read from, nobody has told.
+#[test]
+fn another_source_of_the_feed_has_admission_wait_for_a_newer_snapshot() {
+    let mut world = World::with_admission();
+    assert_eq!(world.visit(&path(BOUND)), Answered(page(404, "admission")));
+    let more = r#","snapshot":{},"admission":{},"redis":{"mode":"direct","feed":{}}"#;
+    let settings = Rc::new(settings_with(more));
+    world.edge.configure(&mut world.host, settings);
+    world.pass(100);
+    world.bytes(2, OK);
+    world.bytes(2, &info(7));
+    world.bytes(2, &entries(8, &[FeedMessage::Bound { bound: 5 }]));
+    world.pass(100);
+    assert_eq!(world.counted("admission"), 0);
+    assert!(matches!(world.visit(&path(BOUND)), Waiting(_)));
+    for _ in 0..10 {
+        world.pass(100);
+    }
+    world.answer_snapshot(&snapshot(8));
+    assert_eq!(world.counted("admission"), 1);
 }

@@ -48,7 +48,7 @@ impl World {
 }
 
 /// The answer to `XINFO STREAM` of a stream with entries 1-0 to `last`-0.
-fn info(last: u64) -> Vec<u8> {
+pub(super) fn info(last: u64) -> Vec<u8> {
     let id = format!("{last}-0");
     let mut reply = b"*8\r\n".to_vec();
     let mut add = |text: &str| crate::resp::encode::argument(text.as_bytes(), &mut reply);
@@ -64,7 +64,7 @@ fn info(last: u64) -> Vec<u8> {
 }
 
 /// The answer to `XREAD`, with ids from `id` on.
-fn entries(id: u64, messages: &[FeedMessage<'_>]) -> Vec<u8> {
+pub(super) fn entries(id: u64, messages: &[FeedMessage<'_>]) -> Vec<u8> {
     let mut reply = format!("*1\r\n*2\r\n$4\r\nfeed\r\n*{}\r\n", messages.len()).into_bytes();
     for (id, message) in (id..).zip(messages) {
         let id = format!("{id}-0");
@@ -249,4 +249,56 @@ fn an_entry_that_is_no_message_is_counted_and_logged_once_in_a_while() {
     assert_eq!(world.counted("feed.malformed"), 3);
     let lines = world.host.log.iter().filter(|line| line.contains("entry"));
     assert_eq!(lines.count(), 1, "{:?}", world.host.log);
+}
+
+/// An entry that a later version has written, perhaps. It must not come again and again.
+#[test]
+fn an_entry_that_is_longer_than_any_that_is_known_is_passed_over() {
+    let mut world = World::with_feed_and_link();
+    let mut entry =
+        b"*1\r\n*2\r\n$4\r\nfeed\r\n*1\r\n*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nx\r\n$200000\r\n".to_vec();
+    entry.extend(std::iter::repeat_n(b'y', 200_000));
+    entry.extend(b"\r\n");
+    for chunk in entry.chunks(16_384) {
+        world.bytes(FEED, chunk);
+    }
+    world.pass(100);
+    assert_eq!(world.counted("redis_connected.feed"), 1);
+    assert_eq!(world.counted("feed.malformed"), 1);
+    world.hear(2, &[put("https://new/", 2)]);
+    assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
+}
+
+/// While other slots were in use, nobody has kept these up to date.
+#[test]
+fn slots_that_come_back_are_asked_for_again() {
+    let feed = r#","redis":{"mode":"direct","feed":{}},"lru":{"maxBytes":1048576}"#;
+    let with = |more: &str| Rc::new(settings_with(&format!("{feed}{more}")));
+    let mut world = World::with_redis(r#","feed":{}},"lru":{"maxBytes":1048576"#);
+    world.bytes(FEED, OK);
+    world.bytes(FEED, NO_STREAM);
+    world.close_lookups();
+    world.know("a", link("https://old/", 1));
+    world.quiet_seconds(2);
+    let other = with(r#","sharedData":{"slots":7}"#);
+    world.edge.configure(&mut world.host, other);
+    world.hear(3, &[put("https://new/", 2)]);
+    world.beats = 3;
+    world.quiet_seconds(40);
+    let long = format!("https://e/{}", "x".repeat(7_000));
+    for id in 0..200 {
+        let key = format!("go.example/other{id}");
+        let record = link(&long, 1);
+        world.beats += 1;
+        let hot = false;
+        let message = FeedMessage::Put {
+            key: &key,
+            record,
+            hot,
+        };
+        world.hear(world.beats, &[message]);
+    }
+    world.quiet_seconds(1);
+    world.edge.configure(&mut world.host, with(""));
+    assert!(matches!(world.visit("/a"), Waiting(_)));
 }
