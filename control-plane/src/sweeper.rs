@@ -1,7 +1,6 @@
 //! Removes what is over: links past their validity, tombstones that no cache can need any more, receipts of requests that
 //! nobody repeats any more. In small batches, each a transaction of its own, and by one replica at a time.
 
-use crate::clock;
 use crate::config::SweeperConfig;
 use crate::store::{Store, StoreError};
 use metrics::counter;
@@ -15,12 +14,15 @@ const LEASE: &str = "sweeper";
 const LEASE_MS: u64 = 30_000;
 
 /// How long receipts are kept, in milliseconds: what `Idempotency-Key` promises.
-const RECEIPTS_MS: u64 = 24 * 60 * 60 * 1000;
+const RECEIPTS_MS: u64 = DAY_MS;
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// A pause between batches, so that everybody else's transactions come first.
 const PAUSE: Duration = Duration::from_millis(20);
 
 const SWEPT: &str = "edgelink_swept_total";
+const FAILURES: &str = "edgelink_sweep_failures_total";
 
 /// Removes what is over.
 pub struct Sweeper {
@@ -79,24 +81,28 @@ impl Sweeper {
         }
     }
 
-    /// Removes everything that is over now. `None` where another replica is at it.
+    /// Removes everything that is over now. `None` where another replica is at it. A kind that fails does not keep the
+    /// others from being swept.
     ///
     /// # Errors
-    /// That of the store; what was removed until then stays removed.
+    /// The last one of the store; what was removed stays removed.
     pub async fn sweep(&self) -> Result<Option<Swept>, StoreError> {
         let mut swept = Swept::default();
-        for kind in [Kind::Links, Kind::Tombstones, Kind::Receipts] {
-            let Some(count) = self.sweep_all(kind).await? else {
-                return Ok(None);
-            };
-            match kind {
-                Kind::Links => swept.links = count,
-                Kind::Tombstones => swept.tombstones = count,
-                Kind::Receipts => swept.receipts = count,
+        let mut failure = None;
+        for kind in Kind::ALL {
+            match self.sweep_all(kind).await {
+                Ok(Some(count)) => *swept.of(kind) = count,
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    counter!(FAILURES, "kind" => kind.label()).increment(1);
+                    if let Some(error) = failure.replace(error) {
+                        tracing::warn!(%error, "sweeping goes on with the next kind");
+                    }
+                }
             }
         }
         self.store.release_lease(LEASE, &self.owner).await?;
-        Ok(Some(swept))
+        failure.map_or(Ok(Some(swept)), Err)
     }
 
     async fn sweep_all(&self, kind: Kind) -> Result<Option<u64>, StoreError> {
@@ -115,28 +121,38 @@ impl Sweeper {
         }
     }
 
+    /// Removes a batch of what is over by the database's clock.
     async fn sweep_batch(&self, kind: Kind) -> Result<u64, StoreError> {
-        let settings = &self.settings;
-        let now = clock::unix_millis();
+        let SweeperConfig {
+            grace_seconds,
+            tombstone_days,
+            batch,
+            ..
+        } = self.settings;
         match kind {
-            Kind::Links => {
-                let valid_until = (now / 1000).saturating_sub(settings.grace_seconds);
-                self.store.sweep_expired(valid_until, settings.batch).await
-            }
+            Kind::Links => self.store.sweep_expired(grace_seconds, batch).await,
             Kind::Tombstones => {
-                let kept = settings.tombstone_days * 24 * 60 * 60 * 1000;
-                let before = now.saturating_sub(kept);
-                self.store.purge_tombstones(before, settings.batch).await
+                let kept = tombstone_days * DAY_MS;
+                self.store.purge_tombstones(kept, batch).await
             }
-            Kind::Receipts => {
-                let before = now.saturating_sub(RECEIPTS_MS);
-                self.store.purge_receipts(before, settings.batch).await
-            }
+            Kind::Receipts => self.store.purge_receipts(RECEIPTS_MS, batch).await,
+        }
+    }
+}
+
+impl Swept {
+    fn of(&mut self, kind: Kind) -> &mut u64 {
+        match kind {
+            Kind::Links => &mut self.links,
+            Kind::Tombstones => &mut self.tombstones,
+            Kind::Receipts => &mut self.receipts,
         }
     }
 }
 
 impl Kind {
+    const ALL: [Self; 3] = [Self::Links, Self::Tombstones, Self::Receipts];
+
     fn label(self) -> &'static str {
         match self {
             Self::Links => "links",

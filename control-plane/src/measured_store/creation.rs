@@ -31,7 +31,7 @@ impl CreationStore for MeasuredStore {
         measured("receipts", self.0.receipts(request, items)).await
     }
 
-    async fn purge_receipts(&self, before: u64, limit: u32) -> Result<u64, StoreError> {
-        measured("purge_receipts", self.0.purge_receipts(before, limit)).await
+    async fn purge_receipts(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
+        measured("purge_receipts", self.0.purge_receipts(kept_millis, limit)).await
     }
 }

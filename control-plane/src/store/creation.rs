@@ -31,8 +31,8 @@ pub trait CreationStore {
         items: Range<u32>,
     ) -> Result<Vec<StoredReceipt>, StoreError>;
 
-    /// Forgets receipts from before that time (unix milliseconds), `limit` at most; how many they were.
-    async fn purge_receipts(&self, before: u64, limit: u32) -> Result<u64, StoreError>;
+    /// Forgets receipts that are older than `kept_millis` by the database's clock, `limit` at most; how many they were.
+    async fn purge_receipts(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError>;
 }
 
 /// A link to create once.

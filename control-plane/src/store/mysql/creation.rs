@@ -1,5 +1,6 @@
 //! The statements for creating links with care.
 
+use super::relay::now;
 use crate::store::sql::creation::{CreationStatements, NewReceipt, ReceiptRow};
 use crate::store::sql::fault::Fault;
 use crate::store::sql::rows::LinkRow;
@@ -79,10 +80,14 @@ impl CreationStatements for Session<MySql> {
         self.run(|c| query.fetch_all(c)).await
     }
 
-    async fn purge_receipts(&mut self, before: u64, limit: u32) -> Result<u64, Fault> {
-        let query = query("DELETE FROM receipts WHERE created_at < ? LIMIT ?")
-            .bind(before)
-            .bind(limit);
+    async fn purge_receipts(&mut self, kept: u64, limit: u32) -> Result<u64, Fault> {
+        let query = query(concat!(
+            "DELETE FROM receipts WHERE created_at < CAST(",
+            now!(),
+            " AS SIGNED) - ? LIMIT ?"
+        ))
+        .bind(kept.cast_signed())
+        .bind(limit);
         self.about_to_last();
         let done = self.run(|c| query.execute(c)).await?;
         Ok(done.rows_affected())

@@ -1,20 +1,66 @@
 //! Statements in the dialect that MySQL and MariaDB share.
 
 use super::text;
-use crate::model::LinkContent;
+use crate::model::Link;
 use crate::store::sql::fault::{Fault, Remedy};
 use crate::store::sql::relay::Announcements;
+use crate::store::sql::revisions::Revisions;
 use crate::store::sql::rows::{
-    KeyRow, LinkRow, NewRow, TakenRow, Unsigned, tags_to_text, url_hash,
+    FoundRow, KeyRow, LinkRow, NewRow, TakenRow, Unsigned, tags_to_text, url_hash,
 };
 use crate::store::sql::session::Session;
 use crate::store::sql::sizes::padded;
-use crate::store::sql::statements::Statements;
-use crate::store::sql::{insert_links, select_links};
-use crate::store::{ApiKeyRow, BOUND_LEAD_MS, ListQuery, Segment};
+use crate::store::sql::statements::{ListRange, Statements};
+use crate::store::sql::{insert_links, link_columns, select_links};
+use crate::store::{ApiKeyRow, BOUND_LEAD_MS, Segment};
 use edgelink_wire::{Domain, LinkKey, LinkState};
 use sqlx::mysql::{MySqlConnection, MySqlDatabaseError};
-use sqlx::{AssertSqlSafe, MySql, QueryBuilder, query, query_as, query_scalar, raw_sql};
+use sqlx::{AssertSqlSafe, FromRow, MySql, QueryBuilder, query, query_as, query_scalar, raw_sql};
+
+/// The database's clock: unix time in microseconds.
+macro_rules! now_micros {
+    () => {
+        "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
+    };
+}
+
+/// The list of links: of all or of a domain, in one range of the index.
+///
+/// In this order and by this index, as in `scan_keys`: the optimizer may prefer to begin with the domains, and to sort all
+/// links for every page.
+macro_rules! list_links {
+    (all, $range:ident) => {
+        list_links!(@ "FROM links l FORCE INDEX (links_live) STRAIGHT_JOIN domains d ON d.id = l.domain_id WHERE ", $range)
+    };
+    (domain, $range:ident) => {
+        list_links!(@ "FROM links l FORCE INDEX (links_live_on_domain) STRAIGHT_JOIN domains d ON d.id = l.domain_id \
+             WHERE l.domain_id = (SELECT id FROM domains WHERE name = ?) AND ", $range)
+    };
+    (@ $from:literal, at) => {
+        list_links!(@@ $from, "l.created_at = ? AND l.id < ?")
+    };
+    (@ $from:literal, before) => {
+        list_links!(@@ $from, "l.created_at < ?")
+    };
+    (@@ $from:literal, $range:literal) => {
+        concat!(
+            "SELECT ",
+            link_columns!(),
+            " ",
+            $from,
+            "l.deleted_at IS NULL AND ",
+            $range,
+            " ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
+        )
+    };
+}
+
+/// What the next revisions follow from.
+pub(super) const SELECT_REVISIONS: &str = concat!(
+    "SELECT rev_floor, ",
+    now_micros!(),
+    " AS now_micros FROM publisher WHERE id = 1"
+);
 
 /// What to do about an error of MySQL or MariaDB.
 pub(super) fn remedy(fault: &Fault) -> Remedy {
@@ -62,12 +108,27 @@ impl Statements for Session<MySql> {
     async fn begin_with(
         &mut self,
         rows: &[&NewRow],
+        rev: u64,
         changes: &Announcements,
         now: u64,
-    ) -> Result<(), Fault> {
-        let text = text::creation(rows, changes, now);
-        self.run(|c| raw_sql(AssertSqlSafe(text)).execute(c))
-            .await?;
+    ) -> Result<Revisions, Fault> {
+        let text = text::creation(rows, rev, changes, now);
+        self.run(|c| async {
+            let row = raw_sql(AssertSqlSafe(text)).fetch_one(c).await?;
+            Revisions::from_row(&row)
+        })
+        .await
+    }
+
+    async fn revisions(&mut self) -> Result<Revisions, Fault> {
+        let query = query_as(SELECT_REVISIONS);
+        self.run(|c| query.fetch_one(c)).await
+    }
+
+    async fn raise_floor(&mut self, rev: u64) -> Result<(), Fault> {
+        let query =
+            query("UPDATE publisher SET rev_floor = GREATEST(rev_floor, ?) WHERE id = 1").bind(rev);
+        self.run(|c| query.execute(c)).await?;
         Ok(())
     }
 
@@ -100,7 +161,7 @@ impl Statements for Session<MySql> {
         Ok(())
     }
 
-    async fn insert_links(&mut self, rows: &[&NewRow]) -> Result<(), Fault> {
+    async fn insert_links(&mut self, rows: &[&NewRow], rev: u64) -> Result<(), Fault> {
         let mut insert = QueryBuilder::<MySql>::new(insert_links!());
         insert.push_values(rows, |mut values, row| {
             let content = &row.link.content;
@@ -119,7 +180,7 @@ impl Statements for Session<MySql> {
                 .push_bind(row.tags.as_str())
                 .push_bind(row.link.created_at)
                 .push_bind(row.link.updated_at)
-                .push_bind(row.link.rev);
+                .push_bind(rev);
         });
         let query = insert.build();
         self.run(|c| query.execute(c)).await?;
@@ -156,12 +217,17 @@ impl Statements for Session<MySql> {
         Ok(ids.into_iter().map(|id| id.0).collect())
     }
 
-    async fn revive(&mut self, tombstone: &TakenRow, row: &NewRow) -> Result<bool, Fault> {
+    async fn revive(
+        &mut self,
+        tombstone: &TakenRow,
+        row: &NewRow,
+        rev: u64,
+    ) -> Result<bool, Fault> {
         let content = &row.link.content;
         let query = query(
             "UPDATE links SET id = ?, url = ?, url_hash = ?, redirect = ?, disabled = ?, valid_since = ?, \
              valid_until = ?, forward_query = ?, title = ?, tags = ?, created_at = ?, updated_at = ?, \
-             deleted_at = NULL, rev = rev + 1 WHERE id = ? AND rev = ? AND deleted_at IS NOT NULL",
+             deleted_at = NULL, rev = ? WHERE id = ? AND rev = ? AND deleted_at IS NOT NULL",
         )
         .bind(row.link.id)
         .bind(content.target.as_str().as_bytes())
@@ -175,6 +241,7 @@ impl Statements for Session<MySql> {
         .bind(row.tags.as_str())
         .bind(row.link.created_at)
         .bind(row.link.updated_at)
+        .bind(rev)
         .bind(tombstone.id.0)
         .bind(tombstone.rev.0);
         let done = self.run(|c| query.execute(c)).await?;
@@ -188,7 +255,21 @@ impl Statements for Session<MySql> {
         self.run(|c| query.fetch_optional(c)).await
     }
 
-    async fn lock_link(&mut self, key: &LinkKey) -> Result<Option<u64>, Fault> {
+    async fn look_up(&mut self, key: &LinkKey) -> Result<FoundRow, Fault> {
+        let query = query_as(concat!(
+            "SELECT p.rev_floor, ",
+            now_micros!(),
+            " AS now_micros, ",
+            link_columns!(),
+            " FROM publisher p LEFT JOIN domains d ON d.name = ? \
+             LEFT JOIN links l ON l.domain_id = d.id AND l.code = ? WHERE p.id = 1"
+        ))
+        .bind(key.domain.as_str().as_bytes())
+        .bind(key.code.as_str().as_bytes());
+        self.run(|c| query.fetch_one(c)).await
+    }
+
+    async fn lock_link(&mut self, key: &LinkKey) -> Result<bool, Fault> {
         let query = query_scalar(
             "SELECT id FROM links WHERE domain_id = (SELECT id FROM domains WHERE name = ?) AND code = ? \
              AND deleted_at IS NULL FOR UPDATE",
@@ -196,13 +277,14 @@ impl Statements for Session<MySql> {
         .bind(key.domain.as_str().as_bytes())
         .bind(key.code.as_str().as_bytes());
         let id: Option<Unsigned> = self.run(|c| query.fetch_optional(c)).await?;
-        Ok(id.map(|id| id.0))
+        Ok(id.is_some())
     }
 
-    async fn update_link(&mut self, id: u64, content: &LinkContent, now: u64) -> Result<(), Fault> {
+    async fn update_link(&mut self, link: &Link) -> Result<(), Fault> {
+        let content = &link.content;
         let query = query(
             "UPDATE links SET url = ?, url_hash = ?, redirect = ?, disabled = ?, valid_since = ?, valid_until = ?, \
-             forward_query = ?, title = ?, tags = ?, updated_at = ?, rev = rev + 1 WHERE id = ?",
+             forward_query = ?, title = ?, tags = ?, updated_at = ?, rev = ? WHERE id = ?",
         )
         .bind(content.target.as_str().as_bytes())
         .bind(url_hash(&content.target))
@@ -213,43 +295,49 @@ impl Statements for Session<MySql> {
         .bind(content.forward_query)
         .bind(content.title.as_deref())
         .bind(tags_to_text(&content.tags))
+        .bind(link.updated_at)
+        .bind(link.rev)
+        .bind(link.id);
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn delete_link(&mut self, id: u64, rev: u64, now: u64) -> Result<(), Fault> {
+        // Without the time, the row leaves the index of those that are to be swept.
+        let query = query(
+            "UPDATE links SET deleted_at = ?, updated_at = ?, valid_until = NULL, rev = ? WHERE id = ?",
+        )
         .bind(now)
+        .bind(now)
+        .bind(rev)
         .bind(id);
         self.run(|c| query.execute(c)).await?;
         Ok(())
     }
 
-    async fn delete_link(&mut self, id: u64, now: u64) -> Result<(), Fault> {
-        let query =
-            query("UPDATE links SET deleted_at = ?, updated_at = ?, rev = rev + 1 WHERE id = ?")
-                .bind(now)
-                .bind(now)
-                .bind(id);
-        self.run(|c| query.execute(c)).await?;
-        Ok(())
-    }
-
-    async fn list_links(&mut self, list: &ListQuery) -> Result<Vec<LinkRow>, Fault> {
-        let (created_at, id) = list
-            .after
-            .map_or((u64::MAX, u64::MAX), |after| (after.created_at, after.id));
-        let query = match &list.domain {
-            None => query_as(select_links!(
-                "WHERE l.created_at <= ? AND (l.created_at < ? OR l.id < ?) AND l.deleted_at IS NULL \
-                 ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
-            )),
-            Some(domain) => query_as(select_links!(
-                "WHERE l.domain_id = (SELECT id FROM domains WHERE name = ?) \
-                 AND l.created_at <= ? AND (l.created_at < ? OR l.id < ?) AND l.deleted_at IS NULL \
-                 ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
-            ))
-            .bind(domain.as_str().as_bytes()),
+    async fn list_links(
+        &mut self,
+        domain: Option<&Domain>,
+        range: ListRange,
+        limit: u32,
+    ) -> Result<Vec<LinkRow>, Fault> {
+        let query = match (domain, range) {
+            (None, ListRange::At { .. }) => query_as(list_links!(all, at)),
+            (None, ListRange::Before(_)) => query_as(list_links!(all, before)),
+            (Some(_), ListRange::At { .. }) => query_as(list_links!(domain, at)),
+            (Some(_), ListRange::Before(_)) => query_as(list_links!(domain, before)),
         };
-        let query = query
-            .bind(created_at)
-            .bind(created_at)
-            .bind(id)
-            .bind(list.limit);
+        let query = match domain {
+            None => query,
+            Some(domain) => query.bind(domain.as_str().as_bytes()),
+        };
+        let query = match range {
+            ListRange::At { created_at, below } => {
+                query.bind(created_at).bind(below)
+            }
+            ListRange::Before(created_at) => query.bind(created_at),
+        };
+        let query = query.bind(limit);
         self.run(|c| query.fetch_all(c)).await
     }
 

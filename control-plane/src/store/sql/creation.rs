@@ -2,11 +2,12 @@
 
 use super::create::{self, ChunkLimits, Outcome};
 use super::fault::{Fault, Remedy};
+use super::revisions::LastRevisions;
 use super::rows::{LinkRow, NewRow, Unsigned, url_hash};
 use super::session::Session;
 use super::sizes::pieces;
 use super::statements::Statements;
-use super::store::{SqlStore, answer, links, unix_millis};
+use super::store::{SqlStore, answer, links};
 use crate::model::Link;
 use crate::store::creation::MAX_LINKS_TO_TARGET;
 use crate::store::{
@@ -62,10 +63,10 @@ pub(in crate::store) trait CreationStatements: Send {
         items: Range<u32>,
     ) -> impl Future<Output = Result<Vec<ReceiptRow>, Fault>> + Send;
 
-    /// Deletes receipts from before that time. Lasts.
+    /// Deletes receipts that are older than `kept` milliseconds. Lasts.
     fn purge_receipts(
         &mut self,
-        before: u64,
+        kept: u64,
         limit: u32,
     ) -> impl Future<Output = Result<u64, Fault>> + Send;
 }
@@ -93,14 +94,15 @@ where
         &self,
         new: Vec<OnceLink>,
     ) -> Result<Option<Vec<Result<Link, CreateError>>>, StoreError> {
-        let now = unix_millis();
+        let now = self.now().await?;
         let links: Vec<NewLink> = new.iter().map(|new| new.link.clone()).collect();
         let rows = self.new_rows(links, now).await?;
         let (links, new, limits) = (rows.as_slice(), new.as_slice(), self.limits());
+        let last = self.last_revisions();
         let outcomes = self
             .connections()
             .write("creating links once", |mut session| async move {
-                let outcomes = create_once(&mut session, links, new, limits, now).await;
+                let outcomes = create_once(&mut session, links, new, limits, last, now).await;
                 (outcomes, session)
             })
             .await?;
@@ -123,10 +125,10 @@ where
             .await
     }
 
-    async fn purge_receipts(&self, before: u64, limit: u32) -> Result<u64, StoreError> {
+    async fn purge_receipts(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
         self.connections()
             .write("purging receipts", |mut session| async move {
-                (session.purge_receipts(before, limit).await, session)
+                (session.purge_receipts(kept_millis, limit).await, session)
             })
             .await
     }
@@ -139,11 +141,12 @@ async fn create_once<S: Statements>(
     rows: &[NewRow],
     new: &[OnceLink],
     limits: ChunkLimits,
+    last: &LastRevisions,
     now: u64,
 ) -> Result<Option<Vec<Outcome>>, Fault> {
     let singles: Vec<&OnceLink> = new.iter().filter(|new| new.twin != Twin::Allowed).collect();
     let outcomes = if singles.is_empty() {
-        create::begin_and_create(session, rows, limits, now).await?
+        create::begin_and_create(session, rows, limits, last, now).await?
     } else {
         session.begin().await?;
         if meet_twins(session, &singles).await? {

@@ -1,14 +1,15 @@
 //! Rows as the databases have them, and how they become links.
 
 use super::fault::Fault;
+use super::revisions::Revisions;
 use crate::model::{Link, LinkContent};
 use crate::store::{ApiKeyRow, NewLink};
 use crate::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use sha2::{Digest, Sha256};
-use sqlx::mysql::{MySqlTypeInfo, MySqlValueRef};
-use sqlx::sqlite::{SqliteTypeInfo, SqliteValueRef};
-use sqlx::{Decode, MySql, Sqlite, Type};
+use sqlx::mysql::{MySqlRow, MySqlTypeInfo, MySqlValueRef};
+use sqlx::sqlite::{SqliteRow, SqliteTypeInfo, SqliteValueRef};
+use sqlx::{Decode, FromRow, MySql, Row, Sqlite, Type};
 
 /// A non-negative number: unsigned in MySQL, signed in SQLite, which has no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,28 @@ impl LinkRow {
     }
 }
 
+/// What a key stands for, and what the next revisions follow from.
+#[derive(Debug)]
+pub(in crate::store) struct FoundRow {
+    pub(in crate::store) revisions: Revisions,
+    /// The link or its tombstone.
+    pub(in crate::store) link: Option<LinkRow>,
+}
+
+macro_rules! found_row_from {
+    ($($row:ty),+) => {$(
+        impl<'r> FromRow<'r, $row> for FoundRow {
+            fn from_row(row: &'r $row) -> Result<Self, sqlx::Error> {
+                let id: Option<Unsigned> = row.try_get("id")?;
+                let link = id.map(|_| LinkRow::from_row(row)).transpose()?;
+                let revisions = Revisions::from_row(row)?;
+                Ok(Self { revisions, link })
+            }
+        }
+    )+};
+}
+found_row_from!(MySqlRow, SqliteRow);
+
 /// What stands in the way of new links: a row with the same code.
 #[derive(Debug, sqlx::FromRow)]
 pub(in crate::store) struct TakenRow {
@@ -136,7 +159,8 @@ impl NewRow {
                 content: new.content,
                 created_at: now,
                 updated_at: now,
-                rev: 1,
+                // It follows in the transaction.
+                rev: 0,
             },
         }
     }

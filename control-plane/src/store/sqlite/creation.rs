@@ -1,5 +1,6 @@
 //! The statements for creating links with care.
 
+use super::relay::now;
 use crate::store::sql::creation::{CreationStatements, NewReceipt, ReceiptRow};
 use crate::store::sql::fault::Fault;
 use crate::store::sql::rows::LinkRow;
@@ -61,12 +62,14 @@ impl CreationStatements for Session<Sqlite> {
         self.run(|c| query.fetch_all(c)).await
     }
 
-    async fn purge_receipts(&mut self, before: u64, limit: u32) -> Result<u64, Fault> {
-        let query = query(
+    async fn purge_receipts(&mut self, kept: u64, limit: u32) -> Result<u64, Fault> {
+        let query = query(concat!(
             "DELETE FROM receipts WHERE (request, item) IN \
-             (SELECT request, item FROM receipts WHERE created_at < ? LIMIT ?)",
-        )
-        .bind(before.cast_signed())
+             (SELECT request, item FROM receipts WHERE created_at < ",
+            now!(),
+            " - ? LIMIT ?)"
+        ))
+        .bind(kept.cast_signed())
         .bind(limit);
         self.about_to_last();
         let done = self.run(|c| query.execute(c)).await?;
