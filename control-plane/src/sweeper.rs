@@ -40,6 +40,8 @@ pub struct Swept {
     pub tombstones: u64,
     /// Receipts of requests with an `Idempotency-Key`.
     pub receipts: u64,
+    /// Links from before there were hashes of contents: these are not removed, but hashed.
+    pub hashed: u64,
 }
 
 /// What there is to remove.
@@ -48,6 +50,7 @@ enum Kind {
     Links,
     Tombstones,
     Receipts,
+    Unhashed,
 }
 
 impl Sweeper {
@@ -136,6 +139,7 @@ impl Sweeper {
                 self.store.purge_tombstones(kept, batch).await
             }
             Kind::Receipts => self.store.purge_receipts(RECEIPTS_MS, batch).await,
+            Kind::Unhashed => self.store.hash_contents(batch).await,
         }
     }
 }
@@ -146,18 +150,25 @@ impl Swept {
             Kind::Links => &mut self.links,
             Kind::Tombstones => &mut self.tombstones,
             Kind::Receipts => &mut self.receipts,
+            Kind::Unhashed => &mut self.hashed,
         }
     }
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Links, Self::Tombstones, Self::Receipts];
+    const ALL: [Self; 4] = [
+        Self::Links,
+        Self::Tombstones,
+        Self::Receipts,
+        Self::Unhashed,
+    ];
 
     fn label(self) -> &'static str {
         match self {
             Self::Links => "links",
             Self::Tombstones => "tombstones",
             Self::Receipts => "receipts",
+            Self::Unhashed => "unhashed",
         }
     }
 }

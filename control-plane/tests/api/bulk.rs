@@ -190,7 +190,12 @@ async fn a_link_is_found_among_hundreds_to_the_same_target() {
     let mut new = link("new");
     new["findIfExists"] = json!(true);
     let first = server.post(&new).await.expect(201);
-    assert_eq!(server.post(&new).await.expect(200)["shortCode"], first["shortCode"]);
-    let many = bulk(&server, &json!([new, link("x"), new])).await.expect(200);
+    assert_eq!(
+        server.post(&new).await.expect(200)["shortCode"],
+        first["shortCode"]
+    );
+    let many = bulk(&server, &json!([new, link("x"), new]))
+        .await
+        .expect(200);
     assert_eq!(many["existing"], 2, "{many}");
 }

@@ -154,13 +154,19 @@ async fn a_link_that_was_found_is_the_answer_again_whatever_became_of_it() {
 #[tokio::test]
 async fn links_that_a_bulk_request_has_found_are_its_answer_again() {
     let server = Running::start().await;
-    let made = server.post(&json!({ "longUrl": "https://example.com/" })).await.expect(201);
+    let made = server
+        .post(&json!({ "longUrl": "https://example.com/" }))
+        .await
+        .expect(201);
     let items = json!([
         { "longUrl": "https://example.com/", "findIfExists": true },
         { "longUrl": "https://example.com/other", "findIfExists": true },
     ]);
     let first = post(&server, "/links/bulk", "k", &items).await.expect(200);
-    assert_eq!((&first["created"], &first["existing"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (&first["created"], &first["existing"]),
+        (&json!(1), &json!(1))
+    );
     let path = format!("/links/{}", made["shortCode"].as_str().unwrap());
     assert_eq!(server.delete(&path).await.status, 204);
     let again = post(&server, "/links/bulk", "k", &items).await.expect(200);
@@ -173,7 +179,9 @@ async fn a_key_means_something_else_to_each_route() {
     let server = Running::start().await;
     let item = json!({ "longUrl": "https://example.com/" });
     let one = post(&server, "/links", "k", &item).await.expect(201);
-    let many = post(&server, "/links/bulk", "k", &json!([item])).await.expect(200);
+    let many = post(&server, "/links/bulk", "k", &json!([item]))
+        .await
+        .expect(200);
     assert_ne!(many["results"][0]["link"]["shortCode"], one["shortCode"]);
     assert_eq!(count(&server).await, 2);
 }

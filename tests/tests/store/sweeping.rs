@@ -1,9 +1,9 @@
 //! Removing what is over.
 
 use crate::fixture::{Database, create, delete, key, link};
-use edgelink_control_plane::model::Link;
 use edgelink_control_plane::config::SweeperConfig;
-use edgelink_control_plane::store::NewLink;
+use edgelink_control_plane::model::Link;
+use edgelink_control_plane::store::{NewLink, Wanted};
 use edgelink_control_plane::sweeper::Sweeper;
 use edgelink_wire::Record;
 use std::sync::Arc;
@@ -27,7 +27,9 @@ fn until(id: u64, code: &str, valid_until: u64) -> NewLink {
 async fn a_link_that_is_over_becomes_an_empty_tombstone_and_the_edges_are_told(database: Database) {
     let store = database.store().await;
     let made = create(store.as_ref(), until(1, "a", 100)).await.unwrap();
-    create(store.as_ref(), until(2, "b", 1 << 40)).await.unwrap();
+    create(store.as_ref(), until(2, "b", 1 << 40))
+        .await
+        .unwrap();
     create(store.as_ref(), link(3, "c")).await.unwrap();
     let told = store.pending_changes(100).await.unwrap();
     let ids: Vec<u64> = told.iter().map(|batch| batch.id).collect();
@@ -52,8 +54,14 @@ async fn a_link_that_is_over_becomes_an_empty_tombstone_and_the_edges_are_told(d
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].key, "a.example/a");
     assert_eq!(told[0].record().unwrap(), Record::Absent { rev });
-    let target = link(1, "a").content.target;
-    assert!(store.links_to(&[&target]).await.unwrap().is_empty());
+    let mut gone = link(1, "a");
+    gone.content.valid_until = Some(100);
+    let wanted = Wanted {
+        domain: &gone.key.domain,
+        code: None,
+        content: &gone.content,
+    };
+    assert_eq!(store.find_like(&[wanted]).await.unwrap(), [None]);
     for code in ["b", "c"] {
         let key = key(&format!("a.example/{code}"));
         assert!(store.find_link(&key).await.unwrap().is_some());
@@ -123,7 +131,10 @@ async fn a_link_made_where_a_tombstone_was_purged_has_a_greater_revision(databas
     assert!(again.rev > deleted.rev());
     assert_eq!(store.resolve(&x).await.unwrap().rev(), again.rev);
     let change = Box::new(|link: &Link| Ok(link.content.clone()));
-    let changed = store.update_link(&key("a.example/y"), change).await.unwrap();
+    let changed = store
+        .update_link(&key("a.example/y"), change)
+        .await
+        .unwrap();
     assert!(changed.unwrap().unwrap().rev > deleted.rev());
 }
 
@@ -151,7 +162,11 @@ async fn what_cannot_be_swept_keeps_nothing_else_from_it(database: Database) {
     };
     let sweeper = Sweeper::new(Arc::clone(&store), settings);
     assert!(sweeper.sweep().await.is_err());
-    assert_eq!(store.purge_tombstones(0, 10).await.unwrap(), 0, "it is gone");
+    assert_eq!(
+        store.purge_tombstones(0, 10).await.unwrap(),
+        0,
+        "it is gone"
+    );
 
     database.execute("DROP TRIGGER refusing").await;
     let swept = sweeper.sweep().await.unwrap().unwrap();

@@ -81,7 +81,10 @@ async fn the_revision_grows_over_every_kind_of_change(database: Database) {
     let store = database.store().await;
     let x = key("a.example/x");
     let mut last = store.resolve(&x).await.unwrap().rev();
-    assert!(last > 0, "what caches remember of the database that was here before is older");
+    assert!(
+        last > 0,
+        "what caches remember of the database that was here before is older"
+    );
     for life in 0..3 {
         create(&*store, link(life, "x")).await.unwrap();
         last = grown(last, &store.resolve(&x).await.unwrap());

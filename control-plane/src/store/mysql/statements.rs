@@ -6,14 +6,14 @@ use crate::store::sql::fault::{Fault, Remedy};
 use crate::store::sql::relay::Announcements;
 use crate::store::sql::revisions::Revisions;
 use crate::store::sql::rows::{
-    FoundRow, KeyRow, LinkRow, NewRow, TakenRow, Unsigned, tags_to_text, url_hash,
+    FoundRow, KeyRow, LinkRow, NewRow, TakenRow, Unsigned, content_hash, tags_to_text, url_hash,
 };
 use crate::store::sql::session::Session;
 use crate::store::sql::sizes::padded;
 use crate::store::sql::statements::{ListRange, Statements};
 use crate::store::sql::{insert_links, link_columns, select_links};
 use crate::store::{ApiKeyRow, BOUND_LEAD_MS, Segment};
-use edgelink_wire::{Domain, LinkKey, LinkState};
+use edgelink_wire::{Code, Domain, LinkKey, LinkState};
 use sqlx::mysql::{MySqlConnection, MySqlDatabaseError};
 use sqlx::{AssertSqlSafe, FromRow, MySql, QueryBuilder, query, query_as, query_scalar, raw_sql};
 
@@ -171,6 +171,7 @@ impl Statements for Session<MySql> {
                 .push_bind(row.link.code.as_str().as_bytes())
                 .push_bind(content.target.as_str().as_bytes())
                 .push_bind(row.url_hash)
+                .push_bind(row.content_hash)
                 .push_bind(content.redirect.code())
                 .push_bind(content.state == LinkState::Disabled)
                 .push_bind(content.valid_since)
@@ -190,26 +191,26 @@ impl Statements for Session<MySql> {
     async fn find_taken(
         &mut self,
         domain_id: u32,
-        rows: &[&NewRow],
+        codes: &[&Code],
     ) -> Result<Vec<TakenRow>, Fault> {
         let mut select = QueryBuilder::<MySql>::new(
             "SELECT id, code, rev, deleted_at FROM links WHERE domain_id = ",
         );
         select.push_bind(domain_id).push(" AND code IN (");
-        let mut codes = select.separated(", ");
-        for row in padded(rows) {
-            codes.push_bind(row.link.code.as_str().as_bytes());
+        let mut list = select.separated(", ");
+        for code in padded(codes) {
+            list.push_bind(code.as_str().as_bytes());
         }
         select.push(")");
         let query = select.build_query_as();
         self.run(|c| query.fetch_all(c)).await
     }
 
-    async fn taken_numbers(&mut self, rows: &[&NewRow]) -> Result<Vec<u64>, Fault> {
+    async fn taken_numbers(&mut self, ids: &[u64]) -> Result<Vec<u64>, Fault> {
         let mut select = QueryBuilder::<MySql>::new("SELECT id FROM links WHERE id IN (");
-        let mut ids = select.separated(", ");
-        for row in padded(rows) {
-            ids.push_bind(row.link.id);
+        let mut list = select.separated(", ");
+        for id in padded(ids) {
+            list.push_bind(*id);
         }
         select.push(")");
         let query = select.build_query_scalar();
@@ -225,13 +226,14 @@ impl Statements for Session<MySql> {
     ) -> Result<bool, Fault> {
         let content = &row.link.content;
         let query = query(
-            "UPDATE links SET id = ?, url = ?, url_hash = ?, redirect = ?, disabled = ?, valid_since = ?, \
+            "UPDATE links SET id = ?, url = ?, url_hash = ?, content_hash = ?, redirect = ?, disabled = ?, valid_since = ?, \
              valid_until = ?, forward_query = ?, title = ?, tags = ?, created_at = ?, updated_at = ?, \
              deleted_at = NULL, rev = ? WHERE id = ? AND rev = ? AND deleted_at IS NOT NULL",
         )
         .bind(row.link.id)
         .bind(content.target.as_str().as_bytes())
         .bind(row.url_hash)
+        .bind(row.content_hash)
         .bind(content.redirect.code())
         .bind(content.state == LinkState::Disabled)
         .bind(content.valid_since)
@@ -283,11 +285,12 @@ impl Statements for Session<MySql> {
     async fn update_link(&mut self, link: &Link) -> Result<(), Fault> {
         let content = &link.content;
         let query = query(
-            "UPDATE links SET url = ?, url_hash = ?, redirect = ?, disabled = ?, valid_since = ?, valid_until = ?, \
+            "UPDATE links SET url = ?, url_hash = ?, content_hash = ?, redirect = ?, disabled = ?, valid_since = ?, valid_until = ?, \
              forward_query = ?, title = ?, tags = ?, updated_at = ?, rev = ? WHERE id = ?",
         )
         .bind(content.target.as_str().as_bytes())
         .bind(url_hash(&content.target))
+        .bind(content_hash(&link.domain, content))
         .bind(content.redirect.code())
         .bind(content.state == LinkState::Disabled)
         .bind(content.valid_since)
@@ -332,9 +335,7 @@ impl Statements for Session<MySql> {
             Some(domain) => query.bind(domain.as_str().as_bytes()),
         };
         let query = match range {
-            ListRange::At { created_at, below } => {
-                query.bind(created_at).bind(below)
-            }
+            ListRange::At { created_at, below } => query.bind(created_at).bind(below),
             ListRange::Before(created_at) => query.bind(created_at),
         };
         let query = query.bind(limit);

@@ -47,6 +47,7 @@ impl Text {
         self.comma().bytes(row.link.code.as_str());
         self.comma().bytes(content.target.as_str());
         self.comma().number(row.url_hash);
+        self.comma().number(row.content_hash);
         self.comma().number(content.redirect.code());
         self.comma().flag(content.state == LinkState::Disabled);
         self.comma()
@@ -135,12 +136,13 @@ mod tests {
             3,
         );
         row.url_hash = -4;
+        row.content_hash = -5;
         let gone = Record::Absent { rev: 7 };
         let changes = Announcements::one(&row.link.key(), &gone);
         assert_eq!(
             creation(&[&row], 8, &changes, 9),
-            "START TRANSACTION; INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, valid_since, \
-             valid_until, forward_query, title, tags, created_at, updated_at, rev) VALUES (1, 2, X'63', X'273b2d2d', -4, \
+            "START TRANSACTION; INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, \
+             valid_since, valid_until, forward_query, title, tags, created_at, updated_at, rev) VALUES (1, 2, X'63', X'273b2d2d', -4, -5, \
              302, 1, NULL, 7, 1, _utf8mb4 X'5c27c3a4', _utf8mb4 X'5b5d', 3, 3, 8); \
              INSERT INTO outbox (link_keys, records, created_at) VALUES (X'00000003612f63', X'00000003018007', 9); \
              SELECT rev_floor, CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED) AS now_micros FROM publisher \

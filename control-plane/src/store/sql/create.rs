@@ -14,6 +14,7 @@ use super::rows::{NewRow, TakenRow};
 use super::sizes::pieces;
 use super::statements::Statements;
 use crate::store::CreateError;
+use edgelink_wire::Code;
 use std::collections::{HashMap, HashSet};
 
 /// How often the rest is inserted again. Each round settles every link that stands in the way by then, so a further one
@@ -205,7 +206,12 @@ impl<'a> Creation<'a> {
         session: &mut S,
         pending: &[usize],
     ) -> Result<(), Fault> {
-        let taken = session.taken_numbers(&self.rows_of(pending)).await?;
+        let ids: Vec<u64> = self
+            .rows_of(pending)
+            .iter()
+            .map(|row| row.link.id)
+            .collect();
+        let taken = session.taken_numbers(&ids).await?;
         let taken: HashSet<u64> = taken.into_iter().collect();
         for index in pending {
             if taken.contains(&self.rows[*index].link.id) {
@@ -224,13 +230,15 @@ impl<'a> Creation<'a> {
         let same_domain = |a: &usize, b: &usize| rows[*a].domain_id == rows[*b].domain_id;
         for group in pending.chunk_by(same_domain) {
             let domain_id = rows[group[0]].domain_id;
-            let taken = session.find_taken(domain_id, &self.rows_of(group)).await?;
+            let codes: Vec<&Code> = group.iter().map(|index| &rows[*index].link.code).collect();
+            let taken = session.find_taken(domain_id, &codes).await?;
             let by_code = |row: TakenRow| (row.code.clone(), row);
             let taken: HashMap<_, _> = taken.into_iter().map(by_code).collect();
             for index in group {
                 let code = rows[*index].link.code.as_str().as_bytes();
                 if let Some(taken) = taken.get(code) {
-                    self.outcomes[*index] = settle_code(session, taken, &rows[*index], self.first).await?;
+                    self.outcomes[*index] =
+                        settle_code(session, taken, &rows[*index], self.first).await?;
                 }
             }
         }
@@ -256,6 +264,31 @@ impl<'a> Creation<'a> {
         let outcomes: Option<Vec<Outcome>> = self.outcomes.into_iter().collect();
         outcomes.ok_or(Fault::Contended)
     }
+}
+
+/// Of links that do not exist yet: whether a link has the number or the code, so that creating them would fail.
+pub(super) async fn are_taken<S: Statements>(
+    session: &mut S,
+    links: &[(u64, u32, &Code)],
+) -> Result<Vec<bool>, Fault> {
+    let mut numbers = HashSet::new();
+    let mut codes = HashSet::new();
+    for links in pieces(links) {
+        let ids: Vec<u64> = links.iter().map(|(id, ..)| *id).collect();
+        numbers.extend(session.taken_numbers(&ids).await?);
+        for group in links.chunk_by(|(_, a, _), (_, b, _)| a == b) {
+            let domain_id = group[0].1;
+            let of_group: Vec<&Code> = group.iter().map(|(.., code)| *code).collect();
+            let taken = session.find_taken(domain_id, &of_group).await?;
+            let living = taken.into_iter().filter(|row| row.deleted_at.is_none());
+            codes.extend(living.map(|row| (domain_id, row.code)));
+        }
+    }
+    let is_taken = |(id, domain_id, code): &(u64, u32, &Code)| {
+        let code = code.as_str().as_bytes().to_vec();
+        numbers.contains(id) || codes.contains(&(*domain_id, code))
+    };
+    Ok(links.iter().map(is_taken).collect())
 }
 
 /// Puts the new links into the outbox.

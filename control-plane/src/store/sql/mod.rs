@@ -26,7 +26,7 @@ pub(super) use select_links;
 /// The columns that an INSERT of a link fills, in the order in which its values are bound.
 macro_rules! insert_links {
     () => {
-        "INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, valid_since, valid_until, \
+        "INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, valid_since, valid_until, \
          forward_query, title, tags, created_at, updated_at, rev) "
     };
 }

@@ -142,6 +142,7 @@ pub(in crate::store) struct NewRow {
     pub(in crate::store) domain_id: u32,
     pub(in crate::store) link: Link,
     pub(in crate::store) url_hash: i64,
+    pub(in crate::store) content_hash: i64,
     pub(in crate::store) tags: String,
 }
 
@@ -151,6 +152,7 @@ impl NewRow {
         Self {
             domain_id,
             url_hash: url_hash(&new.content.target),
+            content_hash: content_hash(&new.key.domain, &new.content),
             tags: tags_to_text(&new.content.tags),
             link: Link {
                 id: new.id,
@@ -196,9 +198,41 @@ impl KeyRow {
     }
 }
 
-/// The first 64 bits of the SHA-256 of a target, by which links to it are found.
+/// By which links to a target are found.
 pub(in crate::store) fn url_hash(target: &TargetUrl) -> i64 {
-    let digest = Sha256::digest(target.as_str().as_bytes());
+    hash(target.as_str().as_bytes())
+}
+
+/// By which a link with that content on that domain is found. What it is made of must stay the same: it is in rows.
+pub(in crate::store) fn content_hash(domain: &Domain, content: &LinkContent) -> i64 {
+    let LinkContent {
+        target,
+        redirect,
+        state,
+        valid_since,
+        valid_until,
+        forward_query,
+        title,
+        tags,
+    } = content;
+    let is_disabled = *state == LinkState::Disabled;
+    let text = serde_json::json!([
+        domain.as_str(),
+        target.as_str(),
+        redirect.code(),
+        is_disabled,
+        valid_since,
+        valid_until,
+        forward_query,
+        title,
+        tags,
+    ]);
+    hash(text.to_string().as_bytes())
+}
+
+/// The first 64 bits of the SHA-256.
+fn hash(bytes: &[u8]) -> i64 {
+    let digest = Sha256::digest(bytes);
     let head = digest.first_chunk::<8>().copied().unwrap_or_default();
     i64::from_be_bytes(head)
 }

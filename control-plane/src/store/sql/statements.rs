@@ -11,7 +11,7 @@ use super::rows::{FoundRow, KeyRow, LinkRow, NewRow, TakenRow};
 use super::sweep::SweepStatements;
 use crate::model::Link;
 use crate::store::{ApiKeyRow, Segment};
-use edgelink_wire::{Domain, LinkKey};
+use edgelink_wire::{Code, Domain, LinkKey};
 
 /// A part of the list that is one range of its index. What is behind a place is two of them, for no database reads
 /// both as one range.
@@ -91,17 +91,17 @@ pub(in crate::store) trait Statements:
         rev: u64,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// The rows that have one of these codes. All of `rows` are on one domain.
+    /// The rows that have one of these codes on that domain.
     fn find_taken(
         &mut self,
         domain_id: u32,
-        rows: &[&NewRow],
+        codes: &[&Code],
     ) -> impl Future<Output = Result<Vec<TakenRow>, Fault>> + Send;
 
-    /// Those numbers of `rows` that links have.
+    /// Those of the numbers that links have.
     fn taken_numbers(
         &mut self,
-        rows: &[&NewRow],
+        ids: &[u64],
     ) -> impl Future<Output = Result<Vec<u64>, Fault>> + Send;
 
     /// Writes a new link with the revision `rev` over a tombstone; `false` where the row has changed since it was read.

@@ -11,8 +11,8 @@ use super::session::Session;
 use super::statements::{ListRange, Statements};
 use crate::model::Link;
 use crate::store::{
-    ApiKeyRow, ChangeError, ChangeFn, CheckFn, CreateError, ISSUERS, ListCursor, ListQuery, NewLink, Segment,
-    Store, StoreError,
+    ApiKeyRow, ChangeError, ChangeFn, CheckFn, CreateError, ISSUERS, ListCursor, ListQuery,
+    NewLink, Segment, Store, StoreError,
 };
 use async_trait::async_trait;
 use edgelink_wire::{Domain, LinkKey, Record};
@@ -75,7 +75,7 @@ where
         Ok(revisions.now_millis())
     }
 
-    async fn domain_key(&self, domain: &Domain) -> Result<u32, StoreError> {
+    pub(super) async fn domain_key(&self, domain: &Domain) -> Result<u32, StoreError> {
         if let Some(id) = self.domains.get(domain) {
             return Ok(id);
         }
@@ -171,6 +171,19 @@ where
             })
             .await?;
         Ok(rows.into_iter().zip(outcomes).map(answer).collect())
+    }
+
+    async fn are_taken(&self, links: &[(u64, LinkKey)]) -> Result<Vec<bool>, StoreError> {
+        let mut looked_up = Vec::with_capacity(links.len());
+        for (id, key) in links {
+            looked_up.push((*id, self.domain_key(&key.domain).await?, &key.code));
+        }
+        let links = looked_up.as_slice();
+        self.connections
+            .read("looking for free codes", |mut session| async move {
+                (create::are_taken(&mut session, links).await, session)
+            })
+            .await
     }
 
     async fn find_link(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
@@ -276,14 +289,18 @@ where
 async fn list<S: Statements>(session: &mut S, query: &ListQuery) -> Result<Vec<LinkRow>, Fault> {
     let domain = query.domain.as_ref();
     let Some(ListCursor { created_at, id }) = query.after else {
-        return session.list_links(domain, ListRange::ALL, query.limit).await;
+        return session
+            .list_links(domain, ListRange::ALL, query.limit)
+            .await;
     };
     let at = ListRange::At {
         created_at,
         below: id,
     };
     let mut rows = session.list_links(domain, at, query.limit).await?;
-    let missing = query.limit.saturating_sub(u32::try_from(rows.len()).unwrap_or(u32::MAX));
+    let missing = query
+        .limit
+        .saturating_sub(u32::try_from(rows.len()).unwrap_or(u32::MAX));
     if missing > 0 {
         let before = ListRange::Before(created_at);
         rows.extend(session.list_links(domain, before, missing).await?);
@@ -330,13 +347,18 @@ fn keys(rows: Vec<KeyRow>) -> Result<Vec<ApiKeyRow>, Fault> {
 fn record(found: FoundRow) -> Result<Record<String>, Fault> {
     let FoundRow { revisions, link } = found;
     let Some(row) = link else {
-        return Ok(Record::Absent { rev: revisions.effective(0) });
+        return Ok(Record::Absent {
+            rev: revisions.effective(0),
+        });
     };
     let rev = revisions.effective(row.rev());
     if row.is_tombstone() {
         return Ok(Record::Absent { rev });
     }
-    let link = Link { rev, ..row.into_link()? };
+    let link = Link {
+        rev,
+        ..row.into_link()?
+    };
     Ok(link.record().to_owned_record())
 }
 

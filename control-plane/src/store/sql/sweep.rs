@@ -89,11 +89,7 @@ async fn purge<S: Statements>(session: &mut S, kept: u64, limit: u32) -> Result<
     Ok(ids.len() as u64)
 }
 
-async fn sweep<S: Statements>(
-    session: &mut S,
-    grace: u64,
-    limit: u32,
-) -> Result<u64, Fault> {
+async fn sweep<S: Statements>(session: &mut S, grace: u64, limit: u32) -> Result<u64, Fault> {
     session.begin().await?;
     let ids = session.lock_expired(grace, limit).await?;
     if ids.is_empty() {
