@@ -11,7 +11,7 @@ mod text;
 
 use super::sql::SqlStore;
 use super::sql::calls::Connections;
-use super::sql::fault::Fault;
+use super::sql::fault::{Fault, Remedy};
 use super::sql::sizes::LONGEST;
 use super::{PoolOptions, StoreError};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
@@ -158,8 +158,14 @@ fn lock_wait(statement_timeout: Duration) -> u64 {
 }
 
 fn refused(error: sqlx::Error) -> StoreError {
+    // A certificate that is not trusted will not be tomorrow.
+    let is_tls = matches!(error, sqlx::Error::Tls(_));
     let fault = Fault::Sql(error);
-    let remedy = statements::remedy(&fault);
+    let remedy = if is_tls {
+        Remedy::GiveUp
+    } else {
+        statements::remedy(&fault)
+    };
     fault.into_error(CONTEXT, remedy)
 }
 
