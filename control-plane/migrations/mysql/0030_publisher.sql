@@ -1,4 +1,5 @@
--- From here on every migration can be run again: one that was cut off is (see store::mysql).
+-- From here on every migration can be run again, for one that was cut off is (see store::mysql), and leaves what versions
+-- before it can work with: they may start on a newer schema.
 --
 -- What the replicas have to agree on about publishing, in the only row.
 -- owner, lease_until: which replica publishes; unix milliseconds on the database's clock. It replaces the lease 'relay'.

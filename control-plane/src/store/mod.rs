@@ -46,7 +46,8 @@ pub trait Store:
     + Sync
     + 'static
 {
-    /// Brings the schema up to date.
+    /// Brings the schema up to date. One that is newer is left as it is: later versions only add to it what earlier ones
+    /// can do without, so that there is a way back.
     async fn migrate(&self) -> Result<(), StoreError>;
 
     /// Answers when the database does.

@@ -1,10 +1,12 @@
 //! URLs, migrations, and what a connection is set to.
 
-use crate::fixture::{Database, create, link, patient};
+use crate::fixture::{Database, create, key, link, patient};
 use edgelink_control_plane::store::{PoolOptions, connect};
 use tokio::task::JoinSet;
 
 on_every_database!(
+    a_newer_schema_is_left_as_it_is,
+    a_migration_that_was_cut_off_is_run_again,
     replicas_that_migrate_at_once_do_not_harm_each_other,
     a_store_answers_a_ping_before_it_is_migrated,
     a_table_that_is_missing_is_a_permanent_error,
@@ -111,4 +113,37 @@ async fn a_new_file_is_opened_by_several_at_once() {
             opened.unwrap();
         }
     }
+}
+
+/// After an upgrade there is a way back.
+async fn a_newer_schema_is_left_as_it_is(database: Database) {
+    let store = database.store().await;
+    let made = create(store.as_ref(), link(1, "a")).await.unwrap();
+    database
+        .execute(
+            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+             VALUES (9999, 'of a later version', TRUE, X'00', 0)",
+        )
+        .await;
+    let again = database.store().await;
+    assert_eq!(again.find_link(&made.key()).await.unwrap(), Some(made));
+}
+
+/// In SQLite none is: there all of them are one transaction.
+async fn a_migration_that_was_cut_off_is_run_again(database: Database) {
+    let store = database.store().await;
+    let made = create(store.as_ref(), link(1, "a")).await.unwrap();
+    if !database.url().starts_with("mysql") {
+        return;
+    }
+    database
+        .execute("UPDATE _sqlx_migrations SET success = FALSE WHERE version >= 30")
+        .await;
+    let again = database.store().await;
+    assert_eq!(
+        again.find_link(&made.key()).await.unwrap(),
+        Some(made.clone())
+    );
+    let floor = again.resolve(&key("a.example/never")).await.unwrap().rev();
+    assert!(floor < made.rev, "what was there is kept");
 }

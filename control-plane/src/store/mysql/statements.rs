@@ -82,6 +82,8 @@ fn remedy_of_number(error: &sqlx::Error) -> Remedy {
         .try_downcast_ref::<MySqlDatabaseError>()
         .map_or(0, MySqlDatabaseError::number);
     match number {
+        // An error during COMMIT, which leaves open what has become of it.
+        1180 => Remedy::Later,
         // Lock wait timeout, deadlock, and MariaDB's "record has changed since last read".
         1205 | 1213 | 1020 => Remedy::Repeat,
         // Too many connections (of the server, of the user), host blocked, shutdown, connection killed (also MariaDB's
@@ -414,7 +416,9 @@ impl Statements for Session<MySql> {
         // The migrator's own lock waits with a negative timeout, which MariaDB takes for none at all.
         let mut migrator = sqlx::migrate!("migrations/mysql");
         migrator.set_locking(false);
+        migrator.set_ignore_missing(true);
         lock_migrations(connection).await?;
+        forget_cut_off(connection).await?;
         migrator
             .run_direct(None, connection, false)
             .await
@@ -424,6 +428,27 @@ impl Statements for Session<MySql> {
             .await?;
         Ok(())
     }
+}
+
+/// The first migration that can be run again: see there.
+const FIRST_REPEATABLE: i64 = 30;
+
+/// Forgets that a migration was begun whose process has ended in between: it is run again. A statement that changes a
+/// table ends a transaction, so there is no other way back.
+async fn forget_cut_off(connection: &mut MySqlConnection) -> Result<(), Fault> {
+    let has_any: bool = query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM information_schema.tables \
+         WHERE table_schema = DATABASE() AND table_name = '_sqlx_migrations')",
+    )
+    .fetch_one(&mut *connection)
+    .await?;
+    if has_any {
+        query("DELETE FROM _sqlx_migrations WHERE success = FALSE AND version >= ?")
+            .bind(FIRST_REPEATABLE)
+            .execute(connection)
+            .await?;
+    }
+    Ok(())
 }
 
 /// Waits until no other replica migrates, however long that takes. The lock ends with the connection at the latest.

@@ -174,6 +174,6 @@ pub(in crate::store) trait Statements:
     /// Forgets an API key; `false` where there is none. Lasts.
     fn delete_api_key(&mut self, id: &str) -> impl Future<Output = Result<bool, Fault>> + Send;
 
-    /// Brings the schema up to date while no other replica does.
+    /// Brings the schema up to date while no other replica does, or leaves a newer one as it is.
     fn migrate(&mut self) -> impl Future<Output = Result<(), Fault>> + Send;
 }

@@ -15,8 +15,6 @@ use crate::store::{ApiKeyRow, BOUND_LEAD_MS, Segment};
 use edgelink_wire::{Code, Domain, LinkKey, LinkState};
 use sqlx::{Connection, QueryBuilder, Sqlite, query, query_as, query_scalar, raw_sql};
 
-static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
-
 const BUSY: i32 = 5;
 const LOCKED: i32 = 6;
 
@@ -403,8 +401,10 @@ impl Statements for Session<Sqlite> {
     async fn migrate(&mut self) -> Result<(), Fault> {
         // The migrator takes no lock on SQLite. Inside of this transaction its own ones are savepoints.
         let connection = self.unbounded();
+        let mut migrator = sqlx::migrate!("migrations/sqlite");
+        migrator.set_ignore_missing(true);
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-        MIGRATIONS
+        migrator
             .run_direct(None, &mut *transaction, false)
             .await
             .map_err(sqlx::Error::from)?;
