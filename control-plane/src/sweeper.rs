@@ -1,7 +1,7 @@
 //! Removes what is over: links past their validity, tombstones that no cache can need any more, receipts of requests that
 //! nobody repeats any more. In small batches, each a transaction of its own, and by one replica at a time.
 
-use crate::config::SweeperConfig;
+use crate::config::{ClicksConfig, SweeperConfig};
 use crate::store::{Store, StoreError};
 use metrics::counter;
 use std::sync::Arc;
@@ -18,6 +18,9 @@ const RECEIPTS_MS: u64 = DAY_MS;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
+/// How long it is known which batches of clicks were counted, in minutes.
+const BATCH_MINUTES: u64 = 24 * 60;
+
 /// A pause between batches, so that everybody else's transactions come first.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -28,6 +31,7 @@ const FAILURES: &str = "edgelink_sweep_failures_total";
 pub struct Sweeper {
     store: Arc<dyn Store>,
     settings: SweeperConfig,
+    click_minutes: u64,
     owner: String,
 }
 
@@ -42,6 +46,8 @@ pub struct Swept {
     pub receipts: u64,
     /// Links from before there were hashes of contents: these are not removed, but hashed.
     pub hashed: u64,
+    /// Counts of clicks, and notes of what was counted.
+    pub clicks: u64,
 }
 
 /// What there is to remove.
@@ -51,16 +57,18 @@ enum Kind {
     Tombstones,
     Receipts,
     Unhashed,
+    Clicks,
 }
 
 impl Sweeper {
     /// A sweeper with a name of its own.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, settings: SweeperConfig) -> Self {
+    pub fn new(store: Arc<dyn Store>, settings: &SweeperConfig, clicks: &ClicksConfig) -> Self {
         let random = getrandom::u64().unwrap_or_default();
         Self {
             store,
-            settings,
+            settings: settings.clone(),
+            click_minutes: clicks.keep_minutes,
             owner: format!("{}-{random:016x}", std::process::id()),
         }
     }
@@ -117,10 +125,19 @@ impl Sweeper {
             let count = self.sweep_batch(kind).await?;
             counter!(SWEPT, "kind" => kind.label()).increment(count);
             total += count;
-            if count < u64::from(self.settings.batch) {
+            if count < u64::from(self.limit(kind)) {
                 return Ok(Some(total));
             }
             tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// How many rows a transaction removes. Those of clicks are small, and there can be millions of them in an hour.
+    fn limit(&self, kind: Kind) -> u32 {
+        let batch = self.settings.batch;
+        match kind {
+            Kind::Clicks => (batch * 10).clamp(1, 10_000),
+            _ => batch,
         }
     }
 
@@ -140,6 +157,11 @@ impl Sweeper {
             }
             Kind::Receipts => self.store.purge_receipts(RECEIPTS_MS, batch).await,
             Kind::Unhashed => self.store.hash_contents(batch).await,
+            Kind::Clicks => {
+                let (minutes, limit) = (self.click_minutes, self.limit(kind));
+                let purged = self.store.purge_clicks(minutes, BATCH_MINUTES, limit);
+                purged.await
+            }
         }
     }
 }
@@ -151,16 +173,18 @@ impl Swept {
             Kind::Tombstones => &mut self.tombstones,
             Kind::Receipts => &mut self.receipts,
             Kind::Unhashed => &mut self.hashed,
+            Kind::Clicks => &mut self.clicks,
         }
     }
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Links,
         Self::Tombstones,
         Self::Receipts,
         Self::Unhashed,
+        Self::Clicks,
     ];
 
     fn label(self) -> &'static str {
@@ -169,6 +193,7 @@ impl Kind {
             Self::Tombstones => "tombstones",
             Self::Receipts => "receipts",
             Self::Unhashed => "unhashed",
+            Self::Clicks => "clicks",
         }
     }
 }

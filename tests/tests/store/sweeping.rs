@@ -1,7 +1,7 @@
 //! Removing what is over.
 
 use crate::fixture::{Database, create, delete, key, link};
-use edgelink_control_plane::config::SweeperConfig;
+use edgelink_control_plane::config::{ClicksConfig, SweeperConfig};
 use edgelink_control_plane::model::Link;
 use edgelink_control_plane::store::{NewLink, Wanted};
 use edgelink_control_plane::sweeper::Sweeper;
@@ -160,7 +160,7 @@ async fn what_cannot_be_swept_keeps_nothing_else_from_it(database: Database) {
         grace_seconds: 0,
         ..SweeperConfig::default()
     };
-    let sweeper = Sweeper::new(Arc::clone(&store), settings);
+    let sweeper = Sweeper::new(Arc::clone(&store), &settings, &ClicksConfig::default());
     assert!(sweeper.sweep().await.is_err());
     assert_eq!(
         store.purge_tombstones(0, 10).await.unwrap(),
