@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 on_every_database!(
     a_newer_schema_is_left_as_it_is,
     a_migration_that_was_cut_off_is_run_again,
+    one_that_has_ended_while_it_migrated_is_not_waited_for_longer_than_its_lease,
     replicas_that_migrate_at_once_do_not_harm_each_other,
     a_store_answers_a_ping_before_it_is_migrated,
     a_table_that_is_missing_is_a_permanent_error,
@@ -127,6 +128,24 @@ async fn a_newer_schema_is_left_as_it_is(database: Database) {
         .await;
     let again = database.store().await;
     assert_eq!(again.find_link(&made.key()).await.unwrap(), Some(made));
+}
+
+async fn one_that_has_ended_while_it_migrated_is_not_waited_for_longer_than_its_lease(
+    database: Database,
+) {
+    let store = database.store().await;
+    if !database.url().starts_with("mysql") {
+        return;
+    }
+    let now = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)";
+    database
+        .execute(&format!(
+            "UPDATE migration_lease SET owner = 'gone', lease_until = {now} + 1500"
+        ))
+        .await;
+    let begun = std::time::Instant::now();
+    store.migrate().await.unwrap();
+    assert!(begun.elapsed().as_millis() >= 1400, "{:?}", begun.elapsed());
 }
 
 /// In SQLite none is: there all of them are one transaction.

@@ -1,5 +1,6 @@
 //! Statements in the dialect that MySQL and MariaDB share.
 
+use super::relay::now;
 use super::text;
 use crate::model::Link;
 use crate::store::sql::fault::{Fault, Remedy};
@@ -417,16 +418,36 @@ impl Statements for Session<MySql> {
         let mut migrator = sqlx::migrate!("migrations/mysql");
         migrator.set_locking(false);
         migrator.set_ignore_missing(true);
-        lock_migrations(connection).await?;
         forget_cut_off(connection).await?;
         migrator
             .run_direct(None, connection, false)
             .await
             .map_err(sqlx::Error::from)?;
-        query("SELECT RELEASE_LOCK(CONCAT('edgelink.migrate.', LEFT(SHA2(DATABASE(), 256), 32)))")
-            .execute(connection)
-            .await?;
         Ok(())
+    }
+
+    async fn take_migration(&mut self, owner: &str, milliseconds: u64) -> Result<bool, Fault> {
+        // Named locks are those of one server, and a cluster has several; a row is the same on all of them.
+        for statement in [
+            "CREATE TABLE IF NOT EXISTS migration_lease (id TINYINT UNSIGNED NOT NULL PRIMARY KEY, \
+             owner VARBINARY(64) NOT NULL, lease_until BIGINT UNSIGNED NOT NULL) ENGINE = InnoDB",
+            "INSERT IGNORE INTO migration_lease (id, owner, lease_until) VALUES (1, '', 0)",
+        ] {
+            raw_sql(statement).execute(self.unbounded()).await?;
+        }
+        let query = query(concat!(
+            "UPDATE migration_lease SET owner = ?, lease_until = ",
+            now!(),
+            " + ? WHERE id = 1 AND (owner = ? OR lease_until <= ",
+            now!(),
+            ")"
+        ))
+        .bind(owner.as_bytes())
+        .bind(milliseconds)
+        .bind(owner.as_bytes());
+        self.about_to_last();
+        let done = self.run(|c| query.execute(c)).await?;
+        Ok(done.rows_affected() > 0)
     }
 }
 
@@ -449,20 +470,4 @@ async fn forget_cut_off(connection: &mut MySqlConnection) -> Result<(), Fault> {
             .await?;
     }
     Ok(())
-}
-
-/// Waits until no other replica migrates, however long that takes. The lock ends with the connection at the latest.
-async fn lock_migrations(connection: &mut MySqlConnection) -> Result<(), Fault> {
-    loop {
-        // Named locks are the server's, not the database's.
-        let locked: Option<i64> = query_scalar(
-            "SELECT GET_LOCK(CONCAT('edgelink.migrate.', LEFT(SHA2(DATABASE(), 256), 32)), 5)",
-        )
-        .fetch_one(&mut *connection)
-        .await?;
-        if locked == Some(1) {
-            return Ok(());
-        }
-        tracing::info!("waiting for another instance to migrate the schema");
-    }
 }

@@ -174,6 +174,13 @@ pub(in crate::store) trait Statements:
     /// Forgets an API key; `false` where there is none. Lasts.
     fn delete_api_key(&mut self, id: &str) -> impl Future<Output = Result<bool, Fault>> + Send;
 
-    /// Brings the schema up to date while no other replica does, or leaves a newer one as it is.
+    /// Brings the schema up to date, or leaves a newer one as it is.
     fn migrate(&mut self) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// Takes or renews the lease without which no replica migrates; `false` if another owner has it. Lasts.
+    fn take_migration(
+        &mut self,
+        owner: &str,
+        milliseconds: u64,
+    ) -> impl Future<Output = Result<bool, Fault>> + Send;
 }

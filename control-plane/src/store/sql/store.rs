@@ -19,6 +19,10 @@ use edgelink_wire::{Domain, LinkKey, Record};
 use sqlx::Database;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How long the lease for migrating lasts without being renewed.
+const MIGRATION_LEASE: Duration = Duration::from_secs(20);
 
 /// A [`Store`] in a SQL database.
 pub(in crate::store) struct SqlStore<DB: Database> {
@@ -52,6 +56,16 @@ where
     /// The connections to the database.
     pub(super) fn connections(&self) -> &Connections<DB> {
         &self.connections
+    }
+
+    async fn take_migration(&self, owner: &str, time: Duration) -> Result<bool, StoreError> {
+        let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.connections
+            .write("asking who migrates the schema", |mut session| async move {
+                let taken = session.take_migration(owner, milliseconds).await;
+                (taken, session)
+            })
+            .await
     }
 
     /// What the database has said last of revisions.
@@ -117,11 +131,31 @@ where
     Session<DB>: Statements,
 {
     async fn migrate(&self) -> Result<(), StoreError> {
-        self.connections
+        let owner = format!("{:016x}", getrandom::u64().unwrap_or_default());
+        while !self.take_migration(&owner, MIGRATION_LEASE).await? {
+            tracing::info!("waiting for another instance to migrate the schema");
+            tokio::time::sleep(MIGRATION_LEASE / 20).await;
+        }
+        let migrating = self
+            .connections
             .write("migrating the schema", |mut session| async move {
                 (session.migrate().await, session)
-            })
-            .await
+            });
+        let renewing = async {
+            loop {
+                tokio::time::sleep(MIGRATION_LEASE / 4).await;
+                if let Err(error) = self.take_migration(&owner, MIGRATION_LEASE).await {
+                    tracing::warn!(%error, "the lease for migrating the schema is renewed later");
+                }
+            }
+        };
+        let migrated = tokio::select! {
+            migrated = migrating => migrated,
+            () = renewing => Ok(()),
+        };
+        // Given back, or else it ends by itself.
+        let _ = self.take_migration(&owner, Duration::ZERO).await;
+        migrated
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
