@@ -2,6 +2,9 @@
 
 use crate::fixture::{Database, create, key, link, patient};
 use edgelink_control_plane::store::{PoolOptions, connect};
+use edgelink_tests::servers::MariaDb;
+use std::path::Path;
+use std::process::Command;
 use tokio::task::JoinSet;
 
 on_every_database!(
@@ -165,4 +168,37 @@ async fn a_migration_that_was_cut_off_is_run_again(database: Database) {
     );
     let floor = again.resolve(&key("a.example/never")).await.unwrap().rev();
     assert!(floor < made.rev, "what was there is kept");
+}
+
+/// A certificate of 127.0.0.1, and the authority that has issued it.
+fn certificates(folder: &Path) {
+    let script = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=authority -days 2 -keyout ca.key -out ca.pem && \
+        openssl req -newkey rsa:2048 -nodes -subj /CN=database -keyout key.pem -out request.pem && \
+        echo subjectAltName=IP:127.0.0.1 > names && \
+        openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out cert.pem";
+    let made = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(folder)
+        .output()
+        .expect("openssl");
+    assert!(made.status.success(), "{made:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_certificate_of_the_server_is_checked_where_the_url_says_so() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    certificates(folder.path());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let server = MariaDb::start_with(&[
+        &format!("--ssl-cert={}", file("cert.pem")),
+        &format!("--ssl-key={}", file("key.pem")),
+    ]);
+    let url = server.database();
+    let checked = format!("{url}?ssl-mode=VERIFY_IDENTITY");
+    let unknown = connect(&checked, &patient()).await.map(drop).unwrap_err();
+    assert!(!unknown.is_transient(), "{unknown}");
+    let known = format!("{checked}&ssl-ca={}", file("ca.pem"));
+    let store = connect(&known, &patient()).await.expect("a store");
+    store.ping().await.expect("an answer");
+    connect(&url, &patient()).await.expect("a store, unchecked");
 }
