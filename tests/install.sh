@@ -43,6 +43,7 @@ need_for_testing() {
   need java default-jre-headless
   [[ -e /usr/share/java/zookeeper.jar ]] || packages+=(libzookeeper-java)
   need wrk wrk
+  need openssl openssl
 }
 
 # nginx as others redirect with it.

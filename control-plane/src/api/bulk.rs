@@ -5,7 +5,7 @@
 
 use super::body::is_json;
 use super::create;
-use super::idempotency::RequestId;
+use super::idempotency::{RequestId, Route, WholeRequest};
 use super::items::Items;
 use super::many::{CarefulOrder, Made};
 use super::view::LinkView;
@@ -62,12 +62,15 @@ pub(crate) async fn create_many(
         return Err(Problem::new(Kind::UnsupportedMediaType)
             .with_detail("send the body with 'Content-Type: application/json'"));
     }
-    let id = RequestId::of(request.headers(), &caller)?;
+    let id = RequestId::of(request.headers(), &caller, Route::Bulk)?;
     let Ok(_permit) = app.bulk_permits.try_acquire() else {
         return Err(Problem::new(Kind::Overloaded));
     };
-    let reader = Reader::new(&app, &caller, id);
-    let parsed = reader.read(request.into_body()).await?;
+    let reader = Reader::new(&app, &caller, id.clone());
+    let (parsed, whole) = reader.read(request.into_body()).await?;
+    if let Some(id) = &id {
+        id.claim(app.store.as_ref(), whole).await?;
+    }
     let aliases = parsed.iter().flatten().filter_map(create::alias).collect();
     let from = app.feed.end();
     // The time of the body, which may be large, does not count.
@@ -122,6 +125,7 @@ struct Reader<'a> {
     caller: &'a Caller,
     id: Option<RequestId>,
     parsed: Vec<Parsed>,
+    whole: WholeRequest,
     bytes: usize,
 }
 
@@ -132,11 +136,12 @@ impl<'a> Reader<'a> {
             caller,
             id,
             parsed: Vec::new(),
+            whole: WholeRequest::default(),
             bytes: 0,
         }
     }
 
-    async fn read(mut self, mut body: Body) -> Result<Vec<Parsed>, Problem> {
+    async fn read(mut self, mut body: Body) -> Result<(Vec<Parsed>, WholeRequest), Problem> {
         let mut items = Items::new(self.app.config.server.max_body_bytes);
         let start = Instant::now();
         while let Some(frame) = timeout_at(start + self.allowed(), body.frame())
@@ -153,7 +158,7 @@ impl<'a> Reader<'a> {
             items.feed(data, |element| self.item(element))?;
         }
         items.finish()?;
-        Ok(self.parsed)
+        Ok((self.parsed, self.whole))
     }
 
     /// How long the body may have taken so far.
@@ -181,6 +186,9 @@ impl<'a> Reader<'a> {
         let value = serde_json::from_slice(element).map_err(|error| {
             Problem::new(Kind::InvalidBody).with_detail(format!("item {index}: {error}"))
         })?;
+        if self.id.is_some() {
+            self.whole.add(&value);
+        }
         let parsed = self.order(value);
         self.parsed.push(parsed);
         Ok(())
@@ -220,7 +228,9 @@ fn item_view<'a>(
         Ok(Made::New(link) | Made::Before(link)) => {
             (StatusCode::CREATED.as_u16(), Some(link), None)
         }
-        Ok(Made::Found(link)) => (StatusCode::OK.as_u16(), Some(link), None),
+        Ok(Made::Found(link) | Made::FoundBefore(link)) => {
+            (StatusCode::OK.as_u16(), Some(link), None)
+        }
         Err(problem) => {
             let document = problem.document();
             (document.status, None, Some(document))
