@@ -13,7 +13,7 @@ use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
 use edgelink_filter_core::flights::Waiter;
 use edgelink_filter_core::head::Head;
 use edgelink_filter_core::settings::Settings;
-use edgelink_wire::Entry;
+use edgelink_wire::Answer as LinkAnswer;
 use edgelink_wire::clicks::WorkerId;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -85,7 +85,7 @@ pub(crate) fn configure(root: u32, settings: Settings) {
     }
     let worker = Worker {
         root,
-        edge: Edge::new(settings, name(), random(), Envoy::now()),
+        edge: Edge::new(settings, name(), random(), Envoy::wall_clock(Envoy::now())),
         envoy: Envoy::new(root),
         pairs: Pairs::default(),
         resumed: VecDeque::new(),
@@ -105,9 +105,13 @@ pub(crate) fn request(stream: u32) -> Flow {
     let Some(head) = Head::read(&headers) else {
         return Flow::Continue;
     };
+    let now = Envoy::now();
     let todo = with(|worker| {
         worker.envoy.enter(stream);
-        match worker.edge.on_request(&mut worker.envoy, stream, &head) {
+        let step = worker
+            .edge
+            .on_request(&mut worker.envoy, stream, &head, now);
+        match step {
             Step::Pass => Todo::Pass,
             Step::Answer(answer, callout) => {
                 let pairs = std::mem::take(&mut worker.pairs);
@@ -146,10 +150,11 @@ pub(crate) fn end(context: u32) {
 /// Time has passed for a root context.
 pub(crate) fn tick(root: u32) {
     let now = Envoy::now();
+    let wall = Envoy::wall_clock(now);
     let actions = with(|worker| {
         let is_current = root == worker.root;
         worker.envoy.enter_root();
-        is_current.then(|| worker.edge.on_tick(&mut worker.envoy, now))
+        is_current.then(|| worker.edge.on_tick(&mut worker.envoy, now, wall))
     });
     act_on(actions.flatten().unwrap_or_default());
 }
@@ -218,7 +223,7 @@ fn send(callout: &Callout) {
     let headers = [
         (":method", "GET"),
         (":path", callout.path.as_str()),
-        ("accept", Entry::MEDIA_TYPE),
+        ("accept", LinkAnswer::MEDIA_TYPE),
     ];
     let Some(settings) = with(|worker| worker.edge.settings().clone()) else {
         return;

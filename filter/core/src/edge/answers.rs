@@ -6,17 +6,17 @@ use crate::caches::Found;
 use crate::metrics::{Counts, Metric, Outcome, Tier};
 use crate::path;
 use crate::settings::Settings;
-use crate::time::Moment;
 use edgelink_wire::Record;
 
 impl Edge {
     /// The answer for one of those who are resumed. `path` is the `:path` of its request; where that has no query, it need
     /// not be given.
     pub fn answer<'a>(&'a mut self, resumed: &'a Resumed, path: &[u8]) -> Answer<'a> {
+        let seconds = self.wall.seconds(self.now);
         let (settings, counts) = (&self.settings, &mut self.counts);
         let (record, tier) = (resumed.record.as_deref(), resumed.tier);
         let query = path::query(path);
-        let answer = compose(record, tier, query, self.now, settings, counts);
+        let answer = compose(record, tier, query, seconds, settings, counts);
         if settings.clicks.is_some() && answer.outcome() == Outcome::Redirect {
             self.caches.click(&resumed.key);
         }
@@ -25,10 +25,11 @@ impl Edge {
 
     /// The answer with what was found for the request at hand.
     pub(super) fn serve(&mut self, found: Found, query: &[u8]) -> Answer<'_> {
+        let seconds = self.wall.seconds(self.now);
         let (settings, counts) = (&self.settings, &mut self.counts);
         let (record, clicker) = self.caches.serve(found, &self.key);
         let record = Some(record);
-        let answer = compose(record, found.tier, query, self.now, settings, counts);
+        let answer = compose(record, found.tier, query, seconds, settings, counts);
         if settings.clicks.is_some() && answer.outcome() == Outcome::Redirect {
             clicker.click();
         }
@@ -36,17 +37,17 @@ impl Edge {
     }
 }
 
-/// Makes an answer, and counts it. A record that does not decode is as good as none.
+/// Makes an answer at `seconds` of unix time, and counts it. A record that does not decode is as good as none.
 pub(super) fn compose<'a>(
     record: Option<&'a [u8]>,
     tier: Tier,
     query: &[u8],
-    now: Moment,
+    seconds: u64,
     settings: &'a Settings,
     counts: &mut Counts,
 ) -> Answer<'a> {
     let answer = match record.map(Record::decode_again) {
-        Some(Ok(record)) => Answer::of(record, query, now.seconds(), tier, settings),
+        Some(Ok(record)) => Answer::of(record, query, seconds, tier, settings),
         Some(Err(_)) | None => Answer::unavailable(tier, settings),
     };
     counts.count(Metric::Requests(tier, answer.outcome()));

@@ -30,8 +30,8 @@ fn what_is_not_said_has_the_documented_default() {
     assert_eq!(
         settings.lives,
         Lives {
-            fresh: 4_800,
-            absent_fresh: 4_800,
+            fresh: 5_000,
+            absent_fresh: 5_000,
             with_feed: 3_600_000,
             stale: 86_400_000
         }
