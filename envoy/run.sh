@@ -134,6 +134,7 @@ set_number MAX_CONNECTIONS EDGELINK_MAX_CONNECTIONS 50000
 set_number TRUSTED_HOPS EDGELINK_TRUSTED_HOPS 0
 set_number CALLOUT_TIMEOUT_MS EDGELINK_CALLOUT_TIMEOUT_MS 800
 set_number LRU_BYTES EDGELINK_LRU_BYTES 67108864
+set_number DRAIN_SECONDS EDGELINK_DRAIN_SECONDS 20
 set_number FRESH_SECONDS EDGELINK_FRESH_SECONDS 5
 set_number STALE_SECONDS EDGELINK_STALE_SECONDS 86400
 set_boolean TIER_HEADER EDGELINK_TIER_HEADER false
@@ -171,5 +172,5 @@ envoy=$("$here/find.sh")
 exec "$envoy" --config-path "$state/envoy/bootstrap.yaml" "${merged[@]}" \
   --concurrency "${EDGELINK_WORKERS:-$(getconf _NPROCESSORS_ONLN)}" \
   --use-dynamic-base-id --base-id-path "$state/envoy/base-id" \
-  --drain-time-s 20 --parent-shutdown-time-s 30 \
+  --drain-time-s "${values[DRAIN_SECONDS]}" --parent-shutdown-time-s "$((values[DRAIN_SECONDS] + 10))" \
   --log-level "${EDGELINK_ENVOY_LOG:-warning}" --component-log-level wasm:info "$@"

@@ -7,6 +7,15 @@ use edgelink_filter_core::settings::Settings;
 const CONTINUE: u32 = 0;
 const PAUSE: u32 = 1;
 
+/// A context has begun: a root, whose configuration follows, or a stream of a root.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn proxy_on_context_create(context: u32, root: u32) {
+    const NO_PARENT: u32 = 0;
+    if root != NO_PARENT {
+        worker::begin(context, root);
+    }
+}
+
 /// A root context gets its configuration: at the start, in every worker and once on the main thread, and whenever the
 /// proxy is given another one. Answering no refuses the configuration.
 #[unsafe(no_mangle)]
@@ -60,17 +69,17 @@ pub(crate) extern "C" fn proxy_on_http_call_response(
 /// The callbacks for its initial and trailing metadata are left out on purpose: Envoy makes them from within
 /// `proxy_grpc_stream` where it cannot reach the cluster, and nobody expects to be called there.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn proxy_on_grpc_receive(_root: u32, stream: u32, size: usize) {
-    worker::stream_data(stream, size);
+pub(crate) extern "C" fn proxy_on_grpc_receive(root: u32, stream: u32, size: usize) {
+    worker::stream_data(root, stream, size);
 }
 
 /// A gRPC stream has ended, whoever ended it.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn proxy_on_grpc_close(_root: u32, stream: u32, _status: u32) {
-    worker::stream_closed(stream);
+pub(crate) extern "C" fn proxy_on_grpc_close(root: u32, stream: u32, _status: u32) {
+    worker::stream_closed(root, stream);
 }
 
-/// A context has ended: a stream was answered or left, or the proxy gives the plugin up.
+/// A context has ended: a stream was answered or left, or the proxy gives a configuration up.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_delete(context: u32) {
     worker::end(context);

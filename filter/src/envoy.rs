@@ -13,15 +13,15 @@ use std::rc::Rc;
 pub(crate) struct Envoy {
     /// The proxy's number of each metric, by [`Metric::index`].
     metrics: Rc<[Option<u32>]>,
-    /// The root context, to which gRPC streams belong.
-    root: u32,
+    /// The root context to which gRPC streams belong; `None` when the last one has ended.
+    home: Option<u32>,
     /// The context that the callback at hand is for.
     current: u32,
 }
 
 impl Envoy {
     /// Defines the metrics. A metric that the proxy refuses is not counted; the rest works.
-    pub(crate) fn new(root: u32) -> Self {
+    pub(crate) fn new() -> Self {
         let define = |metric: Metric| {
             let kind = match metric.kind() {
                 MetricKind::Counter => MetricType::Counter,
@@ -32,8 +32,8 @@ impl Envoy {
         };
         Self {
             metrics: Metric::all().map(define).collect(),
-            root,
-            current: root,
+            home: None,
+            current: 0,
         }
     }
 
@@ -42,26 +42,26 @@ impl Envoy {
         self.current = context;
     }
 
-    /// A callback for the root context begins.
-    pub(crate) fn enter_root(&mut self) {
-        self.current = self.root;
+    /// The root context to which gRPC streams belong.
+    pub(crate) fn home(&self) -> Option<u32> {
+        self.home
     }
 
     /// gRPC streams belong to that context from now on.
-    pub(crate) fn set_root(&mut self, root: u32) {
-        self.root = root;
-        self.current = root;
+    pub(crate) fn set_home(&mut self, home: Option<u32>) {
+        self.home = home;
     }
 
-    /// Makes host calls in the root context: streams are known by their number only to the context that opened them.
-    fn in_root<R>(&self, act: impl FnOnce() -> R) -> R {
-        if self.current == self.root {
-            return act();
+    /// Makes host calls in the home: streams are known by their number only to the context that opened them.
+    fn at_home<R>(&self, act: impl FnOnce() -> R) -> Option<R> {
+        let home = self.home?;
+        if self.current == home {
+            return Some(act());
         }
-        abi::set_effective_context(self.root);
+        abi::set_effective_context(home);
         let result = act();
         abi::set_effective_context(self.current);
-        result
+        Some(result)
     }
 
     /// The moment at which this is called.
@@ -99,15 +99,17 @@ impl SharedData for Envoy {
 
 impl Streams for Envoy {
     fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken> {
-        self.in_root(|| abi::grpc_stream(cluster, service, method))
+        self.at_home(|| abi::grpc_stream(cluster, service, method))
+            .flatten()
     }
 
     fn send(&mut self, stream: StreamToken, message: &[u8]) -> bool {
-        self.in_root(|| abi::grpc_send(stream, message))
+        self.at_home(|| abi::grpc_send(stream, message))
+            .unwrap_or(false)
     }
 
     fn cancel(&mut self, stream: StreamToken) {
-        self.in_root(|| abi::grpc_cancel(stream));
+        self.at_home(|| abi::grpc_cancel(stream));
     }
 }
 

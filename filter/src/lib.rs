@@ -7,8 +7,8 @@
 //! the cache needs none.
 //!
 //! [`abi`] has all `unsafe` code. [`callbacks`] has what the proxy calls; callbacks that are not there are not called,
-//! which is why there are few. One root context a VM is served, the last that was configured: plugins with different
-//! configurations need different `vm_id`s.
+//! which is why there are few. A VM has a root context for each configuration that the proxy has in use, and requests go
+//! by the one that they belong to; what a worker has once goes by the one that was configured last.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 #![deny(

@@ -33,9 +33,8 @@ thread_local! {
 
 /// The state of a VM.
 struct Worker {
-    /// The root context that was configured last. Callouts are made in it: those of a stream's own context would end
+    /// It knows the root contexts, and in which of them callouts are made: those of a stream's own context would end
     /// with that stream, and everybody else who waits for them would wait for ever.
-    root: u32,
     edge: Edge,
     envoy: Envoy,
     pairs: Pairs,
@@ -73,25 +72,30 @@ fn with<R>(act: impl FnOnce(&mut Worker) -> R) -> Option<R> {
 pub(crate) fn configure(root: u32, settings: Settings) {
     let settings = Rc::new(settings);
     abi::set_tick_period(jittered(settings.tick_millis));
-    let kept = with(|worker| {
-        // The streams belong to the root context that was.
-        worker.envoy.enter(root);
-        worker.edge.configure(&mut worker.envoy, settings.clone());
-        worker.root = root;
-        worker.envoy.set_root(root);
+    WORKER.with(|place| {
+        place.borrow_mut().get_or_insert_with(|| Worker {
+            edge: Edge::new(
+                settings.clone(),
+                name(),
+                random(),
+                Envoy::wall_clock(Envoy::now()),
+            ),
+            envoy: Envoy::new(),
+            pairs: Pairs::default(),
+            resumed: VecDeque::new(),
+            is_hurrying: false,
+        });
     });
-    if kept.is_some() {
-        return;
-    }
-    let worker = Worker {
-        root,
-        edge: Edge::new(settings, name(), random(), Envoy::wall_clock(Envoy::now())),
-        envoy: Envoy::new(root),
-        pairs: Pairs::default(),
-        resumed: VecDeque::new(),
-        is_hurrying: false,
-    };
-    WORKER.with(|place| *place.borrow_mut() = Some(worker));
+    with(|worker| {
+        worker.envoy.enter(root);
+        worker.edge.on_root(&mut worker.envoy, root, settings);
+        worker.envoy.set_home(worker.edge.home());
+    });
+}
+
+/// A stream of a root context has begun.
+pub(crate) fn begin(stream: u32, root: u32) {
+    with(|worker| worker.edge.on_stream(stream, root));
 }
 
 /// A request has come.
@@ -135,36 +139,41 @@ pub(crate) fn request(stream: u32) -> Flow {
     Flow::Pause
 }
 
-/// A context has ended: a stream's, or the root's.
+/// A context has ended: a stream's, or a root.
 pub(crate) fn end(context: u32) {
     with(|worker| {
-        if context == worker.root {
-            worker.envoy.enter_root();
-            worker.edge.on_end(&mut worker.envoy);
-        } else {
-            worker.edge.on_stream_end(context);
+        if !worker.edge.is_root(context) {
+            return worker.edge.on_stream_end(context);
+        }
+        worker.envoy.enter(context);
+        worker.edge.on_root_end(&mut worker.envoy, context);
+        let home = worker.edge.home();
+        if home != worker.envoy.home() {
+            worker.envoy.set_home(home);
+            // It was the other root's ticks that came early.
+            worker.is_hurrying = false;
         }
     });
 }
 
-/// Time has passed for a root context.
+/// Time has passed for a root context, whichever: time is the same for all.
 pub(crate) fn tick(root: u32) {
     let now = Envoy::now();
     let wall = Envoy::wall_clock(now);
     let actions = with(|worker| {
-        let is_current = root == worker.root;
-        worker.envoy.enter_root();
-        is_current.then(|| worker.edge.on_tick(&mut worker.envoy, now, wall))
+        worker.envoy.enter(root);
+        let is_root = worker.edge.is_root(root);
+        is_root.then(|| worker.edge.on_tick(&mut worker.envoy, now, wall))
     });
     act_on(actions.flatten().unwrap_or_default());
 }
 
 /// A message has come on a gRPC stream.
-pub(crate) fn stream_data(stream: u32, size: usize) {
+pub(crate) fn stream_data(root: u32, stream: u32, size: usize) {
     let message = abi::buffer(Buffer::GrpcMessage, size).unwrap_or_default();
     let now = Envoy::now();
     let actions = with(|worker| {
-        worker.envoy.enter_root();
+        worker.envoy.enter(root);
         worker
             .edge
             .on_stream_data(&mut worker.envoy, stream, &message, now)
@@ -173,10 +182,10 @@ pub(crate) fn stream_data(stream: u32, size: usize) {
 }
 
 /// A gRPC stream has ended.
-pub(crate) fn stream_closed(stream: u32) {
+pub(crate) fn stream_closed(root: u32, stream: u32) {
     let now = Envoy::now();
     let actions = with(|worker| {
-        worker.envoy.enter_root();
+        worker.envoy.enter(root);
         worker.edge.on_stream_closed(&mut worker.envoy, stream, now)
     });
     act_on(actions.unwrap_or_default());
@@ -265,7 +274,7 @@ fn run(errand: &Errand) {
     });
 }
 
-/// Sends a callout in the root context, with the headers that every one has.
+/// Sends a callout in the home of the worker, with the headers that every one has.
 fn call<'a>(
     settings: &'a Settings,
     headers: impl Iterator<Item = (&'a str, &'a str)> + Clone,
@@ -280,8 +289,8 @@ fn call<'a>(
     let mut pairs = Pairs::default();
     let headers = headers.chain(common);
     let headers = pairs.encode(headers.map(|(name, value)| (name, value.as_bytes())));
-    let root = with(|worker| worker.root)?;
-    if !abi::set_effective_context(root) {
+    let home = with(|worker| worker.edge.home()).flatten()?;
+    if !abi::set_effective_context(home) {
         return None;
     }
     abi::http_call(&control_plane.cluster, headers, body, timeout_millis)
@@ -323,7 +332,7 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
     let path = path.flatten().unwrap_or_default();
     let reply = with(|worker| {
         let pairs = std::mem::take(&mut worker.pairs);
-        Reply::new(&worker.edge.answer(resumed, &path), pairs)
+        Reply::new(&worker.edge.answer(waiter, resumed, &path), pairs)
     });
     if let Some(reply) = reply {
         reply.send();
@@ -342,10 +351,10 @@ fn pace_ticks() {
         } else {
             jittered(worker.edge.settings().tick_millis)
         };
-        Some((worker.root, period))
+        Some((worker.edge.home()?, period))
     });
-    if let Some((root, period)) = change.flatten() {
-        abi::set_effective_context(root);
+    if let Some((home, period)) = change.flatten() {
+        abi::set_effective_context(home);
         abi::set_tick_period(period);
     }
 }

@@ -121,6 +121,11 @@ impl Caches {
         self.lives = settings.lives;
     }
 
+    /// Changes the lives, for a request that goes by others.
+    pub(crate) fn set_lives(&mut self, lives: Lives) {
+        self.lives = lives;
+    }
+
     /// Entries and bytes of the LRU.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.lru.len(), self.lru.bytes())

@@ -3,6 +3,7 @@
 mod answers;
 mod background;
 mod redis;
+mod roots;
 mod tiers;
 
 use crate::admission::Gate;
@@ -18,6 +19,8 @@ use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Tier};
 use crate::path::{self, Asked};
 use crate::settings::{Settings, UnknownHosts};
 use crate::time::{Kind, Moment, WallClock};
+pub use roots::RootId;
+
 use answers::compose;
 use edgelink_wire::Domain;
 use edgelink_wire::clicks::WorkerId;
@@ -34,12 +37,18 @@ const GRACE: u64 = 1_000;
 
 /// Everything a worker knows.
 pub struct Edge {
+    /// Those of the worker: of the root context that was configured last.
     settings: Rc<Settings>,
+    /// Those of the root context that the request at hand belongs to.
+    here: Rc<Settings>,
+    roots: roots::Roots,
     now: Moment,
     wall: WallClock,
     seed: u64,
     caches: Caches,
     flights: Flights,
+    /// Lookups whose callouts have ended with the root context that made them; sent again with the next tick.
+    lost: Vec<FlightId>,
     redis: redis::Redis,
     gate: Gate,
     background: background::Background,
@@ -116,6 +125,7 @@ impl Edge {
             seed,
             caches: Caches::new(&settings, hasher.clone()),
             flights: Flights::new(pending, waiting, hasher),
+            lost: Vec::new(),
             redis: redis::Redis::default(),
             gate: Gate::new(settings.background.admission_silence),
             background: background::Background::new(&settings, name, seed),
@@ -124,26 +134,34 @@ impl Edge {
             health: Health::Answering,
             counts: Counts::default(),
             key: Vec::new(),
+            here: Rc::clone(&settings),
+            roots: roots::Roots::default(),
             settings,
         }
     }
 
-    /// Puts other settings into effect. What is known, and who waits, is kept; connections to Redis are made anew, since
-    /// their streams end with the root context that opened them.
+    /// Puts other settings into effect for the worker. What is known, and who waits, is kept; so are connections to Redis
+    /// if they are to be as they were.
     pub fn configure(
         &mut self,
         host: &mut (impl Streams + SharedData + Log),
         settings: Rc<Settings>,
     ) {
-        self.disconnect(host);
+        if settings.redis != self.settings.redis {
+            self.disconnect(host);
+        }
         let control_plane = &settings.control_plane;
         self.flights
             .set_bounds(control_plane.max_pending, control_plane.max_waiting);
+        if settings.slots != self.settings.slots {
+            // Slots that were used before have missed what was told since.
+            self.caches.suspect_all(self.now);
+        }
         self.caches.configure(&settings);
         self.configure_background(&settings);
-        let had_feed = self.settings.has_feed();
+        self.here = Rc::clone(&settings);
         self.settings = settings;
-        if self.is_wanted && !had_feed {
+        if self.is_wanted && self.reading().is_none() {
             self.await_feed();
         }
     }
@@ -167,6 +185,7 @@ impl Edge {
             self.is_wanted = true;
             self.await_feed();
         }
+        self.enter(stream);
         if !matches!(head.method, b"GET" | b"HEAD") {
             return Step::Pass;
         }
@@ -177,22 +196,29 @@ impl Edge {
             Ok(()) => {}
             Err(UnknownHosts::Pass) => return Step::Pass,
             Err(UnknownHosts::Default | UnknownHosts::NotFound) => {
-                let (settings, counts) = (&self.settings, &mut self.counts);
+                let (settings, counts) = (&self.here, &mut self.counts);
                 return Step::Answer(answers::never_issued(settings, counts), None);
             }
         }
         let has_query = !asked.query.is_empty();
-        match self.decide(host, Waiter { stream, has_query }) {
+        // HEAD comes from programs that check or preview a link.
+        let is_click = head.method == b"GET";
+        let visitor = Waiter {
+            stream,
+            has_query,
+            is_click,
+        };
+        match self.decide(host, visitor) {
             Decision::Serve(found, refresh) => {
-                Step::Answer(self.serve(found, asked.query), refresh)
+                Step::Answer(self.serve(found, asked.query, is_click), refresh)
             }
             Decision::Wait(callout) => Step::Wait(callout),
             Decision::NeverIssued => {
-                let (settings, counts) = (&self.settings, &mut self.counts);
+                let (settings, counts) = (&self.here, &mut self.counts);
                 Step::Answer(answers::never_issued(settings, counts), None)
             }
             Decision::Refuse => {
-                let (settings, counts) = (&self.settings, &mut self.counts);
+                let (settings, counts) = (&self.here, &mut self.counts);
                 let tier = Tier::ControlPlane;
                 Step::Answer(compose(None, tier, b"", 0, settings, counts), None)
             }
@@ -202,6 +228,7 @@ impl Edge {
     /// A stream has ended, whether it waited or not.
     pub fn on_stream_end(&mut self, stream: StreamId) {
         self.flights.leave(stream);
+        self.roots.leave(stream);
     }
 
     /// The proxy has taken a callout, at `now`.
@@ -285,6 +312,7 @@ impl Edge {
         self.at(now);
         self.wall = wall;
         let mut actions = self.tick_redis(host, now);
+        actions.extend(self.send_again(host));
         let errands = self.tick_background(host, now);
         actions.extend(errands.into_iter().map(Action::Run));
         let control_plane = u64::from(self.settings.control_plane.timeout_millis);
@@ -299,6 +327,16 @@ impl Edge {
         let levels = self.levels();
         self.counts.flush(levels, host);
         actions
+    }
+
+    /// Asks the control plane for what was lost with the root context that had asked.
+    fn send_again(&mut self, data: &mut impl SharedData) -> Vec<Action> {
+        let lost = std::mem::take(&mut self.lost).into_iter();
+        lost.filter_map(|id| {
+            let key = self.flights.get(id)?.key;
+            self.ask_control_plane(data, id, &key)
+        })
+        .collect()
     }
 
     /// The worker ends: hands over what was counted, and takes its part out of the gauges.
@@ -338,6 +376,9 @@ impl Edge {
 
     /// Those who waited get what the caches have, be it stale.
     fn fall_back(&mut self, data: &mut impl SharedData, landed: Landed) -> Resumed {
+        if let Some(first) = landed.waiters.first() {
+            self.enter(first.stream);
+        }
         let found = match self.caches.look_up(data, &landed.asked.key, self.now) {
             Lookup::Fresh(found) => Some(found),
             Lookup::Stale(found) => {
@@ -380,7 +421,7 @@ impl Edge {
     /// # Errors
     /// What becomes of the request if its host is none of the domains and it is not for the default one.
     fn name_key(&mut self, host: &[u8], asked: Asked<'_>) -> Result<(), UnknownHosts> {
-        let domain = domain_of(&self.settings, host)?;
+        let domain = domain_of(&self.here, host)?;
         self.key.clear();
         self.key.extend_from_slice(domain.as_bytes());
         self.key.push(b'/');

@@ -34,6 +34,8 @@ pub struct Waiter {
     pub stream: StreamId,
     /// Whether its request has a query, which the answer may depend on.
     pub has_query: bool,
+    /// Whether a redirect of it is a click.
+    pub is_click: bool,
 }
 
 /// What is asked for.
@@ -190,6 +192,17 @@ impl Flights {
         }
     }
 
+    /// All callouts have ended, and the proxy does not say so. The lookups that they were for.
+    pub(crate) fn lose_tokens(&mut self) -> Vec<FlightId> {
+        let lost: Vec<_> = self.by_token.drain().map(|(_, id)| id).collect();
+        for id in &lost {
+            if let Some(flight) = self.flight_mut(*id) {
+                flight.token = None;
+            }
+        }
+        lost
+    }
+
     /// What a lookup is for. Nothing if it has ended.
     pub(crate) fn get(&self, id: FlightId) -> Option<Asked> {
         let flight = self.flights.get(id.place as usize)?;
@@ -335,7 +348,11 @@ mod tests {
 
     fn waiter(stream: StreamId) -> Waiter {
         let has_query = stream.is_multiple_of(2);
-        Waiter { stream, has_query }
+        Waiter {
+            stream,
+            has_query,
+            is_click: true,
+        }
     }
 
     fn asked(key: &[u8]) -> Asked {

@@ -50,6 +50,15 @@ pub struct Settings {
     pub pages: Pages,
 }
 
+/// Where changes are learned from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FeedSource<'a> {
+    /// From the control plane in that cluster, by polls.
+    ControlPlane(&'a str),
+    /// From Redis, by the bridge in that cluster.
+    Redis(&'a str),
+}
+
 /// How the control plane is asked.
 #[derive(Debug)]
 pub struct ControlPlane {
@@ -299,8 +308,16 @@ impl Settings {
     /// Whether changes are learned from a feed.
     #[must_use]
     pub fn has_feed(&self) -> bool {
-        let redis = self.redis.as_ref();
-        self.background.poll.is_some() || redis.is_some_and(|redis| redis.feed.is_some())
+        self.feed_source().is_some()
+    }
+
+    /// Where changes are learned from; `None` without a feed.
+    pub(crate) fn feed_source(&self) -> Option<FeedSource<'_>> {
+        let redis = self.redis.as_ref().filter(|redis| redis.feed.is_some());
+        let polled = self.background.poll.as_ref();
+        redis
+            .map(|redis| FeedSource::Redis(&redis.cluster))
+            .or_else(|| polled.map(|_| FeedSource::ControlPlane(&self.control_plane.cluster)))
     }
 }
 

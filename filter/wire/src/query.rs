@@ -3,17 +3,25 @@
 //! Edge and control plane both answer redirects, so the rule stands here once. A parameter is what stands between two
 //! `&`; its name is what stands before the first `=`, decoded as forms encode it (`+` is a space).
 
+use crate::record::MAX_URL_LENGTH;
 use std::borrow::Cow;
+
+/// The longest target that a visitor's query makes, in bytes: twice the longest target. Many clients refuse header lines
+/// that are longer.
+pub const MAX_MERGED_LENGTH: usize = 2 * MAX_URL_LENGTH;
 
 /// The target with the visitor's query (without its `?`) merged in.
 ///
 /// Without a query the target comes back byte for byte. Otherwise the parameters of the target that the visitor's query
 /// names as well are dropped, the visitor's are appended in their order, and the fragment stays last. Bytes of the query
 /// that may not stand in a query (RFC 3986, section 3.4) are percent-encoded, so the result is visible ASCII whenever the
-/// target is. It is at most three times the query longer than the target.
+/// target is.
+///
+/// If that were longer than [`MAX_MERGED_LENGTH`], the target comes back without the query: a visitor who cannot read the
+/// answer would not get there at all, and one who wants long answers does not get them.
 #[must_use]
 pub fn merge<'a>(target: &'a str, query: &[u8]) -> Cow<'a, str> {
-    if query.is_empty() {
+    if query.is_empty() || query.len() > MAX_MERGED_LENGTH {
         return Cow::Borrowed(target);
     }
     let (rest, fragment) = split_before(target, '#');
@@ -24,6 +32,9 @@ pub fn merge<'a>(target: &'a str, query: &[u8]) -> Cow<'a, str> {
     push_parameters_not_in(query, own, &mut merged);
     push_encoded(query, &mut merged);
     merged.push_str(fragment);
+    if merged.len() > MAX_MERGED_LENGTH {
+        return Cow::Borrowed(target);
+    }
     Cow::Owned(merged)
 }
 
@@ -41,12 +52,17 @@ fn push_parameters_not_in(query: &[u8], own: &str, out: &mut String) {
     }
     // Sorted, because both sides are chosen by strangers: looking through one list for every item of the other would
     // take minutes for a query as long as a request may be.
-    let mut named: Vec<Vec<u8>> = parameters(query).map(name).collect();
-    named.sort_unstable();
+    let mut named: Vec<&[u8]> = parameters(query).collect();
+    named.sort_unstable_by(|one, other| name(one).cmp(name(other)));
+    let is_named = |parameter: &str| {
+        let own = parameter.as_bytes();
+        named
+            .binary_search_by(|named| name(named).cmp(name(own)))
+            .is_ok()
+    };
     let kept = own
         .split('&')
-        .filter(|parameter| !parameter.is_empty())
-        .filter(|parameter| named.binary_search(&name(parameter.as_bytes())).is_err());
+        .filter(|parameter| !parameter.is_empty() && !is_named(parameter));
     for parameter in kept {
         out.push_str(parameter);
         out.push('&');
@@ -59,27 +75,22 @@ fn parameters(query: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|parameter| !parameter.is_empty())
 }
 
-fn name(parameter: &[u8]) -> Vec<u8> {
+/// The name of a parameter, byte by byte: nothing is allocated for what strangers may send by the thousand.
+fn name(parameter: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = parameter
         .split(|byte| *byte == b'=')
         .next()
         .unwrap_or_default();
-    let mut name = Vec::with_capacity(rest.len());
-    while let Some((byte, tail)) = rest.split_first() {
+    std::iter::from_fn(move || {
+        let (byte, tail) = rest.split_first()?;
+        let (byte, tail) = match byte {
+            b'+' => (b' ', tail),
+            b'%' => escaped(tail).unwrap_or((b'%', tail)),
+            byte => (*byte, tail),
+        };
         rest = tail;
-        name.push(match byte {
-            b'+' => b' ',
-            b'%' => match escaped(tail) {
-                Some((byte, tail)) => {
-                    rest = tail;
-                    byte
-                }
-                None => b'%',
-            },
-            byte => *byte,
-        });
-    }
-    name
+        Some(byte)
+    })
 }
 
 /// The byte whose two hexadecimal digits start `text`, and what follows them.
@@ -185,9 +196,29 @@ mod tests {
             let names: Vec<_> = (first..first + 50_000).map(|n| format!("p{n}")).collect();
             names.join("&")
         };
-        let target = format!("https://e.com/?{}", many(0));
-        let merged = merge(&target, many(50_000).as_bytes());
-        assert_eq!(merged.split('&').count(), 100_000);
+        let mut merged = String::new();
+        let own = format!("?{}", many(0));
+        push_parameters_not_in(many(50_000).as_bytes(), &own, &mut merged);
+        assert_eq!(merged.matches('&').count(), 50_000);
+    }
+
+    #[test]
+    fn a_query_that_would_make_the_target_too_long_is_left_out() {
+        let target = "https://e.com/?a=1";
+        let room = MAX_MERGED_LENGTH - target.len() - "&".len();
+        let longest = "x".repeat(room);
+        let merged = merge(target, longest.as_bytes());
+        assert_eq!(merged.len(), MAX_MERGED_LENGTH);
+        let escaped = [&longest[..room - 3], "<"].concat();
+        assert_eq!(merge(target, escaped.as_bytes()).len(), MAX_MERGED_LENGTH);
+        for query in [
+            format!("{longest}x"),
+            [&longest[..room - 1], "<"].concat(),
+            "<".repeat(MAX_MERGED_LENGTH),
+            "a=2&".repeat(8_000),
+        ] {
+            assert_eq!(merge(target, query.as_bytes()), target);
+        }
     }
 
     proptest! {

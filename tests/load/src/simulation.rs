@@ -147,7 +147,10 @@ impl World<'_> {
             .on_callout_end(&mut self.host, self.token, response, now);
         match actions.as_slice() {
             [Action::Resume(resumed)]
-                if self.edge.answer(resumed, path.as_bytes()).status == 302 =>
+                if resumed.waiters.iter().all(|waiter| {
+                    let answer = self.edge.answer(*waiter, resumed, path.as_bytes());
+                    answer.status == 302
+                }) =>
             {
                 Ok(())
             }

@@ -3,6 +3,7 @@
 use super::HeaderMap;
 use super::driver::Driver;
 use super::hostcalls::grpc::GrpcKind;
+use super::hostcalls::http_call::Callout;
 use super::hostcalls::shared_queue::Post;
 use super::message::Response;
 use super::state::Deferred;
@@ -11,29 +12,30 @@ use super::status::BROKEN_CONNECTION;
 impl Driver<'_> {
     /// Answers a callout. What was cancelled, or answered before, is gone, and so is its answer.
     pub(crate) fn answer(&mut self, token: u32, response: Response) {
-        if self.state_mut().callouts.pending.remove(&token).is_none() {
+        let Some(callout) = self.state_mut().callouts.pending.remove(&token) else {
             return;
-        }
+        };
         let (headers, body) = (response.headers.len() as u32, response.body.len() as u32);
         let trailers = response.trailers.len() as u32;
         self.state_mut().callouts.response = Some(response);
-        self.callout_is_over(token, headers, body, trailers);
+        self.callout_is_over(&callout, headers, body, trailers);
     }
 
     /// Breaks a callout off: there is no response to be read.
     pub(crate) fn reset_callout(&mut self, token: u32) {
-        if self.state_mut().callouts.pending.remove(&token).is_none() {
+        let Some(callout) = self.state_mut().callouts.pending.remove(&token) else {
             return;
-        }
+        };
         self.state_mut().status = (BROKEN_CONNECTION, "reset");
-        self.callout_is_over(token, 0, 0, 0);
+        self.callout_is_over(&callout, 0, 0, 0);
     }
 
-    /// It is the root context that is told, whoever has made the callout.
-    fn callout_is_over(&mut self, token: u32, headers: u32, body: u32, trailers: u32) {
+    /// It is the root context that is told, also where one of its streams has made the callout.
+    fn callout_is_over(&mut self, callout: &Callout, headers: u32, body: u32, trailers: u32) {
         let state = self.state_mut();
+        let token = callout.token;
         state.deferred.push_back(Deferred::ForgetCallout { token });
-        let root = state.root;
+        let root = callout.root;
         let params = (root, token, headers, body, trailers);
         self.call(|exports| &exports.http_call_response, root, params);
     }
@@ -45,8 +47,8 @@ impl Driver<'_> {
     }
 
     /// Shows initial metadata. Envoy does this also from within the hostcall that opens a stream that fails at once.
-    pub(crate) fn grpc_initial_metadata(&mut self, token: u32, metadata: HeaderMap) {
-        let (root, count) = (self.state().root, metadata.len() as u32);
+    pub(crate) fn grpc_initial_metadata(&mut self, root: u32, token: u32, metadata: HeaderMap) {
+        let count = metadata.len() as u32;
         self.state_mut().grpc.initial_metadata = Some(metadata);
         self.call(
             |exports| &exports.grpc_receive_initial_metadata,
@@ -57,8 +59,8 @@ impl Driver<'_> {
     }
 
     /// Shows trailing metadata, as [`Self::grpc_initial_metadata`].
-    pub(crate) fn grpc_trailing_metadata(&mut self, token: u32, metadata: HeaderMap) {
-        let (root, count) = (self.state().root, metadata.len() as u32);
+    pub(crate) fn grpc_trailing_metadata(&mut self, root: u32, token: u32, metadata: HeaderMap) {
+        let count = metadata.len() as u32;
         self.state_mut().grpc.trailing_metadata = Some(metadata);
         self.call(
             |exports| &exports.grpc_receive_trailing_metadata,
@@ -70,11 +72,12 @@ impl Driver<'_> {
 
     /// Shows a message; that of a call is its end.
     pub(crate) fn grpc_message(&mut self, token: u32, message: Vec<u8>) {
-        let (root, size) = (self.state().root, message.len() as u32);
+        let size = message.len() as u32;
         let state = self.state_mut();
-        if !state.grpc.open.contains_key(&token) {
+        let Some(stream) = state.grpc.open.get(&token) else {
             return;
-        }
+        };
+        let root = stream.root;
         state.grpc.message = Some(message);
         state
             .deferred
@@ -99,7 +102,7 @@ impl Driver<'_> {
     /// # Panics
     /// Where Envoy would never come back: it puts the news off while a callback runs, and does what was put off after
     /// each callback, also one that it calls from within another.
-    pub(crate) fn grpc_closed(&mut self, token: u32, status: u32) {
+    pub(crate) fn grpc_closed(&mut self, root: u32, token: u32, status: u32) {
         let state = self.state_mut();
         assert!(
             state.current.is_none(),
@@ -113,7 +116,6 @@ impl Driver<'_> {
         state
             .deferred
             .push_back(Deferred::ForgetGrpcStream { token });
-        let root = state.root;
         self.call(|exports| &exports.grpc_close, root, (root, token, status));
     }
 
@@ -137,9 +139,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Ticks, where the module has asked for ticks.
-    pub(crate) fn tick(&mut self) {
-        let root = self.state().root;
+    /// Ticks for a root.
+    pub(crate) fn tick(&mut self, root: u32) {
         self.call(|exports| &exports.tick, root, (root,));
     }
 }

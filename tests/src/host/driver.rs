@@ -105,7 +105,11 @@ impl Driver<'_> {
             Deferred::Continue { stream, direction } => self.resume(stream, direction),
             Deferred::Reset { stream } => self.close(stream),
             Deferred::ForgetCallout { token } => self.forget_callout(token),
-            Deferred::GrpcClosed { token, status } => self.grpc_closed(token, status),
+            Deferred::GrpcClosed {
+                root,
+                token,
+                status,
+            } => self.grpc_closed(root, token, status),
             Deferred::ForgetGrpcMessage { token } => self.forget_grpc_message(token),
             Deferred::ForgetGrpcStream { token } => self.forget_grpc_stream(token),
         }

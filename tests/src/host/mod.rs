@@ -52,4 +52,4 @@ pub use shared::{Level, LogLine, Thread};
 pub use state::VmFailure;
 pub use usage::Usage;
 pub use vm::{StartError, StartFailure};
-pub use worker::{StreamId, Worker};
+pub use worker::{RootId, StreamId, Worker};

@@ -2,11 +2,12 @@
 
 use super::HeaderMap;
 use super::message::End;
-use super::worker::{StreamId, Worker};
+use super::worker::{RootId, StreamId, Worker};
 
 /// A request to be sent.
 pub struct RequestBuilder<'a> {
     pub(super) worker: &'a mut Worker,
+    pub(super) root: Option<RootId>,
     pub(super) headers: HeaderMap,
 }
 
@@ -22,13 +23,20 @@ impl RequestBuilder<'_> {
         self
     }
 
+    /// Lets it come through a listener with another configuration than the VM was made for.
+    #[must_use]
+    pub fn root(mut self, root: RootId) -> Self {
+        self.root = Some(root);
+        self
+    }
+
     /// Sends it without a body.
     pub fn send(self) -> StreamId {
-        self.worker.begin(self.headers, End::Last)
+        self.worker.begin(self.root, self.headers, End::Last)
     }
 
     /// Sends its headers; the body follows ([`Worker::send_body`]).
     pub fn open(self) -> StreamId {
-        self.worker.begin(self.headers, End::More)
+        self.worker.begin(self.root, self.headers, End::More)
     }
 }

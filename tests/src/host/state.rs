@@ -44,7 +44,7 @@ pub(crate) enum Deferred {
     Continue { stream: u32, direction: Direction },
     Reset { stream: u32 },
     ForgetCallout { token: u32 },
-    GrpcClosed { token: u32, status: u32 },
+    GrpcClosed { root: u32, token: u32, status: u32 },
     ForgetGrpcMessage { token: u32 },
     ForgetGrpcStream { token: u32 },
 }
@@ -54,6 +54,13 @@ pub(crate) enum Deferred {
 pub(crate) enum Direction {
     Request,
     Response,
+}
+
+/// A root context: a plugin configuration in use.
+#[derive(Debug)]
+pub(crate) struct Root {
+    pub(crate) configuration: Rc<[u8]>,
+    pub(crate) timer: Option<Timer>,
 }
 
 /// The data of a VM's store.
@@ -69,7 +76,8 @@ pub(crate) struct VmState {
     /// The contexts that are alive; each is the child of another, or its own parent.
     pub(crate) contexts: BTreeMap<u32, u32>,
     pub(crate) next_context: u32,
-    pub(crate) root: u32,
+    /// The roots that live, oldest first.
+    pub(crate) roots: BTreeMap<u32, Root>,
     /// The context of the callback that runs, while one does.
     pub(crate) current: Option<u32>,
     /// The context that hostcalls are for; 0 is the current one.
@@ -82,7 +90,6 @@ pub(crate) struct VmState {
     pub(crate) callouts: Callouts,
     pub(crate) grpc: Grpc,
     pub(crate) metrics: MetricIds,
-    pub(crate) timer: Option<Timer>,
     /// What the buffer `CallData` shows: whatever was looked at last.
     pub(crate) call_data: Vec<u8>,
     /// What `proxy_get_status` tells; Envoy never takes the code back.
@@ -108,7 +115,7 @@ impl VmState {
             restriction: Restriction::None,
             contexts: BTreeMap::from([(VM_CONTEXT, VM_CONTEXT)]),
             next_context: 1,
-            root: VM_CONTEXT,
+            roots: BTreeMap::new(),
             current: None,
             effective: VM_CONTEXT,
             is_configuring: false,
@@ -118,7 +125,6 @@ impl VmState {
             callouts: Callouts::default(),
             grpc: Grpc::default(),
             metrics: MetricIds::default(),
-            timer: None,
             call_data: Vec::new(),
             status: (0, ""),
             usage: Usage::default(),
@@ -145,6 +151,22 @@ impl VmState {
     /// The root of a context.
     pub(crate) fn root_of(&self, context: u32) -> u32 {
         self.contexts.get(&context).copied().unwrap_or(context)
+    }
+
+    /// The root of the context that a hostcall is for.
+    pub(crate) fn root(&mut self) -> Option<&mut Root> {
+        let root = self.root_of(self.context());
+        self.roots.get_mut(&root)
+    }
+
+    /// Takes a context away; a root with its callouts and gRPC streams.
+    pub(crate) fn remove_context(&mut self, context: u32) {
+        self.contexts.remove(&context);
+        self.roots.remove(&context);
+        self.callouts
+            .pending
+            .retain(|_, callout| callout.root != context);
+        self.grpc.open.retain(|_, stream| stream.root != context);
     }
 
     /// The stream that a hostcall is for, where it is for one.

@@ -16,9 +16,8 @@ enum Flow {
 }
 
 impl Driver<'_> {
-    /// Begins a stream, and shows its request headers to the filter.
-    pub(crate) fn open(&mut self, headers: HeaderMap, end: End) -> u32 {
-        let root = self.state().root;
+    /// Begins a stream of a root, and shows its request headers to the filter.
+    pub(crate) fn open(&mut self, root: u32, headers: HeaderMap, end: End) -> u32 {
         let stream = self.state_mut().new_context(Some(root));
         let count = headers.len() as u32;
         self.state_mut()
@@ -257,7 +256,7 @@ impl Driver<'_> {
         self.http(stream).is_logging = false;
         self.call(|exports| &exports.done, stream, (stream,));
         self.call(|exports| &exports.delete, stream, (stream,));
-        self.state_mut().contexts.remove(&stream);
+        self.state_mut().remove_context(stream);
         let http = self.http(stream);
         http.request.are_headers_visible = false;
         http.response.are_headers_visible = false;

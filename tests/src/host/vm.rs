@@ -6,7 +6,7 @@ use super::hostcalls;
 use super::module::{Metering, Module};
 use super::plugin::Plugin;
 use super::shared::{LogLine, Shared, Thread};
-use super::state::{Restriction, VM_CONTEXT, VmFailure, VmState};
+use super::state::{Restriction, Root, VM_CONTEXT, VmFailure, VmState};
 use super::usage::Usage;
 use std::fmt;
 use std::rc::Rc;
@@ -72,10 +72,23 @@ impl Vm {
             .map_err(|error| StartFailure::Module(format!("{error:?}")))?;
         vm.initialize();
         vm.check()?;
-        let is_started = vm.start_plugin();
-        vm.check()?;
-        is_started?;
+        vm.start_root(&plugin.configuration)?;
         Ok(vm)
+    }
+
+    /// Starts the plugin in a root context of its own, with that configuration.
+    pub(crate) fn start_root(&mut self, configuration: &[u8]) -> Result<u32, StartFailure> {
+        let root = self.start_plugin(configuration);
+        self.check()?;
+        root
+    }
+
+    /// Ends a root context.
+    pub(crate) fn end_root(&mut self, root: u32) {
+        let mut driver = self.drive();
+        driver.call(|exports| &exports.done, root, (root,));
+        driver.call(|exports| &exports.delete, root, (root,));
+        driver.state_mut().remove_context(root);
     }
 
     fn instantiate(module: &Module, state: VmState) -> wasmtime::Result<Self> {
@@ -103,15 +116,19 @@ impl Vm {
         driver.state_mut().restriction = Restriction::None;
     }
 
-    fn start_plugin(&mut self) -> Result<(), StartFailure> {
+    fn start_plugin(&mut self, configuration: &[u8]) -> Result<u32, StartFailure> {
         let mut driver = self.drive();
         let root = driver.state_mut().new_context(None);
+        let state = Root {
+            configuration: configuration.into(),
+            timer: None,
+        };
+        driver.state_mut().roots.insert(root, state);
         let plugin = Rc::clone(&driver.state().plugin);
         let (vm_size, size) = (
             plugin.vm_configuration.len() as u32,
-            plugin.configuration.len() as u32,
+            configuration.len() as u32,
         );
-        driver.state_mut().root = root;
         driver.call(|exports| &exports.context_create, root, (root, VM_CONTEXT));
         if driver.call(|exports| &exports.vm_start, root, (root, vm_size)) == Some(0) {
             return Err(StartFailure::VmStart);
@@ -121,7 +138,7 @@ impl Vm {
             driver.call(|exports| &exports.configure, root, (root, size)) != Some(0);
         driver.state_mut().is_configuring = false;
         if is_configured {
-            Ok(())
+            Ok(root)
         } else {
             Err(StartFailure::Configure)
         }

@@ -30,6 +30,13 @@ pub struct StreamId {
     context: u32,
 }
 
+/// A root context of a worker: a plugin configuration in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RootId {
+    generation: usize,
+    context: u32,
+}
+
 /// A thread with its VM. Where that has failed and was made anew, the old one is kept: its streams may still be open.
 pub struct Worker {
     thread: Thread,
@@ -72,8 +79,51 @@ impl Worker {
         headers.add(":scheme", "http");
         RequestBuilder {
             worker: self,
+            root: None,
             headers,
         }
+    }
+
+    /// The root context that the VM was made for, and to which requests belong unless said otherwise.
+    ///
+    /// # Panics
+    /// Where every root has ended.
+    #[must_use]
+    pub fn root(&self) -> RootId {
+        let roots = self.last().state().roots.keys();
+        RootId {
+            generation: self.vms.len() - 1,
+            context: *roots.min().expect("a root that lives"),
+        }
+    }
+
+    /// Starts another plugin configuration in the same VM, as Envoy does when a listener comes with one.
+    ///
+    /// # Errors
+    /// Where the plugin refuses it.
+    pub fn start_root(&mut self, configuration: &str) -> Result<RootId, StartFailure> {
+        let generation = self.vms.len() - 1;
+        let context = self.current().start_root(configuration.as_bytes())?;
+        Ok(RootId {
+            generation,
+            context,
+        })
+    }
+
+    /// Ends a plugin configuration, as Envoy does when the last listener that has it is drained. Callouts and gRPC streams
+    /// that were made in its root context end without a word.
+    pub fn end_root(&mut self, root: RootId) {
+        self.vm(root.generation).end_root(root.context);
+    }
+
+    /// Ticks once for a root context, whether or not a tick is due.
+    ///
+    /// # Panics
+    /// Where it has ended.
+    pub fn tick_root(&mut self, root: RootId) {
+        let vm = self.vm(root.generation);
+        assert!(vm.state().roots.contains_key(&root.context), "{root:?}");
+        vm.drive().tick(root.context);
     }
 
     /// Sends a GET and returns what became of it.
@@ -220,7 +270,7 @@ impl Worker {
     /// The peer sends initial metadata.
     pub fn grpc_initial_metadata(&mut self, stream: &GrpcStream, metadata: HeaderMap) {
         let mut driver = self.vms[stream.generation].drive();
-        driver.grpc_initial_metadata(stream.token, metadata);
+        driver.grpc_initial_metadata(stream.root, stream.token, metadata);
     }
 
     /// The peer sends a message.
@@ -236,28 +286,33 @@ impl Worker {
             return;
         }
         if stream.kind == GrpcKind::Stream {
-            driver.grpc_trailing_metadata(stream.token, metadata);
+            driver.grpc_trailing_metadata(stream.root, stream.token, metadata);
         }
-        driver.grpc_closed(stream.token, status);
+        driver.grpc_closed(stream.root, stream.token, status);
     }
 
-    /// Ticks once, whether or not a tick is due.
+    /// Ticks once for every root that has asked for ticks, whether or not a tick is due.
     ///
     /// # Panics
     /// Where the module has not asked for ticks.
     pub fn tick(&mut self) {
-        assert!(
-            self.tick_period().is_some(),
-            "the module has asked for no ticks"
-        );
-        self.current().drive().tick();
+        let roots = self.last().state().roots.iter();
+        let ticking: Vec<u32> = roots
+            .filter_map(|(id, root)| root.timer.map(|_| *id))
+            .collect();
+        assert!(!ticking.is_empty(), "the module has asked for no ticks");
+        for root in ticking {
+            self.current().drive().tick(root);
+        }
     }
 
-    /// The time between ticks that the module has asked for.
+    /// The shortest time between ticks that a root has asked for.
     #[must_use]
     pub fn tick_period(&self) -> Option<Duration> {
-        let timer = self.last().state().timer;
-        timer.map(|timer| timer.period)
+        let roots = self.last().state().roots.values();
+        roots
+            .filter_map(|root| root.timer.map(|timer| timer.period))
+            .min()
     }
 
     /// What the present VM has cost so far.
@@ -292,12 +347,13 @@ impl Worker {
 
     /// When the next thing happens by itself: a tick, or a callout that times out.
     pub(crate) fn next_event(&self) -> Option<Duration> {
-        let tick = self.last().state().timer.map(|timer| timer.due);
+        let roots = self.last().state().roots.values();
+        let ticks = roots.filter_map(|root| root.timer.map(|timer| timer.due));
         let timeouts = self
             .callouts()
             .into_iter()
             .filter_map(|callout| callout.deadline);
-        timeouts.chain(tick).min()
+        timeouts.chain(ticks).min()
     }
 
     /// Times out what is due.
@@ -313,18 +369,23 @@ impl Worker {
     /// Ticks where a tick is due.
     pub(crate) fn tick_if_due(&mut self) {
         let now = self.shared.clock.now();
-        let timer = &mut self.current().state_mut().timer;
-        let Some(timer) = timer.as_mut().filter(|timer| timer.due <= now) else {
-            return;
-        };
-        timer.due = now + timer.period;
-        self.current().drive().tick();
+        let mut due = Vec::new();
+        for (id, root) in &mut self.current().state_mut().roots {
+            if let Some(timer) = root.timer.as_mut().filter(|timer| timer.due <= now) {
+                timer.due = now + timer.period;
+                due.push(*id);
+            }
+        }
+        for root in due {
+            self.current().drive().tick(root);
+        }
     }
 
-    pub(super) fn begin(&mut self, headers: HeaderMap, end: End) -> StreamId {
+    pub(super) fn begin(&mut self, root: Option<RootId>, headers: HeaderMap, end: End) -> StreamId {
         self.reload_if_failed();
-        let generation = self.vms.len() - 1;
-        let context = self.current().drive().open(headers, end);
+        let root = root.unwrap_or_else(|| self.root());
+        let generation = root.generation;
+        let context = self.vm(generation).drive().open(root.context, headers, end);
         StreamId {
             generation,
             context,

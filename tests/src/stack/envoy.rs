@@ -1,12 +1,13 @@
 //! Envoy with the filter, as `envoy/run.sh` starts it.
 
+use super::listeners::ListenerFile;
 use super::place::{bridge_module, filter_module, free_port, local, root};
-use super::{Connection, EDGE_TOKEN, Process, Stats, until};
+use super::{Connection, EDGE_TOKEN, Listener, Process, Stats, until};
 use crate::scenario::{Answer, DOMAIN, Request};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -38,6 +39,10 @@ pub struct EnvoyOptions {
     pub plugin: Option<String>,
     /// Another module in place of the filter.
     pub module: Option<PathBuf>,
+    /// Whether Envoy reads its listener from a file that [`Envoy::put_listeners`] replaces.
+    pub listener_file: bool,
+    /// `EDGELINK_DRAIN_SECONDS`.
+    pub drain_seconds: u32,
 }
 
 /// How an Envoy asks Redis.
@@ -75,6 +80,8 @@ impl Default for EnvoyOptions {
             bootstrap: None,
             plugin: None,
             module: None,
+            listener_file: false,
+            drain_seconds: 20,
         }
     }
 }
@@ -85,6 +92,7 @@ pub struct Envoy {
     process: Process,
     edge: SocketAddr,
     admin: SocketAddr,
+    listeners: Option<ListenerFile>,
     _folder: TempDir,
 }
 
@@ -99,51 +107,22 @@ impl Envoy {
     pub async fn start(options: &EnvoyOptions, control_planes: &[SocketAddr]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let (edge, admin) = (local(free_port()), local(free_port()));
-        let mut command = Command::new(root().join("envoy/run.sh"));
-        command
-            .env("EDGELINK_STATE_DIR", folder.path())
-            .env("EDGELINK_EDGE_PORT", edge.port().to_string())
-            .env("EDGELINK_ADMIN_PORT", admin.port().to_string())
-            .env("EDGELINK_CONTROL_PLANES", list(control_planes))
-            .env("EDGELINK_DOMAINS", list(&options.domains))
-            .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
-            .env(
-                "EDGELINK_WASM",
-                options.module.clone().unwrap_or_else(filter_module),
-            )
-            .env("EDGELINK_TIER_HEADER", "true")
-            .env("EDGELINK_FEED", options.feed)
-            .env("EDGELINK_CLICKS", options.clicks)
-            .env("EDGELINK_WORKERS", options.workers.to_string())
-            .env("EDGELINK_FRESH_SECONDS", options.fresh_seconds.to_string())
-            .env("EDGELINK_STALE_SECONDS", options.stale_seconds.to_string())
-            .env(
-                "EDGELINK_CALLOUT_TIMEOUT_MS",
-                options.callout_timeout_ms.to_string(),
-            )
-            .env("EDGELINK_LRU_BYTES", options.lru_bytes.to_string());
-        if let Some(redis) = &options.redis {
-            let servers: Vec<SocketAddr> = redis.ports.iter().copied().map(local).collect();
-            command
-                .env("EDGELINK_REDIS", redis.mode)
-                .env("EDGELINK_REDIS_SERVERS", list(&servers))
-                .env("EDGELINK_BRIDGE_WASM", bridge_module());
-        }
-        let templates = [
-            (
-                "EDGELINK_ENVOY_BOOTSTRAP",
-                "template.yaml",
-                &options.bootstrap,
-            ),
-            ("EDGELINK_ENVOY_PLUGIN", "template.json", &options.plugin),
-        ];
-        for (variable, name, text) in templates {
-            if let Some(text) = text {
-                let file = folder.path().join(name);
-                fs::write(&file, text).expect("a file");
-                command.env(variable, file);
-            }
-        }
+        let mut command = run_sh(options, folder.path(), edge, admin, control_planes);
+        let listeners = options.listener_file.then(|| {
+            let output = run_sh(options, folder.path(), edge, admin, control_planes)
+                .args(["--mode", "validate"])
+                .output();
+            let output = output.expect("envoy/run.sh");
+            assert!(output.status.success(), "{output:?}");
+            let filled = fs::read_to_string(folder.path().join("envoy/bootstrap.yaml"));
+            let filled = filled.expect("a filled bootstrap");
+            let (listeners, bootstrap) =
+                ListenerFile::take_out(&filled, edge.port(), folder.path());
+            let file = folder.path().join("dynamic.yaml");
+            fs::write(&file, bootstrap).expect("a file");
+            command.env("EDGELINK_ENVOY_BOOTSTRAP", file);
+            listeners
+        });
         let mut process = Process::start("envoy", command, folder.path().join("envoy.log"));
         process
             .await_ready(
@@ -154,8 +133,57 @@ impl Envoy {
             process,
             edge,
             admin,
+            listeners,
             _folder: folder,
         }
+    }
+
+    /// The listener as it was at the start, to make others of. Needs [`EnvoyOptions::listener_file`].
+    #[must_use]
+    pub fn listener(&self) -> &Listener {
+        self.listener_file().original()
+    }
+
+    /// Gives Envoy these listeners in place of all that it has, and returns when it has read them: whether it takes them.
+    pub async fn put_listeners(&self, listeners: &[Listener]) -> bool {
+        let updates = async || {
+            let stats = self.stats("listener_manager.lds.update").await;
+            ["success", "rejected"]
+                .map(|end| stats.get(&format!("listener_manager.lds.update_{end}")))
+        };
+        let before = updates().await;
+        self.listener_file().write(listeners);
+        until(
+            "Envoy reads its listeners",
+            Duration::from_secs(10),
+            async || {
+                let [taken, refused] = updates().await;
+                let is_taken = (taken > before[0]).then_some(true);
+                is_taken.or((refused > before[1]).then_some(false))
+            },
+        )
+        .await
+    }
+
+    /// Returns when no listener drains any more, so that Envoy has ended the plugin configurations that only they had.
+    pub async fn await_drained(&self) {
+        until(
+            "listeners are drained",
+            Duration::from_secs(60),
+            async || {
+                let stats = self
+                    .stats("listener_manager.total_listeners_draining")
+                    .await;
+                (stats.get("listener_manager.total_listeners_draining") == 0).then_some(())
+            },
+        )
+        .await;
+    }
+
+    fn listener_file(&self) -> &ListenerFile {
+        self.listeners
+            .as_ref()
+            .expect("EnvoyOptions::listener_file")
     }
 
     /// Where visitors connect to.
@@ -213,6 +241,63 @@ impl Envoy {
         assert_eq!(stats.vm_reloads(), 0, "a trap: {stats:?}");
         assert_eq!(self.follow("/health/live").await.status, 200);
     }
+}
+
+/// `envoy/run.sh` with these options.
+fn run_sh(
+    options: &EnvoyOptions,
+    folder: &Path,
+    edge: SocketAddr,
+    admin: SocketAddr,
+    control_planes: &[SocketAddr],
+) -> Command {
+    let mut command = Command::new(root().join("envoy/run.sh"));
+    command
+        .env("EDGELINK_STATE_DIR", folder)
+        .env("EDGELINK_EDGE_PORT", edge.port().to_string())
+        .env("EDGELINK_ADMIN_PORT", admin.port().to_string())
+        .env("EDGELINK_CONTROL_PLANES", list(control_planes))
+        .env("EDGELINK_DOMAINS", list(&options.domains))
+        .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
+        .env(
+            "EDGELINK_WASM",
+            options.module.clone().unwrap_or_else(filter_module),
+        )
+        .env("EDGELINK_TIER_HEADER", "true")
+        .env("EDGELINK_FEED", options.feed)
+        .env("EDGELINK_CLICKS", options.clicks)
+        .env("EDGELINK_WORKERS", options.workers.to_string())
+        .env("EDGELINK_DRAIN_SECONDS", options.drain_seconds.to_string())
+        .env("EDGELINK_FRESH_SECONDS", options.fresh_seconds.to_string())
+        .env("EDGELINK_STALE_SECONDS", options.stale_seconds.to_string())
+        .env(
+            "EDGELINK_CALLOUT_TIMEOUT_MS",
+            options.callout_timeout_ms.to_string(),
+        )
+        .env("EDGELINK_LRU_BYTES", options.lru_bytes.to_string());
+    if let Some(redis) = &options.redis {
+        let servers: Vec<SocketAddr> = redis.ports.iter().copied().map(local).collect();
+        command
+            .env("EDGELINK_REDIS", redis.mode)
+            .env("EDGELINK_REDIS_SERVERS", list(&servers))
+            .env("EDGELINK_BRIDGE_WASM", bridge_module());
+    }
+    let templates = [
+        (
+            "EDGELINK_ENVOY_BOOTSTRAP",
+            "template.yaml",
+            &options.bootstrap,
+        ),
+        ("EDGELINK_ENVOY_PLUGIN", "template.json", &options.plugin),
+    ];
+    for (variable, name, text) in templates {
+        if let Some(text) = text {
+            let file = folder.join(name);
+            fs::write(&file, text).expect("a file");
+            command.env(variable, file);
+        }
+    }
+    command
 }
 
 fn list(items: &[impl ToString]) -> String {

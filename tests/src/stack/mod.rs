@@ -9,6 +9,7 @@ mod edge;
 mod envoy;
 mod http;
 mod http2;
+mod listeners;
 mod place;
 mod process;
 mod production;
@@ -22,6 +23,7 @@ pub use edge::EnvoyEdge;
 pub use envoy::{Envoy, EnvoyOptions, RedisOptions};
 pub use http::{Connection, request_bytes};
 pub use http2::{Http2Answer, http2_request};
+pub use listeners::Listener;
 pub use place::{
     bridge_module, edgelink_binary, filter_module, free_port, hello_module, load_binary,
     probe_module, root,

@@ -6,6 +6,7 @@ mod configuration;
 mod fleet;
 mod hostile_bytes;
 mod links;
+mod listeners;
 mod load;
 mod make_run;
 mod outage;

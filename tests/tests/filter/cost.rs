@@ -37,7 +37,11 @@ fn a_hot_redirect_reads_the_headers_at_once_and_answers() {
         ("proxy_send_local_response", 1),
     ];
     assert_eq!(hot.hostcalls, BTreeMap::from(expected));
-    let expected = [("proxy_on_request_headers", 1), ("proxy_on_delete", 1)];
+    let expected = [
+        ("proxy_on_context_create", 1),
+        ("proxy_on_request_headers", 1),
+        ("proxy_on_delete", 1),
+    ];
     assert_eq!(hot.callbacks, BTreeMap::from(expected));
     assert!(hot.fuel > 0);
 }

@@ -10,6 +10,7 @@ mod cost;
 mod fuel;
 mod redis;
 mod resp_bridge;
+mod roots;
 mod scenarios;
 mod support;
 mod threads;

@@ -36,6 +36,9 @@ impl Clicks {
 
     /// Changes the settings, and keeps the batches.
     pub(crate) fn configure(&mut self, settings: settings::Clicks, seed: u64) {
+        if settings == self.settings {
+            return;
+        }
         self.line = line(&settings, seed);
         self.batches.set_bounds(bounds(&settings));
         self.settings = settings;

@@ -59,6 +59,13 @@ impl Line {
         }
     }
 
+    /// The errand under way has ended, and the proxy does not say so; the next one may be asked for at once.
+    pub(crate) fn lose(&mut self) {
+        if let State::Out { .. } = self.state {
+            self.state = State::Resting { until: 0 };
+        }
+    }
+
     /// Whether that callout is the errand under way.
     pub(crate) fn carries(&self, callout: Token) -> bool {
         matches!(self.state, State::Out { token, .. } if token == Some(callout))

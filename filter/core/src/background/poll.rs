@@ -57,6 +57,9 @@ impl Poll {
 
     /// Changes the settings, and goes on from the same place.
     pub(crate) fn configure(&mut self, settings: settings::Poll, seed: u64) {
+        if settings == self.settings {
+            return;
+        }
         self.line = line(&settings, seed);
         self.settings = settings;
     }

@@ -3,6 +3,7 @@
 use super::{Edge, Resumed};
 use crate::answer::Answer;
 use crate::caches::Found;
+use crate::flights::Waiter;
 use crate::metrics::{Counts, Metric, Outcome, Tier};
 use crate::path;
 use crate::settings::Settings;
@@ -11,26 +12,35 @@ use edgelink_wire::Record;
 impl Edge {
     /// The answer for one of those who are resumed. `path` is the `:path` of its request; where that has no query, it need
     /// not be given.
-    pub fn answer<'a>(&'a mut self, resumed: &'a Resumed, path: &[u8]) -> Answer<'a> {
+    pub fn answer<'a>(
+        &'a mut self,
+        waiter: Waiter,
+        resumed: &'a Resumed,
+        path: &[u8],
+    ) -> Answer<'a> {
+        self.enter(waiter.stream);
         let seconds = self.wall.seconds(self.now);
-        let (settings, counts) = (&self.settings, &mut self.counts);
+        let (settings, counts) = (&self.here, &mut self.counts);
         let (record, tier) = (resumed.record.as_deref(), resumed.tier);
         let query = path::query(path);
         let answer = compose(record, tier, query, seconds, settings, counts);
-        if settings.clicks.is_some() && answer.outcome() == Outcome::Redirect {
+        if waiter.is_click
+            && self.settings.clicks.is_some()
+            && answer.outcome() == Outcome::Redirect
+        {
             self.caches.click(&resumed.key);
         }
         answer
     }
 
     /// The answer with what was found for the request at hand.
-    pub(super) fn serve(&mut self, found: Found, query: &[u8]) -> Answer<'_> {
+    pub(super) fn serve(&mut self, found: Found, query: &[u8], is_click: bool) -> Answer<'_> {
         let seconds = self.wall.seconds(self.now);
-        let (settings, counts) = (&self.settings, &mut self.counts);
+        let (settings, counts) = (&self.here, &mut self.counts);
         let (record, clicker) = self.caches.serve(found, &self.key);
         let record = Some(record);
         let answer = compose(record, found.tier, query, seconds, settings, counts);
-        if settings.clicks.is_some() && answer.outcome() == Outcome::Redirect {
+        if is_click && self.settings.clicks.is_some() && answer.outcome() == Outcome::Redirect {
             clicker.click();
         }
         answer

@@ -67,6 +67,15 @@ impl Background {
         }
     }
 
+    /// What is under way has ended with the root context that sent it.
+    pub(super) fn lose_errands(&mut self) {
+        for kind in ErrandKind::ALL {
+            if let Some(line) = self.line_mut(kind) {
+                line.lose();
+            }
+        }
+    }
+
     fn line_mut(&mut self, kind: ErrandKind) -> Option<&mut Line> {
         match kind {
             ErrandKind::Snapshot => self.snapshots.as_mut().map(|snapshots| &mut snapshots.line),
@@ -100,16 +109,30 @@ impl Edge {
         self.fail_errand(log, kind, Failure::Reset, now);
     }
 
-    /// Puts other settings into effect. Errands under way end with the root context that sent them.
+    /// Puts other settings into effect, before they are those of the worker. What has the same settings as before goes
+    /// on, errands under way included.
     pub(super) fn configure_background(&mut self, settings: &Settings) {
         self.gate.configure(settings.background.admission_silence);
+        let is_same_feed = settings.feed_source() == self.settings.feed_source();
+        if !is_same_feed {
+            // What one feed told last and where the other one begins may be far apart.
+            self.gate.restart();
+        }
         let Background { name, seed, .. } = self.background;
         if settings.clicks.is_none() {
             self.end_clicks();
         }
         let background = Background::new(settings, name, seed);
         let before = std::mem::replace(&mut self.background, background);
-        if let (Some(mut poll), Some(settings)) = (before.poll, &settings.background.poll) {
+        if is_same_feed && settings.background.snapshot == self.settings.background.snapshot {
+            self.background.snapshots = before.snapshots;
+        }
+        if is_same_feed {
+            self.background.warm = before.warm;
+        }
+        if is_same_feed
+            && let (Some(mut poll), Some(settings)) = (before.poll, &settings.background.poll)
+        {
             poll.configure(settings.clone(), seed);
             self.background.poll = Some(poll);
         }
@@ -152,7 +175,7 @@ impl Edge {
             .set_feed(told.map(|(told, heard)| FeedView { told, heard }));
     }
 
-    fn reading(&self) -> Option<Reading> {
+    pub(super) fn reading(&self) -> Option<Reading> {
         let poll = self.background.poll.as_ref();
         let polled = poll.and_then(Poll::reading);
         let reading = self.redis.reading().or(polled)?;

@@ -171,6 +171,25 @@ impl Edge {
         self.rely_on_feed(now);
     }
 
+    /// The streams end with the root context that opened them; the connections are made again, and the feed is read on
+    /// from the same place. Those who wait for Redis are looked after with the next tick.
+    pub(super) fn lose_connections(&mut self, host: &mut (impl SharedData + Streams + Log)) {
+        let now = self.now;
+        if let Some(lookups) = &mut self.redis.lookups {
+            self.redis.left.extend(lookups.drop_stream(host, now));
+        }
+        let mut learners = Learners {
+            heard: self.redis.heard(),
+            caches: &mut self.caches,
+            gate: &mut self.gate,
+            warm: &mut self.background.warm,
+            counts: &mut self.counts,
+        };
+        if let Some(news) = &mut self.redis.news {
+            news.drop_stream(host, now, &mut learners);
+        }
+    }
+
     /// Asks Redis for the key of the request at hand. Whether it was asked.
     pub(super) fn ask_redis(&mut self, host: &mut (impl Streams + Log), id: FlightId) -> bool {
         let Some(lookups) = &mut self.redis.lookups else {
@@ -237,7 +256,7 @@ impl Edge {
         }))
     }
 
-    fn ask_control_plane(
+    pub(super) fn ask_control_plane(
         &mut self,
         data: &mut impl SharedData,
         flight: FlightId,

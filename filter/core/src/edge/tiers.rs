@@ -88,7 +88,7 @@ impl Edge {
 
     /// A lookup that nobody waits for, if it is time for one.
     fn refresh(&mut self, host: &mut (impl Streams + Log), found: Found) -> Option<Callout> {
-        let pause = self.settings.retry_after_millis;
+        let pause = self.here.retry_after_millis;
         let failed = self.caches.failed(found).map(|failed| failed.age(self.now));
         let is_permitted =
             self.redis.is_current(self.now) || self.breaker.would_permit(self.now, pause);

@@ -188,12 +188,21 @@ impl Lookups {
         std::mem::take(&mut self.wire.answers)
     }
 
-    /// Gives the connection up, for good.
-    pub(crate) fn end(mut self, host: &mut (impl Streams + Log), now: Moment) -> Vec<Answer> {
+    /// Cancels the stream at once; another one is opened in its time. Not from within a callback that brings a message.
+    pub(crate) fn drop_stream(
+        &mut self,
+        host: &mut (impl Streams + Log),
+        now: Moment,
+    ) -> Vec<Answer> {
         self.wire.link.close();
         self.wire.link.on_tick(host);
         self.lose(host, now);
-        self.wire.answers
+        std::mem::take(&mut self.wire.answers)
+    }
+
+    /// Gives the connection up, for good.
+    pub(crate) fn end(mut self, host: &mut (impl Streams + Log), now: Moment) -> Vec<Answer> {
+        self.drop_stream(host, now)
     }
 
     fn lose(&mut self, host: &mut (impl Streams + Log), now: Moment) {

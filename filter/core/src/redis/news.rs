@@ -104,6 +104,19 @@ impl News {
         }
     }
 
+    /// Cancels the stream at once; another one is opened in its time, and goes on from the same place. Not from within a
+    /// callback that brings a message.
+    pub(crate) fn drop_stream(
+        &mut self,
+        host: &mut (impl Streams + SharedData + Log),
+        now: Moment,
+        learners: &mut Learners<'_>,
+    ) {
+        self.wire.link.close();
+        self.wire.link.on_tick(host);
+        self.lose(host, now, learners);
+    }
+
     /// Gives the connection up, for good.
     pub(crate) fn end(mut self, host: &mut impl Streams) {
         self.wire.link.close();

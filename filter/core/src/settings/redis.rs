@@ -15,6 +15,10 @@ const LOOKUP_REPLY_BYTES: usize = MAX_URL_LENGTH + 2_048;
 /// The most bytes of an entry of the feed: a target, and 2048 for everything else.
 const FEED_ENTRY_BYTES: usize = MAX_URL_LENGTH + 2_048;
 
+/// The longest string that is read of the feed, in bytes. An entry that is longer than any of this version is none that
+/// can be understood, but it is read and passed over: it would come again after every reconnect.
+const FEED_STRING_BYTES: u32 = 1 << 20;
+
 /// The smallest LRU with which a feed is allowed, in bytes: it has to remember the changes of the last seconds.
 pub(super) const FEED_LRU_BYTES: u64 = 1 << 20;
 
@@ -228,7 +232,7 @@ impl RawFeed {
             mode,
             // Its requests wait for the next change, and are not to wait for each other.
             max_batch: 1,
-            limits: limits(batch, FEED_ENTRY_BYTES),
+            limits: feed_limits(batch),
             ..lookups.clone()
         };
         Ok(feed::Settings {
@@ -246,6 +250,17 @@ fn limits(parts: u32, part_bytes: usize) -> Limits {
         bulk_bytes: u32::try_from(part_bytes).unwrap_or(u32::MAX),
         array_elements: parts.max(64),
         reply_bytes: part_bytes.saturating_mul(usize::try_from(parts).unwrap_or(usize::MAX)),
+    }
+}
+
+/// The same for entries of the feed, and room for the first and the last one in `XINFO STREAM` to be as long as may be.
+fn feed_limits(batch: u32) -> Limits {
+    let limits = limits(batch, FEED_ENTRY_BYTES);
+    let longest = usize::try_from(FEED_STRING_BYTES).unwrap_or(usize::MAX);
+    Limits {
+        bulk_bytes: FEED_STRING_BYTES,
+        reply_bytes: limits.reply_bytes.saturating_add(longest.saturating_mul(4)),
+        ..limits
     }
 }
 

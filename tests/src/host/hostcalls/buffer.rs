@@ -40,7 +40,9 @@ fn find(state: &mut VmState, buffer: u32) -> Result<Vec<u8>, Status> {
         }
         5 => state.grpc.message.clone().unwrap_or_default(),
         6 => state.plugin.vm_configuration.clone(),
-        7 if state.is_configuring => state.plugin.configuration.clone(),
+        7 if state.is_configuring => state
+            .root()
+            .map_or_else(Vec::new, |root| root.configuration.to_vec()),
         7 => return Err(Status::NotFound),
         8 => return Ok(state.call_data.clone()),
         _ => return Err(Status::BadArgument),

@@ -45,6 +45,8 @@ pub struct GrpcStream {
     pub is_closed_locally: bool,
     /// Whether the peer has closed its side, and the module been told.
     pub(crate) is_closed_remotely: bool,
+    /// The root context of the one that has opened it: it alone knows it, and takes it along when it ends.
+    pub(crate) root: u32,
     pub(crate) generation: usize,
 }
 
@@ -164,6 +166,7 @@ fn describe(
         Target::Name(name) | Target::Message(name) => text(name),
     };
     let state = call.state();
+    let root = state.root_of(state.context());
     let last = match kind {
         GrpcKind::Call => &mut state.grpc.last_call,
         GrpcKind::Stream => &mut state.grpc.last_stream,
@@ -180,6 +183,7 @@ fn describe(
         timeout: None,
         is_closed_locally: false,
         is_closed_remotely: false,
+        root,
         generation: state.generation,
     })
 }
@@ -229,9 +233,10 @@ fn open(call: &mut Call<'_>, cluster: &[u8], stream: GrpcStream, token_at: u32) 
 /// the callback that has made it.
 fn fail_in_the_hostcall(call: &mut Call<'_>, stream: &GrpcStream) -> Answer {
     if stream.kind == GrpcKind::Stream {
+        let root = stream.root;
         let mut driver = call.driver();
-        driver.grpc_initial_metadata(stream.token, HeaderMap::default());
-        driver.grpc_trailing_metadata(stream.token, HeaderMap::default());
+        driver.grpc_initial_metadata(root, stream.token, HeaderMap::default());
+        driver.grpc_trailing_metadata(root, stream.token, HeaderMap::default());
     }
     put_off_close(call.state(), stream.token);
     Err(Status::InternalFailure.into())
@@ -239,9 +244,13 @@ fn fail_in_the_hostcall(call: &mut Call<'_>, stream: &GrpcStream) -> Answer {
 
 fn put_off_close(state: &mut VmState, token: u32) {
     let status = UNAVAILABLE;
-    state
-        .deferred
-        .push_back(Deferred::GrpcClosed { token, status });
+    let root = state.root_of(state.context());
+    let closed = Deferred::GrpcClosed {
+        root,
+        token,
+        status,
+    };
+    state.deferred.push_back(closed);
 }
 
 /// The kind that a token says, whether or not there is such a callout.
@@ -254,8 +263,11 @@ fn kind_of(token: u32) -> Result<GrpcKind, Status> {
 }
 
 fn find(state: &mut VmState, token: u32) -> Result<&mut GrpcStream, Refusal> {
+    let root = state.root_of(state.context());
     let is_being_told = state.grpc.closing == Some(token);
-    let stream = state.grpc.open.get_mut(&token).ok_or(Status::NotFound)?;
+    let stream = state.grpc.open.get_mut(&token);
+    let ours = stream.filter(|stream| stream.root == root);
+    let stream = ours.ok_or(Status::NotFound)?;
     if stream.is_closed_remotely && !is_being_told {
         return Err(Refusal::Trap(wasmtime::Error::msg(format!(
             "Envoy may touch freed memory here: gRPC stream {token} was closed by its peer in an earlier callback"

@@ -30,6 +30,8 @@ pub struct Callout {
     pub timeout: Option<Duration>,
     /// When it times out, since 1970.
     pub deadline: Option<Duration>,
+    /// The root context of the one that has made it: it is told the end of it, and takes it along when it ends.
+    pub(crate) root: u32,
     /// Which VM of the worker has made it.
     pub(crate) generation: usize,
 }
@@ -130,6 +132,7 @@ fn dispatch(
         trailers,
         timeout,
         deadline: timeout.map(|timeout| state.shared.clock.now() + timeout),
+        root: state.root_of(state.context()),
         generation: state.generation,
     };
     state.callouts.pending.insert(token, callout);

@@ -25,9 +25,9 @@ pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
 fn set_tick_period_milliseconds(call: &mut Call<'_>, period: u32) -> Answer {
     let state = call.state();
     let period = Duration::from_millis(u64::from(period));
-    state.timer = (!period.is_zero()).then(|| Timer {
-        period,
-        due: state.shared.clock.now() + period,
-    });
+    let due = state.shared.clock.now() + period;
+    if let Some(root) = state.root() {
+        root.timer = (!period.is_zero()).then_some(Timer { period, due });
+    }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! Codes that were never issued.
 
 use super::background::{ALIAS, BOUND, batch, code, gap, path, snapshot};
+use super::feed::{entries, info};
+use super::redis::OK;
 use super::*;
 use crate::background::ErrandKind;
 use edgelink_wire::feed::FeedMessage;
@@ -112,4 +114,27 @@ fn a_flood_of_unknown_keys_leaves_room_for_links_that_are_held() {
     let token = world.ask("/held");
     let answers = world.end_with(token, "go.example/held", link("https://e/2", 2));
     assert_eq!(answers, [redirect("https://e/2", "control-plane")]);
+}
+
+/// What was told between the last poll and the place where the stream is read from, nobody has told.
+#[test]
+fn another_source_of_the_feed_has_admission_wait_for_a_newer_snapshot() {
+    let mut world = World::with_admission();
+    assert_eq!(world.visit(&path(BOUND)), Answered(page(404, "admission")));
+    let more = r#","snapshot":{},"admission":{},"redis":{"mode":"direct","feed":{}}"#;
+    let settings = Rc::new(settings_with(more));
+    world.edge.configure(&mut world.host, settings);
+    world.pass(100);
+    world.bytes(2, OK);
+    world.bytes(2, &info(7));
+    let beat = world.beat(5);
+    world.bytes(2, &entries(8, &[beat]));
+    world.pass(100);
+    assert_eq!(world.counted("admission"), 0);
+    assert!(matches!(world.visit(&path(BOUND)), Waiting(_)));
+    for _ in 0..10 {
+        world.pass(100);
+    }
+    world.answer_snapshot(&snapshot(8));
+    assert_eq!(world.counted("admission"), 1);
 }

@@ -160,7 +160,11 @@ impl World {
     /// Two seconds pass in which nothing is new.
     fn quiet_poll(&mut self) {
         self.pass(2_000);
-        self.answer_poll(&batch(5, &[]));
+        let (token, errand) = self.errand(ErrandKind::Poll);
+        let (_, after) = errand.path.split_once("after=").unwrap();
+        let (position, _) = after.split_once('-').unwrap();
+        let body = batch(position.parse().unwrap(), &[]);
+        self.answer_errand(token, FeedBatch::MEDIA_TYPE, &body);
     }
 }
 
@@ -483,6 +487,39 @@ fn an_alias_that_is_created_takes_the_place_of_its_absence_in_every_tier() {
         world.other_worker().visit("/b"),
         Answered(redirect("https://b/", "shared-data"))
     );
+}
+
+/// While other slots were in use, these were not kept up to date.
+#[test]
+fn slots_that_come_back_are_asked_for_again() {
+    let feed = r#","poll":{},"lru":{"maxBytes":1048576}"#;
+    let mut world = World::with_errands(feed);
+    world.answer_poll(&gap(5));
+    for _ in 0..3 {
+        world.quiet_poll();
+    }
+    world.know("a", link("https://old/", 1));
+    let configure = |world: &mut World, more: &str| {
+        let settings = settings_with(&format!("{feed}{more}"));
+        world.edge.configure(&mut world.host, Rc::new(settings));
+        world.errands.clear();
+        world.pass(100);
+    };
+    configure(&mut world, r#","sharedData":{"slots":7}"#);
+    world.answer_poll(&batch(6, &[put("go.example/a", "https://new/", 2)]));
+    for _ in 0..20 {
+        world.quiet_poll();
+    }
+    let long = format!("https://e/{}", "x".repeat(7_000));
+    for id in 0..200 {
+        let key = format!("go.example/other{id}");
+        world.answer_poll(&batch(7 + id, &[put(&key, &long, 1)]));
+    }
+    for _ in 0..20 {
+        world.quiet_poll();
+    }
+    configure(&mut world, "");
+    world.ask("/a");
 }
 
 #[test]

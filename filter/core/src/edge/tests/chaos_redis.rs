@@ -110,7 +110,7 @@ impl Chaos {
                 .waiting
                 .remove(&waiter.stream)
                 .expect("answered once, and only who waits");
-            let answer = self.world.edge.answer(resumed, b"/x");
+            let answer = self.world.edge.answer(*waiter, resumed, b"/x");
             check(&seen(&answer), &code);
         }
     }

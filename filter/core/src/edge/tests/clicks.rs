@@ -173,3 +173,23 @@ fn new_settings_keep_what_was_counted() {
     world.pass(100);
     assert_eq!(world.report().1, body, "sent again by the new root context");
 }
+
+/// It comes from programs that check or preview a link.
+#[test]
+fn head_is_no_click() {
+    let mut world = World::with(settings_with(CLICKS));
+    let head = Head {
+        method: b"HEAD",
+        ..get("/a")
+    };
+    let Step::Wait(Some(callout)) = world.request(1, &head) else {
+        panic!("a lookup");
+    };
+    let token = world.send(&callout);
+    world.end_with(token, "go.example/a", link("https://a/", 1));
+    let answered = world.request(2, &head);
+    assert!(matches!(answered, Step::Answer(..)));
+    world.visit("/a");
+    world.edge.on_end(&mut world.host);
+    assert_eq!(world.host.stats.get("edgelink.clicks.sent"), Some(&1));
+}

@@ -56,7 +56,7 @@ impl World {
 }
 
 /// The answer to `XINFO STREAM` of a stream with entries 1-0 to `last`-0.
-fn info(last: u64) -> Vec<u8> {
+pub(super) fn info(last: u64) -> Vec<u8> {
     let id = format!("{last}-0");
     let mut reply = b"*8\r\n".to_vec();
     let mut add = |text: &str| crate::resp::encode::argument(text.as_bytes(), &mut reply);
@@ -72,7 +72,7 @@ fn info(last: u64) -> Vec<u8> {
 }
 
 /// The answer to `XREAD`, with ids from `id` on.
-fn entries(id: u64, messages: &[FeedMessage<'_>]) -> Vec<u8> {
+pub(super) fn entries(id: u64, messages: &[FeedMessage<'_>]) -> Vec<u8> {
     let mut reply = format!("*1\r\n*2\r\n$4\r\nfeed\r\n*{}\r\n", messages.len()).into_bytes();
     for (id, message) in (id..).zip(messages) {
         let id = format!("{id}-0");
@@ -370,4 +370,30 @@ fn an_entry_that_is_no_message_is_a_gap_counted_and_logged_once_in_a_while() {
         .filter(|line| line.contains("the feed's entry"));
     assert_eq!(lines.count(), 1, "{:?}", world.host.log);
     world.ask("/a");
+}
+
+/// An entry that a later version has written, perhaps. It must not come again and again.
+#[test]
+fn an_entry_that_is_longer_than_any_that_is_known_is_a_gap_and_is_read_once() {
+    let mut world = World::with_feed_and_link();
+    world.last_entry += 1;
+    let id = format!("{}-0", world.last_entry);
+    let head = "*1\r\n*2\r\n$4\r\nfeed\r\n*1\r\n*2\r\n";
+    let mut entry = format!(
+        "{head}${}\r\n{id}\r\n*2\r\n$1\r\nx\r\n$200000\r\n",
+        id.len()
+    )
+    .into_bytes();
+    entry.extend(std::iter::repeat_n(b'y', 200_000));
+    entry.extend(b"\r\n");
+    for chunk in entry.chunks(16_384) {
+        world.bytes(FEED, chunk);
+    }
+    world.pass(100);
+    assert_eq!(world.counted("redis_connected.feed"), 1);
+    assert_eq!(world.counted("feed.malformed"), 1);
+    assert_eq!(world.counted("feed.gap"), 1);
+    world.quiet_seconds(3);
+    world.hear(&[put("https://new/", 2)]);
+    assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
 }

@@ -1,5 +1,6 @@
 //! The edge against a scripted proxy: what is known and looked up (`lookup`), what happens when that fails (`failure`),
-//! and everything at once (`chaos`, `chaos_redis`); Redis (`redis`) and the feed (`feed`).
+//! and everything at once (`chaos`, `chaos_redis`); Redis (`redis`) and the feed (`feed`); configurations that come and
+//! end (`roots`).
 
 mod admission;
 mod background;
@@ -10,6 +11,7 @@ mod failure;
 mod feed;
 mod lookup;
 mod redis;
+mod roots;
 
 use super::*;
 use crate::fake::{Host, aged, entry, link, settings, settings_with};
@@ -178,7 +180,7 @@ impl World {
     fn answers(&mut self, resumed: &Resumed) -> Vec<Seen> {
         let waiters = resumed.waiters.iter();
         waiters
-            .map(|_| seen(&self.edge.answer(resumed, b"/x")))
+            .map(|waiter| seen(&self.edge.answer(*waiter, resumed, b"/x")))
             .collect()
     }
 

@@ -309,7 +309,7 @@ impl<T> Client<T> {
             return self.fail(Reason::Unsolicited, emit);
         };
         let is_last = left.next().is_none();
-        if reply != Reply::Simple(step.answer()) {
+        if reply != Reply::Simple(step.answer()) && !step.may_be_denied(reply) {
             return self.fail(Reason::refused(step, reply), emit);
         }
         self.state = if is_last {

@@ -2,6 +2,7 @@
 
 use crate::resp::backoff::Bounds;
 use crate::resp::encode;
+use crate::resp::reply::Reply;
 use crate::resp::scan::Limits;
 
 /// Settings of one connection.
@@ -102,6 +103,14 @@ impl Step {
             Self::Ping => b"PONG",
             Self::Auth | Self::SetName | Self::Select => b"OK",
         }
+    }
+
+    /// Whether that reply denies a step that the connection can do without: users whom an ACL keeps from `CLIENT`, and
+    /// servers that do not have it, are asked under no name. Other errors, as `NOAUTH`, are about more than the step.
+    pub(super) fn may_be_denied(self, reply: Reply<'_>) -> bool {
+        let is_denial =
+            |message: &[u8]| message.starts_with(b"NOPERM") || message.starts_with(b"ERR unknown");
+        self == Self::SetName && matches!(reply, Reply::Error(message) if is_denial(message))
     }
 }
 

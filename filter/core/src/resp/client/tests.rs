@@ -345,3 +345,26 @@ fn a_reply_that_nobody_waits_for_ends_the_connection() {
     let down = Said::Down("a reply came that nobody waits for".to_owned());
     assert_eq!(tested.data(0, b"+OK\r\n+OK\r\n"), [Said::Close, down]);
 }
+
+#[test]
+fn a_connection_may_do_without_its_name() {
+    for denial in [
+        "-NOPERM this user has no permissions to run the 'client|setname' command\r\n",
+        "-ERR unknown command 'CLIENT', with args beginning with: 'SETNAME' 'edge' \r\n",
+    ] {
+        let mut tested = Tested::new(settings());
+        tested.tick(0);
+        assert_eq!(tested.data(0, denial.as_bytes()), []);
+        assert!(tested.client.is_ready(), "{denial}");
+    }
+    for refusal in [
+        "-NOAUTH Authentication required.\r\n",
+        "-LOADING\r\n",
+        ":1\r\n",
+    ] {
+        let mut tested = Tested::new(settings());
+        tested.tick(0);
+        tested.data(0, refusal.as_bytes());
+        assert!(!tested.client.is_ready(), "{refusal}");
+    }
+}

@@ -1,0 +1,176 @@
+//! The root contexts of the VM: one for each plugin configuration that the proxy has in use.
+//!
+//! Several live at a time. While a listener with an older configuration drains, its root lives beside the new one's, and
+//! a configuration that comes back before its root has ended is in effect again without a word to the filter. So each
+//! request goes by the settings of the root that its stream belongs to. What a worker has once (caches, connections,
+//! clicks) goes by those that were configured last, and lives in one root, the home, until that ends.
+
+use super::Edge;
+use crate::flights::StreamId;
+use crate::host::{Log, Metrics, SharedData, Streams};
+use crate::metrics::CalloutOutcome;
+use crate::settings::Settings;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// The number of a root context, as the proxy gives it.
+pub type RootId = u32;
+
+/// The root contexts that live.
+#[derive(Debug, Default)]
+pub(super) struct Roots {
+    /// In the order in which they came.
+    living: Vec<Root>,
+    /// Where callouts are made and gRPC streams are opened; the proxy ends them with that root.
+    home: Option<RootId>,
+    /// The roots of streams that do not belong to the first root. A root outlives its streams.
+    others: HashMap<StreamId, RootId>,
+    /// How often a root was configured.
+    configured: u64,
+}
+
+#[derive(Debug)]
+struct Root {
+    id: RootId,
+    settings: Rc<Settings>,
+    /// The place among all configurations, the latest of which is in effect for the worker.
+    configured: u64,
+}
+
+impl Roots {
+    /// The settings for a stream; `None` before the first root is configured.
+    pub(super) fn settings_of(&self, stream: StreamId) -> Option<&Rc<Settings>> {
+        let first = self.living.first()?;
+        // With a single root, which is nearly always so, not even a hash is needed.
+        if self.others.is_empty() {
+            return Some(&first.settings);
+        }
+        let root = self.others.get(&stream).and_then(|root| self.find(*root));
+        Some(&root.unwrap_or(first).settings)
+    }
+
+    fn find(&self, id: RootId) -> Option<&Root> {
+        self.living.iter().find(|root| root.id == id)
+    }
+
+    fn configure(&mut self, id: RootId, settings: Rc<Settings>) {
+        self.configured += 1;
+        let configured = self.configured;
+        match self.living.iter_mut().find(|root| root.id == id) {
+            Some(root) => (root.settings, root.configured) = (settings, configured),
+            None => self.living.push(Root {
+                id,
+                settings,
+                configured,
+            }),
+        }
+        self.home.get_or_insert(id);
+    }
+
+    fn latest(&self) -> Option<&Root> {
+        self.living.iter().max_by_key(|root| root.configured)
+    }
+
+    /// A stream has begun.
+    fn begin(&mut self, stream: StreamId, root: RootId) {
+        if self.living.first().is_some_and(|first| first.id != root) {
+            self.others.insert(stream, root);
+        }
+    }
+
+    /// A stream has ended.
+    pub(super) fn leave(&mut self, stream: StreamId) {
+        if !self.others.is_empty() {
+            self.others.remove(&stream);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn others(&self) -> usize {
+        self.others.len()
+    }
+
+    fn end(&mut self, id: RootId) {
+        self.living.retain(|root| root.id != id);
+        self.others.retain(|_, root| *root != id);
+    }
+}
+
+impl Edge {
+    /// A root context was configured, for the first time or again. Its settings are those of the worker from now on.
+    pub fn on_root(
+        &mut self,
+        host: &mut (impl Streams + SharedData + Log),
+        root: RootId,
+        settings: Rc<Settings>,
+    ) {
+        self.roots.configure(root, Rc::clone(&settings));
+        if !Rc::ptr_eq(&settings, &self.settings) {
+            self.configure(host, settings);
+        }
+    }
+
+    /// A root context has ended. The worker lives on in the others, if there are any; otherwise it ends.
+    ///
+    /// Must be called while the proxy still knows the root: its gRPC streams are cancelled in it.
+    pub fn on_root_end(
+        &mut self,
+        host: &mut (impl Streams + SharedData + Metrics + Log),
+        root: RootId,
+    ) {
+        self.roots.end(root);
+        let latest = self.roots.latest();
+        let latest = latest.map(|latest| (latest.id, Rc::clone(&latest.settings)));
+        let is_home = self.roots.home == Some(root);
+        if is_home {
+            self.roots.home = latest.as_ref().map(|(id, _)| *id);
+        }
+        let Some((_, settings)) = latest else {
+            return self.on_end(host);
+        };
+        if is_home {
+            self.leave_home(host);
+        }
+        if !Rc::ptr_eq(&settings, &self.settings) {
+            self.configure(host, settings);
+        }
+    }
+
+    /// Whether that context is a root that was configured and has not ended.
+    #[must_use]
+    pub fn is_root(&self, context: u32) -> bool {
+        self.roots.find(context).is_some()
+    }
+
+    /// The root context in which callouts are made and gRPC streams are opened; `None` if there is none.
+    #[must_use]
+    pub fn home(&self) -> Option<RootId> {
+        self.roots.home
+    }
+
+    /// A stream has begun. One that was never heard of before its request belongs to the first root.
+    pub fn on_stream(&mut self, stream: StreamId, root: RootId) {
+        self.roots.begin(stream, root);
+    }
+
+    /// Puts the settings for a stream into effect.
+    pub(super) fn enter(&mut self, stream: StreamId) {
+        let settings = self.roots.settings_of(stream).unwrap_or(&self.settings);
+        if !Rc::ptr_eq(settings, &self.here) {
+            self.here = Rc::clone(settings);
+            self.caches.set_lives(self.here.lives);
+        }
+    }
+
+    /// Callouts and gRPC streams have ended, and the proxy says nothing of it. With the next tick they are made again
+    /// from the new home: the feed is read on from the same place, and those who wait still do.
+    fn leave_home(&mut self, host: &mut (impl SharedData + Streams + Log)) {
+        self.lose_connections(host);
+        self.background.lose_errands();
+        let lost = self.flights.lose_tokens();
+        for _ in &lost {
+            self.count_callout(CalloutOutcome::Failed);
+        }
+        self.lost.extend(lost);
+    }
+}

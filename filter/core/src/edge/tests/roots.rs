@@ -1,0 +1,131 @@
+//! Root contexts that come and end, as the proxy's configurations do.
+
+use super::*;
+
+const FIRST: RootId = 1;
+const SECOND: RootId = 2;
+
+impl World {
+    /// A worker with a root context.
+    fn with_root() -> Self {
+        let mut world = Self::new();
+        world.start(FIRST, "");
+        world
+    }
+
+    fn start(&mut self, root: RootId, more: &str) {
+        let settings = Rc::new(settings_with(more));
+        self.edge.on_root(&mut self.host, root, settings);
+    }
+
+    fn end_root(&mut self, root: RootId) {
+        self.edge.on_root_end(&mut self.host, root);
+    }
+
+    /// A request through a root.
+    fn visit_through(&mut self, root: RootId, path: &str) -> Became {
+        self.edge.on_stream(self.last_stream + 1, root);
+        self.visit(path)
+    }
+}
+
+#[test]
+fn the_home_is_the_first_root_until_it_ends_and_then_the_one_configured_last() {
+    let mut world = World::with_root();
+    for root in [SECOND, 3, 4] {
+        world.start(root, "");
+    }
+    world.start(SECOND, "");
+    assert_eq!(world.edge.home(), Some(FIRST));
+    world.end_root(4);
+    assert_eq!(world.edge.home(), Some(FIRST));
+    world.end_root(FIRST);
+    assert_eq!(world.edge.home(), Some(SECOND));
+    world.end_root(77);
+    world.end_root(SECOND);
+    assert_eq!(world.edge.home(), Some(3));
+    world.end_root(3);
+    assert_eq!(world.edge.home(), None);
+    world.start(5, "");
+    assert_eq!(world.edge.home(), Some(5));
+}
+
+#[test]
+fn the_worker_goes_by_the_root_configured_last_that_lives() {
+    let mut world = World::with_root();
+    let slots = |world: &World| world.edge.settings().slots;
+    world.start(SECOND, r#","sharedData":{"slots":2}"#);
+    world.start(3, r#","sharedData":{"slots":3}"#);
+    assert_eq!(slots(&world), 3);
+    world.end_root(SECOND);
+    assert_eq!(slots(&world), 3);
+    world.end_root(3);
+    assert_eq!(slots(&world), 65_536);
+}
+
+#[test]
+fn records_are_fresh_for_as_long_as_the_root_of_the_request_says() {
+    let mut world = World::with_root();
+    world.start(SECOND, r#","freshSeconds":50,"staleSeconds":60"#);
+    world.know("a", link("https://e/", 1));
+    world.pass(10_000);
+    let seen = world.visit_through(SECOND, "/a");
+    assert_eq!(seen, Answered(redirect("https://e/", "lru")));
+    assert!(matches!(world.visit_through(FIRST, "/a"), Waiting(_)));
+}
+
+#[test]
+fn a_stream_without_a_word_of_its_root_belongs_to_the_first_one() {
+    let mut world = World::with_root();
+    world.start(SECOND, r#","freshSeconds":50,"staleSeconds":60"#);
+    world.know("a", link("https://e/", 1));
+    world.pass(10_000);
+    assert!(matches!(world.visit("/a"), Waiting(_)));
+}
+
+#[test]
+fn streams_of_other_roots_are_forgotten_when_they_end() {
+    let mut world = World::with_root();
+    world.start(SECOND, "");
+    for stream in 0..100 {
+        world.edge.on_stream(stream, SECOND);
+        world.edge.on_stream(stream + 100, FIRST);
+    }
+    assert_eq!(world.edge.roots.others(), 100);
+    for stream in 0..50 {
+        world.edge.on_stream_end(stream);
+    }
+    assert_eq!(world.edge.roots.others(), 50);
+    world.end_root(SECOND);
+    assert_eq!(world.edge.roots.others(), 0);
+}
+
+#[test]
+fn lookups_whose_callouts_ended_with_their_root_are_made_again_with_the_next_tick() {
+    let mut world = World::with_root();
+    world.start(SECOND, "");
+    let lost = world.ask("/a");
+    world.end_root(FIRST);
+    assert_eq!(world.counted("callouts.failed"), 1);
+    let again = world.last_token;
+    assert_ne!(again, lost);
+    assert_eq!(
+        world.end_with(lost, "go.example/a", link("https://e/", 1)),
+        []
+    );
+    let answers = world.end_with(again, "go.example/a", link("https://e/", 1));
+    assert_eq!(answers, [redirect("https://e/", "control-plane")]);
+}
+
+#[test]
+fn a_lookup_that_nobody_is_told_the_end_of_twice_is_asked_for_once() {
+    let mut world = World::with_root();
+    world.start(SECOND, "");
+    world.ask("/a");
+    world.end_root(FIRST);
+    world.end_root(SECOND);
+    world.start(3, "");
+    let before = world.last_token;
+    world.pass(100);
+    assert_eq!(world.last_token, before + 1);
+}

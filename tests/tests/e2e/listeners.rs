@@ -1,0 +1,190 @@
+//! Listeners that are changed, taken back, refused and removed while Envoy runs. Each change starts or ends a plugin
+//! configuration in the same VM, and none may take the worker with it.
+
+use edgelink_tests::scenario::{Answer, Reply, Request, link};
+use edgelink_tests::stack::{
+    Behaviour, Connection, Envoy, EnvoyOptions, Listener, ScriptedControlPlane, free_port, until,
+};
+use std::cell::Cell;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// An Envoy whose listener is in a file, and the control plane behind it.
+struct Edge {
+    envoy: Envoy,
+    control_plane: ScriptedControlPlane,
+    checks: Cell<u32>,
+}
+
+impl Edge {
+    async fn start() -> Self {
+        let control_plane = ScriptedControlPlane::start().await;
+        let options = EnvoyOptions {
+            listener_file: true,
+            drain_seconds: 2,
+            ..EnvoyOptions::default()
+        };
+        let envoy = Envoy::start(&options, &[control_plane.address()]).await;
+        let edge = Self {
+            envoy,
+            control_plane,
+            checks: Cell::new(0),
+        };
+        edge.script("abc", "https://old.example/");
+        edge.assert_alive(edge.envoy.listener()).await;
+        edge
+    }
+
+    /// The listener with a configuration of its own.
+    fn changed(&self) -> Listener {
+        let listener = self.envoy.listener();
+        listener.plugin("retryAfterSeconds", 7)
+    }
+
+    async fn put(&self, listeners: &[&Listener]) {
+        let listeners: Vec<Listener> = listeners.iter().copied().cloned().collect();
+        assert!(self.envoy.put_listeners(&listeners).await, "refused");
+    }
+
+    fn script(&self, code: &str, url: &str) {
+        let reply = Reply::Link(link(url));
+        self.control_plane.script(code, Behaviour::Reply(reply));
+    }
+
+    async fn follow(&self, listener: &Listener, code: &str) -> Answer {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.port()));
+        let path = format!("/{code}");
+        until(
+            "the listener answers",
+            Duration::from_secs(10),
+            async || {
+                let mut connection = Connection::open(address).await.ok()?;
+                connection.exchange(&Request::get(&path), b"").await.ok()
+            },
+        )
+        .await
+    }
+
+    /// A change is seen within the time that records are fresh for, a link that nobody has asked for is found, and the
+    /// figures go on.
+    async fn assert_alive(&self, listener: &Listener) {
+        let check = self.checks.get() + 1;
+        self.checks.set(check);
+        let redirects = async || {
+            let stats = self.envoy.stats("wasmcustom").await;
+            stats.sum_matching(".redirect")
+        };
+        let before = redirects().await;
+        self.follow(listener, "abc").await;
+        let url = format!("https://new.example/{check}");
+        self.script("abc", &url);
+        until(
+            "a change is seen",
+            Duration::from_millis(5_500),
+            async || {
+                let answer = self.follow(listener, "abc").await;
+                (answer.location() == Some(&url)).then_some(())
+            },
+        )
+        .await;
+        let cold = format!("cold{check}");
+        self.script(&cold, "https://cold.example/");
+        let answer = self.follow(listener, &cold).await;
+        assert_eq!(
+            answer.location(),
+            Some("https://cold.example/"),
+            "{answer:?}"
+        );
+        until("figures go on", Duration::from_secs(2), async || {
+            (redirects().await > before + 1).then_some(())
+        })
+        .await;
+        assert_eq!(self.envoy.stats("wasm").await.vm_reloads(), 0, "a trap");
+    }
+
+    /// The plugin configuration that a listener goes by.
+    async fn retry_after(&self, listener: &Listener) -> String {
+        let code = format!("failing{}", self.checks.get());
+        let broken = Behaviour::Bytes(b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_vec());
+        self.control_plane.script(&code, broken);
+        let answer = self.follow(listener, &code).await;
+        assert_eq!(answer.status, 503, "{answer:?}");
+        let value = answer.header("retry-after").expect("retry-after");
+        value.to_owned()
+    }
+}
+
+#[tokio::test]
+async fn an_update_keeps_the_edge_alive_while_the_old_listener_drains_and_after() {
+    let edge = Edge::start().await;
+    let changed = edge.changed();
+    edge.put(&[&changed]).await;
+    edge.assert_alive(&changed).await;
+    edge.envoy.await_drained().await;
+    edge.assert_alive(&changed).await;
+    assert_eq!(edge.retry_after(&changed).await, "7");
+}
+
+#[tokio::test]
+async fn an_update_that_is_rolled_back_while_the_old_listener_drains_keeps_the_edge_alive() {
+    let edge = Edge::start().await;
+    let (original, changed) = (edge.envoy.listener().clone(), edge.changed());
+    edge.put(&[&changed]).await;
+    edge.put(&[&original]).await;
+    assert_eq!(edge.retry_after(&original).await, "1");
+    edge.assert_alive(&original).await;
+    edge.envoy.await_drained().await;
+    edge.assert_alive(&original).await;
+    assert_eq!(edge.retry_after(&original).await, "1");
+}
+
+#[tokio::test]
+async fn an_update_that_envoy_refuses_keeps_the_edge_alive() {
+    let edge = Edge::start().await;
+    let original = edge.envoy.listener().clone();
+    let refused = edge.changed().refused();
+    assert!(!edge.envoy.put_listeners(&[refused]).await, "taken");
+    edge.assert_alive(&original).await;
+    assert_eq!(edge.retry_after(&original).await, "1");
+}
+
+#[tokio::test]
+async fn a_plugin_configuration_that_the_filter_refuses_keeps_the_edge_alive() {
+    let edge = Edge::start().await;
+    let original = edge.envoy.listener().clone();
+    let refused = original.plugin("tickMs", 0);
+    assert!(!edge.envoy.put_listeners(&[refused]).await, "taken");
+    edge.assert_alive(&original).await;
+}
+
+#[tokio::test]
+async fn two_listeners_go_each_by_its_own_configuration_and_the_last_one_may_be_removed() {
+    let edge = Edge::start().await;
+    let original = edge.envoy.listener().clone();
+    let other = edge.changed().beside("other", free_port());
+    edge.put(&[&original, &other]).await;
+    edge.assert_alive(&original).await;
+    edge.assert_alive(&other).await;
+    assert_eq!(edge.retry_after(&other).await, "7");
+    edge.checks.set(edge.checks.get() + 1);
+    assert_eq!(edge.retry_after(&original).await, "1");
+
+    edge.put(&[&original]).await;
+    edge.envoy.await_drained().await;
+    edge.assert_alive(&original).await;
+
+    edge.put(&[&original, &other]).await;
+    edge.put(&[&other]).await;
+    edge.envoy.await_drained().await;
+    edge.assert_alive(&other).await;
+}
+
+#[tokio::test]
+async fn all_listeners_may_be_removed_and_come_back() {
+    let edge = Edge::start().await;
+    let original = edge.envoy.listener().clone();
+    edge.put(&[]).await;
+    edge.envoy.await_drained().await;
+    edge.put(&[&original]).await;
+    edge.assert_alive(&original).await;
+}
