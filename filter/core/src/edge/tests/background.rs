@@ -502,7 +502,6 @@ fn slots_that_come_back_are_asked_for_again() {
     let configure = |world: &mut World, more: &str| {
         let settings = settings_with(&format!("{feed}{more}"));
         world.edge.configure(&mut world.host, Rc::new(settings));
-        world.errands.clear();
         world.pass(100);
     };
     configure(&mut world, r#","sharedData":{"slots":7}"#);
@@ -511,7 +510,7 @@ fn slots_that_come_back_are_asked_for_again() {
         world.quiet_poll();
     }
     let long = format!("https://e/{}", "x".repeat(7_000));
-    for id in 0..200 {
+    for id in 0..400 {
         let key = format!("go.example/other{id}");
         world.answer_poll(&batch(7 + id, &[put(&key, &long, 1)]));
     }
