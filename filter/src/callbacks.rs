@@ -4,8 +4,11 @@ use crate::abi::{self, Buffer, Level};
 use crate::worker::{self, Flow};
 use edgelink_filter_core::settings::Settings;
 
+/// `FilterHeadersStatus::Continue`.
 const CONTINUE: u32 = 0;
-const PAUSE: u32 = 1;
+/// `FilterHeadersStatus::StopAllIterationAndWatermark`: the body waits too. With `StopIteration` (1) it would go on, and
+/// take the headers with it, where the plugin has `allow_on_headers_stop_iteration`.
+const PAUSE: u32 = 4;
 
 /// A context has begun: a root, whose configuration follows, or a stream of a root.
 #[unsafe(no_mangle)]

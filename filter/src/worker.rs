@@ -24,6 +24,9 @@ use std::rc::Rc;
 /// V8 gives up at some 300.
 const BATCH: usize = 32;
 
+/// How often a lookup is sent again whose connection broke before the answer.
+const RETRIES: &str = "2";
+
 /// Milliseconds until the others are.
 const BATCH_PAUSE_MILLIS: u32 = 1;
 
@@ -233,6 +236,9 @@ fn send(callout: &Callout) {
         (":method", "GET"),
         (":path", callout.path.as_str()),
         ("accept", LinkAnswer::MEDIA_TYPE),
+        // The proxy does it, within the timeout: another control plane may well be there.
+        ("x-envoy-retry-on", "connect-failure,refused-stream,reset"),
+        ("x-envoy-max-retries", RETRIES),
     ];
     let Some(settings) = with(|worker| worker.edge.settings().clone()) else {
         return;

@@ -15,7 +15,7 @@ use crate::callout::{self, Answered, Callout, Failure, Response};
 use crate::flights::{FlightId, Flights, Landed, StreamId, Token, Waiter};
 use crate::head::Head;
 use crate::host::{Log, Metrics, SharedData, Streams};
-use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Tier};
+use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Shares, Tier};
 use crate::path::{self, Asked};
 use crate::settings::{Settings, UnknownHosts};
 use crate::time::{Kind, Moment, WallClock};
@@ -57,6 +57,7 @@ pub struct Edge {
     breaker: Breaker,
     health: Health,
     counts: Counts,
+    shares: Shares,
     /// The key of the request at hand; here so that it is allocated once.
     key: Vec<u8>,
 }
@@ -133,6 +134,7 @@ impl Edge {
             breaker: Breaker::default(),
             health: Health::Answering,
             counts: Counts::default(),
+            shares: Shares::new(seed.rotate_left(48)),
             key: Vec::new(),
             here: Rc::clone(&settings),
             roots: roots::Roots::default(),
@@ -325,6 +327,7 @@ impl Edge {
             .map(|landed| Action::Resume(self.fail(host, landed, Failure::Timeout)));
         actions.extend(resumed);
         let levels = self.levels();
+        self.shares.write(host, levels, self.counts.told(), now);
         self.counts.flush(levels, host);
         actions
     }
@@ -344,6 +347,7 @@ impl Edge {
         self.disconnect(host);
         self.end_clicks();
         self.counts.flush(Levels::default(), host);
+        self.shares.end(host);
     }
 
     fn levels(&self) -> Levels {

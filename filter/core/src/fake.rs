@@ -23,8 +23,10 @@ impl Store {
         self.overtaken = true;
     }
 
+    /// The keys of slots.
     pub(crate) fn keys(&self) -> Vec<&str> {
-        self.values.keys().map(String::as_str).collect()
+        let keys = self.values.keys().map(String::as_str);
+        keys.filter(|key| !key.starts_with("share/")).collect()
     }
 
     pub(crate) fn value(&self, key: &str) -> Option<Vec<u8>> {

@@ -4,11 +4,14 @@
 //! for it. At most one tick's counts are lost when the proxy dies; a worker that ends in order flushes first.
 
 mod outcomes;
+mod shares;
 
 pub use outcomes::{
     CalloutOutcome, ClickOutcome, Connection, ErrandOutcome, FeedOutcome, Outcome, RedisOutcome,
     Tier,
 };
+
+pub(crate) use shares::Shares;
 
 use crate::background::ErrandKind;
 use crate::host::Metrics;
@@ -151,7 +154,7 @@ const CLICKS: usize = ERRANDS + ErrandKind::ALL.len() * ErrandOutcome::ALL.len()
 const COUNTERS: usize = CLICKS + ClickOutcome::ALL.len();
 
 /// What a worker contributes to the gauges, which are those of all workers together.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Levels {
     pub(crate) lru_entries: usize,
     pub(crate) lru_bytes: usize,
@@ -161,7 +164,27 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    fn all(&self) -> [(Metric, usize); 5] {
+    const COUNT: usize = 5;
+
+    /// The reverse of [`Self::all`].
+    fn from_all(levels: [usize; Self::COUNT]) -> Self {
+        let [
+            lru_entries,
+            lru_bytes,
+            lookup_connections,
+            feed_connections,
+            admission,
+        ] = levels;
+        Self {
+            lru_entries,
+            lru_bytes,
+            lookup_connections,
+            feed_connections,
+            admission,
+        }
+    }
+
+    fn all(&self) -> [(Metric, usize); Self::COUNT] {
         [
             (Metric::LruEntries, self.lru_entries),
             (Metric::LruBytes, self.lru_bytes),
@@ -202,6 +225,11 @@ impl Counts {
         if let Some(count) = self.waiting.0.get_mut(metric.index()) {
             *count = count.saturating_add(by);
         }
+    }
+
+    /// What the gauges have of this worker.
+    pub(crate) fn told(&mut self) -> &mut Levels {
+        &mut self.told
     }
 
     /// Hands everything over: of the gauges what has changed since they were told last.

@@ -37,7 +37,7 @@ impl ListenerFile {
                 port,
             },
         };
-        file.write(&[file.original.clone()]);
+        file.write(std::slice::from_ref(&file.original));
         let path = serde_json::to_string(&file.path).expect("a path of text");
         let dynamic = format!(
             "dynamic_resources:\n  lds_config: {{ path_config_source: {{ path: {path} }} }}\n"

@@ -3,7 +3,7 @@
 use super::place::{free_port, local};
 use super::{EDGE_TOKEN, until};
 use crate::scenario::Reply;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -40,6 +40,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Script {
     behaviour: Option<Behaviour>,
+    /// What comes before that, once each.
+    first: VecDeque<Behaviour>,
     lookups: usize,
 }
 
@@ -72,6 +74,12 @@ impl ScriptedControlPlane {
         self.shared
             .with(code, |script| script.behaviour = behaviour);
         self.shared.changes.send_replace(());
+    }
+
+    /// The next lookup of `code` is answered like that; those after it as before.
+    pub fn script_next(&self, code: &str, behaviour: Behaviour) {
+        self.shared
+            .with(code, |script| script.first.push_back(behaviour));
     }
 
     /// How many lookups of `code` there were.
@@ -107,7 +115,10 @@ impl Shared {
         let mut changes = self.changes.subscribe();
         loop {
             changes.mark_unchanged();
-            let behaviour = self.with(code, |script| script.behaviour.clone());
+            let behaviour = self.with(code, |script| {
+                let first = script.first.pop_front();
+                first.or_else(|| script.behaviour.clone())
+            });
             match behaviour.unwrap_or(Behaviour::Reply(Reply::Absent { rev: 0 })) {
                 Behaviour::Reply(Reply::Hang) => {
                     let _ = changes.changed().await; // the sender lives as long as we do

@@ -2,8 +2,10 @@
 //! configuration in the same VM, and none may take the worker with it.
 
 use edgelink_tests::scenario::{Answer, Reply, Request, link};
+use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{
-    Behaviour, Connection, Envoy, EnvoyOptions, Listener, ScriptedControlPlane, free_port, until,
+    Behaviour, Connection, Envoy, EnvoyOptions, Listener, RedisOptions, ScriptedControlPlane,
+    Stats, free_port, until,
 };
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,11 +20,15 @@ struct Edge {
 
 impl Edge {
     async fn start() -> Self {
+        Self::start_with(EnvoyOptions::default()).await
+    }
+
+    async fn start_with(options: EnvoyOptions) -> Self {
         let control_plane = ScriptedControlPlane::start().await;
         let options = EnvoyOptions {
             listener_file: true,
             drain_seconds: 2,
-            ..EnvoyOptions::default()
+            ..options
         };
         let envoy = Envoy::start(&options, &[control_plane.address()]).await;
         let edge = Self {
@@ -187,4 +193,30 @@ async fn all_listeners_may_be_removed_and_come_back() {
     edge.envoy.await_drained().await;
     edge.put(&[&original]).await;
     edge.assert_alive(&original).await;
+}
+
+/// Their streams belong to the configuration that was there first, and end with it.
+#[tokio::test]
+async fn connections_to_redis_are_made_again_when_the_first_configuration_ends() {
+    let redis = RedisServer::start().await;
+    let edge = Edge::start_with(EnvoyOptions {
+        redis: Some(RedisOptions::direct(redis.port())),
+        feed: "redis",
+        ..EnvoyOptions::default()
+    })
+    .await;
+    let await_connections = async |attempts: u64| {
+        let is_so = |stats: &Stats| {
+            let sum = |name| stats.sum_matching(name);
+            sum("redis_connected.") == 2 && sum("redis_attempts.") == attempts
+        };
+        edge.envoy.await_figures(is_so).await;
+    };
+    await_connections(2).await;
+    let changed = edge.changed();
+    edge.put(&[&changed]).await;
+    edge.assert_alive(&changed).await;
+    edge.envoy.await_drained().await;
+    await_connections(4).await;
+    edge.assert_alive(&changed).await;
 }

@@ -1,8 +1,10 @@
 //! A control plane that answers nonsense on the wire: a 503 in bounded time each time, no trap, and the links that are
 //! known go on redirecting.
 
-use edgelink_tests::scenario::{Reply, link};
-use edgelink_tests::stack::{Behaviour, Envoy, EnvoyOptions, ScriptedControlPlane, until};
+use edgelink_tests::scenario::{Reply, Request, link};
+use edgelink_tests::stack::{
+    Behaviour, Envoy, EnvoyOptions, ScriptedControlPlane, request_bytes, until,
+};
 use edgelink_wire::Answer;
 use std::time::{Duration, Instant};
 
@@ -163,4 +165,55 @@ async fn a_crowd_that_waits_for_one_link_is_answered() {
     println!("{CROWD} visitors answered in {:?}", answered.elapsed());
     assert_eq!(control_plane.lookups("crowd"), 1);
     envoy.assert_unharmed().await;
+}
+
+/// As when the control plane that was asked has just been killed, and another one is there.
+#[tokio::test]
+async fn a_lookup_whose_connection_breaks_is_sent_again() {
+    let control_plane = ScriptedControlPlane::start().await;
+    let envoy = Envoy::start(&EnvoyOptions::default(), &[control_plane.address()]).await;
+    let reply = Reply::Link(link("https://example.com/"));
+    control_plane.script("again", Behaviour::Reply(reply));
+    for _ in 0..2 {
+        control_plane.script_next("again", Behaviour::Bytes(Vec::new()));
+    }
+    assert_eq!(envoy.follow("/again").await.status, 302);
+    assert_eq!(control_plane.lookups("again"), 3);
+
+    control_plane.script("never", Behaviour::Bytes(Vec::new()));
+    assert_eq!(envoy.follow("/never").await.status, 503);
+    assert_eq!(control_plane.lookups("never"), 3);
+
+    let refused = b"HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n".to_vec();
+    control_plane.script("refused", Behaviour::Bytes(refused));
+    assert_eq!(envoy.follow("/refused").await.status, 503);
+    assert_eq!(control_plane.lookups("refused"), 1, "that is an answer");
+    envoy.assert_unharmed().await;
+}
+
+/// A GET may have a body. With this option Envoy sends it on by itself where a filter does not say that it has to wait.
+#[tokio::test]
+async fn a_get_with_a_body_waits_with_its_body() {
+    let control_plane = ScriptedControlPlane::start().await;
+    let plugin = "                root_id: edgelink\n";
+    let bootstrap = Envoy::bootstrap_template();
+    assert!(bootstrap.contains(plugin), "the plugin");
+    let option = format!("{plugin}                allow_on_headers_stop_iteration: true\n");
+    let options = EnvoyOptions {
+        bootstrap: Some(bootstrap.replace(plugin, &option)),
+        ..EnvoyOptions::default()
+    };
+    let envoy = Envoy::start(&options, &[control_plane.address()]).await;
+    control_plane.script("body", Behaviour::Reply(Reply::Hang));
+
+    let mut connection = envoy.connect().await;
+    let request = Request::get("/body");
+    let sent = connection.send(&request_bytes(&request, b"a body")).await;
+    sent.expect("a connection that takes a request");
+    control_plane.await_lookups("body", 1).await;
+    let reply = Reply::Link(link("https://example.com/"));
+    control_plane.script("body", Behaviour::Reply(reply));
+
+    let answer = connection.receive("GET").await.expect("an answer");
+    assert_eq!(answer.status, 302, "{answer:?}");
 }

@@ -9,6 +9,7 @@ mod chaos_redis;
 mod clicks;
 mod failure;
 mod feed;
+mod gauges;
 mod lookup;
 mod redis;
 mod roots;

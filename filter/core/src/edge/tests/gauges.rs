@@ -1,0 +1,66 @@
+//! What is left in the gauges by workers that end, in order or not.
+
+use super::*;
+
+/// A proxy with its statistics, in which one worker after the other has its turn.
+fn with_host_of(mut world: World, other: &mut World) -> World {
+    std::mem::swap(&mut world.host, &mut other.host);
+    world
+}
+
+fn level(world: &World) -> Option<i64> {
+    world.host.stats.get("edgelink.lru_entries").copied()
+}
+
+fn named(seed: u64) -> World {
+    let mut world = World::new();
+    let wall = WallClock::new(Moment::from_millis(START), UNIX_START);
+    world.edge = Edge::new(Rc::new(settings()), [7; 16], seed, wall);
+    world
+}
+
+#[test]
+fn the_share_of_a_worker_whose_vm_was_trapped_is_taken_out() {
+    let mut trapped = named(1);
+    trapped.know("a", link("https://e/", 1));
+    trapped.pass(100);
+    assert_eq!(level(&trapped), Some(1));
+    let mut world = with_host_of(named(2), &mut trapped);
+    world.pass(9_000);
+    assert_eq!(level(&world), Some(1), "it may be slow");
+    for _ in 0..40 {
+        world.pass(100);
+    }
+    assert_eq!(level(&world), Some(0));
+    world.know("b", link("https://e/", 1));
+    world.pass(100);
+    assert_eq!(level(&world), Some(1));
+}
+
+#[test]
+fn a_worker_that_was_taken_for_gone_tells_its_share_again() {
+    let mut frozen = named(1);
+    frozen.know("a", link("https://e/", 1));
+    frozen.pass(100);
+    let mut world = with_host_of(named(2), &mut frozen);
+    world.pass(20_000);
+    assert_eq!(level(&world), Some(0));
+    let mut frozen = with_host_of(frozen, &mut world);
+    frozen.pass(20_000);
+    assert_eq!(level(&frozen), Some(1));
+    frozen.edge.on_end(&mut frozen.host);
+    assert_eq!(level(&frozen), Some(0));
+}
+
+#[test]
+fn the_places_of_those_that_ended_are_used_again() {
+    let mut last = named(1);
+    for seed in 2..20 {
+        last.pass(100);
+        last.edge.on_end(&mut last.host);
+        last = with_host_of(named(seed), &mut last);
+    }
+    last.pass(100);
+    assert!(last.host.store.value("share/0").is_some());
+    assert!(last.host.store.value("share/1").is_none());
+}
