@@ -1,4 +1,4 @@
-//! The host calls of proxy-wasm 0.2.1 that we use, made safe. All `unsafe` code of the filter is here.
+//! The host calls of proxy-wasm 0.2.1 and WASI that we use, made safe. All `unsafe` code of the filter is here.
 //!
 //! Pointers that go out are those of slices that live for the call; the host reads them before it returns, or writes
 //! to them before it returns. What comes in is in [`memory`] of ours.
@@ -56,7 +56,6 @@ pub(crate) enum MetricType {
 #[cfg_attr(target_family = "wasm", link(wasm_import_module = "env"))]
 unsafe extern "C" {
     fn proxy_log(level: u32, message: *const u8, size: usize) -> Status;
-    fn proxy_get_current_time_nanoseconds(nanos: *mut u64) -> Status;
     fn proxy_set_tick_period_milliseconds(period: u32) -> Status;
     fn proxy_get_buffer_bytes(
         buffer: u32,
@@ -138,6 +137,24 @@ unsafe extern "C" {
     fn proxy_record_metric(metric: u32, value: u64) -> Status;
 }
 
+#[cfg_attr(
+    target_family = "wasm",
+    link(wasm_import_module = "wasi_snapshot_preview1")
+)]
+unsafe extern "C" {
+    fn clock_time_get(clock: u32, precision: u64, nanos: *mut u64) -> u32;
+}
+
+/// `clockid_t` of WASI.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Clock {
+    /// The time since 1970.
+    Realtime = 0,
+    /// The time since some point in the past; it never jumps.
+    Monotonic = 1,
+}
+
 /// Tells the host which version of the ABI this is.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_abi_version_0_2_1() {}
@@ -159,11 +176,11 @@ pub(crate) fn log(level: Level, message: &str) {
     unsafe { proxy_log(level as u32, message.as_ptr(), message.len()) };
 }
 
-/// Unix time in nanoseconds.
-pub(crate) fn now() -> u64 {
+/// What a clock shows, in nanoseconds.
+pub(crate) fn time(clock: Clock) -> u64 {
     let mut nanos = 0;
     // SAFETY: the host writes 8 bytes to a variable of 8 bytes.
-    unsafe { proxy_get_current_time_nanoseconds(&raw mut nanos) };
+    unsafe { clock_time_get(clock as u32, 1, &raw mut nanos) };
     nanos
 }
 

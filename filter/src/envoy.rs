@@ -1,11 +1,11 @@
 //! The host of the logic: the proxy, through the ABI.
 
-use crate::abi::{self, Given, Level, MetricType};
+use crate::abi::{self, Clock, Given, Level, MetricType};
 use edgelink_filter_core::host::{
     CasMismatch, Log, Metrics, SharedData, SharedValue, StreamToken, Streams,
 };
 use edgelink_filter_core::metrics::{Metric, MetricKind};
-use edgelink_filter_core::time::Moment;
+use edgelink_filter_core::time::{Moment, WallClock};
 use std::rc::Rc;
 
 /// The proxy, as far as it can be called from any callback.
@@ -64,14 +64,23 @@ impl Envoy {
         Some(result)
     }
 
-    /// The exact time.
+    /// The moment at which this is called.
     pub(crate) fn now() -> Moment {
-        Moment::from_millis(abi::now() / 1_000_000)
+        Moment::from_millis(millis(Clock::Monotonic))
+    }
+
+    /// What the wall clock shows at `now`.
+    pub(crate) fn wall_clock(now: Moment) -> WallClock {
+        WallClock::new(now, millis(Clock::Realtime))
     }
 
     fn number(&self, metric: Metric) -> Option<u32> {
         *self.metrics.get(metric.index())?
     }
+}
+
+fn millis(clock: Clock) -> u64 {
+    abi::time(clock) / 1_000_000
 }
 
 impl SharedData for Envoy {

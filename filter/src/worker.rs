@@ -13,7 +13,7 @@ use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
 use edgelink_filter_core::flights::Waiter;
 use edgelink_filter_core::head::Head;
 use edgelink_filter_core::settings::Settings;
-use edgelink_wire::Entry;
+use edgelink_wire::Answer as LinkAnswer;
 use edgelink_wire::clicks::WorkerId;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -77,7 +77,12 @@ pub(crate) fn configure(root: u32, settings: Settings) {
     abi::set_tick_period(jittered(settings.tick_millis));
     WORKER.with(|place| {
         place.borrow_mut().get_or_insert_with(|| Worker {
-            edge: Edge::new(settings.clone(), name(), random(), Envoy::now()),
+            edge: Edge::new(
+                settings.clone(),
+                name(),
+                random(),
+                Envoy::wall_clock(Envoy::now()),
+            ),
             envoy: Envoy::new(),
             pairs: Pairs::default(),
             resumed: VecDeque::new(),
@@ -107,9 +112,13 @@ pub(crate) fn request(stream: u32) -> Flow {
     let Some(head) = Head::read(&headers) else {
         return Flow::Continue;
     };
+    let now = Envoy::now();
     let todo = with(|worker| {
         worker.envoy.enter(stream);
-        match worker.edge.on_request(&mut worker.envoy, stream, &head) {
+        let step = worker
+            .edge
+            .on_request(&mut worker.envoy, stream, &head, now);
+        match step {
             Step::Pass => Todo::Pass,
             Step::Answer(answer, callout) => {
                 let pairs = std::mem::take(&mut worker.pairs);
@@ -153,10 +162,11 @@ pub(crate) fn end(context: u32) {
 /// Time has passed for a root context, whichever: time is the same for all.
 pub(crate) fn tick(root: u32) {
     let now = Envoy::now();
+    let wall = Envoy::wall_clock(now);
     let actions = with(|worker| {
         worker.envoy.enter(root);
         let is_root = worker.edge.is_root(root);
-        is_root.then(|| worker.edge.on_tick(&mut worker.envoy, now))
+        is_root.then(|| worker.edge.on_tick(&mut worker.envoy, now, wall))
     });
     act_on(actions.flatten().unwrap_or_default());
 }
@@ -225,7 +235,7 @@ fn send(callout: &Callout) {
     let headers = [
         (":method", "GET"),
         (":path", callout.path.as_str()),
-        ("accept", Entry::MEDIA_TYPE),
+        ("accept", LinkAnswer::MEDIA_TYPE),
         // The proxy does it, within the timeout: another control plane may well be there.
         ("x-envoy-retry-on", "connect-failure,refused-stream,reset"),
         ("x-envoy-max-retries", RETRIES),

@@ -3,7 +3,7 @@
 use edgelink_load::link;
 use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::servers::RedisServer;
-use edgelink_wire::redis::{link_key, record_to_fields};
+use edgelink_wire::redis::{STATE_FIELDS, STATE_KEY, link_key, record_to_fields};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
@@ -15,21 +15,40 @@ pub(crate) struct Pipe {
     stream: BufReader<TcpStream>,
     commands: Vec<u8>,
     count: usize,
+    /// The generation that the publisher writes in; 0 where there was none yet.
+    generation: u64,
 }
 
 impl Pipe {
     pub(crate) fn open(redis: &RedisServer) -> Self {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, redis.port()));
-        Self {
+        let mut pipe = Self {
             stream: BufReader::new(stream.expect("a connection")),
             commands: Vec::new(),
             count: 0,
+            generation: 0,
+        };
+        pipe.generation = pipe.read_generation();
+        pipe
+    }
+
+    fn read_generation(&mut self) -> u64 {
+        let [field, _] = STATE_FIELDS;
+        let stream = self.stream.get_mut();
+        write!(stream, "HGET {STATE_KEY} {field}\r\n").expect("Redis");
+        let mut line = String::new();
+        self.stream.read_line(&mut line).expect("Redis");
+        if line.starts_with("$-1") {
+            return 0;
         }
+        line.clear();
+        self.stream.read_line(&mut line).expect("Redis");
+        line.trim().parse().expect("a generation")
     }
 
     /// A link as the control plane writes it.
     pub(crate) fn link(&mut self, code: &str, url: &str) {
-        let key = link_key(&format!("{DOMAIN}/{code}"));
+        let key = link_key(self.generation, &format!("{DOMAIN}/{code}"));
         let fields = record_to_fields(&link(url));
         let mut command = vec!["HSET", &key];
         for (name, value) in &fields {

@@ -4,8 +4,10 @@
 use crate::host::{Callout, Cluster, Fleet, HeaderMap, Metering, Module, Response, Usage, Worker};
 use crate::scenario::{DOMAIN, Reply, link};
 use crate::stack::{filter_module, root};
-use edgelink_wire::feed::FeedMessage;
-use edgelink_wire::{AliasFilter, CodeLength, CodeSpace, Entry, FeedBatch, FeedPosition, Snapshot};
+use edgelink_wire::feed::{Beat, FeedMessage};
+use edgelink_wire::{
+    Answer, BatchHead, CodeFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, Snapshot,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -22,6 +24,7 @@ pub const OTHER_COMPILER_TOLERANCE: u64 = 30;
 const REQUESTS: u64 = 15;
 
 const BOUND: u64 = 1_000_000;
+const GENERATION: u64 = 1_767_225_600_000_000;
 const TARGET: &str = "https://example.com/some/where?a=b";
 
 /// The cost of one request.
@@ -117,7 +120,8 @@ fn admission() -> Cost {
 /// usual once there are more links than slots.
 fn redis() -> Cost {
     let slots = json!({"slots": 1});
-    let sections = json!({"clicks": {}, "redis": {"mode": "direct"}, "sharedData": slots});
+    let redis = json!({"mode": "direct"});
+    let sections = json!({"clicks": {}, "redis": redis, "sharedData": slots, "poll": {}});
     let mut fleet = start(&sections, 1);
     fleet.worker(0).get("/");
     connect(&mut fleet);
@@ -159,22 +163,36 @@ fn with_feed() -> Fleet {
     let asked = callout(worker, "/edge/v1/snapshot");
     worker.answer(&asked, ok(Snapshot::MEDIA_TYPE, snapshot()));
     let poll = callout(worker, "/edge/v1/feed");
-    let next = FeedPosition::new(6, 0);
-    let message = FeedMessage::Bound { bound: 1 };
-    let batch = FeedBatch::encode(next, false, [message].iter());
-    worker.answer(&poll, ok(FeedBatch::MEDIA_TYPE, batch));
+    worker.answer(&poll, ok(FeedBatch::MEDIA_TYPE, batch(6)));
     fleet.pass(Duration::from_secs(1));
     fleet
 }
 
+/// An answer to a poll, with a beat.
+fn batch(next: u64) -> Vec<u8> {
+    let head = BatchHead {
+        generation: GENERATION,
+        next: FeedPosition::new(next, 0),
+        ..BatchHead::default()
+    };
+    let beat = Beat {
+        bound: BOUND,
+        generation: GENERATION,
+        number: next,
+        at: 0,
+    };
+    FeedBatch::encode(head, [FeedMessage::Beat(beat)].iter())
+}
+
 fn snapshot() -> Vec<u8> {
     let snapshot = Snapshot {
+        generation: GENERATION,
         position: FeedPosition::new(5, 0),
         bound: BOUND,
         length: CodeLength::DEFAULT,
         key: None,
         domains: vec![DOMAIN],
-        aliases: AliasFilter::with_capacity(0).expect("a small filter"),
+        codes: CodeFilter::with_capacity(0).expect("a small filter"),
         hot: Vec::new(),
     };
     snapshot.to_bytes()
@@ -187,7 +205,7 @@ fn teach(worker: &mut Worker, path: &str) {
     let key = format!("{DOMAIN}{path}");
     let reply = Reply::Link(link(TARGET));
     let (_, _, body) = reply.http(&key).expect("an HTTP answer");
-    worker.answer(&asked, ok(Entry::MEDIA_TYPE, body));
+    worker.answer(&asked, ok(Answer::MEDIA_TYPE, body));
     assert_eq!(worker.outcome(stream).local_response().status(), 302);
 }
 
@@ -198,17 +216,27 @@ fn visit(worker: &mut Worker, path: &str, status: u32) -> Usage {
     worker.usage().since(&before)
 }
 
-/// Accepts the connection to Redis, and every command of its beginning.
+/// Accepts the connection to Redis, and every command of its beginning, and lets the feed and Redis say that both are
+/// up to date.
 fn connect(fleet: &mut Fleet) {
-    fleet.pass(Duration::from_secs(1));
+    fleet.pass(Duration::from_millis(200));
     let worker = fleet.worker(0);
+    for next in [6, 7] {
+        let poll = callout(worker, "/edge/v1/feed");
+        worker.answer(&poll, ok(FeedBatch::MEDIA_TYPE, batch(next)));
+    }
     let lookup = worker.grpc_streams().remove(0);
     worker.grpc_initial_metadata(&lookup, HeaderMap::default());
     let commands = lookup.sent.concat();
     for _ in commands.split(|byte| *byte == b'*').skip(1) {
         worker.grpc_message(&lookup, "+OK\r\n");
     }
-    fleet.pass(Duration::from_secs(1));
+    let number = GENERATION.to_string();
+    let length = number.len();
+    worker.grpc_message(
+        &lookup,
+        format!("*2\r\n${length}\r\n{number}\r\n$1\r\n7\r\n"),
+    );
 }
 
 /// The answer to `HMGET` for a link.

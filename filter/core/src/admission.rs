@@ -1,7 +1,7 @@
-//! Tier 3: codes that were never issued, known without asking anybody.
+//! Tier 3: codes that nobody has, known without asking anybody.
 //!
-//! A code of generated shape has a number. Numbers at or above the bound were never issued, so nobody has that link,
-//! unless it is an alias that looks like a generated code: those ride along in a filter. What a snapshot says of bound
+//! A code of generated shape has a number, and one below the bound may have been issued. All others are aliases, of whatever
+//! shape, and a filter says which ones there may be. What a snapshot says of bound
 //! and aliases is kept up to date by the feed, so it holds only together with a feed that has missed nothing since the
 //! snapshot. Whatever is in doubt is let through.
 //!
@@ -15,14 +15,11 @@
 //! The control plane issues no number that is not below a bound which it published 60 seconds ago or earlier. What was
 //! published until the feed was last heard is known here.
 
-use crate::learners::Now;
-use edgelink_wire::{AliasFilter, CodeSpace, FeedPosition, Snapshot};
+use crate::time::Moment;
+use edgelink_wire::{CodeFilter, CodeSpace, FeedPosition, Snapshot};
 
 /// The most codes that are kept until a snapshot comes. With more, another snapshot is needed.
 const MAX_GATHERED: usize = 4_096;
-
-/// The longest code that may be a generated one, in bytes.
-const MAX_GENERATED: usize = 10;
 
 /// Who knows which codes were never issued.
 #[derive(Debug)]
@@ -30,25 +27,30 @@ pub(crate) struct Gate {
     /// How long the feed may be silent, in milliseconds; nothing where the gate is always open.
     max_silence: Option<u64>,
     knowledge: Knowledge,
-    /// The highest bound that was told, by whomever.
+    /// The highest bound that was told.
     bound: u64,
-    /// When the feed was last heard. By both clocks: the steady one stands still while the process does, and the other
-    /// one may be set back.
-    heard: Option<Now>,
-    is_live: bool,
+    /// Up to when the feed is known; `None` without one.
+    heard: Option<Moment>,
+}
+
+/// A place in an incarnation of the feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FeedPlace {
+    pub(crate) generation: u64,
+    pub(crate) position: FeedPosition,
 }
 
 #[derive(Debug)]
 enum Knowledge {
     /// A snapshot is needed that is not older than `since`, up to where the feed was read when gathering began.
     Gathering {
-        since: Option<FeedPosition>,
+        since: Option<FeedPlace>,
         /// What the feed told of since then.
         codes: Vec<Box<[u8]>>,
     },
     Whole {
         space: CodeSpace,
-        aliases: AliasFilter,
+        aliases: CodeFilter,
     },
 }
 
@@ -65,28 +67,25 @@ impl Gate {
             knowledge: NOTHING,
             bound: 0,
             heard: None,
-            is_live: false,
         }
     }
 
     /// Changes how long the feed may be silent.
     pub(crate) fn configure(&mut self, max_silence: Option<u64>) {
         self.max_silence = max_silence;
-        self.is_live = false;
     }
 
     /// Whether it refuses anything now.
-    pub(crate) fn is_in_effect(&self) -> bool {
-        self.is_live && matches!(self.knowledge, Knowledge::Whole { .. })
+    pub(crate) fn is_in_effect(&self, now: Moment) -> bool {
+        self.is_live(now) && matches!(self.knowledge, Knowledge::Whole { .. })
     }
 
     /// Whether there is surely no link of that code on any domain.
-    pub(crate) fn refuses(&self, code: &[u8]) -> bool {
+    pub(crate) fn refuses(&self, code: &[u8], now: Moment) -> bool {
         let Knowledge::Whole { space, aliases } = &self.knowledge else {
             return false;
         };
-        let is_unknown = |number| number >= self.bound && !aliases.may_contain(number);
-        self.is_live && space.number(code).is_some_and(is_unknown)
+        self.is_live(now) && !is_issued(space, self.bound, code) && !aliases.may_contain(code)
     }
 
     /// Whether a snapshot would be of use.
@@ -100,10 +99,10 @@ impl Gate {
         self.knowledge = NOTHING;
     }
 
-    /// The feed was read up to `position`, and whatever comes after it will be told.
-    pub(crate) fn begin(&mut self, position: FeedPosition) {
+    /// The feed was read up to `place`, and whatever comes after it will be told.
+    pub(crate) fn begin(&mut self, place: FeedPlace) {
         if let Knowledge::Gathering { since, .. } = &mut self.knowledge {
-            since.get_or_insert(position);
+            since.get_or_insert(place);
         }
     }
 
@@ -111,16 +110,13 @@ impl Gate {
     pub(crate) fn on_link(&mut self, code: &[u8]) {
         match &mut self.knowledge {
             Knowledge::Whole { space, aliases } => {
-                if let Some(number) = space.number(code).filter(|number| *number >= self.bound) {
-                    aliases.insert(number);
+                if !is_issued(space, self.bound, code) {
+                    aliases.insert(code);
                 }
             }
             Knowledge::Gathering { since: None, .. } => {}
             Knowledge::Gathering { codes, .. } if codes.len() >= MAX_GATHERED => self.restart(),
-            Knowledge::Gathering { codes, .. } if code.len() <= MAX_GENERATED => {
-                codes.push(code.into());
-            }
-            Knowledge::Gathering { .. } => {}
+            Knowledge::Gathering { codes, .. } => codes.push(code.into()),
         }
     }
 
@@ -129,7 +125,8 @@ impl Gate {
         self.bound = self.bound.max(bound);
     }
 
-    /// Takes a snapshot in. Whether it was of use: not if it is older than what was read of the feed.
+    /// Takes a snapshot in. Whether it was of use: not if it is older than what was read of the feed, or of another
+    /// incarnation of it.
     pub(crate) fn learn(&mut self, snapshot: Snapshot<'_>) -> bool {
         let Knowledge::Gathering {
             since: Some(since),
@@ -138,14 +135,14 @@ impl Gate {
         else {
             return false;
         };
-        if snapshot.position < *since {
+        if snapshot.generation != since.generation || snapshot.position < since.position {
             return false;
         }
         let codes = std::mem::take(codes);
         self.bound = self.bound.max(snapshot.bound);
         self.knowledge = Knowledge::Whole {
             space: snapshot.code_space(),
-            aliases: snapshot.aliases,
+            aliases: snapshot.codes,
         };
         for code in codes {
             self.on_link(&code);
@@ -153,24 +150,22 @@ impl Gate {
         true
     }
 
-    /// Time has passed; the feed was last heard at `heard`, by the steady clock.
-    pub(crate) fn on_time(&mut self, now: Now, heard: Option<u64>) {
-        if let Some(steady) = heard
-            && self.heard.is_none_or(|known| known.steady < steady)
-        {
-            let wall = now.wall.before(now.steady.saturating_sub(steady));
-            self.heard = Some(Now { steady, wall });
-        }
-        self.is_live = heard.is_some() && self.is_heard(now);
+    /// Time has passed; the feed is known up to `heard`.
+    pub(crate) fn on_time(&mut self, heard: Option<Moment>) {
+        self.heard = heard;
     }
 
-    fn is_heard(&self, now: Now) -> bool {
-        let (Some(at), Some(limit)) = (self.heard, self.max_silence) else {
+    fn is_live(&self, now: Moment) -> bool {
+        let (Some(heard), Some(limit)) = (self.heard, self.max_silence) else {
             return false;
         };
-        let is_recent = at.wall.age(now.wall).is_some_and(|age| age < limit);
-        is_recent && now.steady.saturating_sub(at.steady) < limit
+        heard.age(now) < limit
     }
+}
+
+/// Whether that is a generated code that may have been issued.
+fn is_issued(space: &CodeSpace, bound: u64, code: &[u8]) -> bool {
+    space.number(code).is_some_and(|number| number < bound)
 }
 
 #[cfg(test)]

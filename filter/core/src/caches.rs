@@ -1,13 +1,14 @@
 //! Tiers 1, 2 and 6: what this proxy knows already.
 
 use crate::callout::Told;
+use crate::changes::Changes;
 use crate::clicks::{Clicker, Tallied};
 use crate::flights::Asked;
 use crate::host::{NEVER_WRITTEN, SharedData};
 use crate::lru::{Lru, Place};
 use crate::metrics::Tier;
 use crate::settings::Settings;
-use crate::shared::{Offer, SharedRecord, Slot, Slots, Version};
+use crate::shared::{Newer, Offer, SharedRecord, Slot, Slots, Version};
 use crate::time::{Kind, Lives, Moment, Standing};
 use crate::trust::{Coverage, Trust};
 use edgelink_wire::Record;
@@ -20,6 +21,8 @@ pub(crate) struct Caches {
     slots: Slots,
     lives: Lives,
     trust: Trust,
+    /// Links that have changed in a way that is not known.
+    changes: Changes,
     /// An encoded record; here so that it is allocated once.
     encoded: Vec<u8>,
     /// The last record that came from a slot and that the LRU does not keep.
@@ -50,6 +53,23 @@ pub(crate) enum Lookup {
     Nothing(Version),
 }
 
+/// A record that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fetched<'a> {
+    pub(crate) told: Told<&'a [u8]>,
+    /// It was right at that moment or later.
+    pub(crate) at: Moment,
+    pub(crate) source: Source,
+}
+
+/// Who was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Redis,
+    /// That there is no link is believed whatever rev it has: tombstones, which have the rev of a deletion, are purged.
+    ControlPlane,
+}
+
 /// What the feed tells of a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard<'a> {
@@ -57,6 +77,16 @@ pub(crate) struct Heard<'a> {
     pub(crate) record: Record<&'a str>,
     /// Whether it is one of those that are asked for most.
     pub(crate) is_hot: bool,
+    /// It was right at that moment or later.
+    pub(crate) at: Moment,
+}
+
+/// What the LRU holds of a key.
+#[derive(Clone, Copy)]
+struct Known {
+    rev: u64,
+    kind: Option<Kind>,
+    fetched: Moment,
 }
 
 /// Whether a record was taken.
@@ -70,13 +100,14 @@ pub(crate) enum Learned {
 
 impl Caches {
     pub(crate) fn new(settings: &Settings, hasher: SeedableRandomState) -> Self {
-        let mut lru = Lru::new(settings.lru_max_bytes, hasher);
+        let mut lru = Lru::new(settings.lru_max_bytes, hasher.clone());
         lru.set_max_click_bytes(max_click_bytes(settings));
         Self {
             lru,
             slots: Slots::new(settings.slots, settings.max_value_bytes),
             lives: settings.lives,
             trust: Trust::default(),
+            changes: Changes::new(hasher),
             encoded: Vec::new(),
             loose: None,
         }
@@ -100,10 +131,33 @@ impl Caches {
         (self.lru.len(), self.lru.bytes())
     }
 
-    /// Time has passed, and this is what the feed vouches for now.
-    pub(crate) fn on_time(&mut self, now: Moment, coverage: Option<Coverage>) {
-        self.trust.on_time(now, coverage);
+    /// The feed is about to begin, and should have by `until`.
+    pub(crate) fn await_feed(&mut self, until: Moment) {
+        self.trust.await_feed(until);
+    }
+
+    /// Time has passed: the feed has missed nothing since `begun`, and this is what it vouches for now.
+    pub(crate) fn on_time(
+        &mut self,
+        now: Moment,
+        begun: Option<Moment>,
+        coverage: Option<Coverage>,
+    ) {
+        self.trust.on_time(begun, coverage);
+        self.changes.on_time(now, self.lives.with_feed);
         self.lru.on_time(now);
+    }
+
+    /// When a record was fetched, where that is not known: so long ago that it is asked for again.
+    pub(crate) fn unknown_age(&self, now: Moment) -> Moment {
+        now.before(self.lives.fresh.max(self.lives.absent_fresh))
+    }
+
+    /// A link has changed in a way that is not known: it is asked for again.
+    pub(crate) fn suspect(&mut self, key: &[u8], now: Moment) {
+        if !self.changes.note(key, now) {
+            self.suspect_all(now);
+        }
     }
 
     /// Changes may have been missed: what is known is asked for again, and serves only where nobody can tell.
@@ -134,8 +188,9 @@ impl Caches {
         let Some(place) = self.lru.find(key) else {
             return Err(None);
         };
-        let standing = self.standing(self.lru.record(place), self.lru.fetched(place), now);
-        if standing != Standing::Fresh {
+        let fetched = self.lru.fetched(place);
+        let standing = self.standing(self.lru.record(place), fetched, now);
+        if standing != Standing::Fresh || self.changes.is_outdated(key, fetched) {
             return Err(Some(Held(place)));
         }
         Ok(Found {
@@ -158,7 +213,7 @@ impl Caches {
             Slot::Record(shared) => (self.adopt(&shared, key, place, now), NEVER_WRITTEN),
             Slot::Other(version) => (place, version),
         };
-        let best = self.second_best(place, now);
+        let best = self.second_best(place, key, now);
         best.unwrap_or(Lookup::Nothing(version))
     }
 
@@ -216,27 +271,58 @@ impl Caches {
         &mut self,
         data: &mut impl SharedData,
         asked: &Asked,
-        told: Told<&[u8]>,
+        fetched: Fetched<'_>,
         now: Moment,
     ) -> Learned {
+        let Fetched { told, at, source } = fetched;
         let place = self.lru.find(&asked.key);
-        if place.is_some_and(|place| !self.may_replace(place, told.rev, now)) {
+        let known = place.map(|place| self.known(place));
+        let is_absence = source == Source::ControlPlane && told.kind == Kind::Absent;
+        let refreshed = known.filter(|known| is_absence && known.kind == Some(Kind::Absent));
+        let rev = refreshed.map_or(told.rev, |known| known.rev.max(told.rev));
+        if place.is_some_and(|place| !self.may_replace(place, rev, now)) {
             return Learned::Older;
         }
-        // As of when it was asked for: what changes on the way is not in it.
+        if rev == told.rev {
+            self.encoded.clear();
+            self.encoded.extend_from_slice(told.bytes);
+        } else {
+            encode(Record::Absent { rev }, &mut self.encoded);
+        }
+        let fetched = latest(known, rev, at);
+        let written = self.share(data, asked, told.kind, rev, fetched, now);
+        if let Err(Newer { rev, kind }) = written {
+            if !(is_absence && kind == Kind::Absent) {
+                return Learned::Older;
+            }
+            encode(Record::Absent { rev }, &mut self.encoded);
+            let _another_was_faster = self.share(data, asked, kind, rev, fetched, now);
+        }
+        self.lru.put(&asked.key, &self.encoded, fetched);
+        Learned::Taken
+    }
+
+    /// Writes the encoded record into the slot of what was asked for, unless that has a newer one.
+    fn share(
+        &mut self,
+        data: &mut impl SharedData,
+        asked: &Asked,
+        kind: Kind,
+        rev: u64,
+        fetched: Moment,
+        now: Moment,
+    ) -> Result<(), Newer> {
         let offer = Offer {
             key: &asked.key,
-            record: told.bytes,
-            rev: told.rev,
-            fetched: asked.started,
+            record: &self.encoded,
+            rev,
+            kind,
+            fetched,
         };
-        let is_taken = self.slots.write_over(data, offer, asked.version)
-            || self.slots.write(data, offer, &self.lives, now);
-        if !is_taken {
-            return Learned::Older;
+        if self.slots.write_over(data, offer, asked.version) {
+            return Ok(());
         }
-        self.lru.put(&asked.key, told.bytes, asked.started);
-        Learned::Taken
+        self.slots.write(data, offer, &self.lives, now)
     }
 
     /// Takes in a record that the feed tells of.
@@ -251,22 +337,25 @@ impl Caches {
         heard: Heard<'_>,
         now: Moment,
     ) {
-        let Heard { record, is_hot } = heard;
+        let Heard { record, is_hot, at } = heard;
+        let rev = record.rev();
         let place = self.lru.find(key);
-        if place.is_some_and(|place| !self.may_replace(place, record.rev(), now)) {
+        if place.is_some_and(|place| !self.may_replace(place, rev, now)) {
             return;
         }
-        self.encoded.clear();
-        record.encode(&mut self.encoded);
-        self.lru.put_news(key, &self.encoded, now);
+        let known = place.map(|place| self.known(place));
+        let fetched = latest(known, rev, at);
+        encode(record, &mut self.encoded);
+        self.lru.put_news(key, &self.encoded, fetched);
         let offer = Offer {
             key,
             record: &self.encoded,
-            rev: record.rev(),
-            fetched: now,
+            rev,
+            kind: Kind::of(&record),
+            fetched,
         };
         if is_hot {
-            self.slots.write(data, offer, &self.lives, now);
+            let _newer_stays = self.slots.write(data, offer, &self.lives, now);
         } else {
             self.slots.renew(data, offer, &self.lives, now);
         }
@@ -293,7 +382,7 @@ impl Caches {
     }
 
     /// What there is to serve where the LRU had nothing fresh: a record in the LRU, or the loose one.
-    fn second_best(&self, place: Option<Place>, now: Moment) -> Option<Lookup> {
+    fn second_best(&self, place: Option<Place>, key: &[u8], now: Moment) -> Option<Lookup> {
         let (bytes, fetched) = match (place, &self.loose) {
             (Some(place), _) => (self.lru.record(place), self.lru.fetched(place)),
             (None, Some(loose)) => (loose.bytes(), loose.fetched),
@@ -301,11 +390,13 @@ impl Caches {
         };
         let found = |tier| Found { tier, place };
         match self.standing(bytes, fetched, now) {
-            Standing::Fresh => Some(Lookup::Fresh(found(Tier::SharedData))),
-            Standing::Stale if kind(bytes) == Some(Kind::Link) => {
+            Standing::Fresh if !self.changes.is_outdated(key, fetched) => {
+                Some(Lookup::Fresh(found(Tier::SharedData)))
+            }
+            Standing::Fresh | Standing::Stale if kind(bytes) == Some(Kind::Link) => {
                 Some(Lookup::Stale(found(Tier::Stale)))
             }
-            Standing::Stale | Standing::Dead => None,
+            Standing::Fresh | Standing::Stale | Standing::Dead => None,
         }
     }
 
@@ -328,6 +419,26 @@ impl Caches {
     fn rev(&self, place: Place) -> u64 {
         rev(self.lru.record(place))
     }
+
+    fn known(&self, place: Place) -> Known {
+        let record = self.lru.record(place);
+        Known {
+            rev: rev(record),
+            kind: kind(record),
+            fetched: self.lru.fetched(place),
+        }
+    }
+}
+
+/// When a record of that rev, which is right as of `at`, was last known to be right.
+fn latest(known: Option<Known>, rev: u64, at: Moment) -> Moment {
+    let same = known.filter(|known| known.rev == rev);
+    same.map_or(at, |known| known.fetched.max(at))
+}
+
+fn encode(record: Record<&str>, to: &mut Vec<u8>) {
+    to.clear();
+    record.encode(to);
 }
 
 fn max_click_bytes(settings: &Settings) -> usize {

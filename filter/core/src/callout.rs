@@ -5,9 +5,9 @@ use crate::time::Kind;
 use edgelink_wire::code::MAX_CODE_LENGTH;
 use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
 use edgelink_wire::record::MAX_URL_LENGTH;
-use edgelink_wire::{Entry, Record};
+use edgelink_wire::{Answer, Record};
 
-/// The longest body that may be an entry, in bytes: key, target, and 64 for all numbers. Longer ones are not read.
+/// The longest body that may be an answer, in bytes: key, target, and 64 for all numbers. Longer ones are not read.
 pub const MAX_BODY_BYTES: usize = MAX_DOMAIN_LENGTH + 1 + MAX_CODE_LENGTH + MAX_URL_LENGTH + 64;
 
 const PATH: &str = "/edge/v1/links/";
@@ -92,16 +92,24 @@ impl Told<Vec<u8>> {
     }
 }
 
+/// What the control plane says of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answered<'a> {
+    pub(crate) told: Told<&'a [u8]>,
+    /// How long before the answer that was right, in milliseconds, if not later.
+    pub(crate) age_millis: u64,
+}
+
 /// Reads the answer to the lookup of `key`. Only what is beyond doubt counts: anything else is a failure, and never an
 /// absence.
-pub(crate) fn read<'a>(response: Response<'a>, key: &[u8]) -> Result<Told<&'a [u8]>, Failure> {
+pub(crate) fn read<'a>(response: Response<'a>, key: &[u8]) -> Result<Answered<'a>, Failure> {
     let status = status(response)?;
-    if response.content_type != Entry::MEDIA_TYPE.as_bytes() {
+    if response.content_type != Answer::MEDIA_TYPE.as_bytes() {
         return Err(Failure::Answer(status));
     }
-    let told = entry(response.body, key).ok_or(Failure::Answer(status))?;
-    match (status, told.kind) {
-        (200, Kind::Link) | (404, Kind::Absent) => Ok(told),
+    let answered = answer(response.body, key).ok_or(Failure::Answer(status))?;
+    match (status, answered.told.kind) {
+        (200, Kind::Link) | (404, Kind::Absent) => Ok(answered),
         _ => Err(Failure::Answer(status)),
     }
 }
@@ -116,19 +124,24 @@ pub(crate) fn status(response: Response<'_>) -> Result<u16, Failure> {
     }
 }
 
-fn entry<'a>(body: &'a [u8], key: &[u8]) -> Option<Told<&'a [u8]>> {
-    let (named, bytes) = Entry::split(body).ok()?;
-    let record = Record::decode(bytes).ok()?;
-    (named == key).then(|| Told::new(&record, bytes))
+fn answer<'a>(body: &'a [u8], key: &[u8]) -> Option<Answered<'a>> {
+    let answer = Answer::split(body)
+        .ok()
+        .filter(|answer| answer.key == key)?;
+    let record = Record::decode(answer.record).ok()?;
+    Some(Answered {
+        told: Told::new(&record, answer.record),
+        age_millis: answer.age_millis,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::{entry, link};
+    use crate::fake::{aged, answer, link};
     use proptest::prelude::*;
 
-    const TYPE: &[u8] = Entry::MEDIA_TYPE.as_bytes();
+    const TYPE: &[u8] = Answer::MEDIA_TYPE.as_bytes();
 
     fn response<'a>(status: &'a str, content_type: &'a [u8], body: &'a [u8]) -> Response<'a> {
         Response {
@@ -140,20 +153,20 @@ mod tests {
 
     #[test]
     fn a_link_and_an_absence_are_answers() {
-        let body = entry("d/a", link("https://e/", 3));
-        let told = read(response("200", TYPE, &body), b"d/a").unwrap();
-        assert_eq!((told.kind, told.rev), (Kind::Link, 3));
+        let body = aged("d/a", link("https://e/", 3), 700);
+        let Answered { told, age_millis } = read(response("200", TYPE, &body), b"d/a").unwrap();
+        assert_eq!((told.kind, told.rev, age_millis), (Kind::Link, 3, 700));
         assert_eq!(Record::decode(told.bytes), Ok(link("https://e/", 3)));
-        let body = entry("d/a", Record::Absent { rev: 4 });
-        let told = read(response("404", TYPE, &body), b"d/a").unwrap();
-        assert_eq!((told.kind, told.rev), (Kind::Absent, 4));
+        let body = answer("d/a", Record::Absent { rev: 4 });
+        let Answered { told, age_millis } = read(response("404", TYPE, &body), b"d/a").unwrap();
+        assert_eq!((told.kind, told.rev, age_millis), (Kind::Absent, 4, 0));
     }
 
     #[test]
     fn everything_else_is_a_failure() {
-        let here = entry("d/a", link("https://e/", 3));
-        let other = entry("d/b", link("https://e/", 3));
-        let absent = entry("d/a", Record::Absent { rev: 4 });
+        let here = answer("d/a", link("https://e/", 3));
+        let other = answer("d/b", link("https://e/", 3));
+        let absent = answer("d/a", Record::Absent { rev: 4 });
         for (status, content_type, body, failure) in [
             ("", &b""[..], &b""[..], Failure::Reset),
             ("abc", TYPE, &here, Failure::Reset),
@@ -184,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_entry_there_is_fits_the_bound() {
+    fn the_longest_answer_there_is_fits_the_bound() {
         let key = format!(
             "{}/{}",
             "d".repeat(MAX_DOMAIN_LENGTH),
@@ -196,7 +209,8 @@ mod tests {
         };
         longest.valid_since = Some(u64::MAX);
         longest.valid_until = Some(u64::MAX);
-        assert!(entry(&key, Record::Link(longest)).len() <= MAX_BODY_BYTES);
+        let longest = aged(&key, Record::Link(longest), u64::MAX);
+        assert!(longest.len() <= MAX_BODY_BYTES);
     }
 
     proptest! {

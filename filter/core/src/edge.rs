@@ -10,15 +10,15 @@ use crate::admission::Gate;
 use crate::answer::Answer;
 use crate::background::Errand;
 use crate::breaker::Breaker;
-use crate::caches::{Caches, Found, Learned, Lookup};
-use crate::callout::{self, Callout, Failure, Response};
+use crate::caches::{Caches, Fetched, Found, Learned, Lookup, Source};
+use crate::callout::{self, Answered, Callout, Failure, Response};
 use crate::flights::{FlightId, Flights, Landed, StreamId, Token, Waiter};
 use crate::head::Head;
 use crate::host::{Log, Metrics, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Shares, Tier};
 use crate::path::{self, Asked};
-use crate::settings::Settings;
-use crate::time::{Kind, Moment, Steady};
+use crate::settings::{Settings, UnknownHosts};
+use crate::time::{Kind, Moment, WallClock};
 pub use roots::RootId;
 
 use answers::compose;
@@ -27,6 +27,9 @@ use edgelink_wire::clicks::WorkerId;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use std::rc::Rc;
+
+/// Milliseconds within which a feed should begin. Until then, nothing counts as fresh.
+const FEED_BEGINS_WITHIN: u64 = 2_000;
 
 /// Milliseconds beyond the timeout after which a lookup is given up even though the proxy has not said so, as when the
 /// context that made the callout is gone.
@@ -40,7 +43,7 @@ pub struct Edge {
     here: Rc<Settings>,
     roots: roots::Roots,
     now: Moment,
-    steady: Steady,
+    wall: WallClock,
     seed: u64,
     caches: Caches,
     flights: Flights,
@@ -111,15 +114,15 @@ impl Edge {
     /// A worker that knows nothing. `seed` is to be random: it keeps strangers from choosing codes that meet in the
     /// worker's hash tables. So is its name, for the control plane tells workers by it.
     #[must_use]
-    pub fn new(settings: Rc<Settings>, name: WorkerId, seed: u64, now: Moment) -> Self {
+    pub fn new(settings: Rc<Settings>, name: WorkerId, seed: u64, wall: WallClock) -> Self {
         // The hasher wants it to live for ever, and there is one edge a VM.
         let shared = Box::leak(Box::new(SharedSeed::from_u64(seed)));
         let hasher = SeedableRandomState::with_seed(seed.rotate_left(32), shared);
         let control_plane = &settings.control_plane;
         let (pending, waiting) = (control_plane.max_pending, control_plane.max_waiting);
         Self {
-            now,
-            steady: Steady::default(),
+            now: wall.read_at(),
+            wall,
             seed,
             caches: Caches::new(&settings, hasher.clone()),
             flights: Flights::new(pending, waiting, hasher),
@@ -160,6 +163,9 @@ impl Edge {
         self.configure_background(&settings);
         self.here = Rc::clone(&settings);
         self.settings = settings;
+        if self.is_wanted && self.reading().is_none() {
+            self.await_feed();
+        }
     }
 
     /// The settings, for whoever sends the callouts.
@@ -174,8 +180,13 @@ impl Edge {
         host: &mut (impl SharedData + Streams + Log),
         stream: StreamId,
         head: &Head<'_>,
+        now: Moment,
     ) -> Step<'_> {
-        self.is_wanted = true;
+        self.at(now);
+        if !self.is_wanted {
+            self.is_wanted = true;
+            self.await_feed();
+        }
         self.enter(stream);
         if !matches!(head.method, b"GET" | b"HEAD") {
             return Step::Pass;
@@ -183,7 +194,14 @@ impl Edge {
         let Some(asked) = path::parse(head.path) else {
             return Step::Pass;
         };
-        self.name_key(head.authority, asked);
+        match self.name_key(head.authority, asked) {
+            Ok(()) => {}
+            Err(UnknownHosts::Pass) => return Step::Pass,
+            Err(UnknownHosts::Default | UnknownHosts::NotFound) => {
+                let (settings, counts) = (&self.here, &mut self.counts);
+                return Step::Answer(answers::never_issued(settings, counts), None);
+            }
+        }
         let has_query = !asked.query.is_empty();
         // HEAD comes from programs that check or preview a link.
         let is_click = head.method == b"GET";
@@ -204,7 +222,7 @@ impl Edge {
             Decision::Refuse => {
                 let (settings, counts) = (&self.here, &mut self.counts);
                 let tier = Tier::ControlPlane;
-                Step::Answer(compose(None, tier, b"", self.now, settings, counts), None)
+                Step::Answer(compose(None, tier, b"", 0, settings, counts), None)
             }
         }
     }
@@ -215,7 +233,7 @@ impl Edge {
         self.roots.leave(stream);
     }
 
-    /// The proxy has taken a callout, at `now` by its exact clock.
+    /// The proxy has taken a callout, at `now`.
     pub fn on_sent(&mut self, flight: FlightId, token: Token, now: Moment) {
         self.flights.sent(flight, token, now);
     }
@@ -232,7 +250,7 @@ impl Edge {
         Some(self.fall_back(host, landed))
     }
 
-    /// A callout has ended, at `now` by the exact clock. Nothing is to be done if it is none of ours, or was given up.
+    /// A callout has ended, at `now`. Nothing is to be done if it is none of ours, or was given up.
     pub fn on_callout_end(
         &mut self,
         host: &mut (impl SharedData + Metrics + Log),
@@ -240,6 +258,7 @@ impl Edge {
         response: Response<'_>,
         now: Moment,
     ) -> Vec<Action> {
+        self.at(now);
         if let Some(kind) = self.background.carries(token) {
             let errand = self.on_errand_end(host, kind, response, now);
             return errand.map(Action::Run).into_iter().collect();
@@ -256,9 +275,9 @@ impl Edge {
         now: Moment,
     ) -> Option<Resumed> {
         let landed = self.flights.land_token(token)?;
-        host.record(Metric::CalloutMillis, landed.sent.age(now).unwrap_or(0));
-        let told = match callout::read(response, &landed.asked.key) {
-            Ok(told) => told,
+        host.record(Metric::CalloutMillis, landed.sent.age(now));
+        let Answered { told, age_millis } = match callout::read(response, &landed.asked.key) {
+            Ok(answered) => answered,
             Err(failure) => return Some(self.fail(host, landed, failure)),
         };
         self.breaker.answered();
@@ -267,7 +286,13 @@ impl Edge {
             Kind::Link => CalloutOutcome::Ok,
             Kind::Absent => CalloutOutcome::Absent,
         });
-        let learned = self.caches.learn(host, &landed.asked, told, self.now);
+        let fetched = Fetched {
+            told,
+            // What changes on the way is not in it.
+            at: landed.asked.started.before(age_millis),
+            source: Source::ControlPlane,
+        };
+        let learned = self.caches.learn(host, &landed.asked, fetched, self.now);
         if learned == Learned::Older {
             return Some(self.fall_back(host, landed));
         }
@@ -284,8 +309,10 @@ impl Edge {
         &mut self,
         host: &mut (impl SharedData + Streams + Metrics + Log),
         now: Moment,
+        wall: WallClock,
     ) -> Vec<Action> {
-        self.now = now;
+        self.at(now);
+        self.wall = wall;
         let mut actions = self.tick_redis(host, now);
         actions.extend(self.send_again(host));
         let errands = self.tick_background(host, now);
@@ -330,7 +357,7 @@ impl Edge {
             lru_bytes,
             lookup_connections: usize::from(self.redis.is_ready()),
             feed_connections: usize::from(self.redis.is_feed_ready()),
-            admission: usize::from(self.gate.is_in_effect()),
+            admission: usize::from(self.gate.is_in_effect(self.now)),
         }
     }
 
@@ -386,25 +413,43 @@ impl Edge {
         }
     }
 
-    fn name_key(&mut self, host: &[u8], asked: Asked<'_>) {
-        let domain = domain_of(&self.here.domains, host);
+    /// The feed, if there is to be one, begins soon.
+    fn await_feed(&mut self) {
+        if self.settings.has_feed() {
+            self.caches.await_feed(self.now.after(FEED_BEGINS_WITHIN));
+        }
+    }
+
+    /// Writes the key that is asked for.
+    ///
+    /// # Errors
+    /// What becomes of the request if its host is none of the domains and it is not for the default one.
+    fn name_key(&mut self, host: &[u8], asked: Asked<'_>) -> Result<(), UnknownHosts> {
+        let domain = domain_of(&self.here, host)?;
         self.key.clear();
         self.key.extend_from_slice(domain.as_bytes());
         self.key.push(b'/');
         self.key.extend_from_slice(asked.code);
+        Ok(())
     }
 }
 
-/// The domain that a request is for: its host, if that is one of ours, else the first.
-fn domain_of<'a>(domains: &'a [Domain], host: &[u8]) -> &'a str {
-    let [first, others @ ..] = domains else {
-        return "";
+/// The domain that a request is for, by its host.
+fn domain_of<'a>(settings: &'a Settings, host: &[u8]) -> Result<&'a str, UnknownHosts> {
+    let Settings {
+        domains,
+        unknown_hosts,
+        ..
+    } = settings;
+    let is_default = *unknown_hosts == UnknownHosts::Default;
+    let domain = match &domains[..] {
+        [only] if is_default => Some(only),
+        domains => {
+            let named = Domain::of_host(domains, host);
+            named.or_else(|| domains.first().filter(|_| is_default))
+        }
     };
-    if others.is_empty() {
-        return first.as_str();
-    }
-    let named = others.iter().find(|domain| domain.matches(host));
-    named.unwrap_or(first).as_str()
+    domain.map(Domain::as_str).ok_or(*unknown_hosts)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::host::{CasMismatch, Log, Metrics, SharedData, SharedValue, StreamToken, Streams};
 use crate::metrics::Metric;
 use crate::settings::Settings;
-use edgelink_wire::{Entry, LinkRecord, LinkState, Record, RedirectStatus};
+use edgelink_wire::{Answer, Entry, LinkRecord, LinkState, Record, RedirectStatus};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use std::collections::{BTreeMap, HashMap};
@@ -155,7 +155,7 @@ pub(crate) fn settings() -> Settings {
 pub(crate) fn settings_with(more: &str) -> Settings {
     let json = format!(
         r#"{{"domains":["go.example","[::1]:80"],"tierHeader":true,
-            "controlPlane":{{"cluster":"cp","token":"t","maxPending":4,"maxWaiting":6}}{more}}}"#
+            "controlPlane":{{"cluster":"cp","token":"t","maxPending":5,"maxWaiting":7}}{more}}}"#
     );
     Settings::parse(json.as_bytes()).unwrap()
 }
@@ -179,4 +179,19 @@ pub(crate) fn entry(key: &str, record: Record<&str>) -> Vec<u8> {
     let key = key.as_bytes();
     Entry { key, record }.encode(&mut bytes);
     bytes
+}
+
+/// An answer of the control plane, from the database.
+pub(crate) fn answer(key: &str, record: Record<&str>) -> Vec<u8> {
+    aged(key, record, 0)
+}
+
+/// One that is so many milliseconds old.
+pub(crate) fn aged(key: &str, record: Record<&str>, age_millis: u64) -> Vec<u8> {
+    let answer = Answer {
+        age_millis,
+        key: key.as_bytes(),
+        record: &record.to_bytes(),
+    };
+    answer.to_bytes()
 }

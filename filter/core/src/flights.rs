@@ -42,7 +42,7 @@ pub struct Waiter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) key: Rc<[u8]>,
-    /// When the lookup was wanted, by the coarse clock.
+    /// When the lookup was wanted.
     pub(crate) started: Moment,
     /// What the slot of the key had then.
     pub(crate) version: Version,
@@ -52,6 +52,8 @@ pub(crate) struct Asked {
 #[derive(Debug)]
 struct Flight {
     serial: u32,
+    /// As it was wanted.
+    is_held: bool,
     asked: Asked,
     sent: Moment,
     token: Option<Token>,
@@ -68,10 +70,45 @@ pub(crate) struct Flights {
     by_token: Map<Token, FlightId>,
     waiting: Map<StreamId, FlightId>,
     serial: u32,
+    /// Those of keys of which nothing is known.
+    unknown: usize,
     max_pending: usize,
     max_waiting: usize,
     hasher: SeedableRandomState,
 }
+
+/// A lookup that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// Whether the caches hold its link: a part of the room for lookups is for such keys only.
+    pub(crate) is_held: bool,
+    /// What the slot of the key has.
+    pub(crate) version: Version,
+    pub(crate) now: Moment,
+}
+
+impl Wanted {
+    /// Of a key whose link is held.
+    pub(crate) fn held(now: Moment) -> Self {
+        Self {
+            is_held: true,
+            version: NEVER_WRITTEN,
+            now,
+        }
+    }
+
+    /// Of a key of which nothing is known, and whose slot is of that version.
+    pub(crate) fn unknown(version: Version, now: Moment) -> Self {
+        Self {
+            is_held: false,
+            version,
+            now,
+        }
+    }
+}
+
+/// The part of the room for lookups that is kept for keys whose link is held, so that a flood of others leaves it.
+const RESERVED_SHARE: usize = 4;
 
 /// What became of the wish to wait for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +125,7 @@ pub(crate) enum Join {
 #[derive(Debug)]
 pub(crate) struct Landed {
     pub(crate) asked: Asked,
-    /// When it was sent, by the exact clock.
+    /// When it was sent.
     pub(crate) sent: Moment,
     /// Those who still wait, in the order in which they came.
     pub(crate) waiters: Vec<Waiter>,
@@ -103,6 +140,7 @@ impl Flights {
             by_token: Map::with_hasher(hasher.clone()),
             waiting: Map::with_hasher(hasher.clone()),
             serial: 0,
+            unknown: 0,
             max_pending,
             max_waiting,
             hasher,
@@ -115,21 +153,15 @@ impl Flights {
         self.max_waiting = max_waiting;
     }
 
-    /// Makes a stream wait for a key, whose slot is of that version.
-    pub(crate) fn join(
-        &mut self,
-        key: &[u8],
-        version: Version,
-        waiter: Waiter,
-        now: Moment,
-    ) -> Join {
+    /// Makes a stream wait for a key.
+    pub(crate) fn join(&mut self, key: &[u8], wanted: Wanted, waiter: Waiter) -> Join {
         if self.waiting.len() >= self.max_waiting {
             return Join::Full;
         }
         let hash = self.hasher.hash_one(key);
         let (id, join) = match self.find(hash, key) {
             Some(id) => (id, Join::Joined),
-            None => match self.open(hash, key, version, now) {
+            None => match self.open(hash, key, wanted) {
                 Some(id) => (id, Join::Started(id)),
                 None => return Join::Full,
             },
@@ -141,12 +173,13 @@ impl Flights {
         join
     }
 
-    /// Starts a lookup that nobody waits for. Nothing if there is one for that key, or no room for one.
+    /// Starts a lookup of a key whose link is held and that nobody waits for. `None` if there is one for that key, or no
+    /// room for one.
     pub(crate) fn start(&mut self, key: &[u8], now: Moment) -> Option<FlightId> {
         let hash = self.hasher.hash_one(key);
         match self.find(hash, key) {
             Some(_) => None,
-            None => self.open(hash, key, NEVER_WRITTEN, now),
+            None => self.open(hash, key, Wanted::held(now)),
         }
     }
 
@@ -203,6 +236,7 @@ impl Flights {
     pub(crate) fn land(&mut self, id: FlightId) -> Option<Landed> {
         self.flight_mut(id)?;
         let flight = self.flights.remove(id.place as usize);
+        self.unknown -= usize::from(!flight.is_held);
         let hash = self.hasher.hash_one(&*flight.asked.key);
         if let Ok(found) = self.by_key.find_entry(hash, |place| *place == id.place) {
             found.remove();
@@ -220,12 +254,9 @@ impl Flights {
         })
     }
 
-    /// The lookups that have been under way for `limit` milliseconds or for an unknown time.
+    /// The lookups that have been under way for `limit` milliseconds.
     pub(crate) fn overdue(&self, now: Moment, limit: u64) -> Vec<FlightId> {
-        let late = |flight: &Flight| {
-            let age = flight.asked.started.age(now);
-            age.is_none_or(|age| age >= limit)
-        };
+        let late = |flight: &Flight| flight.asked.started.age(now) >= limit;
         let flights = self.flights.iter();
         flights
             .filter(|(_, flight)| late(flight))
@@ -241,13 +272,22 @@ impl Flights {
     }
 
     /// Starts a lookup of a key for which there is none. Nothing if there is no room for it.
-    fn open(&mut self, hash: u64, key: &[u8], version: Version, now: Moment) -> Option<FlightId> {
-        if self.flights.len() >= self.max_pending {
+    fn open(&mut self, hash: u64, key: &[u8], wanted: Wanted) -> Option<FlightId> {
+        let Wanted {
+            is_held,
+            version,
+            now,
+        } = wanted;
+        let max_unknown = self.max_pending - self.max_pending / RESERVED_SHARE;
+        let is_full = self.flights.len() >= self.max_pending;
+        if is_full || (!is_held && self.unknown >= max_unknown) {
             return None;
         }
+        self.unknown += usize::from(!is_held);
         self.serial = self.serial.wrapping_add(1);
         let flight = Flight {
             serial: self.serial,
+            is_held,
             asked: Asked {
                 key: key.into(),
                 started: now,
@@ -288,6 +328,12 @@ mod tests {
 
     const NOW: Moment = Moment::from_millis(1_000_000);
 
+    const WANTED: Wanted = Wanted {
+        is_held: true,
+        version: 3,
+        now: NOW,
+    };
+
     fn flights() -> Flights {
         let hasher = SeedableRandomState::with_seed(7, SharedSeed::global_fixed());
         Flights::new(2, 3, hasher)
@@ -327,10 +373,10 @@ mod tests {
     #[test]
     fn those_who_ask_for_the_same_key_share_a_flight_and_land_in_order() {
         let mut flights = flights();
-        let id = started(flights.join(b"k", 3, waiter(12), NOW));
-        assert_eq!(flights.join(b"k", 3, waiter(13), NOW), Join::Joined);
+        let id = started(flights.join(b"k", WANTED, waiter(12)));
+        assert_eq!(flights.join(b"k", WANTED, waiter(13)), Join::Joined);
         flights.sent(id, 5, NOW);
-        assert_eq!(flights.join(b"k", 3, waiter(14), NOW), Join::Joined);
+        assert_eq!(flights.join(b"k", WANTED, waiter(14)), Join::Joined);
         let landed = flights.land_token(5).unwrap();
         assert_eq!(landed.asked, asked(b"k"));
         assert_eq!(landed.waiters, [12, 13, 14].map(waiter));
@@ -341,8 +387,8 @@ mod tests {
     #[test]
     fn whoever_leaves_is_forgotten_and_the_flight_goes_on() {
         let mut flights = flights();
-        let id = started(flights.join(b"k", 3, waiter(1), NOW));
-        flights.join(b"k", 3, waiter(2), NOW);
+        let id = started(flights.join(b"k", WANTED, waiter(1)));
+        flights.join(b"k", WANTED, waiter(2));
         flights.leave(1);
         flights.leave(1);
         flights.leave(77);
@@ -355,20 +401,38 @@ mod tests {
     #[test]
     fn both_bounds_are_kept_and_room_comes_back() {
         let mut flights = flights();
-        let a = started(flights.join(b"a", 3, waiter(1), NOW));
-        started(flights.join(b"b", 3, waiter(2), NOW));
-        assert_eq!(flights.join(b"c", 3, waiter(3), NOW), Join::Full, "lookups");
+        let a = started(flights.join(b"a", WANTED, waiter(1)));
+        started(flights.join(b"b", WANTED, waiter(2)));
+        assert_eq!(flights.join(b"c", WANTED, waiter(3)), Join::Full, "lookups");
         assert_eq!(flights.start(b"c", NOW), None, "lookups");
-        assert_eq!(flights.join(b"a", 3, waiter(3), NOW), Join::Joined);
+        assert_eq!(flights.join(b"a", WANTED, waiter(3)), Join::Joined);
         assert_eq!(
-            flights.join(b"a", 3, waiter(4), NOW),
+            flights.join(b"a", WANTED, waiter(4)),
             Join::Full,
             "those who wait"
         );
         flights.leave(3);
-        assert_eq!(flights.join(b"a", 3, waiter(4), NOW), Join::Joined);
+        assert_eq!(flights.join(b"a", WANTED, waiter(4)), Join::Joined);
         flights.land(a).unwrap();
-        started(flights.join(b"c", 3, waiter(5), NOW));
+        started(flights.join(b"c", WANTED, waiter(5)));
+    }
+
+    #[test]
+    fn a_quarter_of_the_lookups_is_for_keys_whose_link_is_held() {
+        let mut flights = flights();
+        flights.set_bounds(4, 10);
+        let unknown = Wanted::unknown(3, NOW);
+        for (stream, key) in (1..).zip([b"a", b"b", b"c"]) {
+            started(flights.join(key, unknown, waiter(stream)));
+        }
+        assert_eq!(flights.join(b"d", unknown, waiter(4)), Join::Full);
+        let held = started(flights.join(b"d", WANTED, waiter(4)));
+        assert_eq!(flights.join(b"e", WANTED, waiter(5)), Join::Full);
+        flights.land(held).unwrap();
+        assert_eq!(flights.join(b"d", unknown, waiter(5)), Join::Full);
+        let a = flights.start(b"a", NOW);
+        assert_eq!(a, None, "it is under way");
+        started(flights.join(b"d", WANTED, waiter(5)));
     }
 
     #[test]
@@ -376,25 +440,24 @@ mod tests {
         let mut flights = flights();
         let id = flights.start(b"k", NOW).unwrap();
         assert_eq!(flights.start(b"k", NOW), None);
-        assert_eq!(flights.join(b"k", 3, waiter(1), NOW), Join::Joined);
+        assert_eq!(flights.join(b"k", WANTED, waiter(1)), Join::Joined);
         assert_eq!(flights.land(id).unwrap().waiters, [waiter(1)]);
     }
 
     #[test]
-    fn a_lookup_that_never_ends_is_overdue_also_after_the_clock_was_set_back() {
+    fn a_lookup_that_never_ends_is_overdue() {
         let mut flights = flights();
         let id = flights.start(b"k", NOW).unwrap();
         let later = |millis: u64| Moment::from_millis(NOW.millis() + millis);
         assert!(flights.overdue(later(999), 1_000).is_empty());
         assert_eq!(flights.overdue(later(1_000), 1_000), [id]);
-        assert_eq!(flights.overdue(Moment::from_millis(5), 1_000), [id]);
     }
 
     #[test]
     fn whoever_leaves_is_found_also_after_the_numbers_have_begun_anew() {
         let mut flights = flights();
         let streams = [u32::MAX, 0, 1];
-        let [id, ..] = streams.map(|stream| flights.join(b"k", 3, waiter(stream), NOW));
+        let [id, ..] = streams.map(|stream| flights.join(b"k", WANTED, waiter(stream)));
         flights.leave(u32::MAX);
         flights.leave(1);
         let landed = flights.land(started(id)).unwrap();
@@ -405,9 +468,9 @@ mod tests {
     #[test]
     fn the_number_of_a_lookup_that_has_ended_means_no_other() {
         let mut flights = flights();
-        let ended = started(flights.join(b"a", 3, waiter(1), NOW));
+        let ended = started(flights.join(b"a", WANTED, waiter(1)));
         flights.land(ended).unwrap();
-        let id = started(flights.join(b"b", 3, waiter(2), NOW));
+        let id = started(flights.join(b"b", WANTED, waiter(2)));
         assert_eq!(ended.place, id.place, "the place is used again");
         assert_eq!(flights.get(ended), None);
         assert!(flights.land(ended).is_none());

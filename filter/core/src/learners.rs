@@ -1,37 +1,41 @@
 //! What changes with the news, by whichever way they come.
 
 use crate::admission::Gate;
+use crate::background::Warm;
 use crate::caches::{Caches, Heard};
 use crate::host::{Log, SharedData};
 use crate::metrics::{Counts, FeedOutcome, Metric};
 use crate::time::Moment;
 use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::redis::FeedState;
 use edgelink_wire::{FeedPosition, Record};
 use std::fmt::Display;
-
-/// When something happens: by the steady clock in milliseconds, and by the wall clock.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
-    pub(crate) steady: u64,
-    pub(crate) wall: Moment,
-}
 
 /// How far a feed was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// Since when nothing was missed, by the steady clock.
-    pub(crate) since: u64,
-    /// Up to when everything was read.
-    pub(crate) heard: u64,
+    /// Since when nothing was missed.
+    pub(crate) since: Moment,
+    /// Where reading began then.
+    pub(crate) start: FeedPosition,
+    /// Up to when everything was read; `None` before the first beat.
+    pub(crate) heard: Option<Moment>,
     /// The last entry that was read.
     pub(crate) position: FeedPosition,
+    /// Which incarnation of the feed that is; `None` if it was not said yet.
+    pub(crate) generation: Option<u64>,
+    /// The last beat since `start`.
+    pub(crate) told: Option<FeedState>,
 }
 
 /// Those who learn.
 pub(crate) struct Learners<'a> {
     pub(crate) caches: &'a mut Caches,
     pub(crate) gate: &'a mut Gate,
+    pub(crate) warm: &'a mut Warm,
     pub(crate) counts: &'a mut Counts,
+    /// Up to when everything was read before: what is told now was committed later.
+    pub(crate) heard: Option<Moment>,
 }
 
 impl Learners<'_> {
@@ -44,29 +48,29 @@ impl Learners<'_> {
     ) {
         let outcome = match message {
             FeedMessage::Put { key, record, hot } => {
-                let told = Heard {
-                    record,
-                    is_hot: hot,
-                };
-                self.learn(data, key, told, now);
+                self.learn(data, key, record, hot, now);
                 FeedOutcome::Put
             }
             FeedMessage::Del { key, rev } => {
-                let told = Heard {
-                    record: Record::Absent { rev },
-                    is_hot: false,
-                };
-                self.learn(data, key, told, now);
+                self.learn(data, key, Record::Absent { rev }, false, now);
                 FeedOutcome::Del
+            }
+            FeedMessage::Changed { key } => {
+                // There may be a link now.
+                self.admit(key);
+                self.warm.on_change(key.as_bytes());
+                self.caches.suspect(key.as_bytes(), now);
+                FeedOutcome::Changed
             }
             FeedMessage::Flush => {
                 self.caches.forget_all(now);
                 self.gate.restart();
+                self.warm.clear();
                 FeedOutcome::Flush
             }
-            FeedMessage::Bound { bound } => {
-                self.gate.on_bound(bound);
-                FeedOutcome::Bound
+            FeedMessage::Beat(beat) => {
+                self.gate.on_bound(beat.bound);
+                FeedOutcome::Beat
             }
         };
         self.counts.count(Metric::Feed(outcome));
@@ -77,22 +81,33 @@ impl Learners<'_> {
         self.counts.count(Metric::Feed(FeedOutcome::Gap));
         self.caches.suspect_all(now);
         self.gate.restart();
+        self.warm.clear();
         log.warn(&format!(
             "changes may have been missed, for {why}: everything is asked for again"
         ));
     }
 
-    /// What is known of a link as of `at`, from the feed.
-    pub(crate) fn learn(
+    /// What a link is now, by the feed.
+    fn learn(
         &mut self,
         data: &mut impl SharedData,
         key: &str,
-        told: Heard<'_>,
-        at: Moment,
+        record: Record<&str>,
+        is_hot: bool,
+        now: Moment,
     ) {
-        if let (Record::Link(_), Some((_, code))) = (told.record, key.split_once('/')) {
+        if let Record::Link(_) = record {
+            self.admit(key);
+        }
+        self.warm.on_change(key.as_bytes());
+        let at = self.heard.unwrap_or_else(|| self.caches.unknown_age(now));
+        let told = Heard { record, is_hot, at };
+        self.caches.hear(data, key.as_bytes(), told, now);
+    }
+
+    fn admit(&mut self, key: &str) {
+        if let Some((_, code)) = key.split_once('/') {
             self.gate.on_link(code.as_bytes());
         }
-        self.caches.hear(data, key.as_bytes(), told, at);
     }
 }

@@ -31,6 +31,7 @@ pub mod background;
 mod breaker;
 mod caches;
 pub mod callout;
+mod changes;
 mod clicks;
 pub mod edge;
 #[cfg(test)]

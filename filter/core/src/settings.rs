@@ -18,8 +18,10 @@ use std::ops::RangeInclusive;
 /// Checked settings.
 #[derive(Debug)]
 pub struct Settings {
-    /// The domains that short links live on; at least one. Requests for any other host are for the first.
+    /// The domains that short links live on; at least one.
     pub domains: Vec<Domain>,
+    /// What becomes of requests for any other host.
+    pub unknown_hosts: UnknownHosts,
     /// How the control plane is asked.
     pub control_plane: ControlPlane,
     /// How Redis is asked; nothing without Redis.
@@ -74,6 +76,19 @@ pub struct ControlPlane {
     pub max_waiting: usize,
 }
 
+/// What becomes of a request whose host is none of the domains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum UnknownHosts {
+    /// It is for the first domain.
+    #[default]
+    Default,
+    /// It is answered 404.
+    NotFound,
+    /// It goes on to the next filter, untouched.
+    Pass,
+}
+
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
@@ -99,9 +114,13 @@ pub enum SettingsError {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Raw {
-    /// Hosts, with port where it is not the default; required. The first is the default: with one domain the host of
-    /// a request is never looked at.
+    /// Hosts, with port where it is not the default; required. The first is the default. The ports 80 and 443 and a trailing
+    /// dot in the host of a request make no difference.
     domains: Vec<String>,
+    /// What becomes of requests for other hosts: `default` (they are for the first domain; with one domain the host is never
+    /// looked at), `notFound` (404) or `pass` (the next filter gets them); default `default`.
+    #[serde(default)]
+    unknown_hosts: UnknownHosts,
     /// Required.
     control_plane: RawControlPlane,
     /// Without it, Redis is not asked.
@@ -142,8 +161,8 @@ struct Raw {
     /// Whether answers say in `x-edgelink-tier` where they come from; default false.
     #[serde(default)]
     tier_header: bool,
-    /// Milliseconds between two readings of the clock, 10 to 1000; default 100. Ages are exact to this, and metrics
-    /// are that much behind.
+    /// Milliseconds between two ticks, 10 to 1000; default 100. Timeouts are exact to this, and metrics are that much
+    /// behind.
     #[serde(default = "one_hundred")]
     tick_ms: u64,
     #[serde(default)]
@@ -164,7 +183,8 @@ struct RawControlPlane {
     /// at most.
     #[serde(default = "eight_hundred")]
     timeout_ms: u64,
-    /// Lookups in flight a worker, 1 to 100000; default 1024. Further ones are answered stale or 503.
+    /// Lookups in flight a worker, 1 to 100000; default 1024. Further ones are answered stale or 503. A quarter is for links
+    /// that the caches hold, so that requests for what nobody has leave it.
     #[serde(default = "max_pending")]
     max_pending: u64,
     /// Requests that wait a worker, 1 to 1000000; default 10000. Further ones are answered stale or 503.
@@ -262,6 +282,7 @@ impl Settings {
         let shared = raw.shared_data;
         Ok(Self {
             domains: domains(&raw.domains)?,
+            unknown_hosts: raw.unknown_hosts,
             control_plane,
             redis,
             background,
@@ -284,6 +305,12 @@ impl Settings {
 }
 
 impl Settings {
+    /// Whether changes are learned from a feed.
+    #[must_use]
+    pub fn has_feed(&self) -> bool {
+        self.feed_source().is_some()
+    }
+
     /// Where changes are learned from; `None` without a feed.
     pub(crate) fn feed_source(&self) -> Option<FeedSource<'_>> {
         let redis = self.redis.as_ref().filter(|redis| redis.feed.is_some());
@@ -298,12 +325,8 @@ impl Raw {
     fn lives(&self) -> Result<Lives, SettingsError> {
         let day = 0..=86_400;
         let lives = Lives {
-            fresh: self.until_asked(millis("freshSeconds", self.fresh_seconds, day.clone())?),
-            absent_fresh: self.until_asked(millis(
-                "absentFreshSeconds",
-                self.absent_fresh_seconds,
-                day.clone(),
-            )?),
+            fresh: millis("freshSeconds", self.fresh_seconds, day.clone())?,
+            absent_fresh: millis("absentFreshSeconds", self.absent_fresh_seconds, day.clone())?,
             with_feed: millis("freshWithFeedSeconds", self.fresh_with_feed_seconds, day)?,
             stale: millis("staleSeconds", self.stale_seconds, 1..=31_536_000)?,
         };
@@ -314,12 +337,6 @@ impl Raw {
             ));
         }
         Ok(lives)
-    }
-
-    /// The coarse clock is late by up to a tick and its jitter, and `freshSeconds` is a promise of at most: so a record
-    /// is asked for again two ticks early.
-    fn until_asked(&self, millis: u64) -> u64 {
-        millis.saturating_sub(2 * self.tick_ms)
     }
 }
 

@@ -3,15 +3,16 @@
 //! The store never forgets a key, so the keys are the slots' and not the links'. A slot holds one entry with the key
 //! inside; two links that share a slot take it from each other.
 //!
-//! Layout of a slot's value: 1 byte version, 8 bytes when it was fetched (unix milliseconds, little-endian), the
-//! encoded [`Entry`].
+//! Layout of a slot's value: 1 byte version, 8 bytes when it was fetched (milliseconds of the machine's monotonic clock,
+//! little-endian), the encoded [`Entry`].
 
 use crate::host::{NEVER_WRITTEN, SharedData, SharedValue};
-use crate::time::{Lives, Moment};
+use crate::time::{Kind, Lives, Moment};
 use edgelink_wire::{Entry, Record};
 use std::ops::Deref;
 
-const VERSION: u8 = 1;
+/// In the first version times were of the wall clock.
+const VERSION: u8 = 2;
 const PREFIX: &str = "edgelink.slot.";
 
 /// The slots of one plugin.
@@ -67,7 +68,15 @@ pub(crate) struct Offer<'a> {
     pub(crate) record: &'a [u8],
     /// Its revision.
     pub(crate) rev: u64,
+    pub(crate) kind: Kind,
     pub(crate) fetched: Moment,
+}
+
+/// What a slot holds of the key that is to be written, and that is newer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Newer {
+    pub(crate) rev: u64,
+    pub(crate) kind: Kind,
 }
 
 impl Slots {
@@ -100,33 +109,45 @@ impl Slots {
         }
     }
 
-    /// Writes a record into its slot. Whether that may be: not if the slot holds a newer one of the same key.
-    /// A worker that writes at the same time wins or loses: either record is as good, so a mismatch is not retried.
+    /// Writes a record into its slot. An absence never takes the slot from a link: whoever asks for what is not there must
+    /// not drive out what others ask for. A worker that writes at the same time wins or loses: either record is as good,
+    /// so a mismatch is not retried.
+    ///
+    /// # Errors
+    /// [`Newer`] if the slot holds a newer record of the same key, which stays.
     pub(crate) fn write(
         &mut self,
         data: &mut impl SharedData,
         offer: Offer<'_>,
         lives: &Lives,
         now: Moment,
-    ) -> bool {
+    ) -> Result<(), Newer> {
         let Some(name) = self.name_slot_of(offer.key) else {
-            return true;
+            return Ok(());
         };
         let held = data.get(name);
-        if let Some((held, at)) = held
-            .as_ref()
-            .and_then(|held| rev_of(&held.value, offer.key))
-            && !lives.may_replace(offer.rev, held, at, now)
-        {
-            return false;
+        if let Some(SharedValue { value, .. }) = &held {
+            match Holder::of(value, offer.key) {
+                Holder::Same { rev, kind, fetched } => {
+                    if !lives.may_replace(offer.rev, rev, fetched, now) {
+                        return Err(Newer { rev, kind });
+                    }
+                    if rev == offer.rev && fetched > offer.fetched {
+                        return Ok(());
+                    }
+                }
+                Holder::OtherLink if offer.kind == Kind::Absent => return Ok(()),
+                Holder::OtherLink | Holder::Other => {}
+            }
         }
         let cas = held.map_or(NEVER_WRITTEN, |held| held.cas);
         let _lost_to_another_worker = self.set(data, offer, cas);
-        true
+        Ok(())
     }
 
     /// Writes a record into its slot, which had nothing of that key at `version`. Whether it was written: not if anything
-    /// else was written meanwhile, or the version is not known.
+    /// else was written meanwhile, or the version is not known, or the record is an absence: what else the slot holds has to
+    /// be looked at then.
     pub(crate) fn write_over(
         &mut self,
         data: &mut impl SharedData,
@@ -134,6 +155,7 @@ impl Slots {
         version: Version,
     ) -> bool {
         version != NEVER_WRITTEN
+            && offer.kind == Kind::Link
             && self.name_slot_of(offer.key).is_some()
             && self.set(data, offer, version)
     }
@@ -148,8 +170,9 @@ impl Slots {
         now: Moment,
     ) {
         let held = self.name_slot_of(offer.key).and_then(|name| data.get(name));
-        if held.is_some_and(|held| rev_of(&held.value, offer.key).is_some()) {
-            self.write(data, offer, lives, now);
+        let holder = held.map(|held| Holder::of(&held.value, offer.key));
+        if matches!(holder, Some(Holder::Same { .. })) {
+            let _newer_stays = self.write(data, offer, lives, now);
         }
     }
 
@@ -184,10 +207,38 @@ fn record_of<'v>(value: &'v [u8], key: &[u8]) -> Option<(Moment, &'v [u8])> {
     (found == key).then_some((fetched, record))
 }
 
-/// The rev of what a slot holds, and when it was fetched, if that is the record of `key`.
-fn rev_of(value: &[u8], key: &[u8]) -> Option<(u64, Moment)> {
-    let (fetched, record) = record_of(value, key)?;
-    Some((Record::decode(record).ok()?.rev(), fetched))
+/// What holds a slot that another record is to be written into.
+enum Holder {
+    /// The same key.
+    Same {
+        rev: u64,
+        kind: Kind,
+        fetched: Moment,
+    },
+    /// The link of another key.
+    OtherLink,
+    /// An absence of another key, or what is no record at all.
+    Other,
+}
+
+impl Holder {
+    fn of(value: &[u8], key: &[u8]) -> Self {
+        let Some((fetched, entry)) = parse(value) else {
+            return Self::Other;
+        };
+        let Ok((found, record)) = Entry::split(entry) else {
+            return Self::Other;
+        };
+        match Record::decode(record) {
+            Ok(record) if found == key => Self::Same {
+                rev: record.rev(),
+                kind: Kind::of(&record),
+                fetched,
+            },
+            Ok(Record::Link(_)) => Self::OtherLink,
+            Ok(Record::Absent { .. }) | Err(_) => Self::Other,
+        }
+    }
 }
 
 /// Appends a number without leading zeros, as `{:x}` does, which takes much longer.

@@ -2,76 +2,76 @@
 
 use edgelink_wire::Record;
 
-/// Unix time in milliseconds, by the worker's coarse clock: read once a tick.
+/// A moment on the machine's monotonic clock, in milliseconds since some point in the past.
 ///
-/// It is wall-clock time, because workers share records and the validity of links is wall-clock time too. So it may
-/// jump, and nothing here may come to rely on it only growing.
+/// All ages are measured by it, and it is read in every callback: it goes on while the process is stopped, it never
+/// jumps, and it is the same in all workers of a proxy, so that they can share what they have fetched. Only the validity
+/// of links, and the minutes that clicks are counted in, are wall-clock time ([`WallClock`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
 
-/// How far ahead of this worker's clock a record may have been fetched and still count as new: the others read their
-/// clocks at other times, at most a tick earlier or later. In milliseconds.
-const SKEW: u64 = 1_000;
-
 impl Moment {
-    /// The moment that many milliseconds after the start of 1970.
+    /// The moment that many milliseconds after the point in the past.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// Milliseconds since the start of 1970.
+    /// Milliseconds since the point in the past.
     #[must_use]
-    pub fn millis(self) -> u64 {
+    pub const fn millis(self) -> u64 {
         self.0
     }
 
     /// The moment so many milliseconds earlier.
     #[must_use]
-    pub fn before(self, millis: u64) -> Self {
+    pub const fn before(self, millis: u64) -> Self {
         Self(self.0.saturating_sub(millis))
     }
 
-    /// Whole seconds since the start of 1970.
+    /// The moment so many milliseconds later.
     #[must_use]
-    pub fn seconds(self) -> u64 {
+    pub const fn after(self, millis: u64) -> Self {
+        Self(self.0.saturating_add(millis))
+    }
+
+    /// Whole seconds since the point in the past.
+    #[must_use]
+    pub const fn seconds(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// The milliseconds from this moment until `now`; nothing where this moment lies in the future, which is so after
-    /// the clock was set back.
+    /// The milliseconds from this moment until `now`; 0 if it comes later.
     #[must_use]
-    pub fn age(self, now: Self) -> Option<u64> {
-        if self.0 > now.0.saturating_add(SKEW) {
-            return None;
-        }
-        Some(now.0.saturating_sub(self.0))
+    pub const fn age(self, now: Self) -> u64 {
+        now.0.saturating_sub(self.0)
     }
 }
 
-/// A clock that only goes forward, made of one that may jump.
-///
-/// What has to end at some time (a request, a pause) is measured by it: a wall clock that is set back would keep it
-/// waiting, and one that is set ahead would end it.
+/// What the wall clock showed when it was read last. It is read once a tick; in between the monotonic clock carries it on.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Steady {
-    millis: u64,
-    last: Moment,
+pub struct WallClock {
+    read: Moment,
+    unix_millis: u64,
 }
 
-/// The longest time between two readings that is believed, in milliseconds. Ticks come far more often.
-const MAX_STEP: u64 = 5_000;
+impl WallClock {
+    /// A wall clock that shows `unix_millis` at the moment `read`.
+    #[must_use]
+    pub const fn new(read: Moment, unix_millis: u64) -> Self {
+        Self { read, unix_millis }
+    }
 
-impl Steady {
-    /// Milliseconds since some point, at `now` by the wall clock. A reading that is a little older than the last one is
-    /// the coarse clock's after the exact one's; only one that is much older means that the clock was set back.
-    pub(crate) fn read(&mut self, now: Moment) -> u64 {
-        let step = now.0.saturating_sub(self.last.0).min(MAX_STEP);
-        self.millis = self.millis.saturating_add(step);
-        if step > 0 || now.age(self.last).is_none_or(|age| age > SKEW) {
-            self.last = now;
-        }
-        self.millis
+    /// When it was read.
+    #[must_use]
+    pub const fn read_at(&self) -> Moment {
+        self.read
+    }
+
+    /// Unix time in seconds at `now`.
+    #[must_use]
+    pub const fn seconds(&self, now: Moment) -> u64 {
+        self.unix_millis.saturating_add(self.read.age(now)) / 1_000
     }
 }
 
@@ -101,15 +101,12 @@ pub enum Standing {
 
 impl Lives {
     /// What a record is good for that was fetched at `fetched`.
-    ///
-    /// One from the future, which is what a clock that was set back leaves behind, is of unknown age: it is asked for
-    /// again, and is good enough until then.
     #[must_use]
     pub fn standing(&self, kind: Kind, fetched: Moment, now: Moment) -> Standing {
         match fetched.age(now) {
-            Some(age) if age < self.fresh(kind) => Standing::Fresh,
-            Some(age) if age >= self.stale => Standing::Dead,
-            Some(_) | None => Standing::Stale,
+            age if age < self.fresh(kind) => Standing::Fresh,
+            age if age >= self.stale => Standing::Dead,
+            _ => Standing::Stale,
         }
     }
 
@@ -117,7 +114,7 @@ impl Lives {
     #[must_use]
     pub fn is_surely_fresh(&self, fetched: Moment, now: Moment) -> bool {
         let shorter = self.fresh.min(self.absent_fresh);
-        fetched.age(now).is_some_and(|age| age < shorter)
+        fetched.age(now) < shorter
     }
 
     /// How long a record of that kind is fresh by its age alone.
@@ -130,10 +127,10 @@ impl Lives {
     }
 
     /// Whether a record of revision `rev` may take the place of one of revision `held`: not if it is older, unless the
-    /// one that is held is dead or of unknown age. Otherwise a database that was set back could never be followed.
+    /// one that is held is dead. Otherwise a database that was set back could never be followed.
     #[must_use]
     pub fn may_replace(&self, rev: u64, held: u64, fetched: Moment, now: Moment) -> bool {
-        rev >= held || fetched.age(now).is_none_or(|age| age >= self.stale)
+        rev >= held || fetched.age(now) >= self.stale
     }
 }
 
@@ -167,21 +164,12 @@ mod tests {
         stale: 60_000,
     };
 
-    fn standing_at(kind: Kind, fetched: u64, now: u64) -> Standing {
-        LIVES.standing(kind, Moment::from_millis(fetched), Moment::from_millis(now))
-    }
-
     #[test]
-    fn the_steady_clock_follows_and_never_jumps() {
-        let mut steady = Steady::default();
-        let mut read = |millis| steady.read(Moment::from_millis(millis));
-        let start = read(1_000_000);
-        assert_eq!(read(1_000_100), start + 100);
-        assert_eq!(read(1_000_050), start + 100, "the coarse clock");
-        assert_eq!(read(1_000_100), start + 100);
-        assert_eq!(read(500_000), start + 100, "set back");
-        assert_eq!(read(500_050), start + 150);
-        assert_eq!(read(900_000_000), start + 150 + MAX_STEP, "set ahead");
+    fn the_wall_clock_goes_on_between_two_readings() {
+        let wall = WallClock::new(Moment::from_millis(5_000), 1_767_225_600_900);
+        assert_eq!(wall.seconds(Moment::from_millis(5_099)), 1_767_225_600);
+        assert_eq!(wall.seconds(Moment::from_millis(5_100)), 1_767_225_601);
+        assert_eq!(wall.seconds(Moment::from_millis(4_000)), 1_767_225_600);
     }
 
     #[test]
@@ -207,15 +195,9 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_a_worker_whose_clock_ticks_earlier_is_new() {
-        assert_eq!(standing_at(Kind::Link, 101_000, 100_000), Standing::Fresh);
-    }
-
-    #[test]
-    fn a_record_from_the_future_is_asked_for_again_and_may_be_replaced() {
-        assert_eq!(standing_at(Kind::Link, 101_001, 100_000), Standing::Stale);
-        let [fetched, now] = [900_000, 100_000].map(Moment::from_millis);
-        assert!(LIVES.may_replace(1, 9, fetched, now));
+    fn a_moment_that_is_still_to_come_has_no_age() {
+        assert_eq!(Moment::from_millis(8).age(Moment::from_millis(5)), 0);
+        assert_eq!(Moment::from_millis(5).after(3).before(1).millis(), 7);
     }
 
     #[test]

@@ -6,7 +6,9 @@ use crate::time::{Kind, Lives, Moment, Standing};
 /// What a feed vouches for: nothing that was fetched since `since` has changed until `heard`, unless it said so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Coverage {
+    /// Since when nothing was missed.
     pub(crate) since: Moment,
+    /// Up to when every change is known.
     pub(crate) heard: Moment,
 }
 
@@ -19,21 +21,30 @@ pub(crate) struct Trust {
     suspected: Moment,
     /// What was fetched then or before is never served.
     forgotten: Moment,
+    /// Until then nothing counts as fresh: the feed is about to begin.
+    starting_until: Moment,
 }
 
 impl Trust {
-    /// Time has passed, and this is what the feed vouches for now.
-    ///
-    /// After the clock was set back, what lies in its future would make every new record worthless.
-    pub(crate) fn on_time(&mut self, now: Moment, coverage: Option<Coverage>) {
+    /// The feed is about to begin, and should have by `until`. What is fetched before its begin may change without its
+    /// telling so; hence nothing counts as fresh until then, unless the feed takes too long.
+    pub(crate) fn await_feed(&mut self, until: Moment) {
+        self.starting_until = until;
+    }
+
+    /// Time has passed: the feed has missed nothing since `begun`, and this is what it vouches for now.
+    pub(crate) fn on_time(&mut self, begun: Option<Moment>, coverage: Option<Coverage>) {
         self.coverage = coverage;
-        self.suspected = self.suspected.min(now);
-        self.forgotten = self.forgotten.min(now);
+        if let Some(begun) = begun {
+            // What was fetched before it began may have changed before it began.
+            self.suspected = self.suspected.max(begun);
+            self.starting_until = Moment::default();
+        }
     }
 
     /// Changes may have been missed: what is known is asked for again, and serves only where nobody can tell.
     pub(crate) fn suspect_all(&mut self, now: Moment) {
-        self.suspected = now;
+        self.suspected = self.suspected.max(now);
         self.coverage = None;
     }
 
@@ -55,7 +66,7 @@ impl Trust {
         }
         match lives.standing(kind, fetched, now) {
             Standing::Dead => Standing::Dead,
-            _ if fetched < self.suspected => Standing::Stale,
+            _ if self.is_suspected(fetched, now) => Standing::Stale,
             Standing::Stale if self.is_covered(lives, lives.fresh(kind), fetched, now) => {
                 Standing::Fresh
             }
@@ -67,20 +78,26 @@ impl Trust {
     pub(crate) fn is_surely_fresh(&self, lives: &Lives, fetched: Moment, now: Moment) -> bool {
         let shorter = lives.fresh.min(lives.absent_fresh);
         fetched > self.forgotten
-            && fetched >= self.suspected
+            && !self.is_suspected(fetched, now)
             && (lives.is_surely_fresh(fetched, now)
                 || (self.is_covered(lives, shorter, fetched, now)
-                    && fetched.age(now).is_some_and(|age| age < lives.stale)))
+                    && fetched.age(now) < lives.stale))
+    }
+
+    fn is_suspected(&self, fetched: Moment, now: Moment) -> bool {
+        fetched < self.suspected || now < self.starting_until
     }
 
     /// Whether the feed vouches for it: it would have said so if the record had changed, and was heard so lately that
     /// the record is as good as one that was fetched then.
+    ///
+    /// What was fetched soon after the feed began is left out, in case that who answered was further behind than was
+    /// said. What was fetched at its very begin comes from the snapshot that the feed began from.
     fn is_covered(&self, lives: &Lives, fresh: u64, fetched: Moment, now: Moment) -> bool {
-        let is_younger = |moment: Moment, limit| moment.age(now).is_some_and(|age| age < limit);
-        self.coverage.is_some_and(|coverage| {
-            fetched >= coverage.since
-                && is_younger(fetched, lives.with_feed)
-                && is_younger(coverage.heard, fresh)
+        self.coverage.is_some_and(|Coverage { since, heard }| {
+            (fetched >= since.after(lives.fresh) || fetched == since)
+                && fetched.age(now) < lives.with_feed
+                && heard.age(now) < fresh
         })
     }
 
@@ -125,41 +142,67 @@ mod tests {
     /// A feed that began at 1,000 and was heard last at that time.
     fn heard(heard: u64) -> Trust {
         let mut trust = Trust::default();
-        let coverage = Coverage {
-            since: at(1_000),
-            heard: at(heard),
-        };
-        trust.on_time(at(heard), Some(coverage));
+        let since = at(1_000);
+        let heard = at(heard);
+        trust.on_time(Some(since), Some(Coverage { since, heard }));
         trust
     }
 
     #[test]
     fn a_live_feed_keeps_records_fresh_up_to_a_bound() {
-        assert_eq!(standing(heard(40_000), 1_000, 41_000), Standing::Fresh);
-        assert_eq!(standing(heard(60_900), 1_000, 60_999), Standing::Fresh);
-        assert_eq!(standing(heard(60_900), 1_000, 61_000), Standing::Stale);
-        assert_eq!(standing(heard(90_900), 1_000, 91_000), Standing::Dead);
+        assert_eq!(standing(heard(40_000), 6_000, 41_000), Standing::Fresh);
+        assert_eq!(standing(heard(65_900), 6_000, 65_999), Standing::Fresh);
+        assert_eq!(standing(heard(65_900), 6_000, 66_000), Standing::Stale);
+        assert_eq!(standing(heard(95_900), 6_000, 96_000), Standing::Dead);
     }
 
     #[test]
     fn a_record_lives_as_long_after_the_feed_died_as_if_it_had_been_fetched_then() {
         let trust = heard(40_000);
-        assert_eq!(standing(trust, 1_000, 44_999), Standing::Fresh);
-        assert_eq!(standing(trust, 1_000, 45_000), Standing::Stale);
+        assert_eq!(standing(trust, 6_000, 44_999), Standing::Fresh);
+        assert_eq!(standing(trust, 6_000, 45_000), Standing::Stale);
         assert_eq!(
             standing(trust, 44_000, 48_999),
             Standing::Fresh,
             "by its age"
         );
-        let absent = trust.standing(&LIVES, Kind::Absent, at(1_000), at(42_000));
+        let absent = trust.standing(&LIVES, Kind::Absent, at(6_000), at(42_000));
         assert_eq!(absent, Standing::Stale);
     }
 
     #[test]
-    fn the_feed_does_not_vouch_for_what_was_fetched_before_it_began() {
+    fn what_was_fetched_before_the_feed_began_is_asked_for_again() {
+        let trust = heard(1_500);
+        assert_eq!(standing(trust, 999, 1_500), Standing::Stale);
+        assert_eq!(standing(trust, 1_000, 1_500), Standing::Fresh);
+    }
+
+    #[test]
+    fn the_feed_does_not_vouch_for_what_was_fetched_soon_after_it_began() {
         let trust = heard(40_000);
-        assert_eq!(standing(trust, 999, 40_000), Standing::Stale);
-        assert_eq!(standing(trust, 999, 5_998), Standing::Fresh, "by its age");
+        assert_eq!(standing(trust, 5_999, 40_000), Standing::Stale);
+        assert_eq!(
+            standing(trust, 5_999, 10_998),
+            Standing::Fresh,
+            "by its age"
+        );
+        let from_its_snapshot = standing(trust, 1_000, 40_000);
+        assert_eq!(from_its_snapshot, Standing::Fresh);
+    }
+
+    #[test]
+    fn nothing_is_fresh_while_the_feed_is_about_to_begin() {
+        let mut trust = Trust::default();
+        trust.await_feed(at(2_000));
+        assert_eq!(standing(trust, 1_900, 1_999), Standing::Stale);
+        assert_eq!(
+            standing(trust, 1_900, 2_000),
+            Standing::Fresh,
+            "it takes too long"
+        );
+        trust.on_time(Some(at(500)), None);
+        assert_eq!(standing(trust, 500, 600), Standing::Fresh);
+        assert_eq!(standing(trust, 499, 600), Standing::Stale);
     }
 
     #[test]
@@ -178,14 +221,5 @@ mod tests {
         assert_eq!(standing(trust, 40_000, 40_001), Standing::Dead);
         assert_eq!(standing(trust, 40_001, 40_001), Standing::Fresh);
         assert!(trust.may_replace(&LIVES, 1, 2, at(40_000), at(40_001)));
-    }
-
-    #[test]
-    fn a_clock_that_is_set_back_does_not_make_new_records_worthless() {
-        let mut trust = heard(40_000);
-        trust.suspect_all(at(40_000));
-        trust.forget_all(at(40_000));
-        trust.on_time(at(10_000), None);
-        assert_eq!(standing(trust, 10_001, 10_002), Standing::Fresh);
     }
 }

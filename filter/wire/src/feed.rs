@@ -7,12 +7,16 @@
 //! |---|---|---|
 //! | `put` | `key`, `record`, `hot` where it is `1` | the link is this now; a hot one is asked for often |
 //! | `del` | `key`, `rev` | there is no such link any more |
+//! | `changed` | `key` | the link has changed: ask for it again |
 //! | `flush` | | forget everything |
-//! | `bound` | `bound` | no number at or above this was issued |
+//! | `beat` | `bound`, `generation`, `number`, `at` | the publisher is up to date ([`Beat`]) |
+//!
+//! A message of a kind, or with a record, that is not known here but names a key is read as `changed`: a newer control plane
+//! may say things that an older edge does not understand, and they are never passed over.
 //!
 //! In the stream each entry also has `prev`, the id of the entry before it ([`PREV_FIELD`]): a reader whose own position
-//! is another one has missed something, whether the stream was trimmed, flushed or lost, and starts anew. `bound` comes
-//! again and again, as a sign of life, so that a loss at the end of the stream is noticed too.
+//! is another one has missed something, whether the stream was trimmed, flushed or lost, and starts again. `beat` comes
+//! about once a second, so that a loss at the end of the stream is noticed too.
 
 use crate::feed_batch::FeedPosition;
 use crate::record::{Record, RecordError};
@@ -40,13 +44,29 @@ pub enum FeedMessage<'a> {
         /// The revision of the deletion.
         rev: u64,
     },
+    /// The link of `key` has changed in a way that is not said, or not understood here: it is to be asked for again.
+    Changed {
+        /// `{domain}/{code}`.
+        key: &'a str,
+    },
     /// Everything in the caches is to be forgotten.
     Flush,
+    /// The publisher is up to date.
+    Beat(Beat),
+}
+
+/// What the publisher says about once a second, when everything that was committed before is on the feed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beat {
     /// No number at or above this one was issued (admission).
-    Bound {
-        /// The exclusive end of the numbers that may have been issued.
-        bound: u64,
-    },
+    pub bound: u64,
+    /// The generation of the feed.
+    pub generation: u64,
+    /// Grows from beat to beat, over all publishers of a database.
+    pub number: u64,
+    /// Everything that was committed before that time is on the feed in front of this beat: unix time in microseconds on
+    /// the clock of the database.
+    pub at: u64,
 }
 
 impl<'a> FeedMessage<'a> {
@@ -68,46 +88,87 @@ impl<'a> FeedMessage<'a> {
             Self::Del { key: k, rev } => {
                 vec![op("del"), key(k), ("rev", rev.to_string().into_bytes())]
             }
+            Self::Changed { key: k } => vec![op("changed"), key(k)],
             Self::Flush => vec![op("flush")],
-            Self::Bound { bound } => vec![op("bound"), ("bound", bound.to_string().into_bytes())],
+            Self::Beat(beat) => {
+                let number = |value: u64| value.to_string().into_bytes();
+                vec![
+                    op("beat"),
+                    ("bound", number(beat.bound)),
+                    ("generation", number(beat.generation)),
+                    ("number", number(beat.number)),
+                    ("at", number(beat.at)),
+                ]
+            }
         }
     }
 
     /// Reads a message from its fields. Fields that are not known are passed over, so that a newer control plane may
-    /// add some; an `op` that is not known is an error.
+    /// add some. What names a key and cannot be read otherwise is [`Self::Changed`].
     ///
     /// # Errors
-    /// [`RecordError::Field`] names the field that is missing or malformed; otherwise as [`Record::decode`].
+    /// [`RecordError::Field`] names the field that is missing or malformed. It is not known then what has changed.
     pub fn from_fields(
         fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, RecordError> {
-        let (mut op, mut key, mut record, mut rev, mut bound) = (None, None, None, None, None);
-        let mut hot = false;
+        let mut read = Fields::default();
         for (name, value) in fields {
             match name {
-                b"op" => op = Some(value),
-                b"key" => key = Some(value),
-                b"record" => record = Some(value),
-                b"rev" => rev = Some(value),
-                b"bound" => bound = Some(value),
-                b"hot" => hot = value == b"1",
+                b"op" => read.op = Some(value),
+                b"key" => read.key = Some(value),
+                b"record" => read.record = Some(value),
+                b"rev" => read.rev = Some(value),
+                b"bound" => read.bound = Some(value),
+                b"generation" => read.generation = Some(value),
+                b"number" => read.number = Some(value),
+                b"at" => read.at = Some(value),
+                b"hot" => read.hot = value == b"1",
                 _ => {}
             }
         }
-        match op {
-            Some(b"put") => Ok(Self::Put {
-                key: text("key", key)?,
-                record: Record::decode(record.ok_or(RecordError::Field("record"))?)?,
-                hot,
+        read.message().or_else(|error| {
+            let key = text("key", read.key).map_err(|_| error)?;
+            Ok(Self::Changed { key })
+        })
+    }
+}
+
+/// The fields that are known here.
+#[derive(Default)]
+struct Fields<'a> {
+    op: Option<&'a [u8]>,
+    key: Option<&'a [u8]>,
+    record: Option<&'a [u8]>,
+    rev: Option<&'a [u8]>,
+    bound: Option<&'a [u8]>,
+    generation: Option<&'a [u8]>,
+    number: Option<&'a [u8]>,
+    at: Option<&'a [u8]>,
+    hot: bool,
+}
+
+impl<'a> Fields<'a> {
+    fn message(&self) -> Result<FeedMessage<'a>, RecordError> {
+        match self.op {
+            Some(b"put") => Ok(FeedMessage::Put {
+                key: text("key", self.key)?,
+                record: Record::decode(self.record.ok_or(RecordError::Field("record"))?)?,
+                hot: self.hot,
             }),
-            Some(b"del") => Ok(Self::Del {
-                key: text("key", key)?,
-                rev: number("rev", rev)?,
+            Some(b"del") => Ok(FeedMessage::Del {
+                key: text("key", self.key)?,
+                rev: number("rev", self.rev)?,
             }),
-            Some(b"flush") => Ok(Self::Flush),
-            Some(b"bound") => Ok(Self::Bound {
-                bound: number("bound", bound)?,
+            Some(b"changed") => Ok(FeedMessage::Changed {
+                key: text("key", self.key)?,
             }),
+            Some(b"flush") => Ok(FeedMessage::Flush),
+            Some(b"beat") => Ok(FeedMessage::Beat(Beat {
+                bound: number("bound", self.bound)?,
+                generation: number("generation", self.generation)?,
+                number: number("number", self.number)?,
+                at: number("at", self.at)?,
+            })),
             _ => Err(RecordError::Field("op")),
         }
     }
@@ -164,14 +225,26 @@ mod tests {
             (&[("op", &b"upsert"[..])], "op"),
             (&[("op", b"del"), ("rev", b"1")], "key"),
             (&[("op", b"del"), ("key", b"\xff"), ("rev", b"1")], "key"),
-            (&[("op", b"del"), ("key", b"a/b"), ("rev", b"x")], "rev"),
-            (&[("op", b"put"), ("key", b"a/b")], "record"),
-            (&[("op", b"bound")], "bound"),
+            (&[("op", b"changed")], "key"),
+            (&[("op", b"beat")], "bound"),
+            (&[("op", b"beat"), ("bound", b"1")], "generation"),
         ] {
             assert_eq!(read(fields), Err(RecordError::Field(field)), "{fields:?}");
         }
-        let fields = [("op", &b"put"[..]), ("key", b"a/b"), ("record", b"\x09")];
-        assert_eq!(read(&fields), Err(RecordError::Version(9)));
+    }
+
+    #[test]
+    fn what_names_a_key_and_is_not_understood_says_that_the_link_has_changed() {
+        for fields in [
+            &[("op", &b"upsert"[..]), ("key", b"a/b")][..],
+            &[("key", b"a/b")],
+            &[("op", b"del"), ("key", b"a/b"), ("rev", b"x")],
+            &[("op", b"put"), ("key", b"a/b")],
+            &[("op", b"put"), ("key", b"a/b"), ("record", b"\x09")],
+        ] {
+            let changed = FeedMessage::Changed { key: "a/b" };
+            assert_eq!(read(fields), Ok(changed), "{fields:?}");
+        }
     }
 
     #[test]
@@ -196,7 +269,8 @@ mod tests {
         fn every_message_reads_back(record in any_record(), key in "[a-z.]{1,20}/[0-9A-Za-z]{7}", number: u64, hot: bool) {
             reads_back(FeedMessage::Put { key: &key, record: record.as_deref(), hot });
             reads_back(FeedMessage::Del { key: &key, rev: number });
-            reads_back(FeedMessage::Bound { bound: number });
+            reads_back(FeedMessage::Changed { key: &key });
+            reads_back(FeedMessage::Beat(Beat { bound: number, generation: !number, number: 1, at: number / 2 }));
             reads_back(FeedMessage::Flush);
         }
     }

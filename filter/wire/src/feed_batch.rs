@@ -1,11 +1,13 @@
 //! Several changes at once, as the control plane's long poll answers them (`GET /edge/v1/feed`).
 //!
-//! Layout of version 1, numbers as unsigned LEB128, texts and messages behind their length:
+//! Layout of version 2, numbers as unsigned LEB128, texts and messages behind their length:
 //!
 //! | what | bytes |
 //! |---|---|
-//! | version, 1 | 1 |
+//! | version, 2 | 1 |
 //! | flags: bit 0 gap, the others reserved | 1 |
+//! | generation of the feed | 1 number |
+//! | age: milliseconds | 1 number |
 //! | next position: milliseconds, sequence | 2 numbers |
 //! | how many messages | 1 number |
 //! | each message | its length, then its fields: name and value as bytes, each behind its length, up to the end |
@@ -18,7 +20,7 @@ use crate::varint;
 use std::fmt;
 use std::str::FromStr;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const GAP: u8 = 1;
 
 /// The most messages in one batch.
@@ -75,14 +77,27 @@ fn number(text: &str) -> Result<u64, FeedPositionError> {
     text.parse().map_err(|_| FeedPositionError)
 }
 
+/// What a batch says besides its messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchHead {
+    /// The generation of the feed, which changes when the publisher cannot continue where it stopped: positions of two
+    /// generations cannot be compared.
+    pub generation: u64,
+    /// How old the feed is, in milliseconds: every change that was committed longer ago than that before the answer is
+    /// in it, or in what was read before.
+    pub age_millis: u64,
+    /// Where to read on.
+    pub next: FeedPosition,
+    /// Whether something between the position that was asked for and the first message is missing: everything that was
+    /// cached before is to be asked for again.
+    pub gap: bool,
+}
+
 /// What happened behind a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedBatch<'a> {
-    /// Where to go on.
-    pub next: FeedPosition,
-    /// Whether something between the position that was asked for and the first message is missing: everything that was
-    /// cached before is to be forgotten.
-    pub gap: bool,
+    /// What is said of the batch as a whole.
+    pub head: BatchHead,
     /// The changes, oldest first; an error stands for one that cannot be read.
     pub messages: Vec<Result<FeedMessage<'a>, RecordError>>,
 }
@@ -94,11 +109,10 @@ impl<'a> FeedBatch<'a> {
     /// Encodes a batch of messages.
     #[must_use]
     pub fn encode<'m>(
-        next: FeedPosition,
-        gap: bool,
+        head: BatchHead,
         messages: impl ExactSizeIterator<Item = &'m FeedMessage<'m>>,
     ) -> Vec<u8> {
-        let mut out = header(next, gap, messages.len());
+        let mut out = header(head, messages.len());
         for message in messages {
             varint::write_bytes(&encode_message(message), &mut out);
         }
@@ -108,11 +122,10 @@ impl<'a> FeedBatch<'a> {
     /// Encodes a batch of messages that [`encode_message`] has encoded.
     #[must_use]
     pub fn encode_encoded<'m>(
-        next: FeedPosition,
-        gap: bool,
+        head: BatchHead,
         messages: impl ExactSizeIterator<Item = &'m [u8]>,
     ) -> Vec<u8> {
-        let mut out = header(next, gap, messages.len());
+        let mut out = header(head, messages.len());
         for message in messages {
             varint::write_bytes(message, &mut out);
         }
@@ -130,7 +143,12 @@ impl<'a> FeedBatch<'a> {
         if flags & !GAP != 0 {
             return Err(RecordError::Flags(flags));
         }
-        let next = FeedPosition::new(varint::read(input)?, varint::read(input)?);
+        let head = BatchHead {
+            generation: varint::read(input)?,
+            age_millis: varint::read(input)?,
+            next: FeedPosition::new(varint::read(input)?, varint::read(input)?),
+            gap: flags & GAP != 0,
+        };
         let count = varint::read(input)?;
         if count > MAX_MESSAGES as u64 {
             return Err(RecordError::Field("messages"));
@@ -139,19 +157,22 @@ impl<'a> FeedBatch<'a> {
             .map(|_| varint::read_bytes(input).map(decode_message))
             .collect::<Result<_, _>>()?;
         varint::expect_end(input)?;
-        Ok(Self {
-            next,
-            gap: flags & GAP != 0,
-            messages,
-        })
+        Ok(Self { head, messages })
     }
 }
 
-fn header(next: FeedPosition, gap: bool, messages: usize) -> Vec<u8> {
-    let mut out = vec![VERSION, if gap { GAP } else { 0 }];
-    varint::write(next.millis, &mut out);
-    varint::write(next.sequence, &mut out);
-    varint::write(messages as u64, &mut out);
+fn header(head: BatchHead, messages: usize) -> Vec<u8> {
+    let mut out = vec![VERSION, if head.gap { GAP } else { 0 }];
+    let numbers = [
+        head.generation,
+        head.age_millis,
+        head.next.millis,
+        head.next.sequence,
+        messages as u64,
+    ];
+    for number in numbers {
+        varint::write(number, &mut out);
+    }
     out
 }
 
@@ -223,7 +244,7 @@ mod tests {
     fn a_message_that_cannot_be_read_leaves_the_others() {
         let flush = encode_message(&FeedMessage::Flush);
         let messages = [&flush[..], b"\x02op\x06upsert", b"\x07", &flush[..]];
-        let bytes = FeedBatch::encode_encoded(FeedPosition::START, false, messages.into_iter());
+        let bytes = FeedBatch::encode_encoded(BatchHead::default(), messages.into_iter());
         let batch = FeedBatch::decode(&bytes).unwrap();
         let expected = vec![
             Ok(FeedMessage::Flush),
@@ -238,13 +259,16 @@ mod tests {
     fn what_is_no_batch_is_refused() {
         for (bytes, error) in [
             (&b""[..], RecordError::Truncated),
-            (b"\x02\x00\x00\x00\x00", RecordError::Version(2)),
-            (b"\x01\x02\x00\x00\x00", RecordError::Flags(2)),
-            (b"\x01\x00\x00\x00", RecordError::Truncated),
-            (b"\x01\x00\x00\x00\x01", RecordError::Truncated),
-            (b"\x01\x00\x00\x00\x01\x05x", RecordError::Truncated),
-            (b"\x01\x00\x00\x00\x00x", RecordError::Trailing),
-            (b"\x01\x00\x00\x00\x81\x20", RecordError::Field("messages")),
+            (b"\x01\x00\x00\x00\x00", RecordError::Version(1)),
+            (b"\x02\x02\x00\x00\x00\x00\x00", RecordError::Flags(2)),
+            (b"\x02\x00\x00\x00\x00\x00", RecordError::Truncated),
+            (b"\x02\x00\x00\x00\x00\x00\x01", RecordError::Truncated),
+            (b"\x02\x00\x00\x00\x00\x00\x01\x05x", RecordError::Truncated),
+            (b"\x02\x00\x00\x00\x00\x00\x00x", RecordError::Trailing),
+            (
+                b"\x02\x00\x00\x00\x00\x00\x81\x20",
+                RecordError::Field("messages"),
+            ),
         ] {
             assert_eq!(FeedBatch::decode(bytes), Err(error), "{bytes:?}");
         }
@@ -256,15 +280,17 @@ mod tests {
             records in prop::collection::vec((any_record(), any::<bool>()), 0..5),
             millis: u64,
             sequence: u64,
+            generation: u64,
+            age_millis: u64,
             gap: bool,
         ) {
             let messages: Vec<FeedMessage<'_>> = records
                 .iter()
                 .map(|(record, hot)| FeedMessage::Put { key: "a.example/b", record: record.as_deref(), hot: *hot })
                 .collect();
-            let next = FeedPosition::new(millis, sequence);
-            let bytes = FeedBatch::encode(next, gap, messages.iter());
-            let batch = FeedBatch { next, gap, messages: messages.iter().copied().map(Ok).collect() };
+            let head = BatchHead { generation, age_millis, next: FeedPosition::new(millis, sequence), gap };
+            let bytes = FeedBatch::encode(head, messages.iter());
+            let batch = FeedBatch { head, messages: messages.iter().copied().map(Ok).collect() };
             prop_assert_eq!(FeedBatch::decode(&bytes), Ok(batch));
         }
 

@@ -3,7 +3,7 @@
 //! Codes and how they are minted ([`base62`], [`permutation`], [`code`]), the hosts they live on ([`domain`]), what a
 //! link is once it has left the database ([`record`]), how it is named in caches ([`key`]) and in Redis ([`redis`]), how
 //! a visitor's query joins its target ([`query`]), how a change travels ([`feed`], [`feed_batch`]), what an edge starts from
-//! ([`snapshot`], [`alias_filter`]), and how it reports clicks ([`clicks`]). The crate does no input and output and runs
+//! ([`snapshot`], [`code_filter`]), and how it reports clicks ([`clicks`]). The crate does no input and output and runs
 //! on wasm32.
 //!
 //! Everything here is a format: a change that alters one byte of it is a new version, never an edit of the old one.
@@ -19,10 +19,10 @@
     )
 )]
 
-pub mod alias_filter;
 pub mod base62;
 pub mod clicks;
 pub mod code;
+pub mod code_filter;
 pub mod domain;
 pub mod feed;
 pub mod feed_batch;
@@ -34,12 +34,12 @@ pub mod redis;
 pub mod snapshot;
 mod varint;
 
-pub use alias_filter::AliasFilter;
 pub use clicks::ClickBatch;
 pub use code::{Code, CodeError, CodeLength, CodeSpace};
+pub use code_filter::CodeFilter;
 pub use domain::{Domain, DomainError};
-pub use feed_batch::{FeedBatch, FeedPosition};
+pub use feed_batch::{BatchHead, FeedBatch, FeedPosition};
 pub use key::LinkKey;
 pub use permutation::{Permutation, PermutationKey};
-pub use record::{Entry, LinkRecord, LinkState, Record, RecordError, RedirectStatus};
+pub use record::{Answer, Entry, LinkRecord, LinkState, Record, RecordError, RedirectStatus};
 pub use snapshot::Snapshot;

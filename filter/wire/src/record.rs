@@ -324,5 +324,45 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// The answer to a lookup of a key at the control plane (`GET /edge/v1/links/{key}`): its age in milliseconds as a number,
+/// then the [`Entry`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer<'a> {
+    /// The entry was right so many milliseconds before the answer was made, or later; 0 if it comes from the database.
+    pub age_millis: u64,
+    /// `{domain}/{code}`.
+    pub key: &'a [u8],
+    /// The encoded record.
+    pub record: &'a [u8],
+}
+
+impl<'a> Answer<'a> {
+    /// The media type of an encoded answer.
+    pub const MEDIA_TYPE: &'static str = "application/vnd.edgelink.answer";
+
+    /// The encoded answer.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        varint::write(self.age_millis, &mut out);
+        Entry::join(self.key, self.record, &mut out);
+        out
+    }
+
+    /// Takes an answer apart. The record is not looked at: caches keep it as it came.
+    ///
+    /// # Errors
+    /// [`RecordError::Truncated`] or [`RecordError::Number`].
+    pub fn split(mut bytes: &'a [u8]) -> Result<Self, RecordError> {
+        let age_millis = varint::read(&mut bytes)?;
+        let (key, record) = Entry::split(bytes)?;
+        Ok(Self {
+            age_millis,
+            key,
+            record,
+        })
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests;

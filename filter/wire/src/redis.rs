@@ -1,4 +1,10 @@
-//! How links stand in Redis: one hash a link.
+//! How links stand in Redis: one hash a link, whose key has the generation of the feed in it, and one hash with the state of
+//! the feed.
+//!
+//! What Redis says of a link counts only while Redis is current: the state of the feed in that very Redis has the generation
+//! that the feed has, and a beat that is not older than the last one that the feed told of. When Redis may have lost
+//! writes (a failover, a restored backup, an empty restart), the publisher begins another generation, and what was written
+//! in those before is out of reach.
 
 use crate::record::{LinkRecord, LinkState, Record, RecordError, RedirectStatus, target};
 
@@ -8,7 +14,14 @@ pub const FEED_STREAM: &str = "feed";
 /// The stream that batches of clicks travel on.
 pub const CLICKS_STREAM: &str = "clicks";
 
-/// The prefix of the key of a link's hash; `{domain}/{code}` follows.
+/// The key of the hash with the state of the feed, in the slot of [`FEED_STREAM`].
+pub const STATE_KEY: &str = "{feed}:state";
+
+/// The fields of the state that readers ask for, in the order in which [`FeedState::from_values`] takes their values. The
+/// publisher keeps its fencing token (`token`) there as well.
+pub const STATE_FIELDS: [&str; 2] = ["generation", "number"];
+
+/// The prefix of the key of a link's hash; the generation, a colon and `{domain}/{code}` follow.
 pub const LINK_PREFIX: &str = "link:";
 
 /// The fields of a link's hash, in the order in which [`record_from_values`] takes their values. `rules` is reserved.
@@ -27,10 +40,38 @@ const ABSENT: &str = "absent";
 /// The most digits with which no number overflows 64 bits.
 const SAFE_DIGITS: usize = 19;
 
-/// The Redis key of a link's hash.
+/// The Redis key of a link's hash in a generation: `link:{generation}:{domain}/{code}`.
 #[must_use]
-pub fn link_key(key: &str) -> String {
-    [LINK_PREFIX, key].concat()
+pub fn link_key(generation: u64, key: &str) -> String {
+    format!("{LINK_PREFIX}{generation}:{key}")
+}
+
+/// How far the publisher has written to a Redis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FeedState {
+    /// The generation that it writes in.
+    pub generation: u64,
+    /// The number of its last beat ([`crate::feed::Beat::number`]).
+    pub number: u64,
+}
+
+impl FeedState {
+    /// Reads the answer to `HMGET {feed}:state` with [`STATE_FIELDS`]. `None` if the publisher has written nothing there, or
+    /// nothing that is known here.
+    #[must_use]
+    pub fn from_values(values: &[Option<&[u8]>; STATE_FIELDS.len()]) -> Option<Self> {
+        let [generation, number] = *values;
+        Some(Self {
+            generation: decimal(generation?)?,
+            number: decimal(number?)?,
+        })
+    }
+
+    /// Whether all that the feed told up to the beat `number` of `generation` is in that Redis.
+    #[must_use]
+    pub fn covers(&self, generation: u64, number: u64) -> bool {
+        self.generation == generation && self.number >= number
+    }
 }
 
 /// The fields and values of a record, those that are not set left out.
@@ -156,6 +197,23 @@ mod tests {
     #[test]
     fn a_key_that_is_not_in_redis_is_no_record() {
         assert_eq!(record_from_values(&[None; 7]), Ok(None));
+    }
+
+    #[test]
+    fn a_redis_is_current_that_has_the_generation_and_the_beat() {
+        let state = FeedState::from_values(&[Some(b"5"), Some(b"7")]).unwrap();
+        assert!(state.covers(5, 7) && state.covers(5, 6));
+        assert!(!state.covers(5, 8) && !state.covers(4, 7) && !state.covers(6, 1));
+        for values in [
+            [None, None],
+            [Some(&b"5"[..]), None],
+            [None, Some(&b"7"[..])],
+            [Some(&b"5"[..]), Some(&b""[..])],
+            [Some(&b"-1"[..]), Some(&b"7"[..])],
+        ] {
+            assert_eq!(FeedState::from_values(&values), None, "{values:?}");
+        }
+        assert_eq!(link_key(5, "a.example/x"), "link:5:a.example/x");
     }
 
     #[test]

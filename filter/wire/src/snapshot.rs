@@ -1,28 +1,29 @@
 //! What an edge starts from (`GET /edge/v1/snapshot`).
 //!
-//! Layout of version 1, numbers as unsigned LEB128, texts and bytes behind their length:
+//! Layout of version 2, numbers as unsigned LEB128, texts and bytes behind their length:
 //!
 //! | what | bytes |
 //! |---|---|
-//! | version, 1 | 1 |
+//! | version, 2 | 1 |
+//! | generation of the feed | 1 number |
 //! | position in the feed: milliseconds, sequence | 2 numbers |
 //! | bound | 1 number |
 //! | code length | 1 |
 //! | permutation key, empty for plain counters | bytes, 0 or 16 |
 //! | how many domains, and each | 1 number, texts |
-//! | aliases of generated shape ([`crate::alias_filter`]) | bytes |
+//! | codes that are known by name, not by number ([`crate::code_filter`]) | bytes |
 //! | how many hot links, and each as an encoded [`Entry`] | 1 number, bytes |
 //!
 //! It holds the permutation key, so it is for edges only, and never logged.
 
-use crate::alias_filter::AliasFilter;
 use crate::code::{CodeLength, CodeSpace};
+use crate::code_filter::CodeFilter;
 use crate::feed_batch::FeedPosition;
 use crate::permutation::PermutationKey;
 use crate::record::{Entry, RecordError};
 use crate::varint;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The most domains.
 pub const MAX_DOMAINS: usize = 1024;
@@ -36,6 +37,8 @@ pub const MAX_HOT_BYTES: usize = 2 << 20;
 /// Everything an edge needs before it can answer without asking.
 #[derive(Clone, Debug)]
 pub struct Snapshot<'a> {
+    /// The generation of the feed that `position` is in.
+    pub generation: u64,
     /// Where the feed is to be read from. Changes from here on may be in the rest already.
     pub position: FeedPosition,
     /// No number at or above this one was issued.
@@ -46,8 +49,8 @@ pub struct Snapshot<'a> {
     pub key: Option<PermutationKey>,
     /// The domains, the default one first.
     pub domains: Vec<&'a str>,
-    /// The numbers that aliases of generated shape have.
-    pub aliases: AliasFilter,
+    /// All codes but those that are generated and have a number below `bound`.
+    pub codes: CodeFilter,
     /// The links asked for most, the most wanted first.
     pub hot: Vec<Entry<'a>>,
 }
@@ -66,7 +69,13 @@ impl<'a> Snapshot<'a> {
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
-        for number in [self.position.millis, self.position.sequence, self.bound] {
+        let position = self.position;
+        for number in [
+            self.generation,
+            position.millis,
+            position.sequence,
+            self.bound,
+        ] {
             varint::write(number, &mut out);
         }
         out.push(self.length.get());
@@ -76,7 +85,7 @@ impl<'a> Snapshot<'a> {
         for domain in &self.domains {
             varint::write_bytes(domain.as_bytes(), &mut out);
         }
-        varint::write_bytes(self.aliases.as_bytes(), &mut out);
+        varint::write_bytes(self.codes.as_bytes(), &mut out);
         varint::write(self.hot.len() as u64, &mut out);
         let mut buffer = Vec::new();
         for entry in &self.hot {
@@ -96,6 +105,7 @@ impl<'a> Snapshot<'a> {
         let input = &mut bytes;
         varint::read_version(input, VERSION)?;
         let snapshot = Self {
+            generation: varint::read(input)?,
             position: FeedPosition::new(varint::read(input)?, varint::read(input)?),
             bound: varint::read(input)?,
             length: code_length(input)?,
@@ -103,7 +113,7 @@ impl<'a> Snapshot<'a> {
             domains: list(input, "domains", MAX_DOMAINS, |input| {
                 varint::read_text(input, "domain")
             })?,
-            aliases: AliasFilter::from_bytes(varint::read_bytes(input)?)?,
+            codes: CodeFilter::from_bytes(varint::read_bytes(input)?)?,
             hot: list(input, "hot", MAX_HOT, |input| {
                 varint::read_bytes(input).map(|bytes| Entry::decode(bytes).ok())
             })?
@@ -151,15 +161,16 @@ mod tests {
     use proptest::prelude::*;
 
     fn snapshot<'a>(domains: Vec<&'a str>, hot: Vec<Entry<'a>>) -> Snapshot<'a> {
-        let mut aliases = AliasFilter::with_capacity(0).unwrap();
-        aliases.insert(77);
+        let mut codes = CodeFilter::with_capacity(0).unwrap();
+        codes.insert(b"sale");
         Snapshot {
+            generation: 7,
             position: FeedPosition::new(1_767_225_600_000, 3),
             bound: 20_000_000,
             length: CodeLength::DEFAULT,
             key: Some(PermutationKey::new(*b"0123456789abcdef")),
             domains,
-            aliases,
+            codes,
             hot,
         }
     }
@@ -176,16 +187,16 @@ mod tests {
             RecordError::Trailing
         );
         assert_eq!(
-            Snapshot::decode(b"\x02").unwrap_err(),
-            RecordError::Version(2)
+            Snapshot::decode(b"\x01").unwrap_err(),
+            RecordError::Version(1)
         );
-        let head = |rest: &[u8]| [b"\x01\x00\x00\x00", rest].concat();
+        let head = |rest: &[u8]| [b"\x02\x00\x00\x00\x00", rest].concat();
         for (rest, field) in [
             (&b"\x05"[..], "code length"),
             (b"\x07\x01x", "key"),
             (b"\x07\x00\x81\x08", "domains"),
             (b"\x07\x00\x01\x01\xff", "domain"),
-            (b"\x07\x00\x00\x00", "aliases"),
+            (b"\x07\x00\x00\x00", "codes"),
         ] {
             let error = Snapshot::decode(&head(rest)).unwrap_err();
             assert_eq!(error, RecordError::Field(field));
@@ -225,7 +236,8 @@ mod tests {
             prop_assert_eq!(read.length, made.length);
             prop_assert_eq!(&read.key, &made.key);
             prop_assert_eq!(&read.domains, &made.domains);
-            prop_assert!(read.aliases.may_contain(77));
+            prop_assert!(read.codes.may_contain(b"sale"));
+            prop_assert_eq!(read.generation, made.generation);
             prop_assert_eq!(&read.hot, &made.hot);
             prop_assert_eq!(read.to_bytes(), bytes);
         }

@@ -1,10 +1,10 @@
 //! Known answers: the formats as bytes. A change that breaks one of these breaks every deployed edge and every code
 //! ever printed. The codes were computed by an independent implementation of the description in `permutation`.
 
-use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::{
-    AliasFilter, ClickBatch, CodeLength, CodeSpace, Entry, FeedBatch, FeedPosition, LinkRecord,
-    LinkState, PermutationKey, Record, RedirectStatus, Snapshot, clicks,
+    BatchHead, ClickBatch, CodeFilter, CodeLength, CodeSpace, Entry, FeedBatch, FeedPosition,
+    LinkRecord, LinkState, PermutationKey, Record, RedirectStatus, Snapshot, clicks,
 };
 
 const COUNTING: &str = "000102030405060708090a0b0c0d0e0f";
@@ -122,21 +122,33 @@ fn feed_batches() {
             rev: 12,
         },
         FeedMessage::Flush,
-        FeedMessage::Bound { bound: 20_000_000 },
+        FeedMessage::Changed { key: "a.example/b" },
+        FeedMessage::Beat(Beat {
+            bound: 20_000_000,
+            generation: 300,
+            number: 4,
+            at: 5,
+        }),
     ];
-    let next = FeedPosition::new(1_767_225_600_000, 3);
-    let bytes = FeedBatch::encode(next, true, messages.iter());
+    let head = BatchHead {
+        generation: 300,
+        age_millis: 150,
+        next: FeedPosition::new(1_767_225_600_000, 3),
+        gap: true,
+    };
+    let bytes = FeedBatch::encode(head, messages.iter());
     let known = [
-        &b"\x01\x01\x80\xd0\xea\xb6\xb7\x33\x03\x04"[..],
+        &b"\x02\x01\xac\x02\x96\x01\x80\xd0\xea\xb6\xb7\x33\x03\x05"[..],
         b"\x28\x02op\x03put\x03key\x0ba.example/b\x06record\x03\x01\x80\x07\x03hot\x011",
         b"\x1e\x02op\x03del\x03key\x0ba.example/b\x03rev\x0212",
         b"\x09\x02op\x05flush",
-        b"\x18\x02op\x05bound\x05bound\x0820000000",
+        b"\x1b\x02op\x07changed\x03key\x0ba.example/b",
+        b"\x34\x02op\x04beat\x05bound\x0820000000\x0ageneration\x03300\x06number\x014\x02at\x015",
     ]
     .concat();
     assert_eq!(bytes, known);
     let batch = FeedBatch::decode(&bytes).unwrap();
-    assert_eq!((batch.next, batch.gap), (next, true));
+    assert_eq!(batch.head, head);
     assert!(batch.messages.iter().flatten().eq(&messages));
 }
 
@@ -162,33 +174,34 @@ fn clicks() {
 
 #[test]
 fn snapshots() {
-    let mut aliases = AliasFilter::with_capacity(0).unwrap();
-    aliases.insert(123_456_789);
-    let filter = aliases.as_bytes().to_vec();
+    let mut codes = CodeFilter::with_capacity(0).unwrap();
+    codes.insert(b"sale");
+    let filter = codes.as_bytes().to_vec();
     // 1,841 bytes of bits behind a head of 45: version, length, hash functions, seed.
     assert_eq!(filter.len(), 45 + 1841);
     assert_eq!(
         filter[..45],
-        *b"\x01\x31\x07\0\0\0\0\0\0\x0a\0\0\0edgelink alias filter, version 1"
+        *b"\x01\x31\x07\0\0\0\0\0\0\x0a\0\0\0edgelink codes filter, version 2"
     );
     let bits: Vec<usize> = (0..1841 * 8)
         .filter(|bit| filter[45 + bit / 8] & (1 << (bit % 8)) != 0)
         .collect();
-    assert_eq!(bits, ALIAS_BITS);
+    assert_eq!(bits, CODE_BITS);
     let snapshot = Snapshot {
+        generation: 300,
         position: FeedPosition::new(1_767_225_600_000, 3),
         bound: 20_000_000,
         length: CodeLength::DEFAULT,
         key: Some(COUNTING.parse().unwrap()),
         domains: vec!["a.example", "b.example:8080"],
-        aliases,
+        codes,
         hot: vec![Entry {
             key: b"a.example/b",
             record: Record::Absent { rev: 7 },
         }],
     };
     let known = [
-        &b"\x01\x80\xd0\xea\xb6\xb7\x33\x03\x80\xda\xc4\x09\x07"[..],
+        &b"\x02\xac\x02\x80\xd0\xea\xb6\xb7\x33\x03\x80\xda\xc4\x09\x07"[..],
         b"\x10\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f",
         b"\x02\x09a.example\x0eb.example:8080",
         b"\xde\x0e",
@@ -199,5 +212,7 @@ fn snapshots() {
     assert_eq!(snapshot.to_bytes(), known);
 }
 
-/// The bits that the number 123,456,789 sets in the smallest filter, computed by an independent implementation.
-const ALIAS_BITS: &[usize] = &[2805, 3075, 3345, 3725, 3995, 4265, 4535, 4915, 5455, 12998];
+/// The bits that the code "sale" sets in the smallest filter, computed by an independent implementation.
+const CODE_BITS: &[usize] = &[
+    347, 5392, 5860, 6626, 6747, 7094, 13373, 13841, 14309, 14607,
+];

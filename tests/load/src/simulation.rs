@@ -13,9 +13,9 @@ use edgelink_filter_core::host::{
 };
 use edgelink_filter_core::metrics::Metric;
 use edgelink_filter_core::settings::Settings;
-use edgelink_filter_core::time::Moment;
+use edgelink_filter_core::time::{Moment, WallClock};
 use edgelink_wire::{
-    CodeLength, CodeSpace, Entry, LinkRecord, LinkState, Record, RedirectStatus, clicks::WorkerId,
+    Answer, CodeLength, CodeSpace, LinkRecord, LinkState, Record, RedirectStatus, clicks::WorkerId,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -75,7 +75,7 @@ pub fn simulate(spec: &SimulateSpec) -> Result<SimulateReport, Box<dyn Error>> {
     });
     let settings = Settings::parse(configuration.to_string().as_bytes())?;
     let mut world = World {
-        edge: Edge::new(Rc::new(settings), WORKER, 7, Moment::from_millis(START)),
+        edge: Edge::new(Rc::new(settings), WORKER, 7, WallClock::default()),
         host: Host::default(),
         codes: CodeSpace::new(CodeLength::DEFAULT, None),
         targets: text.lines().filter(|url| is_target(url)).collect(),
@@ -109,7 +109,8 @@ impl World<'_> {
             path: path.as_bytes(),
             authority: DOMAIN.as_bytes(),
         };
-        let callout = match self.edge.on_request(&mut self.host, 1, &head) {
+        let now = Moment::from_millis(START);
+        let callout = match self.edge.on_request(&mut self.host, 1, &head, now) {
             Step::Answer(answer, None) => {
                 let mut headers = answer.headers();
                 let tier = headers.find(|(name, _)| *name == "x-edgelink-tier");
@@ -134,12 +135,16 @@ impl World<'_> {
         self.edge.on_sent(callout.flight, self.token, now);
         let key = format!("{DOMAIN}{path}");
         let record = link(self.targets[place % self.targets.len()]);
-        let mut body = Vec::new();
-        let key = key.as_bytes();
-        Entry { key, record }.encode(&mut body);
+        let record = record.to_bytes();
+        let answer = Answer {
+            age_millis: 0,
+            key: key.as_bytes(),
+            record: &record,
+        };
+        let body = answer.to_bytes();
         let response = Response {
             status: b"200",
-            content_type: Entry::MEDIA_TYPE.as_bytes(),
+            content_type: Answer::MEDIA_TYPE.as_bytes(),
             body: &body,
         };
         let actions = self
@@ -159,8 +164,11 @@ impl World<'_> {
     }
 
     fn report(mut self, spec: &SimulateSpec) -> SimulateReport {
-        self.edge
-            .on_tick(&mut self.host, Moment::from_millis(START));
+        self.edge.on_tick(
+            &mut self.host,
+            Moment::from_millis(START),
+            WallClock::default(),
+        );
         let share = |tier: &str| {
             let hits = self.host.hits.get(tier).copied().unwrap_or(0);
             hits as f64 / spec.requests as f64

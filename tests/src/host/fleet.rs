@@ -159,23 +159,28 @@ impl Fleet {
         self.shared.clock.now()
     }
 
-    /// Moves the clock, forth or back, and nothing else happens.
+    /// Sets the wall clock, forth or back, and nothing else happens: timers and ages go by the monotonic one.
     pub fn set_clock(&mut self, now: Duration) {
-        self.shared.clock.set(now);
+        self.shared.clock.set_wall(now);
     }
 
-    /// Moves the clock forth; callouts that take too long by then time out. Nothing ticks.
+    /// Lets time pass in which the process is stopped: nothing ticks and nothing times out before it goes on.
+    pub fn freeze(&mut self, time: Duration) {
+        self.shared.clock.pass(time);
+    }
+
+    /// Moves the clocks forth; callouts that take too long by then time out. Nothing ticks.
     pub fn advance(&mut self, time: Duration) {
-        self.shared.clock.set(self.now() + time);
+        self.shared.clock.pass(time);
         for worker in self.threads() {
             worker.expire();
         }
     }
 
-    /// Moves the clock forth to whatever happens next by itself, a tick or a timeout, but by no more than `limit`, and
+    /// Moves the clocks forth to whatever happens next by itself, a tick or a timeout, but by no more than `limit`, and
     /// lets it happen. Returns by how much.
     pub fn step(&mut self, limit: Duration) -> Duration {
-        let now = self.now();
+        let now = self.shared.clock.monotonic();
         let events = self.threads().filter_map(|worker| worker.next_event());
         let next = events.min().unwrap_or(now + limit);
         let step = next.saturating_sub(now).min(limit);
@@ -189,9 +194,9 @@ impl Fleet {
 
     /// Lets time pass, with all ticks and timeouts.
     pub fn pass(&mut self, time: Duration) {
-        let end = self.now() + time;
-        while self.now() < end {
-            let left = end - self.now();
+        let end = self.shared.clock.monotonic() + time;
+        while self.shared.clock.monotonic() < end {
+            let left = end - self.shared.clock.monotonic();
             self.step(left);
         }
     }

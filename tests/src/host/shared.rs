@@ -59,7 +59,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(now: Duration) -> Self {
         Self {
-            clock: Clock(Cell::new(now)),
+            clock: Clock::new(now),
             data: RefCell::default(),
             queues: RefCell::default(),
             metrics: RefCell::default(),
@@ -78,18 +78,39 @@ impl Shared {
     }
 }
 
-/// A clock that stands still until the test moves it.
+/// The clocks of a machine that has been up for an hour. They stand still until the test moves them.
 #[derive(Debug)]
-pub(crate) struct Clock(Cell<Duration>);
+pub(crate) struct Clock {
+    wall: Cell<Duration>,
+    monotonic: Cell<Duration>,
+}
 
 impl Clock {
-    /// The time since 1970.
-    pub(crate) fn now(&self) -> Duration {
-        self.0.get()
+    fn new(now: Duration) -> Self {
+        Self {
+            wall: Cell::new(now),
+            monotonic: Cell::new(Duration::from_secs(3_600)),
+        }
     }
 
-    /// Moves the clock to a time since 1970, forth or back.
-    pub(crate) fn set(&self, now: Duration) {
-        self.0.set(now);
+    /// The time since 1970.
+    pub(crate) fn now(&self) -> Duration {
+        self.wall.get()
+    }
+
+    /// The time since the machine was started: what timers and timeouts go by.
+    pub(crate) fn monotonic(&self) -> Duration {
+        self.monotonic.get()
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&self, time: Duration) {
+        self.wall.set(self.wall.get() + time);
+        self.monotonic.set(self.monotonic.get() + time);
+    }
+
+    /// Sets the wall clock to a time since 1970, forth or back.
+    pub(crate) fn set_wall(&self, now: Duration) {
+        self.wall.set(now);
     }
 }

@@ -60,7 +60,7 @@ impl Worker {
             shared: Rc::clone(shared),
             plugin: Rc::clone(plugin),
             vms: vec![Vm::start(module, shared, plugin, thread, 0)?],
-            loaded: shared.clock.now(),
+            loaded: shared.clock.monotonic(),
         })
     }
 
@@ -358,7 +358,7 @@ impl Worker {
 
     /// Times out what is due.
     pub(crate) fn expire(&mut self) {
-        let now = self.shared.clock.now();
+        let now = self.shared.clock.monotonic();
         for callout in self.callouts() {
             if callout.deadline.is_some_and(|deadline| deadline <= now) {
                 self.time_out_callout(&callout);
@@ -368,7 +368,7 @@ impl Worker {
 
     /// Ticks where a tick is due.
     pub(crate) fn tick_if_due(&mut self) {
-        let now = self.shared.clock.now();
+        let now = self.shared.clock.monotonic();
         let mut due = Vec::new();
         for (id, root) in &mut self.current().state_mut().roots {
             if let Some(timer) = root.timer.as_mut().filter(|timer| timer.due <= now) {
@@ -394,7 +394,7 @@ impl Worker {
 
     /// A failed VM is made anew for the next request, but not more often than the backoff lets it.
     fn reload_if_failed(&mut self) {
-        let now = self.shared.clock.now();
+        let now = self.shared.clock.monotonic();
         let may_reload = self.plugin.failure_policy == FailurePolicy::Reload
             && now.saturating_sub(self.loaded) >= RELOAD_BACKOFF;
         if self.last().state().failure.is_none() || !may_reload {

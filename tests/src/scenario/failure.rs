@@ -1,7 +1,7 @@
 //! What visitors see while the control plane fails.
 
 use super::{Answer, Edge, Lives, Reply, link};
-use edgelink_wire::Entry;
+use edgelink_wire::Answer as LinkAnswer;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -29,9 +29,9 @@ pub async fn a_failed_lookup_is_not_remembered(edge: &mut impl Edge) {
     assert_eq!(edge.follow("fail2").await.status, 302);
 }
 
-/// Whatever is not an entry for the very key that was asked for.
+/// Whatever is not an answer for the very key that was asked for.
 pub async fn what_is_no_answer_is_a_failure(edge: &mut impl Edge) {
-    let typed = Some(Entry::MEDIA_TYPE);
+    let typed = Some(LinkAnswer::MEDIA_TYPE);
     let raw = |status, content_type, body: &[u8]| Reply::Raw {
         status,
         content_type,

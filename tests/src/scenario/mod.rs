@@ -14,7 +14,7 @@ pub mod failure;
 pub mod lookup;
 pub mod request;
 
-use edgelink_wire::{Entry, LinkRecord, LinkState, Record, RedirectStatus};
+use edgelink_wire::{Answer as LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
 use std::time::Duration;
 
 /// The header by which whatever stands behind the filter says that a request came through. An implementation puts it
@@ -190,26 +190,25 @@ impl Reply {
     /// is no answer ([`Reply::Hang`], [`Reply::Reset`]).
     #[must_use]
     pub fn http(&self, key: &str) -> Option<(u16, Option<&'static str>, Vec<u8>)> {
-        let entry = |key: &str, record: Record<&str>| {
-            let mut body = Vec::new();
-            Entry {
+        let answer = |key: &str, record: Record<&str>| {
+            let answer = LinkAnswer {
+                age_millis: 0,
                 key: key.as_bytes(),
-                record,
-            }
-            .encode(&mut body);
-            body
+                record: &record.to_bytes(),
+            };
+            answer.to_bytes()
         };
-        let typed = Some(Entry::MEDIA_TYPE);
+        let typed = Some(LinkAnswer::MEDIA_TYPE);
         match self {
             Self::Link(link) => {
                 let record = Record::Link(link.clone());
-                Some((200, typed, entry(key, record.as_deref())))
+                Some((200, typed, answer(key, record.as_deref())))
             }
             Self::OtherKey(other) => {
                 let record = Record::Link(link("https://example.com/other"));
-                Some((200, typed, entry(other, record.as_deref())))
+                Some((200, typed, answer(other, record.as_deref())))
             }
-            Self::Absent { rev } => Some((404, typed, entry(key, Record::Absent { rev: *rev }))),
+            Self::Absent { rev } => Some((404, typed, answer(key, Record::Absent { rev: *rev }))),
             Self::Raw {
                 status,
                 content_type,

@@ -3,15 +3,23 @@
 use crate::support::{configuration_with, fleet, follow, tier};
 use edgelink_tests::host::{Callout, Fleet, Outcome, Response, Worker};
 use edgelink_tests::scenario::{DOMAIN, Reply, link};
-use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::{
-    AliasFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, Record, Snapshot, clicks,
+    BatchHead, CodeFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, Record, Snapshot, clicks,
 };
 use serde_json::json;
 use std::time::Duration;
 
 const BOUND: u64 = 1_000_000;
 const POSITION: FeedPosition = FeedPosition::new(5, 0);
+const GENERATION: u64 = 7;
+
+const BEAT: FeedMessage<'static> = FeedMessage::Beat(Beat {
+    bound: 1,
+    generation: GENERATION,
+    number: 1,
+    at: 0,
+});
 
 fn path(number: u64) -> String {
     let space = CodeSpace::new(CodeLength::DEFAULT, None);
@@ -20,12 +28,13 @@ fn path(number: u64) -> String {
 
 fn snapshot() -> Vec<u8> {
     let snapshot = Snapshot {
+        generation: GENERATION,
         position: POSITION,
         bound: BOUND,
         length: CodeLength::DEFAULT,
         key: None,
         domains: vec![DOMAIN],
-        aliases: AliasFilter::with_capacity(0).expect("a small filter"),
+        codes: CodeFilter::with_capacity(0).expect("a small filter"),
         hot: Vec::new(),
     };
     snapshot.to_bytes()
@@ -38,8 +47,12 @@ fn ok(media_type: &str, body: Vec<u8>) -> Response {
 }
 
 fn batch(next: u64, message: FeedMessage<'_>) -> Response {
-    let next = FeedPosition::new(next, 0);
-    let body = FeedBatch::encode(next, false, [message].iter());
+    let head = BatchHead {
+        generation: GENERATION,
+        next: FeedPosition::new(next, 0),
+        ..BatchHead::default()
+    };
+    let body = FeedBatch::encode(head, [message].iter());
     ok(FeedBatch::MEDIA_TYPE, body)
 }
 
@@ -64,9 +77,16 @@ fn with_admission() -> Fleet {
     assert_eq!(asked.header(":method"), Some("GET"));
     assert_eq!(asked.header("authorization"), Some("Bearer secret"));
     worker.answer(&asked, ok(Snapshot::MEDIA_TYPE, snapshot()));
-    let poll = callout(worker, "/edge/v1/feed?after=5-0&waitMs=2000");
-    worker.answer(&poll, batch(6, FeedMessage::Bound { bound: 1 }));
+    let poll = callout(worker, "/edge/v1/feed?after=5-0&generation=7&waitMs=2000");
+    worker.answer(&poll, batch(6, BEAT));
     fleet.pass(Duration::from_secs(1));
+    // Changes that are told count as old as the feed was heard last: it has to be heard for a while.
+    for _ in 0..2 {
+        let worker = fleet.worker(0);
+        let poll = callout(worker, "/edge/v1/feed?after=6-0&generation=7&waitMs=2000");
+        worker.answer(&poll, batch(6, BEAT));
+        fleet.pass(Duration::from_secs(1));
+    }
     fleet
 }
 
@@ -91,7 +111,7 @@ fn a_change_that_a_poll_tells_is_served_at_once_and_the_next_poll_is_on_its_way(
     let worker = fleet.worker(0);
     let asked = path(BOUND + 5);
     assert_eq!(tier(&worker.get(&asked).local_response()), "admission");
-    let poll = callout(worker, "/edge/v1/feed?after=6-0&waitMs=2000");
+    let poll = callout(worker, "/edge/v1/feed?after=6-0&generation=7&waitMs=2000");
     assert_eq!(poll.timeout, Some(Duration::from_millis(2_800)));
     let key = format!("{DOMAIN}{asked}");
     let record = Record::Link(link("https://alias.example/"));
@@ -101,7 +121,7 @@ fn a_change_that_a_poll_tells_is_served_at_once_and_the_next_poll_is_on_its_way(
         hot: false,
     };
     worker.answer(&poll, batch(7, put));
-    callout(worker, "/edge/v1/feed?after=7-0&waitMs=2000");
+    callout(worker, "/edge/v1/feed?after=7-0&generation=7&waitMs=2000");
     let response = worker.get(&asked).local_response();
     assert_eq!(response.get("location"), Some("https://alias.example/"));
     fleet.assert_unharmed();

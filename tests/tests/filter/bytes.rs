@@ -2,7 +2,7 @@
 
 use crate::support::{Numbers, builder, configuration, configuration_with, fleet, start};
 use edgelink_tests::host::{Outcome, Response};
-use edgelink_wire::Entry;
+use edgelink_wire::Answer;
 use serde_json::json;
 
 #[test]
@@ -86,11 +86,11 @@ fn any_bytes_that_a_control_plane_may_answer_are_survived_and_are_503() {
             let mut body = numbers.bytes(120);
             if numbers.below(2) == 0 {
                 let key = format!("go.example/code{round}");
-                body.splice(..0, [&[key.len() as u8], key.as_bytes()].concat());
+                body.splice(..0, [&[0, key.len() as u8], key.as_bytes()].concat());
             }
             let status = [200, 404][numbers.below(2)];
             let response = Response::new(status)
-                .header("content-type", Entry::MEDIA_TYPE)
+                .header("content-type", Answer::MEDIA_TYPE)
                 .body(body);
             worker.answer(callout, response);
         }

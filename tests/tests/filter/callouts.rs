@@ -97,8 +97,7 @@ fn an_answer_after_the_filter_gave_up_harms_nobody() {
     let stream = fleet.worker(0).request("GET", "/abc").send();
     let callout = fleet.worker(0).callout();
     // Nothing but ticks: the proxy has forgotten the callout, and says nothing of it.
-    let later = fleet.now() + Duration::from_secs(5);
-    fleet.set_clock(later);
+    fleet.freeze(Duration::from_secs(5));
     let worker = fleet.worker(0);
     worker.tick();
     assert_eq!(worker.outcome(stream).local_response().status(), 503);

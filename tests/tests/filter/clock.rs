@@ -9,7 +9,7 @@ fn target() -> Reply {
 }
 
 #[test]
-fn the_clock_is_read_by_ticks_and_not_by_redirects() {
+fn one_clock_is_read_by_each_request_and_the_other_one_by_ticks() {
     let mut fleet = fleet(&configuration());
     follow(fleet.worker(0), "abc", &target());
     let before = fleet.worker(0).usage();
@@ -18,11 +18,15 @@ fn the_clock_is_read_by_ticks_and_not_by_redirects() {
     }
     let usage = fleet.worker(0).usage().since(&before);
     assert_eq!(usage.hostcall("proxy_get_current_time_nanoseconds"), 0);
-    assert_eq!(usage.hostcall("clock_time_get"), 0);
+    assert_eq!(usage.hostcall("clock_time_get"), 100);
+    let before = fleet.worker(0).usage();
+    fleet.worker(0).tick();
+    let usage = fleet.worker(0).usage().since(&before);
+    assert_eq!(usage.hostcall("clock_time_get"), 2);
 }
 
 #[test]
-fn a_clock_that_goes_back_keeps_no_link_alive() {
+fn a_wall_clock_that_goes_back_keeps_no_link_alive() {
     let mut fleet = fleet(&configuration());
     follow(fleet.worker(0), "abc", &target());
     let hour = Duration::from_secs(3_600);
@@ -30,8 +34,9 @@ fn a_clock_that_goes_back_keeps_no_link_alive() {
     fleet.set_clock(earlier);
     fleet.worker(0).tick();
 
-    // Fetched in the future, as it seems: it is asked for again, at the latest when the freshness has passed.
-    fleet.pass(Duration::from_secs(6));
+    let response = follow(fleet.worker(0), "abc", &target());
+    assert_eq!(tier(&response), "lru");
+    fleet.pass(Duration::from_secs(5));
     let response = follow(fleet.worker(0), "abc", &target());
 
     assert_eq!((response.status(), tier(&response)), (302, "control-plane"));
@@ -55,10 +60,20 @@ fn a_clock_that_jumps_ahead_expires_what_it_must_and_no_more() {
         worker.refuse_callout(callout);
     }
     let lasting = worker.request("GET", "/lasting").send();
-    if let Some(callout) = worker.callouts().first() {
-        worker.refuse_callout(callout);
-    }
+    assert!(worker.callouts().is_empty(), "it is as young as it was");
 
     assert_eq!(worker.outcome(expired).local_response().status(), 410);
     assert_eq!(worker.outcome(lasting).local_response().status(), 302);
+}
+
+#[test]
+fn a_process_that_was_stopped_serves_nothing_old() {
+    let mut fleet = fleet(&configuration());
+    follow(fleet.worker(0), "abc", &target());
+    fleet.freeze(Duration::from_millis(4_999));
+    assert_eq!(tier(&follow(fleet.worker(0), "abc", &target())), "lru");
+    fleet.freeze(Duration::from_millis(1));
+    let response = follow(fleet.worker(0), "abc", &target());
+    assert_eq!(tier(&response), "control-plane");
+    fleet.assert_unharmed();
 }

@@ -51,6 +51,7 @@ fn a_bad_field_is_named() {
             "sharedData.maxValueBytes",
         ),
         (json!({"freshSeconds": "5"}), "freshSeconds"),
+        (json!({"unknownHosts": "first"}), "unknownHosts"),
         (json!({"staleSeconds": 1}), "staleSeconds"),
         (json!({"tickMs": 0}), "tickMs"),
         (json!({"pages": {"teapot": ""}}), "pages.teapot"),

@@ -33,6 +33,7 @@ fn a_hot_redirect_reads_the_headers_at_once_and_answers() {
 
     println!("a hot redirect: {hot:#?}");
     let expected = [
+        ("clock_time_get", 1),
         ("proxy_get_header_map_pairs", 1),
         ("proxy_send_local_response", 1),
     ];

@@ -100,8 +100,7 @@ fn any_root_drives_the_clock() {
     let second = worker.start_root(&other().to_string()).expect("a root");
     follow(worker, first, "abc", &target("https://old/"));
     for root in [first, second] {
-        let later = fleet.now() + Duration::from_secs(5);
-        fleet.set_clock(later);
+        fleet.freeze(Duration::from_secs(5));
         fleet.worker(0).tick_root(root);
         let asked = follow(fleet.worker(0), first, "abc", &target("https://old/"));
         assert_eq!(tier(&asked), "control-plane", "{root:?}");

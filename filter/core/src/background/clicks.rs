@@ -4,10 +4,10 @@ use super::batches::{Batches, Bounds};
 use super::{Errand, ErrandKind, Line};
 use crate::callout::{Failure, Response, status};
 use crate::clicks::Tallied;
-use crate::learners::Now;
 use crate::metrics::{ClickOutcome, Counts, Metric};
 use crate::resp::backoff;
 use crate::settings;
+use crate::time::Moment;
 use edgelink_wire::clicks::{MEDIA_TYPE, WorkerId};
 
 const FIRST_PAUSE: u64 = 100;
@@ -45,24 +45,30 @@ impl Clicks {
     }
 
     /// Whether it is time to close a batch.
-    pub(crate) fn is_flush_due(&self, now: Now) -> bool {
-        now.steady >= self.next_flush
+    pub(crate) fn is_flush_due(&self, now: Moment) -> bool {
+        now.millis() >= self.next_flush
     }
 
-    /// Closes batches over what was counted.
-    pub(crate) fn flush(&mut self, counted: Tallied, now: Now, counts: &mut Counts) {
-        self.next_flush = now.steady.saturating_add(self.settings.flush_millis);
-        self.batches.close(counted, now.wall.seconds());
+    /// Closes batches over what was counted, at `seconds` of unix time.
+    pub(crate) fn flush(
+        &mut self,
+        counted: Tallied,
+        now: Moment,
+        seconds: u64,
+        counts: &mut Counts,
+    ) {
+        self.next_flush = now.millis().saturating_add(self.settings.flush_millis);
+        self.batches.close(counted, seconds);
         self.tell(counts);
     }
 
     /// Sends what waits, if anything does and it is time to.
-    pub(crate) fn ask(&mut self, now: Now) -> Option<Errand> {
-        if !self.line.is_due(now.steady) {
+    pub(crate) fn ask(&mut self, now: Moment) -> Option<Errand> {
+        if !self.line.is_due(now.millis()) {
             return None;
         }
         let body = self.batches.request()?;
-        self.line.ask(now.steady);
+        self.line.ask(now.millis());
         Some(Errand {
             kind: ErrandKind::Clicks,
             method: "POST",
@@ -78,14 +84,14 @@ impl Clicks {
     pub(crate) fn on_answer(
         &mut self,
         response: Response<'_>,
-        now: Now,
+        now: Moment,
         counts: &mut Counts,
     ) -> Result<u32, Failure> {
         match status(response)? {
             200..300 => {
                 let clicks = self.batches.acknowledge();
                 count(counts, ClickOutcome::Acknowledged, clicks);
-                Ok(self.line.succeed(now.steady))
+                Ok(self.line.succeed(now.millis()))
             }
             // The control plane cannot read them, and will not be able to the next time either.
             status @ (400 | 413 | 415 | 422) => {
@@ -98,8 +104,8 @@ impl Clicks {
     }
 
     /// The worker ends, or reports no clicks any more: what waits is given up.
-    pub(crate) fn end(&mut self, counted: Tallied, now: Now, counts: &mut Counts) {
-        self.flush(counted, now, counts);
+    pub(crate) fn end(&mut self, counted: Tallied, now: Moment, seconds: u64, counts: &mut Counts) {
+        self.flush(counted, now, seconds, counts);
         self.batches.give_up();
         self.tell(counts);
     }

@@ -9,11 +9,13 @@ mod clicks;
 mod line;
 pub(crate) mod poll;
 pub(crate) mod snapshots;
+mod warm;
 
 pub(crate) use clicks::Clicks;
 pub(crate) use line::Line;
 pub(crate) use poll::Poll;
 pub(crate) use snapshots::Snapshots;
+pub(crate) use warm::Warm;
 
 use crate::callout::{Failure, Response, status};
 

@@ -1,17 +1,21 @@
 //! Reads the feed from the control plane, by long polls one after the other.
 
 use super::{Errand, ErrandKind, Line, body_of};
+use crate::admission::FeedPlace;
 use crate::callout::{Failure, Response};
+use crate::feed::continuity;
 use crate::host::{Log, SharedData};
-use crate::learners::{Learners, Now, Reading};
+use crate::learners::{Learners, Reading};
 use crate::metrics::{FeedOutcome, Metric};
 use crate::resp::backoff::Bounds;
 use crate::seldom::Seldom;
 use crate::settings;
+use crate::time::Moment;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::feed_batch::{MAX_BYTES, MAX_MESSAGES};
 use edgelink_wire::record::RecordError;
-use edgelink_wire::{FeedBatch, FeedPosition};
+use edgelink_wire::redis::FeedState;
+use edgelink_wire::{BatchHead, FeedBatch, FeedPosition};
 
 /// The longest body that is read, in bytes: one message may reach over the bound of a batch.
 pub(crate) const MAX_BODY_BYTES: usize = MAX_BYTES + (64 << 10);
@@ -23,10 +27,16 @@ const FIRST_PAUSE: u64 = 50;
 pub(crate) struct Poll {
     pub(crate) line: Line,
     settings: settings::Poll,
-    /// Nothing before it is known where to begin.
+    /// `None` before it is known where to begin.
     position: Option<FeedPosition>,
-    since: Option<u64>,
-    heard: Option<u64>,
+    /// `None` before it was said.
+    generation: Option<u64>,
+    since: Option<Moment>,
+    /// Where reading began then.
+    start: FeedPosition,
+    heard: Option<Moment>,
+    /// The last beat since then.
+    told: Option<FeedState>,
     malformed: Seldom,
 }
 
@@ -36,8 +46,11 @@ impl Poll {
             line: line(&settings, seed),
             settings,
             position: None,
+            generation: None,
             since: None,
+            start: FeedPosition::START,
             heard: None,
+            told: None,
             malformed: Seldom::default(),
         }
     }
@@ -51,32 +64,54 @@ impl Poll {
         self.settings = settings;
     }
 
-    /// Begins at `position`, unless it has begun. Nothing is missed since `since`, where that is known.
-    pub(crate) fn begin(&mut self, position: FeedPosition, since: Option<u64>) {
+    /// Begins at the place of a snapshot that has come, unless it has begun.
+    pub(crate) fn begin_at(&mut self, place: FeedPlace, now: Moment) {
         if self.position.is_none() {
-            self.position = Some(position);
-            self.since = since;
+            self.position = Some(place.position);
+            self.generation = Some(place.generation);
+            self.start_over(place.position, now);
         }
     }
 
-    /// How far the feed was read. Nothing before it was first heard.
+    /// Begins wherever the control plane says, unless it has begun.
+    pub(crate) fn begin(&mut self) {
+        self.position.get_or_insert(FeedPosition::START);
+    }
+
+    /// How far the feed was read. `None` before it has begun.
     pub(crate) fn reading(&self) -> Option<Reading> {
         Some(Reading {
             since: self.since?,
-            heard: self.heard?,
+            start: self.start,
+            heard: self.heard,
             position: self.position?,
+            generation: self.generation,
+            told: self.told,
         })
     }
 
+    /// Up to when everything was read.
+    pub(crate) fn heard(&self) -> Option<Moment> {
+        self.heard
+    }
+
+    /// What was asked for before may have changed unseen.
+    fn start_over(&mut self, position: FeedPosition, now: Moment) {
+        self.since = Some(now);
+        self.start = position;
+        self.told = None;
+    }
+
     /// Asks for what is new, if it is time to.
-    pub(crate) fn ask(&mut self, now: Now) -> Option<Errand> {
-        let position = self.position.filter(|_| self.line.is_due(now.steady))?;
-        self.line.ask(now.steady);
+    pub(crate) fn ask(&mut self, now: Moment) -> Option<Errand> {
+        let position = self.position.filter(|_| self.line.is_due(now.millis()))?;
+        self.line.ask(now.millis());
+        let generation = self.generation.unwrap_or_default();
         let wait = self.settings.wait_millis;
         Some(Errand {
             kind: ErrandKind::Poll,
             method: "GET",
-            path: format!("/edge/v1/feed?after={position}&waitMs={wait}"),
+            path: format!("/edge/v1/feed?after={position}&generation={generation}&waitMs={wait}"),
             accept: FeedBatch::MEDIA_TYPE,
             content_type: None,
             body: Vec::new(),
@@ -88,59 +123,97 @@ impl Poll {
     pub(crate) fn on_answer(
         &mut self,
         host: &mut (impl SharedData + Log),
-        now: Now,
+        now: Moment,
         response: Response<'_>,
         learners: &mut Learners<'_>,
     ) -> Result<u32, Failure> {
         let body = body_of(response, FeedBatch::MEDIA_TYPE)?;
         let batch = FeedBatch::decode(body).map_err(|_| Failure::Answer(200))?;
-        match (batch.gap, self.since) {
-            (true, Some(_)) => {
-                learners.on_gap(host, now.wall, "the control plane no longer has them");
-            }
-            (true, None) => learners.gate.restart(),
-            (false, _) => {}
+        let FeedBatch { head, messages } = batch;
+        if self.is_behind(head) {
+            return Err(Failure::Answer(200));
         }
-        if batch.gap || self.since.is_none() {
-            // What was asked for before this moment may have changed before the place where reading goes on.
-            self.since = Some(now.steady);
+        self.join(host, now, head, learners);
+        let asked = self.line.asked().map_or(now, Moment::from_millis);
+        let is_full = messages.len() >= MAX_MESSAGES || body.len() >= MAX_BYTES;
+        let is_progress = self.position.replace(head.next) < Some(head.next);
+        self.take_in(host, now, messages, learners);
+        if !is_full {
+            // The feed's age is that of when the answer was made, which was not before the question.
+            self.heard = self.heard.max(Some(asked.before(head.age_millis)));
         }
-        let asked = self.line.asked().unwrap_or(now.steady);
-        let is_full = batch.messages.len() >= MAX_MESSAGES || body.len() >= MAX_BYTES;
-        if !batch.messages.is_empty() && !is_full {
-            // That there is nothing new is no sign of life: a control plane that the changes do not reach says so too.
-            // The bound comes again and again for that. What came later than the question may not be in the answer.
-            self.heard = self.heard.max(Some(asked));
-        }
-        let waited = now.steady.saturating_sub(asked);
-        let is_progress = self.position.replace(batch.next) < Some(batch.next);
-        let next = if is_progress || waited >= u64::from(self.settings.wait_millis) / 2 {
-            now.steady
+        let next = if is_progress || asked.age(now) >= u64::from(self.settings.wait_millis) / 2 {
+            now.millis()
         } else {
             // With the next tick: nothing new without waiting for it would otherwise be asked for in a circle.
-            now.steady.saturating_add(1)
+            now.millis().saturating_add(1)
         };
-        self.take_in(host, now, batch.messages, learners);
         Ok(self.line.succeed(next))
+    }
+
+    /// Whether the answer is of a control plane that has read less of the feed than was read here.
+    fn is_behind(&self, head: BatchHead) -> bool {
+        let is_same = !head.gap && self.generation == Some(head.generation);
+        is_same && self.position.is_some_and(|position| head.next < position)
+    }
+
+    /// Goes on where the answer begins, be it at the position that was asked for.
+    fn join(
+        &mut self,
+        log: &mut impl Log,
+        now: Moment,
+        head: BatchHead,
+        learners: &mut Learners<'_>,
+    ) {
+        let before = self.generation.replace(head.generation);
+        let is_other = before.is_some_and(|generation| generation != head.generation);
+        match (is_other || head.gap, self.since) {
+            (true, Some(_)) if is_other => learners.on_gap(log, now, continuity::Gap::Generation),
+            (true, Some(_)) => learners.on_gap(log, now, "the control plane no longer has them"),
+            (true, None) => learners.gate.restart(),
+            (false, Some(_)) => return,
+            (false, None) => {}
+        }
+        self.start_over(head.next, now);
     }
 
     fn take_in(
         &mut self,
         host: &mut (impl SharedData + Log),
-        now: Now,
+        now: Moment,
         messages: Vec<Result<FeedMessage<'_>, RecordError>>,
         learners: &mut Learners<'_>,
     ) {
+        let mut unreadable = None;
         for message in messages {
             match message {
-                Ok(message) => learners.on_message(host, now.wall, message),
+                Ok(message) => {
+                    self.on_beat(&message);
+                    learners.on_message(host, now, message);
+                }
                 Err(error) => {
                     learners.counts.count(Metric::Feed(FeedOutcome::Malformed));
-                    if self.malformed.is_due(now.steady) {
-                        host.warn(&format!("a message of the feed cannot be read: {error}"));
-                    }
+                    unreadable = Some(error);
                 }
             }
+        }
+        if let (Some(error), Some(position)) = (unreadable, self.position) {
+            if self.malformed.is_due(now.millis()) {
+                host.warn(&format!("a message of the feed cannot be read: {error}"));
+            }
+            learners.on_gap(host, now, continuity::Gap::Unreadable);
+            self.start_over(position, now);
+        }
+    }
+
+    fn on_beat(&mut self, message: &FeedMessage<'_>) {
+        if let FeedMessage::Beat(beat) = message
+            && self.generation == Some(beat.generation)
+        {
+            self.told = Some(FeedState {
+                generation: beat.generation,
+                number: beat.number,
+            });
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{Errand, ErrandKind, Line, body_of};
 use crate::callout::{Failure, Response};
-use crate::learners::Now;
 use crate::resp::backoff::Bounds;
 use crate::settings;
+use crate::time::Moment;
 use edgelink_wire::Snapshot;
 
 const PATH: &str = "/edge/v1/snapshot";
@@ -55,21 +55,21 @@ impl Snapshots {
     }
 
     /// The one that was had is of no use yet.
-    pub(crate) fn retry(&mut self, now: Now) {
+    pub(crate) fn retry(&mut self, now: Moment) {
         self.need = Need::Known;
-        self.line.rest(now.steady);
+        self.line.rest(now.millis());
     }
 
     /// Asks for one, if one is needed and it is time to.
-    pub(crate) fn ask(&mut self, now: Now) -> Option<Errand> {
+    pub(crate) fn ask(&mut self, now: Moment) -> Option<Errand> {
         if self.need == Need::New {
             self.need = Need::Known;
-            self.line.rest(now.steady);
+            self.line.rest(now.millis());
         }
-        if self.need == Need::Met || !self.line.is_due(now.steady) {
+        if self.need == Need::Met || !self.line.is_due(now.millis()) {
             return None;
         }
-        self.line.ask(now.steady);
+        self.line.ask(now.millis());
         Some(Errand {
             kind: ErrandKind::Snapshot,
             method: "GET",
@@ -82,9 +82,9 @@ impl Snapshots {
     }
 
     /// One was had. How many attempts had failed in a row before it.
-    pub(crate) fn meet(&mut self, now: Now) -> u32 {
+    pub(crate) fn meet(&mut self, now: Moment) -> u32 {
         self.need = Need::Met;
-        self.line.succeed(now.steady)
+        self.line.succeed(now.millis())
     }
 }
 

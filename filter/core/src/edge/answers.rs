@@ -7,7 +7,6 @@ use crate::flights::Waiter;
 use crate::metrics::{Counts, Metric, Outcome, Tier};
 use crate::path;
 use crate::settings::Settings;
-use crate::time::Moment;
 use edgelink_wire::Record;
 
 impl Edge {
@@ -20,10 +19,11 @@ impl Edge {
         path: &[u8],
     ) -> Answer<'a> {
         self.enter(waiter.stream);
+        let seconds = self.wall.seconds(self.now);
         let (settings, counts) = (&self.here, &mut self.counts);
         let (record, tier) = (resumed.record.as_deref(), resumed.tier);
         let query = path::query(path);
-        let answer = compose(record, tier, query, self.now, settings, counts);
+        let answer = compose(record, tier, query, seconds, settings, counts);
         if waiter.is_click
             && self.settings.clicks.is_some()
             && answer.outcome() == Outcome::Redirect
@@ -35,10 +35,11 @@ impl Edge {
 
     /// The answer with what was found for the request at hand.
     pub(super) fn serve(&mut self, found: Found, query: &[u8], is_click: bool) -> Answer<'_> {
+        let seconds = self.wall.seconds(self.now);
         let (settings, counts) = (&self.here, &mut self.counts);
         let (record, clicker) = self.caches.serve(found, &self.key);
         let record = Some(record);
-        let answer = compose(record, found.tier, query, self.now, settings, counts);
+        let answer = compose(record, found.tier, query, seconds, settings, counts);
         if is_click && self.settings.clicks.is_some() && answer.outcome() == Outcome::Redirect {
             clicker.click();
         }
@@ -46,17 +47,17 @@ impl Edge {
     }
 }
 
-/// Makes an answer, and counts it. A record that does not decode is as good as none.
+/// Makes an answer at `seconds` of unix time, and counts it. A record that does not decode is as good as none.
 pub(super) fn compose<'a>(
     record: Option<&'a [u8]>,
     tier: Tier,
     query: &[u8],
-    now: Moment,
+    seconds: u64,
     settings: &'a Settings,
     counts: &mut Counts,
 ) -> Answer<'a> {
     let answer = match record.map(Record::decode_again) {
-        Some(Ok(record)) => Answer::of(record, query, now.seconds(), tier, settings),
+        Some(Ok(record)) => Answer::of(record, query, seconds, tier, settings),
         Some(Err(_)) | None => Answer::unavailable(tier, settings),
     };
     counts.count(Metric::Requests(tier, answer.outcome()));

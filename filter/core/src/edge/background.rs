@@ -1,18 +1,20 @@
 //! The errands of a worker, and what follows from how far the feed was read.
 
 use super::Edge;
-use crate::background::{Clicks, Errand, ErrandKind, Line, Poll, Snapshots, poll, snapshots};
+use crate::admission::FeedPlace;
+use crate::background::{Clicks, Errand, ErrandKind, Line, Poll, Snapshots, Warm, poll, snapshots};
 use crate::caches::Heard;
 use crate::callout::{Failure, MAX_BODY_BYTES, Response};
 use crate::flights::Token;
 use crate::host::{Log, SharedData};
-use crate::learners::{Learners, Now};
+use crate::learners::{Learners, Reading};
 use crate::metrics::{ErrandOutcome, Metric};
+use crate::redis::FeedView;
 use crate::settings::Settings;
 use crate::time::Moment;
 use crate::trust::Coverage;
+use edgelink_wire::Record;
 use edgelink_wire::clicks::WorkerId;
-use edgelink_wire::{FeedPosition, Snapshot};
 
 /// What there is of them.
 #[derive(Debug)]
@@ -20,19 +22,23 @@ pub(super) struct Background {
     snapshots: Option<Snapshots>,
     poll: Option<Poll>,
     clicks: Option<Clicks>,
+    pub(super) warm: Warm,
     name: WorkerId,
     seed: u64,
 }
 
 impl Background {
     pub(super) fn new(settings: &Settings, name: WorkerId, seed: u64) -> Self {
+        // Without a feed nothing of a snapshot would ever count.
         let snapshots = settings.background.snapshot.clone();
+        let snapshots = snapshots.filter(|_| settings.has_feed());
         let poll = settings.background.poll.clone();
         let clicks = settings.clicks.clone();
         Self {
             snapshots: snapshots.map(|settings| Snapshots::new(settings, seed.rotate_left(24))),
             poll: poll.map(|settings| Poll::new(settings, seed.rotate_left(40))),
             clicks: clicks.map(|settings| Clicks::new(settings, name, seed.rotate_left(8))),
+            warm: Warm::default(),
             name,
             seed,
         }
@@ -45,7 +51,7 @@ impl Background {
     }
 
     /// An errand of that kind, if it is time for one.
-    fn ask(&mut self, kind: ErrandKind, now: Now) -> Option<Errand> {
+    fn ask(&mut self, kind: ErrandKind, now: Moment) -> Option<Errand> {
         match kind {
             ErrandKind::Snapshot => self.snapshots.as_mut()?.ask(now),
             ErrandKind::Poll => self.poll.as_mut()?.ask(now),
@@ -100,7 +106,6 @@ impl Edge {
 
     /// The proxy has refused to send an errand, at `now` by the exact clock.
     pub fn on_errand_refused(&mut self, log: &mut impl Log, kind: ErrandKind, now: Moment) {
-        let now = self.at(now);
         self.fail_errand(log, kind, Failure::Reset, now);
     }
 
@@ -122,6 +127,9 @@ impl Edge {
         if is_same_feed && settings.background.snapshot == self.settings.background.snapshot {
             self.background.snapshots = before.snapshots;
         }
+        if is_same_feed {
+            self.background.warm = before.warm;
+        }
         if is_same_feed
             && let (Some(mut poll), Some(settings)) = (before.poll, &settings.background.poll)
         {
@@ -136,41 +144,64 @@ impl Edge {
 
     /// Gives up the clicks that were not reported yet.
     pub(super) fn end_clicks(&mut self) {
-        let now = self.at(self.now);
+        let seconds = self.wall.seconds(self.now);
         if let Some(clicks) = &mut self.background.clicks {
-            clicks.end(self.caches.take_clicks(), now, &mut self.counts);
+            let counted = self.caches.take_clicks();
+            clicks.end(counted, self.now, seconds, &mut self.counts);
         }
     }
 
     /// What the feed vouches for now, wherever it comes from.
-    pub(super) fn rely_on_feed(&mut self, now: Now) {
+    pub(super) fn rely_on_feed(&mut self, now: Moment) {
+        let reading = self.reading();
+        let coverage = reading.and_then(|reading| {
+            let (since, heard) = (reading.since, reading.heard?);
+            Some(Coverage { since, heard })
+        });
+        let begun = reading.map(|reading| reading.since);
+        self.caches.on_time(now, begun, coverage);
+        let heard = coverage.map(|coverage| coverage.heard);
+        self.gate.on_time(heard);
+        if let Some((reading, generation)) = reading.and_then(|read| Some((read, read.generation?)))
+        {
+            let position = reading.position;
+            self.gate.begin(FeedPlace {
+                generation,
+                position,
+            });
+        }
+        let told = reading.and_then(|reading| reading.told).zip(heard);
+        self.redis
+            .set_feed(told.map(|(told, heard)| FeedView { told, heard }));
+    }
+
+    pub(super) fn reading(&self) -> Option<Reading> {
         let poll = self.background.poll.as_ref();
         let polled = poll.and_then(Poll::reading);
-        let reading = self.redis.reading().or(polled);
-        let wall = |steady: u64| now.wall.before(now.steady.saturating_sub(steady));
-        let coverage = reading.map(|reading| Coverage {
-            since: wall(reading.since),
-            heard: wall(reading.heard),
-        });
-        self.caches.on_time(now.wall, coverage);
-        self.gate.on_time(now, reading.map(|reading| reading.heard));
-        if let Some(reading) = reading {
-            self.gate.begin(reading.position);
-        }
+        let reading = self.redis.reading().or(polled)?;
+        Some(Reading {
+            // What was asked for in the same millisecond may be from before.
+            since: reading.since.after(1),
+            ..reading
+        })
     }
 
     /// The errands that it is time for.
-    pub(super) fn tick_background(&mut self, log: &mut impl Log, now: Moment) -> Vec<Errand> {
-        let now = self.at(now);
+    pub(super) fn tick_background(
+        &mut self,
+        host: &mut (impl SharedData + Log),
+        now: Moment,
+    ) -> Vec<Errand> {
         for kind in ErrandKind::ALL {
             let line = self.background.line(kind);
-            if line.is_some_and(|line| line.is_overdue(now.steady)) {
-                self.fail_errand(log, kind, Failure::Timeout, now);
+            if line.is_some_and(|line| line.is_overdue(now.millis())) {
+                self.fail_errand(host, kind, Failure::Timeout, now);
             }
         }
         if !self.is_wanted {
             return Vec::new();
         }
+        self.warm_up(host, now);
         let background = &mut self.background;
         if let Some(snapshots) = &mut background.snapshots
             && self.gate.wants_snapshot()
@@ -178,15 +209,34 @@ impl Edge {
             snapshots.renew();
         }
         if let (Some(poll), None) = (&mut background.poll, &background.snapshots) {
-            poll.begin(FeedPosition::START, None);
+            poll.begin();
         }
         if let Some(clicks) = &mut background.clicks
             && clicks.is_flush_due(now)
         {
-            clicks.flush(self.caches.take_clicks(), now, &mut self.counts);
+            let seconds = self.wall.seconds(now);
+            clicks.flush(self.caches.take_clicks(), now, seconds, &mut self.counts);
         }
         let errands = ErrandKind::ALL.map(|kind| self.background.ask(kind, now));
         errands.into_iter().flatten().collect()
+    }
+
+    /// Takes in the links that are asked for most, the most wanted last, once it is known that they are right. They count as
+    /// fetched when the feed began.
+    fn warm_up(&mut self, data: &mut impl SharedData, now: Moment) {
+        let Some(reading) = self.reading() else {
+            return;
+        };
+        for link in self.background.warm.take(reading).into_iter().rev() {
+            if let Ok(record) = Record::decode(&link.record) {
+                let told = Heard {
+                    record,
+                    is_hot: true,
+                    at: reading.since,
+                };
+                self.caches.hear(data, &link.key, told, now);
+            }
+        }
     }
 
     /// An errand has ended. The next one of its kind, if it is to follow at once.
@@ -197,7 +247,6 @@ impl Edge {
         response: Response<'_>,
         now: Moment,
     ) -> Option<Errand> {
-        let now = self.at(now);
         let ended = match kind {
             ErrandKind::Snapshot => self.end_snapshot(host, response, now),
             ErrandKind::Poll => self.end_poll(host, response, now),
@@ -222,7 +271,7 @@ impl Edge {
         self.background.ask(next, now)
     }
 
-    fn end_report(&mut self, response: Response<'_>, now: Now) -> Result<u32, Failure> {
+    fn end_report(&mut self, response: Response<'_>, now: Moment) -> Result<u32, Failure> {
         let Some(clicks) = &mut self.background.clicks else {
             return Err(Failure::Reset);
         };
@@ -233,15 +282,18 @@ impl Edge {
         &mut self,
         host: &mut (impl SharedData + Log),
         response: Response<'_>,
-        now: Now,
+        now: Moment,
     ) -> Result<u32, Failure> {
+        let Background { poll, warm, .. } = &mut self.background;
+        let Some(poll) = poll else {
+            return Err(Failure::Reset);
+        };
         let mut learners = Learners {
             caches: &mut self.caches,
             gate: &mut self.gate,
+            warm,
             counts: &mut self.counts,
-        };
-        let Some(poll) = &mut self.background.poll else {
-            return Err(Failure::Reset);
+            heard: poll.heard(),
         };
         let ended = poll.on_answer(host, now, response, &mut learners);
         self.rely_on_feed(now);
@@ -252,15 +304,20 @@ impl Edge {
         &mut self,
         host: &mut (impl SharedData + Log),
         response: Response<'_>,
-        now: Now,
+        now: Moment,
     ) -> Result<u32, Failure> {
         let snapshot = snapshots::read(response)?;
+        let place = FeedPlace {
+            generation: snapshot.generation,
+            position: snapshot.position,
+        };
         if let Some(poll) = &mut self.background.poll {
-            poll.begin(snapshot.position, Some(now.steady));
-            self.gate.begin(snapshot.position);
+            poll.begin_at(place, now);
         }
-        self.warm(host, &snapshot, now.wall);
+        self.background.warm.keep(&snapshot);
+        self.rely_on_feed(now);
         let is_of_use = self.gate.learn(snapshot) || !self.gate.wants_snapshot();
+        self.warm_up(host, now);
         let Some(snapshots) = &mut self.background.snapshots else {
             return Ok(0);
         };
@@ -272,28 +329,16 @@ impl Edge {
         Ok(0)
     }
 
-    /// Takes in the links that are asked for most. As of now: what changes while the snapshot is on its way is told by
-    /// the feed, from the snapshot's position on or, where the feed was read already, by a higher rev in the LRU.
-    fn warm(&mut self, data: &mut impl SharedData, snapshot: &Snapshot<'_>, now: Moment) {
-        for entry in snapshot.hot.iter().rev() {
-            let told = Heard {
-                record: entry.record,
-                is_hot: true,
-            };
-            self.caches.hear(data, entry.key, told, now);
-        }
-    }
-
-    fn fail_errand(&mut self, log: &mut impl Log, kind: ErrandKind, why: Failure, now: Now) {
+    fn fail_errand(&mut self, log: &mut impl Log, kind: ErrandKind, why: Failure, now: Moment) {
         let outcome = ErrandOutcome::Failed;
         self.counts.count(Metric::Errands(kind, outcome));
         let line = self.background.line_mut(kind);
-        if line.is_some_and(|line| line.fail(now.steady) == 1) {
+        if line.is_some_and(|line| line.fail(now.millis()) == 1) {
             log.warn(&format!("{}: fails, {why}", kind.name()));
         }
         if let (ErrandKind::Snapshot, Some(poll)) = (kind, &mut self.background.poll) {
             // The feed does not wait for a snapshot that may never come.
-            poll.begin(FeedPosition::START, None);
+            poll.begin();
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Redis in the order of the tiers, and what the caches learn from the feed.
 
 use super::{Action, Edge, Resumed};
-use crate::caches::Learned;
+use crate::caches::{Fetched, Learned, Source};
 use crate::callout::{Callout, Told};
 use crate::flights::{Asked, FlightId, Landed};
 use crate::host::{Log, SharedData, StreamToken, Streams};
-use crate::learners::{Learners, Now, Reading};
+use crate::learners::{Learners, Reading};
 use crate::metrics::{CalloutOutcome, Connection, Metric, RedisOutcome, Tier};
-use crate::redis::{Answer, Lookups, News};
+use crate::redis::{Answer, FeedView, Lookups, News};
 use crate::time::{Kind, Moment};
 
 /// The connections of a worker; none before its first request, and none without Redis.
@@ -24,6 +24,19 @@ impl Redis {
         self.lookups.as_ref().is_some_and(Lookups::is_ready)
     }
 
+    /// Whether lookups are taken, and what Redis says is believed.
+    pub(super) fn is_current(&self, now: Moment) -> bool {
+        let lookups = self.lookups.as_ref();
+        lookups.is_some_and(|lookups| lookups.is_current(now))
+    }
+
+    /// The feed has told that; `None` without one.
+    pub(super) fn set_feed(&mut self, feed: Option<FeedView>) {
+        if let Some(lookups) = &mut self.lookups {
+            lookups.set_feed(feed);
+        }
+    }
+
     pub(super) fn is_feed_ready(&self) -> bool {
         self.news.as_ref().is_some_and(News::is_ready)
     }
@@ -31,6 +44,11 @@ impl Redis {
     /// How far the feed was read.
     pub(super) fn reading(&self) -> Option<Reading> {
         self.news.as_ref().and_then(News::reading)
+    }
+
+    /// Up to when everything was read.
+    fn heard(&self) -> Option<Moment> {
+        self.reading()?.heard
     }
 
     /// How long a lookup may take at most, in milliseconds.
@@ -48,15 +66,17 @@ impl Edge {
         bytes: &[u8],
         now: Moment,
     ) -> Vec<Action> {
-        let now = self.at(now);
+        self.at(now);
         if let Some(lookups) = &mut self.redis.lookups
-            && let Some(answers) = lookups.on_data(host, now.steady, stream, bytes)
+            && let Some(answers) = lookups.on_data(host, now, stream, bytes)
         {
             return self.act_on(host, answers);
         }
         let mut learners = Learners {
+            heard: self.redis.heard(),
             caches: &mut self.caches,
             gate: &mut self.gate,
+            warm: &mut self.background.warm,
             counts: &mut self.counts,
         };
         if let Some(news) = &mut self.redis.news {
@@ -73,17 +93,19 @@ impl Edge {
         stream: StreamToken,
         now: Moment,
     ) -> Vec<Action> {
-        let now = self.at(now);
+        self.at(now);
         let mut learners = Learners {
+            heard: self.redis.heard(),
             caches: &mut self.caches,
             gate: &mut self.gate,
+            warm: &mut self.background.warm,
             counts: &mut self.counts,
         };
         if let Some(news) = &mut self.redis.news {
             news.on_end(host, now, stream, &mut learners);
         }
         let lookups = self.redis.lookups.as_mut();
-        let answers = lookups.map(|lookups| lookups.on_end(host, now.steady, stream));
+        let answers = lookups.map(|lookups| lookups.on_end(host, now, stream));
         self.act_on(host, answers.unwrap_or_default())
     }
 
@@ -93,11 +115,10 @@ impl Edge {
         host: &mut (impl SharedData + Streams + Log),
         now: Moment,
     ) -> Vec<Action> {
-        let now = self.at(now);
         self.make_connections();
         let mut answers = std::mem::take(&mut self.redis.left);
         if let Some(lookups) = &mut self.redis.lookups {
-            answers.extend(lookups.on_tick(host, now.steady));
+            answers.extend(lookups.on_tick(host, now));
             let attempts = Metric::Attempts(Connection::Lookup);
             self.counts.count_more(attempts, lookups.take_attempts());
         }
@@ -105,10 +126,12 @@ impl Edge {
         self.act_on(host, answers)
     }
 
-    fn tick_news(&mut self, host: &mut (impl SharedData + Streams + Log), now: Now) {
+    fn tick_news(&mut self, host: &mut (impl SharedData + Streams + Log), now: Moment) {
         let mut learners = Learners {
+            heard: self.redis.heard(),
             caches: &mut self.caches,
             gate: &mut self.gate,
+            warm: &mut self.background.warm,
             counts: &mut self.counts,
         };
         if let Some(news) = &mut self.redis.news {
@@ -127,7 +150,8 @@ impl Edge {
             return;
         };
         let seed = self.seed.rotate_left(16);
-        let lookups = Lookups::new(&settings.cluster, settings.lookups.clone(), seed);
+        let fresh = self.settings.lives.fresh;
+        let lookups = Lookups::new(&settings.cluster, settings.lookups.clone(), fresh, seed);
         self.redis.lookups = Some(lookups);
         let news = settings.feed.clone();
         self.redis.news = news.map(|feed| News::new(&settings.cluster, feed, !seed));
@@ -135,9 +159,9 @@ impl Edge {
 
     /// Gives the connections up; those who wait for Redis are looked after with the next tick.
     pub(super) fn disconnect(&mut self, host: &mut (impl SharedData + Streams + Log)) {
-        let now = self.at(self.now);
+        let now = self.now;
         if let Some(lookups) = self.redis.lookups.take() {
-            self.redis.left.extend(lookups.end(host, now.steady));
+            self.redis.left.extend(lookups.end(host, now));
         }
         if let Some(news) = self.redis.news.take() {
             news.end(host);
@@ -150,15 +174,15 @@ impl Edge {
     /// The streams end with the root context that opened them; the connections are made again, and the feed is read on
     /// from the same place. Those who wait for Redis are looked after with the next tick.
     pub(super) fn lose_connections(&mut self, host: &mut (impl SharedData + Streams + Log)) {
-        let now = self.at(self.now);
+        let now = self.now;
         if let Some(lookups) = &mut self.redis.lookups {
-            self.redis
-                .left
-                .extend(lookups.drop_stream(host, now.steady));
+            self.redis.left.extend(lookups.drop_stream(host, now));
         }
         let mut learners = Learners {
+            heard: self.redis.heard(),
             caches: &mut self.caches,
             gate: &mut self.gate,
+            warm: &mut self.background.warm,
             counts: &mut self.counts,
         };
         if let Some(news) = &mut self.redis.news {
@@ -168,15 +192,14 @@ impl Edge {
 
     /// Asks Redis for the key of the request at hand. Whether it was asked.
     pub(super) fn ask_redis(&mut self, host: &mut (impl Streams + Log), id: FlightId) -> bool {
-        let now = self.at(self.now).steady;
         let Some(lookups) = &mut self.redis.lookups else {
             return false;
         };
-        let is_asked = lookups.ask(host, now, id, &self.key);
-        if !is_asked {
-            self.counts.count(Metric::Redis(RedisOutcome::Rejected));
+        let asked = lookups.ask(host, self.now, id, &self.key);
+        if let Err(outcome) = asked {
+            self.counts.count(Metric::Redis(outcome));
         }
-        is_asked
+        asked.is_ok()
     }
 
     fn act_on(
@@ -185,10 +208,10 @@ impl Edge {
         answers: Vec<Answer>,
     ) -> Vec<Action> {
         let actions = answers.into_iter().filter_map(|answer| {
-            let Answer { flight, told } = answer;
+            let Answer { flight, told, at } = answer;
             // One that was given up meanwhile is not asked for again.
             let asked = self.flights.get(flight)?;
-            match told.and_then(|told| self.learn_from_redis(host, &asked, told)) {
+            match told.and_then(|told| self.learn_from_redis(host, &asked, told, at)) {
                 Ok(bytes) => self.land_from_redis(flight, bytes),
                 Err(outcome) => {
                     self.counts.count(Metric::Redis(outcome));
@@ -205,8 +228,14 @@ impl Edge {
         data: &mut impl SharedData,
         asked: &Asked,
         told: Told<Vec<u8>>,
+        at: Moment,
     ) -> Result<Vec<u8>, RedisOutcome> {
-        let learned = self.caches.learn(data, asked, told.as_deref(), self.now);
+        let fetched = Fetched {
+            told: told.as_deref(),
+            at: asked.started.min(at),
+            source: Source::Redis,
+        };
+        let learned = self.caches.learn(data, asked, fetched, self.now);
         if learned == Learned::Older {
             return Err(RedisOutcome::Older);
         }
@@ -242,10 +271,8 @@ impl Edge {
         Some(Action::Resume(self.fall_back(data, landed)))
     }
 
-    pub(super) fn at(&mut self, wall: Moment) -> Now {
-        Now {
-            steady: self.steady.read(wall),
-            wall,
-        }
+    /// A callback has come, at `now`.
+    pub(super) fn at(&mut self, now: Moment) {
+        self.now = self.now.max(now);
     }
 }

@@ -3,10 +3,9 @@
 use super::{Decision, Edge};
 use crate::caches::{Found, Lookup};
 use crate::callout::Callout;
-use crate::flights::{FlightId, Join, Waiter};
-use crate::host::{Log, NEVER_WRITTEN, SharedData, Streams};
+use crate::flights::{FlightId, Join, Waiter, Wanted};
+use crate::host::{Log, SharedData, Streams};
 use crate::metrics::CalloutOutcome;
-use crate::shared::Version;
 
 impl Edge {
     /// The tiers, in their order, but for admission, which stands in front of shared data: why it may is told there.
@@ -20,7 +19,9 @@ impl Edge {
             Err(held) => held,
         };
         // What the LRU knows as a link is not refused, whatever the numbers say.
-        if self.gate.refuses(self.code()) && !held.is_some_and(|held| self.caches.is_link(held)) {
+        if self.gate.refuses(self.code(), self.now)
+            && !held.is_some_and(|held| self.caches.is_link(held))
+        {
             return Decision::NeverIssued;
         }
         let known = self.caches.look_up_shared(host, &self.key, held, self.now);
@@ -31,11 +32,11 @@ impl Edge {
                 Decision::Serve(found, self.refresh(host, found))
             }
             Lookup::Stale(found) => {
-                let waits = self.wait(host, visitor, NEVER_WRITTEN);
+                let waits = self.wait(host, visitor, Wanted::held(self.now));
                 waits.unwrap_or(Decision::Serve(found, None))
             }
             Lookup::Nothing(version) => {
-                let waits = self.wait(host, visitor, version);
+                let waits = self.wait(host, visitor, Wanted::unknown(version, self.now));
                 waits.unwrap_or(Decision::Refuse)
             }
         }
@@ -50,18 +51,17 @@ impl Edge {
 
     /// Whether somebody is likely to answer.
     fn can_start(&self) -> bool {
-        self.redis.is_ready() || !self.breaker.is_open()
+        self.redis.is_current(self.now) || !self.breaker.is_open()
     }
 
-    /// Makes a visitor wait for a lookup of its key, whose slot is of that version. Nothing if a bound or the circuit is
-    /// against it.
+    /// Makes a visitor wait for a lookup of its key. `None` if a bound or the circuit is against it.
     fn wait(
         &mut self,
         host: &mut (impl Streams + Log),
         visitor: Waiter,
-        version: Version,
+        wanted: Wanted,
     ) -> Option<Decision> {
-        let joined = self.flights.join(&self.key, version, visitor, self.now);
+        let joined = self.flights.join(&self.key, wanted, visitor);
         let waits = match joined {
             Join::Started(id) => self.start(host, id).map(Decision::Wait),
             Join::Joined => Some(Decision::Wait(None)),
@@ -89,11 +89,9 @@ impl Edge {
     /// A lookup that nobody waits for, if it is time for one.
     fn refresh(&mut self, host: &mut (impl Streams + Log), found: Found) -> Option<Callout> {
         let pause = self.here.retry_after_millis;
-        let failed = self
-            .caches
-            .failed(found)
-            .and_then(|failed| failed.age(self.now));
-        let is_permitted = self.redis.is_ready() || self.breaker.would_permit(self.now, pause);
+        let failed = self.caches.failed(found).map(|failed| failed.age(self.now));
+        let is_permitted =
+            self.redis.is_current(self.now) || self.breaker.would_permit(self.now, pause);
         if failed.is_some_and(|age| age < pause) || !is_permitted {
             return None;
         }

@@ -32,6 +32,10 @@ pub enum Gap {
     Gone,
     /// The stream is another one than before: ids went back, or the count of its entries does not fit.
     Restarted,
+    /// The publisher could not continue where it had stopped.
+    Generation,
+    /// An entry says neither what has changed nor of which link.
+    Unreadable,
 }
 
 impl std::fmt::Display for Gap {
@@ -40,7 +44,9 @@ impl std::fmt::Display for Gap {
             Self::Trimmed => "entries were trimmed before they were read",
             Self::Skipped => "the next entry does not follow the last one",
             Self::Gone => "the stream is gone",
-            Self::Restarted => "the stream was started anew",
+            Self::Restarted => "the stream was started again",
+            Self::Generation => "the feed is of another generation",
+            Self::Unreadable => "an entry cannot be read",
         })
     }
 }

@@ -10,9 +10,10 @@
 //! - Since [`Reader::since_ms`] nothing was missed. What was asked for earlier may have changed unseen.
 //! - Up to [`Reader::heard_ms`] everything was read. What changes later may not be known yet.
 //!
-//! So a record that was asked for at `t` is as good as one asked for at [`Reader::known_until`]`(t)`. Only entries move that
-//! on, the control plane's heartbeats among them: a Redis that answers, but that nobody publishes to, tells nothing, and
-//! records age as if there were no feed.
+//! So a record that was asked for at `t` is as good as one asked for at [`Reader::known_until`]`(t)`. Only the publisher's
+//! beats move that on: other entries may be late, and a Redis that answers, but that nobody publishes to, tells nothing, so that
+//! records age as if there were no feed. A beat was sent after the end of the stream was last seen in front of it; when that
+//! was asked, and no later, is when it is known to be from.
 
 pub mod continuity;
 mod wire;
@@ -26,9 +27,13 @@ pub use edgelink_wire::feed_batch::FeedPosition;
 use crate::resp::Reply;
 use crate::resp::client::{self, Client, Event, Failure, Reason};
 use continuity::{Position, StreamInfo, parse_id};
-use edgelink_wire::feed::{FeedMessage, previous};
+use edgelink_wire::feed::{Beat, FeedMessage, previous};
 use edgelink_wire::record::RecordError;
+use edgelink_wire::redis::FeedState;
 use wire::{elements, is_no_stream, pairs, write_info, write_read};
+
+/// How long a beat may take at most from what it speaks of to the stream, in milliseconds.
+const BEAT_DELAY_MS: u64 = 1_000;
 
 /// How much of an unusable reply is kept for the log, in bytes.
 const KEPT_MESSAGE_BYTES: usize = 200;
@@ -66,7 +71,7 @@ pub enum Output<'a> {
     CloseStream,
     /// A change, in the order of the stream.
     Message(FeedMessage<'a>),
-    /// An entry is no message of a known version. It was passed over.
+    /// An entry is no message of a known version, nor does it name a link. A gap follows.
     Malformed(FeedPosition, RecordError),
     /// Changes may have been missed: whatever was cached may be old. Reading goes on from the end of the stream.
     Gap(Gap),
@@ -106,6 +111,12 @@ struct Session {
     /// None until the stream was first seen.
     position: Option<Position>,
     since_ms: Option<u64>,
+    /// Where reading began then.
+    start: FeedPosition,
+    /// The last beat since then.
+    told: Option<FeedState>,
+    /// Whether the answer at hand has a beat in it.
+    has_beat: bool,
     heard_ms: Option<u64>,
     read_ms: Option<u64>,
     checked_ms: u64,
@@ -135,6 +146,9 @@ impl Reader {
                     added: None,
                 }),
                 since_ms: start.map(|start| start.asked_ms),
+                start: start.map_or(FeedPosition::START, |start| start.id),
+                told: None,
+                has_beat: false,
                 heard_ms: None,
                 read_ms: None,
                 checked_ms: 0,
@@ -152,7 +166,19 @@ impl Reader {
         self.session.since_ms
     }
 
-    /// Up to when everything was read: the time at which Redis was last asked for entries, had some, and had no more.
+    /// Where reading began at [`Self::since_ms`].
+    #[must_use]
+    pub fn start(&self) -> FeedPosition {
+        self.session.start
+    }
+
+    /// Generation and number of the last beat that was read without a gap behind it.
+    #[must_use]
+    pub fn told(&self) -> Option<FeedState> {
+        self.session.told
+    }
+
+    /// Up to when everything was read: what the last beat speaks of is at least as late as that.
     #[must_use]
     pub fn heard_ms(&self) -> Option<u64> {
         self.session.heard_ms
@@ -299,7 +325,7 @@ impl Session {
         }
     }
 
-    /// Compares the stream with what was read of it, and starts anew where they do not join.
+    /// Compares the stream with what was read of it, and starts again where they do not join.
     fn on_info(&mut self, info: Option<&StreamInfo>, at_ms: u64, emit: &mut dyn FnMut(Output<'_>)) {
         self.checked_ms = at_ms;
         self.next = Next::AskEntries;
@@ -320,7 +346,16 @@ impl Session {
 
     fn start(&mut self, end: Position) {
         self.position = Some(end);
+        self.missed(end.id);
+    }
+
+    /// Something may have been missed in front of `position`.
+    fn missed(&mut self, position: FeedPosition) {
         self.since_ms = Some(self.now_ms);
+        self.start = position;
+        self.told = None;
+        // When the end was seen before says nothing of another stream.
+        self.read_ms = None;
     }
 
     /// `[[stream, [[id, [field, value, ...]], ...]]]`, or null after a quiet block period.
@@ -331,6 +366,7 @@ impl Session {
         emit: &mut dyn FnMut(Output<'_>),
     ) -> Option<()> {
         self.next = Next::AskEntries;
+        self.has_beat = false;
         let mut count = 0;
         if reply != Reply::Null {
             let [_, entries] = elements(reply.array()?.next()?)?;
@@ -339,11 +375,12 @@ impl Session {
                 count += 1;
             }
         }
+        if self.has_beat {
+            let sent_ms = self.read_ms.map(|ms| ms.saturating_sub(BEAT_DELAY_MS));
+            self.heard_ms = self.heard_ms.max(sent_ms);
+        }
         if count < self.batch {
             self.read_ms = Some(at_ms);
-        }
-        if count > 0 && count < self.batch {
-            self.heard_ms = self.heard_ms.max(Some(at_ms));
         }
         // Not each time, or a busy feed would pay for a question with every answer.
         if count == 0 || self.now_ms.saturating_sub(self.checked_ms) >= CHECK_INTERVAL_MS {
@@ -360,7 +397,7 @@ impl Session {
         let named = previous(pairs(fields)).ok();
         let is_other = named.is_some_and(|previous| previous != position.id);
         self.position = Some(if is_other {
-            self.since_ms = Some(self.now_ms);
+            self.missed(id);
             emit(Output::Gap(Gap::Skipped));
             // Another stream, perhaps: how many entries it has had is for the next look to tell.
             Position { id, added: None }
@@ -368,10 +405,31 @@ impl Session {
             position.after(id)
         });
         match FeedMessage::from_fields(pairs(fields)) {
-            Ok(message) => emit(Output::Message(message)),
-            Err(error) => emit(Output::Malformed(id, error)),
+            Ok(message) => {
+                if let FeedMessage::Beat(beat) = message {
+                    self.on_beat(beat, id, emit);
+                }
+                emit(Output::Message(message));
+            }
+            Err(error) => {
+                self.missed(id);
+                emit(Output::Malformed(id, error));
+                emit(Output::Gap(Gap::Unreadable));
+            }
         }
         Some(())
+    }
+
+    fn on_beat(&mut self, beat: Beat, id: FeedPosition, emit: &mut dyn FnMut(Output<'_>)) {
+        let Beat {
+            generation, number, ..
+        } = beat;
+        if self.told.is_some_and(|told| told.generation != generation) {
+            self.missed(id);
+            emit(Output::Gap(Gap::Generation));
+        }
+        self.told = Some(FeedState { generation, number });
+        self.has_beat = true;
     }
 }
 

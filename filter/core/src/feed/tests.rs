@@ -97,7 +97,7 @@ fn said(output: &Output<'_>) -> String {
             format!("> {}", words.join(" "))
         }
         Output::CloseStream => "close".to_owned(),
-        Output::Message(FeedMessage::Bound { bound }) => format!("bound {bound}"),
+        Output::Message(FeedMessage::Beat(beat)) => format!("beat {}", beat.bound),
         Output::Message(message) => format!("{message:?}"),
         Output::Malformed(id, error) => format!("malformed {id}: {error}"),
         Output::Gap(gap) => format!("gap: {gap}"),
@@ -139,17 +139,31 @@ fn entries(entries: &[(u64, &[&str])]) -> Vec<u8> {
     format!("*1\r\n*2\r\n{}*{}\r\n{all}", bulk("feed"), entries.len()).into_bytes()
 }
 
+/// The fields of a beat of the publisher.
+const BEAT: &[&str] = &[
+    "op",
+    "beat",
+    "bound",
+    "1",
+    "generation",
+    "7",
+    "number",
+    "3",
+    "at",
+    "0",
+];
+
 const QUIET: &[u8] = b"*-1\r\n";
 const NO_STREAM: &[u8] = b"-ERR no such key\r\n";
 
 #[test]
 fn reading_starts_at_the_end_and_goes_on_from_what_was_read() {
     let mut tested = Tested::reading();
-    let two = entries(&[(6, &["op", "bound", "bound", "1"]), (7, &["op", "flush"])]);
+    let two = entries(&[(6, BEAT), (7, &["op", "flush"])]);
     assert_eq!(
         tested.data(20, &two),
         [
-            "bound 1",
+            "beat 1",
             "Flush",
             "> XREAD BLOCK 1000 COUNT 2 STREAMS feed 7-0"
         ]
@@ -181,8 +195,11 @@ fn what_a_snapshot_brought_is_known_from_when_it_was_asked_for() {
         ["> XREAD BLOCK 1000 COUNT 2 STREAMS feed 4-0"]
     );
     assert_eq!(tested.reader.known_until(3), 3, "there is more to read");
-    tested.data(13, &entries(&[(5, &["op", "flush"])]));
-    assert_eq!(tested.reader.known_until(3), 12);
+    tested.data(13, &entries(&[(5, BEAT)]));
+    assert_eq!(tested.data(2_013, QUIET), ["> XINFO STREAM feed"]);
+    tested.data(2_014, &info(5, 3));
+    tested.data(2_020, &entries(&[(6, BEAT)]));
+    assert_eq!(tested.reader.known_until(3), 1_013);
     assert_eq!(tested.reader.known_until(2), 2);
 }
 
@@ -206,25 +223,22 @@ fn a_stream_that_was_started_anew_within_one_quiet_period_is_noticed() {
     let mut tested = Tested::reading();
     tested.data(1010, QUIET);
     let said = tested.data(1015, &info(9, 1));
-    assert_eq!(said[0], "gap: the stream was started anew");
+    assert_eq!(said[0], "gap: the stream was started again");
     assert_eq!(tested.reader.position(), Some(FeedPosition::new(9, 0)));
 }
 
 #[test]
 fn an_entry_that_follows_another_one_than_was_read_last_is_a_gap() {
     let mut tested = Tested::reading();
-    let entry = |id, prev| (id, ["op", "bound", "bound", "1", "prev", prev]);
+    let entry = |id, prev| (id, [BEAT, &["prev", prev]].concat());
     let (six, seven) = (entry(6, "5-0"), entry(7, "6-0"));
     let read = tested.data(20, &entries(&[(six.0, &six.1), (seven.0, &seven.1)]));
-    assert_eq!(read[..2], ["bound 1", "bound 1"]);
+    assert_eq!(read[..2], ["beat 1", "beat 1"]);
     let nine = entry(9, "8-0");
     let read = tested.data(30, &entries(&[(nine.0, &nine.1)]));
     assert_eq!(
         read[..2],
-        [
-            "gap: the next entry does not follow the last one",
-            "bound 1"
-        ]
+        ["gap: the next entry does not follow the last one", "beat 1"]
     );
     assert_eq!(tested.reader.since_ms(), Some(30));
     assert_eq!(tested.reader.position(), Some(FeedPosition::new(9, 0)));
@@ -242,20 +256,50 @@ fn a_busy_feed_is_compared_too() {
 }
 
 #[test]
-fn an_entry_that_is_no_message_is_passed_over() {
+fn an_entry_that_says_neither_what_has_changed_nor_of_which_link_is_a_gap() {
     let mut tested = Tested::reading();
-    let two = entries(&[(6, &["op", "upsert"]), (7, &["op", "bound", "bound"])]);
+    let two = entries(&[(6, &["op", "upsert"]), (7, &["op", "beat", "bound"])]);
     let said = tested.data(20, &two);
     assert_eq!(
-        said[0],
-        "malformed 6-0: the field 'op' is missing or malformed"
+        said[..4],
+        [
+            "malformed 6-0: the field 'op' is missing or malformed",
+            "gap: an entry cannot be read",
+            "malformed 7-0: the field 'bound' is missing or malformed",
+            "gap: an entry cannot be read",
+        ]
     );
-    assert_eq!(
-        said[1],
-        "malformed 7-0: the field 'bound' is missing or malformed"
-    );
-    let said = tested.data(20, &entries(&[(8, &["op", "bound", "bound", "8"])]));
-    assert_eq!(said[0], "bound 8");
+    assert_eq!(tested.reader.since_ms(), Some(20));
+    assert_eq!(tested.reader.start(), FeedPosition::new(7, 0));
+    let said = tested.data(20, &entries(&[(8, BEAT)]));
+    assert_eq!(said[0], "beat 1");
+}
+
+#[test]
+fn an_entry_that_names_a_link_and_is_not_understood_says_that_it_has_changed() {
+    let mut tested = Tested::reading();
+    let said = tested.data(20, &entries(&[(6, &["op", "upsert", "key", "a/b"])]));
+    assert_eq!(said[0], r#"Changed { key: "a/b" }"#);
+    assert_eq!(tested.reader.since_ms(), Some(10));
+}
+
+#[test]
+fn another_generation_is_a_gap() {
+    let mut tested = Tested::reading();
+    let beat = |id, generation, number| {
+        let mut fields = BEAT.to_vec();
+        (fields[5], fields[7]) = (generation, number);
+        entries(&[(id, &fields)])
+    };
+    assert_eq!(tested.reader.told(), None);
+    let said = tested.data(20, &beat(6, "7", "3"));
+    assert_eq!(said[0], "beat 1", "the first one is no news");
+    let told = |generation, number| Some(FeedState { generation, number });
+    assert_eq!(tested.reader.told(), told(7, 3));
+    let said = tested.data(30, &beat(7, "8", "4"));
+    assert_eq!(said[0], "gap: the feed is of another generation");
+    assert_eq!(tested.reader.told(), told(8, 4));
+    assert_eq!(tested.reader.since_ms(), Some(30));
 }
 
 #[test]

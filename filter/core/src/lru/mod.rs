@@ -152,7 +152,7 @@ impl Lru {
     /// Notes that asking anew for this record has failed.
     pub(crate) fn mark_failed(&mut self, place: Place, now: Moment) {
         if let Some(entry) = self.slab.get_mut(place.0) {
-            entry.failed = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
+            entry.failed = u32::try_from(now.seconds()).unwrap_or(u32::MAX).max(1);
         }
     }
 
@@ -193,7 +193,7 @@ impl Lru {
 
     /// What is news no longer becomes an entry like others.
     pub(crate) fn on_time(&mut self, now: Moment) {
-        self.settle(|_, heard| heard.age(now).is_none_or(|age| age > NEWS_LASTS));
+        self.settle(|_, heard| heard.age(now) > NEWS_LASTS);
     }
 
     /// Takes the oldest news for old as long as that is due, given the bytes of all news and when it was heard.

@@ -32,7 +32,7 @@ pub(super) struct Entry {
     /// The key, then the record.
     bytes: Box<[u8]>,
     pub(super) fetched: Moment,
-    /// Unix time in seconds; 0 for never.
+    /// In seconds of the monotonic clock; 0 for never.
     pub(super) failed: u32,
     /// [`ASKED`], [`NEWS`] and the length of the key.
     marks: u16,

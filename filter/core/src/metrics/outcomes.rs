@@ -118,6 +118,8 @@ pub enum RedisOutcome {
     Miss,
     /// A record that is older than what the caches hold.
     Older,
+    /// Not asked, or not believed: it is not known that the publisher has written everything to that Redis.
+    NotCurrent,
     /// An error, a record that cannot be read, or the connection was lost.
     Failed,
     /// No answer in time.
@@ -127,11 +129,12 @@ pub enum RedisOutcome {
 }
 
 impl RedisOutcome {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Ok,
         Self::Absent,
         Self::Miss,
         Self::Older,
+        Self::NotCurrent,
         Self::Failed,
         Self::Timeout,
         Self::Rejected,
@@ -143,6 +146,7 @@ impl RedisOutcome {
             Self::Absent => "absent",
             Self::Miss => "miss",
             Self::Older => "older",
+            Self::NotCurrent => "not_current",
             Self::Failed => "failed",
             Self::Timeout => "timeout",
             Self::Rejected => "rejected",
@@ -157,10 +161,12 @@ pub enum FeedOutcome {
     Put,
     /// A link is gone.
     Del,
+    /// A link has changed, and is to be asked for.
+    Changed,
     /// Everything is to be forgotten.
     Flush,
-    /// The bound of issued numbers.
-    Bound,
+    /// The publisher is up to date.
+    Beat,
     /// An entry that cannot be read.
     Malformed,
     /// Changes may have been missed.
@@ -168,11 +174,12 @@ pub enum FeedOutcome {
 }
 
 impl FeedOutcome {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Put,
         Self::Del,
+        Self::Changed,
         Self::Flush,
-        Self::Bound,
+        Self::Beat,
         Self::Malformed,
         Self::Gap,
     ];
@@ -181,8 +188,9 @@ impl FeedOutcome {
         match self {
             Self::Put => "put",
             Self::Del => "del",
+            Self::Changed => "changed",
             Self::Flush => "flush",
-            Self::Bound => "bound",
+            Self::Beat => "beat",
             Self::Malformed => "malformed",
             Self::Gap => "gap",
         }

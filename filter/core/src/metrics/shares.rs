@@ -152,7 +152,7 @@ impl Shares {
 
 impl Share {
     fn is_gone(&self, now: Moment) -> bool {
-        self.written.age(now).is_some_and(|age| age >= GONE_AFTER)
+        self.written.age(now) >= GONE_AFTER
     }
 
     fn to_bytes(self) -> [u8; NUMBERS * 8] {
@@ -200,6 +200,5 @@ fn take_out(to: &mut impl Metrics, levels: Levels) {
 }
 
 fn is_past(since: Option<Moment>, now: Moment, interval: u64) -> bool {
-    let age = since.and_then(|since| since.age(now));
-    age.is_none_or(|age| age >= interval)
+    since.is_none_or(|since| since.age(now) >= interval)
 }

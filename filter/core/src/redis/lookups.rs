@@ -1,5 +1,6 @@
-//! Tier 4: lookups in Redis, pipelined on one connection.
+//! Tier 4: lookups in Redis, pipelined on one connection, and the probes that tell whether it is current.
 
+use super::belief::{Belief, Current, FeedView};
 use super::link::{Link, Method};
 use crate::callout::Told;
 use crate::flights::FlightId;
@@ -9,11 +10,21 @@ use crate::resp::client::{Client, Mode, Settings};
 use crate::resp::lookup::{self, Lookup, LookupError};
 use crate::resp::{Event, Failure, Output, Reply};
 use crate::seldom::Seldom;
+use crate::time::Moment;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+enum Request {
+    /// For a link, while Redis was current.
+    Link(FlightId, Current),
+    /// How far the publisher has written.
+    Probe,
+}
 
 /// The connection and who waits for it.
 #[derive(Debug)]
 pub(crate) struct Lookups {
-    client: Client<FlightId>,
+    client: Client<Request>,
     timeout: u64,
     lookup: Lookup,
     wire: Wire,
@@ -23,6 +34,7 @@ pub(crate) struct Lookups {
 #[derive(Debug)]
 struct Wire {
     link: Link,
+    belief: Belief,
     answers: Vec<Answer>,
     garbled: Seldom,
     /// Attempts to connect since they were last asked for.
@@ -35,10 +47,14 @@ pub(crate) struct Answer {
     pub(crate) flight: FlightId,
     /// What Redis has of the link, or why that is nothing.
     pub(crate) told: Result<Told<Vec<u8>>, RedisOutcome>,
+    /// It was right then or later.
+    pub(crate) at: Moment,
 }
 
 impl Lookups {
-    pub(crate) fn new(cluster: &str, settings: Settings, seed: u64) -> Self {
+    /// A connection that the first tick makes. What Redis says is believed while the feed was heard within `fresh`
+    /// milliseconds.
+    pub(crate) fn new(cluster: &str, settings: Settings, fresh: u64, seed: u64) -> Self {
         let method = match settings.mode {
             Mode::Direct { .. } => Method::Direct,
             Mode::Pooled => Method::Pooled,
@@ -49,6 +65,7 @@ impl Lookups {
             lookup: Lookup::default(),
             wire: Wire {
                 link: Link::new(cluster, method),
+                belief: Belief::new(fresh),
                 answers: Vec::new(),
                 garbled: Seldom::default(),
                 attempts: 0,
@@ -56,9 +73,19 @@ impl Lookups {
         }
     }
 
-    /// Whether lookups are taken.
+    /// Whether the connection stands.
     pub(crate) fn is_ready(&self) -> bool {
         self.client.is_ready()
+    }
+
+    /// Whether lookups are taken, and what Redis says is believed.
+    pub(crate) fn is_current(&self, now: Moment) -> bool {
+        self.is_ready() && self.wire.belief.current(now).is_some()
+    }
+
+    /// The feed has told that; `None` without one.
+    pub(crate) fn set_feed(&mut self, feed: Option<FeedView>) {
+        self.wire.belief.set_feed(feed);
     }
 
     /// How long a lookup may take at most, in milliseconds.
@@ -71,35 +98,67 @@ impl Lookups {
         std::mem::take(&mut self.wire.attempts)
     }
 
-    /// Looks a key up. Whether it was sent; then the answer comes later, whatever happens.
+    /// Looks a key up. Then the answer comes later, whatever happens.
+    ///
+    /// # Errors
+    /// Why it was not sent.
     pub(crate) fn ask(
         &mut self,
         host: &mut (impl Streams + Log),
-        now: u64,
+        now: Moment,
         flight: FlightId,
         key: &[u8],
-    ) -> bool {
+    ) -> Result<(), RedisOutcome> {
+        if !self.is_ready() {
+            return Err(RedisOutcome::Rejected);
+        }
+        let current = self.wire.belief.current(now);
+        let current = current.ok_or(RedisOutcome::NotCurrent)?;
+        self.lookup.set_generation(current.generation);
         let (wire, lookup) = (&mut self.wire, &self.lookup);
-        let emit = &mut |output: Output<'_, FlightId>| wire.on_output(host, now, output);
+        let emit = &mut |output: Output<'_, Request>| wire.on_output(host, now, output);
         let write = |out: &mut Vec<u8>| lookup.write(key, out);
-        let asked = self.client.request(now, flight, write, emit);
-        asked.is_ok()
+        let request = Request::Link(flight, current);
+        let asked = self.client.request(now.millis(), request, write, emit);
+        asked.map_err(|_| RedisOutcome::Rejected)
     }
 
-    /// Bytes came on a stream. Nothing if it is none of ours.
+    /// Asks how far the publisher has written, if it is time to.
+    fn probe(&mut self, host: &mut (impl Streams + Log), now: Moment) {
+        if !self.is_ready() || !self.wire.belief.is_probe_due(now) {
+            return;
+        }
+        let wire = &mut self.wire;
+        wire.belief.on_sent(now);
+        let emit = &mut |output: Output<'_, Request>| wire.on_output(host, now, output);
+        let write = lookup::write_probe;
+        let asked = self
+            .client
+            .request(now.millis(), Request::Probe, write, emit);
+        if asked.is_err() {
+            self.wire.belief.on_failure();
+        }
+    }
+
+    /// Bytes came on a stream. `None` if it is none of ours.
     pub(crate) fn on_data(
         &mut self,
         host: &mut (impl Streams + Log),
-        now: u64,
+        now: Moment,
         stream: StreamToken,
         bytes: &[u8],
     ) -> Option<Vec<Answer>> {
         if !self.wire.link.carries(stream) {
             return None;
         }
+        let was_ready = self.is_ready();
         let wire = &mut self.wire;
-        self.client
-            .on_data(now, bytes, &mut |output| wire.on_output(host, now, output));
+        self.client.on_data(now.millis(), bytes, &mut |output| {
+            wire.on_output(host, now, output);
+        });
+        if !was_ready {
+            self.probe(host, now);
+        }
         Some(std::mem::take(&mut self.wire.answers))
     }
 
@@ -107,7 +166,7 @@ impl Lookups {
     pub(crate) fn on_end(
         &mut self,
         host: &mut (impl Streams + Log),
-        now: u64,
+        now: Moment,
         stream: StreamToken,
     ) -> Vec<Answer> {
         if self.wire.link.on_end(host, stream) {
@@ -117,11 +176,12 @@ impl Lookups {
     }
 
     /// Time has passed.
-    pub(crate) fn on_tick(&mut self, host: &mut (impl Streams + Log), now: u64) -> Vec<Answer> {
+    pub(crate) fn on_tick(&mut self, host: &mut (impl Streams + Log), now: Moment) -> Vec<Answer> {
         self.wire.link.on_tick(host);
         let wire = &mut self.wire;
-        self.client
-            .on_tick(now, &mut |output| wire.on_output(host, now, output));
+        let emit = &mut |output: Output<'_, Request>| wire.on_output(host, now, output);
+        self.client.on_tick(now.millis(), emit);
+        self.probe(host, now);
         if self.wire.link.take_refused() {
             self.lose(host, now);
         }
@@ -129,7 +189,11 @@ impl Lookups {
     }
 
     /// Cancels the stream at once; another one is opened in its time. Not from within a callback that brings a message.
-    pub(crate) fn drop_stream(&mut self, host: &mut (impl Streams + Log), now: u64) -> Vec<Answer> {
+    pub(crate) fn drop_stream(
+        &mut self,
+        host: &mut (impl Streams + Log),
+        now: Moment,
+    ) -> Vec<Answer> {
         self.wire.link.close();
         self.wire.link.on_tick(host);
         self.lose(host, now);
@@ -137,14 +201,14 @@ impl Lookups {
     }
 
     /// Gives the connection up, for good.
-    pub(crate) fn end(mut self, host: &mut (impl Streams + Log), now: u64) -> Vec<Answer> {
+    pub(crate) fn end(mut self, host: &mut (impl Streams + Log), now: Moment) -> Vec<Answer> {
         self.drop_stream(host, now)
     }
 
-    fn lose(&mut self, host: &mut (impl Streams + Log), now: u64) {
+    fn lose(&mut self, host: &mut (impl Streams + Log), now: Moment) {
         let wire = &mut self.wire;
-        self.client
-            .on_closed(now, &mut |output| wire.on_output(host, now, output));
+        let emit = &mut |output: Output<'_, Request>| wire.on_output(host, now, output);
+        self.client.on_closed(now.millis(), emit);
     }
 }
 
@@ -152,20 +216,31 @@ impl Wire {
     fn on_output(
         &mut self,
         host: &mut (impl Streams + Log),
-        now: u64,
-        output: Output<'_, FlightId>,
+        now: Moment,
+        output: Output<'_, Request>,
     ) {
         match output {
             Output::OpenStream => {
                 self.attempts = self.attempts.saturating_add(1);
+                self.belief.on_lost();
                 self.link.open(host);
             }
             Output::Send(bytes) => self.link.send(host, bytes),
             Output::CloseStream => self.link.close(),
             Output::Event(event) => host.warn(&told(event)),
-            Output::Deliver(flight, reply) => {
-                let told = self.read(host, now, reply);
-                self.answers.push(Answer { flight, told });
+            Output::Deliver(Request::Probe, reply) => match reply {
+                Ok(reply) => self.belief.on_answer(lookup::read_probe(reply)),
+                Err(_) => self.belief.on_failure(),
+            },
+            Output::Deliver(Request::Link(flight, asked), reply) => {
+                let is_current = |current: Current| current.generation == asked.generation;
+                let is_believed = self.belief.current(now).is_some_and(is_current);
+                let told = self.read(host, now, reply).and_then(|told| {
+                    let told = is_believed.then_some(told);
+                    told.ok_or(RedisOutcome::NotCurrent)
+                });
+                let at = asked.at;
+                self.answers.push(Answer { flight, told, at });
             }
         }
     }
@@ -173,7 +248,7 @@ impl Wire {
     fn read(
         &mut self,
         log: &mut impl Log,
-        now: u64,
+        now: Moment,
         reply: Result<Reply<'_>, Failure<'_>>,
     ) -> Result<Told<Vec<u8>>, RedisOutcome> {
         let reply = reply.map_err(|failure| match failure {
@@ -190,8 +265,8 @@ impl Wire {
         }
     }
 
-    fn note_garbled(&mut self, log: &mut impl Log, now: u64, error: LookupError) {
-        if self.garbled.is_due(now) {
+    fn note_garbled(&mut self, log: &mut impl Log, now: Moment, error: LookupError) {
+        if self.garbled.is_due(now.millis()) {
             log.warn(&format!("a record in redis cannot be read: {error}"));
         }
     }

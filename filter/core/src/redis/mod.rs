@@ -5,9 +5,11 @@
 //! there is nothing to look up, and the copy of the plugin on Envoy's main thread, which can reach no internal listener,
 //! never sees one.
 
+pub(crate) mod belief;
 pub mod link;
 pub(crate) mod lookups;
 pub(crate) mod news;
 
+pub(crate) use belief::FeedView;
 pub(crate) use lookups::{Answer, Lookups};
 pub(crate) use news::News;

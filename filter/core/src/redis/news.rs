@@ -3,11 +3,12 @@
 use super::link::{Link, Method};
 use crate::feed::{Output, Reader, Settings};
 use crate::host::{Log, SharedData, StreamToken, Streams};
-use crate::learners::{Learners, Now, Reading};
+use crate::learners::{Learners, Reading};
 use crate::metrics::{FeedOutcome, Metric};
 use crate::resp::Event;
 use crate::resp::client::State;
 use crate::seldom::Seldom;
+use crate::time::Moment;
 
 /// The reader and its stream.
 #[derive(Debug)]
@@ -45,12 +46,16 @@ impl News {
         std::mem::take(&mut self.wire.attempts)
     }
 
-    /// How far the feed was read. Nothing before it was first heard.
+    /// How far the feed was read. `None` before it was first seen.
     pub(crate) fn reading(&self) -> Option<Reading> {
+        let told = self.reader.told();
         Some(Reading {
-            since: self.reader.since_ms()?,
-            heard: self.reader.heard_ms()?,
+            since: Moment::from_millis(self.reader.since_ms()?),
+            heard: self.reader.heard_ms().map(Moment::from_millis),
+            start: self.reader.start(),
             position: self.reader.position()?,
+            generation: told.map(|told| told.generation),
+            told,
         })
     }
 
@@ -58,7 +63,7 @@ impl News {
     pub(crate) fn on_data(
         &mut self,
         host: &mut (impl Streams + SharedData + Log),
-        now: Now,
+        now: Moment,
         stream: StreamToken,
         bytes: &[u8],
         learners: &mut Learners<'_>,
@@ -66,7 +71,7 @@ impl News {
         if self.wire.link.carries(stream) {
             let wire = &mut self.wire;
             let emit = &mut |output: Output<'_>| wire.on_output(host, now, output, learners);
-            self.reader.on_data(now.steady, bytes, emit);
+            self.reader.on_data(now.millis(), bytes, emit);
         }
     }
 
@@ -74,7 +79,7 @@ impl News {
     pub(crate) fn on_end(
         &mut self,
         host: &mut (impl Streams + SharedData + Log),
-        now: Now,
+        now: Moment,
         stream: StreamToken,
         learners: &mut Learners<'_>,
     ) {
@@ -87,13 +92,13 @@ impl News {
     pub(crate) fn on_tick(
         &mut self,
         host: &mut (impl Streams + SharedData + Log),
-        now: Now,
+        now: Moment,
         learners: &mut Learners<'_>,
     ) {
         self.wire.link.on_tick(host);
         let wire = &mut self.wire;
         let emit = &mut |output: Output<'_>| wire.on_output(host, now, output, learners);
-        self.reader.on_tick(now.steady, emit);
+        self.reader.on_tick(now.millis(), emit);
         if self.wire.link.take_refused() {
             self.lose(host, now, learners);
         }
@@ -104,7 +109,7 @@ impl News {
     pub(crate) fn drop_stream(
         &mut self,
         host: &mut (impl Streams + SharedData + Log),
-        now: Now,
+        now: Moment,
         learners: &mut Learners<'_>,
     ) {
         self.wire.link.close();
@@ -121,12 +126,12 @@ impl News {
     fn lose(
         &mut self,
         host: &mut (impl Streams + SharedData + Log),
-        now: Now,
+        now: Moment,
         learners: &mut Learners<'_>,
     ) {
         let wire = &mut self.wire;
         let emit = &mut |output: Output<'_>| wire.on_output(host, now, output, learners);
-        self.reader.on_closed(now.steady, emit);
+        self.reader.on_closed(now.millis(), emit);
     }
 }
 
@@ -134,7 +139,7 @@ impl Wire {
     fn on_output(
         &mut self,
         host: &mut (impl Streams + SharedData + Log),
-        now: Now,
+        now: Moment,
         output: Output<'_>,
         learners: &mut Learners<'_>,
     ) {
@@ -146,14 +151,14 @@ impl Wire {
             Output::Send(bytes) => self.link.send(host, bytes),
             Output::CloseStream => self.link.close(),
             Output::Event(event) => note(host, event),
-            Output::Message(message) => learners.on_message(host, now.wall, message),
+            Output::Message(message) => learners.on_message(host, now, message),
             Output::Malformed(id, error) => {
                 learners.counts.count(Metric::Feed(FeedOutcome::Malformed));
-                if self.malformed.is_due(now.steady) {
+                if self.malformed.is_due(now.millis()) {
                     host.warn(&format!("the feed's entry {id} cannot be read: {error}"));
                 }
             }
-            Output::Gap(gap) => learners.on_gap(host, now.wall, gap),
+            Output::Gap(gap) => learners.on_gap(host, now, gap),
         }
     }
 }

@@ -1,16 +1,22 @@
-//! The one command of the hot path: `HMGET link:{domain}/{code}` of all fields of a link.
+//! The two commands of a connection for lookups: `HMGET link:{generation}:{domain}/{code}` of all fields of a link, and
+//! `HMGET {feed}:state`, which tells how far the publisher has written to that Redis.
 
 use super::encode;
 use super::reply::Reply;
 use edgelink_wire::record::{Record, RecordError};
-use edgelink_wire::redis::{LINK_FIELDS, LINK_PREFIX, record_from_values};
+use edgelink_wire::redis::{
+    FeedState, LINK_FIELDS, STATE_FIELDS, STATE_KEY, link_key, record_from_values,
+};
 
 /// Writes lookups; what is the same in all of them is encoded once.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     /// In front of the key.
     start: Vec<u8>,
-    /// Behind it.
+    generation: u64,
+    /// What keys of that generation begin with.
+    prefix: String,
+    /// Behind the key.
     fields: Vec<u8>,
 }
 
@@ -33,17 +39,42 @@ impl Default for Lookup {
         for field in LINK_FIELDS {
             encode::argument(field.as_bytes(), &mut fields);
         }
-        Self { start, fields }
+        Self {
+            start,
+            generation: 0,
+            prefix: link_key(0, ""),
+            fields,
+        }
     }
 }
 
 impl Lookup {
+    /// Looks links up in that generation from now on.
+    pub fn set_generation(&mut self, generation: u64) {
+        if self.generation != generation {
+            self.generation = generation;
+            self.prefix = link_key(generation, "");
+        }
+    }
+
     /// Appends the lookup of `key`, which is `{domain}/{code}`.
     pub fn write(&self, key: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&self.start);
-        encode::argument_of_parts([LINK_PREFIX.as_bytes(), key], out);
+        encode::argument_of_parts([self.prefix.as_bytes(), key], out);
         out.extend_from_slice(&self.fields);
     }
+}
+
+/// Appends the question for the state of the feed.
+pub fn write_probe(out: &mut Vec<u8>) {
+    let [generation, number] = STATE_FIELDS.map(str::as_bytes);
+    encode::words(&[b"HMGET", STATE_KEY.as_bytes(), generation, number], out);
+}
+
+/// Reads the answer to [`write_probe`]. `None` if the publisher has written nothing there, or nothing that is known here.
+#[must_use]
+pub fn read_probe(reply: Reply<'_>) -> Option<FeedState> {
+    FeedState::from_values(&reply.strings()?)
 }
 
 /// Reads the answer. `None`: Redis has nothing on the key, which says nothing about the link.
@@ -62,12 +93,33 @@ mod tests {
     #[test]
     fn a_lookup_is_one_hmget() {
         let mut out = Vec::new();
-        Lookup::default().write(b"a.example/x", &mut out);
+        let mut lookup = Lookup::default();
+        lookup.set_generation(70);
+        lookup.write(b"a.example/x", &mut out);
         assert_eq!(
             out.escape_ascii().to_string().replace("\\r\\n", " "),
-            "*9 $5 HMGET $16 link:a.example/x $3 url $8 redirect $5 state $11 valid_since $11 valid_until \
+            "*9 $5 HMGET $19 link:70:a.example/x $3 url $8 redirect $5 state $11 valid_since $11 valid_until \
              $13 forward_query $3 rev "
         );
+    }
+
+    #[test]
+    fn a_probe_asks_for_the_state_of_the_feed() {
+        let mut out = Vec::new();
+        write_probe(&mut out);
+        assert_eq!(
+            out.escape_ascii().to_string().replace("\\r\\n", " "),
+            "*4 $5 HMGET $12 {feed}:state $10 generation $6 number "
+        );
+        let read = |bytes| read_probe(Reply::parse(bytes).unwrap());
+        let state = FeedState {
+            generation: 70,
+            number: 5,
+        };
+        assert_eq!(read(b"*2\r\n$2\r\n70\r\n$1\r\n5\r\n"), Some(state));
+        for nothing in [&b"*2\r\n$-1\r\n$-1\r\n"[..], b"*0\r\n", b"+OK\r\n"] {
+            assert_eq!(read(nothing), None);
+        }
     }
 
     #[test]

@@ -30,8 +30,8 @@ fn what_is_not_said_has_the_documented_default() {
     assert_eq!(
         settings.lives,
         Lives {
-            fresh: 4_800,
-            absent_fresh: 4_800,
+            fresh: 5_000,
+            absent_fresh: 5_000,
             with_feed: 3_600_000,
             stale: 86_400_000
         }
@@ -39,12 +39,13 @@ fn what_is_not_said_has_the_documented_default() {
     assert_eq!(settings.retry_after, "1");
     assert_eq!(settings.tick_millis, 100);
     assert!(!settings.tier_header);
+    assert_eq!(settings.unknown_hosts, UnknownHosts::Default);
 }
 
 #[test]
 fn everything_that_is_said_is_taken() {
     let config = json!({
-        "domains": ["127.0.0.1:8080", "GO.example"],
+        "domains": ["127.0.0.1:8080", "GO.example"], "unknownHosts": "pass",
         "controlPlane": {"cluster": "c", "authority": "a", "token": "t", "timeoutMs": 1, "maxPending": 2, "maxWaiting": 3},
         "lru": {"maxBytes": 4}, "sharedData": {"slots": 5, "maxValueBytes": 64},
         "freshSeconds": 7, "absentFreshSeconds": 6, "staleSeconds": 8, "retryAfterSeconds": 9,
@@ -53,6 +54,7 @@ fn everything_that_is_said_is_taken() {
     });
     let settings = parse(&config).unwrap();
     assert_eq!(settings.domains[1].as_str(), "go.example");
+    assert_eq!(settings.unknown_hosts, UnknownHosts::Pass);
     assert_eq!(settings.retry_after_millis, 9_000);
     assert_eq!(&*settings.pages.not_found, "n");
     assert_eq!(&*settings.pages.gone, "g");
@@ -68,6 +70,8 @@ fn every_bad_field_is_named() {
         ("/domains", json!(["https://a"])),
         ("/domains", json!(["a", "A"])),
         ("/domains", json!("a")),
+        ("/unknownHosts", json!("first")),
+        ("/unknownHosts", json!(null)),
         ("/domains", json!(vec!["a"; 1_001])),
         ("/controlPlane", json!(null)),
         ("/controlPlane/cluster", json!("")),

@@ -33,14 +33,16 @@ fn write(slots: &mut Slots, store: &mut Store, key: &str, record: Record<&str>) 
 
 fn write_at(slots: &mut Slots, store: &mut Store, key: &str, record: Record<&str>, now: Moment) {
     let bytes = record.to_bytes();
-    slots.write(store, offer(key, &bytes, record.rev(), now), &LIVES, now);
+    let _newer_stays = slots.write(store, offer(key, &bytes, now), &LIVES, now);
 }
 
-fn offer<'a>(key: &'a str, record: &'a [u8], rev: u64, fetched: Moment) -> Offer<'a> {
+fn offer<'a>(key: &'a str, record: &'a [u8], fetched: Moment) -> Offer<'a> {
+    let decoded = Record::decode(record).unwrap();
     Offer {
         key: key.as_bytes(),
         record,
-        rev,
+        rev: decoded.rev(),
+        kind: Kind::of(&decoded),
         fetched,
     }
 }
@@ -70,12 +72,54 @@ fn the_hash_is_the_published_one() {
 }
 
 #[test]
+fn an_absence_does_not_take_the_slot_of_a_link_and_a_link_takes_that_of_an_absence() {
+    let (mut slots, mut store) = (Slots::new(1, 2048), Store::default());
+    write(&mut slots, &mut store, "d/link", link("https://e/", 1));
+    write(&mut slots, &mut store, "d/none", Record::Absent { rev: 9 });
+    assert_eq!(rev(&mut slots, &mut store, "d/link"), Some(1));
+    let Slot::Other(version) = slots.read(&mut store, b"d/none") else {
+        panic!("the slot has another link");
+    };
+    let absence = Record::<&str>::Absent { rev: 9 }.to_bytes();
+    let none = offer("d/none", &absence, NOW);
+    assert!(!slots.write_over(&mut store, none, version));
+    write(&mut slots, &mut store, "d/link", Record::Absent { rev: 2 });
+    assert_eq!(rev(&mut slots, &mut store, "d/link"), Some(2), "its own");
+    write(&mut slots, &mut store, "d/none", Record::Absent { rev: 9 });
+    assert_eq!(rev(&mut slots, &mut store, "d/none"), Some(9));
+    write(&mut slots, &mut store, "d/link", link("https://e/", 3));
+    assert_eq!(rev(&mut slots, &mut store, "d/link"), Some(3));
+}
+
+#[test]
+fn what_is_the_same_and_was_fetched_later_stays() {
+    let (mut slots, mut store) = (Slots::new(1, 2048), Store::default());
+    write_at(
+        &mut slots,
+        &mut store,
+        "d/a",
+        link("https://e/", 1),
+        at(999_000),
+    );
+    write_at(
+        &mut slots,
+        &mut store,
+        "d/a",
+        link("https://e/", 1),
+        at(998_000),
+    );
+    let held = found(&mut slots, &mut store, "d/a").unwrap();
+    assert_eq!(held.fetched, at(999_000));
+}
+
+#[test]
 fn what_one_worker_writes_another_reads_with_its_age() {
     let mut store = Store::default();
     let fetched = at(999_000);
     let record = link("https://e/", 1).to_bytes();
-    let offer = offer("d/a", &record, 1, fetched);
-    Slots::new(64, 2048).write(&mut store, offer, &LIVES, NOW);
+    let offer = offer("d/a", &record, fetched);
+    let written = Slots::new(64, 2048).write(&mut store, offer, &LIVES, NOW);
+    assert_eq!(written, Ok(()));
     let found = found(&mut Slots::new(64, 2048), &mut store, "d/a").unwrap();
     assert_eq!(found.fetched, fetched);
     assert_eq!(Record::decode(found.bytes()), Ok(link("https://e/", 1)));
@@ -121,7 +165,7 @@ fn a_slot_is_written_over_without_reading_it_again_only_if_nothing_was_written_m
         Slot::Record(_) => panic!("there is a record"),
     };
     let record = link("https://e/", 5).to_bytes();
-    let ours = offer("d/a", &record, 5, NOW);
+    let ours = offer("d/a", &record, NOW);
     let unknown = version(&mut slots, &mut store);
     assert!(
         !slots.write_over(&mut store, ours, unknown),
@@ -136,7 +180,7 @@ fn a_slot_is_written_over_without_reading_it_again_only_if_nothing_was_written_m
 
     let known = version(&mut slots, &mut store);
     let long = link(&"u".repeat(100), 5).to_bytes();
-    assert!(!slots.write_over(&mut store, offer("d/a", &long, 5, NOW), known));
+    assert!(!slots.write_over(&mut store, offer("d/a", &long, NOW), known));
     assert!(slots.write_over(&mut store, ours, known));
     assert_eq!(rev(&mut slots, &mut store, "d/a"), Some(5));
 }

@@ -91,7 +91,7 @@ fn a_value_of_300_kb_arrives_whole() {
 #[test]
 fn a_lookup_of_a_link_brings_its_fields() {
     let server = Server::start();
-    server.command(&["HSET", "link:a/b", "state", "absent", "rev", "7"]);
+    server.command(&["HSET", "link:0:a/b", "state", "absent", "rev", "7"]);
     let mut driver = ready(&server);
     driver.request_written(1, |out| Lookup::default().write(b"a/b", out));
     let said = driver.run_until(|client, _| client.waiting() == 0);
@@ -107,9 +107,9 @@ fn a_lookup_of_a_link_brings_its_fields() {
 #[test]
 fn an_error_reply_fails_one_request_and_no_other() {
     let server = Server::start();
-    server.command(&["SET", "link:a/b", "no hash"]);
+    server.command(&["SET", "link:0:a/b", "no hash"]);
     let mut driver = ready(&server);
-    driver.request(1, &[b"HMGET", b"link:a/b", b"url"]);
+    driver.request(1, &[b"HMGET", b"link:0:a/b", b"url"]);
     driver.request(2, &[b"NOSUCHCOMMAND"]);
     driver.request(3, &[b"ECHO", b"c"]);
     let said = driver.run_until(|client, _| client.waiting() == 0);

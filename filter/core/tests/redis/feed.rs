@@ -46,15 +46,24 @@ fn reading(server: &Server) -> FeedDriver {
     driver
 }
 
+/// A beat of the publisher.
+fn publish_beat(server: &Server, bound: u64) -> String {
+    let bound = bound.to_string();
+    let beat = ["op", "beat", "bound", &bound, "generation", "7"];
+    server.publish(&[&beat[..], &["number", &bound, "at", "0"]].concat())
+}
+
 fn publish(server: &Server, bounds: std::ops::Range<u64>) {
     for bound in bounds {
-        server.publish(&["op", "bound", "bound", &bound.to_string()]);
+        publish_beat(server, bound);
     }
 }
 
 fn bounds(bounds: std::ops::Range<u64>) -> Vec<String> {
     bounds
-        .map(|bound| format!("Bound {{ bound: {bound} }}"))
+        .map(|bound| {
+            format!("Beat(Beat {{ bound: {bound}, generation: 7, number: {bound}, at: 0 }})")
+        })
         .collect()
 }
 
@@ -85,7 +94,7 @@ fn a_reader_on_an_empty_redis_misses_nothing_of_the_stream_that_comes() {
 fn a_reader_can_start_where_a_snapshot_was_taken() {
     let server = Server::start();
     publish(&server, 0..1);
-    let id = server.publish(&["op", "bound", "bound", "1"]);
+    let id = publish_beat(&server, 1);
     publish(&server, 2..4);
     let id = id.parse().unwrap();
     let mut driver = driver(&server, Some(Start { id, asked_ms: 0 }));
@@ -201,24 +210,23 @@ fn a_redis_that_hangs_falls_silent_and_nothing_is_missed_when_it_goes_on() {
     assert!(silent_ms >= Some(600), "{silent_ms:?}");
     server.go_on();
     publish(&server, 2..3);
-    let said = driver.run_until(|_, said| said.iter().any(|said| said.starts_with("Bound")));
+    let said = driver.run_until(|_, said| said.iter().any(|said| said.starts_with("Beat")));
     assert!(!said.iter().any(|said| said.starts_with("gap")), "{said:?}");
     driver.run_until_read();
 }
 
 #[test]
-fn an_entry_that_is_no_message_is_passed_over_and_the_next_one_is_read() {
+fn an_entry_that_is_not_understood_is_never_passed_over() {
     let server = Server::start();
     let mut driver = reading(&server);
     server.publish(&["op", "put", "key", "a/b", "record", "\u{1}garbage"]);
     server.publish(&["no", "message"]);
     publish(&server, 3..4);
-    let said = driver.run_until(|_, said| said.len() >= 3);
-    assert!(
-        said[..2].iter().all(|said| said.starts_with("malformed")),
-        "{said:?}"
-    );
-    assert_eq!(said[2..], bounds(3..4));
+    let said = driver.run_until(|_, said| said.len() >= 4);
+    assert_eq!(said[0], r#"Changed { key: "a/b" }"#);
+    assert!(said[1].starts_with("malformed"), "{said:?}");
+    assert_eq!(said[2], "gap: Unreadable");
+    assert_eq!(said[3..], bounds(3..4));
 }
 
 #[test]
@@ -238,6 +246,6 @@ fn a_feed_that_is_no_stream_is_reported_once_and_read_when_it_is_one() {
     server.command(&["DEL", "feed"]);
     driver.run_until_read();
     publish(&server, 0..1);
-    let said = driver.run_until(|_, said| said.iter().any(|said| said.starts_with("Bound")));
+    let said = driver.run_until(|_, said| said.iter().any(|said| said.starts_with("Beat")));
     assert!(!said.iter().any(|said| said.starts_with("gap")), "{said:?}");
 }

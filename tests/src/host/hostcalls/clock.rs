@@ -3,6 +3,7 @@
 use crate::host::call::{Call, link_hostcalls};
 use crate::host::state::VmState;
 use crate::host::status::Answer;
+use std::time::Duration;
 use wasmtime::Linker;
 
 pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
@@ -13,11 +14,10 @@ pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
 }
 
 fn get_current_time_nanoseconds(call: &mut Call<'_>, time_at: u32) -> Answer {
-    let now = nanoseconds(call.state());
+    let now = nanoseconds(call.state().shared.clock.now());
     Ok(call.write(time_at, &now.to_le_bytes())?)
 }
 
-/// The time since 1970.
-pub(super) fn nanoseconds(state: &VmState) -> u64 {
-    u64::try_from(state.shared.clock.now().as_nanos()).expect("a time before the year 2554")
+pub(super) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).expect("a time before the year 2554")
 }

@@ -131,7 +131,7 @@ fn dispatch(
         body,
         trailers,
         timeout,
-        deadline: timeout.map(|timeout| state.shared.clock.now() + timeout),
+        deadline: timeout.map(|timeout| state.shared.clock.monotonic() + timeout),
         root: state.root_of(state.context()),
         generation: state.generation,
     };

@@ -25,7 +25,7 @@ pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
 fn set_tick_period_milliseconds(call: &mut Call<'_>, period: u32) -> Answer {
     let state = call.state();
     let period = Duration::from_millis(u64::from(period));
-    let due = state.shared.clock.now() + period;
+    let due = state.shared.clock.monotonic() + period;
     if let Some(root) = state.root() {
         root.timer = (!period.is_zero()).then_some(Timer { period, due });
     }

@@ -213,10 +213,13 @@ fn link_time_and_random(linker: &mut Linker<VmState>, module: &str) -> Result<()
         "clock_time_get",
         |wasi: Wasi<'_>, clock: u32, _precision: u64, time_at: u32| {
             let mut call = Call::begin(wasi, "clock_time_get")?;
-            if clock > 1 {
-                return Ok(NOT_SUPPORTED);
-            }
-            let now = nanoseconds(call.state()).to_le_bytes();
+            let clocks = &call.state().shared.clock;
+            let now = match clock {
+                0 => clocks.now(),
+                1 => clocks.monotonic(),
+                _ => return Ok(NOT_SUPPORTED),
+            };
+            let now = nanoseconds(now).to_le_bytes();
             Ok(call.write(time_at, &now).map_or(FAULT, |()| SUCCESS))
         },
     )?;

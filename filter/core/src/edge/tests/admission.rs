@@ -17,7 +17,7 @@ fn a_code_that_was_never_issued_is_404_without_a_lookup_or_a_look_at_shared_data
     assert_eq!(world.counted("lru_entries"), 1, "the hot link");
     world.ask(&path(BOUND - 1));
     world.ask(&path(ALIAS));
-    world.ask("/other-alias");
+    world.ask("/sale");
 }
 
 #[test]
@@ -34,7 +34,8 @@ fn an_alias_of_generated_shape_redirects_as_soon_as_the_feed_told_of_it() {
         Answered(page(404, "admission"))
     );
     world.pass(100);
-    world.answer_poll(&batch(6, &[put, FeedMessage::Bound { bound: BOUND + 9 }]));
+    let beat = world.beat(BOUND + 9);
+    world.answer_poll(&batch(7, &[put, beat]));
     let seen = world.visit(&path(BOUND + 5));
     assert_eq!(seen, Answered(redirect("https://alias/", "lru")));
     world.ask(&path(BOUND + 8));
@@ -45,9 +46,9 @@ fn a_feed_that_is_silent_for_too_long_has_everything_looked_up() {
     let mut world = World::with_admission();
     world.pass(100);
     world.fail_errand(ErrandKind::Poll);
-    world.pass(4_700);
+    world.pass(4_600);
     assert_eq!(world.visit(&path(BOUND)), Answered(page(404, "admission")));
-    world.pass(200);
+    world.pass(100);
     world.ask(&path(BOUND));
     assert_eq!(world.counted("admission"), 0);
 }
@@ -72,6 +73,49 @@ fn after_a_gap_or_a_flush_admission_waits_for_a_newer_snapshot() {
     }
 }
 
+#[test]
+fn aliases_of_any_shape_that_nobody_has_cost_no_lookup_and_others_are_looked_up() {
+    let mut world = World::with_admission();
+    for number in 0..2_000 {
+        let path = format!("/scan{number:04}");
+        assert_eq!(world.visit(&path), Answered(page(404, "admission")));
+    }
+    assert_eq!(world.lookups, 0);
+    world.ask("/sale");
+}
+
+#[test]
+fn an_alias_that_is_created_is_let_through_even_if_it_is_not_understood() {
+    let mut world = World::with_admission();
+    assert_eq!(world.visit("/new-alias"), Answered(page(404, "admission")));
+    world.pass(100);
+    let changed = FeedMessage::Changed {
+        key: "go.example/new-alias",
+    };
+    world.answer_poll(&batch(7, &[changed]));
+    world.ask("/new-alias");
+}
+
+#[test]
+fn a_worker_that_stood_still_refuses_nothing_before_it_has_heard_the_feed_again() {
+    let mut world = World::with_admission();
+    world.stand_still(60_000);
+    world.ask(&path(BOUND));
+}
+
+#[test]
+fn a_flood_of_unknown_keys_leaves_room_for_links_that_are_held() {
+    let mut world = World::new();
+    world.know("held", link("https://e/", 1));
+    world.pass(5_000);
+    for number in 0..20 {
+        world.visit(&format!("/flood{number}"));
+    }
+    let token = world.ask("/held");
+    let answers = world.end_with(token, "go.example/held", link("https://e/2", 2));
+    assert_eq!(answers, [redirect("https://e/2", "control-plane")]);
+}
+
 /// What was told between the last poll and the place where the stream is read from, nobody has told.
 #[test]
 fn another_source_of_the_feed_has_admission_wait_for_a_newer_snapshot() {
@@ -83,7 +127,8 @@ fn another_source_of_the_feed_has_admission_wait_for_a_newer_snapshot() {
     world.pass(100);
     world.bytes(2, OK);
     world.bytes(2, &info(7));
-    world.bytes(2, &entries(8, &[FeedMessage::Bound { bound: 5 }]));
+    let beat = world.beat(5);
+    world.bytes(2, &entries(8, &[beat]));
     world.pass(100);
     assert_eq!(world.counted("admission"), 0);
     assert!(matches!(world.visit(&path(BOUND)), Waiting(_)));

@@ -3,7 +3,9 @@
 use super::*;
 use crate::background::ErrandKind;
 use edgelink_wire::feed::FeedMessage;
-use edgelink_wire::{AliasFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, Snapshot};
+use edgelink_wire::{
+    BatchHead, CodeFilter, CodeLength, CodeSpace, Entry, FeedBatch, FeedPosition, Snapshot,
+};
 
 pub(super) const BOUND: u64 = 1_000_000;
 pub(super) const ALIAS: u64 = BOUND + 77;
@@ -25,35 +27,64 @@ fn position(millis: u64) -> FeedPosition {
 
 /// As of `at` in the feed, with one alias, and the hot link `h`.
 pub(super) fn snapshot(at: u64) -> Vec<u8> {
-    let mut aliases = AliasFilter::with_capacity(0).unwrap();
-    aliases.insert(ALIAS);
+    let mut codes = CodeFilter::with_capacity(0).unwrap();
+    for alias in [&code(ALIAS), "h", "sale", "a", "x"] {
+        codes.insert(alias.as_bytes());
+    }
     let hot = Entry {
         key: b"go.example/h",
         record: link("https://hot/", 1),
     };
     let snapshot = Snapshot {
+        generation: GENERATION,
         position: position(at),
         bound: BOUND,
         length: CodeLength::DEFAULT,
         key: None,
         domains: vec!["go.example"],
-        aliases,
+        codes,
         hot: vec![hot],
     };
     snapshot.to_bytes()
 }
 
-pub(super) fn batch(next: u64, messages: &[FeedMessage<'_>]) -> Vec<u8> {
-    FeedBatch::encode(position(next), false, messages.iter())
+fn head(next: u64) -> BatchHead {
+    BatchHead {
+        generation: GENERATION,
+        age_millis: 0,
+        next: position(next),
+        gap: false,
+    }
 }
 
-/// Nothing new but a sign of life.
-fn sign(next: u64) -> Vec<u8> {
-    batch(next, &[FeedMessage::Bound { bound: 1 }])
+/// From a control plane whose feed is up to date.
+pub(super) fn batch(next: u64, messages: &[FeedMessage<'_>]) -> Vec<u8> {
+    FeedBatch::encode(head(next), messages.iter())
+}
+
+/// Nothing new, from a control plane whose feed is so many milliseconds old.
+fn old(next: u64, age_millis: u64) -> Vec<u8> {
+    let head = BatchHead {
+        age_millis,
+        ..head(next)
+    };
+    FeedBatch::encode(head, [].iter())
 }
 
 pub(super) fn gap(next: u64) -> Vec<u8> {
-    FeedBatch::encode(position(next), true, [].iter())
+    let head = BatchHead {
+        gap: true,
+        ..head(next)
+    };
+    FeedBatch::encode(head, [].iter())
+}
+
+fn put<'a>(key: &'a str, url: &'a str, rev: u64) -> FeedMessage<'a> {
+    FeedMessage::Put {
+        key,
+        record: link(url, rev),
+        hot: false,
+    }
 }
 
 impl World {
@@ -72,8 +103,11 @@ impl World {
         let mut world = Self::with_errands(r#","snapshot":{},"poll":{},"admission":{}"#);
         world.answer_snapshot(&snapshot(5));
         world.pass(100);
-        world.answer_poll(&sign(6));
+        world.answer_poll(&batch(6, &[]));
         assert_eq!(world.counted("admission"), 1);
+        world.pass(100);
+        world.answer_poll(&batch(6, &[]));
+        world.pass(100);
         world
     }
 
@@ -112,10 +146,25 @@ impl World {
         assert!(self.end(token, Response::default()).is_empty());
     }
 
+    /// One that has polled for six seconds, and knows a link then.
+    fn with_polled_link() -> Self {
+        let mut world = Self::with_errands(r#","poll":{}"#);
+        world.answer_poll(&gap(5));
+        for _ in 0..3 {
+            world.quiet_poll();
+        }
+        world.know("a", link("https://a/", 1));
+        world
+    }
+
     /// Two seconds pass in which nothing is new.
     fn quiet_poll(&mut self) {
         self.pass(2_000);
-        self.answer_poll(&sign(5));
+        let (token, errand) = self.errand(ErrandKind::Poll);
+        let (_, after) = errand.path.split_once("after=").unwrap();
+        let (position, _) = after.split_once('-').unwrap();
+        let body = batch(position.parse().unwrap(), &[]);
+        self.answer_errand(token, FeedBatch::MEDIA_TYPE, &body);
     }
 }
 
@@ -142,22 +191,80 @@ fn a_worker_begins_with_its_first_request_and_not_in_the_same_moment_as_the_othe
 }
 
 #[test]
-fn hot_links_of_a_snapshot_are_served_here_and_by_the_other_workers() {
-    let mut world = World::with_errands(r#","snapshot":{}"#);
+fn hot_links_of_a_snapshot_are_served_here_and_by_the_other_workers_once_the_feed_vouches_for_them()
+{
+    let mut world = World::with_errands(r#","snapshot":{},"poll":{}"#);
     world.answer_snapshot(&snapshot(5));
+    assert_eq!(
+        world.visit("/h"),
+        Waiting(world.last_stream),
+        "they may be old"
+    );
+    world.pass(100);
+    world.answer_poll(&old(5, 50));
+    world.pass(100);
+    world.answer_poll(&old(5, 50));
+    world.pass(100);
     assert_eq!(world.visit("/h"), Answered(redirect("https://hot/", "lru")));
     assert_eq!(
         world.other_worker().visit("/h"),
         Answered(redirect("https://hot/", "shared-data"))
     );
-    world.pass(100_000);
-    assert!(world.errands.is_empty(), "one is enough");
+    for _ in 0..50 {
+        world.quiet_poll();
+    }
+    assert_eq!(world.visit("/h"), Answered(redirect("https://hot/", "lru")));
+    let snapshots = world.errands.iter();
+    let snapshots = snapshots.filter(|(_, errand)| errand.kind == ErrandKind::Snapshot);
+    assert_eq!(snapshots.count(), 0, "one is enough");
     assert_eq!(world.counted("snapshot.ok"), 1);
 }
 
 #[test]
-fn without_a_snapshot_links_are_looked_up_and_it_is_asked_for_again() {
+fn a_hot_link_that_has_changed_since_the_snapshot_was_made_is_not_taken_from_it() {
+    let mut world = World::with_errands(r#","snapshot":{},"poll":{}"#);
+    world.answer_snapshot(&snapshot(5));
+    world.pass(100);
+    let del = FeedMessage::Del {
+        key: "go.example/h",
+        rev: 2,
+    };
+    world.answer_poll(&batch(6, &[del]));
+    world.pass(100);
+    world.answer_poll(&batch(6, &[]));
+    world.pass(100);
+    world.ask("/h");
+    let (store, key) = (&world.host.store, "go.example/h");
+    assert!(store.keys().is_empty(), "{key}");
+}
+
+#[test]
+fn a_snapshot_from_before_the_feed_was_begun_warms_nothing() {
+    let mut world = World::with_errands(r#","snapshot":{},"poll":{},"admission":{}"#);
+    world.fail_errand(ErrandKind::Snapshot);
+    world.pass(100);
+    world.answer_poll(&gap(6));
+    for _ in 0..5 {
+        world.pass(200);
+    }
+    world.answer_snapshot(&snapshot(5));
+    world.answer_poll(&batch(6, &[]));
+    world.pass(100);
+    world.answer_poll(&batch(6, &[]));
+    world.pass(100);
+    world.ask("/h");
+}
+
+#[test]
+fn without_a_feed_no_snapshot_is_fetched() {
     let mut world = World::with_errands(r#","snapshot":{}"#);
+    world.pass(10_000);
+    assert!(world.errands.is_empty());
+}
+
+#[test]
+fn without_a_snapshot_links_are_looked_up_and_it_is_asked_for_again() {
+    let mut world = World::with_errands(r#","snapshot":{},"poll":{}"#);
     for (code, body) in [("a", &b"garbage"[..]), ("b", b"")] {
         world.answer_snapshot(body);
         world.know(code, link("https://a/", 1));
@@ -181,7 +288,7 @@ fn without_a_snapshot_links_are_looked_up_and_it_is_asked_for_again() {
 
 #[test]
 fn a_snapshot_longer_than_the_bound_is_not_read() {
-    let mut world = World::with_errands(r#","snapshot":{"maxBytes":2000}"#);
+    let mut world = World::with_errands(r#","snapshot":{"maxBytes":2000},"poll":{}"#);
     let (token, _) = world.errand(ErrandKind::Snapshot);
     assert_eq!(world.edge.max_body_bytes(token), 2_000);
     world.answer_errand(token, Snapshot::MEDIA_TYPE, b"");
@@ -190,7 +297,7 @@ fn a_snapshot_longer_than_the_bound_is_not_read() {
 
 #[test]
 fn an_errand_that_is_refused_or_never_ends_is_tried_again() {
-    let mut world = World::with_errands(r#","snapshot":{}"#);
+    let mut world = World::with_errands(r#","snapshot":{},"poll":{}"#);
     world.errands.clear();
     world.pass(5_000);
     world.pass(1_000);
@@ -212,22 +319,22 @@ fn the_feed_is_polled_from_the_snapshot_on_one_poll_after_the_other() {
     world.answer_snapshot(&snapshot(5));
     world.pass(100);
     let first = world.answer_poll(&batch(5, &[]));
-    assert_eq!(first, "/edge/v1/feed?after=5-0&waitMs=2000");
+    assert_eq!(first, "/edge/v1/feed?after=5-0&generation=7&waitMs=2000");
     assert!(world.errands.is_empty(), "with the next tick");
     world.pass(100);
     assert_eq!(world.errands.len(), 1);
+    world.answer_poll(&batch(5, &[]));
     world.pass(500);
-    let change = FeedMessage::Put {
-        key: "go.example/h",
-        record: link("https://new/", 2),
-        hot: false,
-    };
+    let change = put("go.example/h", "https://new/", 2);
     let second = world.answer_poll(&batch(6, &[change]));
-    assert_eq!(second, "/edge/v1/feed?after=5-0&waitMs=2000");
+    assert_eq!(second, "/edge/v1/feed?after=5-0&generation=7&waitMs=2000");
     assert_eq!(world.visit("/h"), Answered(redirect("https://new/", "lru")));
     let third = world.answer_poll(&batch(6, &[]));
-    assert_eq!(third, "/edge/v1/feed?after=6-0&waitMs=2000", "at once");
-    assert_eq!(world.counted("poll.ok"), 3);
+    assert_eq!(
+        third, "/edge/v1/feed?after=6-0&generation=7&waitMs=2000",
+        "at once"
+    );
+    assert_eq!(world.counted("poll.ok"), 4);
 }
 
 #[test]
@@ -237,42 +344,87 @@ fn without_a_snapshot_the_feed_is_polled_from_wherever_the_control_plane_says() 
     world.pass(100);
     assert_eq!(
         world.answer_poll(&gap(9)),
-        "/edge/v1/feed?after=0-0&waitMs=2000"
+        "/edge/v1/feed?after=0-0&generation=0&waitMs=2000"
     );
     assert_eq!(
         world.answer_poll(&batch(9, &[])),
-        "/edge/v1/feed?after=9-0&waitMs=2000"
+        "/edge/v1/feed?after=9-0&generation=7&waitMs=2000"
     );
     assert_eq!(world.counted("feed.gap"), 0, "nothing was missed");
 }
 
 #[test]
 fn a_live_poll_keeps_what_is_known_fresh_and_a_dead_one_does_not() {
-    let mut world = World::with_errands(r#","poll":{}"#);
-    world.answer_poll(&gap(5));
-    world.know("a", link("https://a/", 1));
+    let mut world = World::with_polled_link();
     for _ in 0..30 {
         world.quiet_poll();
     }
     assert_eq!(world.visit("/a"), Answered(redirect("https://a/", "lru")));
+    // The last answer was asked for two seconds ago.
     world.fail_errand(ErrandKind::Poll);
-    world.pass(2_700);
+    world.pass(2_999);
     assert_eq!(world.visit("/a"), Answered(redirect("https://a/", "lru")));
-    world.pass(200);
+    world.pass(1);
     world.ask("/a");
     assert_eq!(world.counted("poll.failed"), 1);
 }
 
 #[test]
-fn a_control_plane_that_the_changes_do_not_reach_keeps_nothing_fresh() {
-    let mut world = World::with_errands(r#","poll":{}"#);
-    world.answer_poll(&gap(5));
-    world.know("a", link("https://a/", 1));
+fn a_control_plane_whose_feed_is_old_keeps_nothing_fresh() {
+    let mut world = World::with_polled_link();
     world.quiet_poll();
-    for _ in 0..3 {
+    for age in [2_000, 4_000] {
         world.pass(2_000);
-        world.answer_poll(&batch(5, &[]));
+        world.answer_poll(&old(5, age));
     }
+    // As of 4,000 before the question, which was 2,000 ago; the one before was heard no later.
+    world.ask("/a");
+}
+
+#[test]
+fn two_control_planes_that_are_apart_move_neither_the_position_nor_what_is_known_back() {
+    let mut world = World::with_polled_link();
+    world.pass(100);
+    let change = put("go.example/a", "https://changed/", 2);
+    world.answer_poll(&batch(9, &[change]));
+    world.pass(100);
+    let behind = put("go.example/a", "https://old/", 1);
+    world.answer_poll(&batch(8, &[behind]));
+    assert_eq!(world.counted("poll.failed"), 1);
+    assert_eq!(world.counted("feed.gap"), 0);
+    assert_eq!(
+        world.visit("/a"),
+        Answered(redirect("https://changed/", "lru"))
+    );
+    world.pass(100);
+    let path = world.answer_poll(&batch(9, &[]));
+    assert_eq!(path, "/edge/v1/feed?after=9-0&generation=7&waitMs=2000");
+}
+
+#[test]
+fn a_feed_of_another_generation_is_a_gap() {
+    let mut world = World::with_polled_link();
+    world.pass(100);
+    let head = BatchHead {
+        generation: GENERATION + 1,
+        ..head(1)
+    };
+    world.answer_poll(&FeedBatch::encode(head, [].iter()));
+    assert_eq!(world.counted("feed.gap"), 1);
+    world.ask("/a");
+    world.pass(100);
+    let path = world.answer_poll(&FeedBatch::encode(head, [].iter()));
+    assert_eq!(path, "/edge/v1/feed?after=1-0&generation=8&waitMs=2000");
+}
+
+#[test]
+fn a_lookup_is_as_old_as_the_control_plane_says() {
+    let mut world = World::new();
+    let token = world.ask("/a");
+    world.end_with_age(token, "go.example/a", link("https://e/", 1), 3_000);
+    world.pass(1_999);
+    assert_eq!(world.visit("/a"), Answered(redirect("https://e/", "lru")));
+    world.pass(1);
     world.ask("/a");
 }
 
@@ -282,8 +434,8 @@ fn after_a_failure_the_poll_goes_on_where_it_was() {
     world.answer_poll(&gap(5));
     world.fail_errand(ErrandKind::Poll);
     world.pass(1_000);
-    let path = world.answer_poll(&sign(6));
-    assert_eq!(path, "/edge/v1/feed?after=5-0&waitMs=2000");
+    let path = world.answer_poll(&batch(6, &[]));
+    assert_eq!(path, "/edge/v1/feed?after=5-0&generation=7&waitMs=2000");
     assert_eq!(world.counted("feed.gap"), 0);
 }
 
@@ -299,16 +451,25 @@ fn a_gap_has_everything_asked_for_again() {
 }
 
 #[test]
-fn a_message_that_cannot_be_read_is_counted_and_the_others_are_taken() {
-    let mut world = World::with_errands(r#","poll":{}"#);
-    let body = FeedBatch::encode_encoded(position(5), false, [&b"\x07"[..]].into_iter());
-    world.answer_poll(&body);
+fn a_message_that_cannot_be_read_is_a_gap_and_the_others_are_taken() {
+    let mut world = World::with_polled_link();
+    world.pass(100);
+    let del = FeedMessage::Del {
+        key: "go.example/b",
+        rev: 2,
+    };
+    let del = edgelink_wire::feed_batch::encode_message(&del);
+    let messages = [&b"\x07"[..], &del].into_iter();
+    world.answer_poll(&FeedBatch::encode_encoded(head(6), messages));
     assert_eq!(world.counted("feed.malformed"), 1);
+    assert_eq!(world.counted("feed.del"), 1);
+    assert_eq!(world.counted("feed.gap"), 1);
+    world.ask("/a");
     let lines = world
         .host
         .log
         .iter()
-        .filter(|line| line.contains("message"));
+        .filter(|line| line.contains("a message of the feed"));
     assert_eq!(lines.count(), 1);
 }
 
@@ -321,26 +482,53 @@ fn an_answer_that_is_no_batch_is_a_failure() {
 
 #[test]
 fn an_alias_that_is_created_takes_the_place_of_its_absence_in_every_tier() {
-    let mut world = World::with_errands(r#","poll":{}"#);
-    world.answer_poll(&gap(5));
-    world.know("a", Record::Absent { rev: 0 });
-    assert_eq!(world.visit("/a"), Answered(page(404, "lru")));
+    let mut world = World::with_polled_link();
+    world.know("b", Record::Absent { rev: 0 });
+    assert_eq!(world.visit("/b"), Answered(page(404, "lru")));
     assert_eq!(
-        world.other_worker().visit("/a"),
+        world.other_worker().visit("/b"),
         Answered(page(404, "shared-data"))
     );
     world.pass(100);
-    let put = FeedMessage::Put {
-        key: "go.example/a",
-        record: link("https://a/", 1),
-        hot: false,
-    };
+    let put = put("go.example/b", "https://b/", 1);
     world.answer_poll(&batch(6, &[put]));
-    assert_eq!(world.visit("/a"), Answered(redirect("https://a/", "lru")));
+    assert_eq!(world.visit("/b"), Answered(redirect("https://b/", "lru")));
     assert_eq!(
-        world.other_worker().visit("/a"),
-        Answered(redirect("https://a/", "shared-data"))
+        world.other_worker().visit("/b"),
+        Answered(redirect("https://b/", "shared-data"))
     );
+}
+
+/// While other slots were in use, these were not kept up to date.
+#[test]
+fn slots_that_come_back_are_asked_for_again() {
+    let feed = r#","poll":{},"lru":{"maxBytes":1048576}"#;
+    let mut world = World::with_errands(feed);
+    world.answer_poll(&gap(5));
+    for _ in 0..3 {
+        world.quiet_poll();
+    }
+    world.know("a", link("https://old/", 1));
+    let configure = |world: &mut World, more: &str| {
+        let settings = settings_with(&format!("{feed}{more}"));
+        world.edge.configure(&mut world.host, Rc::new(settings));
+        world.pass(100);
+    };
+    configure(&mut world, r#","sharedData":{"slots":7}"#);
+    world.answer_poll(&batch(6, &[put("go.example/a", "https://new/", 2)]));
+    for _ in 0..20 {
+        world.quiet_poll();
+    }
+    let long = format!("https://e/{}", "x".repeat(7_000));
+    for id in 0..400 {
+        let key = format!("go.example/other{id}");
+        world.answer_poll(&batch(7 + id, &[put(&key, &long, 1)]));
+    }
+    for _ in 0..20 {
+        world.quiet_poll();
+    }
+    configure(&mut world, "");
+    world.ask("/a");
 }
 
 #[test]
@@ -353,6 +541,6 @@ fn new_settings_keep_the_place_in_the_feed() {
     world.pass(100);
     assert_eq!(
         world.answer_poll(&batch(5, &[])),
-        "/edge/v1/feed?after=6-0&waitMs=500"
+        "/edge/v1/feed?after=6-0&generation=7&waitMs=500"
     );
 }

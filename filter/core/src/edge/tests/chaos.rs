@@ -1,6 +1,7 @@
 //! Whatever happens, in whatever order.
 
 use super::*;
+use crate::fake::answer;
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -13,6 +14,7 @@ enum Event {
     TimeOut(u8),
     Refuse(u8),
     Pass(u64),
+    /// The wall clock is set back.
     Back(u64),
 }
 
@@ -60,11 +62,11 @@ proptest! {
                 }
                 Event::End(at, rev) if !sent.is_empty() => {
                     let (token, key) = sent.remove(pick(at, sent.len()));
-                    ended = Some((token, entry(&key, link("https://e/", rev)), "200"));
+                    ended = Some((token, answer(&key, link("https://e/", rev)), "200"));
                 }
                 Event::Absent(at, rev) if !sent.is_empty() => {
                     let (token, key) = sent.remove(pick(at, sent.len()));
-                    ended = Some((token, entry(&key, Record::Absent { rev }), "404"));
+                    ended = Some((token, answer(&key, Record::Absent { rev }), "404"));
                 }
                 Event::Fail(at) if !sent.is_empty() => {
                     ended = Some((sent.remove(pick(at, sent.len())).0, Vec::new(), ""));
@@ -76,7 +78,7 @@ proptest! {
                     world.last_stream += 1;
                     let stream = world.last_stream;
                     let path = format!("/c{code}");
-                    let callout = match world.edge.on_request(&mut world.host, stream, &get(&path)) {
+                    let callout = match world.request(stream, &get(&path)) {
                         Step::Wait(callout) => { waiting.push(stream); callout }
                         Step::Answer(_, callout) => callout,
                         Step::Pass => None,
@@ -87,13 +89,9 @@ proptest! {
                         answered(&mut waiting, &resumed);
                     }
                 }
-                Event::Pass(millis) | Event::Back(millis) => {
-                    world.now = match event {
-                        Event::Back(_) => world.now - millis,
-                        _ => world.now + millis,
-                    };
-                    let now = Moment::from_millis(world.now);
-                    for action in world.edge.on_tick(&mut world.host, now) {
+                Event::Back(millis) => world.wall -= millis,
+                Event::Pass(millis) => {
+                    for action in world.tick(millis) {
                         if let Action::Resume(resumed) = action {
                             answered(&mut waiting, &resumed);
                         }
@@ -104,7 +102,7 @@ proptest! {
             if let Some((token, body, status)) = ended {
                 let response = Response {
                     status: status.as_bytes(),
-                    content_type: Entry::MEDIA_TYPE.as_bytes(),
+                    content_type: LinkAnswer::MEDIA_TYPE.as_bytes(),
                     body: &body,
                 };
                 let now = Moment::from_millis(world.now);
@@ -114,11 +112,9 @@ proptest! {
                     }
                 }
             }
-            prop_assert!(waiting.len() <= 6, "the bound of those who wait");
+            prop_assert!(waiting.len() <= 7, "the bound of those who wait");
         }
-        // The clock may have been set back by less than its skew, and then a lookup counts as new for that much longer.
-        let now = Moment::from_millis(world.now + 100_000_000);
-        for action in world.edge.on_tick(&mut world.host, now) {
+        for action in world.tick(10_000) {
             if let Action::Resume(resumed) = action {
                 answered(&mut waiting, &resumed);
             }

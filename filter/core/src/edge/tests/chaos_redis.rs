@@ -1,7 +1,10 @@
 //! Redis and the control plane answer, fail, hang and talk nonsense in any order.
 
-use super::redis::hash;
+use super::background::batch;
+use super::redis::{hash, state};
 use super::*;
+use crate::background::ErrandKind;
+use crate::fake::answer;
 use crate::resp::decode::Decoder;
 use crate::resp::scan::Limits;
 use proptest::prelude::*;
@@ -19,6 +22,8 @@ enum Event {
     Close,
     ControlPlane(usize),
     Fail(usize),
+    /// The feed has a beat.
+    Beat,
     Pass(u64),
 }
 
@@ -32,6 +37,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Close),
         3 => any::<usize>().prop_map(Event::ControlPlane),
         1 => any::<usize>().prop_map(Event::Fail),
+        3 => Just(Event::Beat),
         4 => (1_u64..150).prop_map(Event::Pass),
     ]
 }
@@ -45,7 +51,8 @@ struct Chaos {
     callouts: Vec<(Token, String)>,
     /// The stream that is open now, the lookups on it, and what Redis wrote.
     stream: u32,
-    asked: VecDeque<String>,
+    /// `None` for a probe.
+    asked: VecDeque<Option<String>>,
     wire: Vec<u8>,
 }
 
@@ -63,10 +70,7 @@ impl Chaos {
         self.world.last_stream += 1;
         let stream = self.world.last_stream;
         let path = format!("/{code}");
-        let step = self
-            .world
-            .edge
-            .on_request(&mut self.world.host, stream, &get(&path));
+        let step = self.world.request(stream, &get(&path));
         let callout = match step {
             Step::Pass => panic!("{path}"),
             Step::Answer(answer, callout) => {
@@ -94,7 +98,7 @@ impl Chaos {
             match action {
                 Action::Send(callout) => self.send(&callout),
                 Action::Resume(resumed) => self.resume(&resumed),
-                Action::Run(errand) => panic!("nobody asked for {errand:?}"),
+                Action::Run(errand) => self.world.run(errand),
             }
         }
         self.look_at_wires();
@@ -122,7 +126,10 @@ impl Chaos {
         }
         for (stream, command) in wires.sent.drain(..) {
             if stream == self.stream && command.starts_with(b"*9\r\n$5\r\nHMGET") {
-                self.asked.push_back(key_of(&command));
+                self.asked.push_back(Some(key_of(&command)));
+            }
+            if stream == self.stream && command.starts_with(b"*4\r\n$5\r\nHMGET") {
+                self.asked.push_back(None);
             }
         }
     }
@@ -138,6 +145,10 @@ impl Chaos {
             }
             Event::Redis(count, is_link) => {
                 for key in self.asked.drain(..count.min(self.asked.len())) {
+                    let Some(key) = key else {
+                        self.wire.extend(state(GENERATION, self.world.beats));
+                        continue;
+                    };
                     let url = url_of(&code_of(&key));
                     let nothing = [&b"*7\r\n"[..], &b"$-1\r\n".repeat(7)].concat();
                     self.wire.extend(if is_link {
@@ -166,12 +177,22 @@ impl Chaos {
             }
             Event::ControlPlane(at) if !self.callouts.is_empty() => {
                 let (token, code) = self.callouts.remove(at % self.callouts.len());
-                let body = entry(&format!("go.example/{code}"), link(&url_of(&code), 1));
+                let body = answer(&format!("go.example/{code}"), link(&url_of(&code), 1));
                 self.end(token, b"200", &body);
             }
             Event::Fail(at) if !self.callouts.is_empty() => {
                 let (token, _) = self.callouts.remove(at % self.callouts.len());
                 self.end(token, b"504", b"");
+            }
+            Event::Beat => {
+                self.world
+                    .errands
+                    .retain(|(_, errand)| errand.kind == ErrandKind::Poll);
+                if let Some((token, _)) = self.world.errands.pop() {
+                    let beat = self.world.beat(1);
+                    let body = batch(6, &[beat]);
+                    self.end_as(token, b"200", edgelink_wire::FeedBatch::MEDIA_TYPE, &body);
+                }
             }
             Event::Pass(millis) => self.pass(millis),
             Event::Leave(_) | Event::ControlPlane(_) | Event::Fail(_) => {}
@@ -186,9 +207,13 @@ impl Chaos {
     }
 
     fn end(&mut self, token: Token, status: &[u8], body: &[u8]) {
+        self.end_as(token, status, LinkAnswer::MEDIA_TYPE, body);
+    }
+
+    fn end_as(&mut self, token: Token, status: &[u8], content_type: &str, body: &[u8]) {
         let response = Response {
             status,
-            content_type: Entry::MEDIA_TYPE.as_bytes(),
+            content_type: content_type.as_bytes(),
             body,
         };
         let now = Moment::from_millis(self.world.now);
@@ -198,9 +223,7 @@ impl Chaos {
     }
 
     fn pass(&mut self, millis: u64) {
-        self.world.now += millis;
-        let now = Moment::from_millis(self.world.now);
-        let actions = self.world.edge.on_tick(&mut self.world.host, now);
+        let actions = self.world.tick(millis);
         self.act_on(actions);
     }
 }

@@ -182,12 +182,12 @@ fn head_is_no_click() {
         method: b"HEAD",
         ..get("/a")
     };
-    let Step::Wait(Some(callout)) = world.edge.on_request(&mut world.host, 1, &head) else {
+    let Step::Wait(Some(callout)) = world.request(1, &head) else {
         panic!("a lookup");
     };
     let token = world.send(&callout);
     world.end_with(token, "go.example/a", link("https://a/", 1));
-    let answered = world.edge.on_request(&mut world.host, 2, &head);
+    let answered = world.request(2, &head);
     assert!(matches!(answered, Step::Answer(..)));
     world.visit("/a");
     world.edge.on_end(&mut world.host);

@@ -14,8 +14,8 @@ fn level(world: &World) -> Option<i64> {
 
 fn named(seed: u64) -> World {
     let mut world = World::new();
-    let now = Moment::from_millis(START);
-    world.edge = Edge::new(Rc::new(settings()), [7; 16], seed, now);
+    let wall = WallClock::new(Moment::from_millis(START), UNIX_START);
+    world.edge = Edge::new(Rc::new(settings()), [7; 16], seed, wall);
     world
 }
 

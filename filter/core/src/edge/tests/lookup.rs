@@ -25,7 +25,7 @@ fn an_absence_is_known_too_and_its_life_is_its_own() {
     let token = world.ask("/a");
     let answers = world.end_with(token, "go.example/a", Record::Absent { rev: 0 });
     assert_eq!(answers, [page(404, "control-plane")]);
-    world.pass(1_799);
+    world.pass(1_999);
     assert_eq!(world.visit("/a"), Answered(page(404, "lru")));
     world.pass(1);
     world.ask("/a");
@@ -82,7 +82,7 @@ fn requests_that_are_none_of_ours_pass_without_another_look() {
             method: method.as_bytes(),
             ..get("/a")
         };
-        matches!(world.edge.on_request(&mut world.host, 1, &head), Step::Pass)
+        matches!(world.request(1, &head), Step::Pass)
     };
     for method in ["POST", "OPTIONS", "get", ""] {
         assert!(visit(method), "{method}");
@@ -103,7 +103,7 @@ fn the_host_names_the_domain_and_an_unknown_one_the_first() {
             authority: host,
             ..get(&path[path.len() - 2..])
         };
-        match world.edge.on_request(&mut world.host, 1, &head) {
+        match world.request(1, &head) {
             Step::Wait(Some(callout)) => assert_eq!(callout.path, path),
             other => panic!("{other:?}"),
         }
@@ -211,4 +211,86 @@ fn a_worker_that_ends_hands_over_what_it_counted_and_leaves_the_gauges() {
     assert_eq!(world.host.stats["edgelink.lru_entries"], 0);
     assert_eq!(world.host.stats["edgelink.lru_bytes"], 0);
     assert_eq!(world.host.stats["edgelink.requests.lru.redirect"], 1);
+}
+
+fn step(settings: Settings, host: &str) -> String {
+    let mut world = World::with(settings);
+    let head = Head {
+        authority: host.as_bytes(),
+        ..get("/a")
+    };
+    match world.request(1, &head) {
+        Step::Pass => "passed".to_owned(),
+        Step::Answer(answer, None) => answer.status.to_string(),
+        Step::Wait(Some(callout)) => callout.path.replace("/edge/v1/links/", ""),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_unknown_host_is_for_the_first_domain_not_found_or_passed_on() {
+    for (unknown_hosts, other) in [
+        ("default", "go.example/a"),
+        ("notFound", "404"),
+        ("pass", "passed"),
+    ] {
+        let more = format!(r#","unknownHosts":"{unknown_hosts}""#);
+        for (host, became) in [
+            ("evil.example", other),
+            ("", other),
+            ("go.example:8080", other),
+            ("go.example:443", "go.example/a"),
+            ("GO.example.", "go.example/a"),
+            ("[::1]:80", "%5B::1%5D:80/a"),
+        ] {
+            assert_eq!(step(settings_with(&more), host), became, "{host}");
+        }
+    }
+}
+
+#[test]
+fn with_one_domain_the_host_is_looked_at_only_where_others_are_not_served() {
+    let one = |more: &str| {
+        let json = format!(
+            r#"{{"domains":["go.example"],"controlPlane":{{"cluster":"cp","token":"t"}}{more}}}"#
+        );
+        Settings::parse(json.as_bytes()).unwrap()
+    };
+    assert_eq!(step(one(""), "evil.example"), "go.example/a");
+    let refusing = r#","unknownHosts":"notFound""#;
+    assert_eq!(step(one(refusing), "evil.example"), "404");
+    assert_eq!(step(one(refusing), "go.example."), "go.example/a");
+}
+
+#[test]
+fn that_there_is_no_link_is_believed_of_the_control_plane_whatever_the_rev_of_a_tombstone_was() {
+    let mut world = World::new();
+    world.know("a", Record::Absent { rev: 7 });
+    world.pass(5_000);
+    let token = world.ask("/a");
+    let answers = world.end_with(token, "go.example/a", Record::Absent { rev: 0 });
+    assert_eq!(answers, [page(404, "control-plane")]);
+    assert_eq!(world.visit("/a"), Answered(page(404, "lru")));
+    world.pass(5_000);
+    let token = world.ask("/a");
+    let answers = world.end_with(token, "go.example/a", link("https://e/", 8));
+    assert_eq!(answers, [redirect("https://e/", "control-plane")]);
+}
+
+#[test]
+fn the_higher_rev_of_two_absences_is_kept_here_and_in_shared_data() {
+    let mut world = World::new();
+    world.know("a", Record::Absent { rev: 7 });
+    world.pass(5_000);
+    // A worker that has nothing in its own cache finds the tombstone in the slot.
+    let mut other = world.other_worker();
+    let token = other.ask("/a");
+    let answers = other.end_with(token, "go.example/a", Record::Absent { rev: 0 });
+    assert_eq!(answers, [page(404, "control-plane")]);
+    for mut worker in [other.other_worker(), other] {
+        worker.pass(5_000);
+        let token = worker.ask("/a");
+        let answers = worker.end_with(token, "go.example/a", link("https://old/", 6));
+        assert_eq!(answers, [unavailable()], "it was deleted with a higher rev");
+    }
 }

@@ -15,21 +15,35 @@ mod redis;
 mod roots;
 
 use super::*;
-use crate::fake::{Host, entry, link, settings, settings_with};
-use edgelink_wire::{Entry, Record};
+use crate::fake::{Host, aged, entry, link, settings, settings_with};
+use edgelink_wire::feed::{Beat, FeedMessage};
+use edgelink_wire::{Answer as LinkAnswer, Record};
 
-const START: u64 = 1_000_000_000;
+/// By the monotonic clock.
+const START: u64 = 1_000_000;
+
+/// The same by the wall clock.
+const UNIX_START: u64 = 1_767_225_600_000;
+
+/// The generation of the feed.
+const GENERATION: u64 = 7;
 
 /// A worker in its proxy. Callouts are kept until a test ends them.
 struct World {
     edge: Edge,
     host: Host,
     now: u64,
+    /// Unix time in milliseconds.
+    wall: u64,
     last_stream: StreamId,
     last_token: Token,
     errands: Vec<(Token, Errand)>,
-    /// Heartbeats of the feed so far.
+    /// Lookups at the control plane so far.
+    lookups: u32,
+    /// Beats of the feed so far.
     beats: u64,
+    /// The last entry of the stream.
+    last_entry: u64,
 }
 
 /// What a visitor saw.
@@ -100,13 +114,21 @@ impl World {
 
     fn with(settings: Settings) -> Self {
         Self {
-            edge: Edge::new(Rc::new(settings), [7; 16], 7, Moment::from_millis(START)),
+            edge: Edge::new(
+                Rc::new(settings),
+                [7; 16],
+                7,
+                WallClock::new(Moment::from_millis(START), UNIX_START),
+            ),
             host: Host::default(),
             now: START,
+            wall: UNIX_START,
             last_stream: 100,
             last_token: 0,
             errands: Vec::new(),
+            lookups: 0,
             beats: 0,
+            last_entry: 0,
         }
     }
 
@@ -123,10 +145,15 @@ impl World {
         self.visit_and_send(path).0
     }
 
+    fn request(&mut self, stream: StreamId, head: &Head<'_>) -> Step<'_> {
+        let now = Moment::from_millis(self.now);
+        self.edge.on_request(&mut self.host, stream, head, now)
+    }
+
     fn visit_and_send(&mut self, path: &str) -> (Became, Option<Token>) {
         self.last_stream += 1;
         let stream = self.last_stream;
-        let (became, callout) = match self.edge.on_request(&mut self.host, stream, &get(path)) {
+        let (became, callout) = match self.request(stream, &get(path)) {
             Step::Pass => (Passed, None),
             Step::Answer(answer, callout) => (Answered(seen(&answer)), callout),
             Step::Wait(callout) => (Waiting(stream), callout),
@@ -174,6 +201,7 @@ impl World {
     }
 
     fn send(&mut self, callout: &Callout) -> Token {
+        self.lookups += 1;
         self.last_token += 1;
         let now = Moment::from_millis(self.now);
         self.edge.on_sent(callout.flight, self.last_token, now);
@@ -186,15 +214,27 @@ impl World {
         self.errands.push((self.last_token, errand));
     }
 
+    /// The control plane answers from the database.
     fn end_with(&mut self, token: Token, key: &str, record: Record<&str>) -> Vec<Seen> {
-        let body = entry(key, record);
+        self.end_with_age(token, key, record, 0)
+    }
+
+    /// The control plane answers with what was right so many milliseconds ago.
+    fn end_with_age(
+        &mut self,
+        token: Token,
+        key: &str,
+        record: Record<&str>,
+        age_millis: u64,
+    ) -> Vec<Seen> {
+        let body = aged(key, record, age_millis);
         let status = match record {
             Record::Link(_) => b"200",
             Record::Absent { .. } => b"404",
         };
         let response = Response {
             status,
-            content_type: Entry::MEDIA_TYPE.as_bytes(),
+            content_type: LinkAnswer::MEDIA_TYPE.as_bytes(),
             body: &body,
         };
         self.end(token, response)
@@ -218,14 +258,34 @@ impl World {
         );
     }
 
+    /// Time passes, and a tick comes.
     fn pass(&mut self, millis: u64) -> Vec<Seen> {
-        self.set_clock(self.now + millis)
+        let actions = self.tick(millis);
+        self.act_on(actions)
     }
 
-    fn set_clock(&mut self, now: u64) -> Vec<Seen> {
-        self.now = now;
-        let actions = self.edge.on_tick(&mut self.host, Moment::from_millis(now));
-        self.act_on(actions)
+    fn tick(&mut self, millis: u64) -> Vec<Action> {
+        self.stand_still(millis);
+        let now = Moment::from_millis(self.now);
+        let wall = WallClock::new(now, self.wall);
+        self.edge.on_tick(&mut self.host, now, wall)
+    }
+
+    /// Time passes without a tick, as when the process is stopped.
+    fn stand_still(&mut self, millis: u64) {
+        self.now += millis;
+        self.wall += millis;
+    }
+
+    /// The next beat of the feed.
+    fn beat(&mut self, bound: u64) -> FeedMessage<'static> {
+        self.beats += 1;
+        FeedMessage::Beat(Beat {
+            bound,
+            generation: GENERATION,
+            number: self.beats,
+            at: 0,
+        })
     }
 
     fn counted(&mut self, name: &str) -> i64 {

@@ -1,5 +1,6 @@
 //! Redis between the caches and the control plane.
 
+use super::background::{batch, gap};
 use super::*;
 use crate::resp::encode;
 use crate::resp::lookup::Lookup;
@@ -11,15 +12,57 @@ pub(super) const LOOKUPS: u32 = 1;
 pub(super) const OK: &[u8] = b"+OK\r\n";
 
 impl World {
-    /// A worker whose connection to Redis stands.
+    /// A worker whose connection to Redis stands, and which polls a feed that has told that Redis is up to date.
     pub(super) fn with_redis(more: &str) -> Self {
-        let redis = format!(r#","redis":{{"mode":"direct"{more}}}"#);
-        let mut world = Self::with(settings_with(&redis));
+        let sections = format!(r#","redis":{{"mode":"direct"{more}}},"poll":{{}}"#);
+        let mut world = Self::with_stream(&sections);
+        world.answer_poll(&gap(5));
+        world.stay_current(2);
+        world.host.wires.sent.clear();
+        world
+    }
+
+    /// One whose connection to Redis stands.
+    pub(super) fn with_stream(sections: &str) -> Self {
+        let mut world = Self::with(settings_with(sections));
         assert_eq!(world.visit("/"), Passed);
         world.pass(0);
         assert!(world.bytes(LOOKUPS, OK).is_empty());
         world.host.wires.sent.clear();
         world
+    }
+
+    /// A second passes, in which the feed has a beat, and Redis shows that it has it too.
+    pub(super) fn make_current(&mut self, stream: u32) {
+        self.hear_beat();
+        self.answer_probe(stream, &state(GENERATION, self.beats));
+        self.pass(500);
+        self.answer_probe(stream, &state(GENERATION, self.beats));
+    }
+
+    /// So many seconds pass like that.
+    fn stay_current(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.make_current(LOOKUPS);
+        }
+    }
+
+    /// Half a second passes, in which the feed has a beat.
+    fn hear_beat(&mut self) {
+        self.pass(500);
+        let beat = self.beat(1);
+        self.answer_poll(&batch(6, &[beat]));
+    }
+
+    /// Redis answers the probe, if one was sent.
+    fn answer_probe(&mut self, stream: u32, state: &[u8]) {
+        let is_probe = |command: &[u8]| command.starts_with(b"*4\r\n$5\r\nHMGET");
+        let sent = &mut self.host.wires.sent;
+        let before = sent.len();
+        sent.retain(|(_, command)| !is_probe(command));
+        for _ in sent.len()..before {
+            assert!(self.bytes(stream, state).is_empty());
+        }
     }
 
     /// Bytes come on a gRPC stream.
@@ -45,9 +88,18 @@ impl World {
 
     /// The callout that was sent since, for the only lookup there is.
     fn callout(&self) -> Token {
-        assert!(self.last_token > 0, "no callout was sent");
+        assert!(self.lookups > 0, "no callout was sent");
         self.last_token
     }
+}
+
+/// The answer to a probe.
+pub(super) fn state(generation: u64, number: u64) -> Vec<u8> {
+    let mut reply = b"*2\r\n".to_vec();
+    for number in [generation, number] {
+        encode::argument(number.to_string().as_bytes(), &mut reply);
+    }
+    reply
 }
 
 /// The answer to a lookup.
@@ -86,15 +138,17 @@ fn a_worker_connects_once_a_request_has_come_and_not_before() {
 fn a_link_comes_from_redis_and_then_from_the_lru() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
-    let mut lookup = Vec::new();
-    Lookup::default().write(b"go.example/a", &mut lookup);
-    assert_eq!(world.host.wires.sent, [(LOOKUPS, lookup)]);
+    let mut lookup = Lookup::default();
+    lookup.set_generation(GENERATION);
+    let mut bytes = Vec::new();
+    lookup.write(b"go.example/a", &mut bytes);
+    assert_eq!(world.host.wires.sent, [(LOOKUPS, bytes)]);
     let answers = world.bytes(LOOKUPS, &hash(link("https://e/", 1)));
     assert_eq!(answers, [redirect("https://e/", "redis")]);
     assert_eq!(world.visit("/a"), Answered(redirect("https://e/", "lru")));
     assert_eq!(world.counted("redis.ok"), 1);
     assert_eq!(world.counted("requests.redis.redirect"), 1);
-    assert_eq!(world.last_token, 0, "no callout");
+    assert_eq!(world.lookups, 0, "no callout");
 }
 
 #[test]
@@ -135,7 +189,7 @@ fn redis_that_is_late_is_not_waited_for_and_its_answer_is_not_taken_for_another_
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     assert_eq!(world.pass(149), []);
-    assert_eq!(world.last_token, 0);
+    assert_eq!(world.lookups, 0);
     world.pass(1);
     let callout = world.callout();
     let answers = world.end_with(callout, "go.example/a", link("https://a/", 1));
@@ -158,7 +212,7 @@ fn an_answer_does_not_take_the_place_of_what_another_worker_has_learned_meanwhil
     world.bytes(LOOKUPS, &hash(link("https://b/", 1)));
     world.ask_redis("/a");
     let newer = entry("go.example/a", link("https://new/", 5));
-    let value = [&[1], &START.to_le_bytes()[..], &newer].concat();
+    let value = [&[2], &START.to_le_bytes()[..], &newer].concat();
     world.host.store.put("edgelink.slot.0", &value);
     let answers = world.bytes(LOOKUPS, &hash(link("https://old/", 4)));
     assert_eq!(answers, [], "the control plane is asked");
@@ -200,7 +254,11 @@ fn a_lost_connection_sends_everybody_on_and_is_made_anew() {
     assert_eq!(world.counted("redis_connected.lookup"), 0);
     world.pass(50);
     world.bytes(LOOKUPS + 1, OK);
-    world.ask_redis("/b");
+    world.ask("/b");
+    assert_eq!(world.counted("redis.not_current"), 1, "not probed yet");
+    let probed = state(GENERATION, world.beats);
+    world.bytes(LOOKUPS + 1, &probed);
+    world.ask_redis("/c");
     assert_eq!(world.counted("redis_attempts.lookup"), 2);
 }
 
@@ -244,7 +302,7 @@ fn a_record_that_is_older_than_what_is_known_is_not_believed() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     world.bytes(LOOKUPS, &hash(link("https://new/", 5)));
-    world.pass(5_000);
+    world.stay_current(5);
     world.ask_redis("/a");
     assert_eq!(world.bytes(LOOKUPS, &hash(link("https://old/", 4))), []);
     let callout = world.callout();
@@ -260,10 +318,12 @@ fn redis_is_asked_also_while_the_control_plane_is_silent() {
         let token = world.ask(&format!("/{at}"));
         world.time_out(token);
     }
-    let redis = settings_with(r#","redis":{"mode":"pooled"}"#);
+    let redis = settings_with(r#","redis":{"mode":"pooled"},"poll":{},"retryAfterSeconds":60"#);
     world.edge.configure(&mut world.host, Rc::new(redis));
     world.pass(1);
     world.bytes(LOOKUPS, b"+PONG\r\n");
+    world.answer_poll(&gap(5));
+    world.make_current(LOOKUPS);
     assert_eq!(world.host.wires.opened, ["resp_bridge/redis/pooled"]);
     world.ask_redis("/a");
     let answers = world.bytes(LOOKUPS, &hash(link("https://e/", 1)));
@@ -278,7 +338,7 @@ fn a_stale_link_is_asked_for_at_redis_and_served_when_all_fails() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     world.bytes(LOOKUPS, &hash(link("https://e/", 1)));
-    world.pass(5_000);
+    world.stay_current(5);
     world.ask_redis("/a");
     world.bytes(LOOKUPS, &nothing());
     let callout = world.callout();
@@ -308,4 +368,90 @@ fn lookups_beyond_the_bound_go_to_the_control_plane() {
     world.ask_redis("/a");
     world.ask("/b");
     assert_eq!(world.counted("redis.rejected"), 1);
+}
+
+#[test]
+fn without_a_feed_redis_is_not_asked() {
+    let mut world = World::with_stream(r#","redis":{"mode":"direct"}"#);
+    world.pass(1_000);
+    world.ask("/a");
+    assert!(world.host.wires.sent.is_empty(), "nor probed");
+    assert_eq!(world.counted("redis.not_current"), 1);
+}
+
+#[test]
+fn redis_that_is_behind_the_feed_is_not_asked_until_it_has_caught_up() {
+    let mut world = World::with_redis("");
+    for behind in [
+        state(GENERATION, 0),
+        state(GENERATION - 1, 99),
+        state(GENERATION + 1, 99),
+        b"*2\r\n$-1\r\n$-1\r\n".to_vec(),
+    ] {
+        world.hear_beat();
+        world.answer_probe(LOOKUPS, &behind);
+        let code = format!("/a{}", world.last_stream);
+        world.ask(&code);
+    }
+    assert_eq!(world.counted("redis.not_current"), 4);
+    world.make_current(LOOKUPS);
+    world.ask_redis("/b");
+}
+
+#[test]
+fn redis_is_not_asked_when_probes_or_the_feed_are_silent() {
+    let mut world = World::with_redis("");
+    world.pass(999);
+    world.ask_redis("/a");
+    let mut world = World::with_redis("");
+    // A probe that nobody answers, and the connection is not given up yet.
+    for _ in 0..3 {
+        world.pass(500);
+    }
+    world.ask("/a");
+    let mut world = World::with_redis("");
+    for _ in 0..9 {
+        world.pass(500);
+        world.answer_probe(LOOKUPS, &state(GENERATION, 9));
+    }
+    world.ask("/a");
+    assert_eq!(world.counted("redis.not_current"), 1, "the feed is silent");
+}
+
+#[test]
+fn what_redis_said_in_another_generation_is_not_believed() {
+    let mut world = World::with_redis("");
+    world.ask_redis("/a");
+    world.pass(1);
+    let FeedMessage::Beat(beat) = world.beat(1) else {
+        unreachable!()
+    };
+    let beat = Beat {
+        generation: GENERATION + 1,
+        ..beat
+    };
+    let head = edgelink_wire::BatchHead {
+        generation: GENERATION + 1,
+        next: edgelink_wire::FeedPosition::new(1, 0),
+        ..edgelink_wire::BatchHead::default()
+    };
+    let other = edgelink_wire::FeedBatch::encode(head, [FeedMessage::Beat(beat)].iter());
+    world.answer_poll(&other);
+    assert_eq!(world.bytes(LOOKUPS, &hash(link("https://lost/", 9))), []);
+    let callout = world.callout();
+    let answers = world.end_with(callout, "go.example/a", link("https://e/", 1));
+    assert_eq!(answers, [redirect("https://e/", "control-plane")]);
+    assert_eq!(world.counted("redis.not_current"), 1);
+}
+
+#[test]
+fn what_redis_says_is_as_old_as_the_feed_was_at_the_probe() {
+    let mut world = World::with_redis("");
+    // The last answer before the probe was asked for a second and a half ago.
+    world.ask_redis("/a");
+    world.bytes(LOOKUPS, &hash(link("https://e/", 1)));
+    world.pass(3_499);
+    assert_eq!(world.visit("/a"), Answered(redirect("https://e/", "lru")));
+    world.pass(1);
+    world.ask("/a");
 }

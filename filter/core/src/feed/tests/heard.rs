@@ -2,57 +2,79 @@
 
 use super::*;
 
-/// A heartbeat of the control plane.
+/// A beat of the publisher.
 fn heartbeat(id: u64) -> Vec<u8> {
-    entries(&[(id, &["op", "bound", "bound", "1"])])
+    entries(&[(id, BEAT)])
+}
+
+/// One that has read everything behind 5-0, and asked for more at 5,000.
+fn read_at_5_000() -> Tested {
+    let mut tested = Tested::reading();
+    tested.data(5_000, QUIET);
+    tested.data(5_000, &info(5, 3));
+    tested
 }
 
 #[test]
-fn a_heartbeat_shows_that_the_feed_is_alive() {
-    let mut tested = Tested::reading();
-    assert_eq!(tested.reader.silent_for_ms(10), None);
-    tested.data(1005, &heartbeat(6));
+fn a_beat_shows_that_the_feed_is_alive() {
+    let mut tested = read_at_5_000();
+    assert_eq!(tested.reader.silent_for_ms(5_000), None);
+    tested.data(5_500, &heartbeat(6));
     assert_eq!(
         tested.reader.heard_ms(),
-        Some(10),
-        "asked then, so known until then"
+        Some(4_000),
+        "the end was seen at 5,000, so the beat is from then at the earliest, and it may have taken a second"
     );
-    tested.data(2005, &heartbeat(7));
-    assert_eq!(tested.reader.silent_for_ms(3005), Some(2000));
+    tested.data(5_900, &heartbeat(7));
+    assert_eq!(tested.reader.silent_for_ms(6_400), Some(2_400));
+    tested.data(5_950, &heartbeat(8));
+    assert_eq!(tested.reader.heard_ms(), Some(4_500));
+}
+
+#[test]
+fn a_beat_that_had_waited_is_not_taken_for_a_new_one() {
+    let mut tested = read_at_5_000();
+    // The process stood still for a minute, in which the publisher died.
+    tested.data(65_000, &heartbeat(6));
+    assert_eq!(tested.reader.heard_ms(), Some(4_000));
+    tested.data(65_000, &info(7, 5));
+    tested.data(65_001, &heartbeat(7));
+    assert_eq!(tested.reader.heard_ms(), Some(4_000));
+    tested.data(65_900, &heartbeat(8));
+    assert_eq!(tested.reader.heard_ms(), Some(64_000));
 }
 
 #[test]
 fn redis_that_answers_is_no_sign_that_anybody_publishes() {
-    let mut tested = Tested::reading();
-    tested.data(500, &heartbeat(6));
-    assert_eq!(tested.data(1500, QUIET), ["> XINFO STREAM feed"]);
-    tested.data(1502, &info(6, 4));
-    assert_eq!(tested.reader.silent_for_ms(60_010), Some(60_000));
+    let mut tested = read_at_5_000();
+    tested.data(5_500, &heartbeat(6));
+    assert_eq!(tested.data(6_500, QUIET), ["> XINFO STREAM feed"]);
+    tested.data(6_502, &info(6, 4));
+    assert_eq!(tested.reader.silent_for_ms(64_000), Some(60_000));
 }
 
 #[test]
-fn a_full_batch_does_not_tell_that_all_was_read() {
-    let mut tested = Tested::reading();
-    let entry = |id| (id, &["op", "flush"][..]);
-    tested.data(500, &entries(&[entry(6), entry(7)]));
+fn changes_without_a_beat_do_not_tell_that_the_publisher_is_up_to_date() {
+    let mut tested = read_at_5_000();
+    for id in 6..10 {
+        tested.data(5_000 + id, &entries(&[(id, &["op", "flush"])]));
+    }
     assert_eq!(tested.reader.heard_ms(), None);
-    tested.data(600, &entries(&[entry(8)]));
-    assert_eq!(tested.reader.heard_ms(), Some(500));
+    tested.data(5_500, &heartbeat(10));
+    assert_eq!(tested.reader.heard_ms(), Some(4_008));
 }
 
 #[test]
 fn a_record_is_known_until_the_feed_was_last_heard_if_it_was_asked_for_since_it_began() {
-    let mut tested = Tested::connected(None);
+    let mut tested = read_at_5_000();
     assert_eq!(tested.reader.known_until(7), 7);
-    tested.data(15, &info(5, 3));
-    tested.data(800, &heartbeat(6));
-    tested.data(900, &heartbeat(7));
+    tested.data(5_800, &heartbeat(6));
     let reader = &tested.reader;
     assert_eq!(
         (reader.since_ms(), reader.heard_ms()),
-        (Some(15), Some(800))
+        (Some(10), Some(4_000))
     );
-    assert_eq!(reader.known_until(14), 14, "it may have changed unseen");
-    assert_eq!(reader.known_until(15), 800);
-    assert_eq!(reader.known_until(2000), 2000);
+    assert_eq!(reader.known_until(9), 9, "it may have changed unseen");
+    assert_eq!(reader.known_until(10), 4_000);
+    assert_eq!(reader.known_until(6_000), 6_000);
 }

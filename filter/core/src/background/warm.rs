@@ -1,0 +1,159 @@
+//! The links that are asked for most, from a snapshot, until it is known that they are right.
+//!
+//! They are as old as the snapshot, so they count only from when the feed has told everything up to the moment at which
+//! it was begun: what has changed on the way was told by then.
+
+use crate::admission::FeedPlace;
+use crate::learners::Reading;
+use edgelink_wire::Snapshot;
+use std::collections::HashSet;
+
+/// The most links that may have changed meanwhile. With more, the links of the snapshot are given up.
+const MAX_CHANGED: usize = 16_384;
+
+/// What waits to be taken in.
+#[derive(Debug, Default)]
+pub(crate) struct Warm {
+    /// Where in the feed the snapshot was made.
+    place: Option<FeedPlace>,
+    /// Key and encoded record, the most wanted first.
+    links: Vec<WarmLink>,
+    /// What the feed has told of since.
+    changed: HashSet<Box<[u8]>>,
+}
+
+/// A link of a snapshot.
+#[derive(Debug)]
+pub(crate) struct WarmLink {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) record: Box<[u8]>,
+}
+
+impl Warm {
+    /// Keeps the links of a snapshot.
+    pub(crate) fn keep(&mut self, snapshot: &Snapshot<'_>) {
+        self.clear();
+        self.place = Some(FeedPlace {
+            generation: snapshot.generation,
+            position: snapshot.position,
+        });
+        let links = snapshot.hot.iter().map(|entry| WarmLink {
+            key: entry.key.into(),
+            record: entry.record.to_bytes().into(),
+        });
+        self.links = links.collect();
+    }
+
+    /// A link has changed, and what the snapshot says of it is not needed.
+    pub(crate) fn on_change(&mut self, key: &[u8]) {
+        if self.links.is_empty() {
+            return;
+        }
+        if self.changed.len() >= MAX_CHANGED {
+            self.clear();
+        } else {
+            self.changed.insert(key.into());
+        }
+    }
+
+    /// Gives the links up.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The links, once the feed was read up to that: those of the snapshot that the feed was begun from, or of a later one.
+    pub(crate) fn take(&mut self, reading: Reading) -> Vec<WarmLink> {
+        let (Some(place), Some(generation)) = (self.place, reading.generation) else {
+            return Vec::new();
+        };
+        if place.generation != generation || place.position < reading.start {
+            self.clear();
+            return Vec::new();
+        }
+        if reading.heard.is_none_or(|heard| heard < reading.since) {
+            return Vec::new();
+        }
+        let Self { links, changed, .. } = std::mem::take(self);
+        let is_right = |link: &WarmLink| !changed.contains(&link.key);
+        links.into_iter().filter(is_right).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::link;
+    use crate::time::Moment;
+    use edgelink_wire::{CodeFilter, CodeLength, Entry, FeedPosition, Snapshot};
+
+    const SINCE: Moment = Moment::from_millis(1_000);
+
+    fn position(millis: u64) -> FeedPosition {
+        FeedPosition::new(millis, 0)
+    }
+
+    /// What a snapshot at 5 in generation 7 has.
+    fn warm() -> Warm {
+        let hot = ["a", "b"].map(|key| Entry {
+            key: key.as_bytes(),
+            record: link("https://e/", 1),
+        });
+        let snapshot = Snapshot {
+            generation: 7,
+            position: position(5),
+            bound: 0,
+            length: CodeLength::DEFAULT,
+            key: None,
+            domains: Vec::new(),
+            codes: CodeFilter::with_capacity(0).unwrap(),
+            hot: hot.into(),
+        };
+        let mut warm = Warm::default();
+        warm.keep(&snapshot);
+        warm
+    }
+
+    fn reading(generation: u64, start: u64, heard: Option<u64>) -> Reading {
+        Reading {
+            since: SINCE,
+            start: position(start),
+            heard: heard.map(Moment::from_millis),
+            position: position(9),
+            generation: Some(generation),
+            told: None,
+        }
+    }
+
+    fn keys(links: &[WarmLink]) -> Vec<&[u8]> {
+        links.iter().map(|link| &*link.key).collect()
+    }
+
+    #[test]
+    fn they_wait_until_the_feed_was_read_up_to_its_begin_and_what_has_changed_is_left_out() {
+        let mut warm = warm();
+        assert!(warm.take(reading(7, 5, None)).is_empty());
+        assert!(warm.take(reading(7, 5, Some(999))).is_empty());
+        warm.on_change(b"a");
+        let links = warm.take(reading(7, 5, Some(1_000)));
+        assert_eq!(keys(&links), [b"b"]);
+        assert!(warm.take(reading(7, 5, Some(1_000))).is_empty(), "once");
+    }
+
+    #[test]
+    fn those_from_before_the_feed_began_or_of_another_one_are_given_up() {
+        for other in [reading(7, 6, Some(2_000)), reading(8, 5, Some(2_000))] {
+            let mut warm = warm();
+            assert!(warm.take(other).is_empty());
+            assert!(warm.links.is_empty());
+        }
+    }
+
+    #[test]
+    fn too_many_changes_have_them_given_up() {
+        let mut warm = warm();
+        for key in 0..=MAX_CHANGED {
+            warm.on_change(&key.to_le_bytes());
+        }
+        assert!(warm.links.is_empty() && warm.changed.is_empty());
+    }
+}

@@ -1,0 +1,213 @@
+//! Whether what Redis says of links is to be believed.
+//!
+//! A Redis that answers may be behind: it refuses writes, was demoted, or came back with less than it had. So each
+//! connection is probed for how far the publisher has written to the Redis at its other end, and what that one says counts
+//! only while this is as far as the feed has told. It is right as of when the feed was last heard before the probe.
+
+use crate::time::Moment;
+use edgelink_wire::redis::FeedState;
+
+/// Milliseconds from one probe to the next.
+const PROBE_INTERVAL: u64 = 500;
+
+/// Milliseconds after which a probe says nothing any more.
+const PROBE_LASTS: u64 = 1_500;
+
+/// What the feed has told, as far as Redis is judged by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FeedView {
+    /// The last beat.
+    pub(crate) told: FeedState,
+    /// Up to when every change is known.
+    pub(crate) heard: Moment,
+}
+
+/// What is known of the Redis at the other end of a connection.
+#[derive(Debug)]
+pub(crate) struct Belief {
+    /// How long the feed may be silent, in milliseconds.
+    fresh: u64,
+    feed: Option<FeedView>,
+    /// The probe that is under way.
+    asked: Option<Probe>,
+    /// The last one that was answered, if Redis was found to be current.
+    shown: Option<Probe>,
+    next: Moment,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    sent: Moment,
+    /// What the feed had told by then.
+    feed: FeedView,
+}
+
+/// What Redis says is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Current {
+    /// The generation in which links are looked up.
+    pub(crate) generation: u64,
+    /// As of then or later.
+    pub(crate) at: Moment,
+}
+
+impl Belief {
+    pub(crate) fn new(fresh: u64) -> Self {
+        Self {
+            fresh,
+            feed: None,
+            asked: None,
+            shown: None,
+            next: Moment::default(),
+        }
+    }
+
+    /// The feed has told that; `None` without one.
+    pub(crate) fn set_feed(&mut self, feed: Option<FeedView>) {
+        self.feed = feed;
+    }
+
+    /// Whether it is time for a probe.
+    pub(crate) fn is_probe_due(&self, now: Moment) -> bool {
+        self.feed.is_some() && self.asked.is_none() && now >= self.next
+    }
+
+    /// A probe is sent.
+    pub(crate) fn on_sent(&mut self, now: Moment) {
+        self.asked = self.feed.map(|feed| Probe { sent: now, feed });
+        self.next = now.after(PROBE_INTERVAL);
+    }
+
+    /// The probe is answered: the publisher has written that far; `None` if it has written nothing.
+    pub(crate) fn on_answer(&mut self, state: Option<FeedState>) {
+        let probe = self.asked.take();
+        self.shown = probe.filter(|Probe { feed, .. }| {
+            state.is_some_and(|state| state.covers(feed.told.generation, feed.told.number))
+        });
+    }
+
+    /// The probe has failed, which says nothing.
+    pub(crate) fn on_failure(&mut self) {
+        self.asked = None;
+    }
+
+    /// There is no connection any more, or it is another one.
+    pub(crate) fn on_lost(&mut self) {
+        self.asked = None;
+        self.shown = None;
+        self.next = Moment::default();
+    }
+
+    /// What Redis says is right as of when; `None` where that is not known.
+    pub(crate) fn current(&self, now: Moment) -> Option<Current> {
+        let (feed, shown) = (self.feed?, self.shown?);
+        let generation = feed.told.generation;
+        let is_current = feed.heard.age(now) < self.fresh
+            && shown.sent.age(now) < PROBE_LASTS
+            && shown.feed.told.generation == generation;
+        is_current.then_some(Current {
+            generation,
+            at: shown.feed.heard,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_millis(1_000_000 + millis)
+    }
+
+    fn state(generation: u64, number: u64) -> FeedState {
+        FeedState { generation, number }
+    }
+
+    fn view(generation: u64, number: u64, heard: u64) -> FeedView {
+        FeedView {
+            told: state(generation, number),
+            heard: at(heard),
+        }
+    }
+
+    /// Probed at 100, and found to be current as of 0.
+    fn probed() -> Belief {
+        let mut belief = Belief::new(5_000);
+        belief.set_feed(Some(view(7, 3, 0)));
+        assert!(belief.is_probe_due(at(100)));
+        belief.on_sent(at(100));
+        assert_eq!(belief.current(at(100)), None, "not answered yet");
+        belief.on_answer(Some(state(7, 3)));
+        belief
+    }
+
+    const CURRENT: Option<Current> = Some(Current {
+        generation: 7,
+        at: Moment::from_millis(1_000_000),
+    });
+
+    #[test]
+    fn a_probe_that_shows_the_beat_makes_redis_current_for_a_while() {
+        let belief = probed();
+        assert_eq!(belief.current(at(100)), CURRENT);
+        assert_eq!(belief.current(at(1_599)), CURRENT);
+        assert_eq!(belief.current(at(1_600)), None);
+    }
+
+    #[test]
+    fn one_probe_at_a_time_is_sent_every_half_second() {
+        let mut belief = probed();
+        assert!(!belief.is_probe_due(at(599)));
+        assert!(belief.is_probe_due(at(600)));
+        belief.on_sent(at(600));
+        assert!(!belief.is_probe_due(at(9_000)), "one is under way");
+        belief.on_failure();
+        assert!(belief.is_probe_due(at(9_000)));
+        belief.on_lost();
+        assert!(belief.is_probe_due(at(9_000)));
+        belief.set_feed(None);
+        assert!(!belief.is_probe_due(at(9_000)));
+    }
+
+    #[test]
+    fn a_redis_that_is_behind_or_of_another_generation_is_not_current() {
+        let states = [state(7, 2), state(6, 9), state(8, 9)].map(Some);
+        for shown in states.into_iter().chain([None]) {
+            let mut belief = probed();
+            belief.on_sent(at(600));
+            belief.on_answer(shown);
+            assert_eq!(belief.current(at(700)), None, "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn a_probe_that_fails_takes_nothing_back() {
+        let mut belief = probed();
+        belief.on_sent(at(600));
+        belief.on_failure();
+        assert_eq!(belief.current(at(700)), CURRENT);
+        belief.on_lost();
+        assert_eq!(belief.current(at(700)), None);
+    }
+
+    #[test]
+    fn without_a_feed_that_was_heard_redis_is_not_believed() {
+        let mut belief = probed();
+        belief.set_feed(Some(view(7, 4, 0)));
+        assert_eq!(
+            belief.current(at(200)),
+            CURRENT,
+            "as of what was probed for"
+        );
+        belief.set_feed(Some(view(8, 4, 200)));
+        assert_eq!(belief.current(at(200)), None, "another generation");
+        belief.set_feed(None);
+        assert_eq!(belief.current(at(200)), None);
+        let mut silent = Belief::new(5_000);
+        silent.set_feed(Some(view(7, 3, 0)));
+        silent.on_sent(at(5_000));
+        silent.on_answer(Some(state(7, 3)));
+        assert_eq!(silent.current(at(5_000)), None);
+    }
+}

@@ -1,0 +1,170 @@
+//! The codes that cannot be told from their number, small enough to be sent to every edge.
+//!
+//! Admission knows which generated codes exist by their number. All other codes are aliases, of whatever shape, and the
+//! filter says whether there may be one: what it denies is answered without a lookup. It is a Bloom filter (Bloom,
+//! "Space/time trade-offs in hash coding with allowable errors", 1970) of the crate `bloomfilter`, whose serialised form
+//! (version 1) is the format, over the SipHash-2-4 of the code's bytes. The domain plays no part: where one domain has an
+//! alias, the others are looked up as well.
+
+use crate::record::RecordError;
+use bloomfilter::Bloom;
+use siphasher::sip::SipHasher24;
+use std::hash::Hasher;
+
+/// Seeds the hashes. Fixed, because nothing is gained by attacking a filter whose false positives cost a lookup.
+const SEED: &[u8; 32] = b"edgelink codes filter, version 2";
+
+/// The share of other codes that are taken for one of these, as long as that fits into [`MAX_BYTES`].
+const FALSE_POSITIVES: f64 = 1.0 / 1000.0;
+
+/// The fewest codes that a filter is made for.
+const MIN_ITEMS: usize = 1024;
+
+/// The largest bitmap in bytes. Up to about 4.6 million codes fit with one false positive in a thousand; with more of them
+/// the share of false positives grows (one in ten at 14 million).
+pub const MAX_BYTES: usize = 8 << 20;
+
+/// The most hash functions that are read; made are 10.
+const MAX_HASHES: u32 = 32;
+
+/// A set of codes that may say yes for others as well, and never no for one of its own.
+#[derive(Clone, Debug)]
+pub struct CodeFilter(Bloom<u64>);
+
+impl CodeFilter {
+    /// An empty filter for up to `items` codes. With more in it, more codes are taken for its own.
+    ///
+    /// # Errors
+    /// [`RecordError::Field`] if the system has no source of random numbers, which the crate asks for and we do not use.
+    pub fn with_capacity(items: usize) -> Result<Self, RecordError> {
+        let items = items.max(MIN_ITEMS);
+        let bytes = Bloom::<u64>::compute_bitmap_size(items, FALSE_POSITIVES).min(MAX_BYTES);
+        Bloom::new_with_seed(bytes, items, SEED)
+            .map(Self)
+            .map_err(|_| RecordError::Field("codes"))
+    }
+
+    /// Adds a code.
+    pub fn insert(&mut self, code: &[u8]) {
+        self.0.set(&hash(code));
+    }
+
+    /// Whether the code may have been added. False only if it was not.
+    #[must_use]
+    pub fn may_contain(&self, code: &[u8]) -> bool {
+        self.0.check(&hash(code))
+    }
+
+    /// The serialised filter.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+
+    /// Reads a serialised filter.
+    ///
+    /// # Errors
+    /// [`RecordError::Field`] where it is none, or one that nobody of us makes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, RecordError> {
+        let malformed = RecordError::Field("codes");
+        if bytes.len() > MAX_BYTES + 64 {
+            return Err(malformed);
+        }
+        let filter = Bloom::from_slice(bytes).map_err(|_| malformed)?;
+        // Without bits there would be a division by zero, and many hashes cost time with every lookup.
+        if filter.len() < 8 || filter.number_of_hash_functions() > MAX_HASHES {
+            return Err(malformed);
+        }
+        Ok(Self(filter))
+    }
+}
+
+/// The same on every platform, which a slice's own `Hash` is not: it begins with a `usize`.
+fn hash(code: &[u8]) -> u64 {
+    let mut hasher = SipHasher24::new();
+    hasher.write(code);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn code(number: u64) -> Vec<u8> {
+        format!("alias-{number}").into_bytes()
+    }
+
+    fn filled(items: usize, capacity: usize) -> CodeFilter {
+        let mut filter = CodeFilter::with_capacity(capacity).unwrap();
+        for number in 0..items as u64 {
+            filter.insert(&code(number));
+        }
+        filter
+    }
+
+    fn false_positives(filter: &CodeFilter, tries: u64) -> usize {
+        let others = (1 << 40)..(1 << 40) + tries;
+        others
+            .filter(|number| filter.may_contain(&code(*number)))
+            .count()
+    }
+
+    #[test]
+    fn a_filter_with_as_many_codes_as_it_is_made_for_takes_few_others_for_its_own() {
+        let filter = filled(10_000, 10_000);
+        assert!((0..10_000).all(|number| filter.may_contain(&code(number))));
+        let wrong = false_positives(&filter, 100_000);
+        assert!(wrong < 250, "{wrong} of 100,000");
+    }
+
+    #[test]
+    fn a_filter_for_very_many_codes_says_yes_more_often_and_stays_within_its_bound() {
+        let filter = filled(1_000, 14_000_000);
+        assert!(filter.as_bytes().len() <= MAX_BYTES + 64);
+        assert!(filter.0.number_of_hash_functions() < 5);
+        assert!(CodeFilter::from_bytes(filter.as_bytes()).is_ok());
+        assert!((0..1_000).all(|number| filter.may_contain(&code(number))));
+    }
+
+    #[test]
+    fn what_is_no_filter_is_refused() {
+        let good = CodeFilter::with_capacity(0).unwrap().as_bytes().to_vec();
+        assert!(CodeFilter::from_bytes(&good).is_ok());
+        let mut no_bits = good[..45].to_vec();
+        no_bits[1..9].fill(0);
+        let mut many_hashes = good.clone();
+        many_hashes[9] = 33;
+        let mut other_version = good.clone();
+        other_version[0] = 2;
+        let cut_off = good[..good.len() - 1].to_vec();
+        for bytes in [
+            Vec::new(),
+            no_bits,
+            many_hashes,
+            other_version,
+            cut_off,
+            vec![0; MAX_BYTES + 65],
+        ] {
+            assert!(CodeFilter::from_bytes(&bytes).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_filter_reads_back(codes in prop::collection::vec("[0-9A-Za-z_-]{1,64}", 0..50)) {
+            let mut filter = CodeFilter::with_capacity(codes.len()).unwrap();
+            for code in &codes {
+                filter.insert(code.as_bytes());
+            }
+            let read = CodeFilter::from_bytes(filter.as_bytes()).unwrap();
+            prop_assert!(codes.iter().all(|code| read.may_contain(code.as_bytes())));
+            prop_assert_eq!(read.as_bytes(), filter.as_bytes());
+        }
+
+        #[test]
+        fn any_bytes_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            let _ = CodeFilter::from_bytes(&bytes);
+        }
+    }
+}
