@@ -1,0 +1,135 @@
+//! The report: tables, and for each kind of violation the whole story of the first ones.
+
+use super::super::history::{Ask, Event, Micros, Outcome};
+use super::{Promise, Run, Verdict, Violation};
+use std::fmt::Write;
+
+/// How many violations of a promise are told in full.
+const STORIES: usize = 3;
+/// How far back a story goes.
+const BEFORE: Micros = 40_000_000;
+/// Beside writes, how far back.
+const SOON_BEFORE: Micros = 8_000_000;
+const AFTER: Micros = 3_000_000;
+const MOST_LINES: usize = 80;
+
+/// The report as text.
+#[must_use]
+pub fn print(verdict: &Verdict, events: &[Event]) -> String {
+    let mut text = String::from("\noperation                 outcome          count\n");
+    for ((kind, outcome), count) in &verdict.operations {
+        let _ = writeln!(text, "{kind:<25} {outcome:<12} {count:>9}");
+    }
+    text.push_str("\nfault                                  count\n");
+    for (kind, count) in &verdict.faults {
+        let _ = writeln!(text, "{kind:<34} {count:>9}");
+    }
+    text.push_str("\nviolation                              count\n");
+    for promise in Promise::ALL {
+        let count = verdict.violations.iter().filter(|v| v.promise == promise);
+        let _ = writeln!(text, "{:<34} {:>9}", promise.name(), count.count());
+    }
+    let slow = verdict.propagation.iter().filter(|&&age| age > 50_000);
+    let p99 = verdict.propagation_p99().unwrap_or(0) as f64 / 1000.0;
+    let _ = writeln!(
+        text,
+        "\nchanges while nothing was broken: {}, seen late by more than 50 ms: {}, p99 {p99:.1} ms",
+        verdict.propagation.len(),
+        slow.count()
+    );
+    let run = Run::of(events);
+    for promise in Promise::ALL {
+        let of_kind = verdict.violations.iter().filter(|v| v.promise == promise);
+        for violation in of_kind.take(STORIES) {
+            tell(violation, &run, &mut text);
+        }
+    }
+    text
+}
+
+fn tell(violation: &Violation, run: &Run, text: &mut String) {
+    let (from, to) = violation.time;
+    let name = violation.promise.name();
+    let _ = writeln!(
+        text,
+        "\n=== {name}, at {} to {}: {}",
+        seconds(from),
+        seconds(to),
+        violation.text
+    );
+    let mut lines = Vec::new();
+    for fault in run.faults.values() {
+        if fault.from <= to && fault.to >= from.saturating_sub(BEFORE) {
+            let until = if fault.to == Micros::MAX {
+                "the end".to_owned()
+            } else {
+                seconds(fault.to)
+            };
+            lines.push((fault.from, format!("FAULT {} ({}) until {until}", fault.kind, fault.detail)));
+        }
+    }
+    for restore in &run.restores {
+        let copied = seconds(restore.copied.0);
+        let (since, until) = (restore.restored.0, seconds(restore.restored.1));
+        if since <= to && restore.restored.1 >= from.saturating_sub(BEFORE) {
+            lines.push((since, format!("RESTORE of the copy from {copied}, until {until}")));
+        }
+    }
+    if let Some(numbers) = violation.code.as_ref().and_then(|code| run.by_code.get(code)) {
+        for number in numbers {
+            lines.extend(line_of(run, *number, from, to));
+        }
+    }
+    lines.sort();
+    let skipped = lines.len().saturating_sub(MOST_LINES);
+    for (at, line) in &lines[skipped..] {
+        let _ = writeln!(text, "{:>11}  {line}", seconds(*at));
+    }
+}
+
+fn line_of(run: &Run, number: u64, from: Micros, to: Micros) -> Option<(Micros, String)> {
+    let operation = run.operations.get(&number)?;
+    let (ended, outcome) = operation.end.as_ref().map_or_else(
+        || (Micros::MAX, "no end".to_owned()),
+        |(at, outcome)| (*at, outcome_text(outcome)),
+    );
+    let before = if matches!(operation.ask, Ask::Write { .. }) {
+        BEFORE
+    } else {
+        SOON_BEFORE
+    };
+    if operation.invoked > to + AFTER || ended < from.saturating_sub(before) {
+        return None;
+    }
+    let until = if ended == Micros::MAX {
+        String::new()
+    } else {
+        format!("{:>11}  ", seconds(ended))
+    };
+    let ask = match &operation.ask {
+        Ask::Write { kind, value, .. } => format!("{kind} -> {value:?}"),
+        Ask::Read { via, .. } => format!("read by {via}"),
+        Ask::Follow { via, .. } => format!("follow by {via}"),
+    };
+    let here = if operation.invoked == from { " <==" } else { "" };
+    Some((operation.invoked, format!("{until}{ask}: {outcome}{here}")))
+}
+
+fn outcome_text(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Done { .. } => "done".to_owned(),
+        Outcome::Undone { .. } => "not in effect any more".to_owned(),
+        Outcome::Unknown => "unknown".to_owned(),
+        Outcome::Answer { value, tier } => {
+            let tier = tier.as_ref().map_or(String::new(), |tier| format!(" ({tier})"));
+            format!("{value:?}{tier}")
+        }
+        Outcome::Unavailable { status } => status.to_string(),
+        Outcome::NoAnswer { error } => format!("no answer: {error}"),
+        Outcome::Strange { answer } => answer.clone(),
+    }
+}
+
+fn seconds(micros: Micros) -> String {
+    format!("{:.3}", micros as f64 / 1e6)
+}
