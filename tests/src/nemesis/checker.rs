@@ -118,7 +118,12 @@ pub(crate) struct Operation {
 impl Operation {
     pub(crate) fn code(&self) -> Option<&str> {
         match (&self.ask, &self.end) {
-            (Ask::Write { code: Some(code), .. }, _)
+            (
+                Ask::Write {
+                    code: Some(code), ..
+                },
+                _,
+            )
             | (Ask::Read { code, .. } | Ask::Follow { code, .. }, _)
             | (Ask::Write { .. }, Some((_, Outcome::Done { code, .. }))) => Some(code),
             _ => None,
@@ -127,10 +132,14 @@ impl Operation {
 
     fn kind(&self) -> String {
         match &self.ask {
-            Ask::Write { kind, code: None, .. } => format!("{kind} (generated)"),
+            Ask::Write {
+                kind, code: None, ..
+            } => format!("{kind} (generated)"),
             Ask::Write { kind, .. } => kind.clone(),
             Ask::Read { .. } => "read".to_owned(),
-            Ask::Follow { via: Via::Envoy(_), .. } => "follow (envoy)".to_owned(),
+            Ask::Follow {
+                via: Via::Envoy(_), ..
+            } => "follow (envoy)".to_owned(),
             Ask::Follow { .. } => "follow (control plane)".to_owned(),
         }
     }
@@ -202,7 +211,11 @@ impl Run {
             What::Attempt { op, since, end, .. } => {
                 self.attempts.push((*op, *since, at, end.clone()));
             }
-            What::Break { fault, kind, detail } => {
+            What::Break {
+                fault,
+                kind,
+                detail,
+            } => {
                 let fault_seen = Fault {
                     kind: kind.clone(),
                     detail: detail.clone(),
@@ -344,12 +357,17 @@ fn check_code(run: &Run, code: &str, verdict: &mut Verdict) {
             }
             continue;
         }
-        let tier = tier.as_ref().map_or(String::new(), |tier| format!(" (tier {tier})"));
+        let tier = tier
+            .as_ref()
+            .map_or(String::new(), |tier| format!(" (tier {tier})"));
         verdict.violations.push(Violation {
             promise,
             code: Some(code.to_owned()),
             time: (invoked, completed),
-            text: format!("{via} answered '{code}' with {value:?}{tier}; {}", spans.excuse(*value, invoked)),
+            text: format!(
+                "{via} answered '{code}' with {value:?}{tier}; {}",
+                spans.excuse(*value, invoked)
+            ),
         });
     }
     verdict.propagation.extend(late.into_values());
@@ -385,7 +403,12 @@ fn check_availability(run: &Run, verdict: &mut Verdict) {
         let is_answer = end.starts_with('2') || end.starts_with('4');
         if !is_answer && run.is_quiet(*since, *at) {
             let code = run.operations.get(op).and_then(Operation::code);
-            add(Promise::Recovered, code, (*since, *at), format!("a write: {end}"));
+            add(
+                Promise::Recovered,
+                code,
+                (*since, *at),
+                format!("a write: {end}"),
+            );
         }
     }
 }

@@ -57,7 +57,10 @@ impl Clicks {
             *seen = (*seen).max(acknowledged);
         }
         let mut inner = self.inner();
-        if inner.restored.is_some_and(|(_, until)| Instant::now() < until) {
+        if inner
+            .restored
+            .is_some_and(|(_, until)| Instant::now() < until)
+        {
             inner.lost = inner.total();
         }
     }

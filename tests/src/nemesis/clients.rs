@@ -63,10 +63,15 @@ impl Codes {
         }
         drop(recent);
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        if all.is_empty() {
-            return None;
-        }
-        all.get(rng.random_range(0..all.len())).cloned()
+        // The aliases come first; most of the generated codes behind them belong to links that were deleted.
+        let aliases = usize::try_from(WRITERS * ALIASES).unwrap_or(usize::MAX);
+        let count = if rng.random_bool(0.7) {
+            aliases.min(all.len())
+        } else {
+            all.len()
+        };
+        let index = rng.random_range(0..count.max(1));
+        all.get(index).cloned()
     }
 }
 

@@ -3,7 +3,6 @@
 //! libfaketime does not do: preloaded into Envoy or Redis, whose allocators (tcmalloc, jemalloc) ask for the time before it
 //! is ready, it hangs or gives up. So there are some forty lines of C, compiled when they are needed.
 
-use super::history::Micros;
 use crate::stack::root;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -66,9 +65,4 @@ impl Clock {
     pub(super) fn reset(&self) {
         self.move_by(0);
     }
-}
-
-/// Whole seconds of a time.
-pub(super) fn seconds(time: Micros) -> u64 {
-    time / 1_000_000
 }

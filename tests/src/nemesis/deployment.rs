@@ -42,7 +42,7 @@ pub enum Shape {
 }
 
 /// The running deployment. All processes end with it, also where it is not dropped because the test is killed.
-pub struct Deployment {
+pub(super) struct Deployment {
     shape: Shape,
     /// By name: `cp-0`, `envoy-1`, `mariadb`, `redis-0`, ...
     parts: BTreeMap<String, Arc<Part>>,
@@ -66,8 +66,10 @@ impl Deployment {
     ///
     /// # Panics
     /// Where it does not.
-    pub async fn start(shape: Shape) -> Self {
-        let folder = tempfile::Builder::new().prefix("edgelink-nemesis-").tempdir();
+    pub(super) async fn start(shape: Shape) -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("edgelink-nemesis-")
+            .tempdir();
         let folder = folder.expect("a temporary folder");
         let keeper = Keeper::of(folder.path());
         clock::compile(folder.path());
@@ -98,7 +100,7 @@ impl Deployment {
 
     /// What Redis there is.
     #[must_use]
-    pub fn shape(&self) -> Shape {
+    pub(super) fn shape(&self) -> Shape {
         self.shape
     }
 
@@ -109,7 +111,7 @@ impl Deployment {
 
     /// Where the logs are.
     #[must_use]
-    pub fn folder(&self) -> &Path {
+    pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
@@ -140,7 +142,9 @@ impl Deployment {
 
     /// Where the control plane without Redis listens, while there is one.
     pub(super) fn stray(&self) -> Option<SocketAddr> {
-        self.is_stray_up.load(Ordering::Relaxed).then_some(self.stray)
+        self.is_stray_up
+            .load(Ordering::Relaxed)
+            .then_some(self.stray)
     }
 
     /// Says whether visitors may ask the control plane without Redis.
@@ -210,7 +214,9 @@ impl Deployment {
         );
         self.parts.insert("stray".to_owned(), Arc::new(stray));
         let key = fs::read_to_string(self.folder().join("admin-key"));
-        key.expect("the admin key").trim().clone_into(&mut self.admin_key);
+        key.expect("the admin key")
+            .trim()
+            .clone_into(&mut self.admin_key);
     }
 }
 

@@ -175,7 +175,9 @@ type Kind = (u32, RangeInclusive<u64>, fn(&mut StdRng, &Names) -> Fault);
 const KINDS: &[Kind] = &[
     (5, 0..=8, |rng, names| Fault::Kill(names.part(rng))),
     (5, 1..=20, |rng, names| Fault::Stop(names.part(rng))),
-    (5, 1..=20, |rng, names| Fault::Cut(names.link(rng), directions(rng))),
+    (5, 1..=20, |rng, names| {
+        Fault::Cut(names.link(rng), directions(rng))
+    }),
     (2, 1..=12, |rng, names| Fault::Refuse(names.link(rng))),
     (3, 1..=20, |rng, names| {
         let link = names.link(rng);
@@ -189,14 +191,20 @@ const KINDS: &[Kind] = &[
         Shape::Cluster => Fault::NoReplicas, // a master of a cluster cannot be made a replica like that
     }),
     (3, 2..=8, |rng, _| Fault::Failover(rng.random_range(0..3))),
-    (3, 3..=15, |rng, _| Fault::OlderRedis(rng.random_range(0..3))),
+    (3, 3..=15, |rng, _| {
+        Fault::OlderRedis(rng.random_range(0..3))
+    }),
     (2, 0..=3, |_, _| Fault::EmptyRedis),
     (2, 3..=15, |_, _| Fault::FullRedis),
-    (3, 0..=2, |rng, _| Fault::RestoreDatabase(rng.random_range(0..2))),
+    (3, 0..=2, |rng, _| {
+        Fault::RestoreDatabase(rng.random_range(0..2))
+    }),
     (5, 0..=1, |_, _| Fault::Purge),
     (3, 0..=2, |_, _| Fault::Rolling),
     (3, 6..=15, |_, _| Fault::Stray),
-    (5, 20..=28, |rng, _| Fault::Reconfigure(rng.random_range(0..ENVOYS), listeners(rng))),
+    (5, 20..=28, |rng, _| {
+        Fault::Reconfigure(rng.random_range(0..ENVOYS), listeners(rng))
+    }),
     (4, 1..=15, |rng, names| {
         let seconds = *[-90, -20, -2, 2, 20, 90].choose(rng).expect("a time");
         Fault::Clock(names.part(rng), seconds)
@@ -237,7 +245,8 @@ pub(super) struct Planned {
 
 /// The faults of one storm, by lane: faults of different lanes overlap, and have nothing in common.
 pub(super) fn plan(seed: u64, storm: u64, names: &Names) -> Vec<Vec<Planned>> {
-    let mut rng = StdRng::seed_from_u64(seed.wrapping_add(storm.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let mut rng =
+        StdRng::seed_from_u64(seed.wrapping_add(storm.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     let end = Duration::from_secs(rng.random_range(STORM_SECONDS));
     let mut lanes = vec![Vec::new(); LANES];
     let mut free = [Duration::ZERO; LANES];
@@ -288,8 +297,16 @@ mod tests {
         let own = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         Names {
             shape: Shape::Single,
-            parts: own(&["cp-0", "cp-1", "envoy-0", "envoy-1", "mariadb", "redis-0", "redis-1"]),
-            links: own(&["cp-0>mariadb", "cp-1>mariadb", "cp-0>redis", "envoy-0>cp-0", "redis>redis"]),
+            parts: own(&[
+                "cp-0", "cp-1", "envoy-0", "envoy-1", "mariadb", "redis-0", "redis-1",
+            ]),
+            links: own(&[
+                "cp-0>mariadb",
+                "cp-1>mariadb",
+                "cp-0>redis",
+                "envoy-0>cp-0",
+                "redis>redis",
+            ]),
         }
     }
 
@@ -303,7 +320,8 @@ mod tests {
     #[test]
     fn faults_that_overlap_have_nothing_in_common() {
         for storm in 0..200 {
-            let [one, other]: [Vec<Planned>; 2] = plan(7, storm, &names()).try_into().expect("two lanes");
+            let [one, other]: [Vec<Planned>; 2] =
+                plan(7, storm, &names()).try_into().expect("two lanes");
             for (a, b) in one.iter().flat_map(|a| other.iter().map(move |b| (a, b))) {
                 let overlap = a.at < b.at + b.lasts && b.at < a.at + a.lasts;
                 let common = a.resources.iter().any(|name| b.resources.contains(name));
@@ -314,7 +332,9 @@ mod tests {
 
     #[test]
     fn every_kind_comes() {
-        let faults = (0..200).flat_map(|storm| plan(7, storm, &names())).flatten();
+        let faults = (0..200)
+            .flat_map(|storm| plan(7, storm, &names()))
+            .flatten();
         let kinds: HashSet<&str> = faults.map(|planned| planned.fault.kind()).collect();
         assert_eq!(kinds.len(), KINDS.len(), "{kinds:?}");
     }

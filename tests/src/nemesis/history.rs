@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// Microseconds since the start of the run, on a clock that is never moved.
-pub type Micros = u64;
+pub(super) type Micros = u64;
 
 /// What a code stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -207,7 +207,7 @@ pub struct Event {
 
 /// The history of a run, which grows only.
 #[derive(Debug)]
-pub struct History {
+pub(super) struct History {
     start: Instant,
     next: AtomicU64,
     file: Mutex<BufWriter<File>>,
@@ -219,7 +219,7 @@ impl History {
     /// # Panics
     /// Where the file cannot be made.
     #[must_use]
-    pub fn begin(path: &Path) -> Self {
+    pub(super) fn begin(path: &Path) -> Self {
         let file = File::create(path).expect("a file for the history");
         Self {
             start: Instant::now(),
@@ -233,12 +233,12 @@ impl History {
     /// # Panics
     /// Never within some 500,000 years.
     #[must_use]
-    pub fn now(&self) -> Micros {
+    pub(super) fn now(&self) -> Micros {
         u64::try_from(self.start.elapsed().as_micros()).expect("a short run")
     }
 
     /// A number that no other operation or fault has.
-    pub fn number(&self) -> u64 {
+    pub(super) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -246,7 +246,7 @@ impl History {
     ///
     /// # Panics
     /// Where the file cannot be written.
-    pub fn add(&self, what: What) -> Micros {
+    pub(super) fn add(&self, what: What) -> Micros {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let at = self.now(); // under the lock, so that lines are in order
         serde_json::to_writer(&mut *file, &Event { at, what }).expect("a line of the history");
@@ -255,14 +255,14 @@ impl History {
     }
 
     /// Begins an operation.
-    pub fn invoke(&self, ask: Ask) -> u64 {
+    pub(super) fn invoke(&self, ask: Ask) -> u64 {
         let op = self.number();
         self.add(What::Invoke { op, ask });
         op
     }
 
     /// Ends an operation.
-    pub fn complete(&self, op: u64, outcome: Outcome) -> Micros {
+    pub(super) fn complete(&self, op: u64, outcome: Outcome) -> Micros {
         self.add(What::Complete { op, outcome })
     }
 
@@ -270,7 +270,7 @@ impl History {
     ///
     /// # Panics
     /// Where the file cannot be written.
-    pub fn flush(&self) {
+    pub(super) fn flush(&self) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.flush().expect("the history");
     }

@@ -94,7 +94,9 @@ fn folder(seed: u64) -> PathBuf {
 }
 
 fn keep_logs(deployment: &Deployment, folder: &std::path::Path) {
-    let files = fs::read_dir(deployment.folder()).expect("the logs").flatten();
+    let files = fs::read_dir(deployment.folder())
+        .expect("the logs")
+        .flatten();
     for file in files.filter(|file| file.path().extension().is_some_and(|end| end == "log")) {
         fs::copy(file.path(), folder.join(file.file_name())).expect("a copy of a log");
     }

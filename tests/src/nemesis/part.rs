@@ -119,7 +119,12 @@ impl Part {
         self.is_wanted.store(false, Ordering::Relaxed);
         self.signal(Signal::TERM);
         let ended = timeout(limit, async {
-            while self.running().process.as_mut().is_some_and(Process::is_running) {
+            while self
+                .running()
+                .process
+                .as_mut()
+                .is_some_and(Process::is_running)
+            {
                 tokio::time::sleep(PAUSE).await;
             }
         });
@@ -156,7 +161,9 @@ impl Part {
             Probe::MariaDb(port) => tokio::task::spawn_blocking(move || is_greeting(port))
                 .await
                 .unwrap_or(false),
-            Probe::Redis(port) => super::deployment::redis_cli(port, &["PING"]).await.trim() == "PONG",
+            Probe::Redis(port) => {
+                super::deployment::redis_cli(port, &["PING"]).await.trim() == "PONG"
+            }
         }
     }
 }

@@ -54,7 +54,11 @@ fn assert_kept(verdict: &Verdict) {
         .filter(|&(_, count)| count > 0)
         .map(|(promise, count)| format!("{} {count} times", promise.name()))
         .collect();
-    assert!(broken.is_empty(), "promises are broken: {}", broken.join(", "));
+    assert!(
+        broken.is_empty(),
+        "promises are broken: {}",
+        broken.join(", ")
+    );
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -21,15 +21,24 @@ pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
     let mut texts = Vec::new();
     let most: u64 = served.values().sum();
     if counted > &most {
-        texts.push((None, format!("{counted} clicks are counted, and at most {most} redirects were served")));
+        texts.push((
+            None,
+            format!("{counted} clicks are counted, and at most {most} redirects were served"),
+        ));
     }
     if counted < acknowledged {
-        texts.push((None, format!("{counted} clicks are counted, and {acknowledged} were acknowledged")));
+        texts.push((
+            None,
+            format!("{counted} clicks are counted, and {acknowledged} were acknowledged"),
+        ));
     }
     for (code, clicks) in by_code {
         let most = served.get(code.as_str()).copied().unwrap_or(0);
         if *clicks > most {
-            texts.push((Some(code.clone()), format!("'{code}' has {clicks} clicks, and at most {most} redirects")));
+            texts.push((
+                Some(code.clone()),
+                format!("'{code}' has {clicks} clicks, and at most {most} redirects"),
+            ));
         }
     }
     for (code, text) in texts {
@@ -46,7 +55,11 @@ pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
 fn served(run: &Run) -> HashMap<&str, u64> {
     let mut served = HashMap::new();
     for operation in run.operations.values() {
-        let Ask::Follow { code, via: Via::Envoy(_) } = &operation.ask else {
+        let Ask::Follow {
+            code,
+            via: Via::Envoy(_),
+        } = &operation.ask
+        else {
             continue;
         };
         let may_be_redirect = match &operation.end {

@@ -18,6 +18,8 @@ pub(super) struct Spans {
     spans: Vec<Span>,
     changes: Vec<Micros>,
     twice: Vec<(Micros, Micros)>,
+    /// Whether a creation was acknowledged.
+    is_given: bool,
 }
 
 enum Mark<'a> {
@@ -38,6 +40,7 @@ impl Spans {
             }],
             changes: Vec::new(),
             twice: Vec::new(),
+            is_given: false,
         };
         let mut marks = Vec::new();
         for &operation in operations {
@@ -74,7 +77,7 @@ impl Spans {
     }
 
     fn complete(&mut self, operation: &Operation, at: Micros, restores: &[Restore]) {
-        let Ask::Write { kind, value, .. } = &operation.ask else {
+        let Ask::Write { kind, value, code } = &operation.ask else {
             return;
         };
         let Some((_, Outcome::Done { since, .. } | Outcome::Undone { since })) = operation.end
@@ -92,7 +95,10 @@ impl Spans {
                 .spans
                 .iter()
                 .any(|span| span.value == Value::Absent && span.to >= invoked);
-            if !was_free {
+            // A number is given once, also when its link was deleted since.
+            let was_given = code.is_none() && self.is_given;
+            self.is_given = true;
+            if !was_free || was_given {
                 self.twice.push((invoked, at));
             }
         }
@@ -113,8 +119,7 @@ impl Spans {
     /// database was stopped, is over. What was under way meanwhile may have come before or after.
     fn restore(&mut self, restore: Restore) {
         let ((copied_from, copied_to), (from, to)) = (restore.copied, restore.restored);
-        let was_copied =
-            |span: &&Span| span.from <= copied_to && span.to >= copied_from;
+        let was_copied = |span: &&Span| span.from <= copied_to && span.to >= copied_from;
         let mut revived: Vec<Span> = self.spans.iter().filter(was_copied).copied().collect();
         for span in &mut revived {
             (span.from, span.to, span.settled) = (from, Micros::MAX, from);
@@ -162,7 +167,9 @@ impl Spans {
         match self.last_end(value, at) {
             Some(end) => {
                 let seconds = (at - end) as f64 / 1e6;
-                format!("it had ceased to be so {seconds:.3} s before it was asked; right is {right}")
+                format!(
+                    "it had ceased to be so {seconds:.3} s before it was asked; right is {right}"
+                )
             }
             None => format!("it never was so; right is {right}"),
         }

@@ -65,17 +65,27 @@ fn tell(violation: &Violation, run: &Run, text: &mut String) {
             } else {
                 seconds(fault.to)
             };
-            lines.push((fault.from, format!("FAULT {} ({}) until {until}", fault.kind, fault.detail)));
+            lines.push((
+                fault.from,
+                format!("FAULT {} ({}) until {until}", fault.kind, fault.detail),
+            ));
         }
     }
     for restore in &run.restores {
         let copied = seconds(restore.copied.0);
         let (since, until) = (restore.restored.0, seconds(restore.restored.1));
         if since <= to && restore.restored.1 >= from.saturating_sub(BEFORE) {
-            lines.push((since, format!("RESTORE of the copy from {copied}, until {until}")));
+            lines.push((
+                since,
+                format!("RESTORE of the copy from {copied}, until {until}"),
+            ));
         }
     }
-    if let Some(numbers) = violation.code.as_ref().and_then(|code| run.by_code.get(code)) {
+    if let Some(numbers) = violation
+        .code
+        .as_ref()
+        .and_then(|code| run.by_code.get(code))
+    {
         for number in numbers {
             lines.extend(line_of(run, *number, from, to));
         }
@@ -111,7 +121,11 @@ fn line_of(run: &Run, number: u64, from: Micros, to: Micros) -> Option<(Micros, 
         Ask::Read { via, .. } => format!("read by {via}"),
         Ask::Follow { via, .. } => format!("follow by {via}"),
     };
-    let here = if operation.invoked == from { " <==" } else { "" };
+    let here = if operation.invoked == from {
+        " <=="
+    } else {
+        ""
+    };
     Some((operation.invoked, format!("{until}{ask}: {outcome}{here}")))
 }
 
@@ -121,7 +135,9 @@ fn outcome_text(outcome: &Outcome) -> String {
         Outcome::Undone { .. } => "not in effect any more".to_owned(),
         Outcome::Unknown => "unknown".to_owned(),
         Outcome::Answer { value, tier } => {
-            let tier = tier.as_ref().map_or(String::new(), |tier| format!(" ({tier})"));
+            let tier = tier
+                .as_ref()
+                .map_or(String::new(), |tier| format!(" ({tier})"));
             format!("{value:?}{tier}")
         }
         Outcome::Unavailable { status } => status.to_string(),

@@ -33,14 +33,20 @@ enum Known {
     /// Read it before anything else.
     Unread,
     /// A creation may still be on its way.
-    Unclear { op: u64, value: Value, until: Instant },
+    Unclear {
+        op: u64,
+        value: Value,
+        until: Instant,
+    },
 }
 
 impl Known {
     fn value(&self) -> Option<Value> {
         match self {
             Self::Absent => Some(Value::Absent),
-            Self::Link { is_disabled: true, .. } => Some(Value::Disabled),
+            Self::Link {
+                is_disabled: true, ..
+            } => Some(Value::Disabled),
             Self::Link { target, .. } => Some(Value::Target(*target)),
             Self::Unread | Self::Unclear { .. } => None,
         }
@@ -57,7 +63,7 @@ struct Slot {
 enum Said {
     Yes(Answer),
     /// It did not happen by this attempt.
-    No(u16),
+    No,
     Nothing,
 }
 
@@ -133,7 +139,11 @@ impl Writer {
                     self.clear_up(slot, op, value).await;
                 }
             }
-            Known::Link { tag, is_disabled, target } => {
+            Known::Link {
+                tag,
+                is_disabled,
+                target,
+            } => {
                 self.change(slot, &tag, is_disabled, target).await;
             }
         }
@@ -180,7 +190,7 @@ impl Writer {
                     slot.known = link(&answer);
                     return;
                 }
-                Said::No(_) => {
+                Said::No => {
                     if self.settle(slot, op, value).await {
                         return;
                     }
@@ -237,7 +247,11 @@ impl Writer {
         let dice = self.rng.random_range(0..100);
         let (kind, value, body) = match (dice, is_disabled) {
             (0..25, _) => ("delete", Value::Absent, Json::Null),
-            (25..60, true) => ("enable", Value::Target(target), json!({ "state": "active" })),
+            (25..60, true) => (
+                "enable",
+                Value::Target(target),
+                json!({ "state": "active" }),
+            ),
             (60.., true) => (
                 "enable",
                 Value::Target(next),
@@ -269,7 +283,7 @@ impl Writer {
                     };
                     return;
                 }
-                Said::No(_) => {
+                Said::No => {
                     if self.settle(slot, op, value).await {
                         return;
                     }
@@ -340,9 +354,7 @@ impl Writer {
         });
         let said = match answer {
             Ok(answer) if matches!(answer.status, 200 | 201 | 204) => Said::Yes(answer),
-            Ok(answer) if matches!(answer.status, 404 | 409 | 412 | 422) => {
-                Said::No(answer.status)
-            }
+            Ok(answer) if matches!(answer.status, 404 | 409 | 412 | 422) => Said::No,
             _ => Said::Nothing,
         };
         (since, said)
@@ -376,7 +388,12 @@ fn link(answer: &Answer) -> Known {
     }
 }
 
-async fn read(shared: &Shared, client: &mut Client, request: &Request, code: &str) -> (Known, Micros) {
+async fn read(
+    shared: &Shared,
+    client: &mut Client,
+    request: &Request,
+    code: &str,
+) -> (Known, Micros) {
     let op = shared.history.invoke(Ask::Read {
         code: code.to_owned(),
         via: client.via,

@@ -166,7 +166,10 @@ impl Deployment {
     ///
     /// # Errors
     /// Where the database does not answer.
-    pub(in crate::nemesis) async fn purge_tombstones(&self, seconds: u64) -> Result<String, String> {
+    pub(in crate::nemesis) async fn purge_tombstones(
+        &self,
+        seconds: u64,
+    ) -> Result<String, String> {
         let month = 31_u64 * 24 * 3600 * 1000;
         let aged = format!(
             "UPDATE {NAME}.links SET deleted_at = deleted_at - {month} WHERE deleted_at IS NOT NULL \
@@ -176,7 +179,10 @@ impl Deployment {
         let mut sweep = tokio::process::Command::new(edgelink_binary());
         sweep
             .arg("sweep")
-            .env("EDGELINK_DATABASE_URL", super::database_url(self.database.address()))
+            .env(
+                "EDGELINK_DATABASE_URL",
+                super::database_url(self.database.address()),
+            )
             .env("EDGELINK_DOMAINS", crate::scenario::DOMAIN)
             .kill_on_drop(true);
         let output = timeout(SQL_LIMIT, sweep.output()).await;

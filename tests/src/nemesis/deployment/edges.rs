@@ -156,7 +156,9 @@ impl Deployment {
         let edge = &self.envoys[number];
         let text = match listener {
             Listener::First => edge.listener.clone(),
-            Listener::Second => edge.listener.replace(SETTING, r#"\"retryAfterSeconds\": 2"#),
+            Listener::Second => edge
+                .listener
+                .replace(SETTING, r#"\"retryAfterSeconds\": 2"#),
             Listener::Refused => edge.listener.replace(SETTING, r#"\"unknownField\": 1"#),
         };
         let file = edge.folder.join("lds.new");
@@ -173,14 +175,23 @@ fn split_bootstrap(mut run: Command, folder: &Path) -> String {
     assert!(output.status.success(), "envoy/run.sh: {errors}");
     let filled = fs::read_to_string(folder.join("envoy/bootstrap.yaml")).expect("a bootstrap");
     let (before, rest) = filled.split_once(LISTENERS).expect("listeners");
-    let (listener, clusters) = rest.split_once(CLUSTERS).expect("clusters behind listeners");
-    assert!(listener.contains(SETTING), "the plugin's configuration has no {SETTING}");
+    let (listener, clusters) = rest
+        .split_once(CLUSTERS)
+        .expect("clusters behind listeners");
+    assert!(
+        listener.contains(SETTING),
+        "the plugin's configuration has no {SETTING}"
+    );
     let lds = folder.join("lds.yaml");
     let dynamic = format!(
         "dynamic_resources:\n  lds_config:\n    resource_api_version: V3\n    path_config_source: {{ path: \"{}\" }}\n\n",
         lds.display()
     );
-    let before = before.replacen("static_resources:", &format!("{dynamic}static_resources:"), 1);
+    let before = before.replacen(
+        "static_resources:",
+        &format!("{dynamic}static_resources:"),
+        1,
+    );
     fs::write(
         folder.join("template.yaml"),
         format!("{before}{CLUSTERS}{clusters}"),

@@ -99,7 +99,10 @@ impl Deployment {
         }
         for &port in &self.redis_ports {
             let nodes = redis_cli(port, &["CLUSTER", "NODES"]).await;
-            let masters: Vec<usize> = nodes.lines().filter_map(|line| self.master_of(line)).collect();
+            let masters: Vec<usize> = nodes
+                .lines()
+                .filter_map(|line| self.master_of(line))
+                .collect();
             if masters.len() >= 3 {
                 return masters;
             }
@@ -168,7 +171,9 @@ impl Deployment {
         for number in 0..NODES {
             let (port, bus) = (free_port(), free_port().to_string());
             self.redis_ports.push(port);
-            let address = self.add_proxy(format!(">redis-{number}"), local(port)).await;
+            let address = self
+                .add_proxy(format!(">redis-{number}"), local(port))
+                .await;
             let announced = address.port().to_string();
             addresses.push(address.to_string());
             let name = format!("redis-{number}");
@@ -187,10 +192,11 @@ impl Deployment {
             self.add_part(part).await;
         }
         let mut create = tokio::process::Command::new("redis-cli");
-        create
-            .args(["--cluster", "create"])
-            .args(&addresses)
-            .args(["--cluster-replicas", "1", "--cluster-yes"]);
+        create.args(["--cluster", "create"]).args(&addresses).args([
+            "--cluster-replicas",
+            "1",
+            "--cluster-yes",
+        ]);
         let output = create.output().await.expect("redis-cli");
         let printed = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "redis-cli: {printed}");

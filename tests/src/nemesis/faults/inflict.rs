@@ -230,19 +230,37 @@ impl Nemesis {
                 }
             });
             let is_promoted = promoted.await.is_ok();
-            self.note(number, if is_promoted { "promoted" } else { "not promoted" });
+            self.note(
+                number,
+                if is_promoted {
+                    "promoted"
+                } else {
+                    "not promoted"
+                },
+            );
         }
         deployment.part(&name(master)).start();
-        deployment.part(&name(master)).await_ready(START_LIMIT).await;
+        deployment
+            .part(&name(master))
+            .await_ready(START_LIMIT)
+            .await;
         if deployment.is_single() {
             deployment.await_replica().await;
         }
     }
 
     async fn restore(&self, number: u64, choice: usize, lasts: Duration) {
-        let copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let copies = self
+            .copies
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         // One of the last, so that at most some minutes are lost.
-        let Some(&copy) = copies.iter().rev().nth(choice.min(copies.len().saturating_sub(1))) else {
+        let Some(&copy) = copies
+            .iter()
+            .rev()
+            .nth(choice.min(copies.len().saturating_sub(1)))
+        else {
             return self.note(number, "there is no copy yet");
         };
         let since = self.history.now();
@@ -319,7 +337,10 @@ pub(in crate::nemesis) async fn copy(nemesis: &Nemesis) {
     nemesis.deployment.copy_database(copy).await;
     nemesis.history.add(What::Copied { copy, since });
     nemesis.history.add(What::Heal { fault });
-    let mut copies = nemesis.copies.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut copies = nemesis
+        .copies
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     copies.push(copy);
     if copies.len() > 3 {
         let old = copies.remove(0);
