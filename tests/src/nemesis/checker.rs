@@ -244,7 +244,7 @@ impl Run {
                 }
             }
             What::Sweep => self.sweep = Some(at),
-            What::Clicks { .. } => {}
+            What::Clicks { .. } | What::Unexpected { .. } => {}
         }
     }
 
@@ -305,6 +305,16 @@ pub fn check(events: &[Event]) -> Verdict {
         check_code(&run, code, &mut verdict);
     }
     check_availability(&run, &mut verdict);
+    for event in events {
+        if let What::Unexpected { text } = &event.what {
+            verdict.violations.push(Violation {
+                promise: Promise::NothingStrange,
+                code: None,
+                time: (event.at, event.at),
+                text: text.clone(),
+            });
+        }
+    }
     clicks::check(&run, events, &mut verdict);
     verdict.violations.sort_by_key(|v| (v.promise, v.time));
     verdict

@@ -188,27 +188,30 @@ impl Client {
         }
     }
 
-    /// Follows a code as a visitor and writes down what comes.
+    /// Follows a code as a visitor and writes down what comes. A kept connection may be closed at any time, which is no
+    /// failure to answer: the visitor comes again.
     pub(super) async fn follow(&mut self, shared: &Shared, code: &str) {
+        let was_open = self.connection.is_some();
+        let is_closed = self.follow_once(shared, code, was_open).await;
+        if is_closed {
+            self.follow_once(shared, code, false).await;
+        }
+    }
+
+    async fn follow_once(&mut self, shared: &Shared, code: &str, was_open: bool) -> bool {
         let op = shared.history.invoke(Ask::Follow {
             code: code.to_owned(),
             via: self.via,
         });
-        let is_fresh = self.connection.is_none();
         let request = Request::get(&format!("/{code}"));
         let answer = self.ask(shared, &request, b"").await;
-        let outcome = match answer {
-            Ok(answer) => followed(&answer),
-            // A kept connection may be closed at any time; that is no failure to answer.
-            Err(error) if !is_fresh && is_closed(&error) => {
-                match self.ask(shared, &request, b"").await {
-                    Ok(answer) => followed(&answer),
-                    Err(error) => Outcome::NoAnswer { error },
-                }
-            }
-            Err(error) => Outcome::NoAnswer { error },
+        let (outcome, is_closed) = match answer {
+            Ok(answer) => (followed(&answer), false),
+            Err(error) if was_open && is_closed(&error) => (Outcome::Unknown, true),
+            Err(error) => (Outcome::NoAnswer { error }, false),
         };
         shared.history.complete(op, outcome);
+        is_closed
     }
 }
 

@@ -192,6 +192,11 @@ pub enum What {
         /// By code.
         by_code: Vec<(String, u64)>,
     },
+    /// Something that must not happen and that no client sees: a part has ended by itself, a VM was made anew.
+    Unexpected {
+        /// What.
+        text: String,
+    },
     /// From now on everything must answer as without faults, until something is broken.
     Sweep,
 }

@@ -64,7 +64,7 @@ pub async fn run(options: Options) -> Verdict {
     let clicks = Arc::new(clicks::Clicks::default());
     let mut background = JoinSet::new();
     background.spawn(clicks.clone().watch(deployment.clone()));
-    background.spawn(supervise(deployment.clone()));
+    background.spawn(supervise(deployment.clone(), history.clone()));
     let clients = Clients::start(&deployment, &history, seed);
     sleep(WARM_UP).await;
     let nemesis = Arc::new(Nemesis::new(&deployment, &history, &clicks));
@@ -103,10 +103,14 @@ fn keep_logs(deployment: &Deployment, folder: &std::path::Path) {
 }
 
 /// Starts again what has ended by itself, as an orchestrator does: a control plane that finds no database, for one.
-async fn supervise(deployment: Arc<Deployment>) {
+async fn supervise(deployment: Arc<Deployment>, history: Arc<History>) {
     loop {
         for part in deployment.parts() {
-            part.supervise();
+            let has_ended = part.supervise();
+            if has_ended && !part.name.starts_with("cp-") && part.name != "stray" {
+                let text = format!("{} has ended by itself", part.name);
+                history.add(What::Unexpected { text });
+            }
         }
         sleep(SUPERVISION).await;
     }
@@ -188,6 +192,13 @@ async fn count_clicks(shared: &Arc<Shared>, clicks: &clicks::Clicks) {
             break;
         }
         sleep(SUPERVISION).await;
+    }
+    for number in 0..ENVOYS {
+        let stats = deployment.stats(number, "wasm").await.unwrap_or_default();
+        if stats.vm_reloads() > 0 {
+            let text = format!("envoy-{number}: a VM was made anew after a trap");
+            shared.history.add(What::Unexpected { text });
+        }
     }
     let acknowledged = clicks.acknowledged(deployment).await;
     let by_code = deployment.clicks_by_code().await.expect("the database");

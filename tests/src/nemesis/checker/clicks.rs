@@ -64,7 +64,7 @@ fn served(run: &Run) -> HashMap<&str, u64> {
         };
         let may_be_redirect = match &operation.end {
             Some((_, Outcome::Answer { value, .. })) => matches!(value, Value::Target(_)),
-            Some((_, Outcome::NoAnswer { .. })) | None => true,
+            Some((_, Outcome::NoAnswer { .. } | Outcome::Unknown)) | None => true,
             Some(_) => false,
         };
         if may_be_redirect {

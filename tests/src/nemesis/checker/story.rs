@@ -1,11 +1,12 @@
-//! The report: tables, and for each kind of violation the whole story of the first ones.
+//! The report: tables, and the whole story of the first violation of each promise and set of faults.
 
 use super::super::history::{Ask, Event, Micros, Outcome};
 use super::{Promise, Run, Verdict, Violation};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// How many violations of a promise are told in full.
-const STORIES: usize = 3;
+/// How many violations are told in full: the first of each promise and set of faults.
+const STORIES: usize = 12;
 /// How far back a story goes.
 const BEFORE: Micros = 40_000_000;
 /// Beside writes, how far back.
@@ -38,13 +39,36 @@ pub fn print(verdict: &Verdict, events: &[Event]) -> String {
         slow.count()
     );
     let run = Run::of(events);
-    for promise in Promise::ALL {
-        let of_kind = verdict.violations.iter().filter(|v| v.promise == promise);
-        for violation in of_kind.take(STORIES) {
-            tell(violation, &run, &mut text);
-        }
+    let mut groups: BTreeMap<(Promise, String), Vec<&Violation>> = BTreeMap::new();
+    for violation in &verdict.violations {
+        let group = (violation.promise, run.faults_around(violation.time));
+        groups.entry(group).or_default().push(violation);
+    }
+    for ((promise, faults), violations) in &groups {
+        let count = violations.len();
+        let _ = writeln!(text, "{:<20} {count:>6}  {faults}", promise.name());
+    }
+    for violation in groups
+        .values()
+        .filter_map(|group| group.first())
+        .take(STORIES)
+    {
+        tell(violation, &run, &mut text);
     }
     text
+}
+
+impl Run {
+    /// The kinds of faults at that time and shortly before.
+    fn faults_around(&self, (from, to): (Micros, Micros)) -> String {
+        let around = self
+            .faults
+            .values()
+            .filter(|fault| fault.from <= to && fault.to.saturating_add(SOON_BEFORE) >= from);
+        let kinds: BTreeSet<&str> = around.map(|fault| fault.kind.as_str()).collect();
+        let kinds: Vec<&str> = kinds.into_iter().collect();
+        kinds.join(", ")
+    }
 }
 
 fn tell(violation: &Violation, run: &Run, text: &mut String) {
