@@ -78,6 +78,8 @@ pub struct Violation {
     pub code: Option<String>,
     /// From when to when.
     pub time: (Micros, Micros),
+    /// When what was answered had ceased to be so, where it once was.
+    pub since: Option<Micros>,
     /// What was seen.
     pub text: String,
 }
@@ -311,6 +313,7 @@ pub fn check(events: &[Event]) -> Verdict {
                 promise: Promise::NothingStrange,
                 code: None,
                 time: (event.at, event.at),
+                since: None,
                 text: text.clone(),
             });
         }
@@ -331,6 +334,7 @@ fn check_code(run: &Run, code: &str, verdict: &mut Verdict) {
             promise: Promise::NothingTwice,
             code: Some(code.to_owned()),
             time: (invoked, completed),
+            since: None,
             text: format!("'{code}' was given to a new link while it belonged to another one"),
         });
     }
@@ -374,6 +378,7 @@ fn check_code(run: &Run, code: &str, verdict: &mut Verdict) {
             promise,
             code: Some(code.to_owned()),
             time: (invoked, completed),
+            since: spans.last_end(*value, invoked),
             text: format!(
                 "{via} answered '{code}' with {value:?}{tier}; {}",
                 spans.excuse(*value, invoked)
@@ -390,6 +395,7 @@ fn check_availability(run: &Run, verdict: &mut Verdict) {
             promise,
             code: code.map(str::to_owned),
             time,
+            since: None,
             text,
         });
     };

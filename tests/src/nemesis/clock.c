@@ -18,7 +18,7 @@ static int (*wait_until)(pthread_cond_t *, pthread_mutex_t *, const struct times
 
 __attribute__((constructor)) static void start(void) {
   *(void **)&wait_until = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
-  const char *path = getenv("EDGELINK_CLOCK_FILE");
+  const char *path = getenv("NEMESIS_CLOCK_FILE");
   int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
   if (file < 0) return;
   void *page = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);

@@ -51,7 +51,7 @@ impl Clock {
     pub(super) fn apply(&self, command: &mut Command) {
         command
             .env("LD_PRELOAD", &self.library)
-            .env("EDGELINK_CLOCK_FILE", &self.file);
+            .env("NEMESIS_CLOCK_FILE", &self.file);
     }
 
     /// Moves it, from now on, by so much against the right time.

@@ -60,30 +60,6 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// What the report counts.
-    pub(super) fn kind(&self) -> &'static str {
-        match self {
-            Self::Kill(_) => "kill",
-            Self::Stop(_) => "stop",
-            Self::Cut(..) => "cut",
-            Self::Refuse(_) => "refuse connections",
-            Self::Delay(..) => "delay",
-            Self::Isolate(_) => "isolate",
-            Self::NoReplicas => "redis refuses writes",
-            Self::ReadOnly => "redis is read-only",
-            Self::Failover(_) => "redis failover, writes lost",
-            Self::OlderRedis(_) => "redis older",
-            Self::EmptyRedis => "redis empty",
-            Self::FullRedis => "redis full",
-            Self::RestoreDatabase(_) => "database restored",
-            Self::Purge => "tombstones purged",
-            Self::Rolling => "rolling restart",
-            Self::Stray => "control plane without redis",
-            Self::Reconfigure(..) => "envoy reconfigured",
-            Self::Clock(..) => "clock moved",
-        }
-    }
-
     /// What two faults at a time may not share.
     fn resources(&self, names: &Names) -> Vec<String> {
         let all_redis = || {
@@ -126,7 +102,7 @@ impl fmt::Display for Fault {
             Self::Delay(name, direction, millis) => write!(f, "{name} {direction:?} {millis} ms"),
             Self::Reconfigure(number, steps) => write!(f, "envoy-{number} {steps:?}"),
             Self::Clock(name, seconds) => write!(f, "{name} {seconds:+} s"),
-            _ => f.write_str(self.kind()),
+            _ => f.write_str("all"),
         }
     }
 }
@@ -137,16 +113,19 @@ pub(super) struct Names {
     pub(super) shape: Shape,
     pub(super) parts: Vec<String>,
     pub(super) links: Vec<String>,
+    /// Kinds of faults; all, if there are none.
+    pub(super) only: Vec<String>,
 }
 
 impl Names {
-    pub(super) fn of(deployment: &Deployment) -> Self {
+    pub(super) fn of(deployment: &Deployment, only: &[String]) -> Self {
         let parts = deployment.parts().map(|part| part.name.clone());
         let links = deployment.proxies().map(|(name, _)| name.to_owned());
         Self {
             shape: deployment.shape(),
             parts: parts.filter(|name| name != "stray").collect(),
             links: links.filter(|name| !name.starts_with("stray")).collect(),
+            only: only.to_owned(),
         }
     }
 
@@ -169,47 +148,85 @@ impl Names {
     }
 }
 
-/// How often a kind is chosen, how many seconds it lasts, and how it is made. The only list of the faults.
-type Kind = (u32, RangeInclusive<u64>, fn(&mut StdRng, &Names) -> Fault);
+/// A kind of fault.
+struct Kind {
+    /// As reports and `FAULTS` name it.
+    name: &'static str,
+    /// How often it is chosen.
+    weight: u32,
+    /// How many seconds it lasts.
+    seconds: RangeInclusive<u64>,
+    make: fn(&mut StdRng, &Names) -> Fault,
+}
 
+const fn kind(
+    name: &'static str,
+    weight: u32,
+    seconds: RangeInclusive<u64>,
+    make: fn(&mut StdRng, &Names) -> Fault,
+) -> Kind {
+    Kind {
+        name,
+        weight,
+        seconds,
+        make,
+    }
+}
+
+/// The only list of the faults.
 const KINDS: &[Kind] = &[
-    (5, 0..=8, |rng, names| Fault::Kill(names.part(rng))),
-    (5, 1..=20, |rng, names| Fault::Stop(names.part(rng))),
-    (5, 1..=20, |rng, names| {
+    kind("kill", 5, 0..=8, |rng, names| Fault::Kill(names.part(rng))),
+    kind("stop", 5, 1..=20, |rng, names| Fault::Stop(names.part(rng))),
+    kind("cut", 5, 1..=20, |rng, names| {
         Fault::Cut(names.link(rng), directions(rng))
     }),
-    (2, 1..=12, |rng, names| Fault::Refuse(names.link(rng))),
-    (3, 1..=20, |rng, names| {
+    kind("refuse connections", 2, 1..=12, |rng, names| {
+        Fault::Refuse(names.link(rng))
+    }),
+    kind("delay", 3, 1..=20, |rng, names| {
         let link = names.link(rng);
         let direction = *directions(rng).first().expect("one or two");
         Fault::Delay(link, direction, rng.random_range(20..=1500))
     }),
-    (3, 1..=15, |rng, names| Fault::Isolate(names.part(rng))),
-    (4, 8..=20, |_, _| Fault::NoReplicas),
-    (2, 8..=20, |_, names| match names.shape {
-        Shape::Single => Fault::ReadOnly,
-        Shape::Cluster => Fault::NoReplicas, // a master of a cluster cannot be made a replica like that
+    kind("isolate", 3, 1..=15, |rng, names| {
+        Fault::Isolate(names.part(rng))
     }),
-    (3, 2..=8, |rng, _| Fault::Failover(rng.random_range(0..3))),
-    (3, 3..=15, |rng, _| {
+    kind("redis refuses writes", 4, 8..=20, |_, _| Fault::NoReplicas),
+    kind("redis is read-only", 2, 8..=20, |_, names| {
+        match names.shape {
+            Shape::Single => Fault::ReadOnly,
+            Shape::Cluster => Fault::NoReplicas, // a master of a cluster cannot be made a replica like that
+        }
+    }),
+    kind("redis failover", 3, 2..=8, |rng, _| {
+        Fault::Failover(rng.random_range(0..3))
+    }),
+    kind("redis older", 3, 3..=15, |rng, _| {
         Fault::OlderRedis(rng.random_range(0..3))
     }),
-    (2, 0..=3, |_, _| Fault::EmptyRedis),
-    (2, 3..=15, |_, _| Fault::FullRedis),
-    (3, 0..=2, |rng, _| {
+    kind("redis empty", 2, 0..=3, |_, _| Fault::EmptyRedis),
+    kind("redis full", 2, 3..=15, |_, _| Fault::FullRedis),
+    kind("database restored", 3, 0..=2, |rng, _| {
         Fault::RestoreDatabase(rng.random_range(0..2))
     }),
-    (5, 0..=1, |_, _| Fault::Purge),
-    (3, 0..=2, |_, _| Fault::Rolling),
-    (3, 6..=15, |_, _| Fault::Stray),
-    (5, 20..=28, |rng, _| {
+    kind("tombstones purged", 5, 0..=1, |_, _| Fault::Purge),
+    kind("rolling restart", 3, 0..=2, |_, _| Fault::Rolling),
+    kind("control plane without redis", 3, 6..=15, |_, _| {
+        Fault::Stray
+    }),
+    kind("envoy reconfigured", 5, 20..=28, |rng, _| {
         Fault::Reconfigure(rng.random_range(0..ENVOYS), listeners(rng))
     }),
-    (4, 1..=15, |rng, names| {
+    kind("clock moved", 4, 1..=15, |rng, names| {
         let seconds = *[-90, -20, -2, 2, 20, 90].choose(rng).expect("a time");
         Fault::Clock(names.part(rng), seconds)
     }),
 ];
+
+/// The names of all kinds.
+pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|kind| kind.name)
+}
 
 fn directions(rng: &mut StdRng) -> Vec<Direction> {
     let ways = [
@@ -238,6 +255,7 @@ fn listeners(rng: &mut StdRng) -> Vec<(Listener, u64)> {
 pub(super) struct Planned {
     pub(super) at: Duration,
     pub(super) lasts: Duration,
+    pub(super) kind: &'static str,
     pub(super) fault: Fault,
     /// What it must have to itself, sorted.
     pub(super) resources: Vec<String>,
@@ -245,8 +263,8 @@ pub(super) struct Planned {
 
 /// The faults of one storm, by lane: faults of different lanes overlap, and have nothing in common.
 pub(super) fn plan(seed: u64, storm: u64, names: &Names) -> Vec<Vec<Planned>> {
-    let mut rng =
-        StdRng::seed_from_u64(seed.wrapping_add(storm.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let seed = seed.wrapping_add(storm.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut rng = StdRng::seed_from_u64(seed);
     let end = Duration::from_secs(rng.random_range(STORM_SECONDS));
     let mut lanes = vec![Vec::new(); LANES];
     let mut free = [Duration::ZERO; LANES];
@@ -257,35 +275,41 @@ pub(super) fn plan(seed: u64, storm: u64, names: &Names) -> Vec<Vec<Planned>> {
         if at >= end {
             return lanes;
         }
-        let planned = choose(&mut rng, names, at, &lanes);
-        free[lane] = at + planned.lasts;
-        lanes[lane].push(planned);
+        free[lane] = at;
+        if let Some(planned) = choose(&mut rng, names, at, &lanes) {
+            free[lane] += planned.lasts;
+            lanes[lane].push(planned);
+        }
     }
 }
 
-fn choose(rng: &mut StdRng, names: &Names, at: Duration, lanes: &[Vec<Planned>]) -> Planned {
-    loop {
-        let (_, seconds, make) = KINDS
-            .choose_weighted(rng, |(weight, ..)| *weight)
-            .expect("a kind");
-        let lasts = rng.random_range(seconds.start() * 1000..=seconds.end() * 1000);
-        let lasts = Duration::from_millis(lasts);
-        let fault = make(rng, names);
-        let mut resources = fault.resources(names);
-        resources.sort_unstable();
-        let is_taken = lanes.iter().flatten().any(|other| {
-            let overlaps = other.at < at + lasts && at < other.at + other.lasts;
-            overlaps && other.resources.iter().any(|name| resources.contains(name))
-        });
-        if !is_taken {
-            return Planned {
-                at,
-                lasts,
-                fault,
-                resources,
-            };
-        }
-    }
+/// `None` if what was drawn needs what another lane has at that time.
+fn choose(
+    rng: &mut StdRng,
+    names: &Names,
+    at: Duration,
+    lanes: &[Vec<Planned>],
+) -> Option<Planned> {
+    let is_wanted =
+        |kind: &&Kind| names.only.is_empty() || names.only.iter().any(|name| name == kind.name);
+    let kinds: Vec<&Kind> = KINDS.iter().filter(is_wanted).collect();
+    let kind = kinds.choose_weighted(rng, |kind| kind.weight).ok()?;
+    let lasts = rng.random_range(kind.seconds.start() * 1000..=kind.seconds.end() * 1000);
+    let lasts = Duration::from_millis(lasts);
+    let fault = (kind.make)(rng, names);
+    let mut resources = fault.resources(names);
+    resources.sort_unstable();
+    let is_taken = lanes.iter().flatten().any(|other| {
+        let overlaps = other.at < at + lasts && at < other.at + other.lasts;
+        overlaps && other.resources.iter().any(|name| resources.contains(name))
+    });
+    (!is_taken).then_some(Planned {
+        at,
+        lasts,
+        kind: kind.name,
+        fault,
+        resources,
+    })
 }
 
 #[cfg(test)]
@@ -300,13 +324,27 @@ mod tests {
             parts: own(&[
                 "cp-0", "cp-1", "envoy-0", "envoy-1", "mariadb", "redis-0", "redis-1",
             ]),
-            links: own(&[
-                "cp-0>mariadb",
-                "cp-1>mariadb",
-                "cp-0>redis",
-                "envoy-0>cp-0",
-                "redis>redis",
-            ]),
+            links: own(&["cp-0>mariadb", "cp-1>mariadb", "cp-0>redis", "envoy-0>cp-0"]),
+            only: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_faults_that_are_wanted_come() {
+        let names = Names {
+            only: vec!["redis full".to_owned(), "kill".to_owned()],
+            ..names()
+        };
+        let faults: Vec<Planned> = (0..20)
+            .flat_map(|storm| plan(7, storm, &names))
+            .flatten()
+            .collect();
+        assert!(!faults.is_empty());
+        for planned in faults {
+            assert!(
+                ["redis full", "kill"].contains(&planned.kind),
+                "{planned:?}"
+            );
         }
     }
 
@@ -335,7 +373,7 @@ mod tests {
         let faults = (0..200)
             .flat_map(|storm| plan(7, storm, &names()))
             .flatten();
-        let kinds: HashSet<&str> = faults.map(|planned| planned.fault.kind()).collect();
+        let kinds: HashSet<&str> = faults.map(|planned| planned.kind).collect();
         assert_eq!(kinds.len(), KINDS.len(), "{kinds:?}");
     }
 }

@@ -40,7 +40,7 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 const SWEEPERS: usize = 8;
 
 /// What may differ between runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// How long faults come, in about.
     pub time: Duration,
@@ -48,15 +48,29 @@ pub struct Options {
     pub seed: u64,
     /// What Redis there is.
     pub shape: Shape,
+    /// The only kinds of faults; all, if there are none.
+    pub only: Vec<String>,
 }
 
 /// Runs everything, prints the report, and gives the verdict.
 ///
 /// # Panics
-/// Where the deployment does not start.
+/// Where the deployment does not start, or there is no such kind of faults.
 pub async fn run(options: Options) -> Verdict {
-    let Options { time, seed, shape } = options;
-    println!("seed {seed}, shape {shape:?}, {time:?}");
+    let Options {
+        time,
+        seed,
+        shape,
+        only,
+    } = options;
+    println!("seed {seed}, shape {shape:?}, {time:?} {only:?}");
+    for name in &only {
+        let kinds: Vec<&str> = faults::kinds().collect();
+        assert!(
+            kinds.contains(&name.as_str()),
+            "no fault '{name}'; there are {kinds:?}"
+        );
+    }
     let folder = folder(seed);
     let deployment = Arc::new(Deployment::start(shape).await);
     let file = folder.join("history.jsonl");
@@ -67,7 +81,7 @@ pub async fn run(options: Options) -> Verdict {
     background.spawn(supervise(deployment.clone(), history.clone()));
     let clients = Clients::start(&deployment, &history, seed);
     sleep(WARM_UP).await;
-    let nemesis = Arc::new(Nemesis::new(&deployment, &history, &clicks));
+    let nemesis = Arc::new(Nemesis::new(&deployment, &history, &clicks, &only));
     disturb(&nemesis, seed, time).await;
     let shared = clients.finish().await;
     sweep(&shared).await;

@@ -1,5 +1,5 @@
 //! The nemesis: a short run with a fixed seed is a test; `make nemesis` has longer ones, with `MINUTES`, `SEED` and
-//! `SHAPE` (`single` or `cluster`). What breaks is listed in `src/nemesis/faults.rs`, what is judged in
+//! `SHAPE` (`single` or `cluster`), and `FAULTS` for some kinds of faults only. What breaks is listed in `src/nemesis/faults.rs`, what is judged in
 //! `src/nemesis/checker.rs`. Where a promise is broken, the history and the logs are kept under `target/nemesis/SEED`, and
 //! `CHECK=target/nemesis/SEED/history.jsonl make nemesis` judges that history again.
 
@@ -14,6 +14,7 @@ async fn a_minute_of_faults_breaks_no_promise() {
         time: Duration::from_secs(60),
         seed: 10,
         shape: Shape::Single,
+        only: Vec::new(),
     };
     assert_kept(&run(options).await);
 }
@@ -40,6 +41,12 @@ async fn nemesis() {
         time: Duration::from_secs(minutes * 60),
         seed: number("SEED", now),
         shape,
+        only: variable("FAULTS").map_or_else(Vec::new, |names| {
+            names
+                .split(',')
+                .map(|name| name.trim().to_owned())
+                .collect()
+        }),
     };
     assert_kept(&run(options).await);
 }
@@ -62,7 +69,7 @@ fn assert_kept(verdict: &Verdict) {
 }
 
 fn variable(name: &str) -> Option<String> {
-    let value = std::env::var(format!("EDGELINK_NEMESIS_{name}")).ok();
+    let value = std::env::var(format!("NEMESIS_{name}")).ok();
     value.filter(|value| !value.is_empty())
 }
 

@@ -46,6 +46,7 @@ pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
             promise: Promise::ClicksCounted,
             code,
             time: (event.at, event.at),
+            since: None,
             text,
         });
     }

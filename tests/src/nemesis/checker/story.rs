@@ -2,11 +2,16 @@
 
 use super::super::history::{Ask, Event, Micros, Outcome};
 use super::{Promise, Run, Verdict, Violation};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// How many violations are told in full: the first of each promise and set of faults.
-const STORIES: usize = 12;
+/// How many violations of a promise are told in full: the first of those with the same faults around.
+const STORIES: usize = 5;
+/// How many sets of faults around violations of a promise are shown, those with the most violations.
+const GROUPS: usize = 12;
+/// Faults so long before or after a change may be why it was not heard of.
+const SOON: Micros = 3_000_000;
 /// How far back a story goes.
 const BEFORE: Micros = 40_000_000;
 /// Beside writes, how far back.
@@ -41,30 +46,37 @@ pub fn print(verdict: &Verdict, events: &[Event]) -> String {
     let run = Run::of(events);
     let mut groups: BTreeMap<(Promise, String), Vec<&Violation>> = BTreeMap::new();
     for violation in &verdict.violations {
-        let group = (violation.promise, run.faults_around(violation.time));
+        let group = (violation.promise, run.faults_around(violation));
         groups.entry(group).or_default().push(violation);
     }
-    for ((promise, faults), violations) in &groups {
-        let count = violations.len();
-        let _ = writeln!(text, "{:<20} {count:>6}  {faults}", promise.name());
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|((promise, _), violations)| (*promise, Reverse(violations.len())));
+    for promise in Promise::ALL {
+        let of_kind = || groups.iter().filter(|((of, _), _)| *of == promise);
+        for ((_, faults), violations) in of_kind().take(GROUPS) {
+            let count = violations.len();
+            let _ = writeln!(text, "{:<20} {count:>6}  {faults}", promise.name());
+        }
     }
-    for violation in groups
-        .values()
-        .filter_map(|group| group.first())
-        .take(STORIES)
-    {
-        tell(violation, &run, &mut text);
+    for promise in Promise::ALL {
+        let of_kind = groups.iter().filter(|((of, _), _)| *of == promise);
+        for violation in of_kind.filter_map(|(_, group)| group.first()).take(STORIES) {
+            tell(violation, &run, &mut text);
+        }
     }
     text
 }
 
 impl Run {
-    /// The kinds of faults at that time and shortly before.
-    fn faults_around(&self, (from, to): (Micros, Micros)) -> String {
-        let around = self
-            .faults
-            .values()
-            .filter(|fault| fault.from <= to && fault.to.saturating_add(SOON_BEFORE) >= from);
+    /// The kinds of faults when the change came that was not heard of, or before what was seen.
+    fn faults_around(&self, violation: &Violation) -> String {
+        let (from, to) = violation
+            .since
+            .map_or(violation.time, |since| (since, since));
+        let around = self.faults.values().filter(|fault| {
+            let until = fault.to.saturating_add(SOON);
+            fault.from <= to.saturating_add(SOON) && until >= from
+        });
         let kinds: BTreeSet<&str> = around.map(|fault| fault.kind.as_str()).collect();
         let kinds: Vec<&str> = kinds.into_iter().collect();
         kinds.join(", ")

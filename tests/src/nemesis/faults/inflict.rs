@@ -34,8 +34,9 @@ impl Nemesis {
         deployment: &Arc<Deployment>,
         history: &Arc<History>,
         clicks: &Arc<Clicks>,
+        only: &[String],
     ) -> Self {
-        let names = Names::of(deployment);
+        let names = Names::of(deployment, only);
         let resources = names.parts.iter().chain(&names.links).cloned();
         let resources = resources.chain(["stray".to_owned()]);
         Self {
@@ -61,7 +62,7 @@ impl Nemesis {
             let number = self.history.number();
             self.history.add(What::Break {
                 fault: number,
-                kind: planned.fault.kind().to_owned(),
+                kind: planned.kind.to_owned(),
                 detail: planned.fault.to_string(),
             });
             self.inflict(number, &planned.fault, planned.lasts).await;
