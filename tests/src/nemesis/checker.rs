@@ -228,7 +228,8 @@ impl Run {
             }
             What::Note { fault, text } => {
                 if let Some(fault) = self.faults.get_mut(fault) {
-                    fault.detail = format!("{}; {text}", fault.detail);
+                    let separator = if fault.detail.is_empty() { "" } else { "; " };
+                    fault.detail = format!("{}{separator}{text}", fault.detail);
                 }
             }
             What::Heal { fault } => {

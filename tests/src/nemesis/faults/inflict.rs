@@ -94,7 +94,10 @@ impl Nemesis {
                 sleep(lasts).await;
                 self.deployment.part(name).signal(Signal::CONT);
             }
-            Fault::Cut(name, directions) => self.cut(&[name.clone()], directions, lasts).await,
+            Fault::Cut(name, directions) => {
+                let links = std::slice::from_ref(name);
+                self.cut(links, directions, lasts).await;
+            }
             Fault::Refuse(name) => {
                 self.deployment.proxy(name).refuse(true);
                 sleep(lasts).await;
