@@ -27,6 +27,7 @@ use tokio::time::sleep;
 
 pub use checker::{Promise, Verdict, Violation, check, print};
 pub use deployment::Shape;
+pub use faults::SHORT_SEED;
 pub use history::{Event, read};
 
 /// How long clients work before something breaks.

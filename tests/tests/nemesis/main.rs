@@ -3,7 +3,9 @@
 //! `src/nemesis/checker.rs`. Where a promise is broken, the history and the logs are kept under `target/nemesis/SEED`, and
 //! `CHECK=target/nemesis/SEED/history.jsonl make nemesis` judges that history again.
 
-use edgelink_tests::nemesis::{Options, Promise, Shape, Verdict, check, print, read, run};
+use edgelink_tests::nemesis::{
+    Options, Promise, SHORT_SEED, Shape, Verdict, check, print, read, run,
+};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 async fn a_minute_of_faults_breaks_no_promise() {
     let options = Options {
         time: Duration::from_secs(60),
-        seed: 10,
+        seed: SHORT_SEED,
         shape: Shape::Single,
         only: Vec::new(),
     };
