@@ -20,6 +20,8 @@ pub use story::print;
 
 /// An answer is right for some moment that is no longer ago than this.
 const WINDOW: Micros = 5_000_000;
+/// The tier of an answer that is served because asking fails. How old it may be is a setting, a day by default.
+const STALE: &str = "stale";
 /// So long after the last fault everything is as without faults.
 const RECOVERY: Micros = 10_000_000;
 
@@ -91,6 +93,8 @@ pub struct Verdict {
     pub violations: Vec<Violation>,
     /// Operations by kind and outcome.
     pub operations: BTreeMap<(String, String), u64>,
+    /// Older answers that say that they are stale, while something was broken.
+    pub stale: u64,
     /// Faults by kind.
     pub faults: BTreeMap<String, u64>,
     /// Acknowledged changes while nothing was broken, each with the age, in microseconds, of the oldest answer that a
@@ -370,6 +374,12 @@ fn check_code(run: &Run, code: &str, verdict: &mut Verdict) {
             {
                 *age = (*age).max(invoked - end);
             }
+            continue;
+        }
+        // Of what was known an Envoy says that it is stale, while nobody answers it.
+        let is_stale = tier.as_deref() == Some(STALE);
+        if is_stale && spans.was_possible(*value, completed) && !run.is_quiet(invoked, completed) {
+            verdict.stale += 1;
             continue;
         }
         let tier = tier

@@ -139,6 +139,11 @@ impl Spans {
             .any(|span| span.value == value && span.from <= to && span.to >= from)
     }
 
+    /// Whether the code may have stood for that at some moment up to `to`.
+    pub(super) fn was_possible(&self, value: Value, to: Micros) -> bool {
+        self.is_possible(value, 0, to)
+    }
+
     /// When the code last ceased to stand for that, before `before`.
     pub(super) fn last_end(&self, value: Value, before: Micros) -> Option<Micros> {
         let ends = self.spans.iter().filter(|span| span.value == value);

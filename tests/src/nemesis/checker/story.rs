@@ -26,6 +26,8 @@ pub fn print(verdict: &Verdict, events: &[Event]) -> String {
     for ((kind, outcome), count) in &verdict.operations {
         let _ = writeln!(text, "{kind:<25} {outcome:<12} {count:>9}");
     }
+    let stale = "older than 5 s, and said so (stale)";
+    let _ = writeln!(text, "{stale:<38} {:>9}", verdict.stale);
     text.push_str("\nfault                                  count\n");
     for (kind, count) in &verdict.faults {
         let _ = writeln!(text, "{kind:<34} {count:>9}");

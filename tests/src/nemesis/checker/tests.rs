@@ -61,6 +61,12 @@ impl Story {
         self
     }
 
+    fn follow_stale(mut self, value: Value, from: u64, to: u64) -> Self {
+        let tier = Some("stale".to_owned());
+        self.operation(from, to, follow("x"), Outcome::Answer { value, tier });
+        self
+    }
+
     fn ends(mut self, outcome: Outcome, from: u64, to: u64) -> Self {
         self.operation(from, to, follow("x"), outcome);
         self
@@ -166,6 +172,18 @@ fn what_was_so_within_five_seconds_is_right() {
 fn an_older_answer_is_old() {
     let story = changed().follow(Target(1), 15_011, 20_000);
     assert_eq!(story.breaks(), [Promise::NothingOld]);
+}
+
+#[test]
+fn an_answer_that_says_that_it_is_stale_may_be_old_while_something_is_broken() {
+    let story = || changed().fault(9000, 30_000);
+    let stale = story().follow_stale(Target(1), 25_000, 25_001);
+    let verdict = stale.verdict();
+    assert_eq!((verdict.violations.len(), verdict.stale), (0, 1));
+    let never = story().follow_stale(Target(3), 25_000, 25_001);
+    assert_eq!(never.breaks(), [Promise::NothingOld]);
+    let late = story().follow_stale(Target(1), 40_001, 40_002);
+    assert_eq!(late.breaks(), [Promise::NothingOld]);
 }
 
 #[test]
