@@ -94,6 +94,18 @@ envoy-spin: setup wasm ## See whether Envoy still never returns from a second gR
 	cargo build --profile wasm --target $(WASM_TARGET) -p edgelink-abi-probe
 	cargo test -p edgelink-tests --test drill -- --ignored --nocapture envoy_spin::
 
+# The nemesis: `make MINUTES=10 SEED=42 SHAPE=cluster nemesis`; without a seed the time chooses one, which is printed first.
+# FAULTS='kill,redis older' has faults of these kinds only; CHECK=history.jsonl judges the history of an earlier run.
+NEMESIS_PROFILE ?= dev
+NEMESIS_FOLDER := $(if $(filter dev,$(NEMESIS_PROFILE)),debug,$(NEMESIS_PROFILE))
+.PHONY: nemesis
+nemesis: setup wasm ## Break everything at random while clients watch, and judge what they saw (MINUTES, SEED, SHAPE)
+	cargo build --profile $(NEMESIS_PROFILE) -p edgelink-control-plane
+	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(NEMESIS_FOLDER)/edgelink \
+	  NEMESIS_MINUTES=$(MINUTES) NEMESIS_SEED=$(SEED) NEMESIS_SHAPE=$(SHAPE) \
+	  NEMESIS_CHECK=$(abspath $(CHECK)) NEMESIS_FAULTS="$(FAULTS)" \
+	  cargo test -p edgelink-tests --test nemesis -- --ignored --exact --nocapture nemesis
+
 # Benchmarks, beside a control plane built for release: `make BENCH_PROFILE=dev BENCH_OPTIONS=--short bench` to try them
 # out. One table alone: `make bench-zipf`; `make bench-redirects BENCH_OPTIONS='--only lru'`.
 BENCH_PROFILE ?= release

@@ -3,6 +3,7 @@
 pub mod abi;
 pub mod fuel;
 pub mod host;
+pub mod nemesis;
 pub mod scenario;
 pub mod servers;
 pub mod stack;

@@ -62,6 +62,15 @@ impl Process {
         assert!(ended.is_none(), "{} ended: {ended:?}", self.name);
     }
 
+    /// Whether it has not ended yet.
+    ///
+    /// # Panics
+    /// Never for a child.
+    pub fn is_running(&mut self) -> bool {
+        let ended = self.child.try_wait().expect("the state of a child");
+        ended.is_none()
+    }
+
     /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {

@@ -1,0 +1,244 @@
+//! The clients: those who manage links, each a set of its own, and those who follow them.
+
+mod follower;
+mod writer;
+
+pub(super) use writer::read_back;
+
+use super::deployment::{CONTROL_PLANES, Deployment, ENVOYS};
+use super::history::{Ask, History, Outcome, Value, Via};
+use crate::scenario::{Answer, Request};
+use crate::stack::Connection;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+const WRITERS: u64 = 6;
+/// Aliases of each.
+const ALIASES: u64 = 36;
+const FOLLOWERS_OF_AN_ENVOY: usize = 3;
+/// How many codes were changed last.
+const RECENT: usize = 24;
+/// How long an answer may take.
+const LIMIT: Duration = Duration::from_secs(5);
+const TARGET: &str = "https://example.com/v/";
+
+/// Which codes there are.
+#[derive(Debug, Default)]
+pub(super) struct Codes {
+    all: RwLock<Vec<String>>,
+    recent: Mutex<VecDeque<String>>,
+}
+
+impl Codes {
+    fn add(&self, code: &str) {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        all.push(code.to_owned());
+    }
+
+    fn touch(&self, code: &str) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.push_back(code.to_owned());
+        if recent.len() > RECENT {
+            recent.pop_front();
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<String> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.clone()
+    }
+
+    /// One that was changed a moment ago, or any one.
+    fn pick(&self, rng: &mut StdRng) -> Option<String> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if rng.random_bool(0.45) && !recent.is_empty() {
+            return recent.get(rng.random_range(0..recent.len())).cloned();
+        }
+        drop(recent);
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        // The aliases come first; most of the generated codes behind them belong to links that were deleted.
+        let aliases = usize::try_from(WRITERS * ALIASES).unwrap_or(usize::MAX);
+        let count = if rng.random_bool(0.7) {
+            aliases.min(all.len())
+        } else {
+            all.len()
+        };
+        let index = rng.random_range(0..count.max(1));
+        all.get(index).cloned()
+    }
+}
+
+/// What all clients share.
+pub(super) struct Shared {
+    pub(super) deployment: Arc<Deployment>,
+    pub(super) history: Arc<History>,
+    pub(super) codes: Codes,
+    is_over: AtomicBool,
+}
+
+impl Shared {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    fn address(&self, via: Via) -> Option<SocketAddr> {
+        match via {
+            Via::Envoy(number) => Some(self.deployment.envoy(number)),
+            Via::ControlPlane(number) => Some(self.deployment.control_plane(number)),
+            Via::Stray => self.deployment.stray(),
+        }
+    }
+}
+
+/// All clients, at work.
+pub(super) struct Clients {
+    pub(super) shared: Arc<Shared>,
+    tasks: JoinSet<()>,
+}
+
+impl Clients {
+    /// Starts them.
+    pub(super) fn start(deployment: &Arc<Deployment>, history: &Arc<History>, seed: u64) -> Self {
+        let shared = Arc::new(Shared {
+            deployment: deployment.clone(),
+            history: history.clone(),
+            codes: Codes::default(),
+            is_over: AtomicBool::new(false),
+        });
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut tasks = JoinSet::new();
+        for number in 0..WRITERS {
+            let writer = writer::Writer::new(&shared, number, StdRng::seed_from_u64(rng.random()));
+            tasks.spawn(writer.run());
+        }
+        let edges = (0..ENVOYS).flat_map(|number| [Via::Envoy(number); FOLLOWERS_OF_AN_ENVOY]);
+        let control_planes = (0..CONTROL_PLANES).map(Via::ControlPlane);
+        for via in edges.chain(control_planes).chain([Via::Stray]) {
+            let rng = StdRng::seed_from_u64(rng.random());
+            tasks.spawn(follower::Follower::new(&shared, via, rng).run());
+        }
+        Self { shared, tasks }
+    }
+
+    /// Tells them to end, and returns what they shared when they have.
+    ///
+    /// # Panics
+    /// Where one of them did.
+    pub(super) async fn finish(mut self) -> Arc<Shared> {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.expect("a client that ends well");
+        }
+        self.shared
+    }
+}
+
+/// A connection to one part, opened when it is needed.
+pub(super) struct Client {
+    via: Via,
+    connection: Option<Connection>,
+}
+
+impl Client {
+    pub(super) fn new(via: Via) -> Self {
+        Self {
+            via,
+            connection: None,
+        }
+    }
+
+    /// Asks, and says what was answered, or why nothing was.
+    async fn ask(
+        &mut self,
+        shared: &Shared,
+        request: &Request,
+        body: &[u8],
+    ) -> Result<Answer, String> {
+        let address = shared.address(self.via).ok_or("is not up")?;
+        let connection = self.connection.take();
+        let exchange = async {
+            let mut connection = match connection {
+                Some(connection) => connection,
+                None => Connection::open(address).await?,
+            };
+            let answer = connection.exchange(request, body).await?;
+            std::io::Result::Ok((connection, answer))
+        };
+        let (connection, answer) = timeout(LIMIT, exchange)
+            .await
+            .map_err(|_| "timed out".to_owned())?
+            .map_err(|error| error.kind().to_string())?;
+        if answer.header("connection") != Some("close") {
+            self.connection = Some(connection);
+        }
+        Ok(answer)
+    }
+
+    /// Opens the connection.
+    pub(super) async fn connect(&mut self, shared: &Shared) {
+        if let Some(address) = shared.address(self.via) {
+            self.connection = Connection::open(address).await.ok();
+        }
+    }
+
+    /// Follows a code as a visitor and writes down what comes. A kept connection may be closed at any time, which is no
+    /// failure to answer: the visitor comes again.
+    pub(super) async fn follow(&mut self, shared: &Shared, code: &str) {
+        let was_open = self.connection.is_some();
+        let is_closed = self.follow_once(shared, code, was_open).await;
+        if is_closed {
+            self.follow_once(shared, code, false).await;
+        }
+    }
+
+    async fn follow_once(&mut self, shared: &Shared, code: &str, was_open: bool) -> bool {
+        let op = shared.history.invoke(Ask::Follow {
+            code: code.to_owned(),
+            via: self.via,
+        });
+        let request = Request::get(&format!("/{code}"));
+        let answer = self.ask(shared, &request, b"").await;
+        let (outcome, is_closed) = match answer {
+            Ok(answer) => (followed(&answer), false),
+            Err(error) if was_open && is_closed(&error) => (Outcome::Unknown, true),
+            Err(error) => (Outcome::NoAnswer { error }, false),
+        };
+        shared.history.complete(op, outcome);
+        is_closed
+    }
+}
+
+fn is_closed(error: &str) -> bool {
+    ["end of file", "reset", "broken pipe", "aborted"]
+        .iter()
+        .any(|kind| error.contains(kind))
+}
+
+fn followed(answer: &Answer) -> Outcome {
+    let value = match answer.status {
+        301 | 302 | 307 | 308 => version(answer.location()).map(Value::Target),
+        404 => Some(Value::Absent),
+        410 => Some(Value::Disabled),
+        status @ (429 | 500..=599) => return Outcome::Unavailable { status },
+        _ => None,
+    };
+    let tier = answer.tier().map(str::to_owned);
+    value.map_or_else(
+        || Outcome::Strange {
+            answer: format!("{} {:?}", answer.status, answer.location()),
+        },
+        |value| Outcome::Answer { value, tier },
+    )
+}
+
+/// The number in a target.
+fn version(target: Option<&str>) -> Option<u64> {
+    target?.strip_prefix(TARGET)?.parse().ok()
+}

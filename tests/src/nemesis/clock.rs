@@ -1,0 +1,68 @@
+//! A wall clock of its own for a process, which can be moved while it runs.
+//!
+//! libfaketime does not do: preloaded into Envoy or Redis, whose allocators (tcmalloc, jemalloc) ask for the time before it
+//! is ready, it hangs or gives up. So there are some forty lines of C, compiled when they are needed.
+
+use crate::stack::root;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The clock of one process.
+#[derive(Debug)]
+pub(super) struct Clock {
+    file: PathBuf,
+    library: PathBuf,
+}
+
+/// Compiles the library that is preloaded.
+///
+/// # Panics
+/// Where that fails.
+pub(super) fn compile(folder: &Path) {
+    let output = Command::new("cc")
+        .args(["-O2", "-shared", "-fPIC", "-o"])
+        .arg(library(folder))
+        .arg(root().join("tests/src/nemesis/clock.c"))
+        .arg("-ldl")
+        .output()
+        .expect("a C compiler");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cc: {errors}");
+}
+
+fn library(folder: &Path) -> PathBuf {
+    folder.join("clock.so")
+}
+
+impl Clock {
+    /// A right one, for the process of that name.
+    pub(super) fn of(folder: &Path, name: &str) -> Self {
+        let file = folder.join(format!("{name}.clock"));
+        fs::write(&file, 0_i64.to_ne_bytes()).expect("a file");
+        Self {
+            file,
+            library: library(folder),
+        }
+    }
+
+    /// Has the process look at this clock.
+    pub(super) fn apply(&self, command: &mut Command) {
+        command
+            .env("LD_PRELOAD", &self.library)
+            .env("NEMESIS_CLOCK_FILE", &self.file);
+    }
+
+    /// Moves it, from now on, by so much against the right time.
+    pub(super) fn move_by(&self, micros: i64) {
+        let file = fs::File::options().write(true).open(&self.file);
+        let written = file.and_then(|file| file.write_all_at(&micros.to_ne_bytes(), 0));
+        written.expect("the file of a clock");
+    }
+
+    /// Sets it right.
+    pub(super) fn reset(&self) {
+        self.move_by(0);
+    }
+}

@@ -1,0 +1,278 @@
+//! The deployment that is disturbed: control planes, MariaDB, Redis and Envoys, with a proxy of ours between each pair.
+
+mod database;
+mod edges;
+mod redis;
+
+use super::clock;
+use super::part::{Part, Probe};
+use super::proxy::Proxy;
+use crate::stack::{EDGE_TOKEN, edgelink_binary, free_port, local};
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+
+pub(super) use edges::Listener;
+pub(super) use redis::redis_cli;
+
+/// How many control planes.
+pub(super) const CONTROL_PLANES: usize = 2;
+/// How many Envoys.
+pub(super) const ENVOYS: usize = 2;
+/// Worker threads of each.
+const WORKERS: usize = 2;
+/// How long a part may take to start, on a machine that builds meanwhile.
+pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
+const CODE_KEY: &str = "000102030405060708090a0b0c0d0e0f";
+
+/// What Redis there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A master with a replica, which Envoys ask directly.
+    Single,
+    /// Redis Cluster of three masters and three replicas, which Envoys ask through their pool.
+    Cluster,
+}
+
+/// The running deployment. All processes end with it, also where it is not dropped because the test is killed.
+pub(super) struct Deployment {
+    shape: Shape,
+    /// By name: `cp-0`, `envoy-1`, `mariadb`, `redis-0`, ...
+    parts: BTreeMap<String, Arc<Part>>,
+    /// By name: `cp-0>mariadb`, `envoy-1>cp-0`, ... In a cluster each node has one, `>redis-0`, which all others use.
+    proxies: BTreeMap<String, Proxy>,
+    control_planes: Vec<SocketAddr>,
+    stray: SocketAddr,
+    is_stray_up: AtomicBool,
+    envoys: Vec<edges::Edge>,
+    redis_ports: Vec<u16>,
+    /// Of the two Redis of [`Shape::Single`], the one that is the master.
+    master: Arc<AtomicUsize>,
+    admin_key: String,
+    database: database::Database,
+    folder: TempDir,
+    _keeper: Keeper,
+}
+
+impl Deployment {
+    /// Starts all of it, and returns when everything serves.
+    ///
+    /// # Panics
+    /// Where it does not.
+    pub(super) async fn start(shape: Shape) -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("edgelink-nemesis-")
+            .tempdir();
+        let folder = folder.expect("a temporary folder");
+        let keeper = Keeper::of(folder.path());
+        clock::compile(folder.path());
+        let mut deployment = Self {
+            shape,
+            parts: BTreeMap::new(),
+            proxies: BTreeMap::new(),
+            control_planes: Vec::new(),
+            stray: local(free_port()),
+            is_stray_up: AtomicBool::new(false),
+            envoys: Vec::new(),
+            redis_ports: Vec::new(),
+            master: Arc::new(AtomicUsize::new(0)),
+            admin_key: String::new(),
+            database: database::Database::install(folder.path()),
+            folder,
+            _keeper: keeper,
+        };
+        deployment.start_database().await;
+        match shape {
+            Shape::Single => deployment.start_redis().await,
+            Shape::Cluster => deployment.start_cluster().await,
+        }
+        deployment.start_control_planes().await;
+        deployment.start_envoys().await;
+        deployment
+    }
+
+    /// What Redis there is.
+    #[must_use]
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Whether there is one master.
+    pub(super) fn is_single(&self) -> bool {
+        self.shape == Shape::Single
+    }
+
+    /// Where the logs are.
+    #[must_use]
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(super) fn part(&self, name: &str) -> &Arc<Part> {
+        let part = self.parts.get(name);
+        part.unwrap_or_else(|| panic!("there is no part '{name}'"))
+    }
+
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Arc<Part>> {
+        self.parts.values()
+    }
+
+    pub(super) fn proxy(&self, name: &str) -> &Proxy {
+        let proxy = self.proxies.get(name);
+        proxy.unwrap_or_else(|| panic!("there is no proxy '{name}'"))
+    }
+
+    pub(super) fn proxies(&self) -> impl Iterator<Item = (&str, &Proxy)> {
+        self.proxies
+            .iter()
+            .map(|(name, proxy)| (name.as_str(), proxy))
+    }
+
+    /// Where a control plane listens.
+    pub(super) fn control_plane(&self, number: usize) -> SocketAddr {
+        self.control_planes[number]
+    }
+
+    /// Where the control plane without Redis listens, while there is one.
+    pub(super) fn stray(&self) -> Option<SocketAddr> {
+        self.is_stray_up
+            .load(Ordering::Relaxed)
+            .then_some(self.stray)
+    }
+
+    /// Says whether visitors may ask the control plane without Redis.
+    pub(super) fn set_stray(&self, is_up: bool) {
+        self.is_stray_up.store(is_up, Ordering::Relaxed);
+    }
+
+    pub(super) fn admin_key(&self) -> &str {
+        &self.admin_key
+    }
+
+    async fn add_part(&mut self, part: Part) {
+        part.start();
+        let is_ready = part.await_ready(START_LIMIT).await;
+        let log = fs::read_to_string(self.folder().join(format!("{}.log", part.name)));
+        assert!(
+            is_ready,
+            "{} does not start: {}",
+            part.name,
+            log.unwrap_or_default()
+        );
+        self.parts.insert(part.name.clone(), Arc::new(part));
+    }
+
+    async fn add_proxy(&mut self, name: String, target: SocketAddr) -> SocketAddr {
+        let proxy = Proxy::start(target).await;
+        let address = proxy.address();
+        self.proxies.insert(name, proxy);
+        address
+    }
+
+    async fn start_control_planes(&mut self) {
+        for number in 0..CONTROL_PLANES {
+            let database = self.database.address();
+            let database = self
+                .add_proxy(format!("cp-{number}>mariadb"), database)
+                .await;
+            let mut redis_url = self.cluster_url();
+            if self.shape == Shape::Single {
+                let redis = local(self.redis_ports[0]);
+                let proxy = self.add_proxy(format!("cp-{number}>redis"), redis).await;
+                redis_url = format!("redis://{proxy}");
+            }
+            let address = local(free_port());
+            let folder = self.folder().to_owned();
+            let part = Part::new(
+                &format!("cp-{number}"),
+                &folder.clone(),
+                Probe::Http(address, "/health/ready"),
+                move || {
+                    let mut command = serve(&folder, address, database);
+                    command.env("EDGELINK_REDIS_URL", &redis_url);
+                    command
+                },
+            );
+            self.control_planes.push(address);
+            self.add_part(part).await;
+        }
+        let (address, folder) = (self.stray, self.folder().to_owned());
+        let database = self.database.address();
+        let database = self.add_proxy("stray>mariadb".to_owned(), database).await;
+        let stray = Part::new(
+            "stray",
+            &folder.clone(),
+            Probe::Http(address, "/health/live"),
+            move || serve(&folder, address, database),
+        );
+        self.parts.insert("stray".to_owned(), Arc::new(stray));
+        let key = fs::read_to_string(self.folder().join("admin-key"));
+        key.expect("the admin key")
+            .trim()
+            .clone_into(&mut self.admin_key);
+    }
+}
+
+/// A control plane; all of them share the folder with the admin key.
+fn serve(folder: &Path, address: SocketAddr, database: SocketAddr) -> Command {
+    let mut command = Command::new(edgelink_binary());
+    command
+        .arg("serve")
+        .env("EDGELINK_LISTEN", address.to_string())
+        .env("EDGELINK_DATABASE_URL", database_url(database))
+        .env("EDGELINK_DOMAINS", crate::scenario::DOMAIN)
+        .env("EDGELINK_SHORT_URL_SCHEME", "http")
+        .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
+        .env("EDGELINK_ADMIN_KEY_FILE", folder.join("admin-key"))
+        .env("EDGELINK_CODE_KEY", CODE_KEY)
+        .process_group(0);
+    command
+}
+
+fn database_url(address: SocketAddr) -> String {
+    format!("mysql://root@{address}/{}", database::NAME)
+}
+
+/// Kills what is left, and removes the folder, when the test process has ended however that happened.
+#[derive(Debug)]
+struct Keeper(Child);
+
+/// Waits for the end of its input, which comes when the test process ends.
+const KEEPER: &str = r#"cat >/dev/null
+for file in "$1"/*.pid; do [ -s "$file" ] && kill -KILL "$(cat "$file")" 2>/dev/null; done
+rm -rf "$1""#;
+
+impl Keeper {
+    fn of(folder: &Path) -> Self {
+        let child = Command::new("sh")
+            .args(["-c", KEEPER, "keeper"])
+            .arg(folder)
+            .process_group(0) // Ctrl-C goes to the group of the tests
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.expect("a shell"))
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder of its own in `folder`.
+fn subfolder(folder: &Path, name: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::create_dir_all(&path).expect("a folder");
+    path
+}

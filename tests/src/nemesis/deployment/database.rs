@@ -1,0 +1,211 @@
+//! MariaDB, its copies, and what they are put back for.
+
+use super::{CONTROL_PLANES, Deployment, subfolder};
+use crate::nemesis::part::{Part, Probe};
+use crate::stack::{Signal, edgelink_binary, free_port, local};
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tokio::time::timeout;
+
+pub(super) const NAME: &str = "nemesis";
+/// As in `servers/mariadb.rs`: never resized, and small, for it is copied.
+const LOG_SIZE: &str = "--innodb-log-file-size=16M";
+const SQL_LIMIT: Duration = Duration::from_secs(20);
+/// So that what the kernel still writes for a stopped server is written.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// Where MariaDB is.
+#[derive(Debug)]
+pub(super) struct Database {
+    folder: PathBuf,
+    port: u16,
+}
+
+impl Database {
+    /// Makes the system tables.
+    pub(super) fn install(folder: &Path) -> Self {
+        let database = Self {
+            folder: subfolder(folder, "mariadb"),
+            port: free_port(),
+        };
+        let output = Command::new("mariadb-install-db")
+            .args(["--no-defaults", "--skip-test-db", LOG_SIZE])
+            .arg("--auth-root-authentication-method=normal")
+            .arg(format!("--datadir={}", database.data().display()))
+            .arg(format!("--tmpdir={}", database.folder.display()))
+            .args(user())
+            .output()
+            .expect("MariaDB is installed");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "mariadb-install-db: {errors}");
+        database
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        local(self.port)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("socket")
+    }
+
+    fn copy(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("copy-{number}"))
+    }
+}
+
+/// MariaDB refuses to run as root unless told so.
+fn user() -> Option<&'static str> {
+    rustix::process::getuid().is_root().then_some("--user=root")
+}
+
+async fn copy_folder(from: &Path, to: &Path) {
+    let status = tokio::process::Command::new("cp")
+        .args(["-a", "--sparse=always"])
+        .args([from, to])
+        .status();
+    let status = status.await.expect("cp");
+    assert!(status.success(), "cp: {status}");
+}
+
+impl Deployment {
+    pub(super) async fn start_database(&mut self) {
+        let port = self.database.port;
+        let (data, socket) = (self.database.data(), self.database.socket());
+        let folder = self.database.folder.clone();
+        let part = Part::new("mariadb", self.folder(), Probe::MariaDb(port), move || {
+            let mut command = Command::new("mariadbd");
+            command
+                .arg("--no-defaults")
+                .arg(format!("--datadir={}", data.display()))
+                .arg(format!("--tmpdir={}", folder.display()))
+                .arg(format!("--socket={}", socket.display()))
+                .arg(format!("--pid-file={}", folder.join("pid").display()))
+                .arg(format!("--port={port}"))
+                .args(["--bind-address=127.0.0.1", "--skip-name-resolve"])
+                .args(["--innodb-buffer-pool-size=32M", LOG_SIZE])
+                .args(user())
+                .process_group(0);
+            command
+        });
+        self.add_part(part).await;
+        let sql = format!("CREATE DATABASE {NAME}");
+        self.sql(&sql).await.expect("a database");
+    }
+
+    /// Runs SQL as root, not through any proxy, and gives what it prints.
+    ///
+    /// # Errors
+    /// What the client says.
+    pub(in crate::nemesis) async fn sql(&self, sql: &str) -> Result<String, String> {
+        let mut client = tokio::process::Command::new("mariadb");
+        client
+            .args(["--no-defaults", "--batch", "--skip-column-names"])
+            .arg("--user=root")
+            .arg(format!("--socket={}", self.database.socket().display()))
+            .arg(format!("--execute={sql}"))
+            .kill_on_drop(true);
+        let output = timeout(SQL_LIMIT, client.output()).await;
+        let output = output.map_err(|_| "no answer".to_owned())?;
+        let output = output.map_err(|error| error.to_string())?;
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+
+    /// Copies the files of the database as they are at one moment, which is what a machine that fails leaves behind.
+    pub(in crate::nemesis) async fn copy_database(&self, number: u64) {
+        let part = self.part("mariadb");
+        part.signal(Signal::STOP);
+        tokio::time::sleep(SETTLE).await;
+        copy_folder(&self.database.data(), &self.database.copy(number)).await;
+        part.signal(Signal::CONT);
+    }
+
+    /// Removes a copy that is not needed any more.
+    pub(in crate::nemesis) fn remove_copy(&self, number: u64) {
+        let _ = fs::remove_dir_all(self.database.copy(number)); // the folder goes at the end anyway
+    }
+
+    /// Puts a copy in place of the database. Connections come through again with [`Self::open_database`].
+    pub(in crate::nemesis) async fn restore_database(&self, number: u64) {
+        let part = self.part("mariadb");
+        part.kill();
+        for name in Self::links_to_database() {
+            self.proxy(&name).refuse(true);
+        }
+        fs::remove_dir_all(self.database.data()).expect("the database");
+        copy_folder(&self.database.copy(number), &self.database.data()).await;
+        part.start();
+        part.await_ready(super::START_LIMIT).await;
+    }
+
+    /// Lets connections to the database through.
+    pub(in crate::nemesis) fn open_database(&self) {
+        for name in Self::links_to_database() {
+            self.proxy(&name).heal();
+        }
+    }
+
+    fn links_to_database() -> impl Iterator<Item = String> {
+        let control_planes = (0..CONTROL_PLANES).map(|number| format!("cp-{number}>mariadb"));
+        control_planes.chain(["stray>mariadb".to_owned()])
+    }
+
+    /// Makes every link deleted more than `seconds` ago look deleted long ago, and removes it.
+    ///
+    /// # Errors
+    /// Where the database does not answer.
+    pub(in crate::nemesis) async fn purge_tombstones(
+        &self,
+        seconds: u64,
+    ) -> Result<String, String> {
+        let month = 31_u64 * 24 * 3600 * 1000;
+        let aged = format!(
+            "UPDATE {NAME}.links SET deleted_at = deleted_at - {month} WHERE deleted_at IS NOT NULL \
+             AND deleted_at < (UNIX_TIMESTAMP(SYSDATE()) - {seconds}) * 1000"
+        );
+        self.sql(&aged).await?;
+        let mut sweep = tokio::process::Command::new(edgelink_binary());
+        sweep
+            .arg("sweep")
+            .env(
+                "EDGELINK_DATABASE_URL",
+                super::database_url(self.database.address()),
+            )
+            .env("EDGELINK_DOMAINS", crate::scenario::DOMAIN)
+            .kill_on_drop(true);
+        let output = timeout(SQL_LIMIT, sweep.output()).await;
+        let output = output.map_err(|_| "no answer".to_owned())?;
+        let output = output.map_err(|error| error.to_string())?;
+        let text = [output.stdout, output.stderr].concat();
+        Ok(String::from_utf8_lossy(&text).trim().to_owned())
+    }
+
+    /// How often each link was followed, by its code.
+    ///
+    /// # Errors
+    /// Where the database does not answer.
+    pub(in crate::nemesis) async fn clicks_by_code(&self) -> Result<Vec<(String, u64)>, String> {
+        let rows = self
+            .sql(&format!(
+                "SELECT SUBSTRING_INDEX(link_key, '/', -1), SUM(clicks) FROM {NAME}.click_minutes GROUP BY link_key"
+            ))
+            .await?;
+        let row = |line: &str| {
+            let (code, clicks) = line.split_once('\t')?;
+            Some((code.to_owned(), clicks.parse().ok()?))
+        };
+        Ok(rows.lines().filter_map(row).collect())
+    }
+}

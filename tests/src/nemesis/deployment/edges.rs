@@ -1,0 +1,212 @@
+//! The Envoys. Their listener is in a file of its own, which is replaced while they run.
+
+use super::{CONTROL_PLANES, Deployment, ENVOYS, Shape, WORKERS, subfolder};
+use crate::nemesis::part::{Part, Probe, get};
+use crate::stack::{
+    EDGE_TOKEN, Stats, bridge_module, envoy_binary, filter_module, free_port, local, root, until,
+};
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tokio::time::timeout;
+
+const STATS_LIMIT: Duration = Duration::from_secs(1);
+const ADMITTING_LIMIT: Duration = Duration::from_secs(60);
+const LISTENERS: &str = "\n  listeners:\n";
+const CLUSTERS: &str = "\n  clusters:\n";
+/// How the plugin's configuration, as it is written in the bootstrap, is recognized.
+const SETTING: &str = r#"\"retryAfterSeconds\": 1"#;
+
+/// A configuration of the listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::nemesis) enum Listener {
+    /// The one that Envoy starts with.
+    First,
+    /// Another one that works as well.
+    Second,
+    /// One that the filter refuses.
+    Refused,
+}
+
+/// Where an Envoy is.
+#[derive(Debug)]
+pub(super) struct Edge {
+    address: SocketAddr,
+    admin: SocketAddr,
+    folder: PathBuf,
+    listener: String,
+}
+
+impl Deployment {
+    pub(super) async fn start_envoys(&mut self) {
+        let binary = envoy_binary();
+        for number in 0..ENVOYS {
+            let name = format!("envoy-{number}");
+            let folder = subfolder(self.folder(), &name);
+            let mut control_planes = Vec::new();
+            for other in 0..CONTROL_PLANES {
+                let target = self.control_plane(other);
+                let address = self.add_proxy(format!("{name}>cp-{other}"), target).await;
+                control_planes.push(address);
+            }
+            let redis = self.redis_for(&name).await;
+            let (address, admin) = (local(free_port()), local(free_port()));
+            let mode = match self.shape {
+                Shape::Single => "direct",
+                Shape::Cluster => "cluster",
+            };
+            let state = folder.clone();
+            let binary = binary.clone();
+            let run = move || {
+                let mut command = Command::new(root().join("envoy/run.sh"));
+                command
+                    .env("EDGELINK_ENVOY", &binary)
+                    .env("EDGELINK_STATE_DIR", &state)
+                    .env("EDGELINK_EDGE_PORT", address.port().to_string())
+                    .env("EDGELINK_ADMIN_PORT", admin.port().to_string())
+                    .env("EDGELINK_CONTROL_PLANES", list(&control_planes))
+                    .env("EDGELINK_DOMAINS", crate::scenario::DOMAIN)
+                    .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
+                    .env("EDGELINK_WASM", filter_module())
+                    .env("EDGELINK_BRIDGE_WASM", bridge_module())
+                    .env("EDGELINK_REDIS", mode)
+                    .env("EDGELINK_REDIS_SERVERS", list(&redis))
+                    .env("EDGELINK_TIER_HEADER", "true")
+                    .env("EDGELINK_FEED", "poll")
+                    .env("EDGELINK_CLICKS", "true")
+                    .env("EDGELINK_WORKERS", WORKERS.to_string())
+                    .process_group(0);
+                command
+            };
+            let listener = split_bootstrap(run(), &folder);
+            let bootstrap = folder.join("template.yaml");
+            let part = Part::new(
+                &name,
+                self.folder(),
+                Probe::Http(address, "/health/live"),
+                move || {
+                    let mut command = run();
+                    command.env("EDGELINK_ENVOY_BOOTSTRAP", &bootstrap);
+                    command
+                },
+            );
+            let edge = Edge {
+                address,
+                admin,
+                folder,
+                listener,
+            };
+            self.envoys.push(edge);
+            self.set_listener(number, Listener::First);
+            self.add_part(part).await;
+            self.await_admission(number).await;
+        }
+    }
+
+    async fn redis_for(&mut self, name: &str) -> Vec<SocketAddr> {
+        if self.shape == Shape::Single {
+            let redis = local(self.redis_ports[0]);
+            return vec![self.add_proxy(format!("{name}>redis"), redis).await];
+        }
+        (0..self.redis_ports.len())
+            .map(|number| self.proxy(&format!(">redis-{number}")).address())
+            .collect()
+    }
+
+    /// A worker fetches what it starts from with its first request; which one gets it is the kernel's choice.
+    async fn await_admission(&self, number: usize) {
+        until("every worker admits", ADMITTING_LIMIT, async || {
+            let _ = get(self.envoy(number), "/first-request").await; // the figures show whether it came
+            let stats = self.stats(number, "wasmcustom").await?;
+            (stats.get("wasmcustom.edgelink.admission") == WORKERS as u64).then_some(())
+        })
+        .await;
+    }
+
+    /// Where visitors of an Envoy connect to.
+    pub(in crate::nemesis) fn envoy(&self, number: usize) -> SocketAddr {
+        self.envoys[number].address
+    }
+
+    /// Figures of an Envoy, where it answers.
+    pub(in crate::nemesis) async fn stats(&self, number: usize, filter: &str) -> Option<Stats> {
+        let path = format!("/stats?filter={filter}");
+        let answer = timeout(STATS_LIMIT, get(self.envoys[number].admin, &path)).await;
+        let answer = answer.ok()?.ok()?;
+        Some(Stats::parse(&String::from_utf8_lossy(&answer.body)))
+    }
+
+    /// How many connections each worker of an Envoy has had.
+    pub(in crate::nemesis) async fn connections_by_worker(&self, number: usize) -> Vec<u64> {
+        let stats = self.stats(number, "listener").await.unwrap_or_default();
+        let port = self.envoy(number).port();
+        let count = |worker| {
+            stats.get(&format!(
+                "listener.127.0.0.1_{port}.worker_{worker}.downstream_cx_total"
+            ))
+        };
+        (0..WORKERS).map(count).collect()
+    }
+
+    /// Gives an Envoy another configuration of its listener.
+    pub(in crate::nemesis) fn set_listener(&self, number: usize, listener: Listener) {
+        let edge = &self.envoys[number];
+        let text = match listener {
+            Listener::First => edge.listener.clone(),
+            Listener::Second => edge
+                .listener
+                .replace(SETTING, r#"\"retryAfterSeconds\": 2"#),
+            Listener::Refused => edge.listener.replace(SETTING, r#"\"unknownField\": 1"#),
+        };
+        let file = edge.folder.join("lds.new");
+        fs::write(&file, text).expect("a file");
+        fs::rename(file, edge.folder.join("lds.yaml")).expect("a file"); // Envoy sees moves only
+    }
+}
+
+/// Has `envoy/run.sh` fill its templates in, writes what is left without the listener as a template of its own, and
+/// gives the listener as a discovery response.
+fn split_bootstrap(mut run: Command, folder: &Path) -> String {
+    let output = run.args(["--mode", "validate"]).output().expect("run.sh");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "envoy/run.sh: {errors}");
+    let filled = fs::read_to_string(folder.join("envoy/bootstrap.yaml")).expect("a bootstrap");
+    let (before, rest) = filled.split_once(LISTENERS).expect("listeners");
+    let (listener, clusters) = rest
+        .split_once(CLUSTERS)
+        .expect("clusters behind listeners");
+    assert!(
+        listener.contains(SETTING),
+        "the plugin's configuration has no {SETTING}"
+    );
+    let lds = folder.join("lds.yaml");
+    let dynamic = format!(
+        "dynamic_resources:\n  lds_config:\n    resource_api_version: V3\n    path_config_source: {{ path: \"{}\" }}\n\n",
+        lds.display()
+    );
+    let before = before.replacen(
+        "static_resources:",
+        &format!("{dynamic}static_resources:"),
+        1,
+    );
+    fs::write(
+        folder.join("template.yaml"),
+        format!("{before}{CLUSTERS}{clusters}"),
+    )
+    .expect("a file");
+    let kind = "- \"@type\": type.googleapis.com/envoy.config.listener.v3.Listener\n  ";
+    let listener: Vec<&str> = listener
+        .lines()
+        .map(|line| line.strip_prefix("  ").unwrap_or(line))
+        .collect();
+    let listener = listener.join("\n").replacen("- ", kind, 1);
+    format!("resources:\n{listener}\n")
+}
+
+fn list(items: &[SocketAddr]) -> String {
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    items.join(",")
+}

@@ -1,0 +1,294 @@
+//! What was asked, answered, broken and mended, and when: a line of JSON for each event, in the order of their times.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Microseconds since the start of the run, on a clock that is never moved.
+pub(super) type Micros = u64;
+
+/// What a code stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Value {
+    /// There is no link: 404.
+    Absent,
+    /// The link is switched off: 410.
+    Disabled,
+    /// A redirect. Every write of a target has a number of its own in it.
+    Target(u64),
+}
+
+/// Through which part something is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Via {
+    /// An Envoy, by its number.
+    Envoy(usize),
+    /// A control plane, by its number.
+    ControlPlane(usize),
+    /// The control plane without Redis that is started by mistake.
+    Stray,
+}
+
+impl fmt::Display for Via {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Envoy(number) => write!(f, "envoy-{number}"),
+            Self::ControlPlane(number) => write!(f, "cp-{number}"),
+            Self::Stray => f.write_str("stray"),
+        }
+    }
+}
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// A change of a link, until it is known whether it has happened. Of a link with a generated code the code is
+    /// known when it was answered.
+    Write {
+        /// `create`, `change`, `disable`, `enable` or `delete`.
+        kind: String,
+        /// The code.
+        code: Option<String>,
+        /// What the code stands for afterwards.
+        value: Value,
+    },
+    /// The link as the API shows it.
+    Read {
+        /// The code.
+        code: String,
+        /// Who is asked.
+        via: Via,
+    },
+    /// The link as a visitor sees it.
+    Follow {
+        /// The code.
+        code: String,
+        /// Who is asked.
+        via: Via,
+    },
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// A write has happened.
+    Done {
+        /// The code.
+        code: String,
+        /// When the attempt began that was acknowledged, or the reading that showed the write.
+        since: Micros,
+    },
+    /// Whether a write has happened is not known, but from now on it is not in effect: reading that began at `since`
+    /// has shown something else.
+    Undone {
+        /// When that reading began.
+        since: Micros,
+    },
+    /// Whether a write has happened, or ever will, is not known.
+    Unknown,
+    /// What was read, or followed.
+    Answer {
+        /// The value.
+        value: Value,
+        /// The tier that answered a visitor.
+        tier: Option<String>,
+    },
+    /// 503 or another answer that says nothing about the link.
+    Unavailable {
+        /// The status.
+        status: u16,
+    },
+    /// No answer in time, or a broken connection.
+    NoAnswer {
+        /// Why.
+        error: String,
+    },
+    /// An answer that no part of the product should give.
+    Strange {
+        /// What it was.
+        answer: String,
+    },
+}
+
+/// A line of the history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// A client asks.
+    Invoke {
+        /// The number of the operation.
+        op: u64,
+        /// For what.
+        ask: Ask,
+    },
+    /// A write was tried once.
+    Attempt {
+        /// The number of the operation.
+        op: u64,
+        /// When the attempt began.
+        since: Micros,
+        /// Who was asked.
+        via: Via,
+        /// The status, or why there was none.
+        end: String,
+    },
+    /// A client knows what became of it.
+    Complete {
+        /// The number of the operation.
+        op: u64,
+        /// What.
+        outcome: Outcome,
+    },
+    /// Something is broken.
+    Break {
+        /// The number of the fault.
+        fault: u64,
+        /// Its kind.
+        kind: String,
+        /// Of what, and how.
+        detail: String,
+    },
+    /// What a fault has done, in addition.
+    Note {
+        /// The number of the fault.
+        fault: u64,
+        /// What.
+        text: String,
+    },
+    /// It is mended.
+    Heal {
+        /// The number of the fault.
+        fault: u64,
+    },
+    /// The database was copied between `since` and now.
+    Copied {
+        /// The number of the copy.
+        copy: u64,
+        /// When copying began.
+        since: Micros,
+    },
+    /// A copy has taken the place of the database between `since` and now.
+    Restored {
+        /// The number of the copy.
+        copy: u64,
+        /// When the database was stopped.
+        since: Micros,
+    },
+    /// What became of clicks, at the end.
+    Clicks {
+        /// That the API says were counted.
+        counted: u64,
+        /// That Envoys were told are counted, and that no restored database has lost.
+        acknowledged: u64,
+        /// By code.
+        by_code: Vec<(String, u64)>,
+    },
+    /// Something that must not happen and that no client sees: a part has ended by itself, a VM was made anew.
+    Unexpected {
+        /// What.
+        text: String,
+    },
+    /// From now on everything must answer as without faults, until something is broken.
+    Sweep,
+}
+
+/// An event and its time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The time.
+    pub at: Micros,
+    /// The event.
+    pub what: What,
+}
+
+/// The history of a run, which grows only.
+#[derive(Debug)]
+pub(super) struct History {
+    start: Instant,
+    next: AtomicU64,
+    file: Mutex<BufWriter<File>>,
+}
+
+impl History {
+    /// Begins one in a file.
+    ///
+    /// # Panics
+    /// Where the file cannot be made.
+    #[must_use]
+    pub(super) fn begin(path: &Path) -> Self {
+        let file = File::create(path).expect("a file for the history");
+        Self {
+            start: Instant::now(),
+            next: AtomicU64::new(1),
+            file: Mutex::new(BufWriter::new(file)),
+        }
+    }
+
+    /// The time.
+    ///
+    /// # Panics
+    /// Never within some 500,000 years.
+    #[must_use]
+    pub(super) fn now(&self) -> Micros {
+        u64::try_from(self.start.elapsed().as_micros()).expect("a short run")
+    }
+
+    /// A number that no other operation or fault has.
+    pub(super) fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Appends an event and gives its time.
+    ///
+    /// # Panics
+    /// Where the file cannot be written.
+    pub(super) fn add(&self, what: What) -> Micros {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = self.now(); // under the lock, so that lines are in order
+        serde_json::to_writer(&mut *file, &Event { at, what }).expect("a line of the history");
+        file.write_all(b"\n").expect("a line of the history");
+        at
+    }
+
+    /// Begins an operation.
+    pub(super) fn invoke(&self, ask: Ask) -> u64 {
+        let op = self.number();
+        self.add(What::Invoke { op, ask });
+        op
+    }
+
+    /// Ends an operation.
+    pub(super) fn complete(&self, op: u64, outcome: Outcome) -> Micros {
+        self.add(What::Complete { op, outcome })
+    }
+
+    /// Writes down what is still in memory.
+    ///
+    /// # Panics
+    /// Where the file cannot be written.
+    pub(super) fn flush(&self) {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.flush().expect("the history");
+    }
+}
+
+/// Reads a history.
+///
+/// # Panics
+/// Where it cannot be read.
+#[must_use]
+pub fn read(path: &Path) -> Vec<Event> {
+    let file = BufReader::new(File::open(path).expect("a history"));
+    file.lines()
+        .map(|line| serde_json::from_str(&line.expect("a line")).expect("an event"))
+        .collect()
+}

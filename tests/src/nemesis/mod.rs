@@ -1,0 +1,226 @@
+//! The nemesis: clients at work on a deployment of real processes, while faults that a seed has chosen disturb it; a
+//! checker then judges what the clients have seen. The method is Jepsen's: histories first, judged by the contract alone.
+//!
+//! [`run`] starts everything; [`check`] judges a history, also one of an earlier run.
+
+mod checker;
+mod clicks;
+mod clients;
+mod clock;
+mod deployment;
+mod faults;
+mod history;
+mod part;
+mod proxy;
+
+use crate::stack::root;
+use clients::{Client, Clients, Shared, read_back};
+use deployment::{CONTROL_PLANES, Deployment, ENVOYS};
+use faults::{Nemesis, copy, plan};
+use history::{History, Via, What};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+pub use checker::{Promise, Verdict, Violation, check, print};
+pub use deployment::Shape;
+pub use faults::SHORT_SEED;
+pub use history::{Event, read};
+
+/// How long clients work before something breaks.
+const WARM_UP: Duration = Duration::from_secs(4);
+/// After the last fault of a storm everything has so long to recover, and is then watched for a while.
+const RECOVERY: Duration = Duration::from_secs(10);
+const WATCHED: Duration = Duration::from_secs(7);
+const SUPERVISION: Duration = Duration::from_millis(200);
+const SETTLE_LIMIT: Duration = Duration::from_secs(10);
+/// Connections to each Envoy at the end, so that each of its workers has one.
+const SWEEPERS: usize = 8;
+
+/// What may differ between runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long faults come, in about.
+    pub time: Duration,
+    /// What chooses the faults.
+    pub seed: u64,
+    /// What Redis there is.
+    pub shape: Shape,
+    /// The only kinds of faults; all, if there are none.
+    pub only: Vec<String>,
+}
+
+/// Runs everything, prints the report, and gives the verdict.
+///
+/// # Panics
+/// Where the deployment does not start, or there is no such kind of faults.
+pub async fn run(options: Options) -> Verdict {
+    let Options {
+        time,
+        seed,
+        shape,
+        only,
+    } = options;
+    println!("seed {seed}, shape {shape:?}, {time:?} {only:?}");
+    for name in &only {
+        let kinds: Vec<&str> = faults::kinds().collect();
+        assert!(
+            kinds.contains(&name.as_str()),
+            "no fault '{name}'; there are {kinds:?}"
+        );
+    }
+    let folder = folder(seed);
+    let deployment = Arc::new(Deployment::start(shape).await);
+    let file = folder.join("history.jsonl");
+    let history = Arc::new(History::begin(&file));
+    let clicks = Arc::new(clicks::Clicks::default());
+    let mut background = JoinSet::new();
+    background.spawn(clicks.clone().watch(deployment.clone()));
+    background.spawn(supervise(deployment.clone(), history.clone()));
+    let clients = Clients::start(&deployment, &history, seed);
+    sleep(WARM_UP).await;
+    let nemesis = Arc::new(Nemesis::new(&deployment, &history, &clicks, &only));
+    disturb(&nemesis, seed, time).await;
+    let shared = clients.finish().await;
+    sweep(&shared).await;
+    count_clicks(&shared, &clicks).await;
+    history.flush();
+    background.shutdown().await;
+
+    let events = read(&file);
+    let verdict = check(&events);
+    println!("{}", print(&verdict, &events));
+    if verdict.violations.is_empty() {
+        let _ = fs::remove_dir_all(&folder); // it is of no more use
+    } else {
+        keep_logs(&deployment, &folder);
+        println!("\nhistory and logs: {}", folder.display());
+    }
+    verdict
+}
+
+fn folder(seed: u64) -> PathBuf {
+    let folder = root().join(format!("target/nemesis/{seed}"));
+    fs::create_dir_all(&folder).expect("a folder for the history");
+    folder
+}
+
+fn keep_logs(deployment: &Deployment, folder: &std::path::Path) {
+    let files = fs::read_dir(deployment.folder())
+        .expect("the logs")
+        .flatten();
+    for file in files.filter(|file| file.path().extension().is_some_and(|end| end == "log")) {
+        fs::copy(file.path(), folder.join(file.file_name())).expect("a copy of a log");
+    }
+}
+
+/// Starts again what has ended by itself, as an orchestrator does: a control plane that finds no database, for one.
+async fn supervise(deployment: Arc<Deployment>, history: Arc<History>) {
+    loop {
+        for part in deployment.parts() {
+            let has_ended = part.supervise();
+            if has_ended && !part.name.starts_with("cp-") && part.name != "stray" {
+                let text = format!("{} has ended by itself", part.name);
+                history.add(What::Unexpected { text });
+            }
+        }
+        sleep(SUPERVISION).await;
+    }
+}
+
+/// Storms of faults and quiet in turn.
+async fn disturb(nemesis: &Arc<Nemesis>, seed: u64, time: Duration) {
+    let start = Instant::now();
+    let mut storm = 0;
+    while storm == 0 || start.elapsed() + RECOVERY + WATCHED < time {
+        copy(nemesis).await;
+        let lanes = plan(seed, storm, nemesis.names());
+        let mut running = JoinSet::new();
+        for lane in lanes {
+            running.spawn(nemesis.clone().run(lane));
+        }
+        while let Some(ended) = running.join_next().await {
+            ended.expect("a lane that ends well");
+        }
+        nemesis.await_all().await;
+        sleep(RECOVERY + WATCHED).await;
+        storm += 1;
+        println!("{:>4} s: storm {storm} is over", start.elapsed().as_secs());
+    }
+}
+
+/// Every link, as every worker of every Envoy and every control plane shows it.
+async fn sweep(shared: &Arc<Shared>) {
+    sleep(RECOVERY).await;
+    shared.history.add(What::Sweep);
+    let codes = shared.codes.all();
+    let mut tasks = JoinSet::new();
+    for number in 0..CONTROL_PLANES {
+        let (shared, codes) = (shared.clone(), codes.clone());
+        tasks.spawn(async move {
+            let mut client = Client::new(Via::ControlPlane(number));
+            for code in &codes {
+                read_back(&shared, &mut client, code).await;
+                client.follow(&shared, code).await;
+            }
+        });
+    }
+    for number in 0..ENVOYS {
+        let mut visitors = Vec::new();
+        for _ in 0..SWEEPERS {
+            let mut visitor = Client::new(Via::Envoy(number));
+            visitor.connect(shared).await;
+            visitors.push(visitor);
+        }
+        let by_worker = shared.deployment.connections_by_worker(number).await;
+        println!("envoy-{number}: connections by worker {by_worker:?}");
+        for mut visitor in visitors {
+            let (shared, codes) = (shared.clone(), codes.clone());
+            tasks.spawn(async move {
+                for code in &codes {
+                    visitor.follow(&shared, code).await;
+                }
+            });
+        }
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("a sweeper that ends well");
+    }
+}
+
+/// Waits until Envoys have reported their clicks, and writes down what is counted.
+async fn count_clicks(shared: &Arc<Shared>, clicks: &clicks::Clicks) {
+    let deployment = &shared.deployment;
+    let start = Instant::now();
+    while start.elapsed() < SETTLE_LIMIT {
+        let mut open = 0;
+        for number in 0..ENVOYS {
+            let stats = deployment.stats(number, "edgelink.clicks").await;
+            let stats = stats.unwrap_or_default();
+            let figure = |name: &str| stats.get(&format!("wasmcustom.edgelink.clicks.{name}"));
+            open += figure("sent").saturating_sub(figure("acknowledged") + figure("dropped"));
+        }
+        if open == 0 {
+            break;
+        }
+        sleep(SUPERVISION).await;
+    }
+    for number in 0..ENVOYS {
+        let stats = deployment.stats(number, "wasm").await.unwrap_or_default();
+        if stats.vm_reloads() > 0 {
+            let text = format!("envoy-{number}: a VM was made anew after a trap");
+            shared.history.add(What::Unexpected { text });
+        }
+    }
+    let acknowledged = clicks.acknowledged(deployment).await;
+    let by_code = deployment.clicks_by_code().await.expect("the database");
+    let counted = by_code.iter().map(|(_, clicks)| clicks).sum();
+    shared.history.add(What::Clicks {
+        counted,
+        acknowledged,
+        by_code,
+    });
+}

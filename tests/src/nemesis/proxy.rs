@@ -1,0 +1,246 @@
+//! A TCP proxy between two parts, which cuts, delays and redirects what goes through it.
+
+use crate::stack::{free_port, local};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Bytes forwarded at once.
+const CHUNK: usize = 16 << 10;
+
+/// What becomes of the bytes of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// They go on at once.
+    Open,
+    /// They wait until the cut is over, as they do where packets are lost and sent again.
+    Cut,
+    /// They go on later.
+    Delayed(Duration),
+}
+
+/// A direction, as the one who connects sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// What is sent to the target.
+    Requests,
+    /// What the target sends.
+    Answers,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    target: SocketAddr,
+    requests: Flow,
+    answers: Flow,
+    is_refusing: bool,
+    /// Connections of an earlier generation are broken.
+    generation: u64,
+}
+
+impl State {
+    fn flow(&self, direction: Direction) -> Flow {
+        match direction {
+            Direction::Requests => self.requests,
+            Direction::Answers => self.answers,
+        }
+    }
+}
+
+/// A proxy on a port of its own. It ends when it is dropped.
+#[derive(Debug)]
+pub(super) struct Proxy {
+    address: SocketAddr,
+    state: watch::Sender<State>,
+    task: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// Starts one in front of `target`.
+    ///
+    /// # Panics
+    /// Where no port can be listened on.
+    pub(super) async fn start(target: SocketAddr) -> Self {
+        let address = local(free_port());
+        let listener = TcpListener::bind(address).await.expect("a free port");
+        let (state, seen) = watch::channel(State {
+            target,
+            requests: Flow::Open,
+            answers: Flow::Open,
+            is_refusing: false,
+            generation: 0,
+        });
+        let task = tokio::spawn(accept(listener, seen));
+        Self {
+            address,
+            state,
+            task,
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Cuts, delays or opens one direction.
+    pub(super) fn set(&self, direction: Direction, flow: Flow) {
+        self.state.send_modify(|state| match direction {
+            Direction::Requests => state.requests = flow,
+            Direction::Answers => state.answers = flow,
+        });
+    }
+
+    /// Breaks every connection and refuses new ones, or takes them again.
+    pub(super) fn refuse(&self, is_refusing: bool) {
+        self.state.send_modify(|state| {
+            state.is_refusing = is_refusing;
+            state.generation += 1;
+        });
+    }
+
+    /// Sends new connections elsewhere and breaks those that stand.
+    pub(super) fn repoint(&self, target: SocketAddr) {
+        self.state.send_modify(|state| {
+            state.target = target;
+            state.generation += 1;
+        });
+    }
+
+    /// Forwards everything again.
+    pub(super) fn heal(&self) {
+        self.state.send_modify(|state| {
+            state.requests = Flow::Open;
+            state.answers = Flow::Open;
+            state.is_refusing = false;
+        });
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, state: watch::Receiver<State>) {
+    loop {
+        let Ok((client, _)) = listener.accept().await else {
+            continue;
+        };
+        if !state.borrow().is_refusing {
+            tokio::spawn(forward(client, state.clone()));
+        }
+    }
+}
+
+async fn forward(mut client: TcpStream, mut state: watch::Receiver<State>) {
+    let State {
+        target, generation, ..
+    } = *state.borrow_and_update();
+    let Ok(mut server) = TcpStream::connect(target).await else {
+        return;
+    };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true)); // fails where it is gone, which reading shows
+    let (from_client, to_client) = client.split();
+    let (from_server, to_server) = server.split();
+    let requests = pump(from_client, to_server, state.clone(), Direction::Requests);
+    let answers = pump(from_server, to_client, state.clone(), Direction::Answers);
+    let both = async { tokio::try_join!(requests, answers) };
+    tokio::select! {
+        _ = both => {}
+        _ = state.wait_for(|state| state.generation != generation) => {}
+    }
+}
+
+/// Forwards one direction, the end included.
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut state: watch::Receiver<State>,
+    direction: Direction,
+) -> io::Result<()> {
+    let mut bytes = vec![0; CHUNK];
+    loop {
+        let count = from.read(&mut bytes).await?;
+        pass(&mut state, direction).await?;
+        if count == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&bytes[..count]).await?;
+    }
+}
+
+/// Returns when what was read may go on.
+async fn pass(state: &mut watch::Receiver<State>, direction: Direction) -> io::Result<()> {
+    let flow = state.borrow().flow(direction);
+    if let Flow::Delayed(time) = flow {
+        tokio::time::sleep(time).await;
+    }
+    let open = state.wait_for(|state| state.flow(direction) != Flow::Cut);
+    open.await
+        .map(|_| ())
+        .map_err(|_| io::ErrorKind::BrokenPipe.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn echo() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = stream.split();
+                    tokio::io::copy(&mut from, &mut to).await
+                });
+            }
+        });
+        address
+    }
+
+    async fn exchange(stream: &mut TcpStream) -> io::Result<u8> {
+        stream.write_all(b"x").await?;
+        stream.read_u8().await
+    }
+
+    #[tokio::test]
+    async fn what_is_cut_waits_and_comes_when_the_cut_is_over() {
+        for direction in [Direction::Requests, Direction::Answers] {
+            let proxy = Proxy::start(echo().await).await;
+            let mut stream = TcpStream::connect(proxy.address()).await.expect("it");
+            assert_eq!(exchange(&mut stream).await.expect("an answer"), b'x');
+            proxy.set(direction, Flow::Cut);
+            let limit = Duration::from_millis(100);
+            let cut = tokio::time::timeout(limit, exchange(&mut stream)).await;
+            assert!(cut.is_err(), "{direction:?}");
+            proxy.heal();
+            assert_eq!(stream.read_u8().await.expect("the answer"), b'x');
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_are_broken_when_it_refuses_or_points_elsewhere() {
+        let proxy = Proxy::start(echo().await).await;
+        let mut stream = TcpStream::connect(proxy.address()).await.expect("it");
+        assert!(exchange(&mut stream).await.is_ok());
+        proxy.repoint(echo().await);
+        assert!(exchange(&mut stream).await.is_err());
+        let mut stream = TcpStream::connect(proxy.address()).await.expect("it");
+        assert!(exchange(&mut stream).await.is_ok());
+        proxy.refuse(true);
+        assert!(exchange(&mut stream).await.is_err());
+        let mut stream = TcpStream::connect(proxy.address()).await.expect("it");
+        assert!(exchange(&mut stream).await.is_err());
+        proxy.heal();
+        let mut stream = TcpStream::connect(proxy.address()).await.expect("it");
+        assert!(exchange(&mut stream).await.is_ok());
+    }
+}
