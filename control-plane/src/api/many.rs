@@ -5,6 +5,7 @@ use crate::links::{CreateFailure, Numbers, Order, count_created};
 use crate::model::Link;
 use crate::problem::{Kind, Problem};
 use crate::store::{CreateError, NewLink, OnceLink, Receipt, Store, StoredReceipt, Twin, Wanted};
+use std::cell::LazyCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -87,9 +88,9 @@ impl Careful {
             outcomes: vec![None; orders.len()],
         };
         let failure = self.carry_out(&mut chunk).await.err();
-        chunk.finish(
-            &failure.unwrap_or_else(|| CreateFailure::CodesTaken(self.max_tries.into()).into()),
-        )
+        chunk.finish(|| {
+            failure.unwrap_or_else(|| CreateFailure::CodesTaken(self.max_tries.into()).into())
+        })
     }
 
     async fn carry_out(&self, chunk: &mut Chunk<'_>) -> Result<(), Problem> {
@@ -262,7 +263,9 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    fn finish(self, failure: &Problem) -> Vec<Outcome> {
+    /// The outcomes; `failure`, which is made and so logged only if it is needed, for those that have none.
+    fn finish(self, failure: impl FnOnce() -> Problem) -> Vec<Outcome> {
+        let failure = LazyCell::new(failure);
         let settled = |outcome: Option<Outcome>| outcome.unwrap_or_else(|| Err(failure.clone()));
         self.outcomes.into_iter().map(settled).collect()
     }
