@@ -7,7 +7,7 @@ use crate::creation::Batcher;
 use crate::feed::Feed;
 use crate::health::Readiness;
 use crate::issuer::Minter;
-use crate::links::Creator;
+use crate::links::{Creator, Numbers};
 use crate::pages::Pages;
 use crate::resolve::Resolver;
 use crate::snapshot::Snapshots;
@@ -54,7 +54,7 @@ impl App {
         Self {
             creator: Creator::new(
                 Batcher::start(&store, config.store.batches()),
-                minter.clone(),
+                Numbers::new(store.clone(), minter.clone()),
                 links.max_code_tries,
             ),
             careful: Careful::new(store.clone(), minter, links.max_code_tries),

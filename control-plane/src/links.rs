@@ -3,15 +3,16 @@
 use crate::creation::{BatchError, Batcher};
 use crate::issuer::{IssueError, Minter, Subject};
 use crate::model::{Link, LinkContent};
-use crate::store::{CreateError, NewLink, StoreError};
+use crate::store::{CreateError, NewLink, Store, StoreError, Wanted};
 use crate::telemetry::prometheus::{LINKS_CREATED, NUMBERS_ISSUED};
 use edgelink_wire::{Code, Domain, LinkKey};
 use metrics::counter;
+use std::sync::Arc;
 
 /// Makes links out of orders.
 pub(crate) struct Creator {
     batcher: Batcher,
-    minter: Minter,
+    numbers: Numbers,
     max_tries: u8,
 }
 
@@ -27,12 +28,21 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    pub(crate) fn subject(&self, attempt: u8) -> Subject<'_> {
+    /// The link that would be like this one.
+    pub(crate) fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            domain: &self.domain,
+            code: self.slug.as_ref(),
+            content: &self.content,
+        }
+    }
+
+    fn subject(&self, attempt: u32) -> Subject<'_> {
         Subject {
             domain: &self.domain,
             target: &self.content.target,
             owner: &self.owner,
-            attempt: attempt.into(),
+            attempt,
         }
     }
 }
@@ -42,8 +52,8 @@ impl Order {
 pub(crate) enum CreateFailure {
     #[error("the slug is taken")]
     SlugTaken,
-    #[error("{0} numbers in a row had codes that are taken")]
-    CodesTaken(u8),
+    #[error("no free code was found in {0} tries")]
+    CodesTaken(usize),
     #[error("too many links wait for their commit")]
     Overloaded,
     #[error(transparent)]
@@ -53,10 +63,10 @@ pub(crate) enum CreateFailure {
 }
 
 impl Creator {
-    pub(crate) fn new(batcher: Batcher, minter: Minter, max_tries: u8) -> Self {
+    pub(crate) fn new(batcher: Batcher, numbers: Numbers, max_tries: u8) -> Self {
         Self {
             batcher,
-            minter,
+            numbers,
             max_tries,
         }
     }
@@ -64,13 +74,9 @@ impl Creator {
     /// Creates the link. It is in the database when this answers.
     pub(crate) async fn create(&self, order: Order) -> Result<Link, CreateFailure> {
         for attempt in 0..self.max_tries {
-            let minted = self.minter.mint(&order.subject(attempt)).await?;
-            counter!(NUMBERS_ISSUED).increment(1);
-            let code = order.slug.clone().unwrap_or(minted.code);
-            let link = NewLink {
-                id: minted.number,
-                key: LinkKey::new(order.domain.clone(), code),
-                content: order.content.clone(),
+            let mut links = self.numbers.links(&[&order], attempt).await?;
+            let Some(link) = links.pop() else {
+                break;
             };
             match self.batcher.create(link).await? {
                 Ok(link) => {
@@ -84,7 +90,89 @@ impl Creator {
                 Err(CreateError::CodeTaken | CreateError::NumberTaken) => {}
             }
         }
-        Err(CreateFailure::CodesTaken(self.max_tries))
+        Err(CreateFailure::CodesTaken(self.max_tries.into()))
+    }
+}
+
+/// How many numbers are looked up at once.
+const LOOK_AHEAD: usize = 512;
+
+/// How many numbers are looked up for one request at most.
+const MAX_LOOKED_UP: usize = 128 << 10;
+
+/// Numbers for new links.
+pub(crate) struct Numbers {
+    store: Arc<dyn Store>,
+    minter: Minter,
+}
+
+impl Numbers {
+    pub(crate) fn new(store: Arc<dyn Store>, minter: Minter) -> Self {
+        Self { store, minter }
+    }
+
+    /// New links for these orders. In the first attempt each takes the next number, for that is nearly always free.
+    /// In any other they look for free ones: where aliases were imported, or another source has issued numbers, long runs
+    /// of them are taken.
+    pub(crate) async fn links(
+        &self,
+        orders: &[&Order],
+        attempt: u8,
+    ) -> Result<Vec<NewLink>, CreateFailure> {
+        if attempt > 0 {
+            return self.free_links(orders, attempt.into()).await;
+        }
+        let mut links = Vec::with_capacity(orders.len());
+        for order in orders {
+            links.push(self.link(order, 0).await?.0);
+        }
+        Ok(links)
+    }
+
+    async fn free_links(
+        &self,
+        orders: &[&Order],
+        mut attempt: u32,
+    ) -> Result<Vec<NewLink>, CreateFailure> {
+        let mut free: Vec<Option<NewLink>> = vec![None; orders.len()];
+        let (mut looked_up, mut width) = (0, 1);
+        while looked_up < MAX_LOOKED_UP && free.iter().any(Option::is_none) {
+            let open: Vec<usize> = (0..orders.len()).filter(|at| free[*at].is_none()).collect();
+            let each = width.min(LOOK_AHEAD / open.len()).max(1);
+            let mut links = Vec::with_capacity(each * open.len());
+            let mut keys = Vec::with_capacity(each * open.len());
+            for at in open.iter().flat_map(|at| std::iter::repeat_n(*at, each)) {
+                attempt = attempt.saturating_add(1);
+                let (link, code) = self.link(orders[at], attempt).await?;
+                keys.push((link.id, LinkKey::new(link.key.domain.clone(), code)));
+                links.push((at, link));
+            }
+            let taken = self.store.are_taken(&keys).await?;
+            looked_up += links.len();
+            for ((at, link), is_taken) in links.into_iter().zip(taken) {
+                if !is_taken && free[at].is_none() {
+                    free[at] = Some(link);
+                }
+            }
+            // What is left over when the run ends is lost, so that is no more than the run was long.
+            width *= 2;
+        }
+        let free: Option<Vec<NewLink>> = free.into_iter().collect();
+        free.ok_or(CreateFailure::CodesTaken(looked_up))
+    }
+
+    /// A new link with the next number, and the code of that number. An alias does not take the code, but a number whose
+    /// code is taken may well be taken itself.
+    async fn link(&self, order: &Order, attempt: u32) -> Result<(NewLink, Code), CreateFailure> {
+        let minted = self.minter.mint(&order.subject(attempt)).await?;
+        counter!(NUMBERS_ISSUED).increment(1);
+        let code = order.slug.clone().unwrap_or_else(|| minted.code.clone());
+        let link = NewLink {
+            id: minted.number,
+            key: LinkKey::new(order.domain.clone(), code),
+            content: order.content.clone(),
+        };
+        Ok((link, minted.code))
     }
 }
 

@@ -99,6 +99,10 @@ impl Store for MeasuredStore {
             .await
     }
 
+    async fn are_taken(&self, links: &[(u64, LinkKey)]) -> Result<Vec<bool>, StoreError> {
+        measured("are_taken", self.0.are_taken(links)).await
+    }
+
     async fn find_link(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         measured("find_link", self.0.find_link(key)).await
     }

@@ -5,7 +5,7 @@
 
 use super::body::is_json;
 use super::create;
-use super::idempotency::RequestId;
+use super::idempotency::{RequestId, Route, WholeRequest};
 use super::items::Items;
 use super::many::{CarefulOrder, Made};
 use super::view::LinkView;
@@ -60,15 +60,18 @@ pub(crate) async fn create_many(
         return Err(Problem::new(Kind::UnsupportedMediaType)
             .with_detail("send the body with 'Content-Type: application/json'"));
     }
-    let id = RequestId::of(request.headers(), &caller)?;
+    let id = RequestId::of(request.headers(), &caller, Route::Bulk)?;
     let Ok(_permit) = app.bulk_permits.try_acquire() else {
         return Err(Problem::new(Kind::Overloaded));
     };
-    let reader = Reader::new(&app, &caller, id);
+    let reader = Reader::new(&app, &caller, id.clone());
     let limit = app.config.server.body_timeout();
-    let parsed = tokio::time::timeout(limit, reader.read(request.into_body()))
+    let (parsed, whole) = tokio::time::timeout(limit, reader.read(request.into_body()))
         .await
         .map_err(|_| Problem::new(Kind::BodyTimeout))??;
+    if let Some(id) = &id {
+        id.claim(app.store.as_ref(), whole).await?;
+    }
     let aliases = create::code_like_aliases(&app, parsed.iter().flatten());
     let from = app.feed.end();
     let outcomes = carry_out(&app, parsed, deadline).await;
@@ -117,6 +120,7 @@ struct Reader<'a> {
     caller: &'a Caller,
     id: Option<RequestId>,
     parsed: Vec<Parsed>,
+    whole: WholeRequest,
     bytes: usize,
 }
 
@@ -127,11 +131,12 @@ impl<'a> Reader<'a> {
             caller,
             id,
             parsed: Vec::new(),
+            whole: WholeRequest::default(),
             bytes: 0,
         }
     }
 
-    async fn read(mut self, mut body: Body) -> Result<Vec<Parsed>, Problem> {
+    async fn read(mut self, mut body: Body) -> Result<(Vec<Parsed>, WholeRequest), Problem> {
         let mut items = Items::new(self.app.config.server.max_body_bytes);
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| {
@@ -144,7 +149,7 @@ impl<'a> Reader<'a> {
             items.feed(data, |element| self.item(element))?;
         }
         items.finish()?;
-        Ok(self.parsed)
+        Ok((self.parsed, self.whole))
     }
 
     fn count(&mut self, more: usize) -> Result<(), Problem> {
@@ -166,6 +171,9 @@ impl<'a> Reader<'a> {
         let value = serde_json::from_slice(element).map_err(|error| {
             Problem::new(Kind::InvalidBody).with_detail(format!("item {index}: {error}"))
         })?;
+        if self.id.is_some() {
+            self.whole.add(&value);
+        }
         let parsed = self.order(value);
         self.parsed.push(parsed);
         Ok(())
@@ -205,7 +213,9 @@ fn item_view<'a>(
         Ok(Made::New(link) | Made::Before(link)) => {
             (StatusCode::CREATED.as_u16(), Some(link), None)
         }
-        Ok(Made::Found(link)) => (StatusCode::OK.as_u16(), Some(link), None),
+        Ok(Made::Found(link) | Made::FoundBefore(link)) => {
+            (StatusCode::OK.as_u16(), Some(link), None)
+        }
         Err(problem) => {
             let document = problem.document();
             (document.status, None, Some(document))

@@ -2,7 +2,7 @@
 
 use super::body::JsonObject;
 use super::fields::Fields;
-use super::idempotency::{self, RequestId};
+use super::idempotency::{self, RequestId, Route};
 use super::many::{CarefulOrder, Made};
 use super::{values, view};
 use crate::app::App;
@@ -29,7 +29,7 @@ pub(crate) async fn create(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let links = &app.config.links;
-    let id = RequestId::of(&headers, &caller)?;
+    let id = RequestId::of(&headers, &caller, Route::One)?;
     let receipt = id.map(|id| id.receipt(0, &object));
     let order = parse(object, links, &caller, receipt)?;
     let aliases = code_like_aliases(&app, [&order]);
@@ -62,15 +62,17 @@ async fn carry_out(app: &App, order: CarefulOrder) -> Result<Response, Problem> 
     }
     match app.careful.one(order).await? {
         Made::New(link) => Ok(view::created(&link, links)),
-        Made::Before(link) => {
-            let mut response = view::created(&link, links);
-            response
-                .headers_mut()
-                .insert(idempotency::REPLAYED, idempotency::TRUE);
-            Ok(response)
-        }
+        Made::Before(link) => Ok(replayed(view::created(&link, links))),
         Made::Found(link) => Ok(view::found(&link, links)),
+        Made::FoundBefore(link) => Ok(replayed(view::found(&link, links))),
     }
+}
+
+fn replayed(mut response: Response) -> Response {
+    response
+        .headers_mut()
+        .insert(idempotency::REPLAYED, idempotency::TRUE);
+    response
 }
 
 pub(super) fn parse(

@@ -6,7 +6,7 @@
 
 use crate::auth::Caller;
 use crate::problem::{Kind, Problem};
-use crate::store::Receipt;
+use crate::store::{Receipt, Store};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -26,8 +26,12 @@ const MAX_KEY_LENGTH: usize = 255;
 pub(super) struct RequestId([u8; 32]);
 
 impl RequestId {
-    /// Reads the header, where there is one. Keys of different callers have nothing to do with each other.
-    pub(super) fn of(headers: &HeaderMap, caller: &Caller) -> Result<Option<Self>, Problem> {
+    /// Reads the header, where there is one. Keys of different callers or routes have nothing to do with each other.
+    pub(super) fn of(
+        headers: &HeaderMap,
+        caller: &Caller,
+        route: Route,
+    ) -> Result<Option<Self>, Problem> {
         let mut values = headers.get_all(KEY).iter();
         let Some(value) = values.next() else {
             return Ok(None);
@@ -41,8 +45,25 @@ impl RequestId {
         let hash = Sha256::new()
             .chain_update(caller.id())
             .chain_update([0])
-            .chain_update(key);
+            .chain_update(key)
+            .chain_update(route.suffix());
         Ok(Some(Self(hash.finalize().into())))
+    }
+
+    /// Notes what the request asks for as a whole.
+    ///
+    /// # Errors
+    /// A problem if the key was used for another request, or the store's.
+    pub(super) async fn claim(
+        &self,
+        store: &dyn Store,
+        whole: WholeRequest,
+    ) -> Result<(), Problem> {
+        let fingerprint = whole.0.finalize().into();
+        match store.claim_request(&self.0, &fingerprint).await? {
+            true => Ok(()),
+            false => Err(Problem::new(Kind::IdempotencyKeyReused)),
+        }
     }
 
     /// The receipt of a link of this request.
@@ -54,6 +75,38 @@ impl RequestId {
             item,
             fingerprint: Sha256::digest(canonical).into(),
         }
+    }
+}
+
+/// Where a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// `POST /links`.
+    One,
+    /// `POST /links/bulk`.
+    Bulk,
+}
+
+impl Route {
+    /// What no key has at its end.
+    fn suffix(self) -> &'static [u8] {
+        match self {
+            Self::One => b"\0one",
+            // As before routes were told apart: an import that goes on over an upgrade finds its receipts.
+            Self::Bulk => b"",
+        }
+    }
+}
+
+/// All items of a request, for its fingerprint.
+#[derive(Default)]
+pub(super) struct WholeRequest(Sha256);
+
+impl WholeRequest {
+    /// Adds an item.
+    pub(super) fn add(&mut self, item: &Value) {
+        let canonical = serde_json::to_vec(item).unwrap_or_default();
+        self.0.update(Sha256::digest(canonical));
     }
 }
 

@@ -1,11 +1,10 @@
 //! Creating links with care: many in a transaction, those that exist found, those of a repeated request repeated.
 
 use crate::issuer::Minter;
-use crate::links::{CreateFailure, Order, count_created};
+use crate::links::{CreateFailure, Numbers, Order, count_created};
 use crate::model::Link;
 use crate::problem::{Kind, Problem};
-use crate::store::{CreateError, NewLink, OnceLink, Receipt, Store, StoredReceipt, Twin};
-use edgelink_wire::LinkKey;
+use crate::store::{CreateError, NewLink, OnceLink, Receipt, Store, StoredReceipt, Twin, Wanted};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +15,7 @@ const CHUNK: usize = 500;
 /// Creates links with care.
 pub(crate) struct Careful {
     store: Arc<dyn Store>,
-    minter: Minter,
+    numbers: Numbers,
     max_tries: u8,
 }
 
@@ -49,6 +48,8 @@ pub(super) enum Made {
     Before(Link),
     /// It was there.
     Found(Link),
+    /// It was there when the request came before.
+    FoundBefore(Link),
 }
 
 type Outcome = Result<Made, Problem>;
@@ -56,8 +57,8 @@ type Outcome = Result<Made, Problem>;
 impl Careful {
     pub(crate) fn new(store: Arc<dyn Store>, minter: Minter, max_tries: u8) -> Self {
         Self {
+            numbers: Numbers::new(store.clone(), minter),
             store,
-            minter,
             max_tries,
         }
     }
@@ -86,7 +87,9 @@ impl Careful {
             outcomes: vec![None; orders.len()],
         };
         let failure = self.carry_out(&mut chunk).await.err();
-        chunk.finish(&failure.unwrap_or_else(|| CreateFailure::CodesTaken(self.max_tries).into()))
+        chunk.finish(
+            &failure.unwrap_or_else(|| CreateFailure::CodesTaken(self.max_tries.into()).into()),
+        )
     }
 
     async fn carry_out(&self, chunk: &mut Chunk<'_>) -> Result<(), Problem> {
@@ -130,26 +133,39 @@ impl Careful {
         Ok(())
     }
 
+    /// Answers what exists already. With it a receipt is left: the same request has the same answer.
     async fn find(&self, chunk: &mut Chunk<'_>) -> Result<(), Problem> {
-        let wanted: Vec<usize> = chunk
-            .pending()
-            .into_iter()
-            .filter(|index| chunk.orders[*index].find_if_exists)
-            .collect();
-        if wanted.is_empty() {
-            return Ok(());
+        for _ in 0..self.max_tries {
+            let found = self.find_pending(chunk).await?;
+            let receipts = chunk.receipts_of_found(&found);
+            if receipts.is_empty() || self.store.leave_receipts(&receipts).await? {
+                return Ok(());
+            }
+            // The same request is at work elsewhere, and was faster.
+            chunk.reopen(&found);
+            self.repeat(chunk).await?;
         }
-        let targets: Vec<_> = wanted
-            .iter()
-            .map(|index| &chunk.orders[*index].order.content.target)
-            .collect();
-        let links = self.store.links_to(&targets).await?;
-        for index in wanted {
-            let order = &chunk.orders[index].order;
-            let same = links.iter().find(|link| is_same(link, order));
-            chunk.outcomes[index] = same.map(|link| Ok(Made::Found(link.clone())));
+        Err(Problem::new(Kind::Overloaded))
+    }
+
+    /// The indices of orders whose link was there.
+    async fn find_pending(&self, chunk: &mut Chunk<'_>) -> Result<Vec<usize>, Problem> {
+        let mut pending = chunk.pending();
+        pending.retain(|index| chunk.orders[*index].find_if_exists);
+        if pending.is_empty() {
+            return Ok(pending);
         }
-        Ok(())
+        let wanted = |index: &usize| chunk.orders[*index].order.wanted();
+        let wanted: Vec<Wanted<'_>> = pending.iter().map(wanted).collect();
+        let like = self.store.find_like(&wanted).await?;
+        let mut found = Vec::new();
+        for (index, link) in pending.into_iter().zip(like) {
+            if let Some(link) = link {
+                chunk.outcomes[index] = Some(Ok(Made::Found(link)));
+                found.push(index);
+            }
+        }
+        Ok(found)
     }
 
     async fn mint(
@@ -158,25 +174,20 @@ impl Careful {
         pending: &[usize],
         attempt: u8,
     ) -> Result<Vec<OnceLink>, Problem> {
-        let mut links = Vec::with_capacity(pending.len());
-        for index in pending {
+        let orders: Vec<&Order> = pending
+            .iter()
+            .map(|index| &chunk.orders[*index].order)
+            .collect();
+        let links = self.numbers.links(&orders, attempt).await?;
+        let once = |(index, link): (&usize, NewLink)| {
             let careful = &chunk.orders[*index];
-            let order = &careful.order;
-            let minted = self.minter.mint(&order.subject(attempt)).await;
-            let minted = minted.map_err(CreateFailure::from)?;
-            let code = order.slug.clone().unwrap_or(minted.code);
-            let link = NewLink {
-                id: minted.number,
-                key: LinkKey::new(order.domain.clone(), code),
-                content: order.content.clone(),
-            };
-            links.push(OnceLink {
+            OnceLink {
                 link,
                 receipt: careful.receipt.clone(),
                 twin: careful.twin(),
-            });
-        }
-        Ok(links)
+            }
+        };
+        Ok(pending.iter().zip(links).map(once).collect())
     }
 }
 
@@ -215,6 +226,20 @@ impl<'a> Chunk<'a> {
             .collect()
     }
 
+    fn receipts_of_found(&self, found: &[usize]) -> Vec<(&'a Receipt, &Link)> {
+        let receipt = |index: &usize| match &self.outcomes[*index] {
+            Some(Ok(Made::Found(link))) => Some((self.orders[*index].receipt.as_ref()?, link)),
+            _ => None,
+        };
+        found.iter().filter_map(receipt).collect()
+    }
+
+    fn reopen(&mut self, indices: &[usize]) {
+        for index in indices {
+            self.outcomes[*index] = None;
+        }
+    }
+
     fn has_taken_slugs(&self) -> bool {
         let is_taken = |outcome: &Option<Outcome>| matches!(outcome, Some(Err(problem)) if problem.kind() == Kind::SlugTaken);
         self.outcomes.iter().any(is_taken)
@@ -248,18 +273,17 @@ fn repeated(order: &Order, receipt: &Receipt, stored: &StoredReceipt) -> Outcome
     if stored.fingerprint != receipt.fingerprint {
         return Err(Problem::new(Kind::IdempotencyKeyReused));
     }
-    Ok(Made::Before(Link {
+    let link = Link {
         id: stored.id,
         domain: stored.key.domain.clone(),
         code: stored.key.code.clone(),
         content: order.content.clone(),
         created_at: stored.created_at,
-        updated_at: stored.created_at,
+        updated_at: stored.updated_at,
         rev: stored.rev,
-    }))
-}
-
-fn is_same(link: &Link, order: &Order) -> bool {
-    let is_same_code = order.slug.as_ref().is_none_or(|slug| *slug == link.code);
-    is_same_code && link.domain == order.domain && link.content == order.content
+    };
+    Ok(match stored.found {
+        false => Made::Before(link),
+        true => Made::FoundBefore(link),
+    })
 }

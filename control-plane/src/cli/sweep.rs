@@ -16,11 +16,12 @@ pub(super) enum SweepError {
 
 pub(super) async fn run(config: &Config) -> Result<(), SweepError> {
     let store = server::open_store(&config.store).await?;
-    let swept = Sweeper::new(store, config.sweeper.clone()).sweep().await?;
+    let sweeper = Sweeper::new(store, &config.sweeper, &config.clicks);
+    let swept = sweeper.sweep().await?;
     let swept = swept.ok_or(SweepError::Busy)?;
     println!(
-        "removed {} links past their validity, {} tombstones, {} receipts",
-        swept.links, swept.tombstones, swept.receipts
+        "removed {} links past their validity, {} tombstones, {} receipts, {} counts of clicks",
+        swept.links, swept.tombstones, swept.receipts, swept.clicks
     );
     Ok(())
 }

@@ -11,12 +11,6 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-/// How many rows are removed at once, and how often in a row at most.
-const PURGE_ROWS: u32 = 2_000;
-const PURGE_ROUNDS: usize = 10;
-
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-
 /// Which links are hot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotOptions {
@@ -26,8 +20,6 @@ pub struct HotOptions {
     pub window_minutes: u64,
     /// How often they are found.
     pub period: Duration,
-    /// For how many minutes clicks by the minute are kept.
-    pub keep_minutes: u64,
 }
 
 /// The hot links of a store.
@@ -94,9 +86,6 @@ impl HotLinks {
             if let Err(error) = self.publish().await {
                 tracing::warn!(%error, "the hot links are not published this time");
             }
-            if let Err(error) = self.purge().await {
-                tracing::warn!(%error, "old clicks are not removed this time");
-            }
         }
     }
 
@@ -116,18 +105,6 @@ impl HotLinks {
             self.outlet.send(&messages).await?;
         }
         self.known = links.into_iter().map(|(key, _)| key).collect();
-        Ok(())
-    }
-
-    async fn purge(&self) -> Result<(), StoreError> {
-        let now = clock::unix_millis();
-        let minute = (now / 60_000).saturating_sub(self.options.keep_minutes);
-        for _ in 0..PURGE_ROUNDS {
-            let before = now.saturating_sub(DAY_MS);
-            if self.store.purge_clicks(minute, before, PURGE_ROWS).await? == 0 {
-                break;
-            }
-        }
         Ok(())
     }
 }

@@ -15,7 +15,8 @@ pub struct ClicksConfig {
     pub hot_window_minutes: u64,
     /// How often the hot links are found, in milliseconds, 100 to 3,600,000. Default 10,000.
     pub hot_period_ms: u64,
-    /// For how many minutes clicks by the minute are kept, 60 to 525,600. Default 10,080, a week.
+    /// For how many minutes clicks by the minute are kept, 60 to 525,600. Default 10,080, a week. Then the sweeper
+    /// removes them.
     pub keep_minutes: u64,
 }
 
@@ -51,7 +52,6 @@ impl ClicksConfig {
             count: self.hot_count,
             window_minutes: self.hot_window_minutes,
             period: Duration::from_millis(self.hot_period_ms),
-            keep_minutes: self.keep_minutes,
         }
     }
 }

@@ -28,8 +28,8 @@ pub struct LinksConfig {
     pub code_key: Option<Secret>,
     /// A file with that secret, in place of it. Default none.
     pub code_key_file: Option<PathBuf>,
-    /// How many numbers are tried when a generated code is taken by an alias already, 1 to 100. Default 16. Past that a
-    /// creation is answered 503.
+    /// How often a link is tried to be created when its generated code is taken by an alias already, 1 to 100. Default 16.
+    /// From the second time on free numbers are looked up, up to 512 at once. Past that a creation is answered 503.
     pub max_code_tries: u8,
 }
 

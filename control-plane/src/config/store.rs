@@ -15,7 +15,8 @@ const GRACE: Duration = Duration::from_millis(300);
 pub struct StoreConfig {
     /// `sqlite:///absolute/path.db`, `sqlite://relative/path.db` or `mysql://user:password@host:port/database`. Default
     /// `sqlite://edgelink.db`: a file in the working directory, made when it is missing. Several control planes need
-    /// MySQL.
+    /// MySQL. Its certificate is checked with `?ssl-mode=VERIFY_IDENTITY` behind the URL, against `&ssl-ca=` where the
+    /// system does not know who has issued it; by default TLS is used where the server offers it, without a check.
     pub url: Secret,
     /// Whether `serve` brings the schema up to date before it starts. Default true. With false a schema that is not up to
     /// date shows as errors of the database; run `edgelink migrate` first.

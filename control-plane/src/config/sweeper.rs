@@ -14,8 +14,8 @@ pub struct SweeperConfig {
     /// How long a link is kept after its `validUntil`, in seconds, 0 to 315,360,000 (ten years). Default 604,800 (a week).
     /// Until then it can be brought back by a later `validUntil`; then it is deleted.
     pub grace_seconds: u64,
-    /// How long the tombstone of a deleted link is kept, in days, 8 to 3,650. Default 30. Longer than anything that caches
-    /// keep (7 days), for behind it the revisions of a link with the same name start again.
+    /// How long the tombstone of a deleted link is kept, in days, 8 to 3,650. Default 30. Longer than what caches keep by
+    /// default (7 days), so that most of them hear of the deletion of the very link.
     pub tombstone_days: u64,
     /// How many rows one transaction removes, 1 to 10,000. Default 500.
     pub batch: u32,

@@ -20,13 +20,13 @@ impl ClickStore for MeasuredStore {
 
     async fn purge_clicks(
         &self,
-        minute: u64,
-        received_at: u64,
+        minutes: u64,
+        batch_minutes: u64,
         limit: u32,
     ) -> Result<u64, StoreError> {
         measured(
             "purge_clicks",
-            self.0.purge_clicks(minute, received_at, limit),
+            self.0.purge_clicks(minutes, batch_minutes, limit),
         )
         .await
     }

@@ -2,16 +2,34 @@
 
 use super::{MeasuredStore, measured};
 use crate::model::Link;
-use crate::store::{CreateError, CreationStore, OnceLink, StoreError, StoredReceipt};
-use crate::target::TargetUrl;
+use crate::store::{
+    CreateError, CreationStore, OnceLink, Receipt, StoreError, StoredReceipt, Wanted,
+};
 use async_trait::async_trait;
 use edgelink_wire::LinkKey;
 use std::ops::Range;
 
 #[async_trait]
 impl CreationStore for MeasuredStore {
-    async fn links_to(&self, targets: &[&TargetUrl]) -> Result<Vec<Link>, StoreError> {
-        measured("links_to", self.0.links_to(targets)).await
+    async fn find_like(&self, wanted: &[Wanted<'_>]) -> Result<Vec<Option<Link>>, StoreError> {
+        measured("find_like", self.0.find_like(wanted)).await
+    }
+
+    async fn hash_contents(&self, limit: u32) -> Result<u64, StoreError> {
+        measured("hash_contents", self.0.hash_contents(limit)).await
+    }
+
+    async fn claim_request(
+        &self,
+        request: &[u8; 32],
+        fingerprint: &[u8; 32],
+    ) -> Result<bool, StoreError> {
+        let call = self.0.claim_request(request, fingerprint);
+        measured("claim_request", call).await
+    }
+
+    async fn leave_receipts(&self, found: &[(&Receipt, &Link)]) -> Result<bool, StoreError> {
+        measured("leave_receipts", self.0.leave_receipts(found)).await
     }
 
     async fn create_links_once(
@@ -31,7 +49,7 @@ impl CreationStore for MeasuredStore {
         measured("receipts", self.0.receipts(request, items)).await
     }
 
-    async fn purge_receipts(&self, before: u64, limit: u32) -> Result<u64, StoreError> {
-        measured("purge_receipts", self.0.purge_receipts(before, limit)).await
+    async fn purge_receipts(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
+        measured("purge_receipts", self.0.purge_receipts(kept_millis, limit)).await
     }
 }

@@ -130,7 +130,8 @@ impl Server {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let settings = &self.app.config.server;
         let upkeep = tokio::spawn(observe::keep_metrics_small());
-        let sweeper = Sweeper::new(self.app.store.clone(), self.app.config.sweeper.clone());
+        let config = &self.app.config;
+        let sweeper = Sweeper::new(self.app.store.clone(), &config.sweeper, &config.clicks);
         let sweeper = tokio::spawn(sweeper.run());
         let router = routes::router(self.app.clone());
         let stop = async {

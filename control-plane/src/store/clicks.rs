@@ -16,12 +16,12 @@ pub trait ClickStore {
     /// What became of all clicks.
     async fn click_accounts(&self) -> Result<ClickAccounts, StoreError>;
 
-    /// Removes up to `limit` rows each of minutes before `minute` and of batches received before `received_at` (unix
-    /// milliseconds), and answers how many there were.
+    /// Removes up to `limit` rows each of what was counted more than `minutes` ago, and of batches that were received more
+    /// than `batch_minutes` ago, by the database's clock, and answers how many there were.
     async fn purge_clicks(
         &self,
-        minute: u64,
-        received_at: u64,
+        minutes: u64,
+        batch_minutes: u64,
         limit: u32,
     ) -> Result<u64, StoreError>;
 }

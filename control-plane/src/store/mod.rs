@@ -14,7 +14,7 @@ mod sweep;
 
 pub use clicks::{ClickAccounts, ClickStore, CountedBatch};
 pub use counters::Counters;
-pub use creation::{CreationStore, OnceLink, Receipt, StoredReceipt, Twin};
+pub use creation::{CreationStore, OnceLink, Receipt, StoredReceipt, Twin, Wanted};
 pub use issuers::{ISSUERS, IssuerHolder, IssuerLeases, IssuerUsage};
 pub use options::{PoolOptions, connect};
 pub use packed::{CutOff, Packed};
@@ -46,7 +46,8 @@ pub trait Store:
     + Sync
     + 'static
 {
-    /// Brings the schema up to date.
+    /// Brings the schema up to date. One that is newer is left as it is: later versions only add to it what earlier ones
+    /// can do without, so that there is a way back.
     async fn migrate(&self) -> Result<(), StoreError>;
 
     /// Answers when the database does.
@@ -68,6 +69,10 @@ pub trait Store:
         &self,
         links: Vec<NewLink>,
     ) -> Result<Vec<Result<Link, CreateError>>, StoreError>;
+
+    /// Whether links like these, by number and key, could not be created right now: another link has the number or the
+    /// code. The answers are in the order of `links`.
+    async fn are_taken(&self, links: &[(u64, LinkKey)]) -> Result<Vec<bool>, StoreError>;
 
     /// The link of that key.
     async fn find_link(&self, key: &LinkKey) -> Result<Option<Link>, StoreError>;

@@ -1,21 +1,28 @@
 //! Importing: lines become items, items travel in batches, and after each batch a checkpoint says how far it has come.
 //!
-//! A batch that was sent and not noted is sent again under the same `Idempotency-Key`, so no line becomes two links.
+//! A batch that was sent and not noted is sent again under the same `Idempotency-Key`, so no line becomes two links. The
+//! API keeps such keys for a day only. A batch that is sent again later takes what exists for what it has created itself:
+//! every item finds a link like it, and lines of it that are the same become one link.
 
 use super::client::{ApiClient, ItemResult};
 use super::item::{self, Defaults};
 use super::lines::{Line, Lines};
 use super::{TransferError, checkpoint, in_file, open_behind};
+use crate::clock;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// A batch ends when its items have this many bytes: below what the API takes at once.
 const MAX_BATCH_BYTES: usize = 8 << 20;
+
+/// For how long a batch is sent again as it was, in seconds: an hour less than the API remembers it.
+const REMEMBERED: u64 = 23 * 60 * 60;
 
 /// How much of a file tells it from another one.
 const HEAD: u64 = 65_536;
@@ -62,6 +69,18 @@ struct Checkpoint {
     offset: u64,
     error_bytes: u64,
     summary: ImportSummary,
+    /// The batch at `offset`, once it may have been sent.
+    #[serde(default)]
+    sent: Option<Sent>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sent {
+    /// When it was sent first, unix seconds.
+    at: u64,
+    /// Whether it was sent again when the API may have forgotten it.
+    is_late: bool,
 }
 
 /// Lines that travel together.
@@ -98,8 +117,11 @@ pub async fn import(
         let results = if batch.items.is_empty() {
             Vec::new()
         } else {
-            let request = format!("import-{}-{}", state.id, state.offset);
-            client.create(&batch.items, &request).await?
+            state.begin_to_send(clock::unix_seconds());
+            checkpoint::write(&options.checkpoint, &state)?;
+            client
+                .create(&state.items(&batch), &state.request())
+                .await?
         };
         state.error_bytes = report.add(&batch, &results)?;
         state.advance(&batch, &results);
@@ -136,10 +158,46 @@ impl Checkpoint {
             offset: 0,
             error_bytes: 0,
             summary: ImportSummary::default(),
+            sent: None,
         };
         // Before the first request: its key must be known to whoever repeats it.
         checkpoint::write(&options.checkpoint, &state)?;
         Ok(state)
+    }
+
+    /// Notes that the next batch is about to be sent, perhaps again.
+    fn begin_to_send(&mut self, now: u64) {
+        self.sent = Some(match self.sent {
+            None => Sent {
+                at: now,
+                is_late: false,
+            },
+            Some(Sent { at, is_late }) => Sent {
+                at,
+                is_late: is_late || now.saturating_sub(at) > REMEMBERED,
+            },
+        });
+    }
+
+    fn is_late(&self) -> bool {
+        self.sent.is_some_and(|sent| sent.is_late)
+    }
+
+    /// What of a batch is sent.
+    fn items<'a>(&self, batch: &'a Batch) -> Cow<'a, [Map<String, Value>]> {
+        let mut items = Cow::from(&batch.items);
+        if self.is_late() {
+            for item in items.to_mut() {
+                item.insert("findIfExists".to_owned(), Value::from(true));
+            }
+        }
+        items
+    }
+
+    /// The key of the request.
+    fn request(&self) -> String {
+        let late = if self.is_late() { "-late" } else { "" };
+        format!("import-{}-{}{late}", self.id, self.offset)
     }
 
     fn advance(&mut self, batch: &Batch, results: &[ItemResult]) {
@@ -148,6 +206,7 @@ impl Checkpoint {
             results.count() as u64
         };
         self.offset = batch.end;
+        self.sent = None;
         self.summary.lines += batch.read;
         self.summary.created += count(|status| status == 201);
         self.summary.existing += count(|status| status == 200);

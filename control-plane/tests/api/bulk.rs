@@ -179,3 +179,23 @@ async fn items_of_one_request_find_each_other() {
     assert_eq!(answer["existing"], 2);
     assert_eq!(count(&server).await, 1);
 }
+
+/// As many campaigns as it takes lead to one page.
+#[tokio::test]
+async fn a_link_is_found_among_hundreds_to_the_same_target() {
+    let server = Running::start().await;
+    let link = |title: &str| json!({ "longUrl": "https://example.com/landing", "title": title });
+    let others: Vec<Value> = (0..150).map(|n| link(&n.to_string())).collect();
+    bulk(&server, &json!(others)).await.expect(200);
+    let mut new = link("new");
+    new["findIfExists"] = json!(true);
+    let first = server.post(&new).await.expect(201);
+    assert_eq!(
+        server.post(&new).await.expect(200)["shortCode"],
+        first["shortCode"]
+    );
+    let many = bulk(&server, &json!([new, link("x"), new]))
+        .await
+        .expect(200);
+    assert_eq!(many["existing"], 2, "{many}");
+}

@@ -114,29 +114,76 @@ async fn of_concurrent_requests_that_find_what_exists_one_creates() {
 }
 
 #[tokio::test]
-async fn a_bulk_request_that_was_cut_off_goes_on_where_it_was() {
+async fn a_bulk_request_again_has_the_same_answer_and_other_items_are_refused() {
     let server = Running::start().await;
     let item = |n: usize| json!({ "longUrl": format!("https://example.com/{n}"), "customSlug": format!("s{n}") });
-    let begun: Vec<Value> = (0..3).map(item).collect();
-    let all: Vec<Value> = (0..6).map(item).collect();
-    let first = post(&server, "/links/bulk", "k", &json!(begun))
+    let items: Vec<Value> = (0..3).map(item).collect();
+    let first = post(&server, "/links/bulk", "k", &json!(items))
         .await
         .expect(200);
-    let second = post(&server, "/links/bulk", "k", &json!(all))
+    let again = post(&server, "/links/bulk", "k", &json!(items))
         .await
         .expect(200);
-    assert_eq!(second["created"], 6);
-    for index in 0..3 {
-        assert_eq!(first["results"][index], second["results"][index]);
+    assert_eq!(again, first);
+    let more: Vec<Value> = (0..6).map(item).collect();
+    for other in [json!(more), json!(items[..2]), json!([item(7)])] {
+        post(&server, "/links/bulk", "k", &other)
+            .await
+            .problem(422, "idempotency-key-reused");
     }
-    assert_eq!(count(&server).await, 6);
-    let changed = post(&server, "/links/bulk", "k", &json!([item(7)]))
+    assert_eq!(count(&server).await, 3);
+}
+
+#[tokio::test]
+async fn a_link_that_was_found_is_the_answer_again_whatever_became_of_it() {
+    let server = Running::start().await;
+    let plain = json!({ "longUrl": "https://example.com/" });
+    let made = server.post(&plain).await.expect(201);
+    let find = json!({ "longUrl": "https://example.com/", "findIfExists": true });
+    let found = post(&server, "/links", "k", &find).await.expect(200);
+    assert_eq!(found["shortCode"], made["shortCode"]);
+    let path = format!("/links/{}", made["shortCode"].as_str().unwrap());
+    assert_eq!(server.delete(&path).await.status, 204);
+
+    let again = post(&server, "/links", "k", &find).await;
+    assert_eq!(again.expect(200), found);
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!(count(&server).await, 0);
+}
+
+#[tokio::test]
+async fn links_that_a_bulk_request_has_found_are_its_answer_again() {
+    let server = Running::start().await;
+    let made = server
+        .post(&json!({ "longUrl": "https://example.com/" }))
+        .await
+        .expect(201);
+    let items = json!([
+        { "longUrl": "https://example.com/", "findIfExists": true },
+        { "longUrl": "https://example.com/other", "findIfExists": true },
+    ]);
+    let first = post(&server, "/links/bulk", "k", &items).await.expect(200);
+    assert_eq!(
+        (&first["created"], &first["existing"]),
+        (&json!(1), &json!(1))
+    );
+    let path = format!("/links/{}", made["shortCode"].as_str().unwrap());
+    assert_eq!(server.delete(&path).await.status, 204);
+    let again = post(&server, "/links/bulk", "k", &items).await.expect(200);
+    assert_eq!(again, first);
+    assert_eq!(count(&server).await, 1);
+}
+
+#[tokio::test]
+async fn a_key_means_something_else_to_each_route() {
+    let server = Running::start().await;
+    let item = json!({ "longUrl": "https://example.com/" });
+    let one = post(&server, "/links", "k", &item).await.expect(201);
+    let many = post(&server, "/links/bulk", "k", &json!([item]))
         .await
         .expect(200);
-    assert_eq!(
-        changed["results"][0]["error"]["type"],
-        "urn:edgelink:problem:idempotency-key-reused"
-    );
+    assert_ne!(many["results"][0]["link"]["shortCode"], one["shortCode"]);
+    assert_eq!(count(&server).await, 2);
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! Every source of numbers that needs no server of its own creates and redirects. ZooKeeper's tests are in the crate
 //! `tests`, which has one.
 
-use crate::helpers::Running;
-use serde_json::json;
+use crate::helpers::{Running, send};
+use reqwest::Method;
+use serde_json::{Value, json};
 
 async fn creates_and_redirects(server: &Running, n: usize) -> String {
     let target = format!("https://example.com/{n}");
@@ -55,4 +56,40 @@ async fn the_digest_of_the_same_link_is_the_same_until_it_is_taken() {
         assert!(!seen.contains(&code), "{code}");
         seen.push(code);
     }
+}
+
+const TAKEN: u64 = 2_000;
+
+/// A server whose next 2,000 codes are aliases, as after an import from a former installation.
+async fn with_taken_codes() -> Running {
+    let server = Running::with(&[("EDGELINK_ISSUER_SOURCE", "counter")]).await;
+    let space = edgelink_wire::CodeSpace::new(edgelink_wire::CodeLength::DEFAULT, None);
+    // The aliases use up the first numbers themselves.
+    let alias = |number: u64| {
+        let code = space.mint(number).unwrap();
+        json!({ "longUrl": "https://example.com/", "customSlug": code.as_str() })
+    };
+    let aliases: Vec<_> = (TAKEN..2 * TAKEN).map(alias).collect();
+    let made = bulk(&server, &aliases).await;
+    assert_eq!(made["created"], TAKEN);
+    server
+}
+
+async fn bulk(server: &Running, items: &[Value]) -> Value {
+    let request = server.api(Method::POST, "/links/bulk");
+    send(request.json(items)).await.expect(200)
+}
+
+#[tokio::test]
+async fn a_run_of_taken_codes_is_skipped_by_one_request() {
+    let server = with_taken_codes().await;
+    creates_and_redirects(&server, 1).await;
+}
+
+#[tokio::test]
+async fn a_run_of_taken_codes_is_skipped_by_a_bulk_request() {
+    let server = with_taken_codes().await;
+    let items = [1, 2, 3].map(|n| json!({ "longUrl": format!("https://example.com/{n}") }));
+    let made = bulk(&server, &items).await;
+    assert_eq!(made["created"], 3, "{made}");
 }

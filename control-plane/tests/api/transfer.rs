@@ -1,6 +1,7 @@
 //! Importing and exporting through the API.
 
 use crate::helpers::Running;
+use edgelink_control_plane::store::{PoolOptions, connect};
 use edgelink_control_plane::transfer::{
     ApiClient, ExportOptions, ImportOptions, TransferError, export, import,
 };
@@ -116,6 +117,41 @@ async fn an_import_that_was_killed_before_it_noted_a_batch_creates_no_link_twice
     assert_eq!(targets(&server).await, lines);
     let report = fs::read_to_string(&options.errors).unwrap();
     assert_eq!(report.lines().count(), 1, "{report}");
+}
+
+/// The API has forgotten the batch by then.
+#[tokio::test]
+async fn an_import_that_goes_on_after_a_day_creates_no_link_twice() {
+    let server = Running::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let options = import_of(folder.path());
+    let lines: Vec<String> = (0..8).map(|n| format!("https://example.com/{n}")).collect();
+    fs::write(&options.file, lines.join("\n")).unwrap();
+    let summary = import(&client(&server), &options).await.unwrap();
+    assert_eq!(summary.created, 8);
+
+    let store = connect(&server.database(), &PoolOptions::default()).await;
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    assert!(store.unwrap().purge_receipts(0, 1_000).await.unwrap() >= 8);
+    let text = fs::read(&options.checkpoint).unwrap();
+    let mut checkpoint: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(
+        checkpoint["sent"],
+        Value::Null,
+        "nothing is under way at the end"
+    );
+    checkpoint["offset"] = json!(0);
+    checkpoint["summary"] = json!({ "lines": 0, "created": 0, "existing": 0, "failed": 0 });
+    checkpoint["sent"] = json!({ "at": 1_700_000_000, "isLate": false });
+    fs::write(&options.checkpoint, checkpoint.to_string()).unwrap();
+
+    let summary = import(&client(&server), &options).await.unwrap();
+    assert_eq!(
+        (summary.existing, summary.created),
+        (3, 5),
+        "one batch was under way"
+    );
+    assert_eq!(targets(&server).await.len(), 8 + 5);
 }
 
 #[tokio::test]

@@ -151,7 +151,7 @@ async fn a_key_that_never_was_costs_redis_no_lookup() {
     let setting = Setting::new().await;
     let replica = setting.replica().await;
     let before = setting.server.calls("hmget");
-    assert_eq!(resolve(&replica).await, Record::Absent { rev: 0 });
+    assert!(matches!(resolve(&replica).await, Record::Absent { .. }));
     assert_eq!(setting.server.calls("hmget"), before);
 }
 

@@ -3,6 +3,7 @@
 use crate::fixture::Database;
 use edgelink_control_plane::store::{ClickAccounts, CountedBatch};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 on_every_database!(
     a_batch_is_counted_once,
@@ -93,13 +94,21 @@ async fn the_links_followed_most_come_first(database: Database) {
 
 async fn what_is_old_is_removed_in_small_parts(database: Database) {
     let store = database.store().await;
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = since_epoch.as_secs() / 60;
+    // Seven of the ten minutes and five of the ten batches are too old.
     let batches: Vec<_> = (1..=10)
-        .map(|seq| batch(1, seq, seq, &[("a.example/x", 1)]))
+        .map(|seq| {
+            let hours = |too_old| if seq <= too_old { 24 } else { 0 };
+            let mut batch = batch(1, seq, now - hours(7) * 60 - seq, &[("a.example/x", 1)]);
+            batch.received_at = (now - hours(5) * 60) * 60_000;
+            batch
+        })
         .collect();
     store.count_clicks(&batches).await.unwrap();
-    assert_eq!(store.purge_clicks(8, 6, 4).await.unwrap(), 8);
-    assert_eq!(store.purge_clicks(8, 6, 4).await.unwrap(), 4);
-    assert_eq!(store.purge_clicks(8, 6, 4).await.unwrap(), 0);
+    assert_eq!(store.purge_clicks(120, 60, 4).await.unwrap(), 8);
+    assert_eq!(store.purge_clicks(120, 60, 4).await.unwrap(), 4);
+    assert_eq!(store.purge_clicks(120, 60, 4).await.unwrap(), 0);
     assert_eq!(store.click_accounts().await.unwrap().counted, 10);
     assert_eq!(store.count_clicks(&batches[5..]).await.unwrap(), 0);
 }

@@ -1,10 +1,16 @@
 //! URLs, migrations, and what a connection is set to.
 
-use crate::fixture::{Database, create, link, patient};
+use crate::fixture::{Database, create, key, link, patient};
 use edgelink_control_plane::store::{PoolOptions, connect};
+use edgelink_tests::servers::MariaDb;
+use std::path::Path;
+use std::process::Command;
 use tokio::task::JoinSet;
 
 on_every_database!(
+    a_newer_schema_is_left_as_it_is,
+    a_migration_that_was_cut_off_is_run_again,
+    one_that_has_ended_while_it_migrated_is_not_waited_for_longer_than_its_lease,
     replicas_that_migrate_at_once_do_not_harm_each_other,
     a_store_answers_a_ping_before_it_is_migrated,
     a_table_that_is_missing_is_a_permanent_error,
@@ -111,4 +117,88 @@ async fn a_new_file_is_opened_by_several_at_once() {
             opened.unwrap();
         }
     }
+}
+
+/// After an upgrade there is a way back.
+async fn a_newer_schema_is_left_as_it_is(database: Database) {
+    let store = database.store().await;
+    let made = create(store.as_ref(), link(1, "a")).await.unwrap();
+    database
+        .execute(
+            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+             VALUES (9999, 'of a later version', TRUE, X'00', 0)",
+        )
+        .await;
+    let again = database.store().await;
+    assert_eq!(again.find_link(&made.key()).await.unwrap(), Some(made));
+}
+
+async fn one_that_has_ended_while_it_migrated_is_not_waited_for_longer_than_its_lease(
+    database: Database,
+) {
+    let store = database.store().await;
+    if !database.url().starts_with("mysql") {
+        return;
+    }
+    let now = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)";
+    database
+        .execute(&format!(
+            "UPDATE migration_lease SET owner = 'gone', lease_until = {now} + 1500"
+        ))
+        .await;
+    let begun = std::time::Instant::now();
+    store.migrate().await.unwrap();
+    assert!(begun.elapsed().as_millis() >= 1400, "{:?}", begun.elapsed());
+}
+
+/// In SQLite none is: there all of them are one transaction.
+async fn a_migration_that_was_cut_off_is_run_again(database: Database) {
+    let store = database.store().await;
+    let made = create(store.as_ref(), link(1, "a")).await.unwrap();
+    if !database.url().starts_with("mysql") {
+        return;
+    }
+    database
+        .execute("UPDATE _sqlx_migrations SET success = FALSE WHERE version >= 30")
+        .await;
+    let again = database.store().await;
+    assert_eq!(
+        again.find_link(&made.key()).await.unwrap(),
+        Some(made.clone())
+    );
+    let floor = again.resolve(&key("a.example/never")).await.unwrap().rev();
+    assert!(floor < made.rev, "what was there is kept");
+}
+
+/// A certificate of 127.0.0.1, and the authority that has issued it.
+fn certificates(folder: &Path) {
+    let script = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=authority -days 2 -keyout ca.key -out ca.pem && \
+        openssl req -newkey rsa:2048 -nodes -subj /CN=database -keyout key.pem -out request.pem && \
+        echo subjectAltName=IP:127.0.0.1 > names && \
+        openssl x509 -req -in request.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out cert.pem";
+    let made = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(folder)
+        .output()
+        .expect("openssl");
+    assert!(made.status.success(), "{made:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_certificate_of_the_server_is_checked_where_the_url_says_so() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    certificates(folder.path());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let server = MariaDb::start_with(&[
+        &format!("--ssl-cert={}", file("cert.pem")),
+        &format!("--ssl-key={}", file("key.pem")),
+    ]);
+    let url = server.database();
+    let checked = format!("{url}?ssl-mode=VERIFY_IDENTITY");
+    let unknown = connect(&checked, &patient()).await.map(drop).unwrap_err();
+    assert!(!unknown.is_transient(), "{unknown}");
+    let known = format!("{checked}&ssl-ca={}", file("ca.pem"));
+    let store = connect(&known, &patient()).await.expect("a store");
+    store.ping().await.expect("an answer");
+    connect(&url, &patient()).await.expect("a store, unchecked");
 }

@@ -61,21 +61,33 @@ impl Database {
         let mut migrator = Migrator::new(folder).await.expect("migrations");
         // As the store does: see there.
         migrator.set_locking(false);
-        let script = statements.join("; ");
         if dialect == "sqlite" {
             let options = SqliteConnectOptions::from_str(&self.url).expect("a URL");
             let options = options.create_if_missing(true);
             let mut connection = options.connect().await.expect("a connection");
             let migrated = migrator.run_to(version, &mut connection).await;
             migrated.expect("a schema");
-            let done = raw_sql(AssertSqlSafe(script)).execute(&mut connection);
-            done.await.expect("statements");
         } else {
             let connection = MySqlConnection::connect(&self.url).await;
             let mut connection = connection.expect("a connection");
             let migrated = migrator.run_to(version, &mut connection).await;
             migrated.expect("a schema");
-            let done = raw_sql(AssertSqlSafe(script)).execute(&mut connection);
+        }
+        self.execute(&statements.join("; ")).await;
+    }
+
+    /// Executes statements that both dialects understand.
+    pub(crate) async fn execute(&self, script: &str) {
+        let script = AssertSqlSafe(script.to_owned());
+        if self.url.starts_with("sqlite") {
+            let options = SqliteConnectOptions::from_str(&self.url).expect("a URL");
+            let mut connection = options.connect().await.expect("a connection");
+            let done = raw_sql(script).execute(&mut connection);
+            done.await.expect("statements");
+        } else {
+            let connection = MySqlConnection::connect(&self.url).await;
+            let mut connection = connection.expect("a connection");
+            let done = raw_sql(script).execute(&mut connection);
             done.await.expect("statements");
         }
     }

@@ -34,7 +34,8 @@ async fn an_update_replaces_the_content_and_raises_the_revision(database: Databa
     let updated = store.update_link(&created.key(), change).await.unwrap();
     let updated = updated.unwrap().unwrap();
     assert_eq!(updated.content, wanted);
-    assert_eq!((updated.id, updated.rev), (1, 2));
+    assert_eq!(updated.id, 1);
+    assert!(updated.rev > created.rev);
     assert_eq!(updated.created_at, created.created_at);
     assert!(updated.updated_at >= created.updated_at);
     assert_eq!(
@@ -63,7 +64,7 @@ async fn a_refused_change_changes_nothing(database: Database) {
 
 async fn a_missing_link_is_neither_updated_nor_deleted(database: Database) {
     let store = database.store().await;
-    create(&*store, link(1, "gone")).await.unwrap();
+    let created = create(&*store, link(1, "gone")).await.unwrap();
     assert!(delete(&*store, &key("a.example/gone")).await.unwrap());
     for missing in ["a.example/gone", "a.example/never", "other.example/x"] {
         let change = Box::new(|link: &Link| Ok(link.content.clone()));
@@ -73,14 +74,17 @@ async fn a_missing_link_is_neither_updated_nor_deleted(database: Database) {
         assert_eq!(store.find_link(&key(missing)).await.unwrap(), None);
     }
     let absent = store.resolve(&key("a.example/gone")).await.unwrap();
-    assert_eq!(absent, Record::Absent { rev: 2 });
+    assert!(matches!(absent, Record::Absent { rev } if rev > created.rev));
 }
 
 async fn the_revision_grows_over_every_kind_of_change(database: Database) {
     let store = database.store().await;
     let x = key("a.example/x");
     let mut last = store.resolve(&x).await.unwrap().rev();
-    assert_eq!(last, 0);
+    assert!(
+        last > 0,
+        "what caches remember of the database that was here before is older"
+    );
     for life in 0..3 {
         create(&*store, link(life, "x")).await.unwrap();
         last = grown(last, &store.resolve(&x).await.unwrap());
@@ -93,7 +97,7 @@ async fn the_revision_grows_over_every_kind_of_change(database: Database) {
 }
 
 fn grown(last: u64, record: &Record<String>) -> u64 {
-    assert_eq!(record.rev(), last + 1);
+    assert!(record.rev() > last);
     record.rev()
 }
 
@@ -123,11 +127,11 @@ async fn concurrent_updates_lose_nothing(database: Database) {
     }
     let found = store.find_link(&key("a.example/x")).await.unwrap().unwrap();
     assert_eq!(found.content.tags.len(), TASKS * ROUNDS);
-    assert_eq!(found.rev, 1 + (TASKS * ROUNDS) as u64);
+    assert!(found.rev > (TASKS * ROUNDS) as u64);
 }
 
 async fn an_unknown_domain_is_absent(database: Database) {
     let store = database.store().await;
     let absent = store.resolve(&key("unknown.example/x")).await.unwrap();
-    assert_eq!(absent, Record::Absent { rev: 0 });
+    assert!(matches!(absent, Record::Absent { rev } if rev > 0));
 }

@@ -11,12 +11,13 @@ mod text;
 
 use super::sql::SqlStore;
 use super::sql::calls::Connections;
-use super::sql::fault::Fault;
+use super::sql::fault::{Fault, Remedy};
 use super::sql::sizes::LONGEST;
 use super::{PoolOptions, StoreError};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::pool::PoolConnectionMetadata;
 use sqlx::{AssertSqlSafe, Connection, MySql, raw_sql};
+use std::io;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -158,8 +159,18 @@ fn lock_wait(statement_timeout: Duration) -> u64 {
 }
 
 fn refused(error: sqlx::Error) -> StoreError {
+    // A certificate that is not trusted will not be tomorrow.
+    let is_tls = match &error {
+        sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(error) => error.kind() == io::ErrorKind::InvalidData,
+        _ => false,
+    };
     let fault = Fault::Sql(error);
-    let remedy = statements::remedy(&fault);
+    let remedy = if is_tls {
+        Remedy::GiveUp
+    } else {
+        statements::remedy(&fault)
+    };
     fault.into_error(CONTEXT, remedy)
 }
 

@@ -1,20 +1,67 @@
 //! Statements in the dialect that MySQL and MariaDB share.
 
+use super::relay::now;
 use super::text;
-use crate::model::LinkContent;
+use crate::model::Link;
 use crate::store::sql::fault::{Fault, Remedy};
 use crate::store::sql::relay::Announcements;
+use crate::store::sql::revisions::Revisions;
 use crate::store::sql::rows::{
-    KeyRow, LinkRow, NewRow, TakenRow, Unsigned, tags_to_text, url_hash,
+    FoundRow, KeyRow, LinkRow, NewRow, TakenRow, Unsigned, content_hash, tags_to_text, url_hash,
 };
 use crate::store::sql::session::Session;
 use crate::store::sql::sizes::padded;
-use crate::store::sql::statements::Statements;
-use crate::store::sql::{insert_links, select_links};
-use crate::store::{ApiKeyRow, BOUND_LEAD_MS, ListQuery, Segment};
-use edgelink_wire::{Domain, LinkKey, LinkState};
+use crate::store::sql::statements::{ListRange, Statements};
+use crate::store::sql::{insert_links, link_columns, select_links};
+use crate::store::{ApiKeyRow, BOUND_LEAD_MS, Segment};
+use edgelink_wire::{Code, Domain, LinkKey, LinkState};
 use sqlx::mysql::{MySqlConnection, MySqlDatabaseError};
-use sqlx::{AssertSqlSafe, MySql, QueryBuilder, query, query_as, query_scalar, raw_sql};
+use sqlx::{AssertSqlSafe, FromRow, MySql, QueryBuilder, query, query_as, query_scalar, raw_sql};
+
+/// The database's clock: unix time in microseconds.
+macro_rules! now_micros {
+    () => {
+        "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"
+    };
+}
+
+/// The list of links: of all or of a domain, in one range of the index.
+///
+/// In this order and by this index, as in `scan_keys`: the optimizer may prefer to begin with the domains, and to sort all
+/// links for every page.
+macro_rules! list_links {
+    (all, $range:ident) => {
+        list_links!(@ "FROM links l FORCE INDEX (links_live) STRAIGHT_JOIN domains d ON d.id = l.domain_id WHERE ", $range)
+    };
+    (domain, $range:ident) => {
+        list_links!(@ "FROM links l FORCE INDEX (links_live_on_domain) STRAIGHT_JOIN domains d ON d.id = l.domain_id \
+             WHERE l.domain_id = (SELECT id FROM domains WHERE name = ?) AND ", $range)
+    };
+    (@ $from:literal, at) => {
+        list_links!(@@ $from, "l.created_at = ? AND l.id < ?")
+    };
+    (@ $from:literal, before) => {
+        list_links!(@@ $from, "l.created_at < ?")
+    };
+    (@@ $from:literal, $range:literal) => {
+        concat!(
+            "SELECT ",
+            link_columns!(),
+            " ",
+            $from,
+            "l.deleted_at IS NULL AND ",
+            $range,
+            " ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
+        )
+    };
+}
+
+/// What the next revisions follow from.
+pub(super) const SELECT_REVISIONS: &str = concat!(
+    "SELECT rev_floor, ",
+    now_micros!(),
+    " AS now_micros FROM publisher WHERE id = 1"
+);
 
 /// What to do about an error of MySQL or MariaDB.
 pub(super) fn remedy(fault: &Fault) -> Remedy {
@@ -36,6 +83,8 @@ fn remedy_of_number(error: &sqlx::Error) -> Remedy {
         .try_downcast_ref::<MySqlDatabaseError>()
         .map_or(0, MySqlDatabaseError::number);
     match number {
+        // An error during COMMIT, which leaves open what has become of it.
+        1180 => Remedy::Later,
         // Lock wait timeout, deadlock, and MariaDB's "record has changed since last read".
         1205 | 1213 | 1020 => Remedy::Repeat,
         // Too many connections (of the server, of the user), host blocked, shutdown, connection killed (also MariaDB's
@@ -62,12 +111,27 @@ impl Statements for Session<MySql> {
     async fn begin_with(
         &mut self,
         rows: &[&NewRow],
+        rev: u64,
         changes: &Announcements,
         now: u64,
-    ) -> Result<(), Fault> {
-        let text = text::creation(rows, changes, now);
-        self.run(|c| raw_sql(AssertSqlSafe(text)).execute(c))
-            .await?;
+    ) -> Result<Revisions, Fault> {
+        let text = text::creation(rows, rev, changes, now);
+        self.run(|c| async {
+            let row = raw_sql(AssertSqlSafe(text)).fetch_one(c).await?;
+            Revisions::from_row(&row)
+        })
+        .await
+    }
+
+    async fn revisions(&mut self) -> Result<Revisions, Fault> {
+        let query = query_as(SELECT_REVISIONS);
+        self.run(|c| query.fetch_one(c)).await
+    }
+
+    async fn raise_floor(&mut self, rev: u64) -> Result<(), Fault> {
+        let query =
+            query("UPDATE publisher SET rev_floor = GREATEST(rev_floor, ?) WHERE id = 1").bind(rev);
+        self.run(|c| query.execute(c)).await?;
         Ok(())
     }
 
@@ -100,7 +164,7 @@ impl Statements for Session<MySql> {
         Ok(())
     }
 
-    async fn insert_links(&mut self, rows: &[&NewRow]) -> Result<(), Fault> {
+    async fn insert_links(&mut self, rows: &[&NewRow], rev: u64) -> Result<(), Fault> {
         let mut insert = QueryBuilder::<MySql>::new(insert_links!());
         insert.push_values(rows, |mut values, row| {
             let content = &row.link.content;
@@ -110,6 +174,7 @@ impl Statements for Session<MySql> {
                 .push_bind(row.link.code.as_str().as_bytes())
                 .push_bind(content.target.as_str().as_bytes())
                 .push_bind(row.url_hash)
+                .push_bind(row.content_hash)
                 .push_bind(content.redirect.code())
                 .push_bind(content.state == LinkState::Disabled)
                 .push_bind(content.valid_since)
@@ -119,7 +184,7 @@ impl Statements for Session<MySql> {
                 .push_bind(row.tags.as_str())
                 .push_bind(row.link.created_at)
                 .push_bind(row.link.updated_at)
-                .push_bind(row.link.rev);
+                .push_bind(rev);
         });
         let query = insert.build();
         self.run(|c| query.execute(c)).await?;
@@ -129,26 +194,26 @@ impl Statements for Session<MySql> {
     async fn find_taken(
         &mut self,
         domain_id: u32,
-        rows: &[&NewRow],
+        codes: &[&Code],
     ) -> Result<Vec<TakenRow>, Fault> {
         let mut select = QueryBuilder::<MySql>::new(
             "SELECT id, code, rev, deleted_at FROM links WHERE domain_id = ",
         );
         select.push_bind(domain_id).push(" AND code IN (");
-        let mut codes = select.separated(", ");
-        for row in padded(rows) {
-            codes.push_bind(row.link.code.as_str().as_bytes());
+        let mut list = select.separated(", ");
+        for code in padded(codes) {
+            list.push_bind(code.as_str().as_bytes());
         }
         select.push(")");
         let query = select.build_query_as();
         self.run(|c| query.fetch_all(c)).await
     }
 
-    async fn taken_numbers(&mut self, rows: &[&NewRow]) -> Result<Vec<u64>, Fault> {
+    async fn taken_numbers(&mut self, ids: &[u64]) -> Result<Vec<u64>, Fault> {
         let mut select = QueryBuilder::<MySql>::new("SELECT id FROM links WHERE id IN (");
-        let mut ids = select.separated(", ");
-        for row in padded(rows) {
-            ids.push_bind(row.link.id);
+        let mut list = select.separated(", ");
+        for id in padded(ids) {
+            list.push_bind(*id);
         }
         select.push(")");
         let query = select.build_query_scalar();
@@ -156,16 +221,22 @@ impl Statements for Session<MySql> {
         Ok(ids.into_iter().map(|id| id.0).collect())
     }
 
-    async fn revive(&mut self, tombstone: &TakenRow, row: &NewRow) -> Result<bool, Fault> {
+    async fn revive(
+        &mut self,
+        tombstone: &TakenRow,
+        row: &NewRow,
+        rev: u64,
+    ) -> Result<bool, Fault> {
         let content = &row.link.content;
         let query = query(
-            "UPDATE links SET id = ?, url = ?, url_hash = ?, redirect = ?, disabled = ?, valid_since = ?, \
+            "UPDATE links SET id = ?, url = ?, url_hash = ?, content_hash = ?, redirect = ?, disabled = ?, valid_since = ?, \
              valid_until = ?, forward_query = ?, title = ?, tags = ?, created_at = ?, updated_at = ?, \
-             deleted_at = NULL, rev = rev + 1 WHERE id = ? AND rev = ? AND deleted_at IS NOT NULL",
+             deleted_at = NULL, rev = ? WHERE id = ? AND rev = ? AND deleted_at IS NOT NULL",
         )
         .bind(row.link.id)
         .bind(content.target.as_str().as_bytes())
         .bind(row.url_hash)
+        .bind(row.content_hash)
         .bind(content.redirect.code())
         .bind(content.state == LinkState::Disabled)
         .bind(content.valid_since)
@@ -175,6 +246,7 @@ impl Statements for Session<MySql> {
         .bind(row.tags.as_str())
         .bind(row.link.created_at)
         .bind(row.link.updated_at)
+        .bind(rev)
         .bind(tombstone.id.0)
         .bind(tombstone.rev.0);
         let done = self.run(|c| query.execute(c)).await?;
@@ -188,7 +260,21 @@ impl Statements for Session<MySql> {
         self.run(|c| query.fetch_optional(c)).await
     }
 
-    async fn lock_link(&mut self, key: &LinkKey) -> Result<Option<u64>, Fault> {
+    async fn look_up(&mut self, key: &LinkKey) -> Result<FoundRow, Fault> {
+        let query = query_as(concat!(
+            "SELECT p.rev_floor, ",
+            now_micros!(),
+            " AS now_micros, ",
+            link_columns!(),
+            " FROM publisher p LEFT JOIN domains d ON d.name = ? \
+             LEFT JOIN links l ON l.domain_id = d.id AND l.code = ? WHERE p.id = 1"
+        ))
+        .bind(key.domain.as_str().as_bytes())
+        .bind(key.code.as_str().as_bytes());
+        self.run(|c| query.fetch_one(c)).await
+    }
+
+    async fn lock_link(&mut self, key: &LinkKey) -> Result<bool, Fault> {
         let query = query_scalar(
             "SELECT id FROM links WHERE domain_id = (SELECT id FROM domains WHERE name = ?) AND code = ? \
              AND deleted_at IS NULL FOR UPDATE",
@@ -196,16 +282,18 @@ impl Statements for Session<MySql> {
         .bind(key.domain.as_str().as_bytes())
         .bind(key.code.as_str().as_bytes());
         let id: Option<Unsigned> = self.run(|c| query.fetch_optional(c)).await?;
-        Ok(id.map(|id| id.0))
+        Ok(id.is_some())
     }
 
-    async fn update_link(&mut self, id: u64, content: &LinkContent, now: u64) -> Result<(), Fault> {
+    async fn update_link(&mut self, link: &Link) -> Result<(), Fault> {
+        let content = &link.content;
         let query = query(
-            "UPDATE links SET url = ?, url_hash = ?, redirect = ?, disabled = ?, valid_since = ?, valid_until = ?, \
-             forward_query = ?, title = ?, tags = ?, updated_at = ?, rev = rev + 1 WHERE id = ?",
+            "UPDATE links SET url = ?, url_hash = ?, content_hash = ?, redirect = ?, disabled = ?, valid_since = ?, valid_until = ?, \
+             forward_query = ?, title = ?, tags = ?, updated_at = ?, rev = ? WHERE id = ?",
         )
         .bind(content.target.as_str().as_bytes())
         .bind(url_hash(&content.target))
+        .bind(content_hash(&link.domain, content))
         .bind(content.redirect.code())
         .bind(content.state == LinkState::Disabled)
         .bind(content.valid_since)
@@ -213,43 +301,47 @@ impl Statements for Session<MySql> {
         .bind(content.forward_query)
         .bind(content.title.as_deref())
         .bind(tags_to_text(&content.tags))
+        .bind(link.updated_at)
+        .bind(link.rev)
+        .bind(link.id);
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn delete_link(&mut self, id: u64, rev: u64, now: u64) -> Result<(), Fault> {
+        // Without the time, the row leaves the index of those that are to be swept.
+        let query = query(
+            "UPDATE links SET deleted_at = ?, updated_at = ?, valid_until = NULL, rev = ? WHERE id = ?",
+        )
         .bind(now)
+        .bind(now)
+        .bind(rev)
         .bind(id);
         self.run(|c| query.execute(c)).await?;
         Ok(())
     }
 
-    async fn delete_link(&mut self, id: u64, now: u64) -> Result<(), Fault> {
-        let query =
-            query("UPDATE links SET deleted_at = ?, updated_at = ?, rev = rev + 1 WHERE id = ?")
-                .bind(now)
-                .bind(now)
-                .bind(id);
-        self.run(|c| query.execute(c)).await?;
-        Ok(())
-    }
-
-    async fn list_links(&mut self, list: &ListQuery) -> Result<Vec<LinkRow>, Fault> {
-        let (created_at, id) = list
-            .after
-            .map_or((u64::MAX, u64::MAX), |after| (after.created_at, after.id));
-        let query = match &list.domain {
-            None => query_as(select_links!(
-                "WHERE l.created_at <= ? AND (l.created_at < ? OR l.id < ?) AND l.deleted_at IS NULL \
-                 ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
-            )),
-            Some(domain) => query_as(select_links!(
-                "WHERE l.domain_id = (SELECT id FROM domains WHERE name = ?) \
-                 AND l.created_at <= ? AND (l.created_at < ? OR l.id < ?) AND l.deleted_at IS NULL \
-                 ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
-            ))
-            .bind(domain.as_str().as_bytes()),
+    async fn list_links(
+        &mut self,
+        domain: Option<&Domain>,
+        range: ListRange,
+        limit: u32,
+    ) -> Result<Vec<LinkRow>, Fault> {
+        let query = match (domain, range) {
+            (None, ListRange::At { .. }) => query_as(list_links!(all, at)),
+            (None, ListRange::Before(_)) => query_as(list_links!(all, before)),
+            (Some(_), ListRange::At { .. }) => query_as(list_links!(domain, at)),
+            (Some(_), ListRange::Before(_)) => query_as(list_links!(domain, before)),
         };
-        let query = query
-            .bind(created_at)
-            .bind(created_at)
-            .bind(id)
-            .bind(list.limit);
+        let query = match domain {
+            None => query,
+            Some(domain) => query.bind(domain.as_str().as_bytes()),
+        };
+        let query = match range {
+            ListRange::At { created_at, below } => query.bind(created_at).bind(below),
+            ListRange::Before(created_at) => query.bind(created_at),
+        };
+        let query = query.bind(limit);
         self.run(|c| query.fetch_all(c)).await
     }
 
@@ -325,30 +417,57 @@ impl Statements for Session<MySql> {
         // The migrator's own lock waits with a negative timeout, which MariaDB takes for none at all.
         let mut migrator = sqlx::migrate!("migrations/mysql");
         migrator.set_locking(false);
-        lock_migrations(connection).await?;
+        migrator.set_ignore_missing(true);
+        forget_cut_off(connection).await?;
         migrator
             .run_direct(None, connection, false)
             .await
             .map_err(sqlx::Error::from)?;
-        query("SELECT RELEASE_LOCK(CONCAT('edgelink.migrate.', LEFT(SHA2(DATABASE(), 256), 32)))")
-            .execute(connection)
-            .await?;
         Ok(())
+    }
+
+    async fn take_migration(&mut self, owner: &str, milliseconds: u64) -> Result<bool, Fault> {
+        // Named locks are those of one server, and a cluster has several; a row is the same on all of them.
+        for statement in [
+            "CREATE TABLE IF NOT EXISTS migration_lease (id TINYINT UNSIGNED NOT NULL PRIMARY KEY, \
+             owner VARBINARY(64) NOT NULL, lease_until BIGINT UNSIGNED NOT NULL) ENGINE = InnoDB",
+            "INSERT IGNORE INTO migration_lease (id, owner, lease_until) VALUES (1, '', 0)",
+        ] {
+            raw_sql(statement).execute(self.unbounded()).await?;
+        }
+        let query = query(concat!(
+            "UPDATE migration_lease SET owner = ?, lease_until = ",
+            now!(),
+            " + ? WHERE id = 1 AND (owner = ? OR lease_until <= ",
+            now!(),
+            ")"
+        ))
+        .bind(owner.as_bytes())
+        .bind(milliseconds)
+        .bind(owner.as_bytes());
+        self.about_to_last();
+        let done = self.run(|c| query.execute(c)).await?;
+        Ok(done.rows_affected() > 0)
     }
 }
 
-/// Waits until no other replica migrates, however long that takes. The lock ends with the connection at the latest.
-async fn lock_migrations(connection: &mut MySqlConnection) -> Result<(), Fault> {
-    loop {
-        // Named locks are the server's, not the database's.
-        let locked: Option<i64> = query_scalar(
-            "SELECT GET_LOCK(CONCAT('edgelink.migrate.', LEFT(SHA2(DATABASE(), 256), 32)), 5)",
-        )
-        .fetch_one(&mut *connection)
-        .await?;
-        if locked == Some(1) {
-            return Ok(());
-        }
-        tracing::info!("waiting for another instance to migrate the schema");
+/// The first migration that can be run again: see there.
+const FIRST_REPEATABLE: i64 = 30;
+
+/// Forgets that a migration was begun whose process has ended in between: it is run again. A statement that changes a
+/// table ends a transaction, so there is no other way back.
+async fn forget_cut_off(connection: &mut MySqlConnection) -> Result<(), Fault> {
+    let has_any: bool = query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM information_schema.tables \
+         WHERE table_schema = DATABASE() AND table_name = '_sqlx_migrations')",
+    )
+    .fetch_one(&mut *connection)
+    .await?;
+    if has_any {
+        query("DELETE FROM _sqlx_migrations WHERE success = FALSE AND version >= ?")
+            .bind(FIRST_REPEATABLE)
+            .execute(connection)
+            .await?;
     }
+    Ok(())
 }

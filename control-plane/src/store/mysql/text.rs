@@ -3,20 +3,24 @@
 //! A prepared statement has a fixed number of rows, so a batch of any length would take several, each with its own way to
 //! the server and back. In the text every string is a hexadecimal literal, so nothing in it can be taken for SQL.
 
+use super::statements::SELECT_REVISIONS;
 use crate::store::sql::insert_links;
 use crate::store::sql::relay::{Announcements, Batch};
 use crate::store::sql::rows::NewRow;
 use edgelink_wire::LinkState;
 use std::fmt::{Display, Write};
 
-/// Begins a transaction, and adds links and what is to be told of them. The server stops at the first error.
-pub(super) fn creation(rows: &[&NewRow], changes: &Announcements, now: u64) -> String {
+/// Begins a transaction, adds links and what is to be told of them, and asks for what revisions follow from. The server
+/// stops at the first error.
+pub(super) fn creation(rows: &[&NewRow], rev: u64, changes: &Announcements, now: u64) -> String {
     let mut text = Text(String::with_capacity(512 * (rows.len() + 1)));
     text.raw("START TRANSACTION; ");
     text.raw(insert_links!());
-    text.list(rows, |text, row| text.link(row));
+    text.list(rows, |text, row| text.link(row, rev));
     text.raw("; INSERT INTO outbox (link_keys, records, created_at) ");
     text.list(changes.batches(), |text, batch| text.batch(batch, now));
+    text.raw("; ");
+    text.raw(SELECT_REVISIONS);
     text.0
 }
 
@@ -36,13 +40,14 @@ impl Text {
         }
     }
 
-    fn link(&mut self, row: &NewRow) {
+    fn link(&mut self, row: &NewRow, rev: u64) {
         let content = &row.link.content;
         self.number(row.link.id);
         self.comma().number(row.domain_id);
         self.comma().bytes(row.link.code.as_str());
         self.comma().bytes(content.target.as_str());
         self.comma().number(row.url_hash);
+        self.comma().number(row.content_hash);
         self.comma().number(content.redirect.code());
         self.comma().flag(content.state == LinkState::Disabled);
         self.comma()
@@ -54,7 +59,7 @@ impl Text {
         self.comma().text(&row.tags);
         self.comma().number(row.link.created_at);
         self.comma().number(row.link.updated_at);
-        self.comma().number(row.link.rev);
+        self.comma().number(rev);
     }
 
     fn batch(&mut self, batch: &Batch, now: u64) {
@@ -131,14 +136,17 @@ mod tests {
             3,
         );
         row.url_hash = -4;
+        row.content_hash = -5;
         let gone = Record::Absent { rev: 7 };
         let changes = Announcements::one(&row.link.key(), &gone);
         assert_eq!(
-            creation(&[&row], &changes, 9),
-            "START TRANSACTION; INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, valid_since, \
-             valid_until, forward_query, title, tags, created_at, updated_at, rev) VALUES (1, 2, X'63', X'273b2d2d', -4, \
-             302, 1, NULL, 7, 1, _utf8mb4 X'5c27c3a4', _utf8mb4 X'5b5d', 3, 3, 1); \
-             INSERT INTO outbox (link_keys, records, created_at) VALUES (X'00000003612f63', X'00000003018007', 9)"
+            creation(&[&row], 8, &changes, 9),
+            "START TRANSACTION; INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, \
+             valid_since, valid_until, forward_query, title, tags, created_at, updated_at, rev) VALUES (1, 2, X'63', X'273b2d2d', -4, -5, \
+             302, 1, NULL, 7, 1, _utf8mb4 X'5c27c3a4', _utf8mb4 X'5b5d', 3, 3, 8); \
+             INSERT INTO outbox (link_keys, records, created_at) VALUES (X'00000003612f63', X'00000003018007', 9); \
+             SELECT rev_floor, CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED) AS now_micros FROM publisher \
+             WHERE id = 1"
         );
     }
 }

@@ -2,6 +2,8 @@
 
 use super::fault::{Fault, Remedy};
 use super::relay::Announcements;
+use super::revisions::Revisions;
+use super::rows::FoundRow;
 use super::statements::Statements;
 use crate::model::Link;
 use crate::store::{ChangeError, ChangeFn, CheckFn};
@@ -27,10 +29,9 @@ pub(in crate::store) async fn update_link<S: Statements>(
     session: &mut S,
     key: &LinkKey,
     change: &ChangeFn,
-    now: u64,
 ) -> Result<Option<Result<Link, ChangeError>>, Fault> {
     session.begin().await?;
-    let answer = change_locked(session, key, change, now).await?;
+    let answer = change_locked(session, key, change).await?;
     match answer {
         Some(Ok(_)) => session.commit(1).await?,
         _ => session.rollback().await?,
@@ -42,18 +43,18 @@ async fn change_locked<S: Statements>(
     session: &mut S,
     key: &LinkKey,
     change: &ChangeFn,
-    now: u64,
 ) -> Result<Option<Result<Link, ChangeError>>, Fault> {
-    let Some((id, mut link)) = locked(session, key).await? else {
+    let Some((mut link, revisions)) = locked(session, key).await? else {
         return Ok(None);
     };
     link.content = match change(&link) {
         Ok(content) => content,
         Err(error) => return Ok(Some(Err(error))),
     };
+    let now = revisions.now_millis();
     link.updated_at = now;
-    link.rev += 1;
-    session.update_link(id, &link.content, now).await?;
+    link.rev = revisions.after(link.rev);
+    session.update_link(&link).await?;
     let change = Announcements::one(key, &link.record());
     session.announce(&change, now).await?;
     Ok(Some(Ok(link)))
@@ -64,10 +65,9 @@ pub(in crate::store) async fn delete_link<S: Statements>(
     session: &mut S,
     key: &LinkKey,
     check: &CheckFn,
-    now: u64,
 ) -> Result<Option<Result<(), ChangeError>>, Fault> {
     session.begin().await?;
-    let answer = delete_locked(session, key, check, now).await?;
+    let answer = delete_locked(session, key, check).await?;
     match answer {
         Some(Ok(())) => session.commit(1).await?,
         _ => session.rollback().await?,
@@ -79,30 +79,31 @@ async fn delete_locked<S: Statements>(
     session: &mut S,
     key: &LinkKey,
     check: &CheckFn,
-    now: u64,
 ) -> Result<Option<Result<(), ChangeError>>, Fault> {
-    let Some((id, link)) = locked(session, key).await? else {
+    let Some((link, revisions)) = locked(session, key).await? else {
         return Ok(None);
     };
     if let Err(error) = check(&link) {
         return Ok(Some(Err(error)));
     }
-    session.delete_link(id, now).await?;
-    let absent = Record::Absent { rev: link.rev + 1 };
+    let (rev, now) = (revisions.after(link.rev), revisions.now_millis());
+    session.delete_link(link.id, rev, now).await?;
+    let absent = Record::Absent { rev };
     session
         .announce(&Announcements::one(key, &absent), now)
         .await?;
     Ok(Some(Ok(())))
 }
 
-/// A link that lives, with its row locked.
+/// A link that lives, with its row locked, and what its next revision follows from.
 async fn locked<S: Statements>(
     session: &mut S,
     key: &LinkKey,
-) -> Result<Option<(u64, Link)>, Fault> {
-    let Some(id) = session.lock_link(key).await? else {
+) -> Result<Option<(Link, Revisions)>, Fault> {
+    if !session.lock_link(key).await? {
         return Ok(None);
-    };
-    let row = session.find_link(key).await?;
-    row.map(|row| Ok((id, row.into_link()?))).transpose()
+    }
+    let FoundRow { revisions, link } = session.look_up(key).await?;
+    link.map(|row| Ok((row.into_link()?, revisions)))
+        .transpose()
 }

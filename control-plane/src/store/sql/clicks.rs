@@ -12,6 +12,8 @@ use async_trait::async_trait;
 use sqlx::Database;
 use std::collections::BTreeMap;
 
+const MINUTE_MS: u64 = 60_000;
+
 /// How often a link was followed in a minute.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store) struct MinuteRow<'a> {
@@ -171,10 +173,13 @@ where
 
     async fn purge_clicks(
         &self,
-        minute: u64,
-        received_at: u64,
+        minutes: u64,
+        batch_minutes: u64,
         limit: u32,
     ) -> Result<u64, StoreError> {
+        let now = self.now().await? / MINUTE_MS;
+        let minute = now.saturating_sub(minutes);
+        let received_at = now.saturating_sub(batch_minutes) * MINUTE_MS;
         self.connections()
             .write("removing old clicks", |mut session| async move {
                 let purged = purge(&mut session, minute, received_at, limit).await;

@@ -9,10 +9,12 @@
 
 use super::fault::{Fault, Remedy};
 use super::relay::Announcements;
+use super::revisions::{LastRevisions, Revisions};
 use super::rows::{NewRow, TakenRow};
 use super::sizes::pieces;
 use super::statements::Statements;
 use crate::store::CreateError;
+use edgelink_wire::Code;
 use std::collections::{HashMap, HashSet};
 
 /// How often the rest is inserted again. Each round settles every link that stands in the way by then, so a further one
@@ -36,9 +38,10 @@ pub(in crate::store) async fn create_links<S: Statements>(
     session: &mut S,
     rows: &[NewRow],
     limits: ChunkLimits,
+    last: &LastRevisions,
     now: u64,
 ) -> Result<Vec<Outcome>, Fault> {
-    let outcomes = begin_and_create(session, rows, limits, now).await?;
+    let outcomes = begin_and_create(session, rows, limits, last, now).await?;
     session.commit(rows.len()).await?;
     Ok(outcomes)
 }
@@ -48,9 +51,10 @@ pub(super) async fn begin_and_create<S: Statements>(
     session: &mut S,
     rows: &[NewRow],
     limits: ChunkLimits,
+    last: &LastRevisions,
     now: u64,
 ) -> Result<Vec<Outcome>, Fault> {
-    if let Some(outcomes) = create_at_once(session, rows, limits, now).await? {
+    if let Some(outcomes) = create_at_once(session, rows, limits, last, now).await? {
         return Ok(outcomes);
     }
     session.begin().await?;
@@ -59,26 +63,40 @@ pub(super) async fn begin_and_create<S: Statements>(
 
 /// Begins a transaction and creates all links with as few messages to the server as there can be. Nothing is begun where
 /// they are too many for that, or where something stands in the way of one of them.
+///
+/// Their revision is a guess by what the database has said last, and it counts if it still fits in the end. The floor is
+/// read after the links are there: had one of them waited for its own tombstone to be purged, that is seen.
 async fn create_at_once<S: Statements>(
     session: &mut S,
     rows: &[NewRow],
     limits: ChunkLimits,
+    last: &LastRevisions,
     now: u64,
 ) -> Result<Option<Vec<Outcome>>, Fault> {
-    let mut creation = Creation::new(rows);
+    let Some(rev) = last.guess().map(|guess| guess.first()) else {
+        return Ok(None);
+    };
+    let mut creation = Creation::new(rows, rev);
     let order = creation.order();
     let mut changes = Announcements::default();
     for row in rows {
-        changes.push_new(row, 1);
+        changes.push_new(row, rev);
     }
     if order.len() < rows.len() || !fits_at_once(rows, &changes, limits) {
         return Ok(None);
     }
     match session
-        .begin_with(&creation.rows_of(&order), &changes, now)
+        .begin_with(&creation.rows_of(&order), rev, &changes, now)
         .await
     {
-        Ok(()) => Ok(Some(vec![Ok(1); rows.len()])),
+        Ok(revisions) => {
+            last.note(revisions);
+            if revisions.allow(rev) {
+                return Ok(Some(vec![Ok(rev); rows.len()]));
+            }
+            session.rollback().await?;
+            Ok(None)
+        }
         Err(fault) if S::remedy(&fault) == Remedy::Duplicate => {
             session.rollback().await?;
             Ok(None)
@@ -100,25 +118,39 @@ pub(super) async fn create_within<S: Statements>(
     limits: ChunkLimits,
     now: u64,
 ) -> Result<Vec<Outcome>, Fault> {
-    let mut creation = Creation::new(rows);
+    let revisions = session.revisions().await?;
+    let mut creation = Creation::new(rows, revisions.first());
     let order = creation.order();
     for chunk in chunks(rows, &order, limits).into_iter().flat_map(pieces) {
         creation.add(session, chunk.to_vec()).await?;
     }
     let outcomes = creation.into_outcomes()?;
     announce(session, rows, &outcomes, now).await?;
+    check_floor(session, &revisions).await?;
     Ok(outcomes)
+}
+
+/// Refuses revisions above which the floor was raised meanwhile.
+async fn check_floor<S: Statements>(session: &mut S, revisions: &Revisions) -> Result<(), Fault> {
+    let first = revisions.first();
+    if session.revisions().await?.effective(first) > first {
+        return Err(Fault::Contended);
+    }
+    Ok(())
 }
 
 struct Creation<'a> {
     rows: &'a [NewRow],
+    /// The revision of links that had none.
+    first: u64,
     outcomes: Vec<Option<Outcome>>,
 }
 
 impl<'a> Creation<'a> {
-    fn new(rows: &'a [NewRow]) -> Self {
+    fn new(rows: &'a [NewRow], first: u64) -> Self {
         Self {
             rows,
+            first,
             outcomes: vec![None; rows.len()],
         }
     }
@@ -152,9 +184,10 @@ impl<'a> Creation<'a> {
             if pending.is_empty() {
                 return Ok(());
             }
-            match session.insert_links(&self.rows_of(&pending)).await {
+            let rows = self.rows_of(&pending);
+            match session.insert_links(&rows, self.first).await {
                 Ok(()) => {
-                    self.settle(&pending, &Ok(1));
+                    self.settle(&pending, &Ok(self.first));
                     return Ok(());
                 }
                 Err(fault) if S::remedy(&fault) == Remedy::Duplicate => {}
@@ -173,7 +206,12 @@ impl<'a> Creation<'a> {
         session: &mut S,
         pending: &[usize],
     ) -> Result<(), Fault> {
-        let taken = session.taken_numbers(&self.rows_of(pending)).await?;
+        let ids: Vec<u64> = self
+            .rows_of(pending)
+            .iter()
+            .map(|row| row.link.id)
+            .collect();
+        let taken = session.taken_numbers(&ids).await?;
         let taken: HashSet<u64> = taken.into_iter().collect();
         for index in pending {
             if taken.contains(&self.rows[*index].link.id) {
@@ -192,13 +230,15 @@ impl<'a> Creation<'a> {
         let same_domain = |a: &usize, b: &usize| rows[*a].domain_id == rows[*b].domain_id;
         for group in pending.chunk_by(same_domain) {
             let domain_id = rows[group[0]].domain_id;
-            let taken = session.find_taken(domain_id, &self.rows_of(group)).await?;
+            let codes: Vec<&Code> = group.iter().map(|index| &rows[*index].link.code).collect();
+            let taken = session.find_taken(domain_id, &codes).await?;
             let by_code = |row: TakenRow| (row.code.clone(), row);
             let taken: HashMap<_, _> = taken.into_iter().map(by_code).collect();
             for index in group {
                 let code = rows[*index].link.code.as_str().as_bytes();
                 if let Some(taken) = taken.get(code) {
-                    self.outcomes[*index] = settle_code(session, taken, &rows[*index]).await?;
+                    self.outcomes[*index] =
+                        settle_code(session, taken, &rows[*index], self.first).await?;
                 }
             }
         }
@@ -226,6 +266,31 @@ impl<'a> Creation<'a> {
     }
 }
 
+/// Of links that do not exist yet: whether a link has the number or the code, so that creating them would fail.
+pub(super) async fn are_taken<S: Statements>(
+    session: &mut S,
+    links: &[(u64, u32, &Code)],
+) -> Result<Vec<bool>, Fault> {
+    let mut numbers = HashSet::new();
+    let mut codes = HashSet::new();
+    for links in pieces(links) {
+        let ids: Vec<u64> = links.iter().map(|(id, ..)| *id).collect();
+        numbers.extend(session.taken_numbers(&ids).await?);
+        for group in links.chunk_by(|(_, a, _), (_, b, _)| a == b) {
+            let domain_id = group[0].1;
+            let of_group: Vec<&Code> = group.iter().map(|(.., code)| *code).collect();
+            let taken = session.find_taken(domain_id, &of_group).await?;
+            let living = taken.into_iter().filter(|row| row.deleted_at.is_none());
+            codes.extend(living.map(|row| (domain_id, row.code)));
+        }
+    }
+    let is_taken = |(id, domain_id, code): &(u64, u32, &Code)| {
+        let code = code.as_str().as_bytes().to_vec();
+        numbers.contains(id) || codes.contains(&(*domain_id, code))
+    };
+    Ok(links.iter().map(is_taken).collect())
+}
+
 /// Puts the new links into the outbox.
 async fn announce<S: Statements>(
     session: &mut S,
@@ -247,12 +312,14 @@ async fn settle_code<S: Statements>(
     session: &mut S,
     taken: &TakenRow,
     row: &NewRow,
+    first: u64,
 ) -> Result<Option<Outcome>, Fault> {
     if taken.deleted_at.is_none() {
         return Ok(Some(Err(CreateError::CodeTaken)));
     }
-    match session.revive(taken, row).await {
-        Ok(true) => Ok(Some(Ok(taken.rev.0 + 1))),
+    let rev = first.max(taken.rev.0 + 1);
+    match session.revive(taken, row, rev).await {
+        Ok(true) => Ok(Some(Ok(rev))),
         Ok(false) => Ok(None),
         Err(fault) if S::remedy(&fault) == Remedy::Duplicate => {
             Ok(Some(Err(CreateError::NumberTaken)))

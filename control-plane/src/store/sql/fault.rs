@@ -43,7 +43,11 @@ impl Remedy {
             sqlx::Error::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 Some(Self::GiveUp)
             }
-            sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => Some(Self::Reconnect),
+            // What is no message of the database is as good as none: the call may have happened.
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::WorkerCrashed => Some(Self::Reconnect),
             sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => Some(Self::Later),
             _ => Some(Self::GiveUp),
         }
@@ -62,6 +66,26 @@ impl Fault {
             context,
             transient: remedy.is_transient(),
             source: Box::new(self),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer of 500 would say that nothing has happened, and links of a batch would be created one by one after a commit
+    /// that may have created them.
+    #[test]
+    fn a_connection_that_makes_no_sense_any_more_leaves_the_outcome_open() {
+        for error in [
+            sqlx::Error::Protocol("0 bytes where a packet should be".to_owned()),
+            sqlx::Error::Tls("bad record".into()),
+            sqlx::Error::Io(io::ErrorKind::ConnectionReset.into()),
+        ] {
+            let remedy = Remedy::of_driver(&error);
+            assert_eq!(remedy, Some(Remedy::Reconnect), "{error}");
+            assert!(remedy.is_some_and(Remedy::is_transient));
         }
     }
 }

@@ -1,14 +1,15 @@
 //! Rows as the databases have them, and how they become links.
 
 use super::fault::Fault;
+use super::revisions::Revisions;
 use crate::model::{Link, LinkContent};
 use crate::store::{ApiKeyRow, NewLink};
 use crate::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use sha2::{Digest, Sha256};
-use sqlx::mysql::{MySqlTypeInfo, MySqlValueRef};
-use sqlx::sqlite::{SqliteTypeInfo, SqliteValueRef};
-use sqlx::{Decode, MySql, Sqlite, Type};
+use sqlx::mysql::{MySqlRow, MySqlTypeInfo, MySqlValueRef};
+use sqlx::sqlite::{SqliteRow, SqliteTypeInfo, SqliteValueRef};
+use sqlx::{Decode, FromRow, MySql, Row, Sqlite, Type};
 
 /// A non-negative number: unsigned in MySQL, signed in SQLite, which has no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,28 @@ impl LinkRow {
     }
 }
 
+/// What a key stands for, and what the next revisions follow from.
+#[derive(Debug)]
+pub(in crate::store) struct FoundRow {
+    pub(in crate::store) revisions: Revisions,
+    /// The link or its tombstone.
+    pub(in crate::store) link: Option<LinkRow>,
+}
+
+macro_rules! found_row_from {
+    ($($row:ty),+) => {$(
+        impl<'r> FromRow<'r, $row> for FoundRow {
+            fn from_row(row: &'r $row) -> Result<Self, sqlx::Error> {
+                let id: Option<Unsigned> = row.try_get("id")?;
+                let link = id.map(|_| LinkRow::from_row(row)).transpose()?;
+                let revisions = Revisions::from_row(row)?;
+                Ok(Self { revisions, link })
+            }
+        }
+    )+};
+}
+found_row_from!(MySqlRow, SqliteRow);
+
 /// What stands in the way of new links: a row with the same code.
 #[derive(Debug, sqlx::FromRow)]
 pub(in crate::store) struct TakenRow {
@@ -119,6 +142,7 @@ pub(in crate::store) struct NewRow {
     pub(in crate::store) domain_id: u32,
     pub(in crate::store) link: Link,
     pub(in crate::store) url_hash: i64,
+    pub(in crate::store) content_hash: i64,
     pub(in crate::store) tags: String,
 }
 
@@ -128,6 +152,7 @@ impl NewRow {
         Self {
             domain_id,
             url_hash: url_hash(&new.content.target),
+            content_hash: content_hash(&new.key.domain, &new.content),
             tags: tags_to_text(&new.content.tags),
             link: Link {
                 id: new.id,
@@ -136,7 +161,8 @@ impl NewRow {
                 content: new.content,
                 created_at: now,
                 updated_at: now,
-                rev: 1,
+                // It follows in the transaction.
+                rev: 0,
             },
         }
     }
@@ -172,9 +198,41 @@ impl KeyRow {
     }
 }
 
-/// The first 64 bits of the SHA-256 of a target, by which links to it are found.
+/// By which links to a target are found.
 pub(in crate::store) fn url_hash(target: &TargetUrl) -> i64 {
-    let digest = Sha256::digest(target.as_str().as_bytes());
+    hash(target.as_str().as_bytes())
+}
+
+/// By which a link with that content on that domain is found. What it is made of must stay the same: it is in rows.
+pub(in crate::store) fn content_hash(domain: &Domain, content: &LinkContent) -> i64 {
+    let LinkContent {
+        target,
+        redirect,
+        state,
+        valid_since,
+        valid_until,
+        forward_query,
+        title,
+        tags,
+    } = content;
+    let is_disabled = *state == LinkState::Disabled;
+    let text = serde_json::json!([
+        domain.as_str(),
+        target.as_str(),
+        redirect.code(),
+        is_disabled,
+        valid_since,
+        valid_until,
+        forward_query,
+        title,
+        tags,
+    ]);
+    hash(text.to_string().as_bytes())
+}
+
+/// The first 64 bits of the SHA-256.
+fn hash(bytes: &[u8]) -> i64 {
+    let digest = Sha256::digest(bytes);
     let head = digest.first_chunk::<8>().copied().unwrap_or_default();
     i64::from_be_bytes(head)
 }

@@ -6,11 +6,32 @@ use super::creation::CreationStatements;
 use super::fault::{Fault, Remedy};
 use super::issuers::IssuerStatements;
 use super::relay::{Announcements, RelayStatements};
-use super::rows::{KeyRow, LinkRow, NewRow, TakenRow};
+use super::revisions::Revisions;
+use super::rows::{FoundRow, KeyRow, LinkRow, NewRow, TakenRow};
 use super::sweep::SweepStatements;
-use crate::model::LinkContent;
-use crate::store::{ApiKeyRow, ListQuery, Segment};
-use edgelink_wire::{Domain, LinkKey};
+use crate::model::Link;
+use crate::store::{ApiKeyRow, Segment};
+use edgelink_wire::{Code, Domain, LinkKey};
+
+/// A part of the list that is one range of its index. What is behind a place is two of them, for no database reads
+/// both as one range.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) enum ListRange {
+    /// Links created at that time with a lower number than that.
+    At {
+        /// Unix milliseconds.
+        created_at: u64,
+        /// The number.
+        below: u64,
+    },
+    /// Links created before that time, unix milliseconds.
+    Before(u64),
+}
+
+impl ListRange {
+    /// All links.
+    pub(super) const ALL: Self = Self::Before(i64::MAX.cast_unsigned());
+}
 
 /// Statements on one connection, in one dialect. Those that last outside of a transaction say so to the session.
 pub(in crate::store) trait Statements:
@@ -28,14 +49,22 @@ pub(in crate::store) trait Statements:
     /// Begins a transaction that will write.
     fn begin(&mut self) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Begins a transaction, and adds links and what is to be told of them: all of them, or [`Remedy::Duplicate`] in a
-    /// transaction that is good for nothing but to be undone.
+    /// Begins a transaction, and adds links with the revision `rev` and what is to be told of them: all of them, or
+    /// [`Remedy::Duplicate`] in a transaction that is good for nothing but to be undone. What the database says of
+    /// revisions after that.
     fn begin_with(
         &mut self,
         rows: &[&NewRow],
+        rev: u64,
         changes: &Announcements,
         now: u64,
-    ) -> impl Future<Output = Result<(), Fault>> + Send;
+    ) -> impl Future<Output = Result<Revisions, Fault>> + Send;
+
+    /// What the next revisions follow from.
+    fn revisions(&mut self) -> impl Future<Output = Result<Revisions, Fault>> + Send;
+
+    /// Raises the floor of revisions to `rev` at least. Part of a transaction.
+    fn raise_floor(&mut self, rev: u64) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// Commits it, after so many `rows` were written. Lasts.
     fn commit(&mut self, rows: usize) -> impl Future<Output = Result<(), Fault>> + Send;
@@ -55,28 +84,33 @@ pub(in crate::store) trait Statements:
     /// Adds a domain; [`Remedy::Duplicate`] where it is there already.
     fn insert_domain(&mut self, domain: &Domain) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Adds links: all of them, or none and [`Remedy::Duplicate`].
-    fn insert_links(&mut self, rows: &[&NewRow]) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// Adds links with the revision `rev`: all of them, or none and [`Remedy::Duplicate`].
+    fn insert_links(
+        &mut self,
+        rows: &[&NewRow],
+        rev: u64,
+    ) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// The rows that have one of these codes. All of `rows` are on one domain.
+    /// The rows that have one of these codes on that domain.
     fn find_taken(
         &mut self,
         domain_id: u32,
-        rows: &[&NewRow],
+        codes: &[&Code],
     ) -> impl Future<Output = Result<Vec<TakenRow>, Fault>> + Send;
 
-    /// Those numbers of `rows` that links have.
+    /// Those of the numbers that links have.
     fn taken_numbers(
         &mut self,
-        rows: &[&NewRow],
+        ids: &[u64],
     ) -> impl Future<Output = Result<Vec<u64>, Fault>> + Send;
 
-    /// Writes a new link over a tombstone and raises its revision; `false` where the row has changed since it was read.
+    /// Writes a new link with the revision `rev` over a tombstone; `false` where the row has changed since it was read.
     /// [`Remedy::Duplicate`] where another row has the new number.
     fn revive(
         &mut self,
         tombstone: &TakenRow,
         row: &NewRow,
+        rev: u64,
     ) -> impl Future<Output = Result<bool, Fault>> + Send;
 
     /// The link of that key, or its tombstone.
@@ -85,27 +119,29 @@ pub(in crate::store) trait Statements:
         key: &LinkKey,
     ) -> impl Future<Output = Result<Option<LinkRow>, Fault>> + Send;
 
-    /// Locks a link until the end of the transaction, and answers its number.
-    fn lock_link(
-        &mut self,
-        key: &LinkKey,
-    ) -> impl Future<Output = Result<Option<u64>, Fault>> + Send;
+    /// The same, and what the next revisions follow from, as of one moment.
+    fn look_up(&mut self, key: &LinkKey) -> impl Future<Output = Result<FoundRow, Fault>> + Send;
 
-    /// Replaces the content of the link with that number and raises its revision.
-    fn update_link(
+    /// Locks a link until the end of the transaction; `false` if there is none.
+    fn lock_link(&mut self, key: &LinkKey) -> impl Future<Output = Result<bool, Fault>> + Send;
+
+    /// Replaces content, time of change and revision of the row of that link.
+    fn update_link(&mut self, link: &Link) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// Makes a tombstone of the link with that number, with the revision `rev`.
+    fn delete_link(
         &mut self,
         id: u64,
-        content: &LinkContent,
+        rev: u64,
         now: u64,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Makes a tombstone of the link with that number and raises its revision.
-    fn delete_link(&mut self, id: u64, now: u64) -> impl Future<Output = Result<(), Fault>> + Send;
-
-    /// Links without tombstones, newest first.
+    /// Links in `range`, without tombstones, newest first.
     fn list_links(
         &mut self,
-        query: &ListQuery,
+        domain: Option<&Domain>,
+        range: ListRange,
+        limit: u32,
     ) -> impl Future<Output = Result<Vec<LinkRow>, Fault>> + Send;
 
     /// Moves an issuer on by `step`; nothing where there is no such issuer, or where the numbers would not be below a
@@ -138,6 +174,13 @@ pub(in crate::store) trait Statements:
     /// Forgets an API key; `false` where there is none. Lasts.
     fn delete_api_key(&mut self, id: &str) -> impl Future<Output = Result<bool, Fault>> + Send;
 
-    /// Brings the schema up to date while no other replica does.
+    /// Brings the schema up to date, or leaves a newer one as it is.
     fn migrate(&mut self) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// Takes or renews the lease without which no replica migrates; `false` if another owner has it. Lasts.
+    fn take_migration(
+        &mut self,
+        owner: &str,
+        milliseconds: u64,
+    ) -> impl Future<Output = Result<bool, Fault>> + Send;
 }

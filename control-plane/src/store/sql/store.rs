@@ -5,20 +5,24 @@ use super::change;
 use super::create::{self, ChunkLimits, Outcome};
 use super::domains::DomainKeys;
 use super::fault::Fault;
-use super::rows::{KeyRow, LinkRow, NewRow};
+use super::revisions::LastRevisions;
+use super::rows::{FoundRow, KeyRow, LinkRow, NewRow};
 use super::session::Session;
-use super::statements::Statements;
+use super::statements::{ListRange, Statements};
 use crate::model::Link;
 use crate::store::{
-    ApiKeyRow, ChangeError, ChangeFn, CheckFn, CreateError, ISSUERS, ListQuery, NewLink, Segment,
-    Store, StoreError,
+    ApiKeyRow, ChangeError, ChangeFn, CheckFn, CreateError, ISSUERS, ListCursor, ListQuery,
+    NewLink, Segment, Store, StoreError,
 };
 use async_trait::async_trait;
 use edgelink_wire::{Domain, LinkKey, Record};
 use sqlx::Database;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Duration;
+
+/// How long the lease for migrating lasts without being renewed.
+const MIGRATION_LEASE: Duration = Duration::from_secs(20);
 
 /// A [`Store`] in a SQL database.
 pub(in crate::store) struct SqlStore<DB: Database> {
@@ -26,6 +30,7 @@ pub(in crate::store) struct SqlStore<DB: Database> {
     max_rows: usize,
     max_bytes: Arc<AtomicUsize>,
     domains: DomainKeys,
+    last_revisions: LastRevisions,
 }
 
 impl<DB: Database> SqlStore<DB>
@@ -44,6 +49,7 @@ where
             max_rows,
             max_bytes,
             domains: DomainKeys::default(),
+            last_revisions: LastRevisions::default(),
         }
     }
 
@@ -52,7 +58,38 @@ where
         &self.connections
     }
 
-    async fn domain_key(&self, domain: &Domain) -> Result<u32, StoreError> {
+    async fn take_migration(&self, owner: &str, time: Duration) -> Result<bool, StoreError> {
+        let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.connections
+            .write("asking who migrates the schema", |mut session| async move {
+                let taken = session.take_migration(owner, milliseconds).await;
+                (taken, session)
+            })
+            .await
+    }
+
+    /// What the database has said last of revisions.
+    pub(super) fn last_revisions(&self) -> &LastRevisions {
+        &self.last_revisions
+    }
+
+    /// The database's clock, unix milliseconds.
+    pub(super) async fn now(&self) -> Result<u64, StoreError> {
+        let last = self.last_revisions();
+        if let Some(guess) = last.guess() {
+            return Ok(guess.now_millis());
+        }
+        let revisions = self
+            .connections
+            .read("asking for the time", |mut session| async move {
+                (session.revisions().await, session)
+            })
+            .await?;
+        last.note(revisions);
+        Ok(revisions.now_millis())
+    }
+
+    pub(super) async fn domain_key(&self, domain: &Domain) -> Result<u32, StoreError> {
         if let Some(id) = self.domains.get(domain) {
             return Ok(id);
         }
@@ -94,11 +131,31 @@ where
     Session<DB>: Statements,
 {
     async fn migrate(&self) -> Result<(), StoreError> {
-        self.connections
+        let owner = format!("{:016x}", getrandom::u64().unwrap_or_default());
+        while !self.take_migration(&owner, MIGRATION_LEASE).await? {
+            tracing::info!("waiting for another instance to migrate the schema");
+            tokio::time::sleep(MIGRATION_LEASE / 20).await;
+        }
+        let migrating = self
+            .connections
             .write("migrating the schema", |mut session| async move {
                 (session.migrate().await, session)
-            })
-            .await
+            });
+        let renewing = async {
+            loop {
+                tokio::time::sleep(MIGRATION_LEASE / 4).await;
+                if let Err(error) = self.take_migration(&owner, MIGRATION_LEASE).await {
+                    tracing::warn!(%error, "the lease for migrating the schema is renewed later");
+                }
+            }
+        };
+        let migrated = tokio::select! {
+            migrated = migrating => migrated,
+            () = renewing => Ok(()),
+        };
+        // Given back, or else it ends by itself.
+        let _ = self.take_migration(&owner, Duration::ZERO).await;
+        migrated
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
@@ -136,17 +193,31 @@ where
         if links.is_empty() {
             return Ok(Vec::new());
         }
-        let now = unix_millis();
+        let now = self.now().await?;
         let rows = self.new_rows(links, now).await?;
         let (new, limits) = (rows.as_slice(), self.limits());
+        let last = self.last_revisions();
         let outcomes = self
             .connections
             .write("creating links", |mut session| async move {
-                let outcomes = create::create_links(&mut session, new, limits, now).await;
+                let outcomes = create::create_links(&mut session, new, limits, last, now).await;
                 (outcomes, session)
             })
             .await?;
         Ok(rows.into_iter().zip(outcomes).map(answer).collect())
+    }
+
+    async fn are_taken(&self, links: &[(u64, LinkKey)]) -> Result<Vec<bool>, StoreError> {
+        let mut looked_up = Vec::with_capacity(links.len());
+        for (id, key) in links {
+            looked_up.push((*id, self.domain_key(&key.domain).await?, &key.code));
+        }
+        let links = looked_up.as_slice();
+        self.connections
+            .read("looking for free codes", |mut session| async move {
+                (create::are_taken(&mut session, links).await, session)
+            })
+            .await
     }
 
     async fn find_link(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
@@ -161,7 +232,7 @@ where
     async fn resolve(&self, key: &LinkKey) -> Result<Record<String>, StoreError> {
         self.connections
             .read("resolving a link", |mut session| async move {
-                let row = session.find_link(key).await;
+                let row = session.look_up(key).await;
                 (row.and_then(record), session)
             })
             .await
@@ -172,10 +243,10 @@ where
         key: &LinkKey,
         change: ChangeFn,
     ) -> Result<Option<Result<Link, ChangeError>>, StoreError> {
-        let (change, now) = (&change, unix_millis());
+        let change = &change;
         self.connections
             .write("changing a link", |mut session| async move {
-                let answer = change::update_link(&mut session, key, change, now).await;
+                let answer = change::update_link(&mut session, key, change).await;
                 (answer, session)
             })
             .await
@@ -186,10 +257,10 @@ where
         key: &LinkKey,
         check: CheckFn,
     ) -> Result<Option<Result<(), ChangeError>>, StoreError> {
-        let (check, now) = (&check, unix_millis());
+        let check = &check;
         self.connections
             .write("deleting a link", |mut session| async move {
-                let answer = change::delete_link(&mut session, key, check, now).await;
+                let answer = change::delete_link(&mut session, key, check).await;
                 (answer, session)
             })
             .await
@@ -198,7 +269,7 @@ where
     async fn list_links(&self, query: &ListQuery) -> Result<Vec<Link>, StoreError> {
         self.connections
             .read("listing links", |mut session| async move {
-                let rows = session.list_links(query).await;
+                let rows = list(&mut session, query).await;
                 (rows.and_then(links), session)
             })
             .await
@@ -248,6 +319,29 @@ where
     }
 }
 
+/// A page of links: first those of the very time at which the page before has ended.
+async fn list<S: Statements>(session: &mut S, query: &ListQuery) -> Result<Vec<LinkRow>, Fault> {
+    let domain = query.domain.as_ref();
+    let Some(ListCursor { created_at, id }) = query.after else {
+        return session
+            .list_links(domain, ListRange::ALL, query.limit)
+            .await;
+    };
+    let at = ListRange::At {
+        created_at,
+        below: id,
+    };
+    let mut rows = session.list_links(domain, at, query.limit).await?;
+    let missing = query
+        .limit
+        .saturating_sub(u32::try_from(rows.len()).unwrap_or(u32::MAX));
+    if missing > 0 {
+        let before = ListRange::Before(created_at);
+        rows.extend(session.list_links(domain, before, missing).await?);
+    }
+    Ok(rows)
+}
+
 /// Databases without unsigned numbers end at 2^63 - 1, so all of them do.
 fn check_numbers(link: &NewLink) -> Result<(), StoreError> {
     let times = [link.content.valid_since, link.content.valid_until];
@@ -283,20 +377,26 @@ fn keys(rows: Vec<KeyRow>) -> Result<Vec<ApiKeyRow>, Fault> {
     rows.into_iter().map(KeyRow::into_key).collect()
 }
 
-fn record(row: Option<LinkRow>) -> Result<Record<String>, Fault> {
-    match row {
-        None => Ok(Record::Absent { rev: 0 }),
-        Some(row) if row.is_tombstone() => Ok(Record::Absent { rev: row.rev() }),
-        Some(row) => Ok(row.into_link()?.record().to_owned_record()),
+/// What caches are told. Of a link without a row, they may remember all up to the floor.
+fn record(found: FoundRow) -> Result<Record<String>, Fault> {
+    let FoundRow { revisions, link } = found;
+    let Some(row) = link else {
+        return Ok(Record::Absent {
+            rev: revisions.effective(0),
+        });
+    };
+    let rev = revisions.effective(row.rev());
+    if row.is_tombstone() {
+        return Ok(Record::Absent { rev });
     }
+    let link = Link {
+        rev,
+        ..row.into_link()?
+    };
+    Ok(link.record().to_owned_record())
 }
 
 pub(super) fn answer((row, outcome): (NewRow, Outcome)) -> Result<Link, CreateError> {
     let rev = outcome?;
     Ok(Link { rev, ..row.link })
-}
-
-pub(super) fn unix_millis() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }

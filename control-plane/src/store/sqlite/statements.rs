@@ -1,23 +1,64 @@
 //! Statements in SQLite's dialect.
 
-use crate::model::LinkContent;
+use crate::model::Link;
 use crate::store::sql::fault::{Fault, Remedy};
 use crate::store::sql::relay::{Announcements, RelayStatements};
+use crate::store::sql::revisions::Revisions;
 use crate::store::sql::rows::{
-    KeyRow, LinkRow, NewRow, TakenRow, Unsigned, tags_to_text, url_hash,
+    FoundRow, KeyRow, LinkRow, NewRow, TakenRow, Unsigned, content_hash, tags_to_text, url_hash,
 };
 use crate::store::sql::session::Session;
 use crate::store::sql::sizes::{padded, pieces};
-use crate::store::sql::statements::Statements;
-use crate::store::sql::{insert_links, select_links};
-use crate::store::{ApiKeyRow, BOUND_LEAD_MS, ListQuery, Segment};
-use edgelink_wire::{Domain, LinkKey, LinkState};
+use crate::store::sql::statements::{ListRange, Statements};
+use crate::store::sql::{insert_links, link_columns, select_links};
+use crate::store::{ApiKeyRow, BOUND_LEAD_MS, Segment};
+use edgelink_wire::{Code, Domain, LinkKey, LinkState};
 use sqlx::{Connection, QueryBuilder, Sqlite, query, query_as, query_scalar, raw_sql};
-
-static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 
 const BUSY: i32 = 5;
 const LOCKED: i32 = 6;
+
+/// The database's clock: unix time in microseconds.
+macro_rules! now_micros {
+    () => {
+        "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+    };
+}
+
+/// The list of links: of all or of a domain, in one range of the index.
+macro_rules! list_links {
+    (all, $range:ident) => {
+        list_links!(@ "FROM links l JOIN domains d ON d.id = l.domain_id WHERE ", $range)
+    };
+    (domain, $range:ident) => {
+        list_links!(@ "FROM links l JOIN domains d ON d.id = l.domain_id \
+             WHERE l.domain_id = (SELECT id FROM domains WHERE name = ?) AND ", $range)
+    };
+    (@ $from:literal, at) => {
+        list_links!(@@ $from, "l.created_at = ? AND l.id < ?")
+    };
+    (@ $from:literal, before) => {
+        list_links!(@@ $from, "l.created_at < ?")
+    };
+    (@@ $from:literal, $range:literal) => {
+        concat!(
+            "SELECT ",
+            link_columns!(),
+            " ",
+            $from,
+            "l.deleted_at IS NULL AND ",
+            $range,
+            " ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
+        )
+    };
+}
+
+/// What the next revisions follow from.
+pub(super) const SELECT_REVISIONS: &str = concat!(
+    "SELECT rev_floor, ",
+    now_micros!(),
+    " AS now_micros FROM publisher WHERE id = 1"
+);
 
 /// What to do about an error of SQLite.
 pub(super) fn remedy(fault: &Fault) -> Remedy {
@@ -56,14 +97,28 @@ impl Statements for Session<Sqlite> {
     async fn begin_with(
         &mut self,
         rows: &[&NewRow],
+        rev: u64,
         changes: &Announcements,
         now: u64,
-    ) -> Result<(), Fault> {
+    ) -> Result<Revisions, Fault> {
         self.begin().await?;
         for piece in pieces(rows) {
-            self.insert_links(piece).await?;
+            self.insert_links(piece, rev).await?;
         }
-        self.announce(changes, now).await
+        self.announce(changes, now).await?;
+        self.revisions().await
+    }
+
+    async fn revisions(&mut self) -> Result<Revisions, Fault> {
+        let query = query_as(SELECT_REVISIONS);
+        self.run(|c| query.fetch_one(c)).await
+    }
+
+    async fn raise_floor(&mut self, rev: u64) -> Result<(), Fault> {
+        let query = query("UPDATE publisher SET rev_floor = MAX(rev_floor, ?) WHERE id = 1")
+            .bind(rev.cast_signed());
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
     }
 
     async fn commit(&mut self, rows: usize) -> Result<(), Fault> {
@@ -94,7 +149,7 @@ impl Statements for Session<Sqlite> {
         Ok(())
     }
 
-    async fn insert_links(&mut self, rows: &[&NewRow]) -> Result<(), Fault> {
+    async fn insert_links(&mut self, rows: &[&NewRow], rev: u64) -> Result<(), Fault> {
         let mut insert = QueryBuilder::<Sqlite>::new(insert_links!());
         insert.push_values(rows, |mut values, row| {
             let content = &row.link.content;
@@ -104,6 +159,7 @@ impl Statements for Session<Sqlite> {
                 .push_bind(row.link.code.as_str())
                 .push_bind(content.target.as_str())
                 .push_bind(row.url_hash)
+                .push_bind(row.content_hash)
                 .push_bind(content.redirect.code())
                 .push_bind(content.state == LinkState::Disabled)
                 .push_bind(content.valid_since.map(u64::cast_signed))
@@ -113,7 +169,7 @@ impl Statements for Session<Sqlite> {
                 .push_bind(row.tags.as_str())
                 .push_bind(row.link.created_at.cast_signed())
                 .push_bind(row.link.updated_at.cast_signed())
-                .push_bind(row.link.rev.cast_signed());
+                .push_bind(rev.cast_signed());
         });
         let query = insert.build();
         self.run(|c| query.execute(c)).await?;
@@ -123,26 +179,26 @@ impl Statements for Session<Sqlite> {
     async fn find_taken(
         &mut self,
         domain_id: u32,
-        rows: &[&NewRow],
+        codes: &[&Code],
     ) -> Result<Vec<TakenRow>, Fault> {
         let mut select = QueryBuilder::<Sqlite>::new(
             "SELECT id, code, rev, deleted_at FROM links WHERE domain_id = ",
         );
         select.push_bind(domain_id).push(" AND code IN (");
-        let mut codes = select.separated(", ");
-        for row in padded(rows) {
-            codes.push_bind(row.link.code.as_str());
+        let mut list = select.separated(", ");
+        for code in padded(codes) {
+            list.push_bind(code.as_str());
         }
         select.push(")");
         let query = select.build_query_as();
         self.run(|c| query.fetch_all(c)).await
     }
 
-    async fn taken_numbers(&mut self, rows: &[&NewRow]) -> Result<Vec<u64>, Fault> {
+    async fn taken_numbers(&mut self, ids: &[u64]) -> Result<Vec<u64>, Fault> {
         let mut select = QueryBuilder::<Sqlite>::new("SELECT id FROM links WHERE id IN (");
-        let mut ids = select.separated(", ");
-        for row in padded(rows) {
-            ids.push_bind(row.link.id.cast_signed());
+        let mut list = select.separated(", ");
+        for id in padded(ids) {
+            list.push_bind(id.cast_signed());
         }
         select.push(")");
         let query = select.build_query_scalar();
@@ -150,16 +206,22 @@ impl Statements for Session<Sqlite> {
         Ok(ids.into_iter().map(|id| id.0).collect())
     }
 
-    async fn revive(&mut self, tombstone: &TakenRow, row: &NewRow) -> Result<bool, Fault> {
+    async fn revive(
+        &mut self,
+        tombstone: &TakenRow,
+        row: &NewRow,
+        rev: u64,
+    ) -> Result<bool, Fault> {
         let content = &row.link.content;
         let query = query(
-            "UPDATE links SET id = ?, url = ?, url_hash = ?, redirect = ?, disabled = ?, valid_since = ?, \
+            "UPDATE links SET id = ?, url = ?, url_hash = ?, content_hash = ?, redirect = ?, disabled = ?, valid_since = ?, \
              valid_until = ?, forward_query = ?, title = ?, tags = ?, created_at = ?, updated_at = ?, \
-             deleted_at = NULL, rev = rev + 1 WHERE id = ? AND rev = ? AND deleted_at IS NOT NULL",
+             deleted_at = NULL, rev = ? WHERE id = ? AND rev = ? AND deleted_at IS NOT NULL",
         )
         .bind(row.link.id.cast_signed())
         .bind(content.target.as_str())
         .bind(row.url_hash)
+        .bind(row.content_hash)
         .bind(content.redirect.code())
         .bind(content.state == LinkState::Disabled)
         .bind(content.valid_since.map(u64::cast_signed))
@@ -169,6 +231,7 @@ impl Statements for Session<Sqlite> {
         .bind(row.tags.as_str())
         .bind(row.link.created_at.cast_signed())
         .bind(row.link.updated_at.cast_signed())
+        .bind(rev.cast_signed())
         .bind(tombstone.id.0.cast_signed())
         .bind(tombstone.rev.0.cast_signed());
         let done = self.run(|c| query.execute(c)).await?;
@@ -182,7 +245,21 @@ impl Statements for Session<Sqlite> {
         self.run(|c| query.fetch_optional(c)).await
     }
 
-    async fn lock_link(&mut self, key: &LinkKey) -> Result<Option<u64>, Fault> {
+    async fn look_up(&mut self, key: &LinkKey) -> Result<FoundRow, Fault> {
+        let query = query_as(concat!(
+            "SELECT p.rev_floor, ",
+            now_micros!(),
+            " AS now_micros, ",
+            link_columns!(),
+            " FROM publisher p LEFT JOIN domains d ON d.name = ? \
+             LEFT JOIN links l ON l.domain_id = d.id AND l.code = ? WHERE p.id = 1"
+        ))
+        .bind(key.domain.as_str())
+        .bind(key.code.as_str());
+        self.run(|c| query.fetch_one(c)).await
+    }
+
+    async fn lock_link(&mut self, key: &LinkKey) -> Result<bool, Fault> {
         let query = query_scalar(
             "SELECT id FROM links WHERE domain_id = (SELECT id FROM domains WHERE name = ?) AND code = ? \
              AND deleted_at IS NULL",
@@ -190,16 +267,18 @@ impl Statements for Session<Sqlite> {
         .bind(key.domain.as_str())
         .bind(key.code.as_str());
         let id: Option<Unsigned> = self.run(|c| query.fetch_optional(c)).await?;
-        Ok(id.map(|id| id.0))
+        Ok(id.is_some())
     }
 
-    async fn update_link(&mut self, id: u64, content: &LinkContent, now: u64) -> Result<(), Fault> {
+    async fn update_link(&mut self, link: &Link) -> Result<(), Fault> {
+        let content = &link.content;
         let query = query(
-            "UPDATE links SET url = ?, url_hash = ?, redirect = ?, disabled = ?, valid_since = ?, valid_until = ?, \
-             forward_query = ?, title = ?, tags = ?, updated_at = ?, rev = rev + 1 WHERE id = ?",
+            "UPDATE links SET url = ?, url_hash = ?, content_hash = ?, redirect = ?, disabled = ?, valid_since = ?, valid_until = ?, \
+             forward_query = ?, title = ?, tags = ?, updated_at = ?, rev = ? WHERE id = ?",
         )
         .bind(content.target.as_str())
         .bind(url_hash(&content.target))
+        .bind(content_hash(&link.domain, content))
         .bind(content.redirect.code())
         .bind(content.state == LinkState::Disabled)
         .bind(content.valid_since.map(u64::cast_signed))
@@ -207,39 +286,49 @@ impl Statements for Session<Sqlite> {
         .bind(content.forward_query)
         .bind(content.title.as_deref())
         .bind(tags_to_text(&content.tags))
+        .bind(link.updated_at.cast_signed())
+        .bind(link.rev.cast_signed())
+        .bind(link.id.cast_signed());
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
+    }
+
+    async fn delete_link(&mut self, id: u64, rev: u64, now: u64) -> Result<(), Fault> {
+        // Without the time, the row leaves the index of those that are to be swept.
+        let query = query(
+            "UPDATE links SET deleted_at = ?, updated_at = ?, valid_until = NULL, rev = ? WHERE id = ?",
+        )
         .bind(now.cast_signed())
+        .bind(now.cast_signed())
+        .bind(rev.cast_signed())
         .bind(id.cast_signed());
         self.run(|c| query.execute(c)).await?;
         Ok(())
     }
 
-    async fn delete_link(&mut self, id: u64, now: u64) -> Result<(), Fault> {
-        let query =
-            query("UPDATE links SET deleted_at = ?, updated_at = ?, rev = rev + 1 WHERE id = ?")
-                .bind(now.cast_signed())
-                .bind(now.cast_signed())
-                .bind(id.cast_signed());
-        self.run(|c| query.execute(c)).await?;
-        Ok(())
-    }
-
-    async fn list_links(&mut self, list: &ListQuery) -> Result<Vec<LinkRow>, Fault> {
-        let (created_at, id) = list.after.map_or((i64::MAX, i64::MAX), |after| {
-            (after.created_at.cast_signed(), after.id.cast_signed())
-        });
-        let query = match &list.domain {
-            None => query_as(select_links!(
-                "WHERE (l.created_at, l.id) < (?, ?) AND l.deleted_at IS NULL \
-                 ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
-            )),
-            Some(domain) => query_as(select_links!(
-                "WHERE l.domain_id = (SELECT id FROM domains WHERE name = ?) \
-                 AND (l.created_at, l.id) < (?, ?) AND l.deleted_at IS NULL \
-                 ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
-            ))
-            .bind(domain.as_str()),
+    async fn list_links(
+        &mut self,
+        domain: Option<&Domain>,
+        range: ListRange,
+        limit: u32,
+    ) -> Result<Vec<LinkRow>, Fault> {
+        let query = match (domain, range) {
+            (None, ListRange::At { .. }) => query_as(list_links!(all, at)),
+            (None, ListRange::Before(_)) => query_as(list_links!(all, before)),
+            (Some(_), ListRange::At { .. }) => query_as(list_links!(domain, at)),
+            (Some(_), ListRange::Before(_)) => query_as(list_links!(domain, before)),
         };
-        let query = query.bind(created_at).bind(id).bind(list.limit);
+        let query = match domain {
+            None => query,
+            Some(domain) => query.bind(domain.as_str()),
+        };
+        let query = match range {
+            ListRange::At { created_at, below } => query
+                .bind(created_at.cast_signed())
+                .bind(below.cast_signed()),
+            ListRange::Before(created_at) => query.bind(created_at.cast_signed()),
+        };
+        let query = query.bind(limit);
         self.run(|c| query.fetch_all(c)).await
     }
 
@@ -312,12 +401,19 @@ impl Statements for Session<Sqlite> {
     async fn migrate(&mut self) -> Result<(), Fault> {
         // The migrator takes no lock on SQLite. Inside of this transaction its own ones are savepoints.
         let connection = self.unbounded();
+        let mut migrator = sqlx::migrate!("migrations/sqlite");
+        migrator.set_ignore_missing(true);
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-        MIGRATIONS
+        migrator
             .run_direct(None, &mut *transaction, false)
             .await
             .map_err(sqlx::Error::from)?;
         transaction.commit().await?;
         Ok(())
+    }
+
+    /// The transaction of the migrations has the whole file for itself.
+    async fn take_migration(&mut self, _owner: &str, _milliseconds: u64) -> Result<bool, Fault> {
+        Ok(true)
     }
 }

@@ -1,20 +1,21 @@
 //! The statements for removing what is over.
 
+use super::relay::now;
 use crate::store::sql::fault::Fault;
 use crate::store::sql::rows::{LinkRow, Unsigned};
 use crate::store::sql::select_links;
 use crate::store::sql::session::Session;
 use crate::store::sql::sizes::padded;
-use crate::store::sql::sweep::SweepStatements;
-use sqlx::{QueryBuilder, Sqlite, query, query_scalar};
+use crate::store::sql::sweep::{SweepStatements, TombstoneRow};
+use sqlx::{QueryBuilder, Sqlite, query_as, query_scalar};
 
 impl SweepStatements for Session<Sqlite> {
-    async fn lock_expired(&mut self, valid_until: u64, limit: u32) -> Result<Vec<u64>, Fault> {
+    async fn lock_expired(&mut self, grace: u64, limit: u32) -> Result<Vec<u64>, Fault> {
         let query = query_scalar(
-            "SELECT id FROM links WHERE valid_until <= ? AND deleted_at IS NULL \
+            "SELECT id FROM links WHERE valid_until <= unixepoch() - ? AND deleted_at IS NULL \
              ORDER BY valid_until LIMIT ?",
         )
-        .bind(valid_until.cast_signed())
+        .bind(grace.cast_signed())
         .bind(limit);
         let ids: Vec<Unsigned> = self.run(|c| query.fetch_all(c)).await?;
         Ok(ids.into_iter().map(|id| id.0).collect())
@@ -31,12 +32,15 @@ impl SweepStatements for Session<Sqlite> {
         self.run(|c| query.fetch_all(c)).await
     }
 
-    async fn empty_links(&mut self, ids: &[u64], now: u64) -> Result<(), Fault> {
+    async fn empty_links(&mut self, ids: &[u64], first: u64, now: u64) -> Result<(), Fault> {
         // The hash too: nobody is to find a link by a target that is gone.
         let mut update = QueryBuilder::<Sqlite>::new(
             "UPDATE links SET url = '', url_hash = 0, title = NULL, tags = '[]', valid_since = NULL, \
-             valid_until = NULL, rev = rev + 1, deleted_at = ",
+             valid_until = NULL, rev = MAX(rev + 1, ",
         );
+        update
+            .push_bind(first.cast_signed())
+            .push("), deleted_at = ");
         update
             .push_bind(now.cast_signed())
             .push(", updated_at = ")
@@ -52,14 +56,26 @@ impl SweepStatements for Session<Sqlite> {
         Ok(())
     }
 
-    async fn purge_tombstones(&mut self, before: u64, limit: u32) -> Result<u64, Fault> {
-        let query = query(
-            "DELETE FROM links WHERE id IN (SELECT id FROM links WHERE deleted_at < ? LIMIT ?)",
-        )
-        .bind(before.cast_signed())
+    async fn lock_tombstones(&mut self, kept: u64, limit: u32) -> Result<Vec<TombstoneRow>, Fault> {
+        let query = query_as(concat!(
+            "SELECT id, rev FROM links WHERE deleted_at <= ",
+            now!(),
+            " - ? ORDER BY deleted_at LIMIT ?"
+        ))
+        .bind(kept.cast_signed())
         .bind(limit);
-        self.about_to_last();
-        let done = self.run(|c| query.execute(c)).await?;
-        Ok(done.rows_affected())
+        self.run(|c| query.fetch_all(c)).await
+    }
+
+    async fn delete_rows(&mut self, ids: &[u64]) -> Result<(), Fault> {
+        let mut delete = QueryBuilder::<Sqlite>::new("DELETE FROM links WHERE id IN (");
+        let mut list = delete.separated(", ");
+        for id in padded(ids) {
+            list.push_bind(id.cast_signed());
+        }
+        delete.push(")");
+        let query = delete.build();
+        self.run(|c| query.execute(c)).await?;
+        Ok(())
     }
 }
