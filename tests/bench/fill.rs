@@ -7,6 +7,9 @@ use edgelink_wire::redis::{link_key, record_to_fields};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
+/// The generation of a feed that nobody publishes.
+const GENERATION: u64 = 1;
+
 /// Commands that are sent before their answers are read.
 const BATCH: usize = 1_000;
 
@@ -29,7 +32,7 @@ impl Pipe {
 
     /// A link as the control plane writes it.
     pub(crate) fn link(&mut self, code: &str, url: &str) {
-        let key = link_key(&format!("{DOMAIN}/{code}"));
+        let key = link_key(GENERATION, &format!("{DOMAIN}/{code}"));
         let fields = record_to_fields(&link(url));
         let mut command = vec!["HSET", &key];
         for (name, value) in &fields {
