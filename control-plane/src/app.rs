@@ -9,6 +9,7 @@ use crate::health::Readiness;
 use crate::issuer::Minter;
 use crate::links::{Creator, Numbers};
 use crate::pages::Pages;
+use crate::relay::PublisherStatus;
 use crate::resolve::Resolver;
 use crate::snapshot::Snapshots;
 use crate::store::Store;
@@ -25,6 +26,7 @@ pub(crate) struct App {
     pub(crate) edge_tokens: EdgeTokens,
     pub(crate) pages: Pages,
     pub(crate) feed: Arc<Feed>,
+    pub(crate) publisher: PublisherStatus,
     pub(crate) resolver: Resolver,
     pub(crate) snapshots: Snapshots,
     /// One permit for every edge that may wait for changes at once.
@@ -39,6 +41,7 @@ pub(crate) struct App {
 /// What answers edges.
 pub(crate) struct Lookups {
     pub(crate) feed: Arc<Feed>,
+    pub(crate) publisher: PublisherStatus,
     pub(crate) resolver: Resolver,
     pub(crate) snapshots: Snapshots,
 }
@@ -62,6 +65,7 @@ impl App {
             edge_tokens: EdgeTokens::new(&config.auth.edge_tokens),
             pages: Pages::new(&config.pages),
             feed: lookups.feed,
+            publisher: lookups.publisher,
             resolver: lookups.resolver,
             snapshots: lookups.snapshots,
             poll_permits: Semaphore::new(config.feed.max_polls),

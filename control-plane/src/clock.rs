@@ -8,6 +8,12 @@ pub(crate) fn unix_millis() -> u64 {
     u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Unix time in microseconds; 0 for a clock that stands before 1970.
+#[must_use]
+pub(crate) fn unix_micros() -> u64 {
+    u64::try_from(since_epoch().as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Unix time in seconds; 0 for a clock that stands before 1970.
 #[must_use]
 pub(crate) fn unix_seconds() -> u64 {

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -76,10 +76,20 @@ pub(crate) async fn live() -> Response {
 
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> Response {
     match app.readiness.check(app.store.as_ref()).await {
-        Ok(()) => status(StatusCode::OK, "ready"),
+        Ok(()) => Json(json!({ "status": "ready", "feed": feed(&app) })).into_response(),
         Err(NotReady::Stopping) => status(StatusCode::SERVICE_UNAVAILABLE, "stopping"),
         Err(NotReady::Store) => status(StatusCode::SERVICE_UNAVAILABLE, "store unavailable"),
     }
+}
+
+/// How the feed stands. It does not make a process unready: without it the database answers.
+fn feed(app: &App) -> Value {
+    let age = app.feed.age().map(|age| age.as_millis());
+    json!({
+        "current": app.feed.is_current(),
+        "ageMs": age.and_then(|age| u64::try_from(age).ok()),
+        "publisher": app.publisher.get().as_str(),
+    })
 }
 
 fn status(code: StatusCode, text: &str) -> Response {

@@ -4,6 +4,7 @@ mod clicks;
 mod counters;
 mod creation;
 mod issuers;
+mod publisher;
 mod relay;
 mod sweep;
 

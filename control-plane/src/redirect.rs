@@ -42,7 +42,12 @@ pub(crate) async fn follow(State(app): State<Arc<App>>, uri: Uri, headers: Heade
     let Some(key) = requested_key(&app, &uri, &headers) else {
         return page(&app, Outcome::NotFound);
     };
-    match app.resolver.resolve(&key).await {
+    match app
+        .resolver
+        .resolve(&key)
+        .await
+        .map(|resolved| resolved.record)
+    {
         Ok(Record::Link(link)) => answer(&app, &link, uri.query().unwrap_or_default()),
         Ok(Record::Absent { .. }) => page(&app, Outcome::NotFound),
         Err(error) => {

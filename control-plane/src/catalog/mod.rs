@@ -1,19 +1,19 @@
-//! Which keys there are, without asking the database: a filter of all keys that ever were, and the numbers that aliases of
-//! generated shape have. Both are built by going through the database in the background, and kept by the feed.
+//! Which keys there are, without asking the database: a filter of all keys that ever were, and one of the codes that edges
+//! cannot tell from their number. Both are built by going through the database in the background, and kept by the feed.
 //!
 //! Deleted links stay in until the next start: what is known of them is the revision of their deletion, and only the
 //! database has that. So nothing is ever taken out, and no key that is there is ever denied.
 
-mod aliases;
+mod codes;
 mod scan;
 
 pub use scan::Scanner;
 
 use crate::feed::Listener;
 use crate::issuer::Membership;
-use aliases::Aliases;
+use codes::Codes;
 use edgelink_wire::feed::FeedMessage;
-use edgelink_wire::{AliasFilter, CodeSpace, LinkKey, RecordError};
+use edgelink_wire::{CodeFilter, CodeSpace, LinkKey, RecordError};
 use rand_09::SeedableRng;
 use rand_09::rngs::SmallRng;
 use scalable_cuckoo_filter::{DefaultHasher, ScalableCuckooFilter, ScalableCuckooFilterBuilder};
@@ -26,24 +26,24 @@ const INITIAL_KEYS: usize = 100_000;
 /// Out of how many keys that are not there one may be taken for one that is.
 const FALSE_POSITIVES: f64 = 0.001;
 
-/// Keys and numbers, as far as they are known.
+/// Keys and codes, as far as they are known.
 struct Sets {
     keys: ScalableCuckooFilter<str, DefaultHasher, SmallRng>,
-    aliases: Aliases,
+    codes: Codes,
 }
 
 impl Sets {
-    fn new() -> Self {
+    fn new() -> Result<Self, RecordError> {
         let keys = ScalableCuckooFilterBuilder::new()
             .initial_capacity(INITIAL_KEYS)
             .false_positive_probability(FALSE_POSITIVES)
             // Only chooses which entry makes room.
             .rng(SmallRng::seed_from_u64(0))
             .finish();
-        Self {
+        Ok(Self {
             keys,
-            aliases: Aliases::default(),
-        }
+            codes: Codes::new()?,
+        })
     }
 }
 
@@ -90,17 +90,20 @@ impl Catalog {
     pub fn note<'a>(&self, keys: impl IntoIterator<Item = &'a str>) {
         let mut state = self.state();
         for key in keys {
-            state.note(key, None);
+            state.note(key, self.number(key));
         }
     }
 
-    /// The numbers of aliases, for the edges; nothing before everything was gone through.
-    ///
-    /// # Errors
-    /// Where there are more than the format has room for.
-    pub fn alias_filter(&self) -> Option<Result<AliasFilter, RecordError>> {
-        let state = self.state();
-        Some(state.complete.as_ref()?.aliases.to_filter())
+    /// The codes that are known by name, for the edges; `None` before everything was gone through.
+    #[must_use]
+    pub fn code_filter(&self) -> Option<CodeFilter> {
+        self.state().complete.as_ref()?.codes.filter()
+    }
+
+    /// Says that everything was gone through and nothing was there.
+    #[cfg(test)]
+    pub(crate) fn complete_for_tests(&self) {
+        self.state().complete = Some(Sets::new().unwrap());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -114,13 +117,19 @@ impl Catalog {
     }
 }
 
+impl Sets {
+    fn note(&mut self, key: &str, number: Option<u64>) {
+        self.keys.insert_if_not_contained(key);
+        if let Some((_, code)) = key.split_once('/') {
+            self.codes.note(code, number);
+        }
+    }
+}
+
 impl State {
     fn note(&mut self, key: &str, number: Option<u64>) {
         for sets in self.complete.iter_mut().chain(self.building.iter_mut()) {
-            sets.keys.insert_if_not_contained(key);
-            if let Some(number) = number {
-                sets.aliases.note(number);
-            }
+            sets.note(key, number);
         }
     }
 }
@@ -137,15 +146,15 @@ impl Membership for Catalog {
 impl Listener for Catalog {
     fn apply(&self, message: &FeedMessage<'_>) {
         match message {
-            FeedMessage::Put { key, .. } => {
+            FeedMessage::Put { key, .. } | FeedMessage::Changed { key } => {
                 let number = self.number(key);
                 self.state().note(key, number);
             }
-            FeedMessage::Bound { bound } => {
+            FeedMessage::Beat(beat) => {
                 let mut state = self.state();
                 let State { complete, building } = &mut *state;
                 for sets in complete.iter_mut().chain(building) {
-                    sets.aliases.note_bound(*bound);
+                    sets.codes.note_bound(beat.bound);
                 }
             }
             FeedMessage::Flush => self.start_anew(),
@@ -164,6 +173,7 @@ impl Listener for Catalog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use edgelink_wire::feed::Beat;
     use edgelink_wire::{CodeLength, Record};
 
     fn catalog() -> Catalog {
@@ -171,7 +181,7 @@ mod tests {
     }
 
     fn complete(catalog: &Catalog) {
-        catalog.state().complete = Some(Sets::new());
+        catalog.complete_for_tests();
     }
 
     fn put(key: &str) -> FeedMessage<'_> {
@@ -187,7 +197,7 @@ mod tests {
     fn before_everything_was_gone_through_nothing_is_denied() {
         let catalog = catalog();
         assert!(catalog.may_have("a.example/x"));
-        assert!(catalog.alias_filter().is_none());
+        assert!(catalog.code_filter().is_none());
         complete(&catalog);
         assert!(!catalog.may_have("a.example/x"));
         catalog.start_anew();
@@ -219,13 +229,24 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_of_generated_shape_is_in_the_filter_at_once() {
+    fn an_alias_of_any_shape_is_in_the_filter_at_once() {
         let catalog = catalog();
         complete(&catalog);
-        catalog.apply(&FeedMessage::Bound { bound: 1000 });
+        catalog.apply(&FeedMessage::Beat(Beat {
+            bound: 1000,
+            ..Beat::default()
+        }));
         catalog.apply(&put("a.example/ZZZZZZZ"));
         catalog.apply(&put("a.example/other-shape"));
-        let filter = catalog.alias_filter().unwrap().unwrap();
-        assert!(filter.may_contain(CodeLength::DEFAULT.count() - 1));
+        catalog.apply(&FeedMessage::Changed {
+            key: "a.example/changed",
+        });
+        catalog.apply(&put("a.example/0000007"));
+        let filter = catalog.code_filter().unwrap();
+        for code in ["ZZZZZZZ", "other-shape", "changed"] {
+            assert!(filter.may_contain(code.as_bytes()), "{code}");
+        }
+        // Generated, and below the bound.
+        assert!(!filter.may_contain(b"0000007"));
     }
 }

@@ -49,8 +49,11 @@ impl Scanner {
 
     async fn scan(&self) -> Result<(), StoreError> {
         let bound = self.store.bound_state().await?.bound;
-        let mut sets = Sets::new();
-        sets.aliases.note_bound(bound);
+        let Ok(mut sets) = Sets::new() else {
+            // Without random numbers nothing else works either.
+            return Ok(());
+        };
+        sets.codes.note_bound(bound);
         self.catalog.state().building = Some(sets);
         let mut after = None;
         loop {
@@ -89,12 +92,7 @@ impl Scanner {
             return false;
         };
         for scanned in page {
-            sets.keys.insert_if_not_contained(scanned.key.as_str());
-            let number = self.catalog.number(&scanned.key);
-            // A generated code has the number of its link.
-            if let Some(number) = number.filter(|number| *number != scanned.id) {
-                sets.aliases.insert(number);
-            }
+            sets.note(&scanned.key, self.catalog.number(&scanned.key));
         }
         true
     }

@@ -1,5 +1,6 @@
 //! The feed of changes.
 
+use super::RelayConfig;
 use super::error::Checks;
 use crate::feed::RingLimits;
 use serde::Deserialize;
@@ -12,6 +13,13 @@ pub struct FeedConfig {
     /// About how many changes the stream in Redis keeps, 1,000 to 10,000,000. Default 100,000. An edge that was away for
     /// longer drops its caches and starts anew.
     pub stream_length: u64,
+    /// About how many bytes the stream in Redis takes, 1,048,576 to 1,099,511,627,776. Default 67,108,864. It is cut to that
+    /// before it grows, so that long targets do not fill Redis.
+    pub stream_bytes: u64,
+    /// Up to which age the feed is current, in milliseconds, 1,000 to 5,000, and at least twice `relay.heartbeat_ms`. Default
+    /// 4,000. What is cached counts while it is; with an older feed the database is asked for every link, and edges that
+    /// poll are sent to another control plane.
+    pub max_age_ms: u64,
     /// How many changes each control plane keeps for edges that poll, 100 to 10,000,000. Default 65,536.
     pub entries: usize,
     /// How many bytes of changes each control plane keeps for edges that poll, 65,536 to 4,294,967,296. Default 33,554,432.
@@ -32,6 +40,8 @@ impl Default for FeedConfig {
     fn default() -> Self {
         Self {
             stream_length: 100_000,
+            stream_bytes: 67_108_864,
+            max_age_ms: 4_000,
             entries: 65_536,
             bytes: 33_554_432,
             max_wait_ms: 30_000,
@@ -43,12 +53,24 @@ impl Default for FeedConfig {
 }
 
 impl FeedConfig {
-    pub(super) fn check(&self, checks: &mut Checks) {
+    pub(super) fn check(&self, relay: &RelayConfig, checks: &mut Checks) {
         checks.range(
             "feed.stream_length",
             self.stream_length,
             &(1_000..=10_000_000),
         );
+        checks.range(
+            "feed.stream_bytes",
+            self.stream_bytes,
+            &(1_048_576..=1_099_511_627_776),
+        );
+        checks.range("feed.max_age_ms", self.max_age_ms, &(1_000..=5_000));
+        if self.max_age_ms < relay.heartbeat_ms.saturating_mul(2) {
+            checks.refuse(
+                "feed.max_age_ms",
+                "must be at least twice relay.heartbeat_ms: one beat that is late would make the feed too old",
+            );
+        }
         checks.range("feed.entries", self.entries, &(100..=10_000_000));
         checks.range("feed.bytes", self.bytes, &(65_536..=4_294_967_296));
         checks.range("feed.max_wait_ms", self.max_wait_ms, &(100..=60_000));
@@ -62,6 +84,10 @@ impl FeedConfig {
             entries: self.entries,
             bytes: self.bytes,
         }
+    }
+
+    pub(crate) fn max_age(&self) -> Duration {
+        Duration::from_millis(self.max_age_ms)
     }
 
     pub(crate) fn max_wait(&self) -> Duration {

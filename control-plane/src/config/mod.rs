@@ -94,7 +94,7 @@ impl Config {
         self.store.check(&mut checks);
         self.redis.check(&mut checks);
         self.relay.check(&mut checks);
-        self.feed.check(&mut checks);
+        self.feed.check(&self.relay, &mut checks);
         self.resolve.check(&mut checks);
         self.clicks.check(&mut checks);
         self.links.complete(&mut checks);

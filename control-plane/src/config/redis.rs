@@ -1,7 +1,7 @@
 //! Redis.
 
-use super::Secret;
 use super::error::Checks;
+use super::{FeedConfig, Secret};
 use crate::redis::RedisOptions;
 use serde::Deserialize;
 use std::time::Duration;
@@ -50,11 +50,12 @@ impl RedisConfig {
     }
 
     /// How Redis is reached, where there is one.
-    pub(crate) fn options(&self, feed_length: u64) -> Option<RedisOptions> {
+    pub(crate) fn options(&self, feed: &FeedConfig) -> Option<RedisOptions> {
         Some(RedisOptions {
             url: self.url.as_ref()?.expose().to_owned(),
             timeout: Duration::from_millis(self.timeout_ms),
-            feed_length,
+            feed_length: feed.stream_length,
+            feed_bytes: feed.stream_bytes,
         })
     }
 }

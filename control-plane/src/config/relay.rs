@@ -1,6 +1,7 @@
 //! How changes are published.
 
 use super::error::Checks;
+use crate::clicks::HotOptions;
 use crate::relay::RelayOptions;
 use serde::Deserialize;
 use std::time::Duration;
@@ -15,8 +16,8 @@ pub struct RelayConfig {
     /// For how long one control plane publishes before it has to renew its lease, in milliseconds, 500 to 60,000. Default
     /// 3,000. When it dies, changes wait for up to that long until another one takes over.
     pub lease_ms: u64,
-    /// How often the bound of issued numbers is published, in milliseconds, 100 to 20,000. Default 1,000. It is the sign of
-    /// life by which edges notice that the feed is silent, or that they have missed something.
+    /// How often there is a beat, in milliseconds, 100 to 2,000. Default 1,000. It says up to when everything is published, so
+    /// that caches know how old they are, and how far numbers are issued.
     pub heartbeat_ms: u64,
     /// How many rows of the outbox are read at once, 1 to 1,000. Default 256. A row holds the changes of a transaction, or 64
     /// KiB of them.
@@ -43,7 +44,7 @@ impl RelayConfig {
     pub(super) fn check(&self, checks: &mut Checks) {
         checks.range("relay.poll_ms", self.poll_ms, &(10..=60_000));
         checks.range("relay.lease_ms", self.lease_ms, &(500..=60_000));
-        checks.range("relay.heartbeat_ms", self.heartbeat_ms, &(100..=20_000));
+        checks.range("relay.heartbeat_ms", self.heartbeat_ms, &(100..=2_000));
         checks.range("relay.batch", self.batch, &(1..=1_000));
         checks.range(
             "relay.bound_room",
@@ -52,12 +53,13 @@ impl RelayConfig {
         );
     }
 
-    pub(crate) fn options(&self) -> RelayOptions {
+    pub(crate) fn options(&self, hot: HotOptions) -> RelayOptions {
         RelayOptions {
             poll: Duration::from_millis(self.poll_ms),
             lease: Duration::from_millis(self.lease_ms),
             heartbeat: Duration::from_millis(self.heartbeat_ms),
             batch: self.batch,
+            hot,
         }
     }
 }

@@ -338,3 +338,26 @@ fn names_that_nobody_reads_are_found_and_those_of_the_scripts_are_left_alone() {
     let unknown: Vec<&str> = environment.unknown().collect();
     assert_eq!(unknown, ["EDGELINK_LISTN", "EDGELINK_SERVICE_HOST"]);
 }
+
+#[test]
+fn a_feed_that_one_late_beat_would_make_too_old_is_refused() {
+    for (age, heartbeat, is_good) in [(4000, 2000, true), (3999, 2000, false), (1000, 500, true)] {
+        let text = format!("[feed]\nmax_age_ms = {age}\n[relay]\nheartbeat_ms = {heartbeat}");
+        let loaded = load(&text, &[]);
+        assert_eq!(loaded.is_ok(), is_good, "{age} {heartbeat}: {loaded:?}");
+    }
+    let error = load("[feed]\nmax_age_ms = 1500", &[]).unwrap_err();
+    assert!(error.contains("feed.max_age_ms"), "{error}");
+    for (field, value) in [
+        ("stream_bytes", 1_048_575u64),
+        ("stream_bytes", 1_099_511_627_777),
+        ("max_age_ms", 999),
+        ("max_age_ms", 5001),
+    ] {
+        let text = format!("[feed]\n{field} = {value}");
+        let error = load(&text, &[("EDGELINK_RELAY_HEARTBEAT_MS", "100")]).unwrap_err();
+        assert!(error.contains(&format!("feed.{field}")), "{error}");
+    }
+    let error = load("[relay]\nheartbeat_ms = 2001", &[]).unwrap_err();
+    assert!(error.contains("relay.heartbeat_ms"), "{error}");
+}

@@ -1,10 +1,11 @@
-//! `GET /edge/v1/feed?after=&waitMs=`: the changes behind a position, as a [`FeedBatch`]. Without any, the answer waits for
-//! one for up to `waitMs`. Without `after`, or with one that is not known here, it says that there is a gap, and where to go
-//! on.
+//! `GET /edge/v1/feed?after=&generation=&waitMs=`: the changes behind a position of a generation, as a [`FeedBatch`].
+//! Without any, the answer waits for one for up to `waitMs`. Without a position, or with one that is not known here, it says
+//! that there is a gap, and where to go on. 503 if this control plane does not know what was committed long ago, or less than
+//! the one that the position is from: another one is to be asked.
 
 use super::wants_json;
 use crate::app::App;
-use crate::feed::Batch;
+use crate::feed::{Batch, FeedError};
 use crate::problem::{FieldError, Kind, Problem};
 use axum::Json;
 use axum::extract::State;
@@ -28,7 +29,7 @@ pub(crate) async fn poll(
         return Err(Problem::new(Kind::Overloaded));
     };
     let wait = query.wait.min(app.config.feed.max_wait());
-    let batch = app.feed.read(query.after, wait).await;
+    let batch = app.feed.poll(query.place(), wait).await?;
     if wants_json(&headers) {
         Ok(Json(for_people(&batch)).into_response())
     } else {
@@ -41,6 +42,7 @@ pub(crate) async fn poll(
 #[derive(Debug, Default, PartialEq, Eq)]
 struct FeedQuery {
     after: Option<FeedPosition>,
+    generation: Option<u64>,
     wait: Duration,
 }
 
@@ -50,11 +52,23 @@ impl FeedQuery {
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             match name.as_ref() {
                 "after" => parsed.after = Some(field("after", &value)?),
+                "generation" => parsed.generation = Some(field("generation", &value)?),
                 "waitMs" => parsed.wait = Duration::from_millis(field("waitMs", &value)?),
                 _ => return Err(refuse(name.into_owned(), "is not known")),
             }
         }
         Ok(parsed)
+    }
+
+    /// A position without its generation says nothing.
+    fn place(&self) -> Option<(u64, FeedPosition)> {
+        self.generation.zip(self.after)
+    }
+}
+
+impl From<FeedError> for Problem {
+    fn from(error: FeedError) -> Self {
+        Self::new(Kind::Overloaded).with_detail(error.to_string())
     }
 }
 
@@ -77,7 +91,14 @@ fn for_people(batch: &Batch) -> Value {
         .flatten()
         .map(message)
         .collect();
-    json!({ "next": batch.next.to_string(), "gap": batch.gap, "messages": messages })
+    let age = u64::try_from(batch.age.as_millis()).ok();
+    json!({
+        "generation": batch.generation,
+        "ageMs": age,
+        "next": batch.next.to_string(),
+        "gap": batch.gap,
+        "messages": messages,
+    })
 }
 
 fn message(message: &FeedMessage<'_>) -> Value {
@@ -96,7 +117,10 @@ fn message(message: &FeedMessage<'_>) -> Value {
         }
         | FeedMessage::Del { key, rev } => json!({ "op": "del", "key": key, "rev": rev }),
         FeedMessage::Flush => json!({ "op": "flush" }),
-        FeedMessage::Bound { bound } => json!({ "op": "bound", "bound": bound }),
+        FeedMessage::Changed { key } => json!({ "op": "changed", "key": key }),
+        FeedMessage::Beat(beat) => {
+            json!({ "op": "beat", "bound": beat.bound, "number": beat.number, "at": beat.at })
+        }
     }
 }
 
@@ -106,15 +130,23 @@ mod tests {
 
     #[test]
     fn a_query_names_a_position_and_a_time() {
-        let query = FeedQuery::parse("after=12-3&waitMs=500").unwrap();
-        assert_eq!(query.after, Some(FeedPosition::new(12, 3)));
+        let query = FeedQuery::parse("after=12-3&generation=7&waitMs=500").unwrap();
+        assert_eq!(query.place(), Some((7, FeedPosition::new(12, 3))));
+        assert_eq!(FeedQuery::parse("after=12-3").unwrap().place(), None);
         assert_eq!(query.wait, Duration::from_millis(500));
         assert_eq!(FeedQuery::parse("").unwrap(), FeedQuery::default());
     }
 
     #[test]
     fn what_is_not_right_in_a_query_is_refused() {
-        for query in ["after=", "after=12", "waitMs=-1", "waitMs=1s", "wait=1"] {
+        for query in [
+            "after=",
+            "after=12",
+            "generation=x",
+            "waitMs=-1",
+            "waitMs=1s",
+            "wait=1",
+        ] {
             assert!(FeedQuery::parse(query).is_err(), "{query}");
         }
     }

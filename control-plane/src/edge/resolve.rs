@@ -1,22 +1,24 @@
 //! `GET /edge/v1/links/{domain}/{code}`: what is known of a key, 200 for a link and 404 for none, both as an
-//! [`Entry`]. Anything else is a failure and says nothing about the link.
+//! [`Answer`]. Anything else is a failure and says nothing about the link.
 //!
-//! An edge keeps an answer for as long as the freshness that is promised allows, so nothing here may add an age of its own:
-//! what is remembered in this process is forgotten as soon as the feed tells of a change.
+//! An edge keeps an answer for as long as the freshness that is promised allows, so the answer says how old it is: for how
+//! long before the question it was so. An edge that counts from the moment of its question is always right.
 
 use super::wants_json;
 use crate::app::App;
 use crate::problem::{Kind, Problem};
+use crate::resolve::Resolved;
 use crate::telemetry::prometheus::EDGE_LOOKUPS;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use edgelink_wire::{Code, Domain, Entry, LinkKey, LinkRecord, Record};
+use edgelink_wire::{Answer, Code, Domain, LinkKey, LinkRecord, Record};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use metrics::counter;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
 type KeyPath = Result<Path<(String, String)>, PathRejection>;
 
@@ -26,7 +28,7 @@ pub(crate) async fn resolve(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let key = parse(path)?;
-    let record = app.resolver.resolve(&key).await?;
+    let Resolved { record, age } = app.resolver.resolve(&key).await?;
     let (status, outcome) = match record {
         Record::Link(_) => (StatusCode::OK, "link"),
         Record::Absent { .. } => (StatusCode::NOT_FOUND, "absent"),
@@ -35,7 +37,7 @@ pub(crate) async fn resolve(
     if wants_json(&headers) {
         Ok((status, Json(for_people(&key, &record))).into_response())
     } else {
-        Ok(entry(status, &key, &record))
+        Ok(answer(status, &key, &record, age))
     }
 }
 
@@ -49,15 +51,16 @@ fn parse(path: KeyPath) -> Result<LinkKey, Problem> {
     Ok(LinkKey::new(domain, code))
 }
 
-fn entry(status: StatusCode, key: &LinkKey, record: &Record<String>) -> Response {
-    let mut bytes = Vec::new();
-    let key = key.to_string();
-    Entry {
-        key: key.as_bytes(),
-        record: record.as_deref(),
+fn answer(status: StatusCode, key: &LinkKey, record: &Record<String>, age: Duration) -> Response {
+    // Rounded up, so that it is never younger than it is.
+    let age_millis = u64::try_from(age.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+    let bytes = Answer {
+        age_millis,
+        key: key.to_string().as_bytes(),
+        record: &record.as_deref().to_bytes(),
     }
-    .encode(&mut bytes);
-    let content_type = HeaderValue::from_static(Entry::MEDIA_TYPE);
+    .to_bytes();
+    let content_type = HeaderValue::from_static(Answer::MEDIA_TYPE);
     (status, [(header::CONTENT_TYPE, content_type)], bytes).into_response()
 }
 

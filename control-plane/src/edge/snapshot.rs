@@ -21,6 +21,7 @@ impl From<SnapshotError> for Problem {
             SnapshotError::NotReady => {
                 Self::new(Kind::Overloaded).with_detail("not all keys are known yet")
             }
+            SnapshotError::Feed(error) => Self::from(error),
             SnapshotError::Store(error) => Self::store(&error),
         }
     }

@@ -1,25 +1,30 @@
 //! The changes as this process has seen them: a bounded stretch of the feed, for edges that poll, and listeners within the
-//! process that keep their caches fresh by it.
+//! process that keep their caches fresh by it. The feed also knows how old it is: as of when everything that was committed
+//! has come.
 
+mod clock;
 mod ring;
 mod tail;
 mod telling;
 
+pub use clock::DatabaseClock;
 pub use ring::{Batch, RingLimits};
 pub use tail::Tail;
 
 use edgelink_wire::FeedPosition;
-use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::feed::{Beat, FeedMessage};
 use ring::Ring;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// How far this process may be behind another one that reads the same feed.
 const BEHIND: Duration = Duration::from_millis(500);
+
+/// The age up to which a feed is current, unless it is configured.
+const MAX_AGE: Duration = Duration::from_secs(4);
 
 /// Something that keeps up with the changes.
 pub trait Listener: Send + Sync + 'static {
@@ -33,11 +38,49 @@ pub trait Listener: Send + Sync + 'static {
 /// The newest changes.
 pub struct Feed {
     ring: Mutex<Ring>,
-    end: watch::Sender<FeedPosition>,
+    end: watch::Sender<End>,
+    beat: Mutex<Option<LastBeat>>,
+    clock: DatabaseClock,
     listeners: Vec<Arc<dyn Listener>>,
-    /// Whether changes come without delay.
-    live: AtomicBool,
+    max_age: Duration,
     stop: CancellationToken,
+}
+
+/// How far the feed has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct End {
+    /// 0 if it is not known.
+    generation: u64,
+    position: FeedPosition,
+}
+
+/// The last beat of the generation that the feed is in.
+#[derive(Clone, Copy, Debug)]
+struct LastBeat {
+    beat: Beat,
+    came: Instant,
+}
+
+/// A feed that tells in time what is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Current {
+    /// The generation that it is in.
+    pub generation: u64,
+    /// The number of its last beat.
+    pub number: u64,
+    /// Everything that was committed before then has come.
+    pub as_of: Instant,
+}
+
+/// Why edges are not told of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FeedError {
+    /// Changes may have been committed long ago that have not come.
+    #[error("the feed is not current")]
+    NotCurrent,
+    /// Another control plane has told of more.
+    #[error("the feed is behind that position")]
+    Behind,
 }
 
 impl Feed {
@@ -46,11 +89,25 @@ impl Feed {
     pub fn new(limits: RingLimits, listeners: Vec<Arc<dyn Listener>>) -> Self {
         Self {
             ring: Mutex::new(Ring::new(limits)),
-            end: watch::Sender::new(FeedPosition::START),
+            end: watch::Sender::new(End::default()),
+            beat: Mutex::new(None),
+            clock: DatabaseClock::default(),
             listeners,
-            live: AtomicBool::new(false),
+            max_age: MAX_AGE,
             stop: CancellationToken::new(),
         }
+    }
+
+    /// The same feed, current up to this age.
+    #[must_use]
+    pub fn with_max_age(self, max_age: Duration) -> Self {
+        Self { max_age, ..self }
+    }
+
+    /// The clock by which the age is reckoned; whatever asks the database notes what it hears.
+    #[must_use]
+    pub fn clock(&self) -> &DatabaseClock {
+        &self.clock
     }
 
     /// Appends a change. Listeners hear of it first: who reads it here finds them up to date.
@@ -59,68 +116,174 @@ impl Feed {
             listener.apply(message);
         }
         self.ring().push(position, message);
-        self.end.send_replace(position);
+        if let FeedMessage::Beat(beat) = message {
+            *self.last_beat() = Some(LastBeat {
+                beat: *beat,
+                came: Instant::now(),
+            });
+        }
+        self.end.send_modify(|end| end.position = position);
     }
 
-    /// Goes on at `position`, with nothing known of what was before.
-    pub fn start_anew(&self, position: FeedPosition) {
+    /// Starts at `position` of a generation (0 if it is not known), with nothing known of what was before.
+    pub fn start_anew(&self, generation: u64, position: FeedPosition) {
+        *self.last_beat() = None;
         for listener in &self.listeners {
             listener.start_anew();
         }
-        self.ring().start_anew(position);
-        self.end.send_replace(position);
+        self.ring().start_anew(generation, position);
+        self.end.send_replace(End {
+            generation,
+            position,
+        });
     }
 
-    /// Passes over an entry that holds nothing for us.
-    pub fn pass(&self, position: FeedPosition) {
-        self.ring().pass(position);
-        self.end.send_replace(position);
-    }
-
-    /// Says whether changes come without delay.
-    pub fn set_live(&self, is_live: bool) {
-        self.live.store(is_live, Ordering::Release);
-    }
-
-    /// Whether changes come without delay, as far as is known.
+    /// How the feed stands, if it is current.
     #[must_use]
-    pub fn is_live(&self) -> bool {
-        self.live.load(Ordering::Acquire)
+    pub fn current(&self) -> Option<Current> {
+        let now = Instant::now();
+        let (beat, age) = self.age_at(now)?;
+        (age <= self.max_age).then(|| Current {
+            generation: beat.generation,
+            number: beat.number,
+            as_of: now.checked_sub(age).unwrap_or(now),
+        })
+    }
+
+    /// Whether everything that is committed comes in time.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.current().is_some()
+    }
+
+    /// How old the feed is: what was committed longer ago has come. `None` if that is not known.
+    #[must_use]
+    pub fn age(&self) -> Option<Duration> {
+        self.age_at(Instant::now()).map(|(_, age)| age)
+    }
+
+    /// Never less than the time since the beat came, even if the clock of the database was set back.
+    fn age_at(&self, now: Instant) -> Option<(Beat, Duration)> {
+        let last = (*self.last_beat())?;
+        let age = self.age_of(last.beat.at, now)?;
+        Some((last.beat, age.max(now.saturating_duration_since(last.came))))
+    }
+
+    fn age_of(&self, at: u64, now: Instant) -> Option<Duration> {
+        let age = self.clock.at_most(now)?.saturating_sub(at);
+        Some(clock::micros(age))
     }
 
     /// The position of the newest change.
     #[must_use]
     pub fn end(&self) -> FeedPosition {
-        *self.end.borrow()
+        self.end.borrow().position
     }
 
-    /// What came behind `after`. Where there is nothing yet, waits for it up to `wait`; a shutdown ends that at once.
-    pub async fn read(&self, after: Option<FeedPosition>, wait: Duration) -> Batch {
-        if let Some(after) = after.filter(|after| *after > self.end()) {
-            // Another control plane has told of more than this one has heard of yet. It is no gap unless it stays so.
-            self.catch_up(after, wait.min(BEHIND)).await;
+    /// The generation, 0 if it is not known, and the position of the newest change.
+    #[must_use]
+    pub fn place(&self) -> (u64, FeedPosition) {
+        let end = *self.end.borrow();
+        (end.generation, end.position)
+    }
+
+    /// What came behind a position of a generation. If there is nothing yet, waits for it up to `wait`; a shutdown ends that
+    /// at once.
+    ///
+    /// # Errors
+    /// [`FeedError::NotCurrent`], also as soon as the feed ceases to be; [`FeedError::Behind`] if the position is ahead of
+    /// this feed and stays so.
+    pub async fn poll(
+        &self,
+        after: Option<(u64, FeedPosition)>,
+        wait: Duration,
+    ) -> Result<Batch, FeedError> {
+        let until = Instant::now() + wait;
+        if let Some((generation, position)) = after {
+            self.await_position(generation, position).await?;
         }
-        // Taken before looking, so that nothing slips in between.
+        loop {
+            // Taken before looking, so that nothing slips in between.
+            let mut end = self.end.subscribe();
+            end.mark_unchanged();
+            let current = self.current().ok_or(FeedError::NotCurrent)?;
+            let batch = self.batch(after);
+            if !batch.is_empty() || Instant::now() >= until {
+                return Ok(batch);
+            }
+            let stale = current.as_of + self.max_age + Duration::from_millis(1);
+            tokio::select! {
+                () = self.stop.cancelled() => return Ok(batch),
+                _ = end.changed() => {}
+                () = sleep_until(until.min(stale)) => {}
+            }
+        }
+    }
+
+    /// Another control plane may have told of more than this one has heard of yet.
+    async fn await_position(
+        &self,
+        generation: u64,
+        position: FeedPosition,
+    ) -> Result<(), FeedError> {
+        let is_ahead = |end: &End| end.generation == generation && end.position < position;
         let mut end = self.end.subscribe();
-        let batch = self.ring().read(after);
+        let reached = end.wait_for(|end| !is_ahead(end));
+        match timeout(BEHIND, reached).await {
+            Ok(_) => Ok(()),
+            Err(_) if self.is_current() => Err(FeedError::Behind),
+            Err(_) => Err(FeedError::NotCurrent),
+        }
+    }
+
+    /// What is there, and how old it is. A batch that ends before the newest change is as old as the last beat in it.
+    fn batch(&self, after: Option<(u64, FeedPosition)>) -> Batch {
+        let now = Instant::now();
+        // Taken before the ring: what comes in between makes the batch no older.
+        let age = self.age_at(now).map(|(_, age)| age);
+        let ring = self.ring();
+        let known = after.filter(|(generation, _)| *generation == ring.generation());
+        let mut batch = ring.read(known.map(|(_, position)| position));
+        let age = if batch.is_all {
+            age
+        } else {
+            batch.last_beat.and_then(|at| self.age_of(at, now))
+        };
+        batch.age = age.unwrap_or(Duration::MAX);
+        batch
+    }
+
+    /// What came behind `after` in whatever generation. If there is nothing yet, waits for it up to `wait`; a shutdown ends
+    /// that at once.
+    pub async fn read(&self, after: FeedPosition, wait: Duration) -> Batch {
+        let mut end = self.end.subscribe();
+        let batch = self.ring().read(Some(after));
         if !batch.is_empty() || wait.is_zero() {
             return batch;
         }
         let changed = async {
             tokio::select! {
                 () = self.stop.cancelled() => {}
-                _ = end.wait_for(|end| Some(*end) != after) => {}
+                _ = end.wait_for(|end| end.position != after) => {}
             }
         };
         // Whether something came or the time is up shows in what there is.
         let _ = timeout(wait, changed).await;
-        self.ring().read(after)
+        self.ring().read(Some(after))
+    }
+
+    /// Whether the entry at `position` of a generation has come, or comes within `wait`. It is not enough that later ones
+    /// have: a Redis that was set back may have lost it.
+    pub async fn has_come(&self, generation: u64, position: FeedPosition, wait: Duration) -> bool {
+        let mut end = self.end.subscribe();
+        let reached = end.wait_for(|end| end.generation == generation && end.position >= position);
+        matches!(timeout(wait, reached).await, Ok(Ok(_))) && self.ring().has(generation, position)
     }
 
     /// Returns when everything up to `position` has come, or when the time is up, and says which.
     pub async fn catch_up(&self, position: FeedPosition, wait: Duration) -> bool {
         let mut end = self.end.subscribe();
-        let reached = end.wait_for(|end| *end >= position);
+        let reached = end.wait_for(|end| end.position >= position);
         matches!(timeout(wait, reached).await, Ok(Ok(_)))
     }
 
@@ -132,6 +295,10 @@ impl Feed {
     fn ring(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn last_beat(&self) -> MutexGuard<'_, Option<LastBeat>> {
+        self.beat.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]
@@ -140,19 +307,40 @@ mod tests {
     use tokio::time::sleep;
 
     const WAIT: Duration = Duration::from_secs(30);
+    const GENERATION: u64 = 5;
+    /// What the clock of the database shows when a test begins, in microseconds.
+    const START: u64 = 1_767_225_600_000_000;
 
+    fn at(millis: u64) -> FeedPosition {
+        FeedPosition::new(millis, 0)
+    }
+
+    fn beat(at: u64) -> FeedMessage<'static> {
+        FeedMessage::Beat(Beat {
+            bound: 1,
+            generation: GENERATION,
+            number: at,
+            at,
+        })
+    }
+
+    /// A feed whose newest entry is a beat at 10-0.
     fn feed() -> Arc<Feed> {
         let feed = Feed::new(RingLimits::default(), Vec::new());
-        feed.start_anew(FeedPosition::new(10, 0));
+        feed.clock().note(Instant::now(), START);
+        feed.start_anew(GENERATION, at(9));
+        feed.push(at(10), &beat(START));
         Arc::new(feed)
     }
 
-    fn waiting(feed: &Arc<Feed>) -> tokio::task::JoinHandle<Batch> {
+    type Polled = Result<Batch, FeedError>;
+
+    fn waiting(feed: &Arc<Feed>) -> tokio::task::JoinHandle<Polled> {
         let feed = feed.clone();
-        tokio::spawn(async move { feed.read(Some(FeedPosition::new(10, 0)), WAIT).await })
+        tokio::spawn(async move { feed.poll(Some((GENERATION, at(10))), WAIT).await })
     }
 
-    async fn until_somebody_waits(feed: &Feed) {
+    async fn until_one_waits(feed: &Feed) {
         while feed.end.receiver_count() == 0 {
             tokio::task::yield_now().await;
         }
@@ -162,58 +350,149 @@ mod tests {
     async fn a_change_ends_the_waiting() {
         let feed = feed();
         let reader = waiting(&feed);
-        until_somebody_waits(&feed).await;
-        feed.push(FeedPosition::new(11, 0), &FeedMessage::Flush);
-        let batch = reader.await.unwrap();
-        assert_eq!(
-            (batch.messages.len(), batch.next),
-            (1, FeedPosition::new(11, 0))
-        );
+        until_one_waits(&feed).await;
+        feed.push(at(11), &FeedMessage::Flush);
+        let batch = reader.await.unwrap().unwrap();
+        assert_eq!((batch.messages.len(), batch.next), (1, at(11)));
     }
 
     #[tokio::test]
     async fn a_shutdown_ends_the_waiting_at_once() {
         let feed = feed();
         let reader = waiting(&feed);
-        until_somebody_waits(&feed).await;
+        until_one_waits(&feed).await;
         feed.shutdown();
-        assert!(reader.await.unwrap().is_empty());
+        assert!(reader.await.unwrap().unwrap().is_empty());
         let later = waiting(&feed);
-        assert!(later.await.unwrap().is_empty());
+        assert!(later.await.unwrap().unwrap().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_a_change_the_answer_is_empty_when_the_time_is_up() {
-        let batch = waiting(&feed()).await.unwrap();
+        let feed = feed();
+        let wait = Duration::from_secs(1);
+        let batch = feed.poll(Some((GENERATION, at(10))), wait).await.unwrap();
         assert!(batch.is_empty());
-        assert_eq!(batch.next, FeedPosition::new(10, 0));
+        assert_eq!(batch.next, at(10));
+        assert!(
+            (1000..1010).contains(&batch.age.as_millis()),
+            "{:?}",
+            batch.age
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_heard_more_from_another_control_plane_waits_for_this_one_to_catch_up() {
+    async fn a_feed_without_beats_is_not_current_and_ends_the_waiting() {
         let feed = feed();
-        let ahead = Some(FeedPosition::new(11, 0));
+        let start = Instant::now();
+        assert_eq!(waiting(&feed).await.unwrap(), Err(FeedError::NotCurrent));
+        let waited = start.elapsed().as_millis();
+        assert!((3990..4100).contains(&waited), "{waited}");
+        assert_eq!(feed.current(), None);
+        feed.push(at(11), &FeedMessage::Flush);
+        assert_eq!(feed.current(), None, "another entry is no beat");
+        feed.push(at(12), &beat(START + 3_900_000));
+        let current = feed.current().unwrap();
+        assert_eq!(current.number, START + 3_900_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_beat_is_as_old_as_what_it_says_and_never_younger_than_its_arrival() {
+        let feed = feed();
+        sleep(Duration::from_secs(2)).await;
+        // Read two seconds ago, and held up since.
+        feed.push(at(11), &beat(START));
+        assert!(feed.age().unwrap() >= Duration::from_secs(2));
+        feed.push(at(12), &beat(START + 2_000_000));
+        assert!(feed.age().unwrap() < Duration::from_millis(10));
+        // The database's clock is set back by an hour: nothing gets younger.
+        feed.clock().note(Instant::now(), START - 3_600_000_000);
+        sleep(Duration::from_secs(3)).await;
+        assert!(feed.age().unwrap() >= Duration::from_secs(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_position_ahead_of_this_feed_is_waited_for_and_is_no_gap() {
+        let feed = feed();
+        let ahead = Some((GENERATION, at(11)));
         let catching_up = async {
             sleep(BEHIND / 2).await;
-            feed.push(FeedPosition::new(11, 0), &FeedMessage::Flush);
-            feed.push(FeedPosition::new(12, 0), &FeedMessage::Flush);
+            feed.push(at(11), &FeedMessage::Flush);
+            feed.push(at(12), &FeedMessage::Flush);
         };
-        let (batch, ()) = tokio::join!(feed.read(ahead, WAIT), catching_up);
+        let (batch, ()) = tokio::join!(feed.poll(ahead, WAIT), catching_up);
+        let batch = batch.unwrap();
         assert_eq!((batch.gap, batch.messages.len()), (false, 1));
-        // A position of another feed, that of a Redis that was emptied, never comes.
-        let batch = feed.read(Some(FeedPosition::new(99, 0)), WAIT).await;
-        assert!(batch.gap);
+        let far = feed.poll(Some((GENERATION, at(99))), WAIT).await;
+        assert_eq!(far, Err(FeedError::Behind));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_position_of_another_generation_is_a_gap_even_if_it_looks_like_one_of_ours() {
+        let feed = feed();
+        for after in [None, Some((GENERATION - 1, at(10))), Some((7, at(99)))] {
+            let batch = feed.poll(after, WAIT).await.unwrap();
+            assert_eq!(
+                (batch.gap, batch.next, batch.generation),
+                (true, at(10), GENERATION)
+            );
+        }
+        let reader = waiting(&feed);
+        until_one_waits(&feed).await;
+        // The stream continues, but Redis may have lost something.
+        feed.start_anew(GENERATION + 1, at(10));
+        feed.push(
+            at(11),
+            &FeedMessage::Beat(Beat {
+                generation: GENERATION + 1,
+                at: START,
+                ..Beat::default()
+            }),
+        );
+        assert!(reader.await.unwrap().unwrap().gap);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_that_is_cut_off_is_as_old_as_its_last_beat() {
+        let feed = feed();
+        for millis in 11..6000 {
+            feed.push(at(millis), &FeedMessage::Flush);
+        }
+        sleep(Duration::from_secs(1)).await;
+        feed.push(at(6000), &beat(START + 1_000_000));
+        let cut_off = feed.poll(Some((GENERATION, at(9))), WAIT).await.unwrap();
+        assert!(cut_off.age >= Duration::from_secs(1));
+        let rest = feed
+            .poll(Some((GENERATION, cut_off.next)), WAIT)
+            .await
+            .unwrap();
+        assert!(rest.age < Duration::from_millis(10));
+        let without = feed.poll(Some((GENERATION, at(10))), WAIT).await.unwrap();
+        assert_eq!(without.age, Duration::MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_entry_that_was_lost_has_not_come_whatever_came_later() {
+        let feed = feed();
+        assert!(feed.has_come(GENERATION, FeedPosition::START, WAIT).await);
+        assert!(feed.has_come(GENERATION, at(10), Duration::ZERO).await);
+        assert!(
+            feed.has_come(GENERATION, at(3), WAIT).await,
+            "from before we began"
+        );
+        assert!(!feed.has_come(GENERATION + 1, at(10), WAIT).await);
+        assert!(!feed.has_come(GENERATION, at(12), WAIT).await);
+        feed.push(at(13), &FeedMessage::Flush);
+        assert!(!feed.has_come(GENERATION, at(12), WAIT).await);
+        assert!(feed.has_come(GENERATION, at(13), WAIT).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_a_position_is_told_whether_it_came() {
         let feed = feed();
-        assert!(
-            feed.catch_up(FeedPosition::new(10, 0), Duration::ZERO)
-                .await
-        );
-        assert!(!feed.catch_up(FeedPosition::new(12, 0), WAIT).await);
+        assert!(feed.catch_up(at(10), Duration::ZERO).await);
+        assert!(!feed.catch_up(at(12), WAIT).await);
         feed.push(FeedPosition::new(12, 1), &FeedMessage::Flush);
-        assert!(feed.catch_up(FeedPosition::new(12, 0), WAIT).await);
+        assert!(feed.catch_up(at(12), WAIT).await);
     }
 }

@@ -1,10 +1,11 @@
 //! The newest changes, bounded in number and in bytes.
 
-use edgelink_wire::FeedPosition;
-use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::feed_batch::{FeedBatch, MAX_BYTES, MAX_MESSAGES, encode_message};
+use edgelink_wire::{BatchHead, FeedPosition};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,14 @@ impl Default for RingLimits {
 /// What came behind a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
+    /// The generation that it is of; 0 if it is not known.
+    pub generation: u64,
+    /// What was committed longer ago is in it, or was before.
+    pub age: Duration,
+    /// Whether it reaches to the newest change.
+    pub(super) is_all: bool,
+    /// The time of the last beat in it.
+    pub(super) last_beat: Option<u64>,
     /// Where to go on.
     pub next: FeedPosition,
     /// Whether something before the first change is missing.
@@ -45,20 +54,21 @@ impl Batch {
     /// The encoded batch.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        FeedBatch::encode_encoded(self.next, self.gap, self.messages.iter().map(AsRef::as_ref))
+        let head = BatchHead {
+            generation: self.generation,
+            age_millis: u64::try_from(self.age.as_micros().div_ceil(1000)).unwrap_or(u64::MAX),
+            next: self.next,
+            gap: self.gap,
+        };
+        FeedBatch::encode_encoded(head, self.messages.iter().map(AsRef::as_ref))
     }
 }
 
 struct Entry {
     position: FeedPosition,
-    /// Nothing where the entry holds nothing that is understood here.
-    message: Option<Arc<[u8]>>,
-}
-
-impl Entry {
-    fn size(&self) -> usize {
-        self.message.as_ref().map_or(0, |message| message.len())
-    }
+    message: Arc<[u8]>,
+    /// If it is a beat, the time of that.
+    beat: Option<u64>,
 }
 
 /// The newest changes.
@@ -66,6 +76,10 @@ pub(super) struct Ring {
     limits: RingLimits,
     entries: VecDeque<Entry>,
     bytes: usize,
+    /// 0 if it is not known.
+    generation: u64,
+    /// Where the generation began for us.
+    origin: FeedPosition,
     /// Behind which position everything up to `end` is here.
     start: FeedPosition,
     end: FeedPosition,
@@ -77,23 +91,29 @@ impl Ring {
             limits,
             entries: VecDeque::new(),
             bytes: 0,
+            generation: 0,
+            origin: FeedPosition::START,
             start: FeedPosition::START,
             end: FeedPosition::START,
         }
     }
 
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     pub(super) fn push(&mut self, position: FeedPosition, message: &FeedMessage<'_>) {
-        self.add(position, Some(encode_message(message).into()));
-    }
-
-    pub(super) fn pass(&mut self, position: FeedPosition) {
-        self.add(position, None);
-    }
-
-    fn add(&mut self, position: FeedPosition, message: Option<Arc<[u8]>>) {
-        let entry = Entry { position, message };
-        self.bytes += entry.size();
-        self.entries.push_back(entry);
+        let beat = match message {
+            FeedMessage::Beat(Beat { at, .. }) => Some(*at),
+            _ => None,
+        };
+        let message: Arc<[u8]> = encode_message(message).into();
+        self.bytes += message.len();
+        self.entries.push_back(Entry {
+            position,
+            message,
+            beat,
+        });
         self.end = position;
         while self.entries.len() > self.limits.entries || self.bytes > self.limits.bytes {
             self.forget_oldest();
@@ -102,14 +122,16 @@ impl Ring {
 
     fn forget_oldest(&mut self) {
         if let Some(oldest) = self.entries.pop_front() {
-            self.bytes -= oldest.size();
+            self.bytes -= oldest.message.len();
             self.start = oldest.position;
         }
     }
 
-    pub(super) fn start_anew(&mut self, position: FeedPosition) {
+    pub(super) fn start_anew(&mut self, generation: u64, position: FeedPosition) {
         self.entries.clear();
         self.bytes = 0;
+        self.generation = generation;
+        self.origin = position;
         self.start = position;
         self.end = position;
     }
@@ -122,9 +144,28 @@ impl Ring {
             None => Batch {
                 next: self.end,
                 gap: true,
-                messages: Vec::new(),
+                ..self.nothing()
             },
         }
+    }
+
+    /// A batch in which nothing is missing and nothing is told.
+    fn nothing(&self) -> Batch {
+        Batch {
+            generation: self.generation,
+            age: Duration::MAX,
+            is_all: true,
+            last_beat: None,
+            next: self.end,
+            gap: false,
+            messages: Vec::new(),
+        }
+    }
+
+    /// Whether the entry at `position` of a generation has come, or came before we began to follow that.
+    pub(super) fn has(&self, generation: u64, position: FeedPosition) -> bool {
+        generation == self.generation
+            && (position <= self.origin || self.place_behind(position).is_some())
     }
 
     fn place_behind(&self, after: FeedPosition) -> Option<usize> {
@@ -141,25 +182,23 @@ impl Ring {
     }
 
     fn batch(&self, place: usize) -> Batch {
-        let mut messages = Vec::new();
+        let mut batch = self.nothing();
         let mut bytes = 0;
-        let mut next = self
-            .entries
-            .get(place.wrapping_sub(1))
-            .map_or(self.start, |entry| entry.position);
+        let before = place
+            .checked_sub(1)
+            .and_then(|place| self.entries.get(place));
+        batch.next = before.map_or(self.start, |entry| entry.position);
         for entry in self.entries.range(place..) {
-            if messages.len() == MAX_MESSAGES || bytes >= MAX_BYTES {
+            if batch.messages.len() == MAX_MESSAGES || bytes >= MAX_BYTES {
                 break;
             }
-            bytes += entry.size();
-            messages.extend(entry.message.clone());
-            next = entry.position;
+            bytes += entry.message.len();
+            batch.messages.push(entry.message.clone());
+            batch.last_beat = entry.beat.or(batch.last_beat);
+            batch.next = entry.position;
         }
-        Batch {
-            next,
-            gap: false,
-            messages,
-        }
+        batch.is_all = batch.next == self.end;
+        batch
     }
 }
 
@@ -174,19 +213,26 @@ mod tests {
 
     fn ring(entries: usize, bytes: usize) -> Ring {
         let mut ring = Ring::new(RingLimits { entries, bytes });
-        ring.start_anew(at(100));
+        ring.start_anew(1, at(100));
         ring
     }
 
     fn push(ring: &mut Ring, millis: u64) {
-        ring.push(at(millis), &FeedMessage::Bound { bound: millis });
+        ring.push(at(millis), &beat(millis));
+    }
+
+    fn beat(at: u64) -> FeedMessage<'static> {
+        FeedMessage::Beat(Beat {
+            at,
+            ..Beat::default()
+        })
     }
 
     fn bounds(batch: &Batch) -> Vec<u64> {
         let bytes = batch.to_bytes();
         let messages = FeedBatch::decode(&bytes).unwrap().messages;
         let bound = |message| match message {
-            Ok(FeedMessage::Bound { bound }) => bound,
+            Ok(FeedMessage::Beat(beat)) => beat.at,
             other => panic!("{other:?}"),
         };
         messages.into_iter().map(bound).collect()
@@ -224,23 +270,11 @@ mod tests {
     fn a_gap_of_our_own_is_one_for_all_readers() {
         let mut ring = ring(10, 1000);
         push(&mut ring, 101);
-        ring.start_anew(at(50));
+        ring.start_anew(2, at(50));
         for after in [100, 101] {
             assert!(ring.read(Some(at(after))).gap);
         }
         assert!(!ring.read(Some(at(50))).gap);
-    }
-
-    #[test]
-    fn an_entry_that_was_passed_over_is_no_gap() {
-        let mut ring = ring(10, 1000);
-        ring.pass(at(101));
-        push(&mut ring, 102);
-        ring.pass(at(103));
-        let batch = ring.read(Some(at(101)));
-        assert_eq!((batch.gap, batch.next), (false, at(103)));
-        assert!(ring.read(Some(at(103))).is_empty());
-        assert_eq!(bounds(&ring.read(Some(at(100)))), [102]);
     }
 
     #[test]

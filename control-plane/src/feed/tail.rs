@@ -4,6 +4,7 @@ use super::Feed;
 use crate::redis::{Redis, RedisError, StreamEntry};
 use crate::telemetry::prometheus::{FEED_GAPS, FEED_MALFORMED};
 use edgelink_wire::FeedPosition;
+use edgelink_wire::feed::{Beat, FeedMessage};
 use metrics::counter;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,11 +85,11 @@ impl Tail {
     fn take(&mut self, entry: &StreamEntry) {
         // An entry without its predecessor is not ours. It stands between ours, so those behind it do not join either.
         let joins = entry.previous().ok() == self.position;
-        self.position = Some(entry.position);
         match entry.message() {
-            Ok(message) if joins => self.feed.push(entry.position, &message),
             Ok(message) => {
-                self.gap(entry.previous().unwrap_or(entry.position));
+                if !joins || self.is_other_generation(&message) {
+                    self.start_behind(entry, &message, joins);
+                }
                 self.position = Some(entry.position);
                 self.feed.push(entry.position, &message);
             }
@@ -97,13 +98,29 @@ impl Tail {
                 if !std::mem::replace(&mut self.has_warned, true) {
                     tracing::warn!(%error, position = %entry.position, "an entry of the feed cannot be read; further ones are only counted");
                 }
-                if joins {
-                    self.feed.pass(entry.position);
-                } else {
-                    self.gap(entry.position);
-                }
+                // It may be about any link.
+                self.gap(entry.position);
             }
         }
+    }
+
+    fn is_other_generation(&self, message: &FeedMessage<'_>) -> bool {
+        matches!(message, FeedMessage::Beat(beat) if beat.generation != self.feed.place().0)
+    }
+
+    /// Starts in front of an entry. Of which generation it is, only a beat says.
+    fn start_behind(&mut self, entry: &StreamEntry, message: &FeedMessage<'_>, joins: bool) {
+        let position = entry.previous().unwrap_or(entry.position);
+        if !joins {
+            counter!(FEED_GAPS).increment(1);
+            tracing::warn!(%position, "changes are missing in the feed: starting anew");
+        }
+        let generation = match message {
+            FeedMessage::Beat(Beat { generation, .. }) => *generation,
+            _ => 0,
+        };
+        self.position = Some(position);
+        self.feed.start_anew(generation, position);
     }
 
     fn gap(&mut self, position: FeedPosition) {
@@ -114,11 +131,10 @@ impl Tail {
 
     fn start_anew(&mut self, position: FeedPosition) {
         self.position = Some(position);
-        self.feed.start_anew(position);
+        self.feed.start_anew(0, position);
     }
 
     fn note(&mut self, result: &Result<(), RedisError>) {
-        self.feed.set_live(result.is_ok());
         match result {
             Ok(()) => {
                 if std::mem::take(&mut self.is_failing) {

@@ -26,7 +26,7 @@ impl Feed {
         let end = Instant::now() + config.alias_wait();
         while !keys.is_empty() {
             let wait = end.saturating_duration_since(Instant::now());
-            let Ok(batch) = timeout_at(end, self.read(Some(from), wait)).await else {
+            let Ok(batch) = timeout_at(end, self.read(from, wait)).await else {
                 return;
             };
             if batch.is_empty() || batch.gap {
@@ -35,7 +35,9 @@ impl Feed {
             }
             from = batch.next;
             for message in &batch.messages {
-                if let Ok(FeedMessage::Put { key, .. }) = decode_message(message) {
+                if let Ok(FeedMessage::Put { key, .. } | FeedMessage::Changed { key }) =
+                    decode_message(message)
+                {
                     keys.remove(key);
                 }
             }

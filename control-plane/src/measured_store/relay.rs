@@ -1,23 +1,11 @@
 //! The relay's part of the store, measured.
 
 use super::{MeasuredStore, measured};
-use crate::store::{BoundState, Packed, PendingBatch, RelayStore, ScannedKey, StoreError};
+use crate::store::{BoundState, RelayStore, ScannedKey, StoreError};
 use async_trait::async_trait;
 
 #[async_trait]
 impl RelayStore for MeasuredStore {
-    async fn pending_changes(&self, limit: u32) -> Result<Vec<PendingBatch>, StoreError> {
-        measured("pending_changes", self.0.pending_changes(limit)).await
-    }
-
-    async fn pending_keys(&self, limit: u32) -> Result<Vec<Packed>, StoreError> {
-        measured("pending_keys", self.0.pending_keys(limit)).await
-    }
-
-    async fn forget_changes(&self, ids: &[u64]) -> Result<(), StoreError> {
-        measured("forget_changes", self.0.forget_changes(ids)).await
-    }
-
     async fn take_lease(
         &self,
         name: &str,

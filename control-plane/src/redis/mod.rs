@@ -10,13 +10,15 @@ mod error;
 mod feed;
 mod links;
 mod lock;
+mod nodes;
 mod nudge;
 mod scripts;
 pub mod ttl;
 
 pub use error::RedisError;
-pub use feed::StreamEntry;
-pub use links::Lookup;
+pub(crate) use feed::is_full;
+pub use feed::{Append, Appended, StoredState, StreamEntry};
+pub use links::{Found, Lookup};
 pub use lock::Lock;
 pub use nudge::Nudges;
 
@@ -43,6 +45,8 @@ pub struct RedisOptions {
     pub timeout: Duration,
     /// About how many entries the feed keeps.
     pub feed_length: u64,
+    /// About how many bytes the feed takes.
+    pub feed_bytes: u64,
 }
 
 /// The connections to Redis.
@@ -54,6 +58,7 @@ pub struct Redis {
     breaker: Breaker,
     timeout: Duration,
     feed_length: u64,
+    feed_bytes: u64,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -74,6 +79,7 @@ impl Redis {
             breaker: Breaker::default(),
             timeout: options.timeout,
             feed_length: options.feed_length,
+            feed_bytes: options.feed_bytes,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });

@@ -46,20 +46,62 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) 
 return 0
 ";
 
-/// Appends entries to the stream, each with the id of the one before it. `KEYS`: the stream. `ARGV`: about how many entries
-/// to keep, then for each entry how many arguments follow, and these. Answers the id of the last one.
+/// Appends entries to the stream, each with the id of the one before it, unless this publisher is not to.
+///
+/// `KEYS`: the stream, the state of the feed. `ARGV`: the fence (token, owner, installation), the generation, the last entry
+/// that is known to be published, whether this begins the generation, the number and the nodes of a beat (empty if there is
+/// none), about how many entries and how many bytes to keep; then for each entry how many arguments follow, and these.
+///
+/// Answers a word and what it is about:
+///
+/// - `foreign`: another installation writes here.
+/// - `fenced`: a publisher with a newer token does; the token.
+/// - `gone back`: what is here is not what was written here last; what shows it.
+/// - `appended`: the id of the last entry.
+///
+/// The bytes of the stream are those that Redis reckons from a few samples. It is trimmed before it grows, because a full
+/// Redis refuses to.
 const APPEND: &str = r"
-local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+local function above(a, b) return #a > #b or (#a == #b and a > b) end
+local feed, key = KEYS[1], KEYS[2]
+local token, owner, installation, generation, after = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local state = redis.call('HMGET', key, 'token', 'owner', 'installation', 'generation')
+if state[3] and state[3] ~= installation then return {'foreign', state[3]} end
+if state[1] and (above(state[1], token) or (state[1] == token and state[2] ~= owner)) then
+  return {'fenced', state[1]}
+end
+if ARGV[6] ~= '1' then
+  if not state[4] then return {'gone back', 'state'} end
+  if state[4] ~= generation then return {'gone back', 'generation'} end
+  if after ~= '0-0' and #redis.call('XRANGE', feed, after, after) == 0 then return {'gone back', 'position'} end
+end
+local bytes = redis.call('MEMORY', 'USAGE', feed)
+local most = tonumber(ARGV[10])
+if bytes and bytes > most then
+  local keep = math.floor(redis.call('XLEN', feed) * most / bytes * 0.9)
+  redis.call('XTRIM', feed, 'MAXLEN', math.max(keep, 1))
+end
+local last = redis.call('XREVRANGE', feed, '+', '-', 'COUNT', 1)[1]
 local prev = last and last[1] or '0-0'
-local at = 2
+local at = 11
 while at <= #ARGV do
   local count = tonumber(ARGV[at])
-  local add = {'XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'prev', prev}
+  local add = {'XADD', feed, 'MAXLEN', '~', ARGV[9], '*', 'prev', prev}
   for i = at + 1, at + count do add[#add + 1] = ARGV[i] end
   prev = redis.call(unpack(add))
   at = at + count + 1
 end
-return prev
+local set = {'HSET', key, 'token', token, 'owner', owner, 'installation', installation, 'generation', generation}
+if ARGV[7] ~= '' then
+  for _, item in ipairs({'number', ARGV[7], 'nodes', ARGV[8]}) do set[#set + 1] = item end
+end
+redis.call(unpack(set))
+return {'appended', prev}
+";
+
+/// Takes away what is cached of a link, and the lock of those who are looking it up. `KEYS`: the link's hash, its lock.
+const FORGET: &str = r"
+return redis.call('DEL', KEYS[1], KEYS[2])
 ";
 
 /// A script and the name that Redis knows it by.
@@ -73,6 +115,7 @@ pub(super) struct Scripts {
     pub(super) write: Script,
     pub(super) unlock: Script,
     pub(super) append: Script,
+    pub(super) forget: Script,
 }
 
 impl Scripts {
@@ -81,6 +124,7 @@ impl Scripts {
             write: Script::new(WRITE),
             unlock: Script::new(UNLOCK),
             append: Script::new(APPEND),
+            forget: Script::new(FORGET),
         }
     }
 }

@@ -3,9 +3,7 @@
 //! No number at or above the bound is ever issued, so an edge answers 404 for it without asking anybody. Raising it takes a
 //! minute to count ([`crate::store::BOUND_LEAD_MS`]), so there has to be room for what is issued meanwhile.
 
-use super::{Outlet, RelayError};
-use crate::store::{BoundState, Store};
-use edgelink_wire::feed::FeedMessage;
+use crate::store::{BoundState, Store, StoreError};
 use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -40,12 +38,8 @@ impl BoundKeeper {
         }
     }
 
-    /// Raises the bound where that is due, and publishes it in any case.
-    pub(super) async fn keep(
-        &mut self,
-        store: &dyn Store,
-        outlet: &Outlet,
-    ) -> Result<(), RelayError> {
+    /// The bound that is to be published with the next beat, raised where that is due.
+    pub(super) async fn current(&mut self, store: &dyn Store) -> Result<BoundState, StoreError> {
         let mut state = store.bound_state().await?;
         if let Some(bound) = self.raised(&state) {
             store.add_bound(bound).await?;
@@ -53,12 +47,7 @@ impl BoundKeeper {
             state.bound = bound;
             state.is_published = false;
         }
-        let bound = FeedMessage::Bound { bound: state.bound };
-        outlet.send(&[bound]).await?;
-        if !state.is_published {
-            store.mark_bound_published(state.bound).await?;
-        }
-        Ok(())
+        Ok(state)
     }
 
     fn raised(&mut self, state: &BoundState) -> Option<u64> {

@@ -1,70 +1,244 @@
-//! The lease that makes one replica publish at a time.
+//! The lease that makes one replica publish at a time, and what it shows of the database's past.
 
-use crate::store::{Store, StoreError};
+use crate::feed::Feed;
+use crate::store::{FeedKind, LeaseClaim, PublisherState, Store, StoreError};
+use edgelink_wire::FeedPosition;
 use rand::random;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-const NAME: &str = "relay";
-
 /// The lease, held or not.
 pub(super) struct Lease {
     store: Arc<dyn Store>,
+    feed: Arc<Feed>,
     owner: String,
+    kind: FeedKind,
     duration: Duration,
-    /// Until when it is ours, reckoned from before it was asked for, so that this clock never runs longer than the database's.
-    held_until: Option<Instant>,
-    /// Not before then somebody else's lease is asked for again.
+    held: Option<Held>,
+    /// Not before then a lease that is not ours is asked for.
     ask_at: Instant,
+    seen: Seen,
+    /// The row as it was read last.
+    state: PublisherState,
+}
+
+/// A lease that is ours.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// Reckoned from before it was asked for, so that this clock never runs longer than the database's.
+    until: Instant,
+    token: u64,
+}
+
+/// What the row has shown so far: it never goes back, unless the database does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    token: u64,
+    generation: u64,
+    position: FeedPosition,
+}
+
+impl Seen {
+    /// Whether a row is older than one that was seen before. What was seen stays the newest.
+    fn is_older(&mut self, state: &PublisherState) -> bool {
+        let next = Self {
+            token: state.token,
+            generation: state.generation,
+            position: state.position,
+        };
+        let is_same = next.generation == self.generation;
+        let is_older = next.token < self.token
+            || next.generation < self.generation
+            || (is_same && next.position < self.position);
+        if !is_older {
+            *self = next;
+        }
+        is_older
+    }
+}
+
+/// Whether the lease is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// It is another's.
+    Not,
+    /// It was ours before.
+    Still,
+    /// It is ours since just now, or was renewed.
+    Fresh,
+    /// It is ours, and the database is older than it was: the greatest token that was seen.
+    WentBack(u64),
 }
 
 impl Lease {
-    pub(super) fn new(store: Arc<dyn Store>, duration: Duration) -> Self {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        feed: Arc<Feed>,
+        kind: FeedKind,
+        duration: Duration,
+    ) -> Self {
         Self {
             store,
+            feed,
             owner: format!("{:032x}", random::<u128>()),
+            kind,
             duration,
-            held_until: None,
+            held: None,
             ask_at: Instant::now(),
+            seen: Seen::default(),
+            state: PublisherState::default(),
         }
     }
 
-    /// Whether the lease is ours; takes or renews it where it is time to.
-    pub(super) async fn hold(&mut self) -> Result<bool, StoreError> {
+    /// The name of this process.
+    pub(super) fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// The newest token; `None` if the lease is not ours.
+    pub(super) fn token(&self) -> Option<u64> {
+        self.held.map(|held| held.token)
+    }
+
+    /// The row as it was read last.
+    pub(super) fn state(&self) -> &PublisherState {
+        &self.state
+    }
+
+    /// Whether the lease is ours; takes or renews it where it is time to, and notes how far was published.
+    pub(super) async fn hold(
+        &mut self,
+        published: Option<(u64, FeedPosition)>,
+    ) -> Result<Hold, StoreError> {
         let now = Instant::now();
-        let is_fresh = |until: Instant| until > now + self.duration * 2 / 3;
-        if self.held_until.is_some_and(is_fresh) {
-            return Ok(true);
+        if let Some(held) = self.held {
+            if held.until > now + self.duration * 2 / 3 {
+                return Ok(Hold::Still);
+            }
+            return self.ask(published).await;
         }
-        if self.held_until.is_none() && now < self.ask_at {
-            return Ok(false);
+        if now < self.ask_at {
+            return Ok(Hold::Not);
         }
-        self.ask(now).await
-    }
-
-    async fn ask(&mut self, now: Instant) -> Result<bool, StoreError> {
         self.ask_at = now + self.duration / 10;
-        let milliseconds = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
-        let was_held = self.held_until.take().is_some();
-        let is_held = self
-            .store
-            .take_lease(NAME, &self.owner, milliseconds)
-            .await?;
-        self.held_until = is_held.then(|| now + self.duration);
-        if is_held != was_held {
-            tracing::info!(is_held, "the lease of the relay changed hands");
+        let state = self.store.publisher().await?;
+        self.note(now, state);
+        if !self.state.admits(&self.claim(None)) {
+            return Ok(Hold::Not);
         }
-        Ok(is_held)
+        self.ask(None).await
     }
 
-    /// Gives it back, so that another replica need not wait for its end.
-    pub(super) async fn release(&mut self) {
-        if self.held_until.take().is_none() {
+    /// Takes or renews the lease at once.
+    pub(super) async fn ask(
+        &mut self,
+        published: Option<(u64, FeedPosition)>,
+    ) -> Result<Hold, StoreError> {
+        let now = Instant::now();
+        let was_held = self.held.take().is_some();
+        let before = self.seen;
+        let taken = {
+            let claim = self.claim(published);
+            self.store.take_publisher_lease(&claim).await?
+        };
+        if taken.is_some() != was_held {
+            let is_held = taken.is_some();
+            tracing::info!(is_held, "the publisher's lease changed hands");
+        }
+        let Some(state) = taken else {
+            return Ok(Hold::Not);
+        };
+        self.held = Some(Held {
+            until: now + self.duration,
+            token: state.token,
+        });
+        let token = state.token;
+        // Every taking raises it, so that an equal one was there before as well.
+        let is_older = self.note(now, state) || token <= before.token;
+        Ok(if is_older {
+            Hold::WentBack(before.token)
+        } else {
+            Hold::Fresh
+        })
+    }
+
+    fn claim(&self, published: Option<(u64, FeedPosition)>) -> LeaseClaim<'_> {
+        LeaseClaim {
+            owner: &self.owner,
+            kind: self.kind,
+            milliseconds: u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX),
+            published,
+        }
+    }
+
+    /// Notes a row that was asked for at `asked`, and says whether the database went back.
+    pub(super) fn note(&mut self, asked: Instant, state: PublisherState) -> bool {
+        self.feed.clock().note(asked, state.now);
+        let is_older = self.seen.is_older(&state);
+        self.state = state;
+        is_older
+    }
+
+    /// Notes the row with which a generation began, by us: whatever it was before.
+    pub(super) fn begin(&mut self, asked: Instant, state: PublisherState) {
+        self.seen = Seen::default();
+        if let Some(held) = &mut self.held {
+            held.token = state.token;
+        }
+        self.note(asked, state);
+    }
+
+    /// The lease is another's by now.
+    pub(super) fn lose(&mut self) {
+        self.held = None;
+        self.ask_at = Instant::now() + self.duration / 10;
+    }
+
+    /// Gives it back, so that another replica need not wait for its end, and does not ask for it for `pause`.
+    pub(super) async fn release(&mut self, pause: Duration) {
+        self.ask_at = Instant::now() + pause;
+        if self.held.take().is_none() {
             return;
         }
-        if let Err(error) = self.store.release_lease(NAME, &self.owner).await {
-            tracing::warn!(%error, "the lease of the relay ends by itself");
+        if let Err(error) = self.store.release_publisher_lease(&self.owner).await {
+            tracing::warn!(%error, "the publisher's lease ends by itself");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_is_older_than_one_that_was_seen_is_noticed() {
+        let state = |token, generation, position| PublisherState {
+            token,
+            generation,
+            position: FeedPosition::new(position, 0),
+            ..PublisherState::default()
+        };
+        let mut seen = Seen::default();
+        for (row, is_older) in [
+            ((5, 100, 7), false),
+            ((5, 100, 7), false),
+            ((6, 100, 7), false),
+            // Published entries are known less of.
+            ((6, 100, 6), true),
+            ((5, 100, 9), true),
+            ((7, 99, 9), true),
+            // Positions of two generations cannot be compared.
+            ((7, 200, 0), false),
+            ((7, 200, 1), false),
+            ((7, 200, 0), true),
+        ] {
+            let (token, generation, position) = row;
+            assert_eq!(
+                seen.is_older(&state(token, generation, position)),
+                is_older,
+                "{row:?}"
+            );
         }
     }
 }

@@ -1,64 +1,132 @@
-//! The relay: publishes what is in the outbox to Redis and on the feed, and raises the bound.
+//! The publisher: publishes what is in the outbox to Redis and on the feed, and says how far that goes.
 //!
-//! One replica does it at a time, the one that has the lease. A row is deleted after it was published, so a relay that dies
-//! loses nothing; what it had published already comes twice, which the revisions make harmless.
+//! One replica does it at a time, the one that has the lease. A row is deleted after it was published, so a publisher that
+//! dies loses nothing; what it had published already comes twice, which the revisions make harmless.
+//!
+//! Every take and renewal of the lease raises a token in the database. Redis refuses a publisher with an older token than the
+//! newest that it has seen, and the database forgets rows for the newest one only: a publisher that was paused changes nothing.
+//!
+//! Before it appends, the publisher makes sure that what was published last is still there. Where it is not (Redis was emptied,
+//! restored, failed over, or is another one), a new generation begins: everybody drops what the old one told, and what
+//! it had cached is out of reach. Where the *database* is older than what was published, revisions and numbers go on above
+//! all that may have been used.
+//!
+//! A beat says that everything is published that was committed by a certain moment on the database's clock. It is sent only
+//! after a look into the outbox that showed all of it, so a feed with a fresh beat can be believed, and another one cannot.
 
 mod bound;
-mod leadership;
+mod hot;
 mod lease;
 mod outlet;
+mod status;
 
 pub use bound::BoundPolicy;
-pub use leadership::Leadership;
 pub use outlet::Outlet;
+pub use status::{Publisher, PublisherStatus};
 
-use crate::redis::{Nudges, RedisError};
-use crate::store::{MAX_BATCH_BYTES, PendingBatch, Store, StoreError};
-use crate::telemetry::prometheus::{RELAY_FAILURES, RELAY_LEADER, RELAY_PUBLISHED};
+use crate::clicks::HotOptions;
+use crate::feed::Feed;
+use crate::redis::{Append, Appended, Nudges, RedisError};
+use crate::store::{
+    FeedKind, MAX_BATCH_BYTES, Past, PendingBatch, PublisherState, Store, StoreError,
+};
+use crate::telemetry::prometheus::{
+    FEED_AGE, FEED_GENERATIONS, OUTBOX_AGE, OUTBOX_ROWS, PUBLISHER_FENCED, RELAY_FAILURES,
+    RELAY_PUBLISHED,
+};
 use bound::BoundKeeper;
-use lease::Lease;
+use edgelink_wire::FeedPosition;
+use edgelink_wire::feed::{Beat, FeedMessage};
+use hot::{HotLink, HotLinks};
+use lease::{Hold, Lease};
 use metrics::{counter, gauge};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// So many failures in a row, and the lease is given up: others may have a Redis that works.
+const MAX_STRIKES: u32 = 2;
+
+/// For how many leases it is not asked for then.
+const LEASES_PAUSED: u32 = 2;
+
 /// The least time between two rounds. What is changed meanwhile is published together: under load, reading and clearing
 /// the outbox costs the database no more than creating the links does. A change that comes alone does not wait.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// How much is published and forgotten together, so that little comes twice where a relay dies.
+/// How much is published and forgotten together, so that little comes twice where a publisher dies.
 const GROUP_BYTES: usize = 4 * MAX_BATCH_BYTES;
 
-/// How the relay works.
+/// How many changes are published by one message to Redis.
+const AT_ONCE: usize = 256;
+
+/// How often the outbox and the feed are measured.
+const MEASURE: Duration = Duration::from_secs(1);
+
+/// How long publishing the rest may take at a stop.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// How often a round begins again at once.
+const MAX_STEPS: usize = 16;
+
+/// The numbers of beats that are sent with one token.
+const BEATS_A_TOKEN: u64 = 1 << 20;
+
+/// At least so long after a repair of a database that went back, it is not repaired again: two installations that claim one
+/// Redis would use up the numbers.
+const REPAIR_PAUSE: Duration = Duration::from_secs(60);
+
+/// How the publisher works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayOptions {
     /// How often the outbox is looked into where nobody nudges.
     pub poll: Duration,
     /// For how long the lease is taken; another replica takes over that long after this one died.
     pub lease: Duration,
-    /// How often the bound is published, as a sign of life for the edges.
+    /// How often there is a beat.
     pub heartbeat: Duration,
     /// How many batches of changes are read at once, each of [`MAX_BATCH_BYTES`] at most.
     pub batch: u32,
+    /// Which links are hot.
+    pub hot: HotOptions,
 }
 
 /// Publishes changes.
 pub struct Relay {
     store: Arc<dyn Store>,
-    outlet: Arc<Outlet>,
-    leadership: Leadership,
+    outlet: Outlet,
     options: RelayOptions,
+    feed: Arc<Feed>,
     lease: Lease,
     bound: BoundKeeper,
+    hot: HotLinks,
     wake: Arc<Notify>,
-    /// When the bound is to be published again.
-    next_heartbeat: Instant,
+    status: PublisherStatus,
+    /// What is published in while the lease is ours.
+    writing: Option<Writing>,
+    next_beat: Instant,
+    /// That of the last beat.
+    number: u64,
+    next_measure: Instant,
+    repaired: Option<Instant>,
+    /// Failures in a row with the lease.
+    strikes: u32,
     is_failing: bool,
+}
+
+/// How far this process has published.
+#[derive(Clone, Debug)]
+struct Writing {
+    generation: u64,
+    /// The last entry that is known to be on the feed.
+    position: FeedPosition,
+    /// The nodes that the outlet consisted of at the last beat.
+    nodes: String,
 }
 
 /// Why nothing was published.
@@ -70,41 +138,103 @@ pub enum RelayError {
     /// Redis failed.
     #[error(transparent)]
     Redis(#[from] RedisError),
+    /// Another database is published there.
+    #[error("Redis is used by another installation ({0}): give each its own redis.url")]
+    Foreign(String),
+    /// The database seems to go back again and again.
+    #[error(
+        "the database went back a second time within a minute: is there another one that publishes to this Redis?"
+    )]
+    WentBackAgain,
+}
+
+/// Why a generation begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// It is the feed of this process, which has just taken the lease.
+    Local,
+    /// Redis has nothing of ours.
+    Empty,
+    /// Redis is not as it was left.
+    Lost,
+    /// Another process has taken the place of a master of Redis.
+    Nodes,
+    /// The database is older than what was published.
+    WentBack(u64),
+}
+
+impl Reason {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Empty => "empty",
+            Self::Lost => "lost",
+            Self::Nodes => "nodes",
+            Self::WentBack(_) => "database",
+        }
+    }
+
+    /// Whatever Redis does not know, a cache elsewhere may have been told by a database that is not this one any more.
+    fn past(self) -> Past {
+        match self {
+            Self::Local | Self::Empty => Past::Unknown,
+            Self::Lost | Self::Nodes => Past::Kept,
+            Self::WentBack(token) => Past::WentBack { token },
+        }
+    }
+}
+
+/// What follows for the round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It goes on.
+    On,
+    /// The generation, or who publishes, is another one now: the round begins again.
+    Again,
 }
 
 impl Relay {
-    /// A relay that is woken by `wake` when this process has changed something.
+    /// A publisher that is woken by `wake` when this process has changed something. `feed` is what this process follows.
     #[must_use]
     pub fn new(
         store: Arc<dyn Store>,
-        outlet: Arc<Outlet>,
+        outlet: Outlet,
+        feed: Arc<Feed>,
         options: RelayOptions,
         bound: BoundPolicy,
         wake: Arc<Notify>,
     ) -> Self {
+        let now = Instant::now();
         Self {
-            lease: Lease::new(store.clone(), options.lease),
+            lease: Lease::new(store.clone(), feed.clone(), outlet.kind(), options.lease),
             bound: BoundKeeper::new(bound),
+            hot: HotLinks::new(store.clone(), options.hot.clone()),
             store,
             outlet,
-            leadership: Leadership::default(),
+            feed,
             options,
             wake,
-            next_heartbeat: Instant::now(),
+            status: PublisherStatus::default(),
+            writing: None,
+            next_beat: now,
+            number: 0,
+            next_measure: now,
+            repaired: None,
+            strikes: 0,
             is_failing: false,
         }
     }
 
-    /// Whether it is this relay that publishes.
+    /// Who publishes, as far as is known here.
     #[must_use]
-    pub fn leadership(&self) -> Leadership {
-        self.leadership.clone()
+    pub fn status(&self) -> PublisherStatus {
+        self.status.clone()
     }
 
-    /// Publishes until `stop`, then gives the lease back.
+    /// Publishes until `stop`, then what is left, and gives the lease back.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut nudges = self.outlet.nudges();
-        let mut poll = interval(self.options.poll);
+        let mut poll = interval(self.options.poll.min(self.options.heartbeat));
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_nudged = tokio::select! {
@@ -113,72 +243,469 @@ impl Relay {
                 () = next(&mut nudges) => true,
                 _ = poll.tick() => true,
             };
-            let round = self.round(is_nudged);
             let result = tokio::select! {
-                () = stop.cancelled() => break,
-                result = round => result,
+                result = self.round(is_nudged, &stop) => result,
+                () = long_after(&stop) => break,
             };
             sleep(GATHER).await;
-            if self.failed(result) {
-                self.leadership.set(false);
-                sleep(PAUSE).await;
+            self.judge(result).await;
+        }
+        if timeout(DRAIN, Box::pin(self.drain())).await.is_err() {
+            tracing::warn!("the rest of the changes waits for another publisher");
+        }
+        self.status.set(Publisher::Unknown);
+        self.give_up(Duration::ZERO).await;
+    }
+
+    /// Publishes what is left, as long as the lease is ours.
+    async fn drain(&mut self) {
+        for _ in 0..MAX_STEPS {
+            if self.lease.token().is_none() {
+                return;
+            }
+            match Box::pin(self.publish_all()).await {
+                Ok(Step::Again) => {}
+                Ok(Step::On) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "the rest of the changes waits for another publisher");
+                    return;
+                }
             }
         }
-        self.leadership.set(false);
-        self.lease.release().await;
+    }
+
+    /// Gives the lease to others, and tells them.
+    async fn give_up(&mut self, pause: Duration) {
+        self.writing = None;
+        self.hot.forget();
+        let was_held = self.lease.token().is_some();
+        self.lease.release(pause).await;
+        if was_held {
+            // They look by themselves before long.
+            let _ = timeout(PAUSE, self.outlet.nudge()).await;
+        }
+    }
+
+    /// Logs the first failure of a row, and its end. A publisher that cannot write gives up.
+    async fn judge(&mut self, result: Result<(), RelayError>) {
+        let Err(error) = result else {
+            self.strikes = 0;
+            if std::mem::take(&mut self.is_failing) {
+                tracing::info!("changes are published again");
+            }
+            return;
+        };
+        counter!(RELAY_FAILURES).increment(1);
+        if !std::mem::replace(&mut self.is_failing, true) {
+            tracing::warn!(%error, "changes wait to be published");
+        }
+        let is_ours = self.lease.token().is_some() && !matches!(error, RelayError::Store(_));
+        if is_ours {
+            self.strikes += 1;
+            let is_hopeless = !matches!(error, RelayError::Redis(_));
+            if is_hopeless || self.strikes >= MAX_STRIKES {
+                self.strikes = 0;
+                tracing::warn!(%error, "the publisher's lease is given up");
+                self.give_up(self.options.lease * LEASES_PAUSED).await;
+                self.status.set(Publisher::GaveUp);
+            }
+        }
+        sleep(PAUSE).await;
     }
 
     /// Publishes everything where the lease is ours; else tells the one who has it, where it is this process that has
     /// changed something.
-    async fn round(&mut self, is_nudged: bool) -> Result<(), RelayError> {
-        let is_leader = self.lease.hold().await?;
-        self.leadership.set(is_leader);
-        gauge!(RELAY_LEADER).set(if is_leader { 1.0 } else { 0.0 });
-        if !is_leader {
-            if !is_nudged {
-                self.outlet.nudge().await?;
+    async fn round(&mut self, is_nudged: bool, stop: &CancellationToken) -> Result<(), RelayError> {
+        self.measure().await;
+        for _ in 0..MAX_STEPS {
+            if stop.is_cancelled() {
+                return Ok(());
             }
-            return Ok(());
-        }
-        while self.publish_some().await? {}
-        if Instant::now() >= self.next_heartbeat {
-            self.next_heartbeat = Instant::now() + self.options.heartbeat;
-            self.bound.keep(self.store.as_ref(), &self.outlet).await?;
+            match self.hold().await? {
+                Hold::Not => {
+                    self.follow();
+                    if !is_nudged {
+                        self.outlet.nudge().await?;
+                    }
+                    return Ok(());
+                }
+                Hold::WentBack(token) => {
+                    self.begin(Reason::WentBack(token)).await?;
+                }
+                Hold::Still | Hold::Fresh => {}
+            }
+            if Box::pin(self.publish_all()).await? == Step::On {
+                self.status.set(Publisher::This);
+                return Ok(());
+            }
         }
         Ok(())
     }
 
-    /// Publishes what one look into the outbox shows, and says whether there may be more that is ours to publish.
-    async fn publish_some(&mut self) -> Result<bool, RelayError> {
-        let pending = self.store.pending_changes(self.options.batch).await?;
-        for batches in groups(&pending) {
-            if !self.lease.hold().await? {
-                return Ok(false);
-            }
-            let published = self.outlet.publish(batches).await?;
-            let ids: Vec<u64> = batches.iter().map(|batch| batch.id).collect();
-            self.store.forget_changes(&ids).await?;
-            counter!(RELAY_PUBLISHED).increment(published);
-        }
-        Ok(u32::try_from(pending.len()).is_ok_and(|count| count >= self.options.batch))
+    async fn hold(&mut self) -> Result<Hold, StoreError> {
+        let published = self
+            .writing
+            .as_ref()
+            .map(|writing| (writing.generation, writing.position));
+        self.lease.hold(published).await
     }
 
-    /// Logs the first failure of a row, and its end.
-    fn failed(&mut self, result: Result<(), RelayError>) -> bool {
-        match result {
-            Ok(()) => {
-                if std::mem::take(&mut self.is_failing) {
-                    tracing::info!("changes are published again");
-                }
-                false
+    /// Another replica publishes.
+    fn follow(&mut self) {
+        if self.writing.take().is_some() {
+            self.hot.forget();
+        }
+        let state = self.lease.state();
+        let is_over = state.lease_until <= state.now / 1000;
+        if is_over && self.status.get() == Publisher::GaveUp {
+            return;
+        }
+        let kind = self.outlet.kind();
+        let is_elsewhere = kind == FeedKind::Local || state.kind != kind.as_str();
+        let publisher = match (is_over, is_elsewhere) {
+            (true, _) => Publisher::Unknown,
+            (false, true) => Publisher::Elsewhere,
+            (false, false) => Publisher::Another,
+        };
+        if self.status.set(publisher) != publisher && publisher == Publisher::Elsewhere {
+            tracing::warn!(
+                kind = %state.kind,
+                "another process publishes changes, and its feed does not come here: the database answers everything.                  Several control planes need the same redis.url"
+            );
+        }
+    }
+
+    /// Publishes all that is in the outbox, the hot links, and a beat where it is time to.
+    async fn publish_all(&mut self) -> Result<Step, RelayError> {
+        if self.take_up().await? == Step::Again {
+            return Ok(Step::Again);
+        }
+        loop {
+            let asked = Instant::now();
+            let pending = self.store.pending(self.options.batch).await?;
+            let at = pending.state.now;
+            if self.check(asked, pending.state).await? == Step::Again {
+                return Ok(Step::Again);
             }
-            Err(error) => {
-                counter!(RELAY_FAILURES).increment(1);
-                if !std::mem::replace(&mut self.is_failing, true) {
-                    tracing::warn!(%error, "changes wait to be published");
+            for batches in groups(&pending.batches) {
+                if self.publish(batches).await? == Step::Again {
+                    return Ok(Step::Again);
                 }
-                true
             }
+            let count = u32::try_from(pending.batches.len()).unwrap_or(u32::MAX);
+            if count < self.options.batch {
+                let hot = self.hot.take().await;
+                if self.publish_hot(&hot).await? == Step::Again {
+                    return Ok(Step::Again);
+                }
+                return self.beat(at).await;
+            }
+        }
+    }
+
+    /// Finds out, with a new lease, whether the feed goes on where the last publisher left it.
+    async fn take_up(&mut self) -> Result<Step, RelayError> {
+        if self.lease.token().is_none() {
+            return Ok(Step::Again);
+        }
+        if self.writing.is_some() {
+            return Ok(Step::On);
+        }
+        if self.outlet.kind() == FeedKind::Local {
+            self.begin(Reason::Local).await?;
+            return Ok(Step::On);
+        }
+        let nodes = self.outlet.nodes().await?;
+        let Some(stored) = self.outlet.stored_state().await? else {
+            self.begin(Reason::Empty).await?;
+            return Ok(Step::On);
+        };
+        let state = self.lease.state().clone();
+        if stored.installation != state.installation {
+            return Err(RelayError::Foreign(stored.installation));
+        }
+        let token = self.lease.token().unwrap_or(0);
+        let is_ours = stored.owner == self.lease.owner();
+        if stored.token > token || (stored.token == token && !is_ours) {
+            return self.fenced(stored.token).await;
+        }
+        if stored.generation != state.generation {
+            self.begin(Reason::Lost).await?;
+        } else if stored.nodes != nodes {
+            self.begin(Reason::Nodes).await?;
+        } else {
+            self.writing = Some(Writing {
+                generation: state.generation,
+                position: state.position,
+                nodes,
+            });
+        }
+        Ok(Step::On)
+    }
+
+    /// Makes sure that the lease was ours, and the database no older than before, when it was read.
+    async fn check(&mut self, asked: Instant, state: PublisherState) -> Result<Step, RelayError> {
+        let generation = self.writing.as_ref().map(|writing| writing.generation);
+        let is_ours = Some(state.token) == self.lease.token();
+        let is_ours = is_ours && Some(state.generation) == generation;
+        let is_older = self.lease.note(asked, state);
+        if is_ours && !is_older {
+            return Ok(Step::On);
+        }
+        // Also where an answer to a renewal was lost.
+        self.writing = None;
+        match self.lease.ask(None).await? {
+            Hold::WentBack(token) => self.begin(Reason::WentBack(token)).await?,
+            Hold::Not => self.lease.lose(),
+            Hold::Still | Hold::Fresh => {}
+        }
+        Ok(Step::Again)
+    }
+
+    /// Publishes a group, and forgets it.
+    async fn publish(&mut self, batches: &[PendingBatch]) -> Result<Step, RelayError> {
+        match self.hold().await? {
+            Hold::Still | Hold::Fresh => {}
+            Hold::WentBack(token) => {
+                self.begin(Reason::WentBack(token)).await?;
+                return Ok(Step::Again);
+            }
+            Hold::Not => return Ok(Step::Again),
+        }
+        let messages = outlet::messages(batches, self.lease.state().rev_floor);
+        for some in messages.chunks(AT_ONCE) {
+            let Some(generation) = self.writing.as_ref().map(|writing| writing.generation) else {
+                return Ok(Step::Again);
+            };
+            self.outlet.cache(generation, some).await?;
+            if self.append(some, None).await? == Step::Again {
+                return Ok(Step::Again);
+            }
+            self.hot.note(some);
+        }
+        let (Some(token), Some(writing)) = (self.lease.token(), &self.writing) else {
+            return Ok(Step::Again);
+        };
+        let ids: Vec<u64> = batches.iter().map(|batch| batch.id).collect();
+        let position = writing.position;
+        if !self.store.forget_published(token, position, &ids).await? {
+            self.writing = None;
+            self.lease.lose();
+            return Ok(Step::Again);
+        }
+        counter!(RELAY_PUBLISHED).increment(messages.len() as u64);
+        Ok(Step::On)
+    }
+
+    async fn publish_hot(&mut self, links: &[HotLink]) -> Result<Step, RelayError> {
+        for some in links.chunks(AT_ONCE) {
+            let messages: Vec<FeedMessage<'_>> = some
+                .iter()
+                .map(|(key, record)| FeedMessage::Put {
+                    key,
+                    record: record.as_deref(),
+                    hot: true,
+                })
+                .collect();
+            if self.append(&messages, None).await? == Step::Again {
+                return Ok(Step::Again);
+            }
+        }
+        Ok(Step::On)
+    }
+
+    /// Says, where it is time to, that everything is published that was committed before `at`.
+    async fn beat(&mut self, at: u64) -> Result<Step, RelayError> {
+        if Instant::now() < self.next_beat {
+            return Ok(Step::On);
+        }
+        let bound = self.bound.current(self.store.as_ref()).await?;
+        let nodes = self.outlet.nodes().await?;
+        let Some(writing) = &self.writing else {
+            return Ok(Step::Again);
+        };
+        if writing.nodes != nodes {
+            self.begin(Reason::Nodes).await?;
+            return Ok(Step::Again);
+        }
+        let beat = self.next_number(bound.bound, at);
+        let step = self
+            .append(&[FeedMessage::Beat(beat)], Some((beat.number, &nodes)))
+            .await?;
+        if step == Step::On {
+            self.next_beat = Instant::now() + self.options.heartbeat;
+            if !bound.is_published {
+                self.store.mark_bound_published(bound.bound).await?;
+            }
+        }
+        Ok(step)
+    }
+
+    /// A beat whose number is above those of all before, whoever sent them.
+    fn next_number(&mut self, bound: u64, at: u64) -> Beat {
+        let token = self.lease.token().unwrap_or(0);
+        let first = token.saturating_mul(BEATS_A_TOKEN);
+        self.number = first.max(self.number.saturating_add(1));
+        Beat {
+            bound,
+            generation: self
+                .writing
+                .as_ref()
+                .map_or(0, |writing| writing.generation),
+            number: self.number,
+            at,
+        }
+    }
+
+    /// Puts messages on the feed where that is allowed.
+    async fn append(
+        &mut self,
+        messages: &[FeedMessage<'_>],
+        beat: Option<(u64, &str)>,
+    ) -> Result<Step, RelayError> {
+        let (Some(token), Some(writing)) = (self.lease.token(), &self.writing) else {
+            return Ok(Step::Again);
+        };
+        let order = Append {
+            token,
+            owner: self.lease.owner(),
+            installation: &self.lease.state().installation,
+            generation: writing.generation,
+            after: writing.position,
+            begins: false,
+            beat,
+        };
+        match self.outlet.append(&order, messages).await? {
+            Appended::At(position) => {
+                if let Some(writing) = &mut self.writing {
+                    writing.position = position;
+                }
+                Ok(Step::On)
+            }
+            Appended::Fenced(token) => self.fenced(token).await,
+            Appended::Foreign(installation) => Err(RelayError::Foreign(installation)),
+            Appended::GoneBack(what) => {
+                tracing::warn!(what, "Redis is not as it was left");
+                let reason = if what == "state" {
+                    Reason::Empty
+                } else {
+                    Reason::Lost
+                };
+                self.begin(reason).await?;
+                Ok(Step::Again)
+            }
+        }
+    }
+
+    /// Redis has seen this newer token. Either another replica has the lease by now, or the database is older than Redis.
+    async fn fenced(&mut self, seen: u64) -> Result<Step, RelayError> {
+        counter!(PUBLISHER_FENCED).increment(1);
+        self.writing = None;
+        // Nobody else can have had the token that is ours, unless the database has given it out twice.
+        let is_twice = self.lease.token() == Some(seen);
+        match self.lease.ask(None).await? {
+            Hold::Not => self.lease.lose(),
+            Hold::WentBack(token) => self.begin(Reason::WentBack(token.max(seen))).await?,
+            Hold::Still | Hold::Fresh => {
+                if is_twice || self.lease.token().is_some_and(|token| token <= seen) {
+                    self.begin(Reason::WentBack(seen)).await?;
+                }
+            }
+        }
+        Ok(Step::Again)
+    }
+
+    /// Begins a generation, in the database first, so that nothing is denied by the feed before it.
+    async fn begin(&mut self, reason: Reason) -> Result<(), RelayError> {
+        self.writing = None;
+        if matches!(reason, Reason::WentBack(_)) {
+            let is_again = |at: Instant| at.elapsed() < REPAIR_PAUSE;
+            if self.repaired.is_some_and(is_again) {
+                return Err(RelayError::WentBackAgain);
+            }
+        }
+        let Some(token) = self.lease.token() else {
+            return Ok(());
+        };
+        let nodes = self.outlet.nodes().await?;
+        let asked = Instant::now();
+        let Some(state) = self.store.begin_generation(token, reason.past()).await? else {
+            self.lease.lose();
+            return Ok(());
+        };
+        let (generation, at) = (state.generation, state.now);
+        self.lease.begin(asked, state);
+        if matches!(reason, Reason::WentBack(_)) {
+            self.repaired = Some(asked);
+        }
+        counter!(FEED_GENERATIONS, "reason" => reason.as_str()).increment(1);
+        tracing::warn!(
+            generation,
+            reason = reason.as_str(),
+            "a generation of the feed begins"
+        );
+        let bound = self.bound.current(self.store.as_ref()).await?;
+        self.writing = Some(Writing {
+            generation,
+            position: FeedPosition::START,
+            nodes,
+        });
+        self.begin_outside(bound.bound, at, reason).await
+    }
+
+    async fn begin_outside(
+        &mut self,
+        bound: u64,
+        at: u64,
+        reason: Reason,
+    ) -> Result<(), RelayError> {
+        let beat = self.next_number(bound, at);
+        let (Some(token), Some(writing)) = (self.lease.token(), self.writing.take()) else {
+            return Ok(());
+        };
+        let order = Append {
+            token,
+            owner: self.lease.owner(),
+            installation: &self.lease.state().installation,
+            generation: writing.generation,
+            after: FeedPosition::START,
+            begins: true,
+            beat: Some((beat.number, &writing.nodes)),
+        };
+        let mut messages = vec![FeedMessage::Beat(beat)];
+        if matches!(reason, Reason::WentBack(_)) {
+            messages.push(FeedMessage::Flush);
+        }
+        match self.outlet.append(&order, &messages).await? {
+            Appended::At(position) => {
+                self.writing = Some(Writing {
+                    position,
+                    ..writing
+                });
+            }
+            // The round begins again, and finds out why.
+            Appended::Fenced(_) | Appended::GoneBack(_) => {}
+            Appended::Foreign(installation) => return Err(RelayError::Foreign(installation)),
+        }
+        Ok(())
+    }
+
+    /// Says in metrics how much waits, and how old the feed is.
+    async fn measure(&mut self) {
+        let now = Instant::now();
+        if now < self.next_measure {
+            return;
+        }
+        self.next_measure = now + MEASURE;
+        let age = self
+            .feed
+            .age()
+            .map_or(f64::INFINITY, |age| age.as_secs_f64());
+        gauge!(FEED_AGE).set(age);
+        // A failure is counted where it happens.
+        if let Ok(size) = self.store.outbox_size().await {
+            gauge!(OUTBOX_ROWS).set(size.rows as f64);
+            gauge!(OUTBOX_AGE).set(Duration::from_millis(size.age_millis).as_secs_f64());
         }
     }
 }
@@ -194,6 +721,12 @@ fn groups(batches: &[PendingBatch]) -> impl Iterator<Item = &[PendingBatch]> {
         }
         fits
     })
+}
+
+/// When what is under way at a stop is given up.
+async fn long_after(stop: &CancellationToken) {
+    stop.cancelled().await;
+    sleep(DRAIN).await;
 }
 
 async fn next(nudges: &mut Option<Nudges>) {

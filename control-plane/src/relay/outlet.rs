@@ -3,18 +3,16 @@
 use super::RelayError;
 use crate::clock;
 use crate::feed::Feed;
-use crate::redis::{Nudges, Redis};
-use crate::store::{MalformedBatch, PendingBatch, PendingChange};
+use crate::redis::{Append, Appended, Nudges, Redis, RedisError, StoredState, is_full};
+use crate::store::{FeedKind, PendingBatch, PendingChange};
 use crate::telemetry::prometheus::RELAY_MALFORMED;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{FeedPosition, Record};
 use metrics::counter;
 use std::sync::Arc;
 
-/// How many changes are published by one message to Redis.
-const AT_ONCE: usize = 256;
-
 /// Where changes are published.
+#[derive(Clone)]
 pub enum Outlet {
     /// Redis: the hashes of links, and the stream that all replicas and edges read.
     Redis(Arc<Redis>),
@@ -23,52 +21,65 @@ pub enum Outlet {
 }
 
 impl Outlet {
-    /// Publishes batches of changes in their order, and says how many changes they were.
-    pub(super) async fn publish(&self, batches: &[PendingBatch]) -> Result<u64, RelayError> {
-        let mut changes = Vec::new();
-        for batch in batches {
-            match batch.changes() {
-                Ok(some) => changes.extend(some),
-                Err(error) => self.give_up(batch.id, error).await?,
-            }
-        }
-        for some in changes.chunks(AT_ONCE) {
-            self.publish_some(some).await?;
-        }
-        Ok(changes.len() as u64)
-    }
-
-    async fn publish_some(&self, changes: &[PendingChange<'_>]) -> Result<(), RelayError> {
-        let messages: Vec<FeedMessage<'_>> = changes.iter().map(message).collect();
-        if let Self::Redis(redis) = self {
-            redis.publish(&records(&messages)).await?;
-            for change in changes.iter().filter(|change| change.record().is_err()) {
-                redis.forget(change.key).await?;
-            }
-        }
-        self.send(&messages).await
-    }
-
-    /// Of a batch that cannot be taken apart nobody knows which links it is about: everybody is to forget everything.
-    async fn give_up(&self, row: u64, error: MalformedBatch) -> Result<(), RelayError> {
-        counter!(RELAY_MALFORMED).increment(1);
-        tracing::error!(row, %error, "changes cannot be read: all caches start anew instead");
-        self.send(&[FeedMessage::Flush]).await
-    }
-
-    /// Puts messages on the feed.
-    pub(crate) async fn send(&self, messages: &[FeedMessage<'_>]) -> Result<(), RelayError> {
+    /// Which kind it is.
+    pub(super) fn kind(&self) -> FeedKind {
         match self {
-            Self::Redis(redis) => {
-                redis.append(messages).await?;
+            Self::Redis(_) => FeedKind::Redis,
+            Self::Local(_) => FeedKind::Local,
+        }
+    }
+
+    /// What was written there last; nothing in this process, whose feed begins with every lease.
+    pub(super) async fn stored_state(&self) -> Result<Option<StoredState>, RelayError> {
+        match self {
+            Self::Redis(redis) => Ok(redis.stored_state().await?),
+            Self::Local(_) => Ok(None),
+        }
+    }
+
+    /// A text that changes when what was written there may have been lost.
+    pub(super) async fn nodes(&self) -> Result<String, RelayError> {
+        match self {
+            Self::Redis(redis) => Ok(redis.nodes().await?),
+            Self::Local(_) => Ok(String::new()),
+        }
+    }
+
+    /// Makes the links of these messages known in the caches that are shared.
+    pub(super) async fn cache(
+        &self,
+        generation: u64,
+        messages: &[FeedMessage<'_>],
+    ) -> Result<(), RelayError> {
+        let Self::Redis(redis) = self else {
+            return Ok(());
+        };
+        let records = records(messages);
+        match redis.publish(generation, &records).await {
+            Err(RedisError::Refused(error)) if is_full(&error) => {
+                redis.trim_to_half().await?;
+                redis.publish(generation, &records).await?;
             }
-            Self::Local(feed) => {
-                for message in messages {
-                    feed.push(next_position(feed.end()), message);
-                }
+            result => result?,
+        }
+        for message in messages {
+            if let FeedMessage::Changed { key } = message {
+                redis.forget(generation, key).await?;
             }
         }
         Ok(())
+    }
+
+    /// Puts messages on the feed, unless the fence or what was lost there forbids it.
+    pub(super) async fn append(
+        &self,
+        order: &Append<'_>,
+        messages: &[FeedMessage<'_>],
+    ) -> Result<Appended, RelayError> {
+        match self {
+            Self::Redis(redis) => Ok(redis.append(order, messages).await?),
+            Self::Local(feed) => Ok(Appended::At(append_here(feed, order, messages))),
+        }
     }
 
     /// Tells the replica that publishes to look.
@@ -88,11 +99,51 @@ impl Outlet {
     }
 }
 
-/// What is published of a change. One that a newer version wrote is not understood: everybody is to forget everything then,
-/// for that is right whatever it says.
-fn message<'a>(change: &PendingChange<'a>) -> FeedMessage<'a> {
+fn append_here(feed: &Feed, order: &Append<'_>, messages: &[FeedMessage<'_>]) -> FeedPosition {
+    if order.begins {
+        feed.start_anew(order.generation, next_position(feed.end()));
+    }
+    for message in messages {
+        feed.push(next_position(feed.end()), message);
+    }
+    feed.end()
+}
+
+/// What is published of batches, in their order. Revisions up to `floor` are not told: a cache may have been told of the link
+/// with that one before it had changed.
+pub(super) fn messages(batches: &[PendingBatch], floor: u64) -> Vec<FeedMessage<'_>> {
+    let mut messages = Vec::new();
+    for batch in batches {
+        match batch.changes() {
+            Ok(changes) => messages.extend(changes.iter().map(|change| message(change, floor))),
+            Err(error) => {
+                counter!(RELAY_MALFORMED).increment(1);
+                tracing::error!(row = batch.id, %error, "changes cannot be read: caches ask for the links again");
+                messages.extend(unreadable(batch));
+            }
+        }
+    }
+    messages
+}
+
+/// What is published of a batch that cannot be taken apart: which links have changed, or, if not even the keys are known, that
+/// everything may have.
+fn unreadable(batch: &PendingBatch) -> Vec<FeedMessage<'_>> {
+    let keys = batch.keys.values();
+    let keys: Option<Vec<&str>> = keys.map(|key| str::from_utf8(key.ok()?).ok()).collect();
+    match keys.filter(|keys| !keys.is_empty()) {
+        Some(keys) => {
+            let changed = |key| FeedMessage::Changed { key };
+            keys.into_iter().map(changed).collect()
+        }
+        None => vec![FeedMessage::Flush],
+    }
+}
+
+fn message<'a>(change: &PendingChange<'a>, floor: u64) -> FeedMessage<'a> {
     let key = change.key;
     match change.record() {
+        Ok(record) if record.rev() <= floor => FeedMessage::Changed { key },
         Ok(Record::Absent { rev }) => FeedMessage::Del { key, rev },
         Ok(record) => FeedMessage::Put {
             key,
@@ -101,8 +152,8 @@ fn message<'a>(change: &PendingChange<'a>) -> FeedMessage<'a> {
         },
         Err(error) => {
             counter!(RELAY_MALFORMED).increment(1);
-            tracing::error!(%key, %error, "a change cannot be read: all caches start anew instead");
-            FeedMessage::Flush
+            tracing::error!(%key, %error, "a change cannot be read: caches ask for the link again");
+            FeedMessage::Changed { key }
         }
     }
 }
@@ -111,7 +162,7 @@ fn records<'a>(messages: &[FeedMessage<'a>]) -> Vec<(&'a str, Record<&'a str>)> 
     let record = |message: &FeedMessage<'a>| match *message {
         FeedMessage::Put { key, record, .. } => Some((key, record)),
         FeedMessage::Del { key, rev } => Some((key, Record::Absent { rev })),
-        FeedMessage::Flush | FeedMessage::Bound { .. } => None,
+        FeedMessage::Changed { .. } | FeedMessage::Flush | FeedMessage::Beat(_) => None,
     };
     messages.iter().filter_map(record).collect()
 }
@@ -129,6 +180,7 @@ fn next_position(last: FeedPosition) -> FeedPosition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Packed;
 
     #[test]
     fn positions_grow_even_where_the_clock_does_not() {
@@ -137,17 +189,47 @@ mod tests {
         assert!(next_position(FeedPosition::START).millis > 1_700_000_000_000);
     }
 
+    fn batch(keys: &[u8], records: &[u8]) -> PendingBatch {
+        PendingBatch {
+            id: 1,
+            keys: Packed::from(keys.to_vec()),
+            records: Packed::from(records.to_vec()),
+        }
+    }
+
     #[test]
-    fn a_change_that_cannot_be_read_makes_everybody_forget() {
-        let change = |record| PendingChange::new(b"a.example/b", record).unwrap();
-        assert_eq!(message(&change(b"\x09")), FeedMessage::Flush);
-        let deleted = change(b"\x01\x80\x07");
-        assert_eq!(
-            message(&deleted),
-            FeedMessage::Del {
-                key: "a.example/b",
-                rev: 7
-            }
-        );
+    fn what_cannot_be_read_of_a_change_makes_caches_ask_for_as_little_as_possible() {
+        let key = "a/b";
+        let changed = FeedMessage::Changed { key };
+        let deleted = FeedMessage::Del { key, rev: 7 };
+        for (keys, records, floor, expected) in [
+            (
+                &b"\0\0\0\x03a/b"[..],
+                &b"\0\0\0\x03\x01\x80\x07"[..],
+                6,
+                deleted,
+            ),
+            // A cache may have been told of this revision before the change.
+            (b"\0\0\0\x03a/b", b"\0\0\0\x03\x01\x80\x07", 7, changed),
+            (b"\0\0\0\x03a/b", b"\0\0\0\x01\x09", 0, changed),
+            (b"\0\0\0\x03a/b", b"", 0, changed),
+            (b"\0\0\0\x03a/b", b"\0\0\0\x09", 0, changed),
+            (
+                b"\0\0\0\x03a/\xff",
+                b"\0\0\0\x03\x01\x80\x07",
+                0,
+                FeedMessage::Flush,
+            ),
+            (b"\0\0\0\x09", b"", 0, FeedMessage::Flush),
+            (b"", b"\0\0\0\x01\x01", 0, FeedMessage::Flush),
+        ] {
+            let batch = batch(keys, records);
+            let batches = [batch];
+            assert_eq!(
+                messages(&batches, floor),
+                [expected],
+                "{keys:?} {records:?}"
+            );
+        }
     }
 }

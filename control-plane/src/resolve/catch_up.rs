@@ -3,8 +3,7 @@
 
 use crate::catalog::Catalog;
 use crate::feed::Feed;
-use crate::redis::Redis;
-use crate::store::{Packed, Store};
+use crate::store::{Packed, PublisherStore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,24 +13,30 @@ use tokio::time::{Instant, sleep_until};
 /// With more batches of changes than this under way, nothing is denied.
 const MAX_PENDING: u32 = 1_000;
 
-/// How long the feed may take to come as far as Redis is.
+/// How long the feed may take to come as far as the database says that it is.
 const FEED_WAIT: Duration = Duration::from_millis(100);
 
 /// The time between two looks at least, so that a flood of keys that are not there does not become one of queries.
 const PACE: Duration = Duration::from_millis(2);
 
+/// What a look has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Certainty {
+    /// The revision of the absence of a link that the catalogue does not have.
+    pub(super) rev: u64,
+}
+
 struct Round {
     /// The number of the last round that is over.
     number: u64,
-    /// Whether it was certain.
-    is_certain: bool,
+    /// What it has shown; `None` if not everything is known.
+    certainty: Option<Certainty>,
     next: Instant,
 }
 
 /// Brings the catalogue up to date.
 pub(super) struct CatchUp {
-    store: Arc<dyn Store>,
-    redis: Option<Arc<Redis>>,
+    store: Arc<dyn PublisherStore>,
     catalog: Arc<Catalog>,
     feed: Arc<Feed>,
     /// How many rounds were begun.
@@ -41,47 +46,60 @@ pub(super) struct CatchUp {
 
 impl CatchUp {
     pub(super) fn new(
-        store: Arc<dyn Store>,
-        redis: Option<Arc<Redis>>,
+        store: Arc<dyn PublisherStore>,
         catalog: Arc<Catalog>,
         feed: Arc<Feed>,
     ) -> Self {
         Self {
             store,
-            redis,
             catalog,
             feed,
             begun: AtomicU64::new(0),
             last: Mutex::new(Round {
                 number: 0,
-                is_certain: false,
+                certainty: None,
                 next: Instant::now(),
             }),
         }
     }
 
     /// Whether the catalogue has everything that was committed before the call. A round that began after the call counts,
-    /// whoever began it; one that was under way does not.
-    pub(super) async fn run(&self) -> bool {
+    /// whoever began it; one that was under way does not, and neither does one that was given up.
+    pub(super) async fn run(&self) -> Option<Certainty> {
         let asked = self.begun.load(Ordering::Acquire);
         let mut last = self.last.lock().await;
         if last.number <= asked {
             sleep_until(last.next).await;
-            last.number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
-            last.is_certain = self.round().await;
+            let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+            let certainty = self.round().await;
+            // Together, and with nothing to wait for in between: the caller may go away at any time.
+            last.number = number;
+            last.certainty = certainty;
             last.next = Instant::now() + PACE;
         }
-        last.is_certain
+        last.certainty
     }
 
-    /// What is committed is in the outbox until it is published, and from then on in the feed.
-    async fn round(&self) -> bool {
-        let Ok(pending) = self.store.pending_keys(MAX_PENDING).await else {
-            return false;
-        };
-        let are_readable = pending.iter().all(|keys| self.note(keys));
-        let is_all = u32::try_from(pending.len()).is_ok_and(|count| count < MAX_PENDING);
-        are_readable && is_all && self.feed_has_caught_up().await
+    /// What is committed is in the outbox until it is published. From then on it is on the feed, as far as the same look says
+    /// that this was published; what was published in another generation, or before we followed this one, the catalogue
+    /// has from the database.
+    async fn round(&self) -> Option<Certainty> {
+        let asked = Instant::now();
+        let pending = self.store.pending_keys(MAX_PENDING).await.ok()?;
+        let state = pending.state;
+        self.feed.clock().note(asked, state.now);
+        let are_readable = pending.keys.iter().all(|keys| self.note(keys));
+        let is_all = u32::try_from(pending.keys.len()).is_ok_and(|count| count < MAX_PENDING);
+        if !are_readable || !is_all || state.generation == 0 {
+            return None;
+        }
+        let has_come = self
+            .feed
+            .has_come(state.generation, state.position, FEED_WAIT)
+            .await;
+        has_come.then_some(Certainty {
+            rev: state.rev_floor,
+        })
     }
 
     /// Notes keys, where they can be read.
@@ -93,15 +111,7 @@ impl CatchUp {
         self.catalog.note(texts);
         true
     }
-
-    async fn feed_has_caught_up(&self) -> bool {
-        let Some(redis) = &self.redis else {
-            // The relay of this process, the only one, puts changes on the feed before it deletes them.
-            return true;
-        };
-        match redis.newest().await {
-            Ok(newest) => self.feed.is_live() && self.feed.catch_up(newest, FEED_WAIT).await,
-            Err(_) => false,
-        }
-    }
 }
+
+#[cfg(test)]
+mod tests;

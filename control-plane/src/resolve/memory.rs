@@ -5,10 +5,13 @@ use crate::store::StoreError;
 use edgelink_wire::Record;
 use edgelink_wire::feed::FeedMessage;
 use moka::future::Cache;
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
 /// Keys share counters of changes: a change voids a few other keys as well, which only costs a lookup.
 const COUNTERS: usize = 4096;
@@ -23,6 +26,22 @@ pub struct MemoryOptions {
     pub bytes: u64,
     /// At most.
     pub time: Duration,
+}
+
+/// What a lookup found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) record: Record<String>,
+    /// It was right then, or later.
+    pub(super) as_of: Instant,
+}
+
+type Outcome = Result<Found, Arc<StoreError>>;
+
+/// A lookup that is under way.
+struct Flight {
+    stamp: Stamp,
+    outcome: OnceCell<Outcome>,
 }
 
 #[derive(Clone)]
@@ -42,6 +61,7 @@ struct Stamp {
 /// Records in this process.
 pub struct Memory {
     records: Cache<String, Remembered>,
+    flights: Mutex<HashMap<String, Arc<Flight>>>,
     hasher: RandomState,
     changes: Vec<AtomicU64>,
     restarts: AtomicU64,
@@ -64,6 +84,7 @@ impl Memory {
             .build();
         Self {
             records,
+            flights: Mutex::default(),
             hasher: RandomState::new(),
             changes: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
             restarts: AtomicU64::new(0),
@@ -80,22 +101,53 @@ impl Memory {
         None
     }
 
-    /// Looks a key up, once for all who ask meanwhile, and remembers the answer.
+    /// Looks a key up, once for all who ask meanwhile, and remembers the answer. Who asks after a change came never gets what
+    /// was looked up since before it.
     pub(super) async fn look_up(
         &self,
         key: &str,
-        look_up: impl Future<Output = Result<Record<String>, StoreError>>,
-    ) -> Result<Record<String>, Arc<StoreError>> {
-        let remembering = async {
-            let stamp = self.stamp(key);
-            let record = look_up.await?;
-            Ok(Remembered { record, stamp })
+        look_up: impl Future<Output = Result<Found, StoreError>>,
+    ) -> Outcome {
+        let boarding = self.board(key);
+        let flight = boarding.flight.clone();
+        let outcome = flight.outcome.get_or_init(|| async {
+            let found = look_up.await.map_err(Arc::new)?;
+            let remembered = Remembered {
+                record: found.record.clone(),
+                stamp: flight.stamp,
+            };
+            self.records.insert(key.to_owned(), remembered).await;
+            Ok(found)
+        });
+        Box::pin(outcome).await.clone()
+    }
+
+    /// Joins the flight for a key, or begins one if there is none that began since the last change.
+    fn board<'a>(&'a self, key: &'a str) -> Boarding<'a> {
+        let mut flights = self.flights();
+        let stamp = self.stamp(key);
+        let flight = match flights.get(key) {
+            Some(flight) if flight.stamp == stamp && flight.outcome.get().is_none() => {
+                flight.clone()
+            }
+            _ => {
+                let flight = Arc::new(Flight {
+                    stamp,
+                    outcome: OnceCell::new(),
+                });
+                flights.insert(key.to_owned(), flight.clone());
+                flight
+            }
         };
-        let remembered = self
-            .records
-            .try_get_with_by_ref(key, Box::pin(remembering))
-            .await?;
-        Ok(remembered.record)
+        Boarding {
+            memory: self,
+            key,
+            flight,
+        }
+    }
+
+    fn flights(&self) -> MutexGuard<'_, HashMap<String, Arc<Flight>>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets what is known of a key, and what is being looked up.
@@ -116,17 +168,39 @@ impl Memory {
     }
 }
 
+/// One of those who wait for a flight.
+struct Boarding<'a> {
+    memory: &'a Memory,
+    key: &'a str,
+    flight: Arc<Flight>,
+}
+
+impl Drop for Boarding<'_> {
+    /// The last one takes the flight away, also where all of them have gone before it was over.
+    fn drop(&mut self) {
+        let mut flights = self.memory.flights();
+        let is_it = flights
+            .get(self.key)
+            .is_some_and(|flight| Arc::ptr_eq(flight, &self.flight));
+        // The table's and ours, and that of the call that is being dropped with it.
+        if is_it && (self.flight.outcome.get().is_some() || Arc::strong_count(&self.flight) <= 3) {
+            flights.remove(self.key);
+        }
+    }
+}
+
 impl Listener for Memory {
     fn apply(&self, message: &FeedMessage<'_>) {
         match message {
             FeedMessage::Put {
                 key, hot: false, ..
             }
-            | FeedMessage::Del { key, .. } => {
+            | FeedMessage::Del { key, .. }
+            | FeedMessage::Changed { key } => {
                 self.void(key);
             }
             FeedMessage::Flush => self.start_anew(),
-            FeedMessage::Put { hot: true, .. } | FeedMessage::Bound { .. } => {}
+            FeedMessage::Put { hot: true, .. } | FeedMessage::Beat(_) => {}
         }
     }
 
@@ -139,6 +213,7 @@ impl Listener for Memory {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;
+    use tokio::sync::oneshot;
 
     fn memory() -> Memory {
         Memory::new(MemoryOptions {
@@ -151,6 +226,20 @@ mod tests {
         Record::Absent { rev }
     }
 
+    fn found(rev: u64) -> Found {
+        Found {
+            record: absent(rev),
+            as_of: Instant::now(),
+        }
+    }
+
+    async fn look_up(
+        memory: &Memory,
+        look_up: impl Future<Output = Result<Found, StoreError>>,
+    ) -> Record<String> {
+        memory.look_up(KEY, look_up).await.unwrap().record
+    }
+
     const KEY: &str = "a.example/x";
 
     #[tokio::test]
@@ -161,12 +250,12 @@ mod tests {
             .map(|_| {
                 let (memory, lookups) = (memory.clone(), lookups.clone());
                 tokio::spawn(async move {
-                    let look_up = async {
+                    let lookup = async {
                         lookups.fetch_add(1, Ordering::Relaxed);
                         tokio::task::yield_now().await;
-                        Ok(absent(7))
+                        Ok(found(7))
                     };
-                    memory.look_up(KEY, look_up).await.unwrap()
+                    look_up(&memory, lookup).await
                 })
             })
             .collect();
@@ -175,6 +264,7 @@ mod tests {
         }
         assert_eq!(lookups.load(Ordering::Relaxed), 1);
         assert_eq!(memory.get(KEY).await, Some(absent(7)));
+        assert!(memory.flights().is_empty());
     }
 
     #[tokio::test]
@@ -182,20 +272,84 @@ mod tests {
         let memory = memory();
         let change = FeedMessage::Del { key: KEY, rev: 2 };
         // The change comes while the lookup is under way.
-        let look_up = async {
+        let lookup = async {
             memory.apply(&change);
-            Ok(absent(1))
+            Ok(found(1))
         };
-        assert_eq!(memory.look_up(KEY, look_up).await.unwrap(), absent(1));
+        assert_eq!(look_up(&memory, lookup).await, absent(1));
         assert_eq!(memory.get(KEY).await, None);
-        memory.look_up(KEY, async { Ok(absent(2)) }).await.unwrap();
+        look_up(&memory, async { Ok(found(2)) }).await;
         assert_eq!(memory.get(KEY).await, Some(absent(2)));
         memory.start_anew();
+        assert_eq!(memory.get(KEY).await, None);
+        look_up(&memory, async { Ok(found(3)) }).await;
+        memory.apply(&FeedMessage::Changed { key: KEY });
         assert_eq!(memory.get(KEY).await, None);
     }
 
     #[tokio::test]
-    async fn a_failure_is_not_remembered() {
+    async fn a_lookup_finds_what_is_there_whatever_is_remembered() {
+        let memory = memory();
+        for rev in 1..3 {
+            assert_eq!(
+                look_up(&memory, async { Ok(found(rev)) }).await,
+                absent(rev)
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn who_asks_after_a_change_does_not_join_a_lookup_from_before() {
+        let memory = Arc::new(memory());
+        let (finish, finished) = oneshot::channel();
+        let (begun, began) = oneshot::channel();
+        let early = tokio::spawn({
+            let memory = memory.clone();
+            async move {
+                let lookup = async {
+                    begun.send(()).unwrap();
+                    finished.await.unwrap();
+                    Ok(found(1))
+                };
+                look_up(&memory, lookup).await
+            }
+        });
+        began.await.unwrap();
+        memory.apply(&FeedMessage::Del { key: KEY, rev: 2 });
+        assert_eq!(look_up(&memory, async { Ok(found(2)) }).await, absent(2));
+        finish.send(()).unwrap();
+        assert_eq!(early.await.unwrap(), absent(1));
+        assert_eq!(memory.get(KEY).await, None, "the early one does not count");
+        assert!(memory.flights().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_lookup_that_is_given_up_is_made_by_another_who_waits() {
+        let memory = Arc::new(memory());
+        let (begun, began) = oneshot::channel();
+        let first = tokio::spawn({
+            let memory = memory.clone();
+            async move {
+                let lookup = async {
+                    begun.send(()).unwrap();
+                    std::future::pending().await
+                };
+                look_up(&memory, lookup).await
+            }
+        });
+        began.await.unwrap();
+        let second = tokio::spawn({
+            let memory = memory.clone();
+            async move { look_up(&memory, async { Ok(found(2)) }).await }
+        });
+        tokio::task::yield_now().await;
+        first.abort();
+        assert_eq!(second.await.unwrap(), absent(2));
+        assert!(memory.flights().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_shared_and_not_remembered() {
         let memory = memory();
         let failure = StoreError {
             context: "resolving",
@@ -203,9 +357,6 @@ mod tests {
             source: "away".into(),
         };
         assert!(memory.look_up(KEY, async { Err(failure) }).await.is_err());
-        assert_eq!(
-            memory.look_up(KEY, async { Ok(absent(1)) }).await.unwrap(),
-            absent(1)
-        );
+        assert_eq!(look_up(&memory, async { Ok(found(1)) }).await, absent(1));
     }
 }

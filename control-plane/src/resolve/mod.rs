@@ -1,18 +1,22 @@
 //! From a key to its record, at the cost of one query of the database for all who ask at once: in-process cache, the
 //! catalogue of keys, Redis, and at last the database, under a lock in Redis with a second look.
 //!
-//! Redis that does not answer is passed over; the database is then asked by one request for each key and process.
+//! What is cached, here or in Redis, counts only while the feed is current, and what Redis says only if that very Redis has all
+//! that the feed has told. Otherwise the database is asked, by one request for each key and process. Every answer knows as
+//! of when it is right.
 
 mod catch_up;
 mod memory;
 
 use crate::catalog::Catalog;
-use crate::feed::Feed;
+use crate::feed::{Current, Feed};
 use crate::redis::{Lock, Lookup, Redis};
 use crate::store::{Store, StoreError};
 use crate::telemetry::prometheus::{REDIS_MALFORMED, RESOLUTIONS};
 use catch_up::CatchUp;
+use edgelink_wire::redis::FeedState;
 use edgelink_wire::{LinkKey, Record};
+use memory::Found;
 use metrics::counter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +64,33 @@ enum Tier {
     Database,
 }
 
+/// What Redis says.
+enum Answer {
+    Known(Found),
+    /// Nothing, or nothing that can be read.
+    Unknown(Lookup),
+    /// It does not answer, or is not where the feed is.
+    NotCurrent,
+}
+
+/// What is known of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// The link, or that there is none.
+    pub record: Record<String>,
+    /// How long before the question that was so, at most; what changed later may be missing.
+    pub age: Duration,
+}
+
+impl Resolved {
+    fn new(found: Found, asked: Instant) -> Self {
+        Self {
+            record: found.record,
+            age: asked.saturating_duration_since(found.as_of),
+        }
+    }
+}
+
 impl Resolver {
     /// A resolver whose memory has to be a listener of the feed.
     #[must_use]
@@ -72,7 +103,7 @@ impl Resolver {
         options: ResolveOptions,
     ) -> Self {
         Self {
-            catch_up: CatchUp::new(store.clone(), redis.clone(), catalog.clone(), feed.clone()),
+            catch_up: CatchUp::new(store.clone(), catalog.clone(), feed.clone()),
             store,
             redis,
             catalog,
@@ -84,97 +115,135 @@ impl Resolver {
         }
     }
 
-    /// What is known of the key.
+    /// What is known of the key, and for how long before the call that may have been so only.
     ///
     /// # Errors
     /// The failure of the database, shared by all who asked at once.
-    pub async fn resolve(&self, key: &LinkKey) -> Result<Record<String>, Arc<StoreError>> {
+    pub async fn resolve(&self, key: &LinkKey) -> Result<Resolved, Arc<StoreError>> {
+        let asked = Instant::now();
         let text = key.to_string();
-        if !self.feed.is_live() {
-            // Nobody would tell of changes; who asks at once still shares a lookup.
-            self.memory.void(&text);
-        } else if let Some(record) = self.memory.get(&text).await {
+        let current = self.feed.current();
+        if let Some(current) = current
+            && let Some(record) = self.memory.get(&text).await
+        {
             count(Tier::Memory);
-            return Ok(record);
+            let as_of = current.as_of;
+            return Ok(Resolved::new(Found { record, as_of }, asked));
         }
-        let look_up = Box::pin(self.look_up(key, &text));
-        self.memory.look_up(&text, look_up).await
+        let look_up = Box::pin(self.look_up(key, &text, current));
+        let found = self.memory.look_up(&text, look_up).await?;
+        Ok(Resolved::new(found, asked))
     }
 
-    async fn look_up(&self, key: &LinkKey, text: &str) -> Result<Record<String>, StoreError> {
-        if self.is_absent(text).await {
+    async fn look_up(
+        &self,
+        key: &LinkKey,
+        text: &str,
+        current: Option<Current>,
+    ) -> Result<Found, StoreError> {
+        let as_of = Instant::now();
+        if let Some(rev) = self.absence(text).await {
             count(Tier::Catalog);
-            return Ok(Record::Absent { rev: 0 });
+            let record = Record::Absent { rev };
+            return Ok(Found { record, as_of });
         }
-        match &self.redis {
-            Some(redis) => self.through_redis(redis, key, text).await,
-            None => self.ask_database(key).await,
+        match (&self.redis, current) {
+            (Some(redis), Some(current)) => self.through_redis(redis, current, key, text).await,
+            _ => self.ask_database(key).await,
         }
     }
 
-    /// Whether there was never such a link, as far as anything is committed by now.
-    async fn is_absent(&self, text: &str) -> bool {
-        !self.catalog.may_have(text) && self.catch_up.run().await && !self.catalog.may_have(text)
+    /// The revision of its absence, if there was never such a link as far as anything is committed by now.
+    async fn absence(&self, text: &str) -> Option<u64> {
+        if self.catalog.may_have(text) {
+            return None;
+        }
+        let certainty = self.catch_up.run().await?;
+        (!self.catalog.may_have(text)).then_some(certainty.rev)
     }
 
     async fn through_redis(
         &self,
         redis: &Redis,
+        current: Current,
         key: &LinkKey,
         text: &str,
-    ) -> Result<Record<String>, StoreError> {
+    ) -> Result<Found, StoreError> {
         let mut pause = FIRST_PAUSE;
         let end = Instant::now() + self.options.lock_wait;
+        let generation = current.generation;
         loop {
-            let found = match redis.look_up(text).await {
-                Ok(Lookup::Known(record)) => {
-                    count(Tier::Redis);
-                    return Ok(record);
-                }
-                Ok(found) => self.noted(found),
-                Err(_) => return self.ask_database(key).await,
+            let found = match self.ask_redis(redis, current, text).await {
+                Answer::Known(found) => return Ok(found),
+                Answer::Unknown(lookup) => lookup,
+                Answer::NotCurrent => return self.ask_database(key).await,
             };
-            match redis.lock(text, self.options.lock).await {
-                Ok(Some(lock)) => return self.under_lock(redis, key, text, found, lock).await,
+            match redis.lock(generation, text, self.options.lock).await {
+                Ok(Some(lock)) => {
+                    return self
+                        .under_lock(redis, current, key, text, found, lock)
+                        .await;
+                }
                 Ok(None) if Instant::now() < end => sleep(pause).await,
-                // Whoever has the lock takes too long; they may be gone.
+                // The holder of the lock takes too long; it may be gone.
                 Ok(None) | Err(_) => return self.ask_database(key).await,
             }
             pause *= 2;
         }
     }
 
-    /// Looks again, for somebody may have filled it in before the lock was ours, then in the database.
+    /// What Redis knows, if it has all that the feed had told when the question came.
+    async fn ask_redis(&self, redis: &Redis, current: Current, text: &str) -> Answer {
+        let Ok(found) = redis.look_up(current.generation, text).await else {
+            return Answer::NotCurrent;
+        };
+        let covers = |state: FeedState| state.covers(current.generation, current.number);
+        if !found.state.is_some_and(covers) {
+            return Answer::NotCurrent;
+        }
+        match found.lookup {
+            Lookup::Known(record) => {
+                count(Tier::Redis);
+                let as_of = current.as_of;
+                Answer::Known(Found { record, as_of })
+            }
+            lookup => Answer::Unknown(self.noted(lookup)),
+        }
+    }
+
+    /// Looks again, for another replica may have filled it in before the lock was ours, then in the database.
     async fn under_lock(
         &self,
         redis: &Redis,
+        current: Current,
         key: &LinkKey,
         text: &str,
         found: Lookup,
         lock: Lock,
-    ) -> Result<Record<String>, StoreError> {
-        if let Ok(Lookup::Known(record)) = redis.look_up(text).await {
-            count(Tier::Redis);
+    ) -> Result<Found, StoreError> {
+        if let Answer::Known(found) = self.ask_redis(redis, current, text).await {
             // A lock that is not released ends by itself; the failure is counted where it happens.
-            let _ = redis.unlock(text, lock).await;
-            return Ok(record);
+            let _ = redis.unlock(lock).await;
+            return Ok(found);
         }
         match self.ask_database(key).await {
-            Ok(record) => {
-                let _ = redis.fill(text, &record, &found, lock).await;
-                Ok(record)
+            Ok(answer) => {
+                let _ = redis.fill(&answer.record, &found, lock).await;
+                Ok(answer)
             }
             Err(error) => {
-                let _ = redis.unlock(text, lock).await;
+                let _ = redis.unlock(lock).await;
                 Err(error)
             }
         }
     }
 
-    async fn ask_database(&self, key: &LinkKey) -> Result<Record<String>, StoreError> {
+    async fn ask_database(&self, key: &LinkKey) -> Result<Found, StoreError> {
         let _permit = self.lookups.acquire().await;
         count(Tier::Database);
-        self.store.resolve(key).await
+        let as_of = Instant::now();
+        let record = self.store.resolve(key).await?;
+        Ok(Found { record, as_of })
     }
 
     /// Counts what no version of ours wrote, and logs the first of it.

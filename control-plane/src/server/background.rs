@@ -1,12 +1,11 @@
 //! What goes on besides requests: publishing changes, and keeping up with those of others.
 
 use crate::catalog::{Catalog, Scanner};
-use crate::clicks::HotLinks;
 use crate::config::{Config, NumberSourceKind};
 use crate::feed::{Feed, Listener, Tail};
 use crate::measured_store::Changes;
 use crate::redis::{Redis, RedisError};
-use crate::relay::{BoundPolicy, Outlet, Relay};
+use crate::relay::{BoundPolicy, Outlet, PublisherStatus, Relay};
 use crate::resolve::{Memory, Resolver};
 use crate::snapshot::{SnapshotFacts, Snapshots};
 use crate::store::Store;
@@ -32,13 +31,15 @@ pub(super) struct Background {
 impl Background {
     /// Connects to Redis where there is one. Nothing else happens before [`Background::start`].
     pub(super) fn new(config: &Config) -> Result<Self, RedisError> {
-        let options = config.redis.options(config.feed.stream_length);
+        let options = config.redis.options(&config.feed);
         let redis = options.as_ref().map(Redis::start).transpose()?;
         let memory = Arc::new(Memory::new(config.resolve.options().memory));
         let catalog = Arc::new(Catalog::new(config.links.code_space()));
         let listeners: Vec<Arc<dyn Listener>> = vec![catalog.clone(), memory.clone()];
         Ok(Self {
-            feed: Arc::new(Feed::new(config.feed.limits(), listeners)),
+            feed: Arc::new(
+                Feed::new(config.feed.limits(), listeners).with_max_age(config.feed.max_age()),
+            ),
             memory,
             catalog,
             redis,
@@ -61,32 +62,26 @@ impl Background {
         self.catalog.clone()
     }
 
-    /// Starts publishing what is in the outbox, following the feed, and going through the keys.
-    pub(super) fn start(&self, config: &Config, store: &Arc<dyn Store>) {
-        let outlet = Arc::new(self.outlet());
+    /// Starts publishing what is in the outbox, following the feed, and going through the keys; answers who publishes.
+    pub(super) fn start(&self, config: &Config, store: &Arc<dyn Store>) -> PublisherStatus {
         let relay = Relay::new(
             store.clone(),
-            outlet.clone(),
-            config.relay.options(),
+            self.outlet(),
+            self.feed.clone(),
+            config.relay.options(config.clicks.options()),
             bound_policy(config),
             self.wake.clone(),
         );
-        let hot = HotLinks::new(
-            store.clone(),
-            outlet,
-            relay.leadership(),
-            config.clicks.options(),
-        );
+        let status = relay.status();
         let scanner = Scanner::new(self.catalog.clone(), store.clone());
         self.tasks.spawn(relay.run(self.stop.clone()));
-        self.tasks.spawn(hot.run(self.stop.clone()));
         self.tasks.spawn(scanner.run(self.stop.clone()));
+        status
     }
 
     /// Where changes are published; follows the feed from there.
     fn outlet(&self) -> Outlet {
         let Some(redis) = &self.redis else {
-            self.feed.set_live(true);
             return Outlet::Local(self.feed.clone());
         };
         let tail = Tail::new(redis.clone(), self.feed.clone());

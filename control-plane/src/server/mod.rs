@@ -103,9 +103,10 @@ impl Server {
         make_admin_key(&config, store.as_ref()).await?;
         let minter = numbers::minter(&config, store.clone(), background.catalog()).await?;
         let (listener, address) = listen(config.server.listen).await?;
-        background.start(&config, &store);
+        let publisher = background.start(&config, &store);
         let lookups = Lookups {
             feed: background.feed.clone(),
+            publisher,
             resolver: background.resolver(&config, &store),
             snapshots: background.snapshots(&config, &store),
         };

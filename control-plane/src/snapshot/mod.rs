@@ -2,12 +2,12 @@
 
 use crate::catalog::Catalog;
 use crate::clicks::{HotOptions, hot_links};
-use crate::feed::Feed;
+use crate::feed::{Feed, FeedError};
 use crate::store::{Store, StoreError};
 use bytes::Bytes;
 use edgelink_wire::snapshot::{MAX_DOMAINS, MAX_HOT, MAX_HOT_BYTES};
 use edgelink_wire::{
-    AliasFilter, CodeLength, Domain, Entry, FeedPosition, PermutationKey, Snapshot,
+    CodeFilter, CodeLength, Domain, Entry, FeedPosition, PermutationKey, Snapshot,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,14 @@ pub struct Snapshots {
     catalog: Arc<Catalog>,
     feed: Arc<Feed>,
     facts: SnapshotFacts,
-    last: Mutex<Option<(Instant, Bytes)>>,
+    last: Mutex<Option<Made>>,
+}
+
+/// A snapshot that was made.
+struct Made {
+    at: Instant,
+    generation: u64,
+    bytes: Bytes,
 }
 
 /// Why there is no snapshot.
@@ -45,6 +52,9 @@ pub enum SnapshotError {
     /// Not everything was gone through yet.
     #[error("not all keys are known yet")]
     NotReady,
+    /// What has changed may not be known here.
+    #[error(transparent)]
+    Feed(#[from] FeedError),
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -68,64 +78,71 @@ impl Snapshots {
         }
     }
 
-    /// An encoded snapshot, at most a second old.
+    /// An encoded snapshot, at most a second old, while the feed is current: an edge goes on with the feed from there.
     ///
     /// # Errors
     /// The [`SnapshotError`] that says what is missing.
     pub async fn get(&self) -> Result<Bytes, SnapshotError> {
         let mut last = self.last.lock().await;
-        if let Some((at, bytes)) = last.as_ref().filter(|(at, _)| at.elapsed() < LIFETIME) {
-            let _ = at;
-            return Ok(bytes.clone());
+        let generation = self.generation()?;
+        let is_good = |made: &&Made| made.generation == generation && made.at.elapsed() < LIFETIME;
+        if let Some(made) = last.as_ref().filter(is_good) {
+            return Ok(made.bytes.clone());
         }
-        let bytes = self.make().await?;
-        *last = Some((Instant::now(), bytes.clone()));
+        let at = Instant::now();
+        let bytes = self.make(generation).await?;
+        *last = Some(Made {
+            at,
+            generation,
+            bytes: bytes.clone(),
+        });
         Ok(bytes)
     }
 
+    fn generation(&self) -> Result<u64, FeedError> {
+        let current = self.feed.current().ok_or(FeedError::NotCurrent)?;
+        Ok(current.generation)
+    }
+
     /// The position is taken first: what changes meanwhile is in the feed behind it, and may be in the rest already.
-    async fn make(&self) -> Result<Bytes, SnapshotError> {
-        let position = self.feed.end();
-        let filter = self.catalog.alias_filter().ok_or(SnapshotError::NotReady)?;
+    async fn make(&self, generation: u64) -> Result<Bytes, SnapshotError> {
+        let (found, position) = self.feed.place();
+        let codes = self.catalog.code_filter().ok_or(SnapshotError::NotReady)?;
         let bound = self.store.bound_state().await?.bound;
         let hot = hot_links(self.store.as_ref(), &self.facts.hot).await?;
+        // Another generation has begun: the codes may be those of before.
+        if found != generation || self.generation()? != generation {
+            return Err(FeedError::NotCurrent.into());
+        }
         let entries = hot.iter().map(|(key, record)| Entry {
             key: key.as_bytes(),
             record: record.as_deref(),
         });
-        // More aliases than fit: the edges ask for everything then.
-        let (aliases, bound) = match filter {
-            Ok(filter) => (filter, bound),
-            Err(_) => (empty()?, u64::MAX),
-        };
-        Ok(self
-            .encode(position, bound, aliases, bounded(entries))
-            .into())
+        let hot = bounded(entries);
+        Ok(self.encode(generation, position, bound, codes, hot).into())
     }
 
     fn encode(
         &self,
+        generation: u64,
         position: FeedPosition,
         bound: u64,
-        aliases: AliasFilter,
+        codes: CodeFilter,
         hot: Vec<Entry<'_>>,
     ) -> Vec<u8> {
         let domains = self.facts.domains.iter().take(MAX_DOMAINS);
         Snapshot {
+            generation,
             position,
             bound,
             length: self.facts.length,
             key: self.facts.key.clone(),
             domains: domains.map(Domain::as_str).collect(),
-            aliases,
+            codes,
             hot,
         }
         .to_bytes()
     }
-}
-
-fn empty() -> Result<AliasFilter, SnapshotError> {
-    AliasFilter::with_capacity(0).map_err(|_| SnapshotError::NotReady)
 }
 
 /// As many as fit.

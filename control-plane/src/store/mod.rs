@@ -7,6 +7,7 @@ mod issuers;
 mod mysql;
 mod options;
 mod packed;
+mod publisher;
 mod relay;
 mod sql;
 mod sqlite;
@@ -18,6 +19,10 @@ pub use creation::{CreationStore, OnceLink, Receipt, StoredReceipt, Twin, Wanted
 pub use issuers::{ISSUERS, IssuerHolder, IssuerLeases, IssuerUsage};
 pub use options::{PoolOptions, connect};
 pub use packed::{CutOff, Packed};
+pub use publisher::{
+    FeedKind, LeaseClaim, NUMBERS_SKIPPED, OTHER_KIND_WAIT_MS, OutboxSize, Past, Pending,
+    PendingKeys, PublisherState, PublisherStore,
+};
 pub use relay::{
     BOUND_LEAD_MS, BoundState, MAX_BATCH_BYTES, MalformedBatch, PendingBatch, PendingChange,
     RelayStore, ScannedKey,
@@ -37,6 +42,7 @@ use edgelink_wire::{Domain, LinkKey, Record};
 #[async_trait]
 pub trait Store:
     RelayStore
+    + PublisherStore
     + ClickStore
     + Counters
     + CreationStore

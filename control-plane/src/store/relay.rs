@@ -1,4 +1,4 @@
-//! What the relay needs of a store: changes to be published, a lease, and the bound.
+//! Changes that are to be published, leases, and the bound.
 
 use super::{CutOff, Packed, StoreError};
 use async_trait::async_trait;
@@ -15,15 +15,6 @@ pub const MAX_BATCH_BYTES: usize = 64 << 10;
 /// The part of a store that the relay works on. Times are those of the database's clock.
 #[async_trait]
 pub trait RelayStore {
-    /// The oldest changes that are not published yet, in `limit` batches at most.
-    async fn pending_changes(&self, limit: u32) -> Result<Vec<PendingBatch>, StoreError>;
-
-    /// The keys of changes that are not published yet, of `limit` batches at most.
-    async fn pending_keys(&self, limit: u32) -> Result<Vec<Packed>, StoreError>;
-
-    /// Forgets batches that are published.
-    async fn forget_changes(&self, ids: &[u64]) -> Result<(), StoreError>;
-
     /// Takes or renews the lease of that name. `false` where another owner has it.
     async fn take_lease(
         &self,

@@ -44,6 +44,19 @@ pub(crate) const RELAY_FAILURES: &str = "edgelink_relay_failures_total";
 pub(crate) const RELAY_MALFORMED: &str = "edgelink_relay_malformed_total";
 /// 1 where this replica publishes, else 0.
 pub(crate) const RELAY_LEADER: &str = "edgelink_relay_leader";
+/// Who publishes as far as this process knows: 1 for one `publisher`, 0 for the others: `this`, `another`, `elsewhere`,
+/// `gave up` or `unknown`.
+pub(crate) const PUBLISHER_STATE: &str = "edgelink_publisher_state";
+/// Appends that were refused because a newer publisher is there.
+pub(crate) const PUBLISHER_FENCED: &str = "edgelink_publisher_fenced_total";
+/// For how long the oldest change has waited to be published.
+pub(crate) const OUTBOX_AGE: &str = "edgelink_outbox_age_seconds";
+/// Rows of changes that wait to be published, counted up to 100,000.
+pub(crate) const OUTBOX_ROWS: &str = "edgelink_outbox_rows";
+/// How old the feed is: everything that was committed longer ago has come.
+pub(crate) const FEED_AGE: &str = "edgelink_feed_age_seconds";
+/// Generations of the feed that this process has begun, by `reason`: `local`, `empty`, `lost`, `nodes` or `database`.
+pub(crate) const FEED_GENERATIONS: &str = "edgelink_feed_generations_total";
 /// How often changes were missing in the feed.
 pub(crate) const FEED_GAPS: &str = "edgelink_feed_gaps_total";
 /// Entries of the feed that are not ours.
@@ -115,6 +128,29 @@ fn describe() {
     describe_counter!(RELAY_FAILURES, "Rounds of the relay that failed.");
     describe_counter!(RELAY_MALFORMED, "Changes that cannot be read.");
     describe_gauge!(RELAY_LEADER, "1 where this replica publishes.");
+    describe_gauge!(
+        PUBLISHER_STATE,
+        "Who publishes as far as this replica knows."
+    );
+    describe_counter!(
+        PUBLISHER_FENCED,
+        "Appends refused because a newer publisher is there."
+    );
+    describe_gauge!(
+        OUTBOX_AGE,
+        Unit::Seconds,
+        "For how long the oldest change has waited to be published."
+    );
+    describe_gauge!(OUTBOX_ROWS, "Rows of changes that wait to be published.");
+    describe_gauge!(
+        FEED_AGE,
+        Unit::Seconds,
+        "Everything that was committed longer ago has come."
+    );
+    describe_counter!(
+        FEED_GENERATIONS,
+        "Generations of the feed that this replica has begun, by reason."
+    );
     describe_counter!(FEED_GAPS, "How often changes were missing in the feed.");
     describe_counter!(FEED_MALFORMED, "Entries of the feed that are not ours.");
     describe_counter!(REDIS_MALFORMED, "Records in Redis that are not ours.");

@@ -1,12 +1,19 @@
 //! `GET /edge/v1/links/{domain}/{code}`.
 
 use crate::helpers::{Running, send};
-use edgelink_wire::{Entry, LinkRecord, LinkState, Record, RedirectStatus};
+use edgelink_wire::{Answer, Entry, LinkRecord, LinkState, Record, RedirectStatus};
 use reqwest::Method;
 use serde_json::json;
 
+/// What an answer says of a link.
+fn entry(answer: &[u8]) -> Entry<'_> {
+    let Answer { key, record, .. } = Answer::split(answer).unwrap();
+    let record = Record::decode(record).unwrap();
+    Entry { key, record }
+}
+
 #[tokio::test]
-async fn a_link_is_answered_as_an_entry_with_its_key() {
+async fn a_link_is_answered_with_its_key_and_the_age_of_what_is_said() {
     let server = Running::start().await;
     server
         .post(&json!({
@@ -19,9 +26,11 @@ async fn a_link_is_answered_as_an_entry_with_its_key() {
     assert_eq!(answer.status, 200);
     assert_eq!(
         answer.header("content-type"),
-        "application/vnd.edgelink.entry"
+        "application/vnd.edgelink.answer"
     );
-    let rev = Entry::decode(&answer.body).unwrap().record.rev();
+    let Answer { age_millis, .. } = Answer::split(&answer.body).unwrap();
+    assert!(age_millis < 4000, "{age_millis}");
+    let rev = entry(&answer.body).record.rev();
     let record = LinkRecord {
         url: "https://example.com/",
         redirect: RedirectStatus::TemporaryRedirect,
@@ -35,10 +44,11 @@ async fn a_link_is_answered_as_an_entry_with_its_key() {
         key: b"go.example:8080/aB",
         record: Record::Link(record),
     };
-    assert_eq!(Entry::decode(&answer.body), Ok(expected));
+    assert_eq!(entry(&answer.body), expected);
     // Another case is another code; the domain's case does not matter.
     assert_eq!(server.resolve("go.example:8080/ab").await.status, 404);
-    assert_eq!(server.resolve("GO.example:8080/aB").await.body, answer.body);
+    let upper = server.resolve("GO.example:8080/aB").await.body;
+    assert_eq!(entry(&upper), expected);
 }
 
 #[tokio::test]
@@ -47,8 +57,8 @@ async fn revisions_grow_through_deletion_and_return() {
     let body = json!({ "longUrl": "https://example.com/", "customSlug": "x" });
     let revision = async || {
         let answer = server.resolve("go.example:8080/x").await;
-        let entry = Entry::decode(&answer.body).unwrap();
-        assert_eq!(answer.header("content-type"), Entry::MEDIA_TYPE);
+        let entry = entry(&answer.body);
+        assert_eq!(answer.header("content-type"), Answer::MEDIA_TYPE);
         let is_link = matches!(entry.record, Record::Link(_));
         assert_eq!(answer.status.as_u16(), if is_link { 200 } else { 404 });
         (is_link, entry.record.rev())

@@ -3,7 +3,7 @@
 use crate::helpers::{Answer, Running, send, until};
 use edgelink_wire::clicks::{ClickBatch, encode};
 use edgelink_wire::feed::FeedMessage;
-use edgelink_wire::{CodeLength, FeedBatch, FeedPosition, Record, Snapshot};
+use edgelink_wire::{BatchHead, CodeLength, FeedBatch, FeedPosition, Record, Snapshot};
 use reqwest::Method;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -15,33 +15,53 @@ async fn edge(server: &Running, path: &str) -> Answer {
     send(request.bearer_auth(TOKEN)).await
 }
 
+/// Waits until the feed tells in time.
+async fn await_feed(server: &Running) {
+    until("the feed", async || {
+        edge(server, "/feed").await.status == 200
+    })
+    .await;
+}
+
 /// Follows the feed.
 struct Follower<'a> {
     server: &'a Running,
+    generation: u64,
     position: FeedPosition,
 }
 
 impl<'a> Follower<'a> {
     /// From now on.
     async fn start(server: &'a Running) -> Self {
+        await_feed(server).await;
         let answer = edge(server, "/feed").await;
         assert_eq!(answer.header("content-type"), FeedBatch::MEDIA_TYPE);
-        let batch = FeedBatch::decode(&answer.body).unwrap();
-        assert!(batch.gap && batch.messages.is_empty());
+        let BatchHead {
+            generation,
+            age_millis,
+            next,
+            gap,
+        } = FeedBatch::decode(&answer.body).unwrap().head;
+        assert!(gap && age_millis < 4000, "{age_millis}");
         Self {
             server,
-            position: batch.next,
+            generation,
+            position: next,
         }
+    }
+
+    fn path(&self) -> String {
+        let (generation, position) = (self.generation, self.position);
+        format!("/feed?after={position}&generation={generation}&waitMs=20000")
     }
 
     /// The next changes of links: key, and the revision, negative for a deletion.
     async fn next(&mut self) -> Vec<(String, i64)> {
         loop {
-            let path = format!("/feed?after={}&waitMs=20000", self.position);
-            let answer = edge(self.server, &path).await;
+            let answer = edge(self.server, &self.path()).await;
             let batch = FeedBatch::decode(&answer.body).unwrap();
-            assert!(!batch.gap);
-            self.position = batch.next;
+            assert!(!batch.head.gap);
+            self.position = batch.head.next;
             let messages = batch.messages.into_iter().map(Result::unwrap);
             let changes: Vec<_> = messages.filter_map(change).collect();
             if !changes.is_empty() {
@@ -57,7 +77,7 @@ fn change(message: FeedMessage<'_>) -> Option<(String, i64)> {
             Some((key.to_owned(), i64::try_from(record.rev()).unwrap()))
         }
         FeedMessage::Del { key, rev } => Some((key.to_owned(), -i64::try_from(rev).unwrap())),
-        FeedMessage::Flush | FeedMessage::Bound { .. } => None,
+        FeedMessage::Changed { .. } | FeedMessage::Flush | FeedMessage::Beat(_) => None,
     }
 }
 
@@ -80,10 +100,10 @@ async fn snapshot(server: &Running) -> Vec<u8> {
 async fn creation_change_deletion_and_return_come_by_the_feed_in_order() {
     let server = Running::start().await;
     let mut follower = Follower::start(&server).await;
-    create(&server, "x").await;
     let mut last = 0;
-    // The next change is of the link and behind the last one; whether the link lives then.
-    let mut lives = |changes: Vec<(String, i64)>| {
+    // The key, whether it is a link, and that the revision has grown.
+    let mut next = async || {
+        let changes = follower.next().await;
         let [(key, rev)] = changes.as_slice() else {
             panic!("{changes:?}");
         };
@@ -92,37 +112,59 @@ async fn creation_change_deletion_and_return_come_by_the_feed_in_order() {
         last = rev.abs();
         *rev > 0
     };
-    assert!(lives(follower.next().await));
+    create(&server, "x").await;
+    assert!(next().await);
     let change = json!({ "longUrl": "https://example.com/2" });
     server.patch("/links/x", &change).await.expect(200);
-    assert!(lives(follower.next().await));
+    assert!(next().await);
     assert_eq!(server.delete("/links/x").await.status, 204);
-    assert!(!lives(follower.next().await));
+    assert!(!next().await);
     create(&server, "x").await;
-    assert!(lives(follower.next().await));
+    assert!(next().await);
 }
 
 #[tokio::test]
-async fn the_bound_comes_as_a_sign_of_life() {
+async fn beats_tell_up_to_when_everything_was_published() {
     let server = Running::with(&[("EDGELINK_RELAY_HEARTBEAT_MS", "100")]).await;
-    let follower = Follower::start(&server).await;
-    let path = format!("/feed?after={}&waitMs=20000", follower.position);
-    let answer = edge(&server, &path).await;
-    let batch = FeedBatch::decode(&answer.body).unwrap();
-    let bound = FeedMessage::Bound {
-        bound: 1_000_000_000,
-    };
-    assert_eq!(batch.messages.first(), Some(&Ok(bound)));
+    let mut follower = Follower::start(&server).await;
+    let mut last = 0;
+    for _ in 0..5 {
+        let answer = edge(&server, &follower.path()).await;
+        let batch = FeedBatch::decode(&answer.body).unwrap();
+        assert!(batch.head.age_millis < 1000);
+        follower.position = batch.head.next;
+        let messages = batch.messages.into_iter().map(Result::unwrap);
+        for message in messages {
+            if let FeedMessage::Beat(beat) = message {
+                assert_eq!(beat.bound, 1_000_000_000);
+                assert_eq!(beat.generation, batch.head.generation);
+                assert!(beat.number > last, "{} after {last}", beat.number);
+                last = beat.number;
+            }
+        }
+    }
+    assert!(last > 0);
 }
 
 #[tokio::test]
 async fn a_position_that_is_not_known_is_a_gap_and_a_wrong_one_a_mistake() {
     let server = Running::start().await;
-    for after in ["1-1", "99999999999999-0"] {
-        let answer = edge(&server, &format!("/feed?after={after}&waitMs=20000")).await;
-        assert!(FeedBatch::decode(&answer.body).unwrap().gap, "{after}");
+    let follower = Follower::start(&server).await;
+    let generation = follower.generation;
+    for place in [
+        format!("after=1-1&generation={generation}"),
+        "after=1-1".to_owned(),
+        format!("after={}&generation=1", follower.position),
+        format!("after={}", follower.position),
+        "after=99999999999999-0&generation=1".to_owned(),
+    ] {
+        let answer = edge(&server, &format!("/feed?{place}&waitMs=20000")).await;
+        assert!(FeedBatch::decode(&answer.body).unwrap().head.gap, "{place}");
     }
-    for query in ["after=x", "waitMs=x", "since=1-1"] {
+    // Another control plane has told of more: that is no gap.
+    let ahead = format!("/feed?after=99999999999999-0&generation={generation}");
+    edge(&server, &ahead).await.problem(503, "overloaded");
+    for query in ["after=x", "generation=x", "waitMs=x", "since=1-1"] {
         let answer = edge(&server, &format!("/feed?{query}")).await;
         answer.problem(422, "validation");
     }
@@ -133,12 +175,15 @@ async fn a_position_that_is_not_known_is_a_gap_and_a_wrong_one_a_mistake() {
 #[tokio::test]
 async fn people_get_the_feed_as_json() {
     let server = Running::start().await;
+    await_feed(&server).await;
     let request = server
         .plain(Method::GET, "/edge/v1/feed")
         .bearer_auth(TOKEN);
     let answer = send(request.header("accept", "application/json")).await;
     assert_eq!(answer.json()["gap"], true);
     assert_eq!(answer.json()["messages"], json!([]));
+    assert!(answer.json()["generation"].as_u64().unwrap() > 0);
+    assert!(answer.json()["ageMs"].as_u64().unwrap() < 4000);
 }
 
 #[tokio::test]
@@ -147,17 +192,14 @@ async fn edges_that_wait_have_a_bound_of_their_own_and_a_shutdown_answers_them()
         ("EDGELINK_FEED_MAX_POLLS", "1"),
         ("EDGELINK_API_MAX_REQUESTS", "1"),
         ("EDGELINK_REQUEST_TIMEOUT_MS", "100"),
-        ("EDGELINK_RELAY_HEARTBEAT_MS", "20000"),
+        ("EDGELINK_RELAY_HEARTBEAT_MS", "2000"),
     ];
     let server = Running::with(&variables).await;
-    // The first heartbeat comes at once.
-    until("the first heartbeat", async || {
-        let batch = edge(&server, "/feed").await.body;
-        FeedBatch::decode(&batch).unwrap().next != FeedPosition::START
-    })
-    .await;
-    let follower = Follower::start(&server).await;
-    let path = format!("/edge/v1/feed?after={}&waitMs=20000", follower.position);
+    let mut follower = Follower::start(&server).await;
+    // Right behind a beat, so that the next one is far away.
+    let answer = edge(&server, &follower.path()).await;
+    follower.position = FeedBatch::decode(&answer.body).unwrap().head.next;
+    let path = format!("/edge/v1{}", follower.path());
     let waiting = tokio::spawn(send(server.plain(Method::GET, &path).bearer_auth(TOKEN)));
     until("the bound on polls", async || {
         edge(&server, "/feed").await.status == 503
@@ -190,8 +232,10 @@ async fn a_snapshot_has_all_that_an_edge_starts_from() {
     until("the alias", async || {
         let bytes = snapshot(&server).await;
         let snapshot = Snapshot::decode(&bytes).unwrap();
-        let number = snapshot.code_space().number(b"Aliases").unwrap();
-        snapshot.aliases.may_contain(number) && snapshot.hot.len() == 1
+        let codes = &snapshot.codes;
+        codes.may_contain(b"Aliases")
+            && codes.may_contain(b"other-shape")
+            && snapshot.hot.len() == 1
     })
     .await;
     let bytes = snapshot(&server).await;
@@ -202,10 +246,11 @@ async fn a_snapshot_has_all_that_an_edge_starts_from() {
     assert_eq!(snapshot.bound, 1_000_000_000);
     assert_eq!(snapshot.hot[0].key, b"go.example:8080/Aliases");
     assert!(matches!(snapshot.hot[0].record, Record::Link(_)));
-    assert!(!snapshot.aliases.may_contain(7));
-    let path = format!("/feed?after={}", snapshot.position);
+    assert!(!snapshot.codes.may_contain(b"never-made"));
+    let (position, generation) = (snapshot.position, snapshot.generation);
+    let path = format!("/feed?after={position}&generation={generation}");
     let answer = edge(&server, &path).await;
-    assert!(!FeedBatch::decode(&answer.body).unwrap().gap);
+    assert!(!FeedBatch::decode(&answer.body).unwrap().head.gap);
 }
 
 #[tokio::test]
@@ -215,8 +260,7 @@ async fn a_snapshot_knows_the_aliases_of_an_earlier_start() {
     let server = server.restart().await;
     let bytes = snapshot(&server).await;
     let snapshot = Snapshot::decode(&bytes).unwrap();
-    let number = snapshot.code_space().number(b"Aliases").unwrap();
-    assert!(snapshot.aliases.may_contain(number));
+    assert!(snapshot.codes.may_contain(b"Aliases"));
 }
 
 async fn report(server: &Running, body: &[u8]) -> Answer {

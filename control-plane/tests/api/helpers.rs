@@ -70,6 +70,11 @@ impl Running {
         self.folder
     }
 
+    /// Another server on the same database.
+    pub(crate) async fn another(&self) -> Self {
+        Self::inside(self.folder.clone(), &[]).await
+    }
+
     /// Stops the server and starts one on the same database.
     pub(crate) async fn restart(self) -> Self {
         self.restart_with(&[]).await

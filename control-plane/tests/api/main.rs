@@ -15,6 +15,7 @@ mod helpers;
 mod idempotency;
 mod listing;
 mod operations;
+mod publishing;
 mod redirects;
 mod sources;
 mod stopping;

@@ -1,6 +1,6 @@
 //! Health, metrics and what every answer has.
 
-use crate::helpers::{Running, send};
+use crate::helpers::{Running, send, until};
 use reqwest::Method;
 use serde_json::json;
 
@@ -11,10 +11,15 @@ async fn a_server_with_a_store_is_live_and_ready() {
         server.follow("/health/live").await.expect(200),
         json!({ "status": "live" })
     );
-    assert_eq!(
-        server.follow("/health/ready").await.expect(200),
-        json!({ "status": "ready" })
-    );
+    let ready = server.follow("/health/ready").await.expect(200);
+    assert_eq!(ready["status"], "ready");
+    until("a current feed", async || {
+        let ready = server.follow("/health/ready").await.expect(200);
+        ready["feed"]["publisher"] == "this" && ready["feed"]["current"] == true
+    })
+    .await;
+    let age = server.follow("/health/ready").await.json()["feed"]["ageMs"].as_u64();
+    assert!(age.unwrap() < 4000, "{age:?}");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Links past their validity are removed.
 
 use crate::helpers::{Running, until};
+use edgelink_wire::{Answer, Record};
 use serde_json::json;
 
 const EAGER: [(&str, &str); 3] = [
@@ -8,6 +9,12 @@ const EAGER: [(&str, &str); 3] = [
     ("EDGELINK_SWEEP_GRACE_SECONDS", "0"),
     ("EDGELINK_SWEEP_BATCH", "2"),
 ];
+
+/// The revision that an answer to an edge has.
+fn rev(answer: &[u8]) -> u64 {
+    let record = Answer::split(answer).unwrap().record;
+    Record::decode(record).unwrap().rev()
+}
 
 #[tokio::test]
 async fn a_link_past_its_validity_is_removed_and_its_slug_is_free_again() {
@@ -35,15 +42,11 @@ async fn a_link_past_its_validity_is_removed_and_its_slug_is_free_again() {
         .redirects(302, "https://example.com/");
     // The tombstone has kept the revision: caches take the new link for newer.
     let deleted = server.resolve("go.example:8080/a").await;
-    let deleted = edgelink_wire::Entry::decode(&deleted.body)
-        .unwrap()
-        .record
-        .rev();
+    let deleted = rev(&deleted.body);
     let again = server.post(&link("a", "2999-01-01T00:00:00Z")).await;
     again.expect(201);
     let entry = server.resolve("go.example:8080/a").await;
-    let entry = edgelink_wire::Entry::decode(&entry.body).unwrap();
-    assert!(entry.record.rev() > deleted);
+    assert!(rev(&entry.body) > deleted);
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! The same on a Redis Cluster.
 
-use crate::fixture::{KEY, LIMIT, connected, link, lock};
+use crate::fixture::{
+    GENERATION, KEY, LIMIT, append, connected, link, lock, looked_up, try_append,
+};
 use edgelink_control_plane::redis::Lookup;
 use edgelink_tests::servers::RedisCluster;
 use edgelink_tests::stack::until;
@@ -13,11 +15,8 @@ async fn everything_works_on_a_cluster_also_after_a_master_is_killed() {
     let redis = connected(&cluster.url()).await;
     let record = link("https://example.com/", 1);
     let held = lock(&redis).await;
-    redis
-        .fill(KEY, &record, &Lookup::Unknown, held)
-        .await
-        .unwrap();
-    assert_eq!(redis.look_up(KEY).await.unwrap(), Lookup::Known(record));
+    redis.fill(&record, &Lookup::Unknown, held).await.unwrap();
+    assert_eq!(looked_up(&redis).await, Lookup::Known(record));
     let keys: Vec<String> = (0..50)
         .map(|number| format!("a.example/{number}"))
         .collect();
@@ -27,18 +26,22 @@ async fn everything_works_on_a_cluster_also_after_a_master_is_killed() {
         .map(|key| (key.as_str(), news.as_deref()))
         .collect();
     changes.push((KEY, news.as_deref()));
-    redis.publish(&changes).await.unwrap();
-    assert_eq!(
-        redis.look_up(KEY).await.unwrap(),
-        Lookup::Known(news.clone())
-    );
-    redis.append(&[FeedMessage::Flush]).await.unwrap();
+    redis.publish(GENERATION, &changes).await.unwrap();
+    assert_eq!(looked_up(&redis).await, Lookup::Known(news.clone()));
+    append(&redis, &[FeedMessage::Flush]).await;
+    let nodes = redis.nodes().await.unwrap();
+    assert_eq!(redis.nodes().await.unwrap(), nodes);
     let entries = redis.read_feed(FeedPosition::START, 10).await.unwrap();
     assert_eq!(entries.len(), 1);
 
     cluster.kill_master_of("feed");
     until("the feed goes on", LIMIT, async || {
-        redis.append(&[FeedMessage::Flush]).await.ok()
+        try_append(&redis, &[FeedMessage::Flush]).await
+    })
+    .await;
+    until("the nodes are other ones", LIMIT, async || {
+        let now = redis.nodes().await.ok()?;
+        (now != nodes).then_some(())
     })
     .await;
     until("the feed is read", LIMIT, async || {
@@ -47,11 +50,37 @@ async fn everything_works_on_a_cluster_also_after_a_master_is_killed() {
     })
     .await;
     until("changes are published", LIMIT, async || {
-        redis.publish(&changes).await.ok()
+        redis.publish(GENERATION, &changes).await.ok()
     })
     .await;
     until("links are looked up", LIMIT, async || {
-        redis.look_up(KEY).await.ok()
+        redis.look_up(GENERATION, KEY).await.ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_master_of_other_slots_that_is_replaced_shows_in_the_nodes() {
+    let mut cluster = RedisCluster::start().await;
+    let redis = connected(&cluster.url()).await;
+    let before = until("the nodes", LIMIT, async || redis.nodes().await.ok()).await;
+    let slot = |key: &str| {
+        cluster
+            .ask(&["CLUSTER", "KEYSLOT", key])
+            .trim()
+            .parse::<u32>()
+    };
+    // Masters have a third of the slots each.
+    let third = |key: &str| slot(key).expect("a slot") / 5462;
+    let feed = third("feed");
+    let other = ["a", "b", "c", "d", "e", "f", "g"];
+    let other = other.into_iter().find(|key| third(key) != feed);
+    cluster.kill_master_of(other.expect("a key of another master"));
+    // Nobody vouches for Redis while one of them does not answer.
+    until("a failure", LIMIT, async || redis.nodes().await.err()).await;
+    until("other nodes", LIMIT, async || {
+        let now = redis.nodes().await.ok()?;
+        (now != before).then_some(())
     })
     .await;
 }

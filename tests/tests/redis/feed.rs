@@ -1,12 +1,13 @@
 //! The stream of changes.
 
-use crate::fixture::{LIMIT, connected, link};
+use crate::fixture::{FEED_BYTES, GENERATION, LIMIT, append, beat, connected, link, order};
+use edgelink_control_plane::redis::{Append, Appended};
 use edgelink_tests::servers::RedisServer;
 use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::FeedMessage;
 
-fn bounds(numbers: std::ops::Range<u64>) -> Vec<FeedMessage<'static>> {
-    numbers.map(|bound| FeedMessage::Bound { bound }).collect()
+fn beats(numbers: std::ops::Range<u64>) -> Vec<FeedMessage<'static>> {
+    numbers.map(beat).collect()
 }
 
 #[tokio::test]
@@ -20,17 +21,14 @@ async fn entries_are_read_in_order_and_each_names_the_one_before() {
         record: record.as_deref(),
         hot: true,
     };
-    redis.append(&[put, FeedMessage::Flush]).await.unwrap();
-    let last = redis.append(&bounds(7..8)).await.unwrap();
+    append(&redis, &[put, FeedMessage::Flush]).await;
+    let last = append(&redis, &beats(7..8)).await;
     let entries = redis.read_feed(FeedPosition::START, 10).await.unwrap();
     let messages: Vec<FeedMessage<'_>> = entries
         .iter()
         .map(|entry| entry.message().unwrap())
         .collect();
-    assert_eq!(
-        messages,
-        [put, FeedMessage::Flush, FeedMessage::Bound { bound: 7 }]
-    );
+    assert_eq!(messages, [put, FeedMessage::Flush, beat(7)]);
     let mut previous = FeedPosition::START;
     for entry in &entries {
         assert_eq!(entry.previous().unwrap(), previous);
@@ -46,7 +44,7 @@ async fn the_stream_keeps_about_as_many_entries_as_configured() {
     let server = RedisServer::start().await;
     let redis = connected(&server.url()).await;
     for start in (0..5000).step_by(500) {
-        redis.append(&bounds(start..start + 500)).await.unwrap();
+        append(&redis, &beats(start..start + 500)).await;
     }
     let length: u64 = server.ask(&["XLEN", "feed"]).trim().parse().unwrap();
     assert!((1000..1300).contains(&length), "{length}");
@@ -74,7 +72,7 @@ async fn a_reader_that_waits_is_woken_by_an_entry_and_answers_nothing_without_on
             .then_some(())
     })
     .await;
-    redis.append(&bounds(1..2)).await.unwrap();
+    append(&redis, &beats(1..2)).await;
     assert_eq!(reader.await.unwrap().unwrap().len(), 1);
 }
 
@@ -95,4 +93,126 @@ async fn nudges_reach_every_replica_also_after_a_restart() {
         .await;
         server.restart().await;
     }
+}
+
+async fn appended(redis: &edgelink_control_plane::redis::Redis, order: Append<'_>) -> Appended {
+    redis.append(&order, &[beat(1)]).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_publisher_with_an_older_token_is_refused() {
+    let server = RedisServer::start().await;
+    let redis = connected(&server.url()).await;
+    for (token, owner, expected) in [
+        (9, "one", None),
+        (9, "one", None),
+        (10, "two", None),
+        (9, "one", Some(10)),
+        // The database has given it out twice.
+        (10, "one", Some(10)),
+        (11, "one", None),
+        // As numbers of Lua, the two were the same.
+        (9_007_199_254_740_993, "one", None),
+        (9_007_199_254_740_992, "two", Some(9_007_199_254_740_993)),
+    ] {
+        let order = Append {
+            owner,
+            ..order(token, GENERATION)
+        };
+        match (appended(&redis, order).await, expected) {
+            (Appended::At(_), None) => {}
+            (Appended::Fenced(seen), Some(expected)) => assert_eq!(seen, expected),
+            other => panic!("{token} {owner}: {other:?}"),
+        }
+    }
+    let other = Append {
+        installation: "other",
+        ..order(u64::MAX, GENERATION)
+    };
+    assert_eq!(
+        appended(&redis, other).await,
+        Appended::Foreign("ours".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn a_redis_that_is_not_as_it_was_left_takes_nothing_before_a_generation_begins() {
+    let server = RedisServer::start().await;
+    let redis = connected(&server.url()).await;
+    let goes_on = |generation, after| Append {
+        begins: false,
+        after,
+        ..order(1, generation)
+    };
+    let gone = |what: &str| Appended::GoneBack(what.to_owned());
+    let start = FeedPosition::START;
+    assert_eq!(appended(&redis, goes_on(7, start)).await, gone("state"));
+    let Appended::At(first) = appended(&redis, order(1, 7)).await else {
+        panic!("not appended");
+    };
+    for after in [start, first] {
+        let done = appended(&redis, goes_on(7, after)).await;
+        assert!(matches!(done, Appended::At(_)), "{done:?}");
+    }
+    assert_eq!(
+        appended(&redis, goes_on(8, first)).await,
+        gone("generation")
+    );
+    let lost = FeedPosition::new(first.millis + 1_000_000, 0);
+    assert_eq!(appended(&redis, goes_on(7, lost)).await, gone("position"));
+    let _ = server.ask(&["DEL", "feed"]);
+    assert_eq!(appended(&redis, goes_on(7, first)).await, gone("position"));
+    let _ = server.ask(&["FLUSHALL"]);
+    assert_eq!(appended(&redis, goes_on(7, first)).await, gone("state"));
+    assert_eq!(redis.newest().await.unwrap(), start, "nothing was appended");
+}
+
+#[tokio::test]
+async fn the_stream_takes_about_as_many_bytes_as_configured() {
+    let server = RedisServer::start().await;
+    let redis = connected(&server.url()).await;
+    let long = link(&format!("https://example.com/{}", "x".repeat(7_900)), 1);
+    let put = FeedMessage::Put {
+        key: "a.example/b",
+        record: long.as_deref(),
+        hot: false,
+    };
+    for _ in 0..20 {
+        append(&redis, &[put; 64]).await;
+    }
+    let bytes: u64 = server
+        .ask(&["MEMORY", "USAGE", "feed"])
+        .trim()
+        .parse()
+        .unwrap();
+    assert!(bytes < FEED_BYTES + 64 * 9_000, "{bytes}");
+    assert!(bytes > FEED_BYTES / 4, "{bytes}");
+}
+
+#[tokio::test]
+async fn a_redis_that_is_full_is_given_room_once() {
+    let server = RedisServer::start().await;
+    let redis = connected(&server.url()).await;
+    let long = link(&format!("https://example.com/{}", "x".repeat(7_900)), 1);
+    let put = FeedMessage::Put {
+        key: "a.example/b",
+        record: long.as_deref(),
+        hot: false,
+    };
+    for _ in 0..6 {
+        append(&redis, &[put; 64]).await;
+    }
+    let memory = server.ask(&["INFO", "memory"]);
+    let used = memory
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"));
+    let _ = server.ask(&["CONFIG", "SET", "maxmemory", used.unwrap().trim()]);
+    let refused = server.ask(&["SET", "other", &"x".repeat(20_000)]);
+    assert!(refused.contains("OOM"), "{refused}");
+    let length = || server.ask(&["XLEN", "feed"]).trim().parse::<u64>().unwrap();
+    let before = length();
+    for _ in 0..5 {
+        append(&redis, &[put]).await;
+    }
+    assert!(length() < before, "{before}");
 }

@@ -1,15 +1,20 @@
 //! Connections, links and waiting.
 
-use edgelink_control_plane::redis::{Lock, Redis, RedisOptions};
+use edgelink_control_plane::redis::{Append, Appended, Lock, Lookup, Redis, RedisOptions};
 use edgelink_control_plane::store::{PoolOptions, Store, connect};
 use edgelink_tests::stack::until;
-use edgelink_wire::{LinkRecord, LinkState, Record, RedirectStatus};
+use edgelink_wire::feed::{Beat, FeedMessage};
+use edgelink_wire::{FeedPosition, LinkRecord, LinkState, Record, RedirectStatus};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
 pub(crate) const KEY: &str = "go.example.com/aB3";
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+/// The generation that these tests write in.
+pub(crate) const GENERATION: u64 = 7;
+/// About how many bytes the feed takes.
+pub(crate) const FEED_BYTES: u64 = 4 << 20;
 pub(crate) const LOCKED: Duration = Duration::from_secs(10);
 
 /// A client that is connected.
@@ -28,6 +33,7 @@ pub(crate) fn client(url: &str) -> Arc<Redis> {
         url: url.to_owned(),
         timeout: Duration::from_millis(300),
         feed_length: 1000,
+        feed_bytes: FEED_BYTES,
     };
     Redis::start(&options).expect("a URL of Redis")
 }
@@ -47,8 +53,56 @@ pub(crate) fn link(url: &str, rev: u64) -> Record<String> {
 
 /// The lock of [`KEY`], which nobody has.
 pub(crate) async fn lock(redis: &Redis) -> Lock {
-    let lock = redis.lock(KEY, LOCKED).await.expect("an answer");
+    let lock = redis
+        .lock(GENERATION, KEY, LOCKED)
+        .await
+        .expect("an answer");
     lock.expect("nobody has the lock")
+}
+
+/// What a publisher says who begins a generation.
+pub(crate) fn order(token: u64, generation: u64) -> Append<'static> {
+    Append {
+        token,
+        owner: "one",
+        installation: "ours",
+        generation,
+        after: FeedPosition::START,
+        begins: true,
+        beat: None,
+    }
+}
+
+/// Appends messages in [`GENERATION`], whatever is there.
+pub(crate) async fn append(redis: &Redis, messages: &[FeedMessage<'_>]) -> FeedPosition {
+    try_append(redis, messages).await.expect("an append")
+}
+
+/// The same where Redis may not answer.
+pub(crate) async fn try_append(
+    redis: &Redis,
+    messages: &[FeedMessage<'_>],
+) -> Option<FeedPosition> {
+    match redis.append(&order(1, GENERATION), messages).await.ok()? {
+        Appended::At(position) => Some(position),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A beat of [`GENERATION`].
+pub(crate) fn beat(number: u64) -> FeedMessage<'static> {
+    FeedMessage::Beat(Beat {
+        bound: 1,
+        generation: GENERATION,
+        number,
+        at: number,
+    })
+}
+
+/// What Redis knows of [`KEY`].
+pub(crate) async fn looked_up(redis: &Redis) -> Lookup {
+    let found = redis.look_up(GENERATION, KEY).await;
+    found.expect("an answer").lookup
 }
 
 /// A SQLite store, and the folder that it lives in.

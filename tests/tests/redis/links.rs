@@ -1,12 +1,14 @@
 //! Records in Redis, and the lock under which they are filled.
 
-use crate::fixture::{KEY, LOCKED, connected, link, lock};
+use crate::fixture::{
+    GENERATION, KEY, LOCKED, append, beat, connected, link, lock, looked_up, order,
+};
 use edgelink_control_plane::redis::{Lookup, Redis};
 use edgelink_tests::servers::RedisServer;
 use edgelink_wire::Record;
 use std::sync::Arc;
 
-const HASH: &str = "link:go.example.com/aB3";
+const HASH: &str = "link:7:go.example.com/aB3";
 
 async fn server() -> (RedisServer, Arc<Redis>) {
     let server = RedisServer::start().await;
@@ -16,14 +18,7 @@ async fn server() -> (RedisServer, Arc<Redis>) {
 
 async fn fill(redis: &Redis, record: &Record<String>) {
     let held = lock(redis).await;
-    redis
-        .fill(KEY, record, &Lookup::Unknown, held)
-        .await
-        .unwrap();
-}
-
-async fn looked_up(redis: &Redis) -> Lookup {
-    redis.look_up(KEY).await.unwrap()
+    redis.fill(record, &Lookup::Unknown, held).await.unwrap();
 }
 
 #[tokio::test]
@@ -45,14 +40,11 @@ async fn what_was_filled_is_found_and_ends_by_itself() {
 async fn a_lock_is_had_by_one_and_released_by_the_fill() {
     let (_server, redis) = server().await;
     let held = lock(&redis).await;
-    assert!(redis.lock(KEY, LOCKED).await.unwrap().is_none());
+    assert!(redis.lock(GENERATION, KEY, LOCKED).await.unwrap().is_none());
     let record = link("https://example.com/", 1);
-    redis
-        .fill(KEY, &record, &Lookup::Unknown, held)
-        .await
-        .unwrap();
+    redis.fill(&record, &Lookup::Unknown, held).await.unwrap();
     let again = lock(&redis).await;
-    redis.unlock(KEY, again).await.unwrap();
+    redis.unlock(again).await.unwrap();
     lock(&redis).await;
 }
 
@@ -60,22 +52,16 @@ async fn a_lock_is_had_by_one_and_released_by_the_fill() {
 async fn a_lock_that_somebody_else_has_by_now_is_neither_used_nor_released() {
     let (server, redis) = server().await;
     let lost = lock(&redis).await;
-    let _ = server.ask(&["DEL", "lock:{link:go.example.com/aB3}"]);
+    let _ = server.ask(&["DEL", "lock:{link:7:go.example.com/aB3}"]);
     let lost_too = lock(&redis).await;
-    let _ = server.ask(&["DEL", "lock:{link:go.example.com/aB3}"]);
+    let _ = server.ask(&["DEL", "lock:{link:7:go.example.com/aB3}"]);
     let held = lock(&redis).await;
     let record = link("https://old.example/", 1);
-    redis
-        .fill(KEY, &record, &Lookup::Unknown, lost)
-        .await
-        .unwrap();
-    redis.unlock(KEY, lost_too).await.unwrap();
+    redis.fill(&record, &Lookup::Unknown, lost).await.unwrap();
+    redis.unlock(lost_too).await.unwrap();
     assert_eq!(looked_up(&redis).await, Lookup::Unknown);
     let record = link("https://new.example/", 1);
-    redis
-        .fill(KEY, &record, &Lookup::Unknown, held)
-        .await
-        .unwrap();
+    redis.fill(&record, &Lookup::Unknown, held).await.unwrap();
     assert_eq!(looked_up(&redis).await, Lookup::Known(record));
 }
 
@@ -84,11 +70,14 @@ async fn a_change_that_is_published_during_a_lookup_keeps_the_old_record_out() {
     let (_server, redis) = server().await;
     let held = lock(&redis).await;
     let news = link("https://new.example/", 2);
-    redis.publish(&[(KEY, news.as_deref())]).await.unwrap();
+    redis
+        .publish(GENERATION, &[(KEY, news.as_deref())])
+        .await
+        .unwrap();
     // Nothing is cached before anybody asks for it.
     assert_eq!(looked_up(&redis).await, Lookup::Unknown);
     let old = link("https://old.example/", 1);
-    redis.fill(KEY, &old, &Lookup::Unknown, held).await.unwrap();
+    redis.fill(&old, &Lookup::Unknown, held).await.unwrap();
     assert_eq!(looked_up(&redis).await, Lookup::Unknown);
 }
 
@@ -117,18 +106,27 @@ async fn published_news_replace_what_is_there_whatever_its_state() {
     let (_server, redis) = server().await;
     fill(&redis, &Record::Absent { rev: 0 }).await;
     let created = link("https://example.com/", 1);
-    redis.publish(&[(KEY, created.as_deref())]).await.unwrap();
+    redis
+        .publish(GENERATION, &[(KEY, created.as_deref())])
+        .await
+        .unwrap();
     assert_eq!(looked_up(&redis).await, Lookup::Known(created));
     let deleted = Record::Absent { rev: 2 };
-    redis.publish(&[(KEY, deleted.as_deref())]).await.unwrap();
+    redis
+        .publish(GENERATION, &[(KEY, deleted.as_deref())])
+        .await
+        .unwrap();
     assert_eq!(looked_up(&redis).await, Lookup::Known(deleted));
     let old = link("https://old.example/", 1);
-    redis.publish(&[(KEY, old.as_deref())]).await.unwrap();
+    redis
+        .publish(GENERATION, &[(KEY, old.as_deref())])
+        .await
+        .unwrap();
     assert_eq!(
         looked_up(&redis).await,
         Lookup::Known(Record::Absent { rev: 2 })
     );
-    redis.forget(KEY).await.unwrap();
+    redis.forget(GENERATION, KEY).await.unwrap();
     assert_eq!(looked_up(&redis).await, Lookup::Unknown);
 }
 
@@ -150,7 +148,7 @@ async fn what_no_version_of_ours_wrote_is_malformed_and_repaired() {
         );
         let record = link("https://example.com/", 1);
         let held = lock(&redis).await;
-        redis.fill(KEY, &record, &found, held).await.unwrap();
+        redis.fill(&record, &found, held).await.unwrap();
         assert_eq!(looked_up(&redis).await, Lookup::Known(record));
     }
 }
@@ -167,10 +165,46 @@ async fn scripts_that_redis_has_forgotten_are_sent_again() {
             (KEY, record.as_deref()),
             ("go.example.com/x", record.as_deref()),
         ];
-        redis.publish(&changes).await.unwrap();
+        redis.publish(GENERATION, &changes).await.unwrap();
         assert_eq!(
             looked_up(&redis).await,
             Lookup::Known(link("https://example.com/", rev))
         );
     }
+}
+
+#[tokio::test]
+async fn a_change_that_is_not_told_takes_the_record_and_the_lock_away() {
+    let (_server, redis) = server().await;
+    let held = lock(&redis).await;
+    redis.forget(GENERATION, KEY).await.unwrap();
+    let old = link("https://old.example/", 1);
+    redis.fill(&old, &Lookup::Unknown, held).await.unwrap();
+    assert_eq!(looked_up(&redis).await, Lookup::Unknown);
+}
+
+#[tokio::test]
+async fn a_generation_does_not_see_what_was_cached_in_another() {
+    let (_server, redis) = server().await;
+    let record = link("https://example.com/", 1);
+    fill(&redis, &record).await;
+    let other = redis.look_up(GENERATION + 1, KEY).await.unwrap();
+    assert_eq!(other.lookup, Lookup::Unknown);
+    assert_eq!(looked_up(&redis).await, Lookup::Known(record));
+}
+
+#[tokio::test]
+async fn a_lookup_says_how_far_the_publisher_has_written_to_this_very_redis() {
+    let (server, redis) = server().await;
+    let state = async || redis.look_up(GENERATION, KEY).await.unwrap().state;
+    assert_eq!(state().await, None);
+    append(&redis, &[beat(3)]).await;
+    assert_eq!(state().await, None, "no beat was noted");
+    let mut with_beat = order(1, GENERATION);
+    with_beat.beat = Some((3, "nodes"));
+    redis.append(&with_beat, &[beat(3)]).await.unwrap();
+    let found = state().await.unwrap();
+    assert!(found.covers(GENERATION, 3) && !found.covers(GENERATION, 4));
+    let _ = server.ask(&["FLUSHALL"]);
+    assert_eq!(state().await, None);
 }

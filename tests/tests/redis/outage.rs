@@ -1,6 +1,6 @@
 //! Redis away, silent, refusing, and back again.
 
-use crate::fixture::{KEY, LIMIT, client, connected};
+use crate::fixture::{FEED_BYTES, GENERATION, KEY, LIMIT, client, connected, looked_up};
 use edgelink_control_plane::redis::{Lookup, Redis, RedisError, RedisOptions};
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::until;
@@ -11,7 +11,10 @@ const COOL_OFF: Duration = Duration::from_millis(250);
 const AWAIT_ANSWERS: &str = "Redis answers again";
 
 async fn answers(redis: &Redis) {
-    until(AWAIT_ANSWERS, LIMIT, async || redis.look_up(KEY).await.ok()).await;
+    until(AWAIT_ANSWERS, LIMIT, async || {
+        redis.look_up(GENERATION, KEY).await.ok()
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -22,7 +25,7 @@ async fn a_redis_that_is_not_there_fails_at_once() {
     let redis = client(&url);
     let start = Instant::now();
     for _ in 0..100 {
-        assert!(redis.look_up(KEY).await.is_err());
+        assert!(redis.look_up(GENERATION, KEY).await.is_err());
     }
     assert!(
         start.elapsed() < Duration::from_secs(2),
@@ -39,10 +42,13 @@ async fn a_redis_that_is_killed_and_comes_back_empty_is_used_again() {
     let redis = connected(&server.url()).await;
     answers(&redis).await;
     server.kill();
-    until("failures", LIMIT, async || redis.look_up(KEY).await.err()).await;
+    until("failures", LIMIT, async || {
+        redis.look_up(GENERATION, KEY).await.err()
+    })
+    .await;
     server.restart().await;
     answers(&redis).await;
-    assert_eq!(redis.look_up(KEY).await.unwrap(), Lookup::Unknown);
+    assert_eq!(looked_up(&redis).await, Lookup::Unknown);
 }
 
 #[tokio::test]
@@ -54,10 +60,10 @@ async fn a_silent_redis_is_waited_for_once_in_a_while_only() {
     // From here on time passes only while all wait for it.
     tokio::time::pause();
     for _ in 0..3 {
-        let error = redis.look_up(KEY).await.unwrap_err();
+        let error = redis.look_up(GENERATION, KEY).await.unwrap_err();
         assert!(matches!(error, RedisError::Away(_)), "{error}");
         for _ in 0..100 {
-            let error = redis.look_up(KEY).await.unwrap_err();
+            let error = redis.look_up(GENERATION, KEY).await.unwrap_err();
             assert!(matches!(error, RedisError::Skipped), "{error}");
         }
         tokio::time::advance(COOL_OFF).await;
@@ -75,7 +81,7 @@ async fn a_redis_that_refuses_the_password_degrades_and_the_right_one_works() {
     let right = connected(&server.url()).await;
     answers(&right).await;
     for redis in [wrong, missing] {
-        assert!(redis.look_up(KEY).await.is_err());
+        assert!(redis.look_up(GENERATION, KEY).await.is_err());
         assert!(redis.newest().await.is_err());
     }
 }
@@ -87,6 +93,7 @@ async fn what_is_no_url_of_redis_is_refused() {
             url: url.to_owned(),
             timeout: Duration::from_millis(100),
             feed_length: 1000,
+            feed_bytes: FEED_BYTES,
         };
         assert!(
             matches!(Redis::start(&options), Err(RedisError::Url(_))),

@@ -1,28 +1,79 @@
-//! The relay between database and Redis.
+//! The publisher between database and Redis.
 
 use crate::fixture::{LIMIT, connected, sqlite_store};
+use edgelink_control_plane::clicks::HotOptions;
+use edgelink_control_plane::feed::{Feed, RingLimits, Tail};
 use edgelink_control_plane::model::LinkContent;
 use edgelink_control_plane::redis::Redis;
-use edgelink_control_plane::relay::{BoundPolicy, Outlet, Relay, RelayOptions};
-use edgelink_control_plane::store::{NewLink, Store};
+use edgelink_control_plane::relay::{
+    BoundPolicy, Outlet, Publisher, PublisherStatus, Relay, RelayOptions,
+};
+use edgelink_control_plane::store::{FeedKind, LeaseClaim, NewLink, PublisherState, Store};
 use edgelink_control_plane::target::TargetUrl;
-use edgelink_tests::servers::RedisServer;
+use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;
-use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::{FeedPosition, LinkKey, LinkState, RedirectStatus};
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-struct Replica {
-    stop: CancellationToken,
-    task: JoinHandle<()>,
+const LEASE: Duration = Duration::from_millis(500);
+
+pub(crate) struct Replica {
+    pub(crate) stop: CancellationToken,
+    pub(crate) task: JoinHandle<()>,
     wake: Arc<Notify>,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) status: PublisherStatus,
+}
+
+/// A publisher of its own that follows its feed.
+pub(crate) fn replica(store: &Arc<dyn Store>, redis: &Arc<Redis>) -> Replica {
+    let options = RelayOptions {
+        poll: Duration::from_millis(50),
+        lease: LEASE,
+        heartbeat: Duration::from_millis(100),
+        batch: 10,
+        hot: HotOptions {
+            count: 10,
+            window_minutes: 5,
+            period: Duration::from_secs(60),
+        },
+    };
+    let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
+    let feed = Arc::new(Feed::new(RingLimits::default(), Vec::new()));
+    tokio::spawn(Tail::new(redis.clone(), feed.clone()).run(stop.clone()));
+    let relay = Relay::new(
+        store.clone(),
+        Outlet::Redis(redis.clone()),
+        feed.clone(),
+        options,
+        BoundPolicy::Ahead(10_000_000),
+        wake.clone(),
+    );
+    let status = relay.status();
+    Replica {
+        task: tokio::spawn(relay.run(stop.clone())),
+        stop,
+        wake,
+        feed,
+        status,
+    }
+}
+
+impl Replica {
+    async fn publishes(&self) {
+        until("it publishes", LIMIT, async || {
+            (self.status.get() == Publisher::This && self.feed.is_current()).then_some(())
+        })
+        .await;
+    }
 }
 
 struct Setting {
@@ -46,43 +97,14 @@ impl Setting {
     }
 
     fn replica(&self) -> Replica {
-        let options = RelayOptions {
-            poll: Duration::from_millis(50),
-            lease: Duration::from_millis(500),
-            heartbeat: Duration::from_millis(100),
-            batch: 10,
-        };
-        let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
-        let outlet = Arc::new(Outlet::Redis(self.redis.clone()));
-        let bound = BoundPolicy::Ahead(10_000_000);
-        let relay = Relay::new(self.store.clone(), outlet, options, bound, wake.clone());
-        let task = tokio::spawn(relay.run(stop.clone()));
-        Replica { stop, task, wake }
+        replica(&self.store, &self.redis)
     }
 
     async fn create(&self, ids: std::ops::Range<u64>) {
-        let link = |id| NewLink {
-            id,
-            key: format!("a.example/c{id}").parse::<LinkKey>().unwrap(),
-            content: LinkContent {
-                target: TargetUrl::from_store("https://example.com/"),
-                redirect: RedirectStatus::Found,
-                state: LinkState::Active,
-                valid_since: None,
-                valid_until: None,
-                forward_query: true,
-                title: None,
-                tags: Vec::new(),
-            },
-        };
-        let links: Vec<NewLink> = ids.map(link).collect();
-        for transaction in links.chunks(5) {
-            let created = self.store.create_links(transaction.to_vec()).await;
-            assert!(created.unwrap().iter().all(Result::is_ok));
-        }
+        create(&self.store, ids).await;
     }
 
-    /// The keys of all puts on the feed.
+    /// The keys of all links that the feed told of.
     async fn published(&self) -> BTreeSet<String> {
         let mut keys = BTreeSet::new();
         let mut position = FeedPosition::START;
@@ -94,7 +116,9 @@ impl Setting {
             let Some(last) = entries.last() else { break };
             position = last.position;
             for entry in &entries {
-                if let Ok(FeedMessage::Put { key, .. }) = entry.message() {
+                if let Ok(FeedMessage::Put { key, .. } | FeedMessage::Changed { key }) =
+                    entry.message()
+                {
                     keys.insert(key.to_owned());
                 }
             }
@@ -106,16 +130,76 @@ impl Setting {
     }
 
     async fn await_empty_outbox(&self) {
-        until("an empty outbox", LIMIT, async || {
-            self.store
-                .pending_changes(1)
-                .await
-                .unwrap()
-                .is_empty()
-                .then_some(())
-        })
-        .await;
+        await_empty_outbox(&self.store).await;
     }
+
+    async fn state(&self) -> PublisherState {
+        self.store.publisher().await.unwrap()
+    }
+
+    /// The generations of the beats on the feed, each once, and whether there is a flush.
+    async fn generations(&self) -> (BTreeSet<u64>, bool) {
+        let entries = self.redis.read_feed(FeedPosition::START, 10_000).await;
+        let entries = entries.unwrap();
+        let messages = || entries.iter().filter_map(|entry| entry.message().ok());
+        let generations = messages().filter_map(|message| match message {
+            FeedMessage::Beat(Beat { generation, .. }) => Some(generation),
+            _ => None,
+        });
+        let has_flush = messages().any(|message| message == FeedMessage::Flush);
+        (generations.collect(), has_flush)
+    }
+
+    /// Waits for a generation behind that one, in the database and on a feed that is current.
+    async fn await_generation(&self, replica: &Replica, before: u64) -> PublisherState {
+        until("another generation", LIMIT, async || {
+            let state = self.state().await;
+            let current = replica.feed.current()?;
+            (current.generation == state.generation && state.generation > before).then_some(state)
+        })
+        .await
+    }
+
+    async fn execute(&self, statement: String) {
+        let url = format!("sqlite://{}/edgelink.db", self.folder.path().display());
+        let mut database = SqliteConnection::connect(&url).await.unwrap();
+        let statement = sqlx::query(AssertSqlSafe(statement));
+        statement.execute(&mut database).await.unwrap();
+    }
+}
+
+async fn create(store: &Arc<dyn Store>, ids: std::ops::Range<u64>) {
+    let link = |id| NewLink {
+        id,
+        key: format!("a.example/c{id}").parse::<LinkKey>().unwrap(),
+        content: content("https://example.com/"),
+    };
+    let links: Vec<NewLink> = ids.map(link).collect();
+    for transaction in links.chunks(5) {
+        let created = store.create_links(transaction.to_vec()).await;
+        assert!(created.unwrap().iter().all(Result::is_ok));
+    }
+}
+
+fn content(url: &str) -> LinkContent {
+    LinkContent {
+        target: TargetUrl::from_store(url),
+        redirect: RedirectStatus::Found,
+        state: LinkState::Active,
+        valid_since: None,
+        valid_until: None,
+        forward_query: true,
+        title: None,
+        tags: Vec::new(),
+    }
+}
+
+async fn await_empty_outbox(store: &Arc<dyn Store>) {
+    until("an empty outbox", LIMIT, async || {
+        let pending = store.pending(1).await.unwrap();
+        pending.batches.is_empty().then_some(())
+    })
+    .await;
 }
 
 fn keys(ids: std::ops::Range<u64>) -> BTreeSet<String> {
@@ -164,7 +248,7 @@ async fn another_replica_takes_over_from_one_that_dies_and_nothing_is_lost() {
         dying.wake.notify_one();
         // Somewhere in the middle of its work.
         until("a part of it", LIMIT, async || {
-            let left = setting.store.pending_changes(1000).await.unwrap().len();
+            let left = setting.store.pending(1000).await.unwrap().batches.len();
             (left < 19).then_some(())
         })
         .await;
@@ -173,74 +257,368 @@ async fn another_replica_takes_over_from_one_that_dies_and_nothing_is_lost() {
         assert_eq!(setting.published().await, keys(0..next));
         dying = other;
     }
+    // All of that is one generation: the feed went on where it was left.
+    assert_eq!(setting.generations().await.0.len(), 1);
     dying.stop.cancel();
     dying.task.await.unwrap();
 }
 
 #[tokio::test]
-async fn a_replica_that_stops_in_order_is_followed_at_once() {
+async fn a_replica_that_stops_in_order_publishes_the_rest_and_is_followed_at_once() {
     let setting = Setting::new().await;
     let first = setting.replica();
-    setting.create(0..1).await;
-    setting.await_empty_outbox().await;
+    first.publishes().await;
+    setting.create(0..35).await;
     first.stop.cancel();
     first.task.await.unwrap();
-    assert!(
-        setting
-            .store
-            .take_lease("relay", "somebody", 1)
-            .await
-            .unwrap()
-    );
+    let state = setting.store.pending(1).await.unwrap();
+    assert!(state.batches.is_empty());
+    let claim = LeaseClaim {
+        owner: "another",
+        kind: FeedKind::Local,
+        milliseconds: 1,
+        published: None,
+    };
+    let taken = setting.store.take_publisher_lease(&claim).await.unwrap();
+    assert_eq!(taken.unwrap().token, state.state.token + 1);
 }
 
 #[tokio::test]
-async fn the_bound_is_published_again_and_again() {
+async fn beats_come_again_and_again_with_growing_numbers_and_times() {
     let setting = Setting::new().await;
     let replica = setting.replica();
     let mut position = FeedPosition::START;
-    for _ in 0..3 {
-        let entries = until("a heartbeat", LIMIT, async || {
-            let entries = setting.redis.read_feed(position, 10).await.ok()?;
+    let mut last = Beat::default();
+    for _ in 0..20 {
+        let entries = until("a beat", LIMIT, async || {
+            let entries = setting.redis.read_feed(position, 1).await.ok()?;
             (!entries.is_empty()).then_some(entries)
         })
         .await;
-        let last = entries.last().unwrap();
-        assert_eq!(
-            last.message().unwrap(),
-            FeedMessage::Bound {
-                bound: 1_000_000_000
-            }
+        let entry = entries.last().unwrap();
+        let Ok(FeedMessage::Beat(beat)) = entry.message() else {
+            panic!("{entry:?}");
+        };
+        assert_eq!(beat.bound, 1_000_000_000);
+        assert!(
+            beat.number > last.number && beat.at > last.at,
+            "{beat:?} after {last:?}"
         );
-        position = last.position;
+        last = beat;
+        position = entry.position;
     }
     replica.stop.cancel();
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_read_makes_all_caches_start_anew_and_stops_nothing() {
+async fn a_row_that_cannot_be_read_makes_caches_ask_again_and_stops_nothing() {
     let setting = Setting::new().await;
-    let url = format!("sqlite://{}/edgelink.db", setting.folder.path().display());
-    let mut database = SqliteConnection::connect(&url).await.unwrap();
     for row in [
         "X'00000009', X''",
-        "X'0000000161', X''",
+        "X'00000003612f78', X''",
         "X'00000001ff', X'0000000101'",
     ] {
         let insert =
             format!("INSERT INTO outbox (link_keys, records, created_at) VALUES ({row}, 0)");
-        let insert = sqlx::query(AssertSqlSafe(insert));
-        insert.execute(&mut database).await.unwrap();
+        setting.execute(insert).await;
     }
     setting.create(0..35).await;
     let replica = setting.replica();
     setting.await_empty_outbox().await;
-    assert_eq!(setting.published().await, keys(0..35));
+    let mut expected = keys(0..35);
+    expected.insert("a/x".to_owned());
+    assert_eq!(setting.published().await, expected);
     let entries = setting.redis.read_feed(FeedPosition::START, 1000).await;
     let entries = entries.unwrap();
     let flushes = entries
         .iter()
         .filter(|entry| entry.message() == Ok(FeedMessage::Flush));
-    assert_eq!(flushes.count(), 3);
+    assert_eq!(flushes.count(), 2);
     replica.stop.cancel();
+}
+
+#[tokio::test]
+async fn a_publisher_whose_redis_is_away_gives_the_lease_to_one_whose_redis_works() {
+    let setting = Setting::new().await;
+    let mut dead = RedisServer::start().await;
+    let redis = connected(&dead.url()).await;
+    let wrong = replica(&setting.store, &redis);
+    wrong.publishes().await;
+    dead.kill();
+    let right = setting.replica();
+    setting.create(0..5).await;
+    right.publishes().await;
+    setting.await_empty_outbox().await;
+    assert_eq!(setting.published().await, keys(0..5));
+    until("the other one knows", LIMIT, async || {
+        let is_known = wrong.status.get() != Publisher::This && !wrong.feed.is_current();
+        is_known.then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_redis_that_takes_no_writes_makes_nobody_current() {
+    let setting = Setting::new().await;
+    let replica = setting.replica();
+    replica.publishes().await;
+    let _ = setting
+        .server
+        .ask(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let start = Instant::now();
+    setting.create(0..5).await;
+    until("the lease is given up", LIMIT, async || {
+        (replica.status.get() == Publisher::GaveUp).then_some(())
+    })
+    .await;
+    until("the feed is too old", LIMIT, async || {
+        (!replica.feed.is_current()).then_some(())
+    })
+    .await;
+    assert!(start.elapsed() < Duration::from_secs(6));
+    let _ = setting
+        .server
+        .ask(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    setting.await_empty_outbox().await;
+    replica.publishes().await;
+    assert_eq!(setting.published().await, keys(0..5));
+}
+
+#[tokio::test]
+async fn a_redis_that_is_emptied_gets_another_generation() {
+    let setting = Setting::new().await;
+    let replica = setting.replica();
+    replica.publishes().await;
+    let before = setting.state().await;
+    let _ = setting.server.ask(&["FLUSHALL"]);
+    let after = setting.await_generation(&replica, before.generation).await;
+    // Whether caches elsewhere were told of another database is not known.
+    assert!(after.rev_floor > before.rev_floor);
+    setting.create(0..5).await;
+    setting.await_empty_outbox().await;
+    assert_eq!(setting.published().await, keys(0..5));
+}
+
+#[tokio::test]
+async fn a_redis_that_was_set_back_gets_another_generation() {
+    let setting = Setting::new().await;
+    let replica = setting.replica();
+    replica.publishes().await;
+    setting.create(0..5).await;
+    setting.await_empty_outbox().await;
+    let before = setting.state().await;
+    // What was published last is gone, and the rest is as it was.
+    let _ = setting.server.ask(&["XTRIM", "feed", "MAXLEN", "0"]);
+    let after = setting.await_generation(&replica, before.generation).await;
+    assert_eq!(after.rev_floor, before.rev_floor);
+    // With the publisher away, the state goes back.
+    replica.stop.cancel();
+    replica.task.await.unwrap();
+    let _ = setting.server.ask(&[
+        "HSET",
+        "{feed}:state",
+        "generation",
+        &before.generation.to_string(),
+    ]);
+    let next = setting.replica();
+    setting.await_generation(&next, after.generation).await;
+}
+
+#[tokio::test]
+async fn a_redis_that_was_started_again_is_another_one() {
+    let setting = Setting::new().await;
+    let replica = setting.replica();
+    replica.publishes().await;
+    let before = setting.state().await;
+    // The contents stay, the process is another one: as after a failover that has lost nothing, or a little.
+    let _ = setting
+        .server
+        .ask(&["HSET", "{feed}:state", "nodes", "another"]);
+    replica.stop.cancel();
+    replica.task.await.unwrap();
+    let _ = setting
+        .server
+        .ask(&["HSET", "{feed}:state", "nodes", "another"]);
+    let next = setting.replica();
+    setting.await_generation(&next, before.generation).await;
+}
+
+/// The row of the publisher as it was, as after a restore of the database.
+async fn set_back(setting: &Setting, state: &PublisherState) {
+    let PublisherState {
+        token,
+        generation,
+        position,
+        lease_until,
+        rev_floor,
+        ..
+    } = state;
+    setting
+        .execute(format!(
+            "UPDATE publisher SET token = {token}, generation = {generation}, lease_until = {lease_until}, \
+             position_millis = {}, position_sequence = {}, rev_floor = {rev_floor}",
+            position.millis, position.sequence
+        ))
+        .await;
+}
+
+#[tokio::test]
+async fn a_database_that_went_back_is_noticed_by_the_publisher_that_goes_on() {
+    let setting = Setting::new().await;
+    let replica = setting.replica();
+    replica.publishes().await;
+    let backup = setting.state().await;
+    setting.create(0..5).await;
+    setting.await_empty_outbox().await;
+    until("a later token", LIMIT, async || {
+        (setting.state().await.token > backup.token + 1).then_some(())
+    })
+    .await;
+    let lost = setting.state().await;
+    let numbers = setting.store.bound_state().await.unwrap().allocated;
+    set_back(&setting, &backup).await;
+    let after = setting.await_generation(&replica, lost.generation).await;
+    assert!(after.token > lost.token);
+    assert!(
+        after.rev_floor > lost.now,
+        "above all that may have been told"
+    );
+    assert!(setting.generations().await.1, "caches drop everything");
+    let skipped = setting.store.bound_state().await.unwrap().allocated - numbers;
+    assert_eq!(skipped, 1_000_000 * 1000);
+}
+
+#[tokio::test]
+async fn a_database_that_went_back_is_noticed_by_a_publisher_that_knows_only_redis() {
+    let setting = Setting::new().await;
+    let first = setting.replica();
+    first.publishes().await;
+    let backup = setting.state().await;
+    until("a later token", LIMIT, async || {
+        (setting.state().await.token > backup.token + 2).then_some(())
+    })
+    .await;
+    first.stop.cancel();
+    first.task.await.unwrap();
+    let lost = setting.state().await;
+    for behind in [2, 1] {
+        // The token that it gets is older than, or the same as, the one that Redis has seen.
+        let state = setting.redis.stored_state().await.unwrap().unwrap();
+        let before = setting.state().await;
+        let token = state.token - behind;
+        set_back(
+            &setting,
+            &PublisherState {
+                token,
+                lease_until: 0,
+                ..before.clone()
+            },
+        )
+        .await;
+        let next = setting.replica();
+        let after = setting.await_generation(&next, before.generation).await;
+        assert!(after.token > state.token, "{behind}");
+        assert!(after.rev_floor > lost.now);
+        next.stop.cancel();
+        next.task.await.unwrap();
+    }
+    assert!(setting.generations().await.1);
+}
+
+#[tokio::test]
+async fn a_change_that_a_restored_database_still_has_to_publish_is_asked_for() {
+    let setting = Setting::new().await;
+    setting.create(0..1).await;
+    // Its revision is below what caches may have been told since.
+    let far = u64::MAX / 4;
+    setting
+        .execute(format!("UPDATE publisher SET rev_floor = {far}"))
+        .await;
+    let replica = setting.replica();
+    setting.await_empty_outbox().await;
+    let entries = setting.redis.read_feed(FeedPosition::START, 1000).await;
+    let entries = entries.unwrap();
+    let changed = FeedMessage::Changed {
+        key: "a.example/c0",
+    };
+    assert!(entries.iter().any(|entry| entry.message() == Ok(changed)));
+    replica.stop.cancel();
+}
+
+#[tokio::test]
+async fn a_publisher_that_was_paused_publishes_nothing_once_another_one_does() {
+    let setting = Setting::new().await;
+    let replica = setting.replica();
+    replica.publishes().await;
+    let state = setting.state().await;
+    // As if it had been paused with this lease.
+    let paused = edgelink_control_plane::redis::Append {
+        token: state.token,
+        owner: &state.owner,
+        installation: &state.installation,
+        generation: state.generation,
+        after: state.position,
+        begins: false,
+        beat: None,
+    };
+    replica.stop.cancel();
+    replica.task.await.unwrap();
+    let next = setting.replica();
+    next.publishes().await;
+    let put = FeedMessage::Del {
+        key: "a.example/c0",
+        rev: 1,
+    };
+    let done = setting.redis.append(&paused, &[put]).await.unwrap();
+    assert!(
+        matches!(done, edgelink_control_plane::redis::Appended::Fenced(token) if token > state.token),
+        "{done:?}"
+    );
+    let ids = [1, 2, 3];
+    setting.create(0..5).await;
+    let is_done = setting
+        .store
+        .forget_published(state.token, state.position, &ids)
+        .await;
+    assert!(!is_done.unwrap());
+}
+
+#[tokio::test]
+async fn two_installations_on_one_redis_are_noticed_and_harm_nothing() {
+    let setting = Setting::new().await;
+    let ours = setting.replica();
+    ours.publishes().await;
+    let before = setting.state().await;
+    let (_folder, other) = sqlite_store().await;
+    let theirs = replica(&other, &setting.redis);
+    until("they give up", LIMIT, async || {
+        (theirs.status.get() == Publisher::GaveUp).then_some(())
+    })
+    .await;
+    tokio::time::sleep(LEASE).await;
+    assert_eq!(setting.state().await.generation, before.generation);
+    assert_eq!(ours.status.get(), Publisher::This);
+    assert!(ours.feed.is_current());
+}
+
+#[tokio::test]
+async fn a_failover_of_a_cluster_begins_a_generation_and_loses_nothing() {
+    let (_folder, store) = sqlite_store().await;
+    let mut cluster = RedisCluster::start().await;
+    let redis = connected(&cluster.url()).await;
+    let replica = replica(&store, &redis);
+    replica.publishes().await;
+    create(&store, 0..35).await;
+    await_empty_outbox(&store).await;
+    let before = store.publisher().await.unwrap();
+    cluster.kill_master_of("feed");
+    create(&store, 35..70).await;
+    until("another generation", LIMIT * 2, async || {
+        let state = store.publisher().await.unwrap();
+        let current = replica.feed.current()?;
+        (current.generation == state.generation && state.generation > before.generation)
+            .then_some(())
+    })
+    .await;
+    await_empty_outbox(&store).await;
 }

@@ -1,6 +1,7 @@
 //! From a key to its record through catalogue, Redis and database.
 
 use crate::fixture::{LIMIT, connected, sqlite_store};
+use crate::relay::{Replica as PublisherReplica, replica as publisher};
 use edgelink_control_plane::catalog::{Catalog, Scanner};
 use edgelink_control_plane::feed::{Feed, Listener, RingLimits, Tail};
 use edgelink_control_plane::model::LinkContent;
@@ -17,13 +18,13 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 const KEY: &str = "a.example/x";
-const HASH: &str = "link:a.example/x";
 
 struct Setting {
     server: RedisServer,
     store: Arc<dyn Store>,
     redis: Arc<Redis>,
     stop: CancellationToken,
+    publisher: PublisherReplica,
     _folder: TempDir,
 }
 
@@ -37,6 +38,7 @@ struct Replica {
 impl Drop for Setting {
     fn drop(&mut self) {
         self.stop.cancel();
+        self.publisher.stop.cancel();
     }
 }
 
@@ -45,13 +47,31 @@ impl Setting {
         let (folder, store) = sqlite_store().await;
         let server = RedisServer::start().await;
         let redis = connected(&server.url()).await;
+        let publisher = publisher(&store, &redis);
         Self {
             server,
             store,
             redis,
             stop: CancellationToken::new(),
+            publisher,
             _folder: folder,
         }
+    }
+
+    /// Nobody publishes any more, and the lease ends by itself.
+    async fn end_publisher(&mut self) {
+        self.publisher.task.abort();
+        let _ = (&mut self.publisher.task).await;
+    }
+
+    /// What Redis knows of [`KEY`] in the generation that a replica is in.
+    async fn cached(&self, replica: &Replica) -> Lookup {
+        let generation = replica.feed.place().0;
+        self.redis.look_up(generation, KEY).await.unwrap().lookup
+    }
+
+    fn hash(replica: &Replica) -> String {
+        edgelink_wire::redis::link_key(replica.feed.place().0, KEY)
     }
 
     async fn create(&self, id: u64, key: &str) {
@@ -90,7 +110,11 @@ impl Setting {
         let listeners: Vec<Arc<dyn Listener>> = vec![memory.clone(), catalog.clone()];
         let feed = Arc::new(Feed::new(RingLimits::default(), listeners));
         tokio::spawn(Tail::new(self.redis.clone(), feed.clone()).run(self.stop.clone()));
-        until("the feed", LIMIT, async || feed.is_live().then_some(())).await;
+        // The clock of the database is known from the first look into the outbox.
+        let asked = tokio::time::Instant::now();
+        feed.clock()
+            .note(asked, self.store.publisher().await.unwrap().now);
+        until("the feed", LIMIT, async || feed.is_current().then_some(())).await;
         let scanner = Scanner::new(catalog.clone(), self.store.clone());
         tokio::spawn(scanner.run(self.stop.clone()));
         until("all keys", LIMIT, async || {
@@ -115,7 +139,7 @@ impl Setting {
 
 async fn resolve(replica: &Replica) -> Record<String> {
     let key: LinkKey = KEY.parse().unwrap();
-    replica.resolver.resolve(&key).await.unwrap()
+    replica.resolver.resolve(&key).await.unwrap().record
 }
 
 fn is_link(record: &Record<String>) -> bool {
@@ -129,14 +153,12 @@ async fn what_was_looked_up_is_in_redis_and_comes_from_there() {
     let replica = setting.replica().await;
     let record = resolve(&replica).await;
     assert!(is_link(&record));
-    assert_eq!(
-        setting.redis.look_up(KEY).await.unwrap(),
-        Lookup::Known(record)
-    );
+    assert_eq!(setting.cached(&replica).await, Lookup::Known(record));
     // What Redis has is taken without a look into the database.
+    let hash = Setting::hash(&replica);
     let _ = setting
         .server
-        .ask(&["HSET", HASH, "url", "https://redis.example/"]);
+        .ask(&["HSET", &hash, "url", "https://redis.example/"]);
     until("the answer of Redis", LIMIT, async || {
         let Record::Link(link) = resolve(&replica).await else {
             panic!("no link");
@@ -148,17 +170,21 @@ async fn what_was_looked_up_is_in_redis_and_comes_from_there() {
 
 #[tokio::test]
 async fn a_key_that_never_was_costs_redis_no_lookup() {
-    let setting = Setting::new().await;
+    let mut setting = Setting::new().await;
     let replica = setting.replica().await;
+    // Its scripts ask for the state.
+    setting.end_publisher().await;
     let before = setting.server.calls("hmget");
-    assert!(matches!(resolve(&replica).await, Record::Absent { .. }));
+    let floor = setting.store.publisher().await.unwrap().rev_floor;
+    assert_eq!(resolve(&replica).await, Record::Absent { rev: floor });
     assert_eq!(setting.server.calls("hmget"), before);
 }
 
 #[tokio::test]
 async fn a_link_of_another_replica_is_found_at_once() {
-    let setting = Setting::new().await;
+    let mut setting = Setting::new().await;
     let replica = setting.replica().await;
+    setting.end_publisher().await;
     for number in 0..50 {
         let key = format!("a.example/k{number}");
         assert!(!replica.catalog.may_have(&key));
@@ -168,10 +194,10 @@ async fn a_link_of_another_replica_is_found_at_once() {
             .resolver
             .resolve(&key.parse().unwrap())
             .await
-            .unwrap();
+            .unwrap()
+            .record;
         assert!(is_link(&record), "{key}");
     }
-    assert!(replica.feed.is_live());
 }
 
 #[tokio::test]
@@ -191,10 +217,11 @@ async fn after_a_flush_all_who_ask_share_few_lookups() {
         })
         .collect();
     for task in tasks {
-        assert!(is_link(&task.await.unwrap()));
+        assert!(is_link(&task.await.unwrap().record));
     }
     // Every look into the database ends with a script that fills in what was found.
-    assert!(setting.server.calls("evalsha") <= 4);
+    // The publisher does so as well: a flush is a generation, then beats.
+    assert!(setting.server.calls("evalsha") <= 20);
 }
 
 #[tokio::test]
@@ -213,7 +240,7 @@ async fn without_redis_the_database_answers() {
         .resolver
         .resolve(&"a.example/new".parse().unwrap())
         .await;
-    assert!(is_link(&record.unwrap()));
+    assert!(is_link(&record.unwrap().record));
 }
 
 #[tokio::test]
@@ -221,14 +248,15 @@ async fn a_lock_that_nobody_releases_is_waited_for_but_not_for_long() {
     let setting = Setting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
+    let generation = replica.feed.place().0;
     let lock = setting
         .redis
-        .lock(KEY, Duration::from_secs(60))
+        .lock(generation, KEY, Duration::from_secs(60))
         .await
         .unwrap();
     assert!(lock.is_some());
     assert!(is_link(&resolve(&replica).await));
-    assert_eq!(setting.redis.look_up(KEY).await.unwrap(), Lookup::Unknown);
+    assert_eq!(setting.cached(&replica).await, Lookup::Unknown);
 }
 
 #[tokio::test]
@@ -236,13 +264,154 @@ async fn a_record_that_nobody_can_read_is_replaced() {
     let setting = Setting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
+    let hash = Setting::hash(&replica);
     let _ = setting
         .server
-        .ask(&["HSET", HASH, "rev", "99", "state", "active"]);
+        .ask(&["HSET", &hash, "rev", "99", "state", "active"]);
     let record = resolve(&replica).await;
     assert!(is_link(&record));
-    assert_eq!(
-        setting.redis.look_up(KEY).await.unwrap(),
-        Lookup::Known(record)
+    assert_eq!(setting.cached(&replica).await, Lookup::Known(record));
+}
+
+fn url(record: &Record<String>) -> &str {
+    match record {
+        Record::Link(link) => &link.url,
+        Record::Absent { .. } => "",
+    }
+}
+
+#[tokio::test]
+async fn a_redis_that_takes_no_writes_is_not_believed_for_long() {
+    let setting = Setting::new().await;
+    setting.create(1, KEY).await;
+    let replica = setting.replica().await;
+    assert_eq!(url(&resolve(&replica).await), "https://example.com/");
+    assert!(matches!(setting.cached(&replica).await, Lookup::Known(_)));
+    let _ = setting
+        .server
+        .ask(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let change = |link: &edgelink_control_plane::model::Link| {
+        let mut content = link.content.clone();
+        content.target = TargetUrl::from_store("https://new.example/");
+        Ok(content)
+    };
+    let key: LinkKey = KEY.parse().unwrap();
+    setting
+        .store
+        .update_link(&key, Box::new(change))
+        .await
+        .unwrap();
+    let changed = std::time::Instant::now();
+    until("the new target", LIMIT, async || {
+        (url(&resolve(&replica).await) == "https://new.example/").then_some(())
+    })
+    .await;
+    assert!(
+        changed.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        changed.elapsed()
     );
+    // And it stays: nothing comes from Redis any more.
+    for _ in 0..100 {
+        assert_eq!(url(&resolve(&replica).await), "https://new.example/");
+    }
+    assert!(
+        setting
+            .store
+            .delete_link(&key, Box::new(|_| Ok(())))
+            .await
+            .unwrap()
+            .is_some()
+    );
+    assert!(!is_link(&resolve(&replica).await));
+}
+
+#[tokio::test]
+async fn a_redis_that_was_set_back_is_not_believed() {
+    let mut setting = Setting::new().await;
+    setting.create(1, KEY).await;
+    let replica = setting.replica().await;
+    assert!(is_link(&resolve(&replica).await));
+    setting.end_publisher().await;
+    let hash = Setting::hash(&replica);
+    let old = ["HSET", &hash, "url", "https://old.example/"];
+    let _ = setting.server.ask(&old);
+    // The hash is from before, and so is what that Redis says of itself.
+    let _ = setting.server.ask(&["HSET", "{feed}:state", "number", "1"]);
+    let start = std::time::Instant::now();
+    assert_eq!(url(&resolve(&replica).await), "https://example.com/");
+    let _ = setting.server.ask(&["DEL", "{feed}:state"]);
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert_eq!(url(&resolve(&replica).await), "https://example.com/");
+    assert!(
+        start.elapsed() < Duration::from_secs(3),
+        "the feed was current"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_is_as_old_as_the_feed_or_the_lookup() {
+    let setting = Setting::new().await;
+    setting.create(1, KEY).await;
+    let replica = setting.replica().await;
+    let key: LinkKey = KEY.parse().unwrap();
+    let first = replica.resolver.resolve(&key).await.unwrap();
+    assert!(first.age < Duration::from_secs(2), "{:?}", first.age);
+    until("an answer of Redis", LIMIT, async || {
+        let resolved = replica.resolver.resolve(&key).await.unwrap();
+        (resolved.age > Duration::ZERO).then_some(())
+    })
+    .await;
+    until("another link is new", LIMIT, async || {
+        let resolved = replica
+            .resolver
+            .resolve(&"a.example/none".parse().unwrap())
+            .await;
+        (resolved.unwrap().age == Duration::ZERO).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_entry_that_redis_has_lost_denies_nothing() {
+    let mut setting = Setting::new().await;
+    let replica = setting.replica().await;
+    setting.end_publisher().await;
+    // Published and forgotten, and then Redis lost it while this replica had not read it yet; entries of before and after
+    // join, as far as it can see.
+    setting.create(1, KEY).await;
+    let state = setting.store.publisher().await.unwrap();
+    let lost = edgelink_wire::FeedPosition::new(state.now / 1000, 0);
+    let ids: Vec<u64> = setting
+        .store
+        .pending(10)
+        .await
+        .unwrap()
+        .batches
+        .iter()
+        .map(|batch| batch.id)
+        .collect();
+    let is_done = setting
+        .store
+        .forget_published(state.token, lost, &ids)
+        .await;
+    assert!(is_done.unwrap());
+    let last = setting.redis.newest().await.unwrap().to_string();
+    let _ = setting.server.ask(&[
+        "XADD",
+        "feed",
+        "*",
+        "op",
+        "changed",
+        "key",
+        "a.example/y",
+        "prev",
+        &last,
+    ]);
+    until("the entry behind it", LIMIT, async || {
+        (replica.feed.end() > lost).then_some(())
+    })
+    .await;
+    assert!(!replica.catalog.may_have(KEY));
+    assert!(is_link(&resolve(&replica).await));
 }

@@ -1,6 +1,6 @@
 //! Following the stream.
 
-use crate::fixture::{LIMIT, connected};
+use crate::fixture::{GENERATION, LIMIT, append, beat, connected, order, try_append};
 use edgelink_control_plane::feed::{Feed, RingLimits, Tail};
 use edgelink_control_plane::redis::Redis;
 use edgelink_tests::servers::RedisServer;
@@ -31,9 +31,15 @@ impl Following {
         let redis = connected(&server.url()).await;
         let feed = Arc::new(Feed::new(RingLimits::default(), Vec::new()));
         let stop = CancellationToken::new();
-        let position = redis.append(&[FeedMessage::Flush]).await.unwrap();
+        append(&redis, &[beat(0)]).await;
         tokio::spawn(Tail::new(redis.clone(), feed.clone()).run(stop.clone()));
-        assert!(feed.catch_up(position, LIMIT).await);
+        // Of which generation the stream is, a beat has to say.
+        let position = until("the generation", LIMIT, async || {
+            let position = append(&redis, &[beat(0)]).await;
+            let is_there = feed.catch_up(position, LIMIT).await;
+            (is_there && feed.place().0 == GENERATION).then_some(position)
+        })
+        .await;
         Self {
             server,
             redis,
@@ -43,21 +49,18 @@ impl Following {
         }
     }
 
-    async fn append(&self, bound: u64) -> FeedPosition {
-        self.redis
-            .append(&[FeedMessage::Bound { bound }])
-            .await
-            .unwrap()
+    async fn append(&self, number: u64) -> FeedPosition {
+        append(&self.redis, &[beat(number)]).await
     }
 
-    /// Reads on: whether there was a gap, and the bounds that came.
+    /// Reads on: whether there was a gap, and the numbers of the beats that came.
     async fn read(&mut self) -> (bool, Vec<u64>) {
-        let batch = self.feed.read(Some(self.position), LIMIT).await;
+        let batch = self.feed.read(self.position, LIMIT).await;
         self.position = batch.next;
         let bytes = batch.to_bytes();
         let messages = FeedBatch::decode(&bytes).unwrap().messages;
         let bounds = messages.into_iter().filter_map(|message| match message {
-            Ok(FeedMessage::Bound { bound }) => Some(bound),
+            Ok(FeedMessage::Beat(beat)) => Some(beat.number),
             _ => None,
         });
         (batch.gap, bounds.collect())
@@ -86,8 +89,8 @@ async fn a_flush_of_redis_is_a_gap_and_the_feed_goes_on() {
 #[tokio::test]
 async fn entries_that_were_trimmed_before_they_were_read_are_a_gap() {
     let mut following = Following::start().await;
-    let script = "redis.call('XADD','feed','*','op','bound','bound','1','prev',redis.call('XREVRANGE','feed','+','-')[1][1]) \
-                  redis.call('XADD','feed','MAXLEN','1','*','op','bound','bound','2','prev',redis.call('XREVRANGE','feed','+','-')[1][1])";
+    let script = "redis.call('XADD','feed','*','op','beat','bound','1','generation','7','number','1','at','1','prev',redis.call('XREVRANGE','feed','+','-')[1][1]) \
+                  redis.call('XADD','feed','MAXLEN','1','*','op','beat','bound','1','generation','7','number','2','at','1','prev',redis.call('XREVRANGE','feed','+','-')[1][1])";
     let _ = following.server.ask(&["EVAL", script, "1", "feed"]);
     assert!(following.read().await.0);
     following.append(3).await;
@@ -103,11 +106,7 @@ async fn a_restarted_redis_is_a_gap_even_where_its_clock_is_behind() {
         .ask(&["XADD", "feed", "5-1", "op", "flush", "prev", "0-0"]);
     assert!(following.read().await.0);
     until("the next entry", LIMIT, async || {
-        following
-            .redis
-            .append(&[FeedMessage::Bound { bound: 9 }])
-            .await
-            .ok()
+        try_append(&following.redis, &[beat(9)]).await
     })
     .await;
     assert_eq!(following.read().await.1.first(), Some(&9));
@@ -123,15 +122,45 @@ async fn an_entry_that_is_not_ours_is_a_gap_and_harms_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_entry_of_a_newer_version_is_passed_over() {
+async fn an_entry_of_a_newer_version_says_what_has_changed_or_is_a_gap() {
     let mut following = Following::start().await;
+    let previous = following.position.to_string();
+    let entry = ["XADD", "feed", "*", "op", "upsert", "prev", &previous];
+    let _ = following
+        .server
+        .ask(&[&entry[..], &["key", "a.example/x"]].concat());
+    let batch = following.feed.read(following.position, LIMIT).await;
+    let bytes = batch.to_bytes();
+    let changed = FeedMessage::Changed { key: "a.example/x" };
+    let messages = FeedBatch::decode(&bytes).unwrap().messages;
+    assert_eq!((batch.gap, messages), (false, vec![Ok(changed)]));
+    following.position = batch.next;
     let previous = following.position.to_string();
     let _ = following
         .server
         .ask(&["XADD", "feed", "*", "op", "upsert", "prev", &previous]);
-    let (gap, bounds) = following.read().await;
-    assert_eq!((gap, bounds.len()), (false, 0));
-    following.append(1).await;
-    let (gap, bounds) = following.read().await;
-    assert!(!gap && bounds.iter().all(|bound| *bound == 1));
+    assert!(following.read().await.0);
+}
+
+#[tokio::test]
+async fn another_generation_is_a_gap_even_where_the_stream_goes_on() {
+    let mut following = Following::start().await;
+    let other = FeedMessage::Beat(edgelink_wire::feed::Beat {
+        generation: GENERATION + 1,
+        ..Default::default()
+    });
+    let order = order(2, GENERATION + 1);
+    following.redis.append(&order, &[other]).await.unwrap();
+    until("the generation", LIMIT, async || {
+        (following.feed.place().0 == GENERATION + 1).then_some(())
+    })
+    .await;
+    let place = (GENERATION, following.position);
+    // Nobody has asked the database here: the feed is not current, and what it has would be a gap.
+    let polled = following.feed.poll(Some(place), LIMIT).await;
+    assert!(polled.is_err());
+    following.feed.clock().note(tokio::time::Instant::now(), 1);
+    let polled = following.feed.poll(Some(place), LIMIT).await.unwrap();
+    assert!(polled.gap && polled.generation == GENERATION + 1);
+    following.position = polled.next;
 }

@@ -1,8 +1,10 @@
 //! What the relay works on: the outbox, the lease, the bound.
 
 use crate::fixture::{Database, content, create, delete, key, link};
-use edgelink_control_plane::store::{MAX_BATCH_BYTES, Packed, Store};
-use edgelink_wire::Record;
+use edgelink_control_plane::store::{
+    FeedKind, LeaseClaim, MAX_BATCH_BYTES, NUMBERS_SKIPPED, Packed, Past, Store,
+};
+use edgelink_wire::{FeedPosition, Record};
 
 on_every_database!(
     every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten,
@@ -11,12 +13,15 @@ on_every_database!(
     what_is_not_changed_is_not_in_the_outbox,
     a_lease_is_had_by_one_until_it_ends_or_is_given_back,
     no_segment_reaches_a_bound_that_was_not_published_for_a_minute,
+    the_publisher_lease_is_fenced_by_a_token_that_grows,
+    a_generation_begins_above_everything_from_before,
+    what_is_read_at_once_is_of_one_moment,
     keys_are_scanned_in_the_order_of_their_numbers,
 );
 
 /// The keys and revisions in the outbox, and whether the link is there.
 async fn outbox(store: &dyn Store) -> Vec<(String, u64, bool)> {
-    let batches = store.pending_changes(100).await.unwrap();
+    let batches = store.pending(100).await.unwrap().batches;
     let changes = batches.iter().flat_map(|batch| batch.changes().unwrap());
     let read = changes.map(|change| {
         let record = change.record().unwrap();
@@ -43,18 +48,19 @@ async fn every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten(database:
     assert_eq!(is_link, [true, true, false, true]);
     assert!(expected.iter().all(|(key, _, _)| key == "a.example/x"));
     assert!(expected.is_sorted_by(|(_, before, _), (_, rev, _)| before < rev));
-    let keys = store.pending_keys(10).await.unwrap();
+    let keys = store.pending_keys(10).await.unwrap().keys;
     let keys = keys.iter().flat_map(Packed::values);
     let expected_keys = vec![Ok(&b"a.example/x"[..]); 4];
     assert_eq!(keys.collect::<Vec<_>>(), expected_keys);
     let ids: Vec<u64> = store
-        .pending_changes(3)
+        .pending(3)
         .await
         .unwrap()
+        .batches
         .iter()
         .map(|batch| batch.id)
         .collect();
-    store.forget_changes(&ids).await.unwrap();
+    forget(&*store, &ids).await;
     assert_eq!(outbox(store.as_ref()).await, expected[3..]);
 }
 
@@ -65,7 +71,7 @@ async fn the_changes_of_a_transaction_take_few_rows_of_bounded_size(database: Da
     create(store.as_ref(), link(5000, "c7")).await.unwrap();
     let created = store.create_links(links).await.unwrap();
     assert_eq!(created.iter().filter(|link| link.is_ok()).count(), 1499);
-    let batches = store.pending_changes(100).await.unwrap();
+    let batches = store.pending(100).await.unwrap().batches;
     assert!((2..10).contains(&batches.len()), "{}", batches.len());
     assert!(batches.iter().all(|batch| batch.size() <= MAX_BATCH_BYTES));
     let mut told = outbox(store.as_ref()).await;
@@ -79,7 +85,7 @@ async fn the_changes_of_a_transaction_take_few_rows_of_bounded_size(database: Da
     };
     let created = store.create_links((6000..6020).map(long).collect()).await;
     assert!(created.unwrap().iter().all(Result::is_ok));
-    let batches = store.pending_changes(100).await.unwrap();
+    let batches = store.pending(100).await.unwrap().batches;
     assert!(batches.iter().all(|batch| batch.size() <= MAX_BATCH_BYTES));
     assert_eq!(outbox(store.as_ref()).await.len(), 1520);
 }
@@ -124,16 +130,16 @@ async fn a_lease_is_had_by_one_until_it_ends_or_is_given_back(database: Database
     let store = database.store().await;
     let take = async |owner, milliseconds| {
         store
-            .take_lease("relay", owner, milliseconds)
+            .take_lease("sweeper", owner, milliseconds)
             .await
             .unwrap()
     };
     assert!(take("one", 600_000).await);
     assert!(take("one", 600_000).await);
     assert!(!take("two", 600_000).await);
-    store.release_lease("relay", "two").await.unwrap();
+    store.release_lease("sweeper", "two").await.unwrap();
     assert!(!take("two", 600_000).await);
-    store.release_lease("relay", "one").await.unwrap();
+    store.release_lease("sweeper", "one").await.unwrap();
     assert!(take("two", 1).await);
     edgelink_tests::stack::until(
         "the end of the lease",
@@ -186,4 +192,124 @@ async fn keys_are_scanned_in_the_order_of_their_numbers(database: Database) {
         keys,
         expected.map(|(id, code)| (id, format!("a.example/{code}")))
     );
+}
+
+/// Forgets rows as one who has just taken the lease.
+pub(crate) async fn forget(store: &dyn Store, ids: &[u64]) {
+    let state = store.take_publisher_lease(&claim("one")).await.unwrap();
+    let state = state.expect("the lease");
+    let position = FeedPosition::new(state.position.millis + 1, 0);
+    let is_done = store.forget_published(state.token, position, ids).await;
+    assert!(is_done.unwrap());
+}
+
+fn claim(owner: &str) -> LeaseClaim<'_> {
+    LeaseClaim {
+        owner,
+        kind: FeedKind::Redis,
+        milliseconds: 600_000,
+        published: None,
+    }
+}
+
+async fn the_publisher_lease_is_fenced_by_a_token_that_grows(database: Database) {
+    let store = database.store().await;
+    let take = async |claim: LeaseClaim<'static>| store.take_publisher_lease(&claim).await.unwrap();
+    let first = take(claim("one")).await.unwrap();
+    assert!(first.is_held_by("one") && !first.is_held_by("two"));
+    assert_eq!(take(claim("two")).await, None);
+    let renewed = take(claim("one")).await.unwrap();
+    assert_eq!(renewed.token, first.token + 1);
+    create(store.as_ref(), link(1, "x")).await.unwrap();
+    let ids = [store.pending(1).await.unwrap().batches[0].id];
+    let at = |millis| FeedPosition::new(millis, 1);
+    let forget =
+        async |token, position| store.forget_published(token, position, &ids).await.unwrap();
+    assert!(!forget(first.token, at(7)).await);
+    assert_eq!(outbox(store.as_ref()).await.len(), 1);
+    assert!(forget(renewed.token, at(7)).await);
+    assert_eq!(outbox(store.as_ref()).await.len(), 0);
+    assert_eq!(store.publisher().await.unwrap().position, at(7));
+    // Orders that come late do not set it back.
+    assert!(!forget(renewed.token, at(6)).await);
+    let late = LeaseClaim {
+        published: Some((renewed.generation, at(5))),
+        ..claim("one")
+    };
+    assert_eq!(take(late).await.unwrap().position, at(7));
+    let later = LeaseClaim {
+        published: Some((renewed.generation, at(9))),
+        ..claim("one")
+    };
+    assert_eq!(take(later).await.unwrap().position, at(9));
+    store.release_publisher_lease("two").await.unwrap();
+    assert_eq!(take(claim("two")).await, None);
+    store.release_publisher_lease("one").await.unwrap();
+    let local = LeaseClaim {
+        kind: FeedKind::Local,
+        ..claim("two")
+    };
+    assert_eq!(take(local).await.unwrap().kind, "local");
+}
+
+async fn a_generation_begins_above_everything_from_before(database: Database) {
+    let store = database.store().await;
+    let taken = store
+        .take_publisher_lease(&claim("one"))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(!taken.installation.is_empty());
+    let begin = async |token, past| store.begin_generation(token, past).await.unwrap();
+    assert_eq!(begin(taken.token + 1, Past::Kept).await, None);
+    let first = begin(taken.token, Past::Kept).await.unwrap();
+    assert_eq!(
+        (first.token, first.rev_floor),
+        (taken.token, taken.rev_floor)
+    );
+    assert_eq!(first.position, FeedPosition::START);
+    assert!(first.generation >= taken.now);
+    let second = begin(first.token, Past::Unknown).await.unwrap();
+    assert!(second.generation > first.generation && second.rev_floor > taken.rev_floor);
+    let numbers = store.bound_state().await.unwrap().allocated;
+    let went_back = Past::WentBack { token: 5_000 };
+    let third = begin(second.token, went_back).await.unwrap();
+    assert_eq!(third.token, 5_001);
+    let skipped = store.bound_state().await.unwrap().allocated - numbers;
+    assert_eq!(skipped, NUMBERS_SKIPPED * 1000);
+    // A link of before is newer than all that was told.
+    create(store.as_ref(), link(1, "x")).await.unwrap();
+    let rev = store.resolve(&key("a.example/x")).await.unwrap().rev();
+    assert!(rev > third.rev_floor);
+    let floor = begin(third.token, Past::Unknown).await.unwrap().rev_floor;
+    assert!(floor > rev);
+    assert_eq!(
+        store.resolve(&key("a.example/x")).await.unwrap().rev(),
+        floor
+    );
+    assert_eq!(
+        store.resolve(&key("a.example/none")).await.unwrap().rev(),
+        floor
+    );
+}
+
+async fn what_is_read_at_once_is_of_one_moment(database: Database) {
+    let store = database.store().await;
+    let before = store.pending(10).await.unwrap();
+    assert!(before.batches.is_empty() && before.state.now > 0);
+    assert!(store.pending_keys(10).await.unwrap().keys.is_empty());
+    assert_eq!(store.outbox_size().await.unwrap().rows, 0);
+    for id in 1..=5 {
+        create(store.as_ref(), link(id, &format!("c{id}")))
+            .await
+            .unwrap();
+    }
+    let all = store.pending(10).await.unwrap();
+    let ids: Vec<u64> = all.batches.iter().map(|batch| batch.id).collect();
+    assert!(ids.len() == 5 && ids.is_sorted());
+    assert!(all.state.now > before.state.now);
+    assert_eq!(store.pending(3).await.unwrap().batches, all.batches[..3]);
+    assert_eq!(store.pending_keys(3).await.unwrap().keys.len(), 3);
+    let size = store.outbox_size().await.unwrap();
+    assert!(size.rows == 5 && size.age_millis < 60_000, "{size:?}");
 }

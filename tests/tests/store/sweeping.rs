@@ -31,9 +31,9 @@ async fn a_link_that_is_over_becomes_an_empty_tombstone_and_the_edges_are_told(d
         .await
         .unwrap();
     create(store.as_ref(), link(3, "c")).await.unwrap();
-    let told = store.pending_changes(100).await.unwrap();
+    let told = store.pending(100).await.unwrap().batches;
     let ids: Vec<u64> = told.iter().map(|batch| batch.id).collect();
-    store.forget_changes(&ids).await.unwrap();
+    crate::relay::forget(&*store, &ids).await;
 
     assert_eq!(store.sweep_expired(0, 10).await.unwrap(), 1);
     assert_eq!(store.sweep_expired(0, 10).await.unwrap(), 0);
@@ -48,7 +48,7 @@ async fn a_link_that_is_over_becomes_an_empty_tombstone_and_the_edges_are_told(d
     let rev = record.rev();
     assert!(rev > made.rev);
     assert_eq!(record, Record::Absent { rev });
-    let told = store.pending_changes(100).await.unwrap();
+    let told = store.pending(100).await.unwrap().batches;
     assert_eq!(told.len(), 1);
     let told = told[0].changes().unwrap();
     assert_eq!(told.len(), 1);

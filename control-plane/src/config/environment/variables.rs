@@ -134,6 +134,18 @@ pub(super) const VARIABLES: &[(&str, &str, &str, Kind)] = &[
         "stream_length",
         Kind::Number,
     ),
+    (
+        "EDGELINK_FEED_STREAM_BYTES",
+        "feed",
+        "stream_bytes",
+        Kind::Number,
+    ),
+    (
+        "EDGELINK_FEED_MAX_AGE_MS",
+        "feed",
+        "max_age_ms",
+        Kind::Number,
+    ),
     ("EDGELINK_FEED_ENTRIES", "feed", "entries", Kind::Number),
     ("EDGELINK_FEED_BYTES", "feed", "bytes", Kind::Number),
     (

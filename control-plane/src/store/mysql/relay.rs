@@ -2,10 +2,9 @@
 
 use crate::store::BOUND_LEAD_MS;
 use crate::store::sql::fault::Fault;
-use crate::store::sql::relay::{Announcements, BatchRow, BoundRow, RelayStatements, ScannedRow};
+use crate::store::sql::relay::{Announcements, BoundRow, RelayStatements, ScannedRow};
 use crate::store::sql::session::Session;
-use crate::store::sql::sizes::padded;
-use sqlx::{MySql, QueryBuilder, query, query_as, query_scalar};
+use sqlx::{MySql, query, query_as};
 
 /// The database's clock: unix time in milliseconds.
 macro_rules! now {
@@ -25,30 +24,6 @@ impl RelayStatements for Session<MySql> {
                     .bind(now);
             self.run(|c| query.execute(c)).await?;
         }
-        Ok(())
-    }
-
-    async fn pending_changes(&mut self, limit: u32) -> Result<Vec<BatchRow>, Fault> {
-        let query =
-            query_as("SELECT id, link_keys, records FROM outbox ORDER BY id LIMIT ?").bind(limit);
-        self.run(|c| query.fetch_all(c)).await
-    }
-
-    async fn pending_keys(&mut self, limit: u32) -> Result<Vec<Vec<u8>>, Fault> {
-        let query = query_scalar("SELECT link_keys FROM outbox LIMIT ?").bind(limit);
-        self.run(|c| query.fetch_all(c)).await
-    }
-
-    async fn forget_changes(&mut self, ids: &[u64]) -> Result<(), Fault> {
-        let mut delete = QueryBuilder::<MySql>::new("DELETE FROM outbox WHERE id IN (");
-        let mut list = delete.separated(", ");
-        for id in padded(ids) {
-            list.push_bind(*id);
-        }
-        delete.push(")");
-        self.about_to_last();
-        let query = delete.build();
-        self.run(|c| query.execute(c)).await?;
         Ok(())
     }
 

@@ -41,6 +41,7 @@ pub(super) mod creation;
 mod domains;
 pub(super) mod fault;
 pub(super) mod issuers;
+pub(super) mod publisher;
 pub(super) mod relay;
 pub(super) mod revisions;
 pub(super) mod rows;

@@ -5,9 +5,7 @@ use super::fault::Fault;
 use super::rows::{NewRow, Unsigned};
 use super::session::Session;
 use super::statements::Statements;
-use crate::store::{
-    BoundState, MAX_BATCH_BYTES, Packed, PendingBatch, RelayStore, ScannedKey, StoreError,
-};
+use crate::store::{BoundState, MAX_BATCH_BYTES, Packed, RelayStore, ScannedKey, StoreError};
 use async_trait::async_trait;
 use edgelink_wire::record::MAX_URL_LENGTH;
 use edgelink_wire::{LinkKey, LinkRecord, Record};
@@ -77,14 +75,6 @@ impl Batch {
     }
 }
 
-/// A row of the outbox as a query answers it.
-#[derive(Debug, sqlx_macros::FromRow)]
-pub(in crate::store) struct BatchRow {
-    id: Unsigned,
-    link_keys: Vec<u8>,
-    records: Vec<u8>,
-}
-
 /// The state of the bounds as a query answers it.
 #[derive(Debug, sqlx_macros::FromRow)]
 pub(in crate::store) struct BoundRow {
@@ -109,21 +99,6 @@ pub(in crate::store) trait RelayStatements: Send {
         changes: &Announcements,
         now: u64,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
-
-    /// The oldest rows of the outbox.
-    fn pending_changes(
-        &mut self,
-        limit: u32,
-    ) -> impl Future<Output = Result<Vec<BatchRow>, Fault>> + Send;
-
-    /// The keys of the outbox.
-    fn pending_keys(
-        &mut self,
-        limit: u32,
-    ) -> impl Future<Output = Result<Vec<Vec<u8>>, Fault>> + Send;
-
-    /// Removes rows of the outbox.
-    fn forget_changes(&mut self, ids: &[u64]) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// Takes a lease that nobody else has.
     fn take_lease(
@@ -160,16 +135,6 @@ pub(in crate::store) trait RelayStatements: Send {
     ) -> impl Future<Output = Result<Vec<ScannedRow>, Fault>> + Send;
 }
 
-impl From<BatchRow> for PendingBatch {
-    fn from(row: BatchRow) -> Self {
-        Self {
-            id: row.id.0,
-            keys: row.link_keys.into(),
-            records: row.records.into(),
-        }
-    }
-}
-
 impl ScannedRow {
     fn into_key(self) -> Result<ScannedKey, Fault> {
         Ok(ScannedKey {
@@ -193,34 +158,6 @@ impl<DB: Database> RelayStore for SqlStore<DB>
 where
     Session<DB>: Statements,
 {
-    async fn pending_changes(&self, limit: u32) -> Result<Vec<PendingBatch>, StoreError> {
-        self.connections()
-            .read("reading the outbox", |mut session| async move {
-                let rows = session.pending_changes(limit).await;
-                let batches = rows.map(|rows| rows.into_iter().map(PendingBatch::from).collect());
-                (batches, session)
-            })
-            .await
-    }
-
-    async fn pending_keys(&self, limit: u32) -> Result<Vec<Packed>, StoreError> {
-        self.connections()
-            .read("reading the keys of the outbox", |mut session| async move {
-                let rows = session.pending_keys(limit).await;
-                let keys = rows.map(|rows| rows.into_iter().map(Packed::from).collect());
-                (keys, session)
-            })
-            .await
-    }
-
-    async fn forget_changes(&self, ids: &[u64]) -> Result<(), StoreError> {
-        self.connections()
-            .write("clearing the outbox", |mut session| async move {
-                (session.forget_changes(ids).await, session)
-            })
-            .await
-    }
-
     async fn take_lease(
         &self,
         name: &str,

@@ -5,6 +5,7 @@ use super::counters::CounterStatements;
 use super::creation::CreationStatements;
 use super::fault::{Fault, Remedy};
 use super::issuers::IssuerStatements;
+use super::publisher::PublisherStatements;
 use super::relay::{Announcements, RelayStatements};
 use super::revisions::Revisions;
 use super::rows::{FoundRow, KeyRow, LinkRow, NewRow, TakenRow};
@@ -36,6 +37,7 @@ impl ListRange {
 /// Statements on one connection, in one dialect. Those that last outside of a transaction say so to the session.
 pub(in crate::store) trait Statements:
     RelayStatements
+    + PublisherStatements
     + ClickStatements
     + CounterStatements
     + CreationStatements

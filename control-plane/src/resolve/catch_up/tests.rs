@@ -1,0 +1,173 @@
+use super::*;
+use crate::feed::RingLimits;
+use crate::store::{
+    LeaseClaim, OutboxSize, Past, Pending, PendingKeys, PublisherState, StoreError,
+};
+use async_trait::async_trait;
+use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::{CodeLength, CodeSpace, FeedPosition};
+use std::collections::VecDeque;
+use std::sync::Mutex as StdMutex;
+use tokio::sync::Notify;
+
+const GENERATION: u64 = 5;
+const FLOOR: u64 = 77;
+
+fn at(millis: u64) -> FeedPosition {
+    FeedPosition::new(millis, 0)
+}
+
+/// What one look shows; `None` for one that never ends.
+type Look = Option<(Vec<&'static str>, u64, FeedPosition)>;
+
+/// A store of which only the keys of the outbox are asked for.
+#[derive(Default)]
+struct Outbox {
+    looks: StdMutex<VecDeque<Look>>,
+    hangs: Notify,
+}
+
+impl Outbox {
+    fn will_show(&self, look: Look) {
+        self.looks.lock().unwrap().push_back(look);
+    }
+}
+
+#[async_trait]
+impl PublisherStore for Outbox {
+    async fn pending_keys(&self, _: u32) -> Result<PendingKeys, StoreError> {
+        let look = self.looks.lock().unwrap().pop_front().expect("a look");
+        let Some((keys, generation, position)) = look else {
+            self.hangs.notify_one();
+            return std::future::pending().await;
+        };
+        let mut bytes = Vec::new();
+        for key in keys {
+            bytes.extend(u32::try_from(key.len()).unwrap().to_be_bytes());
+            bytes.extend_from_slice(key.as_bytes());
+        }
+        Ok(PendingKeys {
+            state: PublisherState {
+                generation,
+                position,
+                rev_floor: FLOOR,
+                ..PublisherState::default()
+            },
+            keys: vec![Packed::from(bytes)],
+        })
+    }
+
+    async fn publisher(&self) -> Result<PublisherState, StoreError> {
+        panic!("only keys are asked for")
+    }
+    async fn pending(&self, _: u32) -> Result<Pending, StoreError> {
+        panic!("only keys are asked for")
+    }
+    async fn outbox_size(&self) -> Result<OutboxSize, StoreError> {
+        panic!("only keys are asked for")
+    }
+    async fn take_publisher_lease(
+        &self,
+        _: &LeaseClaim<'_>,
+    ) -> Result<Option<PublisherState>, StoreError> {
+        panic!("only keys are asked for")
+    }
+    async fn release_publisher_lease(&self, _: &str) -> Result<(), StoreError> {
+        panic!("only keys are asked for")
+    }
+    async fn forget_published(
+        &self,
+        _: u64,
+        _: FeedPosition,
+        _: &[u64],
+    ) -> Result<bool, StoreError> {
+        panic!("only keys are asked for")
+    }
+    async fn begin_generation(
+        &self,
+        _: u64,
+        _: Past,
+    ) -> Result<Option<PublisherState>, StoreError> {
+        panic!("only keys are asked for")
+    }
+}
+
+struct Setting {
+    outbox: Arc<Outbox>,
+    catalog: Arc<Catalog>,
+    feed: Arc<Feed>,
+    catch_up: Arc<CatchUp>,
+}
+
+/// A catalogue that is complete, and a feed that has begun at 10-0.
+fn setting() -> Setting {
+    let outbox = Arc::new(Outbox::default());
+    let catalog = Arc::new(Catalog::new(CodeSpace::new(CodeLength::DEFAULT, None)));
+    let feed = Arc::new(Feed::new(RingLimits::default(), Vec::new()));
+    feed.start_anew(GENERATION, at(10));
+    catalog.complete_for_tests();
+    let catch_up = CatchUp::new(outbox.clone(), catalog.clone(), feed.clone());
+    Setting {
+        outbox,
+        catalog,
+        feed,
+        catch_up: Arc::new(catch_up),
+    }
+}
+
+const CERTAIN: Option<Certainty> = Some(Certainty { rev: FLOOR });
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_the_outbox_is_known_and_what_was_published_has_to_have_come() {
+    let Setting {
+        outbox,
+        catalog,
+        feed,
+        catch_up,
+    } = setting();
+    feed.push(at(20), &FeedMessage::Flush);
+    for (generation, position, expected) in [
+        (GENERATION, at(20), CERTAIN),
+        (GENERATION, at(10), CERTAIN),
+        (GENERATION, FeedPosition::START, CERTAIN),
+        (GENERATION, at(30), None),
+        // Lost by Redis, which has gone on since.
+        (GENERATION, at(19), None),
+        (GENERATION + 1, FeedPosition::START, None),
+        (0, FeedPosition::START, None),
+    ] {
+        outbox.will_show(Some((vec!["a.example/x"], generation, position)));
+        assert_eq!(catch_up.run().await, expected, "{generation} {position}");
+    }
+    assert!(catalog.may_have("a.example/x"));
+    assert!(!catalog.may_have("a.example/y"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_is_given_up_does_not_count_for_those_who_wait() {
+    let Setting {
+        outbox,
+        catalog,
+        catch_up,
+        ..
+    } = setting();
+    outbox.will_show(Some((vec![], GENERATION, at(10))));
+    assert_eq!(catch_up.run().await, CERTAIN);
+    // The database stalls.
+    outbox.will_show(None);
+    let first = tokio::spawn({
+        let catch_up = catch_up.clone();
+        async move { catch_up.run().await }
+    });
+    outbox.hangs.notified().await;
+    let second = tokio::spawn({
+        let catch_up = catch_up.clone();
+        async move { catch_up.run().await }
+    });
+    tokio::task::yield_now().await;
+    outbox.will_show(Some((vec!["a.example/new"], GENERATION, at(10))));
+    first.abort();
+    assert_eq!(second.await.unwrap(), CERTAIN);
+    assert!(catalog.may_have("a.example/new"));
+    assert!(outbox.looks.lock().unwrap().is_empty());
+}
