@@ -29,8 +29,12 @@ impl Feed {
             let Ok(batch) = timeout_at(end, self.read(from, wait)).await else {
                 return;
             };
-            if batch.is_empty() || batch.gap {
-                // Too late, stopping, or edges start anew.
+            if batch.gap {
+                // Edges hear that they have to ask for everything again, which takes as long as hearing of a change.
+                break;
+            }
+            if batch.is_empty() {
+                // Too late, or stopping.
                 return;
             }
             from = batch.next;

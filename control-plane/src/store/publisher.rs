@@ -5,8 +5,9 @@ use super::{Packed, PendingBatch, StoreError};
 use async_trait::async_trait;
 use edgelink_wire::FeedPosition;
 
-/// By how much every number source is moved on when the database went back: more than all replicas together can have drawn
-/// since any backup that is worth restoring.
+/// By how many sequences every issuer is moved on at most when the database went back, so that numbers of links that are lost
+/// are not given out again. An issuer is moved by half of what is left to the bound at most: raising the bound takes
+/// [`BOUND_LEAD_MS`](super::BOUND_LEAD_MS), and links are to be created meanwhile.
 pub const NUMBERS_SKIPPED: u64 = 1_000_000;
 
 /// For how long after the last lease a publisher of another kind waits, in milliseconds, unless the lease was given back.

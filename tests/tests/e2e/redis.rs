@@ -35,8 +35,35 @@ async fn connect(edgelink: &Deployment) {
     .await;
 }
 
-fn put(redis: &RedisServer, code: &str, fields: &[&str]) {
-    let key = format!("link:{DOMAIN}/{code}");
+/// The key of a link in the generation that the publisher writes in.
+async fn key(redis: &RedisServer, code: &str) -> String {
+    let generation = until("the publisher has begun a generation", LIMIT, async || {
+        redis.ask(&["HGET", STATE_KEY, "generation"]).trim().parse().ok()
+    })
+    .await;
+    link_key(generation, &format!("{DOMAIN}/{code}"))
+}
+
+/// Returns when both workers believe what Redis says.
+async fn believe(edgelink: &Edgelink, redis: &RedisServer) {
+    let mut number = 0;
+    until("Redis is believed", LIMIT, async || {
+        let codes = [0, 1, 2, 3].map(|of| format!("believe{}-{of}", number));
+        number += 1;
+        for code in codes {
+            put(redis, &code, &["state", "absent", "rev", "1"]).await;
+            let answer = edgelink.envoy.follow(&format!("/{code}")).await;
+            if answer.tier() != Some("redis") {
+                return None;
+            }
+        }
+        Some(())
+    })
+    .await;
+}
+
+async fn put(redis: &RedisServer, code: &str, fields: &[&str]) {
+    let key = key(redis, code).await;
     let answer = redis.ask(&[&["HSET", &key], fields].concat());
     assert!(answer.trim().parse::<u32>().is_ok(), "{answer}");
 }

@@ -121,8 +121,11 @@ impl PublisherStatements for Session<MySql> {
         Ok(())
     }
 
-    async fn skip_numbers(&mut self, count: u64) -> Result<(), Fault> {
-        let issuers = query("UPDATE issuers SET next = next + ?").bind(count);
+    async fn skip_numbers(&mut self, count: u64, end: u64) -> Result<(), Fault> {
+        let issuers =
+            query("UPDATE issuers SET next = next + LEAST(?, (GREATEST(?, next) - next) DIV 2)")
+                .bind(count)
+                .bind(end);
         self.run(|c| issuers.execute(c)).await?;
         let counters =
             query("UPDATE counters SET value = value + ? WHERE name = 'numbers'").bind(count);

@@ -7,8 +7,8 @@ use super::rows::Unsigned;
 use super::session::Session;
 use super::statements::Statements;
 use crate::store::{
-    LeaseClaim, NUMBERS_SKIPPED, OutboxSize, Packed, Past, Pending, PendingBatch, PendingKeys,
-    PublisherState, PublisherStore, StoreError,
+    ISSUERS, LeaseClaim, NUMBERS_SKIPPED, OutboxSize, Packed, Past, Pending, PendingBatch,
+    PendingKeys, PublisherState, PublisherStore, StoreError,
 };
 use async_trait::async_trait;
 use edgelink_wire::FeedPosition;
@@ -103,8 +103,12 @@ pub(in crate::store) trait PublisherStatements: Send {
     /// Removes rows of the outbox.
     fn forget_changes(&mut self, ids: &[u64]) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Moves all number sources of the database on.
-    fn skip_numbers(&mut self, count: u64) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// Moves all number sources of the database on by `count`, issuers by half of what is left to the sequence `end` at most.
+    fn skip_numbers(
+        &mut self,
+        count: u64,
+        end: u64,
+    ) -> impl Future<Output = Result<(), Fault>> + Send;
 }
 
 impl PublisherRow {
@@ -228,7 +232,10 @@ async fn begin_generation<S: Statements>(
     }
     if let Past::WentBack { token } = past {
         state.token = state.token.max(token) + 1;
-        session.skip_numbers(NUMBERS_SKIPPED).await?;
+        let bound = session.bound_state().await?.bound();
+        session
+            .skip_numbers(NUMBERS_SKIPPED, bound / u64::from(ISSUERS))
+            .await?;
     }
     session.write_publisher(&state).await?;
     session.commit(1).await?;

@@ -83,6 +83,13 @@ pub(in crate::store) struct BoundRow {
     is_published: bool,
 }
 
+impl BoundRow {
+    /// The greatest bound.
+    pub(in crate::store) fn bound(&self) -> u64 {
+        self.bound.0
+    }
+}
+
 /// A key as a query answers it.
 #[derive(Debug, sqlx_macros::FromRow)]
 pub(in crate::store) struct ScannedRow {

@@ -110,8 +110,10 @@ impl PublisherStatements for Session<Sqlite> {
         Ok(())
     }
 
-    async fn skip_numbers(&mut self, count: u64) -> Result<(), Fault> {
-        let issuers = query("UPDATE issuers SET next = next + ?").bind(count.cast_signed());
+    async fn skip_numbers(&mut self, count: u64, end: u64) -> Result<(), Fault> {
+        let issuers = query("UPDATE issuers SET next = next + MIN(?, (MAX(?, next) - next) / 2)")
+            .bind(count.cast_signed())
+            .bind(end.cast_signed());
         self.run(|c| issuers.execute(c)).await?;
         let counters = query("UPDATE counters SET value = value + ? WHERE name = 'numbers'")
             .bind(count.cast_signed());
