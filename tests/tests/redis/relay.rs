@@ -35,9 +35,13 @@ pub(crate) struct Replica {
 
 /// A publisher of its own that follows its feed.
 pub(crate) fn replica(store: &Arc<dyn Store>, redis: &Arc<Redis>) -> Replica {
+    replica_with(store, redis, LEASE)
+}
+
+fn replica_with(store: &Arc<dyn Store>, redis: &Arc<Redis>, lease: Duration) -> Replica {
     let options = RelayOptions {
         poll: Duration::from_millis(50),
-        lease: LEASE,
+        lease,
         heartbeat: Duration::from_millis(100),
         batch: 10,
         hot: HotOptions {
@@ -342,7 +346,8 @@ async fn a_publisher_whose_redis_is_away_gives_the_lease_to_one_whose_redis_work
     let setting = Setting::new().await;
     let mut dead = RedisServer::start().await;
     let redis = connected(&dead.url()).await;
-    let wrong = replica(&setting.store, &redis);
+    // Nobody else gets it by waiting.
+    let wrong = replica_with(&setting.store, &redis, LIMIT * 10);
     wrong.publishes().await;
     dead.kill();
     let right = setting.replica();

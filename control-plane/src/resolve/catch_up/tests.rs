@@ -153,18 +153,19 @@ async fn a_look_that_is_given_up_does_not_count_for_those_who_wait() {
     } = setting();
     outbox.will_show(Some((vec![], GENERATION, at(10))));
     assert_eq!(catch_up.run().await, CERTAIN);
-    // The database stalls.
+    let run = || {
+        let catch_up = catch_up.clone();
+        tokio::spawn(async move { catch_up.run().await })
+    };
+    // The database stalls. Two more ask before either of them has its turn.
     outbox.will_show(None);
-    let first = tokio::spawn({
-        let catch_up = catch_up.clone();
-        async move { catch_up.run().await }
-    });
+    let stalled = run();
     outbox.hangs.notified().await;
-    let second = tokio::spawn({
-        let catch_up = catch_up.clone();
-        async move { catch_up.run().await }
-    });
+    let (first, second) = (run(), run());
     tokio::task::yield_now().await;
+    outbox.will_show(None);
+    stalled.abort();
+    outbox.hangs.notified().await;
     outbox.will_show(Some((vec!["a.example/new"], GENERATION, at(10))));
     first.abort();
     assert_eq!(second.await.unwrap(), CERTAIN);
