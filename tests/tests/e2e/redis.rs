@@ -3,24 +3,47 @@
 use crate::load::{Load, known_links};
 use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::{Deployment, EnvoyOptions, RedisOptions, until};
-use serde_json::json;
+use edgelink_tests::stack::{ControlPlane, Deployment, Envoy, EnvoyOptions, RedisOptions, until};
+use edgelink_wire::redis::{STATE_KEY, link_key};
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Longer than `freshSeconds`, so that every known link is asked for again meanwhile.
 const FAULT: Duration = Duration::from_secs(7);
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// Codes that links have before any worker has heard of the feed, so that no worker holds them.
+const KNOWN: [&str; 3] = ["here", "gone", "after"];
+/// Where they lead by the database.
+const DATABASE: &str = "https://example.com/database";
+/// Further ones.
+const SPARE: usize = 500;
+
 async fn start(redis: &RedisServer, mode: &'static str) -> Deployment {
+    let url = format!("redis://127.0.0.1:{}", redis.port());
+    let control_plane =
+        ControlPlane::with_variables(&[("EDGELINK_DOMAINS", DOMAIN), ("EDGELINK_REDIS_URL", &url)])
+            .await;
+    let spare = (0..SPARE).map(|number| format!("spare{number}"));
+    let known = KNOWN.into_iter().chain(["string"]).map(str::to_owned);
+    let link = |slug| json!({ "longUrl": DATABASE, "customSlug": slug });
+    let links: Value = known.chain(spare).map(link).collect();
+    let answer = control_plane.api("POST", "/links/bulk", &links).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
     let options = EnvoyOptions {
         workers: 2,
+        feed: "poll",
         redis: Some(RedisOptions {
             mode,
             ..RedisOptions::direct(redis.port())
         }),
         ..EnvoyOptions::default()
     };
-    let edgelink = Deployment::start(&options).await;
+    let envoy = Envoy::start(&options, &[control_plane.address()]).await;
+    let edgelink = Deployment {
+        envoy,
+        control_plane,
+    };
     connect(&edgelink).await;
     edgelink
 }
@@ -38,29 +61,40 @@ async fn connect(edgelink: &Deployment) {
 /// The key of a link in the generation that the publisher writes in.
 async fn key(redis: &RedisServer, code: &str) -> String {
     let generation = until("the publisher has begun a generation", LIMIT, async || {
-        redis.ask(&["HGET", STATE_KEY, "generation"]).trim().parse().ok()
+        redis
+            .ask(&["HGET", STATE_KEY, "generation"])
+            .trim()
+            .parse()
+            .ok()
     })
     .await;
     link_key(generation, &format!("{DOMAIN}/{code}"))
 }
 
-/// Returns when both workers believe what Redis says.
-async fn believe(edgelink: &Edgelink, redis: &RedisServer) {
-    let mut number = 0;
+/// Returns when both workers believe what Redis says: so many answers in a row come from there.
+async fn believe(
+    edgelink: &Deployment,
+    redis: &RedisServer,
+    spare: &mut impl Iterator<Item = usize>,
+) {
+    const IN_A_ROW: usize = 8;
+    let mut believed = 0;
     until("Redis is believed", LIMIT, async || {
-        let codes = [0, 1, 2, 3].map(|of| format!("believe{}-{of}", number));
-        number += 1;
-        for code in codes {
-            put(redis, &code, &["state", "absent", "rev", "1"]).await;
-            let answer = edgelink.envoy.follow(&format!("/{code}")).await;
-            if answer.tier() != Some("redis") {
-                return None;
-            }
-        }
-        Some(())
+        let code = format!("spare{}", spare.next().expect("a code"));
+        put(redis, &code, &["state", "absent", "rev", REV]).await;
+        let answer = edgelink.envoy.follow(&format!("/{code}")).await;
+        believed = if answer.tier() == Some("redis") {
+            believed + 1
+        } else {
+            0
+        };
+        (believed >= IN_A_ROW).then_some(())
     })
     .await;
 }
+
+/// Greater than any revision by the clock.
+const REV: &str = "9000000000000000000";
 
 async fn put(redis: &RedisServer, code: &str, fields: &[&str]) {
     let key = key(redis, code).await;
@@ -85,10 +119,12 @@ async fn assert_redis_answers(mode: &'static str) {
             "forward_query",
             "1",
             "rev",
-            "1",
+            REV,
         ],
-    );
-    put(&redis, "gone", &["state", "absent", "rev", "7"]);
+    )
+    .await;
+    put(&redis, "gone", &["state", "absent", "rev", REV]).await;
+    believe(&edgelink, &redis, &mut (0..SPARE)).await;
 
     let answer = edgelink.envoy.follow("/here").await;
     assert_eq!((answer.status, answer.location()), (307, Some(target)));
@@ -112,32 +148,23 @@ async fn links_and_absences_are_answered_through_the_pool_too() {
 async fn records_that_nobody_of_us_wrote_are_left_to_the_control_plane() {
     let redis = RedisServer::start().await;
     let edgelink = start(&redis, "direct").await;
+    believe(&edgelink, &redis, &mut (0..SPARE)).await;
     let garbage: [&[&str]; 3] = [
-        &["state", "\u{1}\u{2}", "rev", "1"],
+        &["state", "\u{1}\u{2}", "rev", REV],
         &[
             "state", "active", "url", "no url", "redirect", "999", "rev", "-1",
         ],
         &["something", "else"],
     ];
-    for (index, fields) in garbage.into_iter().enumerate() {
-        let slug = format!("garbage{index}");
-        let target = format!("https://example.com/{slug}");
-        let path = edgelink
-            .create(&json!({ "longUrl": target, "customSlug": slug }))
-            .await;
-        put(&redis, &slug, fields);
-        let answer = edgelink.envoy.follow(&path).await;
-        assert_eq!(answer.location(), Some(target.as_str()), "{fields:?}");
-        assert_eq!(answer.tier(), Some("control-plane"), "{fields:?}");
+    for (code, fields) in KNOWN.into_iter().zip(garbage) {
+        put(&redis, code, fields).await;
     }
-    edgelink
-        .create(&json!({ "longUrl": "https://example.com/s", "customSlug": "string" }))
-        .await;
-    let _ = redis.ask(&["SET", &format!("link:{DOMAIN}/string"), "no hash"]);
-    assert_eq!(
-        edgelink.envoy.follow("/string").await.tier(),
-        Some("control-plane")
-    );
+    let _ = redis.ask(&["SET", &key(&redis, "string").await, "no hash"]);
+    for code in KNOWN.into_iter().chain(["string"]) {
+        let answer = edgelink.envoy.follow(&format!("/{code}")).await;
+        assert_eq!(answer.location(), Some(DATABASE), "{code}");
+        assert_eq!(answer.tier(), Some("control-plane"), "{code}");
+    }
     edgelink.envoy.assert_unharmed().await;
 }
 
@@ -162,6 +189,8 @@ async fn a_worker_has_one_connection_for_lookups_whatever_the_load() {
 async fn visitors_do_not_notice_what_happens_to_redis() {
     let mut redis = RedisServer::start().await;
     let edgelink = start(&redis, "direct").await;
+    let mut spare = 0..SPARE;
+    believe(&edgelink, &redis, &mut spare).await;
     let load = Load::start(edgelink.envoy.edge(), &known_links(&edgelink).await);
 
     redis.stop();
@@ -172,7 +201,8 @@ async fn visitors_do_not_notice_what_happens_to_redis() {
     redis.restart().await;
     connect(&edgelink).await;
     assert_eq!(redis.ask(&["FLUSHALL"]).trim(), "OK");
-    put(&redis, "after", &["state", "absent", "rev", "7"]);
+    believe(&edgelink, &redis, &mut spare).await;
+    put(&redis, "after", &["state", "absent", "rev", REV]).await;
     assert_eq!(edgelink.envoy.follow("/after").await.tier(), Some("redis"));
 
     let (answered, failed) = load.stop().await;
