@@ -23,7 +23,15 @@ pub(crate) struct Tiers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
     None,
+    /// The control plane, for Redis to be believed.
+    Changes,
+    /// The same, and what an edge starts from and refuses codes by.
     Poll,
+}
+
+/// Codes that Redis has for the first requests, of which one is answered from there when Redis is believed.
+pub(crate) fn first_requests() -> impl Iterator<Item = String> {
+    (0..2_000).map(|number| format!("first-request{number}"))
 }
 
 impl Tiers {
@@ -51,6 +59,7 @@ impl Tiers {
         });
         let feed = match self.feed {
             Feed::None => "",
+            Feed::Changes => r#", "poll": {}"#,
             Feed::Poll => r#", "poll": {}, "snapshot": {}, "admission": {}"#,
         };
         let (lru_bytes, slots) = (self.lru_bytes, self.slots);
@@ -91,15 +100,17 @@ impl Tiers {
     async fn await_ready(&self, envoy: &Envoy) {
         let mut wanted = Vec::new();
         if self.redis.is_some() {
-            wanted.push("wasmcustom.edgelink.redis_connected.lookup");
+            wanted.push("wasmcustom.edgelink.redis.ok");
         }
         if self.feed == Feed::Poll {
             wanted.push("wasmcustom.edgelink.admission");
         }
+        let mut codes = first_requests();
         until("the edge is ready", LIMIT, async || {
-            envoy.follow("/first-request").await;
+            let code = codes.next().expect("a code");
+            envoy.follow(&format!("/{code}")).await;
             let stats = envoy.stats("wasmcustom").await;
-            wanted.iter().all(|name| stats.get(name) == 1).then_some(())
+            wanted.iter().all(|name| stats.get(name) >= 1).then_some(())
         })
         .await;
     }

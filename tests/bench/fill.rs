@@ -1,11 +1,14 @@
 //! Links into Redis, as fast as it takes them: the commands that a control plane sends one by one, many at once.
 
+use crate::edges::first_requests;
 use edgelink_load::link;
 use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::servers::RedisServer;
+use edgelink_tests::stack::until;
 use edgelink_wire::redis::{STATE_FIELDS, STATE_KEY, link_key, record_to_fields};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
 
 /// Commands that are sent before their answers are read.
 const BATCH: usize = 1_000;
@@ -15,35 +18,31 @@ pub(crate) struct Pipe {
     stream: BufReader<TcpStream>,
     commands: Vec<u8>,
     count: usize,
-    /// The generation that the publisher writes in; 0 where there was none yet.
+    /// The generation that the publisher writes in.
     generation: u64,
 }
 
+const LIMIT: Duration = Duration::from_secs(30);
+
 impl Pipe {
-    pub(crate) fn open(redis: &RedisServer) -> Self {
+    /// A connection to a Redis that a control plane publishes to, with the links of the first requests in it.
+    pub(crate) async fn open(redis: &RedisServer) -> Self {
+        let [field, _] = STATE_FIELDS;
+        let generation = until("the publisher has begun a generation", LIMIT, async || {
+            redis.ask(&["HGET", STATE_KEY, field]).trim().parse().ok()
+        });
+        let generation = generation.await;
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, redis.port()));
         let mut pipe = Self {
             stream: BufReader::new(stream.expect("a connection")),
             commands: Vec::new(),
             count: 0,
-            generation: 0,
+            generation,
         };
-        pipe.generation = pipe.read_generation();
-        pipe
-    }
-
-    fn read_generation(&mut self) -> u64 {
-        let [field, _] = STATE_FIELDS;
-        let stream = self.stream.get_mut();
-        write!(stream, "HGET {STATE_KEY} {field}\r\n").expect("Redis");
-        let mut line = String::new();
-        self.stream.read_line(&mut line).expect("Redis");
-        if line.starts_with("$-1") {
-            return 0;
+        for code in first_requests() {
+            pipe.link(&code, "https://example.com/");
         }
-        line.clear();
-        self.stream.read_line(&mut line).expect("Redis");
-        line.trim().parse().expect("a generation")
+        pipe
     }
 
     /// A link as the control plane writes it.

@@ -6,11 +6,12 @@ use crate::load::{CONNECTIONS, ask};
 use crate::options::Options;
 use crate::process::{others, pin, resident};
 use crate::report::{Limit, Section, Table};
+use crate::targets::publishing_to;
 use crate::zipf::{fill, stats};
 use edgelink_load::{AskSpec, Pick};
 use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::ControlPlane;
+use std::net::SocketAddr;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -32,11 +33,16 @@ pub(crate) async fn run(options: &Options) -> Section {
     let links: usize = options.size.pick(1_000_000, 50_000);
     let bound: u32 = options.size.pick(64 << 20, 4 << 20);
     let targets = Targets::load();
-    let redis = fill(links, &targets).await;
+    let redis = RedisServer::start().await;
+    let mut control_plane = publishing_to(&redis).await;
+    fill(&redis, links, &targets).await;
+    let helpers = [redis.process_id(), control_plane.process().id()];
+    pin(&helpers, &others());
+    let (servers, port) = (control_plane.address(), redis.port());
     let folder = TempDir::new().expect("a temporary folder");
     let paths = write_paths(folder.path(), "links", (0..links).map(code));
-    let all = grow(&redis, &paths, links, 1 << 30).await;
-    let some = grow(&redis, &paths, links, bound).await;
+    let all = grow(servers, port, &paths, links, 1 << 30).await;
+    let some = grow(servers, port, &paths, links, bound).await;
 
     let mut section = Section::new("Memory");
     section.text(&format!(
@@ -86,20 +92,21 @@ impl Grown {
     }
 }
 
-async fn grow(redis: &RedisServer, paths: &Path, links: usize, lru_bytes: u32) -> Grown {
-    let mut control_plane = ControlPlane::start().await;
+async fn grow(
+    control_plane: SocketAddr,
+    redis: u16,
+    paths: &Path,
+    links: usize,
+    lru_bytes: u32,
+) -> Grown {
     let tiers = Tiers {
         lru_bytes,
         // What shared data takes is not the worker's.
         slots: 0,
-        feed: Feed::None,
-        redis: Some(("direct", redis.port())),
+        feed: Feed::Changes,
+        redis: Some(("direct", redis)),
     };
-    let mut envoy = tiers.start(control_plane.address()).await;
-    pin(
-        &[redis.process_id(), control_plane.process().id()],
-        &others(),
-    );
+    let mut envoy = tiers.start(control_plane).await;
     let processes = [envoy.process().id()];
     pin(&processes, "0");
     // Connections and their buffers are there before it begins.

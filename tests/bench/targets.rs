@@ -1,11 +1,12 @@
 //! All who redirect, side by side.
 
-use crate::edges::{Tiers, hello, static_redirect};
+use crate::edges::{Feed, Tiers, hello, static_redirect};
 use crate::fill::Pipe;
 use crate::links::{never_issued, write_paths};
 use crate::nginx::Nginx;
 use crate::options::Options;
 use crate::process::{others, pin};
+use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{ControlPlane, Envoy};
 use serde_json::json;
@@ -57,6 +58,7 @@ fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 6] {
     let bare = Tiers::BARE;
     let from = |mode| Tiers {
         redis: Some((mode, redis)),
+        feed: Feed::Changes,
         ..bare
     };
     let shared = Tiers {
@@ -76,8 +78,8 @@ fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 6] {
 impl Field {
     /// The reference alone, and links.
     pub(crate) async fn start() -> Self {
-        let control_plane = ControlPlane::start().await;
         let redis = RedisServer::start().await;
+        let control_plane = publishing_to(&redis).await;
         let folder = TempDir::new().expect("a temporary folder");
         let codes = create_links(&control_plane, &redis).await;
         let paths = write_paths(folder.path(), "links", codes);
@@ -175,9 +177,16 @@ impl Target {
     }
 }
 
+/// A control plane that publishes changes to a Redis, without which edges do not believe it.
+pub(crate) async fn publishing_to(redis: &RedisServer) -> ControlPlane {
+    let url = format!("redis://127.0.0.1:{}", redis.port());
+    ControlPlane::with_variables(&[("EDGELINK_DOMAINS", DOMAIN), ("EDGELINK_REDIS_URL", &url)])
+        .await
+}
+
 /// Links in the control plane, and the same in Redis, as a control plane writes them and as nginx wants them.
 async fn create_links(control_plane: &ControlPlane, redis: &RedisServer) -> Vec<String> {
-    let mut pipe = Pipe::open(redis);
+    let mut pipe = Pipe::open(redis).await;
     let mut codes = Vec::new();
     for _ in 0..LINKS {
         let link = control_plane.create(&json!({ "longUrl": TARGET })).await;

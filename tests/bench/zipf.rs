@@ -7,10 +7,11 @@ use crate::load::{CONNECTIONS, ask, simulate};
 use crate::options::{Options, Size};
 use crate::process::{others, pin};
 use crate::report::{Limit, Section, Table};
+use crate::targets::publishing_to;
 use edgelink_load::{AskSpec, Pick, SimulateSpec, zipf_weight};
 use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::{ControlPlane, Envoy, Stats};
+use edgelink_tests::stack::{Envoy, Stats};
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -47,12 +48,13 @@ impl Plan {
 pub(crate) async fn run(options: &Options) -> Section {
     let plan = Plan::of(options.size);
     let targets = Targets::load();
-    let redis = fill(plan.links, &targets).await;
-    let mut control_plane = ControlPlane::start().await;
+    let redis = RedisServer::start().await;
+    let mut control_plane = publishing_to(&redis).await;
+    fill(&redis, plan.links, &targets).await;
     let tiers = Tiers {
         lru_bytes: plan.lru_bytes,
         slots: plan.slots,
-        feed: Feed::None,
+        feed: Feed::Changes,
         redis: Some(("direct", redis.port())),
     };
     let mut envoy = tiers.start(control_plane.address()).await;
@@ -108,14 +110,12 @@ pub(crate) fn simulated(options: &Options) -> Section {
 }
 
 /// Redis with that many links.
-pub(crate) async fn fill(links: usize, targets: &Targets) -> RedisServer {
-    let redis = RedisServer::start().await;
-    let mut pipe = Pipe::open(&redis);
+pub(crate) async fn fill(redis: &RedisServer, links: usize, targets: &Targets) {
+    let mut pipe = Pipe::open(redis).await;
     for place in 0..links {
         pipe.link(&code(place), targets.of(place));
     }
     pipe.flush();
-    redis
 }
 
 fn visit(envoy: &Envoy, paths: &Path, requests: u64, seed: u64) {
