@@ -76,7 +76,7 @@ start_redis_cluster() {
   for ((index = 0; index < cluster_nodes; index++)); do
     port=$((EDGELINK_REDIS_PORT + index))
     start_redis "redis-$port" "$port" --cluster-enabled yes --cluster-port $((port + cluster_nodes)) \
-      --cluster-node-timeout 2000 --repl-diskless-sync-delay 0
+      --cluster-node-timeout 5000 --repl-diskless-sync-delay 0
     nodes+=("127.0.0.1:$port")
   done
   form_cluster "${nodes[@]}"
