@@ -15,7 +15,7 @@ const CLI_LIMIT: Duration = Duration::from_secs(3);
 const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
 const NODES: usize = 6;
 /// For how long a node of a cluster is silent before the others take it for failed, in milliseconds.
-const NODE_TIMEOUT_MS: &str = "2000";
+const NODE_TIMEOUT_MS: &str = "5000";
 const REPLICATION: &str = "redis>redis";
 
 /// Runs a command and gives what `redis-cli` prints; nothing where it does not answer.
