@@ -10,7 +10,7 @@ use crate::metrics::Tier;
 use crate::settings::Settings;
 use crate::shared::{Newer, Offer, SharedRecord, Slot, Slots, Version};
 use crate::time::{Kind, Lives, Moment, Standing};
-use crate::trust::{Coverage, Trust};
+use crate::trust::{Age, Coverage, Precedence, Trust};
 use edgelink_wire::Record;
 use foldhash::fast::SeedableRandomState;
 use std::ops::Deref;
@@ -280,7 +280,8 @@ impl Caches {
         let is_absence = source == Source::ControlPlane && told.kind == Kind::Absent;
         let refreshed = known.filter(|known| is_absence && known.kind == Some(Kind::Absent));
         let rev = refreshed.map_or(told.rev, |known| known.rev.max(told.rev));
-        if place.is_some_and(|place| !self.may_replace(place, rev, now)) {
+        let offered = Age { rev, fetched: at };
+        if place.is_some_and(|place| !self.may_replace(place, offered, now)) {
             return Learned::Older;
         }
         if rev == told.rev {
@@ -322,7 +323,12 @@ impl Caches {
         if self.slots.write_over(data, offer, asked.version) {
             return Ok(());
         }
-        self.slots.write(data, offer, &self.lives, now)
+        let precedence = Precedence {
+            trust: &self.trust,
+            lives: &self.lives,
+            now,
+        };
+        self.slots.write(data, offer, precedence)
     }
 
     /// Takes in a record that the feed tells of.
@@ -340,7 +346,9 @@ impl Caches {
         let Heard { record, is_hot, at } = heard;
         let rev = record.rev();
         let place = self.lru.find(key);
-        if place.is_some_and(|place| !self.may_replace(place, rev, now)) {
+        // It comes behind everything that was missed.
+        let offered = Age { rev, fetched: now };
+        if place.is_some_and(|place| !self.may_replace(place, offered, now)) {
             return;
         }
         let known = place.map(|place| self.known(place));
@@ -354,10 +362,15 @@ impl Caches {
             kind: Kind::of(&record),
             fetched,
         };
+        let precedence = Precedence {
+            trust: &self.trust,
+            lives: &self.lives,
+            now,
+        };
         if is_hot {
-            let _newer_stays = self.slots.write(data, offer, &self.lives, now);
+            let _newer_stays = self.slots.write(data, offer, precedence);
         } else {
-            self.slots.renew(data, offer, &self.lives, now);
+            self.slots.renew(data, offer, precedence);
         }
     }
 
@@ -372,7 +385,11 @@ impl Caches {
         if let Some(held) = held {
             let rev = rev(shared.bytes());
             let later = shared.fetched > self.lru.fetched(held) || rev > self.rev(held);
-            if !later || !self.may_replace(held, rev, now) {
+            let offered = Age {
+                rev,
+                fetched: shared.fetched,
+            };
+            if !later || !self.may_replace(held, offered, now) {
                 return Some(held);
             }
         }
@@ -410,10 +427,17 @@ impl Caches {
         })
     }
 
-    fn may_replace(&self, held: Place, rev: u64, now: Moment) -> bool {
-        let fetched = self.lru.fetched(held);
-        self.trust
-            .may_replace(&self.lives, rev, self.rev(held), fetched, now)
+    fn may_replace(&self, held: Place, offered: Age, now: Moment) -> bool {
+        let held = Age {
+            rev: self.rev(held),
+            fetched: self.lru.fetched(held),
+        };
+        let precedence = Precedence {
+            trust: &self.trust,
+            lives: &self.lives,
+            now,
+        };
+        precedence.may_replace(offered, held)
     }
 
     fn rev(&self, place: Place) -> u64 {

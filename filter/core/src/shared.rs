@@ -7,7 +7,8 @@
 //! little-endian), the encoded [`Entry`].
 
 use crate::host::{NEVER_WRITTEN, SharedData, SharedValue};
-use crate::time::{Kind, Lives, Moment};
+use crate::time::{Kind, Moment};
+use crate::trust::{Age, Precedence};
 use edgelink_wire::{Entry, Record};
 use std::ops::Deref;
 
@@ -119,8 +120,7 @@ impl Slots {
         &mut self,
         data: &mut impl SharedData,
         offer: Offer<'_>,
-        lives: &Lives,
-        now: Moment,
+        precedence: Precedence<'_>,
     ) -> Result<(), Newer> {
         let Some(name) = self.name_slot_of(offer.key) else {
             return Ok(());
@@ -129,7 +129,11 @@ impl Slots {
         if let Some(SharedValue { value, .. }) = &held {
             match Holder::of(value, offer.key) {
                 Holder::Same { rev, kind, fetched } => {
-                    if !lives.may_replace(offer.rev, rev, fetched, now) {
+                    let offered = Age {
+                        rev: offer.rev,
+                        fetched: offer.fetched,
+                    };
+                    if !precedence.may_replace(offered, Age { rev, fetched }) {
                         return Err(Newer { rev, kind });
                     }
                     if rev == offer.rev && fetched > offer.fetched {
@@ -166,13 +170,12 @@ impl Slots {
         &mut self,
         data: &mut impl SharedData,
         offer: Offer<'_>,
-        lives: &Lives,
-        now: Moment,
+        precedence: Precedence<'_>,
     ) {
         let held = self.name_slot_of(offer.key).and_then(|name| data.get(name));
         let holder = held.map(|held| Holder::of(&held.value, offer.key));
         if matches!(holder, Some(Holder::Same { .. })) {
-            let _newer_stays = self.write(data, offer, lives, now);
+            let _newer_stays = self.write(data, offer, precedence);
         }
     }
 

@@ -101,16 +101,36 @@ impl Trust {
         })
     }
 
-    /// As [`Lives::may_replace`]; what is forgotten gives way to anything.
-    pub(crate) fn may_replace(
-        &self,
-        lives: &Lives,
-        rev: u64,
-        held: u64,
-        fetched: Moment,
-        now: Moment,
-    ) -> bool {
-        fetched <= self.forgotten || lives.may_replace(rev, held, fetched, now)
+    /// Whether a record that was fetched at `held` gives way to one that was fetched at `offered`, whatever their
+    /// revisions: what is forgotten does to anything, and what was fetched before changes were missed does to what was
+    /// fetched since. The database may have been restored meanwhile, and what was known then never have been.
+    fn gives_way(&self, held: Moment, offered: Moment) -> bool {
+        held <= self.forgotten || (held < self.suspected && offered >= self.suspected)
+    }
+}
+
+/// By what one record takes the place of another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Precedence<'a> {
+    pub(crate) trust: &'a Trust,
+    pub(crate) lives: &'a Lives,
+    pub(crate) now: Moment,
+}
+
+/// Of a record: its revision, and when it was fetched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Age {
+    pub(crate) rev: u64,
+    pub(crate) fetched: Moment,
+}
+
+impl Precedence<'_> {
+    /// Whether the record that is offered may take the place of the one that is held.
+    pub(crate) fn may_replace(&self, offered: Age, held: Age) -> bool {
+        self.trust.gives_way(held.fetched, offered.fetched)
+            || self
+                .lives
+                .may_replace(offered.rev, held.rev, held.fetched, self.now)
     }
 }
 
@@ -146,6 +166,20 @@ mod tests {
         let heard = at(heard);
         trust.on_time(Some(since), Some(Coverage { since, heard }));
         trust
+    }
+
+    /// Revision and time of what is offered and of what is held.
+    fn may_replace(trust: &Trust, offered: [u64; 2], held: [u64; 2]) -> bool {
+        let age = |[rev, fetched]: [u64; 2]| Age {
+            rev,
+            fetched: at(fetched),
+        };
+        let precedence = Precedence {
+            trust,
+            lives: &LIVES,
+            now: at(40_001),
+        };
+        precedence.may_replace(age(offered), age(held))
     }
 
     #[test]
@@ -211,7 +245,9 @@ mod tests {
         trust.suspect_all(at(40_000));
         assert_eq!(standing(trust, 39_999, 40_001), Standing::Stale);
         assert_eq!(standing(trust, 40_000, 40_001), Standing::Fresh);
-        assert!(!trust.may_replace(&LIVES, 1, 2, at(39_999), at(40_001)));
+        assert!(!may_replace(&trust, [1, 39_999], [2, 39_999]));
+        assert!(may_replace(&trust, [1, 40_000], [2, 39_999]));
+        assert!(!may_replace(&trust, [1, 40_001], [2, 40_000]));
     }
 
     #[test]
@@ -220,6 +256,6 @@ mod tests {
         trust.forget_all(at(40_000));
         assert_eq!(standing(trust, 40_000, 40_001), Standing::Dead);
         assert_eq!(standing(trust, 40_001, 40_001), Standing::Fresh);
-        assert!(trust.may_replace(&LIVES, 1, 2, at(40_000), at(40_001)));
+        assert!(may_replace(&trust, [1, 40_000], [2, 40_000]));
     }
 }

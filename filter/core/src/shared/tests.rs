@@ -1,7 +1,10 @@
 use super::*;
 use crate::fake::Store;
+use crate::time::Lives;
+use crate::trust::Trust;
 use edgelink_wire::{LinkRecord, LinkState, RedirectStatus};
 use proptest::prelude::*;
+use std::sync::LazyLock;
 
 const LIVES: Lives = Lives {
     fresh: 5_000,
@@ -9,6 +12,16 @@ const LIVES: Lives = Lives {
     with_feed: 5_000,
     stale: 60_000,
 };
+
+static TRUST: LazyLock<Trust> = LazyLock::new(Trust::default);
+
+fn by_revision(now: Moment) -> Precedence<'static> {
+    Precedence {
+        trust: &TRUST,
+        lives: &LIVES,
+        now,
+    }
+}
 const NOW: Moment = at(1_000_000);
 
 const fn at(millis: u64) -> Moment {
@@ -33,7 +46,7 @@ fn write(slots: &mut Slots, store: &mut Store, key: &str, record: Record<&str>) 
 
 fn write_at(slots: &mut Slots, store: &mut Store, key: &str, record: Record<&str>, now: Moment) {
     let bytes = record.to_bytes();
-    let _newer_stays = slots.write(store, offer(key, &bytes, now), &LIVES, now);
+    let _newer_stays = slots.write(store, offer(key, &bytes, now), by_revision(now));
 }
 
 fn offer<'a>(key: &'a str, record: &'a [u8], fetched: Moment) -> Offer<'a> {
@@ -118,7 +131,7 @@ fn what_one_worker_writes_another_reads_with_its_age() {
     let fetched = at(999_000);
     let record = link("https://e/", 1).to_bytes();
     let offer = offer("d/a", &record, fetched);
-    let written = Slots::new(64, 2048).write(&mut store, offer, &LIVES, NOW);
+    let written = Slots::new(64, 2048).write(&mut store, offer, by_revision(NOW));
     assert_eq!(written, Ok(()));
     let found = found(&mut Slots::new(64, 2048), &mut store, "d/a").unwrap();
     assert_eq!(found.fetched, fetched);

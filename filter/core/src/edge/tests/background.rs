@@ -451,6 +451,25 @@ fn a_gap_has_everything_asked_for_again() {
 }
 
 #[test]
+fn after_a_gap_what_is_known_gives_way_to_an_answer_of_any_revision() {
+    let mut world = World::with_errands(r#","poll":{}"#);
+    world.answer_poll(&gap(5));
+    world.know("restored", link("https://lost/", 9));
+    world.know("never-made", link("https://lost/", 9));
+    world.pass(1_000);
+    world.answer_poll(&gap(9));
+    world.pass(1);
+    // The database is as it was yesterday.
+    let token = world.ask("/restored");
+    let answers = world.end_with(token, "go.example/restored", link("https://restored/", 5));
+    assert_eq!(answers, [redirect("https://restored/", "control-plane")]);
+    let token = world.ask("/never-made");
+    let answers = world.end_with(token, "go.example/never-made", Record::Absent { rev: 5 });
+    assert_eq!(answers, [page(404, "control-plane")]);
+    assert_eq!(world.visit("/never-made"), Answered(page(404, "lru")));
+}
+
+#[test]
 fn a_message_that_cannot_be_read_is_a_gap_and_the_others_are_taken() {
     let mut world = World::with_polled_link();
     world.pass(100);

@@ -212,7 +212,7 @@ fn an_answer_does_not_take_the_place_of_what_another_worker_has_learned_meanwhil
     world.bytes(LOOKUPS, &hash(link("https://b/", 1)));
     world.ask_redis("/a");
     let newer = entry("go.example/a", link("https://new/", 5));
-    let value = [&[2], &START.to_le_bytes()[..], &newer].concat();
+    let value = [&[2], &world.now.to_le_bytes()[..], &newer].concat();
     world.host.store.put("edgelink.slot.0", &value);
     let answers = world.bytes(LOOKUPS, &hash(link("https://old/", 4)));
     assert_eq!(answers, [], "the control plane is asked");
