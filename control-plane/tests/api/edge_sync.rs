@@ -243,7 +243,8 @@ async fn a_snapshot_has_all_that_an_edge_starts_from() {
     assert_eq!(snapshot.length, CodeLength::DEFAULT);
     assert!(snapshot.key.is_some());
     assert_eq!(snapshot.domains, ["go.example:8080", "other.example"]);
-    assert_eq!(snapshot.bound, 1_000_000_000);
+    // As it is at the start, or raised once since.
+    assert!((1_000_000_000..1_200_000_000).contains(&snapshot.bound));
     assert_eq!(snapshot.hot[0].key, b"go.example:8080/Aliases");
     assert!(matches!(snapshot.hot[0].record, Record::Link(_)));
     assert!(!snapshot.codes.may_contain(b"never-made"));

@@ -35,6 +35,11 @@ impl Breaker {
         !self.is_open() || self.last_try.age(now) >= pause
     }
 
+    /// Whether no lookup was tried for so many milliseconds, so that the control plane may long be there again.
+    pub(crate) fn is_rested(&self, now: Moment, millis: u64) -> bool {
+        self.last_try.age(now) >= millis
+    }
+
     /// An answer came, whatever it was: the control plane is not silent.
     pub(crate) fn answered(&mut self) {
         self.timeouts = 0;

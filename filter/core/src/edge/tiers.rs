@@ -27,8 +27,8 @@ impl Edge {
         let known = self.caches.look_up_shared(host, &self.key, held, self.now);
         match known {
             Lookup::Fresh(found) => Decision::Serve(found, None),
-            // Who has just failed to answer is asked again, but nobody waits for it.
-            Lookup::Stale(found) if !self.can_start() || self.caches.failed(found).is_some() => {
+            // The record is asked for again, but no visitor waits for those who have just failed to answer.
+            Lookup::Stale(found) if !self.can_start() || self.has_just_failed(found) => {
                 Decision::Serve(found, self.refresh(host, found))
             }
             Lookup::Stale(found) => {
@@ -49,9 +49,23 @@ impl Edge {
         parts.next().unwrap_or_default()
     }
 
-    /// Whether somebody is likely to answer.
+    /// Whether somebody is likely to answer, or it is time to find out.
     fn can_start(&self) -> bool {
-        self.redis.is_current(self.now) || !self.breaker.is_open()
+        self.redis.is_current(self.now)
+            || !self.breaker.is_open()
+            || self.breaker.is_rested(self.now, self.failure_memory())
+    }
+
+    /// Whether asking for what was found has failed a short while ago. Later, a visitor waits again: what was said by then
+    /// must not be served any longer than without the failure.
+    fn has_just_failed(&self, found: Found) -> bool {
+        let failed = self.caches.failed(found);
+        failed.is_some_and(|failed| failed.age(self.now) < self.failure_memory())
+    }
+
+    /// How long a failure keeps visitors from waiting, in milliseconds.
+    fn failure_memory(&self) -> u64 {
+        self.here.lives.fresh.max(self.here.retry_after_millis)
     }
 
     /// Makes a visitor wait for a lookup of its key. `None` if a bound or the circuit is against it.

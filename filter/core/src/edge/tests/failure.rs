@@ -59,6 +59,38 @@ fn after_a_failure_a_stale_record_is_served_at_once_and_asked_for_by_nobody_who_
 }
 
 #[test]
+fn a_failure_of_a_while_ago_has_a_visitor_wait_again() {
+    let mut world = World::new();
+    world.know("a", link("https://e/", 1));
+    world.pass(5_000);
+    let token = world.ask("/a");
+    world.time_out(token);
+    world.pass(4_999);
+    let (became, token) = world.visit_and_send("/a");
+    assert_eq!(became, Answered(redirect("https://e/", "stale")));
+    world.time_out(token.unwrap());
+    // Nothing was asked for since, and the control plane is there again.
+    world.pass(5_000);
+    let token = world.ask("/a");
+    let answers = world.end_with(token, "go.example/a", link("https://e/2", 2));
+    assert_eq!(answers, [redirect("https://e/2", "control-plane")]);
+}
+
+#[test]
+fn a_circuit_that_has_opened_a_while_ago_has_a_visitor_find_out() {
+    let mut world = World::new();
+    world.know("a", link("https://e/", 1));
+    for number in 0..8 {
+        let token = world.ask(&format!("/b{number}"));
+        world.time_out(token);
+    }
+    world.pass(5_000);
+    let token = world.ask("/a");
+    let answers = world.end_with(token, "go.example/a", link("https://e/2", 2));
+    assert_eq!(answers, [redirect("https://e/2", "control-plane")]);
+}
+
+#[test]
 fn a_record_older_than_stale_seconds_is_never_served() {
     let mut world = World::with(settings_with(r#","staleSeconds":60"#));
     world.know("a", link("https://e/", 1));
