@@ -12,5 +12,8 @@ DEALLOCATE PREPARE change_once;
 
 UPDATE publisher SET installation = LEFT(SHA2(CONCAT(UUID(), RAND(), NOW(6)), 256), 32) WHERE installation = '';
 
--- A control plane that knows only this lease would publish beside the fence.
+-- A control plane that knows only this lease would publish beside the fence. As long as it has the lease, it may do so.
+UPDATE publisher SET lease_until =
+    GREATEST(lease_until, COALESCE((SELECT leases.lease_until FROM leases WHERE name = 'relay'), 0));
+
 DELETE FROM leases WHERE name = 'relay';

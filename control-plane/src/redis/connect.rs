@@ -85,6 +85,9 @@ fn builder(config: &Config, unresponsive: Duration) -> Builder {
     builder
 }
 
+/// How long a Redis that does not answer may hold up a stop.
+const QUIT: Duration = Duration::from_secs(1);
+
 impl Redis {
     /// Keeps the clients connected until [`Redis::shutdown`].
     pub(super) fn connect(self: &Arc<Self>) {
@@ -115,8 +118,10 @@ async fn keep_connected<C: ClientLike + EventInterface>(client: C, stop: Cancell
             () = tokio::time::sleep(Duration::from_millis(RECONNECT_MS.1.into())) => {}
         }
     }
-    if let Err(error) = client.quit().await {
-        tracing::debug!(%error, "a connection to Redis was not closed in order");
+    match tokio::time::timeout(QUIT, client.quit()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a connection to Redis was not closed in order"),
+        Err(_) => tracing::debug!("a connection to Redis was not closed in time"),
     }
 }
 

@@ -116,18 +116,19 @@ impl Redis {
         measured("publish", call).await
     }
 
-    /// Removes what Redis has of a link in a generation, and the lock of those who are looking it up.
+    /// Removes what Redis has of links in a generation, and the locks of those who are looking them up.
     ///
     /// # Errors
-    /// If Redis does not answer.
-    pub async fn forget(&self, generation: u64, key: &str) -> Result<(), RedisError> {
-        let run = Run {
+    /// If Redis does not answer; some of them may be removed then.
+    pub async fn forget(&self, generation: u64, links: &[String]) -> Result<(), RedisError> {
+        let run = |key: &String| Run {
             keys: keys(generation, key),
             arguments: Vec::new(),
         };
         let options = self.in_background();
-        let call = self.scripts.forget.run(&self.commands, &options, run);
-        measured("forget", call).await.map(drop)
+        let runs = links.iter().map(run).collect();
+        let call = self.scripts.forget.run_all(&self.commands, &options, runs);
+        measured("forget", call).await
     }
 }
 

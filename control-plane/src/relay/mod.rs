@@ -54,6 +54,8 @@ const MAX_STRIKES: u32 = 2;
 
 /// For how many leases it is not asked for then.
 const LEASES_PAUSED: u32 = 2;
+/// And no longer than that, so that a Redis that is back is written to soon.
+const MAX_PAUSE: Duration = Duration::from_secs(6);
 
 /// The least time between two rounds. What is changed meanwhile is published together: under load, reading and clearing
 /// the outbox costs the database no more than creating the links does. A change that comes alone does not wait.
@@ -276,8 +278,7 @@ impl Relay {
 
     /// Gives the lease to others, and tells them.
     async fn give_up(&mut self, pause: Duration) {
-        self.writing = None;
-        self.hot.forget();
+        self.stop_writing();
         let was_held = self.lease.token().is_some();
         self.lease.release(pause).await;
         if was_held {
@@ -306,7 +307,8 @@ impl Relay {
             if is_hopeless || self.strikes >= MAX_STRIKES {
                 self.strikes = 0;
                 tracing::warn!(%error, "the publisher's lease is given up");
-                self.give_up(self.options.lease * LEASES_PAUSED).await;
+                let pause = self.options.lease * LEASES_PAUSED;
+                self.give_up(pause.min(MAX_PAUSE)).await;
                 self.status.set(Publisher::GaveUp);
             }
         }
@@ -453,7 +455,7 @@ impl Relay {
             return Ok(Step::On);
         }
         // Also where an answer to a renewal was lost.
-        self.writing = None;
+        self.stop_writing();
         match self.lease.ask(None).await? {
             Hold::WentBack(token) => self.begin(Reason::WentBack(token)).await?,
             Hold::Not => self.lease.lose(),
@@ -489,7 +491,7 @@ impl Relay {
         let ids: Vec<u64> = batches.iter().map(|batch| batch.id).collect();
         let position = writing.position;
         if !self.store.forget_published(token, position, &ids).await? {
-            self.writing = None;
+            self.stop_writing();
             self.lease.lose();
             return Ok(Step::Again);
         }
@@ -600,7 +602,7 @@ impl Relay {
     /// Redis has seen this newer token. Either another replica has the lease by now, or the database is older than Redis.
     async fn fenced(&mut self, seen: u64) -> Result<Step, RelayError> {
         counter!(PUBLISHER_FENCED).increment(1);
-        self.writing = None;
+        self.stop_writing();
         // Nobody else can have had the token that is ours, unless the database has given it out twice.
         let is_twice = self.lease.token() == Some(seen);
         match self.lease.ask(None).await? {
@@ -615,9 +617,15 @@ impl Relay {
         Ok(Step::Again)
     }
 
+    /// Forgets what was to be written. Hot links that were read until now may be older than what others publish meanwhile.
+    fn stop_writing(&mut self) {
+        self.writing = None;
+        self.hot.forget();
+    }
+
     /// Begins a generation, in the database first, so that nothing is denied by the feed before it.
     async fn begin(&mut self, reason: Reason) -> Result<(), RelayError> {
-        self.writing = None;
+        self.stop_writing();
         if matches!(reason, Reason::WentBack(_)) {
             let is_again = |at: Instant| at.elapsed() < REPAIR_PAUSE;
             if self.repaired.is_some_and(is_again) {

@@ -62,10 +62,13 @@ impl Outlet {
             }
             result => result?,
         }
-        for message in messages {
-            if let FeedMessage::Changed { key } = message {
-                redis.forget(generation, key).await?;
-            }
+        let changed = |message: &FeedMessage<'_>| match *message {
+            FeedMessage::Changed { key } => Some(key.to_owned()),
+            _ => None,
+        };
+        let changed: Vec<String> = messages.iter().filter_map(changed).collect();
+        if !changed.is_empty() {
+            redis.forget(generation, &changed).await?;
         }
         Ok(())
     }

@@ -280,6 +280,10 @@ impl Caches {
         let is_absence = source == Source::ControlPlane && told.kind == Kind::Absent;
         let refreshed = known.filter(|known| is_absence && known.kind == Some(Kind::Absent));
         let rev = refreshed.map_or(told.rev, |known| known.rev.max(told.rev));
+        // Revisions may be equal and contents differ, after the database went back: then the one that was fetched later counts.
+        if known.is_some_and(|known| known.rev == rev && known.fetched > at) {
+            return Learned::Taken;
+        }
         let offered = Age { rev, fetched: at };
         if place.is_some_and(|place| !self.may_replace(place, offered, now)) {
             return Learned::Older;

@@ -126,7 +126,7 @@ async fn published_news_replace_what_is_there_whatever_its_state() {
         looked_up(&redis).await,
         Lookup::Known(Record::Absent { rev: 2 })
     );
-    redis.forget(GENERATION, KEY).await.unwrap();
+    redis.forget(GENERATION, &[KEY.to_owned()]).await.unwrap();
     assert_eq!(looked_up(&redis).await, Lookup::Unknown);
 }
 
@@ -177,7 +177,7 @@ async fn scripts_that_redis_has_forgotten_are_sent_again() {
 async fn a_change_that_is_not_told_takes_the_record_and_the_lock_away() {
     let (_server, redis) = server().await;
     let held = lock(&redis).await;
-    redis.forget(GENERATION, KEY).await.unwrap();
+    redis.forget(GENERATION, &[KEY.to_owned()]).await.unwrap();
     let old = link("https://old.example/", 1);
     redis.fill(&old, &Lookup::Unknown, held).await.unwrap();
     assert_eq!(looked_up(&redis).await, Lookup::Unknown);

@@ -23,6 +23,8 @@ pub(super) struct Background {
     poll: Option<Poll>,
     clicks: Option<Clicks>,
     pub(super) warm: Warm,
+    /// Where the batches had come when clicks were switched off: the control plane counts none with a number of before.
+    clicks_before: Option<Clicks>,
     name: WorkerId,
     seed: u64,
 }
@@ -39,6 +41,7 @@ impl Background {
             poll: poll.map(|settings| Poll::new(settings, seed.rotate_left(40))),
             clicks: clicks.map(|settings| Clicks::new(settings, name, seed.rotate_left(8))),
             warm: Warm::default(),
+            clicks_before: None,
             name,
             seed,
         }
@@ -136,9 +139,12 @@ impl Edge {
             poll.configure(settings.clone(), seed);
             self.background.poll = Some(poll);
         }
-        if let (Some(mut clicks), Some(settings)) = (before.clicks, &settings.clicks) {
-            clicks.configure(settings.clone(), seed);
-            self.background.clicks = Some(clicks);
+        match (before.clicks.or(before.clicks_before), &settings.clicks) {
+            (Some(mut clicks), Some(settings)) => {
+                clicks.configure(settings.clone(), seed);
+                self.background.clicks = Some(clicks);
+            }
+            (clicks, _) => self.background.clicks_before = clicks,
         }
     }
 
@@ -171,8 +177,8 @@ impl Edge {
             });
         }
         let told = reading.and_then(|reading| reading.told).zip(heard);
-        self.redis
-            .set_feed(told.map(|(told, heard)| FeedView { told, heard }));
+        let view = told.map(|(told, heard)| FeedView { told, heard });
+        self.redis.set_feed(view, self.settings.lives.fresh);
     }
 
     pub(super) fn reading(&self) -> Option<Reading> {

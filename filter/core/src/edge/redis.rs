@@ -30,10 +30,10 @@ impl Redis {
         lookups.is_some_and(|lookups| lookups.is_current(now))
     }
 
-    /// The feed has told that; `None` without one.
-    pub(super) fn set_feed(&mut self, feed: Option<FeedView>) {
+    /// The feed has told that, `None` without one, and may be silent for so many milliseconds.
+    pub(super) fn set_feed(&mut self, feed: Option<FeedView>, fresh: u64) {
         if let Some(lookups) = &mut self.lookups {
-            lookups.set_feed(feed);
+            lookups.set_feed(feed, fresh);
         }
     }
 

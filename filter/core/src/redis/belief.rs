@@ -62,9 +62,10 @@ impl Belief {
         }
     }
 
-    /// The feed has told that; `None` without one.
-    pub(crate) fn set_feed(&mut self, feed: Option<FeedView>) {
+    /// The feed has told that, `None` without one, and may be silent for so many milliseconds.
+    pub(crate) fn set_feed(&mut self, feed: Option<FeedView>, fresh: u64) {
         self.feed = feed;
+        self.fresh = fresh;
     }
 
     /// Whether it is time for a probe.
@@ -134,7 +135,7 @@ mod tests {
     /// Probed at 100, and found to be current as of 0.
     fn probed() -> Belief {
         let mut belief = Belief::new(5_000);
-        belief.set_feed(Some(view(7, 3, 0)));
+        belief.set_feed(Some(view(7, 3, 0)), 5_000);
         assert!(belief.is_probe_due(at(100)));
         belief.on_sent(at(100));
         assert_eq!(belief.current(at(100)), None, "not answered yet");
@@ -166,7 +167,7 @@ mod tests {
         assert!(belief.is_probe_due(at(9_000)));
         belief.on_lost();
         assert!(belief.is_probe_due(at(9_000)));
-        belief.set_feed(None);
+        belief.set_feed(None, 5_000);
         assert!(!belief.is_probe_due(at(9_000)));
     }
 
@@ -194,18 +195,18 @@ mod tests {
     #[test]
     fn without_a_feed_that_was_heard_redis_is_not_believed() {
         let mut belief = probed();
-        belief.set_feed(Some(view(7, 4, 0)));
+        belief.set_feed(Some(view(7, 4, 0)), 5_000);
         assert_eq!(
             belief.current(at(200)),
             CURRENT,
             "as of what was probed for"
         );
-        belief.set_feed(Some(view(8, 4, 200)));
+        belief.set_feed(Some(view(8, 4, 200)), 5_000);
         assert_eq!(belief.current(at(200)), None, "another generation");
-        belief.set_feed(None);
+        belief.set_feed(None, 5_000);
         assert_eq!(belief.current(at(200)), None);
         let mut silent = Belief::new(5_000);
-        silent.set_feed(Some(view(7, 3, 0)));
+        silent.set_feed(Some(view(7, 3, 0)), 5_000);
         silent.on_sent(at(5_000));
         silent.on_answer(Some(state(7, 3)));
         assert_eq!(silent.current(at(5_000)), None);

@@ -83,9 +83,9 @@ impl Lookups {
         self.is_ready() && self.wire.belief.current(now).is_some()
     }
 
-    /// The feed has told that; `None` without one.
-    pub(crate) fn set_feed(&mut self, feed: Option<FeedView>) {
-        self.wire.belief.set_feed(feed);
+    /// The feed has told that, `None` without one, and may be silent for so many milliseconds.
+    pub(crate) fn set_feed(&mut self, feed: Option<FeedView>, fresh: u64) {
+        self.wire.belief.set_feed(feed, fresh);
     }
 
     /// How long a lookup may take at most, in milliseconds.

@@ -174,6 +174,26 @@ fn new_settings_keep_what_was_counted() {
     assert_eq!(world.report().1, body, "sent again by the new root context");
 }
 
+#[test]
+fn batches_go_on_with_the_next_number_when_clicks_are_switched_on_again() {
+    let mut world = World::with(settings_with(CLICKS));
+    world.know("a", link("https://a/", 1));
+    world.pass(1_000);
+    let (token, body) = world.report();
+    let first = decode(&body).unwrap()[0].seq;
+    world.answer_report(token, b"204");
+    for more in ["", CLICKS] {
+        let settings = settings_with(more);
+        world.edge.configure(&mut world.host, Rc::new(settings));
+        world.pass(100);
+    }
+    world.visit("/a");
+    world.pass(1_000);
+    let (_, body) = world.report();
+    let batch = &decode(&body).unwrap()[0];
+    assert_eq!((batch.seq, batch.total), (first + 1, 2));
+}
+
 /// It comes from programs that check or preview a link.
 #[test]
 fn head_is_no_click() {
