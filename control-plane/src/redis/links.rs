@@ -128,7 +128,8 @@ impl Redis {
         let options = self.in_background();
         let runs = links.iter().map(run).collect();
         let call = self.scripts.forget.run_all(&self.commands, &options, runs);
-        measured("forget", call).await
+        // Boxed, since futures of pipelines are large.
+        measured("forget", Box::pin(call)).await
     }
 }
 
