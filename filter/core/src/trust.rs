@@ -101,11 +101,10 @@ impl Trust {
         })
     }
 
-    /// Whether a record that was fetched at `held` gives way to one that was fetched at `offered`, whatever their
-    /// revisions: what is forgotten does to anything, and what was fetched before changes were missed does to what was
-    /// fetched since. The database may have been restored meanwhile, and what was known then never have been.
-    fn gives_way(&self, held: Moment, offered: Moment) -> bool {
-        held <= self.forgotten || (held < self.suspected && offered >= self.suspected)
+    /// Whether a record that was fetched at `held` gives way to any other, whatever their revisions: what is forgotten does.
+    /// The database may have been restored, and what was known then never have been.
+    fn gives_way(&self, held: Moment) -> bool {
+        held <= self.forgotten
     }
 }
 
@@ -127,7 +126,7 @@ pub(crate) struct Age {
 impl Precedence<'_> {
     /// Whether the record that is offered may take the place of the one that is held.
     pub(crate) fn may_replace(&self, offered: Age, held: Age) -> bool {
-        self.trust.gives_way(held.fetched, offered.fetched)
+        self.trust.gives_way(held.fetched)
             || self
                 .lives
                 .may_replace(offered.rev, held.rev, held.fetched, self.now)
@@ -245,9 +244,7 @@ mod tests {
         trust.suspect_all(at(40_000));
         assert_eq!(standing(trust, 39_999, 40_001), Standing::Stale);
         assert_eq!(standing(trust, 40_000, 40_001), Standing::Fresh);
-        assert!(!may_replace(&trust, [1, 39_999], [2, 39_999]));
-        assert!(may_replace(&trust, [1, 40_000], [2, 39_999]));
-        assert!(!may_replace(&trust, [1, 40_001], [2, 40_000]));
+        assert!(!may_replace(&trust, [1, 40_001], [2, 39_999]));
     }
 
     #[test]

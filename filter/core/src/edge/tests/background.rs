@@ -451,13 +451,13 @@ fn a_gap_has_everything_asked_for_again() {
 }
 
 #[test]
-fn after_a_gap_what_is_known_gives_way_to_an_answer_of_any_revision() {
+fn after_a_flush_what_is_known_gives_way_to_an_answer_of_any_revision() {
     let mut world = World::with_errands(r#","poll":{}"#);
     world.answer_poll(&gap(5));
     world.know("restored", link("https://lost/", 9));
     world.know("never-made", link("https://lost/", 9));
     world.pass(1_000);
-    world.answer_poll(&gap(9));
+    world.answer_poll(&batch(9, &[FeedMessage::Flush]));
     world.pass(1);
     // The database is as it was yesterday.
     let token = world.ask("/restored");
