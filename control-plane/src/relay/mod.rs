@@ -354,9 +354,7 @@ impl Relay {
 
     /// Another replica publishes.
     fn follow(&mut self) {
-        if self.writing.take().is_some() {
-            self.hot.forget();
-        }
+        self.stop_writing();
         let state = self.lease.state();
         let is_over = state.lease_until <= state.now / 1000;
         if is_over && self.status.get() == Publisher::GaveUp {
@@ -372,7 +370,7 @@ impl Relay {
         if self.status.set(publisher) != publisher && publisher == Publisher::Elsewhere {
             tracing::warn!(
                 kind = %state.kind,
-                "another process publishes changes, and its feed does not come here: the database answers everything.                  Several control planes need the same redis.url"
+                "another process publishes changes, and its feed does not come here: the database answers everything. Several control planes need the same redis.url"
             );
         }
     }

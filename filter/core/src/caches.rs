@@ -284,8 +284,7 @@ impl Caches {
         if known.is_some_and(|known| known.rev == rev && known.fetched > at) {
             return Learned::Taken;
         }
-        let offered = Age { rev, fetched: at };
-        if place.is_some_and(|place| !self.may_replace(place, offered, now)) {
+        if place.is_some_and(|place| !self.may_replace(place, rev, now)) {
             return Learned::Older;
         }
         if rev == told.rev {
@@ -327,11 +326,7 @@ impl Caches {
         if self.slots.write_over(data, offer, asked.version) {
             return Ok(());
         }
-        let precedence = Precedence {
-            trust: &self.trust,
-            lives: &self.lives,
-            now,
-        };
+        let precedence = self.precedence(now);
         self.slots.write(data, offer, precedence)
     }
 
@@ -350,9 +345,7 @@ impl Caches {
         let Heard { record, is_hot, at } = heard;
         let rev = record.rev();
         let place = self.lru.find(key);
-        // It comes behind everything that was missed.
-        let offered = Age { rev, fetched: now };
-        if place.is_some_and(|place| !self.may_replace(place, offered, now)) {
+        if place.is_some_and(|place| !self.may_replace(place, rev, now)) {
             return;
         }
         let known = place.map(|place| self.known(place));
@@ -366,11 +359,7 @@ impl Caches {
             kind: Kind::of(&record),
             fetched,
         };
-        let precedence = Precedence {
-            trust: &self.trust,
-            lives: &self.lives,
-            now,
-        };
+        let precedence = self.precedence(now);
         if is_hot {
             let _newer_stays = self.slots.write(data, offer, precedence);
         } else {
@@ -389,11 +378,7 @@ impl Caches {
         if let Some(held) = held {
             let rev = rev(shared.bytes());
             let later = shared.fetched > self.lru.fetched(held) || rev > self.rev(held);
-            let offered = Age {
-                rev,
-                fetched: shared.fetched,
-            };
-            if !later || !self.may_replace(held, offered, now) {
+            if !later || !self.may_replace(held, rev, now) {
                 return Some(held);
             }
         }
@@ -431,17 +416,21 @@ impl Caches {
         })
     }
 
-    fn may_replace(&self, held: Place, offered: Age, now: Moment) -> bool {
+    /// By what records take the places of those that are held.
+    fn precedence(&self, now: Moment) -> Precedence {
+        Precedence {
+            trust: self.trust,
+            lives: self.lives,
+            now,
+        }
+    }
+
+    fn may_replace(&self, held: Place, rev: u64, now: Moment) -> bool {
         let held = Age {
             rev: self.rev(held),
             fetched: self.lru.fetched(held),
         };
-        let precedence = Precedence {
-            trust: &self.trust,
-            lives: &self.lives,
-            now,
-        };
-        precedence.may_replace(offered, held)
+        self.precedence(now).may_replace(rev, held)
     }
 
     fn rev(&self, place: Place) -> u64 {

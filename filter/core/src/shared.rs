@@ -120,7 +120,7 @@ impl Slots {
         &mut self,
         data: &mut impl SharedData,
         offer: Offer<'_>,
-        precedence: Precedence<'_>,
+        precedence: Precedence,
     ) -> Result<(), Newer> {
         let Some(name) = self.name_slot_of(offer.key) else {
             return Ok(());
@@ -129,11 +129,7 @@ impl Slots {
         if let Some(SharedValue { value, .. }) = &held {
             match Holder::of(value, offer.key) {
                 Holder::Same { rev, kind, fetched } => {
-                    let offered = Age {
-                        rev: offer.rev,
-                        fetched: offer.fetched,
-                    };
-                    if !precedence.may_replace(offered, Age { rev, fetched }) {
+                    if !precedence.may_replace(offer.rev, Age { rev, fetched }) {
                         return Err(Newer { rev, kind });
                     }
                     if rev == offer.rev && fetched > offer.fetched {
@@ -170,7 +166,7 @@ impl Slots {
         &mut self,
         data: &mut impl SharedData,
         offer: Offer<'_>,
-        precedence: Precedence<'_>,
+        precedence: Precedence,
     ) {
         let held = self.name_slot_of(offer.key).and_then(|name| data.get(name));
         let holder = held.map(|held| Holder::of(&held.value, offer.key));

@@ -100,19 +100,13 @@ impl Trust {
                 && heard.age(now) < fresh
         })
     }
-
-    /// Whether a record that was fetched at `held` gives way to any other, whatever their revisions: what is forgotten does.
-    /// The database may have been restored, and what was known then never have been.
-    fn gives_way(&self, held: Moment) -> bool {
-        held <= self.forgotten
-    }
 }
 
 /// By what one record takes the place of another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Precedence<'a> {
-    pub(crate) trust: &'a Trust,
-    pub(crate) lives: &'a Lives,
+pub(crate) struct Precedence {
+    pub(crate) trust: Trust,
+    pub(crate) lives: Lives,
     pub(crate) now: Moment,
 }
 
@@ -123,13 +117,14 @@ pub(crate) struct Age {
     pub(crate) fetched: Moment,
 }
 
-impl Precedence<'_> {
-    /// Whether the record that is offered may take the place of the one that is held.
-    pub(crate) fn may_replace(&self, offered: Age, held: Age) -> bool {
-        self.trust.gives_way(held.fetched)
+impl Precedence {
+    /// Whether a record of that revision may take the place of the one that is held. What is forgotten gives way to any:
+    /// the database may have been restored, and what was known then never have been.
+    pub(crate) fn may_replace(&self, rev: u64, held: Age) -> bool {
+        held.fetched <= self.trust.forgotten
             || self
                 .lives
-                .may_replace(offered.rev, held.rev, held.fetched, self.now)
+                .may_replace(rev, held.rev, held.fetched, self.now)
     }
 }
 
@@ -167,18 +162,18 @@ mod tests {
         trust
     }
 
-    /// Revision and time of what is offered and of what is held.
-    fn may_replace(trust: &Trust, offered: [u64; 2], held: [u64; 2]) -> bool {
-        let age = |[rev, fetched]: [u64; 2]| Age {
-            rev,
-            fetched: at(fetched),
-        };
+    /// `held`: revision and time.
+    fn may_replace(trust: &Trust, rev: u64, [held, fetched]: [u64; 2]) -> bool {
         let precedence = Precedence {
-            trust,
-            lives: &LIVES,
+            trust: *trust,
+            lives: LIVES,
             now: at(40_001),
         };
-        precedence.may_replace(age(offered), age(held))
+        let held = Age {
+            rev: held,
+            fetched: at(fetched),
+        };
+        precedence.may_replace(rev, held)
     }
 
     #[test]
@@ -244,7 +239,7 @@ mod tests {
         trust.suspect_all(at(40_000));
         assert_eq!(standing(trust, 39_999, 40_001), Standing::Stale);
         assert_eq!(standing(trust, 40_000, 40_001), Standing::Fresh);
-        assert!(!may_replace(&trust, [1, 40_001], [2, 39_999]));
+        assert!(!may_replace(&trust, 1, [2, 39_999]));
     }
 
     #[test]
@@ -253,6 +248,6 @@ mod tests {
         trust.forget_all(at(40_000));
         assert_eq!(standing(trust, 40_000, 40_001), Standing::Dead);
         assert_eq!(standing(trust, 40_001, 40_001), Standing::Fresh);
-        assert!(may_replace(&trust, [1, 40_000], [2, 40_000]));
+        assert!(may_replace(&trust, 1, [2, 40_000]));
     }
 }

@@ -4,7 +4,6 @@ use crate::time::Lives;
 use crate::trust::Trust;
 use edgelink_wire::{LinkRecord, LinkState, RedirectStatus};
 use proptest::prelude::*;
-use std::sync::LazyLock;
 
 const LIVES: Lives = Lives {
     fresh: 5_000,
@@ -13,12 +12,10 @@ const LIVES: Lives = Lives {
     stale: 60_000,
 };
 
-static TRUST: LazyLock<Trust> = LazyLock::new(Trust::default);
-
-fn by_revision(now: Moment) -> Precedence<'static> {
+fn by_revision(now: Moment) -> Precedence {
     Precedence {
-        trust: &TRUST,
-        lives: &LIVES,
+        trust: Trust::default(),
+        lives: LIVES,
         now,
     }
 }
