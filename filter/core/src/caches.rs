@@ -20,6 +20,8 @@ pub(crate) struct Caches {
     lru: Lru,
     slots: Slots,
     lives: Lives,
+    /// The longest time for which any configuration so far lets a record be fresh, in milliseconds.
+    longest_fresh: u64,
     trust: Trust,
     /// Links that have changed in a way that is not known.
     changes: Changes,
@@ -106,6 +108,7 @@ impl Caches {
             lru,
             slots: Slots::new(settings.slots, settings.max_value_bytes),
             lives: settings.lives,
+            longest_fresh: settings.lives.longest_fresh(),
             trust: Trust::default(),
             changes: Changes::new(hasher),
             encoded: Vec::new(),
@@ -119,6 +122,7 @@ impl Caches {
         self.lru.set_max_click_bytes(max_click_bytes(settings));
         self.slots = Slots::new(settings.slots, settings.max_value_bytes);
         self.lives = settings.lives;
+        self.longest_fresh = self.longest_fresh.max(settings.lives.longest_fresh());
     }
 
     /// Changes the lives, for a request that goes by others.
@@ -144,7 +148,7 @@ impl Caches {
         coverage: Option<Coverage>,
     ) {
         self.trust.on_time(begun, coverage);
-        self.changes.on_time(now, self.lives.with_feed);
+        self.changes.on_time(now, self.longest_fresh);
         self.lru.on_time(now);
     }
 

@@ -126,6 +126,12 @@ impl Lives {
         }
     }
 
+    /// How long any record may be fresh, by its age or by a feed.
+    #[must_use]
+    pub fn longest_fresh(&self) -> u64 {
+        self.fresh.max(self.absent_fresh).max(self.with_feed)
+    }
+
     /// Whether a record of revision `rev` may take the place of one of revision `held`: not if it is older, unless the
     /// one that is held is dead. Otherwise a database that was set back could never be followed.
     #[must_use]

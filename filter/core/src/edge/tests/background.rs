@@ -551,6 +551,29 @@ fn slots_that_come_back_are_asked_for_again() {
 }
 
 #[test]
+fn a_change_that_is_not_known_counts_for_as_long_as_the_longest_life() {
+    for (lives, record) in [
+        (r#""freshSeconds":3600"#, link("https://old/", 1)),
+        (r#""absentFreshSeconds":3600"#, Record::Absent { rev: 1 }),
+    ] {
+        let more = format!(r#","poll":{{}},"freshWithFeedSeconds":60,{lives}"#);
+        let mut world = World::with_errands(&more);
+        world.answer_poll(&gap(5));
+        world.pass(1);
+        world.know("a", record);
+        world.pass(1_000);
+        let changed = FeedMessage::Changed {
+            key: "go.example/a",
+        };
+        world.answer_poll(&batch(6, &[changed]));
+        for _ in 0..30 {
+            world.pass(100_000);
+        }
+        world.ask("/a");
+    }
+}
+
+#[test]
 fn new_settings_keep_the_place_in_the_feed() {
     let mut world = World::with_admission();
     world.pass(100);
