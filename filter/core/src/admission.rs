@@ -70,9 +70,12 @@ impl Gate {
         }
     }
 
-    /// Changes how long the feed may be silent.
+    /// Changes how long the feed may be silent. Without admission nothing is kept.
     pub(crate) fn configure(&mut self, max_silence: Option<u64>) {
         self.max_silence = max_silence;
+        if max_silence.is_none() {
+            self.restart();
+        }
     }
 
     /// Whether it refuses anything now.
@@ -101,7 +104,9 @@ impl Gate {
 
     /// The feed was read up to `place`, and whatever comes after it will be told.
     pub(crate) fn begin(&mut self, place: FeedPlace) {
-        if let Knowledge::Gathering { since, .. } = &mut self.knowledge {
+        if let Knowledge::Gathering { since, .. } = &mut self.knowledge
+            && self.max_silence.is_some()
+        {
             since.get_or_insert(place);
         }
     }

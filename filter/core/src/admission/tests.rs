@@ -219,3 +219,19 @@ proptest! {
         prop_assert!(!gate.refuses(&code, NOW));
     }
 }
+
+#[test]
+fn without_admission_nothing_is_kept() {
+    let mut gate = gate();
+    gate.configure(None);
+    gate.begin(place(11));
+    gate.on_link(b"summer-sale");
+    assert!(!gate.learn(snapshot(11)));
+    let Knowledge::Gathering { since, codes } = &gate.knowledge else {
+        panic!("{:?}", gate.knowledge);
+    };
+    assert!(since.is_none() && codes.is_empty());
+    gate.configure(Some(SILENCE));
+    gate.begin(place(12));
+    assert!(gate.wants_snapshot() && gate.learn(snapshot(12)));
+}

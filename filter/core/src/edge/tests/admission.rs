@@ -138,3 +138,21 @@ fn another_source_of_the_feed_has_admission_wait_for_a_newer_snapshot() {
     world.answer_snapshot(&snapshot(8));
     assert_eq!(world.counted("admission"), 1);
 }
+
+#[test]
+fn admission_that_is_switched_off_keeps_nothing_and_starts_over_when_it_comes_back() {
+    let mut world = World::with_admission();
+    let feed = r#","snapshot":{},"poll":{}"#;
+    let settings = settings_with(feed);
+    world.edge.configure(&mut world.host, Rc::new(settings));
+    world.pass(100);
+    world.ask(&path(BOUND));
+    let settings = settings_with(&format!(r#"{feed},"admission":{{}}"#));
+    world.edge.configure(&mut world.host, Rc::new(settings));
+    for _ in 0..10 {
+        world.pass(100);
+    }
+    assert_eq!(world.counted("admission"), 0);
+    world.answer_snapshot(&snapshot(6));
+    assert_eq!(world.counted("admission"), 1);
+}
