@@ -199,7 +199,8 @@ impl Edge {
             Err(UnknownHosts::Pass) => return Step::Pass,
             Err(UnknownHosts::Default | UnknownHosts::NotFound) => {
                 let (settings, counts) = (&self.here, &mut self.counts);
-                return Step::Answer(answers::never_issued(settings, counts), None);
+                let answer = answers::not_found(Tier::UnknownHost, settings, counts);
+                return Step::Answer(answer, None);
             }
         }
         let has_query = !asked.query.is_empty();
@@ -217,7 +218,8 @@ impl Edge {
             Decision::Wait(callout) => Step::Wait(callout),
             Decision::NeverIssued => {
                 let (settings, counts) = (&self.here, &mut self.counts);
-                Step::Answer(answers::never_issued(settings, counts), None)
+                let answer = answers::not_found(Tier::Admission, settings, counts);
+                Step::Answer(answer, None)
             }
             Decision::Refuse => {
                 let (settings, counts) = (&self.here, &mut self.counts);

@@ -64,9 +64,8 @@ pub(super) fn compose<'a>(
     answer
 }
 
-/// The answer for a code that was never issued, counted.
-pub(super) fn never_issued<'a>(settings: &'a Settings, counts: &mut Counts) -> Answer<'a> {
-    let tier = Tier::Admission;
+/// The answer where there is surely no link, counted.
+pub(super) fn not_found<'a>(tier: Tier, settings: &'a Settings, counts: &mut Counts) -> Answer<'a> {
     let answer = Answer::of(Record::Absent { rev: 0 }, b"", 0, tier, settings);
     counts.count(Metric::Requests(tier, answer.outcome()));
     answer

@@ -9,6 +9,8 @@ pub enum Tier {
     SharedData,
     /// The knowledge of what was never issued.
     Admission,
+    /// No link was looked for: the host is none of the domains.
+    UnknownHost,
     /// Redis.
     Redis,
     /// The control plane, or nobody when it had to and could not.
@@ -18,10 +20,11 @@ pub enum Tier {
 }
 
 impl Tier {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Lru,
         Self::SharedData,
         Self::Admission,
+        Self::UnknownHost,
         Self::Redis,
         Self::ControlPlane,
         Self::Stale,
@@ -34,6 +37,7 @@ impl Tier {
             Self::Lru => "lru",
             Self::SharedData => "shared-data",
             Self::Admission => "admission",
+            Self::UnknownHost => "unknown-host",
             Self::Redis => "redis",
             Self::ControlPlane => "control-plane",
             Self::Stale => "stale",

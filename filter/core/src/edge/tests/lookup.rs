@@ -249,6 +249,21 @@ fn an_unknown_host_is_for_the_first_domain_not_found_or_passed_on() {
 }
 
 #[test]
+fn what_is_not_found_for_its_host_is_counted_as_such() {
+    let mut world = World::with(settings_with(r#","unknownHosts":"notFound""#));
+    let head = Head {
+        authority: b"evil.example",
+        ..get("/a")
+    };
+    let Step::Answer(answer, None) = world.request(1, &head) else {
+        panic!("it is answered");
+    };
+    assert_eq!(seen(&answer), page(404, "unknown-host"));
+    assert_eq!(world.counted("requests.unknown_host.not_found"), 1);
+    assert_eq!(world.counted("requests.admission.not_found"), 0);
+}
+
+#[test]
 fn with_one_domain_the_host_is_looked_at_only_where_others_are_not_served() {
     let one = |more: &str| {
         let json = format!(
