@@ -138,7 +138,8 @@ fn answer<'a>(body: &'a [u8], key: &[u8]) -> Option<Answered<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::{aged, answer, link};
+    use crate::fake::{aged, answer, hasher, link, settings};
+    use crate::flights::{Bounds, Flights};
     use proptest::prelude::*;
 
     const TYPE: &[u8] = Answer::MEDIA_TYPE.as_bytes();
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_address_in_brackets_is_encoded() {
-        let flight = crate::flights::Flights::new(1, 1, crate::fake::hasher())
+        let flight = Flights::new(Bounds::of(&settings()), hasher())
             .start(b"k", crate::time::Moment::default())
             .unwrap();
         let path = |key: &str| Callout::new(flight, key.as_bytes()).path;

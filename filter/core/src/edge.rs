@@ -12,7 +12,7 @@ use crate::background::Errand;
 use crate::breaker::Breaker;
 use crate::caches::{Caches, Fetched, Found, Learned, Lookup, Source};
 use crate::callout::{self, Answered, Callout, Failure, Response};
-use crate::flights::{FlightId, Flights, Landed, StreamId, Token, Waiter};
+use crate::flights::{Bounds, FlightId, Flights, Landed, StreamId, Token, Waiter};
 use crate::head::Head;
 use crate::host::{Log, Metrics, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Shares, Tier};
@@ -118,14 +118,12 @@ impl Edge {
         // The hasher wants it to live for ever, and there is one edge a VM.
         let shared = Box::leak(Box::new(SharedSeed::from_u64(seed)));
         let hasher = SeedableRandomState::with_seed(seed.rotate_left(32), shared);
-        let control_plane = &settings.control_plane;
-        let (pending, waiting) = (control_plane.max_pending, control_plane.max_waiting);
         Self {
             now: wall.read_at(),
             wall,
             seed,
             caches: Caches::new(&settings, hasher.clone()),
-            flights: Flights::new(pending, waiting, hasher),
+            flights: Flights::new(Bounds::of(&settings), hasher),
             lost: Vec::new(),
             redis: redis::Redis::default(),
             gate: Gate::new(settings.background.admission_silence),
@@ -152,9 +150,7 @@ impl Edge {
         if settings.redis != self.settings.redis {
             self.disconnect(host);
         }
-        let control_plane = &settings.control_plane;
-        self.flights
-            .set_bounds(control_plane.max_pending, control_plane.max_waiting);
+        self.flights.set_bounds(Bounds::of(&settings));
         if settings.slots != self.settings.slots {
             // Slots that were used before have missed what was told since.
             self.caches.suspect_all(self.now);

@@ -4,6 +4,7 @@
 //! for the others, and for the cache. Both numbers are bounded.
 
 use crate::host::NEVER_WRITTEN;
+use crate::settings::Settings;
 use crate::shared::Version;
 use crate::time::Moment;
 use foldhash::fast::SeedableRandomState;
@@ -72,9 +73,36 @@ pub(crate) struct Flights {
     serial: u32,
     /// Those of keys of which nothing is known.
     unknown: usize,
-    max_pending: usize,
-    max_waiting: usize,
+    bounds: Bounds,
     hasher: SeedableRandomState,
+}
+
+/// What keeps lookups within bounds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// The most lookups.
+    pub(crate) pending: usize,
+    /// The most who wait for them.
+    pub(crate) waiting: usize,
+    /// Milliseconds after which a lookup is too old for others to wait for it: its answer may be as old. A worker that
+    /// was stopped may not yet have heard how one has ended.
+    pub(crate) age: u64,
+}
+
+impl Bounds {
+    /// The age up to which a lookup is shared in any case, in milliseconds.
+    const LEAST_AGE: u64 = 1_000;
+
+    /// What the settings say.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let (control_plane, lives) = (&settings.control_plane, &settings.lives);
+        let fresh = lives.fresh.min(lives.absent_fresh);
+        Self {
+            pending: control_plane.max_pending,
+            waiting: control_plane.max_waiting,
+            age: fresh.max(Self::LEAST_AGE),
+        }
+    }
 }
 
 /// A lookup that is wanted.
@@ -132,8 +160,8 @@ pub(crate) struct Landed {
 }
 
 impl Flights {
-    /// A table for at most `max_pending` lookups and `max_waiting` who wait.
-    pub(crate) fn new(max_pending: usize, max_waiting: usize, hasher: SeedableRandomState) -> Self {
+    /// A table without lookups.
+    pub(crate) fn new(bounds: Bounds, hasher: SeedableRandomState) -> Self {
         Self {
             flights: Slab::new(),
             by_key: HashTable::new(),
@@ -141,25 +169,24 @@ impl Flights {
             waiting: Map::with_hasher(hasher.clone()),
             serial: 0,
             unknown: 0,
-            max_pending,
-            max_waiting,
+            bounds,
             hasher,
         }
     }
 
     /// Changes the bounds, for those who come.
-    pub(crate) fn set_bounds(&mut self, max_pending: usize, max_waiting: usize) {
-        self.max_pending = max_pending;
-        self.max_waiting = max_waiting;
+    pub(crate) fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
     }
 
     /// Makes a stream wait for a key.
     pub(crate) fn join(&mut self, key: &[u8], wanted: Wanted, waiter: Waiter) -> Join {
-        if self.waiting.len() >= self.max_waiting {
+        if self.waiting.len() >= self.bounds.waiting {
             return Join::Full;
         }
         let hash = self.hasher.hash_one(key);
-        let (id, join) = match self.find(hash, key) {
+        let found = self.find(hash, key);
+        let (id, join) = match found.filter(|id| !self.is_old(*id, wanted.now)) {
             Some(id) => (id, Join::Joined),
             None => match self.open(hash, key, wanted) {
                 Some(id) => (id, Join::Started(id)),
@@ -271,15 +298,23 @@ impl Flights {
         Some(flight(place)?.id(place))
     }
 
-    /// Starts a lookup of a key for which there is none. Nothing if there is no room for it.
+    /// Whether its answer may be older than what may still be served.
+    fn is_old(&self, id: FlightId, now: Moment) -> bool {
+        let flight = self.flights.get(id.place as usize);
+        flight.is_some_and(|flight| flight.asked.started.age(now) >= self.bounds.age)
+    }
+
+    /// Starts a lookup of a key for which there is none, or an old one, which goes on for those who wait for it. Nothing if
+    /// there is no room for it.
     fn open(&mut self, hash: u64, key: &[u8], wanted: Wanted) -> Option<FlightId> {
         let Wanted {
             is_held,
             version,
             now,
         } = wanted;
-        let max_unknown = self.max_pending - self.max_pending / RESERVED_SHARE;
-        let is_full = self.flights.len() >= self.max_pending;
+        let max_pending = self.bounds.pending;
+        let max_unknown = max_pending - max_pending / RESERVED_SHARE;
+        let is_full = self.flights.len() >= max_pending;
         if is_full || (!is_held && self.unknown >= max_unknown) {
             return None;
         }
@@ -299,6 +334,13 @@ impl Flights {
         };
         let place = self.flights.insert(flight) as u32;
         let (flights, hasher) = (&self.flights, &self.hasher);
+        let is_of_key = |place: &u32| {
+            let flight = flights.get(*place as usize);
+            flight.is_some_and(|flight| *flight.asked.key == *key)
+        };
+        if let Ok(old) = self.by_key.find_entry(hash, is_of_key) {
+            old.remove();
+        }
         let rehash = |place: &u32| {
             let flight = flights.get(*place as usize);
             hasher.hash_one(flight.map_or(&[][..], |flight| &*flight.asked.key))
@@ -336,7 +378,12 @@ mod tests {
 
     fn flights() -> Flights {
         let hasher = SeedableRandomState::with_seed(7, SharedSeed::global_fixed());
-        Flights::new(2, 3, hasher)
+        let bounds = Bounds {
+            pending: 2,
+            waiting: 3,
+            age: 5_000,
+        };
+        Flights::new(bounds, hasher)
     }
 
     fn started(join: Join) -> FlightId {
@@ -420,7 +467,11 @@ mod tests {
     #[test]
     fn a_quarter_of_the_lookups_is_for_keys_whose_link_is_held() {
         let mut flights = flights();
-        flights.set_bounds(4, 10);
+        flights.set_bounds(Bounds {
+            pending: 4,
+            waiting: 10,
+            age: 5_000,
+        });
         let unknown = Wanted::unknown(3, NOW);
         for (stream, key) in (1..).zip([b"a", b"b", b"c"]) {
             started(flights.join(key, unknown, waiter(stream)));
@@ -451,6 +502,23 @@ mod tests {
         let later = |millis: u64| Moment::from_millis(NOW.millis() + millis);
         assert!(flights.overdue(later(999), 1_000).is_empty());
         assert_eq!(flights.overdue(later(1_000), 1_000), [id]);
+    }
+
+    #[test]
+    fn one_that_began_long_ago_ends_for_those_who_wait_for_it_only() {
+        let mut flights = flights();
+        let later = |millis: u64| Wanted {
+            now: NOW.after(millis),
+            ..WANTED
+        };
+        let old = started(flights.join(b"k", WANTED, waiter(1)));
+        assert_eq!(flights.join(b"k", later(4_999), waiter(2)), Join::Joined);
+        let new = started(flights.join(b"k", later(5_000), waiter(3)));
+        flights.sent(old, 5, NOW);
+        assert_eq!(flights.land_token(5).unwrap().waiters, [1, 2].map(waiter));
+        assert_eq!(flights.join(b"k", later(5_000), waiter(1)), Join::Joined);
+        assert_eq!(flights.land(new).unwrap().waiters, [3, 1].map(waiter));
+        assert!(is_empty(&flights));
     }
 
     #[test]

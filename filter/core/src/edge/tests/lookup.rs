@@ -129,6 +129,29 @@ fn those_who_ask_for_the_same_link_share_a_callout_and_leaving_harms_nobody() {
     assert_eq!(world.visit("/a"), Answered(redirect("https://e/", "lru")));
 }
 
+/// As when the worker was stopped, and a visitor comes before the end of the callout does.
+#[test]
+fn a_lookup_that_began_long_ago_is_not_joined() {
+    let mut world = World::new();
+    let old = world.ask("/a");
+    let (joined, None) = world.visit_and_send("/a") else {
+        panic!("one is under way");
+    };
+    assert_eq!(joined, Waiting(world.last_stream));
+    world.stand_still(5_000);
+    let new = world.ask("/a");
+    assert_eq!(
+        world.visit("/a"),
+        Waiting(world.last_stream),
+        "it joins the new one"
+    );
+    let answers = world.end_with(old, "go.example/a", link("https://old/", 1));
+    assert_eq!(answers.len(), 2, "those who asked then");
+    let answers = world.end_with(new, "go.example/a", link("https://new/", 2));
+    assert_eq!(answers, vec![redirect("https://new/", "control-plane"); 2]);
+    assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
+}
+
 #[test]
 fn a_callout_that_nobody_waits_for_any_longer_still_teaches() {
     let mut world = World::new();
