@@ -225,3 +225,15 @@ fn the_longest_answers_there_are_fit_the_limits() {
     let mut decoder = Decoder::new(settings.feed.unwrap().connection.limits);
     assert!(decoder.next(&mut reply.as_slice()).unwrap().is_some());
 }
+
+/// Answers come in the order of the questions: one node of Redis that hangs would make those of all others late as well.
+#[test]
+fn an_operation_of_the_pool_has_less_time_than_a_lookup() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../envoy/redis.yaml");
+    let template = std::fs::read_to_string(file).unwrap();
+    let (_, rest) = template.split_once("op_timeout: ").unwrap();
+    let (seconds, _) = rest.split_once('s').unwrap();
+    let operation_ms = seconds.parse::<f64>().unwrap() * 1_000.0;
+    let redis = parse(&json!({"mode": "pooled"})).unwrap();
+    assert!(operation_ms < redis.lookups.timeout_ms as f64);
+}
