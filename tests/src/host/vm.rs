@@ -169,6 +169,11 @@ impl Vm {
         usage
     }
 
+    /// Leaves nothing to run on: the next callback traps.
+    pub(crate) fn take_fuel(&mut self) {
+        self.store.set_fuel(0).expect("a module with metering");
+    }
+
     /// The bytes of the module's linear memory.
     pub(crate) fn memory_size(&self) -> usize {
         let memory = self.state().memory;

@@ -327,6 +327,14 @@ impl Worker {
         self.last().memory_size()
     }
 
+    /// Has the next callback of the present VM trap, for want of fuel.
+    ///
+    /// # Panics
+    /// If the module is not metered.
+    pub fn take_fuel(&mut self) {
+        self.current().take_fuel();
+    }
+
     /// The failures of this thread's VMs, oldest first.
     #[must_use]
     pub fn failures(&self) -> Vec<VmFailure> {

@@ -1,7 +1,7 @@
 //! Several VMs in one process.
 
 use crate::support::{builder, configuration, configuration_with, follow, start, tier};
-use edgelink_tests::host::{Fleet, Outcome};
+use edgelink_tests::host::{Cluster, Fleet, Metering, Metric, Module, Outcome};
 use edgelink_tests::scenario::{Reply, link};
 use serde_json::json;
 use std::time::Duration;
@@ -147,7 +147,32 @@ fn gauges_are_those_of_all_workers_together() {
         fleet.worker(worker).tick();
     }
     let entries = fleet.metric("edgelink.lru_entries");
-    assert_eq!(entries, Some(edgelink_tests::host::Metric::Gauge(2)));
+    assert_eq!(entries, Some(Metric::Gauge(2)));
+}
+
+#[test]
+fn a_worker_whose_vm_has_trapped_leaves_nothing_in_the_gauges() {
+    let metered = Fleet::of(&Module::filter(Metering::Fuel))
+        .configuration(configuration().to_string())
+        .cluster("control_plane", Cluster::Healthy);
+    let mut fleet = start(metered.workers(2));
+    let entries = |fleet: &Fleet| fleet.metric("edgelink.lru_entries");
+    location(&mut fleet, 0, &target("https://example.com/", 1));
+    fleet.pass(Duration::from_secs(1));
+    assert_eq!(entries(&fleet), Some(Metric::Gauge(1)));
+
+    fleet.worker(0).take_fuel();
+    assert_eq!(fleet.worker(0).get("/abc").local_response().status(), 503);
+    assert_eq!(fleet.worker(0).failures().len(), 1);
+    fleet.pass(Duration::from_secs(5));
+    assert_eq!(entries(&fleet), Some(Metric::Gauge(1)), "it may be slow");
+    fleet.pass(Duration::from_secs(10));
+    assert_eq!(entries(&fleet), Some(Metric::Gauge(0)));
+
+    location(&mut fleet, 0, &target("https://example.com/", 1));
+    assert_eq!(fleet.worker(0).reloads(), 1);
+    fleet.pass(Duration::from_secs(1));
+    assert_eq!(entries(&fleet), Some(Metric::Gauge(1)));
 }
 
 #[test]
