@@ -123,7 +123,7 @@ struct Raw {
     unknown_hosts: UnknownHosts,
     /// Required.
     control_plane: RawControlPlane,
-    /// Without it, Redis is not asked.
+    /// Without it, Redis is not asked; nor without a feed (`poll` or `redis.feed`), which tells whether Redis is current.
     redis: Option<redis::Raw>,
     /// Whether and how hot links, the bound and aliases are fetched at the start; default not at all. `{}` is enough.
     snapshot: Option<background::RawSnapshot>,
@@ -140,7 +140,7 @@ struct Raw {
     #[serde(default)]
     shared_data: RawSharedData,
     /// Seconds for which a link is served without asking again, 0 to 86400; default 5. Changes are seen that much
-    /// later where no feed tells of them.
+    /// later where no feed tells of them. At least 3 with `redis.feed`, or neither that nor Redis would ever count.
     #[serde(default = "five")]
     fresh_seconds: u64,
     /// The same for links that there are none of; default 5. A new alias may be 404 for that long.

@@ -115,7 +115,7 @@ impl Edge {
         host: &mut (impl SharedData + Streams + Log),
         now: Moment,
     ) -> Vec<Action> {
-        self.make_connections();
+        self.make_connections(host);
         let mut answers = std::mem::take(&mut self.redis.left);
         if let Some(lookups) = &mut self.redis.lookups {
             answers.extend(lookups.on_tick(host, now));
@@ -142,13 +142,18 @@ impl Edge {
         self.rely_on_feed(now);
     }
 
-    fn make_connections(&mut self) {
+    fn make_connections(&mut self, log: &mut impl Log) {
         if !self.is_wanted || self.redis.lookups.is_some() {
             return;
         }
         let Some(settings) = &self.settings.redis else {
             return;
         };
+        if !self.settings.has_feed() {
+            log.warn(
+                "redis is not asked: no feed (poll or redis.feed) tells whether it is current",
+            );
+        }
         let seed = self.seed.rotate_left(16);
         let fresh = self.settings.lives.fresh;
         let lookups = Lookups::new(&settings.cluster, settings.lookups.clone(), fresh, seed);

@@ -22,6 +22,10 @@ const FEED_STRING_BYTES: u32 = 1 << 20;
 /// The smallest LRU with which a feed is allowed, in bytes: it has to remember the changes of the last seconds.
 pub(super) const FEED_LRU_BYTES: u64 = 1 << 20;
 
+/// The least `freshSeconds` with which a feed is allowed, in milliseconds: of one with a beat a second it is known that it was
+/// up to date two to three seconds ago. With less, neither the feed nor Redis would ever count.
+const FEED_FRESH: u64 = 3_000;
+
 /// How Redis is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redis {
@@ -272,6 +276,9 @@ impl Redis {
         };
         if feed.block_ms.saturating_mul(2) > lives.fresh {
             return Err(wrong("redis.feed.blockMs", "at most half of freshSeconds"));
+        }
+        if lives.fresh < FEED_FRESH {
+            return Err(wrong("freshSeconds", "at least 3 with redis.feed"));
         }
         if lru_bytes < FEED_LRU_BYTES {
             return Err(wrong("lru.maxBytes", "at least 1048576 with redis.feed"));

@@ -397,3 +397,14 @@ fn an_entry_that_is_longer_than_any_that_is_known_is_a_gap_and_is_read_once() {
     world.hear(&[put("https://new/", 2)]);
     assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
 }
+
+/// Why `freshSeconds` below 3 is refused.
+#[test]
+fn a_feed_with_a_beat_a_second_was_heard_two_to_three_seconds_ago() {
+    let mut world = World::with_feed();
+    for _ in 0..5 {
+        world.quiet_seconds(1);
+        let heard = world.edge.redis.reading().unwrap().heard.unwrap();
+        assert_eq!(heard.age(Moment::from_millis(world.now)), 2_000);
+    }
+}

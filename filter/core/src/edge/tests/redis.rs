@@ -377,6 +377,8 @@ fn without_a_feed_redis_is_not_asked() {
     world.ask("/a");
     assert!(world.host.wires.sent.is_empty(), "nor probed");
     assert_eq!(world.counted("redis.not_current"), 1);
+    let is_told = |line: &&String| line.starts_with("redis is not asked: no feed");
+    assert_eq!(world.host.log.iter().filter(is_told).count(), 1);
 }
 
 #[test]

@@ -226,6 +226,17 @@ fn the_longest_answers_there_are_fit_the_limits() {
     assert!(decoder.next(&mut reply.as_slice()).unwrap().is_some());
 }
 
+#[test]
+fn a_feed_is_refused_that_would_always_have_been_silent_for_too_long() {
+    let redis = json!({"mode": "direct", "feed": {"blockMs": 100}});
+    for (seconds, is_right) in [(1, false), (2, false), (3, true)] {
+        let lives = json!({"freshSeconds": seconds});
+        let refused = with(&redis, &lives).map_err(|error| error.to_string());
+        let expected = "field 'freshSeconds': must be at least 3 with redis.feed";
+        assert_eq!(refused.err().as_deref(), (!is_right).then_some(expected));
+    }
+}
+
 /// Answers come in the order of the questions: one node of Redis that hangs would make those of all others late as well.
 #[test]
 fn an_operation_of_the_pool_has_less_time_than_a_lookup() {
