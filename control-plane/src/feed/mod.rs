@@ -242,8 +242,10 @@ impl Feed {
         // Taken before the ring: what comes in between makes the batch no older.
         let age = self.age_at(now).map(|(_, age)| age);
         let ring = self.ring();
-        let known = after.filter(|(generation, _)| *generation == ring.generation());
-        let mut batch = ring.read(known.map(|(_, position)| position));
+        let mut batch = match after {
+            Some((generation, position)) => ring.read_of(generation, position),
+            None => ring.read(None),
+        };
         let age = if batch.is_all {
             age
         } else {

@@ -83,6 +83,28 @@ pub(super) struct Ring {
     /// Behind which position everything up to `end` is here.
     start: FeedPosition,
     end: FeedPosition,
+    flush: Option<LastFlush>,
+}
+
+/// Where everything was last told to be forgotten.
+struct LastFlush {
+    position: FeedPosition,
+    /// The generation that it was told in, and those since.
+    generations: Vec<u64>,
+}
+
+/// The most generations since a flush that are known; readers of further ones are told of it again.
+const MAX_GENERATIONS: usize = 64;
+
+impl LastFlush {
+    /// Whether who has read up to there has not seen it. Numbers of generations are not compared: those of a database
+    /// that was lost may be higher.
+    fn is_behind(&self, generation: u64, after: FeedPosition) -> bool {
+        match self.generations.split_first() {
+            Some((first, _)) if *first == generation => after < self.position,
+            _ => !self.generations.contains(&generation),
+        }
+    }
 }
 
 impl Ring {
@@ -95,11 +117,8 @@ impl Ring {
             origin: FeedPosition::START,
             start: FeedPosition::START,
             end: FeedPosition::START,
+            flush: None,
         }
-    }
-
-    pub(super) fn generation(&self) -> u64 {
-        self.generation
     }
 
     pub(super) fn push(&mut self, position: FeedPosition, message: &FeedMessage<'_>) {
@@ -107,6 +126,13 @@ impl Ring {
             FeedMessage::Beat(Beat { at, .. }) => Some(*at),
             _ => None,
         };
+        if matches!(message, FeedMessage::Flush) {
+            self.flush = Some(LastFlush {
+                position,
+                // In which one, the next beat says, if that is not known.
+                generations: Vec::from_iter(Some(self.generation).filter(|known| *known != 0)),
+            });
+        }
         let message: Arc<[u8]> = encode_message(message).into();
         self.bytes += message.len();
         self.entries.push_back(Entry {
@@ -131,6 +157,12 @@ impl Ring {
         self.entries.clear();
         self.bytes = 0;
         self.generation = generation;
+        if let Some(LastFlush { generations, .. }) = &mut self.flush
+            && generation != 0
+            && generations.len() < MAX_GENERATIONS
+        {
+            generations.push(generation);
+        }
         self.origin = position;
         self.start = position;
         self.end = position;
@@ -147,6 +179,17 @@ impl Ring {
                 ..self.nothing()
             },
         }
+    }
+
+    /// The same for a reader of that generation; 0 if it has read nothing yet. A gap in which everything was told to be
+    /// forgotten says that again.
+    pub(super) fn read_of(&self, generation: u64, after: FeedPosition) -> Batch {
+        let mut batch = self.read((generation == self.generation).then_some(after));
+        let flush = self.flush.as_ref().filter(|_| batch.gap && generation != 0);
+        if flush.is_some_and(|flush| flush.is_behind(generation, after)) {
+            batch.messages = vec![encode_message(&FeedMessage::Flush).into()];
+        }
+        batch
     }
 
     /// A batch in which nothing is missing and nothing is told.
@@ -275,6 +318,45 @@ mod tests {
             assert!(ring.read(Some(at(after))).gap);
         }
         assert!(!ring.read(Some(at(50))).gap);
+    }
+
+    /// Whether who has read up to `after` of a generation is told to forget everything.
+    fn is_flushed(ring: &Ring, generation: u64, after: u64) -> bool {
+        let batch = ring.read_of(generation, at(after));
+        assert!(batch.gap);
+        let flush = encode_message(&FeedMessage::Flush);
+        match &batch.messages[..] {
+            [] => false,
+            [message] => **message == *flush,
+            more => panic!("{more:?}"),
+        }
+    }
+
+    #[test]
+    fn a_gap_with_a_flush_in_it_says_so() {
+        let mut ring = ring(2, 1000);
+        assert!(!is_flushed(&ring, 7, 100));
+        ring.start_anew(2, at(101));
+        push(&mut ring, 102);
+        ring.push(at(103), &FeedMessage::Flush);
+        for millis in 104..108 {
+            push(&mut ring, millis);
+        }
+        assert!(is_flushed(&ring, 1, 100), "of the generation before");
+        assert!(is_flushed(&ring, 9, 100), "of one that was lost, perhaps");
+        assert!(is_flushed(&ring, 2, 102), "it has not seen it");
+        assert!(!is_flushed(&ring, 2, 104));
+        assert!(!is_flushed(&ring, 0, 0), "it knows nothing yet");
+        ring.start_anew(0, at(108));
+        ring.start_anew(3, at(108));
+        assert!(!is_flushed(&ring, 2, 107));
+        assert!(is_flushed(&ring, 2, 102) && is_flushed(&ring, 1, 100));
+        for generation in 4..2 + MAX_GENERATIONS as u64 {
+            ring.start_anew(generation, at(108));
+            assert!(!is_flushed(&ring, generation, 107));
+        }
+        ring.start_anew(1_000, at(108));
+        assert!(is_flushed(&ring, 1_000, 107), "too many to know");
     }
 
     #[test]

@@ -89,7 +89,8 @@ pub struct BatchHead {
     /// Where to read on.
     pub next: FeedPosition,
     /// Whether something between the position that was asked for and the first message is missing: everything that was
-    /// cached before is to be asked for again.
+    /// cached before is to be asked for again. If a flush is among what is missing, as far as that is known, it is the
+    /// first message.
     pub gap: bool,
 }
 

@@ -469,6 +469,30 @@ fn after_a_flush_what_is_known_gives_way_to_an_answer_of_any_revision() {
     assert_eq!(world.visit("/never-made"), Answered(page(404, "lru")));
 }
 
+/// As a control plane says it that has seen a flush in the gap.
+#[test]
+fn a_gap_with_a_flush_leaves_nothing() {
+    let mut world = World::with_errands(r#","poll":{}"#);
+    world.answer_poll(&gap(5));
+    world.know("a", link("https://lost/", 9));
+    world.pass(1_000);
+    let head = BatchHead {
+        gap: true,
+        generation: GENERATION + 1,
+        ..head(9)
+    };
+    world.answer_poll(&FeedBatch::encode(head, [FeedMessage::Flush].iter()));
+    assert_eq!(world.counted("feed.gap"), 1);
+    assert_eq!(world.counted("feed.flush"), 1);
+    world.pass(2);
+    let token = world.ask("/a");
+    assert_eq!(world.end(token, Response::default()), [unavailable()]);
+    world.pass(1_000);
+    let token = world.ask("/a");
+    let answers = world.end_with(token, "go.example/a", link("https://restored/", 5));
+    assert_eq!(answers, [redirect("https://restored/", "control-plane")]);
+}
+
 #[test]
 fn a_message_that_cannot_be_read_is_a_gap_and_the_others_are_taken() {
     let mut world = World::with_polled_link();
