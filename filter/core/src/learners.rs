@@ -101,7 +101,12 @@ impl Learners<'_> {
         }
         self.warm.on_change(key.as_bytes());
         let at = self.heard.unwrap_or_else(|| self.caches.unknown_age(now));
-        let told = Heard { record, is_hot, at };
+        let told = Heard {
+            record,
+            is_hot,
+            at,
+            counts_as: self.caches.time_of_told(at),
+        };
         self.caches.hear(data, key.as_bytes(), told, now);
     }
 
