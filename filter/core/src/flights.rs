@@ -304,7 +304,7 @@ impl Flights {
         flight.is_some_and(|flight| flight.asked.started.age(now) >= self.bounds.age)
     }
 
-    /// Starts a lookup of a key for which there is none, or an old one, which goes on for those who wait for it. Nothing if
+    /// Starts a lookup of a key for which there is none, or an old one, which goes on for those who wait for it. `None` if
     /// there is no room for it.
     fn open(&mut self, hash: u64, key: &[u8], wanted: Wanted) -> Option<FlightId> {
         let Wanted {
