@@ -12,17 +12,16 @@ use super::view::LinkView;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::config::LinksConfig;
+use crate::feed::Untold;
 use crate::problem::{Document, Kind, Problem};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
-use edgelink_wire::LinkKey;
 use http::StatusCode;
 use http_body_util::BodyExt;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -71,7 +70,8 @@ pub(crate) async fn create_many(
     if let Some(id) = &id {
         id.claim(app.store.as_ref(), whole).await?;
     }
-    let aliases = parsed.iter().flatten().filter_map(create::alias).collect();
+    let is_alias = |item: &Parsed| matches!(item, Ok(order) if order.order.slug.is_some());
+    let are_aliases: Vec<bool> = parsed.iter().map(is_alias).collect();
     let from = app.feed.end();
     // The time of the body, which may be large, does not count.
     let limit = app.config.server.request_timeout();
@@ -80,24 +80,10 @@ pub(crate) async fn create_many(
     let outcomes = tokio::time::timeout(limit, carry_out(&app, parsed, deadline))
         .await
         .map_err(|_| Problem::new(Kind::RequestTimeout))?;
-    let created = created(&aliases, &outcomes);
-    app.feed.await_told(from, created, &app.config.feed).await;
-    Ok(answer(&outcomes, &app.config.links))
-}
-
-/// Those of the keys whose links are new: of the others the feed tells nothing.
-fn created(keys: &HashSet<String>, outcomes: &[Result<Made, Problem>]) -> HashSet<String> {
-    let key = |outcome: &Result<Made, Problem>| match outcome {
-        Ok(Made::New(link)) => {
-            let key = LinkKey::new(link.domain.clone(), link.code.clone());
-            keys.get(&key.to_string()).cloned()
-        }
-        _ => None,
-    };
-    if keys.is_empty() {
-        return HashSet::new();
-    }
-    outcomes.iter().filter_map(key).collect()
+    let aliases = outcomes.iter().zip(are_aliases).filter(|(_, is)| *is);
+    let created = aliases.filter_map(|(outcome, _)| outcome.as_ref().ok()?.new_link());
+    let untold = Untold::new(from, created);
+    Ok(untold.before(answer(&outcomes, &app.config.links)))
 }
 
 /// Carries out what is in order, and puts the answers back among those of the items that are not.

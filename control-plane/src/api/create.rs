@@ -8,6 +8,7 @@ use super::{values, view};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::config::LinksConfig;
+use crate::feed::Untold;
 use crate::issuer::IssueError;
 use crate::links::{CreateFailure, Order};
 use crate::model::LinkContent;
@@ -15,10 +16,8 @@ use crate::problem::{FieldError, Kind, Problem};
 use crate::store::Receipt;
 use axum::extract::{Extension, State};
 use axum::response::Response;
-use edgelink_wire::LinkKey;
 use http::HeaderMap;
 use serde_json::{Map, Value};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 pub(crate) async fn create(
@@ -31,20 +30,12 @@ pub(crate) async fn create(
     let id = RequestId::of(&headers, &caller, Route::One)?;
     let receipt = id.map(|id| id.receipt(0, &object));
     let order = parse(object, links, &caller, receipt)?;
-    let alias = alias(&order);
+    let is_alias = order.order.slug.is_some();
     let from = app.feed.end();
     let made = carry_out(&app, order).await?;
-    if let (Made::New(_), Some(alias)) = (&made, alias) {
-        let aliases = HashSet::from([alias]);
-        app.feed.await_told(from, aliases, &app.config.feed).await;
-    }
-    Ok(answer(&made, links))
-}
-
-/// The key of an alias, which edges take for a code that was never issued until they are told better.
-pub(super) fn alias(order: &CarefulOrder) -> Option<String> {
-    let slug = order.order.slug.clone()?;
-    Some(LinkKey::new(order.order.domain.clone(), slug).to_string())
+    // Edges take an alias for a code that was never issued until they are told better.
+    let untold = Untold::new(from, made.new_link().filter(|_| is_alias));
+    Ok(untold.before(answer(&made, links)))
 }
 
 async fn carry_out(app: &App, order: CarefulOrder) -> Result<Made, Problem> {

@@ -5,6 +5,7 @@ use crate::links::{CreateFailure, Numbers, Order, count_created};
 use crate::model::Link;
 use crate::problem::{Kind, Problem};
 use crate::store::{CreateError, NewLink, OnceLink, Receipt, Store, StoredReceipt, Twin, Wanted};
+use edgelink_wire::LinkKey;
 use std::cell::LazyCell;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -51,6 +52,16 @@ pub(super) enum Made {
     Found(Link),
     /// It was there when the request came before.
     FoundBefore(Link),
+}
+
+impl Made {
+    /// The key and the revision of a link that was created just now.
+    pub(super) fn new_link(&self) -> Option<(LinkKey, u64)> {
+        match self {
+            Self::New(link) => Some((link.key(), link.rev)),
+            Self::Before(_) | Self::Found(_) | Self::FoundBefore(_) => None,
+        }
+    }
 }
 
 type Outcome = Result<Made, Problem>;

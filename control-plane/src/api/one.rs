@@ -4,12 +4,14 @@ use super::if_match::IfMatch;
 use super::key::RequestedLink;
 use super::view;
 use crate::app::App;
+use crate::feed::Untold;
 use crate::model::Link;
 use crate::problem::{Kind, Problem};
 use axum::extract::State;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
@@ -24,10 +26,21 @@ pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     RequestedLink(key): RequestedLink,
     if_match: IfMatch,
-) -> Result<StatusCode, Problem> {
-    let check = Box::new(move |link: &Link| if_match.check(link));
+) -> Result<Response, Problem> {
+    let before = Arc::new(AtomicU64::new(0));
+    let check = {
+        let before = before.clone();
+        Box::new(move |link: &Link| {
+            before.store(link.rev, Ordering::Relaxed);
+            if_match.check(link)
+        })
+    };
+    let from = app.feed.end();
     match app.store.delete_link(&key, check).await? {
-        Some(Ok(())) => Ok(StatusCode::NO_CONTENT),
+        Some(Ok(())) => {
+            let deleted = (key, before.load(Ordering::Relaxed) + 1);
+            Ok(Untold::new(from, [deleted]).before(StatusCode::NO_CONTENT.into_response()))
+        }
         Some(Err(error)) => Err(error.into()),
         None => Err(Problem::new(Kind::LinkNotFound)),
     }

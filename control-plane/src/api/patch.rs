@@ -8,6 +8,7 @@ use super::key::RequestedLink;
 use super::{values, view};
 use crate::app::App;
 use crate::config::LinksConfig;
+use crate::feed::Untold;
 use crate::model::{Link, LinkContent};
 use crate::problem::{Kind, Problem};
 use crate::store::ChangeError;
@@ -30,8 +31,12 @@ pub(crate) async fn patch(
         if_match.check(link)?;
         patch.apply(&link.content)
     });
+    let from = app.feed.end();
     match app.store.update_link(&key, change).await? {
-        Some(Ok(link)) => Ok(view::found(&link, links)),
+        Some(Ok(link)) => {
+            let untold = Untold::new(from, [(key, link.rev)]);
+            Ok(untold.before(view::found(&link, links)))
+        }
         Some(Err(error)) => Err(error.into()),
         None => Err(Problem::new(Kind::LinkNotFound)),
     }

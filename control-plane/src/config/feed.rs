@@ -29,8 +29,8 @@ pub struct FeedConfig {
     pub max_wait_ms: u64,
     /// How many polls may wait at once, 1 to 1,000,000. Default 4,096. Further ones are answered 503 at once.
     pub max_polls: usize,
-    /// For how long the creation of an alias waits until the feed has told of it, in milliseconds, 0 to 10,000. Default
-    /// 500. Answered earlier, the alias may be 404 at edges for a moment.
+    /// For how long the creation of an alias, a change or a deletion waits until the feed has told of it, in milliseconds, 0 to
+    /// 10,000. Default 500. Answered earlier, the alias may be 404 at edges for a moment, and what was changed be as before.
     pub alias_wait_ms: u64,
     /// For how much longer it waits then, so that edges have heard of it, in milliseconds, 0 to 10,000. Default 25.
     pub alias_settle_ms: u64,

@@ -10,6 +10,7 @@ mod telling;
 pub use clock::DatabaseClock;
 pub use ring::{Batch, RingLimits};
 pub use tail::Tail;
+pub(crate) use telling::Untold;
 
 use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::{Beat, FeedMessage};

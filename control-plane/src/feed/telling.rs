@@ -1,32 +1,72 @@
-//! Waiting until edges know of an alias.
+//! Waiting until edges know of a change.
 //!
-//! An edge answers 404 for a code that was never issued, and so for an alias until the feed has told of it. So that an
-//! alias can be followed as soon as its creation is answered, the answer waits for that.
+//! An edge answers 404 for a code that was never issued, and so for an alias until the feed has told of it; and it answers with
+//! the record from before for as long as it takes to tell of a change. So that a link can be followed as it was acknowledged,
+//! the answer waits until the feed has told of it.
 
 use super::Feed;
 use crate::config::FeedConfig;
-use edgelink_wire::FeedPosition;
+use axum::response::Response;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::feed_batch::decode_message;
-use std::collections::HashSet;
+use edgelink_wire::{FeedPosition, LinkKey};
+use std::collections::HashMap;
 use tokio::time::{Instant, sleep, timeout_at};
 
+/// What the feed has to tell before a response is sent. It travels with the response, so that the wait begins after the
+/// handler, and whatever the handler held, is gone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Untold {
+    /// The end of the feed before the links were changed.
+    from: FeedPosition,
+    /// The keys of the links, and the revision that each of them has now.
+    revs: HashMap<String, u64>,
+}
+
+impl Untold {
+    /// Links that were changed after the feed ended at `from`, with the revisions that they have now.
+    pub(crate) fn new(from: FeedPosition, links: impl IntoIterator<Item = (LinkKey, u64)>) -> Self {
+        let revs = links.into_iter().map(|(key, rev)| (key.to_string(), rev));
+        Self {
+            from,
+            revs: revs.collect(),
+        }
+    }
+
+    /// The response that is to be sent once the feed has told of them.
+    pub(crate) fn before(self, mut response: Response) -> Response {
+        response.extensions_mut().insert(self);
+        response
+    }
+
+    fn note(&mut self, message: &FeedMessage<'_>) {
+        let (key, rev) = match *message {
+            FeedMessage::Put {
+                key,
+                record,
+                hot: false,
+            } => (key, record.rev()),
+            FeedMessage::Del { key, rev } => (key, rev),
+            FeedMessage::Changed { key } => (key, u64::MAX),
+            _ => return,
+        };
+        if self.revs.get(key).is_some_and(|wanted| rev >= *wanted) {
+            self.revs.remove(key);
+        }
+    }
+}
+
 impl Feed {
-    /// Returns when the feed has told of all `keys` behind `from` and edges have had the time to hear of it, or when
-    /// waiting has taken too long: the links are there in any case.
-    pub(crate) async fn await_told(
-        &self,
-        mut from: FeedPosition,
-        mut keys: HashSet<String>,
-        config: &FeedConfig,
-    ) {
-        if keys.is_empty() {
+    /// Returns when the feed has told of all that is `untold` and edges have had the time to hear of it, or when waiting has
+    /// taken too long: the links are changed in any case.
+    pub(crate) async fn await_told(&self, mut untold: Untold, config: &FeedConfig) {
+        if untold.revs.is_empty() {
             return;
         }
         let end = Instant::now() + config.alias_wait();
-        while !keys.is_empty() {
+        while !untold.revs.is_empty() {
             let wait = end.saturating_duration_since(Instant::now());
-            let Ok(batch) = timeout_at(end, self.read(from, wait)).await else {
+            let Ok(batch) = timeout_at(end, self.read(untold.from, wait)).await else {
                 return;
             };
             if batch.gap {
@@ -37,12 +77,10 @@ impl Feed {
                 // Too late, or stopping.
                 return;
             }
-            from = batch.next;
+            untold.from = batch.next;
             for message in &batch.messages {
-                if let Ok(FeedMessage::Put { key, .. } | FeedMessage::Changed { key }) =
-                    decode_message(message)
-                {
-                    keys.remove(key);
+                if let Ok(message) = decode_message(message) {
+                    untold.note(&message);
                 }
             }
         }
@@ -57,16 +95,17 @@ mod tests {
     use edgelink_wire::Record;
     use std::time::Duration;
 
-    fn put(key: &str) -> FeedMessage<'_> {
+    fn put(key: &str, rev: u64, hot: bool) -> FeedMessage<'_> {
         FeedMessage::Put {
             key,
-            record: Record::Absent { rev: 1 },
-            hot: false,
+            record: Record::Absent { rev },
+            hot,
         }
     }
 
-    fn keys() -> HashSet<String> {
-        ["a.example/one", "a.example/two"].map(str::to_owned).into()
+    fn untold(from: FeedPosition) -> Untold {
+        let links = [("a.example/one", 7), ("a.example/two", 8)];
+        Untold::new(from, links.map(|(key, rev)| (key.parse().unwrap(), rev)))
     }
 
     #[tokio::test(start_paused = true)]
@@ -76,12 +115,24 @@ mod tests {
         let start = Instant::now();
         let telling = async {
             sleep(Duration::from_millis(10)).await;
-            feed.push(FeedPosition::new(1, 0), &put("a.example/one"));
-            feed.push(FeedPosition::new(2, 0), &put("a.example/other"));
+            let (one, two) = ("a.example/one", "a.example/two");
+            let messages = [
+                put(one, 7, false),
+                put("a.example/other", 9, false),
+                // From before the change, and of before it.
+                put(two, 7, false),
+                put(two, 8, true),
+            ];
+            for (millis, message) in (1..).zip(&messages) {
+                feed.push(FeedPosition::new(millis, 0), message);
+            }
             sleep(Duration::from_millis(10)).await;
-            feed.push(FeedPosition::new(3, 0), &put("a.example/two"));
+            feed.push(
+                FeedPosition::new(9, 0),
+                &FeedMessage::Del { key: two, rev: 9 },
+            );
         };
-        tokio::join!(feed.await_told(feed.end(), keys(), &config), telling);
+        tokio::join!(feed.await_told(untold(feed.end()), &config), telling);
         assert_eq!(
             start.elapsed(),
             Duration::from_millis(20) + config.alias_settle()
@@ -93,8 +144,8 @@ mod tests {
         let feed = Feed::new(RingLimits::default(), Vec::new());
         let config = FeedConfig::default();
         let start = Instant::now();
-        feed.push(FeedPosition::new(1, 0), &put("a.example/one"));
-        feed.await_told(FeedPosition::START, keys(), &config).await;
+        feed.push(FeedPosition::new(1, 0), &put("a.example/one", 7, false));
+        feed.await_told(untold(FeedPosition::START), &config).await;
         assert_eq!(start.elapsed(), config.alias_wait());
     }
 }

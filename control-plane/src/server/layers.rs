@@ -1,6 +1,7 @@
 //! What every request goes through, and the bounds on all of them.
 
 use crate::app::App;
+use crate::feed::Untold;
 use crate::problem::{Kind, Problem};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -20,6 +21,20 @@ pub(super) async fn limit_requests(
         return Err(Problem::new(Kind::Overloaded));
     };
     Ok(next.run(request).await)
+}
+
+/// Sends the response to a change when the feed has told of it. Waiting is outside of all bounds on work: it holds no permit
+/// and no connection to the database, and has an end of its own.
+pub(super) async fn await_told(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = next.run(request).await;
+    if let Some(untold) = response.extensions_mut().remove::<Untold>() {
+        app.feed.await_told(untold, &app.config.feed).await;
+    }
+    response
 }
 
 /// Gives a request up that takes longer than configured.

@@ -30,7 +30,8 @@ pub(super) fn router(app: Arc<App>) -> Router {
             "/api/v1",
             api::bulk_routes(&app).layer(map_response(layers::forbid_caching)),
         ))
-        .layer(from_fn_with_state(app.clone(), layers::limit_requests));
+        .layer(from_fn_with_state(app.clone(), layers::limit_requests))
+        .layer(from_fn_with_state(app.clone(), layers::await_told));
     let waiting = Router::new().nest(
         "/edge/v1",
         edge::waiting_routes(&app).layer(map_response(layers::forbid_caching)),

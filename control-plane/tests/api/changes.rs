@@ -3,6 +3,7 @@
 use crate::helpers::{Running, send};
 use reqwest::Method;
 use serde_json::json;
+use std::time::{Duration, Instant};
 
 #[tokio::test]
 async fn a_patch_changes_what_it_names_and_null_clears() {
@@ -218,4 +219,38 @@ async fn of_concurrent_patches_with_the_same_condition_one_wins() {
         statuses[1..].iter().all(|status| *status == 412),
         "{statuses:?}"
     );
+}
+
+#[tokio::test]
+async fn a_change_and_a_deletion_wait_until_edges_have_had_the_time_to_hear_of_it_without_a_permit()
+{
+    let server = Running::with(&[
+        ("EDGELINK_ALIAS_SETTLE_MS", "600"),
+        ("EDGELINK_API_MAX_REQUESTS", "1"),
+    ])
+    .await;
+    let settled = Duration::from_millis(600);
+    server
+        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
+        .await
+        .expect(201);
+    let timed = async |request| {
+        let start = Instant::now();
+        let status = send(request).await.status;
+        (status, start.elapsed())
+    };
+    let change = json!({ "longUrl": "https://example.com/2" });
+    let patch = timed(server.api(Method::PATCH, "/links/x").json(&change));
+    let meanwhile = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        timed(server.api(Method::GET, "/links/x")).await
+    };
+    let (patched, read) = tokio::join!(patch, meanwhile);
+    assert!(patched.0 == 200 && patched.1 >= settled, "{patched:?}");
+    assert!(read.0 == 200 && read.1 < settled, "{read:?}");
+    let deleted = timed(server.api(Method::DELETE, "/links/x")).await;
+    assert!(deleted.0 == 204 && deleted.1 >= settled, "{deleted:?}");
+    // What changes nothing is not told of.
+    let absent = timed(server.api(Method::DELETE, "/links/x")).await;
+    assert!(absent.0 == 404 && absent.1 < settled, "{absent:?}");
 }
