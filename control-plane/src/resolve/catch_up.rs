@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 /// With more batches of changes than this under way, nothing is denied.
 const MAX_PENDING: u32 = 1_000;
 
-/// How long the feed may take to come as far as the database says that it is.
+/// How long a feed that is current may take to come as far as the database says that it is.
 const FEED_WAIT: Duration = Duration::from_millis(100);
 
 /// The time between two looks at least, so that a flood of keys that are not there does not become one of queries.
@@ -32,6 +32,8 @@ struct Round {
     /// What it has shown; `None` if not everything is known.
     certainty: Option<Certainty>,
     next: Instant,
+    /// The generation that the feed did not come to in time.
+    missed: Option<u64>,
 }
 
 /// Brings the catalogue up to date.
@@ -59,6 +61,7 @@ impl CatchUp {
                 number: 0,
                 certainty: None,
                 next: Instant::now(),
+                missed: None,
             }),
         }
     }
@@ -71,7 +74,7 @@ impl CatchUp {
         if last.number <= asked {
             sleep_until(last.next).await;
             let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
-            let certainty = self.round().await;
+            let certainty = self.round(&mut last.missed).await;
             // Together, and with nothing to wait for in between: the caller may go away at any time.
             last.number = number;
             last.certainty = certainty;
@@ -83,7 +86,10 @@ impl CatchUp {
     /// What is committed is in the outbox until it is published. From then on it is on the feed, as far as the same look says
     /// that this was published; what was published in another generation, or before we followed this one, the catalogue
     /// has from the database.
-    async fn round(&self) -> Option<Certainty> {
+    ///
+    /// It is waited for, but not if the feed is not current, nor again for a generation that was waited for in vain (`missed`):
+    /// those who ask are answered by the database then.
+    async fn round(&self, missed: &mut Option<u64>) -> Option<Certainty> {
         let asked = Instant::now();
         let pending = self.store.pending_keys(MAX_PENDING).await.ok()?;
         let state = pending.state;
@@ -93,10 +99,18 @@ impl CatchUp {
         if !are_readable || !is_all || state.generation == 0 {
             return None;
         }
+        let is_expected = self.feed.is_current() && *missed != Some(state.generation);
+        let wait = if is_expected {
+            FEED_WAIT
+        } else {
+            Duration::ZERO
+        };
         let has_come = self
             .feed
-            .has_come(state.generation, state.position, FEED_WAIT)
+            .has_come(state.generation, state.position, wait)
             .await;
+        let is_other = self.feed.place().0 != state.generation;
+        *missed = (!has_come && is_other).then_some(state.generation);
         has_come.then_some(Certainty {
             rev: state.rev_floor,
         })

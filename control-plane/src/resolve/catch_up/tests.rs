@@ -4,7 +4,7 @@ use crate::store::{
     LeaseClaim, OutboxSize, Past, Pending, PendingKeys, PublisherState, StoreError,
 };
 use async_trait::async_trait;
-use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::{CodeLength, CodeSpace, FeedPosition};
 use std::collections::VecDeque;
 use std::sync::Mutex as StdMutex;
@@ -141,6 +141,46 @@ async fn what_is_in_the_outbox_is_known_and_what_was_published_has_to_have_come(
     }
     assert!(catalog.may_have("a.example/x"));
     assert!(!catalog.may_have("a.example/y"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_is_waited_for_only_while_it_may_come() {
+    let Setting {
+        outbox,
+        feed,
+        catch_up,
+        ..
+    } = setting();
+    let timed = async |generation, position| {
+        outbox.will_show(Some((vec![], generation, position)));
+        tokio::time::sleep(PACE).await;
+        let start = Instant::now();
+        assert_eq!(catch_up.run().await, None);
+        start.elapsed()
+    };
+    // Without a beat, nothing is known to come.
+    assert_eq!(timed(GENERATION, at(30)).await, Duration::ZERO);
+    feed.clock().note(Instant::now(), 1_000_000);
+    feed.push(
+        at(20),
+        &FeedMessage::Beat(Beat {
+            generation: GENERATION,
+            at: 1_000_000,
+            ..Beat::default()
+        }),
+    );
+    assert!(timed(GENERATION, at(30)).await >= FEED_WAIT);
+    assert!(timed(GENERATION, at(30)).await >= FEED_WAIT);
+    // Another generation has the time to come once.
+    assert!(timed(GENERATION + 1, FeedPosition::START).await >= FEED_WAIT);
+    for _ in 0..3 {
+        assert_eq!(
+            timed(GENERATION + 1, FeedPosition::START).await,
+            Duration::ZERO
+        );
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(timed(GENERATION, at(30)).await, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
