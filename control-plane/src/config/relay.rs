@@ -3,6 +3,7 @@
 use super::error::Checks;
 use crate::clicks::HotOptions;
 use crate::relay::RelayOptions;
+use crate::store::MAX_LEASE_MS;
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -43,7 +44,8 @@ impl Default for RelayConfig {
 impl RelayConfig {
     pub(super) fn check(&self, checks: &mut Checks) {
         checks.range("relay.poll_ms", self.poll_ms, &(10..=60_000));
-        checks.range("relay.lease_ms", self.lease_ms, &(500..=60_000));
+        let leases = 500..=MAX_LEASE_MS;
+        checks.range("relay.lease_ms", self.lease_ms, &leases);
         checks.range("relay.heartbeat_ms", self.heartbeat_ms, &(100..=2_000));
         checks.range("relay.batch", self.batch, &(1..=1_000));
         checks.range(

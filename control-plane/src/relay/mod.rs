@@ -356,7 +356,7 @@ impl Relay {
     fn follow(&mut self) {
         self.stop_writing();
         let state = self.lease.state();
-        let is_over = state.lease_until <= state.now / 1000;
+        let is_over = state.is_over();
         if is_over && self.status.get() == Publisher::GaveUp {
             return;
         }

@@ -20,8 +20,8 @@ pub use issuers::{ISSUERS, IssuerHolder, IssuerLeases, IssuerUsage};
 pub use options::{PoolOptions, connect};
 pub use packed::{CutOff, Packed};
 pub use publisher::{
-    FeedKind, LeaseClaim, NUMBERS_SKIPPED, OTHER_KIND_WAIT_MS, OutboxSize, Past, Pending,
-    PendingKeys, PublisherState, PublisherStore,
+    FeedKind, LeaseClaim, MAX_LEASE_MS, NUMBERS_SKIPPED, OTHER_KIND_WAIT_MS, OutboxSize, Past,
+    Pending, PendingKeys, PublisherState, PublisherStore,
 };
 pub use relay::{
     BOUND_LEAD_MS, BoundState, MAX_BATCH_BYTES, MalformedBatch, PendingBatch, PendingChange,

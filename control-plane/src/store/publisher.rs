@@ -13,6 +13,9 @@ pub const NUMBERS_SKIPPED: u64 = 1_000_000;
 /// For how long after the last lease a publisher of another kind waits, in milliseconds, unless the lease was given back.
 pub const OTHER_KIND_WAIT_MS: u64 = 30_000;
 
+/// The longest lease for work that one process does at a time, in milliseconds. One that ends later was written by a clock that was ahead, and is over.
+pub const MAX_LEASE_MS: u64 = 60_000;
+
 /// Where a publisher publishes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedKind {
@@ -157,7 +160,23 @@ impl PublisherState {
     /// Whether this owner has the lease by the row as it was read.
     #[must_use]
     pub fn is_held_by(&self, owner: &str) -> bool {
-        self.owner == owner && self.lease_until > self.now / 1000
+        self.owner == owner && !self.is_over()
+    }
+
+    /// Whether the lease has ended by the row as it was read.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.lease_end() <= self.now / 1000
+    }
+
+    /// When the lease ends or has ended, in unix milliseconds.
+    fn lease_end(&self) -> u64 {
+        let most = (self.now / 1000).saturating_add(MAX_LEASE_MS);
+        if self.lease_until > most {
+            0
+        } else {
+            self.lease_until
+        }
     }
 
     /// Whether that claim may take the lease.
@@ -168,12 +187,13 @@ impl PublisherState {
             return true;
         }
         let is_same_kind = self.kind.is_empty() || self.kind == claim.kind.as_str();
-        let wait = if is_same_kind || self.lease_until == 0 {
+        let end = self.lease_end();
+        let wait = if is_same_kind || end == 0 {
             0
         } else {
             OTHER_KIND_WAIT_MS
         };
-        self.lease_until.saturating_add(wait) <= now
+        end.saturating_add(wait) <= now
     }
 }
 
@@ -205,6 +225,10 @@ mod tests {
             (1000, 30_999, true, false),
             (1000, 31_000, true, true),
             (0, 1, true, true),
+            // The clock was ahead when the publisher died.
+            (60_001, 1, false, false),
+            (60_002, 1, true, true),
+            (u64::MAX, 1, true, true),
         ] {
             let state = state(lease_until, now);
             assert!(state.admits(&claim("one", FeedKind::Redis)));

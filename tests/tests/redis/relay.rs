@@ -347,7 +347,7 @@ async fn a_publisher_whose_redis_is_away_gives_the_lease_to_one_whose_redis_work
     let mut dead = RedisServer::start().await;
     let redis = connected(&dead.url()).await;
     // Nobody else gets it by waiting.
-    let wrong = replica_with(&setting.store, &redis, LIMIT * 10);
+    let wrong = replica_with(&setting.store, &redis, LIMIT * 2);
     wrong.publishes().await;
     dead.kill();
     let right = setting.replica();

@@ -2,7 +2,8 @@
 
 use crate::fixture::{Database, content, create, delete, key, link};
 use edgelink_control_plane::store::{
-    FeedKind, LeaseClaim, MAX_BATCH_BYTES, NUMBERS_SKIPPED, Packed, Past, Store,
+    BOUND_LEAD_MS, FeedKind, LeaseClaim, MAX_BATCH_BYTES, MAX_LEASE_MS, NUMBERS_SKIPPED, Packed,
+    Past, Store,
 };
 use edgelink_wire::{FeedPosition, Record};
 
@@ -16,6 +17,7 @@ on_every_database!(
     the_publisher_lease_is_fenced_by_a_token_that_grows,
     a_generation_begins_above_everything_from_before,
     what_is_read_at_once_is_of_one_moment,
+    what_a_clock_that_was_ahead_has_written_blocks_nothing,
     keys_are_scanned_in_the_order_of_their_numbers,
 );
 
@@ -134,17 +136,17 @@ async fn a_lease_is_had_by_one_until_it_ends_or_is_given_back(database: Database
             .await
             .unwrap()
     };
-    assert!(take("one", 600_000).await);
-    assert!(take("one", 600_000).await);
-    assert!(!take("two", 600_000).await);
+    assert!(take("one", 60_000).await);
+    assert!(take("one", 60_000).await);
+    assert!(!take("two", 60_000).await);
     store.release_lease("sweeper", "two").await.unwrap();
-    assert!(!take("two", 600_000).await);
+    assert!(!take("two", 60_000).await);
     store.release_lease("sweeper", "one").await.unwrap();
     assert!(take("two", 1).await);
     edgelink_tests::stack::until(
         "the end of the lease",
         std::time::Duration::from_secs(10),
-        async || take("one", 600_000).await.then_some(()),
+        async || take("one", 60_000).await.then_some(()),
     )
     .await;
     assert!(!store.take_lease("no such", "one", 1).await.unwrap());
@@ -171,6 +173,31 @@ async fn no_segment_reaches_a_bound_that_was_not_published_for_a_minute(database
     // Others have their own sequences below the same bound.
     assert_eq!(store.draw_segment(4, 1).await.unwrap().unwrap().start, 0);
     assert_eq!(store.bound_state().await.unwrap().allocated, bound);
+}
+
+async fn what_a_clock_that_was_ahead_has_written_blocks_nothing(database: Database) {
+    let store = database.store().await;
+    // In a hundred years, while the clock was ahead.
+    let ahead = 4_942_944_000_000_u64;
+    for statement in [
+        format!("UPDATE publisher SET owner = 'dead', lease_until = {ahead}"),
+        format!("UPDATE leases SET owner = 'dead', lease_until = {ahead}"),
+        format!("UPDATE bounds SET published_at = {ahead}"),
+    ] {
+        database.execute(&statement).await;
+    }
+    let taken = store.take_publisher_lease(&claim("one")).await.unwrap();
+    assert!(taken.is_some_and(|state| state.is_held_by("one")));
+    assert!(store.take_lease("sweeper", "one", 1).await.unwrap());
+    // The bound does not count, and is published once more.
+    assert_eq!(store.draw_segment(3, 1).await.unwrap(), None);
+    let state = store.bound_state().await.unwrap();
+    assert!(!state.is_published);
+    store.mark_bound_published(state.bound).await.unwrap();
+    assert!(store.bound_state().await.unwrap().is_published);
+    let lead = format!("UPDATE bounds SET published_at = published_at - {BOUND_LEAD_MS}");
+    database.execute(&lead).await;
+    assert!(store.draw_segment(3, 1).await.unwrap().is_some());
 }
 
 async fn keys_are_scanned_in_the_order_of_their_numbers(database: Database) {
@@ -207,7 +234,7 @@ fn claim(owner: &str) -> LeaseClaim<'_> {
     LeaseClaim {
         owner,
         kind: FeedKind::Redis,
-        milliseconds: 600_000,
+        milliseconds: MAX_LEASE_MS,
         published: None,
     }
 }

@@ -13,7 +13,7 @@ use crate::store::sql::session::Session;
 use crate::store::sql::sizes::padded;
 use crate::store::sql::statements::{ListRange, Statements};
 use crate::store::sql::{insert_links, link_columns, select_links};
-use crate::store::{ApiKeyRow, BOUND_LEAD_MS, Segment};
+use crate::store::{ApiKeyRow, BOUND_LEAD_MS, MAX_LEASE_MS, Segment};
 use edgelink_wire::{Code, Domain, LinkKey, LinkState};
 use sqlx::mysql::{MySqlConnection, MySqlDatabaseError};
 use sqlx::{AssertSqlSafe, FromRow, MySql, QueryBuilder, query, query_as, query_scalar, raw_sql};
@@ -440,11 +440,14 @@ impl Statements for Session<MySql> {
             now!(),
             " + ? WHERE id = 1 AND (owner = ? OR lease_until <= ",
             now!(),
-            ")"
+            " OR lease_until > ",
+            now!(),
+            " + ?)"
         ))
         .bind(owner.as_bytes())
         .bind(milliseconds)
-        .bind(owner.as_bytes());
+        .bind(owner.as_bytes())
+        .bind(MAX_LEASE_MS);
         self.about_to_last();
         let done = self.run(|c| query.execute(c)).await?;
         Ok(done.rows_affected() > 0)

@@ -1,9 +1,9 @@
 //! The relay's statements in the dialect that MySQL and MariaDB share.
 
-use crate::store::BOUND_LEAD_MS;
 use crate::store::sql::fault::Fault;
 use crate::store::sql::relay::{Announcements, BoundRow, RelayStatements, ScannedRow};
 use crate::store::sql::session::Session;
+use crate::store::{BOUND_LEAD_MS, MAX_LEASE_MS};
 use sqlx::{Sqlite, query, query_as};
 
 /// The database's clock: unix time in milliseconds.
@@ -38,12 +38,15 @@ impl RelayStatements for Session<Sqlite> {
             now!(),
             " + ? WHERE name = ? AND (owner = ? OR lease_until <= ",
             now!(),
-            ")"
+            " OR lease_until > ",
+            now!(),
+            " + ?)"
         ))
         .bind(owner)
         .bind(milliseconds.cast_signed())
         .bind(name)
-        .bind(owner);
+        .bind(owner)
+        .bind(MAX_LEASE_MS.cast_signed());
         self.about_to_last();
         let done = self.run(|c| query.execute(c)).await?;
         Ok(done.rows_affected() > 0)
@@ -59,10 +62,13 @@ impl RelayStatements for Session<Sqlite> {
     }
 
     async fn bound_state(&mut self) -> Result<BoundRow, Fault> {
-        let query = query_as(
+        // Published in the future: by a clock that was ahead. Then it is to be marked again.
+        let query = query_as(concat!(
             "SELECT (SELECT MAX(next) * 1000 FROM issuers) AS allocated, bound, \
-             published_at IS NOT NULL AS is_published FROM bounds ORDER BY bound DESC LIMIT 1",
-        );
+             published_at IS NOT NULL AND published_at <= ",
+            now!(),
+            " AS is_published FROM bounds ORDER BY bound DESC LIMIT 1"
+        ));
         self.run(|c| query.fetch_one(c)).await
     }
 
@@ -78,7 +84,9 @@ impl RelayStatements for Session<Sqlite> {
         let mark = query(concat!(
             "UPDATE bounds SET published_at = ",
             now!(),
-            " WHERE bound = ? AND published_at IS NULL"
+            " WHERE bound = ? AND (published_at IS NULL OR published_at > ",
+            now!(),
+            ")"
         ))
         .bind(bound.cast_signed());
         self.about_to_last();
