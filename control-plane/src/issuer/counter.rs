@@ -26,6 +26,10 @@ struct Counter {
 
 #[async_trait]
 impl RangeSource for Counter {
+    fn generation(&self) -> u64 {
+        self.store.generation()
+    }
+
     async fn draw(&self) -> Result<Range<u64>, IssueError> {
         for _ in 0..MAX_TRIES {
             let start = self.store.counter(COUNTER).await?;

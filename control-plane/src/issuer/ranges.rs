@@ -10,6 +10,11 @@ use tokio::sync::Notify;
 /// Where ranges come from. A range once drawn is nobody else's, ever.
 #[async_trait]
 pub(super) trait RangeSource: Send + Sync + 'static {
+    /// The generation of what is drawn; the numbers of another one are not used any more.
+    fn generation(&self) -> u64 {
+        0
+    }
+
     /// Draws a range, which is not empty. Bounded in time.
     async fn draw(&self) -> Result<Range<u64>, IssueError>;
 
@@ -36,6 +41,7 @@ struct Inner<S> {
 
 #[derive(Default)]
 struct State {
+    generation: u64,
     current: Range<u64>,
     /// How many numbers of `current` are left when the next range is fetched.
     refill_at: u64,
@@ -80,6 +86,16 @@ impl<S: RangeSource> Inner<S> {
         if state.closed {
             return Taken::Closed;
         }
+        let generation = self.source.generation();
+        if state.generation != generation {
+            state.generation = generation;
+            state.next = None;
+            let rest = std::mem::take(&mut state.current);
+            if !rest.is_empty() {
+                let inner = Arc::clone(self);
+                tokio::spawn(async move { inner.give_back(rest).await });
+            }
+        }
         let number = state.take();
         if state.wants_range() {
             state.drawing = true;
@@ -92,8 +108,9 @@ impl<S: RangeSource> Inner<S> {
     }
 
     async fn refill(self: Arc<Self>) {
+        let generation = self.source.generation();
         let drawn = self.source.draw().await;
-        let late = self.lock().put(drawn);
+        let late = self.lock().put(drawn, generation);
         self.drawn.notify_waiters();
         if let Some(range) = late {
             self.give_back(range).await;
@@ -145,10 +162,14 @@ impl State {
     }
 
     /// Keeps what was drawn, and answers the range that came too late to be used.
-    fn put(&mut self, drawn: Result<Range<u64>, IssueError>) -> Option<Range<u64>> {
+    fn put(
+        &mut self,
+        drawn: Result<Range<u64>, IssueError>,
+        generation: u64,
+    ) -> Option<Range<u64>> {
         self.drawing = false;
         match drawn {
-            Ok(range) if self.closed => return Some(range),
+            Ok(range) if self.closed || self.generation != generation => return Some(range),
             Ok(range) => {
                 self.next = Some(range);
                 self.failure = None;

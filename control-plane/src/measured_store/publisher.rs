@@ -9,6 +9,10 @@ use edgelink_wire::FeedPosition;
 
 #[async_trait]
 impl PublisherStore for MeasuredStore {
+    fn generation(&self) -> u64 {
+        self.0.generation()
+    }
+
     async fn publisher(&self) -> Result<PublisherState, StoreError> {
         measured("publisher", self.0.publisher()).await
     }

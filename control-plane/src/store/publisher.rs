@@ -28,6 +28,10 @@ pub enum FeedKind {
 /// The part of a store that the publisher works on. Times are those of the database's clock.
 #[async_trait]
 pub trait PublisherStore: Send + Sync + 'static {
+    /// The newest generation of the row that this process has read, without asking the database; 0 if it has read none. What was
+    /// drawn before it is not used any more: the database may have gone back, and others may have drawn the same.
+    fn generation(&self) -> u64;
+
     /// The row that the replicas agree on.
     async fn publisher(&self) -> Result<PublisherState, StoreError>;
 

@@ -1,7 +1,8 @@
 //! Segments of numbers.
 
 use crate::fixture::Database;
-use edgelink_control_plane::store::Segment;
+use edgelink_control_plane::issuer::{NumberSource, SegmentIssuer, SegmentOptions, counter};
+use edgelink_control_plane::store::{FeedKind, LeaseClaim, Past, PublisherState, Segment, Store};
 use std::sync::Arc;
 
 on_every_database!(
@@ -10,6 +11,8 @@ on_every_database!(
     the_rest_of_a_segment_is_drawn_again_once_it_is_given_back,
     a_rest_behind_which_others_have_drawn_is_not_taken_back,
     an_issuer_that_does_not_exist_is_a_permanent_error,
+    nothing_is_drawn_from_a_database_that_went_back_until_it_is_repaired,
+    segments_from_before_a_generation_are_given_up,
 );
 
 async fn a_segment_starts_where_the_last_one_of_its_issuer_ended(database: Database) {
@@ -73,4 +76,67 @@ async fn an_issuer_that_does_not_exist_is_a_permanent_error(database: Database) 
     let error = store.draw_segment(1000, 1).await.unwrap_err();
     assert!(!error.is_transient());
     assert!(error.to_string().contains("no issuer 1000"), "{error}");
+}
+
+async fn take_lease(store: &dyn Store) -> PublisherState {
+    let claim = LeaseClaim {
+        owner: "one",
+        kind: FeedKind::Redis,
+        milliseconds: 1000,
+        published: None,
+    };
+    let taken = store.take_publisher_lease(&claim).await.unwrap();
+    taken.expect("the lease")
+}
+
+async fn nothing_is_drawn_from_a_database_that_went_back_until_it_is_repaired(database: Database) {
+    let store = database.store().await;
+    take_lease(&*store).await;
+    let rest = store.draw_segment(0, 100).await.unwrap().unwrap();
+    let lost = take_lease(&*store).await;
+    store.draw_segment(0, 100).await.unwrap().unwrap();
+    assert!(store.swap_counter("numbers", 0, 7).await.unwrap());
+    // Restored from before the second segment.
+    let restored =
+        "UPDATE publisher SET token = token - 1; UPDATE issuers SET next = 100 WHERE issuer = 0";
+    database.execute(restored).await;
+    let error = store.draw_segment(0, 100).await.unwrap_err();
+    assert!(error.is_transient());
+    assert!(error.to_string().contains("went back"), "{error}");
+    assert!(!store.return_segment(rest).await.unwrap());
+    assert!(!store.swap_counter("numbers", 7, 8).await.unwrap());
+    assert!(!store.swap_counter("others", 0, 8).await.unwrap());
+    // The token of another taking is not above the lost one.
+    let again = take_lease(&*store).await;
+    assert_eq!(again.token, lost.token);
+    let past = Past::WentBack { token: lost.token };
+    let repaired = store.begin_generation(again.token, past).await.unwrap();
+    assert!(repaired.unwrap().token > lost.token);
+    let drawn = store.draw_segment(0, 100).await.unwrap().unwrap();
+    assert!(drawn.start >= 200, "{drawn:?}");
+    assert!(!store.swap_counter("numbers", 7, 8).await.unwrap());
+    assert!(store.swap_counter("others", 0, 8).await.unwrap());
+}
+
+async fn segments_from_before_a_generation_are_given_up(database: Database) {
+    let store = database.store().await;
+    let sources: [Arc<dyn NumberSource>; 2] = [
+        SegmentIssuer::start(store.clone(), SegmentOptions::default()),
+        counter(store.clone(), 1000),
+    ];
+    for source in sources {
+        let taken = take_lease(&*store).await;
+        let first = source.next_number().await.unwrap();
+        // Numbers that were drawn are given back: they follow one another.
+        let kept = store.begin_generation(taken.token, Past::Kept).await;
+        assert!(kept.unwrap().is_some());
+        let second = source.next_number().await.unwrap();
+        assert!(second > first);
+        let past = Past::WentBack { token: taken.token };
+        let repaired = store.begin_generation(taken.token, past).await;
+        assert!(repaired.unwrap().is_some());
+        let third = source.next_number().await.unwrap();
+        assert!(third >= second + 100_000, "{third} after {second}");
+        source.shutdown().await;
+    }
 }

@@ -8,6 +8,12 @@
 //! lease is only about order: an instance that was stopped for an hour goes on with the segments that it has, and then
 //! leases another issuer.
 //!
+//! A database that is restored gives out once more what was drawn since the backup. So nothing is drawn from one that this
+//! process knows to have gone back (see [`crate::store::PublisherStore`]), and with the generation in which the publisher
+//! skips numbers, and any other, the segments that were drawn before it are given up. What is not covered: a process that
+//! was started after the restore, and so knows of nothing, until the publisher has noticed; and more numbers lost than are
+//! skipped.
+//!
 //! One issuer at a time is enough for an instance: a draw is one statement for up to 100,000 numbers. Under load it comes to
 //! the bound that the edges know (see [`crate::relay`]), a million links after another for a new database, and then goes
 //! on with the issuer that has drawn least; there are a thousand times as many numbers below the bound.
@@ -107,9 +113,11 @@ impl Inner {
     fn look(self: &Arc<Self>) -> Look {
         loop {
             let run = self.current.load();
-            if let Some(taken) = run.take() {
+            if run.is_of(self.supply.generation())
+                && let Some(taken) = run.take()
+            {
                 if taken.is_low {
-                    self.draw_unless_enough(&mut self.lock());
+                    self.draw_unless_enough(&mut self.lock(), None);
                 }
                 return Look::Number(taken.number);
             }
@@ -121,27 +129,32 @@ impl Inner {
                 continue;
             }
             let Some(next) = state.next.take() else {
-                self.draw_unless_enough(&mut state);
+                // There is a rest if it was drawn in another generation.
+                self.draw_unless_enough(&mut state, run.close());
                 return Look::Wait;
             };
             self.current.store(next);
         }
     }
 
-    fn draw_unless_enough(self: &Arc<Self>, state: &mut State) {
+    fn draw_unless_enough(self: &Arc<Self>, state: &mut State, rest: Option<Segment>) {
         if state.is_closed || state.is_drawing || state.next.is_some() {
             return;
         }
         state.is_drawing = true;
-        tokio::spawn(Arc::clone(self).draw());
+        tokio::spawn(Arc::clone(self).draw(rest));
     }
 
-    /// Draws until there is a segment or the end has come.
-    async fn draw(self: Arc<Self>) {
+    /// Gives a rest back, and draws until there is a segment or the end has come.
+    async fn draw(self: Arc<Self>, rest: Option<Segment>) {
+        if let Some(rest) = rest {
+            self.supply.give_back(rest).await;
+        }
         let mut failures = 0;
         while !self.closing.is_cancelled() {
+            let generation = self.supply.generation();
             match self.supply.draw().await {
-                Ok(segment) => return self.put(segment).await,
+                Ok(segment) => return self.put(segment, generation).await,
                 Err(error) => {
                     failures += 1;
                     tracing::warn!(%error, failures, "no segment of numbers could be drawn");
@@ -156,20 +169,20 @@ impl Inner {
     }
 
     /// Keeps a segment, or gives it back where it comes too late to be used.
-    async fn put(&self, segment: Segment) {
-        if !self.keep(segment) {
+    async fn put(&self, segment: Segment, generation: u64) {
+        if !self.keep(segment, generation) {
             self.supply.give_back(segment).await;
             self.end_draw();
         }
     }
 
-    fn keep(&self, segment: Segment) -> bool {
+    fn keep(&self, segment: Segment, generation: u64) -> bool {
         let mut state = self.lock();
         state.failure = None;
         if state.is_closed {
             return false;
         }
-        state.next = Some(Arc::new(Run::new(segment)));
+        state.next = Some(Arc::new(Run::new(segment, generation)));
         // Together with `next`: from here on somebody may take it and begin the next draw.
         state.is_drawing = false;
         drop(state);

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// on the order of the additions, so they are relaxed.
 #[derive(Debug)]
 pub(super) struct Run {
+    /// The newest generation that was known when the segment was drawn.
+    generation: u64,
     issuer: u16,
     end: u64,
     /// The sequence at which a tenth is used. One thread takes it.
@@ -25,9 +27,10 @@ pub(super) struct Taken {
 }
 
 impl Run {
-    /// The numbers of `segment`.
-    pub(super) fn new(segment: Segment) -> Self {
+    /// The numbers of `segment`, which was drawn in `generation`.
+    pub(super) fn new(segment: Segment, generation: u64) -> Self {
         Self {
+            generation,
             issuer: segment.issuer,
             end: segment.end,
             low_at: segment.start + (segment.end - segment.start) / 10,
@@ -37,11 +40,17 @@ impl Run {
 
     /// No numbers.
     pub(super) fn empty() -> Self {
-        Self::new(Segment {
+        let none = Segment {
             issuer: 0,
             start: 0,
             end: 0,
-        })
+        };
+        Self::new(none, 0)
+    }
+
+    /// Whether it is of that generation, so that no other process has its numbers.
+    pub(super) fn is_of(&self, generation: u64) -> bool {
+        self.generation == generation
     }
 
     /// The next number; nothing behind the last one.
@@ -71,11 +80,12 @@ mod tests {
     use std::thread;
 
     fn run(start: u64, end: u64) -> Run {
-        Run::new(Segment {
+        let segment = Segment {
             issuer: 7,
             start,
             end,
-        })
+        };
+        Run::new(segment, 0)
     }
 
     #[test]

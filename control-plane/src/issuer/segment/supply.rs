@@ -43,6 +43,11 @@ impl Supply {
         }
     }
 
+    /// The newest generation that this process knows of.
+    pub(super) fn generation(&self) -> u64 {
+        self.store.generation()
+    }
+
     /// Draws a segment that is not empty.
     pub(super) async fn draw(&self) -> Result<Segment, IssueError> {
         let mut held = self.held.lock().await;

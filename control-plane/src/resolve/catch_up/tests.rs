@@ -57,6 +57,9 @@ impl PublisherStore for Outbox {
         })
     }
 
+    fn generation(&self) -> u64 {
+        panic!("only keys are asked for")
+    }
     async fn publisher(&self) -> Result<PublisherState, StoreError> {
         panic!("only keys are asked for")
     }

@@ -13,20 +13,33 @@ impl CounterStatements for Session<MySql> {
         Ok(value.map(|value| value.0))
     }
 
-    async fn insert_counter(&mut self, name: &str, value: u64) -> Result<(), Fault> {
-        let query = query("INSERT INTO counters (name, value) VALUES (?, ?)")
+    async fn insert_counter(&mut self, name: &str, value: u64, token: u64) -> Result<bool, Fault> {
+        let query = query(
+            "INSERT INTO counters (name, value) SELECT ?, ? FROM publisher WHERE id = 1 AND token >= ?",
+        )
             .bind(name.as_bytes())
-            .bind(value);
+            .bind(value)
+        .bind(token);
         self.about_to_last();
-        self.run(|c| query.execute(c)).await?;
-        Ok(())
+        let done = self.run(|c| query.execute(c)).await?;
+        Ok(done.rows_affected() > 0)
     }
 
-    async fn swap_counter(&mut self, name: &str, expected: u64, new: u64) -> Result<bool, Fault> {
-        let query = query("UPDATE counters SET value = ? WHERE name = ? AND value = ?")
-            .bind(new)
-            .bind(name.as_bytes())
-            .bind(expected);
+    async fn swap_counter(
+        &mut self,
+        name: &str,
+        expected: u64,
+        new: u64,
+        token: u64,
+    ) -> Result<bool, Fault> {
+        let query = query(
+            "UPDATE counters SET value = ? WHERE name = ? AND value = ? \
+ AND (SELECT token FROM publisher WHERE id = 1) >= ?",
+        )
+        .bind(new)
+        .bind(name.as_bytes())
+        .bind(expected)
+        .bind(token);
         self.about_to_last();
         let done = self.run(|c| query.execute(c)).await?;
         Ok(done.rows_affected() > 0)

@@ -345,16 +345,18 @@ impl Statements for Session<MySql> {
         self.run(|c| query.fetch_all(c)).await
     }
 
-    async fn draw(&mut self, issuer: u16, step: u32) -> Result<Option<Segment>, Fault> {
+    async fn draw(&mut self, issuer: u16, step: u32, token: u64) -> Result<Option<Segment>, Fault> {
         let query = query(
             "UPDATE issuers SET next = LAST_INSERT_ID(next + ?) WHERE issuer = ? AND (next + ?) * 1000 <= \
              (SELECT MAX(bound) FROM bounds \
-             WHERE published_at + ? <= CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED))",
+             WHERE published_at + ? <= CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)) \
+             AND (SELECT token FROM publisher WHERE id = 1) >= ?",
         )
         .bind(step)
         .bind(issuer)
         .bind(step)
-        .bind(BOUND_LEAD_MS);
+        .bind(BOUND_LEAD_MS)
+        .bind(token);
         self.about_to_last();
         let done = self.run(|c| query.execute(c)).await?;
         let end = done.last_insert_id();
@@ -365,11 +367,15 @@ impl Statements for Session<MySql> {
         }))
     }
 
-    async fn give_back(&mut self, rest: Segment) -> Result<bool, Fault> {
-        let query = query("UPDATE issuers SET next = ? WHERE issuer = ? AND next = ?")
-            .bind(rest.start)
-            .bind(rest.issuer)
-            .bind(rest.end);
+    async fn give_back(&mut self, rest: Segment, token: u64) -> Result<bool, Fault> {
+        let query = query(
+            "UPDATE issuers SET next = ? WHERE issuer = ? AND next = ? \
+             AND (SELECT token FROM publisher WHERE id = 1) >= ?",
+        )
+        .bind(rest.start)
+        .bind(rest.issuer)
+        .bind(rest.end)
+        .bind(token);
         self.about_to_last();
         let done = self.run(|c| query.execute(c)).await?;
         Ok(done.rows_affected() > 0)

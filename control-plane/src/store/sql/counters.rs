@@ -16,19 +16,22 @@ pub(in crate::store) trait CounterStatements {
         name: &str,
     ) -> impl Future<Output = Result<Option<u64>, Fault>> + Send;
 
-    /// Adds a number; [`Remedy::Duplicate`] where the name is taken. Lasts.
+    /// Adds a number; [`Remedy::Duplicate`] where the name is taken. `false` if the token of the publisher is less than `token`.
+    /// Lasts.
     fn insert_counter(
         &mut self,
         name: &str,
         value: u64,
-    ) -> impl Future<Output = Result<(), Fault>> + Send;
+        token: u64,
+    ) -> impl Future<Output = Result<bool, Fault>> + Send;
 
-    /// Replaces `expected` by `new`; `false` where it is not there. Lasts.
+    /// Replaces `expected` by `new`; `false` where it is not there, or if the token of the publisher is less than `token`. Lasts.
     fn swap_counter(
         &mut self,
         name: &str,
         expected: u64,
         new: u64,
+        token: u64,
     ) -> impl Future<Output = Result<bool, Fault>> + Send;
 }
 
@@ -47,9 +50,11 @@ where
     }
 
     async fn swap_counter(&self, name: &str, expected: u64, new: u64) -> Result<bool, StoreError> {
+        let token = self.newest().token();
         self.connections()
             .write("moving a counter", |mut session| async move {
-                (swap(&mut session, name, expected, new).await, session)
+                let swapped = swap(&mut session, name, expected, new, token).await;
+                (swapped, session)
             })
             .await
     }
@@ -60,17 +65,17 @@ async fn swap<S: Statements>(
     name: &str,
     expected: u64,
     new: u64,
+    token: u64,
 ) -> Result<bool, Fault> {
-    if session.swap_counter(name, expected, new).await? {
+    if session.swap_counter(name, expected, new, token).await? {
         return Ok(true);
     }
     if expected != 0 {
         return Ok(false);
     }
     // It may never have been set.
-    match session.insert_counter(name, new).await {
-        Ok(()) => Ok(true),
+    match session.insert_counter(name, new, token).await {
         Err(fault) if S::remedy(&fault) == Remedy::Duplicate => Ok(false),
-        Err(fault) => Err(fault),
+        inserted => inserted,
     }
 }

@@ -13,6 +13,31 @@ use crate::store::{
 use async_trait::async_trait;
 use edgelink_wire::FeedPosition;
 use sqlx::Database;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The newest that this process has read of the row. A row with a lower token is that of a database that went back, and nothing
+/// is drawn from it: others may have been given the same numbers. Once the publisher has repaired it, its token is higher, and
+/// the numbers behind those of before.
+///
+/// A process that has read nothing of what was lost draws until then, as long as no other one has repaired the database.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Newest {
+    token: AtomicU64,
+    generation: AtomicU64,
+}
+
+impl Newest {
+    /// The greatest token.
+    pub(in crate::store) fn token(&self) -> u64 {
+        self.token.load(Ordering::Acquire)
+    }
+
+    fn note(&self, state: &PublisherState) {
+        self.token.fetch_max(state.token, Ordering::AcqRel);
+        self.generation
+            .fetch_max(state.generation, Ordering::AcqRel);
+    }
+}
 
 /// The row of the publisher as a query answers it.
 #[derive(Debug, sqlx_macros::FromRow)]
@@ -247,31 +272,41 @@ impl<DB: Database> PublisherStore for SqlStore<DB>
 where
     Session<DB>: Statements,
 {
+    fn generation(&self) -> u64 {
+        self.newest().generation.load(Ordering::Acquire)
+    }
+
     async fn publisher(&self) -> Result<PublisherState, StoreError> {
-        self.connections()
+        let read = self
+            .connections()
             .read("reading who publishes", |mut session| async move {
                 let row = session.publisher().await;
                 (row.and_then(PublisherRow::into_state), session)
             })
-            .await
+            .await;
+        read.inspect(|state| self.newest().note(state))
     }
 
     async fn pending(&self, limit: u32) -> Result<Pending, StoreError> {
-        self.connections()
+        let read = self
+            .connections()
             .read("reading the outbox", |mut session| async move {
                 let rows = PublisherStatements::pending(&mut session, limit).await;
                 (rows.and_then(pending), session)
             })
-            .await
+            .await;
+        read.inspect(|pending| self.newest().note(&pending.state))
     }
 
     async fn pending_keys(&self, limit: u32) -> Result<PendingKeys, StoreError> {
-        self.connections()
+        let read = self
+            .connections()
             .read("reading the keys of the outbox", |mut session| async move {
                 let rows = PublisherStatements::pending_keys(&mut session, limit).await;
                 (rows.and_then(pending_keys), session)
             })
-            .await
+            .await;
+        read.inspect(|pending| self.newest().note(&pending.state))
     }
 
     async fn outbox_size(&self) -> Result<OutboxSize, StoreError> {
@@ -287,11 +322,13 @@ where
         &self,
         claim: &LeaseClaim<'_>,
     ) -> Result<Option<PublisherState>, StoreError> {
-        self.connections()
+        let taken = self
+            .connections()
             .write("taking the publisher's lease", |mut session| async move {
                 (take_lease(&mut session, claim).await, session)
             })
-            .await
+            .await;
+        taken.inspect(|state| state.iter().for_each(|state| self.newest().note(state)))
     }
 
     async fn release_publisher_lease(&self, owner: &str) -> Result<(), StoreError> {
@@ -322,10 +359,12 @@ where
         token: u64,
         past: Past,
     ) -> Result<Option<PublisherState>, StoreError> {
-        self.connections()
+        let begun = self
+            .connections()
             .write("beginning a generation", |mut session| async move {
                 (begin_generation(&mut session, token, past).await, session)
             })
-            .await
+            .await;
+        begun.inspect(|state| state.iter().for_each(|state| self.newest().note(state)))
     }
 }

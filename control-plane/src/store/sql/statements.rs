@@ -146,16 +146,22 @@ pub(in crate::store) trait Statements:
         limit: u32,
     ) -> impl Future<Output = Result<Vec<LinkRow>, Fault>> + Send;
 
-    /// Moves an issuer on by `step`; nothing where there is no such issuer, or where the numbers would not be below a
-    /// bound that counts. Lasts.
+    /// Moves an issuer on by `step`; `None` if there is no such issuer, if the numbers would not be below a bound that counts, or
+    /// if the token of the publisher is less than `token`. Lasts.
     fn draw(
         &mut self,
         issuer: u16,
         step: u32,
+        token: u64,
     ) -> impl Future<Output = Result<Option<Segment>, Fault>> + Send;
 
-    /// Moves an issuer back to the start of `rest` where it stands at its end. Lasts.
-    fn give_back(&mut self, rest: Segment) -> impl Future<Output = Result<bool, Fault>> + Send;
+    /// Moves an issuer back to the start of `rest` if it stands at its end, and the token of the publisher is no less than
+    /// `token`. Lasts.
+    fn give_back(
+        &mut self,
+        rest: Segment,
+        token: u64,
+    ) -> impl Future<Output = Result<bool, Fault>> + Send;
 
     /// Adds an API key. Lasts.
     fn insert_api_key(&mut self, key: &ApiKeyRow)

@@ -5,6 +5,7 @@ use super::change;
 use super::create::{self, ChunkLimits, Outcome};
 use super::domains::DomainKeys;
 use super::fault::Fault;
+use super::publisher::Newest;
 use super::revisions::LastRevisions;
 use super::rows::{FoundRow, KeyRow, LinkRow, NewRow};
 use super::session::Session;
@@ -12,7 +13,7 @@ use super::statements::{ListRange, Statements};
 use crate::model::Link;
 use crate::store::{
     ApiKeyRow, ChangeError, ChangeFn, CheckFn, CreateError, ISSUERS, ListCursor, ListQuery,
-    NewLink, Segment, Store, StoreError,
+    NewLink, PublisherStore, Segment, Store, StoreError,
 };
 use async_trait::async_trait;
 use edgelink_wire::{Domain, LinkKey, Record};
@@ -31,6 +32,7 @@ pub(in crate::store) struct SqlStore<DB: Database> {
     max_bytes: Arc<AtomicUsize>,
     domains: DomainKeys,
     last_revisions: LastRevisions,
+    newest: Newest,
 }
 
 impl<DB: Database> SqlStore<DB>
@@ -50,6 +52,7 @@ where
             max_bytes,
             domains: DomainKeys::default(),
             last_revisions: LastRevisions::default(),
+            newest: Newest::default(),
         }
     }
 
@@ -71,6 +74,11 @@ where
     /// What the database has said last of revisions.
     pub(super) fn last_revisions(&self) -> &LastRevisions {
         &self.last_revisions
+    }
+
+    /// The newest that was read of the row of the publisher.
+    pub(super) fn newest(&self) -> &Newest {
+        &self.newest
     }
 
     /// The database's clock, unix milliseconds.
@@ -171,17 +179,29 @@ where
         if issuer >= ISSUERS {
             return Err(refuse(context, format!("there is no issuer {issuer}")));
         }
-        self.connections
+        let token = self.newest.token();
+        let drawn = self
+            .connections
             .write(context, |mut session| async move {
-                (session.draw(issuer, step).await, session)
+                (session.draw(issuer, step, token).await, session)
             })
-            .await
+            .await?;
+        if drawn.is_none() && self.publisher().await?.token < token {
+            let reason = "the database went back, and the publisher has not skipped the numbers of before yet";
+            return Err(StoreError {
+                context,
+                transient: true,
+                source: reason.into(),
+            });
+        }
+        Ok(drawn)
     }
 
     async fn return_segment(&self, rest: Segment) -> Result<bool, StoreError> {
+        let token = self.newest.token();
         self.connections
             .write("giving back a segment", |mut session| async move {
-                (session.give_back(rest).await, session)
+                (session.give_back(rest, token).await, session)
             })
             .await
     }

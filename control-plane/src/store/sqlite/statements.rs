@@ -332,16 +332,17 @@ impl Statements for Session<Sqlite> {
         self.run(|c| query.fetch_all(c)).await
     }
 
-    async fn draw(&mut self, issuer: u16, step: u32) -> Result<Option<Segment>, Fault> {
-        let query =
-            query_scalar(
-                "UPDATE issuers SET next = next + ?1 WHERE issuer = ?2 AND (next + ?1) * 1000 <= \
+    async fn draw(&mut self, issuer: u16, step: u32, token: u64) -> Result<Option<Segment>, Fault> {
+        let query = query_scalar(
+            "UPDATE issuers SET next = next + ?1 WHERE issuer = ?2 AND (next + ?1) * 1000 <= \
                  (SELECT MAX(bound) FROM bounds \
-                 WHERE published_at + ?3 <= CAST(unixepoch('subsec') * 1000 AS INTEGER)) RETURNING next",
-            )
-            .bind(step)
-            .bind(issuer)
-            .bind(BOUND_LEAD_MS.cast_signed());
+                 WHERE published_at + ?3 <= CAST(unixepoch('subsec') * 1000 AS INTEGER)) \
+                 AND (SELECT token FROM publisher WHERE id = 1) >= ?4 RETURNING next",
+        )
+        .bind(step)
+        .bind(issuer)
+        .bind(BOUND_LEAD_MS.cast_signed())
+        .bind(token.cast_signed());
         self.about_to_last();
         let end: Option<Unsigned> = self.run(|c| query.fetch_optional(c)).await?;
         Ok(end.map(|end| Segment {
@@ -351,11 +352,15 @@ impl Statements for Session<Sqlite> {
         }))
     }
 
-    async fn give_back(&mut self, rest: Segment) -> Result<bool, Fault> {
-        let query = query("UPDATE issuers SET next = ? WHERE issuer = ? AND next = ?")
-            .bind(rest.start.cast_signed())
-            .bind(rest.issuer)
-            .bind(rest.end.cast_signed());
+    async fn give_back(&mut self, rest: Segment, token: u64) -> Result<bool, Fault> {
+        let query = query(
+            "UPDATE issuers SET next = ? WHERE issuer = ? AND next = ? \
+             AND (SELECT token FROM publisher WHERE id = 1) >= ?",
+        )
+        .bind(rest.start.cast_signed())
+        .bind(rest.issuer)
+        .bind(rest.end.cast_signed())
+        .bind(token.cast_signed());
         self.about_to_last();
         let done = self.run(|c| query.execute(c)).await?;
         Ok(done.rows_affected() > 0)
