@@ -79,9 +79,10 @@ const MAX_STEPS: usize = 16;
 /// The numbers of beats that are sent with one token.
 const BEATS_A_TOKEN: u64 = 1 << 20;
 
-/// At least so long after a repair of a database that went back, it is not repaired again: two installations that claim one
-/// Redis would use up the numbers.
-const REPAIR_PAUSE: Duration = Duration::from_secs(60);
+/// At least so long after a repair of a database that went back, it is not repaired again: a copy of the database keeps the name
+/// of its installation, and two copies that claim one Redis would repair themselves in turn, and skip numbers with each repair.
+/// They cannot skip more than there are below the bound, which rises once a minute, so the pause need not be long.
+const REPAIR_PAUSE: Duration = Duration::from_secs(10);
 
 /// How the publisher works.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,7 +146,7 @@ pub enum RelayError {
     Foreign(String),
     /// The database seems to go back again and again.
     #[error(
-        "the database went back a second time within a minute: is there another one that publishes to this Redis?"
+        "the database went back a second time within 10 s: does a copy of it publish to this Redis? It is repaired after that"
     )]
     WentBackAgain,
 }
