@@ -67,6 +67,10 @@ const GROUP_BYTES: usize = 4 * MAX_BATCH_BYTES;
 /// How many changes are published by one message to Redis.
 const AT_ONCE: usize = 256;
 
+/// The age up to which a look into the outbox counts for a beat. Those who read the feed rely on a second, in which the beat has
+/// to be sent as well; a process that was stopped in between looks again.
+const MAX_LOOK_AGE: Duration = Duration::from_millis(500);
+
 /// How often the outbox and the feed are measured.
 const MEASURE: Duration = Duration::from_secs(1);
 
@@ -399,7 +403,7 @@ impl Relay {
                 if self.publish_hot(&hot).await? == Step::Again {
                     return Ok(Step::Again);
                 }
-                return self.beat(at).await;
+                return self.beat(asked, at).await;
             }
         }
     }
@@ -515,8 +519,9 @@ impl Relay {
         Ok(Step::On)
     }
 
-    /// Says, where it is time to, that everything is published that was committed before `at`.
-    async fn beat(&mut self, at: u64) -> Result<Step, RelayError> {
+    /// Says, where it is time to, that everything is published that was committed before `at`, as a look has shown that began
+    /// at `asked`.
+    async fn beat(&mut self, asked: Instant, at: u64) -> Result<Step, RelayError> {
         if Instant::now() < self.next_beat {
             return Ok(Step::On);
         }
@@ -527,6 +532,9 @@ impl Relay {
         };
         if writing.nodes != nodes {
             self.begin(Reason::Nodes).await?;
+            return Ok(Step::Again);
+        }
+        if asked.elapsed() > MAX_LOOK_AGE {
             return Ok(Step::Again);
         }
         let beat = self.next_number(bound.bound, at);
