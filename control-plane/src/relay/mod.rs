@@ -121,6 +121,8 @@ pub struct Relay {
     number: u64,
     next_measure: Instant,
     repaired: Option<Instant>,
+    /// The feed was not told yet that caches have to drop everything.
+    must_flush: bool,
     /// Failures in a row with the lease.
     strikes: u32,
     is_failing: bool,
@@ -227,6 +229,7 @@ impl Relay {
             number: 0,
             next_measure: now,
             repaired: None,
+            must_flush: false,
             strikes: 0,
             is_failing: false,
         }
@@ -434,7 +437,10 @@ impl Relay {
         if stored.token > token || (stored.token == token && !is_ours) {
             return self.fenced(stored.token).await;
         }
-        if stored.generation != state.generation {
+        if stored.generation > state.generation {
+            // It begins in the database first.
+            self.begin(Reason::WentBack(stored.token)).await?;
+        } else if stored.generation != state.generation {
             self.begin(Reason::Lost).await?;
         } else if stored.nodes != nodes {
             self.begin(Reason::Nodes).await?;
@@ -642,7 +648,6 @@ impl Relay {
         let Some(token) = self.lease.token() else {
             return Ok(());
         };
-        let nodes = self.outlet.nodes().await?;
         let asked = Instant::now();
         let Some(state) = self.store.begin_generation(token, reason.past()).await? else {
             self.lease.lose();
@@ -652,6 +657,7 @@ impl Relay {
         self.lease.begin(asked, state);
         if matches!(reason, Reason::WentBack(_)) {
             self.repaired = Some(asked);
+            self.must_flush = true;
         }
         counter!(FEED_GENERATIONS, "reason" => reason.as_str()).increment(1);
         tracing::warn!(
@@ -660,20 +666,17 @@ impl Relay {
             "a generation of the feed begins"
         );
         let bound = self.bound.current(self.store.as_ref()).await?;
+        // After the repair, which has to be made even if Redis does not answer: perhaps no process knows of it later.
+        let nodes = self.outlet.nodes().await?;
         self.writing = Some(Writing {
             generation,
             position: FeedPosition::START,
             nodes,
         });
-        self.begin_outside(bound.bound, at, reason).await
+        self.begin_outside(bound.bound, at).await
     }
 
-    async fn begin_outside(
-        &mut self,
-        bound: u64,
-        at: u64,
-        reason: Reason,
-    ) -> Result<(), RelayError> {
+    async fn begin_outside(&mut self, bound: u64, at: u64) -> Result<(), RelayError> {
         let beat = self.next_number(bound, at);
         let (Some(token), Some(writing)) = (self.lease.token(), self.writing.take()) else {
             return Ok(());
@@ -688,11 +691,12 @@ impl Relay {
             beat: Some((beat.number, &writing.nodes)),
         };
         let mut messages = vec![FeedMessage::Beat(beat)];
-        if matches!(reason, Reason::WentBack(_)) {
+        if self.must_flush {
             messages.push(FeedMessage::Flush);
         }
         match self.outlet.append(&order, &messages).await? {
             Appended::At(position) => {
+                self.must_flush = false;
                 self.writing = Some(Writing {
                     position,
                     ..writing

@@ -2,7 +2,7 @@
 
 use crate::fixture::{LIMIT, connected, sqlite_store};
 use edgelink_control_plane::clicks::HotOptions;
-use edgelink_control_plane::feed::{Feed, RingLimits, Tail};
+use edgelink_control_plane::feed::{Feed, Listener, RingLimits, Tail};
 use edgelink_control_plane::model::LinkContent;
 use edgelink_control_plane::redis::Redis;
 use edgelink_control_plane::relay::{
@@ -16,8 +16,8 @@ use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::{FeedPosition, LinkKey, LinkState, RedirectStatus};
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -38,8 +38,8 @@ pub(crate) fn replica(store: &Arc<dyn Store>, redis: &Arc<Redis>) -> Replica {
     replica_with(store, redis, LEASE)
 }
 
-fn replica_with(store: &Arc<dyn Store>, redis: &Arc<Redis>, lease: Duration) -> Replica {
-    let options = RelayOptions {
+fn options(lease: Duration) -> RelayOptions {
+    RelayOptions {
         poll: Duration::from_millis(50),
         lease,
         heartbeat: Duration::from_millis(100),
@@ -49,7 +49,10 @@ fn replica_with(store: &Arc<dyn Store>, redis: &Arc<Redis>, lease: Duration) -> 
             window_minutes: 5,
             period: Duration::from_secs(60),
         },
-    };
+    }
+}
+
+fn replica_with(store: &Arc<dyn Store>, redis: &Arc<Redis>, lease: Duration) -> Replica {
     let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
     let feed = Arc::new(Feed::new(RingLimits::default(), Vec::new()));
     tokio::spawn(Tail::new(redis.clone(), feed.clone()).run(stop.clone()));
@@ -57,7 +60,7 @@ fn replica_with(store: &Arc<dyn Store>, redis: &Arc<Redis>, lease: Duration) -> 
         store.clone(),
         Outlet::Redis(redis.clone()),
         feed.clone(),
-        options,
+        options(lease),
         BoundPolicy::Ahead(10_000_000),
         wake.clone(),
     );
@@ -491,6 +494,132 @@ async fn a_database_that_went_back_is_noticed_by_the_publisher_that_goes_on() {
     assert!(setting.generations().await.1, "caches drop everything");
     let skipped = setting.store.bound_state().await.unwrap().allocated - numbers.allocated;
     assert_eq!(skipped, (numbers.bound - numbers.allocated) / 2);
+}
+
+#[tokio::test]
+async fn a_database_that_went_back_twice_is_repaired_twice() {
+    let setting = Setting::new().await;
+    let replica = setting.replica();
+    replica.publishes().await;
+    let backup = setting.state().await;
+    for _ in 0..2 {
+        until("a later token", LIMIT, async || {
+            (setting.state().await.token > backup.token + 1).then_some(())
+        })
+        .await;
+        let lost = setting.state().await;
+        set_back(&setting, &backup).await;
+        let after = setting.await_generation(&replica, lost.generation).await;
+        assert!(after.token > lost.token && after.rev_floor > lost.now);
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_went_back_is_repaired_while_redis_is_away() {
+    let mut setting = Setting::new().await;
+    let replica = setting.replica();
+    replica.publishes().await;
+    let backup = setting.state().await;
+    until("a later token", LIMIT, async || {
+        (setting.state().await.token > backup.token + 1).then_some(())
+    })
+    .await;
+    setting.server.kill();
+    let lost = setting.state().await;
+    set_back(&setting, &backup).await;
+    let repaired = until("another generation", LIMIT, async || {
+        let state = setting.state().await;
+        (state.generation > lost.generation).then_some(state)
+    })
+    .await;
+    assert!(repaired.token > lost.token && repaired.rev_floor > lost.now);
+    setting.server.restart().await;
+    setting
+        .await_generation(&replica, repaired.generation - 1)
+        .await;
+    assert!(setting.generations().await.1, "caches drop everything");
+}
+
+#[tokio::test]
+async fn a_redis_of_a_later_generation_shows_that_the_database_went_back() {
+    let setting = Setting::new().await;
+    let first = setting.replica();
+    first.publishes().await;
+    let backup = setting.state().await;
+    let _ = setting.server.ask(&["FLUSHALL"]);
+    let lost = setting.await_generation(&first, backup.generation).await;
+    first.stop.cancel();
+    first.task.await.unwrap();
+    // Its token has grown beyond the lost one meanwhile.
+    let restored = PublisherState {
+        token: lost.token + 100,
+        lease_until: 0,
+        ..backup
+    };
+    let numbers = setting.store.bound_state().await.unwrap();
+    set_back(&setting, &restored).await;
+    let next = setting.replica();
+    setting.await_generation(&next, lost.generation).await;
+    assert!(setting.store.bound_state().await.unwrap().allocated > numbers.allocated);
+}
+
+/// Notes how old the look was that a beat is based on.
+struct Ages(Mutex<Vec<Duration>>);
+
+impl Listener for Ages {
+    fn apply(&self, message: &FeedMessage<'_>) {
+        if let FeedMessage::Beat(beat) = message {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            let age = now.saturating_sub(Duration::from_micros(beat.at));
+            self.0.lock().unwrap().push(age);
+        }
+    }
+
+    fn start_anew(&self) {}
+}
+
+#[tokio::test]
+async fn a_beat_is_never_based_on_a_look_from_long_ago() {
+    let (folder, store) = sqlite_store().await;
+    let ages = Arc::new(Ages(Mutex::default()));
+    let feed = Arc::new(Feed::new(RingLimits::default(), vec![ages.clone()]));
+    let stop = CancellationToken::new();
+    let relay = Relay::new(
+        store.clone(),
+        Outlet::Local(feed.clone()),
+        feed,
+        options(Duration::from_secs(60)),
+        BoundPolicy::Ahead(1_000_000_000),
+        Arc::new(Notify::new()),
+    );
+    let task = tokio::spawn(relay.run(stop.clone()));
+    let beats = async |count| {
+        until("beats", LIMIT, async || {
+            (ages.0.lock().unwrap().len() >= count).then_some(())
+        })
+        .await;
+    };
+    beats(3).await;
+    // Between look and beat, the bound has to be raised, and that waits for another one who writes.
+    let url = format!("sqlite://{}/edgelink.db", folder.path().display());
+    let mut database = SqliteConnection::connect(&url).await.unwrap();
+    let script = "UPDATE issuers SET next = 1000000 WHERE issuer = 0; BEGIN IMMEDIATE";
+    sqlx::raw_sql(script).execute(&mut database).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    sqlx::raw_sql("ROLLBACK")
+        .execute(&mut database)
+        .await
+        .unwrap();
+    let bound = store.bound_state().await.unwrap().bound;
+    beats(20).await;
+    assert!(
+        store.bound_state().await.unwrap().bound > bound,
+        "it was raised"
+    );
+    let oldest = *ages.0.lock().unwrap().iter().max().unwrap();
+    assert!(oldest < Duration::from_millis(700), "{oldest:?}");
+    stop.cancel();
+    task.await.unwrap();
 }
 
 #[tokio::test]
