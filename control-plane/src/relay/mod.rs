@@ -148,7 +148,10 @@ pub enum RelayError {
     #[error(transparent)]
     Redis(#[from] RedisError),
     /// Another database is published there.
-    #[error("Redis is used by another installation ({0}): give each its own redis.url")]
+    #[error(
+        "Redis is used by another installation ({0}): give each its own redis.url. If no other one uses it, and the database \
+         was restored from before it had a name: DEL {{feed}}:state"
+    )]
     Foreign(String),
     /// The database seems to go back again and again.
     #[error(
@@ -759,6 +762,15 @@ async fn next(nudges: &mut Option<Nudges>) {
 mod tests {
     use super::*;
     use crate::store::Packed;
+
+    #[test]
+    fn a_redis_of_another_installation_is_refused_with_what_can_be_done() {
+        let error = RelayError::Foreign("theirs".to_owned()).to_string();
+        assert!(
+            error.contains("(theirs)") && error.contains("DEL {feed}:state"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn batches_are_published_in_groups_of_bounded_size_or_alone() {
