@@ -26,8 +26,8 @@ struct Counter {
 
 #[async_trait]
 impl RangeSource for Counter {
-    fn generation(&self) -> u64 {
-        self.store.generation()
+    fn skipped_in(&self) -> u64 {
+        self.store.skipped_in()
     }
 
     async fn draw(&self) -> Result<Range<u64>, IssueError> {

@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 /// Where ranges come from. A range once drawn is nobody else's, ever.
 #[async_trait]
 pub(super) trait RangeSource: Send + Sync + 'static {
-    /// The generation of what is drawn; the numbers of another one are not used any more.
-    fn generation(&self) -> u64 {
+    /// What changes when numbers that were drawn are not to be used any more.
+    fn skipped_in(&self) -> u64 {
         0
     }
 
@@ -41,7 +41,7 @@ struct Inner<S> {
 
 #[derive(Default)]
 struct State {
-    generation: u64,
+    skipped_in: u64,
     current: Range<u64>,
     /// How many numbers of `current` are left when the next range is fetched.
     refill_at: u64,
@@ -86,9 +86,9 @@ impl<S: RangeSource> Inner<S> {
         if state.closed {
             return Taken::Closed;
         }
-        let generation = self.source.generation();
-        if state.generation != generation {
-            state.generation = generation;
+        let skipped_in = self.source.skipped_in();
+        if state.skipped_in != skipped_in {
+            state.skipped_in = skipped_in;
             state.next = None;
             let rest = std::mem::take(&mut state.current);
             if !rest.is_empty() {
@@ -108,9 +108,9 @@ impl<S: RangeSource> Inner<S> {
     }
 
     async fn refill(self: Arc<Self>) {
-        let generation = self.source.generation();
+        let skipped_in = self.source.skipped_in();
         let drawn = self.source.draw().await;
-        let late = self.lock().put(drawn, generation);
+        let late = self.lock().put(drawn, skipped_in);
         self.drawn.notify_waiters();
         if let Some(range) = late {
             self.give_back(range).await;
@@ -165,11 +165,11 @@ impl State {
     fn put(
         &mut self,
         drawn: Result<Range<u64>, IssueError>,
-        generation: u64,
+        skipped_in: u64,
     ) -> Option<Range<u64>> {
         self.drawing = false;
         match drawn {
-            Ok(range) if self.closed || self.generation != generation => return Some(range),
+            Ok(range) if self.closed || self.skipped_in != skipped_in => return Some(range),
             Ok(range) => {
                 self.next = Some(range);
                 self.failure = None;

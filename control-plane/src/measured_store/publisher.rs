@@ -9,8 +9,8 @@ use edgelink_wire::FeedPosition;
 
 #[async_trait]
 impl PublisherStore for MeasuredStore {
-    fn generation(&self) -> u64 {
-        self.0.generation()
+    fn skipped_in(&self) -> u64 {
+        self.0.skipped_in()
     }
 
     async fn publisher(&self) -> Result<PublisherState, StoreError> {

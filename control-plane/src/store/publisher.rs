@@ -28,9 +28,9 @@ pub enum FeedKind {
 /// The part of a store that the publisher works on. Times are those of the database's clock.
 #[async_trait]
 pub trait PublisherStore: Send + Sync + 'static {
-    /// The newest generation of the row that this process has read, without asking the database; 0 if it has read none. What was
-    /// drawn before it is not used any more: the database may have gone back, and others may have drawn the same.
-    fn generation(&self) -> u64;
+    /// The newest [`PublisherState::skipped_in`] that this process has read, without asking the database. Numbers that were drawn
+    /// before it are not used any more: others may have drawn the same from a database that had gone back.
+    fn skipped_in(&self) -> u64;
 
     /// The row that the replicas agree on.
     async fn publisher(&self) -> Result<PublisherState, StoreError>;
@@ -92,6 +92,8 @@ pub struct PublisherState {
     pub rev_floor: u64,
     /// Which database this is.
     pub installation: String,
+    /// The generation with which numbers were skipped last, because the database had gone back; 0 if they never were.
+    pub skipped_in: u64,
 }
 
 /// The outbox.

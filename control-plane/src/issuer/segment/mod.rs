@@ -9,10 +9,9 @@
 //! leases another issuer.
 //!
 //! A database that is restored gives out once more what was drawn since the backup. So nothing is drawn from one that this
-//! process knows to have gone back (see [`crate::store::PublisherStore`]), and with the generation in which the publisher
-//! skips numbers, and any other, the segments that were drawn before it are given up. What is not covered: a process that
-//! was started after the restore, and so knows of nothing, until the publisher has noticed; and more numbers lost than are
-//! skipped.
+//! process knows to have gone back (see [`crate::store::PublisherStore`]), and once the publisher has skipped numbers, the
+//! segments that were drawn before are given up. What is not covered: a process that was started after the restore, and so
+//! knows of nothing, until the publisher has noticed; and more numbers lost than are skipped.
 //!
 //! One issuer at a time is enough for an instance: a draw is one statement for up to 100,000 numbers. Under load it comes to
 //! the bound that the edges know (see [`crate::relay`]), a million links after another for a new database, and then goes
@@ -113,7 +112,7 @@ impl Inner {
     fn look(self: &Arc<Self>) -> Look {
         loop {
             let run = self.current.load();
-            if run.is_of(self.supply.generation())
+            if run.is_since(self.supply.skipped_in())
                 && let Some(taken) = run.take()
             {
                 if taken.is_low {
@@ -129,7 +128,7 @@ impl Inner {
                 continue;
             }
             let Some(next) = state.next.take() else {
-                // There is a rest if it was drawn in another generation.
+                // There is a rest if numbers were skipped since it was drawn.
                 self.draw_unless_enough(&mut state, run.close());
                 return Look::Wait;
             };
@@ -152,9 +151,9 @@ impl Inner {
         }
         let mut failures = 0;
         while !self.closing.is_cancelled() {
-            let generation = self.supply.generation();
+            let skipped_in = self.supply.skipped_in();
             match self.supply.draw().await {
-                Ok(segment) => return self.put(segment, generation).await,
+                Ok(segment) => return self.put(segment, skipped_in).await,
                 Err(error) => {
                     failures += 1;
                     tracing::warn!(%error, failures, "no segment of numbers could be drawn");
@@ -169,20 +168,20 @@ impl Inner {
     }
 
     /// Keeps a segment, or gives it back where it comes too late to be used.
-    async fn put(&self, segment: Segment, generation: u64) {
-        if !self.keep(segment, generation) {
+    async fn put(&self, segment: Segment, skipped_in: u64) {
+        if !self.keep(segment, skipped_in) {
             self.supply.give_back(segment).await;
             self.end_draw();
         }
     }
 
-    fn keep(&self, segment: Segment, generation: u64) -> bool {
+    fn keep(&self, segment: Segment, skipped_in: u64) -> bool {
         let mut state = self.lock();
         state.failure = None;
         if state.is_closed {
             return false;
         }
-        state.next = Some(Arc::new(Run::new(segment, generation)));
+        state.next = Some(Arc::new(Run::new(segment, skipped_in)));
         // Together with `next`: from here on somebody may take it and begin the next draw.
         state.is_drawing = false;
         drop(state);

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// on the order of the additions, so they are relaxed.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// The newest generation that was known when the segment was drawn.
-    generation: u64,
+    /// The generation with which numbers had been skipped last when the segment was drawn.
+    skipped_in: u64,
     issuer: u16,
     end: u64,
     /// The sequence at which a tenth is used. One thread takes it.
@@ -27,10 +27,10 @@ pub(super) struct Taken {
 }
 
 impl Run {
-    /// The numbers of `segment`, which was drawn in `generation`.
-    pub(super) fn new(segment: Segment, generation: u64) -> Self {
+    /// The numbers of `segment`, which was drawn after the skip of numbers in `skipped_in`.
+    pub(super) fn new(segment: Segment, skipped_in: u64) -> Self {
         Self {
-            generation,
+            skipped_in,
             issuer: segment.issuer,
             end: segment.end,
             low_at: segment.start + (segment.end - segment.start) / 10,
@@ -48,9 +48,9 @@ impl Run {
         Self::new(none, 0)
     }
 
-    /// Whether it is of that generation, so that no other process has its numbers.
-    pub(super) fn is_of(&self, generation: u64) -> bool {
-        self.generation == generation
+    /// Whether no numbers were skipped since it was drawn, by the skip that is known as the last one.
+    pub(super) fn is_since(&self, skipped_in: u64) -> bool {
+        self.skipped_in == skipped_in
     }
 
     /// The next number; nothing behind the last one.

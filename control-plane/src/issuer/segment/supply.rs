@@ -43,9 +43,9 @@ impl Supply {
         }
     }
 
-    /// The newest generation that this process knows of.
-    pub(super) fn generation(&self) -> u64 {
-        self.store.generation()
+    /// The generation with which numbers were skipped last, as far as this process knows.
+    pub(super) fn skipped_in(&self) -> u64 {
+        self.store.skipped_in()
     }
 
     /// Draws a segment that is not empty.

@@ -57,7 +57,7 @@ impl PublisherStore for Outbox {
         })
     }
 
-    fn generation(&self) -> u64 {
+    fn skipped_in(&self) -> u64 {
         panic!("only keys are asked for")
     }
     async fn publisher(&self) -> Result<PublisherState, StoreError> {

@@ -121,7 +121,7 @@ impl PublisherStatements for Session<MySql> {
         Ok(())
     }
 
-    async fn skip_numbers(&mut self, count: u64, end: u64) -> Result<(), Fault> {
+    async fn skip_numbers(&mut self, count: u64, end: u64, generation: u64) -> Result<(), Fault> {
         let issuers =
             query("UPDATE issuers SET next = next + LEAST(?, (GREATEST(?, next) - next) DIV 2)")
                 .bind(count)
@@ -130,6 +130,11 @@ impl PublisherStatements for Session<MySql> {
         let counters =
             query("UPDATE counters SET value = value + ? WHERE name = 'numbers'").bind(count);
         self.run(|c| counters.execute(c)).await?;
+        let note = query(
+            "INSERT INTO counters (name, value) VALUES ('skipped_in', ?) ON DUPLICATE KEY UPDATE value = VALUES(value)",
+        )
+        .bind(generation);
+        self.run(|c| note.execute(c)).await?;
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub(in crate::store) struct Newest {
     token: AtomicU64,
-    generation: AtomicU64,
+    skipped_in: AtomicU64,
 }
 
 impl Newest {
@@ -34,8 +34,8 @@ impl Newest {
 
     fn note(&self, state: &PublisherState) {
         self.token.fetch_max(state.token, Ordering::AcqRel);
-        self.generation
-            .fetch_max(state.generation, Ordering::AcqRel);
+        self.skipped_in
+            .fetch_max(state.skipped_in, Ordering::AcqRel);
     }
 }
 
@@ -52,6 +52,7 @@ pub(in crate::store) struct PublisherRow {
     kind: Vec<u8>,
     rev_floor: Unsigned,
     installation: Vec<u8>,
+    skipped_in: Option<Unsigned>,
 }
 
 /// That row with a row of the outbox, if there is any.
@@ -84,7 +85,7 @@ pub(in crate::store) struct OutboxRow {
 macro_rules! publisher_columns {
     () => {
         "p.owner, p.lease_until, p.token, p.generation, p.position_millis, p.position_sequence, p.kind, p.rev_floor, \
-         p.installation"
+         p.installation, (SELECT value FROM counters WHERE name = 'skipped_in') AS skipped_in"
     };
 }
 pub(in crate::store) use publisher_columns;
@@ -128,11 +129,13 @@ pub(in crate::store) trait PublisherStatements: Send {
     /// Removes rows of the outbox.
     fn forget_changes(&mut self, ids: &[u64]) -> impl Future<Output = Result<(), Fault>> + Send;
 
-    /// Moves all number sources of the database on by `count`, issuers by half of what is left to the sequence `end` at most.
+    /// Moves all number sources of the database on by `count`, issuers by half of what is left to the sequence `end` at most, and
+    /// notes the generation in which that is.
     fn skip_numbers(
         &mut self,
         count: u64,
         end: u64,
+        generation: u64,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 }
 
@@ -148,6 +151,7 @@ impl PublisherRow {
             kind: text(self.kind)?,
             rev_floor: self.rev_floor.0,
             installation: text(self.installation)?,
+            skipped_in: self.skipped_in.map_or(0, |generation| generation.0),
         })
     }
 }
@@ -259,8 +263,13 @@ async fn begin_generation<S: Statements>(
         state.token = state.token.max(token) + 1;
         let bound = session.bound_state().await?.bound();
         session
-            .skip_numbers(NUMBERS_SKIPPED, bound / u64::from(ISSUERS))
+            .skip_numbers(
+                NUMBERS_SKIPPED,
+                bound / u64::from(ISSUERS),
+                state.generation,
+            )
             .await?;
+        state.skipped_in = state.generation;
     }
     session.write_publisher(&state).await?;
     session.commit(1).await?;
@@ -272,8 +281,8 @@ impl<DB: Database> PublisherStore for SqlStore<DB>
 where
     Session<DB>: Statements,
 {
-    fn generation(&self) -> u64 {
-        self.newest().generation.load(Ordering::Acquire)
+    fn skipped_in(&self) -> u64 {
+        self.newest().skipped_in.load(Ordering::Acquire)
     }
 
     async fn publisher(&self) -> Result<PublisherState, StoreError> {

@@ -110,7 +110,7 @@ impl PublisherStatements for Session<Sqlite> {
         Ok(())
     }
 
-    async fn skip_numbers(&mut self, count: u64, end: u64) -> Result<(), Fault> {
+    async fn skip_numbers(&mut self, count: u64, end: u64, generation: u64) -> Result<(), Fault> {
         let issuers = query("UPDATE issuers SET next = next + MIN(?, (MAX(?, next) - next) / 2)")
             .bind(count.cast_signed())
             .bind(end.cast_signed());
@@ -118,6 +118,11 @@ impl PublisherStatements for Session<Sqlite> {
         let counters = query("UPDATE counters SET value = value + ? WHERE name = 'numbers'")
             .bind(count.cast_signed());
         self.run(|c| counters.execute(c)).await?;
+        let note = query(
+            "INSERT INTO counters (name, value) VALUES ('skipped_in', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        )
+        .bind(generation.cast_signed());
+        self.run(|c| note.execute(c)).await?;
         Ok(())
     }
 }
