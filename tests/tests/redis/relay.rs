@@ -8,7 +8,9 @@ use edgelink_control_plane::redis::Redis;
 use edgelink_control_plane::relay::{
     BoundPolicy, Outlet, Publisher, PublisherStatus, Relay, RelayOptions,
 };
-use edgelink_control_plane::store::{FeedKind, LeaseClaim, NewLink, PublisherState, Store};
+use edgelink_control_plane::store::{
+    FeedKind, LeaseClaim, NewLink, PoolOptions, PublisherState, Store, connect,
+};
 use edgelink_control_plane::target::TargetUrl;
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;
@@ -580,7 +582,13 @@ impl Listener for Ages {
 
 #[tokio::test]
 async fn a_beat_is_never_based_on_a_look_from_long_ago() {
-    let (folder, store) = sqlite_store().await;
+    let (folder, _) = sqlite_store().await;
+    let url = format!("sqlite://{}/edgelink.db", folder.path().display());
+    let patient = PoolOptions {
+        statement_timeout: LIMIT,
+        ..PoolOptions::default()
+    };
+    let store = connect(&url, &patient).await.unwrap();
     let ages = Arc::new(Ages(Mutex::default()));
     let feed = Arc::new(Feed::new(RingLimits::default(), vec![ages.clone()]));
     let stop = CancellationToken::new();
@@ -601,7 +609,6 @@ async fn a_beat_is_never_based_on_a_look_from_long_ago() {
     };
     beats(3).await;
     // Between look and beat, the bound has to be raised, and that waits for another one who writes.
-    let url = format!("sqlite://{}/edgelink.db", folder.path().display());
     let mut database = SqliteConnection::connect(&url).await.unwrap();
     let script = "UPDATE issuers SET next = 1000000 WHERE issuer = 0; BEGIN IMMEDIATE";
     sqlx::raw_sql(script).execute(&mut database).await.unwrap();
