@@ -34,6 +34,9 @@ pub(crate) fn first_requests() -> impl Iterator<Item = String> {
     (0..2_000).map(|number| format!("first-request{number}"))
 }
 
+/// The least that `lru.maxBytes` may be with a feed.
+pub(crate) const SMALLEST_WITH_FEED: u32 = 1 << 20;
+
 impl Tiers {
     /// No tier but the control plane: with room for one link, and slots for an eighth of those that are asked for in turn,
     /// every record is put into both caches, as in production, and has been driven out when its link is asked for again.
@@ -126,13 +129,21 @@ pub(crate) async fn static_redirect(control_plane: SocketAddr) -> Envoy {
         .find("          - name: envoy.filters.http.router\n")
         .expect("the router");
     let (start, rest) = (&template[..filter], &template[router..]);
-    let (before, route) = rest
-        .split_once("direct_response: { status: 404")
+    // The check of health is cut out with the filter that it stands behind.
+    let (routes, default) = rest
+        .split_once("              - match: { prefix: / }\n")
         .expect("the default route");
+    let (_, route) = default
+        .split_once("direct_response: { status: 404")
+        .expect("the answer of the default route");
     let (_, after) = route.split_once('\n').expect("the end of the line");
     let redirect = "redirect: { https_redirect: true, host_redirect: example.com, path_redirect: '/a?b=1', response_code: FOUND }";
+    let health = "              - match: { path: /health/live }\n                direct_response: { status: 200 }\n";
+    let default = "              - match: { prefix: / }\n                ";
     let options = EnvoyOptions {
-        bootstrap: Some(format!("{start}{before}{redirect}\n{after}")),
+        bootstrap: Some(format!(
+            "{start}{routes}{health}{default}{redirect}\n{after}"
+        )),
         ..EnvoyOptions::default()
     };
     Envoy::start(&options, &[control_plane]).await

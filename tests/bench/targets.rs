@@ -1,6 +1,6 @@
 //! All who redirect, side by side.
 
-use crate::edges::{Feed, Tiers, hello, static_redirect};
+use crate::edges::{Feed, SMALLEST_WITH_FEED, Tiers, hello, static_redirect};
 use crate::fill::Pipe;
 use crate::links::{never_issued, write_paths};
 use crate::nginx::Nginx;
@@ -19,6 +19,10 @@ const TARGET: &str = "https://example.com/a?b=1";
 /// How many links are asked for in turn: more than there are connections, so that no two ask for the same at once, enough
 /// for the one that a tiny cache holds on to not to matter, and few enough for hardly any to share a slot of shared data.
 const LINKS: usize = 1_000;
+
+/// How many links are asked for in turn where Redis is to answer: several times as many as fit into the smallest cache that
+/// an edge with a feed may have, without which Redis is not believed.
+const MANY_LINKS: u64 = 20_000;
 
 /// The largest number that `sharedData.slots` may be.
 const SLOTS: u32 = 1 << 20;
@@ -48,6 +52,8 @@ pub(crate) struct Field {
     control_plane: ControlPlane,
     redis: RedisServer,
     paths: PathBuf,
+    /// Those of the links that only Redis has.
+    in_redis: PathBuf,
 }
 
 /// The name of what all are compared with.
@@ -57,6 +63,7 @@ pub(crate) const REFERENCE: &str = "Envoy, static redirect";
 fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 6] {
     let bare = Tiers::BARE;
     let from = |mode| Tiers {
+        lru_bytes: SMALLEST_WITH_FEED,
         redis: Some((mode, redis)),
         feed: Feed::Changes,
         ..bare
@@ -83,12 +90,14 @@ impl Field {
         let folder = TempDir::new().expect("a temporary folder");
         let codes = create_links(&control_plane, &redis).await;
         let paths = write_paths(folder.path(), "links", codes);
+        let in_redis = write_paths(folder.path(), "in-redis", fill_redis(&redis).await);
         let mut field = Self {
             targets: Vec::new(),
             folder,
             control_plane,
             redis,
             paths,
+            in_redis,
         };
         let envoy = static_redirect(field.control_plane.address()).await;
         field.add_envoy(REFERENCE, None, envoy);
@@ -145,11 +154,13 @@ impl Field {
     }
 
     fn add_envoy(&mut self, name: &'static str, tier: Option<&'static str>, envoy: Envoy) {
-        let (status, paths) = if tier == Some("admission") {
-            let codes = never_issued(LINKS as u64);
-            (404, write_paths(self.folder.path(), "absent", codes))
-        } else {
-            (302, self.paths.clone())
+        let (status, paths) = match tier {
+            Some("admission") => {
+                let codes = never_issued(LINKS as u64);
+                (404, write_paths(self.folder.path(), "absent", codes))
+            }
+            Some("redis") => (302, self.in_redis.clone()),
+            _ => (302, self.paths.clone()),
         };
         let mut target = Target::of(name, tier, &paths, envoy);
         target.status = status;
@@ -194,6 +205,17 @@ async fn create_links(control_plane: &ControlPlane, redis: &RedisServer) -> Vec<
         pipe.link(&code, TARGET);
         pipe.plain(&code, TARGET);
         codes.push(code);
+    }
+    pipe.flush();
+    codes
+}
+
+/// Links in Redis alone.
+async fn fill_redis(redis: &RedisServer) -> Vec<String> {
+    let mut pipe = Pipe::open(redis).await;
+    let codes = never_issued(MANY_LINKS);
+    for code in &codes {
+        pipe.link(code, TARGET);
     }
     pipe.flush();
     codes
