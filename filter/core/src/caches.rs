@@ -81,8 +81,6 @@ pub(crate) struct Heard<'a> {
     pub(crate) is_hot: bool,
     /// It was right at that moment or later.
     pub(crate) at: Moment,
-    /// When it counts as fetched here: then or later.
-    pub(crate) counts_as: Moment,
 }
 
 /// What the LRU holds of a key.
@@ -159,16 +157,9 @@ impl Caches {
         now.before(self.lives.fresh.max(self.lives.absent_fresh))
     }
 
-    /// When what the feed tells of now counts as fetched, where everything before it was told up to `heard`.
-    pub(crate) fn time_of_told(&self, heard: Moment) -> Moment {
-        self.trust.time_of_told(heard)
-    }
-
     /// A link has changed in a way that is not known: it is asked for again.
     pub(crate) fn suspect(&mut self, key: &[u8], now: Moment) {
-        // Later than what was told just before.
-        let told = self.trust.time_of_told(now).after(1);
-        if !self.changes.note(key, told) {
+        if !self.changes.note(key, now) {
             self.suspect_all(now);
         }
     }
@@ -283,12 +274,12 @@ impl Caches {
     pub(crate) fn learn(
         &mut self,
         data: &mut impl SharedData,
-        wanted: &Asked,
+        asked: &Asked,
         fetched: Fetched<'_>,
         now: Moment,
     ) -> Learned {
         let Fetched { told, at, source } = fetched;
-        let place = self.lru.find(&wanted.key);
+        let place = self.lru.find(&asked.key);
         let known = place.map(|place| self.known(place));
         let is_absence = source == Source::ControlPlane && told.kind == Kind::Absent;
         let refreshed = known.filter(|known| is_absence && known.kind == Some(Kind::Absent));
@@ -297,12 +288,7 @@ impl Caches {
         if known.is_some_and(|known| known.rev == rev && known.fetched > at) {
             return Learned::Taken;
         }
-        let asked = match source {
-            Source::ControlPlane => at,
-            Source::Redis => Moment::default(),
-        };
-        let precedence = self.precedence(asked, now);
-        if place.is_some_and(|place| !self.may_replace(place, rev, precedence)) {
+        if place.is_some_and(|place| !self.may_replace(place, rev, now)) {
             return Learned::Older;
         }
         if rev == told.rev {
@@ -312,15 +298,15 @@ impl Caches {
             encode(Record::Absent { rev }, &mut self.encoded);
         }
         let fetched = latest(known, rev, at);
-        let written = self.share(data, wanted, told.kind, rev, fetched, precedence);
+        let written = self.share(data, asked, told.kind, rev, fetched, now);
         if let Err(Newer { rev, kind }) = written {
             if !(is_absence && kind == Kind::Absent) {
                 return Learned::Older;
             }
             encode(Record::Absent { rev }, &mut self.encoded);
-            let _another_was_faster = self.share(data, wanted, kind, rev, fetched, precedence);
+            let _another_was_faster = self.share(data, asked, kind, rev, fetched, now);
         }
-        self.lru.put(&wanted.key, &self.encoded, fetched);
+        self.lru.put(&asked.key, &self.encoded, fetched);
         Learned::Taken
     }
 
@@ -328,22 +314,23 @@ impl Caches {
     fn share(
         &mut self,
         data: &mut impl SharedData,
-        wanted: &Asked,
+        asked: &Asked,
         kind: Kind,
         rev: u64,
         fetched: Moment,
-        precedence: Precedence,
+        now: Moment,
     ) -> Result<(), Newer> {
         let offer = Offer {
-            key: &wanted.key,
+            key: &asked.key,
             record: &self.encoded,
             rev,
             kind,
             fetched,
         };
-        if self.slots.write_over(data, offer, wanted.version) {
+        if self.slots.write_over(data, offer, asked.version) {
             return Ok(());
         }
+        let precedence = self.precedence(now);
         self.slots.write(data, offer, precedence)
     }
 
@@ -359,36 +346,24 @@ impl Caches {
         heard: Heard<'_>,
         now: Moment,
     ) {
-        let Heard {
-            record,
-            is_hot,
-            at,
-            counts_as,
-        } = heard;
+        let Heard { record, is_hot, at } = heard;
         let rev = record.rev();
         let place = self.lru.find(key);
-        let precedence = self.precedence(Moment::default(), now);
-        if let Some(place) = place
-            && !self.may_replace(place, rev, precedence)
-        {
-            if self.trust.is_from_before(self.lru.fetched(place)) {
-                // What is held may never have been, and give way to what was asked for before this change.
-                self.suspect(key, now);
-            }
+        if place.is_some_and(|place| !self.may_replace(place, rev, now)) {
             return;
         }
         let known = place.map(|place| self.known(place));
+        let fetched = latest(known, rev, at);
         encode(record, &mut self.encoded);
-        self.lru
-            .put_news(key, &self.encoded, latest(known, rev, counts_as));
+        self.lru.put_news(key, &self.encoded, fetched);
         let offer = Offer {
             key,
             record: &self.encoded,
             rev,
             kind: Kind::of(&record),
-            // Other workers cannot tell what it counts as here.
-            fetched: at,
+            fetched,
         };
+        let precedence = self.precedence(now);
         if is_hot {
             let _newer_stays = self.slots.write(data, offer, precedence);
         } else {
@@ -407,8 +382,7 @@ impl Caches {
         if let Some(held) = held {
             let rev = rev(shared.bytes());
             let later = shared.fetched > self.lru.fetched(held) || rev > self.rev(held);
-            let precedence = self.precedence(Moment::default(), now);
-            if !later || !self.may_replace(held, rev, precedence) {
+            if !later || !self.may_replace(held, rev, now) {
                 return Some(held);
             }
         }
@@ -446,22 +420,21 @@ impl Caches {
         })
     }
 
-    /// By what records take the places of those that are held; `asked` as in [`Precedence::asked`].
-    fn precedence(&self, asked: Moment, now: Moment) -> Precedence {
+    /// By what records take the places of those that are held.
+    fn precedence(&self, now: Moment) -> Precedence {
         Precedence {
             trust: self.trust,
             lives: self.lives,
             now,
-            asked,
         }
     }
 
-    fn may_replace(&self, held: Place, rev: u64, precedence: Precedence) -> bool {
+    fn may_replace(&self, held: Place, rev: u64, now: Moment) -> bool {
         let held = Age {
             rev: self.rev(held),
             fetched: self.lru.fetched(held),
         };
-        precedence.may_replace(rev, held)
+        self.precedence(now).may_replace(rev, held)
     }
 
     fn rev(&self, place: Place) -> u64 {

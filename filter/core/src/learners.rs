@@ -101,12 +101,7 @@ impl Learners<'_> {
         }
         self.warm.on_change(key.as_bytes());
         let at = self.heard.unwrap_or_else(|| self.caches.unknown_age(now));
-        let told = Heard {
-            record,
-            is_hot,
-            at,
-            counts_as: self.caches.time_of_told(at),
-        };
+        let told = Heard { record, is_hot, at };
         self.caches.hear(data, key.as_bytes(), told, now);
     }
 

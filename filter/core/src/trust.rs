@@ -17,8 +17,7 @@ pub(crate) struct Coverage {
 pub(crate) struct Trust {
     /// None without a feed that was ever heard.
     coverage: Option<Coverage>,
-    /// What was fetched before is asked for again before it is served, and so is what has this very time until the feed was
-    /// heard then: see [`Self::time_of_told`].
+    /// What was fetched before is asked for again before it is served.
     suspected: Moment,
     /// What was fetched then or before is never served.
     forgotten: Moment,
@@ -45,27 +44,13 @@ impl Trust {
 
     /// Changes may have been missed: what is known is asked for again, and serves only where nobody can tell.
     pub(crate) fn suspect_all(&mut self, now: Moment) {
-        // What was asked for in the same millisecond may be from before.
-        self.suspected = self.suspected.max(now.after(1));
+        self.suspected = self.suspected.max(now);
         self.coverage = None;
     }
 
     /// All that is known is wrong.
     pub(crate) fn forget_all(&mut self, now: Moment) {
-        self.forgotten = self.suspected.max(now);
-        self.suspected = self.forgotten.after(1);
-    }
-
-    /// When a record that the feed tells of now counts as fetched here, where everything before it was told up to `heard`. What
-    /// is told after changes were missed is not from before that, even if the feed is further behind: by then it is right
-    /// if the feed has told of nothing newer once it was heard up to there.
-    pub(crate) fn time_of_told(&self, heard: Moment) -> Moment {
-        heard.max(self.suspected)
-    }
-
-    /// Whether that was fetched before changes may have been missed.
-    pub(crate) fn is_from_before(&self, fetched: Moment) -> bool {
-        fetched < self.suspected
+        self.forgotten = now;
     }
 
     /// What a record is good for.
@@ -100,25 +85,17 @@ impl Trust {
     }
 
     fn is_suspected(&self, fetched: Moment, now: Moment) -> bool {
-        fetched < self.suspected
-            || (fetched == self.suspected && !self.is_heard_since())
-            || now < self.starting_until
-    }
-
-    /// Whether the feed was heard since changes were missed.
-    fn is_heard_since(&self) -> bool {
-        self.coverage
-            .is_some_and(|coverage| coverage.heard >= self.suspected)
+        fetched < self.suspected || now < self.starting_until
     }
 
     /// Whether the feed vouches for it: it would have said so if the record had changed, and was heard so lately that
     /// the record is as good as one that was fetched then.
     ///
     /// What was fetched soon after the feed began is left out, in case that who answered was further behind than was
-    /// said. What was fetched at its very begin comes from the snapshot that the feed began from, or was told.
+    /// said. What was fetched at its very begin comes from the snapshot that the feed began from.
     fn is_covered(&self, lives: &Lives, fresh: u64, fetched: Moment, now: Moment) -> bool {
         self.coverage.is_some_and(|Coverage { since, heard }| {
-            (fetched >= since.after(lives.fresh) || fetched == self.suspected)
+            (fetched >= since.after(lives.fresh) || fetched == since)
                 && fetched.age(now) < lives.with_feed
                 && heard.age(now) < fresh
         })
@@ -131,8 +108,6 @@ pub(crate) struct Precedence {
     pub(crate) trust: Trust,
     pub(crate) lives: Lives,
     pub(crate) now: Moment,
-    /// When the control plane was asked for the one that is offered, if it was; else long ago.
-    pub(crate) asked: Moment,
 }
 
 /// Of a record: its revision, and when it was fetched.
@@ -143,13 +118,10 @@ pub(crate) struct Age {
 }
 
 impl Precedence {
-    /// Whether a record of that revision may take the place of the one that is held. What is forgotten gives way to any,
-    /// and what is from before changes were missed to what the control plane was asked for since: the database may have
-    /// been restored, and what was known then never have been.
+    /// Whether a record of that revision may take the place of the one that is held. What is forgotten gives way to any:
+    /// the database may have been restored, and what was known then never have been.
     pub(crate) fn may_replace(&self, rev: u64, held: Age) -> bool {
-        let Self { trust, asked, .. } = self;
-        held.fetched <= trust.forgotten
-            || (trust.is_from_before(held.fetched) && !trust.is_from_before(*asked))
+        held.fetched <= self.trust.forgotten
             || self
                 .lives
                 .may_replace(rev, held.rev, held.fetched, self.now)
@@ -196,7 +168,6 @@ mod tests {
             trust: *trust,
             lives: LIVES,
             now: at(40_001),
-            asked: Moment::default(),
         };
         let held = Age {
             rev: held,
@@ -258,7 +229,7 @@ mod tests {
             "it takes too long"
         );
         trust.on_time(Some(at(500)), None);
-        assert_eq!(standing(trust, 501, 600), Standing::Fresh);
+        assert_eq!(standing(trust, 500, 600), Standing::Fresh);
         assert_eq!(standing(trust, 499, 600), Standing::Stale);
     }
 
@@ -266,41 +237,9 @@ mod tests {
     fn what_is_suspected_is_asked_for_again_but_not_worthless() {
         let mut trust = heard(40_000);
         trust.suspect_all(at(40_000));
-        assert_eq!(standing(trust, 40_000, 40_002), Standing::Stale);
-        assert_eq!(standing(trust, 40_002, 40_002), Standing::Fresh);
-        assert!(!may_replace(&trust, 1, [2, 40_000]));
-        let asked = |asked: u64, held: u64| {
-            let precedence = Precedence {
-                trust,
-                lives: LIVES,
-                now: at(40_500),
-                asked: at(asked),
-            };
-            let fetched = at(held);
-            precedence.may_replace(1, Age { rev: 2, fetched })
-        };
-        assert!(asked(40_001, 40_000), "asked for since");
-        assert!(!asked(40_000, 39_999), "from before as well");
-        assert!(!asked(40_400, 40_001), "told or asked for since");
-    }
-
-    #[test]
-    fn what_is_told_after_changes_were_missed_is_fresh_once_the_feed_was_heard_since() {
-        let mut trust = heard(40_000);
-        assert_eq!(trust.time_of_told(at(39_000)), at(39_000));
-        trust.suspect_all(at(40_000));
-        let told = trust.time_of_told(at(39_000));
-        assert_eq!(told, at(40_001));
-        let mut standing_at = |heard: u64, now: u64| {
-            let since = at(40_001);
-            let heard = at(heard);
-            trust.on_time(Some(since), Some(Coverage { since, heard }));
-            trust.standing(&LIVES, Kind::Link, told, at(now))
-        };
-        assert_eq!(standing_at(40_000, 40_100), Standing::Stale);
-        assert_eq!(standing_at(40_001, 41_000), Standing::Fresh);
-        assert_eq!(standing_at(80_000, 81_000), Standing::Fresh, "covered");
-        assert_eq!(standing_at(80_000, 85_000), Standing::Stale);
+        assert_eq!(standing(trust, 39_999, 40_001), Standing::Stale);
+        assert_eq!(standing(trust, 40_000, 40_001), Standing::Fresh);
+        assert!(!may_replace(&trust, 1, [2, 39_999]));
     }
 
     #[test]
@@ -308,14 +247,7 @@ mod tests {
         let mut trust = heard(40_000);
         trust.forget_all(at(40_000));
         assert_eq!(standing(trust, 40_000, 40_001), Standing::Dead);
-        assert_eq!(standing(trust, 40_002, 40_002), Standing::Fresh);
+        assert_eq!(standing(trust, 40_001, 40_001), Standing::Fresh);
         assert!(may_replace(&trust, 1, [2, 40_000]));
-        trust.suspect_all(at(41_000));
-        trust.forget_all(at(41_000));
-        let told_between = at(41_001);
-        assert_eq!(
-            trust.standing(&LIVES, Kind::Link, told_between, at(41_002)),
-            Standing::Dead
-        );
     }
 }

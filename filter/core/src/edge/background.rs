@@ -239,7 +239,6 @@ impl Edge {
                     record,
                     is_hot: true,
                     at: reading.since,
-                    counts_as: reading.since,
                 };
                 self.caches.hear(data, &link.key, told, now);
             }

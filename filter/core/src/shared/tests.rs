@@ -17,7 +17,6 @@ fn by_revision(now: Moment) -> Precedence {
         trust: Trust::default(),
         lives: LIVES,
         now,
-        asked: Moment::default(),
     }
 }
 const NOW: Moment = at(1_000_000);

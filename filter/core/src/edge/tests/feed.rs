@@ -225,7 +225,7 @@ fn what_was_fetched_before_the_feed_began_is_asked_for_again() {
     world.pass(100);
     world.bytes(FEED, OK);
     world.bytes(FEED, NO_STREAM);
-    world.pass(2);
+    world.pass(1);
     world.know("a", link("https://changed-before/", 2));
     let seen = world.visit("/a");
     assert_eq!(seen, Answered(redirect("https://changed-before/", "lru")));
