@@ -282,7 +282,10 @@ impl Caches {
         let place = self.lru.find(&asked.key);
         let known = place.map(|place| self.known(place));
         let is_absence = source == Source::ControlPlane && told.kind == Kind::Absent;
-        let refreshed = known.filter(|known| is_absence && known.kind == Some(Kind::Absent));
+        let refreshed = known.filter(|known| {
+            let is_forgotten = self.trust.is_forgotten(known.fetched);
+            is_absence && known.kind == Some(Kind::Absent) && !is_forgotten
+        });
         let rev = refreshed.map_or(told.rev, |known| known.rev.max(told.rev));
         // Revisions may be equal and contents differ, after the database went back: then the one that was fetched later counts.
         if known.is_some_and(|known| known.rev == rev && known.fetched > at) {

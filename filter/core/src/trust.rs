@@ -53,6 +53,11 @@ impl Trust {
         self.forgotten = now;
     }
 
+    /// Whether a record that was fetched then is never served.
+    pub(crate) fn is_forgotten(&self, fetched: Moment) -> bool {
+        fetched <= self.forgotten
+    }
+
     /// What a record is good for.
     pub(crate) fn standing(
         &self,
@@ -61,7 +66,7 @@ impl Trust {
         fetched: Moment,
         now: Moment,
     ) -> Standing {
-        if fetched <= self.forgotten {
+        if self.is_forgotten(fetched) {
             return Standing::Dead;
         }
         match lives.standing(kind, fetched, now) {
@@ -77,7 +82,7 @@ impl Trust {
     /// Whether a record is fresh, be it a link or an absence.
     pub(crate) fn is_surely_fresh(&self, lives: &Lives, fetched: Moment, now: Moment) -> bool {
         let shorter = lives.fresh.min(lives.absent_fresh);
-        fetched > self.forgotten
+        !self.is_forgotten(fetched)
             && !self.is_suspected(fetched, now)
             && (lives.is_surely_fresh(fetched, now)
                 || (self.is_covered(lives, shorter, fetched, now)
@@ -121,7 +126,7 @@ impl Precedence {
     /// Whether a record of that revision may take the place of the one that is held. What is forgotten gives way to any:
     /// the database may have been restored, and what was known then never have been.
     pub(crate) fn may_replace(&self, rev: u64, held: Age) -> bool {
-        held.fetched <= self.trust.forgotten
+        self.trust.is_forgotten(held.fetched)
             || self
                 .lives
                 .may_replace(rev, held.rev, held.fetched, self.now)

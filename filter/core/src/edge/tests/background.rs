@@ -469,6 +469,23 @@ fn after_a_flush_what_is_known_gives_way_to_an_answer_of_any_revision() {
     assert_eq!(world.visit("/never-made"), Answered(page(404, "lru")));
 }
 
+/// The clock of the database that was lost had been ahead.
+#[test]
+fn after_a_flush_an_absence_has_the_revision_that_it_is_told_with() {
+    let mut world = World::with_errands(r#","poll":{}"#);
+    world.answer_poll(&gap(5));
+    world.know("a", Record::Absent { rev: 100 });
+    world.pass(1_000);
+    world.answer_poll(&batch(9, &[FeedMessage::Flush]));
+    world.pass(1);
+    world.know("a", Record::Absent { rev: 50 });
+    world.answer_poll(&batch(10, &[put("go.example/a", "https://a/", 60)]));
+    world.pass(1);
+    let token = world.ask("/a");
+    let answers = world.end_with(token, "go.example/a", link("https://a/", 60));
+    assert_eq!(answers, [redirect("https://a/", "control-plane")]);
+}
+
 /// As a control plane says it that has seen a flush in the gap.
 #[test]
 fn a_gap_with_a_flush_leaves_nothing() {
