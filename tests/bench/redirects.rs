@@ -63,7 +63,7 @@ fn plan(size: Size) -> Plan {
 
 fn explain(plan: Plan) -> String {
     format!(
-        "{} rounds of {:?} at saturation (wrk, 32 connections, 1,000 links in turn, 20,000 for Redis). CPU: all threads of the server, user and \
+        "{} rounds of {:?} at saturation (wrk, 32 connections, 1,000 links in turn, 200,000 for Redis). CPU: all threads of the server, user and \
          system; for Redis and the control plane as tiers, Envoy alone, without what Redis and the control plane take. Busy: \
          the share of its processor that the server used; well below 100 %, something else was the limit (for these tiers \
          Redis and the control plane share the load's processor). Host calls only: reads the headers, sends the two of a \

@@ -20,9 +20,9 @@ const TARGET: &str = "https://example.com/a?b=1";
 /// for the one that a tiny cache holds on to not to matter, and few enough for hardly any to share a slot of shared data.
 const LINKS: usize = 1_000;
 
-/// How many links are asked for in turn where Redis is to answer: several times as many as fit into the smallest cache that
+/// How many links are asked for in turn where Redis is to answer: many times as many as fit into the smallest cache that
 /// an edge with a feed may have, without which Redis is not believed.
-const MANY_LINKS: u64 = 20_000;
+const MANY_LINKS: u64 = 200_000;
 
 /// The largest number that `sharedData.slots` may be.
 const SLOTS: u32 = 1 << 20;
