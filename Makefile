@@ -135,11 +135,12 @@ bench-programs: wasm
 	cargo build --profile $(BENCH_PROFILE) -p edgelink-control-plane
 
 .PHONY: lint
-lint: setup-run ## Check formatting, lints and scripts
+lint: setup-lint ## Check formatting, lints, scripts, and the crates of others
 	cargo fmt --all --check
 	cargo clippy $(NATIVE) --all-targets -- -D warnings
 	cargo clippy $(WASM_PACKAGES) $(HELLO_PACKAGES) -p edgelink-abi-probe --profile wasm --target $(WASM_TARGET) -- -D warnings
 	@if command -v shellcheck >/dev/null; then shellcheck $$(git ls-files '*.sh' .ci/run); else echo "shellcheck is not installed: scripts not checked"; fi
+	tests/deny.sh
 
 .PHONY: setup
 setup: ## Install what build and tests need (Debian packages, wasm target, Envoy)
@@ -153,7 +154,11 @@ setup-run:
 setup-full:
 	@tests/install.sh full
 
+.PHONY: setup-lint
+setup-lint:
+	@tests/install.sh lint
+
 .PHONY: clean
-clean: ## Remove what was built and the state of `make run`; an installed Envoy stays
+clean: ## Remove what was built and the state of `make run`; installed programs stay
 	cargo clean
-	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy -exec rm -rf {} +; fi
+	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny -exec rm -rf {} +; fi

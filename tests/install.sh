@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB and Redis (`install.sh full`), to test
-# it as well (`install.sh test`) or to compare it with others (`install.sh bench`): the wasm target and Envoy everywhere,
-# packages on Debian. Elsewhere it says what is missing. What is there already is left alone.
+# it as well (`install.sh test`), to compare it with others (`install.sh bench`) or to check its sources
+# (`install.sh lint`): the wasm target, Envoy and cargo-deny everywhere, packages on Debian. Elsewhere it says what is
+# missing. What is there already is left alone.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -102,7 +103,9 @@ case ${1:-run} in
 full) need_for_servers ;;
 test) need_for_testing ;;
 bench) need_for_comparing ;;
+lint) need_venv ;;
 esac
 if ((${#packages[@]})); then install_packages; fi
 install_wasm_target
 "$root/envoy/find.sh" >/dev/null
+if [[ ${1:-} == lint ]]; then "$root/tests/deny.sh" install; fi
