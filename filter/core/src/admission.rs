@@ -1,11 +1,11 @@
-//! Tier 3: codes that nobody has, known without asking anybody.
+//! Tier 2: codes that nobody has, known without asking anybody.
 //!
 //! A code of generated shape has a number, and one below the bound may have been issued. All others are aliases, of whatever
 //! shape, and a filter says which ones there may be. What a snapshot says of bound
 //! and aliases is kept up to date by the feed, so it holds only together with a feed that has missed nothing since the
 //! snapshot. Whatever is in doubt is let through.
 //!
-//! # Why it may stand in front of shared data
+//! # Why it comes before shared data
 //! So that scanning costs no read of shared data, which copies under a lock of the whole process. What shared data might
 //! know and the gate refuses is an alias that another worker has looked up and of which this worker has not read yet.
 //! Then the gate answers what an absence in the LRU would, which the same feed keeps fresh: it refuses only while the

@@ -1,4 +1,4 @@
-//! Tiers 1, 2 and 6: what this proxy knows already.
+//! Tiers 1, 3 and 6: what this proxy knows already.
 
 use crate::callout::Told;
 use crate::changes::Changes;

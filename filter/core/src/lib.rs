@@ -5,11 +5,11 @@
 //! this order:
 //!
 //! 1. the worker's LRU (`lru`),
-//! 2. the proxy's shared data (`shared`),
-//! 3. admission (`admission`), which knows what was never issued; it stands in front of 2,
+//! 2. admission (`admission`), which knows what was never issued,
+//! 3. the proxy's shared data (`shared`),
 //! 4. Redis, if there is one ([`redis`]), by the client in [`resp`],
 //! 5. the control plane, by a callout ([`callout`]), one at a time for each key,
-//! 6. whatever is left of the first two, if it is not too old ([`time`]).
+//! 6. a stale link of 1 or 3, if it is not too old ([`time`]).
 //!
 //! With a feed, from Redis ([`feed`]) or from the control plane ([`background`]), the first three learn of changes by
 //! themselves (`learners`) and keep what they know for longer (`trust`).

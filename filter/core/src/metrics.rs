@@ -281,6 +281,24 @@ mod tests {
     }
 
     #[test]
+    fn every_statistic_is_in_the_readme() {
+        let readme = include_str!("../../README.md");
+        for metric in Metric::all() {
+            let name = metric.name();
+            let mut parts = name.split('.').skip(1);
+            let base = format!("`edgelink_{}`", parts.next().unwrap());
+            let is_about = |line: &&str| {
+                line.split('|')
+                    .nth(1)
+                    .is_some_and(|cell| cell.contains(&base))
+            };
+            let row = readme.lines().find(is_about);
+            let row = row.unwrap_or_else(|| panic!("{name}"));
+            assert!(parts.all(|value| row.contains(value)), "{name}: {row}");
+        }
+    }
+
+    #[test]
     fn what_was_counted_is_handed_over_once_and_gauges_by_difference() {
         let mut counts = Counts::default();
         let mut stats = Stats::default();

@@ -1,4 +1,4 @@
-//! Tier 2: a fixed number of slots in the proxy's shared data.
+//! Tier 3: a fixed number of slots in the proxy's shared data.
 //!
 //! The store never forgets a key, so the keys are the slots' and not the links'. A slot holds one entry with the key
 //! inside; two links that share a slot take it from each other.

@@ -11,9 +11,6 @@ use crate::record::{LinkRecord, LinkState, Record, RecordError, RedirectStatus, 
 /// The stream that changes travel on.
 pub const FEED_STREAM: &str = "feed";
 
-/// The stream that batches of clicks travel on.
-pub const CLICKS_STREAM: &str = "clicks";
-
 /// The key of the hash with the state of the feed, in the slot of [`FEED_STREAM`].
 pub const STATE_KEY: &str = "{feed}:state";
 

@@ -8,7 +8,7 @@ use crate::host::{Log, SharedData, Streams};
 use crate::metrics::CalloutOutcome;
 
 impl Edge {
-    /// The tiers, in their order, but for admission, which stands in front of shared data: why it may is told there.
+    /// LRU, admission, shared data, Redis, control plane; [`crate::admission`] says why it comes before shared data.
     pub(super) fn decide(
         &mut self,
         host: &mut (impl SharedData + Streams + Log),
