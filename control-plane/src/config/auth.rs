@@ -11,7 +11,7 @@ const MIN_TOKEN_LENGTH: usize = 16;
 
 /// Keys and tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a section")]
 pub struct AuthConfig {
     /// What edges send as bearer token to `/edge/v1`: visible ASCII, at least 16 characters, no commas. Several are for
     /// rotation: add the new one here, change the edges, take the old one away. Default none: the edge API refuses

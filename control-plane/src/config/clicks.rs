@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Clicks, and the links that are hot by them.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a section")]
 pub struct ClicksConfig {
     /// How many links are hot at most, 0 to 10,000. Default 100. Edges keep them from their start on.
     pub hot_count: u32,

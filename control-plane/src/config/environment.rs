@@ -59,11 +59,12 @@ impl Environment {
         checks.into_result()
     }
 
+    /// Every variable with its section and field.
     #[cfg(test)]
-    pub(super) fn fields() -> impl Iterator<Item = (&'static str, &'static str)> {
+    pub(super) fn fields() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
         VARIABLES
             .iter()
-            .map(|(_, section, field, _)| (*section, *field))
+            .map(|(name, section, field, _)| (*name, *section, *field))
     }
 }
 

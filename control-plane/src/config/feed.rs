@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The feed of changes that edges follow.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a section")]
 pub struct FeedConfig {
     /// About how many changes the stream in Redis keeps, 1,000 to 10,000,000. Default 100,000. An edge that was away for
     /// longer drops its caches and starts anew.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Where numbers come from.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a section")]
 pub struct IssuerConfig {
     /// `segment`, `counter`, `zookeeper`, `snowflake` or `digest`. Default `segment`. All control planes of one database
     /// must have the same. `snowflake` needs `links.code_length = 10`; `counter` takes no `links.code_key`.

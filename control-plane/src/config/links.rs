@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// Domains, codes and short URLs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a section")]
 pub struct LinksConfig {
     /// The hosts of short URLs, with their port where it is not the default of the scheme; at least one. The first is the
     /// default. A default port (80, 443) or a trailing dot in a request makes no difference. No link may point to any of

@@ -6,7 +6,7 @@ use tracing_subscriber::EnvFilter;
 
 /// What is logged, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a section")]
 pub struct LogConfig {
     /// `text` for people, or `json`: one object a line. Default `text`. Both go to standard error.
     pub format: LogFormat,

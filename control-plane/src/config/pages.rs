@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Files of HTML that visitors see instead of a redirect. They are read once, at the start, and each may have at most
 /// 65,536 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a section")]
 pub struct PagesConfig {
     /// For 404: there is no such link, or not yet. Default none: a built-in page.
     pub not_found: Option<PathBuf>,

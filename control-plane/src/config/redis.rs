@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Redis, which all control planes of a deployment share.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a section")]
 pub struct RedisConfig {
     /// `redis://user:password@host:port`, `redis-sentinel://host:port?sentinelServiceName=name&node=host:port` or
     /// `redis-cluster://host:port?node=host:port`; `rediss` instead of `redis` for TLS. Default none: this process is the

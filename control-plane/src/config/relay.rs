@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// How changes are published to caches and edges.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a section")]
 pub struct RelayConfig {
     /// How often the outbox is looked into where nobody nudges, in milliseconds, 10 to 60,000. Default 250. That is how late
     /// a change can come when Redis has lost the nudge of another control plane.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// How links are resolved for edges and visitors.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a section")]
 pub struct ResolveConfig {
     /// How many bytes of links are kept in this process, 0 to 17,179,869,184. Default 67,108,864.
     pub cache_bytes: u64,

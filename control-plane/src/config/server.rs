@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The HTTP server and its bounds.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a section")]
 pub struct ServerConfig {
     /// Address and port to listen on; port 0 takes a free one, which the log line `listening` names. API, edge API,
     /// redirects, health and metrics share it. Default `127.0.0.1:8081`: from outside of this machine nobody gets in.

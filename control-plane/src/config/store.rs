@@ -11,7 +11,7 @@ const GRACE: Duration = Duration::from_millis(300);
 
 /// The database.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a section")]
 pub struct StoreConfig {
     /// `sqlite:///absolute/path.db`, `sqlite://relative/path.db` or `mysql://user:password@host:port/database`. Default
     /// `sqlite://edgelink.db`: a file in the working directory, made when it is missing. Several control planes need

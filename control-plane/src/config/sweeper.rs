@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Removing what is over.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a section")]
 pub struct SweeperConfig {
     /// How often `serve` looks for what is over, in seconds, 1 to 86,400; 0 for never, then `edgelink sweep` is to be run.
     /// Default 60. Of several control planes one does it at a time.

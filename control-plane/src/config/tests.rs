@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 const EXAMPLE: &str = include_str!("../../edgelink.example.toml");
+const README: &str = include_str!("../../README.md");
 
 fn file(text: &str) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -56,8 +57,51 @@ fn every_field_is_in_the_example_and_has_a_variable() {
                 .map(move |field| (section.as_str(), field.as_str()))
         })
         .collect();
-    let in_environment: BTreeSet<(&str, &str)> = Environment::fields().collect();
+    let in_environment: BTreeSet<(&str, &str)> = Environment::fields()
+        .map(|(_, section, field)| (section, field))
+        .collect();
     assert_eq!(in_example, in_environment);
+}
+
+/// The cells of a field's row in the README: field, variable, default, range, what.
+fn readme_row(section: &str, field: &str) -> Option<Vec<&'static str>> {
+    let heading = format!("`[{section}]`");
+    let names = [format!("`{field}`"), format!("`{section}.{field}`")];
+    let is_about = |part: &&str| {
+        part.lines()
+            .next()
+            .is_some_and(|line| line.contains(&heading))
+    };
+    let lines = README.split("\n### ").find(is_about)?.lines();
+    lines
+        .map(|line| line.split('|').map(str::trim).skip(1).collect::<Vec<_>>())
+        .find(|cells| {
+            cells
+                .first()
+                .is_some_and(|cell| names.iter().any(|name| name == cell))
+        })
+}
+
+fn shown(default: &toml::Value) -> String {
+    match default {
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Array(items) if items.is_empty() => "none".to_owned(),
+        toml::Value::Array(items) => items.iter().map(shown).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+#[test]
+fn every_field_is_in_the_readme_with_its_variable_and_default() {
+    let defaults: toml::Table = EXAMPLE.parse().unwrap();
+    for (variable, section, field) in Environment::fields() {
+        let row = readme_row(section, field).unwrap_or_else(|| panic!("{section}.{field}"));
+        assert!(row[1].contains(&format!("`{variable}`")), "{row:?}");
+        match defaults[section].get(field) {
+            Some(default) => assert_eq!(row[2], shown(default), "{row:?}"),
+            None => assert!(["none", "built-in"].contains(&row[2]), "{row:?}"),
+        }
+    }
 }
 
 #[test]
@@ -97,7 +141,7 @@ fn a_wrong_value_is_refused_with_its_field_and_what_would_be_right() {
         ),
         ("[server]\nlistn = \"x\"", ["server.listn", "listen"]),
         ("[servr]\nlisten = \"x\"", ["servr", "server"]),
-        ("server = 1", ["server", "ServerConfig"]),
+        ("server = 1", ["server", "must be a section"]),
         (
             "[server]\nmax_connections_per_address = 0",
             [
@@ -260,11 +304,7 @@ fn no_message_shows_a_secret() {
             "links.code_key",
             "must be a string",
         ),
-        (
-            format!("auth = \"{SECRET}\""),
-            "auth",
-            "must be struct AuthConfig",
-        ),
+        (format!("auth = \"{SECRET}\""), "auth", "must be a section"),
         (
             format!("[issuer]\nzookeeper_auth = \"{SECRET}\""),
             "issuer.zookeeper_auth",

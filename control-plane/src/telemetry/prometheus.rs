@@ -164,3 +164,25 @@ fn describe() {
     describe_gauge!(ISSUER_STEP, "How many numbers the next segment has.");
     describe_counter!(SEGMENTS_DRAWN, "Segments drawn, by outcome.");
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_metric_is_in_the_readme() {
+        let readme = include_str!("../../README.md");
+        let is_name = |text: &&str| {
+            text.starts_with("edgelink_")
+                && text.len() > "edgelink_".len()
+                && text
+                    .bytes()
+                    .all(|byte| byte == b'_' || byte.is_ascii_lowercase())
+        };
+        for source in [include_str!("prometheus.rs"), include_str!("../sweeper.rs")] {
+            let names: Vec<&str> = source.split('"').filter(is_name).collect();
+            assert!(!names.is_empty());
+            for name in names {
+                assert!(readme.contains(&format!("`{name}`")), "{name}");
+            }
+        }
+    }
+}
