@@ -1,4 +1,4 @@
-//! The command line: `edgelink serve | migrate | keys`.
+//! The command line: `edgelink serve | migrate | keys | sweep | import | export`, and `measure-issuer` for benchmarks.
 
 mod keys;
 mod measure;
@@ -40,7 +40,7 @@ enum Command {
     /// Make, list and revoke API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
-    /// Remove what is over, now: links past their validity, old tombstones, old receipts.
+    /// Purge links past their validity, old tombstones, receipts and clicks, once and now.
     Sweep,
     /// Measure how fast numbers are taken from segments.
     #[command(hide = true)]

@@ -1,4 +1,4 @@
-//! `edgelink sweep`: removes what is over, now.
+//! `edgelink sweep`: purges what has expired, once and now.
 
 use crate::config::Config;
 use crate::server;

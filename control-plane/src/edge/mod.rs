@@ -1,4 +1,5 @@
-//! The edge API, `/edge/v1`: what edges ask for. It needs an edge token.
+//! The edge API, `/edge/v1`: what edges ask for, and where they report clicks. It needs an edge token, which so opens more than
+//! reading: it adds to the counts by which links are hot.
 
 mod clicks;
 mod feed;

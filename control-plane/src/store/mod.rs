@@ -1,4 +1,4 @@
-//! Where links live. One small trait, one suite of tests, several databases.
+//! Where links live: one [`Store`] for several databases, made of traits by concern, with one suite of tests for all of them.
 
 mod clicks;
 mod counters;

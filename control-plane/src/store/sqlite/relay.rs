@@ -1,4 +1,4 @@
-//! The relay's statements in the dialect that MySQL and MariaDB share.
+//! The relay's statements in the dialect of SQLite.
 
 use crate::store::sql::fault::Fault;
 use crate::store::sql::relay::{Announcements, BoundRow, RelayStatements, ScannedRow};
