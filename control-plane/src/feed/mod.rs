@@ -199,7 +199,8 @@ impl Feed {
         after: Option<(u64, FeedPosition)>,
         wait: Duration,
     ) -> Result<Batch, FeedError> {
-        let until = Instant::now() + wait;
+        let asked = Instant::now();
+        let until = asked + wait;
         if let Some((generation, position)) = after {
             self.await_position(generation, position).await?;
         }
@@ -208,7 +209,7 @@ impl Feed {
             let mut end = self.end.subscribe();
             end.mark_unchanged();
             let current = self.current().ok_or(FeedError::NotCurrent)?;
-            let batch = self.batch(after);
+            let batch = self.batch(after, asked);
             if !batch.is_empty() || Instant::now() >= until {
                 return Ok(batch);
             }
@@ -238,7 +239,7 @@ impl Feed {
     }
 
     /// What is there, and how old it is. A batch that ends before the newest change is as old as the last beat in it.
-    fn batch(&self, after: Option<(u64, FeedPosition)>) -> Batch {
+    fn batch(&self, after: Option<(u64, FeedPosition)>, asked: Instant) -> Batch {
         let now = Instant::now();
         // Taken before the ring: what comes in between makes the batch no older.
         let age = self.age_at(now).map(|(_, age)| age);
@@ -253,6 +254,7 @@ impl Feed {
             batch.last_beat.and_then(|at| self.age_of(at, now))
         };
         batch.age = age.unwrap_or(Duration::MAX);
+        batch.waited = now.saturating_duration_since(asked);
         batch
     }
 

@@ -32,6 +32,8 @@ pub struct Batch {
     pub generation: u64,
     /// What was committed longer ago is in it, or was before.
     pub age: Duration,
+    /// For how long it was waited for.
+    pub waited: Duration,
     /// Whether it reaches to the newest change.
     pub(super) is_all: bool,
     /// The time of the last beat in it.
@@ -57,6 +59,7 @@ impl Batch {
         let head = BatchHead {
             generation: self.generation,
             age_millis: u64::try_from(self.age.as_micros().div_ceil(1000)).unwrap_or(u64::MAX),
+            waited_millis: u64::try_from(self.waited.as_millis()).unwrap_or(u64::MAX),
             next: self.next,
             gap: self.gap,
         };
@@ -197,6 +200,7 @@ impl Ring {
         Batch {
             generation: self.generation,
             age: Duration::MAX,
+            waited: Duration::ZERO,
             is_all: true,
             last_beat: None,
             next: self.end,

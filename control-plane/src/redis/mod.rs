@@ -93,6 +93,12 @@ impl Redis {
         self.commands.is_connected() && self.reader.is_connected() && self.subscriber.is_connected()
     }
 
+    /// Whether the keys are spread over several masters.
+    #[must_use]
+    pub fn is_clustered(&self) -> bool {
+        self.commands.is_clustered()
+    }
+
     /// Ends all connections.
     pub async fn shutdown(&self) {
         self.stop.cancel();

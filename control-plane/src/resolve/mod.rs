@@ -14,7 +14,7 @@ use crate::redis::{Lock, Lookup, Redis};
 use crate::store::{Store, StoreError};
 use crate::telemetry::prometheus::{REDIS_MALFORMED, RESOLUTIONS};
 use catch_up::CatchUp;
-use edgelink_wire::redis::FeedState;
+use edgelink_wire::redis::{CLUSTER_LASTS_MILLIS, FeedState};
 use edgelink_wire::{LinkKey, Record};
 use memory::Found;
 use metrics::counter;
@@ -198,7 +198,8 @@ impl Resolver {
             return Answer::NotCurrent;
         };
         let covers = |state: FeedState| state.covers(current.generation, current.number);
-        if !found.state.is_some_and(covers) {
+        let may_be_another = redis.is_clustered() && !self.are_masters_known();
+        if may_be_another || !found.state.is_some_and(covers) {
             return Answer::NotCurrent;
         }
         match found.lookup {
@@ -209,6 +210,13 @@ impl Resolver {
             }
             lookup => Answer::Unknown(self.noted(lookup)),
         }
+    }
+
+    /// Whether the masters of a cluster were seen so lately that none can have come back with less than it had: each beat
+    /// says that they were the same as before.
+    fn are_masters_known(&self) -> bool {
+        let age = self.feed.age();
+        age.is_some_and(|age| age < Duration::from_millis(CLUSTER_LASTS_MILLIS))
     }
 
     /// Looks again, for another replica may have filled it in before the lock was ours, then in the database.

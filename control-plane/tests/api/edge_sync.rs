@@ -41,6 +41,7 @@ impl<'a> Follower<'a> {
             age_millis,
             next,
             gap,
+            ..
         } = FeedBatch::decode(&answer.body).unwrap().head;
         assert!(gap && age_millis < 4000, "{age_millis}");
         Self {

@@ -7,7 +7,7 @@
 //! | version, 2 | 1 |
 //! | flags: bit 0 gap, the others reserved | 1 |
 //! | generation of the feed | 1 number |
-//! | age: milliseconds | 1 number |
+//! | age, and wait: milliseconds | 2 numbers |
 //! | next position: milliseconds, sequence | 2 numbers |
 //! | how many messages | 1 number |
 //! | each message | its length, then its fields: name and value as bytes, each behind its length, up to the end |
@@ -86,6 +86,9 @@ pub struct BatchHead {
     /// How old the feed is, in milliseconds: every change that was committed longer ago than that before the answer is
     /// in it, or in what was read before.
     pub age_millis: u64,
+    /// How long, in milliseconds, the question waited for the answer: the answer is that much later than the question, at
+    /// least.
+    pub waited_millis: u64,
     /// Where to read on.
     pub next: FeedPosition,
     /// Whether something between the position that was asked for and the first message is missing: everything that was
@@ -147,6 +150,7 @@ impl<'a> FeedBatch<'a> {
         let head = BatchHead {
             generation: varint::read(input)?,
             age_millis: varint::read(input)?,
+            waited_millis: varint::read(input)?,
             next: FeedPosition::new(varint::read(input)?, varint::read(input)?),
             gap: flags & GAP != 0,
         };
@@ -167,6 +171,7 @@ fn header(head: BatchHead, messages: usize) -> Vec<u8> {
     let numbers = [
         head.generation,
         head.age_millis,
+        head.waited_millis,
         head.next.millis,
         head.next.sequence,
         messages as u64,
@@ -261,13 +266,16 @@ mod tests {
         for (bytes, error) in [
             (&b""[..], RecordError::Truncated),
             (b"\x01\x00\x00\x00\x00", RecordError::Version(1)),
-            (b"\x02\x02\x00\x00\x00\x00\x00", RecordError::Flags(2)),
-            (b"\x02\x00\x00\x00\x00\x00", RecordError::Truncated),
-            (b"\x02\x00\x00\x00\x00\x00\x01", RecordError::Truncated),
-            (b"\x02\x00\x00\x00\x00\x00\x01\x05x", RecordError::Truncated),
-            (b"\x02\x00\x00\x00\x00\x00\x00x", RecordError::Trailing),
+            (b"\x02\x02\x00\x00\x00\x00\x00\x00", RecordError::Flags(2)),
+            (b"\x02\x00\x00\x00\x00\x00\x00", RecordError::Truncated),
+            (b"\x02\x00\x00\x00\x00\x00\x00\x01", RecordError::Truncated),
             (
-                b"\x02\x00\x00\x00\x00\x00\x81\x20",
+                b"\x02\x00\x00\x00\x00\x00\x00\x01\x05x",
+                RecordError::Truncated,
+            ),
+            (b"\x02\x00\x00\x00\x00\x00\x00\x00x", RecordError::Trailing),
+            (
+                b"\x02\x00\x00\x00\x00\x00\x00\x81\x20",
                 RecordError::Field("messages"),
             ),
         ] {
@@ -283,13 +291,14 @@ mod tests {
             sequence: u64,
             generation: u64,
             age_millis: u64,
+            waited_millis: u64,
             gap: bool,
         ) {
             let messages: Vec<FeedMessage<'_>> = records
                 .iter()
                 .map(|(record, hot)| FeedMessage::Put { key: "a.example/b", record: record.as_deref(), hot: *hot })
                 .collect();
-            let head = BatchHead { generation, age_millis, next: FeedPosition::new(millis, sequence), gap };
+            let head = BatchHead { generation, age_millis, waited_millis, next: FeedPosition::new(millis, sequence), gap };
             let bytes = FeedBatch::encode(head, messages.iter());
             let batch = FeedBatch { head, messages: messages.iter().copied().map(Ok).collect() };
             prop_assert_eq!(FeedBatch::decode(&bytes), Ok(batch));

@@ -43,6 +43,12 @@ pub fn link_key(generation: u64, key: &str) -> String {
     format!("{LINK_PREFIX}{generation}:{key}")
 }
 
+/// How long what a Redis Cluster says counts after all its masters were seen to be the same as before, in milliseconds: how
+/// far the publisher has written is known of one of them only, and another one may have come back with less than it had.
+/// That one answers nothing for 2 s after its start (`CLUSTER_WRITABLE_DELAY` in Redis's `cluster_legacy.c`), and a replica
+/// takes over after `cluster-node-timeout`, which has to be longer.
+pub const CLUSTER_LASTS_MILLIS: u64 = 1_800;
+
 /// How far the publisher has written to a Redis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedState {

@@ -133,12 +133,13 @@ fn feed_batches() {
     let head = BatchHead {
         generation: 300,
         age_millis: 150,
+        waited_millis: 7,
         next: FeedPosition::new(1_767_225_600_000, 3),
         gap: true,
     };
     let bytes = FeedBatch::encode(head, messages.iter());
     let known = [
-        &b"\x02\x01\xac\x02\x96\x01\x80\xd0\xea\xb6\xb7\x33\x03\x05"[..],
+        &b"\x02\x01\xac\x02\x96\x01\x07\x80\xd0\xea\xb6\xb7\x33\x03\x05"[..],
         b"\x28\x02op\x03put\x03key\x0ba.example/b\x06record\x03\x01\x80\x07\x03hot\x011",
         b"\x1e\x02op\x03del\x03key\x0ba.example/b\x03rev\x0212",
         b"\x09\x02op\x05flush",

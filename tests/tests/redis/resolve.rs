@@ -9,7 +9,7 @@ use edgelink_control_plane::redis::{Lookup, Redis};
 use edgelink_control_plane::resolve::{Memory, MemoryOptions, ResolveOptions, Resolver};
 use edgelink_control_plane::store::{NewLink, Store};
 use edgelink_control_plane::target::TargetUrl;
-use edgelink_tests::servers::RedisServer;
+use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;
 use edgelink_wire::{CodeLength, CodeSpace, LinkKey, LinkState, Record, RedirectStatus};
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 const KEY: &str = "a.example/x";
 
-struct Setting {
-    server: RedisServer,
+struct Setting<S = RedisServer> {
+    server: S,
     store: Arc<dyn Store>,
     redis: Arc<Redis>,
     stop: CancellationToken,
@@ -35,7 +35,7 @@ struct Replica {
     feed: Arc<Feed>,
 }
 
-impl Drop for Setting {
+impl<S> Drop for Setting<S> {
     fn drop(&mut self) {
         self.stop.cancel();
         self.publisher.stop.cancel();
@@ -44,9 +44,16 @@ impl Drop for Setting {
 
 impl Setting {
     async fn new() -> Self {
-        let (folder, store) = sqlite_store().await;
         let server = RedisServer::start().await;
-        let redis = connected(&server.url()).await;
+        let url = server.url();
+        Self::on(server, &url).await
+    }
+}
+
+impl<S> Setting<S> {
+    async fn on(server: S, url: &str) -> Self {
+        let (folder, store) = sqlite_store().await;
+        let redis = connected(url).await;
         let publisher = publisher(&store, &redis);
         Self {
             server,
@@ -68,10 +75,6 @@ impl Setting {
     async fn cached(&self, replica: &Replica) -> Lookup {
         let generation = replica.feed.place().0;
         self.redis.look_up(generation, KEY).await.unwrap().lookup
-    }
-
-    fn hash(replica: &Replica) -> String {
-        edgelink_wire::redis::link_key(replica.feed.place().0, KEY)
     }
 
     async fn create(&self, id: u64, key: &str) {
@@ -142,6 +145,11 @@ async fn resolve(replica: &Replica) -> Record<String> {
     replica.resolver.resolve(&key).await.unwrap().record
 }
 
+/// The key of the link in the generation that a replica is in.
+fn hash(replica: &Replica) -> String {
+    edgelink_wire::redis::link_key(replica.feed.place().0, KEY)
+}
+
 fn is_link(record: &Record<String>) -> bool {
     matches!(record, Record::Link(_))
 }
@@ -155,7 +163,7 @@ async fn what_was_looked_up_is_in_redis_and_comes_from_there() {
     assert!(is_link(&record));
     assert_eq!(setting.cached(&replica).await, Lookup::Known(record));
     // What Redis has is taken without a look into the database.
-    let hash = Setting::hash(&replica);
+    let hash = hash(&replica);
     let _ = setting
         .server
         .ask(&["HSET", &hash, "url", "https://redis.example/"]);
@@ -264,7 +272,7 @@ async fn a_record_that_nobody_can_read_is_replaced() {
     let setting = Setting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
-    let hash = Setting::hash(&replica);
+    let hash = hash(&replica);
     let _ = setting
         .server
         .ask(&["HSET", &hash, "rev", "99", "state", "active"]);
@@ -333,7 +341,7 @@ async fn a_redis_that_was_set_back_is_not_believed() {
     let replica = setting.replica().await;
     assert!(is_link(&resolve(&replica).await));
     setting.end_publisher().await;
-    let hash = Setting::hash(&replica);
+    let hash = hash(&replica);
     let old = ["HSET", &hash, "url", "https://old.example/"];
     let _ = setting.server.ask(&old);
     // The hash is from before, and so is what that Redis says of itself.
@@ -414,4 +422,30 @@ async fn an_entry_that_redis_has_lost_denies_nothing() {
     .await;
     assert!(!replica.catalog.may_have(KEY));
     assert!(is_link(&resolve(&replica).await));
+}
+
+/// How far the publisher has written is known of one master only; another one may be started again with less than it had.
+#[tokio::test]
+async fn what_a_cluster_says_counts_only_while_its_masters_were_seen_lately() {
+    let cluster = RedisCluster::start().await;
+    let url = cluster.url();
+    let mut setting = Setting::on(cluster, &url).await;
+    setting.create(1, KEY).await;
+    let [first, second] = [setting.replica().await, setting.replica().await];
+    until("the link is in Redis", LIMIT, async || {
+        resolve(&first).await;
+        matches!(setting.cached(&first).await, Lookup::Known(_)).then_some(())
+    })
+    .await;
+    setting.end_publisher().await;
+    until("a feed of 1.8 s", LIMIT, async || {
+        let age = second.feed.age()?;
+        (age >= Duration::from_millis(1_800)).then_some(())
+    })
+    .await;
+    assert!(second.feed.is_current());
+    let key: LinkKey = KEY.parse().unwrap();
+    let resolved = second.resolver.resolve(&key).await.unwrap();
+    assert!(is_link(&resolved.record), "{resolved:?}");
+    assert_eq!(resolved.age, Duration::ZERO, "from the database");
 }

@@ -139,8 +139,9 @@ impl Poll {
         let is_progress = self.position.replace(head.next) < Some(head.next);
         self.take_in(host, now, messages, learners);
         if !is_full {
-            // The feed's age is that of when the answer was made, which was not before the question.
-            self.heard = self.heard.max(Some(asked.before(head.age_millis)));
+            // The feed's age is that of when the answer was made: not before the question had waited.
+            let answered = asked.after(head.waited_millis).min(now);
+            self.heard = self.heard.max(Some(answered.before(head.age_millis)));
         }
         let next = if is_progress || asked.age(now) >= u64::from(self.settings.wait_millis) / 2 {
             now.millis()

@@ -155,8 +155,7 @@ impl Edge {
             );
         }
         let seed = self.seed.rotate_left(16);
-        let fresh = self.settings.lives.fresh;
-        let lookups = Lookups::new(&settings.cluster, settings.lookups.clone(), fresh, seed);
+        let lookups = Lookups::new(&settings.cluster, settings.lookups.clone(), seed);
         self.redis.lookups = Some(lookups);
         let news = settings.feed.clone();
         self.redis.news = news.map(|feed| News::new(&settings.cluster, feed, !seed));

@@ -25,8 +25,9 @@ pub(crate) struct FeedView {
 /// What is known of the Redis at the other end of a connection.
 #[derive(Debug)]
 pub(crate) struct Belief {
-    /// How long the feed may be silent, in milliseconds.
+    /// How long the feed may be silent, in milliseconds, and at most for this connection.
     fresh: u64,
+    most: u64,
     feed: Option<FeedView>,
     /// The probe that is under way.
     asked: Option<Probe>,
@@ -52,9 +53,11 @@ pub(crate) struct Current {
 }
 
 impl Belief {
-    pub(crate) fn new(fresh: u64) -> Self {
+    /// A connection that nothing is known of, where the feed may be silent for `most` milliseconds at most.
+    pub(crate) fn new(most: u64) -> Self {
         Self {
-            fresh,
+            fresh: most,
+            most,
             feed: None,
             asked: None,
             shown: None,
@@ -65,7 +68,7 @@ impl Belief {
     /// The feed has told that, `None` without one, and may be silent for so many milliseconds.
     pub(crate) fn set_feed(&mut self, feed: Option<FeedView>, fresh: u64) {
         self.feed = feed;
-        self.fresh = fresh;
+        self.fresh = fresh.min(self.most);
     }
 
     /// Whether it is time for a probe.
@@ -180,6 +183,16 @@ mod tests {
             belief.on_answer(shown);
             assert_eq!(belief.current(at(700)), None, "{shown:?}");
         }
+    }
+
+    #[test]
+    fn a_connection_may_need_a_feed_that_was_heard_lately() {
+        let mut belief = Belief::new(1_800);
+        belief.set_feed(Some(view(7, 3, 0)), 5_000);
+        belief.on_sent(at(1_000));
+        belief.on_answer(Some(state(7, 3)));
+        assert_eq!(belief.current(at(1_799)), CURRENT);
+        assert_eq!(belief.current(at(1_800)), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::resp::lookup::{self, Lookup, LookupError};
 use crate::resp::{Event, Failure, Output, Reply};
 use crate::seldom::Seldom;
 use crate::time::Moment;
+use edgelink_wire::redis::CLUSTER_LASTS_MILLIS;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -52,12 +53,12 @@ pub(crate) struct Answer {
 }
 
 impl Lookups {
-    /// A connection that the first tick makes. What Redis says is believed while the feed was heard within `fresh`
-    /// milliseconds.
-    pub(crate) fn new(cluster: &str, settings: Settings, fresh: u64, seed: u64) -> Self {
-        let method = match settings.mode {
-            Mode::Direct { .. } => Method::Direct,
-            Mode::Pooled => Method::Pooled,
+    /// A connection that the first tick makes.
+    pub(crate) fn new(cluster: &str, settings: Settings, seed: u64) -> Self {
+        // Behind a pool there may be a cluster.
+        let (method, most) = match settings.mode {
+            Mode::Direct { .. } => (Method::Direct, u64::MAX),
+            Mode::Pooled => (Method::Pooled, CLUSTER_LASTS_MILLIS),
         };
         Self {
             timeout: settings.timeout_ms,
@@ -65,7 +66,7 @@ impl Lookups {
             lookup: Lookup::default(),
             wire: Wire {
                 link: Link::new(cluster, method),
-                belief: Belief::new(fresh),
+                belief: Belief::new(most),
                 answers: Vec::new(),
                 garbled: Seldom::default(),
                 attempts: 0,

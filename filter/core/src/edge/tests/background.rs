@@ -51,9 +51,8 @@ pub(super) fn snapshot(at: u64) -> Vec<u8> {
 fn head(next: u64) -> BatchHead {
     BatchHead {
         generation: GENERATION,
-        age_millis: 0,
         next: position(next),
-        gap: false,
+        ..BatchHead::default()
     }
 }
 
@@ -378,6 +377,24 @@ fn a_control_plane_whose_feed_is_old_keeps_nothing_fresh() {
         world.answer_poll(&old(5, age));
     }
     // As of 4,000 before the question, which was 2,000 ago; the one before was heard no later.
+    world.ask("/a");
+}
+
+/// A poll that was answered late is as late as it waited.
+#[test]
+fn an_answer_that_was_waited_for_is_as_of_its_end() {
+    let mut world = World::with_polled_link();
+    world.pass(1);
+    world.pass(2_500);
+    let head = BatchHead {
+        waited_millis: 2_400,
+        age_millis: 50,
+        ..head(5)
+    };
+    world.answer_poll(&FeedBatch::encode(head, [].iter()));
+    world.pass(4_800);
+    assert_eq!(world.visit("/a"), Answered(redirect("https://a/", "lru")));
+    world.pass(100);
     world.ask("/a");
 }
 
