@@ -49,7 +49,8 @@ test: setup wasm ## Run every test, with real Envoy and real databases
 	cargo test $(NATIVE)
 
 .PHONY: test-mysql
-test-mysql: setup ## Run the store's tests on MySQL 9 (Debian; needs root for debootstrap)
+test-mysql: ## Run the store's tests on MySQL 9 (Debian; needs root for debootstrap)
+	@tests/install.sh mysql
 	tests/mysql9.sh
 
 .PHONY: test-urls
