@@ -180,6 +180,7 @@ fn batch(next: u64) -> Vec<u8> {
         generation: GENERATION,
         number: next,
         at: 0,
+        age_millis: 0,
     };
     FeedBatch::encode(head, [FeedMessage::Beat(beat)].iter())
 }

@@ -119,7 +119,7 @@ fn message(message: &FeedMessage<'_>) -> Value {
         FeedMessage::Flush => json!({ "op": "flush" }),
         FeedMessage::Changed { key } => json!({ "op": "changed", "key": key }),
         FeedMessage::Beat(beat) => {
-            json!({ "op": "beat", "bound": beat.bound, "number": beat.number, "at": beat.at })
+            json!({ "op": "beat", "bound": beat.bound, "number": beat.number, "at": beat.at, "ageMillis": beat.age_millis })
         }
     }
 }

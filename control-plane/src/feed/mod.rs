@@ -326,6 +326,7 @@ mod tests {
             generation: GENERATION,
             number: at,
             at,
+            age_millis: 0,
         })
     }
 

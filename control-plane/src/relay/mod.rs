@@ -28,7 +28,7 @@ use crate::clicks::HotOptions;
 use crate::feed::Feed;
 use crate::redis::{Append, Appended, Nudges, RedisError};
 use crate::store::{
-    FeedKind, MAX_BATCH_BYTES, Past, PendingBatch, PublisherState, Store, StoreError,
+    BoundState, FeedKind, MAX_BATCH_BYTES, Past, PendingBatch, PublisherState, Store, StoreError,
 };
 use crate::telemetry::prometheus::{
     FEED_AGE, FEED_GENERATIONS, OUTBOX_AGE, OUTBOX_ROWS, PUBLISHER_FENCED, RELAY_FAILURES,
@@ -66,10 +66,6 @@ const GROUP_BYTES: usize = 4 * MAX_BATCH_BYTES;
 
 /// How many changes are published by one message to Redis.
 const AT_ONCE: usize = 256;
-
-/// The age up to which a look into the outbox counts for a beat. Those who read the feed rely on a second, in which the beat has
-/// to be sent as well; a process that was stopped in between looks again.
-const MAX_LOOK_AGE: Duration = Duration::from_millis(500);
 
 /// How often the outbox and the feed are measured.
 const MEASURE: Duration = Duration::from_secs(1);
@@ -116,7 +112,7 @@ pub struct Relay {
     status: PublisherStatus,
     /// What is published in while the lease is ours.
     writing: Option<Writing>,
-    next_beat: Instant,
+    beat_at: Instant,
     /// That of the last beat.
     number: u64,
     next_measure: Instant,
@@ -136,6 +132,23 @@ struct Writing {
     position: FeedPosition,
     /// The nodes that the outlet consisted of at the last beat.
     nodes: String,
+}
+
+/// A look into the outbox, or the beginning of a generation, in front of which nothing has to be told.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    /// Before it began.
+    asked: Instant,
+    /// The database's clock then: unix time in microseconds.
+    at: u64,
+}
+
+impl Look {
+    /// How old it is at most, in milliseconds.
+    fn age_millis(self) -> u32 {
+        let millis = self.asked.elapsed().as_micros().div_ceil(1000);
+        u32::try_from(millis).unwrap_or(u32::MAX)
+    }
 }
 
 /// Why nothing was published.
@@ -228,7 +241,7 @@ impl Relay {
             wake,
             status: PublisherStatus::default(),
             writing: None,
-            next_beat: now,
+            beat_at: now,
             number: 0,
             next_measure: now,
             repaired: None,
@@ -392,9 +405,14 @@ impl Relay {
             return Ok(Step::Again);
         }
         loop {
+            // Before the look, so that the beat that follows it is not older than it has to be.
+            let bound = self.due_bound().await?;
             let asked = Instant::now();
             let pending = self.store.pending(self.options.batch).await?;
-            let at = pending.state.now;
+            let look = Look {
+                asked,
+                at: pending.state.now,
+            };
             if self.check(asked, pending.state).await? == Step::Again {
                 return Ok(Step::Again);
             }
@@ -409,7 +427,15 @@ impl Relay {
                 if self.publish_hot(&hot).await? == Step::Again {
                     return Ok(Step::Again);
                 }
-                return self.beat(asked, at).await;
+                // It may have become time for a beat meanwhile.
+                let bound = match bound {
+                    Some(bound) => Some(bound),
+                    None => self.due_bound().await?,
+                };
+                return match bound {
+                    Some(bound) => self.beat(look, bound).await,
+                    None => Ok(Step::On),
+                };
             }
         }
     }
@@ -528,13 +554,16 @@ impl Relay {
         Ok(Step::On)
     }
 
-    /// Says, where it is time to, that everything is published that was committed before `at`, as a look has shown that began
-    /// at `asked`.
-    async fn beat(&mut self, asked: Instant, at: u64) -> Result<Step, RelayError> {
-        if Instant::now() < self.next_beat {
-            return Ok(Step::On);
+    /// The bound that a beat is to tell, if it is time for one.
+    async fn due_bound(&mut self) -> Result<Option<BoundState>, StoreError> {
+        if Instant::now() < self.beat_at {
+            return Ok(None);
         }
-        let bound = self.bound.current(self.store.as_ref()).await?;
+        self.bound.current(self.store.as_ref()).await.map(Some)
+    }
+
+    /// Says that everything is published that a look has shown.
+    async fn beat(&mut self, look: Look, bound: BoundState) -> Result<Step, RelayError> {
         let nodes = self.outlet.nodes().await?;
         let Some(writing) = &self.writing else {
             return Ok(Step::Again);
@@ -543,15 +572,12 @@ impl Relay {
             self.begin(Reason::Nodes).await?;
             return Ok(Step::Again);
         }
-        if asked.elapsed() > MAX_LOOK_AGE {
-            return Ok(Step::Again);
-        }
-        let beat = self.next_number(bound.bound, at);
+        let beat = self.next_beat(bound.bound, look);
         let step = self
             .append(&[FeedMessage::Beat(beat)], Some((beat.number, &nodes)))
             .await?;
         if step == Step::On {
-            self.next_beat = Instant::now() + self.options.heartbeat;
+            self.beat_at = Instant::now() + self.options.heartbeat;
             if !bound.is_published {
                 self.store.mark_bound_published(bound.bound).await?;
             }
@@ -560,7 +586,7 @@ impl Relay {
     }
 
     /// A beat whose number is above those of all before, whoever sent them.
-    fn next_number(&mut self, bound: u64, at: u64) -> Beat {
+    fn next_beat(&mut self, bound: u64, look: Look) -> Beat {
         let token = self.lease.token().unwrap_or(0);
         let first = token.saturating_mul(BEATS_A_TOKEN);
         self.number = first.max(self.number.saturating_add(1));
@@ -571,7 +597,8 @@ impl Relay {
                 .as_ref()
                 .map_or(0, |writing| writing.generation),
             number: self.number,
-            at,
+            at: look.at,
+            age_millis: look.age_millis(),
         }
     }
 
@@ -656,7 +683,11 @@ impl Relay {
             self.lease.lose();
             return Ok(());
         };
-        let (generation, at) = (state.generation, state.now);
+        let generation = state.generation;
+        let look = Look {
+            asked,
+            at: state.now,
+        };
         self.lease.begin(asked, state);
         if matches!(reason, Reason::WentBack(_)) {
             self.repaired = Some(asked);
@@ -676,11 +707,11 @@ impl Relay {
             position: FeedPosition::START,
             nodes,
         });
-        self.begin_outside(bound.bound, at).await
+        self.begin_outside(bound.bound, look).await
     }
 
-    async fn begin_outside(&mut self, bound: u64, at: u64) -> Result<(), RelayError> {
-        let beat = self.next_number(bound, at);
+    async fn begin_outside(&mut self, bound: u64, look: Look) -> Result<(), RelayError> {
+        let beat = self.next_beat(bound, look);
         let (Some(token), Some(writing)) = (self.lease.token(), self.writing.take()) else {
             return Ok(());
         };

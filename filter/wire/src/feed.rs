@@ -9,7 +9,7 @@
 //! | `del` | `key`, `rev` | there is no such link any more |
 //! | `changed` | `key` | the link has changed: ask for it again |
 //! | `flush` | | forget everything |
-//! | `beat` | `bound`, `generation`, `number`, `at` | the publisher is up to date ([`Beat`]) |
+//! | `beat` | `bound`, `generation`, `number`, `at`, `age` | the publisher is up to date ([`Beat`]) |
 //!
 //! A message of a kind, or with a record, that is not known here but names a key is read as `changed`: a newer control plane
 //! may say things that an older edge does not understand, and they are never passed over.
@@ -20,6 +20,7 @@
 
 use crate::feed_batch::FeedPosition;
 use crate::record::{Record, RecordError};
+use std::str::FromStr;
 
 /// The field of a stream entry with the id of the entry before it, `0-0` in the first one.
 pub const PREV_FIELD: &str = "prev";
@@ -67,6 +68,9 @@ pub struct Beat {
     /// Everything that was committed before that time is on the feed in front of this beat: unix time in microseconds on
     /// the clock of the database.
     pub at: u64,
+    /// How long ago that was at most when the beat was sent, in milliseconds, by a clock that is never set: for those who cannot
+    /// compare with the database's.
+    pub age_millis: u32,
 }
 
 impl<'a> FeedMessage<'a> {
@@ -98,6 +102,7 @@ impl<'a> FeedMessage<'a> {
                     ("generation", number(beat.generation)),
                     ("number", number(beat.number)),
                     ("at", number(beat.at)),
+                    ("age", number(beat.age_millis.into())),
                 ]
             }
         }
@@ -122,6 +127,7 @@ impl<'a> FeedMessage<'a> {
                 b"generation" => read.generation = Some(value),
                 b"number" => read.number = Some(value),
                 b"at" => read.at = Some(value),
+                b"age" => read.age = Some(value),
                 b"hot" => read.hot = value == b"1",
                 _ => {}
             }
@@ -144,6 +150,7 @@ struct Fields<'a> {
     generation: Option<&'a [u8]>,
     number: Option<&'a [u8]>,
     at: Option<&'a [u8]>,
+    age: Option<&'a [u8]>,
     hot: bool,
 }
 
@@ -168,6 +175,7 @@ impl<'a> Fields<'a> {
                 generation: number("generation", self.generation)?,
                 number: number("number", self.number)?,
                 at: number("at", self.at)?,
+                age_millis: number("age", self.age)?,
             })),
             _ => Err(RecordError::Field("op")),
         }
@@ -194,7 +202,7 @@ fn text<'a>(name: &'static str, value: Option<&'a [u8]>) -> Result<&'a str, Reco
         .ok_or(RecordError::Field(name))
 }
 
-fn number(name: &'static str, value: Option<&[u8]>) -> Result<u64, RecordError> {
+fn number<T: FromStr>(name: &'static str, value: Option<&[u8]>) -> Result<T, RecordError> {
     text(name, value)?
         .parse()
         .map_err(|_| RecordError::Field(name))
@@ -218,6 +226,14 @@ mod tests {
         assert_eq!(FeedMessage::from_fields(borrowed), Ok(message));
     }
 
+    const BEAT: &[(&str, &[u8])] = &[
+        ("op", b"beat"),
+        ("bound", b"1"),
+        ("generation", b"2"),
+        ("number", b"3"),
+        ("at", b"4"),
+    ];
+
     #[test]
     fn malformed_messages_name_the_field() {
         for (fields, field) in [
@@ -228,6 +244,8 @@ mod tests {
             (&[("op", b"changed")], "key"),
             (&[("op", b"beat")], "bound"),
             (&[("op", b"beat"), ("bound", b"1")], "generation"),
+            (&[BEAT, &[("age", b"4294967296")]].concat(), "age"),
+            (BEAT, "age"),
         ] {
             assert_eq!(read(fields), Err(RecordError::Field(field)), "{fields:?}");
         }
@@ -266,11 +284,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_message_reads_back(record in any_record(), key in "[a-z.]{1,20}/[0-9A-Za-z]{7}", number: u64, hot: bool) {
+        fn every_message_reads_back(record in any_record(), key in "[a-z.]{1,20}/[0-9A-Za-z]{7}", number: u64, age_millis: u32, hot: bool) {
             reads_back(FeedMessage::Put { key: &key, record: record.as_deref(), hot });
             reads_back(FeedMessage::Del { key: &key, rev: number });
             reads_back(FeedMessage::Changed { key: &key });
-            reads_back(FeedMessage::Beat(Beat { bound: number, generation: !number, number: 1, at: number / 2 }));
+            reads_back(FeedMessage::Beat(Beat { bound: number, generation: !number, number: 1, at: number / 2, age_millis }));
             reads_back(FeedMessage::Flush);
         }
     }

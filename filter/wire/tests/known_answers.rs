@@ -128,6 +128,7 @@ fn feed_batches() {
             generation: 300,
             number: 4,
             at: 5,
+            age_millis: 6,
         }),
     ];
     let head = BatchHead {
@@ -144,7 +145,7 @@ fn feed_batches() {
         b"\x1e\x02op\x03del\x03key\x0ba.example/b\x03rev\x0212",
         b"\x09\x02op\x05flush",
         b"\x1b\x02op\x07changed\x03key\x0ba.example/b",
-        b"\x34\x02op\x04beat\x05bound\x0820000000\x0ageneration\x03300\x06number\x014\x02at\x015",
+        b"\x3a\x02op\x04beat\x05bound\x0820000000\x0ageneration\x03300\x06number\x014\x02at\x015\x03age\x016",
     ]
     .concat();
     assert_eq!(bytes, known);

@@ -19,6 +19,7 @@ const BEAT: FeedMessage<'static> = FeedMessage::Beat(Beat {
     generation: GENERATION,
     number: 1,
     at: 0,
+    age_millis: 0,
 });
 
 fn path(number: u64) -> String {

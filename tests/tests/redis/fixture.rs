@@ -96,6 +96,7 @@ pub(crate) fn beat(number: u64) -> FeedMessage<'static> {
         generation: GENERATION,
         number,
         at: number,
+        age_millis: 0,
     })
 }
 

@@ -12,8 +12,8 @@
 //!
 //! So a record that was asked for at `t` is as good as one asked for at [`Reader::known_until`]`(t)`. Only the publisher's
 //! beats move that on: other entries may be late, and a Redis that answers, but that nobody publishes to, tells nothing, so that
-//! records age as if there were no feed. A beat was sent after the end of the stream was last seen in front of it; when that
-//! was asked, and no later, is when it is known to be from.
+//! records age as if there were no feed. A beat was sent after the end of the stream was last seen in front of it, so it is
+//! known to be from when that was asked, and speaks of a time that is earlier by the age it says.
 
 pub mod continuity;
 mod wire;
@@ -32,7 +32,7 @@ use edgelink_wire::record::RecordError;
 use edgelink_wire::redis::FeedState;
 use wire::{elements, is_no_stream, pairs, write_info, write_read};
 
-/// How long a beat may take at most from what it speaks of to the stream, in milliseconds.
+/// How long a beat may take at most to the stream, in milliseconds. How old what it speaks of was before, it says itself.
 const BEAT_DELAY_MS: u64 = 1_000;
 
 /// How much of an unusable reply is kept for the log, in bytes.
@@ -115,8 +115,8 @@ struct Session {
     start: FeedPosition,
     /// The last beat since then.
     told: Option<FeedState>,
-    /// Whether the answer at hand has a beat in it.
-    has_beat: bool,
+    /// The least age of the beats in the answer at hand, in milliseconds.
+    beat_age_ms: Option<u64>,
     heard_ms: Option<u64>,
     read_ms: Option<u64>,
     checked_ms: u64,
@@ -148,7 +148,7 @@ impl Reader {
                 since_ms: start.map(|start| start.asked_ms),
                 start: start.map_or(FeedPosition::START, |start| start.id),
                 told: None,
-                has_beat: false,
+                beat_age_ms: None,
                 heard_ms: None,
                 read_ms: None,
                 checked_ms: 0,
@@ -366,7 +366,7 @@ impl Session {
         emit: &mut dyn FnMut(Output<'_>),
     ) -> Option<()> {
         self.next = Next::AskEntries;
-        self.has_beat = false;
+        self.beat_age_ms = None;
         let mut count = 0;
         if reply != Reply::Null {
             let [_, entries] = elements(reply.array()?.next()?)?;
@@ -375,9 +375,9 @@ impl Session {
                 count += 1;
             }
         }
-        if self.has_beat {
-            let sent_ms = self.read_ms.map(|ms| ms.saturating_sub(BEAT_DELAY_MS));
-            self.heard_ms = self.heard_ms.max(sent_ms);
+        if let (Some(age_ms), Some(read_ms)) = (self.beat_age_ms, self.read_ms) {
+            let heard_ms = read_ms.saturating_sub(BEAT_DELAY_MS).saturating_sub(age_ms);
+            self.heard_ms = self.heard_ms.max(Some(heard_ms));
         }
         if count < self.batch {
             self.read_ms = Some(at_ms);
@@ -422,14 +422,18 @@ impl Session {
 
     fn on_beat(&mut self, beat: Beat, id: FeedPosition, emit: &mut dyn FnMut(Output<'_>)) {
         let Beat {
-            generation, number, ..
+            generation,
+            number,
+            age_millis,
+            ..
         } = beat;
         if self.told.is_some_and(|told| told.generation != generation) {
             self.missed(id);
             emit(Output::Gap(Gap::Generation));
         }
         self.told = Some(FeedState { generation, number });
-        self.has_beat = true;
+        let age_ms = u64::from(age_millis);
+        self.beat_age_ms = Some(self.beat_age_ms.map_or(age_ms, |least| least.min(age_ms)));
     }
 }
 

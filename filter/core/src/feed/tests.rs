@@ -151,6 +151,8 @@ const BEAT: &[&str] = &[
     "3",
     "at",
     "0",
+    "age",
+    "0",
 ];
 
 const QUIET: &[u8] = b"*-1\r\n";

@@ -50,7 +50,7 @@ fn reading(server: &Server) -> FeedDriver {
 fn publish_beat(server: &Server, bound: u64) -> String {
     let bound = bound.to_string();
     let beat = ["op", "beat", "bound", &bound, "generation", "7"];
-    server.publish(&[&beat[..], &["number", &bound, "at", "0"]].concat())
+    server.publish(&[&beat[..], &["number", &bound, "at", "0", "age", "0"]].concat())
 }
 
 fn publish(server: &Server, bounds: std::ops::Range<u64>) {
@@ -62,7 +62,7 @@ fn publish(server: &Server, bounds: std::ops::Range<u64>) {
 fn bounds(bounds: std::ops::Range<u64>) -> Vec<String> {
     bounds
         .map(|bound| {
-            format!("Beat(Beat {{ bound: {bound}, generation: 7, number: {bound}, at: 0 }})")
+            format!("Beat(Beat {{ bound: {bound}, generation: 7, number: {bound}, at: 0, age_millis: 0 }})")
         })
         .collect()
 }

@@ -285,6 +285,7 @@ impl World {
             generation: GENERATION,
             number: self.beats,
             at: 0,
+            age_millis: 0,
         })
     }
 

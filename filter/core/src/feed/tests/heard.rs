@@ -32,6 +32,22 @@ fn a_beat_shows_that_the_feed_is_alive() {
 }
 
 #[test]
+fn a_beat_that_was_old_when_it_was_sent_tells_of_an_earlier_time() {
+    let beat = |id, age| (id, [&BEAT[..BEAT.len() - 1], &[age]].concat());
+    let mut tested = read_at_5_000();
+    let (six, seven) = (beat(6, "1500"), beat(7, "1200"));
+    tested.data(5_500, &entries(&[(six.0, &six.1), (seven.0, &seven.1)]));
+    assert_eq!(
+        tested.reader.heard_ms(),
+        Some(2_800),
+        "the later one of both"
+    );
+    let (id, ages) = beat(8, "4294967295");
+    tested.data(5_900, &entries(&[(id, &ages)]));
+    assert_eq!(tested.reader.heard_ms(), Some(2_800));
+}
+
+#[test]
 fn a_beat_that_had_waited_is_not_taken_for_a_new_one() {
     let mut tested = read_at_5_000();
     // The process stood still for a minute, in which the publisher died.
