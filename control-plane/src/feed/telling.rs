@@ -58,9 +58,9 @@ impl Untold {
 
 impl Feed {
     /// Returns when the feed has told of all that is `untold` and edges have had the time to hear of it, or when waiting has
-    /// taken too long: the links are changed in any case.
+    /// taken too long: the links are changed in any case. Does not wait for a feed that is not current.
     pub(crate) async fn await_told(&self, mut untold: Untold, config: &FeedConfig) {
-        if untold.revs.is_empty() {
+        if untold.revs.is_empty() || !self.is_current() {
             return;
         }
         let end = Instant::now() + config.alias_wait();
@@ -93,7 +93,24 @@ mod tests {
     use super::*;
     use crate::feed::RingLimits;
     use edgelink_wire::Record;
+    use edgelink_wire::feed::Beat;
     use std::time::Duration;
+
+    /// A feed that is current, with its end.
+    fn feed() -> Feed {
+        let feed = Feed::new(RingLimits::default(), Vec::new());
+        feed.clock().note(Instant::now(), 1_000_000);
+        feed.start_anew(1, FeedPosition::START);
+        feed.push(
+            FeedPosition::new(1, 0),
+            &FeedMessage::Beat(Beat {
+                generation: 1,
+                at: 1_000_000,
+                ..Beat::default()
+            }),
+        );
+        feed
+    }
 
     fn put(key: &str, rev: u64, hot: bool) -> FeedMessage<'_> {
         FeedMessage::Put {
@@ -110,7 +127,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_goes_on_a_moment_after_the_last_key_was_told() {
-        let feed = Feed::new(RingLimits::default(), Vec::new());
+        let feed = feed();
         let config = FeedConfig::default();
         let start = Instant::now();
         let telling = async {
@@ -123,7 +140,7 @@ mod tests {
                 put(two, 7, false),
                 put(two, 8, true),
             ];
-            for (millis, message) in (1..).zip(&messages) {
+            for (millis, message) in (2..).zip(&messages) {
                 feed.push(FeedPosition::new(millis, 0), message);
             }
             sleep(Duration::from_millis(10)).await;
@@ -141,11 +158,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waiting_has_an_end() {
-        let feed = Feed::new(RingLimits::default(), Vec::new());
+        let feed = feed();
         let config = FeedConfig::default();
         let start = Instant::now();
-        feed.push(FeedPosition::new(1, 0), &put("a.example/one", 7, false));
+        feed.push(FeedPosition::new(2, 0), &put("a.example/one", 7, false));
         feed.await_told(untold(FeedPosition::START), &config).await;
         assert_eq!(start.elapsed(), config.alias_wait());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_feed_that_is_not_current_is_not_waited_for() {
+        let config = FeedConfig::default();
+        for feed in [Feed::new(RingLimits::default(), Vec::new()), feed()] {
+            sleep(Duration::from_secs(5)).await;
+            let start = Instant::now();
+            feed.await_told(untold(feed.end()), &config).await;
+            assert_eq!(start.elapsed(), Duration::ZERO);
+        }
     }
 }
