@@ -28,6 +28,8 @@ pub(super) struct BoundKeeper {
     policy: BoundPolicy,
     /// What was allocated when.
     samples: VecDeque<(Instant, u64)>,
+    /// With which generation numbers were skipped before the first of them.
+    skipped_in: u64,
 }
 
 impl BoundKeeper {
@@ -35,12 +37,14 @@ impl BoundKeeper {
         Self {
             policy,
             samples: VecDeque::new(),
+            skipped_in: 0,
         }
     }
 
     /// The bound that is to be published with the next beat, raised where that is due.
     pub(super) async fn current(&mut self, store: &dyn Store) -> Result<BoundState, StoreError> {
         let mut state = store.bound_state().await?;
+        self.skipped(store.skipped_in());
         if let Some(bound) = self.raised(&state) {
             store.add_bound(bound).await?;
             tracing::info!(bound, allocated = state.allocated, "the bound is raised");
@@ -48,6 +52,13 @@ impl BoundKeeper {
             state.is_published = false;
         }
         Ok(state)
+    }
+
+    /// What was skipped was not issued, and says nothing of the pace.
+    fn skipped(&mut self, skipped_in: u64) {
+        if std::mem::replace(&mut self.skipped_in, skipped_in) != skipped_in {
+            self.samples.clear();
+        }
     }
 
     fn raised(&mut self, state: &BoundState) -> Option<u64> {
@@ -118,6 +129,18 @@ mod tests {
         assert_eq!(keeper.raised(&state(1000, 3999)), Some(4000 + 375));
         tokio::time::advance(WINDOW * 2).await;
         assert_eq!(keeper.raised(&state(1000, 1200)), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn numbers_that_are_skipped_are_no_pace() {
+        let mut keeper = BoundKeeper::new(BoundPolicy::Ahead(10_000));
+        assert_eq!(keeper.raised(&state(0, 12_000)), None);
+        for (skipped_in, allocated) in [(7, 6000), (8, 9000)] {
+            tokio::time::advance(Duration::from_secs(10)).await;
+            keeper.skipped(skipped_in);
+            let raised = keeper.raised(&state(allocated, 12_000));
+            assert_eq!(raised, Some(allocated + 11_250));
+        }
     }
 
     #[test]
