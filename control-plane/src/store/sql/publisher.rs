@@ -13,7 +13,7 @@ use crate::store::{
 use async_trait::async_trait;
 use edgelink_wire::FeedPosition;
 use sqlx::Database;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The newest that this process has read of the row. A row with a lower token is that of a database that went back, and nothing
 /// is drawn from it: others may have been given the same numbers. Once the publisher has repaired it, its token is higher, and
@@ -21,21 +21,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// A process that has read nothing of what was lost draws until then, as long as no other one has repaired the database.
 #[derive(Debug, Default)]
-pub(in crate::store) struct Newest {
-    token: AtomicU64,
-    skipped_in: AtomicU64,
+pub(in crate::store) struct Newest(Mutex<Known>);
+
+/// What is kept of a row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    token: u64,
+    /// Of the row with that token: generations of a database that is lost may be higher.
+    skipped_in: u64,
 }
 
 impl Newest {
     /// The greatest token.
     pub(in crate::store) fn token(&self) -> u64 {
-        self.token.load(Ordering::Acquire)
+        self.known().token
     }
 
     fn note(&self, state: &PublisherState) {
-        self.token.fetch_max(state.token, Ordering::AcqRel);
-        self.skipped_in
-            .fetch_max(state.skipped_in, Ordering::AcqRel);
+        let mut known = self.known();
+        if state.token >= known.token {
+            *known = Known {
+                token: state.token,
+                skipped_in: state.skipped_in,
+            };
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -282,7 +295,7 @@ where
     Session<DB>: Statements,
 {
     fn skipped_in(&self) -> u64 {
-        self.newest().skipped_in.load(Ordering::Acquire)
+        self.newest().known().skipped_in
     }
 
     async fn publisher(&self) -> Result<PublisherState, StoreError> {
@@ -375,5 +388,31 @@ where
             })
             .await;
         begun.inspect(|state| state.iter().for_each(|state| self.newest().note(state)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_were_skipped_last_where_the_row_with_the_newest_token_says() {
+        let newest = Newest::default();
+        for (token, skipped_in, expected) in [
+            (5, 0, (5, 0)),
+            // The clock was ahead when this one was repaired, which is lost.
+            (7, 900, (7, 900)),
+            (6, 0, (7, 900)),
+            (8, 300, (8, 300)),
+            (7, 900, (8, 300)),
+        ] {
+            newest.note(&PublisherState {
+                token,
+                skipped_in,
+                ..PublisherState::default()
+            });
+            let known = *newest.known();
+            assert_eq!((known.token, known.skipped_in), expected);
+        }
     }
 }
