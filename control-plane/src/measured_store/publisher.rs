@@ -9,6 +9,10 @@ use edgelink_wire::FeedPosition;
 
 #[async_trait]
 impl PublisherStore for MeasuredStore {
+    fn newest_token(&self) -> u64 {
+        self.0.newest_token()
+    }
+
     fn skipped_in(&self) -> u64 {
         self.0.skipped_in()
     }

@@ -19,6 +19,7 @@ pub(super) struct Lease {
     /// Not before then a lease that is not ours is asked for.
     ask_at: Instant,
     seen: Seen,
+    lost: Option<Lost>,
     /// The row as it was read last.
     state: PublisherState,
 }
@@ -29,6 +30,22 @@ struct Held {
     /// Reckoned from before it was asked for, so that this clock never runs longer than the database's.
     until: Instant,
     token: u64,
+}
+
+/// The database went back, and is not known to be repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lost {
+    /// The greatest token from before.
+    token: u64,
+    /// What the row said of skipped numbers when that was noticed.
+    skipped_in: u64,
+}
+
+impl Lost {
+    /// Whether another process has repaired it.
+    fn is_repaired(self, state: &PublisherState) -> bool {
+        state.token > self.token && state.skipped_in != self.skipped_in
+    }
 }
 
 /// What the row has shown so far: it never goes back, unless the database does.
@@ -67,7 +84,7 @@ pub(super) enum Hold {
     Still,
     /// It is ours since just now, or was renewed.
     Fresh,
-    /// It is ours, and the database is older than it was: the greatest token that was seen.
+    /// It is ours, and the database is older than it was, and not repaired yet: the greatest token that was seen.
     WentBack(u64),
 }
 
@@ -87,6 +104,7 @@ impl Lease {
             held: None,
             ask_at: Instant::now(),
             seen: Seen::default(),
+            lost: None,
             state: PublisherState::default(),
         }
     }
@@ -114,7 +132,9 @@ impl Lease {
         let now = Instant::now();
         if let Some(held) = self.held {
             if held.until > now + self.duration * 2 / 3 {
-                return Ok(Hold::Still);
+                return Ok(self
+                    .lost
+                    .map_or(Hold::Still, |lost| Hold::WentBack(lost.token)));
             }
             return self.ask(published).await;
         }
@@ -122,7 +142,12 @@ impl Lease {
             return Ok(Hold::Not);
         }
         self.ask_at = now + self.duration / 10;
+        // Before the row, which is not older than what was read of it before.
+        let newest = self.store.newest_token();
         let state = self.store.publisher().await?;
+        if state.token < newest {
+            self.owe(newest, state.skipped_in);
+        }
         self.note(now, state);
         if !self.state.admits(&self.claim(None)) {
             return Ok(Hold::Not);
@@ -153,14 +178,14 @@ impl Lease {
             until: now + self.duration,
             token: state.token,
         });
-        let token = state.token;
         // Every taking raises it, so that an equal one was there before as well.
-        let is_older = self.note(now, state) || token <= before.token;
-        Ok(if is_older {
-            Hold::WentBack(before.token)
-        } else {
-            Hold::Fresh
-        })
+        if state.token <= before.token {
+            self.owe(before.token, state.skipped_in);
+        }
+        self.note(now, state);
+        Ok(self
+            .lost
+            .map_or(Hold::Fresh, |lost| Hold::WentBack(lost.token)))
     }
 
     fn claim(&self, published: Option<(u64, FeedPosition)>) -> LeaseClaim<'_> {
@@ -169,20 +194,46 @@ impl Lease {
             kind: self.kind,
             milliseconds: u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX),
             published,
+            lost: self.lost.map(|lost| lost.token),
         }
+    }
+
+    /// The database went back behind that token: that is to be repaired, however long it takes, by us or another process.
+    fn owe(&mut self, token: u64, skipped_in: u64) {
+        let known = self.lost.map_or(0, |lost| lost.token);
+        self.lost = Some(Lost {
+            token: token.max(known),
+            skipped_in,
+        });
+    }
+
+    /// The same, as something else than the row shows.
+    pub(super) fn went_back(&mut self, token: u64) {
+        self.owe(token, self.state.skipped_in);
+    }
+
+    /// The greatest token from before the database went back, if it did and is not repaired yet.
+    pub(super) fn lost(&self) -> Option<u64> {
+        self.lost.map(|lost| lost.token)
     }
 
     /// Notes a row that was asked for at `asked`, and says whether the database went back.
     pub(super) fn note(&mut self, asked: Instant, state: PublisherState) -> bool {
         self.feed.clock().note(asked, state.now);
         let is_older = self.seen.is_older(&state);
+        if is_older {
+            self.owe(self.seen.token, state.skipped_in);
+        } else {
+            self.lost.take_if(|lost| lost.is_repaired(&state));
+        }
         self.state = state;
         is_older
     }
 
-    /// Notes the row with which a generation began, by us: whatever it was before.
+    /// Notes the row with which a generation began, by us: whatever it was before. What was to be repaired is.
     pub(super) fn begin(&mut self, asked: Instant, state: PublisherState) {
         self.seen = Seen::default();
+        self.lost = None;
         if let Some(held) = &mut self.held {
             held.token = state.token;
         }

@@ -448,6 +448,10 @@ impl Relay {
         if self.writing.is_some() {
             return Ok(Step::On);
         }
+        if let Some(token) = self.lease.lost() {
+            self.begin(Reason::WentBack(token)).await?;
+            return Ok(Step::On);
+        }
         if self.outlet.kind() == FeedKind::Local {
             self.begin(Reason::Local).await?;
             return Ok(Step::On);
@@ -648,11 +652,14 @@ impl Relay {
         self.stop_writing();
         // Nobody else can have had the token that is ours, unless the database has given it out twice.
         let is_twice = self.lease.token() == Some(seen);
+        if is_twice {
+            self.lease.went_back(seen);
+        }
         match self.lease.ask(None).await? {
             Hold::Not => self.lease.lose(),
             Hold::WentBack(token) => self.begin(Reason::WentBack(token.max(seen))).await?,
             Hold::Still | Hold::Fresh => {
-                if is_twice || self.lease.token().is_some_and(|token| token <= seen) {
+                if self.lease.token().is_some_and(|token| token <= seen) {
                     self.begin(Reason::WentBack(seen)).await?;
                 }
             }
@@ -669,6 +676,11 @@ impl Relay {
     /// Begins a generation, in the database first, so that nothing is denied by the feed before it.
     async fn begin(&mut self, reason: Reason) -> Result<(), RelayError> {
         self.stop_writing();
+        if let Reason::WentBack(token) = reason {
+            self.lease.went_back(token);
+        }
+        // Until it is repaired, it is, whatever else has happened meanwhile.
+        let reason = self.lease.lost().map_or(reason, Reason::WentBack);
         if matches!(reason, Reason::WentBack(_)) {
             let is_again = |at: Instant| at.elapsed() < REPAIR_PAUSE;
             if self.repaired.is_some_and(is_again) {

@@ -28,8 +28,11 @@ pub enum FeedKind {
 /// The part of a store that the publisher works on. Times are those of the database's clock.
 #[async_trait]
 pub trait PublisherStore: Send + Sync + 'static {
-    /// The newest [`PublisherState::skipped_in`] that this process has read, without asking the database. Numbers that were drawn
-    /// before it are not used any more: others may have drawn the same from a database that had gone back.
+    /// The greatest [`PublisherState::token`] that this process has read, without asking the database.
+    fn newest_token(&self) -> u64;
+
+    /// [`PublisherState::skipped_in`] of the row with that token. Numbers that were drawn before it are not used any more: others
+    /// may have drawn the same from a database that had gone back.
     fn skipped_in(&self) -> u64;
 
     /// The row that the replicas agree on.
@@ -134,6 +137,9 @@ pub struct LeaseClaim<'a> {
     pub milliseconds: u64,
     /// The generation that it publishes in, and the last entry that is known to be published there.
     pub published: Option<(u64, FeedPosition)>,
+    /// If the database is known to have gone back: the greatest token that was taken before. A lease for the same kind that was
+    /// taken with none above it counts nothing, because its owner does not know.
+    pub lost: Option<u64>,
 }
 
 /// What is known of the database's past when a generation begins.
@@ -189,10 +195,11 @@ impl PublisherState {
     #[must_use]
     pub fn admits(&self, claim: &LeaseClaim<'_>) -> bool {
         let now = self.now / 1000;
-        if self.owner == claim.owner {
+        let is_same_kind = self.kind.is_empty() || self.kind == claim.kind.as_str();
+        let is_void = is_same_kind && claim.lost.is_some_and(|lost| self.token <= lost);
+        if self.owner == claim.owner || is_void {
             return true;
         }
-        let is_same_kind = self.kind.is_empty() || self.kind == claim.kind.as_str();
         let end = self.lease_end();
         let wait = if is_same_kind || end == 0 {
             0
@@ -213,6 +220,7 @@ mod tests {
             kind,
             milliseconds: 1,
             published: None,
+            lost: None,
         }
     }
 
@@ -240,6 +248,18 @@ mod tests {
             assert!(state.admits(&claim("one", FeedKind::Redis)));
             assert_eq!(state.admits(&claim("two", FeedKind::Redis)), redis);
             assert_eq!(state.admits(&claim("two", FeedKind::Local)), local);
+        }
+        let held = PublisherState {
+            token: 7,
+            ..state(1000, 1)
+        };
+        for (lost, redis) in [(6, false), (7, true), (8, true)] {
+            let claim = |kind| LeaseClaim {
+                lost: Some(lost),
+                ..claim("two", kind)
+            };
+            assert_eq!(held.admits(&claim(FeedKind::Redis)), redis);
+            assert!(!held.admits(&claim(FeedKind::Local)));
         }
         let fresh = PublisherState::default();
         assert!(fresh.admits(&claim("two", FeedKind::Local)));

@@ -26,6 +26,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 const LEASE: Duration = Duration::from_millis(500);
+const MAX_LEASE: Duration = Duration::from_millis(edgelink_control_plane::store::MAX_LEASE_MS);
 
 pub(crate) struct Replica {
     pub(crate) stop: CancellationToken,
@@ -287,6 +288,7 @@ async fn a_replica_that_stops_in_order_publishes_the_rest_and_is_followed_at_onc
         kind: FeedKind::Local,
         milliseconds: 1,
         published: None,
+        lost: None,
     };
     let taken = setting.store.take_publisher_lease(&claim).await.unwrap();
     assert_eq!(taken.unwrap().token, state.state.token + 1);
@@ -539,6 +541,56 @@ async fn a_database_that_went_back_is_repaired_while_redis_is_away() {
     setting
         .await_generation(&replica, repaired.generation - 1)
         .await;
+    assert!(setting.generations().await.1, "caches drop everything");
+}
+
+#[tokio::test]
+async fn a_repair_that_failed_is_made_up_for() {
+    let setting = Setting::new().await;
+    let replica = replica_with(&setting.store, &setting.redis, MAX_LEASE);
+    replica.publishes().await;
+    let refuse = "CREATE TRIGGER refuse BEFORE UPDATE ON publisher WHEN NEW.generation != OLD.generation \
+                  BEGIN SELECT RAISE(ABORT, 'not yet'); END";
+    setting.execute(refuse.to_owned()).await;
+    let lost = setting.state().await;
+    setting
+        .execute("UPDATE publisher SET token = token - 1".to_owned())
+        .await;
+    // What is noticed shows once: the token is that of before then.
+    until("the token from before", LIMIT, async || {
+        (setting.state().await.token >= lost.token).then_some(())
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    setting.execute("DROP TRIGGER refuse".to_owned()).await;
+    let after = setting.await_generation(&replica, lost.generation).await;
+    assert_eq!(after.skipped_in, after.generation);
+    assert!(setting.generations().await.1, "caches drop everything");
+}
+
+#[tokio::test]
+async fn who_knows_that_the_database_went_back_takes_the_lease_from_one_who_does_not() {
+    let setting = Setting::new().await;
+    let first = replica_with(&setting.store, &setting.redis, MAX_LEASE);
+    first.publishes().await;
+    let lost = setting.state().await;
+    let url = format!("sqlite://{}/edgelink.db", setting.folder.path().display());
+    let store = connect(&url, &PoolOptions::default()).await.unwrap();
+    let knows = replica(&store, &setting.redis);
+    until("it follows", LIMIT, async || {
+        (knows.status.get() == Publisher::Another).then_some(())
+    })
+    .await;
+    first.task.abort();
+    let PublisherState { token, now, .. } = lost;
+    let lease_until = now / 1000 + 60_000;
+    setting
+        .execute(format!(
+            "UPDATE publisher SET token = {token} - 1, owner = 'unaware', lease_until = {lease_until}"
+        ))
+        .await;
+    let after = setting.await_generation(&knows, lost.generation).await;
+    assert!(after.token > token && after.skipped_in == after.generation);
     assert!(setting.generations().await.1, "caches drop everything");
 }
 

@@ -236,6 +236,7 @@ fn claim(owner: &str) -> LeaseClaim<'_> {
         kind: FeedKind::Redis,
         milliseconds: MAX_LEASE_MS,
         published: None,
+        lost: None,
     }
 }
 

@@ -84,6 +84,7 @@ async fn take_lease(store: &dyn Store) -> PublisherState {
         kind: FeedKind::Redis,
         milliseconds: 1000,
         published: None,
+        lost: None,
     };
     let taken = store.take_publisher_lease(&claim).await.unwrap();
     taken.expect("the lease")

@@ -57,6 +57,9 @@ impl PublisherStore for Outbox {
         })
     }
 
+    fn newest_token(&self) -> u64 {
+        panic!("only keys are asked for")
+    }
     fn skipped_in(&self) -> u64 {
         panic!("only keys are asked for")
     }

@@ -294,6 +294,10 @@ impl<DB: Database> PublisherStore for SqlStore<DB>
 where
     Session<DB>: Statements,
 {
+    fn newest_token(&self) -> u64 {
+        self.newest().token()
+    }
+
     fn skipped_in(&self) -> u64 {
         self.newest().known().skipped_in
     }
