@@ -10,6 +10,6 @@ pub trait Counters {
     async fn counter(&self, name: &str) -> Result<u64, StoreError>;
 
     /// Sets the number of that name to `new` where it is `expected`; `false` where it is not. After an error the outcome is
-    /// unknown, as of every call.
+    /// unknown, as of every call. An error as well if the database went back, and was not repaired yet.
     async fn swap_counter(&self, name: &str, expected: u64, new: u64) -> Result<bool, StoreError>;
 }

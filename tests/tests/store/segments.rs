@@ -2,7 +2,9 @@
 
 use crate::fixture::Database;
 use edgelink_control_plane::issuer::{NumberSource, SegmentIssuer, SegmentOptions, counter};
-use edgelink_control_plane::store::{FeedKind, LeaseClaim, Past, PublisherState, Segment, Store};
+use edgelink_control_plane::store::{
+    FeedKind, LeaseClaim, NUMBERS_SKIPPED, Past, PublisherState, Segment, Store,
+};
 use std::sync::Arc;
 
 on_every_database!(
@@ -12,6 +14,7 @@ on_every_database!(
     a_rest_behind_which_others_have_drawn_is_not_taken_back,
     an_issuer_that_does_not_exist_is_a_permanent_error,
     nothing_is_drawn_from_a_database_that_went_back_until_it_is_repaired,
+    numbers_are_skipped_of_a_counter_that_the_restored_database_does_not_have,
     what_was_drawn_before_numbers_are_skipped_is_given_up,
 );
 
@@ -105,8 +108,11 @@ async fn nothing_is_drawn_from_a_database_that_went_back_until_it_is_repaired(da
     assert!(error.is_transient());
     assert!(error.to_string().contains("went back"), "{error}");
     assert!(!store.return_segment(rest).await.unwrap());
-    assert!(!store.swap_counter("numbers", 7, 8).await.unwrap());
-    assert!(!store.swap_counter("others", 0, 8).await.unwrap());
+    for (name, from) in [("numbers", 7), ("others", 0)] {
+        let error = store.swap_counter(name, from, 8).await.unwrap_err();
+        assert!(error.is_transient());
+        assert!(error.to_string().contains("went back"), "{error}");
+    }
     // The token of another taking is not above the lost one.
     let again = take_lease(&*store).await;
     assert_eq!(again.token, lost.token);
@@ -117,6 +123,20 @@ async fn nothing_is_drawn_from_a_database_that_went_back_until_it_is_repaired(da
     assert!(drawn.start >= 200, "{drawn:?}");
     assert!(!store.swap_counter("numbers", 7, 8).await.unwrap());
     assert!(store.swap_counter("others", 0, 8).await.unwrap());
+}
+
+async fn numbers_are_skipped_of_a_counter_that_the_restored_database_does_not_have(
+    database: Database,
+) {
+    let store = database.store().await;
+    let taken = take_lease(&*store).await;
+    let past = Past::WentBack { token: taken.token };
+    let repaired = store.begin_generation(taken.token, past).await.unwrap();
+    assert_eq!(store.counter("numbers").await.unwrap(), NUMBERS_SKIPPED);
+    let past = Past::WentBack { token: 0 };
+    let again = store.begin_generation(repaired.unwrap().token, past).await;
+    assert!(again.unwrap().is_some());
+    assert_eq!(store.counter("numbers").await.unwrap(), 2 * NUMBERS_SKIPPED);
 }
 
 async fn what_was_drawn_before_numbers_are_skipped_is_given_up(database: Database) {

@@ -127,8 +127,10 @@ impl PublisherStatements for Session<MySql> {
                 .bind(count)
                 .bind(end);
         self.run(|c| issuers.execute(c)).await?;
-        let counters =
-            query("UPDATE counters SET value = value + ? WHERE name = 'numbers'").bind(count);
+        let counters = query(
+            "INSERT INTO counters (name, value) VALUES ('numbers', ?) ON DUPLICATE KEY UPDATE value = value + VALUES(value)",
+        )
+        .bind(count);
         self.run(|c| counters.execute(c)).await?;
         let note = query(
             "INSERT INTO counters (name, value) VALUES ('skipped_in', ?) ON DUPLICATE KEY UPDATE value = VALUES(value)",

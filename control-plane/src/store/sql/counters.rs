@@ -51,12 +51,18 @@ where
 
     async fn swap_counter(&self, name: &str, expected: u64, new: u64) -> Result<bool, StoreError> {
         let token = self.newest().token();
-        self.connections()
-            .write("moving a counter", |mut session| async move {
+        let context = "moving a counter";
+        let swapped = self
+            .connections()
+            .write(context, |mut session| async move {
                 let swapped = swap(&mut session, name, expected, new, token).await;
                 (swapped, session)
             })
-            .await
+            .await?;
+        if !swapped {
+            self.check_token(context, token).await?;
+        }
+        Ok(swapped)
     }
 }
 

@@ -81,6 +81,24 @@ where
         &self.newest
     }
 
+    /// An error if the database went back behind `token`, and was not repaired yet.
+    pub(super) async fn check_token(
+        &self,
+        context: &'static str,
+        token: u64,
+    ) -> Result<(), StoreError> {
+        if self.publisher().await?.token >= token {
+            return Ok(());
+        }
+        let reason =
+            "the database went back, and the publisher has not skipped the numbers of before yet";
+        Err(StoreError {
+            context,
+            transient: true,
+            source: reason.into(),
+        })
+    }
+
     /// The database's clock, unix milliseconds.
     pub(super) async fn now(&self) -> Result<u64, StoreError> {
         let last = self.last_revisions();
@@ -186,13 +204,8 @@ where
                 (session.draw(issuer, step, token).await, session)
             })
             .await?;
-        if drawn.is_none() && self.publisher().await?.token < token {
-            let reason = "the database went back, and the publisher has not skipped the numbers of before yet";
-            return Err(StoreError {
-                context,
-                transient: true,
-                source: reason.into(),
-            });
+        if drawn.is_none() {
+            self.check_token(context, token).await?;
         }
         Ok(drawn)
     }

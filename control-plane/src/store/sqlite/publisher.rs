@@ -115,8 +115,10 @@ impl PublisherStatements for Session<Sqlite> {
             .bind(count.cast_signed())
             .bind(end.cast_signed());
         self.run(|c| issuers.execute(c)).await?;
-        let counters = query("UPDATE counters SET value = value + ? WHERE name = 'numbers'")
-            .bind(count.cast_signed());
+        let counters = query(
+            "INSERT INTO counters (name, value) VALUES ('numbers', ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
+        )
+        .bind(count.cast_signed());
         self.run(|c| counters.execute(c)).await?;
         let note = query(
             "INSERT INTO counters (name, value) VALUES ('skipped_in', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
