@@ -79,9 +79,9 @@ const MAX_STEPS: usize = 16;
 /// The numbers of beats that are sent with one token.
 const BEATS_A_TOKEN: u64 = 1 << 20;
 
-/// At least so long after a repair of a database that went back, it is not repaired again: a copy of the database keeps the name
-/// of its installation, and two copies that claim one Redis would repair themselves in turn, and skip numbers with each repair.
-/// They cannot skip more than there are below the bound, which rises once a minute, so the pause need not be long.
+/// At least so long after a repair of a database that went back, this process does not repair it again: a copy of the database
+/// keeps the name of its installation, and two copies that claim one Redis would repair themselves in turn. Each repair skips half
+/// of what is left below the bound at most, so that there is something to issue until the bound has risen, however often that is.
 const REPAIR_PAUSE: Duration = Duration::from_secs(10);
 
 /// How the publisher works.
