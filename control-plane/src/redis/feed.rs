@@ -29,6 +29,8 @@ pub struct Append<'a> {
     pub after: FeedPosition,
     /// Whether this begins the generation: then nothing has to be there.
     pub begins: bool,
+    /// With which generation numbers were skipped last; noted if this begins the generation, as caches are told of it then.
+    pub skipped_in: u64,
     /// If a beat is appended: its number, and the nodes that Redis consists of.
     pub beat: Option<(u64, &'a str)>,
 }
@@ -61,6 +63,8 @@ pub struct StoredState {
     pub number: u64,
     /// The nodes that Redis consisted of at the last beat.
     pub nodes: String,
+    /// With which generation numbers were skipped last, as far as those who read the feed here were told.
+    pub skipped_in: u64,
 }
 
 impl Append<'_> {
@@ -79,6 +83,7 @@ impl Append<'_> {
             nodes.into(),
             length.to_string().into(),
             bytes.to_string().into(),
+            self.skipped_in.to_string().into(),
         ];
         for message in messages {
             let fields = message.to_fields();
@@ -179,20 +184,28 @@ impl Redis {
     /// # Errors
     /// If Redis does not answer.
     pub async fn stored_state(&self) -> Result<Option<StoredState>, RedisError> {
-        const FIELDS: [&str; 6] = [
+        const FIELDS: [&str; 7] = [
             "installation",
             "token",
             "owner",
             "generation",
             "number",
             "nodes",
+            "skipped_in",
         ];
         let client = self.commands.with_options(&self.in_background());
         let call = client.hmget::<Vec<Option<String>>, _, _>(STATE_KEY, FIELDS.to_vec());
         let values = measured("state", call).await?;
-        let [installation, token, owner, generation, number, nodes] =
-            <[Option<String>; FIELDS.len()]>::try_from(values)
-                .map_err(|_| RedisError::Malformed("the state of the feed"))?;
+        let [
+            installation,
+            token,
+            owner,
+            generation,
+            number,
+            nodes,
+            skipped_in,
+        ] = <[Option<String>; FIELDS.len()]>::try_from(values)
+            .map_err(|_| RedisError::Malformed("the state of the feed"))?;
         let number_of = |text: Option<String>| text.and_then(|text| text.parse().ok());
         Ok(installation.map(|installation| StoredState {
             installation,
@@ -201,6 +214,7 @@ impl Redis {
             generation: number_of(generation).unwrap_or(0),
             number: number_of(number).unwrap_or(0),
             nodes: nodes.unwrap_or_default(),
+            skipped_in: number_of(skipped_in).unwrap_or(0),
         }))
     }
 

@@ -50,7 +50,8 @@ return 0
 ///
 /// `KEYS`: the stream, the state of the feed. `ARGV`: the fence (token, owner, installation), the generation, the last entry
 /// that is known to be published, whether this begins the generation, the number and the nodes of a beat (empty if there is
-/// none), about how many entries and how many bytes to keep; then for each entry how many arguments follow, and these.
+/// none), about how many entries and how many bytes to keep, with which generation numbers were skipped last (noted if this begins
+/// the generation); then for each entry how many arguments follow, and these.
 ///
 /// Answers a word and what it is about:
 ///
@@ -83,7 +84,7 @@ if bytes and bytes > most then
 end
 local last = redis.call('XREVRANGE', feed, '+', '-', 'COUNT', 1)[1]
 local prev = last and last[1] or '0-0'
-local at = 11
+local at = 12
 while at <= #ARGV do
   local count = tonumber(ARGV[at])
   local add = {'XADD', feed, 'MAXLEN', '~', ARGV[9], '*', 'prev', prev}
@@ -94,6 +95,10 @@ end
 local set = {'HSET', key, 'token', token, 'owner', owner, 'installation', installation, 'generation', generation}
 if ARGV[7] ~= '' then
   for _, item in ipairs({'number', ARGV[7], 'nodes', ARGV[8]}) do set[#set + 1] = item end
+end
+if ARGV[6] == '1' then
+  set[#set + 1] = 'skipped_in'
+  set[#set + 1] = ARGV[11]
 end
 redis.call(unpack(set))
 return {'appended', prev}

@@ -26,7 +26,7 @@ pub use status::{Publisher, PublisherStatus};
 
 use crate::clicks::HotOptions;
 use crate::feed::Feed;
-use crate::redis::{Append, Appended, Nudges, RedisError};
+use crate::redis::{Append, Appended, Nudges, RedisError, StoredState};
 use crate::store::{
     BoundState, FeedKind, MAX_BATCH_BYTES, Past, PendingBatch, PublisherState, Store, StoreError,
 };
@@ -84,6 +84,10 @@ const BEATS_A_TOKEN: u64 = 1 << 20;
 /// of what is left below the bound at most, so that there is something to issue until the bound has risen, however often that is.
 const REPAIR_PAUSE: Duration = Duration::from_secs(10);
 
+/// For how long caches may keep what they were told before the database went back, in microseconds, where it is not known what they
+/// were told since.
+const KEPT_MICROS: u64 = 24 * 3600 * 1_000_000;
+
 /// How the publisher works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayOptions {
@@ -117,8 +121,6 @@ pub struct Relay {
     number: u64,
     next_measure: Instant,
     repaired: Option<Instant>,
-    /// The feed was not told yet that caches have to drop everything.
-    must_flush: bool,
     /// Failures in a row with the lease.
     strikes: u32,
     is_failing: bool,
@@ -245,7 +247,6 @@ impl Relay {
             number: 0,
             next_measure: now,
             repaired: None,
-            must_flush: false,
             strikes: 0,
             is_failing: false,
         }
@@ -470,7 +471,9 @@ impl Relay {
         if stored.token > token || (stored.token == token && !is_ours) {
             return self.fenced(stored.token).await;
         }
-        if stored.generation > state.generation {
+        // Otherwise it is behind the one that it was not told of yet, whatever the clock of the lost database was.
+        let is_told = stored.skipped_in >= state.skipped_in;
+        if stored.generation > state.generation && is_told {
             // It begins in the database first.
             self.begin(Reason::WentBack(stored.token)).await?;
         } else if stored.generation != state.generation {
@@ -622,6 +625,7 @@ impl Relay {
             generation: writing.generation,
             after: writing.position,
             begins: false,
+            skipped_in: self.lease.state().skipped_in,
             beat,
         };
         match self.outlet.append(&order, messages).await? {
@@ -703,7 +707,6 @@ impl Relay {
         self.lease.begin(asked, state);
         if matches!(reason, Reason::WentBack(_)) {
             self.repaired = Some(asked);
-            self.must_flush = true;
         }
         counter!(FEED_GENERATIONS, "reason" => reason.as_str()).increment(1);
         tracing::warn!(
@@ -714,16 +717,21 @@ impl Relay {
         let bound = self.bound.current(self.store.as_ref()).await?;
         // After the repair, which has to be made even if Redis does not answer: perhaps no process knows of it later.
         let nodes = self.outlet.nodes().await?;
+        let stored = self.outlet.stored_state().await?;
         self.writing = Some(Writing {
             generation,
             position: FeedPosition::START,
             nodes,
         });
-        self.begin_outside(bound.bound, look).await
+        let beat = self.next_beat(bound.bound, look);
+        self.begin_outside(beat, stored.as_ref()).await
     }
 
-    async fn begin_outside(&mut self, bound: u64, look: Look) -> Result<(), RelayError> {
-        let beat = self.next_beat(bound, look);
+    async fn begin_outside(
+        &mut self,
+        beat: Beat,
+        stored: Option<&StoredState>,
+    ) -> Result<(), RelayError> {
         let (Some(token), Some(writing)) = (self.lease.token(), self.writing.take()) else {
             return Ok(());
         };
@@ -734,15 +742,15 @@ impl Relay {
             generation: writing.generation,
             after: FeedPosition::START,
             begins: true,
+            skipped_in: self.lease.state().skipped_in,
             beat: Some((beat.number, &writing.nodes)),
         };
         let mut messages = vec![FeedMessage::Beat(beat)];
-        if self.must_flush {
+        if must_flush(self.lease.state(), stored) {
             messages.push(FeedMessage::Flush);
         }
         match self.outlet.append(&order, &messages).await? {
             Appended::At(position) => {
-                self.must_flush = false;
                 self.writing = Some(Writing {
                     position,
                     ..writing
@@ -772,6 +780,15 @@ impl Relay {
             gauge!(OUTBOX_ROWS).set(size.rows as f64);
             gauge!(OUTBOX_AGE).set(Duration::from_millis(size.age_millis).as_secs_f64());
         }
+    }
+}
+
+/// Whether caches have to drop everything, because the database went back and they were not told of it where that is published.
+/// That is in the database, because the publisher that has repaired it may be gone by then.
+fn must_flush(state: &PublisherState, stored: Option<&StoredState>) -> bool {
+    match stored {
+        Some(stored) => state.skipped_in > 0 && state.skipped_in != stored.skipped_in,
+        None => state.now.saturating_sub(state.skipped_in) < KEPT_MICROS,
     }
 }
 
@@ -813,6 +830,35 @@ mod tests {
             error.contains("(theirs)") && error.contains("DEL {feed}:state"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn caches_drop_everything_until_they_were_told_to_since_the_database_went_back() {
+        const NOW: u64 = 10 * KEPT_MICROS;
+        const RECENT: u64 = NOW - KEPT_MICROS + 1;
+        for (skipped_in, stored, expected) in [
+            (0, None, false),
+            (0, Some(0), false),
+            (7, Some(0), true),
+            (7, Some(7), false),
+            // Of a database that was lost.
+            (7, Some(8), true),
+            (RECENT, None, true),
+            (RECENT - 1, None, false),
+            (NOW + 1, None, true),
+        ] {
+            let state = PublisherState {
+                now: NOW,
+                skipped_in,
+                ..PublisherState::default()
+            };
+            let stored = stored.map(|skipped_in| StoredState {
+                skipped_in,
+                ..StoredState::default()
+            });
+            let is_owed = must_flush(&state, stored.as_ref());
+            assert_eq!(is_owed, expected, "{skipped_in} {stored:?}");
+        }
     }
 
     #[test]

@@ -595,6 +595,66 @@ async fn who_knows_that_the_database_went_back_takes_the_lease_from_one_who_does
 }
 
 #[tokio::test]
+async fn a_flush_that_redis_was_not_told_is_owed_by_the_next_publisher() {
+    let mut setting = Setting::new().await;
+    let replica = setting.replica();
+    replica.publishes().await;
+    let backup = setting.state().await;
+    until("a later token", LIMIT, async || {
+        (setting.state().await.token > backup.token + 1).then_some(())
+    })
+    .await;
+    setting.server.kill();
+    let lost = setting.state().await;
+    set_back(&setting, &backup).await;
+    let repaired = until("another generation", LIMIT, async || {
+        let state = setting.state().await;
+        (state.generation > lost.generation).then_some(state)
+    })
+    .await;
+    replica.task.abort();
+    setting.server.restart().await;
+    let next = setting.replica();
+    setting.await_generation(&next, repaired.generation).await;
+    assert!(setting.generations().await.1, "caches drop everything");
+}
+
+#[tokio::test]
+async fn numbers_are_skipped_once_however_often_redis_takes_no_generation() {
+    let setting = Setting::new().await;
+    let first = setting.replica();
+    first.publishes().await;
+    first.stop.cancel();
+    first.task.await.unwrap();
+    // The clock of the lost database was ahead.
+    let ahead = (setting.state().await.generation * 2).to_string();
+    let _ = setting
+        .server
+        .ask(&["HSET", "{feed}:state", "generation", &ahead]);
+    let _ = setting
+        .server
+        .ask(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let mut allocated = vec![setting.store.bound_state().await.unwrap().allocated];
+    for _ in 0..3 {
+        let next = setting.replica();
+        until("it gives up", LIMIT, async || {
+            (next.status.get() == Publisher::GaveUp).then_some(())
+        })
+        .await;
+        next.stop.cancel();
+        next.task.await.unwrap();
+        allocated.push(setting.store.bound_state().await.unwrap().allocated);
+    }
+    assert!(allocated[1] > allocated[0], "{allocated:?}");
+    assert_eq!(allocated[1..], [allocated[1]; 3]);
+    let _ = setting
+        .server
+        .ask(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    setting.replica().publishes().await;
+    assert!(setting.generations().await.1, "caches drop everything");
+}
+
+#[tokio::test]
 async fn a_redis_of_a_later_generation_shows_that_the_database_went_back() {
     let setting = Setting::new().await;
     let first = setting.replica();
@@ -756,6 +816,7 @@ async fn a_publisher_that_was_paused_publishes_nothing_once_another_one_does() {
         generation: state.generation,
         after: state.position,
         begins: false,
+        skipped_in: 0,
         beat: None,
     };
     replica.stop.cancel();
