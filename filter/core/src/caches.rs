@@ -274,12 +274,12 @@ impl Caches {
     pub(crate) fn learn(
         &mut self,
         data: &mut impl SharedData,
-        asked: &Asked,
+        wanted: &Asked,
         fetched: Fetched<'_>,
         now: Moment,
     ) -> Learned {
         let Fetched { told, at, source } = fetched;
-        let place = self.lru.find(&asked.key);
+        let place = self.lru.find(&wanted.key);
         let known = place.map(|place| self.known(place));
         let is_absence = source == Source::ControlPlane && told.kind == Kind::Absent;
         let refreshed = known.filter(|known| {
@@ -291,7 +291,11 @@ impl Caches {
         if known.is_some_and(|known| known.rev == rev && known.fetched > at) {
             return Learned::Taken;
         }
-        if place.is_some_and(|place| !self.may_replace(place, rev, now)) {
+        let precedence = Precedence {
+            asked: (source == Source::ControlPlane).then_some(at),
+            ..self.precedence(now)
+        };
+        if place.is_some_and(|place| !self.may_replace(place, rev, precedence)) {
             return Learned::Older;
         }
         if rev == told.rev {
@@ -301,15 +305,15 @@ impl Caches {
             encode(Record::Absent { rev }, &mut self.encoded);
         }
         let fetched = latest(known, rev, at);
-        let written = self.share(data, asked, told.kind, rev, fetched, now);
+        let written = self.share(data, wanted, told.kind, rev, fetched, precedence);
         if let Err(Newer { rev, kind }) = written {
             if !(is_absence && kind == Kind::Absent) {
                 return Learned::Older;
             }
             encode(Record::Absent { rev }, &mut self.encoded);
-            let _another_was_faster = self.share(data, asked, kind, rev, fetched, now);
+            let _another_was_faster = self.share(data, wanted, kind, rev, fetched, precedence);
         }
-        self.lru.put(&asked.key, &self.encoded, fetched);
+        self.lru.put(&wanted.key, &self.encoded, fetched);
         Learned::Taken
     }
 
@@ -317,23 +321,22 @@ impl Caches {
     fn share(
         &mut self,
         data: &mut impl SharedData,
-        asked: &Asked,
+        wanted: &Asked,
         kind: Kind,
         rev: u64,
         fetched: Moment,
-        now: Moment,
+        precedence: Precedence,
     ) -> Result<(), Newer> {
         let offer = Offer {
-            key: &asked.key,
+            key: &wanted.key,
             record: &self.encoded,
             rev,
             kind,
             fetched,
         };
-        if self.slots.write_over(data, offer, asked.version) {
+        if self.slots.write_over(data, offer, wanted.version) {
             return Ok(());
         }
-        let precedence = self.precedence(now);
         self.slots.write(data, offer, precedence)
     }
 
@@ -352,7 +355,8 @@ impl Caches {
         let Heard { record, is_hot, at } = heard;
         let rev = record.rev();
         let place = self.lru.find(key);
-        if place.is_some_and(|place| !self.may_replace(place, rev, now)) {
+        let precedence = self.precedence(now);
+        if place.is_some_and(|place| !self.may_replace(place, rev, precedence)) {
             return;
         }
         let known = place.map(|place| self.known(place));
@@ -366,7 +370,6 @@ impl Caches {
             kind: Kind::of(&record),
             fetched,
         };
-        let precedence = self.precedence(now);
         if is_hot {
             let _newer_stays = self.slots.write(data, offer, precedence);
         } else {
@@ -385,7 +388,7 @@ impl Caches {
         if let Some(held) = held {
             let rev = rev(shared.bytes());
             let later = shared.fetched > self.lru.fetched(held) || rev > self.rev(held);
-            if !later || !self.may_replace(held, rev, now) {
+            if !later || !self.may_replace(held, rev, self.precedence(now)) {
                 return Some(held);
             }
         }
@@ -423,21 +426,22 @@ impl Caches {
         })
     }
 
-    /// By what records take the places of those that are held.
+    /// By what records that the control plane was not asked for take the places of those that are held.
     fn precedence(&self, now: Moment) -> Precedence {
         Precedence {
             trust: self.trust,
             lives: self.lives,
             now,
+            asked: None,
         }
     }
 
-    fn may_replace(&self, held: Place, rev: u64, now: Moment) -> bool {
+    fn may_replace(&self, held: Place, rev: u64, precedence: Precedence) -> bool {
         let held = Age {
             rev: self.rev(held),
             fetched: self.lru.fetched(held),
         };
-        self.precedence(now).may_replace(rev, held)
+        precedence.may_replace(rev, held)
     }
 
     fn rev(&self, place: Place) -> u64 {

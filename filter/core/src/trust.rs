@@ -113,6 +113,8 @@ pub(crate) struct Precedence {
     pub(crate) trust: Trust,
     pub(crate) lives: Lives,
     pub(crate) now: Moment,
+    /// When the control plane was asked for the one that is offered; `None` if it is of another source.
+    pub(crate) asked: Option<Moment>,
 }
 
 /// Of a record: its revision, and when it was fetched.
@@ -123,10 +125,12 @@ pub(crate) struct Age {
 }
 
 impl Precedence {
-    /// Whether a record of that revision may take the place of the one that is held. What is forgotten gives way to any:
-    /// the database may have been restored, and what was known then never have been.
+    /// Whether a record of that revision may take the place of the one that is held. What is forgotten gives way to what the
+    /// control plane was asked for since, of any revision: the database may have been restored, and what was known then
+    /// never have been. To nothing else, for a change that was told since may count as forgotten: it is as old as the feed.
     pub(crate) fn may_replace(&self, rev: u64, held: Age) -> bool {
-        self.trust.is_forgotten(held.fetched)
+        let is_asked_since = |asked| !self.trust.is_forgotten(asked);
+        (self.trust.is_forgotten(held.fetched) && self.asked.is_some_and(is_asked_since))
             || self
                 .lives
                 .may_replace(rev, held.rev, held.fetched, self.now)
@@ -173,6 +177,7 @@ mod tests {
             trust: *trust,
             lives: LIVES,
             now: at(40_001),
+            asked: Some(at(40_001)),
         };
         let held = Age {
             rev: held,

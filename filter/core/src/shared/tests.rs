@@ -17,6 +17,7 @@ fn by_revision(now: Moment) -> Precedence {
         trust: Trust::default(),
         lives: LIVES,
         now,
+        asked: None,
     }
 }
 const NOW: Moment = at(1_000_000);

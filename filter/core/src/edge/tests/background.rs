@@ -486,6 +486,34 @@ fn after_a_flush_what_is_known_gives_way_to_an_answer_of_any_revision() {
     assert_eq!(world.visit("/never-made"), Answered(page(404, "lru")));
 }
 
+/// What is told right after a flush counts as fetched when the feed was heard before, so as forgotten. A snapshot that was made
+/// before is taken in later.
+#[test]
+fn what_was_told_after_a_flush_gives_way_to_nothing_older_that_was_not_asked_for() {
+    let mut world = World::with_polled_link();
+    world.pass(100);
+    world.answer_poll(&batch(9, &[FeedMessage::Flush]));
+    let told = |age_millis, next, rev, hot| {
+        let head = BatchHead {
+            age_millis,
+            ..head(next)
+        };
+        let put = FeedMessage::Put {
+            key: "go.example/a",
+            record: link("https://a/", rev),
+            hot,
+        };
+        FeedBatch::encode(head, [put].iter())
+    };
+    world.pass(100);
+    world.answer_poll(&told(3_000, 10, 9, false));
+    world.pass(100);
+    world.answer_poll(&batch(11, &[]));
+    world.pass(100);
+    world.answer_poll(&told(0, 12, 5, true));
+    world.ask("/a");
+}
+
 /// The clock of the database that was lost had been ahead.
 #[test]
 fn after_a_flush_an_absence_has_the_revision_that_it_is_told_with() {
