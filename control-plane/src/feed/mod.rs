@@ -44,6 +44,8 @@ pub struct Feed {
     clock: DatabaseClock,
     listeners: Vec<Arc<dyn Listener>>,
     max_age: Duration,
+    /// When this process began to follow it.
+    begun: Instant,
     stop: CancellationToken,
 }
 
@@ -95,6 +97,7 @@ impl Feed {
             clock: DatabaseClock::default(),
             listeners,
             max_age: MAX_AGE,
+            begun: Instant::now(),
             stop: CancellationToken::new(),
         }
     }
@@ -155,6 +158,11 @@ impl Feed {
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.current().is_some()
+    }
+
+    /// Whether this process has followed it for less time than it may take to be current.
+    fn is_starting(&self) -> bool {
+        self.begun.elapsed() < self.max_age
     }
 
     /// How old the feed is: what was committed longer ago has come. `None` if that is not known.

@@ -58,9 +58,11 @@ impl Untold {
 
 impl Feed {
     /// Returns when the feed has told of all that is `untold` and edges have had the time to hear of it, or when waiting has
-    /// taken too long: the links are changed in any case. Does not wait for a feed that is not current.
+    /// taken too long: the links are changed in any case. Does not wait for a feed that is not current, unless this process has
+    /// just been started.
     pub(crate) async fn await_told(&self, mut untold: Untold, config: &FeedConfig) {
-        if untold.revs.is_empty() || !self.is_current() {
+        let may_tell = self.is_current() || self.is_starting();
+        if untold.revs.is_empty() || !may_tell {
             return;
         }
         let end = Instant::now() + config.alias_wait();
