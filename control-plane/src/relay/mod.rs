@@ -723,7 +723,14 @@ impl Relay {
             position: FeedPosition::START,
             nodes,
         });
-        let beat = self.next_beat(bound.bound, look);
+        // It names the generation, and says of nothing that it is published: what waits in the outbox comes behind it, and some of
+        // that may have changed again since. The next beat is sent once all of it is there.
+        let beat = Beat {
+            at: 0,
+            age_millis: u32::MAX,
+            ..self.next_beat(bound.bound, look)
+        };
+        self.beat_at = Instant::now();
         self.begin_outside(beat, stored.as_ref()).await
     }
 

@@ -66,7 +66,7 @@ pub struct Beat {
     /// Grows from beat to beat, over all publishers of a database.
     pub number: u64,
     /// Everything that was committed before that time is on the feed in front of this beat: unix time in microseconds on
-    /// the clock of the database.
+    /// the clock of the database. 0 in the first beat of a generation, which says nothing of that.
     pub at: u64,
     /// How long ago that was at most when the beat was sent, in milliseconds, by a clock that is never set: for those who cannot
     /// compare with the database's.
