@@ -1,13 +1,15 @@
 //! Visitors, while something breaks.
 
 use edgelink_tests::scenario::{Answer, Request};
-use edgelink_tests::stack::{Connection, Deployment};
+use edgelink_tests::stack::{Connection, Deployment, until};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::task::JoinSet;
 
+const LIMIT: Duration = Duration::from_secs(30);
 const LINKS: usize = 200;
 const VISITORS: usize = 4;
 
@@ -68,7 +70,11 @@ pub(crate) async fn known_links(edgelink: &Deployment) -> Vec<String> {
         let slug = format!("known{index}");
         let link = json!({ "longUrl": format!("https://example.com/{slug}"), "customSlug": slug });
         let path = edgelink.create(&link).await;
-        assert_eq!(edgelink.envoy.follow(&path).await.status, 302);
+        until("the edge knows the link", LIMIT, async || {
+            let answer = edgelink.envoy.follow(&path).await;
+            (answer.status == 302).then_some(())
+        })
+        .await;
         paths.push(path);
     }
     paths
