@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 /// What the handlers share.
 pub(crate) struct App {
     pub(crate) config: Config,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<Store>,
     pub(crate) creator: Creator,
     pub(crate) careful: Careful,
     pub(crate) keys: KeyVerifier,
@@ -47,12 +47,7 @@ pub(crate) struct Lookups {
 }
 
 impl App {
-    pub(crate) fn new(
-        config: Config,
-        store: Arc<dyn Store>,
-        minter: Minter,
-        lookups: Lookups,
-    ) -> Self {
+    pub(crate) fn new(config: Config, store: Arc<Store>, minter: Minter, lookups: Lookups) -> Self {
         let links = &config.links;
         Self {
             creator: Creator::new(

@@ -43,7 +43,7 @@ impl Readiness {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    async fn check(&self, store: &dyn Store) -> Result<(), NotReady> {
+    async fn check(&self, store: &Store) -> Result<(), NotReady> {
         if self.stopping.load(Ordering::Relaxed) {
             return Err(NotReady::Stopping);
         }
@@ -55,7 +55,7 @@ impl Readiness {
     }
 
     /// Asks the store at most once a [`PING_LIFETIME`]; who comes meanwhile waits for the same answer.
-    async fn ping(&self, store: &dyn Store) -> bool {
+    async fn ping(&self, store: &Store) -> bool {
         let mut last = self.last_ping.lock().await;
         if let Some(ping) = last.filter(|ping| ping.at.elapsed() < PING_LIFETIME) {
             return ping.answered;

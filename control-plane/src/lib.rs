@@ -17,7 +17,6 @@ pub mod feed;
 mod health;
 pub mod issuer;
 mod links;
-mod measured_store;
 pub mod model;
 mod pages;
 mod problem;

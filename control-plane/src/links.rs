@@ -102,12 +102,12 @@ const MAX_LOOKED_UP: usize = 128 << 10;
 
 /// Numbers for new links.
 pub(crate) struct Numbers {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     minter: Minter,
 }
 
 impl Numbers {
-    pub(crate) fn new(store: Arc<dyn Store>, minter: Minter) -> Self {
+    pub(crate) fn new(store: Arc<Store>, minter: Minter) -> Self {
         Self { store, minter }
     }
 

@@ -29,7 +29,7 @@ const FAILURES: &str = "edgelink_sweep_failures_total";
 
 /// Removes what is over.
 pub struct Sweeper {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     settings: SweeperConfig,
     click_minutes: u64,
     owner: String,
@@ -63,7 +63,7 @@ enum Kind {
 impl Sweeper {
     /// A sweeper with a name of its own.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, settings: &SweeperConfig, clicks: &ClicksConfig) -> Self {
+    pub fn new(store: Arc<Store>, settings: &SweeperConfig, clicks: &ClicksConfig) -> Self {
         let random = getrandom::u64().unwrap_or_default();
         Self {
             store,

@@ -54,11 +54,7 @@ impl RequestId {
     ///
     /// # Errors
     /// A problem if the key was used for another request, or the store's.
-    pub(super) async fn claim(
-        &self,
-        store: &dyn Store,
-        whole: WholeRequest,
-    ) -> Result<(), Problem> {
+    pub(super) async fn claim(&self, store: &Store, whole: WholeRequest) -> Result<(), Problem> {
         let fingerprint = whole.0.finalize().into();
         match store.claim_request(&self.0, &fingerprint).await? {
             true => Ok(()),

@@ -16,7 +16,7 @@ const CHUNK: usize = 500;
 
 /// Creates links with care.
 pub(crate) struct Careful {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     numbers: Numbers,
     max_tries: u8,
 }
@@ -67,7 +67,7 @@ impl Made {
 type Outcome = Result<Made, Problem>;
 
 impl Careful {
-    pub(crate) fn new(store: Arc<dyn Store>, minter: Minter, max_tries: u8) -> Self {
+    pub(crate) fn new(store: Arc<Store>, minter: Minter, max_tries: u8) -> Self {
         Self {
             numbers: Numbers::new(store.clone(), minter),
             store,

@@ -44,7 +44,7 @@ pub enum AdminKeyError {
 ///
 /// # Errors
 /// The [`AdminKeyError`] that says what stopped it.
-pub async fn ensure_admin_key(store: &dyn Store, path: &Path) -> Result<bool, AdminKeyError> {
+pub async fn ensure_admin_key(store: &Store, path: &Path) -> Result<bool, AdminKeyError> {
     if store.has_api_keys().await? {
         return Ok(false);
     }

@@ -10,12 +10,12 @@ use std::sync::Arc;
 /// Checks API keys. Rows, and that there is none, are kept for `auth.key_cache_ms`: that is for how long a revoked key goes
 /// on working. The secret is compared at every request.
 pub(crate) struct KeyVerifier {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     cache: KeyCache,
 }
 
 impl KeyVerifier {
-    pub(crate) fn new(store: Arc<dyn Store>, config: &AuthConfig) -> Self {
+    pub(crate) fn new(store: Arc<Store>, config: &AuthConfig) -> Self {
         let cache = KeyCache::new(config);
         Self { store, cache }
     }

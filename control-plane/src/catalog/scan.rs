@@ -15,14 +15,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Fills a [`Catalog`], at first and whenever the feed has missed something.
 pub struct Scanner {
     catalog: Arc<Catalog>,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
 }
 
 impl Scanner {
     /// A scanner that has not begun. The feed has to be followed before it runs: what is created behind its back comes
     /// from there.
     #[must_use]
-    pub fn new(catalog: Arc<Catalog>, store: Arc<dyn Store>) -> Self {
+    pub fn new(catalog: Arc<Catalog>, store: Arc<Store>) -> Self {
         Self { catalog, store }
     }
 

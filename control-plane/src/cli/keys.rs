@@ -61,7 +61,7 @@ impl KeysCommand {
     }
 }
 
-async fn create(store: &dyn Store, name: &str) -> Result<(), KeyError> {
+async fn create(store: &Store, name: &str) -> Result<(), KeyError> {
     let key = ApiKey::generate()?;
     let row = key.row(name, clock::unix_millis());
     store.insert_api_key(&row).await?;
@@ -69,7 +69,7 @@ async fn create(store: &dyn Store, name: &str) -> Result<(), KeyError> {
     Ok(())
 }
 
-async fn list(store: &dyn Store) -> Result<(), KeyError> {
+async fn list(store: &Store) -> Result<(), KeyError> {
     for key in store.list_api_keys().await? {
         let created_at = timestamp::from_millis(key.created_at);
         println!("{}  {created_at}  {}", key.id, key.name);
@@ -77,7 +77,7 @@ async fn list(store: &dyn Store) -> Result<(), KeyError> {
     Ok(())
 }
 
-async fn revoke(store: &dyn Store, id: String) -> Result<(), KeyError> {
+async fn revoke(store: &Store, id: String) -> Result<(), KeyError> {
     let keys = store.list_api_keys().await?;
     if !keys.iter().any(|key| key.id == id) {
         return Err(KeyError::Unknown(id));

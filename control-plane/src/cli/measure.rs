@@ -44,7 +44,7 @@ type Times = Result<Vec<u64>, IssueError>;
 
 /// Takes all numbers on so many threads; the seconds that it took, and what the threads have noted, sorted.
 async fn pass(
-    store: &Arc<dyn Store>,
+    store: &Arc<Store>,
     config: &Config,
     threads: usize,
     work: fn(&SegmentIssuer, usize) -> Times,

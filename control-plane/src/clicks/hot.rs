@@ -18,7 +18,7 @@ pub struct HotOptions {
 
 /// The hot links of a store.
 pub async fn hot_links(
-    store: &dyn Store,
+    store: &Store,
     options: &HotOptions,
 ) -> Result<Vec<(String, Record<String>)>, StoreError> {
     let minute = (clock::unix_seconds() / 60).saturating_sub(options.window_minutes);

@@ -42,7 +42,7 @@ pub enum IngestError {
 /// # Errors
 /// [`IngestError::Malformed`] where it is of no use to send them again, otherwise the failure of the database.
 pub async fn count(
-    store: &dyn Store,
+    store: &Store,
     batches: &[ClickBatch<'_>],
     now: u64,
 ) -> Result<Counted, IngestError> {

@@ -18,7 +18,7 @@ pub(super) struct Job {
 }
 
 /// Commits what waits in `queue` until nobody can add to it any more.
-pub(super) async fn run(store: Arc<dyn Store>, queue: Arc<Mutex<mpsc::Receiver<Job>>>) {
+pub(super) async fn run(store: Arc<Store>, queue: Arc<Mutex<mpsc::Receiver<Job>>>) {
     loop {
         let mut jobs = Vec::new();
         // Held while waiting: the other lanes are next in turn.
@@ -33,7 +33,7 @@ pub(super) async fn run(store: Arc<dyn Store>, queue: Arc<Mutex<mpsc::Receiver<J
     }
 }
 
-async fn commit(store: &dyn Store, jobs: Vec<Job>) {
+async fn commit(store: &Store, jobs: Vec<Job>) {
     counter!(CREATE_BATCHES).increment(1);
     let (links, waiting): (Vec<_>, Vec<_>) =
         jobs.into_iter().map(|job| (job.link, job.answer)).unzip();
@@ -51,11 +51,7 @@ async fn commit(store: &dyn Store, jobs: Vec<Job>) {
     }
 }
 
-async fn commit_each(
-    store: &dyn Store,
-    links: Vec<NewLink>,
-    waiting: Vec<oneshot::Sender<Answer>>,
-) {
+async fn commit_each(store: &Store, links: Vec<NewLink>, waiting: Vec<oneshot::Sender<Answer>>) {
     for (link, waiting) in links.into_iter().zip(waiting) {
         let answer = store.create_links(vec![link]).await;
         let answer = answer.map(|mut answers| answers.pop());

@@ -44,7 +44,7 @@ pub(crate) enum BatchError {
 
 impl Batcher {
     /// Starts to commit into `store`. The lanes end with the batcher, when their last commit is done.
-    pub(crate) fn start(store: &Arc<dyn Store>, options: BatchOptions) -> Self {
+    pub(crate) fn start(store: &Arc<Store>, options: BatchOptions) -> Self {
         let (jobs, queue) = mpsc::channel(options.queue);
         let queue = Arc::new(Mutex::new(queue));
         for _ in 0..LANES {

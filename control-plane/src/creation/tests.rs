@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 /// A SQLite store, and a connection that can keep it from committing.
 struct Fixture {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     blocker: SqliteConnection,
     _folder: TempDir,
 }

@@ -15,12 +15,12 @@ const MAX_TRIES: usize = 32;
 
 /// Starts to issue the numbers 0, 1, 2, ... in ranges of `step`; the first is drawn when the first number is asked for.
 #[must_use]
-pub fn counter(store: Arc<dyn Store>, step: u32) -> Arc<dyn NumberSource> {
+pub fn counter(store: Arc<Store>, step: u32) -> Arc<dyn NumberSource> {
     Arc::new(RangeIssuer::new("counter", Counter { store, step }))
 }
 
 struct Counter {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     step: u32,
 }
 

@@ -42,7 +42,7 @@ impl BoundKeeper {
     }
 
     /// The bound that is to be published with the next beat, raised where that is due.
-    pub(super) async fn current(&mut self, store: &dyn Store) -> Result<BoundState, StoreError> {
+    pub(super) async fn current(&mut self, store: &Store) -> Result<BoundState, StoreError> {
         let mut state = store.bound_state().await?;
         self.skipped(store.skipped_in());
         if let Some(bound) = self.raised(&state) {

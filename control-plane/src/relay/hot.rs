@@ -17,7 +17,7 @@ const MAX_CHANGED: usize = 100_000;
 
 /// The hot links.
 pub(super) struct HotLinks {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     options: HotOptions,
     next: Instant,
     reading: Option<Reading>,
@@ -41,7 +41,7 @@ impl Drop for Reading {
 }
 
 impl HotLinks {
-    pub(super) fn new(store: Arc<dyn Store>, options: HotOptions) -> Self {
+    pub(super) fn new(store: Arc<Store>, options: HotOptions) -> Self {
         Self {
             store,
             options,

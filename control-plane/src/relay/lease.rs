@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// The lease, held or not.
 pub(super) struct Lease {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     feed: Arc<Feed>,
     owner: String,
     kind: FeedKind,
@@ -90,7 +90,7 @@ pub(super) enum Hold {
 
 impl Lease {
     pub(super) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         feed: Arc<Feed>,
         kind: FeedKind,
         duration: Duration,

@@ -105,7 +105,7 @@ pub struct RelayOptions {
 
 /// Publishes changes.
 pub struct Relay {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     outlet: Outlet,
     options: RelayOptions,
     feed: Arc<Feed>,
@@ -224,7 +224,7 @@ impl Relay {
     /// A publisher that is woken by `wake` when this process has changed something. `feed` is what this process follows.
     #[must_use]
     pub fn new(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         outlet: Outlet,
         feed: Arc<Feed>,
         options: RelayOptions,

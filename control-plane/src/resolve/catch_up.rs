@@ -3,7 +3,8 @@
 
 use crate::catalog::Catalog;
 use crate::feed::Feed;
-use crate::store::{Packed, PublisherStore};
+use crate::store::{Packed, PendingKeys, Store, StoreError};
+use async_trait::async_trait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -36,9 +37,23 @@ struct Round {
     missed: Option<u64>,
 }
 
+/// What is looked at: the outbox.
+#[async_trait]
+pub(super) trait Outbox: Send + Sync {
+    /// As [`Store::pending_keys`].
+    async fn pending_keys(&self, limit: u32) -> Result<PendingKeys, StoreError>;
+}
+
+#[async_trait]
+impl Outbox for Store {
+    async fn pending_keys(&self, limit: u32) -> Result<PendingKeys, StoreError> {
+        Store::pending_keys(self, limit).await
+    }
+}
+
 /// Brings the catalogue up to date.
 pub(super) struct CatchUp {
-    store: Arc<dyn PublisherStore>,
+    outbox: Arc<dyn Outbox>,
     catalog: Arc<Catalog>,
     feed: Arc<Feed>,
     /// How many rounds were begun.
@@ -47,13 +62,9 @@ pub(super) struct CatchUp {
 }
 
 impl CatchUp {
-    pub(super) fn new(
-        store: Arc<dyn PublisherStore>,
-        catalog: Arc<Catalog>,
-        feed: Arc<Feed>,
-    ) -> Self {
+    pub(super) fn new(outbox: Arc<dyn Outbox>, catalog: Arc<Catalog>, feed: Arc<Feed>) -> Self {
         Self {
-            store,
+            outbox,
             catalog,
             feed,
             begun: AtomicU64::new(0),
@@ -91,7 +102,7 @@ impl CatchUp {
     /// those who ask are answered by the database then.
     async fn round(&self, missed: &mut Option<u64>) -> Option<Certainty> {
         let asked = Instant::now();
-        let pending = self.store.pending_keys(MAX_PENDING).await.ok()?;
+        let pending = self.outbox.pending_keys(MAX_PENDING).await.ok()?;
         let state = pending.state;
         self.feed.clock().note(asked, state.now);
         let are_readable = pending.keys.iter().all(|keys| self.note(keys));

@@ -44,7 +44,7 @@ pub struct ResolveOptions {
 
 /// Resolves keys.
 pub struct Resolver {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     redis: Option<Arc<Redis>>,
     catalog: Arc<Catalog>,
     catch_up: CatchUp,
@@ -95,7 +95,7 @@ impl Resolver {
     /// A resolver whose memory has to be a listener of the feed.
     #[must_use]
     pub fn new(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         redis: Option<Arc<Redis>>,
         catalog: Arc<Catalog>,
         feed: Arc<Feed>,

@@ -3,12 +3,11 @@
 use crate::catalog::{Catalog, Scanner};
 use crate::config::{Config, NumberSourceKind};
 use crate::feed::{Feed, Listener, Tail};
-use crate::measured_store::Changes;
 use crate::redis::{Redis, RedisError};
 use crate::relay::{BoundPolicy, Outlet, PublisherStatus, Relay};
 use crate::resolve::{Memory, Resolver};
 use crate::snapshot::{SnapshotFacts, Snapshots};
-use crate::store::Store;
+use crate::store::{OnChange, Store};
 use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -49,12 +48,16 @@ impl Background {
         })
     }
 
-    /// What is to be told of changes that this process makes.
-    pub(super) fn changes(&self) -> Changes {
-        Changes {
-            wake: self.wake.clone(),
-            memory: self.memory.clone(),
-        }
+    /// What follows a change that this process has made, before it is published: its resolver forgets what it knows of the
+    /// link, so that who makes a change here sees it here, and the relay wakes up.
+    pub(super) fn on_change(&self) -> OnChange {
+        let (memory, wake) = (self.memory.clone(), self.wake.clone());
+        Arc::new(move |keys| {
+            for key in keys {
+                memory.void(&key.to_string());
+            }
+            wake.notify_one();
+        })
     }
 
     /// Which links there are.
@@ -63,7 +66,7 @@ impl Background {
     }
 
     /// Starts publishing what is in the outbox, following the feed, and going through the keys; answers who publishes.
-    pub(super) fn start(&self, config: &Config, store: &Arc<dyn Store>) -> PublisherStatus {
+    pub(super) fn start(&self, config: &Config, store: &Arc<Store>) -> PublisherStatus {
         let relay = Relay::new(
             store.clone(),
             self.outlet(),
@@ -90,7 +93,7 @@ impl Background {
     }
 
     /// What answers for links.
-    pub(super) fn resolver(&self, config: &Config, store: &Arc<dyn Store>) -> Resolver {
+    pub(super) fn resolver(&self, config: &Config, store: &Arc<Store>) -> Resolver {
         Resolver::new(
             store.clone(),
             self.redis.clone(),
@@ -102,7 +105,7 @@ impl Background {
     }
 
     /// What edges start from.
-    pub(super) fn snapshots(&self, config: &Config, store: &Arc<dyn Store>) -> Snapshots {
+    pub(super) fn snapshots(&self, config: &Config, store: &Arc<Store>) -> Snapshots {
         let facts = SnapshotFacts {
             length: config.links.code_space().length(),
             key: config.links.permutation_key(),

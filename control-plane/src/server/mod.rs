@@ -12,7 +12,6 @@ use crate::app::{App, Lookups};
 use crate::auth::{AdminKeyError, ensure_admin_key};
 use crate::config::{Config, StoreConfig};
 use crate::issuer::Minter;
-use crate::measured_store::MeasuredStore;
 use crate::redis::RedisError;
 use crate::store::{self, PoolOptions, Store, StoreError};
 pub(crate) use routes::method_not_allowed;
@@ -69,7 +68,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
 ///
 /// # Errors
 /// The failure of the database.
-pub async fn open_store(config: &StoreConfig) -> Result<Arc<dyn Store>, StoreError> {
+pub async fn open_store(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
     let store = connect(config).await?;
     if config.auto_migrate {
         store.migrate().await?;
@@ -81,7 +80,7 @@ pub async fn open_store(config: &StoreConfig) -> Result<Arc<dyn Store>, StoreErr
 ///
 /// # Errors
 /// The failure of the database.
-pub async fn connect(config: &StoreConfig) -> Result<Arc<dyn Store>, StoreError> {
+pub async fn connect(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
     let options = PoolOptions {
         max_connections: config.max_connections,
         statement_timeout: config.timeout(),
@@ -99,7 +98,7 @@ impl Server {
         crate::telemetry::prometheus::recorder();
         let store = open_store(&config.store).await?;
         let background = Background::new(&config)?;
-        let store = MeasuredStore::around(store, background.changes());
+        let store = store.with_listener(background.on_change());
         make_admin_key(&config, store.as_ref()).await?;
         let minter = numbers::minter(&config, store.clone(), background.catalog()).await?;
         let (listener, address) = listen(config.server.listen).await?;
@@ -156,7 +155,7 @@ impl Server {
     }
 }
 
-async fn make_admin_key(config: &Config, store: &dyn Store) -> Result<(), StartError> {
+async fn make_admin_key(config: &Config, store: &Store) -> Result<(), StartError> {
     if let Some(path) = &config.auth.admin_key_file {
         if ensure_admin_key(store, path).await? {
             tracing::info!(file = %path.display(), "the admin key is in this file");

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Numbers of the configured source, and their codes.
 pub(super) async fn minter(
     config: &Config,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     known: Arc<dyn Membership>,
 ) -> Result<Minter, StoreError> {
     let space = config.links.code_space();
@@ -34,7 +34,7 @@ pub(super) async fn minter(
 }
 
 /// The bound of the edges' admission follows the segments alone, so for other sources it is the end of all numbers.
-async fn admit_every_number(space: &CodeSpace, store: &dyn Store) -> Result<(), StoreError> {
+async fn admit_every_number(space: &CodeSpace, store: &Store) -> Result<(), StoreError> {
     let end = space.length().count();
     if store.bound_state().await?.bound < end {
         store.add_bound(end).await?;
@@ -53,10 +53,7 @@ fn segment_options(config: &Config) -> SegmentOptions {
     }
 }
 
-async fn zookeeper_options(
-    config: &Config,
-    store: &dyn Store,
-) -> Result<ZookeeperOptions, StoreError> {
+async fn zookeeper_options(config: &Config, store: &Store) -> Result<ZookeeperOptions, StoreError> {
     let issuer = &config.issuer;
     let servers = issuer.zookeeper_servers.clone().unwrap_or_default();
     Ok(ZookeeperOptions {
@@ -69,7 +66,7 @@ async fn zookeeper_options(
     })
 }
 
-async fn has_links(store: &dyn Store) -> Result<bool, StoreError> {
+async fn has_links(store: &Store) -> Result<bool, StoreError> {
     let any = ListQuery {
         domain: None,
         after: None,

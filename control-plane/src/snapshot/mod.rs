@@ -32,7 +32,7 @@ pub struct SnapshotFacts {
 
 /// Makes snapshots.
 pub struct Snapshots {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     catalog: Arc<Catalog>,
     feed: Arc<Feed>,
     facts: SnapshotFacts,
@@ -64,7 +64,7 @@ impl Snapshots {
     /// Snapshots of what `store`, `catalog` and `feed` have.
     #[must_use]
     pub fn new(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         catalog: Arc<Catalog>,
         feed: Arc<Feed>,
         facts: SnapshotFacts,

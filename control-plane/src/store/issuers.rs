@@ -1,38 +1,165 @@
-//! Leases of issuers, so that instances draw from rows of their own.
+//! Issuers: rows from which instances draw segments of numbers, each from one that it has leased.
+//!
+//! Times are those of the database's clock. A lease keeps instances out of each other's way. That no number is issued twice
+//! does not depend on it: a segment is drawn once, and who holds the lease by then does not matter.
 
-use super::StoreError;
-use async_trait::async_trait;
+use super::bounds::BOUND_LEAD_MS;
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::sql::sql;
 
 /// How many issuers there are: 0 to 999.
 pub const ISSUERS: u16 = 1000;
 
-/// The leases of issuers. Times are those of the database's clock.
-///
-/// A lease keeps instances out of each other's way. That no number is issued twice does not depend on it: a segment once
-/// drawn is nobody else's, whoever holds the lease by then.
-#[async_trait]
-pub trait IssuerLeases {
-    /// Leases, of the issuers that nobody holds, the one that has drawn least, if that is less than `limit` sequences.
-    async fn lease_issuer(
+impl Store {
+    /// Draws the next `step` sequences of `issuer`, once and for all. Their numbers are below a bound that was published at
+    /// least [`BOUND_LEAD_MS`] ago; `None` if they would not be, until the publisher has raised the bound. It fails if the
+    /// database went back behind what this process has read, until the publisher has repaired it.
+    pub async fn draw_segment(
+        &self,
+        issuer: u16,
+        step: u32,
+    ) -> Result<Option<Segment>, StoreError> {
+        let (context, token) = ("drawing a segment", self.newest.token());
+        let drawn = run!(self.write("draw_segment", context), |session| {
+            if issuer >= ISSUERS {
+                return Err(Fault::Refused(format!("there is no issuer {issuer}")));
+            }
+            let dialect = session.dialect();
+            let now = dialect.now_millis;
+            let (next, returning) = if dialect.has_returning() {
+                ("next + ?", " RETURNING next")
+            } else {
+                ("LAST_INSERT_ID(next + ?)", "")
+            };
+            let draw = sql(format!(
+                "UPDATE issuers SET next = {next} WHERE issuer = ? AND (next + ?) * 1000 <= \
+                 (SELECT MAX(bound) FROM bounds WHERE published_at + ? <= {now}) \
+                 AND (SELECT token FROM publisher WHERE id = 1) >= ?{returning}"
+            ));
+            let draw = draw
+                .bind(step)
+                .bind(issuer)
+                .bind(step)
+                .bind(BOUND_LEAD_MS)
+                .bind(token);
+            let end = session.autocommit_answering(draw).await?;
+            Ok(end.map(|end| Segment {
+                issuer,
+                start: end - u64::from(step),
+                end,
+            }))
+        })?;
+        if drawn.is_none() {
+            self.check_token(context, token).await?;
+        }
+        Ok(drawn)
+    }
+
+    /// Gives back the unused rest of a segment. `false` if another process has drawn since, or the database went back: the
+    /// rest is lost then. After an error the call must not be repeated: the rest may have been given back and drawn again.
+    pub async fn return_segment(&self, rest: Segment) -> Result<bool, StoreError> {
+        let token = self.newest.token();
+        let call = self.write("return_segment", "giving back a segment");
+        run!(call, |session| {
+            let back = sql("UPDATE issuers SET next = ? WHERE issuer = ? AND next = ? \
+                 AND (SELECT token FROM publisher WHERE id = 1) >= ?");
+            let back = back
+                .bind(rest.start)
+                .bind(rest.issuer)
+                .bind(rest.end)
+                .bind(token);
+            Ok(session.autocommit(back).await? > 0)
+        })
+    }
+
+    /// Leases, of the issuers that are free, the one that has drawn least, if that is less than `limit` sequences.
+    pub async fn lease_issuer(
         &self,
         owner: &str,
         milliseconds: u64,
         limit: u64,
-    ) -> Result<Option<u16>, StoreError>;
+    ) -> Result<Option<u16>, StoreError> {
+        run!(self.write("lease_issuer", "leasing an issuer"), |session| {
+            let dialect = session.dialect();
+            let now = dialect.now_millis;
+            let free = format!(
+                "(owner IS NULL OR lease_until <= {now}) AND next < ? ORDER BY next, issuer LIMIT 1"
+            );
+            let set = format!("UPDATE issuers SET owner = ?, lease_until = {now} + ?");
+            let lease = sql(if dialect.has_returning() {
+                format!(
+                    "{set} WHERE issuer = (SELECT issuer FROM issuers WHERE {free}) RETURNING issuer"
+                )
+            } else {
+                // LAST_INSERT_ID(issuer) is how an UPDATE says which row it was.
+                format!("{set}, issuer = LAST_INSERT_ID(issuer) WHERE {free}")
+            });
+            let lease = lease.bind(owner).bind(milliseconds).bind(limit);
+            let issuer = session.autocommit_answering(lease).await?;
+            let issuer = issuer.map(u16::try_from).transpose();
+            issuer.map_err(|error| Fault::corrupt("issuer", &error))
+        })
+    }
 
-    /// Renews a lease. `false` where it was lost: it ran out and somebody else has the issuer.
-    async fn renew_issuer(
+    /// Renews a lease. `false` if it was lost: it ended and another owner has the issuer.
+    pub async fn renew_issuer(
         &self,
         issuer: u16,
         owner: &str,
         milliseconds: u64,
-    ) -> Result<bool, StoreError>;
+    ) -> Result<bool, StoreError> {
+        let call = self.write("renew_issuer", "renewing the lease of an issuer");
+        run!(call, |session| {
+            let now = session.dialect().now_millis;
+            let renew = sql(format!(
+                "UPDATE issuers SET lease_until = {now} + ? WHERE issuer = ? AND owner = ?"
+            ));
+            let renew = renew.bind(milliseconds).bind(issuer).bind(owner);
+            Ok(session.autocommit(renew).await? > 0)
+        })
+    }
 
-    /// Gives an issuer back before its time. `false` where `owner` does not hold it.
-    async fn release_issuer(&self, issuer: u16, owner: &str) -> Result<bool, StoreError>;
+    /// Gives an issuer back before its time. `false` if `owner` does not hold it.
+    pub async fn release_issuer(&self, issuer: u16, owner: &str) -> Result<bool, StoreError> {
+        let call = self.write("release_issuer", "giving back an issuer");
+        run!(call, |session| {
+            let release = sql(
+                "UPDATE issuers SET owner = NULL, lease_until = 0 WHERE issuer = ? AND owner = ?",
+            );
+            Ok(session.autocommit(release.bind(issuer).bind(owner)).await? > 0)
+        })
+    }
 
     /// Who holds what, and how much is used.
-    async fn issuer_usage(&self) -> Result<IssuerUsage, StoreError>;
+    pub async fn issuer_usage(&self) -> Result<IssuerUsage, StoreError> {
+        let call = self.read("issuer_usage", "looking at the issuers");
+        run!(call, |session| {
+            let now = session.dialect().now_millis;
+            let drawn = sql("SELECT CAST(SUM(next) AS UNSIGNED) FROM issuers");
+            let (drawn,): (Option<u64>,) = session.fetch_one(drawn).await?;
+            let holders = sql(format!(
+                "SELECT CAST(owner AS CHAR) AS owner, CAST(COUNT(*) AS UNSIGNED) AS issuers, \
+             CAST(MIN(lease_until) - {now} AS UNSIGNED) AS ends_in_ms FROM issuers \
+             WHERE owner IS NOT NULL AND lease_until > {now} GROUP BY issuers.owner ORDER BY issuers.owner"
+            ));
+            Ok(IssuerUsage {
+                drawn: drawn.unwrap_or(0),
+                holders: session.fetch_all(holders).await?,
+            })
+        })
+    }
+}
+
+/// Consecutive sequences of one issuer: `number = sequence * 1000 + issuer`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// 0..=999.
+    pub issuer: u16,
+    /// The first sequence.
+    pub start: u64,
+    /// The first sequence behind.
+    pub end: u64,
 }
 
 /// How the issuers are used.
@@ -44,14 +171,14 @@ pub struct IssuerUsage {
     pub holders: Vec<IssuerHolder>,
 }
 
-/// Somebody who holds issuers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An owner of leases.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct IssuerHolder {
     /// The name that the leases were taken under.
     pub owner: String,
-    /// How many issuers they hold.
+    /// How many issuers it holds.
     pub issuers: u64,
-    /// In how many milliseconds the first of their leases ends, unless it is renewed.
+    /// In how many milliseconds the first of its leases ends, unless it is renewed.
     pub ends_in_ms: u64,
 }
 

@@ -1,7 +1,5 @@
 //! How to reach a database.
 
-use super::{Store, StoreError, mysql, sqlite};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How connections to the database are kept and how long a statement may take.
@@ -27,22 +25,5 @@ impl Default for PoolOptions {
             max_lifetime: Duration::from_mins(30),
             idle_timeout: Duration::from_mins(10),
         }
-    }
-}
-
-/// Opens the store that the scheme of `url` names: `sqlite:` (a file, which is made when missing) or `mysql:` (MySQL
-/// 8.0 and later, MariaDB 10.6 and later). The schema is not touched; see [`Store::migrate`].
-///
-/// # Errors
-/// A permanent [`StoreError`] where the URL is wrong or the server refuses us, a transient one where it does not answer.
-pub async fn connect(url: &str, options: &PoolOptions) -> Result<Arc<dyn Store>, StoreError> {
-    match url.split_once(':') {
-        Some(("sqlite", _)) => Ok(Arc::new(sqlite::connect(url, options).await?)),
-        Some(("mysql", _)) => Ok(Arc::new(mysql::connect(url, options).await?)),
-        _ => Err(StoreError {
-            context: "reading the database URL",
-            transient: false,
-            source: "must start with sqlite: or mysql:".into(),
-        }),
     }
 }

@@ -13,7 +13,7 @@ const LENGTH_BYTES: usize = 4;
 
 impl Packed {
     /// Adds what `write` appends.
-    pub(in crate::store) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let at = self.0.len();
         self.0.extend_from_slice(&[0; LENGTH_BYTES]);
         write(&mut self.0);

@@ -1,20 +1,25 @@
 //! What the publisher needs of a store: the outbox, and the row in which the replicas agree on who publishes and how far the
 //! feed has come.
 
-use super::{Packed, PendingBatch, StoreError};
-use async_trait::async_trait;
+use super::bounds;
+use super::calls::{Store, run};
+use super::dialect::Dialect;
+use super::error::{Fault, StoreError};
+use super::issuers::ISSUERS;
+use super::leases::MAX_LEASE_MS;
+use super::outbox::PendingBatch;
+use super::packed::Packed;
+use super::session::Session;
+use super::sql::{Sql, sql};
 use edgelink_wire::FeedPosition;
 
-/// By how many sequences every issuer is moved on at most when the database went back, so that numbers of links that are lost
-/// are not given out again. An issuer is moved by half of what is left to the bound at most: raising the bound takes
-/// [`BOUND_LEAD_MS`](super::BOUND_LEAD_MS), and links are to be created meanwhile.
+/// By how many sequences every issuer is moved on at most when the database went back, so that numbers of links that are
+/// lost are not given out again. An issuer is moved by half of what is left to the bound at most: raising the bound takes
+/// [`bounds::BOUND_LEAD_MS`], and links are to be created meanwhile.
 pub const NUMBERS_SKIPPED: u64 = 1_000_000;
 
 /// For how long after the last lease a publisher of another kind waits, in milliseconds, unless the lease was given back.
 pub const OTHER_KIND_WAIT_MS: u64 = 30_000;
-
-/// The longest lease for work that one process does at a time, in milliseconds. One that ends later was written by a clock that was ahead, and is over.
-pub const MAX_LEASE_MS: u64 = 60_000;
 
 /// Where a publisher publishes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,57 +30,196 @@ pub enum FeedKind {
     Redis,
 }
 
-/// The part of a store that the publisher works on. Times are those of the database's clock.
-#[async_trait]
-pub trait PublisherStore: Send + Sync + 'static {
-    /// The greatest [`PublisherState::token`] that this process has read, without asking the database.
-    fn newest_token(&self) -> u64;
-
-    /// [`PublisherState::skipped_in`] of the row with that token. Numbers that were drawn before it are not used any more: others
-    /// may have drawn the same from a database that had gone back.
-    fn skipped_in(&self) -> u64;
-
+impl Store {
     /// The row that the replicas agree on.
-    async fn publisher(&self) -> Result<PublisherState, StoreError>;
+    pub async fn publisher(&self) -> Result<PublisherState, StoreError> {
+        let call = self.read("publisher", "reading who publishes");
+        let read = run!(call, |session| read(session, "").await);
+        read.inspect(|state| self.note(state))
+    }
+
+    /// The greatest [`PublisherState::token`] that this process has read, without asking the database.
+    #[must_use]
+    pub fn newest_token(&self) -> u64 {
+        self.newest.token()
+    }
+
+    /// [`PublisherState::skipped_in`] of the row with that token. Numbers that were drawn before it are not used any more:
+    /// others may have drawn the same from a database that had gone back.
+    #[must_use]
+    pub fn skipped_in(&self) -> u64 {
+        self.newest.skipped_in()
+    }
+
+    /// An error if the database went back behind `token`, and was not repaired yet.
+    pub(super) async fn check_token(
+        &self,
+        context: &'static str,
+        token: u64,
+    ) -> Result<(), StoreError> {
+        if self.publisher().await?.token >= token {
+            return Ok(());
+        }
+        let reason =
+            "the database went back, and the publisher has not skipped the numbers of before yet";
+        Err(StoreError {
+            context,
+            transient: true,
+            source: reason.into(),
+        })
+    }
+
+    fn note(&self, state: &PublisherState) {
+        self.newest.note(state.token, state.skipped_in);
+    }
 
     /// The oldest changes that are not published yet, in `limit` batches at most, and the row as of the same moment.
-    async fn pending(&self, limit: u32) -> Result<Pending, StoreError>;
+    pub async fn pending(&self, limit: u32) -> Result<Pending, StoreError> {
+        run!(self.read("pending", "reading the outbox"), |session| {
+            // Sorted as numbers alone: MariaDB would copy all rows with their contents into a temporary table.
+            let query = select(
+                session.dialect(),
+                ", o.id, o.link_keys, o.records",
+                "LEFT JOIN (SELECT id FROM outbox ORDER BY id LIMIT ?) AS oldest ON TRUE \
+                 LEFT JOIN outbox o ON o.id = oldest.id WHERE p.id = 1",
+            );
+            let mut pending = Pending::default();
+            for row in session.fetch_all::<PendingRow>(query.bind(limit)).await? {
+                pending.state = row.publisher.into_state();
+                if let (Some(id), Some(keys), Some(records)) = (row.id, row.link_keys, row.records)
+                {
+                    pending.batches.push(PendingBatch {
+                        id,
+                        keys: keys.into(),
+                        records: records.into(),
+                    });
+                }
+            }
+            pending.batches.sort_by_key(|batch| batch.id);
+            self.note(&pending.state);
+            Ok(pending)
+        })
+    }
 
     /// The keys of changes that are not published yet, of `limit` batches at most, and the row as of the same moment.
-    async fn pending_keys(&self, limit: u32) -> Result<PendingKeys, StoreError>;
-
-    /// How much waits to be published.
-    async fn outbox_size(&self) -> Result<OutboxSize, StoreError>;
+    pub async fn pending_keys(&self, limit: u32) -> Result<PendingKeys, StoreError> {
+        let call = self.read("pending_keys", "reading the keys of the outbox");
+        run!(call, |session| {
+            let query = select(
+                session.dialect(),
+                ", o.link_keys",
+                "LEFT JOIN outbox o ON o.id >= 0 WHERE p.id = 1 LIMIT ?",
+            );
+            let mut pending = PendingKeys::default();
+            for row in session
+                .fetch_all::<PendingKeysRow>(query.bind(limit))
+                .await?
+            {
+                pending.state = row.publisher.into_state();
+                pending.keys.extend(row.link_keys.map(Packed::from));
+            }
+            self.note(&pending.state);
+            Ok(pending)
+        })
+    }
 
     /// Takes or renews the lease and raises the token; the row after that, or `None` if another replica has the lease, or
     /// has to be waited for.
-    async fn take_publisher_lease(
+    pub async fn take_publisher_lease(
         &self,
         claim: &LeaseClaim<'_>,
-    ) -> Result<Option<PublisherState>, StoreError>;
+    ) -> Result<Option<PublisherState>, StoreError> {
+        let call = self.write("take_publisher_lease", "taking the publisher's lease");
+        run!(call, |session| {
+            let mut state = begin_and_lock(session).await?;
+            if !state.admits(claim) {
+                session.rollback().await?;
+                return Ok(None);
+            }
+            state.grant(claim);
+            write_and_commit(session, &state).await?;
+            self.note(&state);
+            Ok(Some(state))
+        })
+    }
 
     /// Gives the lease back before its time if `owner` has it.
-    async fn release_publisher_lease(&self, owner: &str) -> Result<(), StoreError>;
+    pub async fn release_publisher_lease(&self, owner: &str) -> Result<(), StoreError> {
+        let call = self.write(
+            "release_publisher_lease",
+            "giving back the publisher's lease",
+        );
+        run!(call, |session| {
+            let mut state = begin_and_lock(session).await?;
+            if state.owner != owner {
+                return session.rollback().await;
+            }
+            state.lease_until = 0;
+            write_and_commit(session, &state).await
+        })
+    }
 
-    /// Forgets batches that are published, the last of them as the entry at `position`. `false`, and nothing is forgotten, if
+    /// Removes batches that are published, the last of them as the entry at `position`. `false`, and none is removed, if
     /// `token` is not the newest one.
-    async fn forget_published(
+    pub async fn forget_published(
         &self,
         token: u64,
         position: FeedPosition,
         ids: &[u64],
-    ) -> Result<bool, StoreError>;
+    ) -> Result<bool, StoreError> {
+        let call = self.write("forget_published", "clearing the outbox");
+        run!(call, |session| {
+            session.begin().await?;
+            // More may be noted by now: an order that comes late never sets it back.
+            let note = sql(
+                "UPDATE publisher SET position_millis = ?, position_sequence = ? WHERE id = 1 AND token = ? \
+             AND (position_millis < ? OR position_millis = ? AND position_sequence <= ?)",
+            );
+            let (millis, sequence) = (position.millis, position.sequence);
+            let note = note.bind_all([millis, sequence, token, millis, millis, sequence]);
+            if session.execute(note).await? == 0 {
+                session.rollback().await?;
+                return Ok(false);
+            }
+            let remove = sql("DELETE FROM outbox WHERE id IN ").list(ids);
+            session.execute(remove).await?;
+            session.commit(ids.len()).await?;
+            Ok(true)
+        })
+    }
 
-    /// Begins a generation in which nothing is published yet; the row after that, or `None` if `token` is not the newest one.
-    async fn begin_generation(
+    /// Begins a generation in which no change is published yet; the row after that, or `None` if `token` is not the newest.
+    pub async fn begin_generation(
         &self,
         token: u64,
         past: Past,
-    ) -> Result<Option<PublisherState>, StoreError>;
+    ) -> Result<Option<PublisherState>, StoreError> {
+        let call = self.write("begin_generation", "beginning a generation");
+        run!(call, |session| {
+            let mut state = begin_and_lock(session).await?;
+            if state.token != token {
+                session.rollback().await?;
+                return Ok(None);
+            }
+            state.generation = state.now.max(state.generation + 1);
+            state.position = FeedPosition::START;
+            if past != Past::Kept {
+                state.rev_floor = state.now.max(state.rev_floor);
+            }
+            if let Past::WentBack { token } = past {
+                state.token = state.token.max(token) + 1;
+                skip_numbers(session, state.generation).await?;
+                state.skipped_in = state.generation;
+            }
+            write_and_commit(session, &state).await?;
+            self.note(&state);
+            Ok(Some(state))
+        })
+    }
 }
 
 /// The row that the replicas agree on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct PublisherState {
     /// The database's clock when the row was read: unix time in microseconds. What was committed before was visible.
     pub now: u64,
@@ -88,6 +232,7 @@ pub struct PublisherState {
     /// The generation of the feed; 0 before the first.
     pub generation: u64,
     /// The last entry of that generation that is known to be published; the start if there is none.
+    #[sqlx(skip)]
     pub position: FeedPosition,
     /// Where the owner publishes to, as [`FeedKind::as_str`] says it; empty before the first.
     pub kind: String,
@@ -117,15 +262,6 @@ pub struct PendingKeys {
     pub keys: Vec<Packed>,
 }
 
-/// How much waits to be published.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OutboxSize {
-    /// Rows, counted up to 100,000.
-    pub rows: u64,
-    /// How long the oldest row has waited, in milliseconds.
-    pub age_millis: u64,
-}
-
 /// Who wants the lease.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseClaim<'a> {
@@ -137,8 +273,8 @@ pub struct LeaseClaim<'a> {
     pub milliseconds: u64,
     /// The generation that it publishes in, and the last entry that is known to be published there.
     pub published: Option<(u64, FeedPosition)>,
-    /// If the database is known to have gone back: the greatest token that was taken before. A lease for the same kind that was
-    /// taken with none above it counts nothing, because its owner does not know.
+    /// If the database is known to have gone back: the greatest token that was taken before. A lease for the same kind that
+    /// was taken with none above it counts nothing, because its owner does not know.
     pub lost: Option<u64>,
 }
 
@@ -208,6 +344,124 @@ impl PublisherState {
         };
         end.saturating_add(wait) <= now
     }
+
+    /// Gives the lease to a claim that is admitted.
+    fn grant(&mut self, claim: &LeaseClaim<'_>) {
+        claim.owner.clone_into(&mut self.owner);
+        claim.kind.as_str().clone_into(&mut self.kind);
+        self.lease_until = (self.now / 1000).saturating_add(claim.milliseconds);
+        self.token += 1;
+        let published = claim
+            .published
+            .filter(|(generation, _)| *generation == self.generation);
+        // An order that comes late never sets it back.
+        self.position =
+            published.map_or(self.position, |(_, position)| position.max(self.position));
+    }
+}
+
+/// The row of the publisher as a query answers it.
+#[derive(Debug, sqlx_macros::FromRow)]
+struct PublisherRow {
+    /// All but the position.
+    #[sqlx(flatten)]
+    state: PublisherState,
+    position_millis: u64,
+    position_sequence: u64,
+}
+
+/// That row with a row of the outbox, if there is any.
+#[derive(Debug, sqlx_macros::FromRow)]
+struct PendingRow {
+    #[sqlx(flatten)]
+    publisher: PublisherRow,
+    id: Option<u64>,
+    link_keys: Option<Vec<u8>>,
+    records: Option<Vec<u8>>,
+}
+
+/// That row with the keys of a row of the outbox, if there is any.
+#[derive(Debug, sqlx_macros::FromRow)]
+struct PendingKeysRow {
+    #[sqlx(flatten)]
+    publisher: PublisherRow,
+    link_keys: Option<Vec<u8>>,
+}
+
+impl PublisherRow {
+    fn into_state(self) -> PublisherState {
+        PublisherState {
+            position: FeedPosition::new(self.position_millis, self.position_sequence),
+            ..self.state
+        }
+    }
+}
+
+/// A query for the row with the clock, other `columns`, and what follows the table. Its clock is the first value.
+fn select<'v>(dialect: &Dialect, columns: &str, rest: &str) -> Sql<'v> {
+    let (now, clock) = dialect.clock();
+    sql(format!(
+        "SELECT {now} AS now, CAST(p.owner AS CHAR) AS owner, p.lease_until, p.token, p.generation, p.position_millis, \
+         p.position_sequence, CAST(p.kind AS CHAR) AS kind, p.rev_floor, CAST(p.installation AS CHAR) AS installation, \
+         CAST(COALESCE((SELECT value FROM counters WHERE name = 'skipped_in'), 0) AS UNSIGNED) AS skipped_in{columns} \
+         FROM publisher p {rest}"
+    ))
+    .bind_all(clock)
+}
+
+/// The row, with what follows the query: a lock, if any.
+async fn read(session: &mut Session, lock: &str) -> Result<PublisherState, Fault> {
+    let query = select(session.dialect(), "", &format!("WHERE p.id = 1{lock}"));
+    let row: PublisherRow = session.fetch_one(query).await?;
+    Ok(row.into_state())
+}
+
+/// Begins a transaction, and locks the row until it ends.
+async fn begin_and_lock(session: &mut Session) -> Result<PublisherState, Fault> {
+    session.begin().await?;
+    read(session, session.dialect().for_update).await
+}
+
+/// Replaces the row, but for what the installation is, and commits.
+async fn write_and_commit(session: &mut Session, state: &PublisherState) -> Result<(), Fault> {
+    let update = sql(
+        "UPDATE publisher SET owner = ?, lease_until = ?, token = ?, generation = ?, position_millis = ?, \
+         position_sequence = ?, kind = ?, rev_floor = ? WHERE id = 1",
+    );
+    let update = update
+        .bind(state.owner.as_str())
+        .bind(state.lease_until)
+        .bind(state.token)
+        .bind(state.generation)
+        .bind(state.position.millis)
+        .bind(state.position.sequence)
+        .bind(state.kind.as_str())
+        .bind(state.rev_floor);
+    session.execute(update).await?;
+    session.commit(1).await
+}
+
+/// Moves all number sources of the database on by [`NUMBERS_SKIPPED`], issuers by half of what is left to the bound at most,
+/// and notes the generation in which that is.
+async fn skip_numbers(session: &mut Session, generation: u64) -> Result<(), Fault> {
+    let end = bounds::read(session).await?.bound / u64::from(ISSUERS);
+    let (least, greatest) = (session.dialect().least, session.dialect().greatest);
+    let issuers = sql(format!(
+        "UPDATE issuers SET next = next + {least}(?, ({greatest}(?, next) - next) >> 1)"
+    ));
+    session
+        .execute(issuers.bind(NUMBERS_SKIPPED).bind(end))
+        .await?;
+    let update = session.dialect().on_duplicate("name");
+    let value = session.dialect().inserted("value");
+    let counters = sql(format!(
+        "INSERT INTO counters (name, value) VALUES ('numbers', ?){update} value = value + {value}"
+    ));
+    session.execute(counters.bind(NUMBERS_SKIPPED)).await?;
+    let note = sql(format!(
+        "INSERT INTO counters (name, value) VALUES ('skipped_in', ?){update} value = {value}"
+    ));
+    session.execute(note.bind(generation)).await.map(drop)
 }
 
 #[cfg(test)]

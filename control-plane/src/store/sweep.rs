@@ -1,17 +1,87 @@
-//! What the sweeper needs of a store.
+//! Purging: links past their validity, and old tombstones, a batch at a time.
 
-use super::StoreError;
-use async_trait::async_trait;
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::outbox::NewChanges;
+use super::revisions::Revisions;
+use super::rows::{links_by_id, numbers};
+use super::session::Session;
+use super::sql::sql;
+use edgelink_wire::Record;
 
-/// Removing what is over, a batch at a time.
-#[async_trait]
-pub trait SweepStore {
+impl Store {
     /// Deletes links whose validity ended `grace_seconds` ago or earlier by the database's clock, `limit` at most; how
-    /// many they were. As after any deletion the edges are told, and a tombstone stays. Target, title and tags are gone at
-    /// once.
-    async fn sweep_expired(&self, grace_seconds: u64, limit: u32) -> Result<u64, StoreError>;
+    /// many they were. As after any deletion the change is published, and a tombstone stays. Target, title and tags are
+    /// gone at once.
+    pub async fn sweep_expired(&self, grace_seconds: u64, limit: u32) -> Result<u64, StoreError> {
+        let call = self.write("sweep_expired", "deleting links past their validity");
+        let swept = run!(call, |session| sweep(session, grace_seconds, limit).await);
+        self.changed(&[]);
+        swept
+    }
 
     /// Removes tombstones of links that were deleted `kept_millis` ago or earlier by the database's clock, `limit` at
     /// most; how many they were. The floor of revisions remembers theirs: a link of the same name has a greater one.
-    async fn purge_tombstones(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError>;
+    pub async fn purge_tombstones(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
+        let call = self.write("purge_tombstones", "purging tombstones");
+        run!(call, |session| purge(session, kept_millis, limit).await)
+    }
+}
+
+async fn sweep(session: &mut Session, grace: u64, limit: u32) -> Result<u64, Fault> {
+    session.begin().await?;
+    let dialect = session.dialect();
+    let (now, for_update, greatest) = (dialect.now_seconds, dialect.for_update, dialect.greatest);
+    let index = dialect.force_index("links_valid_until");
+    let query = sql(format!(
+        "SELECT id FROM links{index} WHERE valid_until <= {now} - ? AND deleted_at IS NULL \
+         ORDER BY valid_until LIMIT ?{for_update}"
+    ));
+    let query = query.bind(grace.cast_signed()).bind(limit);
+    let ids = numbers(session, query).await?;
+    if ids.is_empty() {
+        session.rollback().await?;
+        return Ok(0);
+    }
+    let revisions = Revisions::read(session).await?;
+    let (first, now) = (revisions.first(), revisions.now_millis());
+    let mut changes = NewChanges::default();
+    for link in links_by_id(session, &ids).await? {
+        let rev = revisions.after(link.rev);
+        changes.push(&link.key(), &Record::Absent { rev });
+    }
+    // The hash too: a link is not to be found by a target that is gone.
+    let empty = sql(format!(
+        "UPDATE links SET url = '', url_hash = 0, title = NULL, tags = '[]', valid_since = NULL, \
+         valid_until = NULL, rev = {greatest}(rev + 1, ?), deleted_at = ?, updated_at = ? WHERE id IN "
+    ));
+    let empty = empty.bind(first).bind(now).bind(now).list(&ids);
+    session.execute(empty).await?;
+    changes.write(session, now).await?;
+    session.commit(ids.len()).await?;
+    Ok(ids.len() as u64)
+}
+
+/// Removes tombstones. Caches may remember their revisions, so the floor keeps the greatest of them.
+async fn purge(session: &mut Session, kept: u64, limit: u32) -> Result<u64, Fault> {
+    session.begin().await?;
+    let dialect = session.dialect();
+    let (now, for_update) = (dialect.now_millis, dialect.for_update);
+    let index = dialect.force_index("links_live");
+    let query = sql(format!(
+        "SELECT id, rev FROM links{index} WHERE deleted_at <= CAST({now} AS SIGNED) - ? \
+         ORDER BY deleted_at LIMIT ?{for_update}"
+    ));
+    let query = query.bind(kept.cast_signed()).bind(limit);
+    let tombstones: Vec<(u64, u64)> = session.fetch_all(query).await?;
+    let Some(greatest) = tombstones.iter().map(|(_, rev)| *rev).max() else {
+        session.rollback().await?;
+        return Ok(0);
+    };
+    let ids: Vec<u64> = tombstones.iter().map(|(id, _)| *id).collect();
+    let delete = sql("DELETE FROM links WHERE id IN ").list(&ids);
+    session.execute(delete).await?;
+    Revisions::raise_floor(session, greatest).await?;
+    session.commit(ids.len()).await?;
+    Ok(ids.len() as u64)
 }

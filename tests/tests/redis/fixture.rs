@@ -108,7 +108,7 @@ pub(crate) async fn looked_up(redis: &Redis) -> Lookup {
 }
 
 /// A SQLite store, and the folder that it lives in.
-pub(crate) async fn sqlite_store() -> (TempDir, Arc<dyn Store>) {
+pub(crate) async fn sqlite_store() -> (TempDir, Arc<Store>) {
     let folder = TempDir::new().expect("a temporary folder");
     let url = format!("sqlite://{}/edgelink.db", folder.path().display());
     let store = connect(&url, &PoolOptions::default())

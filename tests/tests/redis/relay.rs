@@ -37,7 +37,7 @@ pub(crate) struct Replica {
 }
 
 /// A publisher of its own that follows its feed.
-pub(crate) fn replica(store: &Arc<dyn Store>, redis: &Arc<Redis>) -> Replica {
+pub(crate) fn replica(store: &Arc<Store>, redis: &Arc<Redis>) -> Replica {
     replica_with(store, redis, LEASE)
 }
 
@@ -55,7 +55,7 @@ fn options(lease: Duration) -> RelayOptions {
     }
 }
 
-fn replica_with(store: &Arc<dyn Store>, redis: &Arc<Redis>, lease: Duration) -> Replica {
+fn replica_with(store: &Arc<Store>, redis: &Arc<Redis>, lease: Duration) -> Replica {
     let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
     let feed = Arc::new(Feed::new(RingLimits::default(), Vec::new()));
     tokio::spawn(Tail::new(redis.clone(), feed.clone()).run(stop.clone()));
@@ -87,7 +87,7 @@ impl Replica {
 }
 
 struct Setting {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     redis: Arc<Redis>,
     server: RedisServer,
     folder: TempDir,
@@ -178,7 +178,7 @@ impl Setting {
     }
 }
 
-async fn create(store: &Arc<dyn Store>, ids: std::ops::Range<u64>) {
+async fn create(store: &Arc<Store>, ids: std::ops::Range<u64>) {
     let link = |id| NewLink {
         id,
         key: format!("a.example/c{id}").parse::<LinkKey>().unwrap(),
@@ -204,7 +204,7 @@ fn content(url: &str) -> LinkContent {
     }
 }
 
-async fn await_empty_outbox(store: &Arc<dyn Store>) {
+async fn await_empty_outbox(store: &Arc<Store>) {
     until("an empty outbox", LIMIT, async || {
         let pending = store.pending(1).await.unwrap();
         pending.batches.is_empty().then_some(())

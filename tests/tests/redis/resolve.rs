@@ -21,7 +21,7 @@ const KEY: &str = "a.example/x";
 
 struct Setting<S = RedisServer> {
     server: S,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     redis: Arc<Redis>,
     stop: CancellationToken,
     publisher: PublisherReplica,

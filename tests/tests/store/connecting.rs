@@ -57,7 +57,7 @@ async fn a_table_that_is_missing_is_a_permanent_error(database: Database) {
 async fn what_one_store_creates_another_one_sees(database: Database) {
     let (one, other) = (database.store().await, database.store().await);
     for n in 0..20 {
-        let created = create(&*one, link(n, &format!("c{n}"))).await.unwrap();
+        let created = create(&one, link(n, &format!("c{n}"))).await.unwrap();
         assert_eq!(
             other.find_link(&created.key()).await.unwrap(),
             Some(created)
@@ -75,7 +75,7 @@ async fn many_calls_at_once_wait_for_their_turn(database: Database) {
     let tasks: Vec<_> = (0..100)
         .map(|n| {
             let store = store.clone();
-            tokio::spawn(async move { create(&*store, link(n, &format!("c{n}"))).await })
+            tokio::spawn(async move { create(&store, link(n, &format!("c{n}"))).await })
         })
         .collect();
     for task in tasks {
@@ -136,7 +136,7 @@ async fn a_batch_that_takes_long_is_not_in_the_log() {
     let database = Database::on_server().await;
     let store = database.store().await;
     // So that the domain is there and known.
-    create(&*store, link(1, "first")).await.unwrap();
+    create(&store, link(1, "first")).await.unwrap();
     let mut other = MySqlConnection::connect(database.url()).await.unwrap();
     other.execute("LOCK TABLES links WRITE").await.unwrap();
     let unlock = async {
@@ -144,7 +144,7 @@ async fn a_batch_that_takes_long_is_not_in_the_log() {
         tokio::time::sleep(Duration::from_millis(1_200)).await;
         other.execute("UNLOCK TABLES").await.unwrap();
     };
-    let (created, ()) = tokio::join!(create(&*store, link(2, "secret")), unlock);
+    let (created, ()) = tokio::join!(create(&store, link(2, "secret")), unlock);
     created.unwrap();
     drop(log);
     let text = std::fs::read_to_string(file.path()).unwrap();

@@ -15,13 +15,13 @@ const BOUND: Duration = Duration::from_secs(8);
 async fn calls_to_a_stopped_server_fail_in_time_and_work_again_when_it_goes_on() {
     let server = MariaDb::start();
     let store = migrated(&server.database(), &PoolOptions::default()).await;
-    create(&*store, link(1, "before")).await.unwrap();
+    create(&store, link(1, "before")).await.unwrap();
     server.stop();
     for round in 0..2 {
         let tasks: Vec<_> = (0..40)
             .map(|n| {
                 let store = Arc::clone(&store);
-                tokio::spawn(async move { fails_in_time(&*store, round * 100 + n + 10).await })
+                tokio::spawn(async move { fails_in_time(&store, round * 100 + n + 10).await })
             })
             .collect();
         for task in tasks {
@@ -29,12 +29,12 @@ async fn calls_to_a_stopped_server_fail_in_time_and_work_again_when_it_goes_on()
         }
     }
     server.cont();
-    works_again(&*store, 500).await;
+    works_again(&store, 500).await;
     let kept = store.find_link(&key("a.example/before")).await.unwrap();
     assert!(kept.is_some());
 }
 
-async fn fails_in_time(store: &dyn Store, id: u64) {
+async fn fails_in_time(store: &Store, id: u64) {
     let start = Instant::now();
     let error = store.create_links(vec![link(id, &format!("c{id}"))]).await;
     let error = error.expect_err("the server is stopped");
@@ -60,7 +60,7 @@ async fn what_was_acknowledged_survives_a_killed_server_and_the_store_recovers_b
             .map(|writer| {
                 let store = Arc::clone(&store);
                 let first = round * 1_000_000 + writer * 100_000;
-                tokio::spawn(async move { create_until_failure(&*store, first).await })
+                tokio::spawn(async move { create_until_failure(&store, first).await })
             })
             .collect();
         while store
@@ -81,7 +81,7 @@ async fn what_was_acknowledged_survives_a_killed_server_and_the_store_recovers_b
         assert!(error.is_transient(), "{error}");
         assert!(start.elapsed() < BOUND);
         server.restart();
-        works_again(&*store, round * 1_000_000 + 999_999).await;
+        works_again(&store, round * 1_000_000 + 999_999).await;
         for id in acknowledged {
             let found = store.find_link(&key(&format!("a.example/c{id}"))).await;
             assert_eq!(found.unwrap().map(|link| link.id), Some(id));
@@ -90,7 +90,7 @@ async fn what_was_acknowledged_survives_a_killed_server_and_the_store_recovers_b
 }
 
 /// Creates links one by one until an error, which must be transient; answers those that were acknowledged.
-async fn create_until_failure(store: &dyn Store, first: u64) -> Vec<u64> {
+async fn create_until_failure(store: &Store, first: u64) -> Vec<u64> {
     let mut acknowledged = Vec::new();
     for id in first.. {
         match store.create_links(vec![link(id, &format!("c{id}"))]).await {
@@ -108,7 +108,7 @@ async fn create_until_failure(store: &dyn Store, first: u64) -> Vec<u64> {
 }
 
 /// The very first call after the server is back succeeds: dead connections are noticed before anything is lost on them.
-async fn works_again(store: &dyn Store, id: u64) {
+async fn works_again(store: &Store, id: u64) {
     create(store, link(id, &format!("c{id}"))).await.unwrap();
     store.ping().await.unwrap();
 }
@@ -171,17 +171,17 @@ async fn a_row_locked_by_others_is_a_transient_error_in_time() {
     let server = MariaDb::start();
     let url = server.database();
     let store = migrated(&url, &PoolOptions::default()).await;
-    create(&*store, link(1, "x")).await.unwrap();
+    create(&store, link(1, "x")).await.unwrap();
     let mut other = sqlx::MySqlConnection::connect(&url).await.unwrap();
     let mut transaction = other.begin().await.unwrap();
     sqlx::query("SELECT id FROM links WHERE id = 1 FOR UPDATE")
         .execute(&mut *transaction)
         .await
         .unwrap();
-    let error = delete(&*store, &key("a.example/x")).await.unwrap_err();
+    let error = delete(&store, &key("a.example/x")).await.unwrap_err();
     assert!(error.is_transient(), "{error}");
     transaction.rollback().await.unwrap();
-    assert!(delete(&*store, &key("a.example/x")).await.unwrap());
+    assert!(delete(&store, &key("a.example/x")).await.unwrap());
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn a_server_that_has_become_read_only_is_a_transient_error() {
     drop(store);
 }
 
-async fn connect_again(server: &MariaDb) -> Arc<dyn Store> {
+async fn connect_again(server: &MariaDb) -> Arc<Store> {
     let url = server.url("test_0");
     connect(&url, &PoolOptions::default()).await.unwrap()
 }

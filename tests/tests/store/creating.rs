@@ -43,7 +43,7 @@ async fn a_created_link_reads_back_in_every_field(database: Database) {
             tags,
         },
     };
-    let created = create(&*store, full.clone()).await.unwrap();
+    let created = create(&store, full.clone()).await.unwrap();
     assert_eq!(created.id, full.id);
     // Of the database's clock, in microseconds.
     assert!(created.rev > 1_700_000_000_000_000);
@@ -60,13 +60,13 @@ async fn a_created_link_reads_back_in_every_field(database: Database) {
 async fn codes_that_differ_only_in_case_are_different_links(database: Database) {
     let store = database.store().await;
     for (id, code) in [(1, "aB"), (2, "Ab"), (3, "ab"), (4, "AB")] {
-        create(&*store, link(id, code)).await.unwrap();
+        create(&store, link(id, code)).await.unwrap();
     }
     for (id, code) in [(1, "aB"), (2, "Ab"), (3, "ab"), (4, "AB")] {
         let found = store.find_link(&link(id, code).key).await.unwrap().unwrap();
         assert_eq!((found.id, found.code.as_str()), (id, code));
     }
-    assert!(delete(&*store, &key("a.example/aB")).await.unwrap());
+    assert!(delete(&store, &key("a.example/aB")).await.unwrap());
     assert!(
         store
             .find_link(&key("a.example/Ab"))
@@ -82,9 +82,9 @@ async fn a_domain_with_a_port_is_another_domain(database: Database) {
         key: key(&format!("{domain}/same")),
         ..link(id, "same")
     };
-    create(&*store, on(1, "a.example")).await.unwrap();
-    create(&*store, on(2, "a.example:8080")).await.unwrap();
-    create(&*store, on(3, "b.example")).await.unwrap();
+    create(&store, on(1, "a.example")).await.unwrap();
+    create(&store, on(2, "a.example:8080")).await.unwrap();
+    create(&store, on(3, "b.example")).await.unwrap();
     let found = store.find_link(&key("a.example:8080/same")).await.unwrap();
     assert_eq!(found.map(|link| link.id), Some(2));
     assert_eq!(store.find_link(&key("c.example/same")).await.unwrap(), None);
@@ -92,20 +92,20 @@ async fn a_domain_with_a_port_is_another_domain(database: Database) {
 
 async fn a_taken_code_is_refused_and_its_link_stays_as_it_was(database: Database) {
     let store = database.store().await;
-    let first = create(&*store, link(1, "x")).await.unwrap();
+    let first = create(&store, link(1, "x")).await.unwrap();
     let second = NewLink {
         content: content("https://other.example/"),
         ..link(2, "x")
     };
-    assert_eq!(create(&*store, second).await, Err(CreateError::CodeTaken));
+    assert_eq!(create(&store, second).await, Err(CreateError::CodeTaken));
     let found = store.find_link(&first.key()).await.unwrap();
     assert_eq!(found, Some(first));
 }
 
 async fn a_taken_number_is_refused_and_its_link_stays_as_it_was(database: Database) {
     let store = database.store().await;
-    let first = create(&*store, link(1, "x")).await.unwrap();
-    let taken = create(&*store, link(1, "y")).await;
+    let first = create(&store, link(1, "x")).await.unwrap();
+    let taken = create(&store, link(1, "y")).await;
     assert_eq!(taken, Err(CreateError::NumberTaken));
     let found = store.find_link(&first.key()).await.unwrap();
     assert_eq!(found, Some(first));
@@ -114,7 +114,7 @@ async fn a_taken_number_is_refused_and_its_link_stays_as_it_was(database: Databa
 
 async fn one_taken_code_in_a_batch_fails_alone(database: Database) {
     let store = database.store().await;
-    create(&*store, link(1, "b")).await.unwrap();
+    create(&store, link(1, "b")).await.unwrap();
     let other_domain = NewLink {
         key: key("b.example/b"),
         ..link(5, "b")
@@ -154,7 +154,7 @@ async fn a_code_or_number_twice_in_a_batch_is_created_once(database: Database) {
 
 async fn ten_thousand_links_are_created_in_one_call(database: Database) {
     let store = database.store().await;
-    create(&*store, link(1_000_000, "c777")).await.unwrap();
+    create(&store, link(1_000_000, "c777")).await.unwrap();
     let batch = (0..10_000).map(|n| link(n, &format!("c{n}"))).collect();
     let answers = store.create_links(batch).await.unwrap();
     assert_eq!(answers.len(), 10_000);
@@ -185,8 +185,8 @@ async fn large_links_are_created_in_one_call(database: Database) {
 
 async fn a_deleted_code_is_free_again_with_a_higher_revision(database: Database) {
     let store = database.store().await;
-    create(&*store, link(1, "x")).await.unwrap();
-    assert!(delete(&*store, &key("a.example/x")).await.unwrap());
+    create(&store, link(1, "x")).await.unwrap();
+    assert!(delete(&store, &key("a.example/x")).await.unwrap());
     let absent = store.resolve(&key("a.example/x")).await.unwrap();
     let deleted = absent.rev();
     assert_eq!(absent, Record::Absent { rev: deleted });
@@ -194,22 +194,22 @@ async fn a_deleted_code_is_free_again_with_a_higher_revision(database: Database)
         content: content("https://second.example/"),
         ..link(2, "x")
     };
-    let revived = create(&*store, again.clone()).await.unwrap();
+    let revived = create(&store, again.clone()).await.unwrap();
     assert_eq!(revived.id, 2);
     assert!(revived.rev > deleted);
     assert_eq!(revived.content, again.content);
     assert_eq!(revived.created_at, revived.updated_at);
     let found = store.find_link(&again.key).await.unwrap();
     assert_eq!(found, Some(revived));
-    let taken = create(&*store, link(3, "x")).await;
+    let taken = create(&store, link(3, "x")).await;
     assert_eq!(taken, Err(CreateError::CodeTaken));
 }
 
 async fn a_revived_link_with_a_taken_number_is_refused(database: Database) {
     let store = database.store().await;
-    create(&*store, link(1, "x")).await.unwrap();
-    create(&*store, link(2, "y")).await.unwrap();
-    assert!(delete(&*store, &key("a.example/x")).await.unwrap());
+    create(&store, link(1, "x")).await.unwrap();
+    create(&store, link(2, "y")).await.unwrap();
+    assert!(delete(&store, &key("a.example/x")).await.unwrap());
     let deleted = store.resolve(&key("a.example/x")).await.unwrap();
     let batch = vec![link(2, "x"), link(3, "z")];
     let answers = store.create_links(batch).await.unwrap();
@@ -226,7 +226,7 @@ async fn one_of_many_concurrent_creations_of_a_code_wins(database: Database) {
             .map(|n| {
                 let store = Arc::clone(&store);
                 let new = link(round * 100 + n, &format!("r{round}"));
-                tokio::spawn(async move { create(&*store, new).await })
+                tokio::spawn(async move { create(&store, new).await })
             })
             .collect();
         let mut created = 0;
@@ -244,7 +244,7 @@ async fn overlapping_batches_at_once_create_every_code_once(database: Database) 
     let store = database.store().await;
     let tasks: Vec<_> = (0..6u64)
         .map(|task| {
-            let store: Arc<dyn Store> = Arc::clone(&store);
+            let store: Arc<Store> = Arc::clone(&store);
             // Each task goes through the codes from another place, so that they lock in different orders.
             let codes = (0..40).map(|n| (n * 7 + task * 13) % 40);
             let batch = codes

@@ -93,7 +93,7 @@ impl Database {
     }
 
     /// A store with its schema, on connections of its own.
-    pub(crate) async fn store(&self) -> Arc<dyn Store> {
+    pub(crate) async fn store(&self) -> Arc<Store> {
         migrated(&self.url, &patient()).await
     }
 }
@@ -107,7 +107,7 @@ pub(crate) fn patient() -> PoolOptions {
 }
 
 /// A store with its schema.
-pub(crate) async fn migrated(url: &str, options: &PoolOptions) -> Arc<dyn Store> {
+pub(crate) async fn migrated(url: &str, options: &PoolOptions) -> Arc<Store> {
     let store = connect(url, options).await.expect("a store");
     store.migrate().await.expect("a schema");
     store
@@ -160,14 +160,14 @@ pub(crate) fn link(id: u64, code: &str) -> NewLink {
 }
 
 /// Creates one link.
-pub(crate) async fn create(store: &dyn Store, new: NewLink) -> Result<Link, CreateError> {
+pub(crate) async fn create(store: &Store, new: NewLink) -> Result<Link, CreateError> {
     let mut answers = store.create_links(vec![new]).await.expect("an answer");
     assert_eq!(answers.len(), 1);
     answers.remove(0)
 }
 
 /// Deletes a link whatever it is by now; whether there was one.
-pub(crate) async fn delete(store: &dyn Store, key: &LinkKey) -> Result<bool, StoreError> {
+pub(crate) async fn delete(store: &Store, key: &LinkKey) -> Result<bool, StoreError> {
     let deleted = store.delete_link(key, Box::new(|_| Ok(()))).await?;
     Ok(deleted.is_some())
 }

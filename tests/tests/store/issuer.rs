@@ -37,7 +37,7 @@ async fn take(issuer: &SegmentIssuer, count: usize) -> Vec<u64> {
 }
 
 /// Why a new instance has no numbers, once it knows more than that it has waited for one.
-async fn refusal(store: Arc<dyn Store>, owner: &str) -> IssueError {
+async fn refusal(store: Arc<Store>, owner: &str) -> IssueError {
     let hasty = SegmentOptions {
         patience: Duration::from_millis(1),
         ..options(owner)
@@ -155,7 +155,7 @@ async fn leases_go_to_one_owner_each_until_none_is_left_and_come_back_when_they_
     let tasks: Vec<_> = (0..4)
         .map(|task| {
             let store = store.clone();
-            tokio::spawn(async move { lease_all(&*store, &format!("owner-{task}"), LONG).await })
+            tokio::spawn(async move { lease_all(&store, &format!("owner-{task}"), LONG).await })
         })
         .collect();
     let mut leased = Vec::new();
@@ -174,7 +174,7 @@ async fn leases_go_to_one_owner_each_until_none_is_left_and_come_back_when_they_
     );
 
     // One lease is made to run out, and is taken over above what its owner had drawn.
-    let owner = owner_of(&*store, 7).await;
+    let owner = owner_of(&store, 7).await;
     let drawn = store.draw_segment(7, 25).await.unwrap().unwrap();
     assert!(store.renew_issuer(7, &owner, 0).await.unwrap());
     assert_eq!(
@@ -199,7 +199,7 @@ async fn leases_go_to_one_owner_each_until_none_is_left_and_come_back_when_they_
     );
 }
 
-async fn lease_all(store: &dyn Store, owner: &str, milliseconds: u64) -> Vec<u16> {
+async fn lease_all(store: &Store, owner: &str, milliseconds: u64) -> Vec<u16> {
     let mut leased = Vec::new();
     while let Some(issuer) = store
         .lease_issuer(owner, milliseconds, 1)
@@ -212,7 +212,7 @@ async fn lease_all(store: &dyn Store, owner: &str, milliseconds: u64) -> Vec<u16
 }
 
 /// Who holds an issuer: the one who can renew it.
-async fn owner_of(store: &dyn Store, issuer: u16) -> String {
+async fn owner_of(store: &Store, issuer: u16) -> String {
     for task in 0..4 {
         let owner = format!("owner-{task}");
         if store.renew_issuer(issuer, &owner, 600_000).await.unwrap() {

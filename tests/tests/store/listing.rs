@@ -24,7 +24,7 @@ async fn every_page_is_a_range_of_an_index_that_holds_no_tombstones() {
     let server = MariaDb::start_with(&["--general-log=1", "--log-output=TABLE"]);
     let url = server.database();
     let store = migrated(&url, &patient()).await;
-    create(&*store, link(1_000_000, "a")).await.unwrap();
+    create(&store, link(1_000_000, "a")).await.unwrap();
     let mut connection = MySqlConnection::connect(&url).await.unwrap();
     // One domain, as in most installations; three links of four are deleted.
     raw_sql(
@@ -86,7 +86,7 @@ fn place_of(link: &Link) -> ListCursor {
     }
 }
 
-async fn all_pages(store: &dyn Store, mut query: ListQuery) -> Vec<Link> {
+async fn all_pages(store: &Store, mut query: ListQuery) -> Vec<Link> {
     let mut all = Vec::new();
     loop {
         let page = store.list_links(&query).await.unwrap();
@@ -107,27 +107,27 @@ async fn pages_are_complete_and_ordered_though_many_links_are_equally_old(databa
         .collect();
     let answers = store.create_links(batch).await.unwrap();
     let mut created: Vec<Link> = answers.into_iter().map(Result::unwrap).collect();
-    created.push(create(&*store, link(1000, "last")).await.unwrap());
+    created.push(create(&store, link(1000, "last")).await.unwrap());
     created.sort_by_key(|link| std::cmp::Reverse((link.created_at, link.id)));
     for limit in [1, 7, 51, 100] {
-        assert_eq!(all_pages(&*store, query(None, limit)).await, created);
+        assert_eq!(all_pages(&store, query(None, limit)).await, created);
         let on_domain = query(Some("a.example"), limit);
-        assert_eq!(all_pages(&*store, on_domain).await, created);
+        assert_eq!(all_pages(&store, on_domain).await, created);
     }
 }
 
 async fn deleted_links_and_other_domains_are_not_listed(database: Database) {
     let store = database.store().await;
-    create(&*store, link(1, "a")).await.unwrap();
-    create(&*store, link(2, "b")).await.unwrap();
+    create(&store, link(1, "a")).await.unwrap();
+    create(&store, link(2, "b")).await.unwrap();
     let elsewhere = NewLink {
         key: key("b.example/a"),
         ..link(3, "a")
     };
-    create(&*store, elsewhere).await.unwrap();
-    assert!(delete(&*store, &key("a.example/a")).await.unwrap());
+    create(&store, elsewhere).await.unwrap();
+    assert!(delete(&store, &key("a.example/a")).await.unwrap());
     let ids = |links: Vec<Link>| links.iter().map(|link| link.id).collect::<Vec<_>>();
-    let of = |domain| all_pages(&*store, query(domain, 10));
+    let of = |domain| all_pages(&store, query(domain, 10));
     assert_eq!(ids(of(Some("a.example")).await), [2]);
     assert_eq!(ids(of(Some("b.example")).await), [3]);
     assert_eq!(ids(of(None).await).len(), 2);
@@ -151,7 +151,7 @@ async fn a_link_that_is_created_while_paging_moves_no_page(database: Database) {
 
 async fn nothing_is_listed_on_an_unknown_domain(database: Database) {
     let store = database.store().await;
-    create(&*store, link(1, "a")).await.unwrap();
+    create(&store, link(1, "a")).await.unwrap();
     let listed = store.list_links(&query(Some("unknown.example"), 10)).await;
     assert_eq!(listed.unwrap(), []);
 }
@@ -165,7 +165,7 @@ async fn a_link_whose_code_has_become_a_reserved_word_is_listed_and_found(databa
     old.key = LinkKey::new(old.key.domain, code);
     let old_key = old.key.clone();
     create(store.as_ref(), old).await.unwrap();
-    assert_eq!(all_pages(&*store, query(None, 1)).await.len(), 2);
+    assert_eq!(all_pages(&store, query(None, 1)).await.len(), 2);
     let found = store.find_link(&old_key).await.unwrap();
     assert_eq!(found.unwrap().code, old_key.code);
 }

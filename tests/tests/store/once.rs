@@ -32,7 +32,7 @@ fn receipt(item: u32) -> Option<Receipt> {
 }
 
 async fn once(
-    store: &dyn Store,
+    store: &Store,
     links: Vec<(NewLink, Option<Receipt>)>,
 ) -> Option<Vec<Result<Link, CreateError>>> {
     let links = links.into_iter().map(OnceLink::from).collect();
@@ -72,7 +72,7 @@ async fn a_link_like_another_one_is_found_whatever_leads_to_the_same_target(data
         let created = create(store.as_ref(), to_same(id, code, "wanted")).await;
         created.unwrap();
     }
-    assert!(delete(&*store, &key("a.example/a")).await.unwrap());
+    assert!(delete(&store, &key("a.example/a")).await.unwrap());
 
     let wanted = to_same(0, "x", "wanted");
     let mut elsewhere = to_same(0, "x", "wanted");
@@ -144,7 +144,7 @@ async fn a_number_or_a_code_is_taken_by_what_lives(database: Database) {
     for (id, code) in [(1, "a"), (2, "gone")] {
         create(store.as_ref(), link(id, code)).await.unwrap();
     }
-    assert!(delete(&*store, &key("a.example/gone")).await.unwrap());
+    assert!(delete(&store, &key("a.example/gone")).await.unwrap());
     let asked = [
         (7, "a.example/a"),
         (1, "a.example/x"),
@@ -209,13 +209,13 @@ async fn a_created_link_leaves_its_receipt(database: Database) {
     let store = database.store().await;
     // A revived link starts with a higher revision.
     let before = create(store.as_ref(), link(1, "b")).await.unwrap();
-    assert!(delete(&*store, &key("a.example/b")).await.unwrap());
+    assert!(delete(&store, &key("a.example/b")).await.unwrap());
     let links = vec![
         (link(10, "a"), receipt(0)),
         (link(11, "b"), receipt(1)),
         (link(12, "c"), None),
     ];
-    let created = once(&*store, links).await.unwrap();
+    let created = once(&store, links).await.unwrap();
     let stored = store.receipts(&[7; 32], 0..100).await.unwrap();
     assert_eq!(stored.len(), 2);
     for (receipt, link) in stored.iter().zip(&created) {
@@ -234,9 +234,9 @@ async fn a_created_link_leaves_its_receipt(database: Database) {
 async fn where_a_receipt_is_there_nothing_is_created(database: Database) {
     let store = database.store().await;
     let first = vec![(link(1, "a"), receipt(0))];
-    once(&*store, first).await.unwrap();
+    once(&store, first).await.unwrap();
     let again = vec![(link(2, "b"), receipt(1)), (link(3, "c"), receipt(0))];
-    assert_eq!(once(&*store, again).await, None);
+    assert_eq!(once(&store, again).await, None);
     assert!(
         store
             .find_link(&key("a.example/b"))
@@ -251,7 +251,7 @@ async fn a_link_that_is_not_created_leaves_no_receipt(database: Database) {
     let store = database.store().await;
     create(store.as_ref(), link(1, "a")).await.unwrap();
     let links = vec![(link(2, "a"), receipt(0)), (link(3, "b"), receipt(1))];
-    let created = once(&*store, links).await.unwrap();
+    let created = once(&store, links).await.unwrap();
     assert_eq!(created[0], Err(CreateError::CodeTaken));
     let stored = store.receipts(&[7; 32], 0..100).await.unwrap();
     let items: Vec<u32> = stored.iter().map(|receipt| receipt.item).collect();
@@ -264,7 +264,7 @@ async fn of_concurrent_duplicates_one_creates(database: Database) {
         .map(|n| {
             let store = Arc::clone(&store);
             let links = vec![(link(n, &format!("c{n}")), receipt(0))];
-            tokio::spawn(async move { once(&*store, links).await })
+            tokio::spawn(async move { once(&store, links).await })
         })
         .collect();
     let mut created = 0;
@@ -326,7 +326,7 @@ async fn old_receipts_are_purged_in_batches(database: Database) {
     let store = database.store().await;
     let links = (0..5).map(|n| (link(u64::from(n), &format!("c{n}")), receipt(n)));
     let links = links.collect();
-    once(&*store, links).await.unwrap();
+    once(&store, links).await.unwrap();
     let hour = std::time::Duration::from_secs(3600).as_millis() as u64;
     assert_eq!(store.purge_receipts(hour, 100).await.unwrap(), 0);
     tokio::time::sleep(std::time::Duration::from_millis(5)).await;

@@ -22,7 +22,7 @@ on_every_database!(
 );
 
 /// The keys and revisions in the outbox, and whether the link is there.
-async fn outbox(store: &dyn Store) -> Vec<(String, u64, bool)> {
+async fn outbox(store: &Store) -> Vec<(String, u64, bool)> {
     let batches = store.pending(100).await.unwrap().batches;
     let changes = batches.iter().flat_map(|batch| batch.changes().unwrap());
     let read = changes.map(|change| {
@@ -43,7 +43,7 @@ async fn every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten(database:
         .unwrap()
         .unwrap()
         .unwrap();
-    assert!(delete(&*store, &key("a.example/x")).await.unwrap());
+    assert!(delete(&store, &key("a.example/x")).await.unwrap());
     create(store.as_ref(), link(2, "x")).await.unwrap();
     let expected = outbox(store.as_ref()).await;
     let is_link: Vec<bool> = expected.iter().map(|(_, _, is_link)| *is_link).collect();
@@ -62,7 +62,7 @@ async fn every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten(database:
         .iter()
         .map(|batch| batch.id)
         .collect();
-    forget(&*store, &ids).await;
+    forget(&store, &ids).await;
     assert_eq!(outbox(store.as_ref()).await, expected[3..]);
 }
 
@@ -110,7 +110,7 @@ async fn what_is_not_changed_is_not_in_the_outbox(database: Database) {
     create(store.as_ref(), link(1, "x")).await.unwrap();
     let before = outbox(store.as_ref()).await;
     assert!(create(store.as_ref(), link(2, "x")).await.is_err());
-    assert!(!delete(&*store, &key("a.example/y")).await.unwrap());
+    assert!(!delete(&store, &key("a.example/y")).await.unwrap());
     let refuse = Box::new(|_: &_| {
         Err(edgelink_control_plane::store::ChangeError {
             field: "title",
@@ -205,7 +205,7 @@ async fn keys_are_scanned_in_the_order_of_their_numbers(database: Database) {
     for (id, code) in [(30, "c"), (10, "a"), (20, "b")] {
         create(store.as_ref(), link(id, code)).await.unwrap();
     }
-    assert!(delete(&*store, &key("a.example/b")).await.unwrap());
+    assert!(delete(&store, &key("a.example/b")).await.unwrap());
     let mut keys = Vec::new();
     let mut after = None;
     loop {
@@ -222,7 +222,7 @@ async fn keys_are_scanned_in_the_order_of_their_numbers(database: Database) {
 }
 
 /// Forgets rows as one who has just taken the lease.
-pub(crate) async fn forget(store: &dyn Store, ids: &[u64]) {
+pub(crate) async fn forget(store: &Store, ids: &[u64]) {
     let state = store.take_publisher_lease(&claim("one")).await.unwrap();
     let state = state.expect("the lease");
     let position = FeedPosition::new(state.position.millis + 1, 0);

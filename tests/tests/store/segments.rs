@@ -81,7 +81,7 @@ async fn an_issuer_that_does_not_exist_is_a_permanent_error(database: Database) 
     assert!(error.to_string().contains("no issuer 1000"), "{error}");
 }
 
-async fn take_lease(store: &dyn Store) -> PublisherState {
+async fn take_lease(store: &Store) -> PublisherState {
     let claim = LeaseClaim {
         owner: "one",
         kind: FeedKind::Redis,
@@ -95,9 +95,9 @@ async fn take_lease(store: &dyn Store) -> PublisherState {
 
 async fn nothing_is_drawn_from_a_database_that_went_back_until_it_is_repaired(database: Database) {
     let store = database.store().await;
-    take_lease(&*store).await;
+    take_lease(&store).await;
     let rest = store.draw_segment(0, 100).await.unwrap().unwrap();
-    let lost = take_lease(&*store).await;
+    let lost = take_lease(&store).await;
     store.draw_segment(0, 100).await.unwrap().unwrap();
     assert!(store.swap_counter("numbers", 0, 7).await.unwrap());
     // Restored from before the second segment.
@@ -114,7 +114,7 @@ async fn nothing_is_drawn_from_a_database_that_went_back_until_it_is_repaired(da
         assert!(error.to_string().contains("went back"), "{error}");
     }
     // The token of another taking is not above the lost one.
-    let again = take_lease(&*store).await;
+    let again = take_lease(&store).await;
     assert_eq!(again.token, lost.token);
     let past = Past::WentBack { token: lost.token };
     let repaired = store.begin_generation(again.token, past).await.unwrap();
@@ -129,7 +129,7 @@ async fn numbers_are_skipped_of_a_counter_that_the_restored_database_does_not_ha
     database: Database,
 ) {
     let store = database.store().await;
-    let taken = take_lease(&*store).await;
+    let taken = take_lease(&store).await;
     let past = Past::WentBack { token: taken.token };
     let repaired = store.begin_generation(taken.token, past).await.unwrap();
     assert_eq!(store.counter("numbers").await.unwrap(), NUMBERS_SKIPPED);
@@ -146,7 +146,7 @@ async fn what_was_drawn_before_numbers_are_skipped_is_given_up(database: Databas
         counter(store.clone(), 1000),
     ];
     for (source, step) in sources.into_iter().zip([1000, 1]) {
-        let taken = take_lease(&*store).await;
+        let taken = take_lease(&store).await;
         let first = source.next_number().await.unwrap();
         // The database is as it was, and so are the numbers.
         let kept = store.begin_generation(taken.token, Past::Kept).await;

@@ -33,7 +33,7 @@ async fn a_link_that_is_over_becomes_an_empty_tombstone_and_the_edges_are_told(d
     create(store.as_ref(), link(3, "c")).await.unwrap();
     let told = store.pending(100).await.unwrap().batches;
     let ids: Vec<u64> = told.iter().map(|batch| batch.id).collect();
-    crate::relay::forget(&*store, &ids).await;
+    crate::relay::forget(&store, &ids).await;
 
     assert_eq!(store.sweep_expired(0, 10).await.unwrap(), 1);
     assert_eq!(store.sweep_expired(0, 10).await.unwrap(), 0);
@@ -91,7 +91,7 @@ async fn old_tombstones_are_removed_and_living_links_are_not(database: Database)
     }
     let kept = Duration::from_secs(3600).as_millis() as u64;
     for code in ["a", "b"] {
-        let deleted = delete(&*store, &key(&format!("a.example/{code}"))).await;
+        let deleted = delete(&store, &key(&format!("a.example/{code}"))).await;
         assert!(deleted.unwrap());
     }
     assert_eq!(store.purge_tombstones(kept, 10).await.unwrap(), 0);
@@ -117,7 +117,7 @@ async fn a_link_made_where_a_tombstone_was_purged_has_a_greater_revision(databas
     database
         .execute(&format!("UPDATE links SET rev = {AHEAD} WHERE id = 1"))
         .await;
-    assert!(delete(&*store, &x).await.unwrap());
+    assert!(delete(&store, &x).await.unwrap());
     let deleted = store.resolve(&x).await.unwrap();
     assert_eq!(deleted, Record::Absent { rev: AHEAD + 1 });
 
@@ -142,7 +142,7 @@ async fn what_cannot_be_swept_keeps_nothing_else_from_it(database: Database) {
     let store = database.store().await;
     create(store.as_ref(), until(1, "over", 100)).await.unwrap();
     create(store.as_ref(), link(2, "gone")).await.unwrap();
-    assert!(delete(&*store, &key("a.example/gone")).await.unwrap());
+    assert!(delete(&store, &key("a.example/gone")).await.unwrap());
     database
         .execute("UPDATE links SET deleted_at = 1 WHERE id = 2")
         .await;
@@ -176,7 +176,7 @@ async fn what_cannot_be_swept_keeps_nothing_else_from_it(database: Database) {
 async fn a_deleted_link_is_no_longer_among_those_that_are_over(database: Database) {
     let store = database.store().await;
     create(store.as_ref(), until(1, "a", 100)).await.unwrap();
-    assert!(delete(&*store, &key("a.example/a")).await.unwrap());
+    assert!(delete(&store, &key("a.example/a")).await.unwrap());
     // A number in this column would put it in front of their index for as long as the tombstone is kept.
     database
         .execute("INSERT INTO counters (name, value) SELECT 'over', COUNT(*) FROM links WHERE valid_until IS NOT NULL")

@@ -17,8 +17,8 @@ on_every_database!(
 
 async fn an_update_replaces_the_content_and_raises_the_revision(database: Database) {
     let store = database.store().await;
-    let created = create(&*store, link(1, "x")).await.unwrap();
-    let other = create(&*store, link(2, "y")).await.unwrap();
+    let created = create(&store, link(1, "x")).await.unwrap();
+    let other = create(&store, link(2, "y")).await.unwrap();
     let wanted = LinkContent {
         redirect: RedirectStatus::MovedPermanently,
         state: LinkState::Disabled,
@@ -47,7 +47,7 @@ async fn an_update_replaces_the_content_and_raises_the_revision(database: Databa
 
 async fn a_refused_change_changes_nothing(database: Database) {
     let store = database.store().await;
-    let created = create(&*store, link(1, "x")).await.unwrap();
+    let created = create(&store, link(1, "x")).await.unwrap();
     let refusal = ChangeError {
         field: "validUntil",
         reason: "is before validSince".to_owned(),
@@ -64,13 +64,13 @@ async fn a_refused_change_changes_nothing(database: Database) {
 
 async fn a_missing_link_is_neither_updated_nor_deleted(database: Database) {
     let store = database.store().await;
-    let created = create(&*store, link(1, "gone")).await.unwrap();
-    assert!(delete(&*store, &key("a.example/gone")).await.unwrap());
+    let created = create(&store, link(1, "gone")).await.unwrap();
+    assert!(delete(&store, &key("a.example/gone")).await.unwrap());
     for missing in ["a.example/gone", "a.example/never", "other.example/x"] {
         let change = Box::new(|link: &Link| Ok(link.content.clone()));
         let updated = store.update_link(&key(missing), change).await.unwrap();
         assert_eq!(updated, None);
-        assert!(!delete(&*store, &key(missing)).await.unwrap());
+        assert!(!delete(&store, &key(missing)).await.unwrap());
         assert_eq!(store.find_link(&key(missing)).await.unwrap(), None);
     }
     let absent = store.resolve(&key("a.example/gone")).await.unwrap();
@@ -86,12 +86,12 @@ async fn the_revision_grows_over_every_kind_of_change(database: Database) {
         "what caches remember of the database that was here before is older"
     );
     for life in 0..3 {
-        create(&*store, link(life, "x")).await.unwrap();
+        create(&store, link(life, "x")).await.unwrap();
         last = grown(last, &store.resolve(&x).await.unwrap());
         let change = Box::new(|link: &Link| Ok(link.content.clone()));
         store.update_link(&x, change).await.unwrap();
         last = grown(last, &store.resolve(&x).await.unwrap());
-        assert!(delete(&*store, &x).await.unwrap());
+        assert!(delete(&store, &x).await.unwrap());
         last = grown(last, &store.resolve(&x).await.unwrap());
     }
 }
@@ -105,7 +105,7 @@ async fn concurrent_updates_lose_nothing(database: Database) {
     const TASKS: usize = 8;
     const ROUNDS: usize = 5;
     let store = database.store().await;
-    create(&*store, link(1, "x")).await.unwrap();
+    create(&store, link(1, "x")).await.unwrap();
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
             let store = Arc::clone(&store);

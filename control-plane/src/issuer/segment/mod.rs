@@ -82,7 +82,7 @@ impl SegmentIssuer {
     /// # Panics
     /// Outside of a Tokio runtime, where its lease could not be renewed.
     #[must_use]
-    pub fn start(store: Arc<dyn Store>, options: SegmentOptions) -> Arc<Self> {
+    pub fn start(store: Arc<Store>, options: SegmentOptions) -> Arc<Self> {
         let closing = CancellationToken::new();
         let patience = options.patience;
         let supply = Arc::new(Supply::new(store, options));

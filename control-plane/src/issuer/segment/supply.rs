@@ -18,7 +18,7 @@ const HOLDERS_NAMED: usize = 5;
 
 /// Draws segments.
 pub(super) struct Supply {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     options: SegmentOptions,
     held: Mutex<Held>,
 }
@@ -30,7 +30,7 @@ struct Held {
 }
 
 impl Supply {
-    pub(super) fn new(store: Arc<dyn Store>, options: SegmentOptions) -> Self {
+    pub(super) fn new(store: Arc<Store>, options: SegmentOptions) -> Self {
         let held = Held {
             issuer: None,
             step: Step::new(options.least_step, options.most_step),

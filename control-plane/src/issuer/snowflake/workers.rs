@@ -16,7 +16,7 @@ const WORKERS: u16 = 1000;
 
 /// The workers of all instances on one store.
 pub struct StoredWorkers {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     mine: Mutex<Option<Mine>>,
 }
 
@@ -29,7 +29,7 @@ struct Mine {
 impl StoredWorkers {
     /// No worker is taken before the first reservation.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>) -> Self {
+    pub fn new(store: Arc<Store>) -> Self {
         Self {
             store,
             mine: Mutex::default(),

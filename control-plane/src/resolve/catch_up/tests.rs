@@ -1,9 +1,6 @@
 use super::*;
 use crate::feed::RingLimits;
-use crate::store::{
-    LeaseClaim, OutboxSize, Past, Pending, PendingKeys, PublisherState, StoreError,
-};
-use async_trait::async_trait;
+use crate::store::PublisherState;
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::{CodeLength, CodeSpace, FeedPosition};
 use std::collections::VecDeque;
@@ -22,19 +19,19 @@ type Look = Option<(Vec<&'static str>, u64, FeedPosition)>;
 
 /// A store of which only the keys of the outbox are asked for.
 #[derive(Default)]
-struct Outbox {
+struct Looks {
     looks: StdMutex<VecDeque<Look>>,
     hangs: Notify,
 }
 
-impl Outbox {
+impl Looks {
     fn will_show(&self, look: Look) {
         self.looks.lock().unwrap().push_back(look);
     }
 }
 
 #[async_trait]
-impl PublisherStore for Outbox {
+impl Outbox for Looks {
     async fn pending_keys(&self, _: u32) -> Result<PendingKeys, StoreError> {
         let look = self.looks.lock().unwrap().pop_front().expect("a look");
         let Some((keys, generation, position)) = look else {
@@ -56,50 +53,10 @@ impl PublisherStore for Outbox {
             keys: vec![Packed::from(bytes)],
         })
     }
-
-    fn newest_token(&self) -> u64 {
-        panic!("only keys are asked for")
-    }
-    fn skipped_in(&self) -> u64 {
-        panic!("only keys are asked for")
-    }
-    async fn publisher(&self) -> Result<PublisherState, StoreError> {
-        panic!("only keys are asked for")
-    }
-    async fn pending(&self, _: u32) -> Result<Pending, StoreError> {
-        panic!("only keys are asked for")
-    }
-    async fn outbox_size(&self) -> Result<OutboxSize, StoreError> {
-        panic!("only keys are asked for")
-    }
-    async fn take_publisher_lease(
-        &self,
-        _: &LeaseClaim<'_>,
-    ) -> Result<Option<PublisherState>, StoreError> {
-        panic!("only keys are asked for")
-    }
-    async fn release_publisher_lease(&self, _: &str) -> Result<(), StoreError> {
-        panic!("only keys are asked for")
-    }
-    async fn forget_published(
-        &self,
-        _: u64,
-        _: FeedPosition,
-        _: &[u64],
-    ) -> Result<bool, StoreError> {
-        panic!("only keys are asked for")
-    }
-    async fn begin_generation(
-        &self,
-        _: u64,
-        _: Past,
-    ) -> Result<Option<PublisherState>, StoreError> {
-        panic!("only keys are asked for")
-    }
 }
 
 struct Setting {
-    outbox: Arc<Outbox>,
+    outbox: Arc<Looks>,
     catalog: Arc<Catalog>,
     feed: Arc<Feed>,
     catch_up: Arc<CatchUp>,
@@ -107,7 +64,7 @@ struct Setting {
 
 /// A catalogue that is complete, and a feed that has begun at 10-0.
 fn setting() -> Setting {
-    let outbox = Arc::new(Outbox::default());
+    let outbox = Arc::new(Looks::default());
     let catalog = Arc::new(Catalog::new(CodeSpace::new(CodeLength::DEFAULT, None)));
     let feed = Arc::new(Feed::new(RingLimits::default(), Vec::new()));
     feed.start_anew(GENERATION, at(10));

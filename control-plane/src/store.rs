@@ -1,0 +1,74 @@
+//! The database that owns the truth about links: SQLite, MySQL or MariaDB.
+//!
+//! A [`Store`] has one method for each operation, which stands with its SQL in the file of its subject and is the same for
+//! all databases; what differs is in [`dialect`]. A method runs its statements on a [`session`], which [`calls`] lends it,
+//! measures and bounds in time. Each layer knows those before it: [`error`], [`sql`], [`session`], [`rows`], [`calls`], the
+//! operations, and last what [`connect`]s.
+
+mod api_keys;
+mod bounds;
+mod calls;
+mod clicks;
+mod counters;
+mod creation;
+mod dialect;
+mod domains;
+mod error;
+mod idempotent;
+mod issuers;
+mod leases;
+mod links;
+mod migrate;
+mod mysql;
+mod newest;
+mod options;
+mod outbox;
+mod packed;
+mod publisher;
+mod receipts;
+mod revisions;
+mod rows;
+mod session;
+mod sql;
+mod sqlite;
+mod sweep;
+mod twins;
+
+pub use api_keys::ApiKeyRow;
+pub use bounds::{BOUND_LEAD_MS, BoundState};
+pub use calls::{OnChange, Store};
+pub use clicks::{ClickAccounts, CountedBatch};
+pub use creation::{CreateError, NewLink};
+pub use error::StoreError;
+pub use idempotent::{OnceLink, Twin};
+pub use issuers::{ISSUERS, IssuerHolder, IssuerUsage, Segment};
+pub use leases::MAX_LEASE_MS;
+pub use links::{ChangeError, ChangeFn, CheckFn, ListCursor, ListQuery, ScannedKey};
+pub use options::PoolOptions;
+pub use outbox::{MAX_BATCH_BYTES, MalformedBatch, OutboxSize, PendingBatch, PendingChange};
+pub use packed::{CutOff, Packed};
+pub use publisher::{
+    FeedKind, LeaseClaim, NUMBERS_SKIPPED, OTHER_KIND_WAIT_MS, Past, Pending, PendingKeys,
+    PublisherState,
+};
+pub use receipts::{Receipt, StoredReceipt};
+pub use twins::Wanted;
+
+use std::sync::Arc;
+
+/// Opens the store that the scheme of `url` names: `sqlite:` (a file, which is made when missing) or `mysql:` (MySQL
+/// 8.0 and later, MariaDB 10.6 and later). The schema is not touched; see [`Store::migrate`].
+///
+/// # Errors
+/// A permanent [`StoreError`] where the URL is wrong or the server refuses us, a transient one where it does not answer.
+pub async fn connect(url: &str, options: &PoolOptions) -> Result<Arc<Store>, StoreError> {
+    match url.split_once(':') {
+        Some(("sqlite", _)) => Ok(Arc::new(sqlite::connect(url, options).await?)),
+        Some(("mysql", _)) => Ok(Arc::new(mysql::connect(url, options).await?)),
+        _ => Err(StoreError {
+            context: "reading the database URL",
+            transient: false,
+            source: "must start with sqlite: or mysql:".into(),
+        }),
+    }
+}

@@ -1,0 +1,71 @@
+//! The bound below which numbers may be issued.
+
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::session::Session;
+use super::sql::sql;
+
+/// How long a bound has to be published before a number above the one before it is issued, in milliseconds: an edge that
+/// has not heard of it by then has stopped using admission.
+pub const BOUND_LEAD_MS: u64 = 60_000;
+
+impl Store {
+    /// How far numbers may be issued, and have been.
+    pub async fn bound_state(&self) -> Result<BoundState, StoreError> {
+        let call = self.read("bound_state", "reading the bound");
+        run!(call, |session| read(session).await)
+    }
+
+    /// Adds a bound that is not published yet.
+    pub async fn add_bound(&self, bound: u64) -> Result<(), StoreError> {
+        let call = self.write("add_bound", "adding a bound");
+        run!(call, |session| {
+            let insert_ignore = session.dialect().insert_ignore;
+            let add = sql(format!("{insert_ignore} bounds (bound) VALUES (?)"));
+            session.autocommit(add.bind(bound)).await.map(drop)
+        })
+    }
+
+    /// Notes that a bound was published just now, unless it was before. Lower ones are removed once this one counts.
+    pub async fn mark_bound_published(&self, bound: u64) -> Result<(), StoreError> {
+        let call = self.write("mark_bound_published", "marking a bound as published");
+        run!(call, |session| {
+            let now = session.dialect().now_millis;
+            let mark = sql(format!(
+                "UPDATE bounds SET published_at = {now} WHERE bound = ? AND (published_at IS NULL OR published_at > {now})"
+            ));
+            session.autocommit(mark.bind(bound)).await?;
+            // MySQL does not select from the table that it deletes from, but for a table made of that.
+            let remove = sql(format!(
+                "DELETE FROM bounds WHERE bound < (SELECT greatest FROM (SELECT MAX(bound) AS greatest FROM bounds \
+                 WHERE published_at + ? <= {now}) AS counting)"
+            ));
+            session
+                .autocommit(remove.bind(BOUND_LEAD_MS))
+                .await
+                .map(drop)
+        })
+    }
+}
+
+/// How far numbers may be issued, and have been, on a session.
+pub(super) async fn read(session: &mut Session) -> Result<BoundState, Fault> {
+    let now = session.dialect().now_millis;
+    // Published in the future: by a clock that was ahead. Then it is to be marked again.
+    let query = sql(format!(
+        "SELECT (SELECT MAX(next) * 1000 FROM issuers) AS allocated, bound, \
+         published_at IS NOT NULL AND published_at <= {now} AS is_published FROM bounds ORDER BY bound DESC LIMIT 1"
+    ));
+    session.fetch_one(query).await
+}
+
+/// How far numbers may be issued, and have been.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
+pub struct BoundState {
+    /// No number at or above this was drawn.
+    pub allocated: u64,
+    /// The greatest bound.
+    pub bound: u64,
+    /// Whether it was published.
+    pub is_published: bool,
+}

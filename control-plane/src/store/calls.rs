@@ -1,0 +1,224 @@
+//! The store, and how a call of it is made: measured, bounded in time, and made again where the database allows it.
+
+use super::domains::{self, DomainKeys};
+use super::error::{Fault, Remedy, StoreError};
+use super::newest::Newest;
+use super::revisions::{LastRevisions, Revisions};
+use super::session::{Pool, Session};
+use crate::backoff::Backoff;
+use crate::telemetry::prometheus::{STORE_ERRORS, STORE_SECONDS};
+use edgelink_wire::{Domain, LinkKey};
+use metrics::{counter, histogram};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A database that owns the truth.
+///
+/// Every method is one transaction: it has happened wholly when it answers `Ok`, and an error that
+/// [`StoreError::is_transient`] may or may not have happened. Every creation, change and deletion of a link is in the
+/// outbox from the same transaction on.
+///
+/// Each operation is one method, with its SQL, in the file of its subject. It runs its statements on a [`Session`], which
+/// [`run`] lends it, and what differs between databases is in [`super::dialect::Dialect`].
+#[derive(Clone)]
+pub struct Store {
+    readers: Pool,
+    writers: Pool,
+    statement_timeout: Duration,
+    /// The most bytes of one INSERT, which follow the server's settings.
+    pub(super) max_bytes: Arc<AtomicUsize>,
+    domains: Arc<DomainKeys>,
+    pub(super) last_revisions: Arc<LastRevisions>,
+    pub(super) newest: Arc<Newest>,
+    on_change: Option<OnChange>,
+}
+
+/// Is called with the keys of links that may have been changed; see [`Store::with_listener`].
+pub type OnChange = Arc<dyn Fn(&[LinkKey]) + Send + Sync>;
+
+/// How often a call is made at most when the database undoes it. That it was made on a dead connection does not count:
+/// after a restart of the server every idle one is dead, and there are only so many.
+const MAX_TRIES: u32 = 5;
+
+/// Those who were in each other's way should not be so again.
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(4),
+    most: Duration::from_millis(50),
+};
+
+/// Makes a call: runs its body on a session, and again on another one where that helps. In a box, as the futures of drivers
+/// are large.
+macro_rules! run {
+    ($call:expr, |$session:ident| $body:expr) => {
+        Box::pin(async {
+            let mut call = $call;
+            loop {
+                let mut opened = call.open().await?;
+                let answer: Result<_, $crate::store::error::Fault> = async {
+                    let $session = &mut opened;
+                    $body
+                }
+                .await;
+                if let Some(outcome) = call.close(opened, answer).await {
+                    break outcome;
+                }
+            }
+        })
+        .await
+    };
+}
+pub(super) use run;
+
+impl Store {
+    /// A store over these connections.
+    pub(super) fn new(
+        readers: Pool,
+        writers: Pool,
+        statement_timeout: Duration,
+        max_bytes: Arc<AtomicUsize>,
+    ) -> Self {
+        Self {
+            readers,
+            writers,
+            statement_timeout,
+            max_bytes,
+            domains: Arc::default(),
+            last_revisions: Arc::default(),
+            newest: Arc::default(),
+            on_change: None,
+        }
+    }
+
+    /// The same store, which calls `on_change` after each call that may have changed links, even if it has failed. Of links
+    /// that are deleted because they have expired, it gives no keys.
+    #[must_use]
+    pub fn with_listener(&self, on_change: OnChange) -> Arc<Self> {
+        Arc::new(Self {
+            on_change: Some(on_change),
+            ..self.clone()
+        })
+    }
+
+    /// Calls the listener, if there is one.
+    pub(super) fn changed(&self, keys: &[LinkKey]) {
+        if let Some(on_change) = &self.on_change {
+            on_change(keys);
+        }
+    }
+
+    /// A call that only reads: its name in metrics, and what it does in errors.
+    pub(super) fn read(&self, operation: &'static str, context: &'static str) -> Call<'_> {
+        self.call(&self.readers, operation, context)
+    }
+
+    /// A call that may write.
+    pub(super) fn write(&self, operation: &'static str, context: &'static str) -> Call<'_> {
+        self.call(&self.writers, operation, context)
+    }
+
+    /// The database's clock, unix milliseconds.
+    pub(super) async fn now(&self) -> Result<u64, StoreError> {
+        if let Some(guess) = self.last_revisions.guess() {
+            return Ok(guess.now_millis());
+        }
+        let call = self.read("now", "asking for the time");
+        let revisions = run!(call, |session| Revisions::read(session).await)?;
+        self.last_revisions.note(revisions);
+        Ok(revisions.now_millis())
+    }
+
+    /// The key of a domain, which is added if it is not there.
+    pub(super) async fn domain_key(&self, domain: &Domain) -> Result<u32, StoreError> {
+        if let Some(id) = self.domains.get(domain) {
+            return Ok(id);
+        }
+        let call = self.write("add_domain", "adding a domain");
+        let id = run!(call, |session| domains::add(session, domain).await)?;
+        self.domains.insert(domain.clone(), id);
+        Ok(id)
+    }
+
+    fn call<'s>(&self, pool: &'s Pool, operation: &'static str, context: &'static str) -> Call<'s> {
+        Call {
+            pool,
+            timeout: self.statement_timeout,
+            operation,
+            context,
+            started: Instant::now(),
+            tries: 1,
+            dead: 0,
+        }
+    }
+}
+
+/// A call under way.
+pub(super) struct Call<'s> {
+    pool: &'s Pool,
+    timeout: Duration,
+    operation: &'static str,
+    context: &'static str,
+    started: Instant,
+    tries: u32,
+    dead: u32,
+}
+
+impl Call<'_> {
+    /// A session for the next try.
+    pub(super) async fn open(&self) -> Result<Session, StoreError> {
+        match Session::open(self.pool, self.timeout).await {
+            Ok(session) => Ok(session),
+            Err(fault) => self.finish(Err(fault)),
+        }
+    }
+
+    /// The outcome of the call after a try, or `None` if there is to be another one. The connection is saved where the
+    /// database has only refused the transaction.
+    pub(super) async fn close<T>(
+        &mut self,
+        mut session: Session,
+        answer: Result<T, Fault>,
+    ) -> Option<Result<T, StoreError>> {
+        let Err(fault) = &answer else {
+            session.keep();
+            return Some(self.finish(answer));
+        };
+        match fault.remedy() {
+            Remedy::Repeat if session.rollback().await.is_ok() => {
+                session.keep();
+                if self.is_in_time() && self.tries < MAX_TRIES {
+                    tokio::time::sleep(BACKOFF.delay(self.tries)).await;
+                    self.tries += 1;
+                    return None;
+                }
+            }
+            Remedy::Reconnect if session.may_repeat() && self.may_reconnect() => {
+                self.dead += 1;
+                return None;
+            }
+            _ => {}
+        }
+        Some(self.finish(answer))
+    }
+
+    fn is_in_time(&self) -> bool {
+        self.started.elapsed() < self.timeout
+    }
+
+    fn may_reconnect(&self) -> bool {
+        self.is_in_time() && self.dead < self.pool.max_connections()
+    }
+
+    /// Measures how long the call took and whether it failed.
+    fn finish<T>(&self, answer: Result<T, Fault>) -> Result<T, StoreError> {
+        let operation = self.operation;
+        histogram!(STORE_SECONDS, "operation" => operation).record(self.started.elapsed());
+        answer.map_err(|fault| {
+            let remedy = fault.remedy();
+            let transient = remedy.is_transient().to_string();
+            counter!(STORE_ERRORS, "operation" => operation, "transient" => transient).increment(1);
+            fault.into_error(self.context, remedy)
+        })
+    }
+}

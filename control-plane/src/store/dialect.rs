@@ -1,0 +1,126 @@
+//! What differs between the databases.
+
+use crate::clock;
+
+/// Fragments of SQL in which the databases differ. Any other SQL is the same for all of them.
+#[derive(Debug)]
+pub(super) struct Dialect {
+    /// The database's clock in unix microseconds. SQLite reads it with the first row, not before.
+    pub(super) now_micros: &'static str,
+    /// The same in milliseconds.
+    pub(super) now_millis: &'static str,
+    /// The same in seconds.
+    pub(super) now_seconds: &'static str,
+    /// Begins a transaction that will write.
+    pub(super) begin: &'static str,
+    /// Locks the rows of a query. In SQLite, a transaction that writes has the whole file for itself.
+    pub(super) for_update: &'static str,
+    /// The greater of two values.
+    pub(super) greatest: &'static str,
+    /// The smaller of two values.
+    pub(super) least: &'static str,
+    /// Inserts rows unless they are there.
+    pub(super) insert_ignore: &'static str,
+    /// Joins in the order of the text. MySQL may prefer to begin with the domains, and to sort all links for every page.
+    pub(super) join_in_order: &'static str,
+    /// What opens a part of a UNION that has its own ORDER BY and LIMIT; a bracket closes it.
+    pub(super) part: &'static str,
+    system: System,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum System {
+    MySql,
+    Sqlite,
+}
+
+/// The dialect that MySQL and MariaDB share.
+pub(super) static MYSQL: Dialect = Dialect {
+    now_micros: "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)",
+    now_millis: "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)",
+    now_seconds: "CAST(UNIX_TIMESTAMP() AS SIGNED)",
+    begin: "START TRANSACTION",
+    for_update: " FOR UPDATE",
+    greatest: "GREATEST",
+    least: "LEAST",
+    insert_ignore: "INSERT IGNORE INTO",
+    join_in_order: "STRAIGHT_JOIN",
+    part: "(",
+    system: System::MySql,
+};
+
+/// The dialect of SQLite.
+pub(super) static SQLITE: Dialect = Dialect {
+    now_micros: "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
+    now_millis: "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+    now_seconds: "unixepoch()",
+    // A transaction that starts as a reader and then writes can fail as busy at once, without waiting.
+    begin: "BEGIN IMMEDIATE",
+    for_update: "",
+    greatest: "MAX",
+    least: "MIN",
+    insert_ignore: "INSERT OR IGNORE INTO",
+    join_in_order: "JOIN",
+    part: "SELECT * FROM (",
+    system: System::Sqlite,
+};
+
+impl Dialect {
+    /// Whether the server is far away and takes several statements as one text.
+    pub(super) fn takes_scripts(&self) -> bool {
+        self.system == System::MySql
+    }
+
+    /// Whether an UPDATE can answer a column (RETURNING).
+    pub(super) fn has_returning(&self) -> bool {
+        self.system == System::Sqlite
+    }
+
+    /// Whether transactions that write have to lock what they look at: SQLite has one at a time.
+    pub(super) fn has_row_locks(&self) -> bool {
+        self.system == System::MySql
+    }
+
+    /// The clock before the statement looks at anything, in unix microseconds: the expression, and the value to bind to it,
+    /// if any. SQLite has no such function, but the same clock as this process.
+    pub(super) fn clock(&self) -> (&'static str, Option<u64>) {
+        match self.system {
+            System::MySql => (self.now_micros, None),
+            System::Sqlite => ("?", Some(clock::unix_micros())),
+        }
+    }
+
+    /// A hint to use an index of the table in front of it. MySQL may scan small tables, and lock every row on the way.
+    pub(super) fn force_index(&self, index: &str) -> String {
+        match self.system {
+            System::MySql => format!(" FORCE INDEX ({index})"),
+            System::Sqlite => String::new(),
+        }
+    }
+
+    /// Begins what an INSERT does instead with a row whose `key` is there.
+    pub(super) fn on_duplicate(&self, key: &str) -> String {
+        match self.system {
+            System::MySql => " ON DUPLICATE KEY UPDATE".to_owned(),
+            System::Sqlite => format!(" ON CONFLICT ({key}) DO UPDATE SET"),
+        }
+    }
+
+    /// The value of a column that such an INSERT would have inserted.
+    pub(super) fn inserted(&self, column: &str) -> String {
+        match self.system {
+            System::MySql => format!("VALUES({column})"),
+            System::Sqlite => format!("excluded.{column}"),
+        }
+    }
+
+    /// Deletes rows of `table`, which has this primary key, by a condition, and no more than the last parameter says.
+    pub(super) fn delete_some(&self, table: &str, key: &str, condition: &str) -> String {
+        match self.system {
+            System::MySql => format!("DELETE FROM {table} WHERE {condition} LIMIT ?"),
+            System::Sqlite => format!(
+                "DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {condition} LIMIT ?)"
+            ),
+        }
+    }
+}

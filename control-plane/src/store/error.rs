@@ -1,0 +1,172 @@
+//! What can go wrong in a database, and what follows from it.
+
+use sqlx::mysql::MySqlDatabaseError;
+use std::io;
+
+/// A failure of the database.
+#[derive(Debug, thiserror::Error)]
+#[error("{context}: {source}")]
+pub struct StoreError {
+    /// What was being done.
+    pub context: &'static str,
+    /// Whether the same call may succeed later.
+    pub transient: bool,
+    /// The cause.
+    #[source]
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl StoreError {
+    /// Whether the same call may succeed later: the database is away, busy or restarting.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        self.transient
+    }
+}
+
+/// A failed statement.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    /// The driver or the database reports an error.
+    #[error(transparent)]
+    Sql(#[from] sqlx::Error),
+    /// No answer within the configured time. Whether the statement took effect is unknown.
+    #[error("no answer within {0} ms")]
+    TimedOut(u128),
+    /// Others kept changing the same rows.
+    #[error("others keep changing the same rows")]
+    Contended,
+    /// A row that this version cannot have written.
+    #[error("the stored {0}")]
+    Corrupt(String),
+    /// A call that makes no sense.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Fault {
+    /// A column that this version cannot have written.
+    pub(super) fn corrupt(what: &str, error: &dyn std::error::Error) -> Self {
+        Self::Corrupt(format!("{what}: {error}"))
+    }
+
+    /// What to do about it.
+    pub(super) fn remedy(&self) -> Remedy {
+        match self {
+            Self::Sql(error) => Remedy::of_driver(error).unwrap_or_else(|| of_database(error)),
+            Self::TimedOut(_) | Self::Contended => Remedy::Later,
+            Self::Corrupt(_) | Self::Refused(_) => Remedy::GiveUp,
+        }
+    }
+
+    /// Whether a unique key is taken.
+    pub(super) fn is_duplicate(&self) -> bool {
+        self.remedy() == Remedy::Duplicate
+    }
+
+    /// Turns the fault into what callers of the store see.
+    pub(super) fn into_error(self, context: &'static str, remedy: Remedy) -> StoreError {
+        StoreError {
+            context,
+            transient: remedy.is_transient(),
+            source: Box::new(self),
+        }
+    }
+}
+
+/// What to do about a [`Fault`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// The database undid the transaction in favour of another: the same again.
+    Repeat,
+    /// The connection is gone: on another one, the same again if nothing can have been committed.
+    Reconnect,
+    /// Later, or on another server.
+    Later,
+    /// A unique key is taken.
+    Duplicate,
+    /// Nothing: it is wrong and stays wrong.
+    GiveUp,
+}
+
+impl Remedy {
+    /// What to do about an error of the driver itself; `None` if it is the database's.
+    fn of_driver(error: &sqlx::Error) -> Option<Self> {
+        match error {
+            sqlx::Error::Database(_) => None,
+            sqlx::Error::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Some(Self::GiveUp)
+            }
+            // What is no message of the database is as good as none: the call may have happened.
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::WorkerCrashed => Some(Self::Reconnect),
+            sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => Some(Self::Later),
+            _ => Some(Self::GiveUp),
+        }
+    }
+
+    /// Whether the same call may succeed later.
+    pub(super) fn is_transient(self) -> bool {
+        matches!(self, Self::Repeat | Self::Reconnect | Self::Later)
+    }
+}
+
+fn of_database(error: &sqlx::Error) -> Remedy {
+    let Some(error) = error.as_database_error() else {
+        return Remedy::GiveUp;
+    };
+    if error.is_unique_violation() {
+        return Remedy::Duplicate;
+    }
+    match error.try_downcast_ref::<MySqlDatabaseError>() {
+        Some(error) => of_mysql(error.number()),
+        None => of_sqlite(error.code().and_then(|code| code.parse().ok())),
+    }
+}
+
+fn of_mysql(number: u16) -> Remedy {
+    match number {
+        // An error during COMMIT, which leaves open what has become of it.
+        1180 => Remedy::Later,
+        // Lock wait timeout, deadlock, and MariaDB's "record has changed since last read".
+        1205 | 1213 | 1020 => Remedy::Repeat,
+        // Too many connections (of the server, of the user), host blocked, shutdown, connection killed (also MariaDB's
+        // 1927), network errors, and a statement that was interrupted (by hand, by MariaDB's or MySQL's own bound).
+        1040 | 1203 | 1226 | 1129 | 1053 | 1927 | 1158..=1161 | 1317 | 1969 | 3024 => Remedy::Later,
+        // A primary that has become a replica (--read-only, read-only transaction, read-only mode), a cluster node that
+        // is not ready, a server that is in offline mode or restarting.
+        1290 | 1792 | 1836 | 1047 | 3032 | 3168 => Remedy::Later,
+        _ => Remedy::GiveUp,
+    }
+}
+
+fn of_sqlite(extended: Option<i32>) -> Remedy {
+    const BUSY: i32 = 5;
+    const LOCKED: i32 = 6;
+    match extended.map(|code| code & 0xff) {
+        Some(BUSY | LOCKED) => Remedy::Later,
+        _ => Remedy::GiveUp,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer of 500 would say that nothing has happened, and links of a batch would be created one by one after a commit
+    /// that may have created them.
+    #[test]
+    fn a_connection_that_makes_no_sense_any_more_leaves_the_outcome_open() {
+        for error in [
+            sqlx::Error::Protocol("0 bytes where a packet should be".to_owned()),
+            sqlx::Error::Tls("bad record".into()),
+            sqlx::Error::Io(io::ErrorKind::ConnectionReset.into()),
+        ] {
+            let remedy = Remedy::of_driver(&error);
+            assert_eq!(remedy, Some(Remedy::Reconnect), "{error}");
+            assert!(remedy.is_some_and(Remedy::is_transient));
+        }
+    }
+}

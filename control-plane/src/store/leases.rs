@@ -1,0 +1,44 @@
+//! Named leases: work that one replica does at a time. Times are those of the database's clock.
+
+use super::calls::{Store, run};
+use super::error::StoreError;
+use super::sql::sql;
+
+/// The longest lease for work that one process does at a time, in milliseconds. One that ends later was written by a clock
+/// that was ahead, and has ended.
+pub const MAX_LEASE_MS: u64 = 60_000;
+
+impl Store {
+    /// Takes or renews the lease of that name. `false` if another owner has it.
+    pub async fn take_lease(
+        &self,
+        name: &str,
+        owner: &str,
+        milliseconds: u64,
+    ) -> Result<bool, StoreError> {
+        run!(self.write("take_lease", "taking a lease"), |session| {
+            let now = session.dialect().now_millis;
+            let take = sql(format!(
+                "UPDATE leases SET owner = ?, lease_until = {now} + ? \
+                 WHERE name = ? AND (owner = ? OR lease_until <= {now} OR lease_until > {now} + ?)"
+            ));
+            let take = take
+                .bind(owner)
+                .bind(milliseconds)
+                .bind(name)
+                .bind(owner)
+                .bind(MAX_LEASE_MS);
+            Ok(session.autocommit(take).await? > 0)
+        })
+    }
+
+    /// Gives a lease back before its time if `owner` has it.
+    pub async fn release_lease(&self, name: &str, owner: &str) -> Result<(), StoreError> {
+        let call = self.write("release_lease", "giving back a lease");
+        run!(call, |session| {
+            let release = sql("UPDATE leases SET lease_until = 0 WHERE name = ? AND owner = ?");
+            let release = release.bind(name).bind(owner);
+            session.autocommit(release).await.map(drop)
+        })
+    }
+}

@@ -1,0 +1,341 @@
+//! Looking up, listing, changing and deleting links.
+
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::outbox::NewChanges;
+use super::revisions::Revisions;
+use super::rows::{CONTENT_COLUMNS, LINK_COLUMNS, LinkRow, StoredContent};
+use super::session::Session;
+use super::sql::{Sql, sql};
+use crate::model::{Link, LinkContent};
+use edgelink_wire::{Domain, LinkKey, Record};
+use sqlx::mysql::MySqlRow;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{FromRow, Row};
+
+impl Store {
+    /// The link of that key.
+    pub async fn find_link(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        run!(self.read("find_link", "finding a link"), |session| {
+            let query = sql(format!(
+                "SELECT {LINK_COLUMNS} FROM links l JOIN domains d ON d.id = l.domain_id \
+                 WHERE d.name = ? AND l.code = ?"
+            ));
+            let query = query.bind(&key.domain).bind(&key.code);
+            let row: Option<LinkRow> = session.fetch_optional(query).await?;
+            let live = row.filter(|row| !row.is_tombstone());
+            live.map(LinkRow::into_link).transpose()
+        })
+    }
+
+    /// What the edges are to know of that key: the link, or `Absent` with the revision of its deletion.
+    pub async fn resolve(&self, key: &LinkKey) -> Result<Record<String>, StoreError> {
+        run!(self.read("resolve", "resolving a link"), |session| {
+            record(look_up(session, key).await?)
+        })
+    }
+
+    /// Replaces the content of a link by what `change` makes of it, with the row locked meanwhile. `None` if there
+    /// is no such link. An error of `change` changes nothing and comes back as the inner error.
+    pub async fn update_link(
+        &self,
+        key: &LinkKey,
+        change: ChangeFn,
+    ) -> Result<Option<Result<Link, ChangeError>>, StoreError> {
+        let updated = run!(self.write("update_link", "changing a link"), |session| {
+            session.begin().await?;
+            let answer = update_locked(session, key, &change).await?;
+            match answer {
+                Some(Ok(_)) => session.commit(1).await?,
+                _ => session.rollback().await?,
+            }
+            Ok(answer)
+        });
+        self.changed(std::slice::from_ref(key));
+        updated
+    }
+
+    /// Deletes a link, with the row locked while `check` looks at it. `None` if there is no such link. An error of
+    /// `check` deletes nothing and comes back as the inner error.
+    pub async fn delete_link(
+        &self,
+        key: &LinkKey,
+        check: CheckFn,
+    ) -> Result<Option<Result<(), ChangeError>>, StoreError> {
+        let deleted = run!(self.write("delete_link", "deleting a link"), |session| {
+            session.begin().await?;
+            let answer = delete_locked(session, key, &check).await?;
+            match answer {
+                Some(Ok(())) => session.commit(1).await?,
+                _ => session.rollback().await?,
+            }
+            Ok(answer)
+        });
+        self.changed(std::slice::from_ref(key));
+        deleted
+    }
+
+    /// Links, newest first.
+    pub async fn list_links(&self, query: &ListQuery) -> Result<Vec<Link>, StoreError> {
+        run!(self.read("list_links", "listing links"), |session| {
+            LinkRow::into_links(page(session, query).await?)
+        })
+    }
+
+    /// Keys of all links, deleted ones included, in the order of their numbers, from behind `after` on.
+    pub async fn scan_keys(
+        &self,
+        after: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<ScannedKey>, StoreError> {
+        run!(self.read("scan_keys", "scanning the keys"), |session| {
+            let dialect = session.dialect();
+            let (index, join) = (dialect.force_index("PRIMARY"), dialect.join_in_order);
+            let query = sql(format!(
+                "SELECT l.id, CAST(CONCAT(d.name, '/', l.code) AS CHAR) AS link_key \
+                 FROM links l{index} {join} domains d ON d.id = l.domain_id WHERE l.id >= ? ORDER BY l.id LIMIT ?"
+            ));
+            let from = after.map_or(0, |after| after.saturating_add(1));
+            session.fetch_all(query.bind(from).bind(limit)).await
+        })
+    }
+}
+
+/// Makes the new content out of the link as it is, or refuses. The database may ask for the change again after a
+/// deadlock, then with the link as it is by then.
+pub type ChangeFn = Box<dyn Fn(&Link) -> Result<LinkContent, ChangeError> + Send + Sync>;
+
+/// Whether a link may go; asked again like a [`ChangeFn`].
+pub type CheckFn = Box<dyn Fn(&Link) -> Result<(), ChangeError> + Send + Sync>;
+
+/// A change that does not fit what the link is now: the field (camelCase) and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {reason}")]
+pub struct ChangeError {
+    /// The field in the API's spelling.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Which links to list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListQuery {
+    /// Only those on this domain.
+    pub domain: Option<Domain>,
+    /// Only those behind this place.
+    pub after: Option<ListCursor>,
+    /// How many at most.
+    pub limit: u32,
+}
+
+/// A place in the list: that of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListCursor {
+    /// [`Link::created_at`].
+    pub created_at: u64,
+    /// [`Link::id`].
+    pub id: u64,
+}
+
+/// A key with the number of its link.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
+pub struct ScannedKey {
+    /// The number of the link.
+    pub id: u64,
+    /// `{domain}/{code}`.
+    #[sqlx(rename = "link_key")]
+    pub key: String,
+}
+
+/// What a key stands for, and what the next revisions follow from.
+#[derive(Debug)]
+struct FoundRow {
+    revisions: Revisions,
+    /// The link or its tombstone.
+    link: Option<LinkRow>,
+}
+
+macro_rules! found_row_from {
+    ($($row:ty),+) => {$(
+        impl<'r> FromRow<'r, $row> for FoundRow {
+            fn from_row(row: &'r $row) -> Result<Self, sqlx::Error> {
+                let id: Option<u64> = row.try_get("id")?;
+                let link = id.map(|_| LinkRow::from_row(row)).transpose()?;
+                let revisions = Revisions::from_row(row)?;
+                Ok(Self { revisions, link })
+            }
+        }
+    )+};
+}
+found_row_from!(MySqlRow, SqliteRow);
+
+/// The link of that key, or its tombstone, and what the next revisions follow from, as of one moment.
+async fn look_up(session: &mut Session, key: &LinkKey) -> Result<FoundRow, Fault> {
+    let now = session.dialect().now_micros;
+    let query = sql(format!(
+        "SELECT p.rev_floor, {now} AS now_micros, {LINK_COLUMNS} \
+         FROM publisher p LEFT JOIN domains d ON d.name = ? \
+         LEFT JOIN links l ON l.domain_id = d.id AND l.code = ? WHERE p.id = 1"
+    ));
+    let query = query.bind(&key.domain).bind(&key.code);
+    session.fetch_one(query).await
+}
+
+/// What caches are told. Of a link without a row, they may remember all up to the floor.
+fn record(found: FoundRow) -> Result<Record<String>, Fault> {
+    let FoundRow { revisions, link } = found;
+    let Some(row) = link else {
+        return Ok(Record::Absent {
+            rev: revisions.effective(0),
+        });
+    };
+    let rev = revisions.effective(row.rev());
+    if row.is_tombstone() {
+        return Ok(Record::Absent { rev });
+    }
+    let link = Link {
+        rev,
+        ..row.into_link()?
+    };
+    Ok(link.record().to_owned_record())
+}
+
+/// A link that lives, with its row locked, and what its next revision follows from.
+async fn lock(session: &mut Session, key: &LinkKey) -> Result<Option<(Link, Revisions)>, Fault> {
+    let for_update = session.dialect().for_update;
+    let query = sql(format!(
+        "SELECT id FROM links WHERE domain_id = (SELECT id FROM domains WHERE name = ?) AND code = ? \
+         AND deleted_at IS NULL{for_update}"
+    ));
+    let query = query.bind(&key.domain).bind(&key.code);
+    let id: Option<(u64,)> = session.fetch_optional(query).await?;
+    if id.is_none() {
+        return Ok(None);
+    }
+    let FoundRow { revisions, link } = look_up(session, key).await?;
+    link.map(|row| Ok((row.into_link()?, revisions)))
+        .transpose()
+}
+
+async fn update_locked(
+    session: &mut Session,
+    key: &LinkKey,
+    change: &ChangeFn,
+) -> Result<Option<Result<Link, ChangeError>>, Fault> {
+    let Some((mut link, revisions)) = lock(session, key).await? else {
+        return Ok(None);
+    };
+    link.content = match change(&link) {
+        Ok(content) => content,
+        Err(error) => return Ok(Some(Err(error))),
+    };
+    let now = revisions.now_millis();
+    link.updated_at = now;
+    link.rev = revisions.after(link.rev);
+    let stored = StoredContent::new(&link.domain, &link.content);
+    let update = sql("UPDATE links SET ");
+    let update =
+        set_content(update, &stored, &link.content).push(", updated_at = ?, rev = ? WHERE id = ?");
+    let update = update.bind_all([link.updated_at, link.rev, link.id]);
+    session.execute(update).await?;
+    let change = NewChanges::one(key, &link.record());
+    change.write(session, now).await?;
+    Ok(Some(Ok(link)))
+}
+
+/// Appends the assignments of an UPDATE that replaces the content of a link.
+pub(super) fn set_content<'v>(
+    sql: Sql<'v>,
+    stored: &'v StoredContent,
+    content: &'v LinkContent,
+) -> Sql<'v> {
+    let columns = CONTENT_COLUMNS.into_iter().zip(stored.values(content));
+    sql.join(", ", columns, |sql, (column, value)| {
+        sql.push(column).push(" = ?").bind(value)
+    })
+}
+
+async fn delete_locked(
+    session: &mut Session,
+    key: &LinkKey,
+    check: &CheckFn,
+) -> Result<Option<Result<(), ChangeError>>, Fault> {
+    let Some((link, revisions)) = lock(session, key).await? else {
+        return Ok(None);
+    };
+    if let Err(error) = check(&link) {
+        return Ok(Some(Err(error)));
+    }
+    let (rev, now) = (revisions.after(link.rev), revisions.now_millis());
+    // Without the time, the row leaves the index of those that are to be purged.
+    let delete = sql(
+        "UPDATE links SET deleted_at = ?, updated_at = ?, valid_until = NULL, rev = ? WHERE id = ?",
+    );
+    let delete = delete.bind_all([now, now, rev, link.id]);
+    session.execute(delete).await?;
+    let change = NewChanges::one(key, &Record::Absent { rev });
+    change.write(session, now).await?;
+    Ok(Some(Ok(())))
+}
+
+/// A part of the list that is one range of its index. What is behind a place is two of them, for no database reads
+/// both as one range.
+#[derive(Clone, Copy, Debug)]
+enum ListRange {
+    /// Links created at the time of a place, with a lower number.
+    At(ListCursor),
+    /// Links created before that time, unix milliseconds.
+    Before(u64),
+}
+
+/// A page of links: first those of the very time at which the page before has ended.
+async fn page(session: &mut Session, query: &ListQuery) -> Result<Vec<LinkRow>, Fault> {
+    let domain = query.domain.as_ref();
+    let Some(after) = query.after else {
+        let all = ListRange::Before(i64::MAX.cast_unsigned());
+        return list(session, domain, all, query.limit).await;
+    };
+    let mut rows = list(session, domain, ListRange::At(after), query.limit).await?;
+    let found = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+    let missing = query.limit.saturating_sub(found);
+    if missing > 0 {
+        let before = ListRange::Before(after.created_at);
+        rows.extend(list(session, domain, before, missing).await?);
+    }
+    Ok(rows)
+}
+
+/// Links in `range`, without tombstones, newest first.
+async fn list(
+    session: &mut Session,
+    domain: Option<&Domain>,
+    range: ListRange,
+    limit: u32,
+) -> Result<Vec<LinkRow>, Fault> {
+    let dialect = session.dialect();
+    let (index, on_domain) = match domain {
+        None => ("links_live", ""),
+        Some(_) => (
+            "links_live_on_domain",
+            "l.domain_id = (SELECT id FROM domains WHERE name = ?) AND ",
+        ),
+    };
+    let (index, join) = (dialect.force_index(index), dialect.join_in_order);
+    let condition = match range {
+        ListRange::At(_) => "l.created_at = ? AND l.id < ?",
+        ListRange::Before(_) => "l.created_at < ?",
+    };
+    let mut query = sql(format!(
+        "SELECT {LINK_COLUMNS} FROM links l{index} {join} domains d ON d.id = l.domain_id \
+         WHERE {on_domain}l.deleted_at IS NULL AND {condition} ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
+    ));
+    if let Some(domain) = domain {
+        query = query.bind(domain);
+    }
+    let query = match range {
+        ListRange::At(place) => query.bind(place.created_at).bind(place.id),
+        ListRange::Before(created_at) => query.bind(created_at),
+    };
+    session.fetch_all(query.bind(limit)).await
+}

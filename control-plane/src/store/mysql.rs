@@ -1,0 +1,173 @@
+//! MySQL 8.0 and later, and MariaDB 10.6 and later.
+
+use super::calls::Store;
+use super::error::{Fault, Remedy, StoreError};
+use super::options::PoolOptions;
+use super::session::Pool;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
+use sqlx::pool::PoolConnectionMetadata;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, raw_sql};
+use std::io;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+const CONTEXT: &str = "connecting to the MySQL database";
+
+/// The most bytes of one INSERT, where the server's `max_allowed_packet` allows them.
+const MAX_BYTES: usize = 4 << 20;
+
+/// How many prepared statements a connection keeps: each kind of list in each of its lengths, and room to spare. A
+/// statement that has to go for another one costs what [`super::sql`] tells of.
+const STATEMENTS_KEPT: usize = 256;
+
+/// A connection that has been idle for longer is tried before it is used: the server may have restarted meanwhile.
+const TRUSTED_IDLE: Duration = Duration::from_secs(1);
+
+/// Connects to a server.
+pub(super) async fn connect(url: &str, options: &PoolOptions) -> Result<Store, StoreError> {
+    let connect = MySqlConnectOptions::from_str(url)
+        .map_err(refused)?
+        .statement_cache_capacity(STATEMENTS_KEPT)
+        .timezone(Some("+00:00".to_owned()))
+        // The whole mode is set in `prepare`.
+        .pipes_as_concat(false)
+        .no_engine_substitution(false)
+        // Statements hold the targets of customers, and a batch has megabytes of them.
+        .disable_statement_logging();
+    let server = Arc::new(Server::default());
+    let max_bytes = Arc::clone(&server.max_bytes);
+    let lock_wait = lock_wait(options.statement_timeout);
+    let pool = MySqlPoolOptions::new()
+        .max_connections(options.max_connections)
+        .acquire_timeout(options.statement_timeout)
+        .max_lifetime(options.max_lifetime)
+        .idle_timeout(options.idle_timeout)
+        .test_before_acquire(false)
+        .before_acquire(|connection, idle| Box::pin(check(connection, idle)))
+        .after_connect(move |connection, _| {
+            let server = Arc::clone(&server);
+            Box::pin(async move { prepare(connection, &server, lock_wait).await })
+        })
+        .connect_with(connect)
+        .await
+        .map_err(refused)?;
+    let pool = Pool::MySql(pool);
+    let timeout = options.statement_timeout;
+    Ok(Store::new(pool.clone(), pool, timeout, max_bytes))
+}
+
+/// What the server says about itself; it may be another one after a failover.
+#[derive(Debug)]
+struct Server {
+    max_bytes: Arc<AtomicUsize>,
+    warned: AtomicBool,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            max_bytes: Arc::new(AtomicUsize::new(MAX_BYTES)),
+            warned: AtomicBool::new(false),
+        }
+    }
+}
+
+/// The settings that every statement relies on, whatever the server's defaults are.
+async fn prepare(
+    connection: &mut MySqlConnection,
+    server: &Server,
+    lock_wait: u64,
+) -> Result<(), sqlx::Error> {
+    let settings = format!(
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY', \
+         SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = {lock_wait}, \
+         SESSION foreign_key_checks = 1, SESSION unique_checks = 1"
+    );
+    raw_sql(AssertSqlSafe(settings))
+        .execute(&mut *connection)
+        .await?;
+    raw_sql("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        .execute(&mut *connection)
+        .await?;
+    let (packet, flush): (u64, i64) = sqlx::query_as(
+        "SELECT CAST(@@max_allowed_packet AS UNSIGNED), CAST(@@innodb_flush_log_at_trx_commit AS SIGNED)",
+    )
+    .fetch_one(connection)
+    .await?;
+    // Half of it: the sizes of rows are estimates.
+    let packet = usize::try_from(packet / 2).unwrap_or(MAX_BYTES);
+    server
+        .max_bytes
+        .store(packet.min(MAX_BYTES), Ordering::Relaxed);
+    warn_unless_durable(flush, &server.warned);
+    Ok(())
+}
+
+fn warn_unless_durable(flush: i64, warned: &AtomicBool) {
+    if flush == 1 {
+        warned.store(false, Ordering::Relaxed);
+    } else if !warned.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            innodb_flush_log_at_trx_commit = flush,
+            "links that were acknowledged can be lost when the database crashes: the setting should be 1"
+        );
+    }
+}
+
+async fn check(
+    connection: &mut MySqlConnection,
+    idle: PoolConnectionMetadata,
+) -> Result<bool, sqlx::Error> {
+    if idle.idle_for > TRUSTED_IDLE {
+        connection.ping().await?;
+    }
+    Ok(true)
+}
+
+/// How long InnoDB waits for a lock, in whole seconds: less than the statement may take where that is possible, so that
+/// the server answers and the connection stays good.
+fn lock_wait(statement_timeout: Duration) -> u64 {
+    let seconds = statement_timeout.as_secs();
+    if statement_timeout.subsec_nanos() > 0 {
+        seconds.max(1)
+    } else {
+        seconds.saturating_sub(1).max(1)
+    }
+}
+
+fn refused(error: sqlx::Error) -> StoreError {
+    // A certificate that is not trusted will not be tomorrow.
+    let is_tls = match &error {
+        sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(error) => error.kind() == io::ErrorKind::InvalidData,
+        _ => false,
+    };
+    let fault = Fault::Sql(error);
+    let remedy = if is_tls {
+        Remedy::GiveUp
+    } else {
+        fault.remedy()
+    };
+    fault.into_error(CONTEXT, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_waited_for_in_whole_seconds_below_the_timeout() {
+        for (timeout, seconds) in [
+            (200, 1),
+            (1000, 1),
+            (1500, 1),
+            (2000, 1),
+            (2500, 2),
+            (5000, 4),
+        ] {
+            assert_eq!(lock_wait(Duration::from_millis(timeout)), seconds);
+        }
+    }
+}

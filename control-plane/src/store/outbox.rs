@@ -1,0 +1,201 @@
+//! The outbox: changes of links on their way to the feed. A row has those of one transaction, or a part of them.
+
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::packed::{CutOff, Packed};
+use super::session::Session;
+use super::sql::{Value, insert_literally, sql};
+use edgelink_wire::record::MAX_URL_LENGTH;
+use edgelink_wire::{LinkKey, Record, RecordError};
+use std::io::Write;
+use std::str::Utf8Error;
+
+/// How many bytes of keys and records a batch has at most. It bounds what is read and published at once.
+pub const MAX_BATCH_BYTES: usize = 64 << 10;
+
+impl Store {
+    /// How much waits to be published.
+    pub async fn outbox_size(&self) -> Result<OutboxSize, StoreError> {
+        let call = self.read("outbox_size", "measuring the outbox");
+        run!(call, |session| {
+            let (now, clock) = session.dialect().clock();
+            let query = sql(format!(
+                "SELECT {now} AS now, (SELECT created_at FROM outbox ORDER BY id LIMIT 1) AS oldest, \
+                 (SELECT COUNT(*) FROM (SELECT id FROM outbox LIMIT 100000) AS waiting) AS rows_waiting"
+            ));
+            let query = query.bind_all(clock);
+            let (now, oldest, rows): (u64, Option<u64>, i64) = session.fetch_one(query).await?;
+            Ok(OutboxSize {
+                rows: rows.cast_unsigned(),
+                age_millis: (now / 1000).saturating_sub(oldest.unwrap_or(u64::MAX)),
+            })
+        })
+    }
+}
+
+/// How much waits to be published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutboxSize {
+    /// Rows, counted up to 100,000.
+    pub rows: u64,
+    /// How long the oldest row has waited, in milliseconds.
+    pub age_millis: u64,
+}
+
+/// Changes on their way into the outbox.
+#[derive(Debug, Default)]
+pub(super) struct NewChanges(Vec<NewBatch>);
+
+/// A row of the outbox.
+#[derive(Debug, Default)]
+struct NewBatch {
+    keys: Packed,
+    records: Packed,
+}
+
+impl NewChanges {
+    /// The only change.
+    pub(super) fn one(key: &LinkKey, record: &Record<&str>) -> Self {
+        let mut changes = Self::default();
+        changes.push(key, record);
+        changes
+    }
+
+    /// Adds what the link of `key` is now.
+    pub(super) fn push(&mut self, key: &LinkKey, record: &Record<&str>) {
+        if self.0.last().is_none_or(NewBatch::is_full) {
+            self.0.push(NewBatch::default());
+        }
+        if let Some(batch) = self.0.last_mut() {
+            // Writing to a vector does not fail.
+            batch.keys.push(|bytes| drop(write!(bytes, "{key}")));
+            batch.records.push(|bytes| record.encode(bytes));
+        }
+    }
+
+    /// How many bytes they take.
+    pub(super) fn size(&self) -> usize {
+        self.0.iter().map(NewBatch::size).sum()
+    }
+
+    /// Appends the statement that adds all of them at `now`, unix milliseconds, to a text.
+    pub(super) fn insert_literally(&self, text: &mut String, now: u64) {
+        let rows = self.0.iter().map(|batch| batch.values(now));
+        insert_literally(text, INSERT, rows);
+    }
+
+    /// Adds them to the outbox. Part of a transaction.
+    pub(super) async fn write(&self, session: &mut Session, now: u64) -> Result<(), Fault> {
+        for batch in &self.0 {
+            session
+                .execute(sql(INSERT).rows([batch.values(now)]))
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+const INSERT: &str = "INSERT INTO outbox (link_keys, records, created_at) ";
+
+impl NewBatch {
+    fn values(&self, now: u64) -> [Value<'_>; 3] {
+        [
+            self.keys.as_bytes().into(),
+            self.records.as_bytes().into(),
+            now.into(),
+        ]
+    }
+
+    fn size(&self) -> usize {
+        self.keys.as_bytes().len() + self.records.as_bytes().len()
+    }
+
+    /// Whether another change might be too much.
+    fn is_full(&self) -> bool {
+        const LONGEST_CHANGE: usize = MAX_URL_LENGTH + 512;
+        self.size() + LONGEST_CHANGE > MAX_BATCH_BYTES
+    }
+}
+
+/// Changes of one transaction that are not published yet: all of them, or a part that takes up to [`MAX_BATCH_BYTES`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingBatch {
+    /// The number of the row.
+    pub id: u64,
+    /// `{domain}/{code}` of each change.
+    pub keys: Packed,
+    /// The encoded record of each change.
+    pub records: Packed,
+}
+
+/// A change that is not published yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingChange<'a> {
+    /// `{domain}/{code}`.
+    pub key: &'a str,
+    /// The encoded record.
+    record: &'a [u8],
+}
+
+/// A batch that cannot be taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MalformedBatch {
+    /// A column is cut off.
+    #[error(transparent)]
+    CutOff(#[from] CutOff),
+    /// A key is no text.
+    #[error("a key is no text: {0}")]
+    Key(#[from] Utf8Error),
+    /// There are more of the ones than of the others.
+    #[error("{keys} keys with {records} records")]
+    Count {
+        /// How many keys there are.
+        keys: usize,
+        /// How many records there are.
+        records: usize,
+    },
+}
+
+impl PendingBatch {
+    /// How many bytes it takes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.keys.as_bytes().len() + self.records.as_bytes().len()
+    }
+
+    /// The changes one by one.
+    ///
+    /// # Errors
+    /// Where the row is not what any version writes.
+    pub fn changes(&self) -> Result<Vec<PendingChange<'_>>, MalformedBatch> {
+        let keys = self.keys.values().collect::<Result<Vec<_>, _>>()?;
+        let records = self.records.values().collect::<Result<Vec<_>, _>>()?;
+        if keys.len() != records.len() {
+            return Err(MalformedBatch::Count {
+                keys: keys.len(),
+                records: records.len(),
+            });
+        }
+        let change = |(key, record)| PendingChange::new(key, record);
+        keys.into_iter().zip(records).map(change).collect()
+    }
+}
+
+impl<'a> PendingChange<'a> {
+    /// A change of the link with this key to the encoded record.
+    ///
+    /// # Errors
+    /// Where the key is no text.
+    pub fn new(key: &'a [u8], record: &'a [u8]) -> Result<Self, MalformedBatch> {
+        let key = std::str::from_utf8(key)?;
+        Ok(Self { key, record })
+    }
+
+    /// What the link is by this change.
+    ///
+    /// # Errors
+    /// Where a version that is not known here wrote the row.
+    pub fn record(&self) -> Result<Record<&'a str>, RecordError> {
+        Record::decode(self.record)
+    }
+}

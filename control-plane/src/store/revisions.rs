@@ -1,0 +1,145 @@
+//! The revisions of links, which never go back: not for a link that is deleted and whose tombstone is purged, and not
+//! for a database that was set back to an older state.
+//!
+//! A revision is at least the database's clock in microseconds, and greater than all that the link had before and than
+//! the floor: the greatest one that may be remembered of a link that has no row any more.
+
+use super::dialect::Dialect;
+use super::error::Fault;
+use super::session::Session;
+use super::sql::sql;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How far from the database's clock a first revision may be, in microseconds. Clocks drift less than that between two
+/// creations; one that was set is noticed.
+const TOLERANCE: u64 = 1_000_000;
+
+/// What the next revisions follow from, as the database has said it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
+pub(super) struct Revisions {
+    rev_floor: u64,
+    now_micros: u64,
+}
+
+impl Revisions {
+    /// The query for them.
+    pub(super) fn select(dialect: &Dialect) -> String {
+        let now = dialect.now_micros;
+        format!("SELECT rev_floor, {now} AS now_micros FROM publisher WHERE id = 1")
+    }
+
+    /// What the database says now.
+    pub(super) async fn read(session: &mut Session) -> Result<Self, Fault> {
+        session
+            .fetch_one(sql(Self::select(session.dialect())))
+            .await
+    }
+
+    /// The revision of a link that had none.
+    pub(super) fn first(&self) -> u64 {
+        self.now_micros.max(self.rev_floor.saturating_add(1))
+    }
+
+    /// The revision behind `rev`.
+    pub(super) fn after(&self, rev: u64) -> u64 {
+        self.first().max(rev.saturating_add(1))
+    }
+
+    /// What caches are told of a row with the revision `rev`: they may remember up to the floor.
+    pub(super) fn effective(&self, rev: u64) -> u64 {
+        rev.max(self.rev_floor)
+    }
+
+    /// The database's clock, unix milliseconds.
+    pub(super) fn now_millis(&self) -> u64 {
+        self.now_micros / 1000
+    }
+
+    /// Whether `rev` may be that of a link that had none.
+    pub(super) fn allow(&self, rev: u64) -> bool {
+        rev > self.rev_floor && rev.abs_diff(self.first()) <= TOLERANCE
+    }
+
+    /// Raises the floor to `rev` at least. Part of a transaction.
+    pub(super) async fn raise_floor(session: &mut Session, rev: u64) -> Result<(), Fault> {
+        let greatest = session.dialect().greatest;
+        let raise = sql(format!(
+            "UPDATE publisher SET rev_floor = {greatest}(rev_floor, ?) WHERE id = 1"
+        ));
+        session.execute(raise.bind(rev)).await.map(drop)
+    }
+
+    fn later(self, by: Duration) -> Self {
+        let by = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+        let now = self.now_micros.saturating_add(by);
+        Self {
+            now_micros: now,
+            ..self
+        }
+    }
+}
+
+/// The last [`Revisions`] and when they came: with them links are created in one message to the database, which checks
+/// the guess.
+#[derive(Debug, Default)]
+pub(super) struct LastRevisions(Mutex<Option<(Instant, Revisions)>>);
+
+impl LastRevisions {
+    /// What the database would say now; `None` until it has said anything.
+    pub(super) fn guess(&self) -> Option<Revisions> {
+        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.map(|(at, last)| last.later(at.elapsed()))
+    }
+
+    /// Notes what the database has just said.
+    pub(super) fn note(&self, revisions: Revisions) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((Instant::now(), revisions));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revisions(rev_floor: u64, now_micros: u64) -> Revisions {
+        Revisions {
+            rev_floor,
+            now_micros,
+        }
+    }
+
+    #[test]
+    fn a_revision_is_behind_the_last_one_the_floor_and_the_clock() {
+        assert_eq!(revisions(5, 900).first(), 900);
+        assert_eq!(revisions(1000, 900).first(), 1001);
+        assert_eq!(revisions(5, 900).after(7), 900);
+        assert_eq!(revisions(5, 900).after(2000), 2001);
+        assert_eq!(revisions(1000, 900).after(7), 1001);
+        assert_eq!(revisions(5, 900).effective(7), 7);
+        assert_eq!(revisions(9, 900).effective(7), 9);
+    }
+
+    #[test]
+    fn a_guess_counts_above_the_floor_and_near_the_clock() {
+        let said = revisions(4_000_000, 9_000_000);
+        for (rev, allowed) in [
+            (9_000_000, true),
+            (8_000_000, true),
+            (10_000_000, true),
+            (7_999_999, false),
+            (10_000_001, false),
+        ] {
+            assert_eq!(said.allow(rev), allowed, "{rev}");
+        }
+        assert!(!revisions(9_500_000, 9_000_000).allow(9_500_000));
+        assert!(revisions(9_500_000, 9_000_000).allow(9_500_001));
+    }
+
+    #[test]
+    fn a_guess_grows_with_the_time_that_has_passed() {
+        let later = revisions(5, 900).later(Duration::from_millis(2));
+        assert_eq!(later, revisions(5, 2900));
+    }
+}

@@ -1,0 +1,209 @@
+//! Rows as the databases have them, and how they become links.
+
+use super::error::Fault;
+use super::session::Session;
+use super::sql::{LONGEST, Sql, Value, sql};
+use crate::model::{Link, LinkContent};
+use crate::target::TargetUrl;
+use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
+use sha2::{Digest, Sha256};
+
+/// The numbers that a query of one column answers.
+pub(super) async fn numbers(session: &mut Session, query: Sql<'_>) -> Result<Vec<u64>, Fault> {
+    let rows: Vec<(u64,)> = session.fetch_all(query).await?;
+    Ok(rows.into_iter().map(|(number,)| number).collect())
+}
+
+/// The columns of a link as [`LinkRow`] reads them.
+pub(super) const LINK_COLUMNS: &str = "l.id, d.name AS domain, l.code, l.url, l.redirect, l.disabled, l.valid_since, \
+     l.valid_until, l.forward_query, l.title, l.tags, l.created_at, l.updated_at, l.deleted_at, l.rev";
+
+/// A link as a query answers it.
+#[derive(Debug, sqlx_macros::FromRow)]
+pub(super) struct LinkRow {
+    id: u64,
+    domain: Vec<u8>,
+    code: Vec<u8>,
+    url: Vec<u8>,
+    redirect: u16,
+    disabled: bool,
+    valid_since: Option<u64>,
+    valid_until: Option<u64>,
+    forward_query: bool,
+    title: Option<String>,
+    tags: String,
+    created_at: u64,
+    updated_at: u64,
+    deleted_at: Option<u64>,
+    rev: u64,
+}
+
+impl LinkRow {
+    /// Whether the row is what is left of a deleted link.
+    pub(super) fn is_tombstone(&self) -> bool {
+        self.deleted_at.is_some()
+    }
+
+    /// The revision of the link or of its deletion.
+    pub(super) fn rev(&self) -> u64 {
+        self.rev
+    }
+
+    /// The links of rows.
+    pub(super) fn into_links(rows: Vec<Self>) -> Result<Vec<Link>, Fault> {
+        rows.into_iter().map(Self::into_link).collect()
+    }
+
+    /// The link.
+    pub(super) fn into_link(self) -> Result<Link, Fault> {
+        Ok(Link {
+            id: self.id,
+            domain: Domain::parse(text(&self.domain)?)
+                .map_err(|error| Fault::corrupt("domain", &error))?,
+            code: Code::stored(text(&self.code)?)
+                .map_err(|error| Fault::corrupt("code", &error))?,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            rev: self.rev,
+            content: LinkContent {
+                target: TargetUrl::from_store(text(&self.url)?),
+                redirect: redirect(self.redirect)?,
+                state: state(self.disabled),
+                valid_since: self.valid_since,
+                valid_until: self.valid_until,
+                forward_query: self.forward_query,
+                title: self.title,
+                tags: tags_from_text(&self.tags)?,
+            },
+        })
+    }
+}
+
+/// Text that is compared by its bytes. What is short is read as text at once: CAST(name AS CHAR).
+fn text(bytes: &[u8]) -> Result<&str, Fault> {
+    str::from_utf8(bytes).map_err(|error| Fault::corrupt("text", &error))
+}
+
+/// The links with these numbers, tombstones among them.
+pub(super) async fn links_by_id(session: &mut Session, ids: &[u64]) -> Result<Vec<Link>, Fault> {
+    let mut links = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(LONGEST) {
+        let query = sql(format!(
+            "SELECT {LINK_COLUMNS} FROM links l JOIN domains d ON d.id = l.domain_id WHERE l.id IN "
+        ));
+        links.extend(LinkRow::into_links(
+            session.fetch_all(query.list(ids)).await?,
+        )?);
+    }
+    Ok(links)
+}
+
+/// The content of a link with what is derived from it, as its columns take it.
+#[derive(Debug)]
+pub(super) struct StoredContent {
+    pub(super) url_hash: i64,
+    pub(super) content_hash: i64,
+    tags: String,
+}
+
+/// The columns that [`StoredContent::values`] fills.
+pub(super) const CONTENT_COLUMNS: [&str; 10] = [
+    "url",
+    "url_hash",
+    "content_hash",
+    "redirect",
+    "disabled",
+    "valid_since",
+    "valid_until",
+    "forward_query",
+    "title",
+    "tags",
+];
+
+impl StoredContent {
+    /// What is derived from that content of a link on that domain.
+    pub(super) fn new(domain: &Domain, content: &LinkContent) -> Self {
+        Self {
+            url_hash: url_hash(&content.target),
+            content_hash: content_hash(domain, content),
+            tags: serde_json::Value::from(content.tags.as_slice()).to_string(),
+        }
+    }
+
+    /// The tags as text.
+    pub(super) fn tags(&self) -> &str {
+        &self.tags
+    }
+
+    /// The values of [`CONTENT_COLUMNS`] for that content.
+    pub(super) fn values<'v>(&'v self, content: &'v LinkContent) -> [Value<'v>; 10] {
+        [
+            content.target.as_str().into(),
+            self.url_hash.into(),
+            self.content_hash.into(),
+            content.redirect.code().into(),
+            (content.state == LinkState::Disabled).into(),
+            content.valid_since.into(),
+            content.valid_until.into(),
+            content.forward_query.into(),
+            content.title.as_deref().map(Value::Text).into(),
+            Value::Text(&self.tags),
+        ]
+    }
+}
+
+/// By which links to a target are found.
+pub(super) fn url_hash(target: &TargetUrl) -> i64 {
+    hash(target.as_str().as_bytes())
+}
+
+/// By which a link with that content on that domain is found. What it is made of must stay the same: it is in rows.
+pub(super) fn content_hash(domain: &Domain, content: &LinkContent) -> i64 {
+    let LinkContent {
+        target,
+        redirect,
+        state,
+        valid_since,
+        valid_until,
+        forward_query,
+        title,
+        tags,
+    } = content;
+    let is_disabled = *state == LinkState::Disabled;
+    let text = serde_json::json!([
+        domain.as_str(),
+        target.as_str(),
+        redirect.code(),
+        is_disabled,
+        valid_since,
+        valid_until,
+        forward_query,
+        title,
+        tags,
+    ]);
+    hash(text.to_string().as_bytes())
+}
+
+/// The first 64 bits of the SHA-256.
+fn hash(bytes: &[u8]) -> i64 {
+    let digest = Sha256::digest(bytes);
+    let head = digest.first_chunk::<8>().copied().unwrap_or_default();
+    i64::from_be_bytes(head)
+}
+
+fn tags_from_text(text: &str) -> Result<Vec<String>, Fault> {
+    serde_json::from_str(text).map_err(|error| Fault::corrupt("tags", &error))
+}
+
+fn redirect(code: u16) -> Result<RedirectStatus, Fault> {
+    RedirectStatus::from_code(code)
+        .ok_or_else(|| Fault::Corrupt(format!("redirect status is {code}")))
+}
+
+fn state(disabled: bool) -> LinkState {
+    if disabled {
+        LinkState::Disabled
+    } else {
+        LinkState::Active
+    }
+}

@@ -1,0 +1,250 @@
+//! A borrowed connection that is given back only when it is known to be in order.
+
+use super::dialect::{self, Dialect};
+use super::error::Fault;
+use super::sql::Sql;
+use sqlx::mysql::{MySqlPool, MySqlRow};
+use sqlx::pool::PoolConnection;
+use sqlx::sqlite::{SqlitePool, SqliteRow};
+use sqlx::{
+    AssertSqlSafe, FromRow, MySql, Sqlite, query_as_with, query_scalar_with, query_with, raw_sql,
+};
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// Connections to a database.
+#[derive(Clone, Debug)]
+pub(super) enum Pool {
+    MySql(MySqlPool),
+    Sqlite(SqlitePool),
+}
+
+/// One of them.
+pub(super) enum Connection {
+    MySql(PoolConnection<MySql>),
+    Sqlite(PoolConnection<Sqlite>),
+}
+
+/// What a row of either database becomes.
+pub(super) trait Row:
+    for<'r> FromRow<'r, MySqlRow> + for<'r> FromRow<'r, SqliteRow> + Send + Unpin
+{
+}
+
+impl<T> Row for T where
+    T: for<'r> FromRow<'r, MySqlRow> + for<'r> FromRow<'r, SqliteRow> + Send + Unpin
+{
+}
+
+/// One connection for the length of one call.
+///
+/// Dropped without [`Session::keep`] (an error, a timeout, a caller that went away), the connection is closed: what
+/// state it is in, or whether an answer is still under way on it, is unknown.
+pub(super) struct Session {
+    connection: Connection,
+    dialect: &'static Dialect,
+    timeout: Duration,
+    deadline: Instant,
+    effect: Effect,
+    in_order: bool,
+}
+
+/// For how many rows a commit gets the configured time once more.
+const ROWS_PER_TIMEOUT: usize = 1000;
+
+/// Whether the call can have changed the database for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// Nothing was sent that lasts.
+    None,
+    /// A commit, or a write outside of a transaction, was sent.
+    Possible,
+}
+
+/// Runs a statement on the connection of a session, whichever driver has it, within the time that is left for it.
+macro_rules! on_connection {
+    ($session:expr, |$connection:ident| $statement:expr) => {
+        match &mut $session.connection {
+            Connection::MySql(connection) => {
+                let $connection = &mut **connection;
+                within(&mut $session.deadline, $session.timeout, $statement).await
+            }
+            Connection::Sqlite(connection) => {
+                let $connection = &mut **connection;
+                within(&mut $session.deadline, $session.timeout, $statement).await
+            }
+        }
+    };
+}
+
+impl Session {
+    /// Takes a connection from `pool`. The wait and the first statement together may take `timeout`.
+    pub(super) async fn open(pool: &Pool, timeout: Duration) -> Result<Self, Fault> {
+        let deadline = Instant::now() + timeout;
+        let (connection, dialect) = timeout_at(deadline, pool.acquire())
+            .await
+            .map_err(|_| Fault::TimedOut(timeout.as_millis()))??;
+        Ok(Self {
+            connection,
+            dialect,
+            timeout,
+            deadline,
+            effect: Effect::None,
+            in_order: false,
+        })
+    }
+
+    /// The dialect of the database.
+    pub(super) fn dialect(&self) -> &'static Dialect {
+        self.dialect
+    }
+
+    /// Runs a statement of a transaction; how many rows it has changed.
+    pub(super) async fn execute(&mut self, sql: Sql<'_>) -> Result<u64, Fault> {
+        let (text, values) = (AssertSqlSafe(sql.text), sql.values);
+        on_connection!(self, |connection| async {
+            let done = query_with(text, values).execute(connection).await?;
+            Ok(done.rows_affected())
+        })
+    }
+
+    /// Runs a statement that is a transaction of its own; how many rows it has changed.
+    pub(super) async fn autocommit(&mut self, sql: Sql<'_>) -> Result<u64, Fault> {
+        self.effect = Effect::Possible;
+        self.execute(sql).await
+    }
+
+    /// Runs an UPDATE of one row that is a transaction of its own, and that answers a number: as LAST_INSERT_ID or by
+    /// RETURNING. `None` if there is no such row.
+    pub(super) async fn autocommit_answering(
+        &mut self,
+        sql: Sql<'_>,
+    ) -> Result<Option<u64>, Fault> {
+        self.effect = Effect::Possible;
+        let (text, values) = (AssertSqlSafe(sql.text), sql.values);
+        let Self { deadline, .. } = self;
+        match &mut self.connection {
+            Connection::MySql(connection) => {
+                let statement = query_with(text, values).execute(&mut **connection);
+                let done = within(deadline, self.timeout, statement).await?;
+                Ok((done.rows_affected() > 0).then(|| done.last_insert_id()))
+            }
+            Connection::Sqlite(connection) => {
+                let statement = query_scalar_with(text, values).fetch_optional(&mut **connection);
+                let answer: Option<i64> = within(deadline, self.timeout, statement).await?;
+                Ok(answer.map(i64::cast_unsigned))
+            }
+        }
+    }
+
+    /// All rows of a query.
+    pub(super) async fn fetch_all<T: Row>(&mut self, sql: Sql<'_>) -> Result<Vec<T>, Fault> {
+        let (text, values) = (AssertSqlSafe(sql.text), sql.values);
+        on_connection!(self, |connection| query_as_with(text, values)
+            .fetch_all(connection))
+    }
+
+    /// The first row of a query, if there is any.
+    pub(super) async fn fetch_optional<T: Row>(
+        &mut self,
+        sql: Sql<'_>,
+    ) -> Result<Option<T>, Fault> {
+        let (text, values) = (AssertSqlSafe(sql.text), sql.values);
+        on_connection!(self, |connection| query_as_with(text, values)
+            .fetch_optional(connection))
+    }
+
+    /// The only row of a query.
+    pub(super) async fn fetch_one<T: Row>(&mut self, sql: Sql<'_>) -> Result<T, Fault> {
+        let row = self.fetch_optional(sql).await?;
+        row.ok_or(Fault::Sql(sqlx::Error::RowNotFound))
+    }
+
+    /// Runs a script of several statements without values in one round trip; the row of its only query. The server stops
+    /// at the first error.
+    pub(super) async fn script<T: Row>(&mut self, script: String) -> Result<T, Fault> {
+        on_connection!(self, |connection| async {
+            T::from_row(&raw_sql(AssertSqlSafe(script)).fetch_one(connection).await?)
+        })
+    }
+
+    /// Begins a transaction that will write.
+    pub(super) async fn begin(&mut self) -> Result<(), Fault> {
+        self.control(self.dialect.begin).await
+    }
+
+    /// Commits it, after so many `rows` were written: from here on a lost connection leaves the outcome unknown.
+    pub(super) async fn commit(&mut self, rows: usize) -> Result<(), Fault> {
+        let shares = u32::try_from(rows / ROWS_PER_TIMEOUT).unwrap_or(u32::MAX);
+        self.deadline = Instant::now() + self.timeout * shares.saturating_add(1);
+        self.effect = Effect::Possible;
+        self.control("COMMIT").await
+    }
+
+    /// Undoes it; harmless where the database has undone it already.
+    pub(super) async fn rollback(&mut self) -> Result<(), Fault> {
+        self.control("ROLLBACK").await
+    }
+
+    async fn control(&mut self, statement: &'static str) -> Result<(), Fault> {
+        on_connection!(self, |connection| async {
+            raw_sql(statement).execute(connection).await.map(drop)
+        })
+    }
+
+    /// Whether nothing can have lasted so far.
+    pub(super) fn may_repeat(&self) -> bool {
+        self.effect == Effect::None
+    }
+
+    /// Gives the connection back to the pool.
+    pub(super) fn keep(mut self) {
+        self.in_order = true;
+    }
+
+    /// The connection without a bound on time, for migrations.
+    pub(super) fn unbounded(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+}
+
+async fn within<T>(
+    deadline: &mut Instant,
+    timeout: Duration,
+    statement: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, Fault> {
+    let answer = timeout_at(*deadline, statement)
+        .await
+        .map_err(|_| Fault::TimedOut(timeout.as_millis()))??;
+    *deadline = Instant::now() + timeout;
+    Ok(answer)
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.in_order {
+            return;
+        }
+        match &mut self.connection {
+            Connection::MySql(connection) => connection.close_on_drop(),
+            Connection::Sqlite(connection) => connection.close_on_drop(),
+        }
+    }
+}
+
+impl Pool {
+    async fn acquire(&self) -> Result<(Connection, &'static Dialect), sqlx::Error> {
+        Ok(match self {
+            Self::MySql(pool) => (Connection::MySql(pool.acquire().await?), &dialect::MYSQL),
+            Self::Sqlite(pool) => (Connection::Sqlite(pool.acquire().await?), &dialect::SQLITE),
+        })
+    }
+
+    /// How many there are at most.
+    pub(super) fn max_connections(&self) -> u32 {
+        match self {
+            Self::MySql(pool) => pool.options().get_max_connections(),
+            Self::Sqlite(pool) => pool.options().get_max_connections(),
+        }
+    }
+}

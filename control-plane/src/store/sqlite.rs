@@ -1,0 +1,101 @@
+//! The embedded database: one file, one process that writes.
+
+use super::calls::Store;
+use super::error::{Fault, StoreError};
+use super::options::PoolOptions;
+use super::session::Pool;
+use crate::backoff::Backoff;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, SqlitePool};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+
+const CONTEXT: &str = "opening the SQLite database";
+
+/// SQLite has no packets; this bounds the memory of one statement.
+const MAX_BYTES: usize = 4 << 20;
+
+/// How long to wait for a file that another process opens for the first time.
+const OPEN_BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(5),
+    most: Duration::from_millis(100),
+};
+
+/// Opens a file, or makes it.
+pub(super) async fn connect(url: &str, options: &PoolOptions) -> Result<Store, StoreError> {
+    let connect = parse(url)?
+        .create_if_missing(true)
+        .foreign_keys(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        // A commit is on the disk before it is answered: 201 means durable.
+        .synchronous(SqliteSynchronous::Full)
+        // Another process that writes (the command line) is waited for, but not for as long as a statement may take.
+        .busy_timeout(options.statement_timeout / 2)
+        // The store has figures of its own; log lines of each slow statement help nobody.
+        .disable_statement_logging();
+    let pool = SqlitePoolOptions::new().acquire_timeout(options.statement_timeout);
+    // Writers of one file only wait for each other. Behind one connection they do so in order of arrival.
+    let writer = pool
+        .clone()
+        .max_connections(1)
+        .idle_timeout(None)
+        .max_lifetime(None);
+    let writers = open(writer, &connect, options.statement_timeout).await?;
+    let readers = pool
+        .max_connections(options.max_connections.saturating_sub(1).max(1))
+        .idle_timeout(options.idle_timeout)
+        .connect_lazy_with(connect.read_only(true));
+    let max_bytes = Arc::new(AtomicUsize::new(MAX_BYTES));
+    let (readers, writers) = (Pool::Sqlite(readers), Pool::Sqlite(writers));
+    Ok(Store::new(
+        readers,
+        writers,
+        options.statement_timeout,
+        max_bytes,
+    ))
+}
+
+/// Opens the file. While another process turns a new one to write-ahead logging, SQLite may say at once that it is busy:
+/// it does not wait where both could wait for each other (sqlite3_busy_handler, "C-language Interface").
+async fn open(
+    pool: SqlitePoolOptions,
+    connect: &SqliteConnectOptions,
+    within: Duration,
+) -> Result<SqlitePool, StoreError> {
+    let begun = Instant::now();
+    let mut failures = 0;
+    loop {
+        match pool.clone().connect_with(connect.clone()).await {
+            Ok(pool) => return Ok(pool),
+            Err(error) => {
+                let error = refused(error);
+                failures += 1;
+                if !error.transient || begun.elapsed() >= within {
+                    return Err(error);
+                }
+                tokio::time::sleep(OPEN_BACKOFF.delay(failures)).await;
+            }
+        }
+    }
+}
+
+fn parse(url: &str) -> Result<SqliteConnectOptions, StoreError> {
+    // Every connection to memory would be a database of its own.
+    if url.contains(":memory:") || url.contains("mode=memory") {
+        let source = "must name a file: what is in memory is lost at the end".into();
+        return Err(StoreError {
+            context: CONTEXT,
+            transient: false,
+            source,
+        });
+    }
+    SqliteConnectOptions::from_str(url).map_err(refused)
+}
+
+fn refused(error: sqlx::Error) -> StoreError {
+    let fault = Fault::Sql(error);
+    let remedy = fault.remedy();
+    fault.into_error(CONTEXT, remedy)
+}
