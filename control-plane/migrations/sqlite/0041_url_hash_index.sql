@@ -1,0 +1,2 @@
+-- No query needs it any more; see migrations/mysql.
+DROP INDEX IF EXISTS links_url_hash;
