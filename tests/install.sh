@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB and Redis (`install.sh full`), to test
 # it as well (`install.sh test`), on MySQL too (`install.sh mysql`), to compare it with others (`install.sh bench`) or to
-# check its sources
-# (`install.sh lint`): the wasm target, Envoy and cargo-deny everywhere, packages on Debian. Elsewhere it says what is
-# missing. What is there already is left alone.
+# check its sources (`install.sh lint`): the wasm target, Envoy and cargo-deny everywhere, packages on Debian. Elsewhere it
+# says what is missing. What is there already is left alone.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -15,6 +15,7 @@
 //! after a look into the outbox that showed all of it, so a feed with a fresh beat can be believed, and another one cannot.
 
 mod bound;
+mod generation;
 mod hot;
 mod lease;
 mod outlet;
@@ -26,17 +27,17 @@ pub use status::{Publisher, PublisherStatus};
 
 use crate::clicks::HotOptions;
 use crate::feed::Feed;
-use crate::redis::{Append, Appended, Nudges, RedisError, StoredState};
+use crate::redis::{Append, Appended, Nudges, RedisError};
 use crate::store::{
-    BoundState, FeedKind, MAX_BATCH_BYTES, Past, PendingBatch, PublisherState, Store, StoreError,
+    BoundState, FeedKind, MAX_BATCH_BYTES, PendingBatch, PublisherState, Store, StoreError,
 };
 use crate::telemetry::prometheus::{
-    FEED_AGE, FEED_GENERATIONS, OUTBOX_AGE, OUTBOX_ROWS, PUBLISHER_FENCED, RELAY_FAILURES,
-    RELAY_PUBLISHED,
+    FEED_AGE, OUTBOX_AGE, OUTBOX_ROWS, RELAY_FAILURES, RELAY_PUBLISHED,
 };
 use bound::BoundKeeper;
 use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::{Beat, FeedMessage};
+use generation::Reason;
 use hot::{HotLink, HotLinks};
 use lease::{Hold, Lease};
 use metrics::{counter, gauge};
@@ -78,15 +79,6 @@ const MAX_STEPS: usize = 16;
 
 /// The numbers of beats that are sent with one token.
 const BEATS_A_TOKEN: u64 = 1 << 20;
-
-/// At least so long after a repair of a database that went back, this process does not repair it again: a copy of the database
-/// keeps the name of its installation, and two copies that claim one Redis would repair themselves in turn. Each repair skips half
-/// of what is left below the bound at most, so that there is something to issue until the bound has risen, however often that is.
-const REPAIR_PAUSE: Duration = Duration::from_secs(10);
-
-/// For how long caches may keep what they were told before the database went back, in microseconds, where it is not known what they
-/// were told since.
-const KEPT_MICROS: u64 = 24 * 3600 * 1_000_000;
 
 /// How the publisher works.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +128,7 @@ struct Writing {
     nodes: String,
 }
 
-/// A look into the outbox, or the beginning of a generation, in front of which nothing has to be told.
+/// A look into the outbox.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     /// Before it began.
@@ -173,42 +165,6 @@ pub enum RelayError {
         "the database went back a second time within 10 s: does a copy of it publish to this Redis? It is repaired after that"
     )]
     WentBackAgain,
-}
-
-/// Why a generation begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    /// It is the feed of this process, which has just taken the lease.
-    Local,
-    /// Redis has nothing of ours.
-    Empty,
-    /// Redis is not as it was left.
-    Lost,
-    /// Another process has taken the place of a master of Redis.
-    Nodes,
-    /// The database is older than what was published.
-    WentBack(u64),
-}
-
-impl Reason {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Empty => "empty",
-            Self::Lost => "lost",
-            Self::Nodes => "nodes",
-            Self::WentBack(_) => "database",
-        }
-    }
-
-    /// Whatever Redis does not know, a cache elsewhere may have been told by a database that is not this one any more.
-    fn past(self) -> Past {
-        match self {
-            Self::Local | Self::Empty => Past::Unknown,
-            Self::Lost | Self::Nodes => Past::Kept,
-            Self::WentBack(token) => Past::WentBack { token },
-        }
-    }
 }
 
 /// What follows for the round.
@@ -441,55 +397,6 @@ impl Relay {
         }
     }
 
-    /// Finds out, with a new lease, whether the feed goes on where the last publisher left it.
-    async fn take_up(&mut self) -> Result<Step, RelayError> {
-        if self.lease.token().is_none() {
-            return Ok(Step::Again);
-        }
-        if self.writing.is_some() {
-            return Ok(Step::On);
-        }
-        if let Some(token) = self.lease.lost() {
-            self.begin(Reason::WentBack(token)).await?;
-            return Ok(Step::On);
-        }
-        if self.outlet.kind() == FeedKind::Local {
-            self.begin(Reason::Local).await?;
-            return Ok(Step::On);
-        }
-        let nodes = self.outlet.nodes().await?;
-        let Some(stored) = self.outlet.stored_state().await? else {
-            self.begin(Reason::Empty).await?;
-            return Ok(Step::On);
-        };
-        let state = self.lease.state().clone();
-        if stored.installation != state.installation {
-            return Err(RelayError::Foreign(stored.installation));
-        }
-        let token = self.lease.token().unwrap_or(0);
-        let is_ours = stored.owner == self.lease.owner();
-        if stored.token > token || (stored.token == token && !is_ours) {
-            return self.fenced(stored.token).await;
-        }
-        // Otherwise it is behind the one that it was not told of yet, whatever the clock of the lost database was.
-        let is_told = stored.skipped_in >= state.skipped_in;
-        if stored.generation > state.generation && is_told {
-            // It begins in the database first.
-            self.begin(Reason::WentBack(stored.token)).await?;
-        } else if stored.generation != state.generation {
-            self.begin(Reason::Lost).await?;
-        } else if stored.nodes != nodes {
-            self.begin(Reason::Nodes).await?;
-        } else {
-            self.writing = Some(Writing {
-                generation: state.generation,
-                position: state.position,
-                nodes,
-            });
-        }
-        Ok(Step::On)
-    }
-
     /// Makes sure that the lease was ours, and the database no older than before, when it was read.
     async fn check(&mut self, asked: Instant, state: PublisherState) -> Result<Step, RelayError> {
         let generation = self.writing.as_ref().map(|writing| writing.generation);
@@ -579,7 +486,14 @@ impl Relay {
             self.begin(Reason::Nodes).await?;
             return Ok(Step::Again);
         }
-        let beat = self.next_beat(bound.bound, look);
+        let generation = writing.generation;
+        let beat = Beat {
+            bound: bound.bound,
+            generation,
+            number: self.next_number(),
+            at: look.at,
+            age_millis: look.age_millis(),
+        };
         let step = self
             .append(&[FeedMessage::Beat(beat)], Some((beat.number, &nodes)))
             .await?;
@@ -592,21 +506,12 @@ impl Relay {
         Ok(step)
     }
 
-    /// A beat whose number is above those of all before, whoever sent them.
-    fn next_beat(&mut self, bound: u64, look: Look) -> Beat {
+    /// The number of the next beat, above those of all before, whatever process sent them.
+    fn next_number(&mut self) -> u64 {
         let token = self.lease.token().unwrap_or(0);
         let first = token.saturating_mul(BEATS_A_TOKEN);
         self.number = first.max(self.number.saturating_add(1));
-        Beat {
-            bound,
-            generation: self
-                .writing
-                .as_ref()
-                .map_or(0, |writing| writing.generation),
-            number: self.number,
-            at: look.at,
-            age_millis: look.age_millis(),
-        }
+        self.number
     }
 
     /// Puts messages on the feed where that is allowed.
@@ -618,16 +523,7 @@ impl Relay {
         let (Some(token), Some(writing)) = (self.lease.token(), &self.writing) else {
             return Ok(Step::Again);
         };
-        let order = Append {
-            token,
-            owner: self.lease.owner(),
-            installation: &self.lease.state().installation,
-            generation: writing.generation,
-            after: writing.position,
-            begins: false,
-            skipped_in: self.lease.state().skipped_in,
-            beat,
-        };
+        let order = self.order(token, writing, beat);
         match self.outlet.append(&order, messages).await? {
             Appended::At(position) => {
                 if let Some(writing) = &mut self.writing {
@@ -650,124 +546,30 @@ impl Relay {
         }
     }
 
-    /// Redis has seen this newer token. Either another replica has the lease by now, or the database is older than Redis.
-    async fn fenced(&mut self, seen: u64) -> Result<Step, RelayError> {
-        counter!(PUBLISHER_FENCED).increment(1);
-        self.stop_writing();
-        // Nobody else can have had the token that is ours, unless the database has given it out twice.
-        let is_twice = self.lease.token() == Some(seen);
-        if is_twice {
-            self.lease.went_back(seen);
+    /// What goes with messages that are put behind what was written last.
+    fn order<'a>(
+        &'a self,
+        token: u64,
+        writing: &'a Writing,
+        beat: Option<(u64, &'a str)>,
+    ) -> Append<'a> {
+        let state = self.lease.state();
+        Append {
+            token,
+            owner: self.lease.owner(),
+            installation: &state.installation,
+            generation: writing.generation,
+            after: writing.position,
+            begins: false,
+            skipped_in: state.skipped_in,
+            beat,
         }
-        match self.lease.ask(None).await? {
-            Hold::Not => self.lease.lose(),
-            Hold::WentBack(token) => self.begin(Reason::WentBack(token.max(seen))).await?,
-            Hold::Still | Hold::Fresh => {
-                if self.lease.token().is_some_and(|token| token <= seen) {
-                    self.begin(Reason::WentBack(seen)).await?;
-                }
-            }
-        }
-        Ok(Step::Again)
     }
 
     /// Forgets what was to be written. Hot links that were read until now may be older than what others publish meanwhile.
     fn stop_writing(&mut self) {
         self.writing = None;
         self.hot.forget();
-    }
-
-    /// Begins a generation, in the database first, so that nothing is denied by the feed before it.
-    async fn begin(&mut self, reason: Reason) -> Result<(), RelayError> {
-        self.stop_writing();
-        if let Reason::WentBack(token) = reason {
-            self.lease.went_back(token);
-        }
-        // Until it is repaired, it is, whatever else has happened meanwhile.
-        let reason = self.lease.lost().map_or(reason, Reason::WentBack);
-        if matches!(reason, Reason::WentBack(_)) {
-            let is_again = |at: Instant| at.elapsed() < REPAIR_PAUSE;
-            if self.repaired.is_some_and(is_again) {
-                return Err(RelayError::WentBackAgain);
-            }
-        }
-        let Some(token) = self.lease.token() else {
-            return Ok(());
-        };
-        let asked = Instant::now();
-        let Some(state) = self.store.begin_generation(token, reason.past()).await? else {
-            self.lease.lose();
-            return Ok(());
-        };
-        let generation = state.generation;
-        let look = Look {
-            asked,
-            at: state.now,
-        };
-        self.lease.begin(asked, state);
-        if matches!(reason, Reason::WentBack(_)) {
-            self.repaired = Some(asked);
-        }
-        counter!(FEED_GENERATIONS, "reason" => reason.as_str()).increment(1);
-        tracing::warn!(
-            generation,
-            reason = reason.as_str(),
-            "a generation of the feed begins"
-        );
-        let bound = self.bound.current(self.store.as_ref()).await?;
-        // After the repair, which has to be made even if Redis does not answer: perhaps no process knows of it later.
-        let nodes = self.outlet.nodes().await?;
-        let stored = self.outlet.stored_state().await?;
-        self.writing = Some(Writing {
-            generation,
-            position: FeedPosition::START,
-            nodes,
-        });
-        // It names the generation, and says of nothing that it is published: what waits in the outbox comes behind it, and some of
-        // that may have changed again since. The next beat is sent once all of it is there.
-        let beat = Beat {
-            at: 0,
-            age_millis: u32::MAX,
-            ..self.next_beat(bound.bound, look)
-        };
-        self.beat_at = Instant::now();
-        self.begin_outside(beat, stored.as_ref()).await
-    }
-
-    async fn begin_outside(
-        &mut self,
-        beat: Beat,
-        stored: Option<&StoredState>,
-    ) -> Result<(), RelayError> {
-        let (Some(token), Some(writing)) = (self.lease.token(), self.writing.take()) else {
-            return Ok(());
-        };
-        let order = Append {
-            token,
-            owner: self.lease.owner(),
-            installation: &self.lease.state().installation,
-            generation: writing.generation,
-            after: FeedPosition::START,
-            begins: true,
-            skipped_in: self.lease.state().skipped_in,
-            beat: Some((beat.number, &writing.nodes)),
-        };
-        let mut messages = vec![FeedMessage::Beat(beat)];
-        if must_flush(self.lease.state(), stored) {
-            messages.push(FeedMessage::Flush);
-        }
-        match self.outlet.append(&order, &messages).await? {
-            Appended::At(position) => {
-                self.writing = Some(Writing {
-                    position,
-                    ..writing
-                });
-            }
-            // The round begins again, and finds out why.
-            Appended::Fenced(_) | Appended::GoneBack(_) => {}
-            Appended::Foreign(installation) => return Err(RelayError::Foreign(installation)),
-        }
-        Ok(())
     }
 
     /// Says in metrics how much waits, and how old the feed is.
@@ -787,15 +589,6 @@ impl Relay {
             gauge!(OUTBOX_ROWS).set(size.rows as f64);
             gauge!(OUTBOX_AGE).set(Duration::from_millis(size.age_millis).as_secs_f64());
         }
-    }
-}
-
-/// Whether caches have to drop everything, because the database went back and they were not told of it where that is published.
-/// That is in the database, because the publisher that has repaired it may be gone by then.
-fn must_flush(state: &PublisherState, stored: Option<&StoredState>) -> bool {
-    match stored {
-        Some(stored) => state.skipped_in > 0 && state.skipped_in != stored.skipped_in,
-        None => state.now.saturating_sub(state.skipped_in) < KEPT_MICROS,
     }
 }
 
@@ -837,35 +630,6 @@ mod tests {
             error.contains("(theirs)") && error.contains("DEL {feed}:state"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn caches_drop_everything_until_they_were_told_to_since_the_database_went_back() {
-        const NOW: u64 = 10 * KEPT_MICROS;
-        const RECENT: u64 = NOW - KEPT_MICROS + 1;
-        for (skipped_in, stored, expected) in [
-            (0, None, false),
-            (0, Some(0), false),
-            (7, Some(0), true),
-            (7, Some(7), false),
-            // Of a database that was lost.
-            (7, Some(8), true),
-            (RECENT, None, true),
-            (RECENT - 1, None, false),
-            (NOW + 1, None, true),
-        ] {
-            let state = PublisherState {
-                now: NOW,
-                skipped_in,
-                ..PublisherState::default()
-            };
-            let stored = stored.map(|skipped_in| StoredState {
-                skipped_in,
-                ..StoredState::default()
-            });
-            let is_owed = must_flush(&state, stored.as_ref());
-            assert_eq!(is_owed, expected, "{skipped_in} {stored:?}");
-        }
     }
 
     #[test]

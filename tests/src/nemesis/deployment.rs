@@ -7,13 +7,14 @@ mod redis;
 use super::clock;
 use super::part::{Part, Probe};
 use super::proxy::Proxy;
+use crate::servers::Keeper;
 use crate::stack::{EDGE_TOKEN, edgelink_binary, free_port, local};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -238,36 +239,6 @@ fn serve(folder: &Path, address: SocketAddr, database: SocketAddr) -> Command {
 
 fn database_url(address: SocketAddr) -> String {
     format!("mysql://root@{address}/{}", database::NAME)
-}
-
-/// Kills what is left, and removes the folder, when the test process has ended however that happened.
-#[derive(Debug)]
-struct Keeper(Child);
-
-/// Waits for the end of its input, which comes when the test process ends.
-const KEEPER: &str = r#"cat >/dev/null
-for file in "$1"/*.pid; do [ -s "$file" ] && kill -KILL "$(cat "$file")" 2>/dev/null; done
-rm -rf "$1""#;
-
-impl Keeper {
-    fn of(folder: &Path) -> Self {
-        let child = Command::new("sh")
-            .args(["-c", KEEPER, "keeper"])
-            .arg(folder)
-            .process_group(0) // Ctrl-C goes to the group of the tests
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Self(child.expect("a shell"))
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
-    }
 }
 
 /// A folder of its own in `folder`.

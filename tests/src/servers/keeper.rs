@@ -6,18 +6,19 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Waits for the end of its input, which comes when the test process ends however that happens. Then it kills the
-/// server whose process id is in the folder's file `pid`, and removes the folder.
+/// servers whose process ids are in the folder's files `pid` and `*.pid`, and removes the folder.
 const SCRIPT: &str = r#"cat >/dev/null
-if [ -s "$1/pid" ]; then kill -KILL "$(cat "$1/pid")" 2>/dev/null; fi
+for file in "$1/pid" "$1"/*.pid; do [ -s "$file" ] && kill -KILL "$(cat "$file")" 2>/dev/null; done
 rm -rf "$1""#;
 
 /// A small process that outlives the test process for as long as cleaning up takes.
 #[derive(Debug)]
-pub(super) struct Keeper(Child);
+pub(crate) struct Keeper(Child);
 
 impl Keeper {
-    /// Has `folder` removed at the end, and the server killed that wrote its process id into the file `pid` there.
-    pub(super) fn of(folder: &Path) -> Self {
+    /// Has `folder` removed at the end, and the servers killed that wrote their process ids into the file `pid`, or files that
+    /// end so, there.
+    pub(crate) fn of(folder: &Path) -> Self {
         let child = Command::new("sh")
             .args(["-c", SCRIPT, "keeper"])
             .arg(folder)

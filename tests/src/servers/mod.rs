@@ -5,6 +5,7 @@ mod mariadb;
 mod redis;
 mod zookeeper;
 
+pub(crate) use keeper::Keeper;
 pub use mariadb::MariaDb;
 pub use redis::{RedisCluster, RedisServer};
 pub use zookeeper::ZooKeeper;

@@ -72,14 +72,7 @@ impl Edge {
         {
             return self.act_on(host, answers);
         }
-        let mut learners = Learners {
-            heard: self.redis.heard(),
-            caches: &mut self.caches,
-            gate: &mut self.gate,
-            warm: &mut self.background.warm,
-            counts: &mut self.counts,
-        };
-        if let Some(news) = &mut self.redis.news {
+        if let Some((news, mut learners)) = self.hearing() {
             news.on_data(host, now, stream, bytes, &mut learners);
             self.rely_on_feed(now);
         }
@@ -94,14 +87,7 @@ impl Edge {
         now: Moment,
     ) -> Vec<Action> {
         self.at(now);
-        let mut learners = Learners {
-            heard: self.redis.heard(),
-            caches: &mut self.caches,
-            gate: &mut self.gate,
-            warm: &mut self.background.warm,
-            counts: &mut self.counts,
-        };
-        if let Some(news) = &mut self.redis.news {
+        if let Some((news, mut learners)) = self.hearing() {
             news.on_end(host, now, stream, &mut learners);
         }
         let lookups = self.redis.lookups.as_mut();
@@ -127,19 +113,26 @@ impl Edge {
     }
 
     fn tick_news(&mut self, host: &mut (impl SharedData + Streams + Log), now: Moment) {
-        let mut learners = Learners {
-            heard: self.redis.heard(),
+        if let Some((news, mut learners)) = self.hearing() {
+            news.on_tick(host, now, &mut learners);
+            let attempts = Metric::Attempts(Connection::Feed);
+            learners.counts.count_more(attempts, news.take_attempts());
+        }
+        self.rely_on_feed(now);
+    }
+
+    /// The reader of the feed in Redis, and what learns from it.
+    fn hearing(&mut self) -> Option<(&mut News, Learners<'_>)> {
+        let heard = self.redis.heard();
+        let news = self.redis.news.as_mut()?;
+        let learners = Learners {
+            heard,
             caches: &mut self.caches,
             gate: &mut self.gate,
             warm: &mut self.background.warm,
             counts: &mut self.counts,
         };
-        if let Some(news) = &mut self.redis.news {
-            news.on_tick(host, now, &mut learners);
-            let attempts = Metric::Attempts(Connection::Feed);
-            self.counts.count_more(attempts, news.take_attempts());
-        }
-        self.rely_on_feed(now);
+        Some((news, learners))
     }
 
     fn make_connections(&mut self, log: &mut impl Log) {
@@ -182,14 +175,7 @@ impl Edge {
         if let Some(lookups) = &mut self.redis.lookups {
             self.redis.left.extend(lookups.drop_stream(host, now));
         }
-        let mut learners = Learners {
-            heard: self.redis.heard(),
-            caches: &mut self.caches,
-            gate: &mut self.gate,
-            warm: &mut self.background.warm,
-            counts: &mut self.counts,
-        };
-        if let Some(news) = &mut self.redis.news {
+        if let Some((news, mut learners)) = self.hearing() {
             news.drop_stream(host, now, &mut learners);
         }
     }
