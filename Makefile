@@ -136,11 +136,12 @@ bench-programs: wasm
 	cargo build --profile $(BENCH_PROFILE) -p edgelink-control-plane
 
 .PHONY: lint
-lint: setup-lint ## Check formatting, lints, scripts, and the crates of others
+lint: setup-lint ## Check formatting, lints, scripts, circles of imports, and the crates of others
 	cargo fmt --all --check
 	cargo clippy $(NATIVE) --all-targets -- -D warnings
 	cargo clippy $(WASM_PACKAGES) $(HELLO_PACKAGES) -p edgelink-abi-probe --profile wasm --target $(WASM_TARGET) -- -D warnings
 	@if command -v shellcheck >/dev/null; then shellcheck $$(git ls-files '*.sh' .ci/run); else echo "shellcheck is not installed: scripts not checked"; fi
+	tests/circles.py
 	tests/deny.sh
 
 .PHONY: setup
