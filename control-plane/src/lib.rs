@@ -20,15 +20,17 @@ mod links;
 pub mod model;
 mod pages;
 mod problem;
+pub mod purge;
 mod redirect;
 pub mod redis;
+#[cfg(test)]
+mod reference;
 pub mod relay;
 pub mod resolve;
 pub mod server;
 mod shutdown;
 pub mod snapshot;
 pub mod store;
-pub mod sweeper;
 pub mod target;
 pub mod telemetry;
 mod timestamp;

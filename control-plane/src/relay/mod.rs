@@ -32,7 +32,7 @@ use crate::store::{
     BoundState, FeedKind, MAX_BATCH_BYTES, PendingBatch, PublisherState, Store, StoreError,
 };
 use crate::telemetry::prometheus::{
-    FEED_AGE, OUTBOX_AGE, OUTBOX_ROWS, RELAY_FAILURES, RELAY_PUBLISHED,
+    FEED_AGE, OUTBOX_AGE, OUTBOX_ROWS, PUBLISHER_CHANGES, PUBLISHER_FAILURES,
 };
 use bound::BoundKeeper;
 use edgelink_wire::FeedPosition;
@@ -277,7 +277,7 @@ impl Relay {
             }
             return;
         };
-        counter!(RELAY_FAILURES).increment(1);
+        counter!(PUBLISHER_FAILURES).increment(1);
         if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(%error, "changes wait to be published");
         }
@@ -447,7 +447,7 @@ impl Relay {
             self.lease.lose();
             return Ok(Step::Again);
         }
-        counter!(RELAY_PUBLISHED).increment(messages.len() as u64);
+        counter!(PUBLISHER_CHANGES).increment(messages.len() as u64);
         Ok(Step::On)
     }
 

@@ -5,7 +5,7 @@ use crate::clock;
 use crate::feed::Feed;
 use crate::redis::{Append, Appended, Nudges, Redis, RedisError, StoredState, is_full};
 use crate::store::{FeedKind, PendingBatch, PendingChange};
-use crate::telemetry::prometheus::RELAY_MALFORMED;
+use crate::telemetry::prometheus::PUBLISHER_MALFORMED;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{FeedPosition, Record};
 use metrics::counter;
@@ -120,7 +120,7 @@ pub(super) fn messages(batches: &[PendingBatch], floor: u64) -> Vec<FeedMessage<
         match batch.changes() {
             Ok(changes) => messages.extend(changes.iter().map(|change| message(change, floor))),
             Err(error) => {
-                counter!(RELAY_MALFORMED).increment(1);
+                counter!(PUBLISHER_MALFORMED).increment(1);
                 tracing::error!(row = batch.id, %error, "changes cannot be read: caches ask for the links again");
                 messages.extend(unreadable(batch));
             }
@@ -154,7 +154,7 @@ fn message<'a>(change: &PendingChange<'a>, floor: u64) -> FeedMessage<'a> {
             hot: false,
         },
         Err(error) => {
-            counter!(RELAY_MALFORMED).increment(1);
+            counter!(PUBLISHER_MALFORMED).increment(1);
             tracing::error!(%key, %error, "a change cannot be read: caches ask for the link again");
             FeedMessage::Changed { key }
         }

@@ -1,6 +1,6 @@
 //! Who publishes, as far as this process knows: for people, and for metrics.
 
-use crate::telemetry::prometheus::{PUBLISHER_STATE, RELAY_LEADER};
+use crate::telemetry::prometheus::{PUBLISHER_LEADER, PUBLISHER_STATE};
 use metrics::gauge;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -66,7 +66,7 @@ impl PublisherStatus {
             gauge!(PUBLISHER_STATE, "publisher" => one.as_str()).set(value);
         }
         let is_this = publisher == Publisher::This;
-        gauge!(RELAY_LEADER).set(if is_this { 1.0 } else { 0.0 });
+        gauge!(PUBLISHER_LEADER).set(if is_this { 1.0 } else { 0.0 });
         before
     }
 }

@@ -12,11 +12,11 @@ use crate::app::{App, Lookups};
 use crate::auth::{AdminKeyError, ensure_admin_key};
 use crate::config::{Config, StoreConfig};
 use crate::issuer::Minter;
+use crate::purge::Purger;
 use crate::redis::RedisError;
 use crate::store::{self, PoolOptions, Store, StoreError};
 pub(crate) use routes::method_not_allowed;
 
-use crate::sweeper::Sweeper;
 use background::Background;
 use connections::{Acceptor, Routers};
 use std::io;
@@ -132,8 +132,8 @@ impl Server {
         let settings = &self.app.config.server;
         let upkeep = tokio::spawn(observe::keep_metrics_small());
         let config = &self.app.config;
-        let sweeper = Sweeper::new(self.app.store.clone(), &config.sweeper, &config.clicks);
-        let sweeper = tokio::spawn(sweeper.run());
+        let purger = Purger::new(self.app.store.clone(), &config.sweeper, &config.clicks);
+        let purger = tokio::spawn(purger.run());
         let routers = Routers {
             all: routes::router(self.app.clone()),
             health: routes::health_router(self.app.clone()),
@@ -148,7 +148,7 @@ impl Server {
         let connections = self.acceptor.serve(routers, stop).await;
         connections.finish(settings.shutdown_grace()).await;
         upkeep.abort();
-        sweeper.abort();
+        purger.abort();
         self.minter.shutdown().await;
         self.background.finish().await;
         tracing::info!("stopped");

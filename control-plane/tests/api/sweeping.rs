@@ -64,10 +64,10 @@ async fn a_link_is_kept_for_the_grace_period_and_can_be_brought_back() {
         json!({ "longUrl": "https://example.com/", "customSlug": "a", "validUntil": yesterday });
     server.post(&link).await.expect(201);
     server.follow("/a").await.page(410, "");
-    until("a sweep is over", async || {
+    until("a purge has ended", async || {
         let metrics = server.plain(reqwest::Method::GET, "/metrics");
         let metrics = metrics.send().await.unwrap().text().await.unwrap();
-        metrics.contains(r#"edgelink_swept_total{kind="receipts"}"#)
+        metrics.contains(r#"edgelink_purged_total{kind="receipts"}"#)
     })
     .await;
     server

@@ -3,8 +3,8 @@
 use crate::fixture::{Database, create, delete, key, link};
 use edgelink_control_plane::config::{ClicksConfig, SweeperConfig};
 use edgelink_control_plane::model::Link;
+use edgelink_control_plane::purge::Purger;
 use edgelink_control_plane::store::{NewLink, Wanted};
-use edgelink_control_plane::sweeper::Sweeper;
 use edgelink_wire::Record;
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,8 +160,8 @@ async fn what_cannot_be_swept_keeps_nothing_else_from_it(database: Database) {
         grace_seconds: 0,
         ..SweeperConfig::default()
     };
-    let sweeper = Sweeper::new(Arc::clone(&store), &settings, &ClicksConfig::default());
-    assert!(sweeper.sweep().await.is_err());
+    let purger = Purger::new(Arc::clone(&store), &settings, &ClicksConfig::default());
+    assert!(purger.purge().await.is_err());
     assert_eq!(
         store.purge_tombstones(0, 10).await.unwrap(),
         0,
@@ -169,8 +169,8 @@ async fn what_cannot_be_swept_keeps_nothing_else_from_it(database: Database) {
     );
 
     database.execute("DROP TRIGGER refusing").await;
-    let swept = sweeper.sweep().await.unwrap().unwrap();
-    assert_eq!((swept.links, swept.tombstones), (1, 0));
+    let purged = purger.purge().await.unwrap().unwrap();
+    assert_eq!((purged.links, purged.tombstones), (1, 0));
 }
 
 async fn a_deleted_link_is_no_longer_among_those_that_are_over(database: Database) {

@@ -1,13 +1,14 @@
-//! Removes what is over: links past their validity, tombstones that no cache can need any more, receipts of requests that
-//! nobody repeats any more. In small batches, each a transaction of its own, and by one replica at a time.
+//! Purges expired links, tombstones that no cache can need any more, receipts of requests that are not repeated any more, and
+//! old clicks. In small batches, each a transaction of its own, and by one replica at a time.
 
 use crate::config::{ClicksConfig, SweeperConfig};
 use crate::store::{Store, StoreError};
+use crate::telemetry::prometheus::{PURGE_FAILURES, PURGED};
 use metrics::counter;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The name of the lease.
+/// The name of the lease, as the migrations have it.
 const LEASE: &str = "sweeper";
 
 /// How long the lease lasts without being renewed, in milliseconds. It is renewed with every batch.
@@ -21,23 +22,20 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// How long it is known which batches of clicks were counted, in minutes.
 const BATCH_MINUTES: u64 = 24 * 60;
 
-/// A pause between batches, so that everybody else's transactions come first.
+/// A pause between batches, so that all other transactions come first.
 const PAUSE: Duration = Duration::from_millis(20);
 
-const SWEPT: &str = "edgelink_swept_total";
-const FAILURES: &str = "edgelink_sweep_failures_total";
-
-/// Removes what is over.
-pub struct Sweeper {
+/// Purges what has expired.
+pub struct Purger {
     store: Arc<Store>,
     settings: SweeperConfig,
     click_minutes: u64,
     owner: String,
 }
 
-/// What one pass has removed.
+/// What one pass has purged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct Purged {
     /// Links past their validity.
     pub links: u64,
     /// Tombstones of deleted links.
@@ -50,7 +48,7 @@ pub struct Swept {
     pub clicks: u64,
 }
 
-/// What there is to remove.
+/// What expires.
 #[derive(Clone, Copy)]
 enum Kind {
     Links,
@@ -60,8 +58,8 @@ enum Kind {
     Clicks,
 }
 
-impl Sweeper {
-    /// A sweeper with a name of its own.
+impl Purger {
+    /// A purger that holds the lease under a name of its own.
     #[must_use]
     pub fn new(store: Arc<Store>, settings: &SweeperConfig, clicks: &ClicksConfig) -> Self {
         let random = getrandom::u64().unwrap_or_default();
@@ -73,7 +71,7 @@ impl Sweeper {
         }
     }
 
-    /// Sweeps at every interval, for ever; does nothing where none is configured.
+    /// Purges at every interval, for ever; does nothing if none is configured.
     pub async fn run(self) {
         let Some(interval) = self.settings.interval() else {
             return;
@@ -82,48 +80,50 @@ impl Sweeper {
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             interval.tick().await;
-            match self.sweep().await {
-                Ok(Some(swept)) if swept != Swept::default() => {
-                    tracing::info!(?swept, "removed what is over");
+            match self.purge().await {
+                Ok(Some(purged)) if purged != Purged::default() => {
+                    tracing::info!(?purged, "purged what has expired");
                 }
                 Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "sweeping is tried again later"),
+                Err(error) => {
+                    tracing::warn!(%error, "purging failed: it is retried after sweeper.interval_seconds");
+                }
             }
         }
     }
 
-    /// Removes everything that is over now. `None` where another replica is at it. A kind that fails does not keep the
-    /// others from being swept.
+    /// Purges everything that has expired by now; `None` if another replica does. A kind that fails does not keep the
+    /// others from being purged.
     ///
     /// # Errors
     /// The last one of the store; what was removed stays removed.
-    pub async fn sweep(&self) -> Result<Option<Swept>, StoreError> {
-        let mut swept = Swept::default();
+    pub async fn purge(&self) -> Result<Option<Purged>, StoreError> {
+        let mut purged = Purged::default();
         let mut failure = None;
         for kind in Kind::ALL {
-            match self.sweep_all(kind).await {
-                Ok(Some(count)) => *swept.of(kind) = count,
+            match self.purge_all(kind).await {
+                Ok(Some(count)) => *purged.of(kind) = count,
                 Ok(None) => return Ok(None),
                 Err(error) => {
-                    counter!(FAILURES, "kind" => kind.label()).increment(1);
+                    counter!(PURGE_FAILURES, "kind" => kind.label()).increment(1);
                     if let Some(error) = failure.replace(error) {
-                        tracing::warn!(%error, "sweeping goes on with the next kind");
+                        tracing::warn!(%error, "purging one kind failed: it goes on with the next");
                     }
                 }
             }
         }
         self.store.release_lease(LEASE, &self.owner).await?;
-        failure.map_or(Ok(Some(swept)), Err)
+        failure.map_or(Ok(Some(purged)), Err)
     }
 
-    async fn sweep_all(&self, kind: Kind) -> Result<Option<u64>, StoreError> {
+    async fn purge_all(&self, kind: Kind) -> Result<Option<u64>, StoreError> {
         let mut total = 0;
         loop {
             if !self.store.take_lease(LEASE, &self.owner, LEASE_MS).await? {
                 return Ok(None);
             }
-            let count = self.sweep_batch(kind).await?;
-            counter!(SWEPT, "kind" => kind.label()).increment(count);
+            let count = self.purge_batch(kind).await?;
+            counter!(PURGED, "kind" => kind.label()).increment(count);
             total += count;
             if count < u64::from(self.limit(kind)) {
                 return Ok(Some(total));
@@ -141,8 +141,8 @@ impl Sweeper {
         }
     }
 
-    /// Removes a batch of what is over by the database's clock.
-    async fn sweep_batch(&self, kind: Kind) -> Result<u64, StoreError> {
+    /// Purges a batch of what has expired by the database's clock.
+    async fn purge_batch(&self, kind: Kind) -> Result<u64, StoreError> {
         let SweeperConfig {
             grace_seconds,
             tombstone_days,
@@ -166,7 +166,7 @@ impl Sweeper {
     }
 }
 
-impl Swept {
+impl Purged {
     fn of(&mut self, kind: Kind) -> &mut u64 {
         match kind {
             Kind::Links => &mut self.links,

@@ -1,0 +1,36 @@
+//! The parts of README.md that are generated from the code: between `<!-- generated: NAME -->` and `<!-- end -->`. A test for
+//! each says that it is up to date, or makes it so, if `UPDATE_REFERENCE=1` is set.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Two parts are not written at once.
+static README: Mutex<()> = Mutex::new(());
+
+/// Fails if the part `name` is not `expected`, which ends with a line feed; writes it instead if it is asked to.
+pub(crate) fn assert_generated(name: &str, expected: &str) {
+    let _guard = README.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let begin = format!("<!-- generated: {name} -->\n");
+    let (before, rest) = readme
+        .split_once(&begin)
+        .expect("a marker of its beginning");
+    let (part, after) = rest
+        .split_once("<!-- end -->")
+        .expect("a marker of its end");
+    let part = part.trim_matches('\n');
+    if std::env::var_os("UPDATE_REFERENCE").is_some() {
+        std::fs::write(
+            &path,
+            format!("{before}{begin}\n{expected}\n<!-- end -->{after}"),
+        )
+        .unwrap();
+    } else {
+        assert_eq!(
+            part,
+            expected.trim_end(),
+            "run this test with UPDATE_REFERENCE=1"
+        );
+    }
+}
