@@ -5,7 +5,7 @@ use crate::auth::{EdgeTokens, KeyVerifier};
 use crate::config::Config;
 use crate::creation::Batcher;
 use crate::feed::Feed;
-use crate::health::Readiness;
+use crate::health::Health;
 use crate::issuer::Minter;
 use crate::links::{Creator, Numbers};
 use crate::pages::Pages;
@@ -13,6 +13,7 @@ use crate::relay::PublisherStatus;
 use crate::resolve::Resolver;
 use crate::snapshot::Snapshots;
 use crate::store::Store;
+use axum::extract::FromRef;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
@@ -22,16 +23,15 @@ pub(crate) struct App {
     pub(crate) store: Arc<Store>,
     pub(crate) creator: Creator,
     pub(crate) careful: Careful,
-    pub(crate) keys: KeyVerifier,
-    pub(crate) edge_tokens: EdgeTokens,
+    pub(crate) keys: Arc<KeyVerifier>,
+    pub(crate) edge_tokens: Arc<EdgeTokens>,
     pub(crate) pages: Pages,
     pub(crate) feed: Arc<Feed>,
-    pub(crate) publisher: PublisherStatus,
     pub(crate) resolver: Resolver,
     pub(crate) snapshots: Snapshots,
     /// One permit for every edge that may wait for changes at once.
     pub(crate) poll_permits: Semaphore,
-    pub(crate) readiness: Readiness,
+    pub(crate) health: Health,
     /// One permit for every request that may be worked on at once.
     pub(crate) request_permits: Semaphore,
     /// One permit for every bulk request that may be worked on at once.
@@ -56,19 +56,25 @@ impl App {
                 links.max_code_tries,
             ),
             careful: Careful::new(store.clone(), minter, links.max_code_tries),
-            keys: KeyVerifier::new(store.clone(), &config.auth),
-            edge_tokens: EdgeTokens::new(&config.auth.edge_tokens),
+            keys: Arc::new(KeyVerifier::new(store.clone(), &config.auth)),
+            edge_tokens: Arc::new(EdgeTokens::new(&config.auth.edge_tokens)),
             pages: Pages::new(&config.pages),
+            health: Health::new(store.clone(), lookups.feed.clone(), lookups.publisher),
             feed: lookups.feed,
-            publisher: lookups.publisher,
             resolver: lookups.resolver,
             snapshots: lookups.snapshots,
             poll_permits: Semaphore::new(config.feed.max_polls),
-            readiness: Readiness::default(),
             request_permits: Semaphore::new(config.server.max_requests),
             bulk_permits: Semaphore::new(config.server.max_bulk_requests),
             store,
             config,
         }
+    }
+}
+
+/// What the probes need; `health.rs` knows no more of what the handlers share.
+impl FromRef<Arc<App>> for Health {
+    fn from_ref(app: &Arc<App>) -> Self {
+        app.health.clone()
     }
 }

@@ -1,6 +1,7 @@
 //! `/health/live`: the process answers. `/health/ready`: it is to be sent requests.
 
-use crate::app::App;
+use crate::feed::Feed;
+use crate::relay::PublisherStatus;
 use crate::store::Store;
 use axum::Json;
 use axum::extract::State;
@@ -17,9 +18,18 @@ const PING_LIFETIME: Duration = Duration::from_secs(1);
 /// How long the store may take for an answer; probes themselves rarely wait longer.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// What the probes need.
+#[derive(Clone)]
+pub(crate) struct Health {
+    store: Arc<Store>,
+    feed: Arc<Feed>,
+    publisher: PublisherStatus,
+    readiness: Arc<Readiness>,
+}
+
 /// Whether this process is to be sent requests.
 #[derive(Default)]
-pub(crate) struct Readiness {
+struct Readiness {
     stopping: AtomicBool,
     last_ping: Mutex<Option<Ping>>,
 }
@@ -37,36 +47,56 @@ enum NotReady {
     Store,
 }
 
-impl Readiness {
-    /// From now on the answer is no.
-    pub(crate) fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+impl Health {
+    pub(crate) fn new(store: Arc<Store>, feed: Arc<Feed>, publisher: PublisherStatus) -> Self {
+        let readiness = Arc::default();
+        Self {
+            store,
+            feed,
+            publisher,
+            readiness,
+        }
     }
 
-    async fn check(&self, store: &Store) -> Result<(), NotReady> {
-        if self.stopping.load(Ordering::Relaxed) {
+    /// From now on the process is not ready.
+    pub(crate) fn stop(&self) {
+        self.readiness.stopping.store(true, Ordering::Relaxed);
+    }
+
+    async fn check(&self) -> Result<(), NotReady> {
+        if self.readiness.stopping.load(Ordering::Relaxed) {
             return Err(NotReady::Stopping);
         }
-        if self.ping(store).await {
+        if self.ping().await {
             Ok(())
         } else {
             Err(NotReady::Store)
         }
     }
 
-    /// Asks the store at most once a [`PING_LIFETIME`]; who comes meanwhile waits for the same answer.
-    async fn ping(&self, store: &Store) -> bool {
-        let mut last = self.last_ping.lock().await;
+    /// Asks the store at most once a [`PING_LIFETIME`]; probes that come meanwhile wait for the same answer.
+    async fn ping(&self) -> bool {
+        let mut last = self.readiness.last_ping.lock().await;
         if let Some(ping) = last.filter(|ping| ping.at.elapsed() < PING_LIFETIME) {
             return ping.answered;
         }
         let answered = matches!(
-            tokio::time::timeout(PING_TIMEOUT, store.ping()).await,
+            tokio::time::timeout(PING_TIMEOUT, self.store.ping()).await,
             Ok(Ok(()))
         );
         let at = Instant::now();
         *last = Some(Ping { at, answered });
         answered
+    }
+
+    /// The state of the feed. It does not make a process unready: without it the database answers.
+    fn feed(&self) -> Value {
+        let age = self.feed.age().map(|age| age.as_millis());
+        json!({
+            "current": self.feed.is_current(),
+            "ageMs": age.and_then(|age| u64::try_from(age).ok()),
+            "publisher": self.publisher.get().as_str(),
+        })
     }
 }
 
@@ -74,22 +104,12 @@ pub(crate) async fn live() -> Response {
     status(StatusCode::OK, "live")
 }
 
-pub(crate) async fn ready(State(app): State<Arc<App>>) -> Response {
-    match app.readiness.check(app.store.as_ref()).await {
-        Ok(()) => Json(json!({ "status": "ready", "feed": feed(&app) })).into_response(),
+pub(crate) async fn ready(State(health): State<Health>) -> Response {
+    match health.check().await {
+        Ok(()) => Json(json!({ "status": "ready", "feed": health.feed() })).into_response(),
         Err(NotReady::Stopping) => status(StatusCode::SERVICE_UNAVAILABLE, "stopping"),
         Err(NotReady::Store) => status(StatusCode::SERVICE_UNAVAILABLE, "store unavailable"),
     }
-}
-
-/// How the feed stands. It does not make a process unready: without it the database answers.
-fn feed(app: &App) -> Value {
-    let age = app.feed.age().map(|age| age.as_millis());
-    json!({
-        "current": app.feed.is_current(),
-        "ageMs": age.and_then(|age| u64::try_from(age).ok()),
-        "publisher": app.publisher.get().as_str(),
-    })
 }
 
 fn status(code: StatusCode, text: &str) -> Response {

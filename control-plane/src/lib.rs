@@ -6,7 +6,6 @@ mod api;
 mod app;
 pub mod auth;
 pub mod backoff;
-pub mod catalog;
 pub mod cli;
 pub mod clicks;
 mod clock;

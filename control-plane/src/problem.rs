@@ -219,6 +219,16 @@ impl Problem {
     }
 }
 
+/// Answers for a path that leads nowhere.
+pub(crate) async fn nothing_here() -> Problem {
+    Problem::new(Kind::NotFound)
+}
+
+/// Answers for a method that a path does not have. The router adds `Allow`.
+pub(crate) async fn method_not_allowed() -> Problem {
+    Problem::new(Kind::MethodNotAllowed)
+}
+
 impl From<Arc<StoreError>> for Problem {
     fn from(error: Arc<StoreError>) -> Self {
         Self::store(&error)

@@ -23,7 +23,7 @@ pub(crate) use many::Careful;
 
 use crate::app::App;
 use crate::auth::require_api_key;
-use crate::problem::{Kind, Problem};
+use crate::problem::{method_not_allowed, nothing_here};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
@@ -39,17 +39,13 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         )
         .route("/clicks/accounting", get(accounting::accounting))
         .fallback(nothing_here)
-        .method_not_allowed_fallback(crate::server::method_not_allowed)
-        .layer(from_fn_with_state(app.clone(), require_api_key))
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(app.keys.clone(), require_api_key))
 }
 
 /// Bulk requests, whose time has a bound of their own.
 pub(crate) fn bulk_routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/links/bulk", post(bulk::create_many))
-        .layer(from_fn_with_state(app.clone(), require_api_key))
-}
-
-async fn nothing_here() -> Problem {
-    Problem::new(Kind::NotFound)
+        .layer(from_fn_with_state(app.keys.clone(), require_api_key))
 }

@@ -8,7 +8,7 @@ mod snapshot;
 
 use crate::app::App;
 use crate::auth::require_edge_token;
-use crate::problem::{Kind, Problem};
+use crate::problem::{method_not_allowed, nothing_here};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
@@ -26,19 +26,21 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
             post(clicks::report).layer(DefaultBodyLimit::max(clicks::MAX_BODY)),
         )
         .fallback(nothing_here)
-        .method_not_allowed_fallback(crate::server::method_not_allowed)
-        .layer(from_fn_with_state(app.clone(), require_edge_token))
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(
+            app.edge_tokens.clone(),
+            require_edge_token,
+        ))
 }
 
 /// What edges wait for. It is not worked on meanwhile, so it is outside of the bounds on requests.
 pub(crate) fn waiting_routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/feed", get(feed::poll))
-        .layer(from_fn_with_state(app.clone(), require_edge_token))
-}
-
-async fn nothing_here() -> Problem {
-    Problem::new(Kind::NotFound)
+        .layer(from_fn_with_state(
+            app.edge_tokens.clone(),
+            require_edge_token,
+        ))
 }
 
 /// Whether people ask, and not an edge.

@@ -1,7 +1,8 @@
 //! The generations of the feed: what the publisher finds with a new lease, and when another one begins.
 
 use super::lease::Hold;
-use super::{Relay, RelayError, Step, Writing};
+use super::outlet::RelayError;
+use super::{Relay, Step, Writing};
 use crate::redis::{Append, Appended, StoredState};
 use crate::store::{FeedKind, Past, PublisherState};
 use crate::telemetry::prometheus::{FEED_GENERATIONS, PUBLISHER_FENCED};

@@ -22,12 +22,12 @@ mod outlet;
 mod status;
 
 pub use bound::BoundPolicy;
-pub use outlet::Outlet;
+pub use outlet::{Outlet, RelayError};
 pub use status::{Publisher, PublisherStatus};
 
 use crate::clicks::HotOptions;
 use crate::feed::Feed;
-use crate::redis::{Append, Appended, Nudges, RedisError};
+use crate::redis::{Append, Appended, Nudges};
 use crate::store::{
     BoundState, FeedKind, MAX_BATCH_BYTES, PendingBatch, PublisherState, Store, StoreError,
 };
@@ -143,28 +143,6 @@ impl Look {
         let millis = self.asked.elapsed().as_micros().div_ceil(1000);
         u32::try_from(millis).unwrap_or(u32::MAX)
     }
-}
-
-/// Why nothing was published.
-#[derive(Debug, thiserror::Error)]
-pub enum RelayError {
-    /// The database failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// Redis failed.
-    #[error(transparent)]
-    Redis(#[from] RedisError),
-    /// Another database is published there.
-    #[error(
-        "Redis is used by another installation ({0}): give each its own redis.url. If no other one uses it, and the database \
-         was restored from before it had a name: DEL {{feed}}:state"
-    )]
-    Foreign(String),
-    /// The database seems to go back again and again.
-    #[error(
-        "the database went back a second time within 10 s: does a copy of it publish to this Redis? It is repaired after that"
-    )]
-    WentBackAgain,
 }
 
 /// What follows for the round.

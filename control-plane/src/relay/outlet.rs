@@ -1,10 +1,9 @@
 //! Where changes are published.
 
-use super::RelayError;
 use crate::clock;
 use crate::feed::Feed;
 use crate::redis::{Append, Appended, Nudges, Redis, RedisError, StoredState, is_full};
-use crate::store::{FeedKind, PendingBatch, PendingChange};
+use crate::store::{FeedKind, PendingBatch, PendingChange, StoreError};
 use crate::telemetry::prometheus::PUBLISHER_MALFORMED;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{FeedPosition, Record};
@@ -18,6 +17,28 @@ pub enum Outlet {
     Redis(Arc<Redis>),
     /// This process only.
     Local(Arc<Feed>),
+}
+
+/// Why nothing was published.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Redis failed.
+    #[error(transparent)]
+    Redis(#[from] RedisError),
+    /// Another database is published there.
+    #[error(
+        "Redis is used by another installation ({0}): give each its own redis.url. If no other one uses it, and the database \
+         was restored from before it had a name: DEL {{feed}}:state"
+    )]
+    Foreign(String),
+    /// The database seems to go back again and again.
+    #[error(
+        "the database went back a second time within 10 s: does a copy of it publish to this Redis? It is repaired after that"
+    )]
+    WentBackAgain,
 }
 
 impl Outlet {

@@ -1,7 +1,7 @@
-//! Making sure, before a key is denied, that everything committed by now is in the catalogue. All who ask at once share one
+//! Making sure, before a key is denied, that everything committed by now is among the known keys. All who ask at once share one
 //! look into the outbox.
 
-use crate::catalog::Catalog;
+use super::known_keys::KnownKeys;
 use crate::feed::Feed;
 use crate::store::{Packed, PendingKeys, Store, StoreError};
 use async_trait::async_trait;
@@ -23,7 +23,7 @@ const PACE: Duration = Duration::from_millis(2);
 /// What a look has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Certainty {
-    /// The revision of the absence of a link that the catalogue does not have.
+    /// The revision of the absence of a link that that is not among the known keys.
     pub(super) rev: u64,
 }
 
@@ -51,10 +51,10 @@ impl Outbox for Store {
     }
 }
 
-/// Brings the catalogue up to date.
+/// Brings the known keys up to date.
 pub(super) struct CatchUp {
     outbox: Arc<dyn Outbox>,
-    catalog: Arc<Catalog>,
+    known_keys: Arc<KnownKeys>,
     feed: Arc<Feed>,
     /// How many rounds were begun.
     begun: AtomicU64,
@@ -62,10 +62,14 @@ pub(super) struct CatchUp {
 }
 
 impl CatchUp {
-    pub(super) fn new(outbox: Arc<dyn Outbox>, catalog: Arc<Catalog>, feed: Arc<Feed>) -> Self {
+    pub(super) fn new(
+        outbox: Arc<dyn Outbox>,
+        known_keys: Arc<KnownKeys>,
+        feed: Arc<Feed>,
+    ) -> Self {
         Self {
             outbox,
-            catalog,
+            known_keys,
             feed,
             begun: AtomicU64::new(0),
             last: Mutex::new(Round {
@@ -77,7 +81,7 @@ impl CatchUp {
         }
     }
 
-    /// Whether the catalogue has everything that was committed before the call. A round that began after the call counts,
+    /// Whether the known keys have everything that was committed before the call. A round that began after the call counts,
     /// whoever began it; one that was under way does not, and neither does one that was given up.
     pub(super) async fn run(&self) -> Option<Certainty> {
         let asked = self.begun.load(Ordering::Acquire);
@@ -95,8 +99,8 @@ impl CatchUp {
     }
 
     /// What is committed is in the outbox until it is published. From then on it is on the feed, as far as the same look says
-    /// that this was published; what was published in another generation, or before we followed this one, the catalogue
-    /// has from the database.
+    /// that this was published; what was published in another generation, or before we followed this one, the known keys
+    /// have from the database.
     ///
     /// It is waited for, but not if the feed is not current, nor again for a generation that was waited for in vain (`missed`):
     /// those who ask are answered by the database then.
@@ -133,7 +137,7 @@ impl CatchUp {
         let Some(texts) = texts.collect::<Option<Vec<_>>>() else {
             return false;
         };
-        self.catalog.note(texts);
+        self.known_keys.note(texts);
         true
     }
 }

@@ -1,11 +1,10 @@
 //! What goes on besides requests: publishing changes, and keeping up with those of others.
 
-use crate::catalog::{Catalog, Scanner};
 use crate::config::{Config, NumberSourceKind};
 use crate::feed::{Feed, Listener, Tail};
 use crate::redis::{Redis, RedisError};
 use crate::relay::{BoundPolicy, Outlet, PublisherStatus, Relay};
-use crate::resolve::{Memory, Resolver};
+use crate::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
 use crate::snapshot::{SnapshotFacts, Snapshots};
 use crate::store::{OnChange, Store};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ const MIN_BOUND_ROOM: u64 = 10_000_000;
 pub(super) struct Background {
     pub(super) feed: Arc<Feed>,
     memory: Arc<Memory>,
-    catalog: Arc<Catalog>,
+    known_keys: Arc<KnownKeys>,
     redis: Option<Arc<Redis>>,
     wake: Arc<Notify>,
     stop: CancellationToken,
@@ -33,14 +32,14 @@ impl Background {
         let options = config.redis.options(&config.feed);
         let redis = options.as_ref().map(Redis::start).transpose()?;
         let memory = Arc::new(Memory::new(config.resolve.options().memory));
-        let catalog = Arc::new(Catalog::new(config.links.code_space()));
-        let listeners: Vec<Arc<dyn Listener>> = vec![catalog.clone(), memory.clone()];
+        let known_keys = Arc::new(KnownKeys::new(config.links.code_space()));
+        let listeners: Vec<Arc<dyn Listener>> = vec![known_keys.clone(), memory.clone()];
         Ok(Self {
             feed: Arc::new(
                 Feed::new(config.feed.limits(), listeners).with_max_age(config.feed.max_age()),
             ),
             memory,
-            catalog,
+            known_keys,
             redis,
             wake: Arc::new(Notify::new()),
             stop: CancellationToken::new(),
@@ -61,8 +60,8 @@ impl Background {
     }
 
     /// Which links there are.
-    pub(super) fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.clone()
+    pub(super) fn known_keys(&self) -> Arc<KnownKeys> {
+        self.known_keys.clone()
     }
 
     /// Starts publishing what is in the outbox, following the feed, and going through the keys; answers who publishes.
@@ -76,7 +75,7 @@ impl Background {
             self.wake.clone(),
         );
         let status = relay.status();
-        let scanner = Scanner::new(self.catalog.clone(), store.clone());
+        let scanner = KeyScanner::new(self.known_keys.clone(), store.clone());
         self.tasks.spawn(relay.run(self.stop.clone()));
         self.tasks.spawn(scanner.run(self.stop.clone()));
         status
@@ -97,7 +96,7 @@ impl Background {
         Resolver::new(
             store.clone(),
             self.redis.clone(),
-            self.catalog.clone(),
+            self.known_keys.clone(),
             self.feed.clone(),
             self.memory.clone(),
             config.resolve.options(),
@@ -112,8 +111,8 @@ impl Background {
             domains: config.links.domains.clone(),
             hot: config.clicks.options(),
         };
-        let (catalog, feed) = (self.catalog.clone(), self.feed.clone());
-        Snapshots::new(store.clone(), catalog, feed, facts)
+        let (known_keys, feed) = (self.known_keys.clone(), self.feed.clone());
+        Snapshots::new(store.clone(), known_keys, feed, facts)
     }
 
     /// Ends the waiting of edges, so that their requests end.

@@ -15,7 +15,6 @@ use crate::issuer::Minter;
 use crate::purge::Purger;
 use crate::redis::RedisError;
 use crate::store::{self, PoolOptions, Store, StoreError};
-pub(crate) use routes::method_not_allowed;
 
 use background::Background;
 use connections::{Acceptor, Routers};
@@ -100,7 +99,7 @@ impl Server {
         let background = Background::new(&config)?;
         let store = store.with_listener(background.on_change());
         make_admin_key(&config, store.as_ref()).await?;
-        let minter = numbers::minter(&config, store.clone(), background.catalog()).await?;
+        let minter = numbers::minter(&config, store.clone(), background.known_keys()).await?;
         let (listener, address) = listen(config.server.listen).await?;
         let publisher = background.start(&config, &store);
         let lookups = Lookups {
@@ -141,7 +140,7 @@ impl Server {
         let stop = async {
             shutdown.await;
             tracing::info!("stopping");
-            self.app.readiness.stop();
+            self.app.health.stop();
             tokio::time::sleep(settings.shutdown_delay()).await;
             self.background.release_edges();
         };

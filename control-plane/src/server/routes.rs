@@ -2,7 +2,7 @@
 
 use super::{layers, observe};
 use crate::app::App;
-use crate::problem::{Kind, Problem};
+use crate::problem::{Kind, Problem, method_not_allowed};
 use crate::{api, edge, health, redirect};
 use axum::Router;
 use axum::extract::State;
@@ -73,9 +73,4 @@ async fn nothing_here(State(app): State<Arc<App>>, method: Method, uri: Uri) -> 
     } else {
         Problem::new(Kind::NotFound).into_response()
     }
-}
-
-/// The router adds `Allow`.
-pub(crate) async fn method_not_allowed() -> Problem {
-    Problem::new(Kind::MethodNotAllowed)
 }

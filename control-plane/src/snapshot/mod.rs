@@ -1,8 +1,8 @@
 //! What a starting edge gets at once.
 
-use crate::catalog::Catalog;
 use crate::clicks::{HotOptions, hot_links};
 use crate::feed::{Feed, FeedError};
+use crate::resolve::KnownKeys;
 use crate::store::{Store, StoreError};
 use bytes::Bytes;
 use edgelink_wire::snapshot::{MAX_DOMAINS, MAX_HOT, MAX_HOT_BYTES};
@@ -33,7 +33,7 @@ pub struct SnapshotFacts {
 /// Makes snapshots.
 pub struct Snapshots {
     store: Arc<Store>,
-    catalog: Arc<Catalog>,
+    known_keys: Arc<KnownKeys>,
     feed: Arc<Feed>,
     facts: SnapshotFacts,
     last: Mutex<Option<Made>>,
@@ -61,17 +61,17 @@ pub enum SnapshotError {
 }
 
 impl Snapshots {
-    /// Snapshots of what `store`, `catalog` and `feed` have.
+    /// Snapshots of what `store`, `known_keys` and `feed` have.
     #[must_use]
     pub fn new(
         store: Arc<Store>,
-        catalog: Arc<Catalog>,
+        known_keys: Arc<KnownKeys>,
         feed: Arc<Feed>,
         facts: SnapshotFacts,
     ) -> Self {
         Self {
             store,
-            catalog,
+            known_keys,
             feed,
             facts,
             last: Mutex::new(None),
@@ -107,7 +107,10 @@ impl Snapshots {
     /// The position is taken first: what changes meanwhile is in the feed behind it, and may be in the rest already.
     async fn make(&self, generation: u64) -> Result<Bytes, SnapshotError> {
         let (found, position) = self.feed.place();
-        let codes = self.catalog.code_filter().ok_or(SnapshotError::NotReady)?;
+        let codes = self
+            .known_keys
+            .code_filter()
+            .ok_or(SnapshotError::NotReady)?;
         let bound = self.store.bound_state().await?.bound;
         let hot = hot_links(self.store.as_ref(), &self.facts.hot).await?;
         // Another generation has begun: the codes may be those of before.

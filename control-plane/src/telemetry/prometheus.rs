@@ -140,7 +140,14 @@ fn install() -> Option<PrometheusHandle> {
 fn describe(recorder: &PrometheusRecorder) {
     for metric in METRICS {
         let name = metric.name.into();
-        let (unit, meaning) = (unit_of(metric.name), metric.meaning.trim().into());
+        let labels = match metric.labels {
+            "" => String::new(),
+            labels => format!(" By {labels}."),
+        };
+        let (unit, meaning) = (
+            unit_of(metric.name),
+            format!("{}{labels}", metric.meaning.trim()).into(),
+        );
         match metric.kind {
             Kind::Counter => recorder.describe_counter(name, unit, meaning),
             Kind::Gauge => recorder.describe_gauge(name, unit, meaning),

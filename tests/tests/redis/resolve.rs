@@ -1,12 +1,13 @@
-//! From a key to its record through catalogue, Redis and database.
+//! From a key to its record through known keys, Redis and database.
 
 use crate::fixture::{LIMIT, connected, sqlite_store};
 use crate::relay::{Replica as PublisherReplica, replica as publisher};
-use edgelink_control_plane::catalog::{Catalog, Scanner};
 use edgelink_control_plane::feed::{Feed, Listener, RingLimits, Tail};
 use edgelink_control_plane::model::LinkContent;
 use edgelink_control_plane::redis::{Lookup, Redis};
-use edgelink_control_plane::resolve::{Memory, MemoryOptions, ResolveOptions, Resolver};
+use edgelink_control_plane::resolve::{
+    KeyScanner, KnownKeys, Memory, MemoryOptions, ResolveOptions, Resolver,
+};
 use edgelink_control_plane::store::{NewLink, Store};
 use edgelink_control_plane::target::TargetUrl;
 use edgelink_tests::servers::{RedisCluster, RedisServer};
@@ -31,7 +32,7 @@ struct Setting<S = RedisServer> {
 /// One control plane as far as resolving goes.
 struct Replica {
     resolver: Arc<Resolver>,
-    catalog: Arc<Catalog>,
+    known_keys: Arc<KnownKeys>,
     feed: Arc<Feed>,
 }
 
@@ -109,8 +110,8 @@ impl<S> Setting<S> {
             max_lookups: 4,
         };
         let memory = Arc::new(Memory::new(memory));
-        let catalog = Arc::new(Catalog::new(CodeSpace::new(CodeLength::DEFAULT, None)));
-        let listeners: Vec<Arc<dyn Listener>> = vec![memory.clone(), catalog.clone()];
+        let known_keys = Arc::new(KnownKeys::new(CodeSpace::new(CodeLength::DEFAULT, None)));
+        let listeners: Vec<Arc<dyn Listener>> = vec![memory.clone(), known_keys.clone()];
         let feed = Arc::new(Feed::new(RingLimits::default(), listeners));
         tokio::spawn(Tail::new(self.redis.clone(), feed.clone()).run(self.stop.clone()));
         // The clock of the database is known from the first look into the outbox.
@@ -118,23 +119,23 @@ impl<S> Setting<S> {
         feed.clock()
             .note(asked, self.store.publisher().await.unwrap().now);
         until("the feed", LIMIT, async || feed.is_current().then_some(())).await;
-        let scanner = Scanner::new(catalog.clone(), self.store.clone());
+        let scanner = KeyScanner::new(known_keys.clone(), self.store.clone());
         tokio::spawn(scanner.run(self.stop.clone()));
         until("all keys", LIMIT, async || {
-            (!catalog.may_have("a.example/never")).then_some(())
+            (!known_keys.may_have("a.example/never")).then_some(())
         })
         .await;
         let resolver = Resolver::new(
             self.store.clone(),
             Some(self.redis.clone()),
-            catalog.clone(),
+            known_keys.clone(),
             feed.clone(),
             memory,
             options,
         );
         Replica {
             resolver: Arc::new(resolver),
-            catalog,
+            known_keys,
             feed,
         }
     }
@@ -195,7 +196,7 @@ async fn a_link_of_another_replica_is_found_at_once() {
     setting.end_publisher().await;
     for number in 0..50 {
         let key = format!("a.example/k{number}");
-        assert!(!replica.catalog.may_have(&key));
+        assert!(!replica.known_keys.may_have(&key));
         // Nobody publishes here: the change stays in the outbox.
         setting.create(number, &key).await;
         let record = replica
@@ -420,7 +421,7 @@ async fn an_entry_that_redis_has_lost_denies_nothing() {
         (replica.feed.end() > lost).then_some(())
     })
     .await;
-    assert!(!replica.catalog.may_have(KEY));
+    assert!(!replica.known_keys.may_have(KEY));
     assert!(is_link(&resolve(&replica).await));
 }
 

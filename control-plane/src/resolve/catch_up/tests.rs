@@ -57,22 +57,22 @@ impl Outbox for Looks {
 
 struct Setting {
     outbox: Arc<Looks>,
-    catalog: Arc<Catalog>,
+    known_keys: Arc<KnownKeys>,
     feed: Arc<Feed>,
     catch_up: Arc<CatchUp>,
 }
 
-/// A catalogue that is complete, and a feed that has begun at 10-0.
+/// Known keys that are complete, and a feed that has begun at 10-0.
 fn setting() -> Setting {
     let outbox = Arc::new(Looks::default());
-    let catalog = Arc::new(Catalog::new(CodeSpace::new(CodeLength::DEFAULT, None)));
+    let known_keys = Arc::new(KnownKeys::new(CodeSpace::new(CodeLength::DEFAULT, None)));
     let feed = Arc::new(Feed::new(RingLimits::default(), Vec::new()));
     feed.start_anew(GENERATION, at(10));
-    catalog.complete_for_tests();
-    let catch_up = CatchUp::new(outbox.clone(), catalog.clone(), feed.clone());
+    known_keys.complete_for_tests();
+    let catch_up = CatchUp::new(outbox.clone(), known_keys.clone(), feed.clone());
     Setting {
         outbox,
-        catalog,
+        known_keys,
         feed,
         catch_up: Arc::new(catch_up),
     }
@@ -84,7 +84,7 @@ const CERTAIN: Option<Certainty> = Some(Certainty { rev: FLOOR });
 async fn what_is_in_the_outbox_is_known_and_what_was_published_has_to_have_come() {
     let Setting {
         outbox,
-        catalog,
+        known_keys,
         feed,
         catch_up,
     } = setting();
@@ -102,8 +102,8 @@ async fn what_is_in_the_outbox_is_known_and_what_was_published_has_to_have_come(
         outbox.will_show(Some((vec!["a.example/x"], generation, position)));
         assert_eq!(catch_up.run().await, expected, "{generation} {position}");
     }
-    assert!(catalog.may_have("a.example/x"));
-    assert!(!catalog.may_have("a.example/y"));
+    assert!(known_keys.may_have("a.example/x"));
+    assert!(!known_keys.may_have("a.example/y"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +150,7 @@ async fn a_feed_is_waited_for_only_while_it_may_come() {
 async fn a_look_that_is_given_up_does_not_count_for_those_who_wait() {
     let Setting {
         outbox,
-        catalog,
+        known_keys,
         catch_up,
         ..
     } = setting();
@@ -172,6 +172,6 @@ async fn a_look_that_is_given_up_does_not_count_for_those_who_wait() {
     outbox.will_show(Some((vec!["a.example/new"], GENERATION, at(10))));
     first.abort();
     assert_eq!(second.await.unwrap(), CERTAIN);
-    assert!(catalog.may_have("a.example/new"));
+    assert!(known_keys.may_have("a.example/new"));
     assert!(outbox.looks.lock().unwrap().is_empty());
 }

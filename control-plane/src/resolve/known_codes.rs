@@ -1,4 +1,4 @@
-//! The codes that edges cannot tell from their number, as a filter that is kept up to date and is never made anew.
+//! The codes that edges cannot tell from their number, as a filter that is kept up to date and never made a second time.
 
 use edgelink_wire::{CodeFilter, RecordError};
 
@@ -7,7 +7,7 @@ use edgelink_wire::{CodeFilter, RecordError};
 const CAPACITIES: [usize; 6] = [1 << 10, 1 << 13, 1 << 16, 1 << 19, 4_500_000, 14_000_000];
 
 /// Codes that are known by name.
-pub(super) struct Codes {
+pub(super) struct KnownCodes {
     /// Those that have room, the smallest first; never empty.
     filters: Vec<(usize, CodeFilter)>,
     count: usize,
@@ -15,7 +15,7 @@ pub(super) struct Codes {
     bound: u64,
 }
 
-impl Codes {
+impl KnownCodes {
     /// No codes yet.
     ///
     /// # Errors
@@ -74,8 +74,8 @@ impl Codes {
 mod tests {
     use super::*;
 
-    fn codes(capacities: &[usize]) -> Codes {
-        Codes::with_capacities(capacities).unwrap()
+    fn codes(capacities: &[usize]) -> KnownCodes {
+        KnownCodes::with_capacities(capacities).unwrap()
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! From a key to its record, at the cost of one query of the database for all who ask at once: in-process cache, the
-//! catalogue of keys, Redis, and at last the database, under a lock in Redis with a second look.
+//! filter of known keys, Redis, and at last the database, under a lock in Redis with a second look.
 //!
 //! What is cached, here or in Redis, counts only while the feed is current, and what Redis says only if that very Redis has all
 //! that the feed has told. Otherwise the database is asked, by one request for each key and process. Every answer knows as
 //! of when it is right.
 
 mod catch_up;
+mod known_codes;
+mod known_keys;
 mod memory;
 
-use crate::catalog::Catalog;
 use crate::feed::{Current, Feed};
 use crate::redis::{Lock, Lookup, Redis};
 use crate::store::{Store, StoreError};
@@ -24,6 +25,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
+pub use known_keys::{KeyScanner, KnownKeys};
 pub use memory::{Memory, MemoryOptions};
 
 /// The first pause between two looks for what another replica is looking up; the next ones are twice as long.
@@ -46,7 +48,7 @@ pub struct ResolveOptions {
 pub struct Resolver {
     store: Arc<Store>,
     redis: Option<Arc<Redis>>,
-    catalog: Arc<Catalog>,
+    known_keys: Arc<KnownKeys>,
     catch_up: CatchUp,
     memory: Arc<Memory>,
     feed: Arc<Feed>,
@@ -59,7 +61,7 @@ pub struct Resolver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tier {
     Memory,
-    Catalog,
+    KnownKeys,
     Redis,
     Database,
 }
@@ -97,16 +99,16 @@ impl Resolver {
     pub fn new(
         store: Arc<Store>,
         redis: Option<Arc<Redis>>,
-        catalog: Arc<Catalog>,
+        known_keys: Arc<KnownKeys>,
         feed: Arc<Feed>,
         memory: Arc<Memory>,
         options: ResolveOptions,
     ) -> Self {
         Self {
-            catch_up: CatchUp::new(store.clone(), catalog.clone(), feed.clone()),
+            catch_up: CatchUp::new(store.clone(), known_keys.clone(), feed.clone()),
             store,
             redis,
-            catalog,
+            known_keys,
             memory,
             feed,
             lookups: Semaphore::new(options.max_lookups),
@@ -143,7 +145,7 @@ impl Resolver {
     ) -> Result<Found, StoreError> {
         let as_of = Instant::now();
         if let Some(rev) = self.absence(text).await {
-            count(Tier::Catalog);
+            count(Tier::KnownKeys);
             let record = Record::Absent { rev };
             return Ok(Found { record, as_of });
         }
@@ -155,11 +157,11 @@ impl Resolver {
 
     /// The revision of its absence, if there was never such a link as far as anything is committed by now.
     async fn absence(&self, text: &str) -> Option<u64> {
-        if self.catalog.may_have(text) {
+        if self.known_keys.may_have(text) {
             return None;
         }
         let certainty = self.catch_up.run().await?;
-        (!self.catalog.may_have(text)).then_some(certainty.rev)
+        (!self.known_keys.may_have(text)).then_some(certainty.rev)
     }
 
     async fn through_redis(
@@ -269,7 +271,7 @@ impl Resolver {
 fn count(tier: Tier) {
     let tier = match tier {
         Tier::Memory => "memory",
-        Tier::Catalog => "catalog",
+        Tier::KnownKeys => "known_keys",
         Tier::Redis => "redis",
         Tier::Database => "database",
     };

@@ -1,16 +1,48 @@
-//! What is known of API keys, and how many may be looked up at once.
+//! Checks API keys against the store, with a cache in front that bounds how many are looked up at once.
 
+use super::api_key::ApiKey;
 use crate::config::AuthConfig;
-use crate::store::{ApiKeyRow, StoreError};
+use crate::problem::{Kind, Problem};
+use crate::store::{ApiKeyRow, Store, StoreError};
 use moka::future::Cache;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+/// Checks API keys. Rows, and that there is none, are kept for `auth.key_cache_ms`: that is for how long a revoked key goes
+/// on working. The secret is compared at every request.
+pub(crate) struct KeyVerifier {
+    store: Arc<Store>,
+    cache: KeyCache,
+}
+
+impl KeyVerifier {
+    pub(crate) fn new(store: Arc<Store>, config: &AuthConfig) -> Self {
+        let cache = KeyCache::new(config);
+        Self { store, cache }
+    }
+
+    /// The row of `text` if it is a key that was given to a caller.
+    pub(crate) async fn verify(&self, text: &str) -> Result<Option<Arc<ApiKeyRow>>, Problem> {
+        let Some(key) = ApiKey::parse(text) else {
+            return Ok(None);
+        };
+        let look_up = self.store.find_api_key(key.id());
+        let row = self.cache.find(key.id(), look_up).await;
+        let row = row.map_err(|error| match &*error {
+            KeyLookupError::Store(error) => Problem::store(error),
+            KeyLookupError::Overloaded => {
+                Problem::new(Kind::Overloaded).with_detail("too many unknown keys are sent")
+            }
+        })?;
+        Ok(row.filter(|row| key.matches(row)))
+    }
+}
+
 /// Rows by the id of their key, and that there is none, kept for `auth.key_cache_ms`.
 ///
-/// A key has the form of one without anybody having been given it, and each made-up one costs a lookup. So lookups of ids
+/// A key can have the form of one that was never given to a caller, and each made-up one costs a lookup. So lookups of ids
 /// that no row was ever found for have a bound of their own, and the keys in use are served whatever is made up.
-pub(super) struct KeyCache {
+struct KeyCache {
     rows: Cache<String, Option<Arc<ApiKeyRow>>>,
     /// The ids that had a row when they were looked up last.
     known: Cache<String, ()>,
@@ -19,7 +51,7 @@ pub(super) struct KeyCache {
 
 /// Why it cannot be said whether there is a key.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum KeyLookupError {
+enum KeyLookupError {
     /// As many unknown keys as allowed are being looked up.
     #[error("too many unknown keys are being looked up")]
     Overloaded,
@@ -29,7 +61,7 @@ pub(super) enum KeyLookupError {
 }
 
 impl KeyCache {
-    pub(super) fn new(config: &AuthConfig) -> Self {
+    fn new(config: &AuthConfig) -> Self {
         Self {
             rows: Cache::builder()
                 .max_capacity(config.key_cache_entries)
@@ -41,7 +73,7 @@ impl KeyCache {
     }
 
     /// The row of the key `id`, by `look_up` where it is not in the cache. Requests with the same id share one lookup.
-    pub(super) async fn find(
+    async fn find(
         &self,
         id: &str,
         look_up: impl Future<Output = Result<Option<ApiKeyRow>, StoreError>>,
