@@ -1,5 +1,6 @@
-//! The time, in the units that links and records use.
+//! The time, in the units that links and records use, and pauses.
 
+use edgelink_wire::backoff::Bounds;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Unix time in milliseconds; 0 for a clock that stands before 1970.
@@ -18,6 +19,14 @@ pub(crate) fn unix_micros() -> u64 {
 #[must_use]
 pub(crate) fn unix_seconds() -> u64 {
     since_epoch().as_secs()
+}
+
+/// The pause before the next try after so many in a row have failed, at least one; without a source of randomness the
+/// longest.
+pub(crate) fn pause_after(failures: u32, bounds: Bounds) -> Duration {
+    let longest = bounds.longest_ms(failures);
+    let pause = getrandom::u64().map_or(longest, |random| bounds.spread_ms(failures, random));
+    Duration::from_millis(pause)
 }
 
 fn since_epoch() -> Duration {

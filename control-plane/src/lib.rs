@@ -5,7 +5,6 @@
 mod api;
 mod app;
 pub mod auth;
-pub mod backoff;
 pub mod cli;
 pub mod clicks;
 mod clock;
@@ -27,7 +26,6 @@ mod reference;
 pub mod relay;
 pub mod resolve;
 pub mod server;
-mod shutdown;
 pub mod snapshot;
 pub mod store;
 pub mod target;

@@ -8,12 +8,13 @@ mod transfer;
 use crate::config::{Config, ConfigError, Environment};
 use crate::server::{self, Server, StartError};
 use crate::store::StoreError;
-use crate::{shutdown, telemetry};
+use crate::telemetry;
 use clap::{Parser, Subcommand};
 use keys::KeysCommand;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
 use transfer::{ExportArguments, ImportArguments};
 
 /// The control plane of edgelink.
@@ -118,9 +119,21 @@ async fn serve(config: Config, environment: &Environment) -> Result<(), Failure>
     for name in environment.unknown() {
         tracing::warn!(name, "an environment variable that nothing reads");
     }
-    let signals = shutdown::signals().map_err(Failure::Signals)?;
+    let signals = signals().map_err(Failure::Signals)?;
     Server::start(config).await?.run(signals).await;
     Ok(())
+}
+
+/// Ends with the first SIGTERM or SIGINT.
+fn signals() -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }
 
 #[cfg(test)]

@@ -1,70 +1,61 @@
-//! Not waiting for a Redis that does not answer, again and again.
+//! The circuit breaker of Redis: lookups do not wait, again and again, for a Redis that does not answer.
 
 use super::RedisError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use edgelink_wire::breaker::CircuitBreaker;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// For how long nobody asks after a failure. Then one call goes out to see, and the others go on without Redis until it has
+/// The time after a failure without a call. Then one call is let through, and the others go on without Redis until it is
 /// answered.
 const COOL_OFF: Duration = Duration::from_millis(250);
 
-/// Remembers whether Redis answered the last time.
+/// Remembers whether Redis answered the last call.
 pub(super) struct Breaker {
     start: Instant,
-    /// Milliseconds since the start at which somebody may try again; 0 while all is well.
-    retry_at: AtomicU64,
+    circuit: Mutex<CircuitBreaker>,
 }
 
 impl Default for Breaker {
     fn default() -> Self {
         Self {
             start: Instant::now(),
-            retry_at: AtomicU64::new(0),
+            circuit: Mutex::new(CircuitBreaker::new(1)),
         }
     }
 }
 
 impl Breaker {
-    /// Whether to ask.
+    /// Whether to make a call.
     pub(super) fn allows(&self) -> bool {
-        let retry_at = self.retry_at.load(Ordering::Relaxed);
-        if retry_at == 0 {
-            return true;
-        }
-        let now = self.now();
-        now >= retry_at
-            && self
-                .retry_at
-                .compare_exchange(retry_at, later(now), Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+        const COOL_OFF_MS: u64 = COOL_OFF.as_millis() as u64;
+        self.circuit().permits(self.now(), COOL_OFF_MS)
     }
 
-    /// Notes how a call went. An error that Redis itself answered is an answer.
+    /// Notes how a call ended. An error that Redis itself answered is an answer.
     pub(super) fn note<T>(&self, result: &Result<T, RedisError>) {
         match result {
             Err(error @ RedisError::Away(_)) => {
-                if self.retry_at.swap(later(self.now()), Ordering::Relaxed) == 0 {
-                    tracing::warn!(%error, "going on without Redis");
+                if self.circuit().fail(self.now()) {
+                    tracing::warn!(%error, "Redis does not answer: lookups go on without it");
                 }
             }
             Err(RedisError::Skipped) => {}
             _ => {
-                if self.retry_at.swap(0, Ordering::Relaxed) != 0 {
+                if self.circuit().succeed() {
                     tracing::info!("Redis answers again");
                 }
             }
         }
     }
 
+    fn circuit(&self) -> MutexGuard<'_, CircuitBreaker> {
+        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
-}
-
-fn later(now: u64) -> u64 {
-    const COOL_OFF_MS: u64 = COOL_OFF.as_millis() as u64;
-    now.saturating_add(COOL_OFF_MS)
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use super::error::{Fault, Remedy, StoreError};
 use super::newest::Newest;
 use super::revisions::{LastRevisions, Revisions};
 use super::session::{Pool, Session};
-use crate::backoff::Backoff;
+use crate::clock;
 use crate::telemetry::prometheus::{STORE_ERRORS, STORE_SECONDS};
+use edgelink_wire::backoff::Bounds;
 use edgelink_wire::{Domain, LinkKey};
 use metrics::{counter, histogram};
 use std::sync::Arc;
@@ -42,10 +43,10 @@ pub type OnChange = Arc<dyn Fn(&[LinkKey]) + Send + Sync>;
 /// after a restart of the server every idle one is dead, and there are only so many.
 const MAX_TRIES: u32 = 5;
 
-/// Those who were in each other's way should not be so again.
-const BACKOFF: Backoff = Backoff {
-    first: Duration::from_millis(4),
-    most: Duration::from_millis(50),
+/// Transactions that were in each other's way should not be so again.
+const PAUSES: Bounds = Bounds {
+    first_ms: 4,
+    cap_ms: 50,
 };
 
 /// Makes a call: runs its body on a session, and again on another one where that helps. In a box, as the futures of drivers
@@ -188,7 +189,7 @@ impl Call<'_> {
             Remedy::Repeat if session.rollback().await.is_ok() => {
                 session.keep();
                 if self.is_in_time() && self.tries < MAX_TRIES {
-                    tokio::time::sleep(BACKOFF.delay(self.tries)).await;
+                    tokio::time::sleep(clock::pause_after(self.tries, PAUSES)).await;
                     self.tries += 1;
                     return None;
                 }

@@ -4,7 +4,8 @@ use super::calls::Store;
 use super::error::{Fault, StoreError};
 use super::options::PoolOptions;
 use super::session::Pool;
-use crate::backoff::Backoff;
+use crate::clock;
+use edgelink_wire::backoff::Bounds;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqlitePool};
 use std::str::FromStr;
@@ -18,9 +19,9 @@ const CONTEXT: &str = "opening the SQLite database";
 const MAX_BYTES: usize = 4 << 20;
 
 /// How long to wait for a file that another process opens for the first time.
-const OPEN_BACKOFF: Backoff = Backoff {
-    first: Duration::from_millis(5),
-    most: Duration::from_millis(100),
+const OPEN_PAUSES: Bounds = Bounds {
+    first_ms: 5,
+    cap_ms: 100,
 };
 
 /// Opens a file, or makes it.
@@ -75,7 +76,7 @@ async fn open(
                 if !error.transient || begun.elapsed() >= within {
                     return Err(error);
                 }
-                tokio::time::sleep(OPEN_BACKOFF.delay(failures)).await;
+                tokio::time::sleep(clock::pause_after(failures, OPEN_PAUSES)).await;
             }
         }
     }

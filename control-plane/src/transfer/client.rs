@@ -1,6 +1,7 @@
 //! The API as a client sees it, with patience.
 
 use bytes::Bytes;
+use edgelink_wire::backoff::Bounds;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Body as _;
@@ -15,8 +16,10 @@ use std::time::Duration;
 
 /// How often a request is sent at most while the API is away; with the waits in between that is about two minutes.
 const MAX_TRIES: u32 = 10;
-const FIRST_WAIT: Duration = Duration::from_millis(250);
-const MAX_WAIT: Duration = Duration::from_secs(20);
+const PAUSES: Bounds = Bounds {
+    first_ms: 250,
+    cap_ms: 20_000,
+};
 
 /// How long one request may take, besides a second for each 64 KiB of its body.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -174,20 +177,19 @@ impl ApiClient {
         &self,
         attempt: impl AsyncFn() -> Result<T, Miss>,
     ) -> Result<T, ClientError> {
-        let mut wait = FIRST_WAIT;
-        let mut tries = 1;
+        let mut failures = 0;
         loop {
             match attempt().await {
                 Ok(answer) => return Ok(answer),
                 Err(Miss::Refused(reason)) => return Err(ClientError::Refused(reason)),
-                Err(Miss::Away(reason)) if tries == MAX_TRIES => {
-                    return Err(ClientError::Away(reason));
+                Err(Miss::Away(reason)) => {
+                    failures += 1;
+                    if failures == MAX_TRIES {
+                        return Err(ClientError::Away(reason));
+                    }
                 }
-                Err(Miss::Away(_)) => {}
             }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(MAX_WAIT);
-            tries += 1;
+            tokio::time::sleep(Duration::from_millis(PAUSES.longest_ms(failures))).await;
         }
     }
 

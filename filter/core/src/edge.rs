@@ -9,7 +9,6 @@ mod tiers;
 use crate::admission::Gate;
 use crate::answer::Answer;
 use crate::background::Errand;
-use crate::breaker::Breaker;
 use crate::caches::{Caches, Fetched, Found, Learned, Lookup, Source};
 use crate::callout::{self, Answered, Callout, Failure, Response};
 use crate::flights::{Bounds, FlightId, Flights, Landed, StreamId, Token, Waiter};
@@ -23,6 +22,7 @@ pub use roots::RootId;
 
 use answers::compose;
 use edgelink_wire::Domain;
+use edgelink_wire::breaker::CircuitBreaker;
 use edgelink_wire::clicks::WorkerId;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
@@ -34,6 +34,11 @@ const FEED_BEGINS_WITHIN: u64 = 2_000;
 /// Milliseconds beyond the timeout after which a lookup is given up even though the proxy has not said so, as when the
 /// context that made the callout is gone.
 const GRACE: u64 = 1_000;
+
+/// So many timeouts of lookups without an answer in between open the circuit. A control plane that refuses or answers
+/// nonsense does so at once, and may do so for one link only. One that lets callouts time out makes visitors wait for
+/// nothing, so timeouts, and only those, count.
+const TIMEOUTS_TO_OPEN: u32 = 8;
 
 /// Everything a worker knows.
 pub struct Edge {
@@ -54,7 +59,7 @@ pub struct Edge {
     background: background::Background,
     /// Whether a request has come.
     is_wanted: bool,
-    breaker: Breaker,
+    breaker: CircuitBreaker,
     health: Health,
     counts: Counts,
     shares: Shares,
@@ -129,7 +134,7 @@ impl Edge {
             gate: Gate::new(settings.background.admission_silence),
             background: background::Background::new(&settings, name, seed),
             is_wanted: false,
-            breaker: Breaker::default(),
+            breaker: CircuitBreaker::new(TIMEOUTS_TO_OPEN),
             health: Health::Answering,
             counts: Counts::default(),
             shares: Shares::new(seed.rotate_left(48)),
@@ -278,7 +283,7 @@ impl Edge {
             Ok(answered) => answered,
             Err(failure) => return Some(self.fail(host, landed, failure)),
         };
-        self.breaker.answered();
+        self.breaker.succeed();
         self.note(host, Health::Answering, "");
         self.count_callout(match told.kind {
             Kind::Link => CalloutOutcome::Ok,
@@ -367,10 +372,10 @@ impl Edge {
     ) -> Resumed {
         if failure == Failure::Timeout {
             self.count_callout(CalloutOutcome::Timeout);
-            self.breaker.timed_out(self.now);
+            self.breaker.fail(self.now.millis());
         } else {
             self.count_callout(CalloutOutcome::Failed);
-            self.breaker.answered();
+            self.breaker.succeed();
         }
         self.note(host, Health::Failing, &failure.to_string());
         self.fall_back(host, landed)

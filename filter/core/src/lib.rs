@@ -28,7 +28,6 @@
 mod admission;
 pub mod answer;
 pub mod background;
-mod breaker;
 mod caches;
 pub mod callout;
 mod changes;

@@ -6,7 +6,8 @@
 //! ([`snapshot`], [`code_filter`]), and how it reports clicks ([`clicks`]). The crate does no input and output and runs
 //! on wasm32.
 //!
-//! Everything here is a format: a change that alters one byte of it is a new version, never an edit of the old one.
+//! Two rules are here because both have them: pauses between retries ([`backoff`]) and circuit breakers ([`breaker`]).
+//! All else is a format: a change that alters one byte of it is a new version, never an edit of the old one.
 //! `tests/known_answers.rs` pins the bytes.
 
 #![cfg_attr(
@@ -19,7 +20,9 @@
     )
 )]
 
+pub mod backoff;
 pub mod base62;
+pub mod breaker;
 pub mod clicks;
 pub mod code;
 pub mod code_filter;

@@ -1,8 +1,8 @@
 //! How segments are drawn and issuers leased.
 
-use crate::backoff::Backoff;
 use crate::store::ISSUERS;
 use edgelink_wire::CodeLength;
+use edgelink_wire::backoff::Bounds;
 use std::fs;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct SegmentOptions {
     /// How long a caller waits for a number when there is none. Default 1.5 s.
     pub patience: Duration,
     /// How long to wait between draws that fail. Default 50 ms up to 1 s.
-    pub backoff: Backoff,
+    pub backoff: Bounds,
 }
 
 impl Default for SegmentOptions {
@@ -39,9 +39,9 @@ impl Default for SegmentOptions {
             most_step: 100_000,
             lease: Duration::from_mins(1),
             patience: Duration::from_millis(1500),
-            backoff: Backoff {
-                first: Duration::from_millis(50),
-                most: Duration::from_secs(1),
+            backoff: Bounds {
+                first_ms: 50,
+                cap_ms: 1_000,
             },
         }
     }

@@ -2,6 +2,7 @@
 
 use super::SegmentOptions;
 use super::step::Step;
+use crate::clock;
 use crate::issuer::IssueError;
 use crate::store::{ISSUERS, IssuerUsage, Segment, Store, StoreError};
 use crate::telemetry::prometheus::{ISSUER_STEP, SEGMENTS_DRAWN};
@@ -169,7 +170,7 @@ impl Supply {
 
     /// How long to wait after that many draws that failed.
     pub(super) fn pause(&self, failures: u32) -> Duration {
-        self.options.backoff.delay(failures)
+        clock::pause_after(failures, self.options.backoff)
     }
 
     /// How often the lease is renewed.

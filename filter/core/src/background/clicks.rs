@@ -5,9 +5,9 @@ use super::{Errand, ErrandKind, Line};
 use crate::callout::{Failure, Response, status};
 use crate::clicks::Tallied;
 use crate::metrics::{ClickOutcome, Counts, Metric};
-use crate::resp::backoff;
 use crate::settings;
 use crate::time::Moment;
+use edgelink_wire::backoff;
 use edgelink_wire::clicks::{MEDIA_TYPE, WorkerId};
 
 const FIRST_PAUSE: u64 = 100;

@@ -1,7 +1,7 @@
 //! One callout at a time, and the pauses between them.
 
 use crate::flights::Token;
-use crate::resp::backoff::{Backoff, Bounds};
+use edgelink_wire::backoff::{Backoff, Bounds};
 
 /// Milliseconds beyond the timeout after which an errand is given up even though the proxy has not said so.
 const GRACE: u64 = 1_000;

@@ -2,10 +2,10 @@
 
 use super::{Errand, ErrandKind, Line, body_of};
 use crate::callout::{Failure, Response};
-use crate::resp::backoff::Bounds;
 use crate::settings;
 use crate::time::Moment;
 use edgelink_wire::Snapshot;
+use edgelink_wire::backoff::Bounds;
 
 const PATH: &str = "/edge/v1/snapshot";
 

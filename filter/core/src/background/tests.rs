@@ -1,5 +1,5 @@
 use super::*;
-use crate::resp::backoff::Bounds;
+use edgelink_wire::backoff::Bounds;
 
 const BOUNDS: Bounds = Bounds {
     first_ms: 100,

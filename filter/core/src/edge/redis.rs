@@ -253,7 +253,7 @@ impl Edge {
         key: &[u8],
     ) -> Option<Action> {
         let pause = self.settings.retry_after_millis;
-        if self.breaker.permits(self.now, pause) {
+        if self.breaker.permits(self.now.millis(), pause) {
             return Some(Action::Send(Callout::new(flight, key)));
         }
         self.count_callout(CalloutOutcome::Rejected);

@@ -53,7 +53,9 @@ impl Edge {
     fn can_start(&self) -> bool {
         self.redis.is_current(self.now)
             || !self.breaker.is_open()
-            || self.breaker.is_rested(self.now, self.failure_memory())
+            || self
+                .breaker
+                .is_rested(self.now.millis(), self.failure_memory())
     }
 
     /// Whether asking for what was found has failed a short while ago. Later, a visitor waits again: what was said by then
@@ -93,7 +95,7 @@ impl Edge {
             return Some(None);
         }
         let pause = self.settings.retry_after_millis;
-        if self.breaker.permits(self.now, pause) {
+        if self.breaker.permits(self.now.millis(), pause) {
             return Some(Some(Callout::new(id, &self.key)));
         }
         self.flights.land(id);
@@ -105,7 +107,7 @@ impl Edge {
         let pause = self.here.retry_after_millis;
         let failed = self.caches.failed(found).map(|failed| failed.age(self.now));
         let is_permitted =
-            self.redis.is_current(self.now) || self.breaker.would_permit(self.now, pause);
+            self.redis.is_current(self.now) || self.breaker.would_permit(self.now.millis(), pause);
         if failed.is_some_and(|age| age < pause) || !is_permitted {
             return None;
         }

@@ -1,9 +1,9 @@
 use super::*;
 mod heard;
 
-use crate::resp::backoff::Bounds;
 use crate::resp::client::{Mode, State};
 use crate::resp::scan::Limits;
+use edgelink_wire::backoff::Bounds;
 use proptest::prelude::*;
 
 fn settings() -> Settings {

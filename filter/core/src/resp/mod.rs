@@ -8,7 +8,7 @@
 //! - [`scan`] finds where a reply ends, however it was cut, looking at each byte once.
 //! - [`reply`] is what a complete reply says, borrowed from the bytes.
 //! - [`decode`] puts these two together.
-//! - [`client`] is one connection: handshake, pipelining, deadlines, reconnecting; [`backoff`] and [`queue`] are parts.
+//! - [`client`] is one connection: handshake, pipelining, deadlines, reconnecting; [`queue`] is a part.
 //! - [`lookup`] is the one command that the hot path sends.
 //!
 //! # Why a decoder of our own
@@ -22,7 +22,6 @@
 //!    bound on nesting, on the elements of an array or on the length of a reply. Here all of it is an error, for a peer
 //!    that sends it is not Redis, or the stream has lost its place.
 
-pub mod backoff;
 pub mod client;
 pub mod decode;
 pub mod encode;

@@ -2,10 +2,10 @@
 
 use super::{SettingsError, header_value, within, wrong};
 use crate::feed;
-use crate::resp::backoff::Bounds;
 use crate::resp::client::{Auth, Mode, Settings};
 use crate::resp::scan::Limits;
 use crate::time::Lives;
+use edgelink_wire::backoff::Bounds;
 use edgelink_wire::record::MAX_URL_LENGTH;
 use serde::Deserialize;
 

@@ -3,9 +3,9 @@
 use crate::driver::{ClientDriver, Socket};
 use crate::server::{LIMITS, Server};
 use edgelink_filter_core::resp::Client;
-use edgelink_filter_core::resp::backoff::Bounds;
 use edgelink_filter_core::resp::client::{Auth, Mode, Settings, State};
 use edgelink_filter_core::resp::lookup::Lookup;
+use edgelink_wire::backoff::Bounds;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;

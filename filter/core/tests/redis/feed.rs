@@ -3,8 +3,8 @@
 use crate::driver::{FeedDriver, Socket};
 use crate::server::{LIMITS, Server};
 use edgelink_filter_core::feed::{Reader, Settings, Start};
-use edgelink_filter_core::resp::backoff::Bounds;
 use edgelink_filter_core::resp::client::{self, Mode};
+use edgelink_wire::backoff::Bounds;
 
 fn settings() -> Settings {
     Settings {

@@ -28,10 +28,10 @@ mod tests;
 pub use events::{Event, Reason};
 pub use settings::{Auth, Mode, Settings, Step};
 
-use super::backoff::Backoff;
 use super::decode::Decoder;
 use super::queue::Queue;
 use super::reply::Reply;
+use edgelink_wire::backoff::Backoff;
 use events::Episode;
 
 /// What the owner of the client has to do.

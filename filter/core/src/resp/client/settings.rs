@@ -1,9 +1,9 @@
 //! How a connection is made, and what bounds it.
 
-use crate::resp::backoff::Bounds;
 use crate::resp::encode;
 use crate::resp::reply::Reply;
 use crate::resp::scan::Limits;
+use edgelink_wire::backoff::Bounds;
 
 /// Settings of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ mod batches;
 mod bounds;
 
 use super::*;
-use crate::resp::backoff::Bounds;
 use crate::resp::encode;
 use crate::resp::scan::{Limits, ProtocolError};
+use edgelink_wire::backoff::Bounds;
 
 /// What a client said, in a form that can be kept and compared.
 #[derive(Debug, PartialEq)]

@@ -1,0 +1,149 @@
+//! How long to pause before a retry: pauses that double from failure to failure, up to a cap.
+//!
+//! The crate `backon` was tried: its jitter goes beyond its longest delay, and its arithmetic can panic, which traps a worker.
+
+/// The bounds of the pauses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The longest pause before the first retry, in milliseconds.
+    pub first_ms: u64,
+    /// The longest pause of all, in milliseconds. A connection that stood for this long is taken for sound, and the next
+    /// pause is a first one again.
+    pub cap_ms: u64,
+}
+
+impl Bounds {
+    /// The longest pause after so many failures in a row, at least one.
+    #[must_use]
+    pub fn longest_ms(self, failures: u32) -> u64 {
+        let doublings = failures.saturating_sub(1).min(63);
+        self.first_ms
+            .saturating_mul(1 << doublings)
+            .min(self.cap_ms)
+    }
+
+    /// A pause between none and the longest, by a random number, so that calls that failed together do not come back
+    /// together ("full jitter": Brooker, "Exponential Backoff And Jitter", AWS, 2015).
+    #[must_use]
+    pub fn spread_ms(self, failures: u32, random: u64) -> u64 {
+        random % self.longest_ms(failures).saturating_add(1)
+    }
+}
+
+/// Pauses with jitter: each is between half of the longest and all of it, so that the workers of many Envoys do not come
+/// back in one instant.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    bounds: Bounds,
+    failures: u32,
+    random: u64,
+}
+
+impl Backoff {
+    /// Starts with a first pause. `seed` drives the jitter, and should differ from worker to worker.
+    #[must_use]
+    pub fn new(bounds: Bounds, seed: u64) -> Self {
+        Self {
+            bounds,
+            failures: 0,
+            random: seed,
+        }
+    }
+
+    /// Counts a failure, and returns the pause after it in milliseconds.
+    pub fn next_ms(&mut self) -> u64 {
+        self.failures = self.failures.saturating_add(1);
+        let longest = self.bounds.longest_ms(self.failures);
+        let half = longest / 2;
+        half + self.random() % (longest - half).saturating_add(1)
+    }
+
+    /// The failures since the last reset.
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// The bounds it keeps to.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
+    /// Forgets the failures.
+    pub fn reset(&mut self) {
+        self.failures = 0;
+    }
+
+    /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): jitter needs no more.
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BOUNDS: Bounds = Bounds {
+        first_ms: 50,
+        cap_ms: 2000,
+    };
+
+    #[test]
+    fn pauses_double_up_to_the_cap() {
+        let mut backoff = Backoff::new(BOUNDS, 1);
+        for due in [50, 100, 200, 400, 800, 1600, 2000, 2000, 2000] {
+            let wait = backoff.next_ms();
+            assert!((due / 2..=due).contains(&wait), "{wait} of {due}");
+        }
+        assert_eq!(backoff.failures(), 9);
+        backoff.reset();
+        assert!(backoff.next_ms() <= 50);
+    }
+
+    #[test]
+    fn seeds_part_the_workers() {
+        let waits = |seed| {
+            let mut backoff = Backoff::new(BOUNDS, seed);
+            [(); 8].map(|()| backoff.next_ms())
+        };
+        assert_ne!(waits(1), waits(2));
+        assert_eq!(waits(1), waits(1));
+    }
+
+    #[test]
+    fn the_longest_pause_doubles_up_to_the_cap() {
+        let bounds = Bounds {
+            first_ms: 10,
+            cap_ms: 100,
+        };
+        let longest = [1, 2, 3, 4, 5, 1000].map(|failures| bounds.longest_ms(failures));
+        assert_eq!(longest, [10, 20, 40, 80, 100, 100]);
+    }
+
+    #[test]
+    fn pauses_of_full_jitter_are_spread_below_the_longest() {
+        let mut source = Backoff::new(BOUNDS, 1);
+        let longest = BOUNDS.longest_ms(4);
+        let pauses = [(); 100].map(|()| BOUNDS.spread_ms(4, source.random()));
+        assert!(pauses.iter().all(|pause| *pause <= longest));
+        assert!(pauses.iter().any(|pause| *pause < longest / 2));
+        assert!(pauses.iter().any(|pause| *pause > longest / 2));
+    }
+
+    proptest! {
+        #[test]
+        fn no_pause_is_above_the_cap(first_ms in 0..u64::MAX / 2, cap_ms in 0..u64::MAX / 2, seed: u64) {
+            let mut backoff = Backoff::new(Bounds { first_ms, cap_ms }, seed);
+            for failures in 1..100 {
+                prop_assert!(backoff.next_ms() <= cap_ms);
+                prop_assert!(backoff.bounds().spread_ms(failures, seed) <= cap_ms);
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A circuit breaker: something that fails is asked no more, but for one try in a while.
+
+/// A circuit breaker. Its times are milliseconds of a clock that never goes back, passed in.
+///
+/// It is closed at first: all calls are let through. Failures in a row open it; a pause after the last try it is half-open,
+/// and lets one call through. A success closes it.
+#[derive(Clone, Debug)]
+pub struct CircuitBreaker {
+    threshold: u32,
+    failures: u32,
+    last_try: u64,
+}
+
+impl CircuitBreaker {
+    /// A closed one, which so many failures without a success in between open.
+    #[must_use]
+    pub const fn new(threshold: u32) -> Self {
+        Self {
+            threshold,
+            failures: 0,
+            last_try: 0,
+        }
+    }
+
+    /// Whether it is open or half-open: calls are held back, or all but one.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.failures >= self.threshold
+    }
+
+    /// Whether a call would be let through: it is closed, or half-open `pause` after the last try.
+    #[must_use]
+    pub fn would_permit(&self, now: u64, pause: u64) -> bool {
+        !self.is_open() || self.is_rested(now, pause)
+    }
+
+    /// Asks to make a call. A half-open one lets this call through and is open again.
+    pub fn permits(&mut self, now: u64, pause: u64) -> bool {
+        let permits = self.would_permit(now, pause);
+        if permits && self.is_open() {
+            self.last_try = now;
+        }
+        permits
+    }
+
+    /// Whether no call was tried for so many milliseconds, so that what failed may long be there again.
+    #[must_use]
+    pub fn is_rested(&self, now: u64, millis: u64) -> bool {
+        now.saturating_sub(self.last_try) >= millis
+    }
+
+    /// Notes a call that was answered; whether this has closed it.
+    pub fn succeed(&mut self) -> bool {
+        let was_open = self.is_open();
+        self.failures = 0;
+        was_open
+    }
+
+    /// Notes a call that failed; whether this has opened it.
+    pub fn fail(&mut self, now: u64) -> bool {
+        let was_open = self.is_open();
+        self.failures = self.failures.saturating_add(1);
+        self.last_try = now;
+        !was_open && self.is_open()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(threshold: u32, now: u64) -> CircuitBreaker {
+        let mut breaker = CircuitBreaker::new(threshold);
+        for failure in 1..=threshold {
+            assert!(breaker.permits(now, 1_000));
+            assert_eq!(breaker.fail(now), failure == threshold);
+        }
+        breaker
+    }
+
+    #[test]
+    fn it_opens_after_failures_in_a_row_and_lets_one_call_through_in_a_while() {
+        for threshold in [1, 8] {
+            let mut breaker = open(threshold, 5_000);
+            assert!(breaker.is_open());
+            assert!(!breaker.permits(5_999, 1_000));
+            assert!(breaker.would_permit(6_000, 1_000) && breaker.permits(6_000, 1_000));
+            assert!(!breaker.would_permit(6_000, 1_000) && !breaker.permits(6_000, 1_000));
+            assert!(!breaker.fail(6_100), "it was open");
+            assert!(!breaker.permits(7_099, 1_000));
+            assert!(breaker.permits(7_100, 1_000));
+        }
+    }
+
+    #[test]
+    fn a_success_closes_it() {
+        let mut breaker = open(8, 5_000);
+        assert!(breaker.succeed());
+        assert!(!breaker.succeed(), "it was closed");
+        assert!(breaker.permits(5_000, 1_000) && breaker.permits(5_000, 1_000));
+        assert!(!breaker.fail(5_000));
+        assert!(!breaker.is_open());
+    }
+
+    #[test]
+    fn it_says_how_long_no_call_was_tried() {
+        let mut breaker = open(1, 5_000);
+        assert!(!breaker.is_rested(5_999, 1_000) && breaker.is_rested(6_000, 1_000));
+        assert!(breaker.permits(6_000, 1_000));
+        assert!(!breaker.is_rested(6_500, 1_000));
+    }
+}
