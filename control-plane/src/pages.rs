@@ -43,7 +43,7 @@ impl Pages {
         respond(StatusCode::GONE, &self.gone)
     }
 
-    /// 503: nobody knows at the moment.
+    /// 503: whether there is one is not known at the moment.
     pub(crate) fn unavailable(&self) -> Response {
         let mut response = respond(StatusCode::SERVICE_UNAVAILABLE, &self.unavailable);
         let headers = response.headers_mut();

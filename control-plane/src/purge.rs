@@ -50,7 +50,7 @@ pub struct Purged {
 
 /// What expires.
 #[derive(Clone, Copy)]
-enum Kind {
+enum PurgeKind {
     Links,
     Tombstones,
     Receipts,
@@ -100,7 +100,7 @@ impl Purger {
     pub async fn purge(&self) -> Result<Option<Purged>, StoreError> {
         let mut purged = Purged::default();
         let mut failure = None;
-        for kind in Kind::ALL {
+        for kind in PurgeKind::ALL {
             match self.purge_all(kind).await {
                 Ok(Some(count)) => *purged.of(kind) = count,
                 Ok(None) => return Ok(None),
@@ -116,7 +116,7 @@ impl Purger {
         failure.map_or(Ok(Some(purged)), Err)
     }
 
-    async fn purge_all(&self, kind: Kind) -> Result<Option<u64>, StoreError> {
+    async fn purge_all(&self, kind: PurgeKind) -> Result<Option<u64>, StoreError> {
         let mut total = 0;
         loop {
             if !self.store.take_lease(LEASE, &self.owner, LEASE_MS).await? {
@@ -133,16 +133,16 @@ impl Purger {
     }
 
     /// How many rows a transaction removes. Those of clicks are small, and there can be millions of them in an hour.
-    fn limit(&self, kind: Kind) -> u32 {
+    fn limit(&self, kind: PurgeKind) -> u32 {
         let batch = self.settings.batch;
         match kind {
-            Kind::Clicks => (batch * 10).clamp(1, 10_000),
+            PurgeKind::Clicks => (batch * 10).clamp(1, 10_000),
             _ => batch,
         }
     }
 
     /// Purges a batch of what has expired by the database's clock.
-    async fn purge_batch(&self, kind: Kind) -> Result<u64, StoreError> {
+    async fn purge_batch(&self, kind: PurgeKind) -> Result<u64, StoreError> {
         let SweeperConfig {
             grace_seconds,
             tombstone_days,
@@ -150,14 +150,14 @@ impl Purger {
             ..
         } = self.settings;
         match kind {
-            Kind::Links => self.store.sweep_expired(grace_seconds, batch).await,
-            Kind::Tombstones => {
+            PurgeKind::Links => self.store.sweep_expired(grace_seconds, batch).await,
+            PurgeKind::Tombstones => {
                 let kept = tombstone_days * DAY_MS;
                 self.store.purge_tombstones(kept, batch).await
             }
-            Kind::Receipts => self.store.purge_receipts(RECEIPTS_MS, batch).await,
-            Kind::Unhashed => self.store.hash_contents(batch).await,
-            Kind::Clicks => {
+            PurgeKind::Receipts => self.store.purge_receipts(RECEIPTS_MS, batch).await,
+            PurgeKind::Unhashed => self.store.hash_contents(batch).await,
+            PurgeKind::Clicks => {
                 let (minutes, limit) = (self.click_minutes, self.limit(kind));
                 let purged = self.store.purge_clicks(minutes, BATCH_MINUTES, limit);
                 purged.await
@@ -167,18 +167,18 @@ impl Purger {
 }
 
 impl Purged {
-    fn of(&mut self, kind: Kind) -> &mut u64 {
+    fn of(&mut self, kind: PurgeKind) -> &mut u64 {
         match kind {
-            Kind::Links => &mut self.links,
-            Kind::Tombstones => &mut self.tombstones,
-            Kind::Receipts => &mut self.receipts,
-            Kind::Unhashed => &mut self.hashed,
-            Kind::Clicks => &mut self.clicks,
+            PurgeKind::Links => &mut self.links,
+            PurgeKind::Tombstones => &mut self.tombstones,
+            PurgeKind::Receipts => &mut self.receipts,
+            PurgeKind::Unhashed => &mut self.hashed,
+            PurgeKind::Clicks => &mut self.clicks,
         }
     }
 }
 
-impl Kind {
+impl PurgeKind {
     const ALL: [Self; 5] = [
         Self::Links,
         Self::Tombstones,

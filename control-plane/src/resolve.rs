@@ -2,7 +2,7 @@
 //! filter of known keys, Redis, and at last the database, under a lock in Redis with a second look.
 //!
 //! What is cached, here or in Redis, counts only while the feed is current, and what Redis says only if that very Redis has all
-//! that the feed has told. Otherwise the database is asked, by one request for each key and process. Every answer knows as
+//! that the feed has carried. Otherwise the database is asked, by one request for each key and process. Every answer knows as
 //! of when it is right.
 
 mod catch_up;
@@ -194,7 +194,7 @@ impl Resolver {
         }
     }
 
-    /// What Redis knows, if it has all that the feed had told when the question came.
+    /// What Redis knows, if it has all that the feed had carried when the question came.
     async fn ask_redis(&self, redis: &Redis, current: Current, text: &str) -> Answer {
         let Ok(found) = redis.look_up(current.generation, text).await else {
             return Answer::NotCurrent;

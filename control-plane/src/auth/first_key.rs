@@ -39,7 +39,7 @@ pub enum AdminKeyError {
 /// Makes the admin key where the store has no API keys at all. Answers whether it did.
 ///
 /// The file comes first and the store second: a file without a row is taken up at the next start, whereas a row without a
-/// file would be a key that nobody has. So a key that is in the file already is used as it is, which also lets two
+/// file would be a key without an owner. So a key that is in the file already is used as it is, which also lets two
 /// replicas that start together agree on one.
 ///
 /// # Errors
@@ -68,7 +68,7 @@ enum Written {
     ThereAlready,
 }
 
-/// Writes to a file of another name first, which only its owner may read, and renames it: nobody sees half a key.
+/// Writes to a file of another name first, which only its owner may read, and renames it: half a key is never seen.
 fn write_new(path: &Path, key: &ApiKey) -> Result<Written, AdminKeyError> {
     let failed = |source| AdminKeyError::Write {
         path: path.to_owned(),

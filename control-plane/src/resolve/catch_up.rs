@@ -82,7 +82,7 @@ impl CatchUp {
     }
 
     /// Whether the known keys have everything that was committed before the call. A round that began after the call counts,
-    /// whoever began it; one that was under way does not, and neither does one that was given up.
+    /// no matter which call began it; one that was under way does not, and neither does one that was given up.
     pub(super) async fn run(&self) -> Option<Certainty> {
         let asked = self.begun.load(Ordering::Acquire);
         let mut last = self.last.lock().await;

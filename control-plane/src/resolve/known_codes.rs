@@ -93,7 +93,7 @@ mod tests {
         let filter = codes.filter().unwrap();
         assert!(filter.may_contain(b"aliasxx") && filter.may_contain(b"other-shape"));
         assert!(!filter.may_contain(b"ggggggg"));
-        // A bound that is told again, or late, changes nothing.
+        // A bound that comes again, or late, changes nothing.
         codes.note_bound(50);
         codes.note("ggggggg", Some(99));
         assert_eq!(codes.count, 2);

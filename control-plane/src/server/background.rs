@@ -64,7 +64,7 @@ impl Background {
         self.known_keys.clone()
     }
 
-    /// Starts publishing what is in the outbox, following the feed, and going through the keys; answers who publishes.
+    /// Starts publishing what is in the outbox, following the feed, and scanning the keys; returns who publishes.
     pub(super) fn start(&self, config: &Config, store: &Arc<Store>) -> PublisherStatus {
         let relay = Relay::new(
             store.clone(),
@@ -131,7 +131,7 @@ impl Background {
     }
 }
 
-/// Room for a thousandth of all codes at most: more would make edges look up what nobody can have been given.
+/// Room for a thousandth of all codes at most: more would make edges look up codes that cannot have been issued.
 fn bound_policy(config: &Config) -> BoundPolicy {
     match config.issuer.source {
         NumberSourceKind::Segment | NumberSourceKind::Counter => {

@@ -23,7 +23,7 @@ pub(super) async fn limit_requests(
     Ok(next.run(request).await)
 }
 
-/// Sends the response to a change when the feed has told of it. Waiting is outside of all bounds on work: it holds no permit
+/// Sends the response to a change when the feed has carried it. Waiting is outside of all bounds on work: it holds no permit
 /// and no connection to the database, and has an end of its own.
 pub(super) async fn await_told(
     State(app): State<Arc<App>>,

@@ -10,13 +10,13 @@ use std::sync::OnceLock;
 /// A metric, as its description and the reference have it.
 struct Metric {
     name: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     /// The labels with their values, as the reference lists them.
     labels: &'static str,
     meaning: &'static str,
 }
 
-enum Kind {
+enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -30,7 +30,7 @@ macro_rules! metrics {
 
         const METRICS: &[Metric] = &[$(Metric {
             name: $name,
-            kind: Kind::$kind,
+            kind: MetricKind::$kind,
             labels: concat!("", $($labels)?),
             meaning: concat!($($meaning),+),
         }),+];
@@ -149,9 +149,9 @@ fn describe(recorder: &PrometheusRecorder) {
             format!("{}{labels}", metric.meaning.trim()).into(),
         );
         match metric.kind {
-            Kind::Counter => recorder.describe_counter(name, unit, meaning),
-            Kind::Gauge => recorder.describe_gauge(name, unit, meaning),
-            Kind::Histogram => recorder.describe_histogram(name, unit, meaning),
+            MetricKind::Counter => recorder.describe_counter(name, unit, meaning),
+            MetricKind::Gauge => recorder.describe_gauge(name, unit, meaning),
+            MetricKind::Histogram => recorder.describe_histogram(name, unit, meaning),
         }
     }
 }
@@ -190,9 +190,9 @@ mod tests {
                 "{name}"
             );
             match metric.kind {
-                Kind::Counter => assert!(name.ends_with("_total"), "{name}"),
-                Kind::Histogram => assert!(unit_of(name).is_some(), "{name}"),
-                Kind::Gauge => assert!(!name.ends_with("_total"), "{name}"),
+                MetricKind::Counter => assert!(name.ends_with("_total"), "{name}"),
+                MetricKind::Histogram => assert!(unit_of(name).is_some(), "{name}"),
+                MetricKind::Gauge => assert!(!name.ends_with("_total"), "{name}"),
             }
         }
     }

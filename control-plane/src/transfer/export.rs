@@ -1,7 +1,7 @@
 //! Exporting: one link a line, as the API shows it, newest first.
 
 use super::client::{ApiClient, Page};
-use super::{TransferError, checkpoint, in_file, open_behind};
+use super::{TransferError, in_file, open_behind, read_checkpoint, write_checkpoint};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -32,7 +32,7 @@ struct Checkpoint {
 /// # Errors
 /// The [`TransferError`] that stops the export.
 pub async fn export(client: &ApiClient, options: &ExportOptions) -> Result<u64, TransferError> {
-    let mut state: Checkpoint = checkpoint::read(&options.checkpoint)?.unwrap_or_default();
+    let mut state: Checkpoint = read_checkpoint(&options.checkpoint)?.unwrap_or_default();
     let mut file = open_behind(&options.file, state.bytes)?;
     let bar = progress();
     loop {
@@ -47,7 +47,7 @@ pub async fn export(client: &ApiClient, options: &ExportOptions) -> Result<u64, 
             break;
         }
         state.cursor = page.next_cursor;
-        checkpoint::write(&options.checkpoint, &state)?;
+        write_checkpoint(&options.checkpoint, &state)?;
     }
     bar.finish();
     // Without a first page there was none.

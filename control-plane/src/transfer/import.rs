@@ -7,7 +7,7 @@
 use super::client::{ApiClient, ItemResult};
 use super::item::{self, Defaults};
 use super::lines::{Line, Lines};
-use super::{TransferError, checkpoint, in_file, open_behind};
+use super::{TransferError, in_file, open_behind, read_checkpoint, write_checkpoint};
 use crate::clock;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
@@ -118,14 +118,14 @@ pub async fn import(
             Vec::new()
         } else {
             state.begin_to_send(clock::unix_seconds());
-            checkpoint::write(&options.checkpoint, &state)?;
+            write_checkpoint(&options.checkpoint, &state)?;
             client
                 .create(&state.items(&batch), &state.request())
                 .await?
         };
         state.error_bytes = report.add(&batch, &results)?;
         state.advance(&batch, &results);
-        checkpoint::write(&options.checkpoint, &state)?;
+        write_checkpoint(&options.checkpoint, &state)?;
         show(&bar, &state);
     }
     bar.finish();
@@ -137,7 +137,7 @@ fn resume(options: &ImportOptions) -> Result<Checkpoint, TransferError> {
         path: options.checkpoint.clone(),
         reason: reason.to_owned(),
     };
-    let Some(state) = checkpoint::read::<Checkpoint>(&options.checkpoint)? else {
+    let Some(state) = read_checkpoint::<Checkpoint>(&options.checkpoint)? else {
         return Checkpoint::new(options);
     };
     if head(&options.file, state.head_bytes)? != (state.head.clone(), state.head_bytes) {
@@ -160,8 +160,8 @@ impl Checkpoint {
             summary: ImportSummary::default(),
             sent: None,
         };
-        // Before the first request: its key must be known to whoever repeats it.
-        checkpoint::write(&options.checkpoint, &state)?;
+        // Before the first request: a run that repeats it must know its key.
+        write_checkpoint(&options.checkpoint, &state)?;
         Ok(state)
     }
 

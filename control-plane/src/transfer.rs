@@ -4,7 +4,6 @@
 //! revision, the same word to the edges; the command runs anywhere and needs a key, not the database's password. What
 //! that costs is little, for links travel by the thousand.
 
-mod checkpoint;
 mod client;
 mod export;
 mod import;
@@ -15,8 +14,10 @@ pub use client::{ApiClient, ClientError};
 pub use export::{ExportOptions, export};
 pub use import::{ImportOptions, ImportSummary, import};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fs::{self, File};
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Why a transfer has stopped. What was done until then is kept, and the same command goes on from there.
@@ -65,4 +66,33 @@ fn open_behind(path: &Path, bytes: u64) -> Result<File, TransferError> {
         Ok(file)
     };
     open().map_err(in_file(path))
+}
+
+/// Reads a checkpoint, which says how far a transfer has come; `None` if there is none.
+fn read_checkpoint<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, TransferError> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(in_file(path)(error)),
+    };
+    serde_json::from_slice(&text)
+        .map(Some)
+        .map_err(|error| TransferError::Checkpoint {
+            path: path.to_owned(),
+            reason: format!("cannot be read: {error}"),
+        })
+}
+
+/// Replaces a checkpoint. After a crash there is the old one or the new one, never a half.
+fn write_checkpoint<T: Serialize>(path: &Path, checkpoint: &T) -> Result<(), TransferError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = Path::new(&name);
+    let replace = || -> io::Result<()> {
+        let mut file = File::create(new)?;
+        file.write_all(&serde_json::to_vec(checkpoint)?)?;
+        file.sync_all()?;
+        fs::rename(new, path)
+    };
+    replace().map_err(in_file(path))
 }

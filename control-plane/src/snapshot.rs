@@ -49,7 +49,7 @@ struct Made {
 /// Why there is no snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// Not everything was gone through yet.
+    /// Not all keys were scanned yet.
     #[error("not all keys are known yet")]
     NotReady,
     /// What has changed may not be known here.

@@ -1,0 +1,180 @@
+//! The edge API, `/edge/v1`: what edges ask for, and where they report clicks. It needs an edge token, which so opens more than
+//! reading: it adds to the counts by which links are hot.
+
+mod feed;
+
+use crate::app::App;
+use crate::auth::require_edge_token;
+use crate::clicks::{self, IngestError};
+use crate::clock;
+use crate::problem::{Kind, Problem, method_not_allowed, nothing_here};
+use crate::resolve::Resolved;
+use crate::snapshot::SnapshotError;
+use crate::telemetry::prometheus::EDGE_LOOKUPS;
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use edgelink_wire::clicks::decode;
+use edgelink_wire::{Answer, Code, Domain, LinkKey, LinkRecord, Record, Snapshot};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use metrics::counter;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The largest body of a report of clicks in bytes.
+const MAX_CLICKS_BODY: usize = 4 << 20;
+
+/// Everything below needs an edge token, paths that do not exist included.
+pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
+    Router::new()
+        .route("/links/{domain}/{code}", get(resolve))
+        .route("/snapshot", get(snapshot))
+        .route(
+            "/clicks",
+            post(report).layer(DefaultBodyLimit::max(MAX_CLICKS_BODY)),
+        )
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(
+            app.edge_tokens.clone(),
+            require_edge_token,
+        ))
+}
+
+/// What edges wait for. It is not worked on meanwhile, so it is outside of the bounds on requests.
+pub(crate) fn waiting_routes(app: &Arc<App>) -> Router<Arc<App>> {
+    Router::new()
+        .route("/feed", get(feed::poll))
+        .layer(from_fn_with_state(
+            app.edge_tokens.clone(),
+            require_edge_token,
+        ))
+}
+
+/// Whether people ask, and not an edge.
+fn wants_json(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.contains("application/json"))
+}
+
+type KeyPath = Result<Path<(String, String)>, PathRejection>;
+
+/// `GET /edge/v1/links/{domain}/{code}`: what is known of a key, 200 for a link and 404 for none, both as an [`Answer`].
+/// Anything else is a failure and says nothing about the link.
+///
+/// An edge keeps an answer for as long as the freshness that is promised allows, so the answer says how old it is: for how
+/// long before the question it was so. An edge that counts from the moment of its question is always right.
+async fn resolve(
+    State(app): State<Arc<App>>,
+    path: KeyPath,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let key = parse(path)?;
+    let Resolved { record, age } = app.resolver.resolve(&key).await?;
+    let (status, outcome) = match record {
+        Record::Link(_) => (StatusCode::OK, "link"),
+        Record::Absent { .. } => (StatusCode::NOT_FOUND, "absent"),
+    };
+    counter!(EDGE_LOOKUPS, "outcome" => outcome).increment(1);
+    if wants_json(&headers) {
+        Ok((status, Json(for_people(&key, &record))).into_response())
+    } else {
+        Ok(answer(status, &key, &record, age))
+    }
+}
+
+fn parse(path: KeyPath) -> Result<LinkKey, Problem> {
+    let invalid = || Problem::new(Kind::InvalidKey);
+    let Path((domain, code)) = path.map_err(|_| invalid())?;
+    let domain = Domain::parse(&domain)
+        .map_err(|error| invalid().with_detail(format!("the domain {error}")))?;
+    let code =
+        Code::parse(&code).map_err(|error| invalid().with_detail(format!("the code {error}")))?;
+    Ok(LinkKey::new(domain, code))
+}
+
+fn answer(status: StatusCode, key: &LinkKey, record: &Record<String>, age: Duration) -> Response {
+    // Rounded up, so that it is never younger than it is.
+    let age_millis = u64::try_from(age.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+    let bytes = Answer {
+        age_millis,
+        key: key.to_string().as_bytes(),
+        record: &record.as_deref().to_bytes(),
+    }
+    .to_bytes();
+    let content_type = HeaderValue::from_static(Answer::MEDIA_TYPE);
+    (status, [(header::CONTENT_TYPE, content_type)], bytes).into_response()
+}
+
+fn for_people(key: &LinkKey, record: &Record<String>) -> Value {
+    match record {
+        Record::Absent { rev } => json!({ "key": key.to_string(), "state": "absent", "rev": rev }),
+        Record::Link(link) => link_for_people(key, link),
+    }
+}
+
+fn link_for_people(key: &LinkKey, link: &LinkRecord<String>) -> Value {
+    json!({
+        "key": key.to_string(),
+        "state": link.state.as_str(),
+        "rev": link.rev,
+        "url": link.url,
+        "redirect": link.redirect.code(),
+        "validSince": link.valid_since,
+        "validUntil": link.valid_until,
+        "forwardQuery": link.forward_query,
+    })
+}
+
+/// `GET /edge/v1/snapshot`: what an edge starts from. 503 while it cannot be had; an edge starts without it then.
+async fn snapshot(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    let bytes = app.snapshots.get().await?;
+    let content_type = HeaderValue::from_static(Snapshot::MEDIA_TYPE);
+    Ok(([(header::CONTENT_TYPE, content_type)], bytes).into_response())
+}
+
+impl From<SnapshotError> for Problem {
+    fn from(error: SnapshotError) -> Self {
+        match error {
+            SnapshotError::NotReady => {
+                Self::new(Kind::Overloaded).with_detail("not all keys are known yet")
+            }
+            SnapshotError::Feed(error) => Self::from(error),
+            SnapshotError::Store(error) => Self::store(&error),
+        }
+    }
+}
+
+/// `POST /edge/v1/clicks`: batches of clicks. 204 when they are in the database; a batch counts once however often it is
+/// sent. 400 where it is of no use to send them again.
+async fn report(
+    State(app): State<Arc<App>>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<StatusCode, Problem> {
+    let body = body.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Kind::BodyTooLarge),
+        _ => Problem::new(Kind::InvalidBatches),
+    })?;
+    let batches = decode(&body)
+        .map_err(|error| Problem::new(Kind::InvalidBatches).with_detail(error.to_string()))?;
+    clicks::count(app.store.as_ref(), &batches, clock::unix_millis()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+impl From<IngestError> for Problem {
+    fn from(error: IngestError) -> Self {
+        match error {
+            IngestError::Malformed => {
+                Self::new(Kind::InvalidBatches).with_detail(error.to_string())
+            }
+            IngestError::Store(error) => Self::store(&error),
+        }
+    }
+}
