@@ -163,7 +163,9 @@ async fn make_admin_key(config: &Config, store: &Store) -> Result<(), StartError
         tracing::warn!("there are no API keys: make one with 'edgelink keys create --name <name>'");
     }
     if config.auth.edge_tokens.is_empty() {
-        tracing::warn!("the edge API refuses every request: there are no auth.edge_tokens (EDGELINK_EDGE_TOKEN)");
+        tracing::warn!(
+            "the edge API refuses every request: there are no auth.edge_tokens (EDGELINK_EDGE_TOKEN)"
+        );
     }
     Ok(())
 }
