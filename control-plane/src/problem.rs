@@ -45,105 +45,38 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Status code, last part of the `type` URI, title.
+    #[rustfmt::skip]
     fn describe(self) -> (StatusCode, &'static str, &'static str) {
         use StatusCode as S;
         match self {
-            Self::InvalidBatches => (
-                S::BAD_REQUEST,
-                "invalid-batches",
-                "The body is not one of batches of clicks",
-            ),
-            Self::InvalidBody => (
-                S::BAD_REQUEST,
-                "invalid-body",
-                "The body is not a JSON object",
-            ),
+            Self::InvalidBatches => (S::BAD_REQUEST, "invalid-batches", "The body is not one of batches of clicks"),
+            Self::InvalidBody => (S::BAD_REQUEST, "invalid-body", "The body is not a JSON object"),
             Self::InvalidKey => (S::BAD_REQUEST, "invalid-key", "The path names no link"),
             Self::Unauthorized => (S::UNAUTHORIZED, "unauthorized", "A valid key is needed"),
             Self::NotFound => (S::NOT_FOUND, "not-found", "There is nothing here"),
             Self::LinkNotFound => (S::NOT_FOUND, "link-not-found", "There is no such link"),
-            Self::MethodNotAllowed => (
-                S::METHOD_NOT_ALLOWED,
-                "method-not-allowed",
-                "The method is not allowed here",
-            ),
+            Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "method-not-allowed", "The method is not allowed here"),
             Self::BodyTimeout => (S::REQUEST_TIMEOUT, "body-timeout", "The body took too long"),
-            Self::InvalidIdempotencyKey => (
-                S::BAD_REQUEST,
-                "invalid-idempotency-key",
-                "The idempotency key is not valid",
-            ),
-            Self::IdempotencyKeyReused => (
-                S::UNPROCESSABLE_ENTITY,
-                "idempotency-key-reused",
-                "The idempotency key was used for another request",
-            ),
+            Self::InvalidIdempotencyKey => (S::BAD_REQUEST, "invalid-idempotency-key", "The idempotency key is not valid"),
+            Self::IdempotencyKeyReused => (S::UNPROCESSABLE_ENTITY, "idempotency-key-reused", "The idempotency key was used for another request"),
             Self::SlugTaken => (S::CONFLICT, "slug-taken", "The slug is taken"),
-            Self::PreconditionFailed => (
-                S::PRECONDITION_FAILED,
-                "precondition-failed",
-                "The link has changed meanwhile",
-            ),
-            Self::BodyTooLarge => (
-                S::PAYLOAD_TOO_LARGE,
-                "body-too-large",
-                "The body is too large",
-            ),
-            Self::UnsupportedMediaType => (
-                S::UNSUPPORTED_MEDIA_TYPE,
-                "unsupported-media-type",
-                "The body must be JSON",
-            ),
-            Self::Validation => (
-                S::UNPROCESSABLE_ENTITY,
-                "validation",
-                "Fields are not valid",
-            ),
-            Self::Internal => (
-                S::INTERNAL_SERVER_ERROR,
-                "internal",
-                "Something went wrong here",
-            ),
-            Self::StoreUnavailable => (
-                S::SERVICE_UNAVAILABLE,
-                "store-unavailable",
-                "The database does not answer",
-            ),
-            Self::Overloaded => (
-                S::SERVICE_UNAVAILABLE,
-                "overloaded",
-                "Too many requests are being worked on",
-            ),
-            Self::RequestTimeout => (
-                S::SERVICE_UNAVAILABLE,
-                "request-timeout",
-                "The request took too long",
-            ),
-            Self::CodesExhausted => (
-                S::SERVICE_UNAVAILABLE,
-                "codes-exhausted",
-                "All codes of this length are in use",
-            ),
-            Self::IssuerUnavailable => (
-                S::SERVICE_UNAVAILABLE,
-                "issuer-unavailable",
-                "The source of numbers does not answer",
-            ),
-            Self::CodesTaken => (
-                S::SERVICE_UNAVAILABLE,
-                "codes-taken",
-                "No free code was found",
-            ),
-            Self::Stopping => (
-                S::SERVICE_UNAVAILABLE,
-                "stopping",
-                "This instance is stopping",
-            ),
+            Self::PreconditionFailed => (S::PRECONDITION_FAILED, "precondition-failed", "The link has changed meanwhile"),
+            Self::BodyTooLarge => (S::PAYLOAD_TOO_LARGE, "body-too-large", "The body is too large"),
+            Self::UnsupportedMediaType => (S::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", "The body must be JSON"),
+            Self::Validation => (S::UNPROCESSABLE_ENTITY, "validation", "Fields are not valid"),
+            Self::Internal => (S::INTERNAL_SERVER_ERROR, "internal", "Something went wrong here"),
+            Self::StoreUnavailable => (S::SERVICE_UNAVAILABLE, "store-unavailable", "The database does not answer"),
+            Self::Overloaded => (S::SERVICE_UNAVAILABLE, "overloaded", "Too many requests are being worked on"),
+            Self::RequestTimeout => (S::SERVICE_UNAVAILABLE, "request-timeout", "The request took too long"),
+            Self::CodesExhausted => (S::SERVICE_UNAVAILABLE, "codes-exhausted", "All codes of this length are in use"),
+            Self::IssuerUnavailable => (S::SERVICE_UNAVAILABLE, "issuer-unavailable", "The source of numbers does not answer"),
+            Self::CodesTaken => (S::SERVICE_UNAVAILABLE, "codes-taken", "No free code was found"),
+            Self::Stopping => (S::SERVICE_UNAVAILABLE, "stopping", "This instance is stopping"),
         }
     }
 }
 
-/// An error as the client sees it. It holds nothing that only we should know.
+/// An error as the client sees it. It holds nothing that is not for the client.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     kind: Kind,
