@@ -1,7 +1,9 @@
 //! What a redirect costs inside the VM, by tier: wasmtime's fuel, about one unit an instruction. The same in every run,
 //! so that a test can hold on to it: `tests/bench/fuel.toml` has the figures that are agreed upon.
 
-use crate::host::{Callout, Cluster, Fleet, HeaderMap, Metering, Module, Response, Usage, Worker};
+use crate::abi::host::{
+    Callout, Cluster, Fleet, HeaderMap, Metering, Module, Response, Usage, Worker,
+};
 use crate::scenario::{DOMAIN, Reply, link};
 use crate::stack::{filter_module, root};
 use edgelink_wire::feed::{Beat, FeedMessage};
@@ -227,7 +229,7 @@ fn connect(fleet: &mut Fleet) {
         worker.answer(&poll, ok(FeedBatch::MEDIA_TYPE, batch(next)));
     }
     let lookup = worker.grpc_streams().remove(0);
-    worker.grpc_initial_metadata(&lookup, HeaderMap::default());
+    worker.grpc_initial_metadata(&lookup, &HeaderMap::default());
     let commands = lookup.sent.concat();
     for _ in commands.split(|byte| *byte == b'*').skip(1) {
         worker.grpc_message(&lookup, "+OK\r\n");

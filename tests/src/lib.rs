@@ -1,8 +1,8 @@
 //! What the tests of the whole are made of: a proxy-wasm host, private servers, and scenarios that run on all of them.
 
+#[path = "../abi/abi.rs"]
 pub mod abi;
 pub mod fuel;
-pub mod host;
 pub mod nemesis;
 pub mod scenario;
 pub mod servers;

@@ -1,7 +1,7 @@
 //! What a worker asks the control plane for on its own account, as the host sees it.
 
 use crate::support::{configuration_with, fleet, follow, tier};
-use edgelink_tests::host::{Callout, Fleet, Outcome, Response, Worker};
+use edgelink_tests::abi::host::{Callout, Fleet, Outcome, Response, Worker};
 use edgelink_tests::scenario::{DOMAIN, Reply, link};
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::{

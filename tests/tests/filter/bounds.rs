@@ -1,7 +1,7 @@
 //! Every bound of the configuration, reached.
 
 use crate::support::{Numbers, answer, configuration_with, fleet, follow};
-use edgelink_tests::host::{Fleet, Metric, Outcome};
+use edgelink_tests::abi::host::{Fleet, Metric, Outcome};
 use edgelink_tests::scenario::{DOMAIN, Reply, link};
 use serde_json::json;
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Bytes of every kind, from every side: nothing traps the filter.
 
 use crate::support::{Numbers, builder, configuration, configuration_with, fleet, start};
-use edgelink_tests::host::{Outcome, Response};
+use edgelink_tests::abi::host::{Outcome, Response};
 use edgelink_wire::Answer;
 use serde_json::json;
 

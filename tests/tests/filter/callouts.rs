@@ -3,7 +3,7 @@
 use crate::support::{
     answer, builder, configuration, configuration_with, fleet, follow, key_of, start, tier,
 };
-use edgelink_tests::host::{Cluster, Outcome, Response};
+use edgelink_tests::abi::host::{Cluster, Outcome, Response};
 use edgelink_tests::scenario::{Reply, link};
 use serde_json::json;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! A bad field stops the start, and is named in the log.
 
 use crate::support::{builder, configuration, configuration_with};
-use edgelink_tests::host::{StartFailure, Thread};
+use edgelink_tests::abi::host::{StartFailure, Thread};
 use serde_json::{Value, json};
 
 fn assert_refused(configuration: &Value, field: &str) {

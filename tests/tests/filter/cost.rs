@@ -1,7 +1,7 @@
 //! What a redirect costs inside the VM: figures that noise cannot touch.
 
 use crate::support::{configuration_with, follow, start};
-use edgelink_tests::host::{Cluster, Fleet, Metering, Module, Usage};
+use edgelink_tests::abi::host::{Cluster, Fleet, Metering, Module, Usage};
 use edgelink_tests::scenario::{Reply, link};
 use serde_json::json;
 use std::collections::BTreeMap;

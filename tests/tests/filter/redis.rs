@@ -1,7 +1,7 @@
 //! Redis as the host shows it: gRPC streams.
 
 use crate::support::{builder, configuration_with, start};
-use edgelink_tests::host::{Cluster, Fleet, HeaderMap, Outcome};
+use edgelink_tests::abi::host::{Cluster, Fleet, HeaderMap, Outcome};
 use serde_json::json;
 use std::time::Duration;
 
@@ -28,9 +28,9 @@ fn a_bridge_that_closes_every_stream_is_survived() {
         fleet.pass(Duration::from_millis(300));
         let worker = fleet.worker(0);
         for stream in worker.grpc_streams() {
-            worker.grpc_initial_metadata(&stream, HeaderMap::default());
+            worker.grpc_initial_metadata(&stream, &HeaderMap::default());
             worker.grpc_message(&stream, "-ERR no\r\n");
-            worker.grpc_close(&stream, 14, HeaderMap::default());
+            worker.grpc_close(&stream, 14, &HeaderMap::default());
         }
     }
     assert!(fleet.worker(0).grpc_streams().len() <= 2);

@@ -1,7 +1,7 @@
 //! The bridge between gRPC streams and byte streams, as it is built.
 
 use crate::support::{Numbers, start};
-use edgelink_tests::host::{End, Fleet, HeaderMap, Module, Outcome, StreamId, Worker};
+use edgelink_tests::abi::host::{End, Fleet, HeaderMap, Module, Outcome, StreamId, Worker};
 
 fn fleet() -> Fleet {
     start(Fleet::of(&Module::bridge()))

@@ -2,7 +2,7 @@
 //! own, which comes and ends as the proxy likes.
 
 use crate::support::{answer, configuration, configuration_with, fleet, key_of, tier};
-use edgelink_tests::host::{
+use edgelink_tests::abi::host::{
     Cluster, End, Fleet, HeaderMap, Metric, Outcome, Response, RootId, Worker,
 };
 use edgelink_tests::scenario::{Reply, link};
@@ -232,7 +232,7 @@ fn connections_to_redis_are_made_again_when_their_root_ends() {
     for stream in &after {
         let worker = fleet.worker(0);
         worker.grpc_message(stream, "+OK\r\n");
-        worker.grpc_close(stream, 0, HeaderMap::default());
+        worker.grpc_close(stream, 0, &HeaderMap::default());
     }
     fleet.pass(Duration::from_secs(2));
     assert_eq!(fleet.worker(0).grpc_streams().len(), 2);

@@ -1,6 +1,6 @@
 //! The scenarios that real Envoy runs as well.
 
-use edgelink_tests::host::WasmtimeEdge;
+use edgelink_tests::abi::host::WasmtimeEdge;
 
 async fn edge() -> WasmtimeEdge {
     WasmtimeEdge::start()

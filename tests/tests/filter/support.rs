@@ -1,6 +1,6 @@
 //! A fleet with the filter, and a control plane in the test's hands.
 
-use edgelink_tests::host::{
+use edgelink_tests::abi::host::{
     Callout, Cluster, Fleet, FleetBuilder, Metering, Module, Outcome, Response, StartError, Worker,
 };
 use edgelink_tests::scenario::{DOMAIN, Reply};

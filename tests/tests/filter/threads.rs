@@ -1,7 +1,7 @@
 //! Several VMs in one process.
 
 use crate::support::{builder, configuration, configuration_with, follow, start, tier};
-use edgelink_tests::host::{Cluster, Fleet, Metering, Metric, Module, Outcome};
+use edgelink_tests::abi::host::{Cluster, Fleet, Metering, Metric, Module, Outcome};
 use edgelink_tests::scenario::{Reply, link};
 use serde_json::json;
 use std::time::Duration;

@@ -1,0 +1,197 @@
+//! The host as one of scenarios.
+
+use super::fleet::Fleet;
+use super::hostcalls::http_call::Callout;
+use super::message::{Outcome, Response};
+use super::module::{Metering, Module};
+use super::plugin::Cluster;
+use super::worker::StreamId;
+use crate::scenario::{Answer, DOMAIN, Edge, Lives, PASSED_THROUGH, Reply, Request};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+const CLUSTER: &str = "control_plane";
+const LINKS: &str = "/edge/v1/links/";
+
+/// The filter on the wasmtime host, in front of a control plane that does as scenarios say.
+pub struct WasmtimeEdge {
+    fleet: Fleet,
+    scripts: BTreeMap<String, Reply>,
+    lookups: BTreeMap<String, usize>,
+    seen: BTreeSet<u32>,
+    lives: Lives,
+}
+
+impl WasmtimeEdge {
+    /// Starts a worker with the filter.
+    ///
+    /// # Panics
+    /// Where the filter is not built or does not start.
+    #[must_use]
+    pub fn start() -> Self {
+        let lives = Lives {
+            fresh: Duration::from_secs(5),
+            stale: Duration::from_secs(3600),
+            timeout: Duration::from_millis(800),
+        };
+        let fleet = Fleet::of(&Module::filter(Metering::Off))
+            .configuration(configuration(lives))
+            .cluster(CLUSTER, Cluster::Healthy)
+            .start()
+            .unwrap_or_else(|error| panic!("{error}: {:#?}", error.log));
+        Self {
+            fleet,
+            scripts: BTreeMap::new(),
+            lookups: BTreeMap::new(),
+            seen: BTreeSet::new(),
+            lives,
+        }
+    }
+
+    /// Lets the control plane answer what it will answer by now.
+    fn answer_callouts(&mut self) {
+        while let Some((callout, reply)) = self.next_answer() {
+            let key = key_of(&callout);
+            let worker = self.fleet.worker(0);
+            match reply.http(&key) {
+                Some(http) => worker.answer(&callout, response(http)),
+                None => worker.refuse_callout(&callout),
+            }
+        }
+    }
+
+    fn next_answer(&mut self) -> Option<(Callout, Reply)> {
+        for callout in self.fleet.worker(0).callouts() {
+            let key = key_of(&callout);
+            let code = key.rsplit('/').next().unwrap_or_default();
+            if self.seen.insert(callout.token) {
+                *self.lookups.entry(code.to_owned()).or_default() += 1;
+            }
+            let script = self.scripts.get(code);
+            let reply = script.cloned().unwrap_or(Reply::Absent { rev: 0 });
+            if !matches!(reply, Reply::Hang) {
+                return Some((callout, reply));
+            }
+        }
+        None
+    }
+}
+
+impl Drop for WasmtimeEdge {
+    /// No scenario may trap the filter.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.fleet.assert_unharmed();
+        }
+    }
+}
+
+fn configuration(lives: Lives) -> String {
+    serde_json::json!({
+        "domains": [DOMAIN],
+        "controlPlane": {
+            "cluster": CLUSTER,
+            "authority": "control-plane",
+            "token": "token",
+            "timeoutMs": lives.timeout.as_millis() as u64,
+        },
+        "freshSeconds": lives.fresh.as_secs(),
+        "absentFreshSeconds": lives.fresh.as_secs(),
+        "staleSeconds": lives.stale.as_secs(),
+        "tierHeader": true,
+    })
+    .to_string()
+}
+
+fn key_of(callout: &Callout) -> String {
+    let path = callout.path();
+    let key = path
+        .strip_prefix(LINKS)
+        .unwrap_or_else(|| panic!("not a lookup: {path}"));
+    key.to_owned()
+}
+
+fn response((status, content_type, body): (u16, Option<&str>, Vec<u8>)) -> Response {
+    let response = Response::new(status).body(body);
+    match content_type {
+        Some(content_type) => response.header("content-type", content_type),
+        None => response,
+    }
+}
+
+impl Edge for WasmtimeEdge {
+    type Visit = StreamId;
+
+    async fn start(&mut self, request: Request) -> StreamId {
+        let worker = self.fleet.worker(0);
+        let mut builder = worker.request(&request.method, &request.path);
+        for (name, value) in &request.headers {
+            builder = builder.header(name, value);
+        }
+        let stream = builder.send();
+        self.answer_callouts();
+        stream
+    }
+
+    async fn finish(&mut self, stream: StreamId) -> Answer {
+        self.answer_callouts();
+        match self.fleet.worker(0).outcome(stream) {
+            Outcome::LocalResponse(response) => answer(response),
+            Outcome::PassedThrough { .. } => {
+                let behind = Response::new(404).header(PASSED_THROUGH, "yes");
+                self.fleet.worker(0).respond(stream, &behind);
+                answer(behind)
+            }
+            other => panic!("the request is not answered: {other:?}"),
+        }
+    }
+
+    async fn leave(&mut self, stream: StreamId) {
+        self.fleet.worker(0).close_stream(stream);
+    }
+
+    async fn script(&mut self, code: &str, reply: Reply) {
+        self.scripts.insert(code.to_owned(), reply);
+        self.answer_callouts();
+    }
+
+    async fn lookups(&mut self, code: &str) -> usize {
+        self.lookups.get(code).copied().unwrap_or(0)
+    }
+
+    async fn await_lookups(&mut self, code: &str, count: usize) {
+        assert!(
+            self.lookups(code).await >= count,
+            "nothing happens by waiting here"
+        );
+    }
+
+    async fn pass(&mut self, time: Duration) {
+        let end = self.fleet.now() + time;
+        while self.fleet.now() < end {
+            let left = end - self.fleet.now();
+            self.fleet.step(left);
+            self.answer_callouts();
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.fleet.now().as_secs()
+    }
+
+    fn lives(&self) -> Lives {
+        self.lives
+    }
+}
+
+fn answer(response: Response) -> Answer {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let headers = response.headers.iter();
+    Answer {
+        status: response.status(),
+        headers: headers
+            .map(|(name, value)| (text(name), value.to_owned()))
+            .collect(),
+        body: response.body,
+    }
+}

@@ -1,0 +1,91 @@
+//! The header map hostcalls.
+//!
+//! A map that is absent in this phase is a bad argument, except that all its pairs are none at all.
+
+use crate::abi::host::HeaderMap;
+use crate::abi::host::call::{Answer, Call, Refusal, Status, link_hostcalls};
+use crate::abi::host::state::{Direction, VmState};
+use wasmtime::Linker;
+
+pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
+    link_hostcalls! { linker;
+        "proxy_get_header_map_value" => get_value(map, key, key_size, value_at, size_at);
+        "proxy_replace_header_map_value" => replace_value(map, key, key_size, value, value_size);
+        "proxy_get_header_map_pairs" => get_pairs(map, data_at, size_at);
+    }
+    Ok(())
+}
+
+/// The kinds of maps, by the numbers of the ABI.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Stream(Direction),
+    CalloutHeaders,
+}
+
+fn kind(map: u32) -> Result<Kind, Refusal> {
+    match map {
+        0 => Ok(Kind::Stream(Direction::Request)),
+        2 => Ok(Kind::Stream(Direction::Response)),
+        6 => Ok(Kind::CalloutHeaders),
+        1 | 3 | 4 | 5 | 7 => {
+            let text = format!("this host does not know the header map {map}");
+            Err(Refusal::Trap(wasmtime::Error::msg(text)))
+        }
+        _ => Err(Status::BadArgument.into()),
+    }
+}
+
+/// The map, for reading.
+fn find(state: &mut VmState, kind: Kind) -> Option<&HeaderMap> {
+    match kind {
+        Kind::Stream(direction) => {
+            let message = state.stream()?.message(direction);
+            let headers = message.headers.as_ref();
+            headers.filter(|_| message.are_headers_visible)
+        }
+        Kind::CalloutHeaders => Some(&state.callouts.response.as_ref()?.headers),
+    }
+}
+
+fn get_value(
+    call: &mut Call<'_>,
+    map: u32,
+    key: u32,
+    key_size: u32,
+    value_at: u32,
+    size_at: u32,
+) -> Answer {
+    let kind = kind(map)?;
+    let key = call.read(key, key_size)?;
+    let found = find(call.state(), kind).ok_or(Status::BadArgument)?;
+    let value = found.get(&key).ok_or(Status::NotFound)?.to_owned();
+    call.give(&value, value_at, size_at)
+}
+
+/// Only maps of the stream can be written, and only where they are visible.
+fn replace_value(
+    call: &mut Call<'_>,
+    map: u32,
+    key: u32,
+    key_size: u32,
+    value: u32,
+    value_size: u32,
+) -> Answer {
+    let kind = kind(map)?;
+    let (key, value) = (call.read(key, key_size)?, call.read(value, value_size)?);
+    let Kind::Stream(direction) = kind else {
+        return Err(Status::BadArgument.into());
+    };
+    let message = call.stream().ok_or(Status::BadArgument)?.message(direction);
+    let is_visible = message.are_headers_visible;
+    let headers = message.headers.as_mut().filter(|_| is_visible);
+    headers.ok_or(Status::BadArgument)?.set(key, value);
+    Ok(())
+}
+
+fn get_pairs(call: &mut Call<'_>, map: u32, data_at: u32, size_at: u32) -> Answer {
+    let kind = kind(map)?;
+    let pairs = find(call.state(), kind).map(HeaderMap::encode);
+    call.give(&pairs.unwrap_or_default(), data_at, size_at)
+}

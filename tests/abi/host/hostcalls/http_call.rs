@@ -1,0 +1,134 @@
+//! `proxy_http_call`.
+
+use crate::abi::host::HeaderMap;
+use crate::abi::host::call::{Answer, Call, Status, link_hostcalls};
+use crate::abi::host::message::Response;
+use crate::abi::host::plugin::Cluster;
+use crate::abi::host::state::VmState;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wasmtime::Linker;
+
+/// HTTP callouts have tokens that are multiples of this; those of gRPC calls and of gRPC streams are one and two more.
+pub(super) const TOKEN_STEP: u32 = 4;
+
+/// An HTTP callout that waits for its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Callout {
+    /// The number by which the module knows it.
+    pub token: u32,
+    /// Where it goes.
+    pub cluster: String,
+    /// The request headers.
+    pub headers: HeaderMap,
+    /// The request body.
+    pub body: Vec<u8>,
+    /// How long the module wants to wait; nothing is for ever.
+    pub timeout: Option<Duration>,
+    /// When it times out, since 1970.
+    pub deadline: Option<Duration>,
+    /// The root context of the one that has made it: it is told the end of it, and takes it along when it ends.
+    pub(crate) root: u32,
+    /// Which VM of the worker has made it.
+    pub(crate) generation: usize,
+}
+
+impl Callout {
+    /// The first value of a request header, where it is text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.text(name)
+    }
+
+    /// The path of the request.
+    ///
+    /// # Panics
+    /// Where it is no text.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.header(":path").expect("a path that is text")
+    }
+}
+
+/// The callouts of a VM.
+#[derive(Debug, Default)]
+pub(crate) struct Callouts {
+    pub(crate) pending: BTreeMap<u32, Callout>,
+    /// The response, while a callback shows it to the module.
+    pub(crate) response: Option<Response>,
+    last_token: u32,
+}
+
+pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
+    link_hostcalls! { linker;
+        "proxy_http_call" => http_call(
+            cluster, cluster_size, headers, headers_size, body, body_size, trailers, trailers_size, timeout, token_at
+        );
+    }
+    Ok(())
+}
+
+#[expect(clippy::too_many_arguments, reason = "the ABI has as many")]
+fn http_call(
+    call: &mut Call<'_>,
+    cluster: u32,
+    cluster_size: u32,
+    headers: u32,
+    headers_size: u32,
+    body: u32,
+    body_size: u32,
+    trailers: u32,
+    trailers_size: u32,
+    timeout: u32,
+    token_at: u32,
+) -> Answer {
+    let cluster = call.read(cluster, cluster_size)?;
+    let body = call.read(body, body_size)?;
+    let headers = HeaderMap::decode(&call.read(headers, headers_size)?);
+    call.read(trailers, trailers_size)?;
+    call.write_word(token_at, 0)?;
+    let timeout = i32::try_from(timeout).map_err(|_| Status::BadArgument)?;
+    let token = dispatch(call.state(), &cluster, headers, body, timeout)?;
+    Ok(call.write_word(token_at, token)?)
+}
+
+fn dispatch(
+    state: &mut VmState,
+    cluster: &[u8],
+    mut headers: HeaderMap,
+    body: Vec<u8>,
+    timeout: i32,
+) -> Result<u32, Status> {
+    let kind = *state
+        .plugin
+        .clusters
+        .get(cluster)
+        .ok_or(Status::BadArgument)?;
+    let required = [":path", ":method", ":authority"];
+    if required.iter().any(|name| headers.get(name).is_none()) {
+        return Err(Status::BadArgument);
+    }
+    state.callouts.last_token += TOKEN_STEP;
+    if kind == Cluster::NoHost {
+        // The answer of the router comes before the hostcall returns, and is dropped with the token.
+        return Err(Status::InternalFailure);
+    }
+    if !body.is_empty() {
+        headers.set("content-length", body.len().to_string());
+    }
+    let token = state.callouts.last_token;
+    let timeout = u64::try_from(timeout).ok().filter(|millis| *millis > 0);
+    let timeout = timeout.map(Duration::from_millis);
+    let callout = Callout {
+        token,
+        cluster: String::from_utf8_lossy(cluster).into_owned(),
+        headers,
+        body,
+        timeout,
+        deadline: timeout.map(|timeout| state.shared.clock.monotonic() + timeout),
+        root: state.root_of(state.context()),
+        generation: state.generation,
+    };
+    state.callouts.pending.insert(token, callout);
+    Ok(token)
+}

@@ -1,0 +1,107 @@
+//! HTTP messages as tests give and get them.
+
+use super::HeaderMap;
+
+/// Whether something is the last of its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is.
+    Last,
+    /// More follows.
+    More,
+}
+
+impl End {
+    pub(crate) fn flag(self) -> u32 {
+        u32::from(self == Self::Last)
+    }
+}
+
+/// A response: to a client, or to a callout.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Response {
+    /// The headers, `:status` among them.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// A response without a body.
+    #[must_use]
+    pub fn new(status: u16) -> Self {
+        Self {
+            headers: HeaderMap::new(&[(":status", &status.to_string())]),
+            ..Self::default()
+        }
+    }
+
+    /// The same response with one more header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.add(name, value);
+        self
+    }
+
+    /// The same response with that body.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// The status code.
+    ///
+    /// # Panics
+    /// Where the module has spoilt it.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        let status = self.headers.text(":status").expect("a status");
+        status.parse().expect("a status that is a number")
+    }
+
+    /// The first value of a header, where it is text.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.headers.text(name)
+    }
+
+    /// The body as text; bytes that are no UTF-8 are replaced.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// What has become of a request so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The filter holds it.
+    Paused,
+    /// It went on to what stands behind the filter, with these headers.
+    PassedThrough {
+        /// The request headers, as the filter has left them.
+        headers: HeaderMap,
+    },
+    /// The filter has answered it.
+    LocalResponse(Response),
+    /// What stands behind the filter has answered it.
+    Responded(Response),
+    /// It was reset, or the client has left.
+    Closed,
+}
+
+impl Outcome {
+    /// The response that the filter has sent.
+    ///
+    /// # Panics
+    /// Where it has sent none.
+    #[must_use]
+    #[track_caller]
+    pub fn local_response(self) -> Response {
+        match self {
+            Self::LocalResponse(response) => response,
+            other => panic!("no local response: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Every case on both hosts. The expectations are what real Envoy has answered: `EDGELINK_RECORD_ABI=1` writes those of
+//! the Envoy at hand, and the difference is to be read before it is committed.
+
+use edgelink_tests::abi::{Case, ProbedEnvoy, ProbedFleet, ProbedHost, cases, transcript};
+use edgelink_tests::scenario::Request;
+use std::fs;
+use std::path::PathBuf;
+
+#[tokio::test]
+async fn real_envoy_answers_as_recorded() {
+    let mut envoy = ProbedEnvoy::start().await;
+    if std::env::var_os("EDGELINK_RECORD_ABI").is_some() {
+        return record(&mut envoy).await;
+    }
+    compare(&mut envoy).await;
+}
+
+#[tokio::test]
+async fn the_wasmtime_host_answers_as_envoy_did() {
+    compare(&mut ProbedFleet::start()).await;
+}
+
+/// That Envoy does is drilled: `make envoy-spin`.
+#[tokio::test]
+#[should_panic(expected = "Envoy spins here for ever")]
+async fn the_wasmtime_host_says_where_envoy_would_never_return() {
+    ProbedFleet::start()
+        .visit(Request::get("/run/grpc-twice"))
+        .await;
+}
+
+async fn compare(host: &mut impl ProbedHost) {
+    let mut differences = Vec::new();
+    for case in cases() {
+        let seen = transcript(host, &case).await;
+        let expected = fs::read_to_string(file(&case)).unwrap_or_default();
+        if seen != expected {
+            differences.push(difference(&case, &expected, &seen));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+async fn record(host: &mut impl ProbedHost) {
+    for case in cases() {
+        let seen = transcript(host, &case).await;
+        fs::write(file(&case), seen).expect("a file");
+    }
+}
+
+fn file(case: &Case) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("abi/answers");
+    folder.join(format!("{}.txt", case.name))
+}
+
+/// The lines that are not the same, in order.
+fn difference(case: &Case, expected: &str, seen: &str) -> String {
+    let (mut expected, mut seen) = (expected.lines(), seen.lines());
+    let mut lines = vec![format!("--- {}", case.name)];
+    loop {
+        match (expected.next(), seen.next()) {
+            (None, None) => return lines.join("\n"),
+            (a, b) if a == b => {}
+            (a, b) => lines.push(format!(
+                "expected: {}\n    seen: {}",
+                a.unwrap_or("-"),
+                b.unwrap_or("-")
+            )),
+        }
+    }
+}
