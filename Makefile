@@ -132,7 +132,7 @@ $(BENCH_TABLES:%=bench-%): bench-%: bench-programs
 bench-programs: wasm
 	@tests/install.sh bench
 	cargo build --profile wasm --target $(WASM_TARGET) $(HELLO_PACKAGES)
-	cargo build --release -p edgelink-load
+	cargo build --release -p edgelink-simulation
 	cargo build --profile $(BENCH_PROFILE) -p edgelink-control-plane
 
 .PHONY: lint
@@ -163,4 +163,4 @@ setup-lint:
 .PHONY: clean
 clean: ## Remove what was built and the state of `make run`; installed programs stay
 	cargo clean
-	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny -exec rm -rf {} +; fi
+	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha -exec rm -rf {} +; fi

@@ -91,6 +91,14 @@ install_packages() {
   done
 }
 
+# Load at a rate that is kept. It is no Debian package.
+install_oha() {
+  local pinned=1.16.0 home=$root/.edgelink/oha
+  [[ $("$home/bin/oha" --version 2>/dev/null) != "oha $pinned" ]] || return 0
+  printf 'Building oha %s, which takes minutes\n' "$pinned"
+  cargo install --quiet --locked --root "$home" "oha@$pinned"
+}
+
 install_wasm_target() {
   [[ ! -d $(rustc --print sysroot)/lib/rustlib/$wasm_target ]] || return 0
   command -v rustup >/dev/null || fail "this Rust has no target $wasm_target, and there is no rustup to add it with"
@@ -112,4 +120,5 @@ esac
 if ((${#packages[@]})); then install_packages; fi
 install_wasm_target
 "$root/envoy/find.sh" >/dev/null
+if [[ ${1:-} == bench ]]; then install_oha; fi
 if [[ ${1:-} == lint ]]; then "$root/tests/deny.sh" install; fi

@@ -1,7 +1,7 @@
 //! Links into Redis, as fast as it takes them: the commands that a control plane sends one by one, many at once.
 
 use crate::edges::first_requests;
-use edgelink_load::link;
+use edgelink_simulation::link;
 use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::until;

@@ -1,6 +1,6 @@
 //! Links to ask for.
 
-use edgelink_load::is_target;
+use edgelink_simulation::is_target;
 use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::stack::root;
 use edgelink_wire::{CodeLength, CodeSpace, PermutationKey};

@@ -1,29 +1,17 @@
-//! Load: wrk for as much as a server takes, and our own client for a rate that is kept.
+//! Load: wrk for as much as a server takes, oha for a rate that is kept.
 
 use crate::process::others;
-use edgelink_load::{AskReport, AskSpec, SimulateReport, SimulateSpec};
-use edgelink_tests::stack::load_binary;
-use serde::{Serialize, de::DeserializeOwned};
+use edgelink_simulation::{SimulateReport, SimulateSpec};
+use edgelink_tests::scenario::DOMAIN;
+use edgelink_tests::stack::{root, simulation_binary};
+use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
 /// Connections of all kinds of load.
 pub(crate) const CONNECTIONS: usize = 32;
-
-/// Asks for all paths of a file in turn.
-const SCRIPT: &str = r#"
-local requests, n = {}, 0
-function init(arguments)
-  for path in io.lines(arguments[1]) do requests[#requests + 1] = wrk.format("GET", path) end
-end
-function request()
-  n = n + 1
-  if n > #requests then n = 1 end
-  return requests[n]
-end
-"#;
 
 /// What wrk has seen.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +20,7 @@ pub(crate) struct Saturated {
     pub(crate) rate: f64,
 }
 
-/// As many requests for the paths of a file as there are answers to.
+/// As many requests for the paths of a file, in turn, as there are answers to.
 ///
 /// # Panics
 /// Where an answer is of another kind than `status`: 2xx and 3xx, or all others.
@@ -42,16 +30,7 @@ pub(crate) fn saturate(
     status: u16,
     time: Duration,
 ) -> Saturated {
-    let script = paths.with_extension("lua");
-    std::fs::write(&script, SCRIPT).expect("a script");
-    let output = wrk(time)
-        .arg("-s")
-        .arg(&script)
-        .arg(format!("http://{address}/"))
-        .arg("--")
-        .arg(paths)
-        .output();
-    let text = text_of(&output.expect("wrk"));
+    let text = ask_for(address, paths, time, &["cycle", "0", "0"]);
     let answers = requests(&text);
     let refused = text.lines().find_map(|line| {
         let (_, count) = line.split_once("Non-2xx or 3xx responses: ")?;
@@ -64,6 +43,37 @@ pub(crate) fn saturate(
         answers,
         rate: answers as f64 / time.as_secs_f64(),
     }
+}
+
+/// Which link is asked for next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pick {
+    Cycle,
+    Zipf,
+}
+
+/// So many redirects, as fast as they are answered.
+pub(crate) fn visit(address: SocketAddr, paths: &Path, pick: Pick, count: u64) {
+    const LIMIT: Duration = Duration::from_secs(3600);
+    let pick = match pick {
+        Pick::Cycle => "cycle",
+        Pick::Zipf => "zipf",
+    };
+    let text = ask_for(address, paths, LIMIT, &[pick, &count.to_string(), "302"]);
+    let expected = format!("{count} answers, 0 of them wrong");
+    assert!(text.contains(&expected), "{text}");
+}
+
+fn ask_for(address: SocketAddr, paths: &Path, time: Duration, arguments: &[&str]) -> String {
+    let output = wrk(time)
+        .args(["-H", &format!("Host: {DOMAIN}"), "-s"])
+        .arg(root().join("tests/bench/load.lua"))
+        .arg(format!("http://{address}/"))
+        .arg("--")
+        .arg(paths)
+        .args(arguments)
+        .output();
+    text_of(&output.expect("wrk"))
 }
 
 /// wrk with one thread, not where the servers are.
@@ -90,25 +100,61 @@ pub(crate) fn requests(text: &str) -> u64 {
     count.unwrap_or_else(|| panic!("no number of requests in {text}"))
 }
 
-/// Requests by our own client; every answer has to be there, and right.
-pub(crate) fn ask(spec: &AskSpec) -> AskReport {
-    let report: AskReport = run("ask", spec);
-    assert_eq!((report.wrong, report.unanswered), (0, 0), "{report:?}");
-    report
+/// How long answers have taken at a rate that is kept, in milliseconds, from when each request was due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Latencies {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+}
+
+/// Requests for paths of a file at random, so many a second whatever the server does; every answer has to be there, and
+/// right.
+pub(crate) fn keep_rate(
+    address: SocketAddr,
+    paths: &Path,
+    status: u16,
+    rate: f64,
+    count: u64,
+) -> Latencies {
+    let text = std::fs::read_to_string(paths).expect("paths");
+    let urls = text.lines().map(|path| format!("http://{address}{path}\n"));
+    let file = paths.with_extension("urls");
+    std::fs::write(&file, urls.collect::<String>()).expect("a file");
+    let output = Command::new("taskset")
+        .args(["-c", &others()])
+        .arg(root().join(".edgelink/oha/bin/oha"))
+        .args([
+            "--no-tui",
+            "--output-format",
+            "json",
+            "--worker-threads",
+            "1",
+        ])
+        .args(["--latency-correction", "-q", &rate.to_string()])
+        .args(["-n", &count.to_string(), "-c", &CONNECTIONS.to_string()])
+        .args(["--host", DOMAIN, "--urls-from-file"])
+        .arg(&file)
+        .output();
+    let report = text_of(&output.expect("oha"));
+    let report: Value = serde_json::from_str(&report).expect("a report");
+    let seen = &report["statusCodeDistribution"];
+    assert_eq!(*seen, json!({ status.to_string(): count }), "{report}");
+    let millis = |share: &str| {
+        let seconds = report["latencyPercentiles"][share].as_f64();
+        seconds.expect("a percentile") * 1e3
+    };
+    Latencies {
+        p50: millis("p50"),
+        p99: millis("p99"),
+    }
 }
 
 /// Traffic through the logic alone.
 pub(crate) fn simulate(spec: &SimulateSpec) -> SimulateReport {
-    run("simulate", spec)
-}
-
-fn run<R: DeserializeOwned>(what: &str, spec: &impl Serialize) -> R {
-    let spec = serde_json::to_string(spec).expect("JSON");
-    let program: PathBuf = load_binary();
     let output = Command::new("taskset")
         .args(["-c", &others()])
-        .arg(program)
-        .args([what, &spec])
+        .arg(simulation_binary())
+        .arg(serde_json::to_string(spec).expect("JSON"))
         .output();
     serde_json::from_str(&text_of(&output.expect("taskset"))).expect("a report")
 }

@@ -2,14 +2,12 @@
 
 use crate::edges::{Feed, Tiers};
 use crate::links::{Targets, code, write_paths};
-use crate::load::{CONNECTIONS, ask};
+use crate::load::{Pick, visit};
 use crate::options::Options;
 use crate::process::{others, pin, resident};
 use crate::report::{Limit, Section, Table};
 use crate::targets::publishing_to;
 use crate::zipf::{fill, stats};
-use edgelink_load::{AskSpec, Pick};
-use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::servers::RedisServer;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -110,22 +108,9 @@ async fn grow(
     let processes = [envoy.process().id()];
     pin(&processes, "0");
     // Connections and their buffers are there before it begins.
-    let ask_for = |requests: u64| {
-        ask(&AskSpec {
-            address: envoy.edge(),
-            host: DOMAIN.to_owned(),
-            paths: paths.to_owned(),
-            pick: Pick::Cycle,
-            seed: 0,
-            rate: 0.0,
-            requests,
-            connections: CONNECTIONS,
-            status: 302,
-        })
-    };
-    ask_for(100);
+    visit(envoy.edge(), paths, Pick::Cycle, 100);
     let before = resident(&processes);
-    eprintln!("{:?}", ask_for(links as u64));
+    visit(envoy.edge(), paths, Pick::Cycle, links as u64);
     let stats = stats(&envoy).await;
     Grown {
         entries: stats.get("wasmcustom.edgelink.lru_entries"),

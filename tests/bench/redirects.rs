@@ -123,8 +123,8 @@ fn other_cells(target: &Target, figures: &Figures) -> [String; 5] {
     [
         format!("{:.0}", median(&figures.rates)),
         format!("{:.0} %", median(&figures.busy) * 100.0),
-        format!("{:.3}", figures.latency(|report| report.p50)),
-        format!("{:.3}", figures.latency(|report| report.p99)),
+        format!("{:.3}", figures.latency(|latencies| latencies.p50)),
+        format!("{:.3}", figures.latency(|latencies| latencies.p99)),
         format!("{memory:.1}"),
     ]
 }
@@ -158,7 +158,7 @@ fn judge(section: &mut Section, targets: &[Target], figures: &[Figures]) {
 }
 
 fn judge_latency(section: &mut Section, targets: &[Target], figures: &[Figures]) {
-    let p99 = |figures: &Figures| figures.latency(|report| report.p99);
+    let p99 = |figures: &Figures| figures.latency(|latencies| latencies.p99);
     let lru = targets.iter().position(|target| target.tier == Some("lru"));
     if let Some(lru) = lru {
         let more = p99(&figures[lru]) - p99(&figures[0]);

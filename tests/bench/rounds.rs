@@ -1,10 +1,8 @@
 //! Targets that take turns, so that what else the machine does hits all of them alike.
 
-use crate::load::{CONNECTIONS, ask, saturate};
+use crate::load::{Latencies, keep_rate, saturate};
 use crate::process::{cpu_time, pin};
 use crate::targets::{Server, Target};
-use edgelink_load::{AskReport, AskSpec, Pick};
-use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::stack::{Stats, until};
 use std::time::{Duration, Instant};
 
@@ -22,7 +20,7 @@ pub(crate) struct Figures {
     /// The share of answers that came from the tier that was to answer.
     pub(crate) from_tier: Option<f64>,
     /// Latencies at a rate that is kept.
-    pub(crate) paced: Vec<AskReport>,
+    pub(crate) paced: Vec<Latencies>,
 }
 
 /// How long, and how often.
@@ -71,19 +69,10 @@ pub(crate) fn pace(targets: &[Target], figures: &mut [Figures], plan: Plan) {
     for _ in 0..plan.rounds {
         for (target, figures) in targets.iter().zip(figures.iter_mut()) {
             let rate = median(&figures.rates) / 2.0;
-            let report = ask(&AskSpec {
-                address: target.address,
-                host: DOMAIN.to_owned(),
-                paths: target.paths.clone(),
-                pick: Pick::Cycle,
-                seed: 0,
-                rate,
-                requests: (rate * plan.time.as_secs_f64()) as u64,
-                connections: CONNECTIONS,
-                status: target.status,
-            });
-            eprintln!("{rate:.0}/s: {:<34} {report:?}", target.name);
-            figures.paced.push(report);
+            let count = (rate * plan.time.as_secs_f64()) as u64;
+            let latencies = keep_rate(target.address, &target.paths, target.status, rate, count);
+            eprintln!("{rate:.0}/s: {:<34} {latencies:?}", target.name);
+            figures.paced.push(latencies);
         }
     }
 }
@@ -152,9 +141,8 @@ impl Figures {
     }
 
     /// The median over the rounds of a latency, in milliseconds.
-    pub(crate) fn latency(&self, of: impl Fn(&AskReport) -> u32) -> f64 {
-        let values = self.paced.iter().map(|report| f64::from(of(report)) / 1e3);
-        median(&values.collect::<Vec<_>>())
+    pub(crate) fn latency(&self, of: impl Fn(&Latencies) -> f64) -> f64 {
+        median(&self.paced.iter().map(of).collect::<Vec<_>>())
     }
 }
 

@@ -3,16 +3,14 @@
 use crate::edges::{Feed, Tiers};
 use crate::fill::Pipe;
 use crate::links::{Targets, code, write_paths};
-use crate::load::{CONNECTIONS, ask, simulate};
+use crate::load::{Pick, simulate, visit};
 use crate::options::{Options, Size};
 use crate::process::{others, pin};
 use crate::report::{Limit, Section, Table};
 use crate::targets::publishing_to;
-use edgelink_load::{AskSpec, Pick, SimulateSpec, zipf_weight};
-use edgelink_tests::scenario::DOMAIN;
+use edgelink_simulation::{SimulateSpec, zipf_weight};
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{Envoy, Stats};
-use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -66,9 +64,9 @@ pub(crate) async fn run(options: &Options) -> Section {
 
     let folder = TempDir::new().expect("a temporary folder");
     let paths = write_paths(folder.path(), "links", (0..plan.links).map(code));
-    visit(&envoy, &paths, plan.warm_up, 1);
+    visit(envoy.edge(), &paths, Pick::Zipf, plan.warm_up);
     let before = stats(&envoy).await;
-    visit(&envoy, &paths, plan.requests, 2);
+    visit(envoy.edge(), &paths, Pick::Zipf, plan.requests);
     let after = stats(&envoy).await;
 
     let mut section = Section::new("Skewed traffic");
@@ -116,21 +114,6 @@ pub(crate) async fn fill(redis: &RedisServer, links: usize, targets: &Targets) {
         pipe.link(&code(place), targets.of(place));
     }
     pipe.flush();
-}
-
-fn visit(envoy: &Envoy, paths: &Path, requests: u64, seed: u64) {
-    let report = ask(&AskSpec {
-        address: envoy.edge(),
-        host: DOMAIN.to_owned(),
-        paths: paths.to_owned(),
-        pick: Pick::Zipf,
-        seed,
-        rate: 0.0,
-        requests,
-        connections: CONNECTIONS,
-        status: 302,
-    });
-    eprintln!("{report:?}");
 }
 
 /// The filter's figures, once its worker has told of them with a tick.

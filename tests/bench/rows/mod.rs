@@ -6,7 +6,7 @@ mod replica;
 
 use crate::edges::{Tiers, static_redirect};
 use crate::links::{code_of, write_paths};
-use crate::load::{CONNECTIONS, ask};
+use crate::load::{Latencies, keep_rate};
 use crate::options::Options;
 use crate::process::{others, pin, resident};
 use crate::report::{Limit, Section, Table};
@@ -14,9 +14,6 @@ use crate::rounds::{Figures, Plan, measure};
 use crate::targets::{REFERENCE, Target};
 use creating::{Created, create};
 use database::{Database, number};
-use edgelink_load::{AskReport, AskSpec, Pick};
-use edgelink_tests::scenario::DOMAIN;
-use edgelink_tests::stack::Envoy;
 use replica::{Replica, admin_key};
 use std::path::Path;
 use std::time::Duration;
@@ -25,8 +22,10 @@ use tempfile::TempDir;
 /// Links that are asked for again and again, spread over all.
 const HOT: u64 = 256;
 
-/// Links that are asked for once, spread over all, and how many a second.
+/// Requests for links spread over all rows, which no cache has, and how many a second. They are picked at random from so
+/// many times as many that hardly one is asked for twice.
 const COLD: u64 = 3_000;
+const COLD_CHOICE: u64 = 20;
 const COLD_RATE: f64 = 500.0;
 
 /// By how much a redirect may cost more with the most links than with the fewest.
@@ -41,7 +40,7 @@ struct Step {
     memory: u64,
     cost: Figures,
     ratio: f64,
-    cold: AskReport,
+    cold: Latencies,
     created: Created,
 }
 
@@ -79,9 +78,10 @@ async fn step(
         (0..count).map(move |each| code_of(number(1 + (each * rows / count + offset) % rows)))
     };
     let hot = write_paths(folder, "hot", spread(HOT, 0));
-    let cold = write_paths(folder, "cold", spread(COLD.min(rows / 2), 1));
+    let cold_requests = COLD.min(rows / COLD_CHOICE);
+    let cold = write_paths(folder, "cold", spread(cold_requests * COLD_CHOICE, 1));
     let envoy = Tiers::USUAL.start(replica.address()).await;
-    let cold = look_up(&envoy, &cold);
+    let cold = keep_rate(envoy.edge(), &cold, 302, COLD_RATE, cold_requests);
     let targets = [
         Target::of(
             REFERENCE,
@@ -114,28 +114,12 @@ async fn step(
     step
 }
 
-/// Links that no cache has, at a rate that is kept.
-fn look_up(envoy: &Envoy, paths: &Path) -> AskReport {
-    let count = std::fs::read_to_string(paths).map_or(0, |text| text.lines().count());
-    ask(&AskSpec {
-        address: envoy.edge(),
-        host: DOMAIN.to_owned(),
-        paths: paths.to_owned(),
-        pick: Pick::Cycle,
-        seed: 0,
-        rate: COLD_RATE,
-        requests: count as u64,
-        connections: CONNECTIONS,
-        status: 302,
-    })
-}
-
 fn report(steps: &[Step]) -> Section {
     let mut section = Section::new("Cost as links grow");
     section.text(
         &"Rows in MariaDB (innodb_flush_log_at_trx_commit = 1, a buffer pool of 3 GiB). Redirect: LRU hits on 256 links spread \
           over all rows, CPU of Envoy and its ratio to Envoy's own redirect in the same rounds. Cold: links spread over all \
-          rows that nobody had asked for, 500 a second, through the control plane. Creation: POST /links, 32 connections.",
+          rows, hardly one of which was asked for before, 500 a second, through the control plane. Creation: POST /links, 32 connections.",
     );
     section.text(&table(steps));
     section.text(&starts(steps));
@@ -175,8 +159,8 @@ fn table(steps: &[Step]) -> Table {
             step.rows.to_string(),
             format!("{:.2}", step.cost.cost()),
             format!("{:.3}", step.ratio),
-            format!("{:.2}", f64::from(step.cold.p50) / 1e3),
-            format!("{:.2}", f64::from(step.cold.p99) / 1e3),
+            format!("{:.2}", step.cold.p50),
+            format!("{:.2}", step.cold.p99),
             format!("{:.0}", step.created.rate),
             step.created.p50.clone(),
             step.created.p99.clone(),

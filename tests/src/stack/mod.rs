@@ -25,8 +25,8 @@ pub use http::{Connection, request_bytes};
 pub use http2::{Http2Answer, http2_request};
 pub use listeners::Listener;
 pub use place::{
-    bridge_module, edgelink_binary, filter_module, free_port, hello_module, load_binary,
-    probe_module, root,
+    bridge_module, edgelink_binary, filter_module, free_port, hello_module, probe_module, root,
+    simulation_binary,
 };
 pub(crate) use place::{envoy_binary, local};
 pub use process::{Process, Signal, resident_bytes};

@@ -60,15 +60,18 @@ pub fn hello_module(kind: &str) -> PathBuf {
     module("EDGELINK_HELLO_WASM", &format!("edgelink_hello_{kind}"))
 }
 
-/// The program that makes load for benchmarks: `EDGELINK_LOAD_BIN`, or the one built for release.
+/// The simulation of the filter's caches: `EDGELINK_SIMULATION_BIN`, or the one built for release.
 ///
 /// # Panics
 /// Where it is not built.
 #[must_use]
-pub fn load_binary() -> PathBuf {
+pub fn simulation_binary() -> PathBuf {
     let profile = profile_folder();
     let target = profile.parent().expect("the target folder");
-    built("EDGELINK_LOAD_BIN", target.join("release/edgelink-load"))
+    built(
+        "EDGELINK_SIMULATION_BIN",
+        target.join("release/edgelink-simulation"),
+    )
 }
 
 fn module(variable: &str, name: &str) -> PathBuf {

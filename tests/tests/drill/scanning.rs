@@ -4,7 +4,7 @@ use crate::production::edges;
 use crate::queries;
 use crate::seconds;
 use crate::visitors::{Journey, Pace, Visitors};
-use edgelink_load::random;
+use edgelink_simulation::random;
 use edgelink_tests::scenario::Answer;
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{

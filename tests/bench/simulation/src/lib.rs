@@ -4,7 +4,10 @@
 //! Records are looked up at the control plane, which stands for whatever is behind the caches. Slots of the cache are
 //! larger on a 64-bit machine than inside Envoy, so that a few links fewer have room.
 
-use crate::{Pick, Traffic, zipf_weight};
+mod zipf;
+
+pub use zipf::{Zipf, random, zipf_weight};
+
 use edgelink_filter_core::callout::{Callout, Response};
 use edgelink_filter_core::edge::{Action, Edge, Step};
 use edgelink_filter_core::head::Head;
@@ -81,7 +84,7 @@ pub fn simulate(spec: &SimulateSpec) -> Result<SimulateReport, Box<dyn Error>> {
         targets: text.lines().filter(|url| is_target(url)).collect(),
         token: 0,
     };
-    let mut traffic = Traffic::new(Pick::Zipf, spec.links, 1);
+    let mut traffic = Zipf::new(spec.links, 1);
     for place in traffic.by_ref().take(spec.warm_up) {
         world.visit(place)?;
     }

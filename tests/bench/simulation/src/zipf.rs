@@ -1,16 +1,4 @@
-//! Which link is asked for next.
-
-use serde::{Deserialize, Serialize};
-
-/// How links are picked.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pick {
-    /// One after the other, and again from the first.
-    Cycle,
-    /// At random, the link at place `n` with a probability in proportion to 1/n (Zipf's law with exponent 1).
-    Zipf,
-}
+//! Skewed traffic: the link at place `n` is asked for with a probability in proportion to 1/n (Zipf's law with exponent 1).
 
 const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -28,49 +16,33 @@ fn mixed(mut z: u64) -> u64 {
 }
 
 /// A sequence of places in a list of links, the same for the same seed.
-pub struct Traffic {
-    /// The weights of the first, the first two, and so on; empty where links are taken in turn.
+pub struct Zipf {
+    /// The weights of the first, the first two, and so on.
     sums: Vec<f64>,
-    count: usize,
-    next: usize,
     state: u64,
 }
 
-impl Traffic {
+impl Zipf {
     /// Traffic for `count` links.
     #[must_use]
-    pub fn new(pick: Pick, count: usize, seed: u64) -> Self {
-        let sums = match pick {
-            Pick::Cycle => Vec::new(),
-            Pick::Zipf => sums(count),
-        };
+    pub fn new(count: usize, seed: u64) -> Self {
         Self {
-            sums,
-            count,
-            next: 0,
+            sums: sums(count),
             state: seed,
         }
     }
-
-    fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(STRIDE);
-        mixed(self.state)
-    }
 }
 
-impl Iterator for Traffic {
+impl Iterator for Zipf {
     type Item = usize;
 
     /// Never ends, unless there are no links.
     fn next(&mut self) -> Option<usize> {
-        if let Some(total) = self.sums.last().copied() {
-            let share = (self.random() >> 11) as f64 / (1_u64 << 53) as f64;
-            let place = self.sums.partition_point(|sum| *sum <= share * total);
-            return Some(place.min(self.count - 1));
-        }
-        let place = self.next;
-        self.next = (place + 1) % self.count.max(1);
-        (place < self.count).then_some(place)
+        let total = *self.sums.last()?;
+        self.state = self.state.wrapping_add(STRIDE);
+        let share = (mixed(self.state) >> 11) as f64 / (1_u64 << 53) as f64;
+        let place = self.sums.partition_point(|sum| *sum <= share * total);
+        Some(place.min(self.sums.len() - 1))
     }
 }
 
@@ -97,14 +69,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_in_turn_start_again_behind_the_last() {
-        let places: Vec<usize> = Traffic::new(Pick::Cycle, 3, 0).take(7).collect();
-        assert_eq!(places, [0, 1, 2, 0, 1, 2, 0]);
-    }
-
-    #[test]
     fn skewed_traffic_follows_the_law_and_repeats_for_a_seed() {
-        let traffic = || Traffic::new(Pick::Zipf, 1_000, 7).take(200_000);
+        let traffic = || Zipf::new(1_000, 7).take(200_000);
         let hits = traffic().filter(|place| *place < 10).count();
         let share = hits as f64 / 200_000.0;
         assert!((share - zipf_weight(10, 1_000)).abs() < 0.01, "{share}");
