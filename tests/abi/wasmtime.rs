@@ -113,7 +113,7 @@ impl ProbedHost for ProbedFleet {
             worker.respond(stream, &behind(request.method == "HEAD"));
         }
         match worker.outcome(stream) {
-            Outcome::LocalResponse(response) | Outcome::Responded(response) => answer(&response),
+            Outcome::LocalResponse(response) | Outcome::Responded(response) => response.into(),
             other => panic!("{request:?}: {other:?}"),
         }
     }
@@ -129,17 +129,5 @@ impl ProbedHost for ProbedFleet {
 
     async fn idle(&mut self) {
         self.fleet.pass(Duration::from_millis(5));
-    }
-}
-
-fn answer(response: &Response) -> Answer {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let headers = response.headers.iter();
-    Answer {
-        status: response.status(),
-        headers: headers
-            .map(|(name, value)| (text(name), value.to_owned()))
-            .collect(),
-        body: response.body.clone(),
     }
 }

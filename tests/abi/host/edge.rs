@@ -136,11 +136,11 @@ impl Edge for WasmtimeEdge {
     async fn finish(&mut self, stream: StreamId) -> Answer {
         self.answer_callouts();
         match self.fleet.worker(0).outcome(stream) {
-            Outcome::LocalResponse(response) => answer(response),
+            Outcome::LocalResponse(response) => response.into(),
             Outcome::PassedThrough { .. } => {
                 let behind = Response::new(404).header(PASSED_THROUGH, "yes");
                 self.fleet.worker(0).respond(stream, &behind);
-                answer(behind)
+                behind.into()
             }
             other => panic!("the request is not answered: {other:?}"),
         }
@@ -181,17 +181,5 @@ impl Edge for WasmtimeEdge {
 
     fn lives(&self) -> Lives {
         self.lives
-    }
-}
-
-fn answer(response: Response) -> Answer {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let headers = response.headers.iter();
-    Answer {
-        status: response.status(),
-        headers: headers
-            .map(|(name, value)| (text(name), value.to_owned()))
-            .collect(),
-        body: response.body,
     }
 }

@@ -1,6 +1,7 @@
 //! HTTP messages as tests give and get them.
 
 use super::HeaderMap;
+use crate::scenario::Answer;
 
 /// Whether something is the last of its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,20 @@ impl Response {
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+impl From<Response> for Answer {
+    fn from(response: Response) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let headers = response.headers.iter();
+        Self {
+            status: response.status(),
+            headers: headers
+                .map(|(name, value)| (text(name), value.to_owned()))
+                .collect(),
+            body: response.body,
+        }
     }
 }
 

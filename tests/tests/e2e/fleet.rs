@@ -2,13 +2,17 @@
 
 use edgelink_tests::scenario::{Answer, Request};
 use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::{Connection, Production, ProductionOptions, code_space, until};
+use edgelink_tests::stack::{
+    Connection, ControlPlane, Production, ProductionOptions, code_space, until,
+};
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections to each Envoy: enough that each worker has some, as good as certainly.
 const CONNECTIONS: usize = 16;
 const LIMIT: Duration = Duration::from_secs(30);
+/// How long a change may take to be at every worker.
+const SOON: Duration = Duration::from_millis(50);
 const OLD: &str = "https://example.com/old";
 const NEW: &str = "https://example.com/new";
 
@@ -50,6 +54,31 @@ fn assert_all_lead_to(answers: &[Answer], target: &str) {
     assert!(others.is_empty(), "of {}: {others:?}", answers.len());
 }
 
+/// Changes a link again and again, and looks at every worker [`SOON`] after each answer. A machine that is busy with other
+/// tests takes longer for everything: where the change's own round trip shows that, four of them are waited for, and one
+/// change in five may be late all the same.
+async fn assert_changes_are_everywhere_soon(
+    control_plane: &ControlPlane,
+    path: &str,
+    connections: &mut [Connection],
+) {
+    const CHANGES: usize = 20;
+    let mut late = Vec::new();
+    for n in 0..CHANGES {
+        let target = format!("https://example.com/change/{n}");
+        let start = Instant::now();
+        let change = json!({ "longUrl": target });
+        let change = control_plane.api("PATCH", path, &change).await;
+        assert_eq!(change.status, 200, "{change:?}");
+        let pause = SOON.max(4 * start.elapsed());
+        tokio::time::sleep(pause).await;
+        if !all_lead_to(&follow(connections, "/changing").await, &target) {
+            late.push((n, pause));
+        }
+    }
+    assert!(late.len() <= CHANGES / 5, "not in time: {late:?}");
+}
+
 /// Records are fresh for an hour while a feed is there, so that only the feed can tell of a change within the limit.
 async fn assert_changes_reach_every_worker(feed: &'static str) {
     let redis = RedisServer::start().await;
@@ -74,6 +103,7 @@ async fn assert_changes_reach_every_worker(feed: &'static str) {
     .await;
     let answers = follow(&mut connections, "/changing").await;
     assert_all_lead_to(&answers, NEW);
+    assert_changes_are_everywhere_soon(other, &path, &mut connections).await;
 
     let change = one.api("DELETE", &path, &json!(null)).await;
     assert_eq!(change.status, 204, "{change:?}");

@@ -55,6 +55,16 @@ impl Load {
         }
     }
 
+    /// Stops, where no request has failed.
+    pub(crate) async fn stop_unharmed(self) {
+        let (answered, failed) = self.stop().await;
+        println!(
+            "{answered} requests for known links, {} failed",
+            failed.len()
+        );
+        assert!(failed.is_empty(), "{:?}", failed.first());
+    }
+
     /// The number of requests, and those that failed.
     pub(crate) async fn stop(self) -> (u64, Vec<Answer>) {
         self.stop.store(true, Ordering::Relaxed);

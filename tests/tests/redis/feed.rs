@@ -1,7 +1,7 @@
 //! The stream of changes.
 
 use crate::fixture::{FEED_BYTES, GENERATION, LIMIT, append, beat, connected, link, order};
-use edgelink_control_plane::redis::{Append, Appended};
+use edgelink_control_plane::redis::{Append, Appended, Redis};
 use edgelink_tests::servers::RedisServer;
 use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::FeedMessage;
@@ -168,19 +168,24 @@ async fn a_redis_that_is_not_as_it_was_left_takes_nothing_before_a_generation_be
     assert_eq!(redis.newest().await.unwrap(), start, "nothing was appended");
 }
 
-#[tokio::test]
-async fn the_stream_takes_about_as_many_bytes_as_configured() {
-    let server = RedisServer::start().await;
-    let redis = connected(&server.url()).await;
+/// Appends so many links of almost 8 KiB, at most 64 at once.
+async fn append_long_links(redis: &Redis, count: usize) {
     let long = link(&format!("https://example.com/{}", "x".repeat(7_900)), 1);
     let put = FeedMessage::Put {
         key: "a.example/b",
         record: long.as_deref(),
         hot: false,
     };
-    for _ in 0..20 {
-        append(&redis, &[put; 64]).await;
+    for messages in vec![put; count].chunks(64) {
+        append(redis, messages).await;
     }
+}
+
+#[tokio::test]
+async fn the_stream_takes_about_as_many_bytes_as_configured() {
+    let server = RedisServer::start().await;
+    let redis = connected(&server.url()).await;
+    append_long_links(&redis, 20 * 64).await;
     let bytes: u64 = server
         .ask(&["MEMORY", "USAGE", "feed"])
         .trim()
@@ -194,15 +199,7 @@ async fn the_stream_takes_about_as_many_bytes_as_configured() {
 async fn a_redis_that_is_full_is_given_room_once() {
     let server = RedisServer::start().await;
     let redis = connected(&server.url()).await;
-    let long = link(&format!("https://example.com/{}", "x".repeat(7_900)), 1);
-    let put = FeedMessage::Put {
-        key: "a.example/b",
-        record: long.as_deref(),
-        hot: false,
-    };
-    for _ in 0..6 {
-        append(&redis, &[put; 64]).await;
-    }
+    append_long_links(&redis, 6 * 64).await;
     let memory = server.ask(&["INFO", "memory"]);
     let used = memory
         .lines()
@@ -212,8 +209,6 @@ async fn a_redis_that_is_full_is_given_room_once() {
     assert!(refused.contains("OOM"), "{refused}");
     let length = || server.ask(&["XLEN", "feed"]).trim().parse::<u64>().unwrap();
     let before = length();
-    for _ in 0..5 {
-        append(&redis, &[put]).await;
-    }
+    append_long_links(&redis, 5).await;
     assert!(length() < before, "{before}");
 }

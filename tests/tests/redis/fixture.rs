@@ -1,7 +1,9 @@
 //! Connections, links and waiting.
 
+use edgelink_control_plane::model::LinkContent;
 use edgelink_control_plane::redis::{Append, Appended, Lock, Lookup, Redis, RedisOptions};
 use edgelink_control_plane::store::{PoolOptions, Store, connect};
+use edgelink_control_plane::target::TargetUrl;
 use edgelink_tests::stack::until;
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::{FeedPosition, LinkRecord, LinkState, Record, RedirectStatus};
@@ -38,17 +40,24 @@ pub(crate) fn client(url: &str) -> Arc<Redis> {
     Redis::start(&options).expect("a URL of Redis")
 }
 
-/// A link that goes to `url`.
-pub(crate) fn link(url: &str, rev: u64) -> Record<String> {
-    Record::Link(LinkRecord {
-        url: url.to_owned(),
+/// What a link to `url` has.
+pub(crate) fn content(url: &str) -> LinkContent {
+    LinkContent {
+        target: TargetUrl::from_store(url),
         redirect: RedirectStatus::Found,
         state: LinkState::Active,
         valid_since: None,
         valid_until: None,
         forward_query: true,
-        rev,
-    })
+        title: None,
+        tags: Vec::new(),
+    }
+}
+
+/// The record of a link that goes to `url`.
+pub(crate) fn link(url: &str, rev: u64) -> Record<String> {
+    let link = edgelink_tests::scenario::link(url);
+    Record::Link(LinkRecord { rev, ..link })
 }
 
 /// The lock of [`KEY`], which nobody has.

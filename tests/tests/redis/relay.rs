@@ -1,21 +1,19 @@
 //! The publisher between database and Redis.
 
-use crate::fixture::{LIMIT, connected, sqlite_store};
+use crate::fixture::{LIMIT, connected, content, sqlite_store};
 use edgelink_control_plane::clicks::HotOptions;
 use edgelink_control_plane::feed::{Feed, Listener, RingLimits, Tail};
-use edgelink_control_plane::model::LinkContent;
-use edgelink_control_plane::redis::Redis;
+use edgelink_control_plane::redis::{Redis, StreamEntry};
 use edgelink_control_plane::relay::{
     BoundPolicy, Outlet, Publisher, PublisherStatus, Relay, RelayOptions,
 };
 use edgelink_control_plane::store::{
     FeedKind, LeaseClaim, NewLink, PoolOptions, PublisherState, Store, connect,
 };
-use edgelink_control_plane::target::TargetUrl;
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;
 use edgelink_wire::feed::{Beat, FeedMessage};
-use edgelink_wire::{FeedPosition, LinkKey, LinkState, RedirectStatus};
+use edgelink_wire::{FeedPosition, LinkKey};
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -84,6 +82,18 @@ impl Replica {
         })
         .await;
     }
+
+    async fn gives_up(&self) {
+        until("it gives up", LIMIT, async || {
+            (self.status.get() == Publisher::GaveUp).then_some(())
+        })
+        .await;
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
 }
 
 struct Setting {
@@ -116,24 +126,15 @@ impl Setting {
 
     /// The keys of all links that the feed told of.
     async fn published(&self) -> BTreeSet<String> {
+        // Redis may only just have come back.
+        let entries = until("the feed", LIMIT, async || {
+            self.redis.read_feed(FeedPosition::START, 10_000).await.ok()
+        });
         let mut keys = BTreeSet::new();
-        let mut position = FeedPosition::START;
-        loop {
-            let entries = until("the feed", LIMIT, async || {
-                self.redis.read_feed(position, 1000).await.ok()
-            })
-            .await;
-            let Some(last) = entries.last() else { break };
-            position = last.position;
-            for entry in &entries {
-                if let Ok(FeedMessage::Put { key, .. } | FeedMessage::Changed { key }) =
-                    entry.message()
-                {
-                    keys.insert(key.to_owned());
-                }
-            }
-            if entries.len() < 1000 {
-                break;
+        for entry in entries.await {
+            if let Ok(FeedMessage::Put { key, .. } | FeedMessage::Changed { key }) = entry.message()
+            {
+                keys.insert(key.to_owned());
             }
         }
         keys
@@ -147,10 +148,30 @@ impl Setting {
         self.store.publisher().await.unwrap()
     }
 
+    /// Waits until the token of the database is above that one.
+    async fn await_token(&self, token: u64) {
+        until("a later token", LIMIT, async || {
+            (self.state().await.token > token).then_some(())
+        })
+        .await;
+    }
+
+    /// All that is on the feed.
+    async fn entries(&self) -> Vec<StreamEntry> {
+        let entries = self.redis.read_feed(FeedPosition::START, 10_000).await;
+        entries.unwrap()
+    }
+
+    /// Has Redis take writes, or refuse them.
+    fn take_writes(&self, does: bool) {
+        let replicas = if does { "0" } else { "1" };
+        let command = ["CONFIG", "SET", "min-replicas-to-write", replicas];
+        let _ = self.server.ask(&command);
+    }
+
     /// The generations of the beats on the feed, each once, and whether there is a flush.
     async fn generations(&self) -> (BTreeSet<u64>, bool) {
-        let entries = self.redis.read_feed(FeedPosition::START, 10_000).await;
-        let entries = entries.unwrap();
+        let entries = self.entries().await;
         let messages = || entries.iter().filter_map(|entry| entry.message().ok());
         let generations = messages().filter_map(|message| match message {
             FeedMessage::Beat(Beat { generation, .. }) => Some(generation),
@@ -191,19 +212,6 @@ async fn create(store: &Arc<Store>, ids: std::ops::Range<u64>) {
     }
 }
 
-fn content(url: &str) -> LinkContent {
-    LinkContent {
-        target: TargetUrl::from_store(url),
-        redirect: RedirectStatus::Found,
-        state: LinkState::Active,
-        valid_since: None,
-        valid_until: None,
-        forward_query: true,
-        title: None,
-        tags: Vec::new(),
-    }
-}
-
 async fn await_empty_outbox(store: &Arc<Store>) {
     until("an empty outbox", LIMIT, async || {
         let pending = store.pending(1).await.unwrap();
@@ -224,8 +232,7 @@ async fn every_change_is_published_once_it_is_committed() {
     replica.wake.notify_one();
     setting.await_empty_outbox().await;
     assert_eq!(setting.published().await, keys(0..35));
-    replica.stop.cancel();
-    replica.task.await.unwrap();
+    replica.end().await;
 }
 
 #[tokio::test]
@@ -269,8 +276,7 @@ async fn another_replica_takes_over_from_one_that_dies_and_nothing_is_lost() {
     }
     // All of that is one generation: the feed went on where it was left.
     assert_eq!(setting.generations().await.0.len(), 1);
-    dying.stop.cancel();
-    dying.task.await.unwrap();
+    dying.end().await;
 }
 
 #[tokio::test]
@@ -279,8 +285,7 @@ async fn a_replica_that_stops_in_order_publishes_the_rest_and_is_followed_at_onc
     let first = setting.replica();
     first.publishes().await;
     setting.create(0..35).await;
-    first.stop.cancel();
-    first.task.await.unwrap();
+    first.end().await;
     let state = setting.store.pending(1).await.unwrap();
     assert!(state.batches.is_empty());
     let claim = LeaseClaim {
@@ -329,8 +334,7 @@ async fn no_beat_vouches_for_what_waited_when_a_generation_began() {
     setting.create(0..35).await;
     let replica = setting.replica();
     until("a current feed", LIMIT, async || replica.feed.current()).await;
-    let entries = setting.redis.read_feed(FeedPosition::START, 10_000).await;
-    let entries = entries.unwrap();
+    let entries = setting.entries().await;
     let mut untold: BTreeSet<String> = (0..35).map(|id| format!("a.example/c{id}")).collect();
     for entry in &entries {
         match entry.message().unwrap() {
@@ -361,8 +365,7 @@ async fn a_row_that_cannot_be_read_makes_caches_ask_again_and_stops_nothing() {
     let mut expected = keys(0..35);
     expected.insert("a/x".to_owned());
     assert_eq!(setting.published().await, expected);
-    let entries = setting.redis.read_feed(FeedPosition::START, 1000).await;
-    let entries = entries.unwrap();
+    let entries = setting.entries().await;
     let flushes = entries
         .iter()
         .filter(|entry| entry.message() == Ok(FeedMessage::Flush));
@@ -396,23 +399,16 @@ async fn a_redis_that_takes_no_writes_makes_nobody_current() {
     let setting = Setting::new().await;
     let replica = setting.replica();
     replica.publishes().await;
-    let _ = setting
-        .server
-        .ask(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    setting.take_writes(false);
     let start = Instant::now();
     setting.create(0..5).await;
-    until("the lease is given up", LIMIT, async || {
-        (replica.status.get() == Publisher::GaveUp).then_some(())
-    })
-    .await;
+    replica.gives_up().await;
     until("the feed is too old", LIMIT, async || {
         (!replica.feed.is_current()).then_some(())
     })
     .await;
     assert!(start.elapsed() < Duration::from_secs(6));
-    let _ = setting
-        .server
-        .ask(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    setting.take_writes(true);
     setting.await_empty_outbox().await;
     replica.publishes().await;
     assert_eq!(setting.published().await, keys(0..5));
@@ -446,8 +442,7 @@ async fn a_redis_that_was_set_back_gets_another_generation() {
     let after = setting.await_generation(&replica, before.generation).await;
     assert_eq!(after.rev_floor, before.rev_floor);
     // With the publisher away, the state goes back.
-    replica.stop.cancel();
-    replica.task.await.unwrap();
+    replica.end().await;
     let _ = setting.server.ask(&[
         "HSET",
         "{feed}:state",
@@ -468,8 +463,7 @@ async fn a_redis_that_was_started_again_is_another_one() {
     let _ = setting
         .server
         .ask(&["HSET", "{feed}:state", "nodes", "another"]);
-    replica.stop.cancel();
-    replica.task.await.unwrap();
+    replica.end().await;
     let _ = setting
         .server
         .ask(&["HSET", "{feed}:state", "nodes", "another"]);
@@ -496,6 +490,22 @@ async fn set_back(setting: &Setting, state: &PublisherState) {
         .await;
 }
 
+/// Kills Redis and sets the row back, until the publisher has repaired it: how it was before, and how it is then.
+async fn set_back_without_redis(
+    setting: &mut Setting,
+    backup: &PublisherState,
+) -> (PublisherState, PublisherState) {
+    setting.server.kill();
+    let lost = setting.state().await;
+    set_back(setting, backup).await;
+    let repaired = until("another generation", LIMIT, async || {
+        let state = setting.state().await;
+        (state.generation > lost.generation).then_some(state)
+    });
+    let repaired = repaired.await;
+    (lost, repaired)
+}
+
 #[tokio::test]
 async fn a_database_that_went_back_is_noticed_by_the_publisher_that_goes_on() {
     let setting = Setting::new().await;
@@ -504,10 +514,7 @@ async fn a_database_that_went_back_is_noticed_by_the_publisher_that_goes_on() {
     let backup = setting.state().await;
     setting.create(0..5).await;
     setting.await_empty_outbox().await;
-    until("a later token", LIMIT, async || {
-        (setting.state().await.token > backup.token + 1).then_some(())
-    })
-    .await;
+    setting.await_token(backup.token + 1).await;
     let lost = setting.state().await;
     let numbers = setting.store.bound_state().await.unwrap();
     set_back(&setting, &backup).await;
@@ -529,10 +536,7 @@ async fn a_database_that_went_back_twice_is_repaired_twice() {
     replica.publishes().await;
     let backup = setting.state().await;
     for _ in 0..2 {
-        until("a later token", LIMIT, async || {
-            (setting.state().await.token > backup.token + 1).then_some(())
-        })
-        .await;
+        setting.await_token(backup.token + 1).await;
         let lost = setting.state().await;
         set_back(&setting, &backup).await;
         let after = setting.await_generation(&replica, lost.generation).await;
@@ -546,18 +550,8 @@ async fn a_database_that_went_back_is_repaired_while_redis_is_away() {
     let replica = setting.replica();
     replica.publishes().await;
     let backup = setting.state().await;
-    until("a later token", LIMIT, async || {
-        (setting.state().await.token > backup.token + 1).then_some(())
-    })
-    .await;
-    setting.server.kill();
-    let lost = setting.state().await;
-    set_back(&setting, &backup).await;
-    let repaired = until("another generation", LIMIT, async || {
-        let state = setting.state().await;
-        (state.generation > lost.generation).then_some(state)
-    })
-    .await;
+    setting.await_token(backup.token + 1).await;
+    let (lost, repaired) = set_back_without_redis(&mut setting, &backup).await;
     assert!(repaired.token > lost.token && repaired.rev_floor > lost.now);
     setting.server.restart().await;
     setting
@@ -622,18 +616,8 @@ async fn a_flush_that_redis_was_not_told_is_owed_by_the_next_publisher() {
     let replica = setting.replica();
     replica.publishes().await;
     let backup = setting.state().await;
-    until("a later token", LIMIT, async || {
-        (setting.state().await.token > backup.token + 1).then_some(())
-    })
-    .await;
-    setting.server.kill();
-    let lost = setting.state().await;
-    set_back(&setting, &backup).await;
-    let repaired = until("another generation", LIMIT, async || {
-        let state = setting.state().await;
-        (state.generation > lost.generation).then_some(state)
-    })
-    .await;
+    setting.await_token(backup.token + 1).await;
+    let (_, repaired) = set_back_without_redis(&mut setting, &backup).await;
     replica.task.abort();
     setting.server.restart().await;
     let next = setting.replica();
@@ -646,32 +630,23 @@ async fn numbers_are_skipped_once_however_often_redis_takes_no_generation() {
     let setting = Setting::new().await;
     let first = setting.replica();
     first.publishes().await;
-    first.stop.cancel();
-    first.task.await.unwrap();
+    first.end().await;
     // The clock of the lost database was ahead.
     let ahead = (setting.state().await.generation * 2).to_string();
     let _ = setting
         .server
         .ask(&["HSET", "{feed}:state", "generation", &ahead]);
-    let _ = setting
-        .server
-        .ask(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    setting.take_writes(false);
     let mut allocated = vec![setting.store.bound_state().await.unwrap().allocated];
     for _ in 0..3 {
         let next = setting.replica();
-        until("it gives up", LIMIT, async || {
-            (next.status.get() == Publisher::GaveUp).then_some(())
-        })
-        .await;
-        next.stop.cancel();
-        next.task.await.unwrap();
+        next.gives_up().await;
+        next.end().await;
         allocated.push(setting.store.bound_state().await.unwrap().allocated);
     }
     assert!(allocated[1] > allocated[0], "{allocated:?}");
     assert_eq!(allocated[1..], [allocated[1]; 3]);
-    let _ = setting
-        .server
-        .ask(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    setting.take_writes(true);
     setting.replica().publishes().await;
     assert!(setting.generations().await.1, "caches drop everything");
 }
@@ -684,8 +659,7 @@ async fn a_redis_of_a_later_generation_shows_that_the_database_went_back() {
     let backup = setting.state().await;
     let _ = setting.server.ask(&["FLUSHALL"]);
     let lost = setting.await_generation(&first, backup.generation).await;
-    first.stop.cancel();
-    first.task.await.unwrap();
+    first.end().await;
     // Its token has grown beyond the lost one meanwhile.
     let restored = PublisherState {
         token: lost.token + 100,
@@ -774,12 +748,8 @@ async fn a_database_that_went_back_is_noticed_by_a_publisher_that_knows_only_red
     let first = setting.replica();
     first.publishes().await;
     let backup = setting.state().await;
-    until("a later token", LIMIT, async || {
-        (setting.state().await.token > backup.token + 2).then_some(())
-    })
-    .await;
-    first.stop.cancel();
-    first.task.await.unwrap();
+    setting.await_token(backup.token + 2).await;
+    first.end().await;
     let lost = setting.state().await;
     for behind in [2, 1] {
         // The token that it gets is older than, or the same as, the one that Redis has seen.
@@ -799,8 +769,7 @@ async fn a_database_that_went_back_is_noticed_by_a_publisher_that_knows_only_red
         let after = setting.await_generation(&next, before.generation).await;
         assert!(after.token > state.token, "{behind}");
         assert!(after.rev_floor > lost.now);
-        next.stop.cancel();
-        next.task.await.unwrap();
+        next.end().await;
     }
     assert!(setting.generations().await.1);
 }
@@ -816,8 +785,7 @@ async fn a_change_that_a_restored_database_still_has_to_publish_is_asked_for() {
         .await;
     let replica = setting.replica();
     setting.await_empty_outbox().await;
-    let entries = setting.redis.read_feed(FeedPosition::START, 1000).await;
-    let entries = entries.unwrap();
+    let entries = setting.entries().await;
     let changed = FeedMessage::Changed {
         key: "a.example/c0",
     };
@@ -842,8 +810,7 @@ async fn a_publisher_that_was_paused_publishes_nothing_once_another_one_does() {
         skipped_in: 0,
         beat: None,
     };
-    replica.stop.cancel();
-    replica.task.await.unwrap();
+    replica.end().await;
     let next = setting.replica();
     next.publishes().await;
     let put = FeedMessage::Del {
@@ -872,10 +839,7 @@ async fn two_installations_on_one_redis_are_noticed_and_harm_nothing() {
     let before = setting.state().await;
     let (_folder, other) = sqlite_store().await;
     let theirs = replica(&other, &setting.redis);
-    until("they give up", LIMIT, async || {
-        (theirs.status.get() == Publisher::GaveUp).then_some(())
-    })
-    .await;
+    theirs.gives_up().await;
     tokio::time::sleep(LEASE).await;
     assert_eq!(setting.state().await.generation, before.generation);
     assert_eq!(ours.status.get(), Publisher::This);

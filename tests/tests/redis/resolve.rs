@@ -1,18 +1,16 @@
 //! From a key to its record through known keys, Redis and database.
 
-use crate::fixture::{LIMIT, connected, sqlite_store};
+use crate::fixture::{self, LIMIT, connected, sqlite_store};
 use crate::relay::{Replica as PublisherReplica, replica as publisher};
 use edgelink_control_plane::feed::{Feed, Listener, RingLimits, Tail};
-use edgelink_control_plane::model::LinkContent;
 use edgelink_control_plane::redis::{Lookup, Redis};
 use edgelink_control_plane::resolve::{
     KeyScanner, KnownKeys, Memory, MemoryOptions, ResolveOptions, Resolver,
 };
 use edgelink_control_plane::store::{NewLink, Store};
-use edgelink_control_plane::target::TargetUrl;
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;
-use edgelink_wire::{CodeLength, CodeSpace, LinkKey, LinkState, Record, RedirectStatus};
+use edgelink_wire::{CodeLength, CodeSpace, LinkKey, Record};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -82,16 +80,7 @@ impl<S> Setting<S> {
         let link = NewLink {
             id,
             key: key.parse().unwrap(),
-            content: LinkContent {
-                target: TargetUrl::from_store("https://example.com/"),
-                redirect: RedirectStatus::Found,
-                state: LinkState::Active,
-                valid_since: None,
-                valid_until: None,
-                forward_query: true,
-                title: None,
-                tags: Vec::new(),
-            },
+            content: fixture::content("https://example.com/"),
         };
         let created = self.store.create_links(vec![link]).await.unwrap();
         assert!(created.iter().all(Result::is_ok));
@@ -301,7 +290,7 @@ async fn a_redis_that_takes_no_writes_is_not_believed_for_long() {
         .ask(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     let change = |link: &edgelink_control_plane::model::Link| {
         let mut content = link.content.clone();
-        content.target = TargetUrl::from_store("https://new.example/");
+        content.target = fixture::content("https://new.example/").target;
         Ok(content)
     };
     let key: LinkKey = KEY.parse().unwrap();
