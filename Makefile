@@ -62,7 +62,7 @@ test-urls: setup wasm ## Create all 48,009 real URLs through the API and follow 
 DRILL_PROFILE ?= release
 DRILL_FOLDER := $(if $(filter dev,$(DRILL_PROFILE)),debug,$(DRILL_PROFILE))
 DRILLS := chaos-issuers skipped-numbers stalled-database throughput import-urls issuer-sources \
-  show-redis redis-outage cluster-failover click-accounting
+  show-redis cluster-failover click-accounting
 chaos-issuers: DRILL := chaos::chaos
 skipped-numbers: DRILL := restarts::skipped
 stalled-database: DRILL := stall::stalled
@@ -70,7 +70,6 @@ throughput: DRILL := throughput::throughput
 import-urls: DRILL := importing::import
 issuer-sources: DRILL := sources::sources
 show-redis: DRILL := connections::connections propagation::stream propagation::poll scanning::scanning flush::flush
-redis-outage: DRILL := redis_outage::redis_outage
 cluster-failover: DRILL := failover::failover
 click-accounting: DRILL := clicks::clicks
 
@@ -82,7 +81,6 @@ throughput: ## Measure creation beside bare INSERTs
 import-urls: ## Import 48,009 real URLs
 issuer-sources: ## Create and follow links with every source of numbers
 show-redis: ## Connections, changes, scans and FLUSHALL at two Envoys: figures of each
-redis-outage: ## Kill and stop Redis under load: hot links go on, cold ones go to the control plane
 cluster-failover: ## Kill a master of Redis Cluster under load
 click-accounting: ## Count 100,000 clicks while Redis and control planes are killed
 $(DRILLS): setup wasm

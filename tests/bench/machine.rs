@@ -14,6 +14,7 @@ pub(crate) fn headline() -> String {
         output(&"redis-server".into(), &["--version"]),
         output(&"mariadbd".into(), &["--version"]),
         output(&"wrk".into(), &["-v"]),
+        output(&root().join(".edgelink/oha/bin/oha"), &["--version"]),
         output(&"rustc".into(), &["--version"]),
     ];
     let versions = versions.iter().filter_map(|text| {

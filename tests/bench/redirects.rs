@@ -69,7 +69,8 @@ fn explain(plan: Plan) -> String {
          Redis and the control plane share the load's processor). Host calls only: reads the headers, sends the two of a \
          redirect, is told of the stream's end, and does nothing in between. Ratio: to Envoy's own redirect, the median over rounds \
          and that of the best rounds. The filter counts clicks; for LRU and admission it hears a feed. For the other tiers the \
-         caches in front are configured so small that a link is gone again when it is asked for, but is put into them.",
+         caches in front are configured so small that a link is gone again when it is asked for, but is put into them. \
+         Latency: links at random (oha), from when each request was due.",
         plan.rounds, plan.time
     )
 }

@@ -1,10 +1,24 @@
 //! A master of Redis Cluster is killed under load.
 
-use crate::redis_outage::{Load, production};
+use crate::production::{Tour, create, edges};
+use crate::visitors::{Journey, Pace, Seen, Visitors};
+use edgelink_tests::scenario::Answer;
 use edgelink_tests::servers::RedisCluster;
-use edgelink_tests::stack::{ProductionOptions, RedisOptions, until};
+use edgelink_tests::stack::{Production, ProductionOptions, RedisOptions, until};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+const HOT: usize = 100;
+const COLD: usize = 30_000;
+const HOT_PACE: Pace = Pace {
+    connections: 16,
+    rate: Some(1000),
+};
+const COLD_PACE: Pace = Pace {
+    connections: 64,
+    rate: Some(200),
+};
 const BEFORE: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(60);
 const AFTER: Duration = Duration::from_secs(10);
@@ -59,4 +73,65 @@ async fn failover() {
         envoy.assert_unharmed().await;
     }
     assert!(right >= GOAL, "{right}");
+}
+
+/// Edges that know none of the links yet.
+async fn production(options: &ProductionOptions) -> Production {
+    let none = ProductionOptions {
+        envoys: 0,
+        ..options.clone()
+    };
+    let mut production = Production::start(&none).await;
+    create(&production.control_planes[0], "hot", HOT).await;
+    create(&production.control_planes[0], "cold", COLD).await;
+    for _ in 0..options.envoys {
+        production.add_envoy(options).await;
+    }
+    production
+}
+
+/// Visitors of hot links, and of links that nobody has asked for.
+struct Load {
+    edges: Vec<std::net::SocketAddr>,
+    hot: Arc<Tour>,
+    cold: Arc<Fresh>,
+}
+
+impl Load {
+    fn new(production: &Production) -> Self {
+        Self {
+            edges: edges(production),
+            hot: Arc::new(Tour {
+                prefix: "hot",
+                links: HOT,
+            }),
+            cold: Arc::new(Fresh(AtomicU64::new(0))),
+        }
+    }
+
+    /// Prints what they saw of hot and of cold links, and gives it.
+    async fn seen_during(&self, what: &str, happening: impl Future<Output = ()>) -> (Seen, Seen) {
+        let hot = Visitors::start(&self.edges, HOT_PACE, &self.hot);
+        let cold = Visitors::start(&self.edges, COLD_PACE, &self.cold);
+        happening.await;
+        let (mut hot, mut cold) = (hot.finish().await, cold.finish().await);
+        hot.print(&format!("{what}, hot links"));
+        cold.print(&format!("{what}, cold links"));
+        (hot, cold)
+    }
+}
+
+/// A link that nobody has asked for with every request.
+struct Fresh(AtomicU64);
+
+impl Journey for Fresh {
+    fn path(&self, _n: u64) -> String {
+        let n = self.0.fetch_add(1, Ordering::Relaxed);
+        assert!(n < COLD as u64, "all cold links were asked for");
+        format!("/cold-{n}")
+    }
+
+    fn is_right(&self, path: &str, answer: &Answer, _sent: Instant) -> bool {
+        answer.location() == Some(format!("https://example.com{path}").as_str())
+    }
 }

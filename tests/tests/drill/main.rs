@@ -14,7 +14,6 @@ mod importing;
 mod production;
 mod propagation;
 mod queries;
-mod redis_outage;
 mod replica;
 mod restarts;
 mod scanning;
