@@ -4,10 +4,8 @@ use crate::config::PagesConfig;
 use crate::problem::RETRY_AFTER;
 use axum::response::{Html, IntoResponse, Response};
 use bytes::Bytes;
+use edgelink_wire::Outcome;
 use http::{HeaderValue, StatusCode, header};
-
-/// Browsers are to ask again at every visit, whatever the answer.
-pub(crate) const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("private, max-age=0");
 
 const NOT_FOUND: &str = include_str!("pages/not_found.html");
 const GONE: &str = include_str!("pages/gone.html");
@@ -35,29 +33,26 @@ impl Pages {
 
     /// 404: there is no such link, or not yet.
     pub(crate) fn not_found(&self) -> Response {
-        respond(StatusCode::NOT_FOUND, &self.not_found)
+        respond(StatusCode::NOT_FOUND, Outcome::NotFound, &self.not_found)
     }
 
     /// 410: there was one.
     pub(crate) fn gone(&self) -> Response {
-        respond(StatusCode::GONE, &self.gone)
+        respond(StatusCode::GONE, Outcome::Gone, &self.gone)
     }
 
     /// 503: whether there is one is not known at the moment.
     pub(crate) fn unavailable(&self) -> Response {
-        let mut response = respond(StatusCode::SERVICE_UNAVAILABLE, &self.unavailable);
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let mut response = respond(status, Outcome::Unavailable, &self.unavailable);
         let headers = response.headers_mut();
         headers.insert(header::RETRY_AFTER, RETRY_AFTER);
         response
     }
 }
 
-/// The same headers as at an edge: what is not there may be there soon, and a failure is nothing to keep at all.
-fn respond(status: StatusCode, html: &Bytes) -> Response {
-    let cache_control = match status {
-        StatusCode::SERVICE_UNAVAILABLE => HeaderValue::from_static("no-store"),
-        _ => CACHE_CONTROL,
-    };
+fn respond(status: StatusCode, outcome: Outcome, html: &Bytes) -> Response {
+    let cache_control = HeaderValue::from_static(outcome.cache_control());
     (
         status,
         [(header::CACHE_CONTROL, cache_control)],

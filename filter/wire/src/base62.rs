@@ -26,6 +26,33 @@ const fn values() -> [u8; 256] {
     table
 }
 
+/// The number of digits of generated codes: 6 to 10.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CodeLength(u8);
+
+impl CodeLength {
+    /// Seven digits: 3,521,614,606,208 codes.
+    pub const DEFAULT: Self = Self(7);
+
+    /// A length of 6 to 10; nothing for any other.
+    #[must_use]
+    pub fn new(digits: u8) -> Option<Self> {
+        (6..=10).contains(&digits).then_some(Self(digits))
+    }
+
+    /// The number of digits.
+    #[must_use]
+    pub fn get(self) -> u8 {
+        self.0
+    }
+
+    /// How many codes of this length there are: `62^length`.
+    #[must_use]
+    pub fn count(self) -> u64 {
+        62u64.pow(u32::from(self.0))
+    }
+}
+
 /// Why a number or a string has no counterpart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Base62Error {

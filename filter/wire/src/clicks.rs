@@ -13,7 +13,7 @@
 //! | how many links | 1 number |
 //! | each link: key, clicks | text, 1 number |
 
-use crate::record::RecordError;
+use crate::error::RecordError;
 use crate::varint;
 
 const VERSION: u8 = 1;

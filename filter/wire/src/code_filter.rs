@@ -6,7 +6,7 @@
 //! (version 1) is the format, over the SipHash-2-4 of the code's bytes. The domain plays no part: where one domain has an
 //! alias, the others are looked up as well.
 
-use crate::record::RecordError;
+use crate::error::RecordError;
 use bloomfilter::Bloom;
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;

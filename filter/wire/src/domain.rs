@@ -73,6 +73,21 @@ impl Domain {
         let named = |host: &[u8]| domains.iter().find(|domain| domain.matches(host));
         named(host).or_else(|| named(without_defaults(host)))
     }
+
+    /// The domain among `domains` that a request is for, by the value of its `Host` header. A host that is none of them
+    /// stands for `default`, one of them as well; `None` if there is no default.
+    #[must_use]
+    pub fn requested<'a>(
+        domains: &'a [Self],
+        host: &[u8],
+        default: Option<&'a Self>,
+    ) -> Option<&'a Self> {
+        match (domains, default) {
+            // Whatever the host says.
+            ([_], Some(only)) => Some(only),
+            _ => Self::of_host(domains, host).or(default),
+        }
+    }
 }
 
 /// A host without a default port and without a trailing dot.
@@ -204,6 +219,20 @@ mod tests {
         ] {
             let found = Domain::of_host(&domains, host.as_bytes());
             assert_eq!(found.map(Domain::as_str), domain, "{host:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_for_the_domain_of_its_host_or_for_the_default() {
+        let domains = ["a.example", "b.example"].map(|domain| Domain::parse(domain).unwrap());
+        for domains in [&domains[..], &domains[..1]] {
+            let [first, last] = [domains.first(), domains.last()];
+            for (host, named) in [("b.example.:443", last), ("c.example", None), ("", None)] {
+                let requested = |default| Domain::requested(domains, host.as_bytes(), default);
+                assert_eq!(requested(first), named.or(first), "{host:?}");
+                let named = named.filter(|named| named.matches(b"b.example"));
+                assert_eq!(requested(None), named, "{host:?}");
+            }
         }
     }
 

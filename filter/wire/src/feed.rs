@@ -18,12 +18,61 @@
 //! is another one has missed something, whether the stream was trimmed, flushed or lost, and starts again. `beat` comes
 //! about once a second, so that a loss at the end of the stream is noticed too.
 
-use crate::feed_batch::FeedPosition;
-use crate::record::{Record, RecordError};
+use crate::error::RecordError;
+use crate::record::Record;
+use std::fmt;
 use std::str::FromStr;
 
 /// The field of a stream entry with the id of the entry before it, `0-0` in the first one.
 pub const PREV_FIELD: &str = "prev";
+
+/// A place in the feed: the id of an entry of the Redis stream, `milliseconds-sequence`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FeedPosition {
+    /// Unix time in milliseconds on Redis's clock, never going back.
+    pub millis: u64,
+    /// Tells apart what came in the same millisecond.
+    pub sequence: u64,
+}
+
+impl FeedPosition {
+    /// Before every entry.
+    pub const START: Self = Self::new(0, 0);
+
+    /// The place of the entry with the id `millis-sequence`.
+    #[must_use]
+    pub const fn new(millis: u64, sequence: u64) -> Self {
+        Self { millis, sequence }
+    }
+}
+
+impl fmt::Display for FeedPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.millis, self.sequence)
+    }
+}
+
+/// The text is not a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be a position in the feed, two numbers with '-' between them")]
+pub struct FeedPositionError;
+
+impl FromStr for FeedPosition {
+    type Err = FeedPositionError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (millis, sequence) = text.split_once('-').ok_or(FeedPositionError)?;
+        Ok(Self::new(whole_number(millis)?, whole_number(sequence)?))
+    }
+}
+
+fn whole_number(text: &str) -> Result<u64, FeedPositionError> {
+    // `parse` would take a leading '+'.
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(FeedPositionError);
+    }
+    text.parse().map_err(|_| FeedPositionError)
+}
 
 /// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,6 +282,40 @@ mod tests {
         ("number", b"3"),
         ("at", b"4"),
     ];
+
+    #[test]
+    fn positions_read_back_and_are_in_the_order_of_the_feed() {
+        let texts = [
+            "0-0",
+            "0-1",
+            "5-0",
+            "5-10",
+            "18446744073709551615-18446744073709551615",
+        ];
+        let positions: Vec<FeedPosition> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        assert!(positions.is_sorted());
+        for (position, text) in positions.iter().zip(texts) {
+            assert_eq!(position.to_string(), text);
+        }
+        for text in [
+            "",
+            "-",
+            "1",
+            "1-",
+            "-1",
+            "1-2-3",
+            "+1-2",
+            "1-+2",
+            " 1-2",
+            "18446744073709551616-0",
+        ] {
+            assert_eq!(
+                text.parse::<FeedPosition>(),
+                Err(FeedPositionError),
+                "{text:?}"
+            );
+        }
+    }
 
     #[test]
     fn malformed_messages_name_the_field() {

@@ -14,11 +14,9 @@
 //!
 //! A message of a newer control plane, or a broken one, does not spoil the others: it is an error in its place.
 
-use crate::feed::FeedMessage;
-use crate::record::RecordError;
+use crate::error::RecordError;
+use crate::feed::{FeedMessage, FeedPosition};
 use crate::varint;
-use std::fmt;
-use std::str::FromStr;
 
 const VERSION: u8 = 2;
 const GAP: u8 = 1;
@@ -28,54 +26,6 @@ pub const MAX_MESSAGES: usize = 4096;
 
 /// The size of a batch, in bytes, at which no further message is put in. One message may reach over it.
 pub const MAX_BYTES: usize = 1 << 20;
-
-/// A place in the feed: the id of an entry of the Redis stream, `milliseconds-sequence`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FeedPosition {
-    /// Unix time in milliseconds on Redis's clock, never going back.
-    pub millis: u64,
-    /// Tells apart what came in the same millisecond.
-    pub sequence: u64,
-}
-
-impl FeedPosition {
-    /// Before every entry.
-    pub const START: Self = Self::new(0, 0);
-
-    /// The place of the entry with the id `millis-sequence`.
-    #[must_use]
-    pub const fn new(millis: u64, sequence: u64) -> Self {
-        Self { millis, sequence }
-    }
-}
-
-impl fmt::Display for FeedPosition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.millis, self.sequence)
-    }
-}
-
-/// The text is not a position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be a position in the feed, two numbers with '-' between them")]
-pub struct FeedPositionError;
-
-impl FromStr for FeedPosition {
-    type Err = FeedPositionError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (millis, sequence) = text.split_once('-').ok_or(FeedPositionError)?;
-        Ok(Self::new(number(millis)?, number(sequence)?))
-    }
-}
-
-fn number(text: &str) -> Result<u64, FeedPositionError> {
-    // `parse` would take a leading '+'.
-    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(FeedPositionError);
-    }
-    text.parse().map_err(|_| FeedPositionError)
-}
 
 /// What a batch says besides its messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -211,40 +161,6 @@ mod tests {
     use super::*;
     use crate::record::tests::any_record;
     use proptest::prelude::*;
-
-    #[test]
-    fn positions_read_back_and_are_in_the_order_of_the_feed() {
-        let texts = [
-            "0-0",
-            "0-1",
-            "5-0",
-            "5-10",
-            "18446744073709551615-18446744073709551615",
-        ];
-        let positions: Vec<FeedPosition> = texts.iter().map(|text| text.parse().unwrap()).collect();
-        assert!(positions.is_sorted());
-        for (position, text) in positions.iter().zip(texts) {
-            assert_eq!(position.to_string(), text);
-        }
-        for text in [
-            "",
-            "-",
-            "1",
-            "1-",
-            "-1",
-            "1-2-3",
-            "+1-2",
-            "1-+2",
-            " 1-2",
-            "18446744073709551616-0",
-        ] {
-            assert_eq!(
-                text.parse::<FeedPosition>(),
-                Err(FeedPositionError),
-                "{text:?}"
-            );
-        }
-    }
 
     #[test]
     fn a_message_that_cannot_be_read_leaves_the_others() {

@@ -1,8 +1,8 @@
 //! What the edge filter and the control plane must agree on.
 //!
 //! Codes and how they are minted ([`base62`], [`permutation`], [`code`]), the hosts they live on ([`domain`]), what a
-//! link is once it has left the database ([`record`]), how it is named in caches ([`key`]) and in Redis ([`redis`]), how
-//! a visitor's query joins its target ([`query`]), how a change travels ([`feed`], [`feed_batch`]), what an edge starts from
+//! link is once it has left the database ([`record`]), how it is named in caches ([`key`]) and in Redis ([`redis`]), what
+//! a visitor of it gets ([`redirect`], [`query`]), how a change travels ([`feed`], [`feed_batch`]), what an edge starts from
 //! ([`snapshot`], [`code_filter`]), and how it reports clicks ([`clicks`]). The crate does no input and output and runs
 //! on wasm32.
 //!
@@ -27,22 +27,28 @@ pub mod clicks;
 pub mod code;
 pub mod code_filter;
 pub mod domain;
+mod error;
 pub mod feed;
 pub mod feed_batch;
 pub mod key;
 pub mod permutation;
 pub mod query;
 pub mod record;
+pub mod redirect;
 pub mod redis;
 pub mod snapshot;
 mod varint;
 
+pub use base62::CodeLength;
 pub use clicks::ClickBatch;
-pub use code::{Code, CodeError, CodeLength, CodeSpace};
+pub use code::{Code, CodeError, CodeSpace};
 pub use code_filter::CodeFilter;
 pub use domain::{Domain, DomainError};
-pub use feed_batch::{BatchHead, FeedBatch, FeedPosition};
+pub use error::RecordError;
+pub use feed::FeedPosition;
+pub use feed_batch::{BatchHead, FeedBatch};
 pub use key::LinkKey;
 pub use permutation::{Permutation, PermutationKey};
-pub use record::{Answer, Entry, LinkRecord, LinkState, Record, RecordError, RedirectStatus};
+pub use record::{Answer, Entry, LinkRecord, LinkState, Record, RedirectStatus};
+pub use redirect::Outcome;
 pub use snapshot::Snapshot;

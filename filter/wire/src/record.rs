@@ -15,6 +15,7 @@ mod status;
 
 pub use status::{LinkState, LinkStateError, RedirectStatus};
 
+use crate::error::RecordError;
 use crate::varint;
 
 const VERSION: u8 = 1;
@@ -60,32 +61,6 @@ pub enum Record<U> {
     },
     /// There is.
     Link(LinkRecord<U>),
-}
-
-/// Why bytes are not a record of this version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
-    /// The bytes end too early.
-    #[error("the record is cut off")]
-    Truncated,
-    /// The first byte is not a version that is known here.
-    #[error("version {0} of the record is not known")]
-    Version(u8),
-    /// Reserved flags are set, or flags that contradict each other.
-    #[error("the flags {0:#010b} are not valid")]
-    Flags(u8),
-    /// A number is over-long or above 64 bits.
-    #[error("a number is malformed")]
-    Number,
-    /// The target is empty, too long or has bytes other than visible ASCII.
-    #[error("the target is malformed")]
-    Url,
-    /// There are bytes behind an absent record.
-    #[error("bytes follow the record")]
-    Trailing,
-    /// A field is missing, or is not what it should be.
-    #[error("the field '{0}' is missing or malformed")]
-    Field(&'static str),
 }
 
 impl<U> Record<U> {

@@ -6,7 +6,8 @@
 //! writes (a failover, a restored backup, an empty restart), the publisher begins another generation, and what was written
 //! in those before is out of reach.
 
-use crate::record::{LinkRecord, LinkState, Record, RecordError, RedirectStatus, target};
+use crate::error::RecordError;
+use crate::record::{LinkRecord, LinkState, Record, RedirectStatus, target};
 
 /// The stream that changes travel on.
 pub const FEED_STREAM: &str = "feed";

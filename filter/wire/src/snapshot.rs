@@ -16,11 +16,13 @@
 //!
 //! It holds the permutation key, so it is for edges only, and never logged.
 
-use crate::code::{CodeLength, CodeSpace};
+use crate::base62::CodeLength;
+use crate::code::CodeSpace;
 use crate::code_filter::CodeFilter;
-use crate::feed_batch::FeedPosition;
+use crate::error::RecordError;
+use crate::feed::FeedPosition;
 use crate::permutation::PermutationKey;
-use crate::record::{Entry, RecordError};
+use crate::record::Entry;
 use crate::varint;
 
 const VERSION: u8 = 2;

@@ -1,6 +1,6 @@
 //! Unsigned LEB128 (the DWARF standard, section 7.6), minimal form only.
 
-use crate::record::RecordError;
+use crate::error::RecordError;
 
 /// The most bytes of an encoded number.
 pub(crate) const MOST_BYTES: usize = 10;

@@ -11,9 +11,9 @@ use crate::seldom::Seldom;
 use crate::settings;
 use crate::time::Moment;
 use edgelink_wire::backoff::Bounds;
+use edgelink_wire::RecordError;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::feed_batch::{MAX_BYTES, MAX_MESSAGES};
-use edgelink_wire::record::RecordError;
 use edgelink_wire::redis::FeedState;
 use edgelink_wire::{BatchHead, FeedBatch, FeedPosition};
 

@@ -6,7 +6,7 @@
 //! and compares.
 
 use crate::resp::Reply;
-use edgelink_wire::feed_batch::FeedPosition;
+use edgelink_wire::FeedPosition;
 
 /// What is asked of `XINFO STREAM`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

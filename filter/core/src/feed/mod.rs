@@ -22,13 +22,13 @@ mod wire;
 mod tests;
 
 pub use continuity::Gap;
-pub use edgelink_wire::feed_batch::FeedPosition;
+pub use edgelink_wire::FeedPosition;
 
 use crate::resp::Reply;
 use crate::resp::client::{self, Client, Event, Failure, Reason};
 use continuity::{Position, StreamInfo, parse_id};
+use edgelink_wire::RecordError;
 use edgelink_wire::feed::{Beat, FeedMessage, previous};
-use edgelink_wire::record::RecordError;
 use edgelink_wire::redis::FeedState;
 use wire::{elements, is_no_stream, pairs, write_info, write_read};
 

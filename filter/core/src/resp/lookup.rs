@@ -3,10 +3,10 @@
 
 use super::encode;
 use super::reply::Reply;
-use edgelink_wire::record::{Record, RecordError};
 use edgelink_wire::redis::{
     FeedState, LINK_FIELDS, STATE_FIELDS, STATE_KEY, link_key, record_from_values,
 };
+use edgelink_wire::{Record, RecordError};
 
 /// Writes lookups; what is the same in all of them is encoded once.
 #[derive(Clone, Debug)]
