@@ -1,10 +1,8 @@
 //! The host of the logic: the proxy, through the ABI.
 
 use crate::abi::{self, Clock, Given, Level, MetricType};
-use edgelink_filter_core::host::{
-    CasMismatch, Log, Metrics, SharedData, SharedValue, StreamToken, Streams,
-};
-use edgelink_filter_core::metrics::{Metric, MetricKind};
+use edgelink_filter_core::host::{CasMismatch, Log, SharedData, SharedValue, StreamToken, Streams};
+use edgelink_filter_core::metrics::{Metric, MetricKind, Metrics};
 use edgelink_filter_core::time::{Moment, WallClock};
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
 //! Header maps as the ABI carries them: the number of pairs, the lengths of every name and value (all 32 bit,
 //! little-endian), then every name and value with a zero byte behind it.
 
-use edgelink_filter_core::answer::CACHE_CONTROL;
+use edgelink_wire::redirect::CACHE_CONTROL;
 
 /// Writes header maps into one buffer, which is kept from one to the next.
 #[derive(Debug, Default)]

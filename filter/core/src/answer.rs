@@ -1,13 +1,10 @@
 //! What a visitor gets.
 
-use crate::metrics::{Outcome, Tier};
+use crate::metrics::Tier;
 use crate::settings::Settings;
-use edgelink_wire::{LinkRecord, LinkState, Record, query};
+use edgelink_wire::{Outcome, Record};
 use std::borrow::Cow;
 use std::rc::Rc;
-
-/// Nothing we answer may be kept by shared caches, and browsers are to ask again: links change.
-pub const CACHE_CONTROL: &str = "private, max-age=0";
 
 /// A local response.
 #[derive(Clone, Debug)]
@@ -31,9 +28,9 @@ impl<'a> Answer<'a> {
         settings: &'a Settings,
     ) -> Self {
         let pages = &settings.pages;
-        let (status, location, page, outcome) = match (outcome(&record, seconds), record) {
+        let (status, location, page, outcome) = match (Outcome::of(&record, seconds), record) {
             (Outcome::Redirect, Record::Link(link)) => {
-                let location = Some(location(&link, query));
+                let location = Some(link.location(query));
                 (link.redirect.code(), location, None, Outcome::Redirect)
             }
             (Outcome::Gone, _) => (410, None, Some(&pages.gone), Outcome::Gone),
@@ -63,10 +60,7 @@ impl<'a> Answer<'a> {
 
     /// The headers, without `:status` and `content-length`.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, &[u8])> + Clone {
-        let cache_control = match self.outcome {
-            Outcome::Unavailable => "no-store",
-            Outcome::Redirect | Outcome::NotFound | Outcome::Gone => CACHE_CONTROL,
-        };
+        let cache_control = self.outcome.cache_control();
         let html = self.page.map(|_| "text/html; charset=utf-8");
         [
             ("location", self.location.as_deref()),
@@ -79,7 +73,7 @@ impl<'a> Answer<'a> {
         .filter_map(|(name, value)| Some((name, value?)))
     }
 
-    /// The target of a redirect that has no other headers than this and [`CACHE_CONTROL`], as nearly every answer has:
+    /// The target of a redirect that has no other headers than this and `Cache-Control`, as nearly every answer has:
     /// the quick way to [`Self::headers`].
     #[must_use]
     pub fn plain_redirect(&self) -> Option<&[u8]> {
@@ -98,34 +92,12 @@ impl<'a> Answer<'a> {
     }
 }
 
-fn outcome(record: &Record<&[u8]>, seconds: u64) -> Outcome {
-    let Record::Link(link) = record else {
-        return Outcome::NotFound;
-    };
-    if link.state == LinkState::Disabled || link.valid_until.is_some_and(|until| seconds >= until) {
-        return Outcome::Gone;
-    }
-    if link.valid_since.is_some_and(|since| seconds < since) {
-        return Outcome::NotFound;
-    }
-    Outcome::Redirect
-}
-
-fn location<'a>(link: &LinkRecord<&'a [u8]>, query: &[u8]) -> Cow<'a, [u8]> {
-    if !link.forward_query || query.is_empty() {
-        return Cow::Borrowed(link.url);
-    }
-    match std::str::from_utf8(link.url).map(|url| query::merge(url, query)) {
-        Ok(Cow::Owned(merged)) => Cow::Owned(merged.into_bytes()),
-        Ok(Cow::Borrowed(_)) | Err(_) => Cow::Borrowed(link.url),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fake::settings;
-    use edgelink_wire::RedirectStatus;
+    use edgelink_wire::redirect::CACHE_CONTROL;
+    use edgelink_wire::{LinkRecord, LinkState, RedirectStatus};
 
     fn changed(change: impl FnOnce(&mut LinkRecord<&'static [u8]>)) -> Record<&'static [u8]> {
         let mut record = LinkRecord {

@@ -13,8 +13,8 @@ use crate::caches::{Caches, Fetched, Found, Learned, Lookup, Source};
 use crate::callout::{self, Answered, Callout, Failure, Response};
 use crate::flights::{Bounds, FlightId, Flights, Landed, StreamId, Token, Waiter};
 use crate::head::Head;
-use crate::host::{Log, Metrics, SharedData, Streams};
-use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Shares, Tier};
+use crate::host::{Log, SharedData, Streams};
+use crate::metrics::{CalloutOutcome, Connection, Counts, Levels, Metric, Metrics, Shares, Tier};
 use crate::path::{self, Asked};
 use crate::settings::{Settings, UnknownHosts};
 use crate::time::{Kind, Moment, WallClock};
@@ -330,7 +330,7 @@ impl Edge {
             .map(|landed| Action::Resume(self.fail(host, landed, Failure::Timeout)));
         actions.extend(resumed);
         let levels = self.levels();
-        self.shares.write(host, levels, self.counts.told(), now);
+        self.shares.write(host, levels, self.counts.flushed(), now);
         self.counts.flush(levels, host);
         actions
     }
@@ -354,14 +354,15 @@ impl Edge {
     }
 
     fn levels(&self) -> Levels {
-        let (lru_entries, lru_bytes) = self.caches.size();
-        Levels {
-            lru_entries,
-            lru_bytes,
-            lookup_connections: usize::from(self.redis.is_ready()),
-            feed_connections: usize::from(self.redis.is_feed_ready()),
-            admission: usize::from(self.gate.is_in_effect(self.now)),
-        }
+        let (entries, bytes) = self.caches.size();
+        Levels::of(|gauge| match gauge {
+            Metric::LruEntries => entries,
+            Metric::LruBytes => bytes,
+            Metric::Connected(Connection::Lookup) => usize::from(self.redis.is_ready()),
+            Metric::Connected(Connection::Feed) => usize::from(self.redis.is_feed_ready()),
+            Metric::Admission => usize::from(self.gate.is_in_effect(self.now)),
+            _ => 0,
+        })
     }
 
     fn fail(
@@ -428,31 +429,17 @@ impl Edge {
     /// # Errors
     /// What becomes of the request if its host is none of the domains and it is not for the default one.
     fn name_key(&mut self, host: &[u8], asked: Asked<'_>) -> Result<(), UnknownHosts> {
-        let domain = domain_of(&self.here, host)?;
+        let unknown_hosts = self.here.unknown_hosts;
+        let domains = &self.here.domains;
+        let default = domains.first();
+        let default = default.filter(|_| unknown_hosts == UnknownHosts::Default);
+        let domain = Domain::requested(domains, host, default).ok_or(unknown_hosts)?;
         self.key.clear();
-        self.key.extend_from_slice(domain.as_bytes());
+        self.key.extend_from_slice(domain.as_str().as_bytes());
         self.key.push(b'/');
         self.key.extend_from_slice(asked.code);
         Ok(())
     }
-}
-
-/// The domain that a request is for, by its host.
-fn domain_of<'a>(settings: &'a Settings, host: &[u8]) -> Result<&'a str, UnknownHosts> {
-    let Settings {
-        domains,
-        unknown_hosts,
-        ..
-    } = settings;
-    let is_default = *unknown_hosts == UnknownHosts::Default;
-    let domain = match &domains[..] {
-        [only] if is_default => Some(only),
-        domains => {
-            let named = Domain::of_host(domains, host);
-            named.or_else(|| domains.first().filter(|_| is_default))
-        }
-    };
-    domain.map(Domain::as_str).ok_or(*unknown_hosts)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the tests run the logic in.
 
-use crate::host::{CasMismatch, Log, Metrics, SharedData, SharedValue, StreamToken, Streams};
-use crate::metrics::Metric;
+use crate::host::{CasMismatch, Log, SharedData, SharedValue, StreamToken, Streams};
+use crate::metrics::{Metric, Metrics};
 use crate::settings::Settings;
 use edgelink_wire::{Answer, Entry, LinkRecord, LinkState, Record, RedirectStatus};
 use foldhash::SharedSeed;

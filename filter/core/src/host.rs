@@ -3,7 +3,6 @@
 //! None of these may call back into the logic before it returns. What may (sending a callout, answering a request) is
 //! not here: the logic says what is to be done, and the contexts do it once it has returned.
 
-use crate::metrics::Metric;
 use std::ops::Deref;
 
 /// The proxy's key-value store, shared by all workers.
@@ -33,15 +32,6 @@ pub struct SharedValue<V> {
 /// Somebody else has written in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CasMismatch;
-
-/// The proxy's statistics.
-pub trait Metrics {
-    /// Adds to a counter (only upwards) or a gauge.
-    fn add(&mut self, metric: Metric, by: i64);
-
-    /// Puts a value into a histogram.
-    fn record(&mut self, metric: Metric, value: u64);
-}
 
 /// The proxy's gRPC streams, which the bridge turns into connections to Redis.
 ///

@@ -1,48 +1,27 @@
-//! What is counted.
+//! The statistics of the proxy, and the counts that wait for it.
 //!
 //! Counting happens in the worker's memory and goes to the proxy once a tick, so that a redirect costs no host call
 //! for it. At most one tick's counts are lost when the proxy dies; a worker that ends in order flushes first.
 
-mod outcomes;
+mod labels;
 mod shares;
 
-pub use outcomes::{
-    CalloutOutcome, ClickOutcome, Connection, ErrandOutcome, FeedOutcome, Outcome, RedisOutcome,
+pub use labels::{
+    CalloutOutcome, ClickOutcome, Connection, ErrandKind, ErrandOutcome, FeedOutcome, RedisOutcome,
     Tier,
 };
 
 pub(crate) use shares::Shares;
 
-use crate::background::ErrandKind;
-use crate::host::Metrics;
+use edgelink_wire::Outcome;
 
-/// One of the proxy's statistics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Metric {
-    /// Requests answered, by tier and outcome.
-    Requests(Tier, Outcome),
-    /// Callouts, by outcome.
-    Callouts(CalloutOutcome),
-    /// Lookups in Redis, by outcome.
-    Redis(RedisOutcome),
-    /// Messages of the feed, by what they told.
-    Feed(FeedOutcome),
-    /// Attempts to connect to Redis.
-    Attempts(Connection),
-    /// Errands, by outcome.
-    Errands(ErrandKind, ErrandOutcome),
-    /// Clicks, by what became of them.
-    Clicks(ClickOutcome),
-    /// Milliseconds from sending a lookup's callout to its end.
-    CalloutMillis,
-    /// Entries in the LRUs of all workers.
-    LruEntries,
-    /// Bytes of them.
-    LruBytes,
-    /// Connections to Redis that stand, of all workers.
-    Connected(Connection),
-    /// Workers where admission is in effect.
-    Admission,
+/// The proxy's statistics.
+pub trait Metrics {
+    /// Adds to a counter (only upwards) or a gauge.
+    fn add(&mut self, metric: Metric, by: i64);
+
+    /// Puts a value into a histogram.
+    fn record(&mut self, metric: Metric, value: u64);
 }
 
 /// How a statistic behaves.
@@ -56,161 +35,153 @@ pub enum MetricKind {
     Histogram,
 }
 
-impl Metric {
-    /// Every statistic, each at the place [`Metric::index`] gives.
-    pub fn all() -> impl Iterator<Item = Self> {
-        let requests = Tier::ALL
-            .into_iter()
-            .flat_map(|tier| Outcome::ALL.map(|outcome| Self::Requests(tier, outcome)));
-        requests
-            .chain(CalloutOutcome::ALL.map(Self::Callouts))
-            .chain(RedisOutcome::ALL.map(Self::Redis))
-            .chain(FeedOutcome::ALL.map(Self::Feed))
-            .chain(Connection::ALL.map(Self::Attempts))
-            .chain(
-                ErrandKind::ALL.into_iter().flat_map(|kind| {
-                    ErrandOutcome::ALL.map(|outcome| Self::Errands(kind, outcome))
-                }),
-            )
-            .chain(ClickOutcome::ALL.map(Self::Clicks))
-            .chain([Self::CalloutMillis, Self::LruEntries, Self::LruBytes])
-            .chain(Connection::ALL.map(Self::Connected))
-            .chain([Self::Admission])
-    }
-
-    /// The place of the statistic in a table of all of them, counters first.
-    #[must_use]
-    pub fn index(self) -> usize {
-        match self {
-            Self::Requests(tier, outcome) => tier as usize * Outcome::ALL.len() + outcome as usize,
-            Self::Callouts(outcome) => CALLOUTS + outcome as usize,
-            Self::Redis(outcome) => REDIS + outcome as usize,
-            Self::Feed(outcome) => FEED + outcome as usize,
-            Self::Attempts(connection) => ATTEMPTS + connection as usize,
-            Self::Errands(kind, outcome) => {
-                ERRANDS + kind as usize * ErrandOutcome::ALL.len() + outcome as usize
-            }
-            Self::Clicks(outcome) => CLICKS + outcome as usize,
-            Self::CalloutMillis => COUNTERS,
-            Self::LruEntries => COUNTERS + 1,
-            Self::LruBytes => COUNTERS + 2,
-            Self::Connected(connection) => COUNTERS + 3 + connection as usize,
-            Self::Admission => COUNTERS + 3 + Connection::ALL.len(),
+/// Defines the statistics: what each counts, how it behaves, its labels, and its name.
+macro_rules! metrics {
+    ($(
+        $(#[doc = $help:literal])+
+        $kind:ident $metric:ident $(($($label:ident: $values:ident),+))? = $name:literal,
+    )+) => {
+        /// One of the proxy's statistics.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Metric {
+            $($(#[doc = $help])+ $metric $(($($values),+))?,)+
         }
-    }
 
-    /// How it behaves.
-    #[must_use]
-    pub fn kind(self) -> MetricKind {
-        match self {
-            Self::Requests(..)
-            | Self::Callouts(_)
-            | Self::Redis(_)
-            | Self::Feed(_)
-            | Self::Attempts(_)
-            | Self::Errands(..)
-            | Self::Clicks(_) => MetricKind::Counter,
-            Self::CalloutMillis => MetricKind::Histogram,
-            Self::LruEntries | Self::LruBytes | Self::Connected(_) | Self::Admission => {
-                MetricKind::Gauge
+        /// The definitions, in their order.
+        enum Definition {
+            $($metric,)+
+        }
+
+        /// How many statistics each definition stands for: one for each combination of its labels.
+        const SIZES: &[usize] = &[$(1 $($(* $values::ALL.len())+)?),+];
+
+        impl Metric {
+            /// Every statistic, each at the place [`Metric::index`] gives.
+            pub fn all() -> impl Iterator<Item = Self> {
+                std::iter::empty()$(.chain(metrics!(@each $metric $($($values)+)?)))+
+            }
+
+            /// The place of the statistic in a table of all of them.
+            #[must_use]
+            pub fn index(self) -> usize {
+                match self {
+                    $(Self::$metric $(($($label),+))? => {
+                        const START: usize = size_before(Definition::$metric as usize);
+                        START $(+ metrics!(@place $($label $values)+))?
+                    })+
+                }
+            }
+
+            /// How it behaves.
+            #[must_use]
+            pub fn kind(self) -> MetricKind {
+                match self {
+                    $(Self::$metric { .. } => MetricKind::$kind,)+
+                }
+            }
+
+            /// Its name at the proxy, with characters only that Prometheus takes once dots have become underscores.
+            #[must_use]
+            pub fn name(self) -> String {
+                let parts = match self {
+                    $(Self::$metric $(($($label),+))? => vec!["edgelink", $name, $($($label.name()),+)?],)+
+                };
+                let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+                parts.join(".").replace('-', "_")
             }
         }
-    }
-
-    /// Its name at the proxy, with characters only that Prometheus takes once dots have become underscores.
-    #[must_use]
-    pub fn name(self) -> String {
-        match self {
-            Self::Requests(tier, outcome) => {
-                let tier = tier.name().replace('-', "_");
-                format!("edgelink.requests.{tier}.{}", outcome.name())
-            }
-            Self::Callouts(outcome) => format!("edgelink.callouts.{}", outcome.name()),
-            Self::Redis(outcome) => format!("edgelink.redis.{}", outcome.name()),
-            Self::Feed(outcome) => format!("edgelink.feed.{}", outcome.name()),
-            Self::Attempts(connection) => format!("edgelink.redis_attempts.{}", connection.name()),
-            Self::Connected(connection) => {
-                format!("edgelink.redis_connected.{}", connection.name())
-            }
-            Self::Errands(kind, outcome) => {
-                format!("edgelink.{}.{}", kind.name(), outcome.name())
-            }
-            Self::Clicks(outcome) => format!("edgelink.clicks.{}", outcome.name()),
-            Self::Admission => "edgelink.admission".to_owned(),
-            Self::CalloutMillis => "edgelink.callout_ms".to_owned(),
-            Self::LruEntries => "edgelink.lru_entries".to_owned(),
-            Self::LruBytes => "edgelink.lru_bytes".to_owned(),
-        }
-    }
+    };
+    (@each $metric:ident) => { [Self::$metric] };
+    (@each $metric:ident $a:ident) => { $a::ALL.map(Self::$metric) };
+    (@each $metric:ident $a:ident $b:ident) => {
+        $a::ALL.into_iter().flat_map(|a| $b::ALL.map(|b| Self::$metric(a, b)))
+    };
+    (@place $a:ident $as:ident) => { $a as usize };
+    (@place $a:ident $as:ident $b:ident $bs:ident) => { $a as usize * $bs::ALL.len() + $b as usize };
 }
 
-// Where the counters of each kind begin in the table.
-const CALLOUTS: usize = Tier::ALL.len() * Outcome::ALL.len();
-const REDIS: usize = CALLOUTS + CalloutOutcome::ALL.len();
-const FEED: usize = REDIS + RedisOutcome::ALL.len();
-const ATTEMPTS: usize = FEED + FeedOutcome::ALL.len();
-const ERRANDS: usize = ATTEMPTS + Connection::ALL.len();
-const CLICKS: usize = ERRANDS + ErrandKind::ALL.len() * ErrandOutcome::ALL.len();
-const COUNTERS: usize = CLICKS + ClickOutcome::ALL.len();
+metrics! {
+    /// Requests answered, by tier and outcome.
+    Counter Requests(tier: Tier, outcome: Outcome) = "requests",
+    /// Callouts, by outcome.
+    Counter Callouts(outcome: CalloutOutcome) = "callouts",
+    /// Lookups in Redis, by outcome.
+    Counter Redis(outcome: RedisOutcome) = "redis",
+    /// Messages of the feed, by what they say.
+    Counter Feed(outcome: FeedOutcome) = "feed",
+    /// Attempts to connect to Redis.
+    Counter Attempts(connection: Connection) = "redis_attempts",
+    /// Background callouts, by outcome; named for what they are for.
+    Counter Errands(kind: ErrandKind, outcome: ErrandOutcome) = "",
+    /// Clicks, by what became of them.
+    Counter Clicks(outcome: ClickOutcome) = "clicks",
+    /// Milliseconds from sending a lookup's callout to its end: the proxy's histograms take whole numbers only.
+    Histogram CalloutMillis = "callout_milliseconds",
+    /// Entries in the LRUs of all workers.
+    Gauge LruEntries = "lru_entries",
+    /// Bytes of them.
+    Gauge LruBytes = "lru_bytes",
+    /// Connections to Redis that stand, of all workers.
+    Gauge Connected(connection: Connection) = "redis_connected",
+    /// Workers where admission is in effect.
+    Gauge Admission = "admission",
+}
+
+/// How many statistics the first `count` definitions stand for.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler: out of bounds would not build"
+)]
+const fn size_before(count: usize) -> usize {
+    let (mut size, mut place) = (0, 0);
+    while place < count {
+        size += SIZES[place];
+        place += 1;
+    }
+    size
+}
+
+/// How many statistics there are.
+const METRICS: usize = size_before(SIZES.len());
+
+/// The gauges, in the order in which [`Levels`] has them.
+const GAUGES: [Metric; 5] = [
+    Metric::LruEntries,
+    Metric::LruBytes,
+    Metric::Connected(Connection::Lookup),
+    Metric::Connected(Connection::Feed),
+    Metric::Admission,
+];
 
 /// What a worker contributes to the gauges, which are those of all workers together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Levels {
-    pub(crate) lru_entries: usize,
-    pub(crate) lru_bytes: usize,
-    pub(crate) lookup_connections: usize,
-    pub(crate) feed_connections: usize,
-    pub(crate) admission: usize,
-}
+pub(crate) struct Levels([usize; GAUGES.len()]);
 
 impl Levels {
-    const COUNT: usize = 5;
-
-    /// The reverse of [`Self::all`].
-    fn from_all(levels: [usize; Self::COUNT]) -> Self {
-        let [
-            lru_entries,
-            lru_bytes,
-            lookup_connections,
-            feed_connections,
-            admission,
-        ] = levels;
-        Self {
-            lru_entries,
-            lru_bytes,
-            lookup_connections,
-            feed_connections,
-            admission,
-        }
+    /// The levels that `level` gives for each gauge.
+    pub(crate) fn of(level: impl FnMut(Metric) -> usize) -> Self {
+        Self(GAUGES.map(level))
     }
 
-    fn all(&self) -> [(Metric, usize); Self::COUNT] {
-        [
-            (Metric::LruEntries, self.lru_entries),
-            (Metric::LruBytes, self.lru_bytes),
-            (
-                Metric::Connected(Connection::Lookup),
-                self.lookup_connections,
-            ),
-            (Metric::Connected(Connection::Feed), self.feed_connections),
-            (Metric::Admission, self.admission),
-        ]
+    fn all(&self) -> impl Iterator<Item = (Metric, i64)> {
+        let levels = self.0.map(|level| i64::try_from(level).unwrap_or(i64::MAX));
+        GAUGES.into_iter().zip(levels)
     }
 }
 
 /// Counts that wait for the next tick.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Counts {
-    waiting: Waiting,
-    told: Levels,
+    waiting: [u32; METRICS],
+    flushed: Levels,
 }
 
-#[derive(Debug)]
-struct Waiting([u32; COUNTERS]);
-
-impl Default for Waiting {
+impl Default for Counts {
     fn default() -> Self {
-        Self([0; COUNTERS])
+        Self {
+            waiting: [0; METRICS],
+            flushed: Levels::default(),
+        }
     }
 }
 
@@ -222,28 +193,27 @@ impl Counts {
 
     /// Counts so many more.
     pub(crate) fn count_more(&mut self, metric: Metric, by: u32) {
-        if let Some(count) = self.waiting.0.get_mut(metric.index()) {
+        if let Some(count) = self.waiting.get_mut(metric.index()) {
             *count = count.saturating_add(by);
         }
     }
 
     /// What the gauges have of this worker.
-    pub(crate) fn told(&mut self) -> &mut Levels {
-        &mut self.told
+    pub(crate) fn flushed(&mut self) -> &mut Levels {
+        &mut self.flushed
     }
 
-    /// Hands everything over: of the gauges what has changed since they were told last.
+    /// Hands everything over: of the gauges what has changed since the last flush.
     pub(crate) fn flush(&mut self, levels: Levels, to: &mut impl Metrics) {
-        for (metric, count) in Metric::all().zip(&mut self.waiting.0) {
+        for (metric, count) in Metric::all().zip(&mut self.waiting) {
             if *count > 0 {
                 to.add(metric, i64::from(std::mem::take(count)));
             }
         }
-        let before = std::mem::replace(&mut self.told, levels);
-        for ((metric, told), (_, is)) in before.all().into_iter().zip(levels.all()) {
-            let [told, is] = [told, is].map(|level| i64::try_from(level).unwrap_or(i64::MAX));
-            if told != is {
-                to.add(metric, is.saturating_sub(told));
+        let before = std::mem::replace(&mut self.flushed, levels);
+        for ((metric, before), (_, now)) in before.all().zip(levels.all()) {
+            if before != now {
+                to.add(metric, now.saturating_sub(before));
             }
         }
     }
@@ -281,6 +251,13 @@ mod tests {
     }
 
     #[test]
+    fn every_gauge_has_a_level() {
+        let is_gauge = |metric: &Metric| metric.kind() == MetricKind::Gauge;
+        let gauges: Vec<_> = Metric::all().filter(is_gauge).collect();
+        assert_eq!(gauges, GAUGES);
+    }
+
+    #[test]
     fn every_statistic_is_in_the_readme() {
         let readme = include_str!("../../README.md");
         for metric in Metric::all() {
@@ -308,12 +285,12 @@ mod tests {
         counts.count(Metric::Callouts(CalloutOutcome::Rejected));
         counts.count_more(Metric::Attempts(Connection::Feed), 3);
         for level in [3, 2] {
-            let levels = Levels {
-                lru_entries: level,
-                lru_bytes: level * 100,
-                feed_connections: 1,
-                ..Levels::default()
-            };
+            let levels = Levels::of(|gauge| match gauge {
+                Metric::LruEntries => level,
+                Metric::LruBytes => level * 100,
+                Metric::Connected(Connection::Feed) => 1,
+                _ => 0,
+            });
             counts.flush(levels, &mut stats);
         }
         let told = |name: &str| stats.0.get(name).copied();

@@ -19,6 +19,8 @@ pub(crate) use warm::Warm;
 
 use crate::callout::{Failure, Response, status};
 
+pub use crate::metrics::ErrandKind;
+
 /// A callout that no visitor waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Errand {
@@ -36,29 +38,6 @@ pub struct Errand {
     pub body: Vec<u8>,
     /// Milliseconds after which the proxy gives it up.
     pub timeout_millis: u32,
-}
-
-/// What an errand is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrandKind {
-    /// A snapshot.
-    Snapshot,
-    /// News of the feed.
-    Poll,
-    /// A report of clicks.
-    Clicks,
-}
-
-impl ErrandKind {
-    pub(crate) const ALL: [Self; 3] = [Self::Snapshot, Self::Poll, Self::Clicks];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Snapshot => "snapshot",
-            Self::Poll => "poll",
-            Self::Clicks => "click_report",
-        }
-    }
 }
 
 /// The body of an answer with status 200 and of that type. Nothing else is what was asked for.

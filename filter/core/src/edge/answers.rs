@@ -4,10 +4,10 @@ use super::{Edge, Resumed};
 use crate::answer::Answer;
 use crate::caches::Found;
 use crate::flights::Waiter;
-use crate::metrics::{Counts, Metric, Outcome, Tier};
+use crate::metrics::{Counts, Metric, Tier};
 use crate::path;
 use crate::settings::Settings;
-use edgelink_wire::Record;
+use edgelink_wire::{Outcome, Record};
 
 impl Edge {
     /// The answer for one of those who are resumed. `path` is the `:path` of its request; where that has no query, it need

@@ -7,8 +7,8 @@
 
 use super::Edge;
 use crate::flights::StreamId;
-use crate::host::{Log, Metrics, SharedData, Streams};
-use crate::metrics::CalloutOutcome;
+use crate::host::{Log, SharedData, Streams};
+use crate::metrics::{CalloutOutcome, Metrics};
 use crate::settings::Settings;
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -4,8 +4,8 @@
 //! So shared data has a ledger with a place for each worker, which is written when the share changes and once a second;
 //! whoever finds a place that was not written for a while takes that share out, and may have the place.
 
-use super::Levels;
-use crate::host::{Metrics, NEVER_WRITTEN, SharedData};
+use super::{GAUGES, Levels, Metrics};
+use crate::host::{NEVER_WRITTEN, SharedData};
 use crate::time::Moment;
 
 /// Milliseconds after which a worker that has not written its share is gone. Ticks come ten times a second.
@@ -39,7 +39,7 @@ struct Share {
     levels: Levels,
 }
 
-const NUMBERS: usize = 2 + Levels::COUNT;
+const NUMBERS: usize = 2 + GAUGES.len();
 
 impl Shares {
     /// The part of a worker that has told nothing yet.
@@ -52,13 +52,13 @@ impl Shares {
         }
     }
 
-    /// Writes what the worker is about to add up to. `told` is what the gauges have of it, which is nothing once another
+    /// Writes what the worker is about to add up to. `flushed` is what the gauges have of it, which is nothing once another
     /// worker took it for gone.
     pub(crate) fn write(
         &mut self,
         host: &mut (impl SharedData + Metrics),
         levels: Levels,
-        told: &mut Levels,
+        flushed: &mut Levels,
         now: Moment,
     ) {
         if is_past(self.looked, now, LOOK_INTERVAL) {
@@ -72,7 +72,7 @@ impl Shares {
         }
         if self.place.is_some() && !self.renew(host, levels, now) {
             self.place = None;
-            *told = Levels::default();
+            *flushed = Levels::default();
         }
         if self.place.is_none() {
             self.settle(host, levels, now);
@@ -157,7 +157,7 @@ impl Share {
 
     fn to_bytes(self) -> [u8; NUMBERS * 8] {
         let head = [self.worker, self.written.millis()].into_iter();
-        let numbers = head.chain(self.levels.all().map(|(_, level)| level as u64));
+        let numbers = head.chain(self.levels.0.map(|level| level as u64));
         let mut bytes = [0; NUMBERS * 8];
         for (to, number) in bytes.chunks_exact_mut(8).zip(numbers) {
             to.copy_from_slice(&number.to_le_bytes());
@@ -172,11 +172,11 @@ impl Share {
         let [worker, written, levels @ ..] = numbers else {
             return None;
         };
-        let levels: &[_; Levels::COUNT] = levels.try_into().ok()?;
+        let levels: &[_; GAUGES.len()] = levels.try_into().ok()?;
         Some(Self {
             worker: u64::from_le_bytes(*worker),
             written: Moment::from_millis(u64::from_le_bytes(*written)),
-            levels: Levels::from_all(levels.map(|level| u64::from_le_bytes(level) as usize)),
+            levels: Levels(levels.map(|level| u64::from_le_bytes(level) as usize)),
         })
     }
 }
@@ -194,7 +194,7 @@ fn read(data: &mut impl SharedData, place: u32) -> Option<(Share, u32)> {
 fn take_out(to: &mut impl Metrics, levels: Levels) {
     for (metric, level) in levels.all() {
         if level > 0 {
-            to.add(metric, -i64::try_from(level).unwrap_or(i64::MAX));
+            to.add(metric, -level);
         }
     }
 }

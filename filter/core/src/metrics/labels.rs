@@ -1,0 +1,132 @@
+//! The labels of statistics: in each enum the values of one label.
+
+/// Defines labels, and by which word each value is known at the proxy.
+macro_rules! labels {
+    ($($(#[$about:meta])* $label:ident { $($(#[$meaning:meta])* $value:ident = $word:literal,)+ })+) => {$(
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $label {
+            $($(#[$meaning])* $value,)+
+        }
+
+        impl $label {
+            pub(crate) const ALL: [Self; [$($word),+].len()] = [$(Self::$value),+];
+
+            /// The word for it.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$value => $word,)+
+                }
+            }
+        }
+    )+};
+}
+
+labels! {
+    /// The tier that answered a request, in the words of the header `x-edgelink-tier`.
+    Tier {
+        /// The worker's own cache.
+        Lru = "lru",
+        /// The proxy's shared data.
+        SharedData = "shared-data",
+        /// The knowledge of what was never issued.
+        Admission = "admission",
+        /// No link was looked for: the host is none of the domains.
+        UnknownHost = "unknown-host",
+        /// Redis.
+        Redis = "redis",
+        /// The control plane, or no tier at all when the control plane was needed and did not answer.
+        ControlPlane = "control-plane",
+        /// A cache, with a record that is no longer fresh.
+        Stale = "stale",
+    }
+
+    /// How a callout ended.
+    CalloutOutcome {
+        /// A link.
+        Ok = "ok",
+        /// The knowledge that there is none.
+        Absent = "absent",
+        /// An answer that is none, or none at all.
+        Failed = "failed",
+        /// No answer in time.
+        Timeout = "timeout",
+        /// Not sent: a bound was reached, the control plane has been silent, or the proxy refused.
+        Rejected = "rejected",
+    }
+
+    /// How a lookup in Redis ended.
+    RedisOutcome {
+        /// A link.
+        Ok = "ok",
+        /// The knowledge that there is none.
+        Absent = "absent",
+        /// Redis has nothing on it.
+        Miss = "miss",
+        /// A record that is older than what the caches hold.
+        Older = "older",
+        /// Not asked, or not believed: it is not known that the publisher has written everything to that Redis.
+        NotCurrent = "not_current",
+        /// An error, a record that cannot be read, or the connection was lost.
+        Failed = "failed",
+        /// No answer in time.
+        Timeout = "timeout",
+        /// Not sent: there is no connection, or a bound was reached.
+        Rejected = "rejected",
+    }
+
+    /// What a message of the feed says.
+    FeedOutcome {
+        /// A link is this now.
+        Put = "put",
+        /// A link is gone.
+        Del = "del",
+        /// A link has changed, and is to be asked for.
+        Changed = "changed",
+        /// Everything is to be forgotten.
+        Flush = "flush",
+        /// The publisher is up to date.
+        Beat = "beat",
+        /// An entry that cannot be read.
+        Malformed = "malformed",
+        /// Changes may have been missed.
+        Gap = "gap",
+    }
+
+    /// What a connection to Redis is for.
+    Connection {
+        /// Lookups.
+        Lookup = "lookup",
+        /// The feed.
+        Feed = "feed",
+    }
+
+    /// What a background callout is for.
+    ErrandKind {
+        /// A snapshot.
+        Snapshot = "snapshot",
+        /// Changes, by long poll.
+        Poll = "poll",
+        /// A report of clicks.
+        Clicks = "click_report",
+    }
+
+    /// How a background callout ended.
+    ErrandOutcome {
+        /// As it should.
+        Ok = "ok",
+        /// In any other way, or not at all.
+        Failed = "failed",
+    }
+
+    /// What became of clicks.
+    ClickOutcome {
+        /// Counted by a worker. Some of them may still wait to be reported.
+        Sent = "sent",
+        /// Counted by the control plane.
+        Acknowledged = "acknowledged",
+        /// Given up.
+        Dropped = "dropped",
+    }
+}
