@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use edgelink_wire::clicks::decode;
-use edgelink_wire::{Answer, Code, Domain, LinkKey, LinkRecord, Record, Snapshot};
+use edgelink_wire::{LinkAnswer, Code, Domain, LinkKey, LinkRecord, Record, Snapshot};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use metrics::counter;
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ fn wants_json(headers: &HeaderMap) -> bool {
 
 type KeyPath = Result<Path<(String, String)>, PathRejection>;
 
-/// `GET /edge/v1/links/{domain}/{code}`: what is known of a key, 200 for a link and 404 for none, both as an [`Answer`].
+/// `GET /edge/v1/links/{domain}/{code}`: what is known of a key, 200 for a link and 404 for none, both as an [`LinkAnswer`].
 /// Anything else is a failure and says nothing about the link.
 ///
 /// An edge keeps an answer for as long as the freshness that is promised allows, so the answer says how old it is: for how
@@ -103,13 +103,13 @@ fn parse(path: KeyPath) -> Result<LinkKey, Problem> {
 fn answer(status: StatusCode, key: &LinkKey, record: &Record<String>, age: Duration) -> Response {
     // Rounded up, so that it is never younger than it is.
     let age_millis = u64::try_from(age.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
-    let bytes = Answer {
+    let bytes = LinkAnswer {
         age_millis,
         key: key.to_string().as_bytes(),
         record: &record.as_deref().to_bytes(),
     }
     .to_bytes();
-    let content_type = HeaderValue::from_static(Answer::MEDIA_TYPE);
+    let content_type = HeaderValue::from_static(LinkAnswer::MEDIA_TYPE);
     (status, [(header::CONTENT_TYPE, content_type)], bytes).into_response()
 }
 

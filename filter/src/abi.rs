@@ -5,7 +5,7 @@
 
 mod memory;
 
-pub(crate) use memory::Given;
+pub(crate) use memory::HostBytes;
 
 use std::ptr;
 
@@ -190,18 +190,18 @@ pub(crate) fn set_tick_period(millis: u32) {
     unsafe { proxy_set_tick_period_milliseconds(millis) };
 }
 
-/// The first `length` bytes of a buffer; nothing where there is no such buffer now.
-pub(crate) fn buffer(buffer: Buffer, length: usize) -> Option<Given> {
+/// The first `length` bytes of a buffer; `None` if there is no such buffer now.
+pub(crate) fn buffer(buffer: Buffer, length: usize) -> Option<HostBytes> {
     let (mut data, mut size) = (ptr::null_mut(), 0);
     // SAFETY: the host writes a pointer and a size to variables that are those.
     let status =
         unsafe { proxy_get_buffer_bytes(buffer as u32, 0, length, &raw mut data, &raw mut size) };
     // SAFETY: the host has just allocated it, filled it, and said where it is.
-    (status == OK).then(|| unsafe { Given::take(data, size) })
+    (status == OK).then(|| unsafe { HostBytes::take(data, size) })
 }
 
-/// The value of a header; nothing where there is none, or no such map now.
-pub(crate) fn header(map: Map, name: &str) -> Option<Given> {
+/// The value of a header; `None` if there is none, or no such map now.
+pub(crate) fn header(map: Map, name: &str) -> Option<HostBytes> {
     let (mut data, mut size) = (ptr::null_mut(), 0);
     // SAFETY: the name outlives the call; the host writes a pointer and a size to variables that are those.
     let status = unsafe {
@@ -214,19 +214,19 @@ pub(crate) fn header(map: Map, name: &str) -> Option<Given> {
         )
     };
     // SAFETY: the host has just allocated it, filled it, and said where it is.
-    (status == OK).then(|| unsafe { Given::take(data, size) })
+    (status == OK).then(|| unsafe { HostBytes::take(data, size) })
 }
 
 /// All headers of a map, as the ABI encodes them; empty where there is no such map now.
-pub(crate) fn headers(map: Map) -> Given {
+pub(crate) fn headers(map: Map) -> HostBytes {
     let (mut data, mut size) = (ptr::null_mut(), 0);
     // SAFETY: the host writes a pointer and a size to variables that are those.
     let status = unsafe { proxy_get_header_map_pairs(map as u32, &raw mut data, &raw mut size) };
     if status != OK {
-        return Given::default();
+        return HostBytes::default();
     }
     // SAFETY: the host has just allocated it, filled it, and said where it is.
-    unsafe { Given::take(data, size) }
+    unsafe { HostBytes::take(data, size) }
 }
 
 /// Answers the request of the context in effect.
@@ -247,7 +247,7 @@ pub(crate) fn send_local_response(status: u16, headers: &[u8], body: &[u8]) {
     };
 }
 
-/// Sends a request for the context in effect, without a body where that is empty. Nothing if the proxy refuses, as for
+/// Sends a request for the context in effect, without a body if that is empty. `None` if the proxy refuses, as for
 /// want of a healthy host.
 pub(crate) fn http_call(
     cluster: &str,
@@ -276,7 +276,7 @@ pub(crate) fn http_call(
     (status == OK).then_some(token)
 }
 
-/// Opens a gRPC stream for the context in effect. Nothing if the proxy refuses, as for want of a healthy host.
+/// Opens a gRPC stream for the context in effect. `None` if the proxy refuses, as for want of a healthy host.
 pub(crate) fn grpc_stream(cluster: &str, service: &str, method: &str) -> Option<u32> {
     let mut stream = 0;
     // An encoded header map without pairs.
@@ -312,7 +312,7 @@ pub(crate) fn grpc_cancel(stream: u32) {
 }
 
 /// A value in shared data, and its version.
-pub(crate) fn shared_data(key: &str) -> Option<(Given, u32)> {
+pub(crate) fn shared_data(key: &str) -> Option<(HostBytes, u32)> {
     let (mut data, mut size, mut cas) = (ptr::null_mut(), 0, 0);
     // SAFETY: the key outlives the call; the host writes a pointer, a size and 4 bytes to variables that are those.
     let status = unsafe {
@@ -325,7 +325,7 @@ pub(crate) fn shared_data(key: &str) -> Option<(Given, u32)> {
         )
     };
     // SAFETY: the host has just allocated it, filled it, and said where it is.
-    (status == OK).then(|| (unsafe { Given::take(data, size) }, cas))
+    (status == OK).then(|| (unsafe { HostBytes::take(data, size) }, cas))
 }
 
 /// Writes to shared data. Whether it was written.
@@ -342,7 +342,7 @@ pub(crate) fn set_effective_context(context: u32) -> bool {
     unsafe { proxy_set_effective_context(context) == OK }
 }
 
-/// Defines a metric. Nothing if the proxy refuses.
+/// Defines a metric. `None` if the proxy refuses.
 pub(crate) fn define_metric(kind: MetricType, name: &str) -> Option<u32> {
     let mut metric = 0;
     // SAFETY: the name outlives the call; the host writes 4 bytes to a variable of 4 bytes.

@@ -1,14 +1,8 @@
 //! What the proxy calls.
 
 use crate::abi::{self, Buffer, Level};
-use crate::worker::{self, Flow};
+use crate::worker;
 use edgelink_filter_core::settings::Settings;
-
-/// `FilterHeadersStatus::Continue`.
-const CONTINUE: u32 = 0;
-/// `FilterHeadersStatus::StopAllIterationAndWatermark`: the body waits too. With `StopIteration` (1) it would go on, and
-/// take the headers with it, where the plugin has `allow_on_headers_stop_iteration`.
-const PAUSE: u32 = 4;
 
 /// A context has begun: a root, whose configuration follows, or a stream of a root.
 #[unsafe(no_mangle)]
@@ -49,10 +43,7 @@ pub(crate) extern "C" fn proxy_on_request_headers(
     _headers: u32,
     _end_of_stream: u32,
 ) -> u32 {
-    match worker::request(stream) {
-        Flow::Continue => CONTINUE,
-        Flow::Pause => PAUSE,
-    }
+    worker::request(stream) as u32
 }
 
 /// A callout has ended, with an answer or without.
@@ -70,13 +61,13 @@ pub(crate) extern "C" fn proxy_on_http_call_response(
 /// A message has come on a gRPC stream.
 ///
 /// The callbacks for its initial and trailing metadata are left out on purpose: Envoy makes them from within
-/// `proxy_grpc_stream` where it cannot reach the cluster, and nobody expects to be called there.
+/// `proxy_grpc_stream` where it cannot reach the cluster, while the worker is lent.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_grpc_receive(root: u32, stream: u32, size: usize) {
     worker::stream_data(root, stream, size);
 }
 
-/// A gRPC stream has ended, whoever ended it.
+/// A gRPC stream has ended, by either side.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_grpc_close(root: u32, stream: u32, _status: u32) {
     worker::stream_closed(root, stream);

@@ -1,6 +1,6 @@
 //! The host of the logic: the proxy, through the ABI.
 
-use crate::abi::{self, Clock, Given, Level, MetricType};
+use crate::abi::{self, Clock, HostBytes, Level, MetricType};
 use edgelink_filter_core::host::{CasMismatch, Log, SharedData, SharedValue, StreamToken, Streams};
 use edgelink_filter_core::metrics::{Metric, MetricKind, Metrics};
 use edgelink_filter_core::time::{Moment, WallClock};
@@ -82,9 +82,9 @@ fn millis(clock: Clock) -> u64 {
 }
 
 impl SharedData for Envoy {
-    type Value = Given;
+    type Value = HostBytes;
 
-    fn get(&mut self, key: &str) -> Option<SharedValue<Given>> {
+    fn get(&mut self, key: &str) -> Option<SharedValue<HostBytes>> {
         let (value, cas) = abi::shared_data(key)?;
         Some(SharedValue { value, cas })
     }

@@ -3,7 +3,7 @@
 //! Sending a callout and answering a request are host calls that may end in another callback before they return. So
 //! the worker is borrowed to decide, given back, and only then they are made.
 
-use crate::abi::{self, Buffer, Given, Map};
+use crate::abi::{self, Buffer, HostBytes, Map};
 use crate::envoy::Envoy;
 use crate::pairs::Pairs;
 use edgelink_filter_core::answer::Answer;
@@ -13,13 +13,13 @@ use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
 use edgelink_filter_core::flights::Waiter;
 use edgelink_filter_core::head::Head;
 use edgelink_filter_core::settings::Settings;
-use edgelink_wire::Answer as LinkAnswer;
+use edgelink_wire::LinkAnswer;
 use edgelink_wire::clicks::WorkerId;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// How many who waited are answered in one callback. The proxy sends the answers once the callback has returned, each
+/// How many waiters are answered in one callback. The proxy sends the answers once the callback has returned, each
 /// from within the end of the stream that was answered before it, so that its stack grows with every one of them;
 /// V8 gives up at some 300.
 const BATCH: usize = 32;
@@ -27,7 +27,7 @@ const BATCH: usize = 32;
 /// How often a lookup is sent again whose connection broke before the answer.
 const RETRIES: &str = "2";
 
-/// Milliseconds until the others are.
+/// Milliseconds until the next ones are answered.
 const BATCH_PAUSE_MILLIS: u32 = 1;
 
 thread_local! {
@@ -37,23 +37,25 @@ thread_local! {
 /// The state of a VM.
 struct Worker {
     /// It knows the root contexts, and in which of them callouts are made: those of a stream's own context would end
-    /// with that stream, and everybody else who waits for them would wait for ever.
+    /// with that stream, and all others who wait for them would wait for ever.
     edge: Edge,
     envoy: Envoy,
     pairs: Pairs,
-    /// Those who need not wait any longer and are not answered yet.
+    /// Waiters whose lookup is complete, and who are not answered yet.
     resumed: VecDeque<Resumed>,
     /// Whether the tick comes early for them.
     is_hurrying: bool,
 }
 
-/// Whether the proxy is to go on with a request.
+/// `FilterHeadersStatus`: whether the proxy passes a request on.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
 pub(crate) enum Flow {
-    /// To the next filter.
-    Continue,
-    /// It waits, or is answered.
-    Pause,
+    /// `Continue`: to the next filter.
+    Continue = 0,
+    /// `StopAllIterationAndWatermark`: the request waits, or is answered. With `StopIteration` (1) the body would not
+    /// wait, and would take the headers with it, where the plugin has `allow_on_headers_stop_iteration`.
+    Pause = 4,
 }
 
 /// A local response, ready to be sent.
@@ -63,8 +65,8 @@ struct Reply {
     page: Option<Rc<str>>,
 }
 
-/// Lends the worker out; does nothing where there is none, or where it is lent already.
-fn with<R>(act: impl FnOnce(&mut Worker) -> R) -> Option<R> {
+/// Lends the worker to `act`. `None` if there is none yet, or if it is lent already.
+fn with_worker<R>(act: impl FnOnce(&mut Worker) -> R) -> Option<R> {
     WORKER.with(|worker| {
         let mut worker = worker.try_borrow_mut().ok()?;
         worker.as_mut().map(act)
@@ -89,7 +91,7 @@ pub(crate) fn configure(root: u32, settings: Settings) {
             is_hurrying: false,
         });
     });
-    with(|worker| {
+    with_worker(|worker| {
         worker.envoy.enter(root);
         worker.edge.on_root(&mut worker.envoy, root, settings);
         worker.envoy.set_home(worker.edge.home());
@@ -98,42 +100,31 @@ pub(crate) fn configure(root: u32, settings: Settings) {
 
 /// A stream of a root context has begun.
 pub(crate) fn begin(stream: u32, root: u32) {
-    with(|worker| worker.edge.on_stream(stream, root));
+    with_worker(|worker| worker.edge.on_stream(stream, root));
 }
 
 /// A request has come.
 pub(crate) fn request(stream: u32) -> Flow {
-    enum Todo {
-        Pass,
-        Answer(Reply, Option<Callout>),
-        Wait(Option<Callout>),
-    }
     let headers = abi::headers(Map::RequestHeaders);
     let Some(head) = Head::read(&headers) else {
         return Flow::Continue;
     };
     let now = Envoy::now();
-    let todo = with(|worker| {
+    let step = with_worker(|worker| {
         worker.envoy.enter(stream);
+        let pairs = &mut worker.pairs;
         let step = worker
             .edge
             .on_request(&mut worker.envoy, stream, &head, now);
-        match step {
-            Step::Pass => Todo::Pass,
-            Step::Answer(answer, callout) => {
-                let pairs = std::mem::take(&mut worker.pairs);
-                Todo::Answer(Reply::new(&answer, pairs), callout)
-            }
-            Step::Wait(callout) => Todo::Wait(callout),
-        }
+        step.map(|answer| Reply::new(&answer, std::mem::take(pairs)))
     });
-    let callout = match todo {
-        None | Some(Todo::Pass) => return Flow::Continue,
-        Some(Todo::Answer(reply, callout)) => {
+    let callout = match step {
+        None | Some(Step::Pass) => return Flow::Continue,
+        Some(Step::Answer(reply, callout)) => {
             reply.send();
             callout
         }
-        Some(Todo::Wait(callout)) => callout,
+        Some(Step::Wait(callout)) => callout,
     };
     if let Some(callout) = callout {
         send(&callout);
@@ -144,7 +135,7 @@ pub(crate) fn request(stream: u32) -> Flow {
 
 /// A context has ended: a stream's, or a root.
 pub(crate) fn end(context: u32) {
-    with(|worker| {
+    with_worker(|worker| {
         if !worker.edge.is_root(context) {
             return worker.edge.on_stream_end(context);
         }
@@ -163,7 +154,7 @@ pub(crate) fn end(context: u32) {
 pub(crate) fn tick(root: u32) {
     let now = Envoy::now();
     let wall = Envoy::wall_clock(now);
-    let actions = with(|worker| {
+    let actions = with_worker(|worker| {
         worker.envoy.enter(root);
         let is_root = worker.edge.is_root(root);
         is_root.then(|| worker.edge.on_tick(&mut worker.envoy, now, wall))
@@ -175,7 +166,7 @@ pub(crate) fn tick(root: u32) {
 pub(crate) fn stream_data(root: u32, stream: u32, size: usize) {
     let message = abi::buffer(Buffer::GrpcMessage, size).unwrap_or_default();
     let now = Envoy::now();
-    let actions = with(|worker| {
+    let actions = with_worker(|worker| {
         worker.envoy.enter(root);
         worker
             .edge
@@ -187,7 +178,7 @@ pub(crate) fn stream_data(root: u32, stream: u32, size: usize) {
 /// A gRPC stream has ended.
 pub(crate) fn stream_closed(root: u32, stream: u32) {
     let now = Envoy::now();
-    let actions = with(|worker| {
+    let actions = with_worker(|worker| {
         worker.envoy.enter(root);
         worker.edge.on_stream_closed(&mut worker.envoy, stream, now)
     });
@@ -197,7 +188,7 @@ pub(crate) fn stream_closed(root: u32, stream: u32) {
 fn act_on(actions: Vec<Action>) {
     for action in actions {
         match action {
-            Action::Resume(resumed) => resume(resumed),
+            Action::Resume(resumed) => enqueue_resumed(resumed),
             Action::Send(callout) => send(&callout),
             Action::Run(errand) => run(&errand),
         }
@@ -208,16 +199,16 @@ fn act_on(actions: Vec<Action>) {
 /// A callout has ended. The number of its headers is 0 where there was no answer.
 pub(crate) fn callout_end(token: u32, headers: usize, body_size: usize) {
     let header = |name| match headers {
-        0 => Given::default(),
+        0 => HostBytes::default(),
         _ => abi::header(Map::CalloutHeaders, name).unwrap_or_default(),
     };
     let (status, content_type) = (header(":status"), header("content-type"));
-    let limit = with(|worker| worker.edge.max_body_bytes(token)).unwrap_or(0);
+    let limit = with_worker(|worker| worker.edge.max_body_bytes(token)).unwrap_or(0);
     let is_readable = headers > 0 && (1..=limit).contains(&body_size);
     let body = is_readable.then(|| abi::buffer(Buffer::CalloutBody, body_size));
     let body = body.flatten().unwrap_or_default();
     let now = Envoy::now();
-    let actions = with(|worker| {
+    let actions = with_worker(|worker| {
         let response = Response {
             status: &status,
             content_type: &content_type,
@@ -240,13 +231,13 @@ fn send(callout: &Callout) {
         ("x-envoy-retry-on", "connect-failure,refused-stream,reset"),
         ("x-envoy-max-retries", RETRIES),
     ];
-    let Some(settings) = with(|worker| worker.edge.settings().clone()) else {
+    let Some(settings) = with_worker(|worker| worker.edge.settings().clone()) else {
         return;
     };
     let timeout = settings.control_plane.timeout_millis;
     let token = call(&settings, headers.into_iter(), &[], timeout);
     let now = Envoy::now();
-    let resumed = with(|worker| match token {
+    let resumed = with_worker(|worker| match token {
         Some(token) => {
             worker.edge.on_sent(callout.flight, token, now);
             None
@@ -254,7 +245,7 @@ fn send(callout: &Callout) {
         None => worker.edge.on_refused(&mut worker.envoy, callout.flight),
     });
     if let Some(resumed) = resumed.flatten() {
-        resume(resumed);
+        enqueue_resumed(resumed);
     }
 }
 
@@ -267,12 +258,12 @@ fn run(errand: &Errand) {
     ];
     let content_type = errand.content_type.map(|name| ("content-type", name));
     let headers = headers.into_iter().chain(content_type);
-    let Some(settings) = with(|worker| worker.edge.settings().clone()) else {
+    let Some(settings) = with_worker(|worker| worker.edge.settings().clone()) else {
         return;
     };
     let token = call(&settings, headers, &errand.body, errand.timeout_millis);
     let now = Envoy::now();
-    with(|worker| match token {
+    with_worker(|worker| match token {
         Some(token) => worker.edge.on_errand_sent(errand.kind, token),
         None => worker
             .edge
@@ -295,23 +286,23 @@ fn call<'a>(
     let mut pairs = Pairs::default();
     let headers = headers.chain(common);
     let headers = pairs.encode(headers.map(|(name, value)| (name, value.as_bytes())));
-    let home = with(|worker| worker.edge.home()).flatten()?;
+    let home = with_worker(|worker| worker.edge.home()).flatten()?;
     if !abi::set_effective_context(home) {
         return None;
     }
     abi::http_call(&control_plane.cluster, headers, body, timeout_millis)
 }
 
-/// Those need not wait any longer; they are answered in their turn.
-fn resume(resumed: Resumed) {
-    with(|worker| worker.resumed.push_back(resumed));
+/// Queues waiters whose lookup is complete.
+fn enqueue_resumed(resumed: Resumed) {
+    with_worker(|worker| worker.resumed.push_back(resumed));
 }
 
-/// Answers the next of those who need not wait any longer; the last thing that a callback does.
+/// Answers the waiters at the front of the queue; the last thing that a callback does.
 fn answer_resumed() {
     let mut room = BATCH;
     while room > 0 {
-        let Some(mut resumed) = with(|worker| worker.resumed.pop_front()).flatten() else {
+        let Some(mut resumed) = with_worker(|worker| worker.resumed.pop_front()).flatten() else {
             break;
         };
         let later = resumed.waiters.split_off(room.min(resumed.waiters.len()));
@@ -321,13 +312,13 @@ fn answer_resumed() {
         }
         if !later.is_empty() {
             resumed.waiters = later;
-            with(|worker| worker.resumed.push_front(resumed));
+            with_worker(|worker| worker.resumed.push_front(resumed));
         }
     }
     pace_ticks();
 }
 
-/// Answers one who need not wait any longer. One who has gone is passed over.
+/// Answers a waiter whose lookup is complete, unless it has gone.
 fn answer(waiter: Waiter, resumed: &Resumed) {
     if !abi::set_effective_context(waiter.stream) {
         return;
@@ -336,7 +327,7 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
         .has_query
         .then(|| abi::header(Map::RequestHeaders, ":path"));
     let path = path.flatten().unwrap_or_default();
-    let reply = with(|worker| {
+    let reply = with_worker(|worker| {
         let pairs = std::mem::take(&mut worker.pairs);
         Reply::new(&worker.edge.answer(waiter, resumed, &path), pairs)
     });
@@ -345,9 +336,9 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
     }
 }
 
-/// Has the tick come early while some are not answered, and as configured when all are.
+/// Sets the tick to come early while the queue has waiters, and as configured when it is empty.
 fn pace_ticks() {
-    let change = with(|worker| {
+    let change = with_worker(|worker| {
         let is_hurrying = !worker.resumed.is_empty();
         if std::mem::replace(&mut worker.is_hurrying, is_hurrying) == is_hurrying {
             return None;
@@ -382,12 +373,12 @@ impl Reply {
     fn send(self) {
         let page = self.page.as_deref().unwrap_or_default();
         abi::send_local_response(self.status, self.pairs.encoded(), page.as_bytes());
-        with(|worker| worker.pairs = self.pairs);
+        with_worker(|worker| worker.pairs = self.pairs);
     }
 }
 
-/// The period, up to a quarter longer: else all workers, which are configured in the same moment, would tick together
-/// for ever.
+/// The period, up to a quarter longer: else all workers, which are configured in the same moment, would always tick
+/// together.
 fn jittered(millis: u32) -> u32 {
     let share = (random() % 256) as u32;
     millis + millis * share / 1_024

@@ -8,7 +8,7 @@ use crate::scenario::{DOMAIN, Reply, link};
 use crate::stack::{filter_module, root};
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::{
-    Answer, BatchHead, CodeFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, Snapshot,
+    BatchHead, CodeFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, LinkAnswer, Snapshot,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -208,7 +208,7 @@ fn teach(worker: &mut Worker, path: &str) {
     let key = format!("{DOMAIN}{path}");
     let reply = Reply::Link(link(TARGET));
     let (_, _, body) = reply.http(&key).expect("an HTTP answer");
-    worker.answer(&asked, ok(Answer::MEDIA_TYPE, body));
+    worker.answer(&asked, ok(LinkAnswer::MEDIA_TYPE, body));
     assert_eq!(worker.outcome(stream).local_response().status(), 302);
 }
 

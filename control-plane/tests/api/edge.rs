@@ -1,13 +1,13 @@
 //! `GET /edge/v1/links/{domain}/{code}`.
 
 use crate::helpers::{Running, send};
-use edgelink_wire::{Answer, Entry, LinkRecord, LinkState, Record, RedirectStatus};
+use edgelink_wire::{Entry, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
 use reqwest::Method;
 use serde_json::json;
 
 /// What an answer says of a link.
 fn entry(answer: &[u8]) -> Entry<'_> {
-    let Answer { key, record, .. } = Answer::split(answer).unwrap();
+    let LinkAnswer { key, record, .. } = LinkAnswer::split(answer).unwrap();
     let record = Record::decode(record).unwrap();
     Entry { key, record }
 }
@@ -28,7 +28,7 @@ async fn a_link_is_answered_with_its_key_and_the_age_of_what_is_said() {
         answer.header("content-type"),
         "application/vnd.edgelink.answer"
     );
-    let Answer { age_millis, .. } = Answer::split(&answer.body).unwrap();
+    let LinkAnswer { age_millis, .. } = LinkAnswer::split(&answer.body).unwrap();
     assert!(age_millis < 4000, "{age_millis}");
     let rev = entry(&answer.body).record.rev();
     let record = LinkRecord {
@@ -58,7 +58,7 @@ async fn revisions_grow_through_deletion_and_return() {
     let revision = async || {
         let answer = server.resolve("go.example:8080/x").await;
         let entry = entry(&answer.body);
-        assert_eq!(answer.header("content-type"), Answer::MEDIA_TYPE);
+        assert_eq!(answer.header("content-type"), LinkAnswer::MEDIA_TYPE);
         let is_link = matches!(entry.record, Record::Link(_));
         assert_eq!(answer.status.as_u16(), if is_link { 200 } else { 404 });
         (is_link, entry.record.rev())

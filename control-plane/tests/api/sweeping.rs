@@ -1,7 +1,7 @@
 //! Links past their validity are removed.
 
 use crate::helpers::{Running, until};
-use edgelink_wire::{Answer, Record};
+use edgelink_wire::{LinkAnswer, Record};
 use serde_json::json;
 
 const EAGER: [(&str, &str); 3] = [
@@ -12,7 +12,7 @@ const EAGER: [(&str, &str); 3] = [
 
 /// The revision that an answer to an edge has.
 fn rev(answer: &[u8]) -> u64 {
-    let record = Answer::split(answer).unwrap().record;
+    let record = LinkAnswer::split(answer).unwrap().record;
     Record::decode(record).unwrap().rev()
 }
 

@@ -34,26 +34,38 @@ impl<'a> Answer<'a> {
                 (link.redirect.code(), location, None, Outcome::Redirect)
             }
             (Outcome::Gone, _) => (410, None, Some(&pages.gone), Outcome::Gone),
-            _ => (404, None, Some(&pages.not_found), Outcome::NotFound),
+            _ => return Self::not_found(tier, settings),
         };
         Self {
             status,
             location,
             page,
             retry_after: None,
-            tier: settings.tier_header.then_some(tier.name()),
+            tier: settings.tier_header.then(|| tier.name()),
             outcome,
         }
     }
 
-    /// The answer when nobody could tell.
+    /// The answer if there is no link, or it is not valid yet.
+    pub(crate) fn not_found(tier: Tier, settings: &'a Settings) -> Self {
+        Self {
+            status: 404,
+            location: None,
+            page: Some(&settings.pages.not_found),
+            retry_after: None,
+            tier: settings.tier_header.then(|| tier.name()),
+            outcome: Outcome::NotFound,
+        }
+    }
+
+    /// The answer if no tier could say whether there is a link.
     pub(crate) fn unavailable(tier: Tier, settings: &'a Settings) -> Self {
         Self {
             status: 503,
             location: None,
             page: Some(&settings.pages.unavailable),
             retry_after: Some(&settings.retry_after),
-            tier: settings.tier_header.then_some(tier.name()),
+            tier: settings.tier_header.then(|| tier.name()),
             outcome: Outcome::Unavailable,
         }
     }

@@ -1,9 +1,9 @@
 //! Tiers 1, 3 and 6: what this proxy knows already.
 
-use crate::callout::Told;
+use crate::callout::FetchedRecord;
 use crate::changes::Changes;
 use crate::clicks::{Clicker, Tallied};
-use crate::flights::Asked;
+use crate::flights::PendingLookup;
 use crate::host::{NEVER_WRITTEN, SharedData};
 use crate::lru::{Lru, Place};
 use crate::metrics::Tier;
@@ -58,7 +58,7 @@ pub(crate) enum Lookup {
 /// A record that was asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fetched<'a> {
-    pub(crate) told: Told<&'a [u8]>,
+    pub(crate) told: FetchedRecord<&'a [u8]>,
     /// It was right at that moment or later.
     pub(crate) at: Moment,
     pub(crate) source: Source,
@@ -181,14 +181,14 @@ impl Caches {
         key: &[u8],
         now: Moment,
     ) -> Lookup {
-        match self.look_up_here(key, now) {
+        match self.look_up_lru(key, now) {
             Ok(found) => Lookup::Fresh(found),
             Err(held) => self.look_up_shared(data, key, held, now),
         }
     }
 
     /// Looks for a record in the LRU. Otherwise what is held of it there, if it is not fresh.
-    pub(crate) fn look_up_here(&mut self, key: &[u8], now: Moment) -> Result<Found, Option<Held>> {
+    pub(crate) fn look_up_lru(&mut self, key: &[u8], now: Moment) -> Result<Found, Option<Held>> {
         let Some(place) = self.lru.find(key) else {
             return Err(None);
         };
@@ -274,7 +274,7 @@ impl Caches {
     pub(crate) fn learn(
         &mut self,
         data: &mut impl SharedData,
-        wanted: &Asked,
+        wanted: &PendingLookup,
         fetched: Fetched<'_>,
         now: Moment,
     ) -> Learned {
@@ -321,7 +321,7 @@ impl Caches {
     fn share(
         &mut self,
         data: &mut impl SharedData,
-        wanted: &Asked,
+        wanted: &PendingLookup,
         kind: Kind,
         rev: u64,
         fetched: Moment,

@@ -5,7 +5,7 @@ use crate::time::Kind;
 use edgelink_wire::code::MAX_CODE_LENGTH;
 use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
 use edgelink_wire::record::MAX_URL_LENGTH;
-use edgelink_wire::{Answer, Record};
+use edgelink_wire::{LinkAnswer, Record};
 
 /// The longest body that may be an answer, in bytes: key, target, and 64 for all numbers. Longer ones are not read.
 pub const MAX_BODY_BYTES: usize = MAX_DOMAIN_LENGTH + 1 + MAX_CODE_LENGTH + MAX_URL_LENGTH + 64;
@@ -47,7 +47,7 @@ pub struct Response<'a> {
     pub body: &'a [u8],
 }
 
-/// Why a callout told nothing.
+/// Why a callout returned no usable record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Failure {
     /// Envoy turns a callout's timeout into a 504.
@@ -61,16 +61,16 @@ pub(crate) enum Failure {
     Answer(u16),
 }
 
-/// What is known of a link elsewhere.
+/// A record as another tier has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told<B> {
+pub(crate) struct FetchedRecord<B> {
     /// The record, encoded.
     pub(crate) bytes: B,
     pub(crate) kind: Kind,
     pub(crate) rev: u64,
 }
 
-impl<B> Told<B> {
+impl<B> FetchedRecord<B> {
     /// A record, and its encoding.
     pub(crate) fn new(record: &Record<&str>, bytes: B) -> Self {
         Self {
@@ -81,10 +81,10 @@ impl<B> Told<B> {
     }
 }
 
-impl Told<Vec<u8>> {
+impl FetchedRecord<Vec<u8>> {
     /// The same, borrowed.
-    pub(crate) fn as_deref(&self) -> Told<&[u8]> {
-        Told {
+    pub(crate) fn as_deref(&self) -> FetchedRecord<&[u8]> {
+        FetchedRecord {
             bytes: &self.bytes,
             kind: self.kind,
             rev: self.rev,
@@ -92,10 +92,10 @@ impl Told<Vec<u8>> {
     }
 }
 
-/// What the control plane says of a link.
+/// The answer of the control plane to a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answered<'a> {
-    pub(crate) told: Told<&'a [u8]>,
+    pub(crate) told: FetchedRecord<&'a [u8]>,
     /// How long before the answer that was right, in milliseconds, if not later.
     pub(crate) age_millis: u64,
 }
@@ -104,7 +104,7 @@ pub(crate) struct Answered<'a> {
 /// absence.
 pub(crate) fn read<'a>(response: Response<'a>, key: &[u8]) -> Result<Answered<'a>, Failure> {
     let status = status(response)?;
-    if response.content_type != Answer::MEDIA_TYPE.as_bytes() {
+    if response.content_type != LinkAnswer::MEDIA_TYPE.as_bytes() {
         return Err(Failure::Answer(status));
     }
     let answered = answer(response.body, key).ok_or(Failure::Answer(status))?;
@@ -125,12 +125,12 @@ pub(crate) fn status(response: Response<'_>) -> Result<u16, Failure> {
 }
 
 fn answer<'a>(body: &'a [u8], key: &[u8]) -> Option<Answered<'a>> {
-    let answer = Answer::split(body)
+    let answer = LinkAnswer::split(body)
         .ok()
         .filter(|answer| answer.key == key)?;
     let record = Record::decode(answer.record).ok()?;
     Some(Answered {
-        told: Told::new(&record, answer.record),
+        told: FetchedRecord::new(&record, answer.record),
         age_millis: answer.age_millis,
     })
 }
@@ -139,10 +139,10 @@ fn answer<'a>(body: &'a [u8], key: &[u8]) -> Option<Answered<'a>> {
 mod tests {
     use super::*;
     use crate::fake::{aged, answer, hasher, link, settings};
-    use crate::flights::{Bounds, Flights};
+    use crate::flights::{FlightBounds, Flights};
     use proptest::prelude::*;
 
-    const TYPE: &[u8] = Answer::MEDIA_TYPE.as_bytes();
+    const TYPE: &[u8] = LinkAnswer::MEDIA_TYPE.as_bytes();
 
     fn response<'a>(status: &'a str, content_type: &'a [u8], body: &'a [u8]) -> Response<'a> {
         Response {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_address_in_brackets_is_encoded() {
-        let flight = Flights::new(Bounds::of(&settings()), hasher())
+        let flight = Flights::new(FlightBounds::of(&settings()), hasher())
             .start(b"k", crate::time::Moment::default())
             .unwrap();
         let path = |key: &str| Callout::new(flight, key.as_bytes()).path;

@@ -11,16 +11,15 @@ use crate::answer::Answer;
 use crate::background::Errand;
 use crate::caches::{Caches, Fetched, Found, Learned, Lookup, Source};
 use crate::callout::{self, Answered, Callout, Failure, Response};
-use crate::flights::{Bounds, FlightId, Flights, Landed, StreamId, Token, Waiter};
+use crate::flights::{Completed, FlightBounds, FlightId, Flights, StreamId, Token, Waiter};
 use crate::head::Head;
 use crate::host::{Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Connection, Counts, Levels, Metric, Metrics, Shares, Tier};
-use crate::path::{self, Asked};
+use crate::path;
 use crate::settings::{Settings, UnknownHosts};
 use crate::time::{Kind, Moment, WallClock};
 pub use roots::RootId;
 
-use answers::compose;
 use edgelink_wire::Domain;
 use edgelink_wire::breaker::CircuitBreaker;
 use edgelink_wire::clicks::WorkerId;
@@ -57,8 +56,8 @@ pub struct Edge {
     redis: redis::Redis,
     gate: Gate,
     background: background::Background,
-    /// Whether a request has come.
-    is_wanted: bool,
+    /// Whether a request has ever come.
+    has_traffic: bool,
     breaker: CircuitBreaker,
     health: Health,
     counts: Counts,
@@ -74,15 +73,36 @@ enum Health {
     Failing,
 }
 
-/// What is to be done with a request.
+/// What is to be done with a request; `A` is the answer, in the form that it has so far.
 #[derive(Debug)]
-pub enum Step<'a> {
+pub enum Step<A> {
     /// It is none of ours: let it go on, untouched.
     Pass,
-    /// Answer it, and then send the callout, if there is one, for whoever comes next.
-    Answer(Answer<'a>, Option<Callout>),
+    /// Answer it, and then send the callout, if there is one, for later requests.
+    Answer(A, Option<Callout>),
     /// Pause it, and send the callout, if there is one.
     Wait(Option<Callout>),
+}
+
+impl<A> Step<A> {
+    /// The same step, with the answer in another form.
+    pub fn map<B>(self, form: impl FnOnce(A) -> B) -> Step<B> {
+        match self {
+            Self::Pass => Step::Pass,
+            Self::Answer(answer, callout) => Step::Answer(form(answer), callout),
+            Self::Wait(callout) => Step::Wait(callout),
+        }
+    }
+}
+
+/// By what a request is answered at once.
+enum Content {
+    /// The record that was found.
+    Found(Found),
+    /// There is surely no link, as that tier knows.
+    NotFound(Tier),
+    /// No tier can say.
+    Unavailable,
 }
 
 /// Requests that need not wait any longer.
@@ -107,14 +127,6 @@ pub enum Action {
     Run(Errand),
 }
 
-/// [`Step`] without the answer, which borrows from the caches.
-enum Decision {
-    Serve(Found, Option<Callout>),
-    Wait(Option<Callout>),
-    NeverIssued,
-    Refuse,
-}
-
 impl Edge {
     /// A worker that knows nothing. `seed` is to be random: it keeps strangers from choosing codes that meet in the
     /// worker's hash tables. So is its name, for the control plane tells workers by it.
@@ -128,12 +140,12 @@ impl Edge {
             wall,
             seed,
             caches: Caches::new(&settings, hasher.clone()),
-            flights: Flights::new(Bounds::of(&settings), hasher),
+            flights: Flights::new(FlightBounds::of(&settings), hasher),
             lost: Vec::new(),
             redis: redis::Redis::default(),
             gate: Gate::new(settings.background.admission_silence),
             background: background::Background::new(&settings, name, seed),
-            is_wanted: false,
+            has_traffic: false,
             breaker: CircuitBreaker::new(TIMEOUTS_TO_OPEN),
             health: Health::Answering,
             counts: Counts::default(),
@@ -155,7 +167,7 @@ impl Edge {
         if settings.redis != self.settings.redis {
             self.disconnect(host);
         }
-        self.flights.set_bounds(Bounds::of(&settings));
+        self.flights.set_bounds(FlightBounds::of(&settings));
         if settings.slots != self.settings.slots {
             // Slots that were used before have missed what was told since.
             self.caches.suspect_all(self.now);
@@ -164,7 +176,7 @@ impl Edge {
         self.configure_background(&settings);
         self.here = Rc::clone(&settings);
         self.settings = settings;
-        if self.is_wanted && self.reading().is_none() {
+        if self.has_traffic && self.reading().is_none() {
             self.await_feed();
         }
     }
@@ -182,52 +194,34 @@ impl Edge {
         stream: StreamId,
         head: &Head<'_>,
         now: Moment,
-    ) -> Step<'_> {
+    ) -> Step<Answer<'_>> {
         self.at(now);
-        if !self.is_wanted {
-            self.is_wanted = true;
+        if !self.has_traffic {
+            self.has_traffic = true;
             self.await_feed();
         }
         self.enter(stream);
         if !matches!(head.method, b"GET" | b"HEAD") {
             return Step::Pass;
         }
-        let Some(asked) = path::parse(head.path) else {
+        let Some(requested) = path::parse(head.path) else {
             return Step::Pass;
         };
-        match self.name_key(head.authority, asked) {
-            Ok(()) => {}
-            Err(UnknownHosts::Pass) => return Step::Pass,
-            Err(UnknownHosts::Default | UnknownHosts::NotFound) => {
-                let (settings, counts) = (&self.here, &mut self.counts);
-                let answer = answers::not_found(Tier::UnknownHost, settings, counts);
-                return Step::Answer(answer, None);
-            }
-        }
-        let has_query = !asked.query.is_empty();
         // HEAD comes from programs that check or preview a link.
         let is_click = head.method == b"GET";
         let visitor = Waiter {
             stream,
-            has_query,
+            has_query: !requested.query.is_empty(),
             is_click,
         };
-        match self.decide(host, visitor) {
-            Decision::Serve(found, refresh) => {
-                Step::Answer(self.serve(found, asked.query, is_click), refresh)
+        let step = match self.name_key(head.authority, requested.code) {
+            Ok(()) => self.decide(host, visitor),
+            Err(UnknownHosts::Pass) => Step::Pass,
+            Err(UnknownHosts::Default | UnknownHosts::NotFound) => {
+                Step::Answer(Content::NotFound(Tier::UnknownHost), None)
             }
-            Decision::Wait(callout) => Step::Wait(callout),
-            Decision::NeverIssued => {
-                let (settings, counts) = (&self.here, &mut self.counts);
-                let answer = answers::not_found(Tier::Admission, settings, counts);
-                Step::Answer(answer, None)
-            }
-            Decision::Refuse => {
-                let (settings, counts) = (&self.here, &mut self.counts);
-                let tier = Tier::ControlPlane;
-                Step::Answer(compose(None, tier, b"", 0, settings, counts), None)
-            }
-        }
+        };
+        step.map(|content| self.answer_at_once(content, requested.query, is_click))
     }
 
     /// A stream has ended, whether it waited or not.
@@ -247,10 +241,10 @@ impl Edge {
         host: &mut (impl SharedData + Log),
         flight: FlightId,
     ) -> Option<Resumed> {
-        let landed = self.flights.land(flight)?;
+        let completed = self.flights.complete(flight)?;
         self.count_callout(CalloutOutcome::Rejected);
         self.note(host, Health::Failing, "the proxy does not send them");
-        Some(self.fall_back(host, landed))
+        Some(self.fall_back(host, completed))
     }
 
     /// A callout has ended, at `now`. Nothing is to be done if it is none of ours, or was given up.
@@ -277,11 +271,11 @@ impl Edge {
         response: Response<'_>,
         now: Moment,
     ) -> Option<Resumed> {
-        let landed = self.flights.land_token(token)?;
-        host.record(Metric::CalloutMillis, landed.sent.age(now));
-        let Answered { told, age_millis } = match callout::read(response, &landed.asked.key) {
+        let completed = self.flights.complete_token(token)?;
+        host.record(Metric::CalloutMillis, completed.sent.age(now));
+        let Answered { told, age_millis } = match callout::read(response, &completed.asked.key) {
             Ok(answered) => answered,
-            Err(failure) => return Some(self.fail(host, landed, failure)),
+            Err(failure) => return Some(self.fail(host, completed, failure)),
         };
         self.breaker.succeed();
         self.note(host, Health::Answering, "");
@@ -292,16 +286,16 @@ impl Edge {
         let fetched = Fetched {
             told,
             // What changes on the way is not in it.
-            at: landed.asked.started.before(age_millis),
+            at: completed.asked.started.before(age_millis),
             source: Source::ControlPlane,
         };
-        let learned = self.caches.learn(host, &landed.asked, fetched, self.now);
+        let learned = self.caches.learn(host, &completed.asked, fetched, self.now);
         if learned == Learned::Older {
-            return Some(self.fall_back(host, landed));
+            return Some(self.fall_back(host, completed));
         }
         Some(Resumed {
-            waiters: landed.waiters,
-            key: landed.asked.key,
+            waiters: completed.waiters,
+            key: completed.asked.key,
             tier: Tier::ControlPlane,
             record: Some(told.bytes.to_vec()),
         })
@@ -323,11 +317,13 @@ impl Edge {
         let control_plane = u64::from(self.settings.control_plane.timeout_millis);
         let limit = control_plane + self.redis.timeout() + GRACE;
         let overdue = self.flights.overdue(now, limit);
-        let landed = overdue.into_iter().filter_map(|id| self.flights.land(id));
-        let landed: Vec<_> = landed.collect();
-        let resumed = landed
+        let completed = overdue
             .into_iter()
-            .map(|landed| Action::Resume(self.fail(host, landed, Failure::Timeout)));
+            .filter_map(|id| self.flights.complete(id));
+        let completed: Vec<_> = completed.collect();
+        let resumed = completed
+            .into_iter()
+            .map(|completed| Action::Resume(self.fail(host, completed, Failure::Timeout)));
         actions.extend(resumed);
         let levels = self.levels();
         self.shares.write(host, levels, self.counts.flushed(), now);
@@ -368,7 +364,7 @@ impl Edge {
     fn fail(
         &mut self,
         host: &mut (impl SharedData + Log),
-        landed: Landed,
+        completed: Completed,
         failure: Failure,
     ) -> Resumed {
         if failure == Failure::Timeout {
@@ -379,15 +375,15 @@ impl Edge {
             self.breaker.succeed();
         }
         self.note(host, Health::Failing, &failure.to_string());
-        self.fall_back(host, landed)
+        self.fall_back(host, completed)
     }
 
     /// Those who waited get what the caches have, be it stale.
-    fn fall_back(&mut self, data: &mut impl SharedData, landed: Landed) -> Resumed {
-        if let Some(first) = landed.waiters.first() {
+    fn fall_back(&mut self, data: &mut impl SharedData, completed: Completed) -> Resumed {
+        if let Some(first) = completed.waiters.first() {
             self.enter(first.stream);
         }
-        let found = match self.caches.look_up(data, &landed.asked.key, self.now) {
+        let found = match self.caches.look_up(data, &completed.asked.key, self.now) {
             Lookup::Fresh(found) => Some(found),
             Lookup::Stale(found) => {
                 self.caches.mark_failed(found, self.now);
@@ -396,8 +392,8 @@ impl Edge {
             Lookup::Nothing(_) => None,
         };
         Resumed {
-            waiters: landed.waiters,
-            key: landed.asked.key,
+            waiters: completed.waiters,
+            key: completed.asked.key,
             tier: found.map_or(Tier::ControlPlane, |found| found.tier),
             record: found.map(|found| self.caches.record(found).to_vec()),
         }
@@ -424,11 +420,11 @@ impl Edge {
         }
     }
 
-    /// Writes the key that is asked for.
+    /// Writes the key of the request at hand.
     ///
     /// # Errors
     /// What becomes of the request if its host is none of the domains and it is not for the default one.
-    fn name_key(&mut self, host: &[u8], asked: Asked<'_>) -> Result<(), UnknownHosts> {
+    fn name_key(&mut self, host: &[u8], code: &[u8]) -> Result<(), UnknownHosts> {
         let unknown_hosts = self.here.unknown_hosts;
         let domains = &self.here.domains;
         let default = domains.first();
@@ -437,7 +433,7 @@ impl Edge {
         self.key.clear();
         self.key.extend_from_slice(domain.as_str().as_bytes());
         self.key.push(b'/');
-        self.key.extend_from_slice(asked.code);
+        self.key.extend_from_slice(code);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use crate::host::{CasMismatch, Log, SharedData, SharedValue, StreamToken, Streams};
 use crate::metrics::{Metric, Metrics};
 use crate::settings::Settings;
-use edgelink_wire::{Answer, Entry, LinkRecord, LinkState, Record, RedirectStatus};
+use edgelink_wire::{Entry, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use std::collections::{BTreeMap, HashMap};
@@ -188,7 +188,7 @@ pub(crate) fn answer(key: &str, record: Record<&str>) -> Vec<u8> {
 
 /// One that is so many milliseconds old.
 pub(crate) fn aged(key: &str, record: Record<&str>, age_millis: u64) -> Vec<u8> {
-    let answer = Answer {
+    let answer = LinkAnswer {
         age_millis,
         key: key.as_bytes(),
         record: &record.to_bytes(),

@@ -41,7 +41,7 @@ pub struct Waiter {
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct PendingLookup {
     pub(crate) key: Rc<[u8]>,
     /// When the lookup was wanted.
     pub(crate) started: Moment,
@@ -55,7 +55,7 @@ struct Flight {
     serial: u32,
     /// As it was wanted.
     is_held: bool,
-    asked: Asked,
+    asked: PendingLookup,
     sent: Moment,
     token: Option<Token>,
     /// In the order in which they came, which is that of their numbers until those begin anew.
@@ -73,13 +73,13 @@ pub(crate) struct Flights {
     serial: u32,
     /// Those of keys of which nothing is known.
     unknown: usize,
-    bounds: Bounds,
+    bounds: FlightBounds,
     hasher: SeedableRandomState,
 }
 
 /// What keeps lookups within bounds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct FlightBounds {
     /// The most lookups.
     pub(crate) pending: usize,
     /// The most who wait for them.
@@ -89,7 +89,7 @@ pub(crate) struct Bounds {
     pub(crate) age: u64,
 }
 
-impl Bounds {
+impl FlightBounds {
     /// The age up to which a lookup is shared in any case, in milliseconds.
     const LEAST_AGE: u64 = 1_000;
 
@@ -151,8 +151,8 @@ pub(crate) enum Join {
 
 /// A lookup that has ended.
 #[derive(Debug)]
-pub(crate) struct Landed {
-    pub(crate) asked: Asked,
+pub(crate) struct Completed {
+    pub(crate) asked: PendingLookup,
     /// When it was sent.
     pub(crate) sent: Moment,
     /// Those who still wait, in the order in which they came.
@@ -161,7 +161,7 @@ pub(crate) struct Landed {
 
 impl Flights {
     /// A table without lookups.
-    pub(crate) fn new(bounds: Bounds, hasher: SeedableRandomState) -> Self {
+    pub(crate) fn new(bounds: FlightBounds, hasher: SeedableRandomState) -> Self {
         Self {
             flights: Slab::new(),
             by_key: HashTable::new(),
@@ -175,7 +175,7 @@ impl Flights {
     }
 
     /// Changes the bounds, for those who come.
-    pub(crate) fn set_bounds(&mut self, bounds: Bounds) {
+    pub(crate) fn set_bounds(&mut self, bounds: FlightBounds) {
         self.bounds = bounds;
     }
 
@@ -231,7 +231,7 @@ impl Flights {
     }
 
     /// What a lookup is for. Nothing if it has ended.
-    pub(crate) fn get(&self, id: FlightId) -> Option<Asked> {
+    pub(crate) fn get(&self, id: FlightId) -> Option<PendingLookup> {
         let flight = self.flights.get(id.place as usize)?;
         (flight.serial == id.serial).then(|| flight.asked.clone())
     }
@@ -254,13 +254,13 @@ impl Flights {
     }
 
     /// The callout of that token has ended. Nothing if it is none of ours, or was given up.
-    pub(crate) fn land_token(&mut self, token: Token) -> Option<Landed> {
+    pub(crate) fn complete_token(&mut self, token: Token) -> Option<Completed> {
         let id = *self.by_token.get(&token)?;
-        self.land(id)
+        self.complete(id)
     }
 
     /// A lookup has ended.
-    pub(crate) fn land(&mut self, id: FlightId) -> Option<Landed> {
+    pub(crate) fn complete(&mut self, id: FlightId) -> Option<Completed> {
         self.flight_mut(id)?;
         let flight = self.flights.remove(id.place as usize);
         self.unknown -= usize::from(!flight.is_held);
@@ -274,7 +274,7 @@ impl Flights {
         for waiter in &flight.waiters {
             self.waiting.remove(&waiter.stream);
         }
-        Some(Landed {
+        Some(Completed {
             asked: flight.asked,
             sent: flight.sent,
             waiters: flight.waiters,
@@ -323,7 +323,7 @@ impl Flights {
         let flight = Flight {
             serial: self.serial,
             is_held,
-            asked: Asked {
+            asked: PendingLookup {
                 key: key.into(),
                 started: now,
                 version,
@@ -378,7 +378,7 @@ mod tests {
 
     fn flights() -> Flights {
         let hasher = SeedableRandomState::with_seed(7, SharedSeed::global_fixed());
-        let bounds = Bounds {
+        let bounds = FlightBounds {
             pending: 2,
             waiting: 3,
             age: 5_000,
@@ -402,8 +402,8 @@ mod tests {
         }
     }
 
-    fn asked(key: &[u8]) -> Asked {
-        Asked {
+    fn asked(key: &[u8]) -> PendingLookup {
+        PendingLookup {
             key: key.into(),
             started: NOW,
             version: 3,
@@ -418,17 +418,17 @@ mod tests {
     }
 
     #[test]
-    fn those_who_ask_for_the_same_key_share_a_flight_and_land_in_order() {
+    fn those_who_ask_for_the_same_key_share_a_flight_and_are_completed_in_order() {
         let mut flights = flights();
         let id = started(flights.join(b"k", WANTED, waiter(12)));
         assert_eq!(flights.join(b"k", WANTED, waiter(13)), Join::Joined);
         flights.sent(id, 5, NOW);
         assert_eq!(flights.join(b"k", WANTED, waiter(14)), Join::Joined);
-        let landed = flights.land_token(5).unwrap();
-        assert_eq!(landed.asked, asked(b"k"));
-        assert_eq!(landed.waiters, [12, 13, 14].map(waiter));
+        let completed = flights.complete_token(5).unwrap();
+        assert_eq!(completed.asked, asked(b"k"));
+        assert_eq!(completed.waiters, [12, 13, 14].map(waiter));
         assert!(is_empty(&flights));
-        assert!(flights.land_token(5).is_none());
+        assert!(flights.complete_token(5).is_none());
     }
 
     #[test]
@@ -440,7 +440,7 @@ mod tests {
         flights.leave(1);
         flights.leave(77);
         assert_eq!(flights.start(b"k", NOW), None, "it is under way");
-        assert_eq!(flights.land(id).unwrap().waiters, [waiter(2)]);
+        assert_eq!(flights.complete(id).unwrap().waiters, [waiter(2)]);
         flights.leave(2);
         assert!(is_empty(&flights));
     }
@@ -460,14 +460,14 @@ mod tests {
         );
         flights.leave(3);
         assert_eq!(flights.join(b"a", WANTED, waiter(4)), Join::Joined);
-        flights.land(a).unwrap();
+        flights.complete(a).unwrap();
         started(flights.join(b"c", WANTED, waiter(5)));
     }
 
     #[test]
     fn a_quarter_of_the_lookups_is_for_keys_whose_link_is_held() {
         let mut flights = flights();
-        flights.set_bounds(Bounds {
+        flights.set_bounds(FlightBounds {
             pending: 4,
             waiting: 10,
             age: 5_000,
@@ -479,7 +479,7 @@ mod tests {
         assert_eq!(flights.join(b"d", unknown, waiter(4)), Join::Full);
         let held = started(flights.join(b"d", WANTED, waiter(4)));
         assert_eq!(flights.join(b"e", WANTED, waiter(5)), Join::Full);
-        flights.land(held).unwrap();
+        flights.complete(held).unwrap();
         assert_eq!(flights.join(b"d", unknown, waiter(5)), Join::Full);
         let a = flights.start(b"a", NOW);
         assert_eq!(a, None, "it is under way");
@@ -492,7 +492,7 @@ mod tests {
         let id = flights.start(b"k", NOW).unwrap();
         assert_eq!(flights.start(b"k", NOW), None);
         assert_eq!(flights.join(b"k", WANTED, waiter(1)), Join::Joined);
-        assert_eq!(flights.land(id).unwrap().waiters, [waiter(1)]);
+        assert_eq!(flights.complete(id).unwrap().waiters, [waiter(1)]);
     }
 
     #[test]
@@ -515,9 +515,12 @@ mod tests {
         assert_eq!(flights.join(b"k", later(4_999), waiter(2)), Join::Joined);
         let new = started(flights.join(b"k", later(5_000), waiter(3)));
         flights.sent(old, 5, NOW);
-        assert_eq!(flights.land_token(5).unwrap().waiters, [1, 2].map(waiter));
+        assert_eq!(
+            flights.complete_token(5).unwrap().waiters,
+            [1, 2].map(waiter)
+        );
         assert_eq!(flights.join(b"k", later(5_000), waiter(1)), Join::Joined);
-        assert_eq!(flights.land(new).unwrap().waiters, [3, 1].map(waiter));
+        assert_eq!(flights.complete(new).unwrap().waiters, [3, 1].map(waiter));
         assert!(is_empty(&flights));
     }
 
@@ -528,8 +531,8 @@ mod tests {
         let [id, ..] = streams.map(|stream| flights.join(b"k", WANTED, waiter(stream)));
         flights.leave(u32::MAX);
         flights.leave(1);
-        let landed = flights.land(started(id)).unwrap();
-        assert_eq!(landed.waiters, [waiter(0)]);
+        let completed = flights.complete(started(id)).unwrap();
+        assert_eq!(completed.waiters, [waiter(0)]);
         assert!(is_empty(&flights));
     }
 
@@ -537,13 +540,13 @@ mod tests {
     fn the_number_of_a_lookup_that_has_ended_means_no_other() {
         let mut flights = flights();
         let ended = started(flights.join(b"a", WANTED, waiter(1)));
-        flights.land(ended).unwrap();
+        flights.complete(ended).unwrap();
         let id = started(flights.join(b"b", WANTED, waiter(2)));
         assert_eq!(ended.place, id.place, "the place is used again");
         assert_eq!(flights.get(ended), None);
-        assert!(flights.land(ended).is_none());
+        assert!(flights.complete(ended).is_none());
         flights.sent(ended, 5, NOW);
-        assert!(flights.land_token(5).is_none());
+        assert!(flights.complete_token(5).is_none());
         assert_eq!(flights.get(id), Some(asked(b"b")));
     }
 }

@@ -4,7 +4,7 @@ use edgelink_wire::code::{has_code_shape, is_reserved};
 
 /// What a visitor asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked<'a> {
+pub struct Requested<'a> {
     /// The code or alias: of the right shape, not reserved.
     pub code: &'a [u8],
     /// The query without its `?`; empty where there is none.
@@ -15,7 +15,7 @@ pub struct Asked<'a> {
 /// of ours. A slash behind the code makes it another path, as everywhere on the web; nothing is decoded, so `%61` is
 /// not `a`.
 #[must_use]
-pub fn parse(path: &[u8]) -> Option<Asked<'_>> {
+pub fn parse(path: &[u8]) -> Option<Requested<'_>> {
     let path = path.strip_prefix(b"/")?;
     let (code, query) = match path.iter().position(|byte| *byte == b'?') {
         Some(at) => (path.get(..at)?, path.get(at + 1..)?),
@@ -24,7 +24,7 @@ pub fn parse(path: &[u8]) -> Option<Asked<'_>> {
     if !has_code_shape(code) || is_reserved(code) {
         return None;
     }
-    Some(Asked { code, query })
+    Some(Requested { code, query })
 }
 
 /// The query of a `:path` without its `?`; empty where there is none.
@@ -48,7 +48,7 @@ mod tests {
             (b"/a?b=c?d", b"a", b"b=c?d"),
             (b"/_-?\xff", b"_-", b"\xff"),
         ] {
-            assert_eq!(parse(path), Some(Asked { code, query: rest }));
+            assert_eq!(parse(path), Some(Requested { code, query: rest }));
             assert_eq!(query(path), rest);
         }
         assert!(parse(&[b"/".as_slice(), &[b'a'; 64]].concat()).is_some());

@@ -1,7 +1,7 @@
 //! Memory for what the host hands over.
 //!
-//! The host asks for memory, puts a value into it, and says where. Nearly always the value is small and is let go soon:
-//! one place serves the headers of a request, which are looked at until it is answered, and another one what comes
+//! The host asks for memory, puts a value into it, and says where. Nearly always the value is small and is dropped soon:
+//! one static buffer serves the headers of a request, which are read until it is answered, and another one what comes
 //! meanwhile; the heap serves the rest.
 
 use std::cell::UnsafeCell;
@@ -10,20 +10,20 @@ use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The bytes of a place: more than the headers of nearly every request.
+/// The bytes of a static buffer: more than the headers of nearly every request.
 const ROOM: usize = 8_192;
 
-struct Place {
+struct StaticBuffer {
     bytes: UnsafeCell<[u8; ROOM]>,
     is_taken: AtomicBool,
 }
 
 // SAFETY: a VM has one thread.
-unsafe impl Sync for Place {}
+unsafe impl Sync for StaticBuffer {}
 
-static PLACES: [Place; 2] = [const { Place::free() }; 2];
+static BUFFERS: [StaticBuffer; 2] = [const { StaticBuffer::free() }; 2];
 
-impl Place {
+impl StaticBuffer {
     const fn free() -> Self {
         Self {
             bytes: UnsafeCell::new([0; ROOM]),
@@ -36,26 +36,26 @@ impl Place {
     }
 }
 
-/// Gives the host memory to put a value into, which [`Given`] takes over.
+/// Gives the host memory to put a value into, which [`HostBytes`] takes over.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
-    let is_free = |place: &&Place| !place.is_taken.swap(true, Ordering::Relaxed);
+    let is_free = |buffer: &&StaticBuffer| !buffer.is_taken.swap(true, Ordering::Relaxed);
     if size <= ROOM
-        && let Some(place) = PLACES.iter().find(is_free)
+        && let Some(buffer) = BUFFERS.iter().find(is_free)
     {
-        return place.start();
+        return buffer.start();
     }
     let memory = Box::<[u8]>::new_uninit_slice(size);
     Box::into_raw(memory).cast()
 }
 
 /// A value that the host has handed over.
-pub(crate) struct Given {
+pub(crate) struct HostBytes {
     data: *mut u8,
     size: usize,
 }
 
-impl Given {
+impl HostBytes {
     /// Takes over what the host has put into memory of ours.
     ///
     /// # Safety
@@ -65,12 +65,12 @@ impl Given {
         Self { data, size }
     }
 
-    fn place(&self) -> Option<&'static Place> {
-        PLACES.iter().find(|place| place.start() == self.data)
+    fn static_buffer(&self) -> Option<&'static StaticBuffer> {
+        BUFFERS.iter().find(|buffer| buffer.start() == self.data)
     }
 }
 
-impl Default for Given {
+impl Default for HostBytes {
     fn default() -> Self {
         Self {
             data: ptr::null_mut(),
@@ -79,28 +79,28 @@ impl Default for Given {
     }
 }
 
-impl Deref for Given {
+impl Deref for HostBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         if self.data.is_null() {
             return &[];
         }
-        // SAFETY: as `take` was promised. Nobody else has this memory: a place is given to one at a time.
+        // SAFETY: as `take` was promised. Nothing else has this memory: a buffer is given to one value at a time.
         unsafe { slice::from_raw_parts(self.data, self.size) }
     }
 }
 
-impl Drop for Given {
+impl Drop for HostBytes {
     fn drop(&mut self) {
         if self.data.is_null() {
             return;
         }
-        if let Some(place) = self.place() {
-            place.is_taken.store(false, Ordering::Relaxed);
+        if let Some(buffer) = self.static_buffer() {
+            buffer.is_taken.store(false, Ordering::Relaxed);
             return;
         }
-        // SAFETY: as `take` was promised, and it did not come from a place, so it came from the heap.
+        // SAFETY: as `take` was promised, and it did not come from a static buffer, so it came from the heap.
         drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(self.data, self.size)) });
     }
 }

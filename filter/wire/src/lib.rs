@@ -49,6 +49,6 @@ pub use feed::FeedPosition;
 pub use feed_batch::{BatchHead, FeedBatch};
 pub use key::LinkKey;
 pub use permutation::{Permutation, PermutationKey};
-pub use record::{Answer, Entry, LinkRecord, LinkState, Record, RedirectStatus};
+pub use record::{Entry, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
 pub use redirect::Outcome;
 pub use snapshot::Snapshot;

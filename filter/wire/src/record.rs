@@ -302,7 +302,7 @@ impl<'a> Entry<'a> {
 /// The answer to a lookup of a key at the control plane (`GET /edge/v1/links/{key}`): its age in milliseconds as a number,
 /// then the [`Entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer<'a> {
+pub struct LinkAnswer<'a> {
     /// The entry was right so many milliseconds before the answer was made, or later; 0 if it comes from the database.
     pub age_millis: u64,
     /// `{domain}/{code}`.
@@ -311,7 +311,7 @@ pub struct Answer<'a> {
     pub record: &'a [u8],
 }
 
-impl<'a> Answer<'a> {
+impl<'a> LinkAnswer<'a> {
     /// The media type of an encoded answer.
     pub const MEDIA_TYPE: &'static str = "application/vnd.edgelink.answer";
 

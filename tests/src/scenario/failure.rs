@@ -1,7 +1,7 @@
 //! What visitors see while the control plane fails.
 
 use super::{Answer, Edge, Lives, Reply, link};
-use edgelink_wire::Answer as LinkAnswer;
+use edgelink_wire::LinkAnswer;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ pub mod failure;
 pub mod lookup;
 pub mod request;
 
-use edgelink_wire::{Answer as LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
+use edgelink_wire::{LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
 use std::time::Duration;
 
 /// The header by which whatever stands behind the filter says that a request came through. An implementation puts it

@@ -5,7 +5,7 @@ use edgelink_tests::scenario::{Reply, Request, link};
 use edgelink_tests::stack::{
     Behaviour, Envoy, EnvoyOptions, ScriptedControlPlane, request_bytes, until,
 };
-use edgelink_wire::Answer;
+use edgelink_wire::LinkAnswer;
 use std::time::{Duration, Instant};
 
 /// `timeoutMs`, and a little for a slow machine.
@@ -13,7 +13,7 @@ const BOUND: Duration = Duration::from_millis(800 + 700);
 
 fn nonsense() -> Vec<(&'static str, Behaviour)> {
     let head = |length: usize| {
-        let media_type = Answer::MEDIA_TYPE;
+        let media_type = LinkAnswer::MEDIA_TYPE;
         format!("HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\ncontent-length: {length}\r\n\r\n")
     };
     let with_body = |length, body: &[u8]| [head(length).as_bytes(), body].concat();

@@ -2,7 +2,7 @@
 
 use crate::support::{Numbers, builder, configuration, configuration_with, fleet, start};
 use edgelink_tests::abi::host::{Outcome, Response};
-use edgelink_wire::Answer;
+use edgelink_wire::LinkAnswer;
 use serde_json::json;
 
 #[test]
@@ -90,7 +90,7 @@ fn any_bytes_that_a_control_plane_may_answer_are_survived_and_are_503() {
             }
             let status = [200, 404][numbers.below(2)];
             let response = Response::new(status)
-                .header("content-type", Answer::MEDIA_TYPE)
+                .header("content-type", LinkAnswer::MEDIA_TYPE)
                 .body(body);
             worker.answer(callout, response);
         }

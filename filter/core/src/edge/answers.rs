@@ -1,8 +1,7 @@
 //! What is answered, and that it is counted.
 
-use super::{Edge, Resumed};
+use super::{Content, Edge, Resumed};
 use crate::answer::Answer;
-use crate::caches::Found;
 use crate::flights::Waiter;
 use crate::metrics::{Counts, Metric, Tier};
 use crate::path;
@@ -33,10 +32,25 @@ impl Edge {
         answer
     }
 
-    /// The answer with what was found for the request at hand.
-    pub(super) fn serve(&mut self, found: Found, query: &[u8], is_click: bool) -> Answer<'_> {
-        let seconds = self.wall.seconds(self.now);
+    /// The answer for the request at hand, which does not wait.
+    pub(super) fn answer_at_once(
+        &mut self,
+        content: Content,
+        query: &[u8],
+        is_click: bool,
+    ) -> Answer<'_> {
         let (settings, counts) = (&self.here, &mut self.counts);
+        let found = match content {
+            Content::Found(found) => found,
+            Content::NotFound(tier) => {
+                counts.count(Metric::Requests(tier, Outcome::NotFound));
+                return Answer::not_found(tier, settings);
+            }
+            Content::Unavailable => {
+                return compose(None, Tier::ControlPlane, b"", 0, settings, counts);
+            }
+        };
+        let seconds = self.wall.seconds(self.now);
         let (record, clicker) = self.caches.serve(found, &self.key);
         let record = Some(record);
         let answer = compose(record, found.tier, query, seconds, settings, counts);
@@ -48,7 +62,7 @@ impl Edge {
 }
 
 /// Makes an answer at `seconds` of unix time, and counts it. A record that does not decode is as good as none.
-pub(super) fn compose<'a>(
+fn compose<'a>(
     record: Option<&'a [u8]>,
     tier: Tier,
     query: &[u8],
@@ -60,13 +74,6 @@ pub(super) fn compose<'a>(
         Some(Ok(record)) => Answer::of(record, query, seconds, tier, settings),
         Some(Err(_)) | None => Answer::unavailable(tier, settings),
     };
-    counts.count(Metric::Requests(tier, answer.outcome()));
-    answer
-}
-
-/// The answer where there is surely no link, counted.
-pub(super) fn not_found<'a>(tier: Tier, settings: &'a Settings, counts: &mut Counts) -> Answer<'a> {
-    let answer = Answer::of(Record::Absent { rev: 0 }, b"", 0, tier, settings);
     counts.count(Metric::Requests(tier, answer.outcome()));
     answer
 }

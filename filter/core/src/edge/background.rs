@@ -204,7 +204,7 @@ impl Edge {
                 self.fail_errand(host, kind, Failure::Timeout, now);
             }
         }
-        if !self.is_wanted {
+        if !self.has_traffic {
             return Vec::new();
         }
         self.warm_up(host, now);

@@ -2,8 +2,8 @@
 
 use super::{Action, Edge, Resumed};
 use crate::caches::{Fetched, Learned, Source};
-use crate::callout::{Callout, Told};
-use crate::flights::{Asked, FlightId, Landed};
+use crate::callout::{Callout, FetchedRecord};
+use crate::flights::{Completed, FlightId, PendingLookup};
 use crate::host::{Log, SharedData, StreamToken, Streams};
 use crate::learners::{Learners, Reading};
 use crate::metrics::{CalloutOutcome, Connection, Metric, RedisOutcome, Tier};
@@ -136,7 +136,7 @@ impl Edge {
     }
 
     fn make_connections(&mut self, log: &mut impl Log) {
-        if !self.is_wanted || self.redis.lookups.is_some() {
+        if !self.has_traffic || self.redis.lookups.is_some() {
             return;
         }
         let Some(settings) = &self.settings.redis else {
@@ -216,8 +216,8 @@ impl Edge {
     fn learn_from_redis(
         &mut self,
         data: &mut impl SharedData,
-        asked: &Asked,
-        told: Told<Vec<u8>>,
+        asked: &PendingLookup,
+        told: FetchedRecord<Vec<u8>>,
         at: Moment,
     ) -> Result<Vec<u8>, RedisOutcome> {
         let fetched = Fetched {
@@ -237,7 +237,7 @@ impl Edge {
     }
 
     fn land_from_redis(&mut self, flight: FlightId, bytes: Vec<u8>) -> Option<Action> {
-        let Landed { asked, waiters, .. } = self.flights.land(flight)?;
+        let Completed { asked, waiters, .. } = self.flights.complete(flight)?;
         Some(Action::Resume(Resumed {
             waiters,
             key: asked.key,
@@ -257,7 +257,7 @@ impl Edge {
             return Some(Action::Send(Callout::new(flight, key)));
         }
         self.count_callout(CalloutOutcome::Rejected);
-        let landed = self.flights.land(flight)?;
+        let landed = self.flights.complete(flight)?;
         Some(Action::Resume(self.fall_back(data, landed)))
     }
 

@@ -1,11 +1,11 @@
 //! The order in which the tiers are asked.
 
-use super::{Decision, Edge};
+use super::{Content, Edge, Step};
 use crate::caches::{Found, Lookup};
 use crate::callout::Callout;
 use crate::flights::{FlightId, Join, Waiter, Wanted};
 use crate::host::{Log, SharedData, Streams};
-use crate::metrics::CalloutOutcome;
+use crate::metrics::{CalloutOutcome, Tier};
 
 impl Edge {
     /// LRU, admission, shared data, Redis, control plane; [`crate::admission`] says why it comes before shared data.
@@ -13,31 +13,31 @@ impl Edge {
         &mut self,
         host: &mut (impl SharedData + Streams + Log),
         visitor: Waiter,
-    ) -> Decision {
-        let held = match self.caches.look_up_here(&self.key, self.now) {
-            Ok(found) => return Decision::Serve(found, None),
+    ) -> Step<Content> {
+        let held = match self.caches.look_up_lru(&self.key, self.now) {
+            Ok(found) => return Step::Answer(Content::Found(found), None),
             Err(held) => held,
         };
         // What the LRU knows as a link is not refused, whatever the numbers say.
         if self.gate.refuses(self.code(), self.now)
             && !held.is_some_and(|held| self.caches.is_link(held))
         {
-            return Decision::NeverIssued;
+            return Step::Answer(Content::NotFound(Tier::Admission), None);
         }
         let known = self.caches.look_up_shared(host, &self.key, held, self.now);
         match known {
-            Lookup::Fresh(found) => Decision::Serve(found, None),
+            Lookup::Fresh(found) => Step::Answer(Content::Found(found), None),
             // The record is asked for again, but no visitor waits for those who have just failed to answer.
             Lookup::Stale(found) if !self.can_start() || self.has_just_failed(found) => {
-                Decision::Serve(found, self.refresh(host, found))
+                Step::Answer(Content::Found(found), self.refresh(host, found))
             }
             Lookup::Stale(found) => {
                 let waits = self.wait(host, visitor, Wanted::held(self.now));
-                waits.unwrap_or(Decision::Serve(found, None))
+                waits.unwrap_or(Step::Answer(Content::Found(found), None))
             }
             Lookup::Nothing(version) => {
                 let waits = self.wait(host, visitor, Wanted::unknown(version, self.now));
-                waits.unwrap_or(Decision::Refuse)
+                waits.unwrap_or(Step::Answer(Content::Unavailable, None))
             }
         }
     }
@@ -49,7 +49,7 @@ impl Edge {
         parts.next().unwrap_or_default()
     }
 
-    /// Whether somebody is likely to answer, or it is time to find out.
+    /// Whether a lookup is likely to be answered, or it is time to find out.
     fn can_start(&self) -> bool {
         self.redis.is_current(self.now)
             || !self.breaker.is_open()
@@ -70,17 +70,17 @@ impl Edge {
         self.here.lives.fresh.max(self.here.retry_after_millis)
     }
 
-    /// Makes a visitor wait for a lookup of its key. `None` if a bound or the circuit is against it.
+    /// Makes a visitor wait for a lookup of its key. `None` if a bound is reached or the circuit is open.
     fn wait(
         &mut self,
         host: &mut (impl Streams + Log),
         visitor: Waiter,
         wanted: Wanted,
-    ) -> Option<Decision> {
+    ) -> Option<Step<Content>> {
         let joined = self.flights.join(&self.key, wanted, visitor);
         let waits = match joined {
-            Join::Started(id) => self.start(host, id).map(Decision::Wait),
-            Join::Joined => Some(Decision::Wait(None)),
+            Join::Started(id) => self.start(host, id).map(Step::Wait),
+            Join::Joined => Some(Step::Wait(None)),
             Join::Full => None,
         };
         if waits.is_none() {
@@ -89,7 +89,7 @@ impl Edge {
         waits
     }
 
-    /// Asks Redis, or else says which callout to send. Nothing if the circuit is against it; the lookup is over then.
+    /// Asks Redis, or else says which callout to send. `None` if the circuit is open; the lookup is over then.
     fn start(&mut self, host: &mut (impl Streams + Log), id: FlightId) -> Option<Option<Callout>> {
         if self.ask_redis(host, id) {
             return Some(None);
@@ -98,11 +98,11 @@ impl Edge {
         if self.breaker.permits(self.now.millis(), pause) {
             return Some(Some(Callout::new(id, &self.key)));
         }
-        self.flights.land(id);
+        self.flights.complete(id);
         None
     }
 
-    /// A lookup that nobody waits for, if it is time for one.
+    /// A lookup that no request waits for, if it is time for one.
     fn refresh(&mut self, host: &mut (impl Streams + Log), found: Found) -> Option<Callout> {
         let pause = self.here.retry_after_millis;
         let failed = self.caches.failed(found).map(|failed| failed.age(self.now));

@@ -2,7 +2,7 @@
 
 use super::belief::{Belief, Current, FeedView};
 use super::link::{Link, Method};
-use crate::callout::Told;
+use crate::callout::FetchedRecord;
 use crate::flights::FlightId;
 use crate::host::{Log, StreamToken, Streams};
 use crate::metrics::RedisOutcome;
@@ -47,7 +47,7 @@ struct Wire {
 pub(crate) struct Answer {
     pub(crate) flight: FlightId,
     /// What Redis has of the link, or why that is nothing.
-    pub(crate) told: Result<Told<Vec<u8>>, RedisOutcome>,
+    pub(crate) told: Result<FetchedRecord<Vec<u8>>, RedisOutcome>,
     /// It was right then or later.
     pub(crate) at: Moment,
 }
@@ -251,13 +251,13 @@ impl Wire {
         log: &mut impl Log,
         now: Moment,
         reply: Result<Reply<'_>, Failure<'_>>,
-    ) -> Result<Told<Vec<u8>>, RedisOutcome> {
+    ) -> Result<FetchedRecord<Vec<u8>>, RedisOutcome> {
         let reply = reply.map_err(|failure| match failure {
             Failure::TimedOut => RedisOutcome::Timeout,
             Failure::Disconnected | Failure::Refused(_) => RedisOutcome::Failed,
         })?;
         match lookup::read(reply) {
-            Ok(Some(record)) => Ok(Told::new(&record, record.to_bytes())),
+            Ok(Some(record)) => Ok(FetchedRecord::new(&record, record.to_bytes())),
             Ok(None) => Err(RedisOutcome::Miss),
             Err(error) => {
                 self.note_garbled(log, now, error);

@@ -103,11 +103,11 @@ proptest! {
     #[test]
     fn an_answer_is_split_into_what_it_was_made_of(age_millis: u64, key in "[a-z.]{1,20}/[0-9A-Za-z]{7}", record in any_record()) {
         let record = record.to_bytes();
-        let answer = Answer { age_millis, key: key.as_bytes(), record: &record };
+        let answer = LinkAnswer { age_millis, key: key.as_bytes(), record: &record };
         let bytes = answer.to_bytes();
-        prop_assert_eq!(Answer::split(&bytes), Ok(answer));
+        prop_assert_eq!(LinkAnswer::split(&bytes), Ok(answer));
         for end in 0..bytes.len() - record.len() {
-            prop_assert!(Answer::split(&bytes[..end]).is_err());
+            prop_assert!(LinkAnswer::split(&bytes[..end]).is_err());
         }
     }
 

@@ -16,7 +16,8 @@ use edgelink_filter_core::metrics::{Metric, Metrics};
 use edgelink_filter_core::settings::Settings;
 use edgelink_filter_core::time::{Moment, WallClock};
 use edgelink_wire::{
-    Answer, CodeLength, CodeSpace, LinkRecord, LinkState, Record, RedirectStatus, clicks::WorkerId,
+    CodeLength, CodeSpace, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus,
+    clicks::WorkerId,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -137,7 +138,7 @@ impl World<'_> {
         let key = format!("{DOMAIN}{path}");
         let record = link(self.targets[place % self.targets.len()]);
         let record = record.to_bytes();
-        let answer = Answer {
+        let answer = LinkAnswer {
             age_millis: 0,
             key: key.as_bytes(),
             record: &record,
@@ -145,7 +146,7 @@ impl World<'_> {
         let body = answer.to_bytes();
         let response = Response {
             status: b"200",
-            content_type: Answer::MEDIA_TYPE.as_bytes(),
+            content_type: LinkAnswer::MEDIA_TYPE.as_bytes(),
             body: &body,
         };
         let actions = self

@@ -632,7 +632,7 @@ fn slots_that_come_back_are_asked_for_again() {
         world.visit(&format!("/{other}"));
     }
     let now = Moment::from_millis(world.now);
-    let held = world.edge.caches.look_up_here(b"go.example/a", now);
+    let held = world.edge.caches.look_up_lru(b"go.example/a", now);
     assert!(matches!(held, Err(None)), "{held:?}");
     configure(&mut world, "");
     world.ask("/a");

@@ -17,7 +17,7 @@ mod roots;
 use super::*;
 use crate::fake::{Host, aged, entry, link, settings, settings_with};
 use edgelink_wire::feed::{Beat, FeedMessage};
-use edgelink_wire::{Answer as LinkAnswer, Record};
+use edgelink_wire::{LinkAnswer, Record};
 
 /// By the monotonic clock.
 const START: u64 = 1_000_000;
@@ -145,7 +145,7 @@ impl World {
         self.visit_and_send(path).0
     }
 
-    fn request(&mut self, stream: StreamId, head: &Head<'_>) -> Step<'_> {
+    fn request(&mut self, stream: StreamId, head: &Head<'_>) -> Step<Answer<'_>> {
         let now = Moment::from_millis(self.now);
         self.edge.on_request(&mut self.host, stream, head, now)
     }
