@@ -4,13 +4,15 @@ use crate::callout::FetchedRecord;
 use crate::changes::Changes;
 use crate::clicks::{Clicker, Tallied};
 use crate::flights::PendingLookup;
+use crate::freshness::{
+    Coverage, Freshness, HeldRevision, Lifetimes, Precedence, RecordKind, Usability,
+};
 use crate::host::{NEVER_WRITTEN, SharedData};
 use crate::lru::{Lru, Place};
 use crate::metrics::Tier;
 use crate::settings::Settings;
 use crate::shared::{Newer, Offer, SharedRecord, Slot, Slots, Version};
-use crate::time::{Kind, Lives, Moment, Standing};
-use crate::trust::{Age, Coverage, Precedence, Trust};
+use crate::time::Moment;
 use edgelink_wire::Record;
 use foldhash::fast::SeedableRandomState;
 use std::ops::Deref;
@@ -19,10 +21,10 @@ use std::ops::Deref;
 pub(crate) struct Caches {
     lru: Lru,
     slots: Slots,
-    lives: Lives,
+    lives: Lifetimes,
     /// The longest time for which any configuration so far lets a record be fresh, in milliseconds.
     longest_fresh: u64,
-    trust: Trust,
+    freshness: Freshness,
     /// Links that have changed in a way that is not known.
     changes: Changes,
     /// An encoded record; here so that it is allocated once.
@@ -87,7 +89,7 @@ pub(crate) struct Heard<'a> {
 #[derive(Clone, Copy)]
 struct Known {
     rev: u64,
-    kind: Option<Kind>,
+    kind: Option<RecordKind>,
     fetched: Moment,
 }
 
@@ -109,7 +111,7 @@ impl Caches {
             slots: Slots::new(settings.slots, settings.max_value_bytes),
             lives: settings.lives,
             longest_fresh: settings.lives.longest_fresh(),
-            trust: Trust::default(),
+            freshness: Freshness::default(),
             changes: Changes::new(hasher),
             encoded: Vec::new(),
             loose: None,
@@ -126,7 +128,7 @@ impl Caches {
     }
 
     /// Changes the lives, for a request that goes by others.
-    pub(crate) fn set_lives(&mut self, lives: Lives) {
+    pub(crate) fn set_lives(&mut self, lives: Lifetimes) {
         self.lives = lives;
     }
 
@@ -137,7 +139,7 @@ impl Caches {
 
     /// The feed is about to begin, and should have by `until`.
     pub(crate) fn await_feed(&mut self, until: Moment) {
-        self.trust.await_feed(until);
+        self.freshness.await_feed(until);
     }
 
     /// Time has passed: the feed has missed nothing since `begun`, and this is what it vouches for now.
@@ -147,7 +149,7 @@ impl Caches {
         begun: Option<Moment>,
         coverage: Option<Coverage>,
     ) {
-        self.trust.on_time(begun, coverage);
+        self.freshness.on_time(begun, coverage);
         self.changes.on_time(now, self.longest_fresh);
         self.lru.on_time(now);
     }
@@ -158,20 +160,20 @@ impl Caches {
     }
 
     /// A link has changed in a way that is not known: it is asked for again.
-    pub(crate) fn suspect(&mut self, key: &[u8], now: Moment) {
+    pub(crate) fn mark_stale(&mut self, key: &[u8], now: Moment) {
         if !self.changes.note(key, now) {
-            self.suspect_all(now);
+            self.mark_all_stale(now);
         }
     }
 
     /// Changes may have been missed: what is known is asked for again, and serves only where nobody can tell.
-    pub(crate) fn suspect_all(&mut self, now: Moment) {
-        self.trust.suspect_all(now);
+    pub(crate) fn mark_all_stale(&mut self, now: Moment) {
+        self.freshness.mark_all_stale(now);
     }
 
     /// Nothing that is known is true any more.
-    pub(crate) fn forget_all(&mut self, now: Moment) {
-        self.trust.forget_all(now);
+    pub(crate) fn invalidate_all(&mut self, now: Moment) {
+        self.freshness.invalidate_all(now);
     }
 
     /// Looks for a record, in the LRU first.
@@ -193,8 +195,8 @@ impl Caches {
             return Err(None);
         };
         let fetched = self.lru.fetched(place);
-        let standing = self.standing(self.lru.record(place), fetched, now);
-        if standing != Standing::Fresh || self.changes.is_outdated(key, fetched) {
+        let usability = self.usability(self.lru.record(place), fetched, now);
+        if usability != Usability::Fresh || self.changes.is_outdated(key, fetched) {
             return Err(Some(Held(place)));
         }
         Ok(Found {
@@ -223,7 +225,7 @@ impl Caches {
 
     /// Whether that is a link.
     pub(crate) fn is_link(&self, Held(place): Held) -> bool {
-        kind(self.lru.record(place)) == Some(Kind::Link)
+        kind(self.lru.record(place)) == Some(RecordKind::Link)
     }
 
     /// The encoded record of what was found.
@@ -281,10 +283,10 @@ impl Caches {
         let Fetched { told, at, source } = fetched;
         let place = self.lru.find(&wanted.key);
         let known = place.map(|place| self.known(place));
-        let is_absence = source == Source::ControlPlane && told.kind == Kind::Absent;
+        let is_absence = source == Source::ControlPlane && told.kind == RecordKind::Absent;
         let refreshed = known.filter(|known| {
-            let is_forgotten = self.trust.is_forgotten(known.fetched);
-            is_absence && known.kind == Some(Kind::Absent) && !is_forgotten
+            let is_invalid = self.freshness.is_invalid(known.fetched);
+            is_absence && known.kind == Some(RecordKind::Absent) && !is_invalid
         });
         let rev = refreshed.map_or(told.rev, |known| known.rev.max(told.rev));
         // Revisions may be equal and contents differ, after the database went back: then the one that was fetched later counts.
@@ -307,7 +309,7 @@ impl Caches {
         let fetched = latest(known, rev, at);
         let written = self.share(data, wanted, told.kind, rev, fetched, precedence);
         if let Err(Newer { rev, kind }) = written {
-            if !(is_absence && kind == Kind::Absent) {
+            if !(is_absence && kind == RecordKind::Absent) {
                 return Learned::Older;
             }
             encode(Record::Absent { rev }, &mut self.encoded);
@@ -322,7 +324,7 @@ impl Caches {
         &mut self,
         data: &mut impl SharedData,
         wanted: &PendingLookup,
-        kind: Kind,
+        kind: RecordKind,
         rev: u64,
         fetched: Moment,
         precedence: Precedence,
@@ -367,7 +369,7 @@ impl Caches {
             key,
             record: &self.encoded,
             rev,
-            kind: Kind::of(&record),
+            kind: RecordKind::of(&record),
             fetched,
         };
         if is_hot {
@@ -405,39 +407,39 @@ impl Caches {
             (None, None) => return None,
         };
         let found = |tier| Found { tier, place };
-        match self.standing(bytes, fetched, now) {
-            Standing::Fresh if !self.changes.is_outdated(key, fetched) => {
+        match self.usability(bytes, fetched, now) {
+            Usability::Fresh if !self.changes.is_outdated(key, fetched) => {
                 Some(Lookup::Fresh(found(Tier::SharedData)))
             }
-            Standing::Fresh | Standing::Stale if kind(bytes) == Some(Kind::Link) => {
+            Usability::Fresh | Usability::Stale if kind(bytes) == Some(RecordKind::Link) => {
                 Some(Lookup::Stale(found(Tier::Stale)))
             }
-            Standing::Fresh | Standing::Stale | Standing::Dead => None,
+            Usability::Fresh | Usability::Stale | Usability::Dead => None,
         }
     }
 
-    fn standing(&self, bytes: &[u8], fetched: Moment, now: Moment) -> Standing {
+    fn usability(&self, bytes: &[u8], fetched: Moment, now: Moment) -> Usability {
         // On the hot path, so without reading the record where that makes no difference.
-        if self.trust.is_surely_fresh(&self.lives, fetched, now) {
-            return Standing::Fresh;
+        if self.freshness.is_surely_fresh(&self.lives, fetched, now) {
+            return Usability::Fresh;
         }
-        kind(bytes).map_or(Standing::Dead, |kind| {
-            self.trust.standing(&self.lives, kind, fetched, now)
+        kind(bytes).map_or(Usability::Dead, |kind| {
+            self.freshness.usability(&self.lives, kind, fetched, now)
         })
     }
 
     /// By what records that the control plane was not asked for take the places of those that are held.
     fn precedence(&self, now: Moment) -> Precedence {
         Precedence {
-            trust: self.trust,
-            lives: self.lives,
+            freshness: self.freshness,
+            lifetimes: self.lives,
             now,
             asked: None,
         }
     }
 
     fn may_replace(&self, held: Place, rev: u64, precedence: Precedence) -> bool {
-        let held = Age {
+        let held = HeldRevision {
             rev: self.rev(held),
             fetched: self.lru.fetched(held),
         };
@@ -480,6 +482,6 @@ fn rev(bytes: &[u8]) -> u64 {
     Record::decode_again(bytes).map_or(0, |record| record.rev())
 }
 
-fn kind(bytes: &[u8]) -> Option<Kind> {
-    Some(Kind::of(&Record::decode_again(bytes).ok()?))
+fn kind(bytes: &[u8]) -> Option<RecordKind> {
+    Some(RecordKind::of(&Record::decode_again(bytes).ok()?))
 }

@@ -1,7 +1,7 @@
 //! Tier 5: what is sent to the control plane, and what its answer means.
 
 use crate::flights::FlightId;
-use crate::time::Kind;
+use crate::freshness::RecordKind;
 use edgelink_wire::code::MAX_CODE_LENGTH;
 use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
 use edgelink_wire::record::MAX_URL_LENGTH;
@@ -66,7 +66,7 @@ pub(crate) enum Failure {
 pub(crate) struct FetchedRecord<B> {
     /// The record, encoded.
     pub(crate) bytes: B,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RecordKind,
     pub(crate) rev: u64,
 }
 
@@ -75,7 +75,7 @@ impl<B> FetchedRecord<B> {
     pub(crate) fn new(record: &Record<&str>, bytes: B) -> Self {
         Self {
             bytes,
-            kind: Kind::of(record),
+            kind: RecordKind::of(record),
             rev: record.rev(),
         }
     }
@@ -109,7 +109,7 @@ pub(crate) fn read<'a>(response: Response<'a>, key: &[u8]) -> Result<Answered<'a
     }
     let answered = answer(response.body, key).ok_or(Failure::Answer(status))?;
     match (status, answered.told.kind) {
-        (200, Kind::Link) | (404, Kind::Absent) => Ok(answered),
+        (200, RecordKind::Link) | (404, RecordKind::Absent) => Ok(answered),
         _ => Err(Failure::Answer(status)),
     }
 }
@@ -156,11 +156,17 @@ mod tests {
     fn a_link_and_an_absence_are_answers() {
         let body = aged("d/a", link("https://e/", 3), 700);
         let Answered { told, age_millis } = read(response("200", TYPE, &body), b"d/a").unwrap();
-        assert_eq!((told.kind, told.rev, age_millis), (Kind::Link, 3, 700));
+        assert_eq!(
+            (told.kind, told.rev, age_millis),
+            (RecordKind::Link, 3, 700)
+        );
         assert_eq!(Record::decode(told.bytes), Ok(link("https://e/", 3)));
         let body = answer("d/a", Record::Absent { rev: 4 });
         let Answered { told, age_millis } = read(response("404", TYPE, &body), b"d/a").unwrap();
-        assert_eq!((told.kind, told.rev, age_millis), (Kind::Absent, 4, 0));
+        assert_eq!(
+            (told.kind, told.rev, age_millis),
+            (RecordKind::Absent, 4, 0)
+        );
     }
 
     #[test]

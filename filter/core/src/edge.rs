@@ -12,12 +12,13 @@ use crate::background::Errand;
 use crate::caches::{Caches, Fetched, Found, Learned, Lookup, Source};
 use crate::callout::{self, Answered, Callout, Failure, Response};
 use crate::flights::{Completed, FlightBounds, FlightId, Flights, StreamId, Token, Waiter};
+use crate::freshness::RecordKind;
 use crate::head::Head;
 use crate::host::{Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Connection, Counts, Levels, Metric, Metrics, Shares, Tier};
 use crate::path;
 use crate::settings::{Settings, UnknownHosts};
-use crate::time::{Kind, Moment, WallClock};
+use crate::time::{Moment, WallClock};
 pub use roots::RootId;
 
 use edgelink_wire::Domain;
@@ -96,6 +97,7 @@ impl<A> Step<A> {
 }
 
 /// By what a request is answered at once.
+#[derive(Clone, Copy)]
 enum Content {
     /// The record that was found.
     Found(Found),
@@ -170,7 +172,7 @@ impl Edge {
         self.flights.set_bounds(FlightBounds::of(&settings));
         if settings.slots != self.settings.slots {
             // Slots that were used before have missed what was told since.
-            self.caches.suspect_all(self.now);
+            self.caches.mark_all_stale(self.now);
         }
         self.caches.configure(&settings);
         self.configure_background(&settings);
@@ -280,8 +282,8 @@ impl Edge {
         self.breaker.succeed();
         self.note(host, Health::Answering, "");
         self.count_callout(match told.kind {
-            Kind::Link => CalloutOutcome::Ok,
-            Kind::Absent => CalloutOutcome::Absent,
+            RecordKind::Link => CalloutOutcome::Ok,
+            RecordKind::Absent => CalloutOutcome::Absent,
         });
         let fetched = Fetched {
             told,

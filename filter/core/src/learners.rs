@@ -59,11 +59,11 @@ impl Learners<'_> {
                 // There may be a link now.
                 self.admit(key);
                 self.warm.on_change(key.as_bytes());
-                self.caches.suspect(key.as_bytes(), now);
+                self.caches.mark_stale(key.as_bytes(), now);
                 FeedOutcome::Changed
             }
             FeedMessage::Flush => {
-                self.caches.forget_all(now);
+                self.caches.invalidate_all(now);
                 self.gate.restart();
                 self.warm.clear();
                 FeedOutcome::Flush
@@ -79,7 +79,7 @@ impl Learners<'_> {
     /// Changes may have been missed.
     pub(crate) fn on_gap(&mut self, log: &mut impl Log, now: Moment, why: impl Display) {
         self.counts.count(Metric::Feed(FeedOutcome::Gap));
-        self.caches.suspect_all(now);
+        self.caches.mark_all_stale(now);
         self.gate.restart();
         self.warm.clear();
         log.warn(&format!(

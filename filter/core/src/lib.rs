@@ -9,10 +9,10 @@
 //! 3. the proxy's shared data (`shared`),
 //! 4. Redis, if there is one ([`redis`]), by the client in [`resp`],
 //! 5. the control plane, by a callout ([`callout`]), one at a time for each key,
-//! 6. a stale link of 1 or 3, if it is not too old ([`time`]).
+//! 6. a stale link of 1 or 3, if it is not too old ([`freshness`]).
 //!
 //! With a feed, from Redis ([`feed`]) or from the control plane ([`background`]), the first three learn of changes by
-//! themselves (`learners`) and keep what they know for longer (`trust`).
+//! themselves (`learners`) and keep what they know for longer ([`freshness`]).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -37,16 +37,16 @@ pub mod edge;
 mod fake;
 pub mod feed;
 pub mod flights;
+pub mod freshness;
 pub mod head;
 pub mod host;
 mod learners;
+mod log_throttle;
 mod lru;
 pub mod metrics;
 pub mod path;
 pub mod redis;
 pub mod resp;
-mod seldom;
 pub mod settings;
 mod shared;
 pub mod time;
-mod trust;

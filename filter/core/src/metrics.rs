@@ -7,8 +7,8 @@ mod labels;
 mod shares;
 
 pub use labels::{
-    CalloutOutcome, ClickOutcome, Connection, ErrandKind, ErrandOutcome, FeedOutcome, RedisOutcome,
-    Tier,
+    BackgroundKind, BackgroundOutcome, CalloutOutcome, ClickOutcome, Connection, FeedOutcome,
+    RedisOutcome, Tier,
 };
 
 pub(crate) use shares::Shares;
@@ -112,7 +112,7 @@ metrics! {
     /// Attempts to connect to Redis.
     Counter Attempts(connection: Connection) = "redis_attempts",
     /// Background callouts, by outcome; named for what they are for.
-    Counter Errands(kind: ErrandKind, outcome: ErrandOutcome) = "",
+    Counter Background(kind: BackgroundKind, outcome: BackgroundOutcome) = "",
     /// Clicks, by what became of them.
     Counter Clicks(outcome: ClickOutcome) = "clicks",
     /// Milliseconds from sending a lookup's callout to its end: the proxy's histograms take whole numbers only.

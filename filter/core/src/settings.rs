@@ -10,7 +10,7 @@ pub use clicks::Clicks;
 pub use pages::Pages;
 pub use redis::Redis;
 
-use crate::time::Lives;
+use crate::freshness::Lifetimes;
 use edgelink_wire::Domain;
 use serde::Deserialize;
 use std::ops::RangeInclusive;
@@ -37,7 +37,7 @@ pub struct Settings {
     /// The largest value that is written into a slot, in bytes.
     pub max_value_bytes: usize,
     /// How long records are served.
-    pub lives: Lives,
+    pub lives: Lifetimes,
     /// How long a failure is remembered, in milliseconds.
     pub retry_after_millis: u64,
     /// The same in seconds, as `retry-after` has it.
@@ -322,9 +322,9 @@ impl Settings {
 }
 
 impl Raw {
-    fn lives(&self) -> Result<Lives, SettingsError> {
+    fn lives(&self) -> Result<Lifetimes, SettingsError> {
         let day = 0..=86_400;
-        let lives = Lives {
+        let lives = Lifetimes {
             fresh: millis("freshSeconds", self.fresh_seconds, day.clone())?,
             absent_fresh: millis("absentFreshSeconds", self.absent_fresh_seconds, day.clone())?,
             with_feed: millis("freshWithFeedSeconds", self.fresh_with_feed_seconds, day)?,

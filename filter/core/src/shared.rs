@@ -6,9 +6,9 @@
 //! Layout of a slot's value: 1 byte version, 8 bytes when it was fetched (milliseconds of the machine's monotonic clock,
 //! little-endian), the encoded [`Entry`].
 
+use crate::freshness::{HeldRevision, Precedence, RecordKind};
 use crate::host::{NEVER_WRITTEN, SharedData, SharedValue};
-use crate::time::{Kind, Moment};
-use crate::trust::{Age, Precedence};
+use crate::time::Moment;
 use edgelink_wire::{Entry, Record};
 use std::ops::Deref;
 
@@ -69,7 +69,7 @@ pub(crate) struct Offer<'a> {
     pub(crate) record: &'a [u8],
     /// Its revision.
     pub(crate) rev: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RecordKind,
     pub(crate) fetched: Moment,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Offer<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Newer {
     pub(crate) rev: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RecordKind,
 }
 
 impl Slots {
@@ -129,14 +129,14 @@ impl Slots {
         if let Some(SharedValue { value, .. }) = &held {
             match Holder::of(value, offer.key) {
                 Holder::Same { rev, kind, fetched } => {
-                    if !precedence.may_replace(offer.rev, Age { rev, fetched }) {
+                    if !precedence.may_replace(offer.rev, HeldRevision { rev, fetched }) {
                         return Err(Newer { rev, kind });
                     }
                     if rev == offer.rev && fetched > offer.fetched {
                         return Ok(());
                     }
                 }
-                Holder::OtherLink if offer.kind == Kind::Absent => return Ok(()),
+                Holder::OtherLink if offer.kind == RecordKind::Absent => return Ok(()),
                 Holder::OtherLink | Holder::Other => {}
             }
         }
@@ -155,7 +155,7 @@ impl Slots {
         version: Version,
     ) -> bool {
         version != NEVER_WRITTEN
-            && offer.kind == Kind::Link
+            && offer.kind == RecordKind::Link
             && self.name_slot_of(offer.key).is_some()
             && self.set(data, offer, version)
     }
@@ -211,7 +211,7 @@ enum Holder {
     /// The same key.
     Same {
         rev: u64,
-        kind: Kind,
+        kind: RecordKind,
         fetched: Moment,
     },
     /// The link of another key.
@@ -231,7 +231,7 @@ impl Holder {
         match Record::decode(record) {
             Ok(record) if found == key => Self::Same {
                 rev: record.rev(),
-                kind: Kind::of(&record),
+                kind: RecordKind::of(&record),
                 fetched,
             },
             Ok(Record::Link(_)) => Self::OtherLink,

@@ -1,6 +1,4 @@
-//! Points in time, and how long a record may be served.
-
-use edgelink_wire::Record;
+//! Points in time.
 
 /// A moment on the machine's monotonic clock, in milliseconds since some point in the past.
 ///
@@ -75,100 +73,9 @@ impl WallClock {
     }
 }
 
-/// The lives of cached records, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lives {
-    /// How long a link is served without asking again.
-    pub fresh: u64,
-    /// The same for an absence.
-    pub absent_fresh: u64,
-    /// How long a record is served without asking again while a feed tells of changes.
-    pub with_feed: u64,
-    /// How long after it was fetched a record counts for anything.
-    pub stale: u64,
-}
-
-/// What a cached record is good for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is served.
-    Fresh,
-    /// It is served if nothing better can be had.
-    Stale,
-    /// It is never served.
-    Dead,
-}
-
-impl Lives {
-    /// What a record is good for that was fetched at `fetched`.
-    #[must_use]
-    pub fn standing(&self, kind: Kind, fetched: Moment, now: Moment) -> Standing {
-        match fetched.age(now) {
-            age if age < self.fresh(kind) => Standing::Fresh,
-            age if age >= self.stale => Standing::Dead,
-            _ => Standing::Stale,
-        }
-    }
-
-    /// Whether a record that was fetched at `fetched` is fresh, be it a link or an absence.
-    #[must_use]
-    pub fn is_surely_fresh(&self, fetched: Moment, now: Moment) -> bool {
-        let shorter = self.fresh.min(self.absent_fresh);
-        fetched.age(now) < shorter
-    }
-
-    /// How long a record of that kind is fresh by its age alone.
-    #[must_use]
-    pub fn fresh(&self, kind: Kind) -> u64 {
-        match kind {
-            Kind::Link => self.fresh,
-            Kind::Absent => self.absent_fresh,
-        }
-    }
-
-    /// How long any record may be fresh, by its age or by a feed.
-    #[must_use]
-    pub fn longest_fresh(&self) -> u64 {
-        self.fresh.max(self.absent_fresh).max(self.with_feed)
-    }
-
-    /// Whether a record of revision `rev` may take the place of one of revision `held`: not if it is older, unless the
-    /// one that is held is dead. Otherwise a database that was set back could never be followed.
-    #[must_use]
-    pub fn may_replace(&self, rev: u64, held: u64, fetched: Moment, now: Moment) -> bool {
-        rev >= held || fetched.age(now) >= self.stale
-    }
-}
-
-/// The two kinds of records, as far as their lives differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A link.
-    Link,
-    /// The knowledge that there is none.
-    Absent,
-}
-
-impl Kind {
-    /// What a record is.
-    pub(crate) fn of<U>(record: &Record<U>) -> Self {
-        match record {
-            Record::Link(_) => Self::Link,
-            Record::Absent { .. } => Self::Absent,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const LIVES: Lives = Lives {
-        fresh: 5_000,
-        absent_fresh: 2_000,
-        with_feed: 30_000,
-        stale: 60_000,
-    };
 
     #[test]
     fn the_wall_clock_goes_on_between_two_readings() {
@@ -179,44 +86,8 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_fresh_then_stale_then_dead() {
-        for (kind, age, standing) in [
-            (Kind::Link, 0, Standing::Fresh),
-            (Kind::Link, 4_999, Standing::Fresh),
-            (Kind::Link, 5_000, Standing::Stale),
-            (Kind::Link, 59_999, Standing::Stale),
-            (Kind::Link, 60_000, Standing::Dead),
-            (Kind::Absent, 1_999, Standing::Fresh),
-            (Kind::Absent, 2_000, Standing::Stale),
-            (Kind::Absent, 60_000, Standing::Dead),
-        ] {
-            let [fetched, now] = [100_000, 100_000 + age].map(Moment::from_millis);
-            assert_eq!(
-                LIVES.standing(kind, fetched, now),
-                standing,
-                "{kind:?} {age}"
-            );
-            assert_eq!(LIVES.is_surely_fresh(fetched, now), age < 2_000);
-        }
-    }
-
-    #[test]
     fn a_moment_that_is_still_to_come_has_no_age() {
         assert_eq!(Moment::from_millis(8).age(Moment::from_millis(5)), 0);
         assert_eq!(Moment::from_millis(5).after(3).before(1).millis(), 7);
-    }
-
-    #[test]
-    fn a_lower_rev_replaces_only_the_dead() {
-        let fetched = Moment::from_millis(100_000);
-        for (rev, held, age, may) in [
-            (2, 1, 0, true),
-            (1, 1, 0, true),
-            (1, 2, 59_999, false),
-            (1, 2, 60_000, true),
-        ] {
-            let now = Moment::from_millis(100_000 + age);
-            assert_eq!(LIVES.may_replace(rev, held, fetched, now), may);
-        }
     }
 }

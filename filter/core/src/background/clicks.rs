@@ -1,7 +1,7 @@
 //! Reports clicks.
 
 use super::batches::{Batches, Bounds};
-use super::{Errand, ErrandKind, Line};
+use super::{BackgroundKind, Errand, Line};
 use crate::callout::{Failure, Response, status};
 use crate::clicks::Tallied;
 use crate::metrics::{ClickOutcome, Counts, Metric};
@@ -70,7 +70,7 @@ impl Clicks {
         let body = self.batches.request()?;
         self.line.ask(now.millis());
         Some(Errand {
-            kind: ErrandKind::Clicks,
+            kind: BackgroundKind::Clicks,
             method: "POST",
             path: "/edge/v1/clicks".to_owned(),
             accept: "*/*",

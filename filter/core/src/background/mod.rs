@@ -19,13 +19,13 @@ pub(crate) use warm::Warm;
 
 use crate::callout::{Failure, Response, status};
 
-pub use crate::metrics::ErrandKind;
+pub use crate::metrics::BackgroundKind;
 
 /// A callout that no visitor waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Errand {
     /// What it is for; at most one of a kind is under way.
-    pub kind: ErrandKind,
+    pub kind: BackgroundKind,
     /// The `:method`.
     pub method: &'static str,
     /// The `:path`.

@@ -1,13 +1,13 @@
 //! Reads the feed from the control plane, by long polls one after the other.
 
-use super::{Errand, ErrandKind, Line, body_of};
+use super::{BackgroundKind, Errand, Line, body_of};
 use crate::admission::FeedPlace;
 use crate::callout::{Failure, Response};
 use crate::feed::continuity;
 use crate::host::{Log, SharedData};
 use crate::learners::{Learners, Reading};
+use crate::log_throttle::LogThrottle;
 use crate::metrics::{FeedOutcome, Metric};
-use crate::seldom::Seldom;
 use crate::settings;
 use crate::time::Moment;
 use edgelink_wire::backoff::Bounds;
@@ -37,7 +37,7 @@ pub(crate) struct Poll {
     heard: Option<Moment>,
     /// The last beat since then.
     told: Option<FeedState>,
-    malformed: Seldom,
+    malformed: LogThrottle,
 }
 
 impl Poll {
@@ -51,7 +51,7 @@ impl Poll {
             start: FeedPosition::START,
             heard: None,
             told: None,
-            malformed: Seldom::default(),
+            malformed: LogThrottle::default(),
         }
     }
 
@@ -109,7 +109,7 @@ impl Poll {
         let generation = self.generation.unwrap_or_default();
         let wait = self.settings.wait_millis;
         Some(Errand {
-            kind: ErrandKind::Poll,
+            kind: BackgroundKind::Poll,
             method: "GET",
             path: format!("/edge/v1/feed?after={position}&generation={generation}&waitMs={wait}"),
             accept: FeedBatch::MEDIA_TYPE,

@@ -1,6 +1,6 @@
 //! Fetches what a worker starts from.
 
-use super::{Errand, ErrandKind, Line, body_of};
+use super::{BackgroundKind, Errand, Line, body_of};
 use crate::callout::{Failure, Response};
 use crate::settings;
 use crate::time::Moment;
@@ -71,7 +71,7 @@ impl Snapshots {
         }
         self.line.ask(now.millis());
         Some(Errand {
-            kind: ErrandKind::Snapshot,
+            kind: BackgroundKind::Snapshot,
             method: "GET",
             path: PATH.to_owned(),
             accept: Snapshot::MEDIA_TYPE,

@@ -2,17 +2,19 @@
 
 use super::Edge;
 use crate::admission::FeedPlace;
-use crate::background::{Clicks, Errand, ErrandKind, Line, Poll, Snapshots, Warm, poll, snapshots};
+use crate::background::{
+    BackgroundKind, Clicks, Errand, Line, Poll, Snapshots, Warm, poll, snapshots,
+};
 use crate::caches::Heard;
 use crate::callout::{Failure, MAX_BODY_BYTES, Response};
 use crate::flights::Token;
+use crate::freshness::Coverage;
 use crate::host::{Log, SharedData};
 use crate::learners::{Learners, Reading};
-use crate::metrics::{ErrandOutcome, Metric};
+use crate::metrics::{BackgroundOutcome, Metric};
 use crate::redis::FeedView;
 use crate::settings::Settings;
 use crate::time::Moment;
-use crate::trust::Coverage;
 use edgelink_wire::Record;
 use edgelink_wire::clicks::WorkerId;
 
@@ -48,42 +50,45 @@ impl Background {
     }
 
     /// The errand that this callout is, if it is one.
-    pub(super) fn carries(&self, token: Token) -> Option<ErrandKind> {
-        let carries = |kind: &ErrandKind| self.line(*kind).is_some_and(|line| line.carries(token));
-        ErrandKind::ALL.into_iter().find(carries)
+    pub(super) fn carries(&self, token: Token) -> Option<BackgroundKind> {
+        let carries =
+            |kind: &BackgroundKind| self.line(*kind).is_some_and(|line| line.carries(token));
+        BackgroundKind::ALL.into_iter().find(carries)
     }
 
     /// An errand of that kind, if it is time for one.
-    fn ask(&mut self, kind: ErrandKind, now: Moment) -> Option<Errand> {
+    fn ask(&mut self, kind: BackgroundKind, now: Moment) -> Option<Errand> {
         match kind {
-            ErrandKind::Snapshot => self.snapshots.as_mut()?.ask(now),
-            ErrandKind::Poll => self.poll.as_mut()?.ask(now),
-            ErrandKind::Clicks => self.clicks.as_mut()?.ask(now),
+            BackgroundKind::Snapshot => self.snapshots.as_mut()?.ask(now),
+            BackgroundKind::Poll => self.poll.as_mut()?.ask(now),
+            BackgroundKind::Clicks => self.clicks.as_mut()?.ask(now),
         }
     }
 
-    fn line(&self, kind: ErrandKind) -> Option<&Line> {
+    fn line(&self, kind: BackgroundKind) -> Option<&Line> {
         match kind {
-            ErrandKind::Snapshot => self.snapshots.as_ref().map(|snapshots| &snapshots.line),
-            ErrandKind::Poll => self.poll.as_ref().map(|poll| &poll.line),
-            ErrandKind::Clicks => self.clicks.as_ref().map(|clicks| &clicks.line),
+            BackgroundKind::Snapshot => self.snapshots.as_ref().map(|snapshots| &snapshots.line),
+            BackgroundKind::Poll => self.poll.as_ref().map(|poll| &poll.line),
+            BackgroundKind::Clicks => self.clicks.as_ref().map(|clicks| &clicks.line),
         }
     }
 
     /// What is under way has ended with the root context that sent it.
     pub(super) fn lose_errands(&mut self) {
-        for kind in ErrandKind::ALL {
+        for kind in BackgroundKind::ALL {
             if let Some(line) = self.line_mut(kind) {
                 line.lose();
             }
         }
     }
 
-    fn line_mut(&mut self, kind: ErrandKind) -> Option<&mut Line> {
+    fn line_mut(&mut self, kind: BackgroundKind) -> Option<&mut Line> {
         match kind {
-            ErrandKind::Snapshot => self.snapshots.as_mut().map(|snapshots| &mut snapshots.line),
-            ErrandKind::Poll => self.poll.as_mut().map(|poll| &mut poll.line),
-            ErrandKind::Clicks => self.clicks.as_mut().map(|clicks| &mut clicks.line),
+            BackgroundKind::Snapshot => {
+                self.snapshots.as_mut().map(|snapshots| &mut snapshots.line)
+            }
+            BackgroundKind::Poll => self.poll.as_mut().map(|poll| &mut poll.line),
+            BackgroundKind::Clicks => self.clicks.as_mut().map(|clicks| &mut clicks.line),
         }
     }
 }
@@ -94,21 +99,21 @@ impl Edge {
     pub fn max_body_bytes(&self, token: Token) -> usize {
         let background = &self.background;
         match (background.carries(token), &background.snapshots) {
-            (Some(ErrandKind::Snapshot), Some(snapshots)) => snapshots.max_body_bytes(),
-            (Some(ErrandKind::Poll), _) => poll::MAX_BODY_BYTES,
+            (Some(BackgroundKind::Snapshot), Some(snapshots)) => snapshots.max_body_bytes(),
+            (Some(BackgroundKind::Poll), _) => poll::MAX_BODY_BYTES,
             _ => MAX_BODY_BYTES,
         }
     }
 
     /// The proxy has taken an errand.
-    pub fn on_errand_sent(&mut self, kind: ErrandKind, token: Token) {
+    pub fn on_errand_sent(&mut self, kind: BackgroundKind, token: Token) {
         if let Some(line) = self.background.line_mut(kind) {
             line.on_sent(token);
         }
     }
 
     /// The proxy has refused to send an errand, at `now` by the exact clock.
-    pub fn on_errand_refused(&mut self, log: &mut impl Log, kind: ErrandKind, now: Moment) {
+    pub fn on_errand_refused(&mut self, log: &mut impl Log, kind: BackgroundKind, now: Moment) {
         self.fail_errand(log, kind, Failure::Reset, now);
     }
 
@@ -198,7 +203,7 @@ impl Edge {
         host: &mut (impl SharedData + Log),
         now: Moment,
     ) -> Vec<Errand> {
-        for kind in ErrandKind::ALL {
+        for kind in BackgroundKind::ALL {
             let line = self.background.line(kind);
             if line.is_some_and(|line| line.is_overdue(now.millis())) {
                 self.fail_errand(host, kind, Failure::Timeout, now);
@@ -223,7 +228,7 @@ impl Edge {
             let seconds = self.wall.seconds(now);
             clicks.flush(self.caches.take_clicks(), now, seconds, &mut self.counts);
         }
-        let errands = ErrandKind::ALL.map(|kind| self.background.ask(kind, now));
+        let errands = BackgroundKind::ALL.map(|kind| self.background.ask(kind, now));
         errands.into_iter().flatten().collect()
     }
 
@@ -249,19 +254,19 @@ impl Edge {
     pub(super) fn on_errand_end(
         &mut self,
         host: &mut (impl SharedData + Log),
-        kind: ErrandKind,
+        kind: BackgroundKind,
         response: Response<'_>,
         now: Moment,
     ) -> Option<Errand> {
         let ended = match kind {
-            ErrandKind::Snapshot => self.end_snapshot(host, response, now),
-            ErrandKind::Poll => self.end_poll(host, response, now),
-            ErrandKind::Clicks => self.end_report(response, now),
+            BackgroundKind::Snapshot => self.end_snapshot(host, response, now),
+            BackgroundKind::Poll => self.end_poll(host, response, now),
+            BackgroundKind::Clicks => self.end_report(response, now),
         };
         match ended {
             Ok(failures) => {
-                let outcome = ErrandOutcome::Ok;
-                self.counts.count(Metric::Errands(kind, outcome));
+                let outcome = BackgroundOutcome::Ok;
+                self.counts.count(Metric::Background(kind, outcome));
                 if failures > 0 {
                     let name = kind.name();
                     host.warn(&format!("{name}: works again, after {failures} failures"));
@@ -271,7 +276,7 @@ impl Edge {
         }
         let next = match kind {
             // Now it is known where to begin.
-            ErrandKind::Snapshot => ErrandKind::Poll,
+            BackgroundKind::Snapshot => BackgroundKind::Poll,
             kind => kind,
         };
         self.background.ask(next, now)
@@ -335,14 +340,14 @@ impl Edge {
         Ok(0)
     }
 
-    fn fail_errand(&mut self, log: &mut impl Log, kind: ErrandKind, why: Failure, now: Moment) {
-        let outcome = ErrandOutcome::Failed;
-        self.counts.count(Metric::Errands(kind, outcome));
+    fn fail_errand(&mut self, log: &mut impl Log, kind: BackgroundKind, why: Failure, now: Moment) {
+        let outcome = BackgroundOutcome::Failed;
+        self.counts.count(Metric::Background(kind, outcome));
         let line = self.background.line_mut(kind);
         if line.is_some_and(|line| line.fail(now.millis()) == 1) {
             log.warn(&format!("{}: fails, {why}", kind.name()));
         }
-        if let (ErrandKind::Snapshot, Some(poll)) = (kind, &mut self.background.poll) {
+        if let (BackgroundKind::Snapshot, Some(poll)) = (kind, &mut self.background.poll) {
             // The feed does not wait for a snapshot that may never come.
             poll.begin();
         }

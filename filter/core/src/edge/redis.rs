@@ -4,11 +4,12 @@ use super::{Action, Edge, Resumed};
 use crate::caches::{Fetched, Learned, Source};
 use crate::callout::{Callout, FetchedRecord};
 use crate::flights::{Completed, FlightId, PendingLookup};
+use crate::freshness::RecordKind;
 use crate::host::{Log, SharedData, StreamToken, Streams};
 use crate::learners::{Learners, Reading};
 use crate::metrics::{CalloutOutcome, Connection, Metric, RedisOutcome, Tier};
 use crate::redis::{Answer, FeedView, Lookups, News};
-use crate::time::{Kind, Moment};
+use crate::time::Moment;
 
 /// The connections of a worker; none before its first request, and none without Redis.
 #[derive(Debug, Default)]
@@ -230,8 +231,8 @@ impl Edge {
             return Err(RedisOutcome::Older);
         }
         self.counts.count(Metric::Redis(match told.kind {
-            Kind::Link => RedisOutcome::Ok,
-            Kind::Absent => RedisOutcome::Absent,
+            RecordKind::Link => RedisOutcome::Ok,
+            RecordKind::Absent => RedisOutcome::Absent,
         }));
         Ok(told.bytes)
     }

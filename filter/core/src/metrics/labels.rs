@@ -103,7 +103,7 @@ labels! {
     }
 
     /// What a background callout is for.
-    ErrandKind {
+    BackgroundKind {
         /// A snapshot.
         Snapshot = "snapshot",
         /// Changes, by long poll.
@@ -113,7 +113,7 @@ labels! {
     }
 
     /// How a background callout ended.
-    ErrandOutcome {
+    BackgroundOutcome {
         /// As it should.
         Ok = "ok",
         /// In any other way, or not at all.

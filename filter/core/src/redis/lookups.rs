@@ -5,11 +5,11 @@ use super::link::{Link, Method};
 use crate::callout::FetchedRecord;
 use crate::flights::FlightId;
 use crate::host::{Log, StreamToken, Streams};
+use crate::log_throttle::LogThrottle;
 use crate::metrics::RedisOutcome;
 use crate::resp::client::{Client, Mode, Settings};
 use crate::resp::lookup::{self, Lookup, LookupError};
 use crate::resp::{Event, Failure, Output, Reply};
-use crate::seldom::Seldom;
 use crate::time::Moment;
 use edgelink_wire::redis::CLUSTER_LASTS_MILLIS;
 
@@ -37,7 +37,7 @@ struct Wire {
     link: Link,
     belief: Belief,
     answers: Vec<Answer>,
-    garbled: Seldom,
+    garbled: LogThrottle,
     /// Attempts to connect since they were last asked for.
     attempts: u32,
 }
@@ -68,7 +68,7 @@ impl Lookups {
                 link: Link::new(cluster, method),
                 belief: Belief::new(most),
                 answers: Vec::new(),
-                garbled: Seldom::default(),
+                garbled: LogThrottle::default(),
                 attempts: 0,
             },
         }

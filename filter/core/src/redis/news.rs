@@ -4,10 +4,10 @@ use super::link::{Link, Method};
 use crate::feed::{Output, Reader, Settings};
 use crate::host::{Log, SharedData, StreamToken, Streams};
 use crate::learners::{Learners, Reading};
+use crate::log_throttle::LogThrottle;
 use crate::metrics::{FeedOutcome, Metric};
 use crate::resp::Event;
 use crate::resp::client::State;
-use crate::seldom::Seldom;
 use crate::time::Moment;
 
 /// The reader and its stream.
@@ -20,7 +20,7 @@ pub(crate) struct News {
 #[derive(Debug)]
 struct Wire {
     link: Link,
-    malformed: Seldom,
+    malformed: LogThrottle,
     attempts: u32,
 }
 
@@ -30,7 +30,7 @@ impl News {
             reader: Reader::new(settings, None, seed),
             wire: Wire {
                 link: Link::new(cluster, Method::Direct),
-                malformed: Seldom::default(),
+                malformed: LogThrottle::default(),
                 attempts: 0,
             },
         }

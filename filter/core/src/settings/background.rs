@@ -2,7 +2,7 @@
 
 use super::redis::FEED_LRU_BYTES;
 use super::{ControlPlane, Raw, Redis, SettingsError, within, wrong};
-use crate::time::Lives;
+use crate::freshness::Lifetimes;
 use serde::Deserialize;
 
 /// What is done with the control plane besides lookups.
@@ -99,7 +99,7 @@ impl Default for RawAdmission {
 impl Background {
     pub(super) fn check(
         raw: &Raw,
-        lives: &Lives,
+        lives: &Lifetimes,
         control_plane: &ControlPlane,
         redis: Option<&Redis>,
     ) -> Result<Self, SettingsError> {
@@ -141,7 +141,7 @@ impl RawSnapshot {
 }
 
 impl RawPoll {
-    fn check(&self, lives: &Lives, timeout: u32) -> Result<Poll, SettingsError> {
+    fn check(&self, lives: &Lifetimes, timeout: u32) -> Result<Poll, SettingsError> {
         let wait_millis: u32 = within("poll.waitMs", self.wait_ms, 100..=60_000)?;
         if u64::from(wait_millis) * 2 > lives.fresh {
             return Err(wrong("poll.waitMs", "at most half of freshSeconds"));

@@ -2,9 +2,9 @@
 
 use super::{SettingsError, header_value, within, wrong};
 use crate::feed;
+use crate::freshness::Lifetimes;
 use crate::resp::client::{Auth, Mode, Settings};
 use crate::resp::scan::Limits;
-use crate::time::Lives;
 use edgelink_wire::backoff::Bounds;
 use edgelink_wire::record::MAX_URL_LENGTH;
 use serde::Deserialize;
@@ -270,7 +270,11 @@ fn feed_limits(batch: u32) -> Limits {
 
 impl Redis {
     /// Whether a feed is of use with the other settings.
-    pub(super) fn check_feed(&self, lives: &Lives, lru_bytes: u64) -> Result<(), SettingsError> {
+    pub(super) fn check_feed(
+        &self,
+        lives: &Lifetimes,
+        lru_bytes: u64,
+    ) -> Result<(), SettingsError> {
         let Some(feed) = &self.feed else {
             return Ok(());
         };

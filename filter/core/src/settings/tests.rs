@@ -29,7 +29,7 @@ fn what_is_not_said_has_the_documented_default() {
     assert_eq!((settings.slots, settings.max_value_bytes), (65_536, 2_048));
     assert_eq!(
         settings.lives,
-        Lives {
+        Lifetimes {
             fresh: 5_000,
             absent_fresh: 5_000,
             with_feed: 3_600_000,

@@ -1,11 +1,10 @@
 use super::*;
 use crate::fake::Store;
-use crate::time::Lives;
-use crate::trust::Trust;
+use crate::freshness::{Freshness, Lifetimes};
 use edgelink_wire::{LinkRecord, LinkState, RedirectStatus};
 use proptest::prelude::*;
 
-const LIVES: Lives = Lives {
+const LIFETIMES: Lifetimes = Lifetimes {
     fresh: 5_000,
     absent_fresh: 5_000,
     with_feed: 5_000,
@@ -14,8 +13,8 @@ const LIVES: Lives = Lives {
 
 fn by_revision(now: Moment) -> Precedence {
     Precedence {
-        trust: Trust::default(),
-        lives: LIVES,
+        freshness: Freshness::default(),
+        lifetimes: LIFETIMES,
         now,
         asked: None,
     }
@@ -53,7 +52,7 @@ fn offer<'a>(key: &'a str, record: &'a [u8], fetched: Moment) -> Offer<'a> {
         key: key.as_bytes(),
         record,
         rev: decoded.rev(),
-        kind: Kind::of(&decoded),
+        kind: RecordKind::of(&decoded),
         fetched,
     }
 }
@@ -152,7 +151,7 @@ fn a_lower_rev_is_not_written_over_a_higher_one_until_that_is_dead() {
     write(&mut slots, &mut store, "d/a", link("https://e/", 5));
     write(&mut slots, &mut store, "d/a", Record::Absent { rev: 4 });
     assert_eq!(rev(&mut slots, &mut store, "d/a"), Some(5));
-    let later = at(NOW.millis() + LIVES.stale);
+    let later = at(NOW.millis() + LIFETIMES.stale);
     let absent = Record::Absent { rev: 4 };
     write_at(&mut slots, &mut store, "d/a", absent, later);
     assert_eq!(rev(&mut slots, &mut store, "d/a"), Some(4));

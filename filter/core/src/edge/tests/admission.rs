@@ -4,7 +4,7 @@ use super::background::{ALIAS, BOUND, batch, code, gap, path, snapshot};
 use super::feed::{entries, info};
 use super::redis::OK;
 use super::*;
-use crate::background::ErrandKind;
+use crate::background::BackgroundKind;
 use edgelink_wire::feed::FeedMessage;
 
 #[test]
@@ -45,7 +45,7 @@ fn an_alias_of_generated_shape_redirects_as_soon_as_the_feed_told_of_it() {
 fn a_feed_that_is_silent_for_too_long_has_everything_looked_up() {
     let mut world = World::with_admission();
     world.pass(100);
-    world.fail_errand(ErrandKind::Poll);
+    world.fail_errand(BackgroundKind::Poll);
     world.pass(4_600);
     assert_eq!(world.visit(&path(BOUND)), Answered(page(404, "admission")));
     world.pass(100);

@@ -1,7 +1,7 @@
 //! Snapshots, and the feed by long poll.
 
 use super::*;
-use crate::background::ErrandKind;
+use crate::background::BackgroundKind;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{
     BatchHead, CodeFilter, CodeLength, CodeSpace, Entry, FeedBatch, FeedPosition, Snapshot,
@@ -110,7 +110,7 @@ impl World {
         world
     }
 
-    fn errand(&mut self, kind: ErrandKind) -> (Token, Errand) {
+    fn errand(&mut self, kind: BackgroundKind) -> (Token, Errand) {
         let at = self
             .errands
             .iter()
@@ -128,19 +128,19 @@ impl World {
     }
 
     pub(super) fn answer_snapshot(&mut self, body: &[u8]) {
-        let (token, errand) = self.errand(ErrandKind::Snapshot);
+        let (token, errand) = self.errand(BackgroundKind::Snapshot);
         assert_eq!(errand.path, "/edge/v1/snapshot");
         self.answer_errand(token, Snapshot::MEDIA_TYPE, body);
     }
 
     /// Answers the poll, and gives its path.
     pub(super) fn answer_poll(&mut self, body: &[u8]) -> String {
-        let (token, errand) = self.errand(ErrandKind::Poll);
+        let (token, errand) = self.errand(BackgroundKind::Poll);
         self.answer_errand(token, FeedBatch::MEDIA_TYPE, body);
         errand.path
     }
 
-    pub(super) fn fail_errand(&mut self, kind: ErrandKind) {
+    pub(super) fn fail_errand(&mut self, kind: BackgroundKind) {
         let (token, _) = self.errand(kind);
         assert!(self.end(token, Response::default()).is_empty());
     }
@@ -159,7 +159,7 @@ impl World {
     /// Two seconds pass in which nothing is new.
     fn quiet_poll(&mut self) {
         self.pass(2_000);
-        let (token, errand) = self.errand(ErrandKind::Poll);
+        let (token, errand) = self.errand(BackgroundKind::Poll);
         let (_, after) = errand.path.split_once("after=").unwrap();
         let (position, _) = after.split_once('-').unwrap();
         let body = batch(position.parse().unwrap(), &[]);
@@ -214,7 +214,7 @@ fn hot_links_of_a_snapshot_are_served_here_and_by_the_other_workers_once_the_fee
     }
     assert_eq!(world.visit("/h"), Answered(redirect("https://hot/", "lru")));
     let snapshots = world.errands.iter();
-    let snapshots = snapshots.filter(|(_, errand)| errand.kind == ErrandKind::Snapshot);
+    let snapshots = snapshots.filter(|(_, errand)| errand.kind == BackgroundKind::Snapshot);
     assert_eq!(snapshots.count(), 0, "one is enough");
     assert_eq!(world.counted("snapshot.ok"), 1);
 }
@@ -240,7 +240,7 @@ fn a_hot_link_that_has_changed_since_the_snapshot_was_made_is_not_taken_from_it(
 #[test]
 fn a_snapshot_from_before_the_feed_was_begun_warms_nothing() {
     let mut world = World::with_errands(r#","snapshot":{},"poll":{},"admission":{}"#);
-    world.fail_errand(ErrandKind::Snapshot);
+    world.fail_errand(BackgroundKind::Snapshot);
     world.pass(100);
     world.answer_poll(&gap(6));
     for _ in 0..5 {
@@ -271,7 +271,7 @@ fn without_a_snapshot_links_are_looked_up_and_it_is_asked_for_again() {
             world.pass(100);
         }
     }
-    world.fail_errand(ErrandKind::Snapshot);
+    world.fail_errand(BackgroundKind::Snapshot);
     assert_eq!(world.counted("snapshot.failed"), 3);
     let lines = world
         .host
@@ -288,7 +288,7 @@ fn without_a_snapshot_links_are_looked_up_and_it_is_asked_for_again() {
 #[test]
 fn a_snapshot_longer_than_the_bound_is_not_read() {
     let mut world = World::with_errands(r#","snapshot":{"maxBytes":2000},"poll":{}"#);
-    let (token, _) = world.errand(ErrandKind::Snapshot);
+    let (token, _) = world.errand(BackgroundKind::Snapshot);
     assert_eq!(world.edge.max_body_bytes(token), 2_000);
     world.answer_errand(token, Snapshot::MEDIA_TYPE, b"");
     assert_eq!(world.counted("snapshot.failed"), 1);
@@ -302,7 +302,7 @@ fn an_errand_that_is_refused_or_never_ends_is_tried_again() {
     world.pass(1_000);
     assert_eq!(world.counted("snapshot.failed"), 1, "given up");
     world.pass(1_000);
-    let (_, errand) = world.errand(ErrandKind::Snapshot);
+    let (_, errand) = world.errand(BackgroundKind::Snapshot);
     let now = Moment::from_millis(world.now);
     world
         .edge
@@ -339,7 +339,7 @@ fn the_feed_is_polled_from_the_snapshot_on_one_poll_after_the_other() {
 #[test]
 fn without_a_snapshot_the_feed_is_polled_from_wherever_the_control_plane_says() {
     let mut world = World::with_errands(r#","snapshot":{},"poll":{}"#);
-    world.fail_errand(ErrandKind::Snapshot);
+    world.fail_errand(BackgroundKind::Snapshot);
     world.pass(100);
     assert_eq!(
         world.answer_poll(&gap(9)),
@@ -360,7 +360,7 @@ fn a_live_poll_keeps_what_is_known_fresh_and_a_dead_one_does_not() {
     }
     assert_eq!(world.visit("/a"), Answered(redirect("https://a/", "lru")));
     // The last answer was asked for two seconds ago.
-    world.fail_errand(ErrandKind::Poll);
+    world.fail_errand(BackgroundKind::Poll);
     world.pass(2_999);
     assert_eq!(world.visit("/a"), Answered(redirect("https://a/", "lru")));
     world.pass(1);
@@ -449,7 +449,7 @@ fn a_lookup_is_as_old_as_the_control_plane_says() {
 fn after_a_failure_the_poll_goes_on_where_it_was() {
     let mut world = World::with_errands(r#","poll":{}"#);
     world.answer_poll(&gap(5));
-    world.fail_errand(ErrandKind::Poll);
+    world.fail_errand(BackgroundKind::Poll);
     world.pass(1_000);
     let path = world.answer_poll(&batch(6, &[]));
     assert_eq!(path, "/edge/v1/feed?after=5-0&generation=7&waitMs=2000");

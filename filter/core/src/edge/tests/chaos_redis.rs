@@ -3,7 +3,7 @@
 use super::background::batch;
 use super::redis::{hash, state};
 use super::*;
-use crate::background::ErrandKind;
+use crate::background::BackgroundKind;
 use crate::fake::answer;
 use crate::resp::decode::Decoder;
 use crate::resp::scan::Limits;
@@ -187,7 +187,7 @@ impl Chaos {
             Event::Beat => {
                 self.world
                     .errands
-                    .retain(|(_, errand)| errand.kind == ErrandKind::Poll);
+                    .retain(|(_, errand)| errand.kind == BackgroundKind::Poll);
                 if let Some((token, _)) = self.world.errands.pop() {
                     let beat = self.world.beat(1);
                     let body = batch(6, &[beat]);

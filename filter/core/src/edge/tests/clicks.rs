@@ -1,7 +1,7 @@
 //! Redirects are counted by link and reported.
 
 use super::*;
-use crate::background::ErrandKind;
+use crate::background::BackgroundKind;
 use edgelink_wire::ClickBatch;
 use edgelink_wire::clicks::decode;
 
@@ -11,7 +11,7 @@ impl World {
     /// The report under way: its token and its body.
     fn report(&mut self) -> (Token, Vec<u8>) {
         let (token, errand) = self.errands.pop().expect("a report");
-        assert_eq!(errand.kind, ErrandKind::Clicks);
+        assert_eq!(errand.kind, BackgroundKind::Clicks);
         assert_eq!(
             (errand.method, errand.path.as_str()),
             ("POST", "/edge/v1/clicks")

@@ -1,15 +1,15 @@
-//! Log lines that would come with every request, held down to one in a while.
+//! Holds log lines that would come with every request down to one in a while.
 
 /// Milliseconds between two lines of a kind.
 const INTERVAL: u64 = 10_000;
 
-/// When the next line of a kind may be written.
+/// Admits at most one line of a kind every 10 seconds.
 #[derive(Debug, Default)]
-pub(crate) struct Seldom {
+pub(crate) struct LogThrottle {
     next: u64,
 }
 
-impl Seldom {
+impl LogThrottle {
     /// Whether a line may be written now, by the steady clock in milliseconds. If so, the next one may not for a while.
     pub(crate) fn is_due(&mut self, now: u64) -> bool {
         let is_due = now >= self.next;
@@ -26,9 +26,9 @@ mod tests {
 
     #[test]
     fn one_line_in_a_while_is_due() {
-        let mut seldom = Seldom::default();
-        assert!(seldom.is_due(5));
-        assert!(!seldom.is_due(INTERVAL + 4));
-        assert!(seldom.is_due(INTERVAL + 5));
+        let mut throttle = LogThrottle::default();
+        assert!(throttle.is_due(5));
+        assert!(!throttle.is_due(INTERVAL + 4));
+        assert!(throttle.is_due(INTERVAL + 5));
     }
 }

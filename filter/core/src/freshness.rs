@@ -1,0 +1,380 @@
+//! How long a record counts: by its age, by a feed that covers it, and by events that make it stale or invalid.
+
+use crate::time::Moment;
+use edgelink_wire::Record;
+
+/// The lifetimes of cached records, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// How long a link is served without asking again.
+    pub fresh: u64,
+    /// The same for an absence.
+    pub absent_fresh: u64,
+    /// How long a record is served without asking again while a feed covers it.
+    pub with_feed: u64,
+    /// How long after it was fetched a record counts for anything.
+    pub stale: u64,
+}
+
+/// What a cached record may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Usability {
+    /// It is served.
+    Fresh,
+    /// It is served if asking again fails.
+    Stale,
+    /// It is never served.
+    Dead,
+}
+
+/// The two kinds of records, as far as their lifetimes differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordKind {
+    /// A link.
+    Link,
+    /// The knowledge that there is none.
+    Absent,
+}
+
+/// What a feed covers: nothing that was fetched since `since` has changed until `heard`, unless it said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Coverage {
+    /// Since when nothing was missed.
+    pub(crate) since: Moment,
+    /// Up to when every change is known.
+    pub(crate) heard: Moment,
+}
+
+/// Feed coverage, and since when records are stale or invalid.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Freshness {
+    /// `None` without a feed that was ever heard.
+    coverage: Option<Coverage>,
+    /// What was fetched before is stale.
+    stale_before: Moment,
+    /// What was fetched then or before is never served.
+    invalid_until: Moment,
+    /// Until then nothing counts as fresh: the feed is about to begin.
+    starting_until: Moment,
+}
+
+impl Lifetimes {
+    /// How long a record of that kind is fresh by its age alone.
+    #[must_use]
+    pub(crate) fn fresh(&self, kind: RecordKind) -> u64 {
+        match kind {
+            RecordKind::Link => self.fresh,
+            RecordKind::Absent => self.absent_fresh,
+        }
+    }
+
+    /// How long any record may be fresh, by its age or by a feed.
+    #[must_use]
+    pub fn longest_fresh(&self) -> u64 {
+        self.fresh.max(self.absent_fresh).max(self.with_feed)
+    }
+}
+
+impl RecordKind {
+    /// The kind of a record.
+    pub(crate) fn of<U>(record: &Record<U>) -> Self {
+        match record {
+            Record::Link(_) => Self::Link,
+            Record::Absent { .. } => Self::Absent,
+        }
+    }
+}
+
+impl Freshness {
+    /// The feed is about to begin, and should have by `until`. What is fetched before its begin may change without its
+    /// saying so; hence nothing counts as fresh until then, unless the feed takes too long.
+    pub(crate) fn await_feed(&mut self, until: Moment) {
+        self.starting_until = until;
+    }
+
+    /// Time has passed: the feed has missed nothing since `begun`, and covers this now.
+    pub(crate) fn on_time(&mut self, begun: Option<Moment>, coverage: Option<Coverage>) {
+        self.coverage = coverage;
+        if let Some(begun) = begun {
+            // What was fetched before it began may have changed before it began.
+            self.stale_before = self.stale_before.max(begun);
+            self.starting_until = Moment::default();
+        }
+    }
+
+    /// Changes may have been missed: every record is asked for again, and serves only if that fails.
+    pub(crate) fn mark_all_stale(&mut self, now: Moment) {
+        self.stale_before = self.stale_before.max(now);
+        self.coverage = None;
+    }
+
+    /// No record is true any more.
+    pub(crate) fn invalidate_all(&mut self, now: Moment) {
+        self.invalid_until = now;
+    }
+
+    /// Whether a record that was fetched then was invalidated.
+    pub(crate) fn is_invalid(&self, fetched: Moment) -> bool {
+        fetched <= self.invalid_until
+    }
+
+    /// What a record may be used for.
+    pub(crate) fn usability(
+        &self,
+        lifetimes: &Lifetimes,
+        kind: RecordKind,
+        fetched: Moment,
+        now: Moment,
+    ) -> Usability {
+        let (age, fresh) = (fetched.age(now), lifetimes.fresh(kind));
+        let is_covered = || self.is_covered(lifetimes, fresh, fetched, now);
+        if self.is_invalid(fetched) || (age >= fresh && age >= lifetimes.stale) {
+            Usability::Dead
+        } else if !self.is_stale(fetched, now) && (age < fresh || is_covered()) {
+            Usability::Fresh
+        } else {
+            Usability::Stale
+        }
+    }
+
+    /// Whether a record is fresh, be it a link or an absence.
+    pub(crate) fn is_surely_fresh(
+        &self,
+        lifetimes: &Lifetimes,
+        fetched: Moment,
+        now: Moment,
+    ) -> bool {
+        let shorter = lifetimes.fresh.min(lifetimes.absent_fresh);
+        !self.is_invalid(fetched)
+            && !self.is_stale(fetched, now)
+            && (fetched.age(now) < shorter
+                || (self.is_covered(lifetimes, shorter, fetched, now)
+                    && fetched.age(now) < lifetimes.stale))
+    }
+
+    fn is_stale(&self, fetched: Moment, now: Moment) -> bool {
+        fetched < self.stale_before || now < self.starting_until
+    }
+
+    /// Whether the feed covers it: it would have said so if the record had changed, and was heard so lately that
+    /// the record is as good as one that was fetched then.
+    ///
+    /// What was fetched soon after the feed began is left out, in case that the source was further behind than it
+    /// said. What was fetched at its very begin comes from the snapshot that the feed began from.
+    fn is_covered(&self, lifetimes: &Lifetimes, fresh: u64, fetched: Moment, now: Moment) -> bool {
+        self.coverage.is_some_and(|Coverage { since, heard }| {
+            (fetched >= since.after(lifetimes.fresh) || fetched == since)
+                && fetched.age(now) < lifetimes.with_feed
+                && heard.age(now) < fresh
+        })
+    }
+}
+
+/// By what one record takes the place of another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Precedence {
+    pub(crate) freshness: Freshness,
+    pub(crate) lifetimes: Lifetimes,
+    pub(crate) now: Moment,
+    /// When the control plane was asked for the record that is offered; `None` if it is of another source.
+    pub(crate) asked: Option<Moment>,
+}
+
+/// Of a record that is held: its revision, and when it was fetched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldRevision {
+    pub(crate) rev: u64,
+    pub(crate) fetched: Moment,
+}
+
+impl Precedence {
+    /// Whether a record of that revision may take the place of the one that is held: not if it is older, unless the held
+    /// one is past `stale`. Otherwise a database that was set back could never be followed.
+    ///
+    /// What was invalidated gives way to what the control plane was asked for since, of any revision: the database may
+    /// have been restored, and what was known then never have been. To nothing else, for a change that was applied since
+    /// may count as invalidated: it is as old as the feed.
+    pub(crate) fn may_replace(&self, rev: u64, held: HeldRevision) -> bool {
+        let is_asked_since = |asked| !self.freshness.is_invalid(asked);
+        (self.freshness.is_invalid(held.fetched) && self.asked.is_some_and(is_asked_since))
+            || rev >= held.rev
+            || held.fetched.age(self.now) >= self.lifetimes.stale
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFETIMES: Lifetimes = Lifetimes {
+        fresh: 5_000,
+        absent_fresh: 2_000,
+        with_feed: 60_000,
+        stale: 90_000,
+    };
+    /// Of records that no feed covers.
+    const AGES: Lifetimes = Lifetimes {
+        fresh: 5_000,
+        absent_fresh: 2_000,
+        with_feed: 30_000,
+        stale: 60_000,
+    };
+
+    const BEGIN: u64 = 1_000_000;
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_millis(BEGIN + millis)
+    }
+
+    fn usability(freshness: Freshness, fetched: u64, now: u64) -> Usability {
+        let [fetched, now] = [fetched, now].map(at);
+        let of = |kind| freshness.usability(&LIFETIMES, kind, fetched, now);
+        let [link, absent] = [RecordKind::Link, RecordKind::Absent].map(of);
+        let is_surely_fresh = freshness.is_surely_fresh(&LIFETIMES, fetched, now);
+        assert_eq!(is_surely_fresh, [link, absent] == [Usability::Fresh; 2]);
+        link
+    }
+
+    /// A feed that began at 1,000 and was heard last at that time.
+    fn heard(heard: u64) -> Freshness {
+        let mut freshness = Freshness::default();
+        let since = at(1_000);
+        let heard = at(heard);
+        freshness.on_time(Some(since), Some(Coverage { since, heard }));
+        freshness
+    }
+
+    /// `held`: revision and time.
+    fn may_replace(freshness: &Freshness, rev: u64, [held, fetched]: [u64; 2]) -> bool {
+        let precedence = Precedence {
+            freshness: *freshness,
+            lifetimes: LIFETIMES,
+            now: at(40_001),
+            asked: Some(at(40_001)),
+        };
+        let held = HeldRevision {
+            rev: held,
+            fetched: at(fetched),
+        };
+        precedence.may_replace(rev, held)
+    }
+
+    #[test]
+    fn a_record_is_fresh_then_stale_then_dead() {
+        let freshness = Freshness::default();
+        for (kind, age, usability) in [
+            (RecordKind::Link, 0, Usability::Fresh),
+            (RecordKind::Link, 4_999, Usability::Fresh),
+            (RecordKind::Link, 5_000, Usability::Stale),
+            (RecordKind::Link, 59_999, Usability::Stale),
+            (RecordKind::Link, 60_000, Usability::Dead),
+            (RecordKind::Absent, 1_999, Usability::Fresh),
+            (RecordKind::Absent, 2_000, Usability::Stale),
+            (RecordKind::Absent, 60_000, Usability::Dead),
+        ] {
+            let [fetched, now] = [100_000, 100_000 + age].map(Moment::from_millis);
+            assert_eq!(
+                freshness.usability(&AGES, kind, fetched, now),
+                usability,
+                "{kind:?} {age}"
+            );
+            assert_eq!(freshness.is_surely_fresh(&AGES, fetched, now), age < 2_000);
+        }
+    }
+
+    #[test]
+    fn a_lower_rev_replaces_only_the_dead() {
+        let fetched = Moment::from_millis(100_000);
+        for (rev, held, age, may) in [
+            (2, 1, 0, true),
+            (1, 1, 0, true),
+            (1, 2, 59_999, false),
+            (1, 2, 60_000, true),
+        ] {
+            let now = Moment::from_millis(100_000 + age);
+            let precedence = Precedence {
+                freshness: Freshness::default(),
+                lifetimes: AGES,
+                now,
+                asked: None,
+            };
+            let held = HeldRevision { rev: held, fetched };
+            assert_eq!(precedence.may_replace(rev, held), may);
+        }
+    }
+
+    #[test]
+    fn a_live_feed_keeps_records_fresh_up_to_a_bound() {
+        assert_eq!(usability(heard(40_000), 6_000, 41_000), Usability::Fresh);
+        assert_eq!(usability(heard(65_900), 6_000, 65_999), Usability::Fresh);
+        assert_eq!(usability(heard(65_900), 6_000, 66_000), Usability::Stale);
+        assert_eq!(usability(heard(95_900), 6_000, 96_000), Usability::Dead);
+    }
+
+    #[test]
+    fn a_record_lives_as_long_after_the_feed_died_as_if_it_had_been_fetched_then() {
+        let freshness = heard(40_000);
+        assert_eq!(usability(freshness, 6_000, 44_999), Usability::Fresh);
+        assert_eq!(usability(freshness, 6_000, 45_000), Usability::Stale);
+        assert_eq!(
+            usability(freshness, 44_000, 48_999),
+            Usability::Fresh,
+            "by its age"
+        );
+        let absent = freshness.usability(&LIFETIMES, RecordKind::Absent, at(6_000), at(42_000));
+        assert_eq!(absent, Usability::Stale);
+    }
+
+    #[test]
+    fn what_was_fetched_before_the_feed_began_is_asked_for_again() {
+        let freshness = heard(1_500);
+        assert_eq!(usability(freshness, 999, 1_500), Usability::Stale);
+        assert_eq!(usability(freshness, 1_000, 1_500), Usability::Fresh);
+    }
+
+    #[test]
+    fn the_feed_does_not_cover_what_was_fetched_soon_after_it_began() {
+        let freshness = heard(40_000);
+        assert_eq!(usability(freshness, 5_999, 40_000), Usability::Stale);
+        assert_eq!(
+            usability(freshness, 5_999, 10_998),
+            Usability::Fresh,
+            "by its age"
+        );
+        let from_its_snapshot = usability(freshness, 1_000, 40_000);
+        assert_eq!(from_its_snapshot, Usability::Fresh);
+    }
+
+    #[test]
+    fn nothing_is_fresh_while_the_feed_is_about_to_begin() {
+        let mut freshness = Freshness::default();
+        freshness.await_feed(at(2_000));
+        assert_eq!(usability(freshness, 1_900, 1_999), Usability::Stale);
+        assert_eq!(
+            usability(freshness, 1_900, 2_000),
+            Usability::Fresh,
+            "it takes too long"
+        );
+        freshness.on_time(Some(at(500)), None);
+        assert_eq!(usability(freshness, 500, 600), Usability::Fresh);
+        assert_eq!(usability(freshness, 499, 600), Usability::Stale);
+    }
+
+    #[test]
+    fn what_is_stale_is_asked_for_again_but_not_worthless() {
+        let mut freshness = heard(40_000);
+        freshness.mark_all_stale(at(40_000));
+        assert_eq!(usability(freshness, 39_999, 40_001), Usability::Stale);
+        assert_eq!(usability(freshness, 40_000, 40_001), Usability::Fresh);
+        assert!(!may_replace(&freshness, 1, [2, 39_999]));
+    }
+
+    #[test]
+    fn what_is_invalid_is_worthless_and_gives_way() {
+        let mut freshness = heard(40_000);
+        freshness.invalidate_all(at(40_000));
+        assert_eq!(usability(freshness, 40_000, 40_001), Usability::Dead);
+        assert_eq!(usability(freshness, 40_001, 40_001), Usability::Fresh);
+        assert!(may_replace(&freshness, 1, [2, 40_000]));
+    }
+}
