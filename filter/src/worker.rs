@@ -11,7 +11,7 @@ use edgelink_filter_core::background::Errand;
 use edgelink_filter_core::callout::{Callout, Response};
 use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
 use edgelink_filter_core::flights::Waiter;
-use edgelink_filter_core::head::Head;
+use edgelink_filter_core::request::Head;
 use edgelink_filter_core::settings::Settings;
 use edgelink_wire::LinkAnswer;
 use edgelink_wire::clicks::WorkerId;

@@ -1,17 +1,17 @@
 //! Tiers 1, 3 and 6: what this proxy knows already.
 
-use crate::callout::FetchedRecord;
-use crate::changes::Changes;
-use crate::clicks::{Clicker, Tallied};
-use crate::flights::PendingLookup;
-use crate::freshness::{
+use crate::cache::changes::Changes;
+use crate::cache::freshness::{
     Coverage, Freshness, HeldRevision, Lifetimes, Precedence, RecordKind, Usability,
 };
+use crate::cache::lru::{Lru, Place};
+use crate::cache::shared::{Newer, Offer, SharedRecord, Slot, Slots, Version};
+use crate::callout::FetchedRecord;
+use crate::clicks::{Clicker, Tallied};
+use crate::flights::PendingLookup;
 use crate::host::{NEVER_WRITTEN, SharedData};
-use crate::lru::{Lru, Place};
 use crate::metrics::Tier;
 use crate::settings::Settings;
-use crate::shared::{Newer, Offer, SharedRecord, Slot, Slots, Version};
 use crate::time::Moment;
 use edgelink_wire::Record;
 use foldhash::fast::SeedableRandomState;

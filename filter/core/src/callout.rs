@@ -1,7 +1,7 @@
 //! Tier 5: what is sent to the control plane, and what its answer means.
 
+use crate::cache::freshness::RecordKind;
 use crate::flights::FlightId;
-use crate::freshness::RecordKind;
 use edgelink_wire::code::MAX_CODE_LENGTH;
 use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
 use edgelink_wire::record::MAX_URL_LENGTH;

@@ -9,14 +9,13 @@ mod tiers;
 use crate::admission::Gate;
 use crate::answer::Answer;
 use crate::background::Errand;
+use crate::cache::freshness::RecordKind;
 use crate::caches::{Caches, Fetched, Found, Learned, Lookup, Source};
 use crate::callout::{self, Answered, Callout, Failure, Response};
 use crate::flights::{Completed, FlightBounds, FlightId, Flights, StreamId, Token, Waiter};
-use crate::freshness::RecordKind;
-use crate::head::Head;
 use crate::host::{Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Connection, Counts, Levels, Metric, Metrics, Shares, Tier};
-use crate::path;
+use crate::request::{Head, parse_path};
 use crate::settings::{Settings, UnknownHosts};
 use crate::time::{Moment, WallClock};
 pub use roots::RootId;
@@ -206,7 +205,7 @@ impl Edge {
         if !matches!(head.method, b"GET" | b"HEAD") {
             return Step::Pass;
         }
-        let Some(requested) = path::parse(head.path) else {
+        let Some(requested) = parse_path(head.path) else {
             return Step::Pass;
         };
         // HEAD comes from programs that check or preview a link.

@@ -3,9 +3,9 @@
 //! However many ask for a key, one lookup is in flight for it. Whoever waits may leave at any time: the lookup goes on
 //! for the others, and for the cache. Both numbers are bounded.
 
+use crate::cache::shared::Version;
 use crate::host::NEVER_WRITTEN;
 use crate::settings::Settings;
-use crate::shared::Version;
 use crate::time::Moment;
 use foldhash::fast::SeedableRandomState;
 use hashbrown::{HashMap, HashTable};

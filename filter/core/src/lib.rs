@@ -4,15 +4,15 @@
 //! done. A request that has to wait is a value in a table ([`flights`]), never a blocked call. The tiers are asked in
 //! this order:
 //!
-//! 1. the worker's LRU (`lru`),
+//! 1. the worker's LRU (`cache::lru`),
 //! 2. admission (`admission`), which knows what was never issued,
-//! 3. the proxy's shared data (`shared`),
+//! 3. the proxy's shared data (`cache::shared`),
 //! 4. Redis, if there is one ([`redis`]), by the client in [`resp`],
 //! 5. the control plane, by a callout ([`callout`]), one at a time for each key,
-//! 6. a stale link of 1 or 3, if it is not too old ([`freshness`]).
+//! 6. a stale link of 1 or 3, if it is not too old ([`cache::freshness`]).
 //!
 //! With a feed, from Redis ([`feed`]) or from the control plane ([`background`]), the first three learn of changes by
-//! themselves (`learners`) and keep what they know for longer ([`freshness`]).
+//! themselves (`learners`) and keep what they know for longer ([`cache::freshness`]).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -28,25 +28,21 @@
 mod admission;
 pub mod answer;
 pub mod background;
+pub mod cache;
 mod caches;
 pub mod callout;
-mod changes;
 mod clicks;
 pub mod edge;
 #[cfg(test)]
 mod fake;
 pub mod feed;
 pub mod flights;
-pub mod freshness;
-pub mod head;
 pub mod host;
 mod learners;
 mod log_throttle;
-mod lru;
 pub mod metrics;
-pub mod path;
 pub mod redis;
+pub mod request;
 pub mod resp;
 pub mod settings;
-mod shared;
 pub mod time;

@@ -10,7 +10,7 @@ pub use clicks::Clicks;
 pub use pages::Pages;
 pub use redis::Redis;
 
-use crate::freshness::Lifetimes;
+use crate::cache::freshness::Lifetimes;
 use edgelink_wire::Domain;
 use serde::Deserialize;
 use std::ops::RangeInclusive;

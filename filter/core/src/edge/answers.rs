@@ -4,7 +4,7 @@ use super::{Content, Edge, Resumed};
 use crate::answer::Answer;
 use crate::flights::Waiter;
 use crate::metrics::{Counts, Metric, Tier};
-use crate::path;
+use crate::request;
 use crate::settings::Settings;
 use edgelink_wire::{Outcome, Record};
 
@@ -21,7 +21,7 @@ impl Edge {
         let seconds = self.wall.seconds(self.now);
         let (settings, counts) = (&self.here, &mut self.counts);
         let (record, tier) = (resumed.record.as_deref(), resumed.tier);
-        let query = path::query(path);
+        let query = request::query(path);
         let answer = compose(record, tier, query, seconds, settings, counts);
         if waiter.is_click
             && self.settings.clicks.is_some()

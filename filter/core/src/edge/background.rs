@@ -5,10 +5,10 @@ use crate::admission::FeedPlace;
 use crate::background::{
     BackgroundKind, Clicks, Errand, Line, Poll, Snapshots, Warm, poll, snapshots,
 };
+use crate::cache::freshness::Coverage;
 use crate::caches::Heard;
 use crate::callout::{Failure, MAX_BODY_BYTES, Response};
 use crate::flights::Token;
-use crate::freshness::Coverage;
 use crate::host::{Log, SharedData};
 use crate::learners::{Learners, Reading};
 use crate::metrics::{BackgroundOutcome, Metric};

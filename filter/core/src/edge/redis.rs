@@ -1,10 +1,10 @@
 //! Redis in the order of the tiers, and what the caches learn from the feed.
 
 use super::{Action, Edge, Resumed};
+use crate::cache::freshness::RecordKind;
 use crate::caches::{Fetched, Learned, Source};
 use crate::callout::{Callout, FetchedRecord};
 use crate::flights::{Completed, FlightId, PendingLookup};
-use crate::freshness::RecordKind;
 use crate::host::{Log, SharedData, StreamToken, Streams};
 use crate::learners::{Learners, Reading};
 use crate::metrics::{CalloutOutcome, Connection, Metric, RedisOutcome, Tier};

@@ -2,7 +2,7 @@
 
 use super::redis::FEED_LRU_BYTES;
 use super::{ControlPlane, Raw, Redis, SettingsError, within, wrong};
-use crate::freshness::Lifetimes;
+use crate::cache::freshness::Lifetimes;
 use serde::Deserialize;
 
 /// What is done with the control plane besides lookups.

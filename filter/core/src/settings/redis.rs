@@ -1,8 +1,8 @@
 //! The section `redis` of the plugin configuration.
 
 use super::{SettingsError, header_value, within, wrong};
+use crate::cache::freshness::Lifetimes;
 use crate::feed;
-use crate::freshness::Lifetimes;
 use crate::resp::client::{Auth, Mode, Settings};
 use crate::resp::scan::Limits;
 use edgelink_wire::backoff::Bounds;

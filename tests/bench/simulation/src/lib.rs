@@ -10,9 +10,9 @@ pub use zipf::{Zipf, random, zipf_weight};
 
 use edgelink_filter_core::callout::{Callout, Response};
 use edgelink_filter_core::edge::{Action, Edge, Step};
-use edgelink_filter_core::head::Head;
 use edgelink_filter_core::host::{CasMismatch, Log, SharedData, SharedValue, StreamToken, Streams};
 use edgelink_filter_core::metrics::{Metric, Metrics};
+use edgelink_filter_core::request::Head;
 use edgelink_filter_core::settings::Settings;
 use edgelink_filter_core::time::{Moment, WallClock};
 use edgelink_wire::{

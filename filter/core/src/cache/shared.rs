@@ -6,7 +6,7 @@
 //! Layout of a slot's value: 1 byte version, 8 bytes when it was fetched (milliseconds of the machine's monotonic clock,
 //! little-endian), the encoded [`Entry`].
 
-use crate::freshness::{HeldRevision, Precedence, RecordKind};
+use crate::cache::freshness::{HeldRevision, Precedence, RecordKind};
 use crate::host::{NEVER_WRITTEN, SharedData, SharedValue};
 use crate::time::Moment;
 use edgelink_wire::{Entry, Record};

@@ -22,10 +22,10 @@ const KEY_LENGTH: u16 = NEWS - 1;
 const CHUNK: usize = 512;
 
 /// The bytes of one slot.
-pub(super) const SLOT_BYTES: usize = size_of::<Slot>();
+pub(super) const NODE_BYTES: usize = size_of::<Node>();
 
 #[cfg(target_arch = "wasm32")]
-const _: () = assert!(SLOT_BYTES == 32, "every byte here is one a cached link");
+const _: () = assert!(NODE_BYTES == 32, "every byte here is one a cached link");
 
 /// A key, its encoded record, and when it was fetched.
 pub(super) struct Entry {
@@ -96,7 +96,7 @@ impl Entry {
     }
 }
 
-struct Slot {
+struct Node {
     entry: Option<Entry>,
     newer: u32,
     older: u32,
@@ -120,7 +120,7 @@ impl Default for Ends {
 
 /// The slots, with two lists through those in use and one through those that are free.
 pub(super) struct Slab {
-    chunks: Vec<Vec<Slot>>,
+    chunks: Vec<Vec<Node>>,
     /// Entries that the hand goes over.
     settled: Ends,
     /// Entries that it leaves alone.
@@ -248,7 +248,7 @@ impl Slab {
         if slot == END {
             return None;
         }
-        chunk.push(Slot {
+        chunk.push(Node {
             entry: None,
             newer: END,
             older: END,
@@ -274,7 +274,7 @@ impl Slab {
 
     /// Takes a slot out of the list that its entry says; the hand goes on to the next.
     fn unlink(&mut self, slot: u32) {
-        let Some(&Slot { newer, older, .. }) = self.slot(slot) else {
+        let Some(&Node { newer, older, .. }) = self.slot(slot) else {
             return;
         };
         if self.hand == slot {
@@ -298,12 +298,12 @@ impl Slab {
         }
     }
 
-    fn slot(&self, slot: u32) -> Option<&Slot> {
+    fn slot(&self, slot: u32) -> Option<&Node> {
         let slot = slot as usize;
         self.chunks.get(slot / CHUNK)?.get(slot % CHUNK)
     }
 
-    fn slot_mut(&mut self, slot: u32) -> Option<&mut Slot> {
+    fn slot_mut(&mut self, slot: u32) -> Option<&mut Node> {
         let slot = slot as usize;
         self.chunks.get_mut(slot / CHUNK)?.get_mut(slot % CHUNK)
     }

@@ -1,6 +1,6 @@
 use super::*;
+use crate::cache::freshness::{Freshness, Lifetimes};
 use crate::fake::Store;
-use crate::freshness::{Freshness, Lifetimes};
 use edgelink_wire::{LinkRecord, LinkState, RedirectStatus};
 use proptest::prelude::*;
 

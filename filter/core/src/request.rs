@@ -1,4 +1,6 @@
-//! The headers of a request that decide about it.
+//! A request as the edge reads it: the headers that decide about it, and the code in its path.
+
+use edgelink_wire::code::{has_code_shape, is_reserved};
 
 /// What is read of a request's headers; empty where there is no such header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,7 +18,7 @@ const LENGTH: usize = 4;
 
 impl<'a> Head<'a> {
     /// Reads a header map as the proxy encodes it: the number of pairs, the lengths of each name and value (all of 32 bit,
-    /// little-endian), then each name and value with a zero byte behind it. Nothing where it is cut off.
+    /// little-endian), then each name and value with a zero byte behind it. `None` if it is cut off.
     ///
     /// All headers come at once because one call to the proxy with a value in return costs as much as 10,000
     /// instructions, however long the value is. The proxy has those that are looked for in front, so that the others are
@@ -56,6 +58,39 @@ fn take<'a>(text: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     let (taken, rest) = text.split_at_checked(length)?;
     (_, *text) = rest.split_first()?;
     Some(taken)
+}
+
+/// What a visitor asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Requested<'a> {
+    /// The code or alias: of the right shape, not reserved.
+    pub code: &'a [u8],
+    /// The query without its `?`; empty where there is none.
+    pub query: &'a [u8],
+}
+
+/// Reads a request's `:path`. `None` if it is not exactly one segment that may be a code: such a request is none
+/// of ours. A slash behind the code makes it another path, as everywhere on the web; nothing is decoded, so `%61` is
+/// not `a`.
+#[must_use]
+pub fn parse_path(path: &[u8]) -> Option<Requested<'_>> {
+    let path = path.strip_prefix(b"/")?;
+    let (code, query) = match path.iter().position(|byte| *byte == b'?') {
+        Some(at) => (path.get(..at)?, path.get(at + 1..)?),
+        None => (path, &b""[..]),
+    };
+    if !has_code_shape(code) || is_reserved(code) {
+        return None;
+    }
+    Some(Requested { code, query })
+}
+
+/// The query of a `:path` without its `?`; empty where there is none.
+#[must_use]
+pub fn query(path: &[u8]) -> &[u8] {
+    let mut parts = path.splitn(2, |byte| *byte == b'?');
+    parts.next();
+    parts.next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -117,9 +152,68 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken_without_a_panic(map in prop::collection::vec(any::<u8>(), 0..80), count in 0u8..5) {
+        fn any_map_is_taken_without_a_panic(map in prop::collection::vec(any::<u8>(), 0..80), count in 0u8..5) {
             let _ = Head::read(&map);
             let _ = Head::read(&[&[count, 0, 0, 0], &map[..]].concat());
+        }
+    }
+
+    #[test]
+    fn one_segment_of_code_shape_is_asked_for() {
+        for (path, code, rest) in [
+            (&b"/aB3"[..], &b"aB3"[..], &b""[..]),
+            (b"/a?", b"a", b""),
+            (b"/a?b=c?d", b"a", b"b=c?d"),
+            (b"/_-?\xff", b"_-", b"\xff"),
+        ] {
+            assert_eq!(parse_path(path), Some(Requested { code, query: rest }));
+            assert_eq!(query(path), rest);
+        }
+        assert!(parse_path(&[b"/".as_slice(), &[b'a'; 64]].concat()).is_some());
+    }
+
+    #[test]
+    fn everything_else_is_none_of_ours() {
+        let long = [b"/".as_slice(), &[b'a'; 65]].concat();
+        for path in [
+            &b""[..],
+            b"a",
+            b"*",
+            b"/",
+            b"/?a",
+            b"//",
+            b"//a",
+            b"/a/",
+            b"/a/b",
+            b"/.",
+            b"/..",
+            b"/a%2Fb",
+            b"/a%00",
+            b"/%61",
+            b"/a\0",
+            b"/a b",
+            b"/a;b",
+            b"/a#b",
+            b"/\x80",
+            b"/\xc3\xa4",
+            b"/console",
+            b"/API?x",
+            b"/robots.txt",
+            b"/.well-known",
+            b"http://go.example/a",
+            &long,
+        ] {
+            assert_eq!(parse_path(path), None, "{path:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_is_taken_without_a_panic(path in prop::collection::vec(any::<u8>(), 0..80)) {
+            if let Some(asked) = parse_path(&path) {
+                prop_assert!(path.starts_with(&[b"/", asked.code].concat()));
+                prop_assert_eq!(asked.query, query(&path));
+            }
         }
     }
 }

@@ -258,7 +258,7 @@ fn uncached<'a>(key: &'a [u8], tally: &'a mut Tally) -> Clicker<'a> {
 /// The bytes that an entry takes up.
 fn cost(key: &[u8], record: &[u8]) -> usize {
     let allocation = (key.len() + record.len() + ALLOCATION_BYTES).next_multiple_of(8);
-    allocation + slab::SLOT_BYTES + TABLE_BYTES
+    allocation + slab::NODE_BYTES + TABLE_BYTES
 }
 
 #[cfg(test)]

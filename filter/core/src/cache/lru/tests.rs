@@ -143,7 +143,7 @@ fn an_entry_costs_less_than_96_bytes_besides_key_and_target() {
     // On wasm32, where pointers have four bytes; a record without times and with a rev below 128 has three bytes more
     // than its target.
     let pointers = 2 * size_of::<usize>();
-    let slot = slab::SLOT_BYTES - pointers + 8;
+    let slot = slab::NODE_BYTES - pointers + 8;
     assert!(slot <= 40, "{slot}");
     let cost = slot + TABLE_BYTES + ALLOCATION_BYTES + 7 + 3;
     assert!(cost <= 96, "{cost}");
