@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use edgelink_wire::clicks::decode;
-use edgelink_wire::{LinkAnswer, Code, Domain, LinkKey, LinkRecord, Record, Snapshot};
+use edgelink_wire::{Code, Domain, LinkAnswer, LinkKey, LinkRecord, Record, Snapshot};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use metrics::counter;
 use serde_json::{Value, json};

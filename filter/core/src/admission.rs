@@ -1,4 +1,4 @@
-//! Tier 2: codes that nobody has, known without asking anybody.
+//! Tier 2: codes that were never issued, known without asking another tier.
 //!
 //! A code of generated shape has a number, and one below the bound may have been issued. All others are aliases, of whatever
 //! shape, and a filter says which ones there may be. What a snapshot says of bound
@@ -21,19 +21,19 @@ use edgelink_wire::{CodeFilter, CodeSpace, FeedPosition, Snapshot};
 /// The most codes that are kept until a snapshot comes. With more, another snapshot is needed.
 const MAX_GATHERED: usize = 4_096;
 
-/// Who knows which codes were never issued.
+/// Refuses codes that were never issued.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// How long the feed may be silent, in milliseconds; nothing where the gate is always open.
+    /// How long the feed may be silent, in milliseconds; `None` if the gate is always open.
     max_silence: Option<u64>,
     knowledge: Knowledge,
-    /// The highest bound that was told.
+    /// The highest bound received from feed or snapshot.
     bound: u64,
     /// Up to when the feed is known; `None` without one.
     heard: Option<Moment>,
 }
 
-/// A place in an incarnation of the feed.
+/// A place in a generation of the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FeedPlace {
     pub(crate) generation: u64,

@@ -106,25 +106,25 @@ enum Content {
     Unavailable,
 }
 
-/// Requests that need not wait any longer.
+/// Waiters whose lookup is complete.
 #[derive(Debug)]
 pub struct Resumed {
-    /// Those to answer, each with what [`Edge::answer`] gives.
+    /// The waiters, each to be answered with what [`Edge::answer`] gives.
     pub waiters: Vec<Waiter>,
     key: Rc<[u8]>,
     tier: Tier,
-    /// The encoded record; nothing if nobody could tell.
+    /// The encoded record; `None` if no tier could answer.
     record: Option<Vec<u8>>,
 }
 
 /// What is to be done once something that was waited for has come.
 #[derive(Debug)]
 pub enum Action {
-    /// Answer these.
+    /// Answer these waiters.
     Resume(Resumed),
-    /// Send this callout: Redis could not tell.
+    /// Send this lookup: Redis could not answer it.
     Send(Callout),
-    /// Send this one, for which nobody waits.
+    /// Send this background callout.
     Run(Errand),
 }
 
@@ -182,7 +182,7 @@ impl Edge {
         }
     }
 
-    /// The settings, for whoever sends the callouts.
+    /// The settings of the worker.
     #[must_use]
     pub fn settings(&self) -> &Rc<Settings> {
         &self.settings
@@ -379,7 +379,7 @@ impl Edge {
         self.fall_back(host, completed)
     }
 
-    /// Those who waited get what the caches have, be it stale.
+    /// The waiters of a failed lookup get what the caches have, be it stale.
     fn fall_back(&mut self, data: &mut impl SharedData, completed: Completed) -> Resumed {
         if let Some(first) = completed.waiters.first() {
             self.enter(first.stream);

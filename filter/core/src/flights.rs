@@ -1,6 +1,6 @@
-//! Lookups that are under way, and who waits for them.
+//! Lookups in flight, and their waiters.
 //!
-//! However many ask for a key, one lookup is in flight for it. Whoever waits may leave at any time: the lookup goes on
+//! However many requests ask for a key, one lookup is in flight for it. A waiter may leave at any time: the lookup stays
 //! for the others, and for the cache. Both numbers are bounded.
 
 use crate::cache::shared::Version;
@@ -39,7 +39,7 @@ pub struct Waiter {
     pub is_click: bool,
 }
 
-/// What is asked for.
+/// What a lookup is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PendingLookup {
     pub(crate) key: Rc<[u8]>,
@@ -58,7 +58,7 @@ struct Flight {
     asked: PendingLookup,
     sent: Moment,
     token: Option<Token>,
-    /// In the order in which they came, which is that of their numbers until those begin anew.
+    /// In the order in which they came, which is that of their numbers until those wrap around.
     waiters: Vec<Waiter>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Flights {
 pub(crate) struct FlightBounds {
     /// The most lookups.
     pub(crate) pending: usize,
-    /// The most who wait for them.
+    /// The most waiters.
     pub(crate) waiting: usize,
     /// Milliseconds after which a lookup is too old for others to wait for it: its answer may be as old. A worker that
     /// was stopped may not yet have heard how one has ended.
@@ -138,14 +138,14 @@ impl Wanted {
 /// The part of the room for lookups that is kept for keys whose link is held, so that a flood of others leaves it.
 const RESERVED_SHARE: usize = 4;
 
-/// What became of the wish to wait for a key.
+/// The result of joining a flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Join {
     /// A lookup is to be sent.
     Started(FlightId),
     /// One is under way.
     Joined,
-    /// A bound is reached: too many lookups, or too many who wait.
+    /// A bound is reached: too many lookups, or too many waiters.
     Full,
 }
 
@@ -155,7 +155,7 @@ pub(crate) struct Completed {
     pub(crate) asked: PendingLookup,
     /// When it was sent.
     pub(crate) sent: Moment,
-    /// Those who still wait, in the order in which they came.
+    /// The waiters that have not left, in the order in which they came.
     pub(crate) waiters: Vec<Waiter>,
 }
 
@@ -174,7 +174,7 @@ impl Flights {
         }
     }
 
-    /// Changes the bounds, for those who come.
+    /// Changes the bounds, for waiters and lookups that come.
     pub(crate) fn set_bounds(&mut self, bounds: FlightBounds) {
         self.bounds = bounds;
     }
@@ -200,7 +200,7 @@ impl Flights {
         join
     }
 
-    /// Starts a lookup of a key whose link is held and that nobody waits for. `None` if there is one for that key, or no
+    /// Starts a lookup without waiters, of a key whose link is held. `None` if there is one for that key, or no
     /// room for one.
     pub(crate) fn start(&mut self, key: &[u8], now: Moment) -> Option<FlightId> {
         let hash = self.hasher.hash_one(key);
@@ -230,7 +230,7 @@ impl Flights {
         lost
     }
 
-    /// What a lookup is for. Nothing if it has ended.
+    /// What a lookup is for. `None` if it has ended.
     pub(crate) fn get(&self, id: FlightId) -> Option<PendingLookup> {
         let flight = self.flights.get(id.place as usize)?;
         (flight.serial == id.serial).then(|| flight.asked.clone())
@@ -238,7 +238,7 @@ impl Flights {
 
     /// A stream no longer waits, if it ever did.
     pub(crate) fn leave(&mut self, stream: StreamId) {
-        // Of nearly every stream that ends, nobody has ever waited: not even its hash is needed.
+        // Nearly every stream that ends has never waited: not even its hash is needed.
         if self.waiting.is_empty() {
             return;
         }
@@ -253,7 +253,7 @@ impl Flights {
         }
     }
 
-    /// The callout of that token has ended. Nothing if it is none of ours, or was given up.
+    /// The callout of that token has ended. `None` if it is none of ours, or was given up.
     pub(crate) fn complete_token(&mut self, token: Token) -> Option<Completed> {
         let id = *self.by_token.get(&token)?;
         self.complete(id)
@@ -304,7 +304,7 @@ impl Flights {
         flight.is_some_and(|flight| flight.asked.started.age(now) >= self.bounds.age)
     }
 
-    /// Starts a lookup of a key for which there is none, or an old one, which goes on for those who wait for it. `None` if
+    /// Starts a lookup of a key for which there is none, or an old one, which goes on for its own waiters. `None` if
     /// there is no room for it.
     fn open(&mut self, hash: u64, key: &[u8], wanted: Wanted) -> Option<FlightId> {
         let Wanted {

@@ -23,13 +23,13 @@ pub const NEVER_WRITTEN: u32 = 0;
 /// A value in shared data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedValue<V> {
-    /// The bytes, as somebody wrote them.
+    /// The bytes, as they were written.
     pub value: V,
     /// The version, to be given back when the value is replaced.
     pub cas: u32,
 }
 
-/// Somebody else has written in between.
+/// Another worker has written in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CasMismatch;
 
@@ -38,7 +38,7 @@ pub struct CasMismatch;
 /// The proxy must not be asked to cancel a stream from within a callback that brings a message of it: it may have more
 /// messages of that stream at hand. From a tick, and from the callback that tells of the stream's end, it may.
 pub trait Streams {
-    /// Opens the stream `/{service}/{method}` at a cluster. Nothing if the proxy refuses.
+    /// Opens the stream `/{service}/{method}` at a cluster. `None` if the proxy refuses.
     fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken>;
 
     /// Sends a message. Whether the proxy has taken it.

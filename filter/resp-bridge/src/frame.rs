@@ -14,7 +14,7 @@ pub const MAX_MESSAGE_LENGTH: u32 = 16 * 1024 * 1024;
 /// Why a request body is not a stream of messages that can be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Bit 0 of the flags means a compressed message, which nobody here asked for; the others are reserved.
+    /// Bit 0 of the flags means a compressed message, which was not asked for; the others are reserved.
     #[error("a message has the flags {0:#04x}: only plain, uncompressed messages are taken")]
     Flags(u8),
     /// The length is above [`MAX_MESSAGE_LENGTH`].

@@ -34,7 +34,7 @@ impl CodeLength {
     /// Seven digits: 3,521,614,606,208 codes.
     pub const DEFAULT: Self = Self(7);
 
-    /// A length of 6 to 10; nothing for any other.
+    /// A length of 6 to 10; `None` for any other.
     #[must_use]
     pub fn new(digits: u8) -> Option<Self> {
         (6..=10).contains(&digits).then_some(Self(digits))

@@ -27,7 +27,7 @@ pub const MAX_LINKS: usize = 2048;
 /// The media type of encoded batches.
 pub const MEDIA_TYPE: &str = "application/vnd.edgelink.clicks";
 
-/// Names a worker: random, drawn anew by every VM.
+/// Names a worker: random, drawn by every VM.
 pub type WorkerId = [u8; 16];
 
 /// What one worker counted since its last batch.
@@ -41,7 +41,7 @@ pub struct ClickBatch<'a> {
     pub at: u64,
     /// All clicks that the worker has had by then, those of this batch and the dropped ones included.
     pub total: u64,
-    /// All clicks that the worker has given up by then, because nobody took them in time.
+    /// All clicks that the worker has given up by then, because they were not taken in time.
     pub dropped: u64,
     /// The links, `{domain}/{code}`, each once, and how often each was followed.
     pub clicks: Vec<(&'a str, u64)>,

@@ -207,7 +207,7 @@ impl CodeSpace {
         Ok(Code(text.into()))
     }
 
-    /// The number whose code is `code`; nothing where `code` does not have the shape of a generated one.
+    /// The number whose code is `code`; `None` if `code` does not have the shape of a generated one.
     ///
     /// Every text of this length and alphabet has a number: whether it was issued, only the bound or the store tells.
     #[must_use]

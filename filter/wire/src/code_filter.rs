@@ -64,7 +64,7 @@ impl CodeFilter {
     /// Reads a serialised filter.
     ///
     /// # Errors
-    /// [`RecordError::Field`] where it is none, or one that nobody of us makes.
+    /// [`RecordError::Field`] where it is none, or one that edgelink does not make.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RecordError> {
         let malformed = RecordError::Field("codes");
         if bytes.len() > MAX_BYTES + 64 {

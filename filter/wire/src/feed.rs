@@ -117,7 +117,7 @@ pub struct Beat {
     /// Everything that was committed before that time is on the feed in front of this beat: unix time in microseconds on
     /// the clock of the database. 0 in the first beat of a generation, which says nothing of that.
     pub at: u64,
-    /// How long ago that was at most when the beat was sent, in milliseconds, by a clock that is never set: for those who cannot
+    /// How long ago that was at most when the beat was sent, in milliseconds, by a clock that is never set: for readers that cannot
     /// compare with the database's.
     pub age_millis: u32,
 }
@@ -234,7 +234,7 @@ impl<'a> Fields<'a> {
 /// The position behind which an entry of the stream stands: its [`PREV_FIELD`].
 ///
 /// # Errors
-/// [`RecordError::Field`] where it is missing or malformed: nobody can tell then whether something was missed.
+/// [`RecordError::Field`] if it is missing or malformed: it is not known then whether something was missed.
 pub fn previous<'a>(
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Result<FeedPosition, RecordError> {

@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 const ROUNDS: u8 = 8;
 
-/// The 128-bit secret of a permutation. Whoever has it can turn every code into its number.
+/// The 128-bit secret of a permutation. With it every code can be turned into its number.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PermutationKey([u8; 16]);
 
@@ -70,13 +70,13 @@ impl Permutation {
         Self { length, key }
     }
 
-    /// The image of `number`; nothing where it is outside of the range.
+    /// The image of `number`; `None` if it is outside of the range.
     #[must_use]
     pub fn permute(&self, number: u64) -> Option<u64> {
         self.walk(number, |network, value| network.forward(value))
     }
 
-    /// The number whose image is `image`; nothing where it is outside of the range.
+    /// The number whose image is `image`; `None` if it is outside of the range.
     #[must_use]
     pub fn invert(&self, image: u64) -> Option<u64> {
         self.walk(image, |network, value| network.backward(value))

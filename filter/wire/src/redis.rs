@@ -154,7 +154,7 @@ fn number(name: &'static str, value: Option<&[u8]>) -> Result<Option<u64>, Recor
         .transpose()
 }
 
-/// Digits and nothing else; `parse` would look at them twice and take a leading '+', which nobody writes. Nor is every
+/// Digits and nothing else; `parse` would look at them twice and take a leading '+', which is never written. Nor is every
 /// step checked for an overflow, which takes long on wasm.
 fn decimal(digits: &[u8]) -> Option<u64> {
     let digit = |byte: &u8| byte.checked_sub(b'0').filter(|digit| *digit < 10);

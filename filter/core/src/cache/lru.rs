@@ -143,13 +143,13 @@ impl Lru {
             .map_or(Moment::default(), |entry| entry.fetched)
     }
 
-    /// When asking anew for this record has last failed; nothing if it has not since the record was put here.
+    /// When a refresh of this record has last failed; `None` if none has since the record was put here.
     pub(crate) fn failed(&self, place: Place) -> Option<Moment> {
         let failed = self.slab.get(place.0)?.failed;
         (failed != 0).then(|| Moment::from_millis(u64::from(failed) * 1_000))
     }
 
-    /// Notes that asking anew for this record has failed.
+    /// Notes that a refresh of this record has failed.
     pub(crate) fn mark_failed(&mut self, place: Place, now: Moment) {
         if let Some(entry) = self.slab.get_mut(place.0) {
             entry.failed = u32::try_from(now.seconds()).unwrap_or(u32::MAX).max(1);

@@ -110,7 +110,7 @@ impl Slots {
         }
     }
 
-    /// Writes a record into its slot. An absence never takes the slot from a link: whoever asks for what is not there must
+    /// Writes a record into its slot. An absence never takes the slot from a link: requests for what is not there must
     /// not drive out what others ask for. A worker that writes at the same time wins or loses: either record is as good,
     /// so a mismatch is not retried.
     ///
@@ -160,8 +160,8 @@ impl Slots {
             && self.set(data, offer, version)
     }
 
-    /// As [`Self::write`], but only if the slot is that key's already: news of a link that nobody asked for must not
-    /// drive out one that somebody did.
+    /// As [`Self::write`], but only if the slot is that key's already: a change of a link that no request asked for must not
+    /// drive out a link that one did ask for.
     pub(crate) fn renew(
         &mut self,
         data: &mut impl SharedData,
@@ -252,7 +252,7 @@ fn push_hexadecimal(number: u64, out: &mut String) {
     }
 }
 
-/// FNV-1a, 64 bit: the same in every worker and every build. Whoever finds links that share a slot gains nothing but
+/// FNV-1a, 64 bit: the same in every worker and every build. An attacker who finds links that share a slot gains nothing but
 /// that these two are asked for more often.
 fn fnv_1a(key: &[u8]) -> u64 {
     key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use edgelink_wire::{Outcome, Record};
 
 impl Edge {
-    /// The answer for one of those who are resumed. `path` is the `:path` of its request; where that has no query, it need
+    /// The answer for a waiter that is resumed. `path` is the `:path` of its request; where that has no query, it need
     /// not be given.
     pub fn answer<'a>(
         &'a mut self,

@@ -27,7 +27,7 @@ impl Edge {
         let known = self.caches.look_up_shared(host, &self.key, held, self.now);
         match known {
             Lookup::Fresh(found) => Step::Answer(Content::Found(found), None),
-            // The record is asked for again, but no visitor waits for those who have just failed to answer.
+            // The record is asked for again, but no visitor waits for a tier that has just failed to answer.
             Lookup::Stale(found) if !self.can_start() || self.has_just_failed(found) => {
                 Step::Answer(Content::Found(found), self.refresh(host, found))
             }

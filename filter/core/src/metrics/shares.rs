@@ -2,7 +2,7 @@
 //!
 //! A gauge is the sum over all workers, and a worker that ends takes its share out of it. One whose VM was trapped cannot.
 //! So shared data has a ledger with a place for each worker, which is written when the share changes and once a second;
-//! whoever finds a place that was not written for a while takes that share out, and may have the place.
+//! a worker that finds a place that was not written for a while takes that share out, and may have the place.
 
 use super::{GAUGES, Levels, Metrics};
 use crate::host::{NEVER_WRITTEN, SharedData};
@@ -98,7 +98,7 @@ impl Shares {
         share.worker == self.worker && self.put(data, place, levels, now, cas)
     }
 
-    /// Takes the first place that nobody has.
+    /// Takes the first place that no worker has.
     fn settle(&mut self, host: &mut (impl SharedData + Metrics), levels: Levels, now: Moment) {
         for place in 0..PLACES {
             let (left, cas) = match read(host, place) {
@@ -185,7 +185,7 @@ fn key(place: u32) -> String {
     format!("share/{place}")
 }
 
-/// The share in a place, and the version of it. `None` where nobody has ever been, or what is there is none.
+/// The share in a place, and the version of it. `None` if no worker has ever been there, or what is there is no share.
 fn read(data: &mut impl SharedData, place: u32) -> Option<(Share, u32)> {
     let found = data.get(&key(place))?;
     Some((Share::from_bytes(&found.value)?, found.cas))

@@ -32,7 +32,7 @@ impl RedirectStatus {
         }
     }
 
-    /// The status of that number; nothing where it is not a redirect that a link may have.
+    /// The status of that number; `None` if it is not a redirect that a link may have.
     #[must_use]
     pub fn from_code(code: u16) -> Option<Self> {
         match code {

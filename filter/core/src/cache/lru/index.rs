@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 /// The number of tables. With a million entries, one that grows moves some ten thousand.
 const TABLES: usize = 64;
 
-/// Which table a hash belongs to is told by these bits on: not the lowest and highest, by which tables find their places.
+/// The table of a hash is selected by the bits from this one on: hashbrown uses the lowest and the highest itself.
 const SHIFT: u32 = 32;
 
 /// Slot numbers by hash.

@@ -206,7 +206,7 @@ impl Slab {
         self.link(slot);
     }
 
-    /// Puts an entry into a slot as the newest one. Nothing if there are no more numbers.
+    /// Puts an entry into a slot as the newest one. `None` if there are no more numbers.
     pub(super) fn insert(&mut self, entry: Entry) -> Option<u32> {
         let slot = self.take_free()?;
         self.slot_mut(slot)?.entry = Some(entry);
