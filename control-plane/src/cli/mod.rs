@@ -1,7 +1,6 @@
-//! The command line: `edgelink serve | migrate | keys | sweep | import | export`, and `measure-issuer` for benchmarks.
+//! The command line: `edgelink serve | migrate | keys | sweep | import | export`.
 
 mod keys;
-mod measure;
 mod sweep;
 mod transfer;
 
@@ -43,9 +42,6 @@ enum Command {
     Keys(KeysCommand),
     /// Purge links past their validity, old tombstones, receipts and clicks, once and now.
     Sweep,
-    /// Measure how fast numbers are taken from segments.
-    #[command(hide = true)]
-    MeasureIssuer,
     /// Create a link for every line of a file, through the API.
     Import(ImportArguments),
     /// Write all links to a file, through the API.
@@ -67,8 +63,6 @@ enum Failure {
     Transfer(#[from] transfer::CommandError),
     #[error(transparent)]
     Sweep(#[from] sweep::SweepError),
-    #[error(transparent)]
-    Measure(#[from] measure::MeasureError),
     #[error("signals cannot be waited for: {0}")]
     Signals(#[source] io::Error),
 }
@@ -107,7 +101,6 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         }
         Command::Keys(command) => Ok(command.run(&config()?).await?),
         Command::Sweep => Ok(sweep::run(&config()?).await?),
-        Command::MeasureIssuer => Ok(measure::run(&config()?).await?),
         Command::Import(import) => Ok(import.run().await?),
         Command::Export(export) => Ok(export.run().await?),
     }

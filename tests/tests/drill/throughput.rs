@@ -3,7 +3,6 @@
 use crate::replica::Replica;
 use crate::seconds;
 use edgelink_tests::servers::MariaDb;
-use edgelink_tests::stack::edgelink_binary;
 use sqlx::AssertSqlSafe;
 use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use std::fmt::Write;
@@ -88,8 +87,6 @@ async fn throughput() {
         "\nlinks a second, the median of {ROUNDS} rounds of {time:?}, all with innodb_flush_log_at_trx_commit = 1"
     );
     table(rates.map(median));
-    println!("\nnumbers of the issuer alone");
-    println!("{}", issuer(&database.database()));
 }
 
 fn table([reference, by_32, by_256, bulk, most]: [f64; 5]) {
@@ -104,17 +101,6 @@ fn table([reference, by_32, by_256, bulk, most]: [f64; 5]) {
         let ratio = rate / reference;
         println!("{name:<30} {rate:>9.0} {ratio:>6.2} {goal:>6}");
     }
-}
-
-/// How fast the binary under test takes numbers, as it prints it.
-fn issuer(url: &str) -> String {
-    let output = Command::new(edgelink_binary())
-        .arg("measure-issuer")
-        .env("EDGELINK_DATABASE_URL", url)
-        .output()
-        .expect("the control plane");
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 async fn bare_client(url: &str) -> MySqlPool {
@@ -153,8 +139,8 @@ async fn inserts(pool: &MySqlPool, round: u64, time: Duration) -> f64 {
     count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Rows a second by a client that does nothing else, [`ROWS`] in each transaction over 4 connections, and that tells nobody
-/// of them: what the table itself allows. Codes are in no order, as those of the issuer.
+/// Rows a second by a client that does nothing else, [`ROWS`] in each transaction over 4 connections, and that
+/// publishes none of them: what the table itself allows. Codes are in no order, as those of an issuer.
 async fn inserts_of_many(pool: &MySqlPool, round: u64, time: Duration) -> f64 {
     let start = Instant::now();
     let count = Arc::new(AtomicU64::new(0));
