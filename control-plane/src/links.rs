@@ -1,8 +1,8 @@
 //! Creating links: a number, its code, and another number where the code is taken.
 
 use crate::creation::{BatchError, Batcher};
-use crate::issuer::{IssueError, Minter, Subject};
 use crate::model::{Link, LinkContent};
+use crate::numbers::{IssueError, Minter, Subject};
 use crate::store::{CreateError, NewLink, Store, StoreError, Wanted};
 use crate::telemetry::prometheus::{LINKS_CREATED, NUMBERS_ISSUED};
 use edgelink_wire::{Code, Domain, LinkKey};

@@ -1,8 +1,8 @@
 //! Creating links with care: many in a transaction, those that exist found, those of a repeated request repeated.
 
-use crate::issuer::Minter;
 use crate::links::{CreateFailure, Numbers, Order, count_created};
 use crate::model::Link;
+use crate::numbers::Minter;
 use crate::problem::{Kind, Problem};
 use crate::store::{CreateError, NewLink, OnceLink, Receipt, Store, StoredReceipt, Twin, Wanted};
 use edgelink_wire::LinkKey;

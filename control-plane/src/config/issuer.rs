@@ -2,7 +2,7 @@
 
 use super::error::Checks;
 use super::{LinksConfig, Secret};
-use crate::issuer::{ZookeeperAuth, snowflake};
+use crate::numbers::{ZookeeperAuth, snowflake};
 use serde::Deserialize;
 use std::time::Duration;
 

@@ -67,11 +67,11 @@ impl BoundKeeper {
                 .max(state.allocated / 10)
                 .max(self.pace(state.allocated)),
             // The database keeps numbers as signed 64 bit.
-            BoundPolicy::Everything => return (state.bound < EVERYTHING).then_some(EVERYTHING),
+            BoundPolicy::Everything => return (state.bound < EVERY_NUMBER).then_some(EVERY_NUMBER),
         };
         // A little more than needed, so that it is not raised again with every number.
         let needed = state.allocated.saturating_add(room);
-        (state.bound < needed).then(|| needed.saturating_add(room / 8).min(EVERYTHING))
+        (state.bound < needed).then(|| needed.saturating_add(room / 8).min(EVERY_NUMBER))
     }
 
     /// The room that the pace of issuing asks for.
@@ -94,7 +94,7 @@ impl BoundKeeper {
 }
 
 /// Above every number that can be issued.
-const EVERYTHING: u64 = i64::MAX as u64;
+pub(crate) const EVERY_NUMBER: u64 = i64::MAX as u64;
 
 #[cfg(test)]
 mod tests {
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn where_any_number_may_be_issued_there_is_no_bound() {
         let mut keeper = BoundKeeper::new(BoundPolicy::Everything);
-        assert_eq!(keeper.raised(&state(0, 80)), Some(EVERYTHING));
-        assert_eq!(keeper.raised(&state(0, EVERYTHING)), None);
+        assert_eq!(keeper.raised(&state(0, 80)), Some(EVERY_NUMBER));
+        assert_eq!(keeper.raised(&state(0, EVERY_NUMBER)), None);
     }
 }

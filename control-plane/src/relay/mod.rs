@@ -22,6 +22,7 @@ mod outlet;
 mod status;
 
 pub use bound::BoundPolicy;
+pub(crate) use bound::EVERY_NUMBER;
 pub use outlet::{Outlet, RelayError};
 pub use status::{Publisher, PublisherStatus};
 

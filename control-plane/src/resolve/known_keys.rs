@@ -6,7 +6,7 @@
 
 use super::known_codes::KnownCodes;
 use crate::feed::Listener;
-use crate::issuer::Membership;
+use crate::numbers::Membership;
 use crate::store::{ScannedKey, Store, StoreError};
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{CodeFilter, CodeSpace, LinkKey, RecordError};

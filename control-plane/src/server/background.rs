@@ -1,9 +1,10 @@
 //! What goes on besides requests: publishing changes, and keeping up with those of others.
 
-use crate::config::{Config, NumberSourceKind};
+use crate::config::Config;
 use crate::feed::{Feed, Listener, Tail};
+use crate::numbers;
 use crate::redis::{Redis, RedisError};
-use crate::relay::{BoundPolicy, Outlet, PublisherStatus, Relay};
+use crate::relay::{Outlet, PublisherStatus, Relay};
 use crate::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
 use crate::snapshot::{SnapshotFacts, Snapshots};
 use crate::store::{OnChange, Store};
@@ -11,9 +12,6 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
-/// The smallest room between the numbers issued and the bound.
-const MIN_BOUND_ROOM: u64 = 10_000_000;
 
 /// What goes on besides requests.
 pub(super) struct Background {
@@ -71,7 +69,7 @@ impl Background {
             self.outlet(),
             self.feed.clone(),
             config.relay.options(config.clicks.options()),
-            bound_policy(config),
+            numbers::bound_policy(config),
             self.wake.clone(),
         );
         let status = relay.status();
@@ -127,19 +125,6 @@ impl Background {
         self.tasks.wait().await;
         if let Some(redis) = &self.redis {
             redis.shutdown().await;
-        }
-    }
-}
-
-/// Room for a thousandth of all codes at most: more would make edges look up codes that cannot have been issued.
-fn bound_policy(config: &Config) -> BoundPolicy {
-    match config.issuer.source {
-        NumberSourceKind::Segment | NumberSourceKind::Counter => {
-            let thousandth = config.links.code_space().length().count() / 1000;
-            BoundPolicy::Ahead(config.relay.bound_room.min(thousandth.max(MIN_BOUND_ROOM)))
-        }
-        NumberSourceKind::Zookeeper | NumberSourceKind::Snowflake | NumberSourceKind::Digest => {
-            BoundPolicy::Everything
         }
     }
 }

@@ -4,14 +4,13 @@ mod addresses;
 mod background;
 mod connections;
 mod layers;
-mod numbers;
 mod observe;
 mod routes;
 
 use crate::app::{App, Lookups};
 use crate::auth::{AdminKeyError, ensure_admin_key};
 use crate::config::{Config, StoreConfig};
-use crate::issuer::Minter;
+use crate::numbers::{self, Minter};
 use crate::purge::Purger;
 use crate::redis::RedisError;
 use crate::store::{self, PoolOptions, Store, StoreError};

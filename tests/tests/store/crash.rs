@@ -1,7 +1,7 @@
 //! A server that stops, dies and comes back. Always a private MariaDB, for nobody else's server is killed.
 
 use crate::fixture::{create, delete, key, link, migrated};
-use edgelink_control_plane::issuer::{NumberSource, SegmentIssuer, SegmentOptions};
+use edgelink_control_plane::numbers::{SegmentOptions, segment};
 use edgelink_control_plane::store::{PoolOptions, Store, connect};
 use edgelink_tests::servers::MariaDb;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ async fn works_again(store: &Store, id: u64) {
 async fn numbers_that_are_drawn_are_issued_while_the_server_is_stopped() {
     let server = MariaDb::start();
     let store = migrated(&server.database(), &PoolOptions::default()).await;
-    let issuer = SegmentIssuer::start(store, SegmentOptions::default());
+    let issuer = segment(store, SegmentOptions::default());
     let first = issuer.next_number().await.unwrap();
     // More than a tenth: the next segment is on its way, and is there when its first number is issued.
     for _ in 0..1000 {

@@ -1,11 +1,13 @@
 //! Issuing numbers from leased issuers.
 
 use crate::fixture::{Database, patient};
-use edgelink_control_plane::issuer::{IssueError, NumberSource, SegmentIssuer, SegmentOptions};
+use edgelink_control_plane::numbers::{
+    IssueError, NumberSource, SegmentOptions, segment, snowflake,
+};
 use edgelink_control_plane::store::{ISSUERS, Store};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 on_every_database!(
     issuers_of_several_instances_never_issue_the_same_number,
@@ -16,6 +18,7 @@ on_every_database!(
     leases_go_to_one_owner_each_until_none_is_left_and_come_back_when_they_run_out,
     an_issuer_at_the_bound_gives_way_to_another_one_while_there_is_one,
     nothing_is_issued_after_a_shutdown,
+    workers_of_several_instances_never_make_the_same_number_and_give_their_time_back,
 );
 
 fn options(owner: &str) -> SegmentOptions {
@@ -28,7 +31,7 @@ fn options(owner: &str) -> SegmentOptions {
     }
 }
 
-async fn take(issuer: &SegmentIssuer, count: usize) -> Vec<u64> {
+async fn take(issuer: &Arc<dyn NumberSource>, count: usize) -> Vec<u64> {
     let mut numbers = Vec::with_capacity(count);
     for _ in 0..count {
         numbers.push(issuer.next_number().await.expect("a number"));
@@ -42,7 +45,7 @@ async fn refusal(store: Arc<Store>, owner: &str) -> IssueError {
         patience: Duration::from_millis(1),
         ..options(owner)
     };
-    let issuer = SegmentIssuer::start(store, hasty);
+    let issuer = segment(store, hasty);
     loop {
         let error = issuer.next_number().await.unwrap_err();
         if !error.to_string().contains("within 1 ms") {
@@ -57,7 +60,7 @@ async fn issuers_of_several_instances_never_issue_the_same_number(database: Data
     let mut tasks = Vec::new();
     for instance in 0..3 {
         let store = database.store().await;
-        let issuer = SegmentIssuer::start(store, options(&format!("instance-{instance}")));
+        let issuer = segment(store, options(&format!("instance-{instance}")));
         for _ in 0..TASKS {
             let issuer = Arc::clone(&issuer);
             tasks.push(tokio::spawn(async move { take(&issuer, NUMBERS).await }));
@@ -79,7 +82,7 @@ async fn a_clean_restart_skips_no_number(database: Database) {
     let store = database.store().await;
     let mut numbers = Vec::new();
     for life in 0..4 {
-        let issuer = SegmentIssuer::start(store.clone(), options(&format!("life-{life}")));
+        let issuer = segment(store.clone(), options(&format!("life-{life}")));
         // Enough to have drawn the next segment ahead, and not enough to use it up.
         numbers.extend(take(&issuer, 13).await);
         issuer.shutdown().await;
@@ -102,7 +105,7 @@ async fn a_crash_skips_what_was_drawn_and_repeats_nothing(database: Database) {
     let store = database.store().await;
     let mut numbers = HashSet::new();
     for life in 0..4 {
-        let issuer = SegmentIssuer::start(store.clone(), options(&format!("life-{life}")));
+        let issuer = segment(store.clone(), options(&format!("life-{life}")));
         numbers.extend(take(&issuer, 13).await);
         drop(issuer);
     }
@@ -113,11 +116,11 @@ async fn a_crash_skips_what_was_drawn_and_repeats_nothing(database: Database) {
 
 async fn an_instance_whose_lease_was_taken_goes_on_and_leases_another_issuer(database: Database) {
     let store = database.store().await;
-    let issuer = SegmentIssuer::start(store.clone(), options("stopped"));
+    let issuer = segment(store.clone(), options("stopped"));
     let mut numbers = take(&issuer, 5).await;
     let row = (numbers[0] % 1000) as u16;
     assert!(store.release_issuer(row, "stopped").await.unwrap());
-    let other = SegmentIssuer::start(store.clone(), options("other"));
+    let other = segment(store.clone(), options("other"));
     numbers.extend(take(&other, 50).await);
     // The segments that are drawn are used up first; then comes another row.
     numbers.extend(take(&issuer, 100).await);
@@ -133,7 +136,7 @@ async fn every_number_of_a_small_space_is_issued_once_and_then_refused(database:
         most_sequences: Some(1),
         ..options("small")
     };
-    let issuer = SegmentIssuer::start(store, small);
+    let issuer = segment(store, small);
     let numbers: BTreeSet<u64> = take(&issuer, usize::from(ISSUERS))
         .await
         .into_iter()
@@ -224,7 +227,7 @@ async fn owner_of(store: &Store, issuer: u16) -> String {
 
 async fn nothing_is_issued_after_a_shutdown(database: Database) {
     let store = database.store().await;
-    let issuer = SegmentIssuer::start(store, options("closed"));
+    let issuer = segment(store, options("closed"));
     take(&issuer, 3).await;
     issuer.shutdown().await;
     issuer.shutdown().await;
@@ -236,7 +239,7 @@ async fn an_issuer_at_the_bound_gives_way_to_another_one_while_there_is_one(data
     let store = database.store().await;
     let bound = store.bound_state().await.unwrap().bound;
     let sequences = u32::try_from(bound / u64::from(ISSUERS)).unwrap();
-    let issuer = SegmentIssuer::start(store.clone(), options("one"));
+    let issuer = segment(store.clone(), options("one"));
     let first = take(&issuer, 1).await[0] % 1000;
     let first = u16::try_from(first).unwrap();
     store
@@ -263,4 +266,28 @@ async fn an_issuer_at_the_bound_gives_way_to_another_one_while_there_is_one(data
     let error = refusal(store, "two").await;
     assert!(error.is_transient(), "{error}");
     assert!(error.to_string().contains("come to the bound"), "{error}");
+}
+
+async fn workers_of_several_instances_never_make_the_same_number_and_give_their_time_back(
+    database: Database,
+) {
+    let mut numbers = HashSet::new();
+    let mut workers = HashSet::new();
+    for _ in 0..3 {
+        let source = snowflake(database.store().await);
+        for number in take(&source, 300).await {
+            assert!(numbers.insert(number), "{number} was issued twice");
+            workers.insert(number >> 8 & 1023);
+        }
+        source.shutdown().await;
+    }
+    let store = database.store().await;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    for worker in workers {
+        let until = store.counter(&format!("worker/{worker}")).await.unwrap();
+        assert!(until > 0 && u128::from(until) <= now.as_millis(), "{until}");
+    }
+    let [one, two] = [store.clone(), store].map(snowflake);
+    let (one, two) = (take(&one, 1).await[0], take(&two, 1).await[0]);
+    assert_ne!(one >> 8 & 1023, two >> 8 & 1023);
 }

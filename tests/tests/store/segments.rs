@@ -1,7 +1,7 @@
 //! Segments of numbers.
 
 use crate::fixture::Database;
-use edgelink_control_plane::issuer::{NumberSource, SegmentIssuer, SegmentOptions, counter};
+use edgelink_control_plane::numbers::{NumberSource, SegmentOptions, counter, segment};
 use edgelink_control_plane::store::{
     FeedKind, LeaseClaim, NUMBERS_SKIPPED, Past, PublisherState, Segment, Store,
 };
@@ -142,7 +142,7 @@ async fn numbers_are_skipped_of_a_counter_that_the_restored_database_does_not_ha
 async fn what_was_drawn_before_numbers_are_skipped_is_given_up(database: Database) {
     let store = database.store().await;
     let sources: [Arc<dyn NumberSource>; 2] = [
-        SegmentIssuer::start(store.clone(), SegmentOptions::default()),
+        segment(store.clone(), SegmentOptions::default()),
         counter(store.clone(), 1000),
     ];
     for (source, step) in sources.into_iter().zip([1000, 1]) {

@@ -1,23 +1,9 @@
-//! Where the numbers of new links come from. A number is never issued twice.
-
-mod counter;
-mod digest;
-mod minter;
-mod ranges;
-mod segment;
-pub mod snowflake;
-mod subject;
-mod zookeeper;
-
-pub use counter::counter;
-pub use digest::{Digest, Membership};
-pub use minter::{Minted, Minter};
-pub use segment::{SegmentIssuer, SegmentOptions};
-pub use subject::Subject;
-pub use zookeeper::{ZookeeperAuth, ZookeeperOptions, zookeeper};
+//! What a source of numbers is, and why it may have none.
 
 use crate::store::StoreError;
+use crate::target::TargetUrl;
 use async_trait::async_trait;
+use edgelink_wire::Domain;
 
 /// Something that issues numbers, each of them once.
 #[async_trait]
@@ -30,8 +16,21 @@ pub trait NumberSource: Send + Sync + 'static {
         self.next_number().await
     }
 
-    /// Stops issuing, and keeps what was not issued for others. Calls from then on answer [`IssueError::Closed`].
+    /// Stops issuing, and gives back what was not issued. Calls from then on answer [`IssueError::Closed`].
     async fn shutdown(&self);
+}
+
+/// The link that a number is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Where the link will live.
+    pub domain: &'a Domain,
+    /// Where it will go.
+    pub target: &'a TargetUrl,
+    /// Who creates it: the id of an API key, or empty.
+    pub owner: &'a str,
+    /// How many numbers were refused for this link before: their codes were taken.
+    pub attempt: u32,
 }
 
 /// Why there is no number.
@@ -46,7 +45,7 @@ pub enum IssueError {
         /// The code length, in digits.
         length: u8,
     },
-    /// A source outside of the store failed.
+    /// A source failed.
     #[error("{name}: {reason}")]
     Source {
         /// The source, as it is configured.
@@ -57,10 +56,10 @@ pub enum IssueError {
         transient: bool,
     },
     /// The clock of this machine went back further than is waited for, and numbers that are made of time would repeat.
-    #[error("the clock went back by {by_ms} ms: no numbers are issued until it has caught up")]
+    #[error("the clock went back by {by_millis} ms: no numbers are issued until it has caught up")]
     ClockWentBack {
-        /// How far, in milliseconds.
-        by_ms: u64,
+        /// How far.
+        by_millis: u64,
     },
     /// This instance is shutting down.
     #[error("no more numbers are issued here: the instance is shutting down")]
@@ -68,6 +67,33 @@ pub enum IssueError {
 }
 
 impl IssueError {
+    /// A failure of the source `name` after which the same call may succeed.
+    pub(super) fn transient(name: &'static str, reason: impl Into<String>) -> Self {
+        Self::of_source(name, reason, true)
+    }
+
+    /// A failure of the source `name` that stays until it is mended.
+    pub(super) fn permanent(name: &'static str, reason: impl Into<String>) -> Self {
+        Self::of_source(name, reason, false)
+    }
+
+    fn of_source(name: &'static str, reason: impl Into<String>, transient: bool) -> Self {
+        Self::Source {
+            name,
+            reason: reason.into(),
+            transient,
+        }
+    }
+
+    /// The same failure of the source `name` for another caller.
+    pub(super) fn repeat(&self, name: &'static str) -> Self {
+        match self {
+            Self::Exhausted { length } => Self::Exhausted { length: *length },
+            Self::Source { reason, .. } => Self::of_source(name, reason, self.is_transient()),
+            error => Self::of_source(name, error.to_string(), error.is_transient()),
+        }
+    }
+
     /// Whether the same call may succeed later, here or on another instance.
     #[must_use]
     pub fn is_transient(&self) -> bool {

@@ -1,11 +1,11 @@
-//! Numbers that are digests of the link: no state, no coordination, and collisions that somebody else has to notice.
+//! Numbers that are digests of the link: no state, no coordination, and collisions that the store has to notice.
 //!
 //! The number is MurmurHash3 (x64, 128 bit) over domain, target, owner and salt, modulo `62^length`. The first try has the
 //! salt 0, so that the same request gives the same code wherever it arrives; every further one has a random salt, for
 //! with a fixed sequence the same target could only be shortened as often as there are tries. Whether a number is free
 //! only the unique index of the store tells; a membership filter, where there is one, spares it most collisions.
 
-use super::{IssueError, NumberSource, Subject};
+use super::source::{IssueError, NumberSource, Subject};
 use async_trait::async_trait;
 use edgelink_wire::{CodeSpace, LinkKey};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub trait Membership: Send + Sync + 'static {
 }
 
 /// Makes numbers out of links.
-pub struct Digest {
+pub(super) struct Digest {
     space: CodeSpace,
     membership: Option<Arc<dyn Membership>>,
     closed: AtomicBool,
@@ -29,8 +29,7 @@ pub struct Digest {
 
 impl Digest {
     /// A source for the codes of `space`.
-    #[must_use]
-    pub fn new(space: CodeSpace, membership: Option<Arc<dyn Membership>>) -> Self {
+    pub(super) fn new(space: CodeSpace, membership: Option<Arc<dyn Membership>>) -> Self {
         Self {
             space,
             membership,
@@ -94,10 +93,9 @@ impl NumberSource for Digest {
 }
 
 fn salt() -> Result<u64, IssueError> {
-    getrandom::u64().map_err(|error| IssueError::Source {
-        name: "digest",
-        reason: format!("the system has no random numbers: {error}"),
-        transient: true,
+    getrandom::u64().map_err(|error| {
+        let reason = format!("the system has no random numbers: {error}");
+        IssueError::transient("digest", reason)
     })
 }
 

@@ -1,6 +1,6 @@
 //! Numbers and the codes they become.
 
-use super::{IssueError, NumberSource, Subject};
+use super::source::{IssueError, NumberSource, Subject};
 use edgelink_wire::code::MintError;
 use edgelink_wire::{Code, CodeSpace};
 use std::sync::Arc;

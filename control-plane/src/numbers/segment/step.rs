@@ -8,15 +8,15 @@ const SHORT: Duration = Duration::from_mins(15);
 /// A segment need not last for longer.
 const LONG: Duration = Duration::from_mins(30);
 
-/// The size of the next segment.
+/// How many sequences the next segment has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct AdaptiveStep {
     size: u32,
     least: u32,
     most: u32,
 }
 
-impl Step {
+impl AdaptiveStep {
     /// Starts with the least.
     pub(super) fn new(least: u32, most: u32) -> Self {
         let least = least.max(1);
@@ -32,7 +32,7 @@ impl Step {
         self.size
     }
 
-    /// Learns how long it was from the draw before to this one.
+    /// Adapts the size to how long it was from the draw before to this one.
     pub(super) fn lasted(&mut self, time: Duration) {
         if time < SHORT {
             self.size = self.size.saturating_mul(2).min(self.most);
@@ -41,7 +41,7 @@ impl Step {
         }
     }
 
-    /// A smaller segment may be had where a large one was refused: near the bound that the edges know.
+    /// Shrinks the size: near the bound that the edges know, a smaller segment may be had where a large one is refused.
     pub(super) fn failed(&mut self) {
         self.shrink();
     }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     fn after(minutes: &[u64]) -> u32 {
-        let mut step = Step::new(1000, 5000);
+        let mut step = AdaptiveStep::new(1000, 5000);
         for minutes in minutes {
             step.lasted(Duration::from_mins(*minutes));
         }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_failed_draw_asks_for_less_next_time() {
-        let mut step = Step::new(10, 100);
+        let mut step = AdaptiveStep::new(10, 100);
         step.lasted(Duration::ZERO);
         step.failed();
         step.failed();
@@ -91,6 +91,6 @@ mod tests {
 
     #[test]
     fn a_step_of_nothing_does_not_exist() {
-        assert_eq!(Step::new(0, 0).size(), 1);
+        assert_eq!(AdaptiveStep::new(0, 0).size(), 1);
     }
 }

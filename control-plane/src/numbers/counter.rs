@@ -1,11 +1,13 @@
 //! Plain sequential numbers: one counter in the store for all instances.
 
-use super::ranges::{RangeIssuer, RangeSource};
-use super::{IssueError, NumberSource};
+use super::ranges::{BACKOFF, NumberRange, PATIENCE, RangeIssuer, RangeSource};
+use super::source::{IssueError, NumberSource};
 use crate::store::Store;
 use async_trait::async_trait;
-use std::ops::Range;
 use std::sync::Arc;
+
+/// The source as it is configured.
+const NAME: &str = "counter";
 
 /// The name of the counter in the store.
 const COUNTER: &str = "numbers";
@@ -16,7 +18,7 @@ const MAX_TRIES: usize = 32;
 /// Starts to issue the numbers 0, 1, 2, ... in ranges of `step`; the first is drawn when the first number is asked for.
 #[must_use]
 pub fn counter(store: Arc<Store>, step: u32) -> Arc<dyn NumberSource> {
-    Arc::new(RangeIssuer::new("counter", Counter { store, step }))
+    RangeIssuer::start(NAME, Counter { store, step }, PATIENCE, BACKOFF)
 }
 
 struct Counter {
@@ -30,25 +32,20 @@ impl RangeSource for Counter {
         self.store.skipped_in()
     }
 
-    async fn draw(&self) -> Result<Range<u64>, IssueError> {
+    async fn draw(&self) -> Result<NumberRange, IssueError> {
         for _ in 0..MAX_TRIES {
             let start = self.store.counter(COUNTER).await?;
             let end = start + u64::from(self.step);
             if self.store.swap_counter(COUNTER, start, end).await? {
-                return Ok(start..end);
+                return Ok(NumberRange::consecutive(start, end));
             }
         }
-        Err(IssueError::Source {
-            name: "counter",
-            reason: format!("others were faster {MAX_TRIES} times"),
-            transient: true,
-        })
+        let reason = format!("others were faster {MAX_TRIES} times");
+        Err(IssueError::transient(NAME, reason))
     }
 
-    async fn give_back(&self, rest: Range<u64>) -> Result<bool, IssueError> {
-        Ok(self
-            .store
-            .swap_counter(COUNTER, rest.end, rest.start)
-            .await?)
+    async fn give_back(&self, rest: NumberRange) -> Result<bool, IssueError> {
+        let back = self.store.swap_counter(COUNTER, rest.end, rest.start);
+        Ok(back.await?)
     }
 }

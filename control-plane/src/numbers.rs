@@ -1,0 +1,131 @@
+//! Where the numbers of new links come from. A number is never issued twice.
+//!
+//! A [`Minter`] takes numbers from the configured [`NumberSource`] and makes codes of them. Segments, counter and ZooKeeper
+//! are ranges that one issuer goes through ([`ranges`]); snowflake makes numbers of time, digest of the link.
+
+mod counter;
+mod digest;
+mod minter;
+mod ranges;
+mod segment;
+pub(crate) mod snowflake;
+mod source;
+mod zookeeper;
+
+pub use counter::counter;
+pub use digest::Membership;
+pub use minter::{Minted, Minter};
+pub use segment::{SegmentOptions, segment};
+pub use snowflake::snowflake;
+pub use source::{IssueError, NumberSource, Subject};
+pub use zookeeper::{ZookeeperAuth, ZookeeperOptions, zookeeper};
+
+use crate::config::{Config, NumberSourceKind};
+use crate::relay::{BoundPolicy, EVERY_NUMBER};
+use crate::store::{ListQuery, Store, StoreError};
+use digest::Digest;
+use std::sync::Arc;
+
+/// The smallest room between the numbers issued and the bound.
+const MIN_BOUND_ROOM: u64 = 10_000_000;
+
+/// Mints codes of the numbers of the configured source.
+pub(crate) async fn minter(
+    config: &Config,
+    store: Arc<Store>,
+    known: Arc<dyn Membership>,
+) -> Result<Minter, StoreError> {
+    if bound_policy(config) == BoundPolicy::Everything
+        && store.bound_state().await?.bound < EVERY_NUMBER
+    {
+        // The process that publishes now may still have another source.
+        store.add_bound(EVERY_NUMBER).await?;
+    }
+    let space = config.links.code_space();
+    let source: Arc<dyn NumberSource> = match config.issuer.source {
+        NumberSourceKind::Segment => segment(store, segment_options(config)),
+        NumberSourceKind::Counter => counter(store, config.issuer.step),
+        NumberSourceKind::Zookeeper => zookeeper(zookeeper_options(config, &store).await?),
+        NumberSourceKind::Snowflake => snowflake(store),
+        NumberSourceKind::Digest => Arc::new(Digest::new(space.clone(), Some(known))),
+    };
+    Ok(Minter::new(source, space))
+}
+
+/// How far the edges' admission lets numbers through. The bound follows the segments alone, with room for a thousandth of
+/// all codes at most: more would make edges look up codes that were never issued.
+pub(crate) fn bound_policy(config: &Config) -> BoundPolicy {
+    if config.issuer.source != NumberSourceKind::Segment {
+        return BoundPolicy::Everything;
+    }
+    let thousandth = config.links.code_space().length().count() / 1000;
+    BoundPolicy::Ahead(config.relay.bound_room.min(thousandth.max(MIN_BOUND_ROOM)))
+}
+
+fn segment_options(config: &Config) -> SegmentOptions {
+    let issuer = &config.issuer;
+    SegmentOptions {
+        length: config.links.code_space().length(),
+        least_step: issuer.step,
+        most_step: issuer.max_step,
+        lease: issuer.lease(),
+        ..SegmentOptions::default()
+    }
+}
+
+async fn zookeeper_options(config: &Config, store: &Store) -> Result<ZookeeperOptions, StoreError> {
+    let issuer = &config.issuer;
+    let any = ListQuery {
+        domain: None,
+        after: None,
+        limit: 1,
+    };
+    Ok(ZookeeperOptions {
+        path: issuer.zookeeper_path.clone(),
+        range: issuer.zookeeper_range,
+        auth: issuer.zookeeper_auth(),
+        // A ZooKeeper that has lost its data must not start from 0 again.
+        first: store.list_links(&any).await?.is_empty().then_some(0),
+        ..ZookeeperOptions::new(issuer.zookeeper_servers.clone().unwrap_or_default())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Secret;
+
+    #[test]
+    fn the_bound_follows_the_numbers_of_segments_alone() {
+        let mut config = Config::default();
+        assert_eq!(bound_policy(&config), BoundPolicy::Ahead(1_000_000_000));
+        config.links.code_length = 6;
+        assert_eq!(bound_policy(&config), BoundPolicy::Ahead(56_800_235));
+        for source in [
+            NumberSourceKind::Counter,
+            NumberSourceKind::Zookeeper,
+            NumberSourceKind::Snowflake,
+            NumberSourceKind::Digest,
+        ] {
+            config.issuer.source = source;
+            assert_eq!(bound_policy(&config), BoundPolicy::Everything);
+        }
+    }
+
+    #[tokio::test]
+    async fn any_other_source_lifts_the_bound_before_it_issues() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        config.issuer.source = NumberSourceKind::Counter;
+        let url = format!("sqlite://{}/e.db", folder.path().display());
+        config.store.url = Secret::new(url);
+        let store = crate::server::open_store(&config.store).await.unwrap();
+        assert!(store.bound_state().await.unwrap().bound < EVERY_NUMBER);
+        for _ in 0..2 {
+            let known = Arc::new(crate::resolve::KnownKeys::new(config.links.code_space()));
+            let minter = minter(&config, store.clone(), known).await.unwrap();
+            minter.shutdown().await;
+            assert_eq!(store.bound_state().await.unwrap().bound, EVERY_NUMBER);
+        }
+    }
+}

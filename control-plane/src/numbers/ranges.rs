@@ -1,0 +1,326 @@
+//! The issuer of numbers out of ranges, which are drawn from somewhere slow: a database, or ZooKeeper.
+//!
+//! When a tenth of a range is used, the next one is drawn in the background, so that a slow or absent source is not noticed
+//! for the length of a range and more. A number is issued once because a range is drawn once.
+//!
+//! A database that is restored gives out once more what was drawn since the backup. So nothing is drawn from one that this
+//! process knows to have gone back, and once the publisher has skipped numbers ([`RangeSource::skipped_in`]), the ranges
+//! that were drawn before are given up. What is not covered: a process that was started after the restore, and so knows of
+//! nothing, until the publisher has noticed; and more numbers lost than are skipped.
+
+use super::source::{IssueError, NumberSource};
+use crate::clock::pause_after;
+use async_trait::async_trait;
+use edgelink_wire::backoff::Bounds;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long a caller waits for a number when there is none, and with it how long a creation can hang on a source that does
+/// not answer.
+pub(super) const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// How long a source is left alone after draws that failed.
+pub(super) const BACKOFF: Bounds = Bounds {
+    first_ms: 50,
+    cap_ms: 1_000,
+};
+
+/// How long a shutdown waits for a draw that is under way. What comes later is skipped.
+const LAST_DRAW: Duration = Duration::from_secs(5);
+
+/// Where ranges come from. A range that was drawn is drawn again only after it was given back.
+#[async_trait]
+pub(super) trait RangeSource: Send + Sync + 'static {
+    /// The generation with which numbers were skipped last, as far as this process knows.
+    fn skipped_in(&self) -> u64 {
+        0
+    }
+
+    /// Draws a range, which is not empty. Bounded in time.
+    async fn draw(&self) -> Result<NumberRange, IssueError>;
+
+    /// Gives back the unused rest of a range. `false` if others have drawn since: the rest is skipped then.
+    async fn give_back(&self, rest: NumberRange) -> Result<bool, IssueError>;
+
+    /// Keeps up what draws need; runs until the issuer ends.
+    async fn maintain(&self) {}
+
+    /// Gives up what draws needed, after the last range was given back.
+    async fn release(&self) {}
+}
+
+/// Numbers at equal distances.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct NumberRange {
+    /// The first number.
+    pub(super) start: u64,
+    /// The first number behind: a multiple of `stride` after `start`.
+    pub(super) end: u64,
+    /// How far one number is from the next.
+    pub(super) stride: u64,
+}
+
+impl NumberRange {
+    /// The numbers `start`, `start + 1` and so on, up to `end`.
+    pub(super) fn consecutive(start: u64, end: u64) -> Self {
+        let stride = 1;
+        Self { start, end, stride }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.start >= self.end
+    }
+
+    fn take(&mut self) -> Option<u64> {
+        let number = self.start;
+        (number < self.end).then(|| {
+            self.start += self.stride;
+            number
+        })
+    }
+}
+
+/// Issues the numbers of ranges in order.
+pub(super) struct RangeIssuer<S>(Arc<SharedRanges<S>>);
+
+struct SharedRanges<S> {
+    name: &'static str,
+    source: S,
+    patience: Duration,
+    backoff: Bounds,
+    ranges: Mutex<Ranges>,
+    /// Notified when a range is to be drawn.
+    wanted: Notify,
+    /// Notified whenever a draw has ended, well or not.
+    drawn: Notify,
+    closing: CancellationToken,
+    tasks: TaskTracker,
+}
+
+#[derive(Default)]
+struct Ranges {
+    current: DrawnRange,
+    next: Option<DrawnRange>,
+    is_closed: bool,
+    /// Why the last draw failed.
+    failure: Option<IssueError>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct DrawnRange {
+    rest: NumberRange,
+    /// The number at which a tenth is used, and the next range is drawn.
+    low_from: u64,
+    /// The generation with which numbers had been skipped last when it was drawn.
+    skipped_in: u64,
+}
+
+impl<S: RangeSource> RangeIssuer<S> {
+    /// An issuer that draws its first range when it is first asked for a number. `name` is that of the source in errors.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime, where nothing could be drawn.
+    pub(super) fn start(
+        name: &'static str,
+        source: S,
+        patience: Duration,
+        backoff: Bounds,
+    ) -> Arc<Self> {
+        let shared = Arc::new(SharedRanges {
+            name,
+            source,
+            patience,
+            backoff,
+            ranges: Mutex::default(),
+            wanted: Notify::new(),
+            drawn: Notify::new(),
+            closing: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        let (drawing, maintaining) = (Arc::clone(&shared), Arc::clone(&shared));
+        shared.tasks.spawn(async move { drawing.draw().await });
+        shared.tasks.spawn(async move {
+            let maintain = maintaining.source.maintain();
+            maintaining.closing.run_until_cancelled(maintain).await
+        });
+        Arc::new(Self(shared))
+    }
+}
+
+impl<S> Drop for RangeIssuer<S> {
+    fn drop(&mut self) {
+        self.0.closing.cancel();
+    }
+}
+
+impl<S: RangeSource> SharedRanges<S> {
+    fn lock(&self) -> MutexGuard<'_, Ranges> {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next number; `None` if it has to be waited for.
+    fn take(&self) -> Result<Option<u64>, IssueError> {
+        let mut ranges = self.lock();
+        if ranges.is_closed {
+            return Err(IssueError::Closed);
+        }
+        // Under the lock: no range that is there is newer than this.
+        ranges.give_up_all_but(self.source.skipped_in());
+        let number = ranges.take();
+        if ranges.is_low() {
+            self.wanted.notify_one();
+        }
+        match (number, &ranges.failure) {
+            (None, Some(failure)) if !failure.is_transient() => Err(failure.repeat(self.name)),
+            (number, _) => Ok(number),
+        }
+    }
+
+    /// Returns a number as soon as there is one.
+    async fn wait(&self) -> Result<u64, IssueError> {
+        loop {
+            // Before the look: a draw that ends in between is not missed.
+            let drawn = self.drawn.notified();
+            if let Some(number) = self.take()? {
+                return Ok(number);
+            }
+            drawn.await;
+        }
+    }
+
+    /// Why a caller has waited in vain.
+    fn failure(&self) -> IssueError {
+        if let Some(failure) = &self.lock().failure {
+            return failure.repeat(self.name);
+        }
+        let patience = self.patience.as_millis();
+        IssueError::transient(self.name, format!("no answer within {patience} ms"))
+    }
+
+    /// Draws ranges that are wanted, until the issuer ends.
+    async fn draw(&self) {
+        let mut failures = 0;
+        let wanted = || self.closing.run_until_cancelled(self.wanted.notified());
+        while wanted().await.is_some() {
+            if !self.lock().is_low() {
+                continue;
+            }
+            let skipped_in = self.source.skipped_in();
+            match self.source.draw().await {
+                Ok(range) => {
+                    failures = 0;
+                    self.lock().put(DrawnRange::new(range, skipped_in));
+                    self.drawn.notify_waiters();
+                }
+                Err(error) => {
+                    failures += 1;
+                    let source = self.name;
+                    tracing::warn!(source, %error, failures, "drawing numbers failed, retrying");
+                    self.lock().failure = Some(error);
+                    self.drawn.notify_waiters();
+                    let pause = tokio::time::sleep(pause_after(failures, self.backoff));
+                    self.closing.run_until_cancelled(pause).await;
+                    self.wanted.notify_one();
+                }
+            }
+        }
+    }
+
+    async fn give_back(&self, rest: NumberRange) {
+        let (source, NumberRange { start, end, .. }) = (self.name, rest);
+        match self.source.give_back(rest).await {
+            Ok(true) => tracing::debug!(source, start, end, "unused numbers are given back"),
+            Ok(false) => tracing::info!(source, start, end, "unused numbers are skipped"),
+            Err(error) => {
+                tracing::warn!(source, start, end, %error, "unused numbers are skipped");
+            }
+        }
+    }
+}
+
+impl Ranges {
+    /// Drops the ranges that were drawn before the last skip. They cannot be given back: it went past them.
+    fn give_up_all_but(&mut self, skipped_in: u64) {
+        if self.current.skipped_in != skipped_in {
+            let NumberRange { start, end, .. } = std::mem::take(&mut self.current).rest;
+            if start < end {
+                tracing::info!(
+                    start,
+                    end,
+                    "unused numbers are skipped: the database went back"
+                );
+            }
+        }
+        self.next.take_if(|next| next.skipped_in != skipped_in);
+    }
+
+    fn take(&mut self) -> Option<u64> {
+        if self.current.rest.is_empty() {
+            self.current = self.next.take()?;
+        }
+        self.current.rest.take()
+    }
+
+    /// Whether the next range is to be drawn.
+    fn is_low(&self) -> bool {
+        self.current.rest.start >= self.current.low_from && self.next.is_none()
+    }
+
+    fn put(&mut self, drawn: DrawnRange) {
+        self.next = Some(drawn);
+        self.failure = None;
+    }
+
+    /// What is not issued, the last first: a source can only go back from where it stands.
+    fn unused(&mut self) -> impl Iterator<Item = NumberRange> + use<> {
+        let current = std::mem::take(&mut self.current);
+        let ranges = self.next.take().into_iter().chain([current]);
+        let rests = ranges.map(|range| range.rest);
+        rests.filter(|rest| !rest.is_empty())
+    }
+}
+
+impl DrawnRange {
+    fn new(range: NumberRange, skipped_in: u64) -> Self {
+        let tenth = (range.end - range.start) / range.stride / 10;
+        Self {
+            rest: range,
+            low_from: range.start + tenth * range.stride,
+            skipped_in,
+        }
+    }
+}
+
+#[async_trait]
+impl<S: RangeSource> NumberSource for RangeIssuer<S> {
+    async fn next_number(&self) -> Result<u64, IssueError> {
+        let shared = &self.0;
+        // Nearly always there is one, and no timer has to be set.
+        if let Some(number) = shared.take()? {
+            return Ok(number);
+        }
+        let waited = timeout(shared.patience, shared.wait()).await;
+        waited.unwrap_or_else(|_| Err(shared.failure()))
+    }
+
+    async fn shutdown(&self) {
+        let shared = &self.0;
+        shared.lock().is_closed = true;
+        shared.closing.cancel();
+        shared.drawn.notify_waiters();
+        shared.tasks.close();
+        let _ = timeout(LAST_DRAW, shared.tasks.wait()).await;
+        let unused = shared.lock().unused();
+        for rest in unused {
+            shared.give_back(rest).await;
+        }
+        shared.source.release().await;
+    }
+}
+
+#[cfg(test)]
+mod tests;
