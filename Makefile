@@ -48,6 +48,10 @@ test: setup wasm ## Run every test, with real Envoy and real databases
 	cargo build --profile wasm --target $(WASM_TARGET) -p edgelink-abi-probe
 	cargo test $(NATIVE)
 
+.PHONY: reference
+reference: ## Write the reference of the settings from their declarations
+	UPDATE=1 cargo test -p edgelink-control-plane --lib config::reference
+
 .PHONY: test-mysql
 test-mysql: ## Run the store's tests on MySQL 9 (Debian; needs root for debootstrap)
 	@tests/install.sh mysql
@@ -69,7 +73,7 @@ stalled-database: DRILL := stall::stalled
 throughput: DRILL := throughput::throughput
 import-urls: DRILL := importing::import
 issuer-sources: DRILL := sources::sources
-show-redis: DRILL := connections::connections propagation::stream propagation::poll scanning::scanning flush::flush
+show-redis: DRILL := connections::connections propagation::propagation scanning::scanning flush::flush
 cluster-failover: DRILL := failover::failover
 click-accounting: DRILL := clicks::clicks
 

@@ -39,9 +39,11 @@ source "$root/envoy/servers.sh"
 
 # start_control_plane NAME PORT
 start_control_plane() {
-  export EDGELINK_SHORT_URL_SCHEME=${EDGELINK_SHORT_URL_SCHEME:-http}
-  export EDGELINK_CODE_KEY_FILE=$state/code-key EDGELINK_ADMIN_KEY_FILE=$state/admin-key
-  start "$1" env EDGELINK_LISTEN="127.0.0.1:$2" "$edgelink" serve
+  export EDGELINK_LINKS_SHORT_URL_SCHEME=${EDGELINK_LINKS_SHORT_URL_SCHEME:-http}
+  export EDGELINK_LINKS_CODE_KEY_FILE=$state/code-key EDGELINK_AUTH_ADMIN_KEY_FILE=$state/admin-key
+  export EDGELINK_LINKS_DOMAINS=$EDGELINK_DOMAINS EDGELINK_AUTH_EDGE_TOKEN_FILE=$EDGELINK_EDGE_TOKEN_FILE
+  export EDGELINK_AUTH_EDGE_TOKENS=${EDGELINK_EDGE_TOKEN:-}
+  start "$1" env EDGELINK_SERVER_LISTEN="127.0.0.1:$2" "$edgelink" serve
   await_url "http://127.0.0.1:$2/health/ready"
 }
 
@@ -62,7 +64,7 @@ every_worker_has_begun() {
 }
 
 start_small() {
-  export EDGELINK_DATABASE_URL=${EDGELINK_DATABASE_URL:-sqlite://$state/edgelink.db}
+  export EDGELINK_STORE_URL=${EDGELINK_STORE_URL:-sqlite://$state/edgelink.db}
   export EDGELINK_FEED=${EDGELINK_FEED:-poll}
   start_control_plane control-plane "$EDGELINK_API_PORT"
   start_envoy
@@ -71,7 +73,7 @@ start_small() {
 # What full and cluster share. The first control plane makes the schema and the admin key.
 start_production_shape() {
   start_mariadb
-  export EDGELINK_DATABASE_URL=mysql://root@127.0.0.1:$EDGELINK_MARIADB_PORT/edgelink
+  export EDGELINK_STORE_URL=mysql://root@127.0.0.1:$EDGELINK_MARIADB_PORT/edgelink
   "start_redis_$shape"
   start_control_plane control-plane "$EDGELINK_API_PORT"
   start_control_plane control-plane-2 "$EDGELINK_API2_PORT"

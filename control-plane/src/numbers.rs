@@ -42,9 +42,9 @@ pub(crate) async fn minter(
         store.add_bound(EVERY_NUMBER).await?;
     }
     let space = config.links.code_space();
-    let source: Arc<dyn NumberSource> = match config.issuer.source {
+    let source: Arc<dyn NumberSource> = match config.numbers.source {
         NumberSourceKind::Segment => segment(store, segment_options(config)),
-        NumberSourceKind::Counter => counter(store, config.issuer.step),
+        NumberSourceKind::Counter => counter(store, config.numbers.step),
         NumberSourceKind::Zookeeper => zookeeper(zookeeper_options(config, &store).await?),
         NumberSourceKind::Snowflake => snowflake(store),
         NumberSourceKind::Digest => Arc::new(Digest::new(space.clone(), Some(known))),
@@ -55,38 +55,38 @@ pub(crate) async fn minter(
 /// How far the edges' admission lets numbers through. The bound follows the segments alone, with room for a thousandth of
 /// all codes at most: more would make edges look up codes that were never issued.
 pub(crate) fn bound_policy(config: &Config) -> BoundPolicy {
-    if config.issuer.source != NumberSourceKind::Segment {
+    if config.numbers.source != NumberSourceKind::Segment {
         return BoundPolicy::Everything;
     }
     let thousandth = config.links.code_space().length().count() / 1000;
-    BoundPolicy::Ahead(config.relay.bound_room.min(thousandth.max(MIN_BOUND_ROOM)))
+    BoundPolicy::Ahead(config.publisher.bound_room.min(thousandth.max(MIN_BOUND_ROOM)))
 }
 
 fn segment_options(config: &Config) -> SegmentOptions {
-    let issuer = &config.issuer;
+    let numbers = &config.numbers;
     SegmentOptions {
         length: config.links.code_space().length(),
-        least_step: issuer.step,
-        most_step: issuer.max_step,
-        lease: issuer.lease(),
+        least_step: numbers.step,
+        most_step: numbers.max_step,
+        lease: numbers.lease_seconds,
         ..SegmentOptions::default()
     }
 }
 
 async fn zookeeper_options(config: &Config, store: &Store) -> Result<ZookeeperOptions, StoreError> {
-    let issuer = &config.issuer;
+    let numbers = &config.numbers;
     let any = ListQuery {
         domain: None,
         after: None,
         limit: 1,
     };
     Ok(ZookeeperOptions {
-        path: issuer.zookeeper_path.clone(),
-        range: issuer.zookeeper_range,
-        auth: issuer.zookeeper_auth(),
+        path: numbers.zookeeper_path.clone(),
+        range: numbers.zookeeper_range,
+        auth: numbers.zookeeper_auth(),
         // A ZooKeeper that has lost its data must not start from 0 again.
         first: store.list_links(&any).await?.is_empty().then_some(0),
-        ..ZookeeperOptions::new(issuer.zookeeper_servers.clone().unwrap_or_default())
+        ..ZookeeperOptions::new(numbers.zookeeper_servers.clone().unwrap_or_default())
     })
 }
 
@@ -107,7 +107,7 @@ mod tests {
             NumberSourceKind::Snowflake,
             NumberSourceKind::Digest,
         ] {
-            config.issuer.source = source;
+            config.numbers.source = source;
             assert_eq!(bound_policy(&config), BoundPolicy::Everything);
         }
     }
@@ -116,7 +116,7 @@ mod tests {
     async fn any_other_source_lifts_the_bound_before_it_issues() {
         let folder = tempfile::tempdir().unwrap();
         let mut config = Config::default();
-        config.issuer.source = NumberSourceKind::Counter;
+        config.numbers.source = NumberSourceKind::Counter;
         let url = format!("sqlite://{}/e.db", folder.path().display());
         config.store.url = Secret::new(url);
         let store = crate::server::open_store(&config.store).await.unwrap();

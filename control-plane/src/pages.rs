@@ -1,6 +1,6 @@
 //! What visitors see instead of a redirect.
 
-use crate::config::PagesConfig;
+use crate::config::{FileText, PagesConfig};
 use crate::problem::RETRY_AFTER;
 use axum::response::{Html, IntoResponse, Response};
 use bytes::Bytes;
@@ -20,14 +20,14 @@ pub(crate) struct Pages {
 
 impl Pages {
     pub(crate) fn new(config: &PagesConfig) -> Self {
-        let page = |own: &Option<String>, built_in: &'static str| match own {
-            Some(html) => Bytes::from(html.clone()),
+        let page = |own: &Option<FileText>, built_in: &'static str| match own {
+            Some(html) => Bytes::from(html.text().to_owned()),
             None => Bytes::from_static(built_in.as_bytes()),
         };
         Self {
-            not_found: page(&config.html.not_found, NOT_FOUND),
-            gone: page(&config.html.gone, GONE),
-            unavailable: page(&config.html.unavailable, UNAVAILABLE),
+            not_found: page(&config.not_found, NOT_FOUND),
+            gone: page(&config.gone, GONE),
+            unavailable: page(&config.unavailable, UNAVAILABLE),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Purges expired links, tombstones that no cache can need any more, receipts of requests that are not repeated any more, and
 //! old clicks. In small batches, each a transaction of its own, and by one replica at a time.
 
-use crate::config::{ClicksConfig, SweeperConfig};
+use crate::config::{ClicksConfig, PurgeConfig};
 use crate::store::{Store, StoreError};
 use crate::telemetry::prometheus::{PURGE_FAILURES, PURGED};
 use metrics::counter;
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Purges what has expired.
 pub struct Purger {
     store: Arc<Store>,
-    settings: SweeperConfig,
+    settings: PurgeConfig,
     click_minutes: u64,
     owner: String,
 }
@@ -61,7 +61,7 @@ enum PurgeKind {
 impl Purger {
     /// A purger that holds the lease under a name of its own.
     #[must_use]
-    pub fn new(store: Arc<Store>, settings: &SweeperConfig, clicks: &ClicksConfig) -> Self {
+    pub fn new(store: Arc<Store>, settings: &PurgeConfig, clicks: &ClicksConfig) -> Self {
         let random = getrandom::u64().unwrap_or_default();
         Self {
             store,
@@ -73,10 +73,10 @@ impl Purger {
 
     /// Purges at every interval, for ever; does nothing if none is configured.
     pub async fn run(self) {
-        let Some(interval) = self.settings.interval() else {
+        if self.settings.interval_seconds.is_zero() {
             return;
-        };
-        let mut interval = tokio::time::interval(interval);
+        }
+        let mut interval = tokio::time::interval(self.settings.interval_seconds);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             interval.tick().await;
@@ -143,7 +143,7 @@ impl Purger {
 
     /// Purges a batch of what has expired by the database's clock.
     async fn purge_batch(&self, kind: PurgeKind) -> Result<u64, StoreError> {
-        let SweeperConfig {
+        let PurgeConfig {
             grace_seconds,
             tombstone_days,
             batch,

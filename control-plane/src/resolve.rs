@@ -10,6 +10,7 @@ mod known_codes;
 mod known_keys;
 mod memory;
 
+use crate::config::ResolveConfig;
 use crate::feed::{Current, Feed};
 use crate::redis::{Lock, Lookup, Redis};
 use crate::store::{Store, StoreError};
@@ -26,23 +27,10 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
 pub use known_keys::{KeyScanner, KnownKeys};
-pub use memory::{Memory, MemoryOptions};
+pub use memory::Memory;
 
 /// The first pause between two looks for what another replica is looking up; the next ones are twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
-
-/// How links are resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResolveOptions {
-    /// The in-process cache.
-    pub memory: MemoryOptions,
-    /// For how long a lookup may be locked in Redis.
-    pub lock: Duration,
-    /// How long to wait for another replica's lookup.
-    pub lock_wait: Duration,
-    /// How many lookups of the database may be under way at once.
-    pub max_lookups: usize,
-}
 
 /// Resolves keys.
 pub struct Resolver {
@@ -53,7 +41,7 @@ pub struct Resolver {
     memory: Arc<Memory>,
     feed: Arc<Feed>,
     lookups: Semaphore,
-    options: ResolveOptions,
+    config: ResolveConfig,
     has_warned: AtomicBool,
 }
 
@@ -102,7 +90,7 @@ impl Resolver {
         known_keys: Arc<KnownKeys>,
         feed: Arc<Feed>,
         memory: Arc<Memory>,
-        options: ResolveOptions,
+        config: ResolveConfig,
     ) -> Self {
         Self {
             catch_up: CatchUp::new(store.clone(), known_keys.clone(), feed.clone()),
@@ -111,8 +99,8 @@ impl Resolver {
             known_keys,
             memory,
             feed,
-            lookups: Semaphore::new(options.max_lookups),
-            options,
+            lookups: Semaphore::new(config.max_lookups),
+            config,
             has_warned: AtomicBool::new(false),
         }
     }
@@ -172,7 +160,7 @@ impl Resolver {
         text: &str,
     ) -> Result<Found, StoreError> {
         let mut pause = FIRST_PAUSE;
-        let end = Instant::now() + self.options.lock_wait;
+        let end = Instant::now() + self.config.lock_wait_ms;
         let generation = current.generation;
         loop {
             let found = match self.ask_redis(redis, current, text).await {
@@ -180,7 +168,7 @@ impl Resolver {
                 Answer::Unknown(lookup) => lookup,
                 Answer::NotCurrent => return self.ask_database(key).await,
             };
-            match redis.lock(generation, text, self.options.lock).await {
+            match redis.lock(generation, text, self.config.lock_ms).await {
                 Ok(Some(lock)) => {
                     return self
                         .under_lock(redis, current, key, text, found, lock)

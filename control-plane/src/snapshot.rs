@@ -1,6 +1,7 @@
 //! What a starting edge gets at once.
 
-use crate::clicks::{HotOptions, hot_links};
+use crate::clicks::hot_links;
+use crate::config::ClicksConfig;
 use crate::feed::{Feed, FeedError};
 use crate::resolve::KnownKeys;
 use crate::store::{Store, StoreError};
@@ -27,7 +28,7 @@ pub struct SnapshotFacts {
     /// The domains, the default one first.
     pub domains: Vec<Domain>,
     /// Which links are hot.
-    pub hot: HotOptions,
+    pub clicks: ClicksConfig,
 }
 
 /// Makes snapshots.
@@ -112,7 +113,7 @@ impl Snapshots {
             .code_filter()
             .ok_or(SnapshotError::NotReady)?;
         let bound = self.store.bound_state().await?.bound;
-        let hot = hot_links(self.store.as_ref(), &self.facts.hot).await?;
+        let hot = hot_links(self.store.as_ref(), &self.facts.clicks).await?;
         // Another generation has begun: the codes may be those of before.
         if found != generation || self.generation()? != generation {
             return Err(FeedError::NotCurrent.into());

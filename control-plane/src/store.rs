@@ -21,7 +21,6 @@ mod links;
 mod migrate;
 mod mysql;
 mod newest;
-mod options;
 mod outbox;
 mod packed;
 mod publisher;
@@ -44,7 +43,6 @@ pub use idempotent::{OnceLink, Twin};
 pub use issuers::{ISSUERS, IssuerHolder, IssuerUsage, Segment};
 pub use leases::MAX_LEASE_MS;
 pub use links::{ChangeError, ChangeFn, CheckFn, ListCursor, ListQuery, ScannedKey};
-pub use options::PoolOptions;
 pub use outbox::{MAX_BATCH_BYTES, MalformedBatch, OutboxSize, PendingBatch, PendingChange};
 pub use packed::{CutOff, Packed};
 pub use publisher::{
@@ -54,17 +52,19 @@ pub use publisher::{
 pub use receipts::{Receipt, StoredReceipt};
 pub use twins::Wanted;
 
+use crate::config::StoreConfig;
 use std::sync::Arc;
 
-/// Opens the store that the scheme of `url` names: `sqlite:` (a file, which is made when missing) or `mysql:` (MySQL
+/// Opens the store that the scheme of its URL names: `sqlite:` (a file, which is made when missing) or `mysql:` (MySQL
 /// 8.0 and later, MariaDB 10.6 and later). The schema is not touched; see [`Store::migrate`].
 ///
 /// # Errors
 /// A permanent [`StoreError`] where the URL is wrong or the server refuses us, a transient one where it does not answer.
-pub async fn connect(url: &str, options: &PoolOptions) -> Result<Arc<Store>, StoreError> {
+pub async fn connect(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
+    let url = config.url.expose();
     match url.split_once(':') {
-        Some(("sqlite", _)) => Ok(Arc::new(sqlite::connect(url, options).await?)),
-        Some(("mysql", _)) => Ok(Arc::new(mysql::connect(url, options).await?)),
+        Some(("sqlite", _)) => Ok(Arc::new(sqlite::connect(url, config).await?)),
+        Some(("mysql", _)) => Ok(Arc::new(mysql::connect(url, config).await?)),
         _ => Err(StoreError {
             context: "reading the database URL",
             transient: false,

@@ -191,8 +191,11 @@ impl Target {
 /// A control plane that publishes changes to a Redis, without which edges do not believe it.
 pub(crate) async fn publishing_to(redis: &RedisServer) -> ControlPlane {
     let url = format!("redis://127.0.0.1:{}", redis.port());
-    ControlPlane::with_variables(&[("EDGELINK_DOMAINS", DOMAIN), ("EDGELINK_REDIS_URL", &url)])
-        .await
+    ControlPlane::with_variables(&[
+        ("EDGELINK_LINKS_DOMAINS", DOMAIN),
+        ("EDGELINK_REDIS_URL", &url),
+    ])
+    .await
 }
 
 /// Links in the control plane, and the same in Redis, as a control plane writes them and as nginx wants them.

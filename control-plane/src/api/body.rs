@@ -23,7 +23,7 @@ impl FromRequest<Arc<App>> for JsonObject {
         }
         let limits = &app.config.server;
         let body = read(request.into_body(), limits.max_body_bytes);
-        let bytes = tokio::time::timeout(limits.body_timeout(), body)
+        let bytes = tokio::time::timeout(limits.body_timeout_ms, body)
             .await
             .map_err(|_| Problem::new(Kind::BodyTimeout))??;
         parse(&bytes)

@@ -74,7 +74,7 @@ pub(crate) async fn create_many(
     let are_aliases: Vec<bool> = parsed.iter().map(is_alias).collect();
     let from = app.feed.end();
     // The time of the body, which may be large, does not count.
-    let limit = app.config.server.request_timeout();
+    let limit = app.config.server.request_timeout_ms;
     // A little before the request as a whole is given up, so that what was created is told.
     let deadline = std::time::Instant::now() + limit.mul_f32(0.8);
     let outcomes = tokio::time::timeout(limit, carry_out(&app, parsed, deadline))
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
     /// How long the body may have taken so far.
     fn allowed(&self) -> Duration {
         let seconds = u64::try_from(self.bytes / MIN_BODY_RATE).unwrap_or(u64::MAX);
-        self.app.config.server.body_timeout() + Duration::from_secs(seconds)
+        self.app.config.server.body_timeout_ms + Duration::from_secs(seconds)
     }
 
     fn count(&mut self, more: usize) -> Result<(), Problem> {

@@ -65,7 +65,7 @@ impl KeyCache {
         Self {
             rows: Cache::builder()
                 .max_capacity(config.key_cache_entries)
-                .time_to_live(config.key_cache_time())
+                .time_to_live(config.key_cache_ms)
                 .build(),
             known: Cache::new(config.key_cache_entries),
             unknown: Semaphore::new(config.max_key_lookups),
@@ -108,7 +108,7 @@ mod tests {
 
     fn cache() -> KeyCache {
         KeyCache::new(&AuthConfig {
-            key_cache_ms: 0,
+            key_cache_ms: std::time::Duration::ZERO,
             max_key_lookups: 2,
             ..AuthConfig::default()
         })

@@ -5,7 +5,7 @@ mod sweep;
 mod transfer;
 
 use crate::config::{Config, ConfigError, Environment};
-use crate::server::{self, Server, StartError};
+use crate::server::{Server, StartError};
 use crate::store::StoreError;
 use crate::telemetry;
 use clap::{Parser, Subcommand};
@@ -96,7 +96,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
             check_config: false,
         } => serve(config()?, &environment).await,
         Command::Migrate => {
-            let store = server::connect(&config()?.store).await?;
+            let store = crate::store::connect(&config()?.store).await?;
             Ok(store.migrate().await?)
         }
         Command::Keys(command) => Ok(command.run(&config()?).await?),

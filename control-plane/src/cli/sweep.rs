@@ -16,7 +16,7 @@ pub(super) enum SweepError {
 
 pub(super) async fn run(config: &Config) -> Result<(), SweepError> {
     let store = server::open_store(&config.store).await?;
-    let purger = Purger::new(store, &config.sweeper, &config.clicks);
+    let purger = Purger::new(store, &config.purge, &config.clicks);
     let purged = purger.purge().await?.ok_or(SweepError::Busy)?;
     println!(
         "removed {} links past their validity, {} tombstones, {} receipts, {} counts of clicks",

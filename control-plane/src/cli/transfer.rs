@@ -26,7 +26,7 @@ struct Api {
     )]
     key: Option<String>,
     /// A file that holds an API key.
-    #[arg(long, env = "EDGELINK_ADMIN_KEY_FILE", value_name = "FILE")]
+    #[arg(long, env = "EDGELINK_AUTH_ADMIN_KEY_FILE", value_name = "FILE")]
     key_file: Option<PathBuf>,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct ExportArguments {
 /// Why a transfer has stopped.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
-    #[error("give an API key: --key, --key-file, EDGELINK_API_KEY or EDGELINK_ADMIN_KEY_FILE")]
+    #[error("give an API key: --key, --key-file, EDGELINK_API_KEY or EDGELINK_AUTH_ADMIN_KEY_FILE")]
     NoKey,
     #[error("{}: {source}", path.display())]
     KeyFile { path: PathBuf, source: io::Error },

@@ -3,5 +3,5 @@
 mod hot;
 mod ingest;
 
-pub use hot::{HotOptions, hot_links};
+pub use hot::hot_links;
 pub use ingest::{Counted, IngestError, count};

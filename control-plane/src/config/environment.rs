@@ -1,17 +1,26 @@
 //! The environment variables of a process, put over the configuration file.
 
-mod variables;
-
+use super::Config;
 use super::error::{Checks, ConfigError};
 use std::collections::BTreeMap;
 use std::fmt;
 use toml::{Table, Value};
-use variables::{Kind, OTHER_PREFIXES, OTHERS, VARIABLES};
 
-const PREFIX: &str = "EDGELINK_";
+/// What the names of all variables start with.
+pub(super) const PREFIX: &str = "EDGELINK_";
 
-/// The variables whose names start with `EDGELINK_`. Empty ones count as unset, for that is what deployment tools make of
-/// a value that nobody gave.
+/// Variables of the command line and of the scripts around Envoy, which are no settings of this process.
+#[rustfmt::skip]
+const OTHERS: &[&str] = &[
+    "ACCESS_LOG", "ADMIN_PORT", "API2_PORT", "API_KEY", "API_PORT", "API_URL", "BRIDGE_WASM", "CALLOUT_TIMEOUT_MS", "CLICKS", "CONFIG",
+    "CONTROL_PLANES", "DOMAINS", "DRAIN_SECONDS", "EDGE_ADDRESS", "EDGE_PORT", "EDGE_TOKEN", "EDGE_TOKEN_FILE", "FEED",
+    "FRESH_SECONDS", "HEAP_BYTES", "LRU_BYTES", "MARIADB_PORT", "MAX_CONNECTIONS", "PLUGIN", "REDIS", "REDIS_PASSWORD", "REDIS_PORT",
+    "REDIS_SERVERS", "REDIS_USER", "STALE_SECONDS", "STATE_DIR", "TIER_HEADER", "TRUSTED_HOPS", "WASM", "WORKERS",
+];
+const OTHER_PREFIXES: &[&str] = &["ENVOY", "TEST_", "EVERY_"];
+
+/// The variables whose names start with `EDGELINK_`. Empty ones count as unset: deployment tools make an empty variable of
+/// a value that was not given.
 #[derive(Clone, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
@@ -34,37 +43,36 @@ impl Environment {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Names that look like ours and that nothing reads. They are worth a warning and no more: Kubernetes itself sets
+    /// Names with our prefix that nothing reads. They are worth a warning and no more: Kubernetes itself sets
     /// `EDGELINK_SERVICE_HOST` and the like for a service named edgelink.
     pub fn unknown(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str).filter(|name| {
-            !VARIABLES.iter().any(|(known, ..)| known == name)
-                && !OTHERS.contains(name)
-                && !OTHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        let settings = Config::settings();
+        let known: Vec<String> = settings.iter().map(|setting| setting.variable()).collect();
+        self.0.keys().map(String::as_str).filter(move |name| {
+            let rest = &name[PREFIX.len()..];
+            !known.iter().any(|variable| variable == name)
+                && !OTHERS.contains(&rest)
+                && !OTHER_PREFIXES.iter().any(|prefix| rest.starts_with(prefix))
         })
     }
 
     /// Puts the values over those of the file.
     pub(super) fn put_over(&self, table: &mut Table) -> Result<(), ConfigError> {
         let mut checks = Checks::default();
-        for (name, section, field, kind) in VARIABLES {
-            let Some(text) = self.0.get(*name) else {
+        for setting in Config::settings() {
+            let name = setting.variable();
+            let Some(text) = self.0.get(&name) else {
                 continue;
             };
-            match value(text, *kind) {
-                Ok(value) => put(table, section, field, value),
-                Err(expected) => checks.refuse(name, format!("is '{text}', must be {expected}")),
+            match setting.kind.parse(text) {
+                Some(value) => put(table, setting.section, setting.name, value),
+                None => {
+                    let must = setting.kind.words();
+                    checks.refuse(&name, format!("is '{text}', must be {must}"));
+                }
             }
         }
         checks.into_result()
-    }
-
-    /// Every variable with its section and field.
-    #[cfg(test)]
-    pub(super) fn fields() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-        VARIABLES
-            .iter()
-            .map(|(name, section, field, _)| (*name, *section, *field))
     }
 }
 
@@ -81,24 +89,6 @@ impl FromIterator<(String, String)> for Environment {
             .into_iter()
             .filter(|(name, value)| name.starts_with(PREFIX) && !value.is_empty());
         Self(ours.collect())
-    }
-}
-
-fn value(text: &str, kind: Kind) -> Result<Value, &'static str> {
-    match kind {
-        Kind::Text => Ok(Value::String(text.to_owned())),
-        Kind::Number => text
-            .parse()
-            .map(Value::Integer)
-            .map_err(|_| "a whole number"),
-        Kind::Bool => text
-            .parse()
-            .map(Value::Boolean)
-            .map_err(|_| "true or false"),
-        Kind::List => {
-            let items = text.split(',').map(str::trim).map(Value::from);
-            Ok(Value::Array(items.collect()))
-        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! What is wrong with a configuration, with every wrong field at once.
 
 use std::fmt::{self, Display};
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use toml::Table;
 
 /// Why a configuration was refused.
 #[derive(Debug, thiserror::Error)]
@@ -56,35 +56,6 @@ impl ConfigError {
             message: error.message().to_owned(),
         }
     }
-
-    /// A field that has not the type that it must have.
-    pub(super) fn of_type(error: &serde_path_to_error::Error<toml::de::Error>) -> Self {
-        Self::field(
-            error.path().to_string(),
-            without_value(error.inner().message()),
-        )
-    }
-
-    pub(super) fn field(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::Fields(vec![FieldProblem {
-            field: field.into(),
-            reason: reason.into(),
-        }])
-    }
-}
-
-/// The message about a wrong type without the value, which may be a secret.
-fn without_value(message: &str) -> String {
-    let parts = message
-        .strip_prefix("invalid type: ")
-        .and_then(|rest| rest.rsplit_once(", expected "));
-    match parts {
-        Some((value, expected)) => {
-            let kind = value.split(['"', '`']).next().unwrap_or_default();
-            format!("is of the type {}, must be {expected}", kind.trim_end())
-        }
-        None => message.to_owned(),
-    }
 }
 
 struct List<'a>(&'a [FieldProblem]);
@@ -109,16 +80,14 @@ impl Checks {
         });
     }
 
-    /// Refuses a number outside of `range`.
-    pub(super) fn range<N: PartialOrd + Display + Copy>(
-        &mut self,
-        field: &str,
-        value: N,
-        range: &RangeInclusive<N>,
-    ) {
-        if !range.contains(&value) {
-            let (low, high) = (range.start(), range.end());
-            self.refuse(field, format!("is {value}, must be {low} to {high}"));
+    /// Refuses what is left of a table after all that is known was taken out of it.
+    pub(super) fn refuse_unknown(&mut self, section: Option<&str>, rest: &Table, known: &[&str]) {
+        for name in rest.keys() {
+            let field = section.map_or(name.clone(), |section| format!("{section}.{name}"));
+            self.refuse(
+                &field,
+                format!("is unknown, must be one of {}", known.join(", ")),
+            );
         }
     }
 

@@ -1,95 +1,99 @@
-//! Domains, codes and short URLs.
+//! Domains, codes and short URLs, and where the numbers of codes come from.
 
+use super::declare::settings;
 use super::error::Checks;
-use super::{Secret, text};
+use super::value::{FileText, Secret, choice};
+use crate::issuer::{ZookeeperAuth, snowflake};
 use edgelink_wire::{Code, CodeLength, CodeSpace, Domain, PermutationKey};
-use serde::Deserialize;
 use std::collections::HashSet;
-use std::fmt;
-use std::path::PathBuf;
+use std::time::Duration;
 
-/// Domains, codes and short URLs.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default, expecting = "a section")]
-pub struct LinksConfig {
-    /// The hosts of short URLs, with their port where it is not the default of the scheme; at least one. The first is the
-    /// default. A default port (80, 443) or a trailing dot in a request makes no difference. No link may point to any of
-    /// them. Default `127.0.0.1:8080`, where `make run` has its edge.
-    #[serde(deserialize_with = "text::parsed_list")]
-    pub domains: Vec<Domain>,
-    /// What visitors get who come by a host that is none of the domains: `default`, the links of the default domain, or
-    /// `not_found`, 404. Default `default`.
-    pub unknown_hosts: UnknownHosts,
-    /// `http` or `https`: what `shortUrl` starts with. Default `https`.
-    pub short_url_scheme: Scheme,
-    /// How many characters generated codes have, 6 to 10. Default 7: 3.5 million million codes. Codes of another length
-    /// that exist already go on working.
-    pub code_length: u8,
-    /// The secret that scatters codes: 32 hexadecimal digits. Default none: codes are plain counters, and whoever has one
-    /// can guess the next. Must stay the same for as long as the links live: with another key, numbers not used so far
-    /// may give codes that are taken.
-    pub code_key: Option<Secret>,
-    /// A file with that secret, in place of it. Default none.
-    pub code_key_file: Option<PathBuf>,
-    /// How often a link is tried to be created when its generated code is taken by an alias already, 1 to 100. Default 16.
-    /// From the second time on free numbers are looked up, up to 512 at once. Past that a creation is answered 503.
-    pub max_code_tries: u8,
-}
+settings! {
+    /// Domains and codes.
+    pub struct LinksConfig = "links" {
+        /// Hosts of short URLs, at least one, with their port where it is not the default; the first is the default domain. No
+        /// link may point to any of them. The ports 80 and 443 and a trailing dot in a request make no difference.
+        pub domains: Vec<Domain> = "127.0.0.1:8080".parse().into_iter().collect();
+        /// What visitors of other hosts get: the links of the default domain, or 404.
+        pub unknown_hosts: UnknownHosts = UnknownHosts::Default;
+        /// What `shortUrl` starts with.
+        pub short_url_scheme: Scheme = Scheme::Https;
+        /// Characters of generated codes; codes of another length that exist stay.
+        pub code_length: u8 = CodeLength::DEFAULT.get(), 6..=10;
+        /// The permutation key, 32 hexadecimal digits (`openssl rand -hex 16`). Without it codes are plain counters that can be
+        /// guessed. It must stay the same for as long as the links live.
+        pub code_key: Option<Secret> = None, "00000000000000000000000000000000";
+        /// A file with it, in its place.
+        pub code_key_file: Option<FileText> = None, "/etc/edgelink/code-key";
+        /// How often a creation is retried when its code is taken; from the second time on free numbers are looked up, up to 512
+        /// at once. Then 503.
+        pub max_code_tries: u8 = 16, 1..=100;
+    }
 
-/// What short URLs start with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scheme {
-    /// Without TLS.
-    Http,
-    /// With TLS.
-    #[default]
-    Https,
-}
-
-/// What visitors get who come by an unknown host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UnknownHosts {
-    /// The links of the default domain.
-    #[default]
-    Default,
-    /// 404.
-    NotFound,
-}
-
-impl fmt::Display for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        })
+    /// Sources of numbers.
+    pub struct NumbersConfig = "numbers" {
+        /// The same for all control planes of a database; see "Sources of numbers". `snowflake` needs
+        /// `links.code_length = 10`; `counter` takes no `links.code_key`.
+        pub source: NumberSourceKind = NumberSourceKind::Segment;
+        /// Numbers drawn at once: by `counter` always, by `segment` at first and at least. More means fewer round trips, and
+        /// more numbers lost when the process is killed.
+        pub step: u32 = 1_000, 1..=1_000_000;
+        /// To how many a draw of `segment` grows while one lasts for less than 15 minutes; at least `step`. A killed process
+        /// loses up to twice as many.
+        pub max_step: u32 = 100_000, 1..=100_000_000;
+        /// The issuer lease (`segment`); renewed three times as often.
+        pub lease_seconds: Duration = Duration::from_mins(1), 3..=3_600;
+        /// `host:port,host:port/chroot`; needed for `zookeeper`.
+        pub zookeeper_servers: Option<String> = None, "127.0.0.1:2181";
+        /// The znode with the next number; made where it is missing and there are no links yet.
+        pub zookeeper_path: String = "/edgelink/next".to_owned();
+        /// Scheme and credentials; znodes made then belong to this identity. Without it every client of that ZooKeeper may change
+        /// them.
+        pub zookeeper_auth: Option<Secret> = None, "digest:user:password";
+        /// Numbers drawn from ZooKeeper at once.
+        pub zookeeper_range: u32 = 100_000, 1..=100_000_000;
     }
 }
 
-impl Default for LinksConfig {
-    fn default() -> Self {
-        Self {
-            domains: "127.0.0.1:8080".parse().into_iter().collect(),
-            unknown_hosts: UnknownHosts::default(),
-            short_url_scheme: Scheme::default(),
-            code_length: CodeLength::DEFAULT.get(),
-            code_key: None,
-            code_key_file: None,
-            max_code_tries: 16,
-        }
+choice! {
+    /// What short URLs start with.
+    pub enum Scheme {
+        /// Without TLS.
+        Http = "http",
+        /// With TLS.
+        Https = "https",
+    }
+}
+
+choice! {
+    /// What visitors get who come by an unknown host.
+    pub enum UnknownHosts {
+        /// The links of the default domain.
+        Default = "default",
+        /// 404.
+        NotFound = "not_found",
+    }
+}
+
+choice! {
+    /// Which source.
+    pub enum NumberSourceKind {
+        /// Segments of 1,000 logical issuers in the database.
+        Segment = "segment",
+        /// One counter in the database: 0, 1, 2, ...
+        Counter = "counter",
+        /// Ranges out of a znode.
+        Zookeeper = "zookeeper",
+        /// Time, worker and sequence.
+        Snowflake = "snowflake",
+        /// MurmurHash3 over domain, target, owner and salt.
+        Digest = "digest",
     }
 }
 
 impl LinksConfig {
+    /// Checks domains and key, and takes the key from its file.
     pub(super) fn complete(&mut self, checks: &mut Checks) {
-        self.check_domains(checks);
-        checks.range("links.code_length", self.code_length, &(6..=10));
-        checks.range("links.max_code_tries", self.max_code_tries, &(1..=100));
-        self.read_code_key(checks);
-    }
-
-    fn check_domains(&self, checks: &mut Checks) {
         if self.domains.is_empty() {
             checks.refuse("links.domains", "is empty, must name at least one domain");
         }
@@ -97,21 +101,13 @@ impl LinksConfig {
         for domain in self.domains.iter().filter(|domain| !seen.insert(*domain)) {
             checks.refuse("links.domains", format!("holds '{domain}' twice"));
         }
-    }
-
-    fn read_code_key(&mut self, checks: &mut Checks) {
-        if let Some(path) = &self.code_key_file {
-            if self.code_key.is_some() {
-                checks.refuse(
-                    "links.code_key_file",
-                    "must not be set together with links.code_key",
-                );
-                return;
+        match (&self.code_key_file, &self.code_key) {
+            (Some(_), Some(_)) => {
+                let must = "must not be set together with links.code_key";
+                return checks.refuse("links.code_key_file", must);
             }
-            match text::read_file(path) {
-                Ok(key) => self.code_key = Some(Secret::new(key.trim())),
-                Err(reason) => return checks.refuse("links.code_key_file", reason),
-            }
+            (Some(file), None) => self.code_key = Some(Secret::new(file.text().trim())),
+            (None, _) => {}
         }
         if self.code_key.is_some() && self.permutation_key().is_none() {
             checks.refuse("links.code_key", "must be 32 hexadecimal digits");
@@ -128,11 +124,54 @@ impl LinksConfig {
     }
 
     pub(crate) fn short_url(&self, domain: &Domain, code: &Code) -> String {
-        format!("{}://{domain}/{code}", self.short_url_scheme)
+        format!("{}://{domain}/{code}", self.short_url_scheme.word())
     }
 
     /// The first of the domains. A configuration that was loaded has one.
     pub(crate) fn default_domain(&self) -> &Domain {
         &self.domains[0]
+    }
+}
+
+impl NumbersConfig {
+    pub(super) fn check(&self, links: &LinksConfig, checks: &mut Checks) {
+        let (step, max_step, path) = (self.step, self.max_step, &self.zookeeper_path);
+        if max_step < step {
+            let reason = format!("is {max_step}, must be numbers.step ({step}) to 100000000");
+            checks.refuse("numbers.max_step", reason);
+        }
+        if !path.starts_with('/') || path.ends_with('/') || path.contains("//") {
+            let reason = format!("is '{path}', must be like '/edgelink/next'");
+            checks.refuse("numbers.zookeeper_path", reason);
+        }
+        if self.zookeeper_auth.is_some() && self.zookeeper_auth().is_none() {
+            let must = "must be a scheme and its credentials, for example digest:user:password";
+            checks.refuse("numbers.zookeeper_auth", must);
+        }
+        if let Err(reason) = self.check_source(links) {
+            checks.refuse("numbers.source", reason);
+        }
+    }
+
+    /// The identity that this process has for ZooKeeper.
+    pub(crate) fn zookeeper_auth(&self) -> Option<ZookeeperAuth> {
+        ZookeeperAuth::parse(self.zookeeper_auth.as_ref()?.expose())
+    }
+
+    fn check_source(&self, links: &LinksConfig) -> Result<(), String> {
+        let (length, needed) = (links.code_length, snowflake::CODE_LENGTH);
+        match self.source {
+            NumberSourceKind::Zookeeper if self.zookeeper_servers.is_none() => {
+                Err("is 'zookeeper', which needs numbers.zookeeper_servers".to_owned())
+            }
+            NumberSourceKind::Snowflake if length != needed => Err(format!(
+                "is 'snowflake', whose numbers need links.code_length = {needed} (it is {length})"
+            )),
+            NumberSourceKind::Counter if links.code_key.is_some() => Err(
+                "is 'counter', whose codes are plain: remove links.code_key, or take 'segment'"
+                    .to_owned(),
+            ),
+            _ => Ok(()),
+        }
     }
 }

@@ -1,166 +1,160 @@
-//! The HTTP server and its bounds.
+//! The server and what it answers with: its bounds, who may ask, what is logged, and pages for visitors.
 
+use super::declare::settings;
 use super::error::Checks;
-use super::text;
-use serde::Deserialize;
+use super::value::{FileText, Secret, choice};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
+use tracing_subscriber::EnvFilter;
 
-/// The HTTP server and its bounds.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default, expecting = "a section")]
-pub struct ServerConfig {
-    /// Address and port to listen on; port 0 takes a free one, which the log line `listening` names. API, edge API,
-    /// redirects, health and metrics share it. Default `127.0.0.1:8081`: from outside of this machine nobody gets in.
-    #[serde(deserialize_with = "text::parsed")]
-    pub listen: SocketAddr,
-    /// The largest request body in bytes, 1,024 to 16,777,216. Default 65,536. A larger one is answered 413.
-    pub max_body_bytes: usize,
-    /// The largest body of a bulk request in bytes, 1,024 to 268,435,456. Default 33,554,432. A larger one is answered 413.
-    pub max_bulk_body_bytes: usize,
-    /// How many bulk requests are worked on at once, 1 to 1,000. Default 4: each may hold a body's worth of memory. Further
-    /// ones are answered 503.
-    pub max_bulk_requests: usize,
-    /// How many connections may be open at once, 1 to 1,000,000. Default 4,096. Further ones have those of
-    /// `health_connections`.
-    pub max_connections: usize,
-    /// How many of them one client address may have (IPv6: one /64), 1 to 1,000,000. Default 1,024. Further ones are closed
-    /// at once. Where one proxy brings all the traffic, raise it to `max_connections`.
-    pub max_connections_per_address: usize,
-    /// How many connections there may be beyond `max_connections`, 0 to 1,000. Default 16. Only `/health/*` and `/metrics`
-    /// are answered in them, all else 503, and they are closed then. What comes beyond them waits in the kernel's queue.
-    pub health_connections: usize,
-    /// How many requests are worked on at once, 1 to 100,000; health and metrics do not count. Default 512. Further
-    /// ones are answered 503 at once, because waiting in a queue helps nobody once the database is the bottleneck.
-    pub max_requests: usize,
-    /// How long a client may take to send the head of a request, in milliseconds, 100 to 600,000; also how long an idle
-    /// connection is kept. Default 60,000: longer than proxies keep theirs (Envoy's bootstrap: 30 s), because who closes
-    /// first must be the one who sends.
-    pub header_timeout_ms: u64,
-    /// For how long a client may take nothing of an answer that waits for it, in milliseconds, 100 to 600,000. Default
-    /// 10,000. Then its connection is closed: who reads nothing would hold it for ever.
-    pub write_timeout_ms: u64,
-    /// How long a client may take to send the body of a request, in milliseconds, 100 to 60,000. Default 5,000. A slower
-    /// one is answered 408. A bulk body has a second more for each 64 KiB that have come.
-    pub body_timeout_ms: u64,
-    /// How long a request may take altogether, in milliseconds, 100 to 600,000; a bulk request from the end of its body on.
-    /// Default 10,000. One that takes longer is given up and answered 503; what it wanted may have happened nevertheless.
-    pub request_timeout_ms: u64,
-    /// For how long `/health/ready` says no before the listener closes, in milliseconds, 0 to 60,000, so that balancers
-    /// have time to look. Default 0: it closes at once.
-    pub shutdown_delay_ms: u64,
-    /// How long requests in flight may take to end when the process is told to stop, in milliseconds, 0 to 600,000.
-    /// Default 10,000. What is not done by then is cut off.
-    pub shutdown_grace_ms: u64,
+/// Below this a token can be guessed.
+const MIN_TOKEN_LENGTH: usize = 16;
+
+const MAX_PAGE_BYTES: usize = 65_536;
+
+settings! {
+    /// HTTP and its bounds.
+    pub struct ServerConfig = "server" {
+        /// Address and port of API, edge API, redirects, health and metrics. Port 0 takes a free one, which the log line
+        /// `listening` names. With 127.0.0.1 nothing outside of this machine can connect.
+        pub listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8081));
+        /// Largest body of a request, and largest item of a bulk request, in bytes; then 413.
+        pub max_body_bytes: usize = 65_536, 1_024..=16_777_216;
+        /// Largest body of a bulk request, in bytes; then 413.
+        pub max_bulk_body_bytes: usize = 33_554_432, 1_024..=268_435_456;
+        /// Bulk requests worked on at once, each of which may hold a body's worth of memory; then 503.
+        pub max_bulk_requests: usize = 4, 1..=1_000;
+        /// Open connections. Further ones have those of `health_connections`.
+        pub max_connections: usize = 4_096, 1..=1_000_000;
+        /// Open connections of one client address (IPv6: one /64); further ones are closed. Raise it where one proxy brings
+        /// all the traffic.
+        pub max_connections_per_address: usize = 1_024, 1..=1_000_000;
+        /// Connections beyond `max_connections`, for `/health/*` and `/metrics` only; all else is 503 in them, and they are
+        /// closed then. What comes beyond them waits in the kernel's queue.
+        pub health_connections: usize = 16, 0..=1_000;
+        /// Requests worked on at once, without health, metrics and polls; then 503.
+        pub max_requests: usize = 512, 1..=100_000;
+        /// For the head of a request, and for idle connections. Keep it above the idle timeout of proxies in front (Envoy's
+        /// bootstrap: 30 s), because the side that sends must be the one that closes.
+        pub header_timeout_ms: Duration = Duration::from_mins(1), 100..=600_000;
+        /// For a client that reads nothing of its answer; then its connection is closed.
+        pub write_timeout_ms: Duration = Duration::from_secs(10), 100..=600_000;
+        /// For a body; then 408. A bulk body has a second more for each 64 KiB that have come.
+        pub body_timeout_ms: Duration = Duration::from_secs(5), 100..=60_000;
+        /// For a request altogether, for a bulk request from the end of its body on; then 503, and what it wanted may have
+        /// happened nevertheless.
+        pub request_timeout_ms: Duration = Duration::from_secs(10), 100..=600_000;
+        /// For how long `/health/ready` is 503 before the listener closes, so that balancers have time to look.
+        pub shutdown_delay_ms: Duration = Duration::ZERO, 0..=60_000;
+        /// For requests in flight when the process is told to stop; what is left is cut off.
+        pub shutdown_grace_ms: Duration = Duration::from_secs(10), 0..=600_000;
+    }
+
+    /// Keys and tokens.
+    pub struct AuthConfig = "auth" {
+        /// Bearer tokens of the edge API: at least 16 visible ASCII characters without commas (`openssl rand -hex 32`).
+        /// Several are for rotation: add the new one, change the edges, remove the old one. With none the edge API refuses
+        /// every request.
+        pub edge_tokens: Vec<Secret> = Vec::new();
+        /// A file with further tokens, one a line.
+        pub edge_token_file: Option<FileText> = None, "/etc/edgelink/edge-token";
+        /// Where the first start, while there are no API keys, writes the admin key that it makes (mode 0600). A file that
+        /// holds a key already is used as it is. Without it no key is made; `edgelink keys create` makes one.
+        pub admin_key_file: Option<PathBuf> = None, "/var/lib/edgelink/admin-key";
+        /// For how long an API key is not looked up again, and so a revoked one still works; 0 asks the database at every
+        /// request.
+        pub key_cache_ms: Duration = Duration::from_secs(2), 0..=60_000;
+        /// Keys in that cache.
+        pub key_cache_entries: u64 = 10_000, 1..=1_000_000;
+        /// Lookups at once of keys that were never found; then 503. Keys in use do not count, so that invented keys do not
+        /// keep them from the database.
+        pub max_key_lookups: usize = 4, 1..=1_000;
+    }
+
+    /// The log, on standard error.
+    pub struct LogConfig = "log" {
+        /// Of log lines: for people, or one object a line.
+        pub format: LogFormat = LogFormat::Text;
+        /// A level (`error`, `warn`, `info`, `debug`, `trace`), or directives such as `info,sqlx=warn`. With `debug` every
+        /// request is a line.
+        pub filter: String = "info".to_owned();
+    }
+
+    /// Files of HTML, at most 65536 bytes each, that visitors see instead of a redirect. They are read once, at the start.
+    /// Without them built-in pages are sent.
+    pub struct PagesConfig = "pages" {
+        /// For 404: there is no such link, or not yet.
+        pub not_found: Option<FileText> = None, "/etc/edgelink/404.html";
+        /// For 410: the link has expired or was switched off.
+        pub gone: Option<FileText> = None, "/etc/edgelink/410.html";
+        /// For 503: the link cannot be looked up at the moment.
+        pub unavailable: Option<FileText> = None, "/etc/edgelink/503.html";
+    }
 }
 
-impl Default for ServerConfig {
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8081)),
-            max_body_bytes: 65_536,
-            max_bulk_body_bytes: 33_554_432,
-            max_bulk_requests: 4,
-            max_connections: 4_096,
-            max_connections_per_address: 1_024,
-            health_connections: 16,
-            max_requests: 512,
-            header_timeout_ms: 60_000,
-            write_timeout_ms: 10_000,
-            body_timeout_ms: 5_000,
-            request_timeout_ms: 10_000,
-            shutdown_delay_ms: 0,
-            shutdown_grace_ms: 10_000,
+choice! {
+    /// The form of log lines.
+    pub enum LogFormat {
+        /// For people.
+        Text = "text",
+        /// One JSON object a line.
+        Json = "json",
+    }
+}
+
+impl AuthConfig {
+    /// Checks the tokens, and adds those of the file.
+    pub(super) fn complete(&mut self, checks: &mut Checks) {
+        if !self.edge_tokens.iter().all(is_token) {
+            checks.refuse("auth.edge_tokens", TOKEN_RULE);
+        }
+        let Some(file) = &self.edge_token_file else {
+            return;
+        };
+        let lines = file.text().lines().map(str::trim);
+        let tokens: Vec<Secret> = lines
+            .filter(|line| !line.is_empty())
+            .map(Secret::new)
+            .collect();
+        if tokens.is_empty() || !tokens.iter().all(is_token) {
+            checks.refuse("auth.edge_token_file", TOKEN_RULE);
+        }
+        self.edge_tokens.extend(tokens);
+    }
+}
+
+const TOKEN_RULE: &str = "must hold tokens of at least 16 visible ASCII characters without commas, for example from: openssl rand -hex 32";
+
+fn is_token(token: &Secret) -> bool {
+    let token = token.expose();
+    let is_allowed = |byte: u8| byte.is_ascii_graphic() && byte != b',';
+    token.len() >= MIN_TOKEN_LENGTH && token.bytes().all(is_allowed)
+}
+
+impl LogConfig {
+    pub(super) fn check(&self, checks: &mut Checks) {
+        let filter = &self.filter;
+        if let Err(error) = EnvFilter::try_new(filter) {
+            let must = "must be a level or directives such as 'info,sqlx=warn'";
+            checks.refuse("log.filter", format!("is '{filter}', {must}: {error}"));
         }
     }
 }
 
-impl ServerConfig {
+impl PagesConfig {
     pub(super) fn check(&self, checks: &mut Checks) {
-        checks.range(
-            "server.max_body_bytes",
-            self.max_body_bytes,
-            &(1_024..=16_777_216),
-        );
-        checks.range(
-            "server.max_bulk_body_bytes",
-            self.max_bulk_body_bytes,
-            &(1_024..=268_435_456),
-        );
-        checks.range(
-            "server.max_bulk_requests",
-            self.max_bulk_requests,
-            &(1..=1_000),
-        );
-        checks.range(
-            "server.max_connections",
-            self.max_connections,
-            &(1..=1_000_000),
-        );
-        checks.range(
-            "server.max_connections_per_address",
-            self.max_connections_per_address,
-            &(1..=1_000_000),
-        );
-        checks.range(
-            "server.health_connections",
-            self.health_connections,
-            &(0..=1_000),
-        );
-        checks.range(
-            "server.write_timeout_ms",
-            self.write_timeout_ms,
-            &(100..=600_000),
-        );
-        checks.range("server.max_requests", self.max_requests, &(1..=100_000));
-        checks.range(
-            "server.header_timeout_ms",
-            self.header_timeout_ms,
-            &(100..=600_000),
-        );
-        checks.range(
-            "server.body_timeout_ms",
-            self.body_timeout_ms,
-            &(100..=60_000),
-        );
-        checks.range(
-            "server.request_timeout_ms",
-            self.request_timeout_ms,
-            &(100..=600_000),
-        );
-        checks.range(
-            "server.shutdown_delay_ms",
-            self.shutdown_delay_ms,
-            &(0..=60_000),
-        );
-        checks.range(
-            "server.shutdown_grace_ms",
-            self.shutdown_grace_ms,
-            &(0..=600_000),
-        );
-    }
-
-    pub(crate) fn header_timeout(&self) -> Duration {
-        Duration::from_millis(self.header_timeout_ms)
-    }
-
-    pub(crate) fn write_timeout(&self) -> Duration {
-        Duration::from_millis(self.write_timeout_ms)
-    }
-
-    pub(crate) fn body_timeout(&self) -> Duration {
-        Duration::from_millis(self.body_timeout_ms)
-    }
-
-    pub(crate) fn request_timeout(&self) -> Duration {
-        Duration::from_millis(self.request_timeout_ms)
-    }
-
-    pub(crate) fn shutdown_delay(&self) -> Duration {
-        Duration::from_millis(self.shutdown_delay_ms)
-    }
-
-    pub(crate) fn shutdown_grace(&self) -> Duration {
-        Duration::from_millis(self.shutdown_grace_ms)
+        for (field, page) in [
+            ("pages.not_found", &self.not_found),
+            ("pages.gone", &self.gone),
+            ("pages.unavailable", &self.unavailable),
+        ] {
+            let length = page.as_ref().map_or(0, |page| page.text().len());
+            if length > MAX_PAGE_BYTES {
+                let reason =
+                    format!("names a file of {length} bytes, must be at most {MAX_PAGE_BYTES}");
+                checks.refuse(field, reason);
+            }
+        }
     }
 }

@@ -1,72 +1,129 @@
-//! The database.
+//! Where links are kept and looked up: the database, Redis, the cache of this process; and what is removed from them.
 
-use super::Secret;
+use super::declare::settings;
 use super::error::Checks;
+use super::value::Secret;
 use crate::creation::BatchOptions;
-use serde::Deserialize;
 use std::time::Duration;
 
-/// What a commit may take beyond the time of its slowest statement, before its callers are told that it failed.
+/// What a commit may take beyond the time of its slowest call, before those who wait for it get a failure.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// The database.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default, expecting = "a section")]
-pub struct StoreConfig {
-    /// `sqlite:///absolute/path.db`, `sqlite://relative/path.db` or `mysql://user:password@host:port/database`. Default
-    /// `sqlite://edgelink.db`: a file in the working directory, made when it is missing. Several control planes need
-    /// MySQL. Its certificate is checked with `?ssl-mode=VERIFY_IDENTITY` behind the URL, against `&ssl-ca=` where the
-    /// system does not know who has issued it; by default TLS is used where the server offers it, without a check.
-    pub url: Secret,
-    /// Whether `serve` brings the schema up to date before it starts. Default true. With false a schema that is not up to
-    /// date shows as errors of the database; run `edgelink migrate` first.
-    pub auto_migrate: bool,
-    /// How many connections to the database may be open, 1 to 1,000. Default 16.
-    pub max_connections: u32,
-    /// How long one call of the database may take, in milliseconds, 50 to 60,000. Default 1,500. What takes longer is
-    /// given up and answered 503; it may have happened nevertheless.
-    pub timeout_ms: u64,
-    /// How many links may wait for their commit, 1 to 1,000,000. Default 4,096. One more is answered 503 at once. Links
-    /// that wait are committed together.
-    pub create_queue: usize,
-}
+settings! {
+    /// The database.
+    pub struct StoreConfig = "store" {
+        /// `sqlite:///absolute/path.db`, `sqlite://relative/path.db` (made when it is missing), or
+        /// `mysql://user:password@host:port/database` (MySQL 8.0 or MariaDB 10.6, or later), which several control planes need.
+        /// Where others share the network, add `?ssl-mode=VERIFY_IDENTITY`, and `&ssl-ca=/path/ca.pem` where needed: without
+        /// it TLS is used if the server offers it, and no certificate is checked.
+        pub url: Secret = Secret::new("sqlite://edgelink.db");
+        /// Whether `serve` brings the schema up to date first; with false, run `edgelink migrate`.
+        pub auto_migrate: bool = true;
+        /// Open connections. SQLite uses one for writing and the rest for reading.
+        pub max_connections: u32 = 16, 1..=1_000;
+        /// For one call, waiting for a connection included; then 503, and it may have happened nevertheless.
+        pub timeout_ms: Duration = Duration::from_millis(1_500), 50..=60_000;
+        /// Links that wait for their commit; one more is 503. Links that wait are committed together.
+        pub create_queue: usize = 4_096, 1..=1_000_000;
+    }
 
-impl Default for StoreConfig {
-    fn default() -> Self {
-        Self {
-            url: Secret::new("sqlite://edgelink.db"),
-            auto_migrate: true,
-            max_connections: 16,
-            timeout_ms: 1_500,
-            create_queue: 4_096,
-        }
+    /// Redis, which all control planes of a deployment share.
+    ///
+    /// Beside the commands and scripts on its keys (`link:*`, `lock:*`, `feed`, `{feed}:state`) and the channel
+    /// `edgelink:nudge`, the Redis user needs `INFO`, `MEMORY USAGE` and, in a cluster, `CLUSTER SLOTS`: by them the publisher
+    /// notices that Redis is not as it was left. In a cluster keep `cluster-node-timeout` at 5000 or more, so that no replica
+    /// that is behind takes over while what its master had still counts.
+    pub struct RedisConfig = "redis" {
+        /// `redis://user:password@host:port`, `redis-sentinel://host:port?sentinelServiceName=name&node=host:port` or
+        /// `redis-cluster://host:port?node=host:port`; `rediss` for TLS. Without it this process is the only control plane, and
+        /// links are cached in it alone.
+        pub url: Option<Secret> = None, "redis://127.0.0.1:6379";
+        /// For a command of a lookup; then the database is asked. Keep it well below the time that an edge waits. Commands of
+        /// the publisher may take ten times as long.
+        pub timeout_ms: Duration = Duration::from_millis(100), 10..=10_000;
+    }
+
+    /// Lookups by edges and visitors.
+    pub struct ResolveConfig = "resolve" {
+        /// Bytes of links kept in this process.
+        pub cache_bytes: u64 = 67_108_864, 0..=17_179_869_184;
+        /// For how long at most; the feed replaces what changes at once.
+        pub cache_ms: Duration = Duration::from_secs(1), 1..=60_000;
+        /// For how long one control plane may look a link up while the others wait. Keep it above `store.timeout_ms`.
+        pub lock_ms: Duration = Duration::from_secs(3), 100..=60_000;
+        /// For how long a control plane waits for another one before it asks the database itself. Keep it below the time that
+        /// an edge waits.
+        pub lock_wait_ms: Duration = Duration::from_millis(300), 10..=10_000;
+        /// Lookups of the database at once; keep it below `store.max_connections`.
+        pub max_lookups: usize = 12, 1..=1_000;
+    }
+
+    /// Clicks, and the links that are hot by them.
+    pub struct ClicksConfig = "clicks" {
+        /// Hot links at most; edges hold them from their start on.
+        pub hot_count: u32 = 100, 0..=10_000;
+        /// The last minutes, by whose clicks links are hot.
+        pub hot_window_minutes: u64 = 5, 1..=1_440;
+        /// How often they are found.
+        pub hot_period_ms: Duration = Duration::from_secs(10), 100..=3_600_000;
+        /// Retention of clicks by the minute.
+        pub keep_minutes: u64 = 10_080, 60..=525_600;
+    }
+
+    /// Purging: the removal of expired links, tombstones, receipts and clicks.
+    pub struct PurgeConfig = "purge" {
+        /// How often `serve` purges, one control plane at a time; 0 is never, then run `edgelink sweep`.
+        pub interval_seconds: Duration = Duration::from_mins(1), 0..=86_400;
+        /// Retention of a link after its `validUntil`. Until then a later `validUntil` brings it back; then it is deleted.
+        pub grace_seconds: u64 = 604_800, 0..=315_360_000;
+        /// Retention of tombstones. Caches keep a link for 7 days by default: most of them apply the deletion of the very link
+        /// while its tombstone is there.
+        pub tombstone_days: u64 = 30, 8..=3_650;
+        /// Rows purged by one transaction.
+        pub batch: u32 = 500, 1..=10_000;
     }
 }
 
 impl StoreConfig {
-    pub(super) fn check(&self, checks: &mut Checks) {
-        let url = self.url.expose();
-        if !url.starts_with("sqlite:") && !url.starts_with("mysql:") {
-            checks.refuse(
-                "store.url",
-                "must start with 'sqlite://' or 'mysql://', for example sqlite:///var/lib/edgelink/edgelink.db",
-            );
+    /// The defaults, for the database at `url`.
+    #[must_use]
+    pub fn at(url: &str) -> Self {
+        Self {
+            url: Secret::new(url),
+            ..Self::default()
         }
-        checks.range("store.max_connections", self.max_connections, &(1..=1_000));
-        checks.range("store.timeout_ms", self.timeout_ms, &(50..=60_000));
-        checks.range("store.create_queue", self.create_queue, &(1..=1_000_000));
     }
 
-    /// How links wait for their commit: in the worst case through the one before theirs, which ends in time, and no
-    /// longer than that.
+    /// How links wait for their commit: in the worst case through the one before theirs, which ends in time, and no longer
+    /// than that.
     pub(crate) fn batches(&self) -> BatchOptions {
         BatchOptions {
             queue: self.create_queue,
-            patience: self.timeout() + GRACE,
+            patience: self.timeout_ms + GRACE,
         }
     }
 
-    pub(crate) fn timeout(&self) -> Duration {
-        Duration::from_millis(self.timeout_ms)
+    pub(super) fn check(&self, checks: &mut Checks) {
+        let url = self.url.expose();
+        if !url.starts_with("sqlite:") && !url.starts_with("mysql:") {
+            let must = "must start with 'sqlite://' or 'mysql://', for example sqlite:///var/lib/edgelink/edgelink.db";
+            checks.refuse("store.url", must);
+        }
+    }
+}
+
+impl RedisConfig {
+    pub(super) fn check(&self, checks: &mut Checks) {
+        let Some(url) = self.url.as_ref().map(Secret::expose) else {
+            return;
+        };
+        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+        let kind = scheme
+            .strip_prefix("rediss")
+            .or_else(|| scheme.strip_prefix("redis"));
+        if !matches!(kind, Some("" | "-sentinel" | "-cluster")) {
+            let must = "must start with 'redis://', 'redis-sentinel://' or 'redis-cluster://', or the same with 'rediss'";
+            checks.refuse("redis.url", must);
+        }
     }
 }

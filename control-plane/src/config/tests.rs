@@ -1,9 +1,9 @@
+use super::value::Range;
 use super::*;
 use std::collections::BTreeSet;
 use std::io::Write;
 
 const EXAMPLE: &str = include_str!("../../edgelink.example.toml");
-const README: &str = include_str!("../../README.md");
 
 fn file(text: &str) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -23,21 +23,6 @@ fn load(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The example with its commented-out fields put in.
-fn full_example() -> toml::Table {
-    let is_field = |line: &str| {
-        line.split_once(" = ").is_some_and(|(name, _)| {
-            name.bytes()
-                .all(|byte| byte == b'_' || byte.is_ascii_lowercase())
-        })
-    };
-    let lines = EXAMPLE.lines().map(|line| match line.strip_prefix("# ") {
-        Some(field) if is_field(field) => field,
-        _ => line,
-    });
-    lines.collect::<Vec<_>>().join("\n").parse().unwrap()
-}
-
 #[test]
 fn the_example_holds_the_defaults() {
     let defaults = Config::load(None, &Environment::default()).unwrap();
@@ -46,75 +31,35 @@ fn the_example_holds_the_defaults() {
 }
 
 #[test]
-fn every_field_is_in_the_example_and_has_a_variable() {
-    let example = full_example();
-    let in_example: BTreeSet<(&str, &str)> = example
-        .iter()
-        .flat_map(|(section, fields)| {
-            let fields = fields.as_table().unwrap();
-            fields
-                .keys()
-                .map(move |field| (section.as_str(), field.as_str()))
-        })
-        .collect();
-    let in_environment: BTreeSet<(&str, &str)> = Environment::fields()
-        .map(|(_, section, field)| (section, field))
-        .collect();
-    assert_eq!(in_example, in_environment);
-}
-
-/// The cells of a field's row in the README: field, variable, default, range, what.
-fn readme_row(section: &str, field: &str) -> Option<Vec<&'static str>> {
-    let heading = format!("`[{section}]`");
-    let names = [format!("`{field}`"), format!("`{section}.{field}`")];
-    let is_about = |part: &&str| {
-        part.lines()
-            .next()
-            .is_some_and(|line| line.contains(&heading))
-    };
-    let lines = README.split("\n### ").find(is_about)?.lines();
-    lines
-        .map(|line| line.split('|').map(str::trim).skip(1).collect::<Vec<_>>())
-        .find(|cells| {
-            cells
-                .first()
-                .is_some_and(|cell| names.iter().any(|name| name == cell))
-        })
-}
-
-fn shown(default: &toml::Value) -> String {
-    match default {
-        toml::Value::String(text) => text.clone(),
-        toml::Value::Array(items) if items.is_empty() => "none".to_owned(),
-        toml::Value::Array(items) => items.iter().map(shown).collect::<Vec<_>>().join(", "),
-        other => other.to_string(),
-    }
+fn a_variable_is_named_by_its_section_and_field() {
+    let names: BTreeSet<String> = Config::settings().iter().map(Setting::variable).collect();
+    assert_eq!(names.len(), Config::settings().len());
+    assert!(names.contains("EDGELINK_SERVER_LISTEN"));
 }
 
 #[test]
-fn every_field_is_in_the_readme_with_its_variable_and_default() {
-    let defaults: toml::Table = EXAMPLE.parse().unwrap();
-    for (variable, section, field) in Environment::fields() {
-        let row = readme_row(section, field).unwrap_or_else(|| panic!("{section}.{field}"));
-        assert!(row[1].contains(&format!("`{variable}`")), "{row:?}");
-        match defaults[section].get(field) {
-            Some(default) => assert_eq!(row[2], shown(default), "{row:?}"),
-            None => assert!(["none", "built-in"].contains(&row[2]), "{row:?}"),
-        }
-    }
+fn the_longest_lease_is_that_of_the_store() {
+    let settings = Config::settings();
+    let is_lease =
+        |setting: &&Setting| setting.section == "publisher" && setting.name == "lease_ms";
+    let most = crate::store::MAX_LEASE_MS.cast_signed();
+    assert_eq!(
+        settings.iter().find(is_lease).unwrap().range,
+        Range::Numbers(500..=most)
+    );
 }
 
 #[test]
 fn variables_win_over_the_file_and_empty_ones_do_not_count() {
     let text = "[server]\nlisten = \"127.0.0.1:1\"\nmax_body_bytes = 2000\n[links]\ndomains = [\"a.example\"]";
     let variables = [
-        ("EDGELINK_LISTEN", "[::1]:2"),
-        ("EDGELINK_MAX_BODY_BYTES", ""),
-        ("EDGELINK_DOMAINS", "B.example:8080, c.example"),
-        ("EDGELINK_AUTO_MIGRATE", "false"),
-        ("EDGELINK_SHORT_URL_SCHEME", "http"),
+        ("EDGELINK_SERVER_LISTEN", "[::1]:2"),
+        ("EDGELINK_SERVER_MAX_BODY_BYTES", ""),
+        ("EDGELINK_LINKS_DOMAINS", "B.example:8080, c.example"),
+        ("EDGELINK_STORE_AUTO_MIGRATE", "false"),
+        ("EDGELINK_LINKS_SHORT_URL_SCHEME", "http"),
         ("EDGELINK_LOG_FORMAT", "json"),
-        ("EDGELINK_LOG", "warn,edgelink_control_plane=debug"),
+        ("EDGELINK_LOG_FILTER", "warn,edgelink_control_plane=debug"),
     ];
     let config = load(text, &variables).unwrap();
     assert_eq!(config.server.listen, "[::1]:2".parse().unwrap());
@@ -166,8 +111,8 @@ fn a_wrong_value_is_refused_with_its_field_and_what_would_be_right() {
             ["auth.max_key_lookups", "is 0, must be 1 to 1000"],
         ),
         (
-            "[issuer]\nzookeeper_auth = \"digest:\"",
-            ["issuer.zookeeper_auth", "digest:user:password"],
+            "[numbers]\nzookeeper_auth = \"digest:\"",
+            ["numbers.zookeeper_auth", "digest:user:password"],
         ),
         ("[store]\nurl = \"postgres://x\"", ["store.url", "mysql://"]),
         ("[links]\ndomains = []", ["links.domains", "at least one"]),
@@ -196,24 +141,24 @@ fn a_wrong_value_is_refused_with_its_field_and_what_would_be_right() {
             ["links.code_key_file", "/nowhere/key"],
         ),
         (
-            "[issuer]\nsource = \"zookeeper\"",
-            ["issuer.source", "needs issuer.zookeeper_servers"],
+            "[numbers]\nsource = \"zookeeper\"",
+            ["numbers.source", "needs numbers.zookeeper_servers"],
         ),
         (
-            "[issuer]\nsource = \"snowflake\"\n[links]\ncode_length = 9",
-            ["issuer.source", "need links.code_length = 10 (it is 9)"],
+            "[numbers]\nsource = \"snowflake\"\n[links]\ncode_length = 9",
+            ["numbers.source", "need links.code_length = 10 (it is 9)"],
         ),
         (
-            "[issuer]\nsource = \"counter\"\n[links]\ncode_key = \"000102030405060708090a0b0c0d0e0f\"",
-            ["issuer.source", "remove links.code_key"],
+            "[numbers]\nsource = \"counter\"\n[links]\ncode_key = \"000102030405060708090a0b0c0d0e0f\"",
+            ["numbers.source", "remove links.code_key"],
         ),
         (
-            "[issuer]\nsource = \"uuid\"",
-            ["issuer.source", "`snowflake`"],
+            "[numbers]\nsource = \"uuid\"",
+            ["numbers.source", "`snowflake`"],
         ),
         (
-            "[issuer]\nzookeeper_path = \"next\"",
-            ["issuer.zookeeper_path", "'next'"],
+            "[numbers]\nzookeeper_path = \"next\"",
+            ["numbers.zookeeper_path", "'next'"],
         ),
         (
             "[auth]\nedge_tokens = [\"short\"]",
@@ -242,26 +187,26 @@ fn a_wrong_variable_is_refused_by_its_name() {
     let error = load(
         "",
         &[
-            ("EDGELINK_CODE_LENGTH", "seven"),
-            ("EDGELINK_AUTO_MIGRATE", "yes"),
+            ("EDGELINK_LINKS_CODE_LENGTH", "seven"),
+            ("EDGELINK_STORE_AUTO_MIGRATE", "yes"),
         ],
     );
     let error = error.unwrap_err();
     assert!(
-        error.contains("EDGELINK_CODE_LENGTH: is 'seven', must be a whole number"),
+        error.contains("EDGELINK_LINKS_CODE_LENGTH: is 'seven', must be a whole number"),
         "{error}"
     );
     assert!(
-        error.contains("EDGELINK_AUTO_MIGRATE: is 'yes', must be true or false"),
+        error.contains("EDGELINK_STORE_AUTO_MIGRATE: is 'yes', must be true or false"),
         "{error}"
     );
 }
 
 #[test]
 fn all_wrong_fields_are_named_at_once() {
-    let error = load("[links]\ncode_length = 5\n[issuer]\nstep = 0", &[]).unwrap_err();
+    let error = load("[links]\ncode_length = 5\n[numbers]\nstep = 0", &[]).unwrap_err();
     assert!(
-        error.contains("links.code_length") && error.contains("issuer.step"),
+        error.contains("links.code_length") && error.contains("numbers.step"),
         "{error}"
     );
 }
@@ -306,8 +251,8 @@ fn no_message_shows_a_secret() {
         ),
         (format!("auth = \"{SECRET}\""), "auth", "must be a section"),
         (
-            format!("[issuer]\nzookeeper_auth = \"{SECRET}\""),
-            "issuer.zookeeper_auth",
+            format!("[numbers]\nzookeeper_auth = \"{SECRET}\""),
+            "numbers.zookeeper_auth",
             "digest:user:password",
         ),
         (
@@ -326,7 +271,7 @@ fn no_message_shows_a_secret() {
             assert!(!shown.contains(secret), "{text}: {shown}");
         }
     }
-    let environment = environment(&[("EDGELINK_CODE_KEY", SECRET)]);
+    let environment = environment(&[("EDGELINK_LINKS_CODE_KEY", SECRET)]);
     let error = Config::load(None, &environment).unwrap_err();
     let shown = format!("{error} {error:?} {environment:?}");
     assert!(
@@ -342,9 +287,12 @@ fn secrets_come_from_files_and_are_never_shown() {
     let config = load(
         "",
         &[
-            ("EDGELINK_CODE_KEY_FILE", key.path().to_str().unwrap()),
-            ("EDGELINK_EDGE_TOKEN_FILE", tokens.path().to_str().unwrap()),
-            ("EDGELINK_EDGE_TOKEN", "third-token-of-the-edges"),
+            ("EDGELINK_LINKS_CODE_KEY_FILE", key.path().to_str().unwrap()),
+            (
+                "EDGELINK_AUTH_EDGE_TOKEN_FILE",
+                tokens.path().to_str().unwrap(),
+            ),
+            ("EDGELINK_AUTH_EDGE_TOKENS", "third-token-of-the-edges"),
         ],
     )
     .unwrap();
@@ -370,7 +318,7 @@ fn names_that_nobody_reads_are_found_and_those_of_the_scripts_are_left_alone() {
     let environment = environment(&[
         ("EDGELINK_LISTN", "x"),
         ("EDGELINK_SERVICE_HOST", "x"),
-        ("EDGELINK_LISTEN", "x"),
+        ("EDGELINK_SERVER_LISTEN", "x"),
         ("EDGELINK_EDGE_PORT", "1"),
         ("EDGELINK_TEST_ANYTHING", "1"),
         ("OTHER", "x"),
@@ -382,7 +330,7 @@ fn names_that_nobody_reads_are_found_and_those_of_the_scripts_are_left_alone() {
 #[test]
 fn a_feed_that_one_late_beat_would_make_too_old_is_refused() {
     for (age, heartbeat, is_good) in [(4000, 2000, true), (3999, 2000, false), (1000, 500, true)] {
-        let text = format!("[feed]\nmax_age_ms = {age}\n[relay]\nheartbeat_ms = {heartbeat}");
+        let text = format!("[feed]\nmax_age_ms = {age}\n[publisher]\nheartbeat_ms = {heartbeat}");
         let loaded = load(&text, &[]);
         assert_eq!(loaded.is_ok(), is_good, "{age} {heartbeat}: {loaded:?}");
     }
@@ -395,9 +343,9 @@ fn a_feed_that_one_late_beat_would_make_too_old_is_refused() {
         ("max_age_ms", 5001),
     ] {
         let text = format!("[feed]\n{field} = {value}");
-        let error = load(&text, &[("EDGELINK_RELAY_HEARTBEAT_MS", "100")]).unwrap_err();
+        let error = load(&text, &[("EDGELINK_PUBLISHER_HEARTBEAT_MS", "100")]).unwrap_err();
         assert!(error.contains(&format!("feed.{field}")), "{error}");
     }
-    let error = load("[relay]\nheartbeat_ms = 2001", &[]).unwrap_err();
-    assert!(error.contains("relay.heartbeat_ms"), "{error}");
+    let error = load("[publisher]\nheartbeat_ms = 2001", &[]).unwrap_err();
+    assert!(error.contains("publisher.heartbeat_ms"), "{error}");
 }

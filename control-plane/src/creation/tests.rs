@@ -1,6 +1,7 @@
 use super::*;
+use crate::config::StoreConfig;
 use crate::model::LinkContent;
-use crate::store::{PoolOptions, connect};
+use crate::store::connect;
 use crate::target::TargetUrl;
 use edgelink_wire::{LinkState, RedirectStatus};
 use sqlx::sqlite::SqliteConnectOptions;
@@ -21,11 +22,11 @@ impl Fixture {
     async fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let url = format!("sqlite://{}/edgelink.db", folder.path().display());
-        let options = PoolOptions {
-            statement_timeout: Duration::from_secs(60),
-            ..PoolOptions::default()
+        let config = StoreConfig {
+            timeout_ms: Duration::from_secs(60),
+            ..StoreConfig::at(&url)
         };
-        let store = connect(&url, &options).await.unwrap();
+        let store = connect(&config).await.unwrap();
         store.migrate().await.unwrap();
         // The domain gets its row, so that from here on one transaction does all.
         store

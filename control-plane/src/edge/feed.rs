@@ -28,7 +28,7 @@ pub(crate) async fn poll(
     let Ok(_permit) = app.poll_permits.try_acquire() else {
         return Err(Problem::new(Kind::Overloaded));
     };
-    let wait = query.wait.min(app.config.feed.max_wait());
+    let wait = query.wait.min(app.config.feed.max_wait_ms);
     let batch = app.feed.poll(query.place(), wait).await?;
     if wants_json(&headers) {
         Ok(Json(for_people(&batch)).into_response())

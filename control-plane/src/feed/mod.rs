@@ -8,10 +8,11 @@ mod tail;
 mod telling;
 
 pub use clock::DatabaseClock;
-pub use ring::{Batch, RingLimits};
+pub use ring::Batch;
 pub use tail::Tail;
 pub(crate) use telling::Untold;
 
+use crate::config::FeedConfig;
 use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::{Beat, FeedMessage};
 use ring::Ring;
@@ -23,9 +24,6 @@ use tokio_util::sync::CancellationToken;
 
 /// How far this process may be behind another one that reads the same feed.
 const BEHIND: Duration = Duration::from_millis(500);
-
-/// The age up to which a feed is current, unless it is configured.
-const MAX_AGE: Duration = Duration::from_secs(4);
 
 /// Something that keeps up with the changes.
 pub trait Listener: Send + Sync + 'static {
@@ -89,23 +87,17 @@ pub enum FeedError {
 impl Feed {
     /// An empty feed.
     #[must_use]
-    pub fn new(limits: RingLimits, listeners: Vec<Arc<dyn Listener>>) -> Self {
+    pub fn new(config: &FeedConfig, listeners: Vec<Arc<dyn Listener>>) -> Self {
         Self {
-            ring: Mutex::new(Ring::new(limits)),
+            ring: Mutex::new(Ring::new(config.entries, config.bytes)),
             end: watch::Sender::new(End::default()),
             beat: Mutex::new(None),
             clock: DatabaseClock::default(),
             listeners,
-            max_age: MAX_AGE,
+            max_age: config.max_age_ms,
             begun: Instant::now(),
             stop: CancellationToken::new(),
         }
-    }
-
-    /// The same feed, current up to this age.
-    #[must_use]
-    pub fn with_max_age(self, max_age: Duration) -> Self {
-        Self { max_age, ..self }
     }
 
     /// The clock by which the age is reckoned; whatever asks the database notes what it hears.
@@ -340,7 +332,7 @@ mod tests {
 
     /// A feed whose newest entry is a beat at 10-0.
     fn feed() -> Arc<Feed> {
-        let feed = Feed::new(RingLimits::default(), Vec::new());
+        let feed = Feed::new(&FeedConfig::default(), Vec::new());
         feed.clock().note(Instant::now(), START);
         feed.start_anew(GENERATION, at(9));
         feed.push(at(10), &beat(START));

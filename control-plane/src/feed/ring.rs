@@ -7,24 +7,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How much is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RingLimits {
-    /// How many changes.
-    pub entries: usize,
-    /// How many bytes of encoded changes.
-    pub bytes: usize,
-}
-
-impl Default for RingLimits {
-    fn default() -> Self {
-        Self {
-            entries: 65_536,
-            bytes: 32 << 20,
-        }
-    }
-}
-
 /// What came behind a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
@@ -76,7 +58,8 @@ struct Entry {
 
 /// The newest changes.
 pub(super) struct Ring {
-    limits: RingLimits,
+    max_entries: usize,
+    max_bytes: usize,
     entries: VecDeque<Entry>,
     bytes: usize,
     /// 0 if it is not known.
@@ -111,9 +94,11 @@ impl LastFlush {
 }
 
 impl Ring {
-    pub(super) fn new(limits: RingLimits) -> Self {
+    /// A ring of that many changes, and bytes of encoded changes, at most.
+    pub(super) fn new(max_entries: usize, max_bytes: usize) -> Self {
         Self {
-            limits,
+            max_entries,
+            max_bytes,
             entries: VecDeque::new(),
             bytes: 0,
             generation: 0,
@@ -144,7 +129,7 @@ impl Ring {
             beat,
         });
         self.end = position;
-        while self.entries.len() > self.limits.entries || self.bytes > self.limits.bytes {
+        while self.entries.len() > self.max_entries || self.bytes > self.max_bytes {
             self.forget_oldest();
         }
     }
@@ -259,7 +244,7 @@ mod tests {
     }
 
     fn ring(entries: usize, bytes: usize) -> Ring {
-        let mut ring = Ring::new(RingLimits { entries, bytes });
+        let mut ring = Ring::new(entries, bytes);
         ring.start_anew(1, at(100));
         ring
     }

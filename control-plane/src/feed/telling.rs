@@ -65,7 +65,7 @@ impl Feed {
         if untold.revs.is_empty() || !may_tell {
             return;
         }
-        let end = Instant::now() + config.alias_wait();
+        let end = Instant::now() + config.alias_wait_ms;
         while !untold.revs.is_empty() {
             let wait = end.saturating_duration_since(Instant::now());
             let Ok(batch) = timeout_at(end, self.read(untold.from, wait)).await else {
@@ -86,21 +86,20 @@ impl Feed {
                 }
             }
         }
-        sleep(config.alias_settle()).await;
+        sleep(config.alias_settle_ms).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::feed::RingLimits;
     use edgelink_wire::Record;
     use edgelink_wire::feed::Beat;
     use std::time::Duration;
 
     /// A feed that is current, with its end.
     fn feed() -> Feed {
-        let feed = Feed::new(RingLimits::default(), Vec::new());
+        let feed = Feed::new(&FeedConfig::default(), Vec::new());
         feed.clock().note(Instant::now(), 1_000_000);
         feed.start_anew(1, FeedPosition::START);
         feed.push(
@@ -154,7 +153,7 @@ mod tests {
         tokio::join!(feed.await_told(untold(feed.end()), &config), telling);
         assert_eq!(
             start.elapsed(),
-            Duration::from_millis(20) + config.alias_settle()
+            Duration::from_millis(20) + config.alias_settle_ms
         );
     }
 
@@ -165,13 +164,13 @@ mod tests {
         let start = Instant::now();
         feed.push(FeedPosition::new(2, 0), &put("a.example/one", 7, false));
         feed.await_told(untold(FeedPosition::START), &config).await;
-        assert_eq!(start.elapsed(), config.alias_wait());
+        assert_eq!(start.elapsed(), config.alias_wait_ms);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_feed_that_is_not_current_is_not_waited_for() {
         let config = FeedConfig::default();
-        for feed in [Feed::new(RingLimits::default(), Vec::new()), feed()] {
+        for feed in [Feed::new(&FeedConfig::default(), Vec::new()), feed()] {
             sleep(Duration::from_secs(5)).await;
             let start = Instant::now();
             feed.await_told(untold(feed.end()), &config).await;

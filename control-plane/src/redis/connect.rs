@@ -1,6 +1,7 @@
 //! Building the clients and keeping them connected.
 
-use super::{Redis, RedisError, RedisOptions};
+use super::{Redis, RedisError};
+use crate::config::Secret;
 use fred::clients::{Client, SubscriberClient};
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use fred::types::Builder;
@@ -31,27 +32,25 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn build(options: &RedisOptions) -> Result<Self, RedisError> {
-        let url = |error: fred::error::Error| RedisError::Url(error.details().to_owned());
-        let mut config = Config::from_url(&options.url).map_err(url)?;
+    pub(super) fn build(url: &Secret, timeout: Duration) -> Result<Self, RedisError> {
+        let refused = |error: fred::error::Error| RedisError::Url(error.details().to_owned());
+        let mut config = Config::from_url(url.expose()).map_err(refused)?;
         config.fail_fast = false;
         // After a failover the nodes that the URL names may be the ones that are gone.
         if config.server.is_clustered() {
             config
                 .server
                 .set_cluster_discovery_policy(ClusterDiscoveryPolicy::UseCache)
-                .map_err(url)?;
+                .map_err(refused)?;
         }
         // A connection that answers nothing is given up, and so are the commands that wait on it.
-        let commands = builder(&config, options.timeout * 20)
-            .build()
-            .map_err(url)?;
+        let commands = builder(&config, timeout * 20).build().map_err(refused)?;
         let reader = builder(&config, super::feed::MAX_BLOCK * 3)
             .build()
-            .map_err(url)?;
+            .map_err(refused)?;
         let subscriber = builder(&config, Duration::ZERO)
             .build_subscriber_client()
-            .map_err(url)?;
+            .map_err(refused)?;
         Ok(Self {
             commands,
             reader,

@@ -22,6 +22,7 @@ pub use links::{Found, Lookup};
 pub use lock::Lock;
 pub use nudge::Nudges;
 
+use crate::config::{FeedConfig, RedisConfig};
 use crate::telemetry::prometheus::{REDIS_ERRORS, REDIS_SECONDS};
 use breaker::Breaker;
 use fred::clients::{Client, SubscriberClient};
@@ -34,20 +35,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
-/// How Redis is reached.
-#[derive(Clone, Debug)]
-pub struct RedisOptions {
-    /// `redis://`, `redis-sentinel://` or `redis-cluster://`, with a further `s` behind `redis` for TLS.
-    pub url: String,
-    /// How long one command of a lookup may take. Commands of the relay, which carry more and for which nobody waits, may
-    /// take ten times as long.
-    pub timeout: Duration,
-    /// About how many entries the feed keeps.
-    pub feed_length: u64,
-    /// About how many bytes the feed takes.
-    pub feed_bytes: u64,
-}
 
 /// The connections to Redis.
 pub struct Redis {
@@ -64,27 +51,30 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts connecting, and goes on doing so until [`Redis::shutdown`]: whether Redis is there plays no part in whether we
-    /// start.
+    /// Starts connecting, and goes on doing so until [`Redis::shutdown`]: whether Redis is there plays no part in whether the
+    /// process starts. `None` if no URL is configured.
     ///
     /// # Errors
     /// [`RedisError::Url`] where the URL is not one of Redis.
-    pub fn start(options: &RedisOptions) -> Result<Arc<Self>, RedisError> {
-        let clients = connect::Clients::build(options)?;
+    pub fn start(config: &RedisConfig, feed: &FeedConfig) -> Result<Option<Arc<Self>>, RedisError> {
+        let Some(url) = &config.url else {
+            return Ok(None);
+        };
+        let clients = connect::Clients::build(url, config.timeout_ms)?;
         let redis = Arc::new(Self {
             commands: clients.commands,
             reader: clients.reader,
             subscriber: clients.subscriber,
             scripts: Scripts::new(),
             breaker: Breaker::default(),
-            timeout: options.timeout,
-            feed_length: options.feed_length,
-            feed_bytes: options.feed_bytes,
+            timeout: config.timeout_ms,
+            feed_length: feed.stream_length,
+            feed_bytes: feed.stream_bytes,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
         redis.connect();
-        Ok(redis)
+        Ok(Some(redis))
     }
 
     /// Whether all connections stand.

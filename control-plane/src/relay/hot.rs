@@ -3,7 +3,8 @@
 //! They are read beside the publisher's loop, because that takes time, and appended in it. A link that was changed meanwhile
 //! is left out: what was read of it may be older than what is on the feed already.
 
-use crate::clicks::{HotOptions, hot_links};
+use crate::clicks::hot_links;
+use crate::config::ClicksConfig;
 use crate::store::{Store, StoreError};
 use edgelink_wire::Record;
 use edgelink_wire::feed::FeedMessage;
@@ -18,7 +19,7 @@ const MAX_CHANGED: usize = 100_000;
 /// The hot links.
 pub(super) struct HotLinks {
     store: Arc<Store>,
-    options: HotOptions,
+    config: ClicksConfig,
     next: Instant,
     reading: Option<Reading>,
     /// Those that were hot the last time.
@@ -41,10 +42,10 @@ impl Drop for Reading {
 }
 
 impl HotLinks {
-    pub(super) fn new(store: Arc<Store>, options: HotOptions) -> Self {
+    pub(super) fn new(store: Arc<Store>, config: ClicksConfig) -> Self {
         Self {
             store,
-            options,
+            config,
             next: Instant::now(),
             reading: None,
             known: HashSet::new(),
@@ -93,8 +94,8 @@ impl HotLinks {
         if self.reading.is_some() || now < self.next {
             return;
         }
-        self.next = now + self.options.period;
-        let (store, options) = (self.store.clone(), self.options.clone());
+        self.next = now + self.config.hot_period_ms;
+        let (store, options) = (self.store.clone(), self.config.clone());
         let task = tokio::spawn(async move { hot_links(store.as_ref(), &options).await });
         self.reading = Some(Reading {
             task,

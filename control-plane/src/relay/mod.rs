@@ -26,7 +26,7 @@ pub(crate) use bound::EVERY_NUMBER;
 pub use outlet::{Outlet, RelayError};
 pub use status::{Publisher, PublisherStatus};
 
-use crate::clicks::HotOptions;
+use crate::config::{ClicksConfig, PublisherConfig};
 use crate::feed::Feed;
 use crate::redis::{Append, Appended, Nudges};
 use crate::store::{
@@ -81,26 +81,11 @@ const MAX_STEPS: usize = 16;
 /// The numbers of beats that are sent with one token.
 const BEATS_A_TOKEN: u64 = 1 << 20;
 
-/// How the publisher works.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RelayOptions {
-    /// How often the outbox is looked into where nobody nudges.
-    pub poll: Duration,
-    /// For how long the lease is taken; another replica takes over that long after this one died.
-    pub lease: Duration,
-    /// How often there is a beat.
-    pub heartbeat: Duration,
-    /// How many batches of changes are read at once, each of [`MAX_BATCH_BYTES`] at most.
-    pub batch: u32,
-    /// Which links are hot.
-    pub hot: HotOptions,
-}
-
 /// Publishes changes.
 pub struct Relay {
     store: Arc<Store>,
     outlet: Outlet,
-    options: RelayOptions,
+    config: PublisherConfig,
     feed: Arc<Feed>,
     lease: Lease,
     bound: BoundKeeper,
@@ -162,19 +147,20 @@ impl Relay {
         store: Arc<Store>,
         outlet: Outlet,
         feed: Arc<Feed>,
-        options: RelayOptions,
+        config: &PublisherConfig,
+        clicks: &ClicksConfig,
         bound: BoundPolicy,
         wake: Arc<Notify>,
     ) -> Self {
         let now = Instant::now();
         Self {
-            lease: Lease::new(store.clone(), feed.clone(), outlet.kind(), options.lease),
+            lease: Lease::new(store.clone(), feed.clone(), outlet.kind(), config.lease_ms),
             bound: BoundKeeper::new(bound),
-            hot: HotLinks::new(store.clone(), options.hot.clone()),
+            hot: HotLinks::new(store.clone(), clicks.clone()),
             store,
             outlet,
             feed,
-            options,
+            config: config.clone(),
             wake,
             status: PublisherStatus::default(),
             writing: None,
@@ -196,7 +182,7 @@ impl Relay {
     /// Publishes until `stop`, then what is left, and gives the lease back.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut nudges = self.outlet.nudges();
-        let mut poll = interval(self.options.poll.min(self.options.heartbeat));
+        let mut poll = interval(self.config.poll_ms.min(self.config.heartbeat_ms));
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_nudged = tokio::select! {
@@ -267,7 +253,7 @@ impl Relay {
             if is_hopeless || self.strikes >= MAX_STRIKES {
                 self.strikes = 0;
                 tracing::warn!(%error, "the publisher's lease is given up");
-                let pause = self.options.lease * LEASES_PAUSED;
+                let pause = self.config.lease_ms * LEASES_PAUSED;
                 self.give_up(pause.min(MAX_PAUSE)).await;
                 self.status.set(Publisher::GaveUp);
             }
@@ -344,7 +330,7 @@ impl Relay {
             // Before the look, so that the beat that follows it is not older than it has to be.
             let bound = self.due_bound().await?;
             let asked = Instant::now();
-            let pending = self.store.pending(self.options.batch).await?;
+            let pending = self.store.pending(self.config.batch).await?;
             let look = Look {
                 asked,
                 at: pending.state.now,
@@ -358,7 +344,7 @@ impl Relay {
                 }
             }
             let count = u32::try_from(pending.batches.len()).unwrap_or(u32::MAX);
-            if count < self.options.batch {
+            if count < self.config.batch {
                 let hot = self.hot.take().await;
                 if self.publish_hot(&hot).await? == Step::Again {
                     return Ok(Step::Again);
@@ -477,7 +463,7 @@ impl Relay {
             .append(&[FeedMessage::Beat(beat)], Some((beat.number, &nodes)))
             .await?;
         if step == Step::On {
-            self.beat_at = Instant::now() + self.options.heartbeat;
+            self.beat_at = Instant::now() + self.config.heartbeat_ms;
             if !bound.is_published {
                 self.store.mark_bound_published(bound.bound).await?;
             }

@@ -1,5 +1,6 @@
 //! Records in this process, kept fresh by the feed: what was looked up before a change came is never used after it.
 
+use crate::config::ResolveConfig;
 use crate::feed::Listener;
 use crate::store::StoreError;
 use edgelink_wire::Record;
@@ -9,7 +10,6 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
@@ -18,15 +18,6 @@ const COUNTERS: usize = 4096;
 
 /// What an entry takes beside its key and target, in bytes, roughly.
 const OVERHEAD: usize = 160;
-
-/// How much is kept, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryOptions {
-    /// In bytes.
-    pub bytes: u64,
-    /// At most.
-    pub time: Duration,
-}
 
 /// What a lookup found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,9 +61,9 @@ pub struct Memory {
 impl Memory {
     /// Nothing remembered yet.
     #[must_use]
-    pub fn new(options: MemoryOptions) -> Self {
+    pub fn new(config: &ResolveConfig) -> Self {
         let records = Cache::builder()
-            .max_capacity(options.bytes)
+            .max_capacity(config.cache_bytes)
             .weigher(|key: &String, value: &Remembered| {
                 let url = match &value.record {
                     Record::Link(link) => link.url.len(),
@@ -80,7 +71,7 @@ impl Memory {
                 };
                 u32::try_from(OVERHEAD + key.len() + url).unwrap_or(u32::MAX)
             })
-            .time_to_live(options.time)
+            .time_to_live(config.cache_ms)
             .build();
         Self {
             records,
@@ -216,9 +207,10 @@ mod tests {
     use tokio::sync::oneshot;
 
     fn memory() -> Memory {
-        Memory::new(MemoryOptions {
-            bytes: 1 << 20,
-            time: Duration::from_secs(60),
+        Memory::new(&ResolveConfig {
+            cache_bytes: 1 << 20,
+            cache_ms: std::time::Duration::from_secs(60),
+            ..ResolveConfig::default()
         })
     }
 

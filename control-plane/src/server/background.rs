@@ -27,15 +27,12 @@ pub(super) struct Background {
 impl Background {
     /// Connects to Redis where there is one. Nothing else happens before [`Background::start`].
     pub(super) fn new(config: &Config) -> Result<Self, RedisError> {
-        let options = config.redis.options(&config.feed);
-        let redis = options.as_ref().map(Redis::start).transpose()?;
-        let memory = Arc::new(Memory::new(config.resolve.options().memory));
+        let redis = Redis::start(&config.redis, &config.feed)?;
+        let memory = Arc::new(Memory::new(&config.resolve));
         let known_keys = Arc::new(KnownKeys::new(config.links.code_space()));
         let listeners: Vec<Arc<dyn Listener>> = vec![known_keys.clone(), memory.clone()];
         Ok(Self {
-            feed: Arc::new(
-                Feed::new(config.feed.limits(), listeners).with_max_age(config.feed.max_age()),
-            ),
+            feed: Arc::new(Feed::new(&config.feed, listeners)),
             memory,
             known_keys,
             redis,
@@ -68,7 +65,8 @@ impl Background {
             store.clone(),
             self.outlet(),
             self.feed.clone(),
-            config.relay.options(config.clicks.options()),
+            &config.publisher,
+            &config.clicks,
             numbers::bound_policy(config),
             self.wake.clone(),
         );
@@ -97,7 +95,7 @@ impl Background {
             self.known_keys.clone(),
             self.feed.clone(),
             self.memory.clone(),
-            config.resolve.options(),
+            config.resolve.clone(),
         )
     }
 
@@ -107,7 +105,7 @@ impl Background {
             length: config.links.code_space().length(),
             key: config.links.permutation_key(),
             domains: config.links.domains.clone(),
-            hot: config.clicks.options(),
+            clicks: config.clicks.clone(),
         };
         let (known_keys, feed) = (self.known_keys.clone(), self.feed.clone());
         Snapshots::new(store.clone(), known_keys, feed, facts)

@@ -108,7 +108,7 @@ pub(super) struct Connections {
 
 impl Acceptor {
     pub(super) fn new(listener: TcpListener, config: &ServerConfig) -> Self {
-        let mut probe_http = http(config.header_timeout().min(PROBE_HEADER_TIMEOUT));
+        let mut probe_http = http(config.header_timeout_ms.min(PROBE_HEADER_TIMEOUT));
         probe_http.keep_alive(false);
         Self {
             listener,
@@ -117,8 +117,8 @@ impl Acceptor {
                 health: Arc::new(Semaphore::new(config.health_connections)),
             },
             addresses: Addresses::new(config.max_connections_per_address),
-            write_timeout: config.write_timeout(),
-            http: http(config.header_timeout()),
+            write_timeout: config.write_timeout_ms,
+            http: http(config.header_timeout_ms),
             probe_http,
         }
     }

@@ -43,7 +43,7 @@ pub(super) async fn limit_time(
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    tokio::time::timeout(app.config.server.request_timeout(), next.run(request))
+    tokio::time::timeout(app.config.server.request_timeout_ms, next.run(request))
         .await
         .map_err(|_| Problem::new(Kind::RequestTimeout))
 }

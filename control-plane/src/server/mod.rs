@@ -13,7 +13,7 @@ use crate::config::{Config, StoreConfig};
 use crate::numbers::{self, Minter};
 use crate::purge::Purger;
 use crate::redis::RedisError;
-use crate::store::{self, PoolOptions, Store, StoreError};
+use crate::store::{self, Store, StoreError};
 
 use background::Background;
 use connections::{Acceptor, Routers};
@@ -67,24 +67,11 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
 /// # Errors
 /// The failure of the database.
 pub async fn open_store(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
-    let store = connect(config).await?;
+    let store = store::connect(config).await?;
     if config.auto_migrate {
         store.migrate().await?;
     }
     Ok(store)
-}
-
-/// Opens the store of `config`, whatever its schema.
-///
-/// # Errors
-/// The failure of the database.
-pub async fn connect(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
-    let options = PoolOptions {
-        max_connections: config.max_connections,
-        statement_timeout: config.timeout(),
-        ..PoolOptions::default()
-    };
-    store::connect(config.url.expose(), &options).await
 }
 
 impl Server {
@@ -130,7 +117,7 @@ impl Server {
         let settings = &self.app.config.server;
         let upkeep = tokio::spawn(observe::keep_metrics_small());
         let config = &self.app.config;
-        let purger = Purger::new(self.app.store.clone(), &config.sweeper, &config.clicks);
+        let purger = Purger::new(self.app.store.clone(), &config.purge, &config.clicks);
         let purger = tokio::spawn(purger.run());
         let routers = Routers {
             all: routes::router(self.app.clone()),
@@ -140,11 +127,11 @@ impl Server {
             shutdown.await;
             tracing::info!("stopping");
             self.app.health.stop();
-            tokio::time::sleep(settings.shutdown_delay()).await;
+            tokio::time::sleep(settings.shutdown_delay_ms).await;
             self.background.release_edges();
         };
         let connections = self.acceptor.serve(routers, stop).await;
-        connections.finish(settings.shutdown_grace()).await;
+        connections.finish(settings.shutdown_grace_ms).await;
         upkeep.abort();
         purger.abort();
         self.minter.shutdown().await;
@@ -163,7 +150,7 @@ async fn make_admin_key(config: &Config, store: &Store) -> Result<(), StartError
     }
     if config.auth.edge_tokens.is_empty() {
         tracing::warn!(
-            "the edge API refuses every request: there are no auth.edge_tokens (EDGELINK_EDGE_TOKEN)"
+            "the edge API refuses every request: there are no auth.edge_tokens (EDGELINK_AUTH_EDGE_TOKENS)"
         );
     }
     Ok(())

@@ -2,8 +2,8 @@
 
 use super::calls::Store;
 use super::error::{Fault, Remedy, StoreError};
-use super::options::PoolOptions;
-use super::session::Pool;
+use super::session::{IDLE_TIMEOUT, MAX_LIFETIME, Pool};
+use crate::config::StoreConfig;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::pool::PoolConnectionMetadata;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, raw_sql};
@@ -26,7 +26,7 @@ const STATEMENTS_KEPT: usize = 256;
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 
 /// Connects to a server.
-pub(super) async fn connect(url: &str, options: &PoolOptions) -> Result<Store, StoreError> {
+pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, StoreError> {
     let connect = MySqlConnectOptions::from_str(url)
         .map_err(refused)?
         .statement_cache_capacity(STATEMENTS_KEPT)
@@ -38,12 +38,12 @@ pub(super) async fn connect(url: &str, options: &PoolOptions) -> Result<Store, S
         .disable_statement_logging();
     let server = Arc::new(Server::default());
     let max_bytes = Arc::clone(&server.max_bytes);
-    let lock_wait = lock_wait(options.statement_timeout);
+    let lock_wait = lock_wait(config.timeout_ms);
     let pool = MySqlPoolOptions::new()
-        .max_connections(options.max_connections)
-        .acquire_timeout(options.statement_timeout)
-        .max_lifetime(options.max_lifetime)
-        .idle_timeout(options.idle_timeout)
+        .max_connections(config.max_connections)
+        .acquire_timeout(config.timeout_ms)
+        .max_lifetime(MAX_LIFETIME)
+        .idle_timeout(IDLE_TIMEOUT)
         .test_before_acquire(false)
         .before_acquire(|connection, idle| Box::pin(check(connection, idle)))
         .after_connect(move |connection, _| {
@@ -54,7 +54,7 @@ pub(super) async fn connect(url: &str, options: &PoolOptions) -> Result<Store, S
         .await
         .map_err(refused)?;
     let pool = Pool::MySql(pool);
-    let timeout = options.statement_timeout;
+    let timeout = config.timeout_ms;
     Ok(Store::new(pool.clone(), pool, timeout, max_bytes))
 }
 

@@ -12,6 +12,12 @@ use sqlx::{
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
+/// Connections that were not used for this long are closed.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// Connections older than this are replaced, so that a changed address of the database is noticed.
+pub(super) const MAX_LIFETIME: Duration = Duration::from_mins(30);
+
 /// Connections to a database.
 #[derive(Clone, Debug)]
 pub(super) enum Pool {

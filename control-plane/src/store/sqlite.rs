@@ -2,9 +2,9 @@
 
 use super::calls::Store;
 use super::error::{Fault, StoreError};
-use super::options::PoolOptions;
-use super::session::Pool;
+use super::session::{IDLE_TIMEOUT, Pool};
 use crate::clock;
+use crate::config::StoreConfig;
 use edgelink_wire::backoff::Bounds;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqlitePool};
@@ -25,7 +25,7 @@ const OPEN_PAUSES: Bounds = Bounds {
 };
 
 /// Opens a file, or makes it.
-pub(super) async fn connect(url: &str, options: &PoolOptions) -> Result<Store, StoreError> {
+pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, StoreError> {
     let connect = parse(url)?
         .create_if_missing(true)
         .foreign_keys(true)
@@ -33,29 +33,24 @@ pub(super) async fn connect(url: &str, options: &PoolOptions) -> Result<Store, S
         // A commit is on the disk before it is answered: 201 means durable.
         .synchronous(SqliteSynchronous::Full)
         // Another process that writes (the command line) is waited for, but not for as long as a statement may take.
-        .busy_timeout(options.statement_timeout / 2)
+        .busy_timeout(config.timeout_ms / 2)
         // The store has figures of its own; log lines of each slow statement help nobody.
         .disable_statement_logging();
-    let pool = SqlitePoolOptions::new().acquire_timeout(options.statement_timeout);
+    let pool = SqlitePoolOptions::new().acquire_timeout(config.timeout_ms);
     // Writers of one file only wait for each other. Behind one connection they do so in order of arrival.
     let writer = pool
         .clone()
         .max_connections(1)
         .idle_timeout(None)
         .max_lifetime(None);
-    let writers = open(writer, &connect, options.statement_timeout).await?;
+    let writers = open(writer, &connect, config.timeout_ms).await?;
     let readers = pool
-        .max_connections(options.max_connections.saturating_sub(1).max(1))
-        .idle_timeout(options.idle_timeout)
+        .max_connections(config.max_connections.saturating_sub(1).max(1))
+        .idle_timeout(IDLE_TIMEOUT)
         .connect_lazy_with(connect.read_only(true));
     let max_bytes = Arc::new(AtomicUsize::new(MAX_BYTES));
     let (readers, writers) = (Pool::Sqlite(readers), Pool::Sqlite(writers));
-    Ok(Store::new(
-        readers,
-        writers,
-        options.statement_timeout,
-        max_bytes,
-    ))
+    Ok(Store::new(readers, writers, config.timeout_ms, max_bytes))
 }
 
 /// Opens the file. While another process turns a new one to write-ahead logging, SQLite may say at once that it is busy:

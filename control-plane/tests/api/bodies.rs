@@ -58,7 +58,7 @@ async fn a_body_must_say_that_it_is_json() {
 
 #[tokio::test]
 async fn a_body_may_be_as_large_as_the_bound_and_no_larger() {
-    let server = Running::with(&[("EDGELINK_MAX_BODY_BYTES", "1024")]).await;
+    let server = Running::with(&[("EDGELINK_SERVER_MAX_BODY_BYTES", "1024")]).await;
     let body = |length: usize| {
         let start = r#"{"longUrl":"https://example.com/"}"#;
         format!("{start}{}", " ".repeat(length - start.len()))
@@ -73,7 +73,7 @@ async fn a_body_may_be_as_large_as_the_bound_and_no_larger() {
 
 #[tokio::test]
 async fn a_chunked_body_is_bounded_as_well() {
-    let server = Running::with(&[("EDGELINK_MAX_BODY_BYTES", "1024")]).await;
+    let server = Running::with(&[("EDGELINK_SERVER_MAX_BODY_BYTES", "1024")]).await;
     let key = &server.admin_key;
     let head = format!(
         "POST /api/v1/links HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\ncontent-type: application/json\r\n\

@@ -23,7 +23,7 @@ async fn hang(server: &Running) -> TcpStream {
 
 #[tokio::test]
 async fn more_requests_than_configured_are_answered_503_while_health_goes_on() {
-    let server = Running::with(&[("EDGELINK_API_MAX_REQUESTS", "1")]).await;
+    let server = Running::with(&[("EDGELINK_SERVER_MAX_REQUESTS", "1")]).await;
     let busy = hang(&server).await;
     let get = || send(server.plain(Method::GET, "/x"));
     until("overload", async || get().await.status == 503).await;
@@ -36,7 +36,7 @@ async fn more_requests_than_configured_are_answered_503_while_health_goes_on() {
 
 #[tokio::test]
 async fn a_body_that_does_not_come_is_given_up() {
-    let server = Running::with(&[("EDGELINK_BODY_TIMEOUT_MS", "100")]).await;
+    let server = Running::with(&[("EDGELINK_SERVER_BODY_TIMEOUT_MS", "100")]).await;
     let answer = read_all(&mut hang(&server).await).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     assert!(
@@ -47,7 +47,7 @@ async fn a_body_that_does_not_come_is_given_up() {
 
 #[tokio::test]
 async fn a_request_that_takes_too_long_is_given_up() {
-    let server = Running::with(&[("EDGELINK_REQUEST_TIMEOUT_MS", "100")]).await;
+    let server = Running::with(&[("EDGELINK_SERVER_REQUEST_TIMEOUT_MS", "100")]).await;
     let answer = read_all(&mut hang(&server).await).await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert!(
@@ -59,7 +59,7 @@ async fn a_request_that_takes_too_long_is_given_up() {
 
 #[tokio::test]
 async fn a_head_that_does_not_come_ends_the_connection() {
-    let server = Running::with(&[("EDGELINK_HEADER_TIMEOUT_MS", "100")]).await;
+    let server = Running::with(&[("EDGELINK_SERVER_HEADER_TIMEOUT_MS", "100")]).await;
     let answer = server.exchange(b"GET /x HTTP/1.1\r\nhost: ").await;
     assert_eq!(answer, "");
 }
@@ -80,8 +80,8 @@ async fn a_head_that_is_too_large_is_refused() {
 #[tokio::test]
 async fn connections_beyond_the_bound_wait_for_their_turn() {
     let server = Running::with(&[
-        ("EDGELINK_API_MAX_CONNECTIONS", "1"),
-        ("EDGELINK_HEALTH_CONNECTIONS", "0"),
+        ("EDGELINK_SERVER_MAX_CONNECTIONS", "1"),
+        ("EDGELINK_SERVER_HEALTH_CONNECTIONS", "0"),
     ])
     .await;
     let request = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -114,9 +114,9 @@ async fn connect_from(server: &Running, address: [u8; 4]) -> TcpStream {
 #[tokio::test]
 async fn a_client_that_reads_no_answers_is_cut_off() {
     let server = Running::with(&[
-        ("EDGELINK_API_MAX_CONNECTIONS", "2"),
-        ("EDGELINK_HEALTH_CONNECTIONS", "0"),
-        ("EDGELINK_WRITE_TIMEOUT_MS", "500"),
+        ("EDGELINK_SERVER_MAX_CONNECTIONS", "2"),
+        ("EDGELINK_SERVER_HEALTH_CONNECTIONS", "0"),
+        ("EDGELINK_SERVER_WRITE_TIMEOUT_MS", "500"),
     ])
     .await;
     let requests = b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n".repeat(2_000);
@@ -144,7 +144,7 @@ async fn a_client_that_reads_no_answers_is_cut_off() {
 
 #[tokio::test]
 async fn one_address_has_no_more_than_its_share_of_the_connections() {
-    let server = Running::with(&[("EDGELINK_API_MAX_CONNECTIONS_PER_ADDRESS", "1")]).await;
+    let server = Running::with(&[("EDGELINK_SERVER_MAX_CONNECTIONS_PER_ADDRESS", "1")]).await;
     let request = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";
     let mut answer = [0; 512];
     let mut first = connect_from(&server, [127, 0, 0, 2]).await;
@@ -176,7 +176,7 @@ async fn one_address_has_no_more_than_its_share_of_the_connections() {
 
 #[tokio::test]
 async fn health_is_answered_where_all_connections_are_taken() {
-    let server = Running::with(&[("EDGELINK_API_MAX_CONNECTIONS", "1")]).await;
+    let server = Running::with(&[("EDGELINK_SERVER_MAX_CONNECTIONS", "1")]).await;
     let mut answer = [0; 512];
     let mut first = server.connect().await;
     first
@@ -235,8 +235,8 @@ async fn send_slowly(server: &Running, pieces: usize) -> String {
 #[tokio::test]
 async fn a_large_bulk_body_has_the_time_that_a_slow_line_needs() {
     let server = Running::with(&[
-        ("EDGELINK_BODY_TIMEOUT_MS", "1000"),
-        ("EDGELINK_REQUEST_TIMEOUT_MS", "1500"),
+        ("EDGELINK_SERVER_BODY_TIMEOUT_MS", "1000"),
+        ("EDGELINK_SERVER_REQUEST_TIMEOUT_MS", "1500"),
     ])
     .await;
     let answer = send_slowly(&server, 20).await;
@@ -246,7 +246,7 @@ async fn a_large_bulk_body_has_the_time_that_a_slow_line_needs() {
 
 #[tokio::test]
 async fn a_bulk_body_that_stops_coming_is_given_up() {
-    let server = Running::with(&[("EDGELINK_BODY_TIMEOUT_MS", "300")]).await;
+    let server = Running::with(&[("EDGELINK_SERVER_BODY_TIMEOUT_MS", "300")]).await;
     let head = format!(
         "POST /api/v1/links/bulk HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-type: application/json\r\n\
          content-length: 1000000\r\nconnection: close\r\n\r\n[",

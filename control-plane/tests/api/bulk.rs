@@ -98,8 +98,8 @@ async fn as_many_links_as_allowed_are_created_and_one_more_creates_none() {
 #[tokio::test]
 async fn a_body_that_is_wrong_as_a_whole_creates_nothing() {
     let server = Running::with(&[
-        ("EDGELINK_MAX_BULK_BODY_BYTES", "2000"),
-        ("EDGELINK_MAX_BODY_BYTES", "1024"),
+        ("EDGELINK_SERVER_MAX_BULK_BODY_BYTES", "2000"),
+        ("EDGELINK_SERVER_MAX_BODY_BYTES", "1024"),
     ])
     .await;
     let good = r#"{"longUrl":"https://example.com/"}"#;

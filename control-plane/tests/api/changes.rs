@@ -225,8 +225,8 @@ async fn of_concurrent_patches_with_the_same_condition_one_wins() {
 async fn a_change_and_a_deletion_wait_until_edges_have_had_the_time_to_hear_of_it_without_a_permit()
 {
     let server = Running::with(&[
-        ("EDGELINK_ALIAS_SETTLE_MS", "600"),
-        ("EDGELINK_API_MAX_REQUESTS", "1"),
+        ("EDGELINK_FEED_ALIAS_SETTLE_MS", "600"),
+        ("EDGELINK_SERVER_MAX_REQUESTS", "1"),
     ])
     .await;
     let settled = Duration::from_millis(600);

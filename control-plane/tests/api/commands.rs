@@ -17,7 +17,7 @@ fn edgelink(folder: &Path, arguments: &[&str]) -> Command {
             environment(
                 folder,
                 &[
-                    ("EDGELINK_KEY_CACHE_MS", "0"),
+                    ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
                     ("EDGELINK_LOG_FORMAT", "json"),
                 ],
             )
@@ -135,7 +135,10 @@ fn a_wrong_configuration_stops_the_start_and_names_the_field() {
         assert_fails(&output(folder.path(), &arguments), 2, &parts);
     }
     let mut command = edgelink(folder.path(), &["serve"]);
-    let output = command.env("EDGELINK_LISTEN", "nowhere").output().unwrap();
+    let output = command
+        .env("EDGELINK_SERVER_LISTEN", "nowhere")
+        .output()
+        .unwrap();
     assert_fails(&output, 2, &["server.listen", "'nowhere'"]);
     assert!(!folder.path().join("edgelink.db").exists());
     assert_eq!(
@@ -150,12 +153,15 @@ fn an_address_that_is_taken_or_a_database_that_is_not_there_stops_the_start() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let mut command = edgelink(folder.path(), &["serve"]);
-    let output = command.env("EDGELINK_LISTEN", &address).output().unwrap();
+    let output = command
+        .env("EDGELINK_SERVER_LISTEN", &address)
+        .output()
+        .unwrap();
     assert_fails(&output, 1, &["server.listen", &address]);
 
     let mut command = edgelink(folder.path(), &["serve"]);
     let output = command
-        .env("EDGELINK_DATABASE_URL", "sqlite:///nowhere/at/all.db")
+        .env("EDGELINK_STORE_URL", "sqlite:///nowhere/at/all.db")
         .output()
         .unwrap();
     assert_fails(&output, 1, &["store.url"]);
@@ -186,7 +192,7 @@ fn where_the_admin_key_cannot_be_written_there_is_none() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = edgelink(folder.path(), &["serve"]);
     let output = command
-        .env("EDGELINK_ADMIN_KEY_FILE", "/nowhere/at/all")
+        .env("EDGELINK_AUTH_ADMIN_KEY_FILE", "/nowhere/at/all")
         .output()
         .unwrap();
     assert_fails(&output, 1, &["auth.admin_key_file", "/nowhere/at/all"]);
@@ -254,7 +260,7 @@ fn without_migrating_at_the_start_the_command_does_it() {
     let folder = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {
         edgelink(folder.path(), arguments)
-            .env("EDGELINK_AUTO_MIGRATE", "false")
+            .env("EDGELINK_STORE_AUTO_MIGRATE", "false")
             .output()
             .unwrap()
     };
@@ -267,7 +273,7 @@ fn without_migrating_at_the_start_the_command_does_it() {
 #[tokio::test]
 async fn no_log_level_shows_statements_or_targets() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Process::with(folder.path(), &[("EDGELINK_LOG", "trace")]);
+    let server = Process::with(folder.path(), &[("EDGELINK_LOG_FILTER", "trace")]);
     assert_eq!(server.create(&read_key(folder.path()), "x").await, 201);
     let (_, log) = server.end("-TERM");
     assert!(log.contains("edgelink_control_plane"), "{log}");

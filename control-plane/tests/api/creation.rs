@@ -133,7 +133,7 @@ async fn a_generated_code_that_an_alias_has_is_skipped() {
 
 #[tokio::test]
 async fn tries_for_a_free_code_are_bounded() {
-    let server = Running::with(&[("EDGELINK_MAX_CODE_TRIES", "1")]).await;
+    let server = Running::with(&[("EDGELINK_LINKS_MAX_CODE_TRIES", "1")]).await;
     server
         .post(&json!({ "longUrl": "https://example.com/", "customSlug": "00000g8" }))
         .await
@@ -149,8 +149,11 @@ async fn tries_for_a_free_code_are_bounded() {
 #[tokio::test]
 async fn a_key_scatters_the_codes() {
     let key = [
-        ("EDGELINK_CODE_KEY", "000102030405060708090a0b0c0d0e0f"),
-        ("EDGELINK_CODE_LENGTH", "8"),
+        (
+            "EDGELINK_LINKS_CODE_KEY",
+            "000102030405060708090a0b0c0d0e0f",
+        ),
+        ("EDGELINK_LINKS_CODE_LENGTH", "8"),
     ];
     let server = Running::with(&key).await;
     let link = server
@@ -184,7 +187,7 @@ async fn concurrent_creations_get_different_codes() {
 
 #[tokio::test]
 async fn every_new_alias_waits_until_edges_have_had_the_time_to_hear_of_it() {
-    let server = Running::with(&[("EDGELINK_ALIAS_SETTLE_MS", "400")]).await;
+    let server = Running::with(&[("EDGELINK_FEED_ALIAS_SETTLE_MS", "400")]).await;
     let settled = Duration::from_millis(400);
     for slug in ["Sale-24", "sale7ab", "x"] {
         let start = Instant::now();
@@ -206,7 +209,7 @@ async fn every_new_alias_waits_until_edges_have_had_the_time_to_hear_of_it() {
 
 #[tokio::test]
 async fn an_alias_that_was_there_already_is_answered_at_once() {
-    let server = Running::with(&[("EDGELINK_ALIAS_WAIT_MS", "10000")]).await;
+    let server = Running::with(&[("EDGELINK_FEED_ALIAS_WAIT_MS", "10000")]).await;
     let body =
         json!({ "longUrl": "https://example.com/", "customSlug": "sale7ab", "findIfExists": true });
     let post = || {

@@ -126,7 +126,7 @@ async fn creation_change_deletion_and_return_come_by_the_feed_in_order() {
 
 #[tokio::test]
 async fn beats_tell_up_to_when_everything_was_published() {
-    let server = Running::with(&[("EDGELINK_RELAY_HEARTBEAT_MS", "100")]).await;
+    let server = Running::with(&[("EDGELINK_PUBLISHER_HEARTBEAT_MS", "100")]).await;
     let mut follower = Follower::start(&server).await;
     let mut last = 0;
     for _ in 0..5 {
@@ -191,9 +191,9 @@ async fn people_get_the_feed_as_json() {
 async fn edges_that_wait_have_a_bound_of_their_own_and_a_shutdown_answers_them() {
     let variables = [
         ("EDGELINK_FEED_MAX_POLLS", "1"),
-        ("EDGELINK_API_MAX_REQUESTS", "1"),
-        ("EDGELINK_REQUEST_TIMEOUT_MS", "100"),
-        ("EDGELINK_RELAY_HEARTBEAT_MS", "2000"),
+        ("EDGELINK_SERVER_MAX_REQUESTS", "1"),
+        ("EDGELINK_SERVER_REQUEST_TIMEOUT_MS", "100"),
+        ("EDGELINK_PUBLISHER_HEARTBEAT_MS", "2000"),
     ];
     let server = Running::with(&variables).await;
     let mut follower = Follower::start(&server).await;
@@ -218,7 +218,11 @@ async fn edges_that_wait_have_a_bound_of_their_own_and_a_shutdown_answers_them()
 
 #[tokio::test]
 async fn a_snapshot_has_all_that_an_edge_starts_from() {
-    let server = Running::with(&[("EDGELINK_CODE_KEY", "000102030405060708090a0b0c0d0e0f")]).await;
+    let server = Running::with(&[(
+        "EDGELINK_LINKS_CODE_KEY",
+        "000102030405060708090a0b0c0d0e0f",
+    )])
+    .await;
     create(&server, "Aliases").await;
     create(&server, "other-shape").await;
     let batch = ClickBatch {
@@ -312,7 +316,7 @@ async fn what_is_no_batch_is_refused_for_good() {
 
 #[tokio::test]
 async fn a_link_that_has_become_hot_comes_by_the_feed() {
-    let server = Running::with(&[("EDGELINK_HOT_PERIOD_MS", "100")]).await;
+    let server = Running::with(&[("EDGELINK_CLICKS_HOT_PERIOD_MS", "100")]).await;
     create(&server, "x").await;
     let mut follower = Follower::start(&server).await;
     let batch = ClickBatch {

@@ -154,11 +154,11 @@ pub(crate) fn environment(folder: &Path, variables: &[(&str, &str)]) -> Environm
     let database = format!("sqlite://{}", folder.join("edgelink.db").display());
     let key_file = folder.join("admin-key").display().to_string();
     let common = [
-        ("EDGELINK_LISTEN", "127.0.0.1:0"),
-        ("EDGELINK_DATABASE_URL", database.as_str()),
-        ("EDGELINK_DOMAINS", DOMAINS),
-        ("EDGELINK_EDGE_TOKEN", EDGE_TOKENS),
-        ("EDGELINK_ADMIN_KEY_FILE", key_file.as_str()),
+        ("EDGELINK_SERVER_LISTEN", "127.0.0.1:0"),
+        ("EDGELINK_STORE_URL", database.as_str()),
+        ("EDGELINK_LINKS_DOMAINS", DOMAINS),
+        ("EDGELINK_AUTH_EDGE_TOKENS", EDGE_TOKENS),
+        ("EDGELINK_AUTH_ADMIN_KEY_FILE", key_file.as_str()),
     ];
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     common.iter().chain(variables).map(owned).collect()

@@ -139,8 +139,8 @@ async fn changes_that_wait_are_published_at_a_stop() {
     server.begin_stop();
     let folder = server.stopped().await;
     let url = format!("sqlite://{}", folder.path().join("edgelink.db").display());
-    let options = edgelink_control_plane::store::PoolOptions::default();
-    let store = edgelink_control_plane::store::connect(&url, &options)
+    let config = edgelink_control_plane::config::StoreConfig::at(&url);
+    let store = edgelink_control_plane::store::connect(&config)
         .await
         .unwrap();
     let pending = store.pending(10).await.unwrap();

@@ -88,7 +88,7 @@ async fn the_host_chooses_the_domain_and_an_unknown_one_the_default() {
 
 #[tokio::test]
 async fn an_unknown_host_has_no_links_where_that_is_configured() {
-    let server = Running::with(&[("EDGELINK_UNKNOWN_HOSTS", "not_found")]).await;
+    let server = Running::with(&[("EDGELINK_LINKS_UNKNOWN_HOSTS", "not_found")]).await;
     link(&server, json!({}), "x").await;
     let follow = |host: &'static [u8]| send(server.plain(Method::GET, "/x").header("host", host));
     follow(b"go.example:8080")
@@ -214,6 +214,6 @@ async fn pages_can_be_ones_own() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("404.html");
     std::fs::write(&page, "<p>Nothing here, dear visitor</p>").unwrap();
-    let server = Running::with(&[("EDGELINK_NOT_FOUND_PAGE", page.to_str().unwrap())]).await;
+    let server = Running::with(&[("EDGELINK_PAGES_NOT_FOUND", page.to_str().unwrap())]).await;
     server.follow("/absent").await.page(404, "dear visitor");
 }

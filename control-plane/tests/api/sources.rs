@@ -18,7 +18,7 @@ async fn creates_and_redirects(server: &Running, n: usize) -> String {
 
 #[tokio::test]
 async fn the_counter_gives_plain_sequential_codes_and_loses_none_at_a_clean_stop() {
-    let counter = [("EDGELINK_ISSUER_SOURCE", "counter")];
+    let counter = [("EDGELINK_NUMBERS_SOURCE", "counter")];
     let server = Running::with(&counter).await;
     for (n, code) in ["0000000", "0000001", "0000002"].into_iter().enumerate() {
         assert_eq!(creates_and_redirects(&server, n).await, code);
@@ -30,8 +30,8 @@ async fn the_counter_gives_plain_sequential_codes_and_loses_none_at_a_clean_stop
 #[tokio::test]
 async fn snowflake_codes_have_ten_digits_and_grow_with_time() {
     let snowflake = [
-        ("EDGELINK_ISSUER_SOURCE", "snowflake"),
-        ("EDGELINK_CODE_LENGTH", "10"),
+        ("EDGELINK_NUMBERS_SOURCE", "snowflake"),
+        ("EDGELINK_LINKS_CODE_LENGTH", "10"),
     ];
     let server = Running::with(&snowflake).await;
     let first = creates_and_redirects(&server, 0).await;
@@ -46,7 +46,7 @@ async fn snowflake_codes_have_ten_digits_and_grow_with_time() {
 
 #[tokio::test]
 async fn the_digest_of_the_same_link_is_the_same_until_it_is_taken() {
-    let digest = [("EDGELINK_ISSUER_SOURCE", "digest")];
+    let digest = [("EDGELINK_NUMBERS_SOURCE", "digest")];
     let server = Running::with(&digest).await;
     let first = creates_and_redirects(&server, 0).await;
     server.delete(&format!("/links/{first}")).await;
@@ -62,7 +62,7 @@ const TAKEN: u64 = 2_000;
 
 /// A server whose next 2,000 codes are aliases, as after an import from a former installation.
 async fn with_taken_codes() -> Running {
-    let server = Running::with(&[("EDGELINK_ISSUER_SOURCE", "counter")]).await;
+    let server = Running::with(&[("EDGELINK_NUMBERS_SOURCE", "counter")]).await;
     let space = edgelink_wire::CodeSpace::new(edgelink_wire::CodeLength::DEFAULT, None);
     // The aliases use up the first numbers themselves.
     let alias = |number: u64| {

@@ -47,7 +47,7 @@ async fn a_request_in_flight_ends_before_the_server_does() {
 
 #[tokio::test]
 async fn a_request_that_outlasts_the_grace_is_cut_off() {
-    let server = Running::with(&[("EDGELINK_SHUTDOWN_GRACE_MS", "50")]).await;
+    let server = Running::with(&[("EDGELINK_SERVER_SHUTDOWN_GRACE_MS", "50")]).await;
     let (mut stream, _) = begin_creation(&server).await;
     server.begin_stop();
     server.stopped().await;
@@ -66,7 +66,7 @@ async fn idle_connections_do_not_hold_the_server() {
 
 #[tokio::test]
 async fn balancers_have_time_to_see_that_it_stops() {
-    let server = Running::with(&[("EDGELINK_SHUTDOWN_DELAY_MS", "60000")]).await;
+    let server = Running::with(&[("EDGELINK_SERVER_SHUTDOWN_DELAY_MS", "60000")]).await;
     assert_eq!(server.follow("/health/ready").await.status, 200);
     server.begin_stop();
     until("not ready", async || {

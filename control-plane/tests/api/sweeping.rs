@@ -5,9 +5,9 @@ use edgelink_wire::{LinkAnswer, Record};
 use serde_json::json;
 
 const EAGER: [(&str, &str); 3] = [
-    ("EDGELINK_SWEEP_INTERVAL_SECONDS", "1"),
-    ("EDGELINK_SWEEP_GRACE_SECONDS", "0"),
-    ("EDGELINK_SWEEP_BATCH", "2"),
+    ("EDGELINK_PURGE_INTERVAL_SECONDS", "1"),
+    ("EDGELINK_PURGE_GRACE_SECONDS", "0"),
+    ("EDGELINK_PURGE_BATCH", "2"),
 ];
 
 /// The revision that an answer to an edge has.
@@ -51,7 +51,7 @@ async fn a_link_past_its_validity_is_removed_and_its_slug_is_free_again() {
 
 #[tokio::test]
 async fn a_link_is_kept_for_the_grace_period_and_can_be_brought_back() {
-    let server = Running::with(&[("EDGELINK_SWEEP_INTERVAL_SECONDS", "1")]).await;
+    let server = Running::with(&[("EDGELINK_PURGE_INTERVAL_SECONDS", "1")]).await;
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap();

@@ -1,7 +1,8 @@
 //! Importing and exporting through the API.
 
 use crate::helpers::Running;
-use edgelink_control_plane::store::{PoolOptions, connect};
+use edgelink_control_plane::config::StoreConfig;
+use edgelink_control_plane::store::connect;
 use edgelink_control_plane::transfer::{
     ApiClient, ExportOptions, ImportOptions, TransferError, export, import,
 };
@@ -130,7 +131,7 @@ async fn an_import_that_goes_on_after_a_day_creates_no_link_twice() {
     let summary = import(&client(&server), &options).await.unwrap();
     assert_eq!(summary.created, 8);
 
-    let store = connect(&server.database(), &PoolOptions::default()).await;
+    let store = connect(&StoreConfig::at(&server.database())).await;
     tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     assert!(store.unwrap().purge_receipts(0, 1_000).await.unwrap() >= 8);
     let text = fs::read(&options.checkpoint).unwrap();

@@ -70,11 +70,11 @@ fn launch(folder: &Path, url: &str, address: SocketAddr) -> Process {
     let mut command = Command::new(edgelink_binary());
     command
         .arg("serve")
-        .env("EDGELINK_LISTEN", address.to_string())
-        .env("EDGELINK_DATABASE_URL", url)
-        .env("EDGELINK_DOMAINS", DOMAIN)
-        .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
-        .env("EDGELINK_ADMIN_KEY_FILE", folder.join("admin-key"));
+        .env("EDGELINK_SERVER_LISTEN", address.to_string())
+        .env("EDGELINK_STORE_URL", url)
+        .env("EDGELINK_LINKS_DOMAINS", DOMAIN)
+        .env("EDGELINK_AUTH_EDGE_TOKENS", EDGE_TOKEN)
+        .env("EDGELINK_AUTH_ADMIN_KEY_FILE", folder.join("admin-key"));
     let log = folder.join(format!("{}.log", address.port()));
     Process::start("control plane", command, log)
 }

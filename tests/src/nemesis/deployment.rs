@@ -226,13 +226,13 @@ fn serve(folder: &Path, address: SocketAddr, database: SocketAddr) -> Command {
     let mut command = Command::new(edgelink_binary());
     command
         .arg("serve")
-        .env("EDGELINK_LISTEN", address.to_string())
-        .env("EDGELINK_DATABASE_URL", database_url(database))
-        .env("EDGELINK_DOMAINS", crate::scenario::DOMAIN)
-        .env("EDGELINK_SHORT_URL_SCHEME", "http")
-        .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
-        .env("EDGELINK_ADMIN_KEY_FILE", folder.join("admin-key"))
-        .env("EDGELINK_CODE_KEY", CODE_KEY)
+        .env("EDGELINK_SERVER_LISTEN", address.to_string())
+        .env("EDGELINK_STORE_URL", database_url(database))
+        .env("EDGELINK_LINKS_DOMAINS", crate::scenario::DOMAIN)
+        .env("EDGELINK_LINKS_SHORT_URL_SCHEME", "http")
+        .env("EDGELINK_AUTH_EDGE_TOKENS", EDGE_TOKEN)
+        .env("EDGELINK_AUTH_ADMIN_KEY_FILE", folder.join("admin-key"))
+        .env("EDGELINK_LINKS_CODE_KEY", CODE_KEY)
         .process_group(0);
     command
 }

@@ -63,7 +63,7 @@ impl ControlPlane {
 
     /// Starts one for these domains, the default one first.
     pub async fn with_domains(domains: &[&str]) -> Self {
-        Self::with_variables(&[("EDGELINK_DOMAINS", &domains.join(","))]).await
+        Self::with_variables(&[("EDGELINK_LINKS_DOMAINS", &domains.join(","))]).await
     }
 
     /// Starts one for [`DOMAIN`] with further environment variables.
@@ -184,16 +184,16 @@ fn spawn(folder: &TempDir, address: SocketAddr, variables: &[(String, String)]) 
     let mut command = Command::new(edgelink_binary());
     command
         .arg("serve")
-        .env("EDGELINK_LISTEN", address.to_string())
+        .env("EDGELINK_SERVER_LISTEN", address.to_string())
         .env(
-            "EDGELINK_DATABASE_URL",
+            "EDGELINK_STORE_URL",
             format!("sqlite://{}", file("edgelink.db").display()),
         )
-        .env("EDGELINK_DOMAINS", DOMAIN)
-        .env("EDGELINK_SHORT_URL_SCHEME", "http")
-        .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
-        .env("EDGELINK_ADMIN_KEY_FILE", file("admin-key"))
-        .env("EDGELINK_CODE_KEY", CODE_KEY)
+        .env("EDGELINK_LINKS_DOMAINS", DOMAIN)
+        .env("EDGELINK_LINKS_SHORT_URL_SCHEME", "http")
+        .env("EDGELINK_AUTH_EDGE_TOKENS", EDGE_TOKEN)
+        .env("EDGELINK_AUTH_ADMIN_KEY_FILE", file("admin-key"))
+        .env("EDGELINK_LINKS_CODE_KEY", CODE_KEY)
         .envs(variables.iter().cloned());
     Process::start("control plane", command, file("control-plane.log"))
 }

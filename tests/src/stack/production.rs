@@ -50,7 +50,7 @@ impl Production {
         let database = MariaDb::start();
         let url = database.database();
         let variables = [
-            ("EDGELINK_DATABASE_URL", url.as_str()),
+            ("EDGELINK_STORE_URL", url.as_str()),
             ("EDGELINK_REDIS_URL", &options.redis_url),
         ];
         let first = ControlPlane::with_variables(&variables).await;

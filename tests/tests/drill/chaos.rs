@@ -25,9 +25,12 @@ async fn chaos() {
     let url = database.database();
     let lease = LEASE_SECONDS.to_string();
     let variables = [
-        ("EDGELINK_DATABASE_URL", url.as_str()),
-        ("EDGELINK_ISSUER_LEASE_SECONDS", lease.as_str()),
-        ("EDGELINK_CODE_KEY", "000102030405060708090a0b0c0d0e0f"),
+        ("EDGELINK_STORE_URL", url.as_str()),
+        ("EDGELINK_NUMBERS_LEASE_SECONDS", lease.as_str()),
+        (
+            "EDGELINK_LINKS_CODE_KEY",
+            "000102030405060708090a0b0c0d0e0f",
+        ),
     ];
     let mut replicas = Vec::new();
     for name in ["one", "two", "three"] {

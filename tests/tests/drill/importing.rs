@@ -16,7 +16,7 @@ async fn import() {
     let folder = TempDir::new().expect("a temporary folder");
     let database = MariaDb::start();
     let url = database.database();
-    let variables = [("EDGELINK_DATABASE_URL", url.as_str())];
+    let variables = [("EDGELINK_STORE_URL", url.as_str())];
     let replica = Replica::start("importing", folder.path(), &variables).await;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/urls-kasztp.txt");
     let start = Instant::now();

@@ -87,10 +87,10 @@ fn launch(name: &str, folder: &Path, port: u16, variables: &[(String, String)]) 
     let mut command = Command::new(edgelink_binary());
     command
         .arg("serve")
-        .env("EDGELINK_LISTEN", format!("127.0.0.1:{port}"))
-        .env("EDGELINK_DOMAINS", "go.example")
-        .env("EDGELINK_EDGE_TOKEN", EDGE_TOKEN)
-        .env("EDGELINK_ADMIN_KEY_FILE", folder.join("admin-key"))
+        .env("EDGELINK_SERVER_LISTEN", format!("127.0.0.1:{port}"))
+        .env("EDGELINK_LINKS_DOMAINS", "go.example")
+        .env("EDGELINK_AUTH_EDGE_TOKENS", EDGE_TOKEN)
+        .env("EDGELINK_AUTH_ADMIN_KEY_FILE", folder.join("admin-key"))
         .envs(variables.iter().cloned());
     Process::start(name, command, folder.join(format!("{name}.log")))
 }

@@ -19,7 +19,7 @@ async fn skipped() {
         let folder = TempDir::new().expect("a temporary folder");
         let url = database.database();
         let schema = url.rsplit('/').next().expect("a name").to_owned();
-        let variables = [("EDGELINK_DATABASE_URL", url.as_str())];
+        let variables = [("EDGELINK_STORE_URL", url.as_str())];
         let mut replica = Replica::start("restarted", folder.path(), &variables).await;
         for _ in 0..RESTARTS {
             create(&replica).await;

@@ -28,11 +28,11 @@ async fn sources() {
         let redis_url = redis.url();
         let variables = [
             ("EDGELINK_REDIS_URL", redis_url.as_str()),
-            ("EDGELINK_DATABASE_URL", url.as_str()),
-            ("EDGELINK_ISSUER_SOURCE", source),
-            ("EDGELINK_ZOOKEEPER_SERVERS", servers.as_str()),
+            ("EDGELINK_STORE_URL", url.as_str()),
+            ("EDGELINK_NUMBERS_SOURCE", source),
+            ("EDGELINK_NUMBERS_ZOOKEEPER_SERVERS", servers.as_str()),
             (
-                "EDGELINK_CODE_LENGTH",
+                "EDGELINK_LINKS_CODE_LENGTH",
                 if source == "snowflake" { "10" } else { "7" },
             ),
         ];

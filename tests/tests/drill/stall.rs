@@ -19,7 +19,7 @@ async fn stalled() {
     let folder = TempDir::new().expect("a temporary folder");
     let database = MariaDb::start();
     let url = database.database();
-    let variables = [("EDGELINK_DATABASE_URL", url.as_str())];
+    let variables = [("EDGELINK_STORE_URL", url.as_str())];
     let replica = Replica::start("stalled", folder.path(), &variables).await;
     let answers = Arc::new(Answers::new());
     let clients = Clients::start(&[replica.url()], &replica.key(), 8, &answers);

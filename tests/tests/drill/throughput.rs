@@ -55,7 +55,7 @@ async fn throughput() {
     let folder = TempDir::new().expect("a temporary folder");
     let database = MariaDb::start();
     let url = database.database();
-    let variables = [("EDGELINK_DATABASE_URL", url.as_str())];
+    let variables = [("EDGELINK_STORE_URL", url.as_str())];
     let replica = Replica::start("fast", folder.path(), &variables).await;
     let bare = database.database();
     // The same schema, and nobody else on it.
@@ -63,7 +63,7 @@ async fn throughput() {
         Replica::start(
             "schema",
             folder.path(),
-            &[("EDGELINK_DATABASE_URL", bare.as_str())],
+            &[("EDGELINK_STORE_URL", bare.as_str())],
         )
         .await,
     );

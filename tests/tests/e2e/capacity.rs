@@ -23,7 +23,7 @@ async fn metric(control_plane: &ControlPlane, name: &str) -> Option<f64> {
 async fn from_nine_tenths_on_operators_are_warned() {
     let folder = TempDir::new().expect("a temporary folder");
     let url = format!("sqlite://{}/edgelink.db", folder.path().display());
-    let mut control_plane = ControlPlane::with_variables(&[("EDGELINK_DATABASE_URL", &url)]).await;
+    let mut control_plane = ControlPlane::with_variables(&[("EDGELINK_STORE_URL", &url)]).await;
     control_plane
         .create(&json!({"longUrl": "https://example.com/"}))
         .await;

@@ -21,9 +21,11 @@ const SPARE: usize = 500;
 
 async fn start(redis: &RedisServer, mode: &'static str) -> Deployment {
     let url = format!("redis://127.0.0.1:{}", redis.port());
-    let control_plane =
-        ControlPlane::with_variables(&[("EDGELINK_DOMAINS", DOMAIN), ("EDGELINK_REDIS_URL", &url)])
-            .await;
+    let control_plane = ControlPlane::with_variables(&[
+        ("EDGELINK_LINKS_DOMAINS", DOMAIN),
+        ("EDGELINK_REDIS_URL", &url),
+    ])
+    .await;
     let spare = (0..SPARE).map(|number| format!("spare{number}"));
     let known = KNOWN.into_iter().chain(["string"]).map(str::to_owned);
     let link = |slug| json!({ "longUrl": DATABASE, "customSlug": slug });

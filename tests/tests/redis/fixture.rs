@@ -1,8 +1,9 @@
 //! Connections, links and waiting.
 
+use edgelink_control_plane::config::{FeedConfig, RedisConfig, Secret, StoreConfig};
 use edgelink_control_plane::model::LinkContent;
-use edgelink_control_plane::redis::{Append, Appended, Lock, Lookup, Redis, RedisOptions};
-use edgelink_control_plane::store::{PoolOptions, Store, connect};
+use edgelink_control_plane::redis::{Append, Appended, Lock, Lookup, Redis, RedisError};
+use edgelink_control_plane::store::{Store, connect};
 use edgelink_control_plane::target::TargetUrl;
 use edgelink_tests::stack::until;
 use edgelink_wire::feed::{Beat, FeedMessage};
@@ -31,13 +32,20 @@ pub(crate) async fn connected(url: &str) -> Arc<Redis> {
 
 /// A client that may or may not be connected.
 pub(crate) fn client(url: &str) -> Arc<Redis> {
-    let options = RedisOptions {
-        url: url.to_owned(),
-        timeout: Duration::from_millis(300),
-        feed_length: 1000,
-        feed_bytes: FEED_BYTES,
+    start(url).expect("a URL of Redis")
+}
+
+pub(crate) fn start(url: &str) -> Result<Arc<Redis>, RedisError> {
+    let redis = RedisConfig {
+        url: Some(Secret::new(url)),
+        timeout_ms: Duration::from_millis(300),
     };
-    Redis::start(&options).expect("a URL of Redis")
+    let feed = FeedConfig {
+        stream_length: 1000,
+        stream_bytes: FEED_BYTES,
+        ..FeedConfig::default()
+    };
+    Redis::start(&redis, &feed).map(|redis| redis.expect("a URL"))
 }
 
 /// What a link to `url` has.
@@ -120,9 +128,7 @@ pub(crate) async fn looked_up(redis: &Redis) -> Lookup {
 pub(crate) async fn sqlite_store() -> (TempDir, Arc<Store>) {
     let folder = TempDir::new().expect("a temporary folder");
     let url = format!("sqlite://{}/edgelink.db", folder.path().display());
-    let store = connect(&url, &PoolOptions::default())
-        .await
-        .expect("a store");
+    let store = connect(&StoreConfig::at(&url)).await.expect("a store");
     store.migrate().await.expect("the schema");
     (folder, store)
 }

@@ -1,7 +1,7 @@
 //! Redis away, silent, refusing, and back again.
 
-use crate::fixture::{FEED_BYTES, GENERATION, KEY, LIMIT, client, connected, looked_up};
-use edgelink_control_plane::redis::{Lookup, Redis, RedisError, RedisOptions};
+use crate::fixture::{GENERATION, KEY, LIMIT, client, connected, looked_up, start};
+use edgelink_control_plane::redis::{Lookup, Redis, RedisError};
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::until;
 use std::time::{Duration, Instant};
@@ -89,15 +89,6 @@ async fn a_redis_that_refuses_the_password_degrades_and_the_right_one_works() {
 #[tokio::test]
 async fn what_is_no_url_of_redis_is_refused() {
     for url in ["", "127.0.0.1:6379", "redis-sentinel://127.0.0.1:26379"] {
-        let options = RedisOptions {
-            url: url.to_owned(),
-            timeout: Duration::from_millis(100),
-            feed_length: 1000,
-            feed_bytes: FEED_BYTES,
-        };
-        assert!(
-            matches!(Redis::start(&options), Err(RedisError::Url(_))),
-            "{url}"
-        );
+        assert!(matches!(start(url), Err(RedisError::Url(_))), "{url}");
     }
 }

@@ -1,14 +1,12 @@
 //! The publisher between database and Redis.
 
 use crate::fixture::{LIMIT, connected, content, sqlite_store};
-use edgelink_control_plane::clicks::HotOptions;
-use edgelink_control_plane::feed::{Feed, Listener, RingLimits, Tail};
+use edgelink_control_plane::config::{ClicksConfig, FeedConfig, PublisherConfig, StoreConfig};
+use edgelink_control_plane::feed::{Feed, Listener, Tail};
 use edgelink_control_plane::redis::{Redis, StreamEntry};
-use edgelink_control_plane::relay::{
-    BoundPolicy, Outlet, Publisher, PublisherStatus, Relay, RelayOptions,
-};
+use edgelink_control_plane::relay::{BoundPolicy, Outlet, Publisher, PublisherStatus, Relay};
 use edgelink_control_plane::store::{
-    FeedKind, LeaseClaim, NewLink, PoolOptions, PublisherState, Store, connect,
+    FeedKind, LeaseClaim, NewLink, PublisherState, Store, connect,
 };
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;
@@ -39,29 +37,34 @@ pub(crate) fn replica(store: &Arc<Store>, redis: &Arc<Redis>) -> Replica {
     replica_with(store, redis, LEASE)
 }
 
-fn options(lease: Duration) -> RelayOptions {
-    RelayOptions {
-        poll: Duration::from_millis(50),
-        lease,
-        heartbeat: Duration::from_millis(100),
+fn config(lease: Duration) -> PublisherConfig {
+    PublisherConfig {
+        poll_ms: Duration::from_millis(50),
+        lease_ms: lease,
+        heartbeat_ms: Duration::from_millis(100),
         batch: 10,
-        hot: HotOptions {
-            count: 10,
-            window_minutes: 5,
-            period: Duration::from_secs(60),
-        },
+        ..PublisherConfig::default()
+    }
+}
+
+fn clicks() -> ClicksConfig {
+    ClicksConfig {
+        hot_count: 10,
+        hot_period_ms: Duration::from_secs(60),
+        ..ClicksConfig::default()
     }
 }
 
 fn replica_with(store: &Arc<Store>, redis: &Arc<Redis>, lease: Duration) -> Replica {
     let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
-    let feed = Arc::new(Feed::new(RingLimits::default(), Vec::new()));
+    let feed = Arc::new(Feed::new(&FeedConfig::default(), Vec::new()));
     tokio::spawn(Tail::new(redis.clone(), feed.clone()).run(stop.clone()));
     let relay = Relay::new(
         store.clone(),
         Outlet::Redis(redis.clone()),
         feed.clone(),
-        options(lease),
+        &config(lease),
+        &clicks(),
         BoundPolicy::Ahead(10_000_000),
         wake.clone(),
     );
@@ -591,7 +594,7 @@ async fn who_knows_that_the_database_went_back_takes_the_lease_from_one_who_does
     first.publishes().await;
     let lost = setting.state().await;
     let url = format!("sqlite://{}/edgelink.db", setting.folder.path().display());
-    let store = connect(&url, &PoolOptions::default()).await.unwrap();
+    let store = connect(&StoreConfig::at(&url)).await.unwrap();
     let knows = replica(&store, &setting.redis);
     until("it follows", LIMIT, async || {
         (knows.status.get() == Publisher::Another).then_some(())
@@ -693,19 +696,20 @@ impl Listener for Ages {
 async fn a_beat_comes_long_after_its_look_as_well_and_says_so() {
     let (folder, _) = sqlite_store().await;
     let url = format!("sqlite://{}/edgelink.db", folder.path().display());
-    let patient = PoolOptions {
-        statement_timeout: LIMIT,
-        ..PoolOptions::default()
+    let patient = StoreConfig {
+        timeout_ms: LIMIT,
+        ..StoreConfig::at(&url)
     };
-    let store = connect(&url, &patient).await.unwrap();
+    let store = connect(&patient).await.unwrap();
     let ages = Arc::new(Ages(Mutex::default()));
-    let feed = Arc::new(Feed::new(RingLimits::default(), vec![ages.clone()]));
+    let feed = Arc::new(Feed::new(&FeedConfig::default(), vec![ages.clone()]));
     let stop = CancellationToken::new();
     let relay = Relay::new(
         store,
         Outlet::Local(feed.clone()),
         feed,
-        options(Duration::from_secs(60)),
+        &config(Duration::from_secs(60)),
+        &clicks(),
         BoundPolicy::Ahead(1_000_000_000),
         Arc::new(Notify::new()),
     );

@@ -2,11 +2,10 @@
 
 use crate::fixture::{self, LIMIT, connected, sqlite_store};
 use crate::relay::{Replica as PublisherReplica, replica as publisher};
-use edgelink_control_plane::feed::{Feed, Listener, RingLimits, Tail};
+use edgelink_control_plane::config::{FeedConfig, ResolveConfig};
+use edgelink_control_plane::feed::{Feed, Listener, Tail};
 use edgelink_control_plane::redis::{Lookup, Redis};
-use edgelink_control_plane::resolve::{
-    KeyScanner, KnownKeys, Memory, MemoryOptions, ResolveOptions, Resolver,
-};
+use edgelink_control_plane::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
 use edgelink_control_plane::store::{NewLink, Store};
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;
@@ -88,20 +87,17 @@ impl<S> Setting<S> {
 
     /// A replica that knows all keys.
     async fn replica(&self) -> Replica {
-        let memory = MemoryOptions {
-            bytes: 1 << 20,
-            time: Duration::from_millis(1),
-        };
-        let options = ResolveOptions {
-            memory,
-            lock: Duration::from_secs(10),
-            lock_wait: Duration::from_millis(100),
+        let config = ResolveConfig {
+            cache_bytes: 1 << 20,
+            cache_ms: Duration::from_millis(1),
+            lock_ms: Duration::from_secs(10),
+            lock_wait_ms: Duration::from_millis(100),
             max_lookups: 4,
         };
-        let memory = Arc::new(Memory::new(memory));
+        let memory = Arc::new(Memory::new(&config));
         let known_keys = Arc::new(KnownKeys::new(CodeSpace::new(CodeLength::DEFAULT, None)));
         let listeners: Vec<Arc<dyn Listener>> = vec![memory.clone(), known_keys.clone()];
-        let feed = Arc::new(Feed::new(RingLimits::default(), listeners));
+        let feed = Arc::new(Feed::new(&FeedConfig::default(), listeners));
         tokio::spawn(Tail::new(self.redis.clone(), feed.clone()).run(self.stop.clone()));
         // The clock of the database is known from the first look into the outbox.
         let asked = tokio::time::Instant::now();
@@ -120,7 +116,7 @@ impl<S> Setting<S> {
             known_keys.clone(),
             feed.clone(),
             memory,
-            options,
+            config,
         );
         Replica {
             resolver: Arc::new(resolver),

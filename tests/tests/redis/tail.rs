@@ -1,7 +1,8 @@
 //! Following the stream.
 
 use crate::fixture::{GENERATION, LIMIT, append, beat, connected, order, try_append};
-use edgelink_control_plane::feed::{Feed, RingLimits, Tail};
+use edgelink_control_plane::config::FeedConfig;
+use edgelink_control_plane::feed::{Feed, Tail};
 use edgelink_control_plane::redis::Redis;
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::until;
@@ -29,7 +30,7 @@ impl Following {
     async fn start() -> Self {
         let server = RedisServer::start().await;
         let redis = connected(&server.url()).await;
-        let feed = Arc::new(Feed::new(RingLimits::default(), Vec::new()));
+        let feed = Arc::new(Feed::new(&FeedConfig::default(), Vec::new()));
         let stop = CancellationToken::new();
         append(&redis, &[beat(0)]).await;
         tokio::spawn(Tail::new(redis.clone(), feed.clone()).run(stop.clone()));

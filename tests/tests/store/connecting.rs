@@ -1,7 +1,8 @@
 //! URLs, migrations, and what a connection is set to.
 
 use crate::fixture::{Database, create, key, link, patient};
-use edgelink_control_plane::store::{PoolOptions, connect};
+use edgelink_control_plane::config::StoreConfig;
+use edgelink_control_plane::store::connect;
 use edgelink_tests::servers::MariaDb;
 use sqlx::{Connection, Executor, MySqlConnection};
 use std::path::Path;
@@ -28,7 +29,7 @@ async fn replicas_that_migrate_at_once_do_not_harm_each_other(database: Database
         .map(|_| {
             let url = database.url().to_owned();
             tokio::spawn(async move {
-                let store = connect(&url, &patient()).await.unwrap();
+                let store = connect(&patient(&url)).await.unwrap();
                 store.migrate().await.unwrap();
                 store.migrate().await.unwrap();
             })
@@ -43,12 +44,12 @@ async fn replicas_that_migrate_at_once_do_not_harm_each_other(database: Database
 }
 
 async fn a_store_answers_a_ping_before_it_is_migrated(database: Database) {
-    let store = connect(database.url(), &patient()).await.unwrap();
+    let store = connect(&patient(database.url())).await.unwrap();
     store.ping().await.unwrap();
 }
 
 async fn a_table_that_is_missing_is_a_permanent_error(database: Database) {
-    let store = connect(database.url(), &patient()).await.unwrap();
+    let store = connect(&patient(database.url())).await.unwrap();
     let error = store.has_api_keys().await.unwrap_err();
     assert!(!error.is_transient(), "{error}");
     assert_eq!(error.context, "looking for API keys");
@@ -67,11 +68,11 @@ async fn what_one_store_creates_another_one_sees(database: Database) {
 
 async fn many_calls_at_once_wait_for_their_turn(database: Database) {
     database.store().await;
-    let few = PoolOptions {
+    let few = StoreConfig {
         max_connections: 2,
-        ..patient()
+        ..patient(database.url())
     };
-    let store = connect(database.url(), &few).await.unwrap();
+    let store = connect(&few).await.unwrap();
     let tasks: Vec<_> = (0..100)
         .map(|n| {
             let store = store.clone();
@@ -92,7 +93,7 @@ async fn a_url_that_names_no_store_is_refused() {
         "sqlite::memory:",
         "mysql://[x",
     ] {
-        let Err(error) = connect(url, &patient()).await else {
+        let Err(error) = connect(&patient(url)).await else {
             panic!("{url} is taken");
         };
         assert!(!error.is_transient(), "{url}: {error}");
@@ -103,7 +104,7 @@ async fn a_url_that_names_no_store_is_refused() {
 async fn a_database_that_does_not_exist_is_a_permanent_error() {
     let database = Database::on_server().await;
     let missing = format!("{}_missing", database.url());
-    let Err(error) = connect(&missing, &patient()).await else {
+    let Err(error) = connect(&patient(&missing)).await else {
         panic!("connected");
     };
     assert!(!error.is_transient(), "{error}");
@@ -116,7 +117,7 @@ async fn a_new_file_is_opened_by_several_at_once() {
         let mut openings = JoinSet::new();
         for _ in 0..8 {
             let url = database.url().to_owned();
-            openings.spawn(async move { connect(&url, &patient()).await.map(|_| ()) });
+            openings.spawn(async move { connect(&patient(&url)).await.map(|_| ()) });
         }
         for opened in openings.join_all().await {
             opened.unwrap();
@@ -232,10 +233,10 @@ async fn the_certificate_of_the_server_is_checked_where_the_url_says_so() {
     ]);
     let url = server.database();
     let checked = format!("{url}?ssl-mode=VERIFY_IDENTITY");
-    let unknown = connect(&checked, &patient()).await.map(drop).unwrap_err();
+    let unknown = connect(&patient(&checked)).await.map(drop).unwrap_err();
     assert!(!unknown.is_transient(), "{unknown}");
     let known = format!("{checked}&ssl-ca={}", file("ca.pem"));
-    let store = connect(&known, &patient()).await.expect("a store");
+    let store = connect(&patient(&known)).await.expect("a store");
     store.ping().await.expect("an answer");
-    connect(&url, &patient()).await.expect("a store, unchecked");
+    connect(&patient(&url)).await.expect("a store, unchecked");
 }

@@ -1,8 +1,9 @@
 //! A server that stops, dies and comes back. Always a private MariaDB, for nobody else's server is killed.
 
 use crate::fixture::{create, delete, key, link, migrated};
+use edgelink_control_plane::config::StoreConfig;
 use edgelink_control_plane::numbers::{SegmentOptions, segment};
-use edgelink_control_plane::store::{PoolOptions, Store, connect};
+use edgelink_control_plane::store::{Store, connect};
 use edgelink_tests::servers::MariaDb;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ const BOUND: Duration = Duration::from_secs(8);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_to_a_stopped_server_fail_in_time_and_work_again_when_it_goes_on() {
     let server = MariaDb::start();
-    let store = migrated(&server.database(), &PoolOptions::default()).await;
+    let store = migrated(&StoreConfig::at(&server.database())).await;
     create(&store, link(1, "before")).await.unwrap();
     server.stop();
     for round in 0..2 {
@@ -54,7 +55,7 @@ async fn fails_in_time(store: &Store, id: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_survives_a_killed_server_and_the_store_recovers_by_itself() {
     let mut server = MariaDb::start();
-    let store = migrated(&server.database(), &PoolOptions::default()).await;
+    let store = migrated(&StoreConfig::at(&server.database())).await;
     for round in 0..3u64 {
         let writers: Vec<_> = (0..4u64)
             .map(|writer| {
@@ -118,7 +119,7 @@ async fn works_again(store: &Store, id: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn numbers_that_are_drawn_are_issued_while_the_server_is_stopped() {
     let server = MariaDb::start();
-    let store = migrated(&server.database(), &PoolOptions::default()).await;
+    let store = migrated(&StoreConfig::at(&server.database())).await;
     let issuer = segment(store, SegmentOptions::default());
     let first = issuer.next_number().await.unwrap();
     // More than a tenth: the next segment is on its way, and is there when its first number is issued.
@@ -158,7 +159,7 @@ async fn a_server_that_is_not_there_is_a_transient_error_in_time() {
     let url = server.database();
     server.kill();
     let start = Instant::now();
-    let Err(error) = connect(&url, &PoolOptions::default()).await else {
+    let Err(error) = connect(&StoreConfig::at(&url)).await else {
         panic!("connected");
     };
     assert!(error.is_transient(), "{error}");
@@ -170,7 +171,7 @@ async fn a_row_locked_by_others_is_a_transient_error_in_time() {
     use sqlx::Connection;
     let server = MariaDb::start();
     let url = server.database();
-    let store = migrated(&url, &PoolOptions::default()).await;
+    let store = migrated(&StoreConfig::at(&url)).await;
     create(&store, link(1, "x")).await.unwrap();
     let mut other = sqlx::MySqlConnection::connect(&url).await.unwrap();
     let mut transaction = other.begin().await.unwrap();
@@ -187,7 +188,7 @@ async fn a_row_locked_by_others_is_a_transient_error_in_time() {
 #[tokio::test]
 async fn a_server_that_has_become_read_only_is_a_transient_error() {
     let server = MariaDb::start();
-    let store = migrated(&server.database(), &PoolOptions::default()).await;
+    let store = migrated(&StoreConfig::at(&server.database())).await;
     // Root is exempt from read_only; the mode of transactions is not.
     server.execute("SET GLOBAL tx_read_only = 1");
     let fresh = connect_again(&server).await;
@@ -199,5 +200,5 @@ async fn a_server_that_has_become_read_only_is_a_transient_error() {
 
 async fn connect_again(server: &MariaDb) -> Arc<Store> {
     let url = server.url("test_0");
-    connect(&url, &PoolOptions::default()).await.unwrap()
+    connect(&StoreConfig::at(&url)).await.unwrap()
 }

@@ -1,9 +1,8 @@
 //! A fresh database for each test, and links to put into it.
 
+use edgelink_control_plane::config::StoreConfig;
 use edgelink_control_plane::model::LinkContent;
-use edgelink_control_plane::store::{
-    CreateError, NewLink, PoolOptions, Store, StoreError, connect,
-};
+use edgelink_control_plane::store::{CreateError, NewLink, Store, StoreError, connect};
 use edgelink_control_plane::{model::Link, target::TargetUrl};
 use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::root;
@@ -94,21 +93,21 @@ impl Database {
 
     /// A store with its schema, on connections of its own.
     pub(crate) async fn store(&self) -> Arc<Store> {
-        migrated(&self.url, &patient()).await
+        migrated(&patient(&self.url)).await
     }
 }
 
 /// More patience than by default: these tests are not about time, and the machine may be building meanwhile.
-pub(crate) fn patient() -> PoolOptions {
-    PoolOptions {
-        statement_timeout: Duration::from_secs(20),
-        ..PoolOptions::default()
+pub(crate) fn patient(url: &str) -> StoreConfig {
+    StoreConfig {
+        timeout_ms: Duration::from_secs(20),
+        ..StoreConfig::at(url)
     }
 }
 
 /// A store with its schema.
-pub(crate) async fn migrated(url: &str, options: &PoolOptions) -> Arc<Store> {
-    let store = connect(url, options).await.expect("a store");
+pub(crate) async fn migrated(config: &StoreConfig) -> Arc<Store> {
+    let store = connect(config).await.expect("a store");
     store.migrate().await.expect("a schema");
     store
 }

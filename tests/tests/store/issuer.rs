@@ -26,7 +26,7 @@ fn options(owner: &str) -> SegmentOptions {
         owner: owner.to_owned(),
         least_step: 10,
         most_step: 40,
-        patience: patient().statement_timeout,
+        patience: patient("").timeout_ms,
         ..SegmentOptions::default()
     }
 }

@@ -23,7 +23,7 @@ async fn every_page_is_a_range_of_an_index_that_holds_no_tombstones() {
     const LIMIT: u32 = 7777;
     let server = MariaDb::start_with(&["--general-log=1", "--log-output=TABLE"]);
     let url = server.database();
-    let store = migrated(&url, &patient()).await;
+    let store = migrated(&patient(&url)).await;
     create(&store, link(1_000_000, "a")).await.unwrap();
     let mut connection = MySqlConnection::connect(&url).await.unwrap();
     // One domain, as in most installations; three links of four are deleted.

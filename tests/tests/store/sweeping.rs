@@ -1,7 +1,7 @@
 //! Removing what is over.
 
 use crate::fixture::{Database, create, delete, key, link};
-use edgelink_control_plane::config::{ClicksConfig, SweeperConfig};
+use edgelink_control_plane::config::{ClicksConfig, PurgeConfig};
 use edgelink_control_plane::model::Link;
 use edgelink_control_plane::purge::Purger;
 use edgelink_control_plane::store::{NewLink, Wanted};
@@ -156,9 +156,9 @@ async fn what_cannot_be_swept_keeps_nothing_else_from_it(database: Database) {
             "CREATE TRIGGER refusing BEFORE UPDATE ON links FOR EACH ROW {trigger}"
         ))
         .await;
-    let settings = SweeperConfig {
+    let settings = PurgeConfig {
         grace_seconds: 0,
-        ..SweeperConfig::default()
+        ..PurgeConfig::default()
     };
     let purger = Purger::new(Arc::clone(&store), &settings, &ClicksConfig::default());
     assert!(purger.purge().await.is_err());

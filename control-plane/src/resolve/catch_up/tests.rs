@@ -1,5 +1,5 @@
 use super::*;
-use crate::feed::RingLimits;
+use crate::config::FeedConfig;
 use crate::store::PublisherState;
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::{CodeLength, CodeSpace, FeedPosition};
@@ -66,7 +66,7 @@ struct Setting {
 fn setting() -> Setting {
     let outbox = Arc::new(Looks::default());
     let known_keys = Arc::new(KnownKeys::new(CodeSpace::new(CodeLength::DEFAULT, None)));
-    let feed = Arc::new(Feed::new(RingLimits::default(), Vec::new()));
+    let feed = Arc::new(Feed::new(&FeedConfig::default(), Vec::new()));
     feed.start_anew(GENERATION, at(10));
     known_keys.complete_for_tests();
     let catch_up = CatchUp::new(outbox.clone(), known_keys.clone(), feed.clone());

@@ -180,10 +180,10 @@ impl Deployment {
         sweep
             .arg("sweep")
             .env(
-                "EDGELINK_DATABASE_URL",
+                "EDGELINK_STORE_URL",
                 super::database_url(self.database.address()),
             )
-            .env("EDGELINK_DOMAINS", crate::scenario::DOMAIN)
+            .env("EDGELINK_LINKS_DOMAINS", crate::scenario::DOMAIN)
             .kill_on_drop(true);
         let output = timeout(SQL_LIMIT, sweep.output()).await;
         let output = output.map_err(|_| "no answer".to_owned())?;
