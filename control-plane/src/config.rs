@@ -1,10 +1,9 @@
 //! Configuration: a section per concern, read from a TOML file and from environment variables, which win.
 //!
-//! A setting is declared once, by [`declare::settings`]: name, type, default, range and documentation. The variable is
+//! A setting is declared once, by [`edgelink_wire::settings!`]: name, type, default, range and documentation. The variable is
 //! `EDGELINK_<SECTION>_<FIELD>`; `edgelink.example.toml` and the reference in the README are generated (`make reference`).
 //! What is not known or not right stops the start, and every wrong field is named at once.
 
-mod declare;
 mod environment;
 mod error;
 mod feed;
@@ -14,69 +13,49 @@ mod store;
 mod value;
 
 pub use environment::Environment;
-pub use error::{ConfigError, FieldProblem};
+pub use error::ConfigError;
 pub use feed::{FeedConfig, PublisherConfig};
 pub use links::{LinksConfig, NumberSourceKind, NumbersConfig, Scheme, UnknownHosts};
 pub use server::{AuthConfig, LogConfig, LogFormat, PagesConfig, ServerConfig};
 pub use store::{ClicksConfig, PurgeConfig, RedisConfig, ResolveConfig, StoreConfig};
 pub use value::{FileText, Secret};
 
-use declare::Setting;
-use error::Checks;
+use edgelink_wire::settings::{Problems, SettingValue};
 use std::path::Path;
-use toml::{Table, Value};
+use toml::Table;
 
-/// Declares the configuration: its sections by name.
-macro_rules! sections {
-    ($($section:ident: $type:ident,)+) => {
-        /// Everything that can be configured.
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        pub struct Config {
-            $(#[doc = concat!("The section `", stringify!($section), "`.")] pub $section: $type,)+
-        }
+edgelink_wire::settings! {
+    snake_case;
 
-        impl Config {
-            /// Every setting, by section.
-            fn settings() -> Vec<Setting> {
-                [$($type::settings()),+].into_iter().flatten().collect()
-            }
-
-            fn read(mut table: Table, checks: &mut Checks) -> Self {
-                let config = Self {
-                    $($section: match table.remove($type::SECTION) {
-                        None => $type::default(),
-                        Some(Value::Table(fields)) => $type::read(fields, checks),
-                        Some(_) => {
-                            checks.refuse($type::SECTION, "must be a section");
-                            $type::default()
-                        }
-                    },)+
-                };
-                checks.refuse_unknown(None, &table, &[$($type::SECTION),+]);
-                config
-            }
-
-            /// The sections with what is said about each of them.
-            #[cfg(test)]
-            const SECTIONS: &[(&str, &str)] = &[$(($type::SECTION, $type::ABOUT)),+];
-        }
-    };
-}
-
-sections! {
-    server: ServerConfig,
-    store: StoreConfig,
-    redis: RedisConfig,
-    publisher: PublisherConfig,
-    feed: FeedConfig,
-    resolve: ResolveConfig,
-    clicks: ClicksConfig,
-    links: LinksConfig,
-    numbers: NumbersConfig,
-    auth: AuthConfig,
-    purge: PurgeConfig,
-    log: LogConfig,
-    pages: PagesConfig,
+    /// Everything that can be configured.
+    pub struct Config {
+        /// See [`ServerConfig`].
+        pub server: ServerConfig = ServerConfig::default();
+        /// See [`StoreConfig`].
+        pub store: StoreConfig = StoreConfig::default();
+        /// See [`RedisConfig`].
+        pub redis: RedisConfig = RedisConfig::default();
+        /// See [`PublisherConfig`].
+        pub publisher: PublisherConfig = PublisherConfig::default();
+        /// See [`FeedConfig`].
+        pub feed: FeedConfig = FeedConfig::default();
+        /// See [`ResolveConfig`].
+        pub resolve: ResolveConfig = ResolveConfig::default();
+        /// See [`ClicksConfig`].
+        pub clicks: ClicksConfig = ClicksConfig::default();
+        /// See [`LinksConfig`].
+        pub links: LinksConfig = LinksConfig::default();
+        /// See [`NumbersConfig`].
+        pub numbers: NumbersConfig = NumbersConfig::default();
+        /// See [`AuthConfig`].
+        pub auth: AuthConfig = AuthConfig::default();
+        /// See [`PurgeConfig`].
+        pub purge: PurgeConfig = PurgeConfig::default();
+        /// See [`LogConfig`].
+        pub log: LogConfig = LogConfig::default();
+        /// See [`PagesConfig`].
+        pub pages: PagesConfig = PagesConfig::default();
+    }
 }
 
 impl Config {
@@ -87,23 +66,25 @@ impl Config {
     /// The [`ConfigError`] that names the file or every field that is wrong.
     pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Self, ConfigError> {
         let mut table = file.map(read_table).transpose()?.unwrap_or_default();
-        environment.put_over(&mut table)?;
-        let mut checks = Checks::default();
-        let mut config = Self::read(table, &mut checks);
-        config.check(&mut checks);
-        checks.into_result().map(|()| config)
+        let mut problems = Problems::default();
+        environment.put_over(&mut table, &mut problems);
+        let values = serde_json::to_value(table).unwrap_or_default();
+        let mut config = Self::read(values, "", &mut problems).unwrap_or_default();
+        config.check(&mut problems);
+        problems.into_result().map_err(ConfigError::Fields)?;
+        Ok(config)
     }
 
     /// Checks what one value does not show, and takes over what the named files hold.
-    fn check(&mut self, checks: &mut Checks) {
-        self.store.check(checks);
-        self.redis.check(checks);
-        self.feed.check(&self.publisher, checks);
-        self.links.complete(checks);
-        self.numbers.check(&self.links, checks);
-        self.auth.complete(checks);
-        self.log.check(checks);
-        self.pages.check(checks);
+    fn check(&mut self, problems: &mut Problems) {
+        self.store.check(problems);
+        self.redis.check(problems);
+        self.feed.check(&self.publisher, problems);
+        self.links.complete(problems);
+        self.numbers.check(&self.links, problems);
+        self.auth.complete(problems);
+        self.log.check(problems);
+        self.pages.check(problems);
     }
 }
 

@@ -1,13 +1,13 @@
 //! The environment variables of a process, put over the configuration file.
 
 use super::Config;
-use super::error::{Checks, ConfigError};
+use edgelink_wire::settings::{Kind, Problems, Setting, SettingValue};
 use std::collections::BTreeMap;
 use std::fmt;
 use toml::{Table, Value};
 
 /// What the names of all variables start with.
-pub(super) const PREFIX: &str = "EDGELINK_";
+const PREFIX: &str = "EDGELINK_";
 
 /// Variables of the command line and of the scripts around Envoy, which are no settings of this process.
 #[rustfmt::skip]
@@ -46,8 +46,7 @@ impl Environment {
     /// Names with our prefix that nothing reads. They are worth a warning and no more: Kubernetes itself sets
     /// `EDGELINK_SERVICE_HOST` and the like for a service named edgelink.
     pub fn unknown(&self) -> impl Iterator<Item = &str> {
-        let settings = Config::settings();
-        let known: Vec<String> = settings.iter().map(|setting| setting.variable()).collect();
+        let known: Vec<String> = settings().map(|(variable, ..)| variable).collect();
         self.0.keys().map(String::as_str).filter(move |name| {
             let rest = &name[PREFIX.len()..];
             !known.iter().any(|variable| variable == name)
@@ -57,22 +56,43 @@ impl Environment {
     }
 
     /// Puts the values over those of the file.
-    pub(super) fn put_over(&self, table: &mut Table) -> Result<(), ConfigError> {
-        let mut checks = Checks::default();
-        for setting in Config::settings() {
-            let name = setting.variable();
-            let Some(text) = self.0.get(&name) else {
+    pub(super) fn put_over(&self, table: &mut Table, problems: &mut Problems) {
+        for (variable, section, setting) in settings() {
+            let Some(text) = self.0.get(&variable) else {
                 continue;
             };
-            match setting.kind.parse(text) {
-                Some(value) => put(table, setting.section, setting.name, value),
+            match parse(text, setting.kind) {
+                Some(value) => put(table, &section, setting.name, value),
                 None => {
                     let must = setting.kind.words();
-                    checks.refuse(&name, format!("is '{text}', must be {must}"));
+                    problems.refuse(variable, format!("is '{text}', must be {must}"));
                 }
             }
         }
-        checks.into_result()
+    }
+}
+
+/// Every setting with its variable and section.
+pub(super) fn settings() -> impl Iterator<Item = (String, String, Setting)> {
+    Config::fields().into_iter().flat_map(|section| {
+        let name = section.name;
+        section.fields.into_iter().map(move |setting| {
+            let variable = format!("{PREFIX}{name}_{}", setting.name).to_ascii_uppercase();
+            (variable, name.clone(), setting)
+        })
+    })
+}
+
+/// Reads the text of a variable; a list is separated by commas.
+fn parse(text: &str, kind: Kind) -> Option<Value> {
+    match kind {
+        Kind::Number => text.parse().ok().map(Value::Integer),
+        Kind::Bool => text.parse().ok().map(Value::Boolean),
+        Kind::List => {
+            let items = text.split(',').map(str::trim).map(Value::from);
+            Some(Value::Array(items.collect()))
+        }
+        Kind::Text | Kind::Section => Some(Value::from(text)),
     }
 }
 
@@ -93,11 +113,11 @@ impl FromIterator<(String, String)> for Environment {
 }
 
 /// A section of the file that is no table stays, so that reading the configuration refuses it by its name.
-fn put(table: &mut Table, section: &str, field: &str, value: Value) {
+fn put(table: &mut Table, section: &str, field: String, value: Value) {
     let section = table
         .entry(section)
         .or_insert_with(|| Value::Table(Table::new()));
     if let Value::Table(section) = section {
-        section.insert(field.to_owned(), value);
+        section.insert(field, value);
     }
 }

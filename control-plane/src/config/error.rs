@@ -1,8 +1,8 @@
 //! What is wrong with a configuration, with every wrong field at once.
 
+use edgelink_wire::settings::Problem;
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
-use toml::Table;
 
 /// Why a configuration was refused.
 #[derive(Debug, thiserror::Error)]
@@ -32,16 +32,7 @@ pub enum ConfigError {
     },
     /// Fields are unknown or have wrong values.
     #[error("the configuration is not valid{}", List(.0))]
-    Fields(Vec<FieldProblem>),
-}
-
-/// A field and what is wrong with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldProblem {
-    /// The field with its table, for example `server.listen`, or the name of an environment variable.
-    pub field: String,
-    /// The value (never that of a secret), and what would be right.
-    pub reason: String,
+    Fields(Vec<Problem>),
 }
 
 impl ConfigError {
@@ -58,44 +49,12 @@ impl ConfigError {
     }
 }
 
-struct List<'a>(&'a [FieldProblem]);
+struct List<'a>(&'a [Problem]);
 
 impl Display for List<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0
             .iter()
             .try_for_each(|problem| write!(f, "\n  {}: {}", problem.field, problem.reason))
-    }
-}
-
-/// Gathers what is wrong, field by field.
-#[derive(Debug, Default)]
-pub(super) struct Checks(Vec<FieldProblem>);
-
-impl Checks {
-    pub(super) fn refuse(&mut self, field: &str, reason: impl Into<String>) {
-        self.0.push(FieldProblem {
-            field: field.to_owned(),
-            reason: reason.into(),
-        });
-    }
-
-    /// Refuses what is left of a table after all that is known was taken out of it.
-    pub(super) fn refuse_unknown(&mut self, section: Option<&str>, rest: &Table, known: &[&str]) {
-        for name in rest.keys() {
-            let field = section.map_or(name.clone(), |section| format!("{section}.{name}"));
-            self.refuse(
-                &field,
-                format!("is unknown, must be one of {}", known.join(", ")),
-            );
-        }
-    }
-
-    pub(super) fn into_result(self) -> Result<(), ConfigError> {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            Err(ConfigError::Fields(self.0))
-        }
     }
 }

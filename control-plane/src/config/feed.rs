@@ -1,12 +1,13 @@
 //! How changes come to caches and edges: the publisher, and the feed.
 
-use super::declare::settings;
-use super::error::Checks;
+use edgelink_wire::settings::Problems;
 use std::time::Duration;
 
-settings! {
+edgelink_wire::settings! {
+    snake_case;
+
     /// The publisher, which writes changes to the feed.
-    pub struct PublisherConfig = "publisher" {
+    pub struct PublisherConfig {
         /// How often the publisher looks into the outbox by itself: how late a change is when the nudge of another control
         /// plane is lost.
         pub poll_ms: Duration = Duration::from_millis(250), 10..=60_000;
@@ -23,7 +24,7 @@ settings! {
     }
 
     /// The feed of changes.
-    pub struct FeedConfig = "feed" {
+    pub struct FeedConfig {
         /// About how many changes the stream in Redis keeps; a reader that was away for longer has a gap.
         pub stream_length: u64 = 100_000, 1_000..=10_000_000;
         /// About how many bytes it takes in Redis. It is cut to that before it grows, so that long targets do not fill Redis.
@@ -48,10 +49,10 @@ settings! {
 }
 
 impl FeedConfig {
-    pub(super) fn check(&self, publisher: &PublisherConfig, checks: &mut Checks) {
+    pub(super) fn check(&self, publisher: &PublisherConfig, problems: &mut Problems) {
         if self.max_age_ms < publisher.heartbeat_ms * 2 {
             let must = "must be at least twice publisher.heartbeat_ms: one beat that is late would make the feed too old";
-            checks.refuse("feed.max_age_ms", must);
+            problems.refuse("feed.max_age_ms", must);
         }
     }
 }

@@ -1,16 +1,17 @@
 //! Domains, codes and short URLs, and where the numbers of codes come from.
 
-use super::declare::settings;
-use super::error::Checks;
-use super::value::{FileText, Secret, choice};
+use super::value::{FileText, Secret};
 use crate::issuer::{ZookeeperAuth, snowflake};
+use edgelink_wire::settings::Problems;
 use edgelink_wire::{Code, CodeLength, CodeSpace, Domain, PermutationKey};
 use std::collections::HashSet;
 use std::time::Duration;
 
-settings! {
+edgelink_wire::settings! {
+    snake_case;
+
     /// Domains and codes.
-    pub struct LinksConfig = "links" {
+    pub struct LinksConfig {
         /// Hosts of short URLs, at least one, with their port where it is not the default; the first is the default domain. No
         /// link may point to any of them. The ports 80 and 443 and a trailing dot in a request make no difference.
         pub domains: Vec<Domain> = "127.0.0.1:8080".parse().into_iter().collect();
@@ -31,7 +32,7 @@ settings! {
     }
 
     /// Sources of numbers.
-    pub struct NumbersConfig = "numbers" {
+    pub struct NumbersConfig {
         /// The same for all control planes of a database; see "Sources of numbers". `snowflake` needs
         /// `links.code_length = 10`; `counter` takes no `links.code_key`.
         pub source: NumberSourceKind = NumberSourceKind::Segment;
@@ -55,7 +56,7 @@ settings! {
     }
 }
 
-choice! {
+edgelink_wire::choice! {
     /// What short URLs start with.
     pub enum Scheme {
         /// Without TLS.
@@ -65,7 +66,7 @@ choice! {
     }
 }
 
-choice! {
+edgelink_wire::choice! {
     /// What visitors get who come by an unknown host.
     pub enum UnknownHosts {
         /// The links of the default domain.
@@ -75,7 +76,7 @@ choice! {
     }
 }
 
-choice! {
+edgelink_wire::choice! {
     /// Which source.
     pub enum NumberSourceKind {
         /// Segments of 1,000 logical issuers in the database.
@@ -93,24 +94,24 @@ choice! {
 
 impl LinksConfig {
     /// Checks domains and key, and takes the key from its file.
-    pub(super) fn complete(&mut self, checks: &mut Checks) {
+    pub(super) fn complete(&mut self, problems: &mut Problems) {
         if self.domains.is_empty() {
-            checks.refuse("links.domains", "is empty, must name at least one domain");
+            problems.refuse("links.domains", "is empty, must name at least one domain");
         }
         let mut seen = HashSet::new();
         for domain in self.domains.iter().filter(|domain| !seen.insert(*domain)) {
-            checks.refuse("links.domains", format!("holds '{domain}' twice"));
+            problems.refuse("links.domains", format!("holds '{domain}' twice"));
         }
         match (&self.code_key_file, &self.code_key) {
             (Some(_), Some(_)) => {
                 let must = "must not be set together with links.code_key";
-                return checks.refuse("links.code_key_file", must);
+                return problems.refuse("links.code_key_file", must);
             }
             (Some(file), None) => self.code_key = Some(Secret::new(file.text().trim())),
             (None, _) => {}
         }
         if self.code_key.is_some() && self.permutation_key().is_none() {
-            checks.refuse("links.code_key", "must be 32 hexadecimal digits");
+            problems.refuse("links.code_key", "must be 32 hexadecimal digits");
         }
     }
 
@@ -134,22 +135,22 @@ impl LinksConfig {
 }
 
 impl NumbersConfig {
-    pub(super) fn check(&self, links: &LinksConfig, checks: &mut Checks) {
+    pub(super) fn check(&self, links: &LinksConfig, problems: &mut Problems) {
         let (step, max_step, path) = (self.step, self.max_step, &self.zookeeper_path);
         if max_step < step {
             let reason = format!("is {max_step}, must be numbers.step ({step}) to 100000000");
-            checks.refuse("numbers.max_step", reason);
+            problems.refuse("numbers.max_step", reason);
         }
         if !path.starts_with('/') || path.ends_with('/') || path.contains("//") {
             let reason = format!("is '{path}', must be like '/edgelink/next'");
-            checks.refuse("numbers.zookeeper_path", reason);
+            problems.refuse("numbers.zookeeper_path", reason);
         }
         if self.zookeeper_auth.is_some() && self.zookeeper_auth().is_none() {
             let must = "must be a scheme and its credentials, for example digest:user:password";
-            checks.refuse("numbers.zookeeper_auth", must);
+            problems.refuse("numbers.zookeeper_auth", must);
         }
         if let Err(reason) = self.check_source(links) {
-            checks.refuse("numbers.source", reason);
+            problems.refuse("numbers.source", reason);
         }
     }
 

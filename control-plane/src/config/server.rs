@@ -1,8 +1,7 @@
 //! The server and what it answers with: its bounds, who may ask, what is logged, and pages for visitors.
 
-use super::declare::settings;
-use super::error::Checks;
-use super::value::{FileText, Secret, choice};
+use super::value::{FileText, Secret};
+use edgelink_wire::settings::Problems;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,9 +12,11 @@ const MIN_TOKEN_LENGTH: usize = 16;
 
 const MAX_PAGE_BYTES: usize = 65_536;
 
-settings! {
+edgelink_wire::settings! {
+    snake_case;
+
     /// HTTP and its bounds.
-    pub struct ServerConfig = "server" {
+    pub struct ServerConfig {
         /// Address and port of API, edge API, redirects, health and metrics. Port 0 takes a free one, which the log line
         /// `listening` names. With 127.0.0.1 nothing outside of this machine can connect.
         pub listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8081));
@@ -52,7 +53,7 @@ settings! {
     }
 
     /// Keys and tokens.
-    pub struct AuthConfig = "auth" {
+    pub struct AuthConfig {
         /// Bearer tokens of the edge API: at least 16 visible ASCII characters without commas (`openssl rand -hex 32`).
         /// Several are for rotation: add the new one, change the edges, remove the old one. With none the edge API refuses
         /// every request.
@@ -73,7 +74,7 @@ settings! {
     }
 
     /// The log, on standard error.
-    pub struct LogConfig = "log" {
+    pub struct LogConfig {
         /// Of log lines: for people, or one object a line.
         pub format: LogFormat = LogFormat::Text;
         /// A level (`error`, `warn`, `info`, `debug`, `trace`), or directives such as `info,sqlx=warn`. With `debug` every
@@ -83,7 +84,7 @@ settings! {
 
     /// Files of HTML, at most 65536 bytes each, that visitors see instead of a redirect. They are read once, at the start.
     /// Without them built-in pages are sent.
-    pub struct PagesConfig = "pages" {
+    pub struct PagesConfig {
         /// For 404: there is no such link, or not yet.
         pub not_found: Option<FileText> = None, "/etc/edgelink/404.html";
         /// For 410: the link has expired or was switched off.
@@ -93,7 +94,7 @@ settings! {
     }
 }
 
-choice! {
+edgelink_wire::choice! {
     /// The form of log lines.
     pub enum LogFormat {
         /// For people.
@@ -105,9 +106,9 @@ choice! {
 
 impl AuthConfig {
     /// Checks the tokens, and adds those of the file.
-    pub(super) fn complete(&mut self, checks: &mut Checks) {
+    pub(super) fn complete(&mut self, problems: &mut Problems) {
         if !self.edge_tokens.iter().all(is_token) {
-            checks.refuse("auth.edge_tokens", TOKEN_RULE);
+            problems.refuse("auth.edge_tokens", TOKEN_RULE);
         }
         let Some(file) = &self.edge_token_file else {
             return;
@@ -118,7 +119,7 @@ impl AuthConfig {
             .map(Secret::new)
             .collect();
         if tokens.is_empty() || !tokens.iter().all(is_token) {
-            checks.refuse("auth.edge_token_file", TOKEN_RULE);
+            problems.refuse("auth.edge_token_file", TOKEN_RULE);
         }
         self.edge_tokens.extend(tokens);
     }
@@ -133,17 +134,17 @@ fn is_token(token: &Secret) -> bool {
 }
 
 impl LogConfig {
-    pub(super) fn check(&self, checks: &mut Checks) {
+    pub(super) fn check(&self, problems: &mut Problems) {
         let filter = &self.filter;
         if let Err(error) = EnvFilter::try_new(filter) {
             let must = "must be a level or directives such as 'info,sqlx=warn'";
-            checks.refuse("log.filter", format!("is '{filter}', {must}: {error}"));
+            problems.refuse("log.filter", format!("is '{filter}', {must}: {error}"));
         }
     }
 }
 
 impl PagesConfig {
-    pub(super) fn check(&self, checks: &mut Checks) {
+    pub(super) fn check(&self, problems: &mut Problems) {
         for (field, page) in [
             ("pages.not_found", &self.not_found),
             ("pages.gone", &self.gone),
@@ -153,7 +154,7 @@ impl PagesConfig {
             if length > MAX_PAGE_BYTES {
                 let reason =
                     format!("names a file of {length} bytes, must be at most {MAX_PAGE_BYTES}");
-                checks.refuse(field, reason);
+                problems.refuse(field, reason);
             }
         }
     }

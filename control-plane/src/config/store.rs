@@ -1,17 +1,18 @@
 //! Where links are kept and looked up: the database, Redis, the cache of this process; and what is removed from them.
 
-use super::declare::settings;
-use super::error::Checks;
 use super::value::Secret;
 use crate::creation::BatchOptions;
+use edgelink_wire::settings::Problems;
 use std::time::Duration;
 
 /// What a commit may take beyond the time of its slowest call, before those who wait for it get a failure.
 const GRACE: Duration = Duration::from_millis(300);
 
-settings! {
+edgelink_wire::settings! {
+    snake_case;
+
     /// The database.
-    pub struct StoreConfig = "store" {
+    pub struct StoreConfig {
         /// `sqlite:///absolute/path.db`, `sqlite://relative/path.db` (made when it is missing), or
         /// `mysql://user:password@host:port/database` (MySQL 8.0 or MariaDB 10.6, or later), which several control planes need.
         /// Where others share the network, add `?ssl-mode=VERIFY_IDENTITY`, and `&ssl-ca=/path/ca.pem` where needed: without
@@ -33,7 +34,7 @@ settings! {
     /// `edgelink:nudge`, the Redis user needs `INFO`, `MEMORY USAGE` and, in a cluster, `CLUSTER SLOTS`: by them the publisher
     /// notices that Redis is not as it was left. In a cluster keep `cluster-node-timeout` at 5000 or more, so that no replica
     /// that is behind takes over while what its master had still counts.
-    pub struct RedisConfig = "redis" {
+    pub struct RedisConfig {
         /// `redis://user:password@host:port`, `redis-sentinel://host:port?sentinelServiceName=name&node=host:port` or
         /// `redis-cluster://host:port?node=host:port`; `rediss` for TLS. Without it this process is the only control plane, and
         /// links are cached in it alone.
@@ -44,7 +45,7 @@ settings! {
     }
 
     /// Lookups by edges and visitors.
-    pub struct ResolveConfig = "resolve" {
+    pub struct ResolveConfig {
         /// Bytes of links kept in this process.
         pub cache_bytes: u64 = 67_108_864, 0..=17_179_869_184;
         /// For how long at most; the feed replaces what changes at once.
@@ -59,7 +60,7 @@ settings! {
     }
 
     /// Clicks, and the links that are hot by them.
-    pub struct ClicksConfig = "clicks" {
+    pub struct ClicksConfig {
         /// Hot links at most; edges hold them from their start on.
         pub hot_count: u32 = 100, 0..=10_000;
         /// The last minutes, by whose clicks links are hot.
@@ -71,7 +72,7 @@ settings! {
     }
 
     /// Purging: the removal of expired links, tombstones, receipts and clicks.
-    pub struct PurgeConfig = "purge" {
+    pub struct PurgeConfig {
         /// How often `serve` purges, one control plane at a time; 0 is never, then run `edgelink sweep`.
         pub interval_seconds: Duration = Duration::from_mins(1), 0..=86_400;
         /// Retention of a link after its `validUntil`. Until then a later `validUntil` brings it back; then it is deleted.
@@ -103,17 +104,17 @@ impl StoreConfig {
         }
     }
 
-    pub(super) fn check(&self, checks: &mut Checks) {
+    pub(super) fn check(&self, problems: &mut Problems) {
         let url = self.url.expose();
         if !url.starts_with("sqlite:") && !url.starts_with("mysql:") {
             let must = "must start with 'sqlite://' or 'mysql://', for example sqlite:///var/lib/edgelink/edgelink.db";
-            checks.refuse("store.url", must);
+            problems.refuse("store.url", must);
         }
     }
 }
 
 impl RedisConfig {
-    pub(super) fn check(&self, checks: &mut Checks) {
+    pub(super) fn check(&self, problems: &mut Problems) {
         let Some(url) = self.url.as_ref().map(Secret::expose) else {
             return;
         };
@@ -123,7 +124,7 @@ impl RedisConfig {
             .or_else(|| scheme.strip_prefix("redis"));
         if !matches!(kind, Some("" | "-sentinel" | "-cluster")) {
             let must = "must start with 'redis://', 'redis-sentinel://' or 'redis-cluster://', or the same with 'rediss'";
-            checks.refuse("redis.url", must);
+            problems.refuse("redis.url", must);
         }
     }
 }

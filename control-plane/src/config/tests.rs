@@ -1,5 +1,6 @@
-use super::value::Range;
+use super::environment::settings;
 use super::*;
+use edgelink_wire::settings::Range;
 use std::collections::BTreeSet;
 use std::io::Write;
 
@@ -32,21 +33,19 @@ fn the_example_holds_the_defaults() {
 
 #[test]
 fn a_variable_is_named_by_its_section_and_field() {
-    let names: BTreeSet<String> = Config::settings().iter().map(Setting::variable).collect();
-    assert_eq!(names.len(), Config::settings().len());
+    let names: BTreeSet<String> = settings().map(|(variable, ..)| variable).collect();
+    assert_eq!(names.len(), settings().count());
     assert!(names.contains("EDGELINK_SERVER_LISTEN"));
 }
 
 #[test]
 fn the_longest_lease_is_that_of_the_store() {
-    let settings = Config::settings();
-    let is_lease =
-        |setting: &&Setting| setting.section == "publisher" && setting.name == "lease_ms";
+    let mut settings = settings();
+    let (.., lease) = settings
+        .find(|(variable, ..)| variable == "EDGELINK_PUBLISHER_LEASE_MS")
+        .unwrap();
     let most = crate::store::MAX_LEASE_MS.cast_signed();
-    assert_eq!(
-        settings.iter().find(is_lease).unwrap().range,
-        Range::Numbers(500..=most)
-    );
+    assert_eq!(lease.range, Range::Numbers(500..=most));
 }
 
 #[test]

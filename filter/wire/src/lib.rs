@@ -6,7 +6,8 @@
 //! ([`snapshot`], [`code_filter`]), and how it reports clicks ([`clicks`]). The crate does no input and output and runs
 //! on wasm32.
 //!
-//! Two rules are here because both have them: pauses between retries ([`backoff`]) and circuit breakers ([`breaker`]).
+//! Three things are here because both have them: pauses between retries ([`backoff`]), circuit breakers ([`breaker`]) and how
+//! [`settings`] are declared.
 //! All else is a format: a change that alters one byte of it is a new version, never an edit of the old one.
 //! `tests/known_answers.rs` pins the bytes.
 
@@ -36,6 +37,7 @@ pub mod query;
 pub mod record;
 pub mod redirect;
 pub mod redis;
+pub mod settings;
 pub mod snapshot;
 mod varint;
 
