@@ -50,7 +50,7 @@ test: setup wasm ## Run every test, with real Envoy and real databases
 
 .PHONY: reference
 reference: ## Write the reference of the settings from their declarations
-	UPDATE=1 cargo test -p edgelink-control-plane --lib config::reference
+	UPDATE=1 cargo test -p edgelink-control-plane -p edgelink-filter-core --lib reference
 
 .PHONY: test-mysql
 test-mysql: ## Run the store's tests on MySQL 9 (Debian; needs root for debootstrap)

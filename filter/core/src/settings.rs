@@ -1,19 +1,24 @@
-//! The plugin configuration: JSON, strict. A bad field stops the start and is named.
+//! The plugin configuration: JSON, strict. What is wrong stops the start and is named. Each setting is declared once, in
+//! [`written`]; here is what follows from them.
 
-mod background;
-mod clicks;
-mod pages;
 mod redis;
+mod strict;
+mod written;
 
-pub use background::{Background, Poll, Snapshot};
-pub use clicks::Clicks;
-pub use pages::Pages;
 pub use redis::Redis;
+pub use written::{Clicks, Snapshot, UnknownHosts};
 
 use crate::cache::freshness::Lifetimes;
 use edgelink_wire::Domain;
-use serde::Deserialize;
-use std::ops::RangeInclusive;
+use edgelink_wire::settings::{Problem, Problems, SettingValue};
+use std::fmt::{self, Display};
+use std::rc::Rc;
+use written::{ControlPlaneSection, Html, PagesSection, Written};
+
+/// The smallest LRU with which a feed is allowed, in bytes: it has to remember the changes of the last seconds.
+const FEED_LRU_BYTES: usize = 1 << 20;
+
+const MAX_DOMAINS: usize = 1_000;
 
 /// Checked settings.
 #[derive(Debug)]
@@ -24,11 +29,11 @@ pub struct Settings {
     pub unknown_hosts: UnknownHosts,
     /// How the control plane is asked.
     pub control_plane: ControlPlane,
-    /// How Redis is asked; nothing without Redis.
+    /// How Redis is asked; `None` without Redis.
     pub redis: Option<Redis>,
     /// What is done with the control plane besides lookups.
     pub background: Background,
-    /// How clicks are counted and reported; nothing where they are not.
+    /// How clicks are counted and reported; `None` if they are not.
     pub clicks: Option<Clicks>,
     /// The bound of the LRU in bytes; 0 for none.
     pub lru_max_bytes: usize,
@@ -76,235 +81,76 @@ pub struct ControlPlane {
     pub max_waiting: usize,
 }
 
-/// What becomes of a request whose host is none of the domains.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum UnknownHosts {
-    /// It is for the first domain.
-    #[default]
-    Default,
-    /// It is answered 404.
-    NotFound,
-    /// It goes on to the next filter, untouched.
-    Pass,
+/// What is done with the control plane besides lookups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Background {
+    /// How a snapshot is fetched; `None` if none is.
+    pub snapshot: Option<Snapshot>,
+    /// How the control plane is polled for the feed; `None` if it is not.
+    pub poll: Option<Poll>,
+    /// How long the feed may be silent while admission is in effect, in milliseconds; `None` without admission.
+    pub admission_silence: Option<u64>,
 }
 
-/// Why a configuration is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
-    /// It is not JSON, has a field that is not known, lacks one, or has one of the wrong type.
-    #[error("field '{field}': {reason}")]
-    Json {
-        /// The path of the field; `.` for the whole.
-        field: String,
-        /// What the parser says.
-        reason: serde_json::Error,
-    },
-    /// A field has a value that cannot work.
-    #[error("field '{field}': must be {expected}")]
-    Value {
-        /// The path of the field.
-        field: &'static str,
-        /// What would be right.
-        expected: String,
-    },
+/// How the control plane is polled for the feed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Poll {
+    /// Milliseconds for which the control plane holds a poll while there is no change.
+    pub wait_millis: u32,
+    /// Milliseconds after which the proxy gives a poll up.
+    pub timeout_millis: u32,
+    /// The longest pause between two attempts, in milliseconds.
+    pub max_backoff_millis: u64,
 }
 
-/// The configuration as it is written.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Raw {
-    /// Hosts, with port where it is not the default; required. The first is the default. The ports 80 and 443 and a trailing
-    /// dot in the host of a request make no difference.
-    domains: Vec<String>,
-    /// What becomes of requests for other hosts: `default` (they are for the first domain; with one domain the host is never
-    /// looked at), `notFound` (404) or `pass` (the next filter gets them); default `default`.
-    #[serde(default)]
-    unknown_hosts: UnknownHosts,
-    /// Required.
-    control_plane: RawControlPlane,
-    /// Without it, Redis is not asked; nor without a feed (`poll` or `redis.feed`), which tells whether Redis is current.
-    redis: Option<redis::Raw>,
-    /// Whether and how hot links, the bound and aliases are fetched at the start; default not at all. `{}` is enough.
-    snapshot: Option<background::RawSnapshot>,
-    /// Whether and how the feed is read from the control plane, by long polls; default not at all. `{}` is enough. For
-    /// edges that do not reach Redis, or only through a pool; not together with `redis.feed`.
-    poll: Option<background::RawPoll>,
-    /// Whether codes that were never issued are answered 404 without a lookup; default not. `{}` is enough. Needs
-    /// `snapshot`, and `poll` or `redis.feed`.
-    admission: Option<background::RawAdmission>,
-    /// Whether and how redirects are counted by link and reported; default not at all. `{}` is enough.
-    clicks: Option<clicks::Raw>,
-    #[serde(default)]
-    lru: RawLru,
-    #[serde(default)]
-    shared_data: RawSharedData,
-    /// Seconds for which a link is served without asking again, 0 to 86400; default 5. Changes are seen that much
-    /// later where no feed tells of them. At least 3 with `redis.feed`, or neither that nor Redis would ever count.
-    #[serde(default = "five")]
-    fresh_seconds: u64,
-    /// The same for links that there are none of; default 5. A new alias may be 404 for that long.
-    #[serde(default = "five")]
-    absent_fresh_seconds: u64,
-    /// Seconds for which a record is served without asking again while a feed tells of changes, 0 to 86400; default
-    /// 3600. When the feed falls silent, records are asked for again as if they had been fetched when it was last heard.
-    #[serde(default = "one_hour")]
-    fresh_with_feed_seconds: u64,
-    /// Seconds after which a record is no longer served even while the control plane fails, 1 to 31536000, not below
-    /// the other two; default 86400.
-    #[serde(default = "one_day")]
-    stale_seconds: u64,
-    /// Seconds for which a failed lookup is remembered where there is a stale record to serve, and the `retry-after` of
-    /// 503; 1 to 3600, default 1.
-    #[serde(default = "one")]
-    retry_after_seconds: u64,
-    /// Whether answers say in `x-edgelink-tier` where they come from; default false.
-    #[serde(default)]
-    tier_header: bool,
-    /// Milliseconds between two ticks, 10 to 1000; default 100. Timeouts are exact to this, and metrics are that much
-    /// behind.
-    #[serde(default = "one_hundred")]
-    tick_ms: u64,
-    #[serde(default)]
-    pages: pages::Raw,
+/// The HTML of the answers that are no redirects.
+#[derive(Debug)]
+pub struct Pages {
+    /// 404.
+    pub not_found: Rc<str>,
+    /// 410.
+    pub gone: Rc<str>,
+    /// 503.
+    pub unavailable: Rc<str>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawControlPlane {
-    /// The name of the proxy's cluster; required.
-    cluster: String,
-    /// The host that callouts name; default `control-plane`.
-    #[serde(default = "control_plane")]
-    authority: String,
-    /// The token of the edge API; required.
-    token: String,
-    /// Milliseconds that a callout may take, 1 to 60000; default 800. A visitor of an unknown link waits for that long
-    /// at most.
-    #[serde(default = "eight_hundred")]
-    timeout_ms: u64,
-    /// Lookups in flight a worker, 1 to 100000; default 1024. Further ones are answered stale or 503. A quarter is for links
-    /// that the caches hold, so that requests for what nobody has leave it.
-    #[serde(default = "max_pending")]
-    max_pending: u64,
-    /// Requests that wait a worker, 1 to 1000000; default 10000. Further ones are answered stale or 503.
-    #[serde(default = "max_waiting")]
-    max_waiting: u64,
-}
+/// Why a configuration is refused: every field that is wrong.
+#[derive(Debug)]
+pub struct SettingsError(Vec<Problem>);
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct RawLru {
-    /// Bytes a worker, 0 (no LRU) to 1073741824; default 67108864. The worker's memory grows up to this and never
-    /// shrinks.
-    max_bytes: u64,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct RawSharedData {
-    /// Slots of the proxy, 0 (none) to 1048576; default 65536.
-    slots: u64,
-    /// Bytes of the largest value that is shared, 64 to 65536; default 2048. All of a value is copied under a lock of
-    /// the whole process at every read.
-    max_value_bytes: u64,
-}
-
-impl Default for RawLru {
-    fn default() -> Self {
-        Self {
-            max_bytes: 64 << 20,
-        }
+impl Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().enumerate().try_for_each(|(index, problem)| {
+            let gap = if index > 0 { "; " } else { "" };
+            write!(f, "{gap}field '{}': {}", problem.field, problem.reason)
+        })
     }
 }
 
-impl Default for RawSharedData {
-    fn default() -> Self {
-        Self {
-            slots: 65_536,
-            max_value_bytes: 2_048,
-        }
-    }
-}
-
-fn one() -> u64 {
-    1
-}
-
-fn five() -> u64 {
-    5
-}
-
-fn one_hundred() -> u64 {
-    100
-}
-
-fn eight_hundred() -> u64 {
-    800
-}
-
-fn max_pending() -> u64 {
-    1_024
-}
-
-fn max_waiting() -> u64 {
-    10_000
-}
-
-fn one_hour() -> u64 {
-    3_600
-}
-
-fn one_day() -> u64 {
-    86_400
-}
-
-fn control_plane() -> String {
-    "control-plane".to_owned()
-}
+impl std::error::Error for SettingsError {}
 
 impl Settings {
     /// Reads the plugin configuration.
     ///
     /// # Errors
-    /// [`SettingsError`] names the first field that is wrong.
+    /// The [`SettingsError`] that names the fields that are wrong.
     pub fn parse(json: &[u8]) -> Result<Self, SettingsError> {
-        let raw = read(json)?;
-        let lives = raw.lives()?;
-        let tick_millis = within("tickMs", raw.tick_ms, 10..=1_000)?;
-        let control_plane = raw.control_plane.check()?;
-        let redis = raw.redis.as_ref().map(|redis| redis.check()).transpose()?;
-        if let Some(redis) = &redis {
-            redis.check_feed(&lives, raw.lru.max_bytes)?;
-        }
-        let background = Background::check(&raw, &lives, &control_plane, redis.as_ref())?;
-        let retry_after: u32 = within("retryAfterSeconds", raw.retry_after_seconds, 1..=3_600)?;
-        let shared = raw.shared_data;
-        Ok(Self {
-            domains: domains(&raw.domains)?,
-            unknown_hosts: raw.unknown_hosts,
-            control_plane,
-            redis,
-            background,
-            clicks: raw.clicks.as_ref().map(clicks::Raw::check).transpose()?,
-            lru_max_bytes: within("lru.maxBytes", raw.lru.max_bytes, 0..=1 << 30)?,
-            slots: within("sharedData.slots", shared.slots, 0..=1 << 20)?,
-            max_value_bytes: within(
-                "sharedData.maxValueBytes",
-                shared.max_value_bytes,
-                64..=65_536,
-            )?,
-            lives,
-            retry_after_millis: u64::from(retry_after) * 1_000,
-            retry_after: retry_after.to_string(),
-            tier_header: raw.tier_header,
-            tick_millis,
-            pages: raw.pages.check()?,
-        })
+        let mut problems = Problems::default();
+        let written = match strict::parse(json) {
+            Ok(value) => Written::read(value, "", &mut problems),
+            Err(error) => {
+                problems.refuse(".", error.to_string());
+                None
+            }
+        };
+        problems.into_result().map_err(SettingsError)?;
+        let written = written.unwrap_or_default();
+        let mut problems = Problems::default();
+        written.check(&mut problems);
+        problems.into_result().map_err(SettingsError)?;
+        Ok(written.into())
     }
-}
 
-impl Settings {
     /// Whether changes are learned from a feed.
     #[must_use]
     pub fn has_feed(&self) -> bool {
@@ -321,115 +167,152 @@ impl Settings {
     }
 }
 
-impl Raw {
-    fn lives(&self) -> Result<Lifetimes, SettingsError> {
-        let day = 0..=86_400;
-        let lives = Lifetimes {
-            fresh: millis("freshSeconds", self.fresh_seconds, day.clone())?,
-            absent_fresh: millis("absentFreshSeconds", self.absent_fresh_seconds, day.clone())?,
-            with_feed: millis("freshWithFeedSeconds", self.fresh_with_feed_seconds, day)?,
-            stale: millis("staleSeconds", self.stale_seconds, 1..=31_536_000)?,
+impl Written {
+    /// Checks what one value does not show.
+    fn check(&self, problems: &mut Problems) {
+        self.check_domains(problems);
+        let fresh = self.fresh_seconds;
+        if self.stale_seconds < fresh.max(self.absent_fresh_seconds) {
+            let must = "must be at least freshSeconds and absentFreshSeconds";
+            problems.refuse("staleSeconds", must);
+        }
+        if let Some(redis) = &self.redis {
+            redis.check(self, problems);
+        }
+        self.check_poll(problems);
+        self.check_admission(problems);
+        if let Some(clicks) = &self.clicks
+            && clicks.max_unsent_bytes < clicks.max_bytes
+        {
+            problems.refuse("clicks.maxUnsentBytes", "must be at least clicks.maxBytes");
+        }
+    }
+
+    fn check_domains(&self, problems: &mut Problems) {
+        if self.domains.is_empty() || self.domains.len() > MAX_DOMAINS {
+            problems.refuse("domains", "must be a list of 1 to 1000 hosts");
+            return;
+        }
+        let mut sorted: Vec<&str> = self.domains.iter().map(Domain::as_str).collect();
+        sorted.sort_unstable();
+        let twice = sorted.windows(2).find_map(|pair| match pair {
+            [one, other] if one == other => Some(*one),
+            _ => None,
+        });
+        if let Some(twice) = twice {
+            let reason = format!("must be without duplicates; '{twice}' is one");
+            problems.refuse("domains", reason);
+        }
+    }
+
+    fn check_poll(&self, problems: &mut Problems) {
+        let Some(poll) = &self.poll else {
+            return;
         };
-        if lives.stale < lives.fresh.max(lives.absent_fresh) {
-            return Err(wrong(
-                "staleSeconds",
-                "at least freshSeconds and absentFreshSeconds",
-            ));
+        if u64::from(poll.wait_millis) * 2 > self.fresh_seconds * 1_000 {
+            problems.refuse("poll.waitMs", "must be at most half of freshSeconds");
         }
-        Ok(lives)
-    }
-}
-
-fn read(json: &[u8]) -> Result<Raw, SettingsError> {
-    let mut json = serde_json::Deserializer::from_slice(json);
-    let raw = serde_path_to_error::deserialize(&mut json).map_err(|error| SettingsError::Json {
-        field: error.path().to_string(),
-        reason: error.into_inner(),
-    })?;
-    json.end().map_err(|reason| SettingsError::Json {
-        field: ".".to_owned(),
-        reason,
-    })?;
-    Ok(raw)
-}
-
-fn wrong(field: &'static str, expected: &str) -> SettingsError {
-    SettingsError::Value {
-        field,
-        expected: expected.to_owned(),
-    }
-}
-
-fn within<N: TryFrom<u64>>(
-    field: &'static str,
-    value: u64,
-    range: RangeInclusive<u64>,
-) -> Result<N, SettingsError> {
-    let expected = || {
-        let (first, last) = (range.start(), range.end());
-        wrong(field, &format!("{first} to {last}, not {value}"))
-    };
-    let value = range.contains(&value).then_some(value);
-    let value = value.and_then(|value| N::try_from(value).ok());
-    value.ok_or_else(expected)
-}
-
-/// The same for seconds, as milliseconds.
-fn millis(
-    field: &'static str,
-    seconds: u64,
-    range: RangeInclusive<u64>,
-) -> Result<u64, SettingsError> {
-    let seconds: u64 = within(field, seconds, range)?;
-    Ok(seconds * 1_000)
-}
-
-fn domains(texts: &[String]) -> Result<Vec<Domain>, SettingsError> {
-    const FIELD: &str = "domains";
-    if texts.is_empty() || texts.len() > 1_000 {
-        return Err(wrong(FIELD, "a list of 1 to 1000 hosts"));
-    }
-    let mut domains = Vec::with_capacity(texts.len());
-    for text in texts {
-        let domain = Domain::parse(text)
-            .map_err(|error| wrong(FIELD, &format!("a list of hosts; '{text}' {error}")))?;
-        if domains.contains(&domain) {
-            return Err(wrong(
-                FIELD,
-                &format!("without duplicates; '{text}' is one"),
-            ));
+        if self
+            .redis
+            .as_ref()
+            .is_some_and(|redis| redis.feed.is_some())
+        {
+            let must = "must be left out: the feed is read from Redis";
+            problems.refuse("poll", must);
         }
-        domains.push(domain);
+        if self.lru.max_bytes < FEED_LRU_BYTES {
+            problems.refuse("lru.maxBytes", "must be at least 1048576 with poll");
+        }
     }
-    Ok(domains)
+
+    /// Admission must bear a feed that is silent between two signs of life.
+    fn check_admission(&self, problems: &mut Problems) {
+        let Some(admission) = &self.admission else {
+            return;
+        };
+        let polled = self.poll.as_ref().map(|poll| u64::from(poll.wait_millis));
+        let feed = self.redis.as_ref().and_then(|redis| redis.feed.as_ref());
+        let period = polled.or(feed.map(|feed| feed.block_millis));
+        match period.filter(|_| self.snapshot.is_some()) {
+            None => {
+                let must = "must be left out, or given with snapshot, and poll or redis.feed";
+                problems.refuse("admission", must);
+            }
+            Some(period) if admission.max_silence_seconds * 1_000 < period * 2 => {
+                let must = "must be at least twice redis.feed.blockMs or poll.waitMs";
+                problems.refuse("admission.maxSilenceSeconds", must);
+            }
+            Some(_) => {}
+        }
+    }
 }
 
-impl RawControlPlane {
-    fn check(&self) -> Result<ControlPlane, SettingsError> {
-        let token = header_value("controlPlane.token", &self.token)?;
-        Ok(ControlPlane {
-            cluster: header_value("controlPlane.cluster", &self.cluster)?,
-            authority: header_value("controlPlane.authority", &self.authority)?,
-            authorization: format!("Bearer {token}"),
-            timeout_millis: within("controlPlane.timeoutMs", self.timeout_ms, 1..=60_000)?,
-            max_pending: within("controlPlane.maxPending", self.max_pending, 1..=100_000)?,
-            max_waiting: within("controlPlane.maxWaiting", self.max_waiting, 1..=1_000_000)?,
-        })
+impl From<Written> for Settings {
+    fn from(written: Written) -> Self {
+        let control_plane = ControlPlane::from(written.control_plane);
+        let background = Background {
+            snapshot: written.snapshot,
+            poll: written.poll.map(|poll| Poll {
+                wait_millis: poll.wait_millis,
+                timeout_millis: poll.wait_millis + control_plane.timeout_millis,
+                max_backoff_millis: poll.max_backoff_millis,
+            }),
+            admission_silence: written
+                .admission
+                .map(|admission| admission.max_silence_seconds * 1_000),
+        };
+        Self {
+            domains: written.domains,
+            unknown_hosts: written.unknown_hosts,
+            control_plane,
+            redis: written.redis.map(Redis::from),
+            background,
+            clicks: written.clicks,
+            lru_max_bytes: written.lru.max_bytes,
+            slots: written.shared_data.slots,
+            max_value_bytes: written.shared_data.max_value_bytes,
+            lives: Lifetimes {
+                fresh: written.fresh_seconds * 1_000,
+                absent_fresh: written.absent_fresh_seconds * 1_000,
+                with_feed: written.fresh_with_feed_seconds * 1_000,
+                stale: written.stale_seconds * 1_000,
+            },
+            retry_after_millis: u64::from(written.retry_after_seconds) * 1_000,
+            retry_after: written.retry_after_seconds.to_string(),
+            tier_header: written.tier_header,
+            tick_millis: written.tick_millis,
+            pages: written.pages.into(),
+        }
     }
 }
 
-/// What goes into a header of a callout. The value is not repeated in the error: it may be the token.
-fn header_value(field: &'static str, value: &str) -> Result<String, SettingsError> {
-    let is_one =
-        (1..=1_024).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_one {
-        return Ok(value.to_owned());
+impl From<ControlPlaneSection> for ControlPlane {
+    fn from(section: ControlPlaneSection) -> Self {
+        Self {
+            authorization: format!("Bearer {}", section.token.0),
+            cluster: section.cluster.0,
+            authority: section.authority.0,
+            timeout_millis: section.timeout_millis,
+            max_pending: section.max_pending,
+            max_waiting: section.max_waiting,
+        }
     }
-    Err(wrong(
-        field,
-        "1 to 1024 visible ASCII characters without spaces",
-    ))
 }
+
+impl From<PagesSection> for Pages {
+    fn from(section: PagesSection) -> Self {
+        let page = |own: Option<Html>, built_in: &str| own.map_or(built_in.into(), |html| html.0);
+        Self {
+            not_found: page(section.not_found, NOT_FOUND),
+            gone: page(section.gone, GONE),
+            unavailable: page(section.unavailable, UNAVAILABLE),
+        }
+    }
+}
+
+const NOT_FOUND: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Not found</title><h1>Not found</h1><p>There is no such short link.\n";
+const GONE: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Gone</title><h1>Gone</h1><p>This short link is no longer valid.\n";
+const UNAVAILABLE: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Unavailable</title><h1>Please try again</h1><p>The short link could not be looked up.\n";
 
 #[cfg(test)]
 mod tests;

@@ -57,12 +57,13 @@ pub enum Range {
 }
 
 impl Range {
-    /// The range of a type, or `declared` if the type has none.
+    /// The declared range, or that of the type if it has one and the setting need not be given.
     #[must_use]
     pub fn or(self, declared: Self) -> Self {
-        match self {
-            Self::Any => declared,
-            own => own,
+        match (self, declared) {
+            (_, Self::Required) => Self::Required,
+            (Self::Any, declared) => declared,
+            (own, _) => own,
         }
     }
 }
@@ -259,11 +260,12 @@ pub fn snake_case(name: &str) -> String {
     name.to_owned()
 }
 
-/// The name of a field as JSON has it: `maxBytes` for `max_bytes`.
+/// The name of a field as JSON has it: `maxBytes` for `max_bytes`, and `timeoutMs` for `timeout_millis`.
 #[must_use]
 pub fn camel_case(name: &str) -> String {
     let mut camel = String::with_capacity(name.len());
     for (index, word) in name.split('_').enumerate() {
+        let word = if word == "millis" { "ms" } else { word };
         let (first, rest) = word.split_at(usize::from(index > 0).min(word.len()));
         camel.extend([first.to_ascii_uppercase().as_str(), rest]);
     }

@@ -1,13 +1,13 @@
 //! The section `redis` of the plugin configuration.
 
-use super::{SettingsError, header_value, within, wrong};
-use crate::cache::freshness::Lifetimes;
+use super::FEED_LRU_BYTES;
+use super::written::{RedisFeedSection, RedisMode, RedisSection, Written};
 use crate::feed;
 use crate::resp::client::{Auth, Mode, Settings};
 use crate::resp::scan::Limits;
 use edgelink_wire::backoff::Bounds;
 use edgelink_wire::record::MAX_URL_LENGTH;
-use serde::Deserialize;
+use edgelink_wire::settings::Problems;
 
 /// The most bytes of an answer to a lookup: a target, and 2048 for everything else.
 const LOOKUP_REPLY_BYTES: usize = MAX_URL_LENGTH + 2_048;
@@ -18,9 +18,6 @@ const FEED_ENTRY_BYTES: usize = MAX_URL_LENGTH + 2_048;
 /// The longest string that is read of the feed, in bytes. An entry that is longer than any of this version is none that
 /// can be understood, but it is read and passed over: it would come again after every reconnect.
 const FEED_STRING_BYTES: u32 = 1 << 20;
-
-/// The smallest LRU with which a feed is allowed, in bytes: it has to remember the changes of the last seconds.
-pub(super) const FEED_LRU_BYTES: u64 = 1 << 20;
 
 /// The least `freshSeconds` with which a feed is allowed, in milliseconds: of one with a beat a second it is known that it was
 /// up to date two to three seconds ago. With less, neither the feed nor Redis would ever count.
@@ -37,213 +34,96 @@ pub struct Redis {
     pub feed: Option<feed::Settings>,
 }
 
-/// The section as it is written.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Raw {
-    /// `direct`: a Redis server at the other end of the bridge. `pooled`: Envoy's `redis_proxy`, which knows Redis
-    /// Cluster and authenticates itself. Required.
-    mode: RawMode,
-    /// The name of the cluster that leads to the bridge's listener; default `resp_bridge`.
-    #[serde(default = "cluster")]
-    cluster: String,
-    /// The ACL user; default: Redis's own default user. Only with `password`.
-    user: Option<String>,
-    /// The password; default none. Not with `pooled` and no feed, where nobody would be told.
-    password: Option<String>,
-    /// The database of lookups and feed, 0 to 65535; default 0. Redis Cluster has only 0.
-    #[serde(default)]
-    database: u64,
-    /// What `CLIENT LIST` shows; default `edgelink`. The feed's connection has `-feed` behind it.
-    #[serde(default = "client_name")]
-    client_name: String,
-    /// Milliseconds for connecting, AUTH and the like, 10 to 60000; default 500.
-    #[serde(default = "five_hundred")]
-    connect_timeout_ms: u64,
-    /// Milliseconds for a lookup, 1 to 60000; default 150. Then the control plane is asked. As fine as the ticks are.
-    #[serde(default = "one_hundred_and_fifty")]
-    timeout_ms: u64,
-    /// Milliseconds after which a connection that answers nothing is closed, `timeoutMs` to 60000; default 1000. Until
-    /// then, every lookup waits for its timeout in vain.
-    #[serde(default = "one_thousand")]
-    dead_after_ms: u64,
-    /// Lookups in flight a worker, 1 to 100000; default 1024. Further ones go to the control plane.
-    #[serde(default = "max_pending")]
-    max_pending: u64,
-    /// Bytes of lookups in flight a worker, 1024 to 67108864; default 1048576.
-    #[serde(default = "max_buffered_bytes")]
-    max_buffered_bytes: u64,
-    /// Lookups that are gathered while others are unanswered and sent in one message, 1 to 1000; default 32. With 1, each
-    /// is sent at once: up to a round trip sooner, and for more of the processor under load.
-    #[serde(default = "max_batch")]
-    max_batch: u64,
-    /// Milliseconds before the first attempt to connect again, 1 to 60000; default 50. Doubles with each failure.
-    #[serde(default = "fifty")]
-    backoff_ms: u64,
-    /// Milliseconds before any attempt at most, `backoffMs` to 60000; default 2000.
-    #[serde(default = "two_thousand")]
-    max_backoff_ms: u64,
-    /// Whether and how changes are read from the stream `feed`; default not at all. `{}` is enough.
-    feed: Option<RawFeed>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum RawMode {
-    Direct,
-    Pooled,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct RawFeed {
-    /// Milliseconds after which a quiet feed shows that it is alive, 100 to 60000; default 1000. At most half of
-    /// `freshSeconds`, or records would grow old between two such signs.
-    block_ms: u64,
-    /// Entries that are read at a time, 1 to 1000; default 64. A worker holds so many of the longest at most, 10 KiB each.
-    batch: u64,
-}
-
-impl Default for RawFeed {
-    fn default() -> Self {
-        Self {
-            block_ms: one_thousand(),
-            batch: 64,
+impl RedisSection {
+    /// Checks what one value does not show.
+    pub(super) fn check(&self, all: &Written, problems: &mut Problems) {
+        if self.dead_after_millis < self.timeout_millis {
+            problems.refuse("redis.deadAfterMs", "must be at least redis.timeoutMs");
         }
-    }
-}
-
-fn cluster() -> String {
-    "resp_bridge".to_owned()
-}
-
-fn client_name() -> String {
-    "edgelink".to_owned()
-}
-
-fn fifty() -> u64 {
-    50
-}
-
-fn one_hundred_and_fifty() -> u64 {
-    150
-}
-
-fn five_hundred() -> u64 {
-    500
-}
-
-fn one_thousand() -> u64 {
-    1_000
-}
-
-fn two_thousand() -> u64 {
-    2_000
-}
-
-fn max_pending() -> u64 {
-    1_024
-}
-
-fn max_buffered_bytes() -> u64 {
-    1 << 20
-}
-
-fn max_batch() -> u64 {
-    32
-}
-
-impl Raw {
-    pub(super) fn check(&self) -> Result<Redis, SettingsError> {
-        let auth = self.auth()?;
-        let backoff = self.backoff()?;
-        let timeout_ms = within("redis.timeoutMs", self.timeout_ms, 1..=60_000)?;
-        let dead_after = timeout_ms..=60_000;
-        let direct = |auth, name| -> Result<Mode, SettingsError> {
-            Ok(Mode::Direct {
-                auth,
-                name,
-                database: within("redis.database", self.database, 0..=65_535)?,
-            })
-        };
-        let name = header_value("redis.clientName", &self.client_name)?;
-        let feed_mode = direct(auth.clone(), format!("{name}-feed"))?;
-        let lookups = Settings {
-            mode: match self.mode {
-                RawMode::Direct => direct(auth, name)?,
-                RawMode::Pooled => Mode::Pooled,
-            },
-            connect_timeout_ms: within(
-                "redis.connectTimeoutMs",
-                self.connect_timeout_ms,
-                10..=60_000,
-            )?,
-            timeout_ms,
-            dead_after_ms: within("redis.deadAfterMs", self.dead_after_ms, dead_after)?,
-            max_waiting: within("redis.maxPending", self.max_pending, 1..=100_000)?,
-            max_unanswered_bytes: within(
-                "redis.maxBufferedBytes",
-                self.max_buffered_bytes,
-                1_024..=64 << 20,
-            )?,
-            max_batch: within("redis.maxBatch", self.max_batch, 1..=1_000)?,
-            limits: limits(1, LOOKUP_REPLY_BYTES),
-            backoff,
-        };
-        let feed = self
-            .feed
-            .as_ref()
-            .map(|feed| feed.check(&lookups, feed_mode));
-        Ok(Redis {
-            cluster: header_value("redis.cluster", &self.cluster)?,
-            feed: feed.transpose()?,
-            lookups,
-        })
-    }
-
-    fn auth(&self) -> Result<Option<Auth>, SettingsError> {
-        if self.password.is_some() && matches!(self.mode, RawMode::Pooled) && self.feed.is_none() {
-            return Err(wrong(
-                "redis.password",
-                "left out: in mode pooled Envoy authenticates",
-            ));
+        if self.max_backoff_millis < self.backoff_millis {
+            problems.refuse("redis.maxBackoffMs", "must be at least redis.backoffMs");
         }
         match (&self.user, &self.password) {
-            (Some(_), None) => Err(wrong("redis.user", "given together with redis.password")),
-            (user, Some(password)) if !password.is_empty() => Ok(Some(Auth {
-                user: user.clone(),
-                password: password.clone(),
-            })),
-            (_, Some(_)) => Err(wrong("redis.password", "at least one character long")),
-            (None, None) => Ok(None),
+            (_, Some(_)) if self.mode == RedisMode::Pooled && self.feed.is_none() => {
+                let must = "must be left out: in mode pooled Envoy authenticates";
+                problems.refuse("redis.password", must);
+            }
+            (_, Some(password)) if password.is_empty() => {
+                problems.refuse("redis.password", "must be at least one character long");
+            }
+            (Some(_), None) => {
+                problems.refuse("redis.user", "must be given together with redis.password");
+            }
+            _ => {}
+        }
+        if let Some(feed) = &self.feed {
+            feed.check(all, problems);
         }
     }
 
-    fn backoff(&self) -> Result<Bounds, SettingsError> {
-        let first_ms = within("redis.backoffMs", self.backoff_ms, 1..=60_000)?;
-        let cap = first_ms..=60_000;
-        Ok(Bounds {
-            first_ms,
-            cap_ms: within("redis.maxBackoffMs", self.max_backoff_ms, cap)?,
-        })
+    fn direct(&self, name: String) -> Mode {
+        let user = self.user.clone();
+        let auth = self.password.clone();
+        Mode::Direct {
+            auth: auth.map(|password| Auth { user, password }),
+            name,
+            database: self.database,
+        }
     }
 }
 
-impl RawFeed {
-    fn check(&self, lookups: &Settings, mode: Mode) -> Result<feed::Settings, SettingsError> {
-        let batch = within("redis.feed.batch", self.batch, 1..=1_000)?;
-        let connection = Settings {
-            mode,
-            // Its requests wait for the next change, and are not to wait for each other.
-            max_batch: 1,
-            limits: feed_limits(batch),
-            ..lookups.clone()
+impl RedisFeedSection {
+    fn check(&self, all: &Written, problems: &mut Problems) {
+        let fresh = all.fresh_seconds * 1_000;
+        if self.block_millis * 2 > fresh {
+            problems.refuse("redis.feed.blockMs", "must be at most half of freshSeconds");
+        }
+        if fresh < FEED_FRESH {
+            problems.refuse("freshSeconds", "must be at least 3 with redis.feed");
+        }
+        if all.lru.max_bytes < FEED_LRU_BYTES {
+            problems.refuse("lru.maxBytes", "must be at least 1048576 with redis.feed");
+        }
+    }
+}
+
+impl From<RedisSection> for Redis {
+    fn from(section: RedisSection) -> Self {
+        let name = section.client_name.0.clone();
+        let feed_mode = section.direct(format!("{name}-feed"));
+        let lookups = Settings {
+            mode: match section.mode {
+                RedisMode::Direct => section.direct(name),
+                RedisMode::Pooled => Mode::Pooled,
+            },
+            connect_timeout_ms: section.connect_timeout_millis,
+            timeout_ms: section.timeout_millis,
+            dead_after_ms: section.dead_after_millis,
+            max_waiting: section.max_pending,
+            max_unanswered_bytes: section.max_buffered_bytes,
+            max_batch: section.max_batch,
+            limits: limits(1, LOOKUP_REPLY_BYTES),
+            backoff: Bounds {
+                first_ms: section.backoff_millis,
+                cap_ms: section.max_backoff_millis,
+            },
         };
-        Ok(feed::Settings {
-            connection,
-            block_ms: within("redis.feed.blockMs", self.block_ms, 100..=60_000)?,
-            batch,
-        })
+        let feed = section.feed.map(|feed| feed::Settings {
+            connection: Settings {
+                mode: feed_mode,
+                // Its requests wait for the next change, and are not to wait for each other.
+                max_batch: 1,
+                limits: feed_limits(feed.batch),
+                ..lookups.clone()
+            },
+            block_ms: feed.block_millis,
+            batch: feed.batch,
+        });
+        Self {
+            cluster: section.cluster.0,
+            lookups,
+            feed,
+        }
     }
 }
 
@@ -265,29 +145,6 @@ fn feed_limits(batch: u32) -> Limits {
         bulk_bytes: FEED_STRING_BYTES,
         reply_bytes: limits.reply_bytes.saturating_add(longest.saturating_mul(4)),
         ..limits
-    }
-}
-
-impl Redis {
-    /// Whether a feed is of use with the other settings.
-    pub(super) fn check_feed(
-        &self,
-        lives: &Lifetimes,
-        lru_bytes: u64,
-    ) -> Result<(), SettingsError> {
-        let Some(feed) = &self.feed else {
-            return Ok(());
-        };
-        if feed.block_ms.saturating_mul(2) > lives.fresh {
-            return Err(wrong("redis.feed.blockMs", "at most half of freshSeconds"));
-        }
-        if lives.fresh < FEED_FRESH {
-            return Err(wrong("freshSeconds", "at least 3 with redis.feed"));
-        }
-        if lru_bytes < FEED_LRU_BYTES {
-            return Err(wrong("lru.maxBytes", "at least 1048576 with redis.feed"));
-        }
-        Ok(())
     }
 }
 

@@ -1,3 +1,7 @@
+mod background;
+mod clicks;
+mod reference;
+
 use super::*;
 use serde_json::{Value, json};
 
@@ -142,7 +146,10 @@ fn what_is_missing_is_named() {
 #[test]
 fn what_is_not_one_json_object_is_refused() {
     let twice = [smallest().to_string(), "{}".to_owned()].concat();
-    for config in ["", "{", "null", "[]", "\"text\"", &twice] {
+    let again = smallest()
+        .to_string()
+        .replacen('{', r#"{"tickMs":100,"tickMs":100,"#, 1);
+    for config in ["", "{", "null", "[]", "\"text\"", &twice, &again] {
         assert!(Settings::parse(config.as_bytes()).is_err(), "{config}");
     }
     assert!(Settings::parse(b"\xff").is_err());

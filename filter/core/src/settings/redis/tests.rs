@@ -1,5 +1,5 @@
 use super::*;
-use crate::settings::Settings as Whole;
+use crate::settings::{Settings as Whole, SettingsError};
 use serde_json::{Value, json};
 
 fn with(redis: &Value, more: &Value) -> Result<Whole, SettingsError> {

@@ -1,5 +1,4 @@
-use super::*;
-use crate::settings::Settings;
+use crate::settings::*;
 use serde_json::{Value, json};
 
 fn parse(more: &Value) -> Result<Background, SettingsError> {

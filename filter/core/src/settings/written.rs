@@ -1,0 +1,242 @@
+//! The plugin configuration as it is written: the declaration of every setting.
+
+use edgelink_wire::Domain;
+use edgelink_wire::settings::{Kind, Problems, Range, SettingValue, Value};
+use std::rc::Rc;
+
+edgelink_wire::settings! {
+    camel_case;
+
+    /// The plugin configuration.
+    pub struct Written {
+        /// Hosts of the links, 1 to 1000, with port where it is not the default; the first is the default domain. The ports 80 and
+        /// 443 and a trailing dot in the host of a request make no difference.
+        pub domains: Vec<Domain> = Vec::new(), Range::Required;
+        /// Requests for other hosts: they are for the first domain (with one domain the host is never looked at); 404, counted as
+        /// `unknown_host`; or they pass through.
+        pub unknown_hosts: UnknownHosts = UnknownHosts::Default;
+        /// How the control plane is asked.
+        pub control_plane: ControlPlaneSection = ControlPlaneSection::default(), Range::Required;
+        /// Redis is asked. It needs a feed, which tells whether Redis is current; the log says so if there is none.
+        pub redis: Option<RedisSection> = None;
+        /// The feed is read from the control plane, by long polls; not together with `redis.feed`.
+        pub poll: Option<PollSection> = None;
+        /// A worker starts from a snapshot: hot links, bound, filter of aliases. It needs a feed.
+        pub snapshot: Option<Snapshot> = None;
+        /// Codes that were never issued are 404 without a lookup. It needs `snapshot` and a feed.
+        pub admission: Option<AdmissionSection> = None;
+        /// Redirects of GET are counted by link and reported.
+        pub clicks: Option<Clicks> = None;
+        /// The cache of a worker.
+        pub lru: LruSection = LruSection::default();
+        /// What the workers share.
+        pub shared_data: SharedDataSection = SharedDataSection::default();
+        /// For how long a link is served without asking again; at least 3 with `redis.feed`. Changes are seen that much later where
+        /// no feed tells of them.
+        pub fresh_seconds: u64 = 5, 0..=86_400;
+        /// The same for the absence of a link. Without a feed a new alias may be 404 for that long.
+        pub absent_fresh_seconds: u64 = 5, 0..=86_400;
+        /// The same for both while a feed is heard.
+        pub fresh_with_feed_seconds: u64 = 3_600, 0..=86_400;
+        /// For how long a link is served when asking fails; at least `freshSeconds` and `absentFreshSeconds`.
+        pub stale_seconds: u64 = 86_400, 1..=31_536_000;
+        /// `Retry-After` of 503; and for how long a failed lookup is remembered where there is a stale record to serve.
+        pub retry_after_seconds: u32 = 1, 1..=3_600;
+        /// Whether answers say in `x-edgelink-tier` where they come from.
+        pub tier_header: bool = false;
+        /// Between two ticks: timeouts are exact to this, and metrics are that much behind.
+        pub tick_millis: u32 = 100, 10..=1_000;
+        /// HTML of the answers that are no redirects.
+        pub pages: PagesSection = PagesSection::default();
+    }
+
+    /// How the control plane is asked.
+    pub struct ControlPlaneSection {
+        /// Envoy's cluster of the control planes.
+        pub cluster: HeaderText = HeaderText::default(), Range::Required;
+        /// Token of the edge API.
+        pub token: HeaderText = HeaderText::default(), Range::Required;
+        /// `:authority` of callouts.
+        pub authority: HeaderText = HeaderText("control-plane".to_owned());
+        /// For a callout: the longest wait of a visitor of an unknown link.
+        pub timeout_millis: u32 = 800, 1..=60_000;
+        /// Lookups in flight a worker; with more, requests get a stale record or 503. A quarter is for links that the caches hold.
+        pub max_pending: usize = 1_024, 1..=100_000;
+        /// Requests that wait a worker; with more, as above.
+        pub max_waiting: usize = 10_000, 1..=1_000_000;
+    }
+
+    /// How Redis is asked.
+    pub struct RedisSection {
+        /// `direct`: a server behind the bridge; `pooled`: Envoy's `redis_proxy`, for Redis Cluster, where Redis counts only while the
+        /// feed was heard within 1.8 s.
+        pub mode: RedisMode = RedisMode::Direct, Range::Required;
+        /// Envoy's cluster that leads to the bridge.
+        pub cluster: HeaderText = HeaderText("resp_bridge".to_owned());
+        /// For AUTH; only with `password`.
+        pub user: Option<String> = None;
+        /// For AUTH. With `pooled` Envoy authenticates, and a password is refused unless `redis.feed` needs it.
+        pub password: Option<String> = None;
+        /// SELECT, with `direct`.
+        pub database: u32 = 0, 0..=65_535;
+        /// CLIENT SETNAME, with `direct`; the connection of the feed has `-feed` behind it.
+        pub client_name: HeaderText = HeaderText("edgelink".to_owned());
+        /// For connecting and the handshake.
+        pub connect_timeout_millis: u64 = 500, 10..=60_000;
+        /// For a lookup; then the control plane is asked. As fine as the ticks are.
+        pub timeout_millis: u64 = 150, 1..=60_000;
+        /// Until a connection that answers nothing is closed; at least `timeoutMs`.
+        pub dead_after_millis: u64 = 1_000, 1..=60_000;
+        /// Lookups in flight a worker; further ones go to the control plane.
+        pub max_pending: usize = 1_024, 1..=100_000;
+        /// Bytes of them.
+        pub max_buffered_bytes: usize = 1 << 20, 1_024..=64 << 20;
+        /// Lookups that are gathered while others are unanswered, and sent together. It takes less CPU under load and up to a round
+        /// trip longer; with 1 each is sent at once.
+        pub max_batch: usize = 32, 1..=1_000;
+        /// Before the first attempt to connect again; doubles with each failure.
+        pub backoff_millis: u64 = 50, 1..=60_000;
+        /// Up to this; at least `backoffMs`.
+        pub max_backoff_millis: u64 = 2_000, 1..=60_000;
+        /// The feed is read from the Redis stream.
+        pub feed: Option<RedisFeedSection> = None;
+    }
+
+    /// How the feed is read from Redis.
+    pub struct RedisFeedSection {
+        /// How often a quiet feed shows that it is alive; at most half of `freshSeconds`.
+        pub block_millis: u64 = 1_000, 100..=60_000;
+        /// Entries read at a time.
+        pub batch: u32 = 64, 1..=1_000;
+    }
+
+    /// How the feed is polled.
+    pub struct PollSection {
+        /// For how long the control plane may hold a poll, which times out `controlPlane.timeoutMs` later; at most half of
+        /// `freshSeconds`.
+        pub wait_millis: u32 = 2_000, 100..=60_000;
+        /// Longest pause between attempts; the first is 50.
+        pub max_backoff_millis: u64 = 2_000, 50..=60_000;
+    }
+
+    /// How a snapshot is fetched.
+    pub struct Snapshot {
+        /// For fetching it.
+        pub timeout_millis: u32 = 5_000, 100..=60_000;
+        /// Longest snapshot; the memory of a worker grows by about twice its length.
+        pub max_bytes: usize = 16 << 20, 1_024..=64 << 20;
+        /// Longest pause between attempts; the first is 200.
+        pub max_backoff_millis: u64 = 30_000, 200..=600_000;
+    }
+
+    /// When admission is in effect.
+    pub struct AdmissionSection {
+        /// For how long the feed may be silent until everything is looked up again; at least twice `poll.waitMs` or
+        /// `redis.feed.blockMs`. A new alias that looks like a generated code may be 404 for that long.
+        pub max_silence_seconds: u64 = 5, 1..=55;
+    }
+
+    /// How clicks are counted and reported.
+    pub struct Clicks {
+        /// Between two batches of a worker; so many are lost when Envoy dies, or when a worker ends.
+        pub flush_millis: u64 = 1_000, 100..=60_000;
+        /// For a report.
+        pub timeout_millis: u32 = 2_000, 100..=60_000;
+        /// Longest pause between attempts; the first is 100.
+        pub max_backoff_millis: u64 = 5_000, 100..=600_000;
+        /// Clicks that are neither in the LRU nor in a batch; further ones are dropped and counted as such.
+        pub max_bytes: usize = 1 << 20, 1_024..=64 << 20;
+        /// Batches that wait for the control plane; of further ones the oldest that was never sent is dropped.
+        pub max_unsent: usize = 512, 64..=100_000;
+        /// Bytes of them; at least `maxBytes`.
+        pub max_unsent_bytes: usize = 8 << 20, 1 << 20..=256 << 20;
+    }
+
+    /// The cache of a worker.
+    pub struct LruSection {
+        /// Bytes of a worker's LRU; 0 is none, and with a feed at least 1048576. Its memory grows up to this and never shrinks. With a feed, up to half holds the changes of the last 30 s.
+        pub max_bytes: usize = 64 << 20, 0..=1 << 30;
+    }
+
+    /// What the workers share.
+    pub struct SharedDataSection {
+        /// Slots of the proxy; 0 is none.
+        pub slots: u32 = 65_536, 0..=1 << 20;
+        /// Largest value that is shared: all of it is copied under a lock of the whole process at every read.
+        pub max_value_bytes: usize = 2_048, 64..=65_536;
+    }
+
+    /// HTML of the answers that are no redirects, at most 16384 bytes each. Without it built-in pages are sent.
+    pub struct PagesSection {
+        /// HTML of 404, at most 16384 bytes; without it a built-in page.
+        pub not_found: Option<Html> = None;
+        /// HTML of 410, the same.
+        pub gone: Option<Html> = None;
+        /// HTML of 503, the same.
+        pub unavailable: Option<Html> = None;
+    }
+}
+
+edgelink_wire::choice! {
+    /// What becomes of a request whose host is none of the domains.
+    pub enum UnknownHosts {
+        /// It is for the first domain.
+        Default = "default",
+        /// It is answered 404.
+        NotFound = "notFound",
+        /// It goes on to the next filter, untouched.
+        Pass = "pass",
+    }
+
+    /// What stands at the other end of the bridge.
+    pub enum RedisMode {
+        /// A Redis server.
+        Direct = "direct",
+        /// Envoy's `redis_proxy`.
+        Pooled = "pooled",
+    }
+}
+
+/// What goes into a header of a callout, or into a word of Redis. Its value is in no message: it may be the token.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderText(pub String);
+
+impl SettingValue for HeaderText {
+    const KIND: Kind = Kind::Text;
+
+    fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
+        let text = String::read(value, path, problems)?;
+        let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
+        if is_visible && (1..=1_024).contains(&text.len()) {
+            return Some(Self(text));
+        }
+        let must = "must be 1 to 1024 visible ASCII characters without spaces";
+        problems.refuse(path, must);
+        None
+    }
+
+    fn written(&self, _: &str) -> Option<Value> {
+        Some(self.0.as_str().into())
+    }
+}
+
+/// A page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Html(pub Rc<str>);
+
+impl SettingValue for Html {
+    const KIND: Kind = Kind::Text;
+
+    fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
+        let html = String::read(value, path, problems)?;
+        if html.len() <= 16_384 {
+            return Some(Self(html.into()));
+        }
+        problems.refuse(path, "must be at most 16384 bytes long");
+        None
+    }
+
+    fn written(&self, _: &str) -> Option<Value> {
+        None
+    }
+}
