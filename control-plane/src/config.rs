@@ -21,6 +21,7 @@ pub use store::{ClicksConfig, PurgeConfig, RedisConfig, ResolveConfig, StoreConf
 pub use value::{FileText, Secret};
 
 use edgelink_wire::settings::{Problems, SettingValue};
+use environment::Variable;
 use std::path::Path;
 use toml::Table;
 
@@ -67,12 +68,22 @@ impl Config {
     pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Self, ConfigError> {
         let mut table = file.map(read_table).transpose()?.unwrap_or_default();
         let mut problems = Problems::default();
-        environment.put_over(&mut table, &mut problems);
+        environment.put_over(Self::variables(), &mut table, &mut problems);
         let values = serde_json::to_value(table).unwrap_or_default();
         let mut config = Self::read(values, "", &mut problems).unwrap_or_default();
         config.check(&mut problems);
         problems.into_result().map_err(ConfigError::Fields)?;
         Ok(config)
+    }
+
+    /// The variables of `environment` that stand for no setting. They are worth a warning and no more: Kubernetes itself sets
+    /// `EDGELINK_SERVICE_HOST` and the like for a service named edgelink.
+    pub fn unknown_variables(environment: &Environment) -> impl Iterator<Item = &str> {
+        environment.unknown(Self::variables())
+    }
+
+    fn variables() -> impl Iterator<Item = Variable> {
+        Variable::of(Self::fields())
     }
 
     /// Checks what one value does not show, and takes over what the named files hold.

@@ -109,7 +109,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
 async fn serve(config: Config, environment: &Environment) -> Result<(), Failure> {
     // It is only set already where a test runs several commands in one process.
     let _ = telemetry::init_log(&config.log);
-    for name in environment.unknown() {
+    for name in Config::unknown_variables(environment) {
         tracing::warn!(name, "an environment variable that nothing reads");
     }
     let signals = signals().map_err(Failure::Signals)?;

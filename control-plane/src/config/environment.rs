@@ -1,7 +1,6 @@
 //! The environment variables of a process, put over the configuration file.
 
-use super::Config;
-use edgelink_wire::settings::{Kind, Problems, Setting, SettingValue};
+use edgelink_wire::settings::{Kind, Problems, Setting};
 use std::collections::BTreeMap;
 use std::fmt;
 use toml::{Table, Value};
@@ -18,6 +17,27 @@ const OTHERS: &[&str] = &[
     "REDIS_SERVERS", "REDIS_USER", "STALE_SECONDS", "STATE_DIR", "TIER_HEADER", "TRUSTED_HOPS", "WASM", "WORKERS",
 ];
 const OTHER_PREFIXES: &[&str] = &["ENVOY", "TEST_", "EVERY_"];
+
+/// A variable that stands for a setting.
+pub(super) struct Variable {
+    pub(super) name: String,
+    pub(super) section: String,
+    pub(super) setting: Setting,
+}
+
+impl Variable {
+    /// The variables of the settings of these sections.
+    pub(super) fn of(sections: Vec<Setting>) -> impl Iterator<Item = Self> {
+        sections.into_iter().flat_map(|section| {
+            let of = section.name;
+            section.fields.into_iter().map(move |setting| Self {
+                name: format!("{PREFIX}{of}_{}", setting.name).to_ascii_uppercase(),
+                section: of.clone(),
+                setting,
+            })
+        })
+    }
+}
 
 /// The variables whose names start with `EDGELINK_`. Empty ones count as unset: deployment tools make an empty variable of
 /// a value that was not given.
@@ -43,10 +63,12 @@ impl Environment {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Names with our prefix that nothing reads. They are worth a warning and no more: Kubernetes itself sets
-    /// `EDGELINK_SERVICE_HOST` and the like for a service named edgelink.
-    pub fn unknown(&self) -> impl Iterator<Item = &str> {
-        let known: Vec<String> = settings().map(|(variable, ..)| variable).collect();
+    /// Names with our prefix that are none of `known`, and none of the scripts either.
+    pub(super) fn unknown(
+        &self,
+        known: impl Iterator<Item = Variable>,
+    ) -> impl Iterator<Item = &str> {
+        let known: Vec<String> = known.map(|variable| variable.name).collect();
         self.0.keys().map(String::as_str).filter(move |name| {
             let rest = &name[PREFIX.len()..];
             !known.iter().any(|variable| variable == name)
@@ -56,31 +78,26 @@ impl Environment {
     }
 
     /// Puts the values over those of the file.
-    pub(super) fn put_over(&self, table: &mut Table, problems: &mut Problems) {
-        for (variable, section, setting) in settings() {
-            let Some(text) = self.0.get(&variable) else {
+    pub(super) fn put_over(
+        &self,
+        known: impl Iterator<Item = Variable>,
+        table: &mut Table,
+        problems: &mut Problems,
+    ) {
+        for variable in known {
+            let setting = variable.setting;
+            let Some(text) = self.0.get(&variable.name) else {
                 continue;
             };
             match parse(text, setting.kind) {
-                Some(value) => put(table, &section, setting.name, value),
+                Some(value) => put(table, &variable.section, setting.name, value),
                 None => {
                     let must = setting.kind.words();
-                    problems.refuse(variable, format!("is '{text}', must be {must}"));
+                    problems.refuse(variable.name, format!("is '{text}', must be {must}"));
                 }
             }
         }
     }
-}
-
-/// Every setting with its variable and section.
-pub(super) fn settings() -> impl Iterator<Item = (String, String, Setting)> {
-    Config::fields().into_iter().flat_map(|section| {
-        let name = section.name;
-        section.fields.into_iter().map(move |setting| {
-            let variable = format!("{PREFIX}{name}_{}", setting.name).to_ascii_uppercase();
-            (variable, name.clone(), setting)
-        })
-    })
 }
 
 /// Reads the text of a variable; a list is separated by commas.

@@ -1,6 +1,5 @@
 //! The reference of the settings: `edgelink.example.toml` and the tables of the README, generated from the declarations.
 
-use super::environment::settings;
 use super::*;
 use edgelink_wire::settings::{Kind, Range, Setting, Value};
 use std::fmt::Write;
@@ -60,7 +59,8 @@ fn example() -> String {
             comment(&mut file, paragraph);
         }
         writeln!(file, "[{section}]").unwrap();
-        for (variable, setting) in of_section(&section) {
+        for variable in of_section(&section) {
+            let (variable, setting) = (variable.name, variable.setting);
             let commas = if setting.kind == Kind::List {
                 " (separated by commas)"
             } else {
@@ -85,9 +85,8 @@ fn example() -> String {
     file
 }
 
-fn of_section(section: &str) -> impl Iterator<Item = (String, Setting)> {
-    let of_all = settings().filter(move |(_, of, _)| of == section);
-    of_all.map(|(variable, _, setting)| (variable, setting))
+fn of_section(section: &str) -> impl Iterator<Item = Variable> {
+    Config::variables().filter(move |variable| variable.section == section)
 }
 
 /// Appends the text in lines of a comment.
@@ -118,7 +117,8 @@ fn tables() -> String {
             writeln!(tables, "{}", lines.replace("# ", "")).unwrap();
         }
         tables += "| field | variable | default | range | what |\n|---|---|---|---|---|\n";
-        for (variable, setting) in of_section(&section) {
+        for variable in of_section(&section) {
+            let (variable, setting) = (variable.name, variable.setting);
             let name = &setting.name;
             let commas = if setting.kind == Kind::List {
                 " (commas)"

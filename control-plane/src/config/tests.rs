@@ -1,4 +1,3 @@
-use super::environment::settings;
 use super::*;
 use edgelink_wire::settings::Range;
 use std::collections::BTreeSet;
@@ -33,19 +32,18 @@ fn the_example_holds_the_defaults() {
 
 #[test]
 fn a_variable_is_named_by_its_section_and_field() {
-    let names: BTreeSet<String> = settings().map(|(variable, ..)| variable).collect();
-    assert_eq!(names.len(), settings().count());
+    let names: BTreeSet<String> = Config::variables().map(|variable| variable.name).collect();
+    assert_eq!(names.len(), Config::variables().count());
     assert!(names.contains("EDGELINK_SERVER_LISTEN"));
 }
 
 #[test]
 fn the_longest_lease_is_that_of_the_store() {
-    let mut settings = settings();
-    let (.., lease) = settings
-        .find(|(variable, ..)| variable == "EDGELINK_PUBLISHER_LEASE_MS")
+    let lease = Config::variables()
+        .find(|variable| variable.name == "EDGELINK_PUBLISHER_LEASE_MS")
         .unwrap();
     let most = crate::store::MAX_LEASE_MS.cast_signed();
-    assert_eq!(lease.range, Range::Numbers(500..=most));
+    assert_eq!(lease.setting.range, Range::Numbers(500..=most));
 }
 
 #[test]
@@ -322,7 +320,7 @@ fn names_that_nobody_reads_are_found_and_those_of_the_scripts_are_left_alone() {
         ("EDGELINK_TEST_ANYTHING", "1"),
         ("OTHER", "x"),
     ]);
-    let unknown: Vec<&str> = environment.unknown().collect();
+    let unknown: Vec<&str> = Config::unknown_variables(&environment).collect();
     assert_eq!(unknown, ["EDGELINK_LISTN", "EDGELINK_SERVICE_HOST"]);
 }
 
