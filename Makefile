@@ -49,8 +49,8 @@ test: setup wasm ## Run every test, with real Envoy and real databases
 	cargo test $(NATIVE)
 
 .PHONY: reference
-reference: ## Write the reference of the settings from their declarations
-	UPDATE=1 cargo test -p edgelink-control-plane -p edgelink-filter-core --lib reference
+reference: ## Write the tables of settings and metrics that the code generates
+	UPDATE_REFERENCE=1 cargo test -p edgelink-control-plane -p edgelink-filter-core --lib reference
 
 .PHONY: test-mysql
 test-mysql: ## Run the store's tests on MySQL 9 (Debian; needs root for debootstrap)

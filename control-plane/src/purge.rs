@@ -86,7 +86,7 @@ impl Purger {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "purging failed: it is retried after sweeper.interval_seconds");
+                    tracing::warn!(%error, "purging failed: it is retried after purge.interval_seconds");
                 }
             }
         }

@@ -1,5 +1,5 @@
 //! The parts of README.md that are generated from the code: between `<!-- generated: NAME -->` and `<!-- end -->`. A test for
-//! each says that it is up to date, or makes it so, if `UPDATE_REFERENCE=1` is set.
+//! each says that it is up to date, or makes it so, if `UPDATE_REFERENCE=1` is set (`make reference`).
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -32,5 +32,16 @@ pub(crate) fn assert_generated(name: &str, expected: &str) {
             expected.trim_end(),
             "run this test with UPDATE_REFERENCE=1"
         );
+    }
+}
+
+/// Fails if the file `name` is not `expected`; writes it instead if it is asked to.
+pub(crate) fn assert_file(name: &str, expected: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    if std::env::var_os("UPDATE_REFERENCE").is_some() {
+        std::fs::write(&path, expected).unwrap();
+    } else {
+        let found = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(found, expected, "run `make reference`");
     }
 }

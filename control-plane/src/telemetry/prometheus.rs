@@ -23,7 +23,7 @@ enum MetricKind {
 }
 
 /// Makes a constant of each metric, and the table [`METRICS`]. This is the one place of a metric: the reference in
-/// README.md is generated from it (`UPDATE_REFERENCE=1 cargo test -p edgelink-control-plane reference`).
+/// README.md is generated from it (`make reference`).
 macro_rules! metrics {
     ($($(#[doc = $meaning:literal])+ $constant:ident: $kind:ident $name:literal $(, $labels:literal)?;)+) => {
         $($(#[doc = $meaning])+ pub(crate) const $constant: &str = $name;)+
