@@ -1,7 +1,7 @@
 //! Domains, codes and short URLs, and where the numbers of codes come from.
 
 use super::value::{FileText, Secret};
-use crate::issuer::{ZookeeperAuth, snowflake};
+use crate::numbers::{ZookeeperAuth, snowflake};
 use edgelink_wire::settings::Problems;
 use edgelink_wire::{Code, CodeLength, CodeSpace, Domain, PermutationKey};
 use std::collections::HashSet;
