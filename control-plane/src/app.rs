@@ -1,12 +1,10 @@
 //! What the handlers share.
 
-use crate::api::Careful;
 use crate::auth::{EdgeTokens, KeyVerifier};
 use crate::config::Config;
-use crate::creation::Batcher;
 use crate::feed::Feed;
 use crate::health::Health;
-use crate::links::{Creator, Numbers};
+use crate::links::creating::Creator;
 use crate::numbers::Minter;
 use crate::pages::Pages;
 use crate::relay::PublisherStatus;
@@ -22,7 +20,6 @@ pub(crate) struct App {
     pub(crate) config: Config,
     pub(crate) store: Arc<Store>,
     pub(crate) creator: Creator,
-    pub(crate) careful: Careful,
     pub(crate) keys: Arc<KeyVerifier>,
     pub(crate) edge_tokens: Arc<EdgeTokens>,
     pub(crate) pages: Pages,
@@ -51,11 +48,11 @@ impl App {
         let links = &config.links;
         Self {
             creator: Creator::new(
-                Batcher::start(&store, config.store.batches()),
-                Numbers::new(store.clone(), minter.clone()),
+                store.clone(),
+                minter,
+                config.store.batches(),
                 links.max_code_tries,
             ),
-            careful: Careful::new(store.clone(), minter, links.max_code_tries),
             keys: Arc::new(KeyVerifier::new(store.clone(), &config.auth)),
             edge_tokens: Arc::new(EdgeTokens::new(&config.auth.edge_tokens)),
             pages: Pages::new(&config.pages),

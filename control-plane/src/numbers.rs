@@ -59,7 +59,12 @@ pub(crate) fn bound_policy(config: &Config) -> BoundPolicy {
         return BoundPolicy::Everything;
     }
     let thousandth = config.links.code_space().length().count() / 1000;
-    BoundPolicy::Ahead(config.publisher.bound_room.min(thousandth.max(MIN_BOUND_ROOM)))
+    BoundPolicy::Ahead(
+        config
+            .publisher
+            .bound_room
+            .min(thousandth.max(MIN_BOUND_ROOM)),
+    )
 }
 
 fn segment_options(config: &Config) -> SegmentOptions {

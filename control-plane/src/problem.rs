@@ -102,6 +102,7 @@ impl Problem {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }

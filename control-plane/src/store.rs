@@ -14,7 +14,6 @@ mod creation;
 mod dialect;
 mod domains;
 mod error;
-mod idempotent;
 mod issuers;
 mod leases;
 mod links;
@@ -39,7 +38,6 @@ pub use calls::{OnChange, Store};
 pub use clicks::{ClickAccounts, CountedBatch};
 pub use creation::{CreateError, NewLink};
 pub use error::StoreError;
-pub use idempotent::{OnceLink, Twin};
 pub use issuers::{ISSUERS, IssuerHolder, IssuerUsage, Segment};
 pub use leases::MAX_LEASE_MS;
 pub use links::{ChangeError, ChangeFn, CheckFn, ListCursor, ListQuery, ScannedKey};
@@ -50,7 +48,7 @@ pub use publisher::{
     PublisherState,
 };
 pub use receipts::{Receipt, StoredReceipt};
-pub use twins::Wanted;
+pub use twins::{Twin, Wanted};
 
 use crate::config::StoreConfig;
 use std::sync::Arc;

@@ -7,12 +7,12 @@ use super::body::is_json;
 use super::create;
 use super::idempotency::{RequestId, Route, WholeRequest};
 use super::items::Items;
-use super::many::{CarefulOrder, Made};
 use super::view::LinkView;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::config::LinksConfig;
 use crate::feed::Untold;
+use crate::links::order::{Order, Outcome};
 use crate::problem::{Document, Kind, Problem};
 use axum::Json;
 use axum::body::Body;
@@ -32,7 +32,7 @@ const MAX_ITEMS: usize = 10_000;
 /// The slowest line that a large body may come by, in bytes a second.
 const MIN_BODY_RATE: usize = 65_536;
 
-type Parsed = Result<CarefulOrder, Problem>;
+type Parsed = Result<Order, Problem>;
 
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -70,7 +70,7 @@ pub(crate) async fn create_many(
     if let Some(id) = &id {
         id.claim(app.store.as_ref(), whole).await?;
     }
-    let is_alias = |item: &Parsed| matches!(item, Ok(order) if order.order.slug.is_some());
+    let is_alias = |item: &Parsed| matches!(item, Ok(order) if order.alias.is_some());
     let are_aliases: Vec<bool> = parsed.iter().map(is_alias).collect();
     let from = app.feed.end();
     // The time of the body, which may be large, does not count.
@@ -87,17 +87,13 @@ pub(crate) async fn create_many(
 }
 
 /// Carries out what is in order, and puts the answers back among those of the items that are not.
-async fn carry_out(
-    app: &App,
-    parsed: Vec<Parsed>,
-    deadline: std::time::Instant,
-) -> Vec<Result<Made, Problem>> {
+async fn carry_out(app: &App, parsed: Vec<Parsed>, deadline: std::time::Instant) -> Vec<Outcome> {
     let mut orders = Vec::with_capacity(parsed.len());
     let refused: Vec<Option<Problem>> = parsed
         .into_iter()
         .map(|item| item.map(|order| orders.push(order)).err())
         .collect();
-    let mut made = app.careful.many(&orders, deadline).await.into_iter();
+    let mut made = app.creator.many(&orders, deadline).await.into_iter();
     let outcome = |refusal: Option<Problem>| match refusal {
         Some(problem) => Err(problem),
         None => made.next().unwrap_or(Err(Problem::new(Kind::Internal))),
@@ -190,9 +186,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn answer(outcomes: &[Result<Made, Problem>], links: &LinksConfig) -> Response {
-    let is_new =
-        |outcome: &&Result<Made, Problem>| matches!(outcome, Ok(Made::New(_) | Made::Before(_)));
+fn answer(outcomes: &[Outcome], links: &LinksConfig) -> Response {
+    let is_new = |outcome: &&Outcome| matches!(outcome, Ok(made) if !made.is_found);
     let created = outcomes.iter().filter(is_new).count();
     let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
     let view = |(index, outcome)| item_view(index, outcome, links);
@@ -205,18 +200,10 @@ fn answer(outcomes: &[Result<Made, Problem>], links: &LinksConfig) -> Response {
     Json(answer).into_response()
 }
 
-fn item_view<'a>(
-    index: usize,
-    outcome: &'a Result<Made, Problem>,
-    links: &LinksConfig,
-) -> ItemView<'a> {
+fn item_view<'a>(index: usize, outcome: &'a Outcome, links: &LinksConfig) -> ItemView<'a> {
     let (status, link, error) = match outcome {
-        Ok(Made::New(link) | Made::Before(link)) => {
-            (StatusCode::CREATED.as_u16(), Some(link), None)
-        }
-        Ok(Made::Found(link) | Made::FoundBefore(link)) => {
-            (StatusCode::OK.as_u16(), Some(link), None)
-        }
+        Ok(made) if made.is_found => (StatusCode::OK.as_u16(), Some(&made.link), None),
+        Ok(made) => (StatusCode::CREATED.as_u16(), Some(&made.link), None),
         Err(problem) => {
             let document = problem.document();
             (document.status, None, Some(document))

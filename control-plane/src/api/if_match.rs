@@ -1,6 +1,6 @@
 //! `If-Match` (RFC 9110, section 13.1.1): change a link only if it is still the one that the client has seen.
 
-use crate::model::Link;
+use crate::links::model::Link;
 use crate::problem::{FieldError, Kind, Problem};
 use crate::store::ChangeError;
 use axum::extract::FromRequestParts;

@@ -5,7 +5,7 @@ use super::view::LinkView;
 use super::{cursor, query, values};
 use crate::app::App;
 use crate::config::LinksConfig;
-use crate::model::Link;
+use crate::links::model::Link;
 use crate::problem::Problem;
 use crate::store::{ListCursor, ListQuery};
 use axum::Json;

@@ -12,14 +12,11 @@ mod if_match;
 mod items;
 mod key;
 mod list;
-mod many;
 mod one;
 mod patch;
 mod query;
 mod values;
 mod view;
-
-pub(crate) use many::Careful;
 
 use crate::app::App;
 use crate::auth::require_api_key;

@@ -5,7 +5,7 @@ use super::key::RequestedLink;
 use super::view;
 use crate::app::App;
 use crate::feed::Untold;
-use crate::model::Link;
+use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};

@@ -2,7 +2,7 @@
 
 use super::fields::Reason;
 use crate::config::LinksConfig;
-use crate::target::TargetUrl;
+use crate::links::target::TargetUrl;
 use crate::timestamp;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use super::if_match::entity_tag;
 use crate::config::LinksConfig;
-use crate::model::Link;
+use crate::links::model::Link;
 use crate::timestamp;
 use axum::Json;
 use axum::response::{IntoResponse, Response};

@@ -1,7 +1,7 @@
 //! Where links are kept and looked up: the database, Redis, the cache of this process; and what is removed from them.
 
 use super::value::Secret;
-use crate::creation::BatchOptions;
+use crate::links::group_commit::BatchOptions;
 use edgelink_wire::settings::Problems;
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ edgelink_wire::settings! {
         pub max_connections: u32 = 16, 1..=1_000;
         /// For one call, waiting for a connection included; then 503, and it may have happened nevertheless.
         pub timeout_ms: Duration = Duration::from_millis(1_500), 50..=60_000;
-        /// Links that wait for their commit; one more is 503. Links that wait are committed together.
+        /// Links that wait for their commit (of bulk requests: chunks of up to 500); one more is 503. Links that wait are
+        /// committed together.
         pub create_queue: usize = 4_096, 1..=1_000_000;
     }
 

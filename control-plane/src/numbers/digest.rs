@@ -102,7 +102,7 @@ fn salt() -> Result<u64, IssueError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::TargetUrl;
+    use crate::links::target::TargetUrl;
     use edgelink_wire::{CodeLength, Domain};
     use std::collections::HashSet;
 

@@ -56,7 +56,7 @@ impl Minter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::TargetUrl;
+    use crate::links::target::TargetUrl;
     use async_trait::async_trait;
     use edgelink_wire::CodeLength;
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! What a source of numbers is, and why it may have none.
 
+use crate::links::target::TargetUrl;
 use crate::store::StoreError;
-use crate::target::TargetUrl;
 use async_trait::async_trait;
 use edgelink_wire::Domain;
 

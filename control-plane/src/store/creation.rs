@@ -1,29 +1,35 @@
-//! Creating many links in one transaction, where a taken code or number fails alone.
+//! Creating many links in one transaction, where what one of them meets does not concern the others.
 //!
-//! Nearly always nothing is taken, so everything is inserted at once and only a refusal is looked into: what is taken
-//! for good gets its answer, tombstones are revived, and the rest is inserted again.
+//! Nearly always nothing stands in the way, so everything is inserted at once. Only a refusal is looked into, in another
+//! transaction: receipts and twins get their answer, and so does what is taken for good; tombstones are revived, and the
+//! rest is inserted again.
 //!
-//! The rows in the way are read without a lock. A refused INSERT has left a shared lock on one of them, and asking for
-//! an exclusive one would be a deadlock with everybody else who was refused there; so a tombstone is revived only if it
-//! still is as it was read.
+//! Transactions take their locks in one order, so that they do not deadlock: targets, links by domain and code, receipts
+//! by request and item. The rows in the way of a link are read without a lock. A refused INSERT has left a shared lock on
+//! one of them, and asking for an exclusive one would be a deadlock with every other transaction that was refused there;
+//! so a tombstone is revived only if it still is as it was read.
 
 use super::calls::{Store, run};
 use super::dialect::Dialect;
 use super::error::{Fault, Remedy, StoreError};
 use super::links::set_content;
 use super::outbox::NewChanges;
+use super::receipts::{NewReceipts, Receipt, StoredReceipt, find_receipts};
 use super::revisions::{LastRevisions, Revisions};
 use super::rows::{StoredContent, numbers};
 use super::session::Session;
-use super::sql::{LONGEST, Sql, Value, insert_literally, pieces, sql};
-use crate::model::{Link, LinkContent};
-use edgelink_wire::{Code, LinkKey, LinkRecord, Record};
+use super::sql::{LONGEST, Value, insert_literally, pieces, sql};
+use super::twins::{Candidate, Twin, Wanted, find_like, lock_targets};
+use crate::links::model::{Link, LinkContent};
+use edgelink_wire::{Code, LinkKey};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// Creates links in one transaction; the answers are in the order of `links`. One that fails leaves the others.
+    /// Creates links in one transaction, and with each of them its receipt; the answers are in the order of `links`. One
+    /// that fails leaves the others. Of concurrent calls with the same receipt one creates, and so it is with calls that
+    /// allow no twin. Links of one call find each other as if they had come one after another.
     ///
     /// The code of a deleted link is free: its row is revived with the next revision, the new number and a new
     /// creation time, so that caches which hold the deletion take the new link.
@@ -34,15 +40,24 @@ impl Store {
         if links.is_empty() {
             return Ok(Vec::new());
         }
-        let keys: Vec<LinkKey> = links.iter().map(|link| link.key.clone()).collect();
-        let new = self.new_rows(links).await?;
+        let mut creation = self.creation(links).await?;
         let created = run!(self.write("create_links", "creating links"), |session| {
-            let outcomes = new.begin_and_create(session).await?;
-            session.commit(new.rows.len()).await?;
-            Ok(outcomes)
+            creation.create(session).await?;
+            session.commit(creation.rows.len()).await
         });
-        self.changed(&keys);
-        Ok(new.into_answers(created?))
+        let rows = creation.rows.iter();
+        // Where the call has failed, each of them may have been created.
+        let changed = rows.filter(|row| created.is_err() || row.outcome == Some(Ok(())));
+        let changed: Vec<LinkKey> = changed.map(|row| row.link.key()).collect();
+        if !changed.is_empty() {
+            self.changed(&changed);
+        }
+        created?;
+        let answer = |row: NewRow| match row.outcome {
+            Some(Err(error)) => Err(error),
+            _ => Ok(row.link),
+        };
+        Ok(creation.rows.into_iter().map(answer).collect())
     }
 
     /// Whether links like these, by number and key, could not be created right now: another link has the number or the
@@ -53,11 +68,16 @@ impl Store {
             looked_up.push((*id, self.domain_key(&key.domain).await?, &key.code));
         }
         let call = self.read("are_taken", "looking for free codes");
-        run!(call, |session| are_taken(session, &looked_up).await)
+        let obstacles = run!(call, |session| Obstacles::find(session, &looked_up).await)?;
+        let is_taken = |link: &(u64, u32, &Code)| {
+            let of_code = obstacles.of_code(link.1, link.2);
+            obstacles.numbers.contains(&link.0)
+                || of_code.is_some_and(|row| row.deleted_at.is_none())
+        };
+        Ok(looked_up.iter().map(is_taken).collect())
     }
 
-    /// New links as they go into the database.
-    pub(super) async fn new_rows(&self, links: Vec<NewLink>) -> Result<NewRows, StoreError> {
+    async fn creation(&self, links: Vec<NewLink>) -> Result<Creation, StoreError> {
         let now = self.now().await?;
         let mut rows = Vec::with_capacity(links.len());
         for link in links {
@@ -65,20 +85,12 @@ impl Store {
             let domain_id = self.domain_key(&link.key.domain).await?;
             rows.push(NewRow::new(link, domain_id, now));
         }
-        Ok(NewRows {
+        Ok(Creation {
             rows,
-            limits: self.limits(),
+            max_bytes: self.max_bytes.load(Ordering::Relaxed),
             last: Arc::clone(&self.last_revisions),
             now,
         })
-    }
-
-    /// How much one INSERT may carry.
-    pub(super) fn limits(&self) -> ChunkLimits {
-        ChunkLimits {
-            rows: LONGEST,
-            bytes: self.max_bytes.load(Ordering::Relaxed),
-        }
     }
 }
 
@@ -104,6 +116,10 @@ pub struct NewLink {
     pub key: LinkKey,
     /// The rest.
     pub content: LinkContent,
+    /// The receipt to leave with the link.
+    pub receipt: Option<Receipt>,
+    /// Whether there may be another one like it.
+    pub twin: Twin,
 }
 
 /// Why one link of several was not created.
@@ -112,34 +128,42 @@ pub enum CreateError {
     /// The code is taken on this domain.
     #[error("the code is taken")]
     CodeTaken,
-    /// Another link has the number; the caller takes the next one.
+    /// Another link has the number, or a link of the same call that this one waited for was not created. The caller takes
+    /// the next number.
     #[error("the number is taken")]
     NumberTaken,
+    /// There is a twin, which is not allowed. The receipt is left for it.
+    #[error("there is a link like it")]
+    Found(Box<Link>),
+    /// The receipt was left before.
+    #[error("the request was answered before")]
+    Repeated(Box<StoredReceipt>),
 }
 
-/// How often the rest is inserted again. Each round settles every link that stands in the way by then, so a further one
+/// How often the rest is inserted again. Each round settles everything that stands in the way by then, so a further one
 /// is needed only where others commit a clash in between.
 const MAX_ROUNDS: usize = 4;
 
-/// How much one INSERT may carry.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ChunkLimits {
-    /// In rows; databases bound the number of parameters.
-    pub(super) rows: usize,
-    /// In bytes; MySQL bounds the size of a packet. A single row may be larger.
-    pub(super) bytes: usize,
-}
-
-/// The revision of a created link, or why it was not created.
-pub(super) type Outcome = Result<u64, CreateError>;
-
 /// A link on its way into the database.
 #[derive(Debug)]
-pub(super) struct NewRow {
-    pub(super) domain_id: u32,
-    /// Its revision follows in the transaction.
-    pub(super) link: Link,
+struct NewRow {
+    domain_id: u32,
+    link: Link,
     stored: StoredContent,
+    receipt: Option<Receipt>,
+    twin: Twin,
+    /// What came of it in the transaction.
+    outcome: Option<Result<(), CreateError>>,
+    /// The earlier link of the same call from which its outcome follows.
+    leader: Option<usize>,
+}
+
+/// What is said of at most one link.
+#[derive(PartialEq, Eq, Hash)]
+enum Tie<'a> {
+    Receipt([u8; 32], u32),
+    Content(i64),
+    ContentWithCode(i64, &'a Code),
 }
 
 impl NewRow {
@@ -156,33 +180,129 @@ impl NewRow {
                 updated_at: now,
                 rev: 0,
             },
+            receipt: new.receipt,
+            twin: new.twin,
+            outcome: None,
+            leader: None,
         }
     }
 
     /// About how many bytes the row takes in a packet to the server.
     fn wire_size(&self) -> usize {
         const NUMBERS: usize = 128;
+        const RECEIPT: usize = 256;
         let content = &self.link.content;
         let title = content.title.as_ref().map_or(0, String::len);
-        let tags = self.stored.tags().len();
-        NUMBERS + content.target.as_str().len() + title + tags + self.link.code.as_str().len()
+        let text = content.target.as_str().len() + title + self.stored.tags().len();
+        let receipt = self.receipt.as_ref().map_or(0, |_| RECEIPT);
+        NUMBERS + text + self.link.code.as_str().len() + receipt
     }
 
-    /// The values of [`INSERT_LINKS`] for the link with the revision `rev`.
-    fn values(&self, rev: u64) -> [Value<'_>; 16] {
+    /// The values of [`INSERT_LINKS`].
+    fn values(&self) -> [Value<'_>; 16] {
         let link = &self.link;
         let head: [Value<'_>; 3] = [link.id.into(), self.domain_id.into(), (&link.code).into()];
         let content = self.stored.values(&link.content);
-        let tail: [Value<'_>; 3] = [link.created_at.into(), link.updated_at.into(), rev.into()];
+        let tail = [link.created_at, link.updated_at, link.rev].map(Value::from);
         let mut values = head.into_iter().chain(content).chain(tail);
         std::array::from_fn(|_| values.next().unwrap_or(Value::Null))
     }
 
-    /// What caches are told of the link with the revision `rev`.
-    fn record(&self, rev: u64) -> Record<&str> {
-        match self.link.record() {
-            Record::Link(link) => Record::Link(LinkRecord { rev, ..link }),
-            absent @ Record::Absent { .. } => absent,
+    /// The twin that is not allowed.
+    fn unwanted(&self) -> Option<Candidate<'_>> {
+        let code = match self.twin {
+            Twin::Allowed | Twin::Known(_) => return None,
+            Twin::NotWithThisCode => Some(&self.link.code),
+            Twin::NotWithAnyCode => None,
+        };
+        let wanted = Wanted {
+            domain: &self.link.domain,
+            code,
+            content: &self.link.content,
+        };
+        Some(Candidate::new(&wanted, self.domain_id))
+    }
+
+    /// What ties it to others of the call, and whether it waits for an earlier one with the same.
+    fn ties(&self) -> [Option<(Tie<'_>, bool)>; 3] {
+        let (content, code) = (self.stored.content_hash, &self.link.code);
+        let of_receipt = |receipt: &Receipt| (Tie::Receipt(receipt.request, receipt.item), true);
+        let any_code = (Tie::Content(content), self.twin == Twin::NotWithAnyCode);
+        let this_code = (
+            Tie::ContentWithCode(content, code),
+            self.twin == Twin::NotWithThisCode,
+        );
+        let receipt = self.receipt.as_ref().map(of_receipt);
+        [receipt, Some(any_code), Some(this_code)]
+    }
+
+    /// The receipt of what came of it, if it leaves one.
+    fn new_receipt(&self) -> Option<StoredReceipt> {
+        let receipt = self.receipt.as_ref()?;
+        match &self.outcome {
+            Some(Ok(())) => Some(StoredReceipt::new(receipt, &self.link, false)),
+            Some(Err(CreateError::Found(link))) => Some(StoredReceipt::new(receipt, link, true)),
+            _ => None,
+        }
+    }
+
+    /// Number, domain and code.
+    fn place(&self) -> (u64, u32, &Code) {
+        (self.link.id, self.domain_id, &self.link.code)
+    }
+
+    /// Answers a link that an obstacle is in the way of. A tombstone with its code is revived, unless that has changed since it
+    /// was read.
+    async fn meet(&mut self, session: &mut Session, obstacles: &Obstacles) -> Result<(), Fault> {
+        let (id, domain_id, code) = self.place();
+        self.outcome = match obstacles.of_code(domain_id, code) {
+            _ if obstacles.numbers.contains(&id) => Some(Err(CreateError::NumberTaken)),
+            None => None,
+            Some(taken) if taken.deleted_at.is_none() => Some(Err(CreateError::CodeTaken)),
+            Some(tombstone) => {
+                let rev = self.link.rev.max(tombstone.rev + 1);
+                match self.revive(session, tombstone, rev).await {
+                    Ok(0) => None,
+                    Ok(_) => {
+                        self.link.rev = rev;
+                        Some(Ok(()))
+                    }
+                    Err(fault) if fault.is_duplicate() => Some(Err(CreateError::NumberTaken)),
+                    Err(fault) => return Err(fault),
+                }
+            }
+        };
+        Ok(())
+    }
+
+    /// Writes the link with the revision `rev` over a tombstone; how many rows that were, for it may have changed.
+    async fn revive(
+        &self,
+        session: &mut Session,
+        tombstone: &TakenRow,
+        rev: u64,
+    ) -> Result<u64, Fault> {
+        let revive = sql("UPDATE links SET id = ?, ").bind(self.link.id);
+        let revive = set_content(revive, &self.stored, &self.link.content)
+            .push(", created_at = ?, updated_at = ?, deleted_at = NULL, rev = ?")
+            .push(" WHERE id = ? AND rev = ? AND deleted_at IS NOT NULL")
+            .bind_all([self.link.created_at, self.link.updated_at, rev])
+            .bind_all([tombstone.id, tombstone.rev]);
+        session.execute(revive).await
+    }
+
+    /// What comes of a link that waits for this one.
+    fn lead(&self, follower: &Self) -> CreateError {
+        let key = |row: &Self| row.receipt.as_ref().map(Receipt::key);
+        let (link, other) = (&self.link, &follower.link);
+        let is_like = (&link.domain, &link.content) == (&other.domain, &other.content);
+        match (self.new_receipt(), &self.outcome) {
+            (Some(receipt), _) if key(self) == key(follower) => {
+                CreateError::Repeated(Box::new(receipt))
+            }
+            (_, Some(Ok(()))) if is_like => CreateError::Found(Box::new(link.clone())),
+            (_, Some(Err(CreateError::Found(link)))) if is_like => CreateError::Found(link.clone()),
+            _ => CreateError::NumberTaken,
         }
     }
 }
@@ -190,280 +310,277 @@ impl NewRow {
 const INSERT_LINKS: &str = "INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, \
      valid_since, valid_until, forward_query, title, tags, created_at, updated_at, rev) ";
 
-/// The statement that adds links with the revision `rev`: all of them, or it fails as a duplicate.
-fn insert_links<'r>(rows: &[&'r NewRow], rev: u64) -> Sql<'r> {
-    sql(INSERT_LINKS).rows(rows.iter().map(|row| row.values(rev)))
-}
-
 /// Links on their way into the database, at `now` by its clock.
-pub(super) struct NewRows {
-    pub(super) rows: Vec<NewRow>,
-    pub(super) limits: ChunkLimits,
+struct Creation {
+    rows: Vec<NewRow>,
+    /// The most bytes of one INSERT, which MySQL bounds. A single row may be larger.
+    max_bytes: usize,
     last: Arc<LastRevisions>,
-    pub(super) now: u64,
-}
-
-impl NewRows {
-    /// Begins a transaction and creates the links in it; the outcomes are in their order.
-    pub(super) async fn begin_and_create(
-        &self,
-        session: &mut Session,
-    ) -> Result<Vec<Outcome>, Fault> {
-        if let Some(outcomes) = self.create_at_once(session).await? {
-            return Ok(outcomes);
-        }
-        session.begin().await?;
-        self.create(session).await
-    }
-
-    /// Begins a transaction and creates all links with as few messages to the server as there can be. Nothing is begun if
-    /// they are too many for that, or if something stands in the way of one of them.
-    ///
-    /// Their revision is a guess by what the database has said last, and it counts if it still fits in the end. The floor is
-    /// read after the links are there: had one of them waited for its own tombstone to be purged, that is seen.
-    async fn create_at_once(&self, session: &mut Session) -> Result<Option<Vec<Outcome>>, Fault> {
-        let Some(rev) = self.last.guess().map(|guess| guess.first()) else {
-            return Ok(None);
-        };
-        let mut creation = Creation::new(&self.rows, rev);
-        let order = creation.order();
-        let mut changes = NewChanges::default();
-        for row in &self.rows {
-            changes.push(&row.link.key(), &row.record(rev));
-        }
-        if order.len() < self.rows.len() || !self.fit_at_once(&changes) {
-            return Ok(None);
-        }
-        let rows = creation.rows_of(&order);
-        match begin_with(session, &rows, rev, &changes, self.now).await {
-            Ok(revisions) => {
-                self.last.note(revisions);
-                if revisions.allow(rev) {
-                    return Ok(Some(vec![Ok(rev); self.rows.len()]));
-                }
-            }
-            Err(fault) if fault.is_duplicate() => {}
-            Err(fault) => return Err(fault),
-        }
-        session.rollback().await?;
-        Ok(None)
-    }
-
-    fn fit_at_once(&self, changes: &NewChanges) -> bool {
-        let links: usize = self.rows.iter().map(NewRow::wire_size).sum();
-        // As text, each byte takes two.
-        self.rows.len() <= self.limits.rows && (links + changes.size()) * 2 <= self.limits.bytes
-    }
-
-    /// Creates the links within a transaction that has begun.
-    pub(super) async fn create(&self, session: &mut Session) -> Result<Vec<Outcome>, Fault> {
-        let first = Revisions::read(session).await?.first();
-        let mut creation = Creation::new(&self.rows, first);
-        let order = creation.order();
-        for chunk in chunks(&self.rows, &order, self.limits)
-            .into_iter()
-            .flat_map(pieces)
-        {
-            creation.add(session, chunk.to_vec()).await?;
-        }
-        let outcomes = creation.into_outcomes()?;
-        let mut changes = NewChanges::default();
-        for (row, outcome) in self.rows.iter().zip(&outcomes) {
-            if let Ok(rev) = outcome {
-                changes.push(&row.link.key(), &row.record(*rev));
-            }
-        }
-        changes.write(session, self.now).await?;
-        // Refused if the floor was raised above these revisions meanwhile.
-        if Revisions::read(session).await?.effective(first) > first {
-            return Err(Fault::Contended);
-        }
-        Ok(outcomes)
-    }
-
-    /// The created links, or why they were not created.
-    pub(super) fn into_answers(self, outcomes: Vec<Outcome>) -> Vec<Result<Link, CreateError>> {
-        let answer = |(row, outcome): (NewRow, Outcome)| {
-            let rev = outcome?;
-            Ok(Link { rev, ..row.link })
-        };
-        self.rows.into_iter().zip(outcomes).map(answer).collect()
-    }
-}
-
-/// Begins a transaction, and adds links with the revision `rev` and their changes: all of them, or it fails as a duplicate
-/// in a transaction that is good for nothing but to be undone. What the database says of revisions after that.
-///
-/// A prepared statement has a fixed number of rows, so a batch of any length takes several, each with its own way to the
-/// server and back. As one text it takes one.
-async fn begin_with(
-    session: &mut Session,
-    rows: &[&NewRow],
-    rev: u64,
-    changes: &NewChanges,
     now: u64,
-) -> Result<Revisions, Fault> {
-    if session.dialect().takes_scripts() {
-        let script = script(session.dialect(), rows, rev, changes, now);
-        return session.script(script).await;
-    }
-    session.begin().await?;
-    for piece in pieces(rows) {
-        session.execute(insert_links(piece, rev)).await?;
-    }
-    changes.write(session, now).await?;
-    Revisions::read(session).await
 }
 
-fn script(dialect: &Dialect, rows: &[&NewRow], rev: u64, changes: &NewChanges, now: u64) -> String {
-    let mut script = String::with_capacity(512 * (rows.len() + 1));
-    script.push_str(dialect.begin);
-    script.push_str("; ");
-    let links = rows.iter().map(|row| row.values(rev));
-    insert_literally(&mut script, INSERT_LINKS, links);
-    script.push_str("; ");
-    changes.insert_literally(&mut script, now);
-    script.push_str("; ");
-    script.push_str(&Revisions::select(dialect));
-    script
-}
-
-struct Creation<'a> {
-    rows: &'a [NewRow],
-    /// The revision of links that had none.
-    first: u64,
-    outcomes: Vec<Option<Outcome>>,
-}
-
-impl<'a> Creation<'a> {
-    fn new(rows: &'a [NewRow], first: u64) -> Self {
-        Self {
-            rows,
-            first,
-            outcomes: vec![None; rows.len()],
-        }
-    }
-
-    /// Answers links that repeat a code or number of this very call, and puts the others in the order of the unique
-    /// index: transactions that lock the same codes in the same order do not deadlock.
-    fn order(&mut self) -> Vec<usize> {
-        let mut codes = HashSet::new();
-        let mut numbers = HashSet::new();
-        for (row, outcome) in self.rows.iter().zip(&mut self.outcomes) {
-            if !codes.insert((row.domain_id, &row.link.code)) {
-                *outcome = Some(Err(CreateError::CodeTaken));
-            } else if !numbers.insert(row.link.id) {
-                *outcome = Some(Err(CreateError::NumberTaken));
-            }
-        }
-        let mut order = self.unsettled(0..self.rows.len());
-        order.sort_unstable_by_key(|index| {
-            let row = &self.rows[*index];
-            (row.domain_id, &row.link.code)
-        });
-        order
-    }
-
-    async fn add(&mut self, session: &mut Session, mut pending: Vec<usize>) -> Result<(), Fault> {
-        for _ in 0..MAX_ROUNDS {
-            if pending.is_empty() {
+impl Creation {
+    /// Begins a transaction and creates the links in it.
+    async fn create(&mut self, session: &mut Session) -> Result<(), Fault> {
+        let guess = self.last.guess().filter(|_| self.fit_at_once());
+        if let (Some(guess), true) = (guess, session.dialect().takes_scripts()) {
+            if self.create_at_once(session, guess.first()).await? {
                 return Ok(());
             }
-            let rows = self.rows_of(&pending);
-            match session.execute(insert_links(&rows, self.first)).await {
-                Ok(_) => {
-                    for index in pending {
-                        self.outcomes[index] = Some(Ok(self.first));
-                    }
-                    return Ok(());
-                }
-                Err(fault) if fault.is_duplicate() => {}
-                Err(fault) => return Err(fault),
+            session.rollback().await?;
+        }
+        for _ in 0..MAX_ROUNDS {
+            if self.create_carefully(session).await? {
+                return Ok(());
             }
-            self.settle_numbers(session, &pending).await?;
-            pending = self.unsettled(pending);
-            self.settle_codes(session, &pending).await?;
-            pending = self.unsettled(pending);
+            session.rollback().await?;
         }
         Err(Fault::Contended)
     }
 
-    async fn settle_numbers(
-        &mut self,
-        session: &mut Session,
-        pending: &[usize],
-    ) -> Result<(), Fault> {
-        let id = |index: &usize| self.rows[*index].link.id;
-        let ids: Vec<u64> = pending.iter().map(id).collect();
-        let taken = taken_numbers(session, &ids).await?;
-        let taken: HashSet<u64> = taken.into_iter().collect();
-        for index in pending {
-            if taken.contains(&self.rows[*index].link.id) {
-                self.outcomes[*index] = Some(Err(CreateError::NumberTaken));
+    /// Creates all links with as few messages to the server as there can be; `false`, in a transaction that is to be undone,
+    /// if something stands in the way of one of them.
+    ///
+    /// Their revision `rev` is a guess by what the database has said last, and it counts if it still fits in the end. The
+    /// floor is read after the links are there: had one of them waited for its own tombstone to be purged, that is seen.
+    async fn create_at_once(&mut self, session: &mut Session, rev: u64) -> Result<bool, Fault> {
+        self.reset(rev);
+        let is_begun = self.rows.iter().any(|row| row.twin != Twin::Allowed);
+        if is_begun {
+            session.begin().await?;
+            self.find_twins(session).await?;
+        }
+        let order = self.order();
+        self.settle(&order);
+        self.follow();
+        let script = self.script(session.dialect(), &order, is_begun);
+        let revisions: Revisions = match session.script(script).await {
+            Err(fault) if fault.is_duplicate() => return Ok(false),
+            revisions => revisions?,
+        };
+        self.last.note(revisions);
+        Ok(revisions.allow(rev))
+    }
+
+    fn fit_at_once(&self) -> bool {
+        let size: usize = self.rows.iter().map(NewRow::wire_size).sum();
+        // The outbox has nearly the same again, and as text, each byte takes two.
+        self.rows.len() <= LONGEST && size * 4 <= self.max_bytes
+    }
+
+    /// The transaction as one text, which ends with the question for [`Revisions`]. A prepared statement has a fixed number
+    /// of rows, so a batch of any length takes several, each with its own way to the server and back.
+    fn script(&self, dialect: &Dialect, order: &[usize], is_begun: bool) -> String {
+        let mut script = String::with_capacity(512 * (order.len() + 1));
+        if !is_begun {
+            script.push_str(dialect.begin);
+            script.push_str("; ");
+        }
+        if !order.is_empty() {
+            let links = order.iter().map(|index| self.rows[*index].values());
+            insert_literally(&mut script, INSERT_LINKS, links);
+            script.push_str("; ");
+            self.changes().insert_literally(&mut script, self.now);
+            script.push_str("; ");
+        }
+        self.receipts().insert_literally(&mut script);
+        script.push_str(&Revisions::select(dialect));
+        script
+    }
+
+    /// Creates the links and looks at everything that may stand in their way; `false`, in a transaction that is to be
+    /// undone, if another one has left a receipt meanwhile.
+    async fn create_carefully(&mut self, session: &mut Session) -> Result<bool, Fault> {
+        session.begin().await?;
+        let first = Revisions::read(session).await?.first();
+        self.reset(first);
+        self.find_receipts(session).await?;
+        self.find_twins(session).await?;
+        let order = self.order();
+        let at_once = rows_at_once(&self.rows, self.max_bytes);
+        for piece in order.chunks(at_once).flat_map(pieces) {
+            self.add(session, piece.to_vec()).await?;
+        }
+        self.follow();
+        // What is taken was taken, perhaps, by this very request when it came before.
+        self.find_receipts(session).await?;
+        self.changes().write(session, self.now).await?;
+        match self.receipts().write(session).await {
+            Err(fault) if fault.is_duplicate() => return Ok(false),
+            written => written?,
+        }
+        // Refused if the floor was raised above these revisions meanwhile, where others write meanwhile.
+        let may_rise = session.dialect().has_row_locks();
+        if may_rise && Revisions::read(session).await?.effective(first) > first {
+            return Err(Fault::Contended);
+        }
+        Ok(true)
+    }
+
+    /// Takes back what another transaction has come to.
+    fn reset(&mut self, first: u64) {
+        for row in &mut self.rows {
+            row.link.rev = first;
+            row.leader = None;
+            row.outcome = match &row.twin {
+                Twin::Known(link) => Some(Err(CreateError::Found(link.clone()))),
+                _ => None,
+            };
+        }
+    }
+
+    /// Answers those whose receipt is there, unless they were created just now.
+    async fn find_receipts(&mut self, session: &mut Session) -> Result<(), Fault> {
+        let is_open = |row: &NewRow| {
+            let outcome = &row.outcome;
+            !matches!(outcome, Some(Ok(()) | Err(CreateError::Repeated(_))))
+        };
+        let open = self.rows.iter_mut().filter(|row| is_open(row));
+        let (receipts, outcomes): (Vec<_>, Vec<_>) = open
+            .filter_map(|row| Some((row.receipt.as_ref()?, &mut row.outcome)))
+            .unzip();
+        let stored = find_receipts(session, &receipts).await?;
+        for (outcome, stored) in outcomes.into_iter().zip(stored) {
+            if let Some(stored) = stored {
+                *outcome = Some(Err(CreateError::Repeated(Box::new(stored))));
             }
         }
         Ok(())
     }
 
-    async fn settle_codes(
-        &mut self,
-        session: &mut Session,
-        pending: &[usize],
-    ) -> Result<(), Fault> {
-        let rows = self.rows;
-        let same_domain = |a: &usize, b: &usize| rows[*a].domain_id == rows[*b].domain_id;
-        for group in pending.chunk_by(same_domain) {
-            let domain_id = rows[group[0]].domain_id;
-            let codes: Vec<&Code> = group.iter().map(|index| &rows[*index].link.code).collect();
-            let taken = find_taken(session, domain_id, &codes).await?;
-            let by_code = |row: TakenRow| (row.code.clone(), row);
-            let taken: HashMap<_, _> = taken.into_iter().map(by_code).collect();
-            for index in group {
-                let code = rows[*index].link.code.as_str().as_bytes();
-                if let Some(taken) = taken.get(code) {
-                    self.outcomes[*index] =
-                        settle_code(session, taken, &rows[*index], self.first).await?;
+    /// Answers those that have a twin. Others create none until the transaction ends.
+    async fn find_twins(&mut self, session: &mut Session) -> Result<(), Fault> {
+        let open = self.rows.iter().enumerate();
+        let open = open.filter(|(_, row)| row.outcome.is_none());
+        let (indices, candidates): (Vec<_>, Vec<_>) = open
+            .filter_map(|(index, row)| Some((index, row.unwanted()?)))
+            .unzip();
+        lock_targets(session, &candidates).await?;
+        let twins = find_like(session, &candidates).await?;
+        for (index, twin) in indices.into_iter().zip(twins) {
+            let found = |link| Err(CreateError::Found(Box::new(link)));
+            self.rows[index].outcome = twin.map(found);
+        }
+        Ok(())
+    }
+
+    /// The earlier link of the call that each of those waits for which wait for any.
+    fn leaders(&self) -> Vec<(usize, usize)> {
+        let is_tied = |row: &NewRow| row.receipt.is_some() || row.twin != Twin::Allowed;
+        if !self.rows.iter().any(is_tied) {
+            return Vec::new();
+        }
+        let mut earlier = HashMap::new();
+        let mut leaders = Vec::new();
+        for (index, row) in self.rows.iter().enumerate() {
+            // What was found is only tied by the receipt that it leaves, and what is repeated by nothing.
+            let is_valid = |tie: &Tie<'_>| match &row.outcome {
+                None => true,
+                Some(Err(CreateError::Found(_))) => matches!(tie, Tie::Receipt(..)),
+                Some(_) => false,
+            };
+            let mut leader = None;
+            let ties = row.ties().into_iter().flatten();
+            for (tie, waits) in ties.filter(|(tie, _)| is_valid(tie)) {
+                let first = *earlier.entry(tie).or_insert(index);
+                if waits && first != index {
+                    leader.get_or_insert(first);
                 }
             }
+            leaders.extend(leader.map(|leader| (index, leader)));
         }
-        Ok(())
+        leaders
     }
 
-    fn unsettled(&self, indices: impl IntoIterator<Item = usize>) -> Vec<usize> {
-        let unsettled = |index: &usize| self.outcomes[*index].is_none();
-        indices.into_iter().filter(unsettled).collect()
+    /// Lets those wait that follow from an earlier one of the call, answers those that repeat a code or number of it, and puts
+    /// the rest in the order of the unique index.
+    fn order(&mut self) -> Vec<usize> {
+        for (index, leader) in self.leaders() {
+            self.rows[index].leader = Some(leader);
+        }
+        let (mut codes, mut numbers) = (HashSet::new(), HashSet::new());
+        let (mut order, mut taken) = (Vec::new(), Vec::new());
+        let open = self.rows.iter().enumerate();
+        for (index, row) in open.filter(|(_, row)| row.outcome.is_none() && row.leader.is_none()) {
+            if !codes.insert((row.domain_id, &row.link.code)) {
+                taken.push((index, CreateError::CodeTaken));
+            } else if !numbers.insert(row.link.id) {
+                taken.push((index, CreateError::NumberTaken));
+            } else {
+                order.push(index);
+            }
+        }
+        order.sort_unstable_by_key(|index| {
+            let row = &self.rows[*index];
+            (row.domain_id, &row.link.code)
+        });
+        for (index, error) in taken {
+            self.rows[index].outcome = Some(Err(error));
+        }
+        order
     }
 
-    fn rows_of(&self, indices: &[usize]) -> Vec<&'a NewRow> {
-        indices.iter().map(|index| &self.rows[*index]).collect()
+    /// Inserts links. Those whose code or number is taken get their answer, and the rest is inserted again.
+    async fn add(&mut self, session: &mut Session, mut pending: Vec<usize>) -> Result<(), Fault> {
+        for _ in 0..MAX_ROUNDS {
+            let rows = pending.iter().map(|index| self.rows[*index].values());
+            match session.execute(sql(INSERT_LINKS).rows(rows)).await {
+                Err(fault) if fault.is_duplicate() => {}
+                done => {
+                    self.settle(&pending);
+                    return done.map(drop);
+                }
+            }
+            let link = |index: &usize| self.rows[*index].place();
+            let links: Vec<_> = pending.iter().map(link).collect();
+            let obstacles = Obstacles::find(session, &links).await?;
+            for index in &pending {
+                self.rows[*index].meet(session, &obstacles).await?;
+            }
+            pending.retain(|index| self.rows[*index].outcome.is_none());
+            if pending.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(Fault::Contended)
     }
 
-    fn into_outcomes(self) -> Result<Vec<Outcome>, Fault> {
-        let outcomes: Option<Vec<Outcome>> = self.outcomes.into_iter().collect();
-        outcomes.ok_or(Fault::Contended)
+    /// Answers those that are inserted.
+    fn settle(&mut self, created: &[usize]) {
+        for index in created {
+            self.rows[*index].outcome = Some(Ok(()));
+        }
+    }
+
+    /// Answers those that wait for others of the call.
+    fn follow(&mut self) {
+        for index in 0..self.rows.len() {
+            if let Some(leader) = self.rows[index].leader {
+                let error = self.rows[leader].lead(&self.rows[index]);
+                self.rows[index].outcome = Some(Err(error));
+            }
+        }
+    }
+
+    fn changes(&self) -> NewChanges {
+        let mut changes = NewChanges::default();
+        for row in &self.rows {
+            if row.outcome == Some(Ok(())) {
+                changes.push(&row.link.key(), &row.link.record());
+            }
+        }
+        changes
+    }
+
+    fn receipts(&self) -> NewReceipts {
+        NewReceipts::new(self.rows.iter().filter_map(NewRow::new_receipt), self.now)
     }
 }
 
-/// Of links that do not exist yet: whether a link has the number or the code, so that creating them would fail.
-async fn are_taken(session: &mut Session, links: &[(u64, u32, &Code)]) -> Result<Vec<bool>, Fault> {
-    let mut numbers = HashSet::new();
-    let mut codes = HashSet::new();
-    for links in pieces(links) {
-        let ids: Vec<u64> = links.iter().map(|(id, ..)| *id).collect();
-        numbers.extend(taken_numbers(session, &ids).await?);
-        for group in links.chunk_by(|(_, a, _), (_, b, _)| a == b) {
-            let domain_id = group[0].1;
-            let of_group: Vec<&Code> = group.iter().map(|(.., code)| *code).collect();
-            let taken = find_taken(session, domain_id, &of_group).await?;
-            let living = taken.into_iter().filter(|row| row.deleted_at.is_none());
-            codes.extend(living.map(|row| (domain_id, row.code)));
-        }
-    }
-    let is_taken = |(id, domain_id, code): &(u64, u32, &Code)| {
-        let code = code.as_str().as_bytes().to_vec();
-        numbers.contains(id) || codes.contains(&(*domain_id, code))
-    };
-    Ok(links.iter().map(is_taken).collect())
+/// What stands in the way of new links.
+struct Obstacles {
+    numbers: HashSet<u64>,
+    codes: HashMap<(u32, Vec<u8>), TakenRow>,
 }
 
 /// A row that has the code of a new link.
@@ -475,134 +592,54 @@ struct TakenRow {
     deleted_at: Option<u64>,
 }
 
-/// The rows that have one of these codes on that domain.
-async fn find_taken(
-    session: &mut Session,
-    domain_id: u32,
-    codes: &[&Code],
-) -> Result<Vec<TakenRow>, Fault> {
-    let query = sql("SELECT id, code, rev, deleted_at FROM links WHERE domain_id = ? AND code IN ");
-    session.fetch_all(query.bind(domain_id).list(codes)).await
-}
-
-/// Those of the numbers that links have.
-async fn taken_numbers(session: &mut Session, ids: &[u64]) -> Result<Vec<u64>, Fault> {
-    numbers(session, sql("SELECT id FROM links WHERE id IN ").list(ids)).await
-}
-
-/// Writes a new link with the revision `rev` over a tombstone; `false` if the row has changed since it was read. It fails as
-/// a duplicate if another row has the new number.
-async fn revive(
-    session: &mut Session,
-    tombstone: &TakenRow,
-    row: &NewRow,
-    rev: u64,
-) -> Result<bool, Fault> {
-    let revive = sql("UPDATE links SET id = ?, ").bind(row.link.id);
-    let revive = set_content(revive, &row.stored, &row.link.content)
-        .push(", created_at = ?, updated_at = ?, deleted_at = NULL, rev = ?")
-        .push(" WHERE id = ? AND rev = ? AND deleted_at IS NOT NULL")
-        .bind_all([row.link.created_at, row.link.updated_at, rev])
-        .bind_all([tombstone.id, tombstone.rev]);
-    Ok(session.execute(revive).await? > 0)
-}
-
-/// What becomes of a link whose code is in `taken`; `None` if that has changed meanwhile.
-async fn settle_code(
-    session: &mut Session,
-    taken: &TakenRow,
-    row: &NewRow,
-    first: u64,
-) -> Result<Option<Outcome>, Fault> {
-    if taken.deleted_at.is_none() {
-        return Ok(Some(Err(CreateError::CodeTaken)));
-    }
-    let rev = first.max(taken.rev + 1);
-    match revive(session, taken, row, rev).await {
-        Ok(true) => Ok(Some(Ok(rev))),
-        Ok(false) => Ok(None),
-        Err(fault) if fault.is_duplicate() => Ok(Some(Err(CreateError::NumberTaken))),
-        Err(fault) => Err(fault),
-    }
-}
-
-/// Cuts `order` where a chunk would carry too much.
-fn chunks<'a>(rows: &[NewRow], order: &'a [usize], limits: ChunkLimits) -> Vec<&'a [usize]> {
-    let mut chunks = Vec::new();
-    let (mut start, mut bytes) = (0, 0);
-    for (at, index) in order.iter().enumerate() {
-        let size = rows[*index].wire_size();
-        if at > start && (at - start == limits.rows || bytes + size > limits.bytes) {
-            chunks.push(&order[start..at]);
-            (start, bytes) = (at, 0);
+impl Obstacles {
+    /// What stands in the way of links with these numbers, domains and codes.
+    async fn find(session: &mut Session, links: &[(u64, u32, &Code)]) -> Result<Self, Fault> {
+        let mut found = Self {
+            numbers: HashSet::new(),
+            codes: HashMap::new(),
+        };
+        for links in links.chunks(LONGEST) {
+            let ids: Vec<u64> = links.iter().map(|(id, ..)| *id).collect();
+            let query = sql("SELECT id FROM links WHERE id IN ").list(&ids);
+            found.numbers.extend(numbers(session, query).await?);
+            for group in links.chunk_by(|(_, a, _), (_, b, _)| a == b) {
+                let domain_id = group[0].1;
+                let codes: Vec<&Code> = group.iter().map(|(.., code)| *code).collect();
+                let query = sql(
+                    "SELECT id, code, rev, deleted_at FROM links WHERE domain_id = ? AND code IN ",
+                );
+                let query = query.bind(domain_id).list(&codes);
+                let rows: Vec<TakenRow> = session.fetch_all(query).await?;
+                let keyed = |row: TakenRow| ((domain_id, row.code.clone()), row);
+                found.codes.extend(rows.into_iter().map(keyed));
+            }
         }
-        bytes += size;
+        Ok(found)
     }
-    if start < order.len() {
-        chunks.push(&order[start..]);
+
+    /// The row with that code.
+    fn of_code(&self, domain_id: u32, code: &Code) -> Option<&TakenRow> {
+        self.codes.get(&(domain_id, code.as_str().into()))
     }
-    chunks
+}
+
+/// How many rows one INSERT takes: as many as `max_bytes` allow if all were as large as the largest, and always one.
+fn rows_at_once(rows: &[NewRow], max_bytes: usize) -> usize {
+    let largest = rows.iter().map(NewRow::wire_size).max();
+    (max_bytes / largest.unwrap_or(1)).clamp(1, LONGEST)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::links::target::TargetUrl;
     use crate::store::dialect::MYSQL;
-    use crate::target::TargetUrl;
     use edgelink_wire::{LinkState, RedirectStatus};
 
-    fn row(id: u64, url_length: usize) -> NewRow {
-        let key: LinkKey = format!("a.example/c{id}").parse().unwrap();
+    fn row(target: &str) -> NewRow {
         let content = LinkContent {
-            target: TargetUrl::from_store(&"x".repeat(url_length)),
-            redirect: RedirectStatus::Found,
-            state: LinkState::Active,
-            valid_since: None,
-            valid_until: None,
-            forward_query: true,
-            title: None,
-            tags: Vec::new(),
-        };
-        NewRow::new(NewLink { id, key, content }, 1, 0)
-    }
-
-    fn lengths(rows: &[NewRow], limits: ChunkLimits) -> Vec<usize> {
-        let order: Vec<usize> = (0..rows.len()).collect();
-        chunks(rows, &order, limits)
-            .iter()
-            .map(|chunk| chunk.len())
-            .collect()
-    }
-
-    #[test]
-    fn a_chunk_carries_no_more_rows_than_allowed() {
-        let rows: Vec<NewRow> = (0..7).map(|id| row(id, 10)).collect();
-        let limits = ChunkLimits {
-            rows: 3,
-            bytes: 1 << 20,
-        };
-        assert_eq!(lengths(&rows, limits), [3, 3, 1]);
-        assert!(lengths(&[], limits).is_empty());
-    }
-
-    #[test]
-    fn a_chunk_carries_no_more_bytes_than_allowed_but_always_one_row() {
-        let rows: Vec<NewRow> = [100, 8000, 8000, 100, 100]
-            .into_iter()
-            .zip(0..)
-            .map(|(length, id)| row(id, length))
-            .collect();
-        let limits = ChunkLimits {
-            rows: 100,
-            bytes: 4096,
-        };
-        assert_eq!(lengths(&rows, limits), [1, 1, 1, 2]);
-    }
-
-    #[test]
-    fn everything_that_people_have_written_is_hexadecimal() {
-        let content = LinkContent {
-            target: TargetUrl::from_store("';--"),
+            target: TargetUrl::from_store(target),
             redirect: RedirectStatus::Found,
             state: LinkState::Disabled,
             valid_since: None,
@@ -611,28 +648,63 @@ mod tests {
             title: Some("\\'\u{e4}".to_owned()),
             tags: Vec::new(),
         };
-        let key = "a/c".parse().unwrap();
-        let mut row = NewRow::new(
-            NewLink {
-                id: 1,
-                key,
-                content,
-            },
-            2,
-            3,
-        );
+        let receipt = Receipt {
+            request: [0xab; 32],
+            item: 5,
+            fingerprint: [0xcd; 32],
+        };
+        let new = NewLink {
+            id: 1,
+            key: "a/c".parse().unwrap(),
+            content,
+            receipt: Some(receipt),
+            twin: Twin::Allowed,
+        };
+        NewRow::new(new, 2, 3)
+    }
+
+    #[test]
+    fn an_insert_carries_no_more_rows_or_bytes_than_allowed_but_always_one_row() {
+        let rows = |lengths: &[usize]| -> Vec<NewRow> {
+            lengths
+                .iter()
+                .map(|length| row(&"x".repeat(*length)))
+                .collect()
+        };
+        assert_eq!(rows_at_once(&rows(&[100; 7]), 1 << 20), LONGEST);
+        let some = rows(&[100, 200, 1500]);
+        let count = rows_at_once(&some, 4096);
+        assert_eq!(count, 2);
+        assert!(count * some[2].wire_size() <= 4096);
+        assert_eq!(rows_at_once(&rows(&[100, 8000]), 4096), 1);
+    }
+
+    #[test]
+    fn everything_that_people_have_written_is_hexadecimal() {
+        let mut row = row("';--");
         row.stored.url_hash = -4;
         row.stored.content_hash = -5;
-        let gone = Record::Absent { rev: 7 };
-        let changes = NewChanges::one(&row.link.key(), &gone);
+        row.link.rev = 8;
+        row.outcome = Some(Ok(()));
+        let creation = Creation {
+            rows: vec![row],
+            max_bytes: 4096,
+            last: Arc::default(),
+            now: 9,
+        };
+        let [request, fingerprint] = ["ab", "cd"].map(|byte| byte.repeat(32));
         assert_eq!(
-            script(&MYSQL, &[&row], 8, &changes, 9),
-            "START TRANSACTION; INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, \
-             valid_since, valid_until, forward_query, title, tags, created_at, updated_at, rev) VALUES (1, 2, X'63', X'273b2d2d', -4, -5, \
-             302, 1, NULL, 7, 1, _utf8mb4 X'5c27c3a4', _utf8mb4 X'5b5d', 3, 3, 8); \
-             INSERT INTO outbox (link_keys, records, created_at) VALUES (X'00000003612f63', X'00000003018007', 9); \
-             SELECT rev_floor, CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED) AS now_micros FROM publisher \
-             WHERE id = 1"
+            creation.script(&MYSQL, &[0], false),
+            format!(
+                "START TRANSACTION; INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, \
+                 valid_since, valid_until, forward_query, title, tags, created_at, updated_at, rev) VALUES (1, 2, X'63', \
+                 X'273b2d2d', -4, -5, 302, 1, NULL, 7, 1, _utf8mb4 X'5c27c3a4', _utf8mb4 X'5b5d', 3, 3, 8); \
+                 INSERT INTO outbox (link_keys, records, created_at) VALUES (X'00000003612f63', X'00000008012c0807273b2d2d', 9); \
+                 INSERT INTO receipts (request, item, fingerprint, link_id, link_key, rev, created_at, found, link_created_at, \
+                 link_updated_at) VALUES (X'{request}', 5, X'{fingerprint}', 1, X'612f63', 8, 9, 0, 3, 3); \
+                 SELECT rev_floor, CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED) AS now_micros FROM publisher \
+                 WHERE id = 1"
+            )
         );
     }
 }

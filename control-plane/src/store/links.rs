@@ -7,7 +7,7 @@ use super::revisions::Revisions;
 use super::rows::{CONTENT_COLUMNS, LINK_COLUMNS, LinkRow, StoredContent};
 use super::session::Session;
 use super::sql::{Sql, sql};
-use crate::model::{Link, LinkContent};
+use crate::links::model::{Link, LinkContent};
 use edgelink_wire::{Domain, LinkKey, Record};
 use sqlx::mysql::MySqlRow;
 use sqlx::sqlite::SqliteRow;

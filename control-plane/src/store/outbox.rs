@@ -73,11 +73,6 @@ impl NewChanges {
         }
     }
 
-    /// How many bytes they take.
-    pub(super) fn size(&self) -> usize {
-        self.0.iter().map(NewBatch::size).sum()
-    }
-
     /// Appends the statement that adds all of them at `now`, unix milliseconds, to a text.
     pub(super) fn insert_literally(&self, text: &mut String, now: u64) {
         let rows = self.0.iter().map(|batch| batch.values(now));

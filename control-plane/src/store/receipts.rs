@@ -3,10 +3,10 @@
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::session::Session;
-use super::sql::{LONGEST, pieces, sql};
-use crate::model::Link;
+use super::sql::{Value, insert_literally, lookups, pieces, sql};
+use crate::links::model::Link;
 use edgelink_wire::LinkKey;
-use std::ops::Range;
+use std::collections::HashMap;
 
 /// The item of the receipt that stands for a request as a whole. No request has as many.
 const WHOLE_REQUEST: u32 = u32::MAX;
@@ -36,41 +36,13 @@ impl Store {
         })
     }
 
-    /// Leaves the receipts of links that were there already. `false` if one of the receipts is there: then none is left.
-    pub async fn leave_receipts(&self, found: &[(&Receipt, &Link)]) -> Result<bool, StoreError> {
-        let now = self.now().await?;
-        let receipts = found
-            .iter()
-            .map(|(receipt, link)| NewReceipt::new(receipt, link, link.rev, now, true));
-        let receipts: Vec<NewReceipt<'_>> = receipts.collect();
-        let call = self.write("leave_receipts", "leaving receipts");
-        run!(call, |session| {
-            session.begin().await?;
-            let is_first = insert_receipts(session, &receipts).await?;
-            if is_first {
-                session.commit(receipts.len()).await?;
-            } else {
-                session.rollback().await?;
-            }
-            Ok(is_first)
-        })
-    }
-
-    /// The receipts of these items of a request.
+    /// What is stored for each of these receipts, in their order.
     pub async fn receipts(
         &self,
-        request: &[u8; 32],
-        items: Range<u32>,
-    ) -> Result<Vec<StoredReceipt>, StoreError> {
-        run!(self.read("receipts", "finding receipts"), |session| {
-            let query = sql(
-                "SELECT item, fingerprint, link_id, link_key, rev, created_at, found, link_created_at, link_updated_at \
-                 FROM receipts WHERE request = ? AND item >= ? AND item < ?",
-            );
-            let query = query.bind(request).bind(items.start).bind(items.end);
-            let rows: Vec<ReceiptRow> = session.fetch_all(query).await?;
-            rows.into_iter().map(ReceiptRow::into_receipt).collect()
-        })
+        receipts: &[&Receipt],
+    ) -> Result<Vec<Option<StoredReceipt>>, StoreError> {
+        let call = self.read("receipts", "finding receipts");
+        run!(call, |session| find_receipts(session, receipts).await)
     }
 
     /// Removes receipts that are older than `kept_millis` by the database's clock, `limit` at most; how many they were.
@@ -97,13 +69,18 @@ pub struct Receipt {
     pub fingerprint: [u8; 32],
 }
 
+impl Receipt {
+    /// What is unique to it.
+    pub(super) fn key(&self) -> ([u8; 32], u32) {
+        (self.request, self.item)
+    }
+}
+
 /// A receipt with what came of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredReceipt {
-    /// Which link of the request it is about.
-    pub item: u32,
-    /// The hash of what was asked for.
-    pub fingerprint: [u8; 32],
+    /// The request, the link of it, and what was asked for.
+    pub receipt: Receipt,
     /// The number of the link.
     pub id: u64,
     /// Domain and code of the link.
@@ -118,71 +95,111 @@ pub struct StoredReceipt {
     pub found: bool,
 }
 
-/// A receipt on its way into the database.
-pub(super) struct NewReceipt<'a> {
-    receipt: &'a Receipt,
-    link: &'a Link,
-    key: String,
-    rev: u64,
-    created_at: u64,
-    found: bool,
-}
-
-impl<'a> NewReceipt<'a> {
-    /// The receipt of a link with the revision `rev`, at `created_at`; whether the link was found or is created.
-    pub(super) fn new(
-        receipt: &'a Receipt,
-        link: &'a Link,
-        rev: u64,
-        created_at: u64,
-        found: bool,
-    ) -> Self {
+impl StoredReceipt {
+    /// The receipt of a link that was created or found.
+    pub(super) fn new(receipt: &Receipt, link: &Link, found: bool) -> Self {
         Self {
-            receipt,
-            link,
-            key: link.key().to_string(),
-            rev,
-            created_at,
+            receipt: receipt.clone(),
+            id: link.id,
+            key: link.key(),
+            rev: link.rev,
+            created_at: link.created_at,
+            updated_at: link.updated_at,
             found,
         }
     }
 }
 
-/// Inserts receipts in a transaction; `false` if one of them is there, in a transaction that is to be undone.
-pub(super) async fn insert_receipts(
-    session: &mut Session,
-    receipts: &[NewReceipt<'_>],
-) -> Result<bool, Fault> {
-    for receipts in receipts.chunks(LONGEST).flat_map(pieces) {
-        let rows = receipts.iter().map(|new| {
-            [
-                (&new.receipt.request).into(),
-                new.receipt.item.into(),
-                (&new.receipt.fingerprint).into(),
-                new.link.id.into(),
-                new.key.as_str().into(),
-                new.rev.into(),
-                new.created_at.into(),
-                new.found.into(),
-                new.link.created_at.into(),
-                new.link.updated_at.into(),
-            ]
-        });
-        let insert = sql(
-            "INSERT INTO receipts (request, item, fingerprint, link_id, link_key, rev, created_at, found, \
-             link_created_at, link_updated_at) ",
-        );
-        match session.execute(insert.rows(rows)).await {
-            Ok(_) => {}
-            Err(fault) if fault.is_duplicate() => return Ok(false),
-            Err(fault) => return Err(fault),
+/// Receipts on their way into the database, and their keys as text.
+pub(super) struct NewReceipts {
+    receipts: Vec<(StoredReceipt, String)>,
+    now: u64,
+}
+
+const INSERT: &str = "INSERT INTO receipts (request, item, fingerprint, link_id, link_key, rev, created_at, found, \
+     link_created_at, link_updated_at) ";
+
+impl NewReceipts {
+    /// Receipts that are left at `now`, unix milliseconds, in the order of their index: transactions that leave the same
+    /// ones in the same order do not deadlock.
+    pub(super) fn new(receipts: impl Iterator<Item = StoredReceipt>, now: u64) -> Self {
+        let mut receipts: Vec<_> = receipts
+            .map(|stored| {
+                let key = stored.key.to_string();
+                (stored, key)
+            })
+            .collect();
+        receipts.sort_unstable_by_key(|(stored, _)| stored.receipt.key());
+        Self { receipts, now }
+    }
+
+    /// Appends the statement that adds all of them to a text, if there are any.
+    pub(super) fn insert_literally(&self, text: &mut String) {
+        if !self.receipts.is_empty() {
+            let rows = self.receipts.iter().map(|new| values(new, self.now));
+            insert_literally(text, INSERT, rows);
+            text.push_str("; ");
         }
     }
-    Ok(true)
+
+    /// Adds them as a part of a transaction. It fails as a duplicate if one of them is there.
+    pub(super) async fn write(&self, session: &mut Session) -> Result<(), Fault> {
+        for receipts in pieces(&self.receipts) {
+            let rows = receipts.iter().map(|new| values(new, self.now));
+            session.execute(sql(INSERT).rows(rows)).await?;
+        }
+        Ok(())
+    }
 }
+
+fn values<'v>((stored, key): &'v (StoredReceipt, String), now: u64) -> [Value<'v>; 10] {
+    [
+        (&stored.receipt.request).into(),
+        stored.receipt.item.into(),
+        (&stored.receipt.fingerprint).into(),
+        stored.id.into(),
+        key.as_str().into(),
+        stored.rev.into(),
+        now.into(),
+        stored.found.into(),
+        stored.created_at.into(),
+        stored.updated_at.into(),
+    ]
+}
+
+/// What is stored for each of these receipts, in their order.
+pub(super) async fn find_receipts(
+    session: &mut Session,
+    receipts: &[&Receipt],
+) -> Result<Vec<Option<StoredReceipt>>, Fault> {
+    let mut sorted = receipts.to_vec();
+    sorted.sort_unstable_by_key(|receipt| receipt.key());
+    let requests: Vec<&[&Receipt]> = sorted.chunk_by(|a, b| a.request == b.request).collect();
+    let mut found = HashMap::new();
+    for requests in lookups(&requests) {
+        let query = sql("").join(" UNION ALL ", requests, |sql, items| {
+            let (first, last) = (items[0], items[items.len() - 1]);
+            sql.push(SELECT)
+                .bind(&first.request)
+                .bind(first.item)
+                .bind(last.item)
+        });
+        for row in session.fetch_all::<ReceiptRow>(query).await? {
+            let stored = row.into_receipt()?;
+            found.insert(stored.receipt.key(), stored);
+        }
+    }
+    let stored = |receipt: &&Receipt| found.get(&receipt.key()).cloned();
+    Ok(receipts.iter().map(stored).collect())
+}
+
+/// The receipts of a request, from one item to another.
+const SELECT: &str = "SELECT request, item, fingerprint, link_id, link_key, rev, created_at, found, link_created_at, \
+     link_updated_at FROM receipts WHERE request = ? AND item >= ? AND item <= ?";
 
 #[derive(Debug, sqlx_macros::FromRow)]
 struct ReceiptRow {
+    request: Vec<u8>,
     item: u32,
     fingerprint: Vec<u8>,
     link_id: u64,
@@ -196,13 +213,14 @@ struct ReceiptRow {
 
 impl ReceiptRow {
     fn into_receipt(self) -> Result<StoredReceipt, Fault> {
-        let fingerprint = self.fingerprint.as_slice().try_into();
         let key = std::str::from_utf8(&self.link_key).ok();
         let key = key.and_then(|key| key.parse().ok());
         Ok(StoredReceipt {
-            item: self.item,
-            fingerprint: fingerprint
-                .map_err(|_| Fault::Corrupt("fingerprint of a receipt".to_owned()))?,
+            receipt: Receipt {
+                request: hash(&self.request)?,
+                item: self.item,
+                fingerprint: hash(&self.fingerprint)?,
+            },
             id: self.link_id,
             key: key.ok_or_else(|| Fault::Corrupt("key of a receipt".to_owned()))?,
             rev: self.rev,
@@ -211,4 +229,9 @@ impl ReceiptRow {
             found: self.found,
         })
     }
+}
+
+fn hash(bytes: &[u8]) -> Result<[u8; 32], Fault> {
+    let hash = bytes.try_into();
+    hash.map_err(|_| Fault::Corrupt("hash of a receipt".to_owned()))
 }

@@ -3,8 +3,8 @@
 use super::error::Fault;
 use super::session::Session;
 use super::sql::{LONGEST, Sql, Value, sql};
-use crate::model::{Link, LinkContent};
-use crate::target::TargetUrl;
+use crate::links::model::{Link, LinkContent};
+use crate::links::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use sha2::{Digest, Sha256};
 

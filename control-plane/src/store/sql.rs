@@ -226,6 +226,11 @@ pub(super) fn pieces<T>(mut items: &[T]) -> impl Iterator<Item = &[T]> {
     })
 }
 
+/// Cuts `items` into pieces that one statement looks up together with UNION ALL. SQLite allows 500.
+pub(super) fn lookups<T>(items: &[T]) -> impl Iterator<Item = &[T]> {
+    items.chunks(64).flat_map(pieces)
+}
+
 /// `items`, and the last one again until there is a power of two of them: for lists in which it does not matter how often
 /// something is named.
 pub(super) fn padded<T>(items: &[T]) -> impl Iterator<Item = &T> {

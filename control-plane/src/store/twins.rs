@@ -4,14 +4,11 @@ use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::rows::{content_hash, links_by_id, numbers, url_hash};
 use super::session::Session;
-use super::sql::{Sql, pieces, sql};
-use crate::model::{Link, LinkContent};
+use super::sql::{Sql, lookups, pieces, sql};
+use crate::links::model::{Link, LinkContent};
 use edgelink_wire::{Code, Domain};
 use std::collections::{BTreeSet, HashSet};
 use std::hash::Hash;
-
-/// How many lookups one statement combines. SQLite allows 500.
-const LOOKUPS: usize = 64;
 
 /// How many links to one target are looked at, at most, of those whose content has no hash yet.
 const MAX_UNHASHED: u32 = 100;
@@ -51,6 +48,19 @@ impl Store {
             Ok(ids.len() as u64)
         })
     }
+}
+
+/// Whether a link may be created beside another one with the same domain and content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Twin {
+    /// It may.
+    Allowed,
+    /// Not beside one with the same code.
+    NotWithThisCode,
+    /// Not beside one with any code.
+    NotWithAnyCode,
+    /// This one was found already. No link is created; the receipt is left.
+    Known(Box<Link>),
 }
 
 /// What a link is to be like.
@@ -139,7 +149,7 @@ pub(super) async fn lock_targets(
 ) -> Result<(), Fault> {
     /// How many rows there are to lock targets by, which share them.
     const TARGET_BUCKETS: u64 = 64;
-    if !session.dialect().has_row_locks() {
+    if candidates.is_empty() || !session.dialect().has_row_locks() {
         return Ok(());
     }
     let bucket = |candidate: &Candidate<'_>| candidate.hash.target.cast_unsigned() % TARGET_BUCKETS;
@@ -150,10 +160,6 @@ pub(super) async fn lock_targets(
         .list(&buckets)
         .push(" ORDER BY bucket FOR UPDATE");
     numbers(session, lock).await.map(drop)
-}
-
-fn lookups<T>(items: &[T]) -> impl Iterator<Item = &[T]> {
-    items.chunks(LOOKUPS).flat_map(pieces)
 }
 
 fn distinct<T: Eq + Hash>(items: impl Iterator<Item = T>) -> Vec<T> {

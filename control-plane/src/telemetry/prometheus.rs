@@ -62,8 +62,7 @@ metrics! {
     REDIRECTS: Counter "edgelink_redirects_total", "`outcome` (redirect, not_found, gone, unavailable)";
     /// Links created.
     LINKS_CREATED: Counter "edgelink_links_created_total", "`kind` (generated, alias)";
-    /// Transactions of creations that share a commit; not those of bulk requests, `findIfExists` and
-    /// `Idempotency-Key`.
+    /// Transactions that create links: of requests that arrive together, or a chunk of a bulk request.
     CREATE_BATCHES: Counter "edgelink_create_batches_total";
     /// Numbers taken from the source.
     NUMBERS_ISSUED: Counter "edgelink_numbers_issued_total";

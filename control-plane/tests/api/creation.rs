@@ -1,8 +1,11 @@
 //! `POST /links`, and what `GET /links/{code}` shows then.
 
-use crate::helpers::{Running, send};
+use crate::helpers::{Answer, Running, send};
+use futures_util::future::{join, join_all};
+use metrics_exporter_prometheus::PrometheusBuilder;
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 #[tokio::test]
@@ -225,4 +228,105 @@ async fn an_alias_that_was_there_already_is_answered_at_once() {
         "{:?}",
         start.elapsed()
     );
+}
+
+/// The answers of requests that are all sent at once.
+async fn at_once(server: &Running, requests: Vec<(Option<String>, Value)>) -> Vec<Answer> {
+    let post = |(key, body): (Option<String>, Value)| {
+        let mut request = server.api(Method::POST, "/links").json(&body);
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        send(request)
+    };
+    join_all(requests.into_iter().map(post)).await
+}
+
+/// Three hundred requests at once: a link for itself, with a key, for what exists, by an alias, and many.
+#[tokio::test]
+async fn requests_of_every_kind_share_their_commits_and_have_their_own_answers() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    let server = Running::start().await;
+    let to = |path: &str, n: usize| format!("https://example.com/{path}/{n}");
+    let requests = (0..296).map(|n| match n {
+        0..100 => (None, json!({ "longUrl": to("plain", n) })),
+        100..180 => {
+            let group = n % 20;
+            let key = Some(format!("key-{group}"));
+            (key, json!({ "longUrl": to("keyed", group) }))
+        }
+        180..240 => {
+            let target = to("found", n % 15);
+            (None, json!({ "longUrl": target, "findIfExists": true }))
+        }
+        _ => {
+            let slug = format!("alias-{}", n % 28);
+            (
+                None,
+                json!({ "longUrl": to("alias", n), "customSlug": slug }),
+            )
+        }
+    });
+    let bulk = (0..4).map(|request| {
+        let item = |n: usize| json!({ "longUrl": to("bulk", 100 * request + n) });
+        let items: Vec<Value> = (0..50).map(item).collect();
+        send(server.api(Method::POST, "/links/bulk").json(&items))
+    });
+    let (answers, many) = join(at_once(&server, requests.collect()), join_all(bulk)).await;
+
+    let mut links: Vec<Value> = answers[..100]
+        .iter()
+        .map(|answer| answer.expect(201))
+        .collect();
+    for group in 0..20 {
+        let of_group = (100..180).filter(|n| n % 20 == group);
+        let of_group: Vec<&Answer> = of_group.map(|n| &answers[n]).collect();
+        let link = of_group[0].expect(201);
+        assert!(of_group.iter().all(|answer| answer.expect(201) == link));
+        let is_first = |answer: &&&Answer| answer.header("idempotency-replayed").is_empty();
+        assert_eq!(of_group.iter().filter(is_first).count(), 1, "{link}");
+        links.push(link);
+    }
+    let mut each_once = |range: Range<usize>, groups: usize, other: u16| {
+        for group in 0..groups {
+            let of_group = range.clone().filter(|n| n % groups == group);
+            let (new, others): (Vec<_>, Vec<_>) = of_group
+                .map(|n| &answers[n])
+                .partition(|answer| answer.status == 201u16);
+            assert_eq!(new.len(), 1, "{others:?}");
+            let link = new[0].json();
+            for answer in others {
+                assert_eq!(answer.status, other, "{}", answer.text());
+                assert!(other != 200 || answer.json() == link, "{}", answer.text());
+            }
+            links.push(link);
+        }
+    };
+    each_once(180..240, 15, 200);
+    each_once(240..296, 28, 409);
+    for answer in many {
+        let results = answer.expect(200);
+        assert_eq!(results["created"], 50);
+        let results = results["results"].as_array().unwrap();
+        links.extend(results.iter().map(|result| result["link"].clone()));
+    }
+    let page = server.get("/links?limit=500").await.expect(200);
+    let mut stored = page["links"].as_array().unwrap().clone();
+    assert_eq!(stored.len(), 100 + 20 + 15 + 28 + 200);
+    for all in [&mut links, &mut stored] {
+        all.sort_by_key(|link| link["shortUrl"].to_string());
+    }
+    assert_eq!(
+        links, stored,
+        "each answer is a link, and each link an answer"
+    );
+
+    let metrics = recorder.handle().render();
+    let batches = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("edgelink_create_batches_total "))
+        .unwrap();
+    let batches: usize = batches.parse().unwrap();
+    assert!(batches <= 60, "{batches} commits for 300 requests");
 }

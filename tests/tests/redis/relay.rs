@@ -6,7 +6,7 @@ use edgelink_control_plane::feed::{Feed, Listener, Tail};
 use edgelink_control_plane::redis::{Redis, StreamEntry};
 use edgelink_control_plane::relay::{BoundPolicy, Outlet, Publisher, PublisherStatus, Relay};
 use edgelink_control_plane::store::{
-    FeedKind, LeaseClaim, NewLink, PublisherState, Store, connect,
+    FeedKind, LeaseClaim, NewLink, PublisherState, Store, Twin, connect,
 };
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;
@@ -207,6 +207,8 @@ async fn create(store: &Arc<Store>, ids: std::ops::Range<u64>) {
         id,
         key: format!("a.example/c{id}").parse::<LinkKey>().unwrap(),
         content: content("https://example.com/"),
+        receipt: None,
+        twin: Twin::Allowed,
     };
     let links: Vec<NewLink> = ids.map(link).collect();
     for transaction in links.chunks(5) {

@@ -6,7 +6,7 @@ use edgelink_control_plane::config::{FeedConfig, ResolveConfig};
 use edgelink_control_plane::feed::{Feed, Listener, Tail};
 use edgelink_control_plane::redis::{Lookup, Redis};
 use edgelink_control_plane::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
-use edgelink_control_plane::store::{NewLink, Store};
+use edgelink_control_plane::store::{NewLink, Store, Twin};
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;
 use edgelink_wire::{CodeLength, CodeSpace, LinkKey, Record};
@@ -80,6 +80,8 @@ impl<S> Setting<S> {
             id,
             key: key.parse().unwrap(),
             content: fixture::content("https://example.com/"),
+            receipt: None,
+            twin: Twin::Allowed,
         };
         let created = self.store.create_links(vec![link]).await.unwrap();
         assert!(created.iter().all(Result::is_ok));
@@ -284,7 +286,7 @@ async fn a_redis_that_takes_no_writes_is_not_believed_for_long() {
     let _ = setting
         .server
         .ask(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    let change = |link: &edgelink_control_plane::model::Link| {
+    let change = |link: &edgelink_control_plane::links::model::Link| {
         let mut content = link.content.clone();
         content.target = fixture::content("https://new.example/").target;
         Ok(content)

@@ -1,9 +1,9 @@
 //! Creating links, alone and many at once.
 
 use crate::fixture::{Database, content, create, delete, key, link};
-use edgelink_control_plane::model::LinkContent;
-use edgelink_control_plane::store::{CreateError, NewLink, Store};
-use edgelink_control_plane::target::TargetUrl;
+use edgelink_control_plane::links::model::LinkContent;
+use edgelink_control_plane::links::target::TargetUrl;
+use edgelink_control_plane::store::{CreateError, NewLink, Store, Twin};
 use edgelink_wire::{LinkState, Record, RedirectStatus};
 use std::sync::Arc;
 
@@ -42,6 +42,8 @@ async fn a_created_link_reads_back_in_every_field(database: Database) {
             title: Some("\u{1F600}'\";\\ \u{0}%".repeat(50)),
             tags,
         },
+        receipt: None,
+        twin: Twin::Allowed,
     };
     let created = create(&store, full.clone()).await.unwrap();
     assert_eq!(created.id, full.id);

@@ -1,9 +1,9 @@
 //! A fresh database for each test, and links to put into it.
 
 use edgelink_control_plane::config::StoreConfig;
-use edgelink_control_plane::model::LinkContent;
-use edgelink_control_plane::store::{CreateError, NewLink, Store, StoreError, connect};
-use edgelink_control_plane::{model::Link, target::TargetUrl};
+use edgelink_control_plane::links::model::{Link, LinkContent};
+use edgelink_control_plane::links::target::TargetUrl;
+use edgelink_control_plane::store::{CreateError, NewLink, Store, StoreError, Twin, connect};
 use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::root;
 use edgelink_wire::{LinkKey, LinkState, RedirectStatus};
@@ -155,6 +155,8 @@ pub(crate) fn link(id: u64, code: &str) -> NewLink {
         id,
         key: key(&format!("a.example/{code}")),
         content: content(&format!("https://x.example/{code}")),
+        receipt: None,
+        twin: Twin::Allowed,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Listing links page by page.
 
 use crate::fixture::{Database, create, delete, key, link, migrated, patient};
-use edgelink_control_plane::model::Link;
+use edgelink_control_plane::links::model::Link;
 use edgelink_control_plane::store::{ListCursor, ListQuery, NewLink, Store};
 use edgelink_tests::servers::MariaDb;
 use edgelink_wire::{Code, Domain, LinkKey};

@@ -1,11 +1,12 @@
 //! Finding links by their target, and creating links once.
 
 use crate::fixture::{Database, content, create, delete, key, link};
-use edgelink_control_plane::model::{Link, LinkContent};
+use edgelink_control_plane::links::model::{Link, LinkContent};
 use edgelink_control_plane::store::{
-    CreateError, ListQuery, NewLink, OnceLink, Receipt, Store, Twin, Wanted,
+    CreateError, ListQuery, NewLink, Receipt, Store, StoredReceipt, Twin, Wanted,
 };
 use edgelink_wire::Code;
+use std::ops::Range;
 use std::sync::Arc;
 
 on_every_database!(
@@ -15,37 +16,63 @@ on_every_database!(
     a_request_is_noted_once_with_what_it_asks_for,
     a_link_that_was_found_leaves_a_receipt_with_its_times,
     a_created_link_leaves_its_receipt,
-    where_a_receipt_is_there_nothing_is_created,
+    where_a_receipt_is_there_nothing_is_created_and_the_others_are,
     a_link_that_is_not_created_leaves_no_receipt,
     of_concurrent_duplicates_one_creates,
     of_concurrent_links_that_may_have_no_twin_one_is_created,
     a_twin_is_one_with_the_same_domain_and_content_and_code_where_that_is_asked,
+    each_of_a_batch_has_an_outcome_of_its_own,
+    mixed_batches_at_once_create_each_link_once,
     old_receipts_are_purged_in_batches,
 );
 
-fn receipt(item: u32) -> Option<Receipt> {
-    Some(Receipt {
-        request: [7; 32],
+fn receipt_of(request: u8, item: u32) -> Receipt {
+    Receipt {
+        request: [request; 32],
         item,
         fingerprint: [9; 32],
-    })
+    }
+}
+
+fn receipt(item: u32) -> Option<Receipt> {
+    Some(receipt_of(7, item))
+}
+
+/// What is stored of these items of a request.
+async fn stored(store: &Store, request: u8, items: Range<u32>) -> Vec<StoredReceipt> {
+    let receipts: Vec<Receipt> = items.map(|item| receipt_of(request, item)).collect();
+    let receipts: Vec<&Receipt> = receipts.iter().collect();
+    let stored = store.receipts(&receipts).await.unwrap();
+    assert_eq!(stored.len(), receipts.len());
+    for (stored, receipt) in stored.iter().zip(receipts) {
+        let is_its = |stored: &StoredReceipt| stored.receipt.item == receipt.item;
+        assert!(stored.as_ref().is_none_or(is_its), "{stored:?}");
+    }
+    stored.into_iter().flatten().collect()
 }
 
 async fn once(
     store: &Store,
     links: Vec<(NewLink, Option<Receipt>)>,
-) -> Option<Vec<Result<Link, CreateError>>> {
-    let links = links.into_iter().map(OnceLink::from).collect();
-    store.create_links_once(links).await.unwrap()
+) -> Vec<Result<Link, CreateError>> {
+    let once = |(link, receipt)| NewLink { receipt, ..link };
+    store
+        .create_links(links.into_iter().map(once).collect())
+        .await
+        .unwrap()
 }
 
-fn single(link: NewLink, twin: Twin) -> Vec<OnceLink> {
-    let receipt = None;
-    vec![OnceLink {
-        link,
-        receipt,
-        twin,
-    }]
+/// Creates a link that may have no such twin.
+async fn single(store: &Store, link: NewLink, twin: Twin) -> Result<Link, CreateError> {
+    create(store, NewLink { twin, ..link }).await
+}
+
+fn is_repeated(answer: &Result<Link, CreateError>) -> bool {
+    matches!(answer, Err(CreateError::Repeated(_)))
+}
+
+fn is_found(answer: &Result<Link, CreateError>) -> bool {
+    matches!(answer, Err(CreateError::Found(_)))
 }
 
 fn like<'a>(link: &'a NewLink, code: Option<&'a Code>) -> Wanted<'a> {
@@ -165,13 +192,7 @@ async fn a_request_is_noted_once_with_what_it_asks_for(database: Database) {
         assert_eq!(claimed.unwrap(), is_same);
     }
     assert!(store.claim_request(&[8; 32], &[2; 32]).await.unwrap());
-    assert!(
-        store
-            .receipts(&[7; 32], 0..u32::MAX)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(stored(&store, 7, 0..100).await.is_empty());
 }
 
 async fn a_link_that_was_found_leaves_a_receipt_with_its_times(database: Database) {
@@ -181,17 +202,19 @@ async fn a_link_that_was_found_leaves_a_receipt_with_its_times(database: Databas
         .execute("UPDATE links SET created_at = 1, updated_at = 2")
         .await;
     let made = store.find_link(&made.key()).await.unwrap().unwrap();
-    let receipts = [receipt(0).unwrap(), receipt(1).unwrap()];
-    assert!(
-        store
-            .leave_receipts(&[(&receipts[0], &made)])
-            .await
-            .unwrap()
-    );
-    let both = [(&receipts[1], &made), (&receipts[0], &made)];
-    assert!(!store.leave_receipts(&both).await.unwrap());
-    let stored = store.receipts(&[7; 32], 0..9).await.unwrap();
-    assert_eq!(stored.len(), 1);
+    let found = |item| NewLink {
+        id: made.id,
+        key: made.key(),
+        content: made.content.clone(),
+        receipt: receipt(item),
+        twin: Twin::Known(Box::new(made.clone())),
+    };
+    let left = store.create_links(vec![found(0)]).await.unwrap();
+    assert_eq!(left, [Err(CreateError::Found(Box::new(made.clone())))]);
+    let again = store.create_links(vec![found(1), found(0)]).await.unwrap();
+    assert!(is_found(&again[0]) && is_repeated(&again[1]), "{again:?}");
+    let stored = stored(&store, 7, 0..9).await;
+    assert_eq!(stored.len(), 2);
     let stored = &stored[0];
     assert_eq!(
         (stored.created_at, stored.updated_at, stored.found),
@@ -215,46 +238,57 @@ async fn a_created_link_leaves_its_receipt(database: Database) {
         (link(11, "b"), receipt(1)),
         (link(12, "c"), None),
     ];
-    let created = once(&store, links).await.unwrap();
-    let stored = store.receipts(&[7; 32], 0..100).await.unwrap();
-    assert_eq!(stored.len(), 2);
-    for (receipt, link) in stored.iter().zip(&created) {
+    let created = once(&store, links).await;
+    let receipts = stored(&store, 7, 0..100).await;
+    assert_eq!(receipts.len(), 2);
+    for (receipt, link) in receipts.iter().zip(&created) {
         let link = link.as_ref().unwrap();
         assert_eq!(receipt.key, link.key());
         assert_eq!((receipt.id, receipt.rev), (link.id, link.rev));
         assert_eq!(receipt.created_at, link.created_at);
-        assert_eq!(receipt.fingerprint, [9; 32]);
+        assert_eq!(receipt.receipt.fingerprint, [9; 32]);
     }
-    assert!(stored[1].rev > before.rev);
-    let some = store.receipts(&[7; 32], 1..2).await.unwrap();
-    assert_eq!(some, stored[1..]);
-    assert!(store.receipts(&[8; 32], 0..100).await.unwrap().is_empty());
+    assert!(receipts[1].rev > before.rev);
+    let some = stored(&store, 7, 1..2).await;
+    assert_eq!(some, receipts[1..]);
+    assert!(stored(&store, 8, 0..100).await.is_empty());
 }
 
-async fn where_a_receipt_is_there_nothing_is_created(database: Database) {
+async fn where_a_receipt_is_there_nothing_is_created_and_the_others_are(database: Database) {
     let store = database.store().await;
     let first = vec![(link(1, "a"), receipt(0))];
-    once(&store, first).await.unwrap();
-    let again = vec![(link(2, "b"), receipt(1)), (link(3, "c"), receipt(0))];
-    assert_eq!(once(&store, again).await, None);
+    let first = once(&store, first).await;
+    let again = vec![
+        (link(2, "b"), receipt(1)),
+        (link(3, "c"), receipt(0)),
+        (link(4, "d"), None),
+    ];
+    let again = once(&store, again).await;
+    assert!(again[0].is_ok() && again[2].is_ok(), "{again:?}");
+    let receipts = stored(&store, 7, 0..100).await;
+    assert_eq!(receipts.len(), 2);
+    assert_eq!(
+        again[1],
+        Err(CreateError::Repeated(Box::new(receipts[0].clone())))
+    );
+    assert_eq!(receipts[0].id, first[0].as_ref().unwrap().id);
     assert!(
         store
-            .find_link(&key("a.example/b"))
+            .find_link(&key("a.example/c"))
             .await
             .unwrap()
             .is_none()
     );
-    assert_eq!(store.receipts(&[7; 32], 0..100).await.unwrap().len(), 1);
 }
 
 async fn a_link_that_is_not_created_leaves_no_receipt(database: Database) {
     let store = database.store().await;
     create(store.as_ref(), link(1, "a")).await.unwrap();
     let links = vec![(link(2, "a"), receipt(0)), (link(3, "b"), receipt(1))];
-    let created = once(&store, links).await.unwrap();
+    let created = once(&store, links).await;
     assert_eq!(created[0], Err(CreateError::CodeTaken));
-    let stored = store.receipts(&[7; 32], 0..100).await.unwrap();
-    let items: Vec<u32> = stored.iter().map(|receipt| receipt.item).collect();
+    let receipts = stored(&store, 7, 0..100).await;
+    let items: Vec<u32> = receipts.iter().map(|stored| stored.receipt.item).collect();
     assert_eq!(items, [1]);
 }
 
@@ -269,7 +303,12 @@ async fn of_concurrent_duplicates_one_creates(database: Database) {
         .collect();
     let mut created = 0;
     for task in tasks {
-        created += usize::from(task.await.unwrap().is_some());
+        let answers = task.await.unwrap();
+        created += usize::from(answers[0].is_ok());
+        assert!(
+            answers[0].is_ok() || is_repeated(&answers[0]),
+            "{answers:?}"
+        );
     }
     assert_eq!(created, 1);
 }
@@ -281,13 +320,14 @@ async fn of_concurrent_links_that_may_have_no_twin_one_is_created(database: Data
             let store = Arc::clone(&store);
             let mut new = link(n, &format!("c{n}"));
             new.content = content("https://x.example/same");
-            let links = single(new, Twin::NotWithAnyCode);
-            tokio::spawn(async move { store.create_links_once(links).await.unwrap() })
+            tokio::spawn(async move { single(&store, new, Twin::NotWithAnyCode).await })
         })
         .collect();
     let mut created = 0;
     for task in tasks {
-        created += usize::from(task.await.unwrap().is_some());
+        let answer = task.await.unwrap();
+        created += usize::from(answer.is_ok());
+        assert!(answer.is_ok() || is_found(&answer), "{answer:?}");
     }
     assert_eq!(created, 1);
     let all = ListQuery {
@@ -310,23 +350,156 @@ async fn a_twin_is_one_with_the_same_domain_and_content_and_code_where_that_is_a
     create(store.as_ref(), same(1, "a")).await.unwrap();
     let mut titled = same(2, "b");
     titled.content.title = Some("another".to_owned());
-    for (links, is_created) in [
-        (single(titled, Twin::NotWithAnyCode), true),
-        (single(same(3, "a"), Twin::NotWithThisCode), false),
-        (single(same(4, "d"), Twin::NotWithThisCode), true),
-        (single(same(5, "e"), Twin::NotWithAnyCode), false),
-        (single(same(6, "f"), Twin::Allowed), true),
+    for (new, twin, is_created) in [
+        (titled, Twin::NotWithAnyCode, true),
+        (same(3, "a"), Twin::NotWithThisCode, false),
+        (same(4, "d"), Twin::NotWithThisCode, true),
+        (same(5, "e"), Twin::NotWithAnyCode, false),
+        (same(6, "f"), Twin::Allowed, true),
     ] {
-        let created = store.create_links_once(links).await.unwrap();
-        assert_eq!(created.is_some(), is_created, "{created:?}");
+        let created = single(&store, new, twin).await;
+        assert_eq!(created.is_ok(), is_created, "{created:?}");
+        assert_eq!(is_found(&created), !is_created, "{created:?}");
     }
+}
+
+/// What one meets does not concern the others.
+async fn each_of_a_batch_has_an_outcome_of_its_own(database: Database) {
+    let store = database.store().await;
+    let same = |id, code| NewLink {
+        content: content("https://x.example/same"),
+        twin: Twin::NotWithAnyCode,
+        ..link(id, code)
+    };
+    let with = |new, item| NewLink {
+        receipt: receipt(item),
+        ..new
+    };
+    let first = vec![with(link(1, "a"), 0), link(2, "gone"), same(3, "same")];
+    let first = store.create_links(first).await.unwrap();
+    assert!(first.iter().all(Result::is_ok));
+    assert!(delete(&store, &key("a.example/gone")).await.unwrap());
+    let other = |id, code| NewLink {
+        content: content("https://x.example/other"),
+        ..same(id, code)
+    };
+    let found = first[2].clone().unwrap();
+    let known = NewLink {
+        twin: Twin::Known(Box::new(found)),
+        ..same(3, "same")
+    };
+    let batch = vec![
+        link(10, "plain"),
+        with(link(11, "b"), 0),
+        with(same(12, "c"), 1),
+        link(13, "a"),
+        link(1, "d"),
+        link(14, "gone"),
+        with(link(15, "e"), 2),
+        with(link(16, "f"), 2),
+        link(17, "plain"),
+        other(18, "g"),
+        with(other(19, "h"), 3),
+        NewLink {
+            twin: Twin::Allowed,
+            ..other(20, "i")
+        },
+        link(21, "plain2"),
+        with(same(22, "j"), 4),
+        with(same(23, "k"), 4),
+        with(known.clone(), 5),
+        with(known, 5),
+    ];
+    let answers = store.create_links(batch).await.unwrap();
+    let brief = |answer: &Result<Link, CreateError>| match answer {
+        Ok(link) => ("new", link.id),
+        Err(CreateError::CodeTaken) => ("code", 0),
+        Err(CreateError::NumberTaken) => ("number", 0),
+        Err(CreateError::Found(link)) => ("found", link.id),
+        Err(CreateError::Repeated(stored)) => ("repeated", stored.id),
+    };
+    let answers: Vec<_> = answers.iter().map(brief).collect();
+    let expected = [
+        ("new", 10),
+        ("repeated", 1),
+        ("found", 3),
+        ("code", 0),
+        ("number", 0),
+        ("new", 14),
+        ("new", 15),
+        ("repeated", 15),
+        ("code", 0),
+        ("new", 18),
+        ("found", 18),
+        ("new", 20),
+        ("new", 21),
+        ("found", 3),
+        ("repeated", 3),
+        ("found", 3),
+        ("repeated", 3),
+    ];
+    assert_eq!(answers, expected);
+    let left = stored(&store, 7, 0..100).await;
+    let left: Vec<_> = left
+        .iter()
+        .map(|stored| (stored.id, stored.found))
+        .collect();
+    let expected = [
+        (1, false),
+        (3, true),
+        (15, false),
+        (18, true),
+        (3, true),
+        (3, true),
+    ];
+    assert_eq!(left, expected);
+}
+
+/// Each batch has its links in another order, so that they take their locks in other orders.
+async fn mixed_batches_at_once_create_each_link_once(database: Database) {
+    let store = database.store().await;
+    let tasks: Vec<_> = (0..6u64)
+        .map(|task| {
+            let store = Arc::clone(&store);
+            let new = move |n: u64| {
+                let id = task * 1000 + n;
+                let new = link(id, &format!("c{id}"));
+                match n % 3 {
+                    0 => new,
+                    1 => NewLink {
+                        receipt: receipt(n as u32),
+                        ..new
+                    },
+                    _ => NewLink {
+                        content: content(&format!("https://x.example/same/{n}")),
+                        twin: Twin::NotWithAnyCode,
+                        ..new
+                    },
+                }
+            };
+            let batch = (0..60).map(|n| (n * 7 + task * 13) % 60).map(new).collect();
+            tokio::spawn(async move { store.create_links(batch).await })
+        })
+        .collect();
+    let mut created = 0;
+    for task in tasks {
+        for answer in task.await.unwrap().unwrap() {
+            created += usize::from(answer.is_ok());
+            assert!(
+                answer.is_ok() || is_repeated(&answer) || is_found(&answer),
+                "{answer:?}"
+            );
+        }
+    }
+    assert_eq!(created, 6 * 20 + 20 + 20);
+    assert_eq!(stored(&store, 7, 0..100).await.len(), 20);
 }
 
 async fn old_receipts_are_purged_in_batches(database: Database) {
     let store = database.store().await;
     let links = (0..5).map(|n| (link(u64::from(n), &format!("c{n}")), receipt(n)));
     let links = links.collect();
-    once(&store, links).await.unwrap();
+    once(&store, links).await;
     let hour = std::time::Duration::from_secs(3600).as_millis() as u64;
     assert_eq!(store.purge_receipts(hour, 100).await.unwrap(), 0);
     tokio::time::sleep(std::time::Duration::from_millis(5)).await;

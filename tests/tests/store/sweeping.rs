@@ -2,7 +2,7 @@
 
 use crate::fixture::{Database, create, delete, key, link};
 use edgelink_control_plane::config::{ClicksConfig, PurgeConfig};
-use edgelink_control_plane::model::Link;
+use edgelink_control_plane::links::model::Link;
 use edgelink_control_plane::purge::Purger;
 use edgelink_control_plane::store::{NewLink, Wanted};
 use edgelink_wire::Record;

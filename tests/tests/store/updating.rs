@@ -1,7 +1,7 @@
 //! Changing, deleting and resolving links.
 
 use crate::fixture::{Database, content, create, delete, key, link};
-use edgelink_control_plane::model::{Link, LinkContent};
+use edgelink_control_plane::links::model::{Link, LinkContent};
 use edgelink_control_plane::store::ChangeError;
 use edgelink_wire::{LinkState, Record, RedirectStatus};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 use super::*;
 use crate::config::StoreConfig;
-use crate::model::LinkContent;
-use crate::store::connect;
-use crate::target::TargetUrl;
+use crate::links::model::LinkContent;
+use crate::links::target::TargetUrl;
+use crate::store::{Twin, connect};
 use edgelink_wire::{LinkState, RedirectStatus};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, SqliteConnection};
@@ -41,9 +41,9 @@ impl Fixture {
         }
     }
 
-    fn batcher(&self, queue: usize) -> Arc<Batcher> {
+    fn commits(&self, queue: usize) -> Arc<GroupCommit> {
         let patience = Duration::from_secs(60);
-        Arc::new(Batcher::start(
+        Arc::new(GroupCommit::start(
             &self.store,
             BatchOptions { queue, patience },
         ))
@@ -83,33 +83,42 @@ fn link(id: u64, code: &str) -> NewLink {
             title: None,
             tags: Vec::new(),
         },
+        receipt: None,
+        twin: Twin::Allowed,
     }
 }
 
-type Task = JoinHandle<Result<Result<Link, CreateError>, BatchError>>;
+type Answer = Result<Result<Link, CreateError>, CreateFailure>;
+type Task = JoinHandle<Answer>;
 
-fn submit(batcher: &Arc<Batcher>, new: NewLink) -> Task {
-    let batcher = Arc::clone(batcher);
-    tokio::spawn(async move { batcher.create(new).await })
+async fn create(commits: &GroupCommit, new: NewLink) -> Answer {
+    let answers = commits.create(vec![new]).await?;
+    let [answer] = answers.try_into().unwrap();
+    Ok(answer)
+}
+
+fn submit(commits: &Arc<GroupCommit>, new: NewLink) -> Task {
+    let commits = Arc::clone(commits);
+    tokio::spawn(async move { create(&commits, new).await })
 }
 
 /// Returns when `count` links are in the queue and not with a lane.
-async fn await_queue(batcher: &Batcher, count: usize) {
-    while batcher.jobs.max_capacity() - batcher.jobs.capacity() != count {
+async fn await_queue(commits: &GroupCommit, count: usize) {
+    while commits.links.max_capacity() - commits.links.capacity() != count {
         tokio::task::yield_now().await;
     }
 }
 
 /// Keeps every lane at a commit that cannot end.
-async fn occupy_lanes(batcher: &Arc<Batcher>) -> Vec<Task> {
+async fn occupy_lanes(commits: &Arc<GroupCommit>) -> Vec<Task> {
     let mut tasks = Vec::new();
     for lane in 0..LANES as u64 {
         tasks.push(submit(
-            batcher,
+            commits,
             link(2_000_000 + lane, &format!("lane{lane}")),
         ));
         tokio::task::yield_now().await;
-        await_queue(batcher, 0).await;
+        await_queue(commits, 0).await;
     }
     tasks
 }
@@ -117,7 +126,7 @@ async fn occupy_lanes(batcher: &Arc<Batcher>) -> Vec<Task> {
 #[tokio::test]
 async fn a_link_alone_is_created_at_once() {
     let fixture = Fixture::new().await;
-    let created = fixture.batcher(10).create(link(1, "x")).await;
+    let created = create(&fixture.commits(10), link(1, "x")).await;
     assert_eq!(created.unwrap().unwrap().id, 1);
     assert!(fixture.exists("x").await);
 }
@@ -125,14 +134,14 @@ async fn a_link_alone_is_created_at_once() {
 #[tokio::test]
 async fn what_arrives_during_a_commit_is_committed_together_and_everybody_gets_their_own_answer() {
     let mut fixture = Fixture::new().await;
-    let batcher = fixture.batcher(100);
+    let commits = fixture.commits(100);
     fixture.block().await;
-    let lanes = occupy_lanes(&batcher).await;
+    let lanes = occupy_lanes(&commits).await;
     let mut tasks: Vec<Task> = (0..50)
-        .map(|n| submit(&batcher, link(n, &format!("c{n}"))))
+        .map(|n| submit(&commits, link(n, &format!("c{n}"))))
         .collect();
-    tasks.push(submit(&batcher, link(50, "first")));
-    await_queue(&batcher, 51).await;
+    tasks.push(submit(&commits, link(50, "first")));
+    await_queue(&commits, 51).await;
     fixture.unblock().await;
     let taken = tasks.pop().unwrap().await.unwrap().unwrap();
     assert_eq!(taken, Err(CreateError::CodeTaken));
@@ -151,15 +160,15 @@ async fn what_arrives_during_a_commit_is_committed_together_and_everybody_gets_t
 #[tokio::test]
 async fn one_link_more_than_may_wait_is_refused_at_once_and_the_others_are_created() {
     let mut fixture = Fixture::new().await;
-    let batcher = fixture.batcher(3);
+    let commits = fixture.commits(3);
     fixture.block().await;
-    let mut tasks = occupy_lanes(&batcher).await;
+    let mut tasks = occupy_lanes(&commits).await;
     for n in 0..3 {
-        tasks.push(submit(&batcher, link(n, &format!("c{n}"))));
-        await_queue(&batcher, n as usize + 1).await;
+        tasks.push(submit(&commits, link(n, &format!("c{n}"))));
+        await_queue(&commits, n as usize + 1).await;
     }
-    let refused = batcher.create(link(3, "c3")).await;
-    assert!(matches!(refused, Err(BatchError::Overloaded)));
+    let refused = create(&commits, link(3, "c3")).await;
+    assert!(matches!(refused, Err(CreateFailure::Overloaded)));
     fixture.unblock().await;
     for task in tasks {
         task.await.unwrap().unwrap().unwrap();
@@ -170,15 +179,15 @@ async fn one_link_more_than_may_wait_is_refused_at_once_and_the_others_are_creat
 #[tokio::test]
 async fn a_caller_that_leaves_the_queue_takes_its_link_back() {
     let mut fixture = Fixture::new().await;
-    let batcher = fixture.batcher(10);
+    let commits = fixture.commits(10);
     fixture.block().await;
-    let mut tasks = occupy_lanes(&batcher).await;
-    let leaves = submit(&batcher, link(1, "leaves"));
-    await_queue(&batcher, 1).await;
+    let mut tasks = occupy_lanes(&commits).await;
+    let leaves = submit(&commits, link(1, "leaves"));
+    await_queue(&commits, 1).await;
     leaves.abort();
     assert!(leaves.await.unwrap_err().is_cancelled());
-    tasks.push(submit(&batcher, link(2, "stays")));
-    await_queue(&batcher, 2).await;
+    tasks.push(submit(&commits, link(2, "stays")));
+    await_queue(&commits, 2).await;
     fixture.unblock().await;
     for task in tasks {
         task.await.unwrap().unwrap().unwrap();
@@ -189,20 +198,50 @@ async fn a_caller_that_leaves_the_queue_takes_its_link_back() {
 #[tokio::test]
 async fn a_link_that_no_database_takes_fails_alone() {
     let mut fixture = Fixture::new().await;
-    let batcher = fixture.batcher(10);
+    let commits = fixture.commits(10);
     fixture.block().await;
-    let lanes = occupy_lanes(&batcher).await;
-    let good = [link(1, "a"), link(2, "b")].map(|link| submit(&batcher, link));
-    let bad = submit(&batcher, link(u64::MAX, "bad"));
-    await_queue(&batcher, 3).await;
+    let lanes = occupy_lanes(&commits).await;
+    let good = [link(1, "a"), link(2, "b")].map(|link| submit(&commits, link));
+    let bad = submit(&commits, link(u64::MAX, "bad"));
+    await_queue(&commits, 3).await;
     fixture.unblock().await;
     for task in lanes.into_iter().chain(good) {
         task.await.unwrap().unwrap().unwrap();
     }
-    let Err(BatchError::Store(error)) = bad.await.unwrap() else {
+    let Err(CreateFailure::Store(error)) = bad.await.unwrap() else {
         panic!("created");
     };
     assert!(!error.is_transient());
+}
+
+#[tokio::test]
+async fn a_link_alone_does_not_wait_behind_chunks() {
+    let mut fixture = Fixture::new().await;
+    let commits = fixture.commits(10);
+    fixture.block().await;
+    let chunks: Vec<_> = (0..6u64)
+        .map(|chunk| {
+            let first = 1000 * (chunk + 1);
+            let links = (first..first + MAX_BATCH as u64).map(|n| link(n, &format!("c{n}")));
+            let (commits, links) = (Arc::clone(&commits), links.collect());
+            tokio::spawn(async move { commits.create(links).await })
+        })
+        .collect();
+    let waiting = || commits.chunks.max_capacity() - commits.chunks.capacity();
+    while waiting() != 6 - LANES {
+        tokio::task::yield_now().await;
+    }
+    let single = submit(&commits, link(1, "single"));
+    tokio::task::yield_now().await;
+    fixture.unblock().await;
+    single.await.unwrap().unwrap().unwrap();
+    let last = link(0, "c6499").key;
+    assert_eq!(fixture.store.find_link(&last).await.unwrap(), None);
+    for chunk in chunks {
+        let created = chunk.await.unwrap().unwrap();
+        assert_eq!(created.len(), MAX_BATCH);
+        assert!(created.iter().all(Result::is_ok));
+    }
 }
 
 #[tokio::test]
@@ -212,9 +251,9 @@ async fn a_commit_that_takes_too_long_is_a_transient_error_in_time() {
         queue: 10,
         patience: Duration::from_millis(50),
     };
-    let batcher = Batcher::start(&fixture.store, options);
+    let commits = GroupCommit::start(&fixture.store, options);
     fixture.block().await;
-    let Err(BatchError::Store(error)) = batcher.create(link(1, "x")).await else {
+    let Err(CreateFailure::Store(error)) = create(&commits, link(1, "x")).await else {
         panic!("answered");
     };
     assert!(error.is_transient());

@@ -1,6 +1,6 @@
 //! What a link is to the control plane: the record that edges get, and what only people need.
 
-use crate::target::TargetUrl;
+use crate::links::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkKey, LinkRecord, LinkState, Record, RedirectStatus};
 
 /// A link as the store keeps it.
