@@ -7,7 +7,7 @@ use crate::health::Health;
 use crate::links::creating::Creator;
 use crate::numbers::Minter;
 use crate::pages::Pages;
-use crate::relay::PublisherStatus;
+use crate::publisher::PublisherStatus;
 use crate::resolve::Resolver;
 use crate::snapshot::Snapshots;
 use crate::store::Store;

@@ -1,7 +1,7 @@
 //! `/health/live`: the process answers. `/health/ready`: it is to be sent requests.
 
 use crate::feed::Feed;
-use crate::relay::PublisherStatus;
+use crate::publisher::PublisherStatus;
 use crate::store::Store;
 use axum::Json;
 use axum::extract::State;

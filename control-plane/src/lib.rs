@@ -16,12 +16,12 @@ pub mod links;
 pub mod numbers;
 mod pages;
 mod problem;
+pub mod publisher;
 pub mod purge;
 mod redirect;
 pub mod redis;
 #[cfg(test)]
 mod reference;
-pub mod relay;
 pub mod resolve;
 pub mod server;
 pub mod snapshot;

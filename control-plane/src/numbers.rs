@@ -21,7 +21,7 @@ pub use source::{IssueError, NumberSource, Subject};
 pub use zookeeper::{ZookeeperAuth, ZookeeperOptions, zookeeper};
 
 use crate::config::{Config, NumberSourceKind};
-use crate::relay::{BoundPolicy, EVERY_NUMBER};
+use crate::publisher::{BoundPolicy, EVERY_NUMBER};
 use crate::store::{ListQuery, Store, StoreError};
 use digest::Digest;
 use std::sync::Arc;

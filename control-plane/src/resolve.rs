@@ -2,8 +2,8 @@
 //! filter of known keys, Redis, and at last the database, under a lock in Redis with a second look.
 //!
 //! What is cached, here or in Redis, counts only while the feed is current, and what Redis says only if that very Redis has all
-//! that the feed has carried. Otherwise the database is asked, by one request for each key and process. Every answer knows as
-//! of when it is right.
+//! that was on the feed. Otherwise the database is asked, by one request for each key and process. Every answer carries the
+//! time as of which it is right.
 
 mod catch_up;
 mod known_codes;
@@ -45,16 +45,22 @@ pub struct Resolver {
     has_warned: AtomicBool,
 }
 
-/// Where an answer came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tier {
-    Memory,
-    KnownKeys,
-    Redis,
-    Database,
+/// The key that is asked for.
+#[derive(Clone, Copy)]
+struct Question<'a> {
+    key: &'a LinkKey,
+    /// The same as text.
+    text: &'a str,
 }
 
-/// What Redis says.
+/// Redis while the feed is current.
+#[derive(Clone, Copy)]
+struct CurrentRedis<'a> {
+    redis: &'a Redis,
+    feed: Current,
+}
+
+/// What Redis answers.
 enum Answer {
     Known(Found),
     /// Nothing, or nothing that can be read.
@@ -63,22 +69,13 @@ enum Answer {
     NotCurrent,
 }
 
-/// What is known of a key.
+/// The record of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// The link, or that there is none.
     pub record: Record<String>,
     /// How long before the question that was so, at most; what changed later may be missing.
     pub age: Duration,
-}
-
-impl Resolved {
-    fn new(found: Found, asked: Instant) -> Self {
-        Self {
-            record: found.record,
-            age: asked.saturating_duration_since(found.as_of),
-        }
-    }
 }
 
 impl Resolver {
@@ -105,101 +102,116 @@ impl Resolver {
         }
     }
 
-    /// What is known of the key, and for how long before the call that may have been so only.
+    /// The record of the key, and how old that is at most, counted from the call.
     ///
     /// # Errors
-    /// The failure of the database, shared by all who asked at once.
+    /// The failure of the database, shared by all calls that joined the lookup.
     pub async fn resolve(&self, key: &LinkKey) -> Result<Resolved, Arc<StoreError>> {
         let asked = Instant::now();
-        let text = key.to_string();
+        let question = Question {
+            key,
+            text: &key.to_string(),
+        };
+        let Found { record, as_of } = self.find(question).await?;
+        let age = asked.saturating_duration_since(as_of);
+        Ok(Resolved { record, age })
+    }
+
+    async fn find(&self, question: Question<'_>) -> Result<Found, Arc<StoreError>> {
         let current = self.feed.current();
         if let Some(current) = current
-            && let Some(record) = self.memory.get(&text).await
+            && let Some(record) = self.memory.get(question.text).await
         {
-            count(Tier::Memory);
+            count("memory");
             let as_of = current.as_of;
-            return Ok(Resolved::new(Found { record, as_of }, asked));
+            return Ok(Found { record, as_of });
         }
-        let look_up = Box::pin(self.look_up(key, &text, current));
-        let found = self.memory.look_up(&text, look_up).await?;
-        Ok(Resolved::new(found, asked))
+        let look_up = Box::pin(self.look_up(question, current));
+        self.memory.look_up(question.text, look_up).await
     }
 
     async fn look_up(
         &self,
-        key: &LinkKey,
-        text: &str,
+        question: Question<'_>,
         current: Option<Current>,
     ) -> Result<Found, StoreError> {
         let as_of = Instant::now();
-        if let Some(rev) = self.absence(text).await {
-            count(Tier::KnownKeys);
+        if let Some(rev) = self.absence(question.text).await {
+            count("known_keys");
             let record = Record::Absent { rev };
             return Ok(Found { record, as_of });
         }
         match (&self.redis, current) {
-            (Some(redis), Some(current)) => self.through_redis(redis, current, key, text).await,
-            _ => self.ask_database(key).await,
+            (Some(redis), Some(feed)) => {
+                let redis = CurrentRedis { redis, feed };
+                self.through_redis(redis, question).await
+            }
+            _ => self.ask_database(question.key).await,
         }
     }
 
-    /// The revision of its absence, if there was never such a link as far as anything is committed by now.
+    /// The revision of its absence; `None` if there may be such a link as far as anything is committed by now.
     async fn absence(&self, text: &str) -> Option<u64> {
         if self.known_keys.may_have(text) {
             return None;
         }
-        let certainty = self.catch_up.run().await?;
-        (!self.known_keys.may_have(text)).then_some(certainty.rev)
+        let rev = self.catch_up.run().await?;
+        (!self.known_keys.may_have(text)).then_some(rev)
     }
 
     async fn through_redis(
         &self,
-        redis: &Redis,
-        current: Current,
-        key: &LinkKey,
-        text: &str,
+        redis: CurrentRedis<'_>,
+        question: Question<'_>,
     ) -> Result<Found, StoreError> {
         let mut pause = FIRST_PAUSE;
         let end = Instant::now() + self.config.lock_wait_ms;
-        let generation = current.generation;
+        let generation = redis.feed.generation;
         loop {
-            let found = match self.ask_redis(redis, current, text).await {
+            let found = match self.ask_redis(redis, question.text).await {
                 Answer::Known(found) => return Ok(found),
                 Answer::Unknown(lookup) => lookup,
-                Answer::NotCurrent => return self.ask_database(key).await,
+                Answer::NotCurrent => return self.ask_database(question.key).await,
             };
-            match redis.lock(generation, text, self.config.lock_ms).await {
-                Ok(Some(lock)) => {
-                    return self
-                        .under_lock(redis, current, key, text, found, lock)
-                        .await;
-                }
+            let lock = redis
+                .redis
+                .lock(generation, question.text, self.config.lock_ms);
+            match lock.await {
+                Ok(Some(lock)) => return self.under_lock(redis, question, found, lock).await,
                 Ok(None) if Instant::now() < end => sleep(pause).await,
                 // The holder of the lock takes too long; it may be gone.
-                Ok(None) | Err(_) => return self.ask_database(key).await,
+                Ok(None) | Err(_) => return self.ask_database(question.key).await,
             }
             pause *= 2;
         }
     }
 
-    /// What Redis knows, if it has all that the feed had carried when the question came.
-    async fn ask_redis(&self, redis: &Redis, current: Current, text: &str) -> Answer {
-        let Ok(found) = redis.look_up(current.generation, text).await else {
+    /// What Redis has, if it has all that was on the feed when the question came.
+    async fn ask_redis(&self, redis: CurrentRedis<'_>, text: &str) -> Answer {
+        let CurrentRedis { redis, feed } = redis;
+        let Ok(found) = redis.look_up(feed.generation, text).await else {
             return Answer::NotCurrent;
         };
-        let covers = |state: FeedState| state.covers(current.generation, current.number);
+        let covers = |state: FeedState| state.covers(feed.generation, feed.number);
         let may_be_another = redis.is_clustered() && !self.are_masters_known();
         if may_be_another || !found.state.is_some_and(covers) {
             return Answer::NotCurrent;
         }
         match found.lookup {
             Lookup::Known(record) => {
-                count(Tier::Redis);
-                let as_of = current.as_of;
-                Answer::Known(Found { record, as_of })
+                count("redis");
+                let as_of = feed.as_of;
+                return Answer::Known(Found { record, as_of });
             }
-            lookup => Answer::Unknown(self.noted(lookup)),
+            Lookup::Malformed(ref error) => {
+                counter!(REDIS_MALFORMED).increment(1);
+                if !self.has_warned.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, key = text, "reading a record in Redis failed: the database's replaces it; further ones are only counted");
+                }
+            }
+            Lookup::Unknown => {}
         }
+        Answer::Unknown(found.lookup)
     }
 
     /// Whether the masters of a cluster were seen so lately that none can have come back with less than it had: each beat
@@ -212,56 +224,36 @@ impl Resolver {
     /// Looks again, for another replica may have filled it in before the lock was ours, then in the database.
     async fn under_lock(
         &self,
-        redis: &Redis,
-        current: Current,
-        key: &LinkKey,
-        text: &str,
+        redis: CurrentRedis<'_>,
+        question: Question<'_>,
         found: Lookup,
         lock: Lock,
     ) -> Result<Found, StoreError> {
-        if let Answer::Known(found) = self.ask_redis(redis, current, text).await {
-            // A lock that is not released ends by itself; the failure is counted where it happens.
-            let _ = redis.unlock(lock).await;
-            return Ok(found);
-        }
-        match self.ask_database(key).await {
-            Ok(answer) => {
-                let _ = redis.fill(&answer.record, &found, lock).await;
-                Ok(answer)
-            }
-            Err(error) => {
-                let _ = redis.unlock(lock).await;
-                Err(error)
-            }
-        }
+        let answer = match self.ask_redis(redis, question.text).await {
+            Answer::Known(found) => Ok(found),
+            _ => match self.ask_database(question.key).await {
+                Ok(answer) => {
+                    // A lock that is not released ends by itself; the failure is counted where it happens.
+                    let _ = redis.redis.fill(&answer.record, &found, lock).await;
+                    return Ok(answer);
+                }
+                error => error,
+            },
+        };
+        let _ = redis.redis.unlock(lock).await;
+        answer
     }
 
     async fn ask_database(&self, key: &LinkKey) -> Result<Found, StoreError> {
         let _permit = self.lookups.acquire().await;
-        count(Tier::Database);
+        count("database");
         let as_of = Instant::now();
         let record = self.store.resolve(key).await?;
         Ok(Found { record, as_of })
     }
-
-    /// Counts what no version of ours wrote, and logs the first of it.
-    fn noted(&self, found: Lookup) -> Lookup {
-        if let Lookup::Malformed(error) = &found {
-            counter!(REDIS_MALFORMED).increment(1);
-            if !self.has_warned.swap(true, Ordering::Relaxed) {
-                tracing::warn!(%error, "a record in Redis cannot be read and is replaced; further ones are only counted");
-            }
-        }
-        found
-    }
 }
 
-fn count(tier: Tier) {
-    let tier = match tier {
-        Tier::Memory => "memory",
-        Tier::KnownKeys => "known_keys",
-        Tier::Redis => "redis",
-        Tier::Database => "database",
-    };
+/// Counts an answer of a tier.
+fn count(tier: &'static str) {
     counter!(RESOLUTIONS, "tier" => tier).increment(1);
 }

@@ -1,15 +1,13 @@
-//! What a starting edge gets at once.
+//! Snapshots: what an edge starts from.
 
-use crate::clicks::hot_links;
+use crate::clicks::{HotLink, hot_links};
 use crate::config::ClicksConfig;
 use crate::feed::{Feed, FeedError};
 use crate::resolve::KnownKeys;
 use crate::store::{Store, StoreError};
 use bytes::Bytes;
 use edgelink_wire::snapshot::{MAX_DOMAINS, MAX_HOT, MAX_HOT_BYTES};
-use edgelink_wire::{
-    CodeFilter, CodeLength, Domain, Entry, FeedPosition, PermutationKey, Snapshot,
-};
+use edgelink_wire::{CodeLength, Domain, Entry, PermutationKey, Snapshot};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -50,10 +48,10 @@ struct Made {
 /// Why there is no snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// Not all keys were scanned yet.
+    /// The scan of the keys is not complete yet.
     #[error("not all keys are known yet")]
     NotReady,
-    /// What has changed may not be known here.
+    /// The feed is not current.
     #[error(transparent)]
     Feed(#[from] FeedError),
     /// The database failed.
@@ -79,7 +77,7 @@ impl Snapshots {
         }
     }
 
-    /// An encoded snapshot, at most a second old, while the feed is current: an edge goes on with the feed from there.
+    /// An encoded snapshot, at most a second old, while the feed is current: an edge continues with the feed from there.
     ///
     /// # Errors
     /// The [`SnapshotError`] that says what is missing.
@@ -113,29 +111,13 @@ impl Snapshots {
             .code_filter()
             .ok_or(SnapshotError::NotReady)?;
         let bound = self.store.bound_state().await?.bound;
-        let hot = hot_links(self.store.as_ref(), &self.facts.clicks).await?;
+        let hot = hot_links(&self.store, &self.facts.clicks).await?;
         // Another generation has begun: the codes may be those of before.
         if found != generation || self.generation()? != generation {
             return Err(FeedError::NotCurrent.into());
         }
-        let entries = hot.iter().map(|(key, record)| Entry {
-            key: key.as_bytes(),
-            record: record.as_deref(),
-        });
-        let hot = bounded(entries);
-        Ok(self.encode(generation, position, bound, codes, hot).into())
-    }
-
-    fn encode(
-        &self,
-        generation: u64,
-        position: FeedPosition,
-        bound: u64,
-        codes: CodeFilter,
-        hot: Vec<Entry<'_>>,
-    ) -> Vec<u8> {
         let domains = self.facts.domains.iter().take(MAX_DOMAINS);
-        Snapshot {
+        let snapshot = Snapshot {
             generation,
             position,
             bound,
@@ -143,16 +125,20 @@ impl Snapshots {
             key: self.facts.key.clone(),
             domains: domains.map(Domain::as_str).collect(),
             codes,
-            hot,
-        }
-        .to_bytes()
+            hot: bounded(&hot),
+        };
+        Ok(snapshot.to_bytes().into())
     }
 }
 
-/// As many as fit.
-fn bounded<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Vec<Entry<'a>> {
+/// As many links as fit.
+fn bounded(links: &[HotLink]) -> Vec<Entry<'_>> {
     let mut bytes = 0;
     let mut buffer = Vec::new();
+    let entries = links.iter().map(|(key, record)| Entry {
+        key: key.as_bytes(),
+        record: record.as_deref(),
+    });
     entries
         .take(MAX_HOT)
         .take_while(|entry| {

@@ -1,15 +1,23 @@
-//! The links followed most in the last minutes: found by the replica that publishes, and told to all edges.
+//! The hot links: those followed most in the last minutes. The publisher puts them on the feed.
 
 use crate::clock;
 use crate::config::ClicksConfig;
 use crate::store::{Store, StoreError};
+use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{LinkKey, Record};
+use std::collections::HashSet;
+use std::sync::Arc;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+/// If more links change while the hot ones are read, these are read again later.
+const MAX_CHANGED: usize = 100_000;
+
+/// The key of a hot link, and its record.
+pub type HotLink = (String, Record<String>);
 
 /// The hot links of a store.
-pub async fn hot_links(
-    store: &Store,
-    config: &ClicksConfig,
-) -> Result<Vec<(String, Record<String>)>, StoreError> {
+pub async fn hot_links(store: &Store, config: &ClicksConfig) -> Result<Vec<HotLink>, StoreError> {
     let minute = (clock::unix_seconds() / 60).saturating_sub(config.hot_window_minutes);
     let mut links = Vec::new();
     for text in store.hot_keys(minute, config.hot_count).await? {
@@ -23,4 +31,95 @@ pub async fn hot_links(
         }
     }
     Ok(links)
+}
+
+/// The hot links as the publisher follows them. They are read beside its loop, because that takes time, and appended in it. A
+/// link that has changed meanwhile is left out: what was read of it may be older than what is on the feed already.
+pub struct HotLinks {
+    store: Arc<Store>,
+    config: ClicksConfig,
+    next: Instant,
+    reading: Option<HotReading>,
+    /// The keys of those that were hot the last time.
+    known: HashSet<String>,
+}
+
+/// A read that is under way.
+struct HotReading {
+    task: AbortOnDropHandle<Result<Vec<HotLink>, StoreError>>,
+    /// The keys of the links that have changed since it began.
+    changed: HashSet<String>,
+}
+
+impl HotLinks {
+    /// No link is hot yet.
+    #[must_use]
+    pub fn new(store: Arc<Store>, config: ClicksConfig) -> Self {
+        Self {
+            store,
+            config,
+            next: Instant::now(),
+            reading: None,
+            known: HashSet::new(),
+        }
+    }
+
+    /// Forgets what was hot, because another process publishes.
+    pub fn forget(&mut self) {
+        self.reading = None;
+        self.known.clear();
+    }
+
+    /// Notes changes that are published.
+    pub fn note(&mut self, messages: &[FeedMessage<'_>]) {
+        let Some(reading) = &mut self.reading else {
+            return;
+        };
+        for message in messages {
+            match message {
+                FeedMessage::Put { key, .. }
+                | FeedMessage::Del { key, .. }
+                | FeedMessage::Changed { key } => {
+                    reading.changed.insert((*key).to_owned());
+                }
+                FeedMessage::Flush | FeedMessage::Beat(_) => {}
+            }
+        }
+        if reading.changed.len() > MAX_CHANGED {
+            self.reading = None;
+        }
+    }
+
+    /// The links that have become hot, once they are read; begins to read them if that is due.
+    pub async fn take(&mut self) -> Vec<HotLink> {
+        if let Some(reading) = self.reading.take_if(|reading| reading.task.is_finished()) {
+            return self.finish(reading).await;
+        }
+        let now = Instant::now();
+        if self.reading.is_none() && now >= self.next {
+            self.next = now + self.config.hot_period_ms;
+            let (store, options) = (self.store.clone(), self.config.clone());
+            let task = tokio::spawn(async move { hot_links(&store, &options).await });
+            self.reading = Some(HotReading {
+                task: AbortOnDropHandle::new(task),
+                changed: HashSet::new(),
+            });
+        }
+        Vec::new()
+    }
+
+    async fn finish(&mut self, reading: HotReading) -> Vec<HotLink> {
+        let links = match reading.task.await {
+            Ok(Ok(links)) => links,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "reading the hot links failed: they are published the next time");
+                return Vec::new();
+            }
+            Err(_) => return Vec::new(),
+        };
+        let known = links.iter().map(|(key, _)| key.clone()).collect();
+        let before = std::mem::replace(&mut self.known, known);
+        let is_new = |key: &String| !before.contains(key) && !reading.changed.contains(key);
+        links.into_iter().filter(|(key, _)| is_new(key)).collect()
+    }
 }

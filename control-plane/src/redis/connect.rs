@@ -1,17 +1,22 @@
-//! Building the clients and keeping them connected.
+//! The connections of a process to Redis, and the nudges that come by one of them: by a nudge the replica that publishes is
+//! woken by one that has changed a link.
 
-use super::{Redis, RedisError};
+use super::error::RedisError;
+use super::{Redis, measured};
 use crate::config::Secret;
 use fred::clients::{Client, SubscriberClient};
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
-use fred::types::Builder;
 use fred::types::config::{ClusterDiscoveryPolicy, Config, ReconnectPolicy, TcpConfig};
+use fred::types::{Builder, Message};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// The first and the longest pause between two tries to connect, in milliseconds. With cold jitter between replicas a
-/// restarted Redis is not met by all of them at once.
+/// The first and the longest pause between two tries to connect, in milliseconds. With jitter, replicas do not come back to a
+/// restarted Redis all at once.
 const RECONNECT_MS: (u32, u32) = (50, 2_000);
 const RECONNECT_JITTER_MS: u32 = 50;
 
@@ -22,7 +27,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_QUEUED: usize = 8_192;
 
 /// The channel that nudges come by.
-pub(super) const NUDGES: &str = "edgelink:nudge";
+const NUDGES: &str = "edgelink:nudge";
+
+/// The longest time for which the reader of the feed is blocked.
+pub(super) const MAX_BLOCK: Duration = Duration::from_secs(1);
 
 /// The clients of one process.
 pub(super) struct Clients {
@@ -33,28 +41,22 @@ pub(super) struct Clients {
 
 impl Clients {
     pub(super) fn build(url: &Secret, timeout: Duration) -> Result<Self, RedisError> {
-        let refused = |error: fred::error::Error| RedisError::Url(error.details().to_owned());
-        let mut config = Config::from_url(url.expose()).map_err(refused)?;
+        let wrong = |error: fred::error::Error| RedisError::Url(error.details().to_owned());
+        let mut config = Config::from_url(url.expose()).map_err(wrong)?;
         config.fail_fast = false;
         // After a failover the nodes that the URL names may be the ones that are gone.
         if config.server.is_clustered() {
             config
                 .server
                 .set_cluster_discovery_policy(ClusterDiscoveryPolicy::UseCache)
-                .map_err(refused)?;
+                .map_err(wrong)?;
         }
         // A connection that answers nothing is given up, and so are the commands that wait on it.
-        let commands = builder(&config, timeout * 20).build().map_err(refused)?;
-        let reader = builder(&config, super::feed::MAX_BLOCK * 3)
-            .build()
-            .map_err(refused)?;
-        let subscriber = builder(&config, Duration::ZERO)
-            .build_subscriber_client()
-            .map_err(refused)?;
+        let subscriber = builder(&config, Duration::ZERO).build_subscriber_client();
         Ok(Self {
-            commands,
-            reader,
-            subscriber,
+            commands: builder(&config, timeout * 20).build().map_err(wrong)?,
+            reader: builder(&config, MAX_BLOCK * 3).build().map_err(wrong)?,
+            subscriber: subscriber.map_err(wrong)?,
         })
     }
 }
@@ -90,37 +92,56 @@ const QUIT: Duration = Duration::from_secs(1);
 impl Redis {
     /// Keeps the clients connected until [`Redis::shutdown`].
     pub(super) fn connect(self: &Arc<Self>) {
-        self.spawn_connection(self.commands.clone());
-        self.spawn_connection(self.reader.clone());
-        self.spawn_connection(self.subscriber.clone());
-        self.tasks
-            .spawn(subscribe(self.subscriber.clone(), self.stop.clone()));
+        let stop = || self.stop.clone();
+        let (commands, reader) = (self.commands.clone(), self.reader.clone());
+        self.tasks.spawn(keep_connected(commands, stop()));
+        self.tasks.spawn(keep_connected(reader, stop()));
+        let subscriber = self.subscriber.clone();
+        self.tasks.spawn(keep_connected(subscriber.clone(), stop()));
+        self.tasks.spawn(subscribe(subscriber, stop()));
     }
 
-    fn spawn_connection<C: ClientLike + EventInterface + 'static>(&self, client: C) {
-        self.tasks.spawn(keep_connected(client, self.stop.clone()));
+    /// Nudges the replica that publishes, which looks by itself before long if the nudge is lost.
+    pub async fn nudge(&self) -> Result<(), RedisError> {
+        let client = self.in_background();
+        measured("nudge", client.publish::<(), _, _>(NUDGES, "")).await
+    }
+
+    /// The nudges of all replicas from now on.
+    #[must_use]
+    pub fn nudges(&self) -> Nudges {
+        Nudges(self.subscriber.message_rx())
     }
 }
 
-/// The client reconnects by itself after nearly everything; where it gives up, it is started again.
-async fn keep_connected<C: ClientLike + EventInterface>(client: C, stop: CancellationToken) {
-    loop {
-        let connection = client.connect();
-        tokio::select! {
-            () = stop.cancelled() => break,
-            ended = connection => {
-                tracing::debug!(?ended, "a connection to Redis ended for good");
-            }
-        }
-        tokio::select! {
-            () = stop.cancelled() => break,
-            () = tokio::time::sleep(Duration::from_millis(RECONNECT_MS.1.into())) => {}
+/// Nudges as they come in.
+pub struct Nudges(Receiver<Message>);
+
+impl Nudges {
+    /// Waits for a nudge. One that was missed counts as one.
+    pub async fn next(&mut self) {
+        if let Err(RecvError::Closed) = self.0.recv().await {
+            std::future::pending::<()>().await;
         }
     }
-    match tokio::time::timeout(QUIT, client.quit()).await {
+}
+
+/// Keeps a client connected: it reconnects by itself after nearly everything, and is started again when it gives up.
+async fn keep_connected<C: ClientLike>(client: C, stop: CancellationToken) {
+    let connected = async {
+        loop {
+            let ended = client.connect().await;
+            tracing::debug!(?ended, "a connection to Redis ended: connecting again");
+            sleep(Duration::from_millis(RECONNECT_MS.1.into())).await;
+        }
+    };
+    stop.run_until_cancelled(connected).await;
+    match timeout(QUIT, client.quit()).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a connection to Redis was not closed in order"),
-        Err(_) => tracing::debug!("a connection to Redis was not closed in time"),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "closing a connection to Redis failed: it is dropped");
+        }
+        Err(_) => tracing::debug!("closing a connection to Redis takes too long: it is dropped"),
     }
 }
 
@@ -131,12 +152,10 @@ async fn subscribe(subscriber: SubscriberClient, stop: CancellationToken) {
         while subscriber.wait_for_connect().await.is_err()
             || subscriber.subscribe(NUDGES).await.is_err()
         {
-            tokio::time::sleep(Duration::from_millis(RECONNECT_MS.0.into())).await;
+            sleep(Duration::from_millis(RECONNECT_MS.0.into())).await;
         }
     };
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = first => stop.cancelled().await,
-    }
+    stop.run_until_cancelled(first).await;
+    stop.cancelled().await;
     again.abort();
 }

@@ -23,6 +23,11 @@ pub enum RedisError {
 }
 
 impl RedisError {
+    /// Whether Redis has no memory left, as it answers itself or a script does.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Self::Refused(error) if error.details().contains("OOM "))
+    }
+
     /// The name of the kind in metrics.
     pub(super) fn kind(&self) -> &'static str {
         match self {
@@ -50,9 +55,4 @@ impl From<Error> for RedisError {
             _ => Self::Refused(error),
         }
     }
-}
-
-/// Whether Redis does not know a script: it was restarted, failed over, or told to forget scripts.
-pub(super) fn is_unknown_script(error: &Error) -> bool {
-    error.details().starts_with("NOSCRIPT")
 }

@@ -1,7 +1,8 @@
-//! Records of links in Redis.
+//! Records of links in Redis, and the lock under which one replica looks a link up for all.
 
-use super::scripts::Run;
-use super::{Lock, Redis, RedisError, measured, ttl};
+use super::error::RedisError;
+use super::scripts::{FORGET, Run, UNLOCK, WRITE};
+use super::{Redis, measured};
 use crate::clock;
 use bytes::Bytes;
 use edgelink_wire::redis::{
@@ -9,45 +10,45 @@ use edgelink_wire::redis::{
 };
 use edgelink_wire::{Record, RecordError};
 use fred::error::{Error, ErrorKind};
-use fred::interfaces::{ClientLike, HashesInterface};
-use fred::types::Value;
+use fred::interfaces::{ClientLike, HashesInterface, KeysInterface};
+use fred::types::{Expiration, SetOptions, Value};
+use rand::{random, random_range};
+use std::time::Duration;
 
-/// What Redis knows of a link.
+/// What Redis has of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// Nothing, which says nothing about the link.
     Unknown,
     /// The link, or that there is none.
     Known(Record<String>),
-    /// Something that no version of ours wrote.
+    /// What no version of ours wrote.
     Malformed(RecordError),
 }
 
-/// Why a record is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
-    Fill,
-    Repair,
-    Publish,
+/// What Redis has of a link, and how far the publisher has written to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CachedLink {
+    /// What it has of the link.
+    pub lookup: Lookup,
+    /// How far the publisher has written; `None` if it has not.
+    pub state: Option<FeedState>,
 }
 
-impl Reason {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Fill => "fill",
-            Self::Repair => "repair",
-            Self::Publish => "publish",
-        }
-    }
+/// A lock that is ours until it is released, ends by itself, or is removed by a change of the link.
+#[derive(Debug)]
+pub struct Lock {
+    generation: u64,
+    key: String,
+    /// By which this lock differs from that of another replica.
+    token: String,
 }
 
 impl Redis {
     /// Looks a link up in a generation, and with it how far the publisher has written to this very Redis.
-    ///
-    /// # Errors
-    /// If Redis does not answer, or not what it should.
-    pub async fn look_up(&self, generation: u64, key: &str) -> Result<Found, RedisError> {
-        let pipeline = self.commands.pipeline().with_options(&self.in_lookup());
+    pub async fn look_up(&self, generation: u64, key: &str) -> Result<CachedLink, RedisError> {
+        let client = self.for_lookups();
+        let pipeline = client.pipeline().with_options(client.options());
         let call = async {
             pipeline
                 .hmget::<(), _, _>(STATE_KEY, STATE_FIELDS.to_vec())
@@ -55,132 +56,154 @@ impl Redis {
             pipeline
                 .hmget::<(), _, _>(link_key(generation, key), LINK_FIELDS.to_vec())
                 .await?;
+            let missing = || Err(Error::new(ErrorKind::Protocol, "an answer is missing"));
             let mut answers = pipeline.try_all::<Value>().await.into_iter();
-            let state = answers.next().unwrap_or_else(|| Err(missing()))?;
+            let state = answers.next().unwrap_or_else(missing)?;
             // An error of the second one that Redis has answered says something about that key.
-            Ok((state, answers.next().unwrap_or_else(|| Err(missing()))))
+            Ok((state, answers.next().unwrap_or_else(missing)))
         };
-        let (state, link) = self.look("look_up", Box::pin(call)).await?;
+        let (state, link) = self.look("look_up", call).await?;
+        let state = values(state, "the state of the feed")?;
         let lookup = match link.map_err(RedisError::from) {
-            Ok(values) => read(values)?,
+            Ok(link) => read(&values(link, "the fields of a link")?),
             // The key holds something else than a hash.
             Err(RedisError::Refused(error)) if error.details().starts_with("WRONGTYPE") => {
                 Lookup::Malformed(RecordError::Field("link"))
             }
             Err(error) => return Err(error),
         };
-        Ok(Found {
-            lookup,
-            state: read_state(state)?,
-        })
+        let state = FeedState::from_values(&state.each_ref().map(Option::as_deref));
+        Ok(CachedLink { lookup, state })
     }
 
-    /// Writes a record that was looked up elsewhere under `lock`, and releases the lock; over one that is not readable where
-    /// `found` was that.
-    ///
-    /// # Errors
-    /// Where Redis does not answer. The lock then ends by itself.
+    /// Takes the lock of a link in a generation; `None` if it is taken. It ends after `duration`.
+    pub async fn lock(
+        &self,
+        generation: u64,
+        key: &str,
+        duration: Duration,
+    ) -> Result<Option<Lock>, RedisError> {
+        let lock = Lock {
+            generation,
+            key: key.to_owned(),
+            token: format!("{:032x}", random::<u128>()),
+        };
+        let milliseconds = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        let client = self.for_lookups();
+        let call = client.set::<Option<String>, _, _>(
+            lock_key(generation, key),
+            lock.token.as_str(),
+            Some(Expiration::PX(milliseconds)),
+            Some(SetOptions::NX),
+            false,
+        );
+        let answer = self.look("lock", call).await?;
+        Ok(answer.map(|_| lock))
+    }
+
+    /// Releases a lock without a record. If that fails, it ends by itself.
+    pub async fn unlock(&self, lock: Lock) -> Result<(), RedisError> {
+        let run = Run {
+            keys: vec![lock_key(lock.generation, &lock.key)],
+            arguments: vec![Value::from(lock.token)],
+        };
+        let client = self.for_lookups();
+        self.look("unlock", UNLOCK.run(&client, &run))
+            .await
+            .map(drop)
+    }
+
+    /// Writes a record that was looked up elsewhere under `lock`, and releases the lock; over a malformed one if `found` was
+    /// that. If it fails, the lock ends by itself.
     pub async fn fill(
         &self,
         record: &Record<String>,
         found: &Lookup,
         lock: Lock,
     ) -> Result<(), RedisError> {
-        let reason = match found {
-            Lookup::Malformed(_) => Reason::Repair,
-            Lookup::Unknown | Lookup::Known(_) => Reason::Fill,
+        let what = match found {
+            Lookup::Malformed(_) => "repair",
+            Lookup::Unknown | Lookup::Known(_) => "fill",
         };
-        let (generation, key) = lock.place();
-        let run = write(reason, generation, key, &record.as_deref(), lock.token());
-        let options = self.in_lookup();
-        let call = self.scripts.write.run(&self.commands, &options, run);
-        self.look("fill", Box::pin(call)).await.map(drop)
+        let record = record.as_deref();
+        let run = write(what, &lock.token, lock.generation, &lock.key, &record);
+        let client = self.for_lookups();
+        self.look("fill", WRITE.run(&client, &run)).await.map(drop)
     }
 
-    /// Replaces what Redis has of these links in a generation, by revision, and takes away the locks of those who are looking
-    /// them up.
-    ///
-    /// # Errors
-    /// If Redis does not answer; some of them may be replaced then.
+    /// Replaces what Redis has of these links in a generation, by revision, and removes the locks under which they are looked
+    /// up. A Redis that is full is given room once, by dropping the older half of the feed. If it fails, some may be replaced.
     pub async fn publish(
         &self,
         generation: u64,
         changes: &[(&str, Record<&str>)],
     ) -> Result<(), RedisError> {
-        let runs = changes
-            .iter()
-            .map(|(key, record)| write(Reason::Publish, generation, key, record, ""))
-            .collect();
-        let options = self.in_background();
-        let call = self.scripts.write.run_all(&self.commands, &options, runs);
-        measured("publish", call).await
+        let run =
+            |(key, record): &(&str, Record<&str>)| write("publish", "", generation, key, record);
+        let runs: Vec<Run> = changes.iter().map(run).collect();
+        let client = self.in_background();
+        // In a box, as futures of pipelines are large.
+        let call = || Box::pin(measured("publish", WRITE.run_all(&client, &runs)));
+        match call().await {
+            Err(error) if error.is_full() => {
+                self.trim_to_half().await?;
+                call().await
+            }
+            result => result,
+        }
     }
 
-    /// Removes what Redis has of links in a generation, and the locks of those who are looking them up.
-    ///
-    /// # Errors
-    /// If Redis does not answer; some of them may be removed then.
+    /// Removes what Redis has of links in a generation, and the locks under which they are looked up. If it fails, some may be
+    /// removed.
     pub async fn forget(&self, generation: u64, links: &[String]) -> Result<(), RedisError> {
         let run = |key: &String| Run {
             keys: keys(generation, key),
             arguments: Vec::new(),
         };
-        let options = self.in_background();
-        let runs = links.iter().map(run).collect();
-        let call = self.scripts.forget.run_all(&self.commands, &options, runs);
-        // Boxed, since futures of pipelines are large.
-        measured("forget", Box::pin(call)).await
+        let runs: Vec<Run> = links.iter().map(run).collect();
+        let client = self.in_background();
+        Box::pin(measured("forget", FORGET.run_all(&client, &runs))).await
     }
 }
 
-/// What Redis knows of a link, and how far the publisher has written to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// What it knows of the link.
-    pub lookup: Lookup,
-    /// How far the publisher has written; `None` if it has not.
-    pub state: Option<FeedState>,
-}
-
-fn missing() -> Error {
-    Error::new(ErrorKind::Protocol, "an answer is missing")
+/// The key of a lock. Keys of links have no braces, so both are in the slot that the link's key has.
+fn lock_key(generation: u64, key: &str) -> String {
+    format!("lock:{{{}}}", link_key(generation, key))
 }
 
 fn keys(generation: u64, key: &str) -> Vec<String> {
-    vec![
-        link_key(generation, key),
-        super::lock::lock_key(generation, key),
-    ]
+    vec![link_key(generation, key), lock_key(generation, key)]
 }
 
-fn read_state(values: Value) -> Result<Option<FeedState>, RedisError> {
+fn values<const N: usize>(
+    values: Value,
+    what: &'static str,
+) -> Result<[Option<Bytes>; N], RedisError> {
     let values: Vec<Option<Bytes>> = values.convert()?;
-    let values: [Option<Bytes>; STATE_FIELDS.len()] = values
-        .try_into()
-        .map_err(|_| RedisError::Malformed("the state of the feed"))?;
-    let borrowed = values.each_ref().map(|value| value.as_deref());
-    Ok(FeedState::from_values(&borrowed))
+    values.try_into().map_err(|_| RedisError::Malformed(what))
 }
 
-fn read(values: Value) -> Result<Lookup, RedisError> {
-    let values: Vec<Option<Bytes>> = values.convert()?;
-    let values: [Option<Bytes>; LINK_FIELDS.len()] = values
-        .try_into()
-        .map_err(|_| RedisError::Malformed("the fields of a link"))?;
-    let borrowed = values.each_ref().map(|value| value.as_deref());
-    Ok(match record_from_values(&borrowed) {
+fn read(values: &[Option<Bytes>; LINK_FIELDS.len()]) -> Lookup {
+    match record_from_values(&values.each_ref().map(Option::as_deref)) {
         Ok(None) => Lookup::Unknown,
         Ok(Some(record)) => Lookup::Known(record.to_owned_record()),
         Err(error) => Lookup::Malformed(error),
-    })
+    }
 }
 
-fn write(reason: Reason, generation: u64, key: &str, record: &Record<&str>, token: &str) -> Run {
-    let ttl = ttl::of(record, clock::unix_seconds()).as_millis();
+/// A run of [`WRITE`], `what` being why.
+fn write(
+    what: &'static str,
+    token: &str,
+    generation: u64,
+    key: &str,
+    record: &Record<&str>,
+) -> Run {
+    let time_to_live = time_to_live(record, clock::unix_seconds()).as_millis();
     let mut arguments: Vec<Value> = vec![
-        reason.as_str().into(),
+        what.into(),
         token.into(),
-        ttl.to_string().into(),
+        time_to_live.to_string().into(),
         record.rev().to_string().into(),
     ];
     for (name, value) in record_to_fields(record) {
@@ -190,5 +213,64 @@ fn write(reason: Reason, generation: u64, key: &str, record: &Record<&str>, toke
     Run {
         keys: keys(generation, key),
         arguments,
+    }
+}
+
+const HOUR: u64 = 3_600_000;
+const WEEK: u64 = 7 * 24 * HOUR;
+
+/// How long a record may stay, the time being `now` (unix seconds). Random, so that what was cached at once is not looked up
+/// again at once: 20 to 25 % of the link's remaining validity, at least an hour and at most 7 days; for a permanent link 7
+/// days less up to 10 %; for one that is absent 60 to 180 s.
+fn time_to_live<U>(record: &Record<U>, now: u64) -> Duration {
+    let milliseconds = match record {
+        Record::Absent { .. } => random_range(60_000..=180_000),
+        Record::Link(link) => match link.valid_until {
+            None => random_range(WEEK / 10 * 9..=WEEK),
+            Some(until) => {
+                let rest = until.saturating_sub(now).saturating_mul(1000);
+                random_range(rest / 5..=rest / 4).clamp(HOUR, WEEK)
+            }
+        },
+    };
+    Duration::from_millis(milliseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edgelink_wire::{LinkRecord, LinkState, RedirectStatus};
+
+    const NOW: u64 = 1_767_225_600;
+    const DAY: u64 = 24 * HOUR;
+
+    fn until(valid_until: Option<u64>) -> Record<&'static str> {
+        Record::Link(LinkRecord {
+            url: "https://example.com/",
+            redirect: RedirectStatus::Found,
+            state: LinkState::Active,
+            valid_since: None,
+            valid_until,
+            forward_query: true,
+            rev: 1,
+        })
+    }
+
+    #[test]
+    fn the_time_depends_on_what_is_left_of_the_validity() {
+        for (record, low, high) in [
+            (Record::Absent { rev: 1 }, 60_000, 180_000),
+            (until(None), WEEK / 10 * 9, WEEK),
+            (until(Some(NOW + 10 * 86_400)), 2 * DAY, 10 * DAY / 4),
+            (until(Some(NOW + 60)), HOUR, HOUR),
+            (until(Some(NOW - 60)), HOUR, HOUR),
+            (until(Some(NOW + 1000 * 86_400)), WEEK, WEEK),
+            (until(Some(u64::MAX)), WEEK, WEEK),
+        ] {
+            for _ in 0..100 {
+                let ttl = u64::try_from(time_to_live(&record, NOW).as_millis()).unwrap();
+                assert!((low..=high).contains(&ttl), "{record:?}: {ttl}");
+            }
+        }
     }
 }

@@ -1,26 +1,26 @@
-//! Lua scripts. Each touches the keys of one slot only, so that they work in a cluster, and is sent in full where Redis does
-//! not know it any more.
+//! Lua scripts. Each touches the keys of one slot only, so that they work in a cluster, and is sent in full if Redis does not
+//! know it any more.
 
-use super::error::is_unknown_script;
-use fred::clients::Client;
+use fred::clients::{Client, WithOptions};
 use fred::error::{Error, ErrorKind};
 use fred::interfaces::ClientLike;
-use fred::types::config::Options;
 use fred::types::{CustomCommand, Value};
 use fred::util::{redis_keyslot, sha1_hash};
+use std::sync::OnceLock;
 
 /// Writes a record by its revision.
 ///
 /// `KEYS`: the link's hash, its lock. `ARGV`: what for, the token of the lock, TTL in milliseconds, rev, and the fields.
 ///
-/// - `fill`: somebody looked the record up under the lock. Written, and the lock released, only while the lock is theirs:
-///   a change that was published meanwhile has taken it away, and what they read may be from before.
-/// - `repair`: the same over a hash that nobody can read, whatever its rev.
-/// - `publish`: the record is news. Locks are taken away, and the hash is written only where there is one: nothing is cached
-///   before anybody asks for it.
+/// - `fill`: a replica looked the record up under the lock. Written, and the lock released, only while it holds the lock: a
+///   change that was published meanwhile has removed it, and what the replica read may be from before.
+/// - `repair`: the same over a hash that cannot be read, whatever its rev.
+/// - `publish`: the record has changed. The lock is removed, and the hash is written only if there is one: nothing is cached
+///   before a lookup asks for it.
 ///
 /// Revisions are compared as decimal digits, because Lua's numbers are exact up to 2^53 only.
-const WRITE: &str = r"
+pub(super) static WRITE: Script = Script::new(
+    r"
 local link, lock = KEYS[1], KEYS[2]
 local what, rev = ARGV[1], ARGV[4]
 if what == 'publish' then
@@ -38,15 +38,18 @@ redis.call('DEL', link)
 redis.call('HSET', link, unpack(ARGV, 5))
 redis.call('PEXPIRE', link, ARGV[3])
 return 1
-";
+",
+);
 
 /// Releases a lock that is still ours. `KEYS`: the lock. `ARGV`: its token.
-const UNLOCK: &str = r"
+pub(super) static UNLOCK: Script = Script::new(
+    r"
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0
-";
+",
+);
 
-/// Appends entries to the stream, each with the id of the one before it, unless this publisher is not to.
+/// Appends entries to the stream, each with the id of the one before it, unless the fence, or what was lost, forbids it.
 ///
 /// `KEYS`: the stream, the state of the feed. `ARGV`: the fence (token, owner, installation), the generation, the last entry
 /// that is known to be published, whether this begins the generation, the number and the nodes of a beat (empty if there is
@@ -60,9 +63,10 @@ return 0
 /// - `gone back`: what is here is not what was written here last; what shows it.
 /// - `appended`: the id of the last entry.
 ///
-/// The bytes of the stream are those that Redis reckons from a few samples. It is trimmed before it grows, because a full
+/// The bytes of the stream are what Redis estimates from a few samples. It is trimmed before it grows, because a full
 /// Redis refuses to.
-const APPEND: &str = r"
+pub(super) static APPEND: Script = Script::new(
+    r"
 local function above(a, b) return #a > #b or (#a == #b and a > b) end
 local feed, key = KEYS[1], KEYS[2]
 local token, owner, installation, generation, after = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -102,88 +106,70 @@ if ARGV[6] == '1' then
 end
 redis.call(unpack(set))
 return {'appended', prev}
-";
+",
+);
 
-/// Takes away what is cached of a link, and the lock of those who are looking it up. `KEYS`: the link's hash, its lock.
-const FORGET: &str = r"
+/// Removes what is cached of a link, and the lock of the replica that looks it up. `KEYS`: the link's hash, its lock.
+pub(super) static FORGET: Script = Script::new(
+    r"
 return redis.call('DEL', KEYS[1], KEYS[2])
-";
+",
+);
 
 /// A script and the name that Redis knows it by.
 pub(super) struct Script {
     text: &'static str,
-    hash: String,
-}
-
-/// All scripts.
-pub(super) struct Scripts {
-    pub(super) write: Script,
-    pub(super) unlock: Script,
-    pub(super) append: Script,
-    pub(super) forget: Script,
-}
-
-impl Scripts {
-    pub(super) fn new() -> Self {
-        Self {
-            write: Script::new(WRITE),
-            unlock: Script::new(UNLOCK),
-            append: Script::new(APPEND),
-            forget: Script::new(FORGET),
-        }
-    }
+    hash: OnceLock<String>,
 }
 
 /// Keys and arguments of one run.
-#[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) keys: Vec<String>,
     pub(super) arguments: Vec<Value>,
 }
 
 impl Run {
-    /// `EVAL` or `EVALSHA`, for the node that has the keys.
-    fn command(&self, name: &'static str) -> CustomCommand {
+    /// Sends `EVAL` or `EVALSHA` with the text of the script, or its hash, to the node that has the keys.
+    async fn send<C: ClientLike>(
+        &self,
+        client: &C,
+        name: &'static str,
+        script: &str,
+    ) -> Result<Value, Error> {
         let slot = self.keys.first().map(|key| redis_keyslot(key.as_bytes()));
-        CustomCommand::new_static(name, slot, false)
-    }
-
-    /// The arguments of `EVAL` or `EVALSHA`.
-    fn into_arguments(self, script: &str) -> Vec<Value> {
         let count = self.keys.len().to_string();
-        let keys = self.keys.into_iter().map(Value::from);
-        [Value::from(script), Value::from(count)]
+        let keys = self.keys.iter().map(Value::from);
+        let arguments = [Value::from(script), Value::from(count)]
             .into_iter()
             .chain(keys)
-            .chain(self.arguments)
-            .collect()
+            .chain(self.arguments.iter().cloned())
+            .collect();
+        client
+            .custom(CustomCommand::new_static(name, slot, false), arguments)
+            .await
     }
 }
 
 impl Script {
-    fn new(text: &'static str) -> Self {
+    const fn new(text: &'static str) -> Self {
         Self {
             text,
-            hash: sha1_hash(text),
+            hash: OnceLock::new(),
         }
+    }
+
+    fn hash(&self) -> &str {
+        self.hash.get_or_init(|| sha1_hash(self.text))
     }
 
     /// Runs the script.
     pub(super) async fn run(
         &self,
-        client: &Client,
-        options: &Options,
-        run: Run,
+        client: &WithOptions<Client>,
+        run: &Run,
     ) -> Result<Value, Error> {
-        match by_hash(&client.with_options(options), self, run.clone()).await {
-            Err(error) if is_unknown_script(&error) => {
-                let command = run.command("EVAL");
-                let arguments = run.into_arguments(self.text);
-                client
-                    .with_options(options)
-                    .custom(command, arguments)
-                    .await
-            }
+        match run.send(client, "EVALSHA", self.hash()).await {
+            Err(error) if is_unknown_script(&error) => run.send(client, "EVAL", self.text).await,
             result => result,
         }
     }
@@ -191,37 +177,31 @@ impl Script {
     /// Runs the script for each of `runs`, all of them under way at once. The first error of any is the answer.
     pub(super) async fn run_all(
         &self,
-        client: &Client,
-        options: &Options,
-        runs: Vec<Run>,
+        client: &WithOptions<Client>,
+        runs: &[Run],
     ) -> Result<(), Error> {
-        let pipeline = client.pipeline().with_options(options);
-        for run in runs.clone() {
-            by_hash(&pipeline, self, run).await?;
+        let pipeline = client.pipeline().with_options(client.options());
+        for run in runs {
+            run.send(&pipeline, "EVALSHA", self.hash()).await?;
         }
         let results = pipeline.try_all::<Value>().await;
         if results.len() != runs.len() {
             // The pipeline as a whole was not sent or not answered.
             let error = results.into_iter().find_map(Result::err);
-            return Err(
-                error.unwrap_or_else(|| Error::new(ErrorKind::Protocol, "answers are missing"))
-            );
+            let missing = || Error::new(ErrorKind::Protocol, "answers are missing");
+            return Err(error.unwrap_or_else(missing));
         }
         for (result, run) in results.into_iter().zip(runs) {
             match result {
-                Err(error) if is_unknown_script(&error) => {
-                    self.run(client, options, run).await?;
-                }
-                Err(error) => return Err(error),
-                Ok(_) => {}
+                Err(error) if is_unknown_script(&error) => drop(self.run(client, run).await?),
+                result => drop(result?),
             }
         }
         Ok(())
     }
 }
 
-async fn by_hash<C: ClientLike>(client: &C, script: &Script, run: Run) -> Result<Value, Error> {
-    let command = run.command("EVALSHA");
-    let arguments = run.into_arguments(&script.hash);
-    client.custom(command, arguments).await
+/// Whether Redis does not know a script: it was restarted, failed over, or dropped its scripts by command.
+fn is_unknown_script(error: &Error) -> bool {
+    error.details().starts_with("NOSCRIPT")
 }

@@ -1,5 +1,5 @@
-//! Making sure, before a key is denied, that everything committed by now is among the known keys. All who ask at once share one
-//! look into the outbox.
+//! Making sure, before a key is denied, that everything committed by now is among the known keys. Callers at the same time
+//! share one look into the outbox.
 
 use super::known_keys::KnownKeys;
 use crate::feed::Feed;
@@ -20,18 +20,12 @@ const FEED_WAIT: Duration = Duration::from_millis(100);
 /// The time between two looks at least, so that a flood of keys that are not there does not become one of queries.
 const PACE: Duration = Duration::from_millis(2);
 
-/// What a look has shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Certainty {
-    /// The revision of the absence of a link that that is not among the known keys.
-    pub(super) rev: u64,
-}
-
 struct Round {
     /// The number of the last round that is over.
     number: u64,
-    /// What it has shown; `None` if not everything is known.
-    certainty: Option<Certainty>,
+    /// What it has shown: the revision of the absence of a link that is not among the known keys; `None` if they may lack
+    /// one that is there.
+    absence: Option<u64>,
     next: Instant,
     /// The generation that the feed did not come to in time.
     missed: Option<u64>,
@@ -74,37 +68,38 @@ impl CatchUp {
             begun: AtomicU64::new(0),
             last: Mutex::new(Round {
                 number: 0,
-                certainty: None,
+                absence: None,
                 next: Instant::now(),
                 missed: None,
             }),
         }
     }
 
-    /// Whether the known keys have everything that was committed before the call. A round that began after the call counts,
-    /// no matter which call began it; one that was under way does not, and neither does one that was given up.
-    pub(super) async fn run(&self) -> Option<Certainty> {
+    /// Brings the known keys up to everything that was committed before the call: the revision of the absence of a link that is
+    /// not among them then, `None` if they may lack one. A round counts that began after the call, also by another caller; one
+    /// that was under way does not, and neither does one that was given up.
+    pub(super) async fn run(&self) -> Option<u64> {
         let asked = self.begun.load(Ordering::Acquire);
         let mut last = self.last.lock().await;
         if last.number <= asked {
             sleep_until(last.next).await;
             let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
-            let certainty = self.round(&mut last.missed).await;
+            let absence = self.round(&mut last.missed).await;
             // Together, and with nothing to wait for in between: the caller may go away at any time.
             last.number = number;
-            last.certainty = certainty;
+            last.absence = absence;
             last.next = Instant::now() + PACE;
         }
-        last.certainty
+        last.absence
     }
 
-    /// What is committed is in the outbox until it is published. From then on it is on the feed, as far as the same look says
-    /// that this was published; what was published in another generation, or before we followed this one, the known keys
-    /// have from the database.
+    /// What is committed is in the outbox until it is published. From then on it is on the feed, up to the position that the
+    /// same look shows; what was published in another generation, or before this process followed this one, the known
+    /// keys have from the database.
     ///
-    /// It is waited for, but not if the feed is not current, nor again for a generation that was waited for in vain (`missed`):
-    /// those who ask are answered by the database then.
-    async fn round(&self, missed: &mut Option<u64>) -> Option<Certainty> {
+    /// The round waits for that position, but not if the feed is not current, nor again for a generation that did not come in
+    /// time (`missed`): the database answers then.
+    async fn round(&self, missed: &mut Option<u64>) -> Option<u64> {
         let asked = Instant::now();
         let pending = self.outbox.pending_keys(MAX_PENDING).await.ok()?;
         let state = pending.state;
@@ -120,18 +115,14 @@ impl CatchUp {
         } else {
             Duration::ZERO
         };
-        let has_come = self
-            .feed
-            .has_come(state.generation, state.position, wait)
-            .await;
+        let has_come = self.feed.has_come(state.generation, state.position, wait);
+        let has_come = has_come.await;
         let is_other = self.feed.place().0 != state.generation;
         *missed = (!has_come && is_other).then_some(state.generation);
-        has_come.then_some(Certainty {
-            rev: state.rev_floor,
-        })
+        has_come.then_some(state.rev_floor)
     }
 
-    /// Notes keys, where they can be read.
+    /// Notes keys among the known ones; says whether they could be read.
     fn note(&self, keys: &Packed) -> bool {
         let texts = keys.values().map(|key| str::from_utf8(key.ok()?).ok());
         let Some(texts) = texts.collect::<Option<Vec<_>>>() else {

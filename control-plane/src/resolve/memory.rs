@@ -59,7 +59,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Nothing remembered yet.
+    /// A memory that has nothing yet.
     #[must_use]
     pub fn new(config: &ResolveConfig) -> Self {
         let records = Cache::builder()
@@ -82,7 +82,7 @@ impl Memory {
         }
     }
 
-    /// What is remembered of a key, unless it has changed since.
+    /// The record of a key that was looked up last; `None` if it has changed since.
     pub(super) async fn get(&self, key: &str) -> Option<Record<String>> {
         let remembered = self.records.get(key).await?;
         if remembered.stamp == self.stamp(key) {
@@ -92,15 +92,15 @@ impl Memory {
         None
     }
 
-    /// Looks a key up, once for all who ask meanwhile, and remembers the answer. Who asks after a change came never gets what
-    /// was looked up since before it.
+    /// Looks a key up, once for all who ask meanwhile, and remembers the answer. A question after a change never gets what was
+    /// looked up since before it. (The cache's own way to share a lookup panics when many callers in a row give up.)
     pub(super) async fn look_up(
         &self,
         key: &str,
         look_up: impl Future<Output = Result<Found, StoreError>>,
     ) -> Outcome {
-        let boarding = self.board(key);
-        let flight = boarding.flight.clone();
+        let waiter = self.join(key);
+        let flight = waiter.flight.clone();
         let outcome = flight.outcome.get_or_init(|| async {
             let found = look_up.await.map_err(Arc::new)?;
             let remembered = Remembered {
@@ -114,7 +114,7 @@ impl Memory {
     }
 
     /// Joins the flight for a key, or begins one if there is none that began since the last change.
-    fn board<'a>(&'a self, key: &'a str) -> Boarding<'a> {
+    fn join<'a>(&'a self, key: &'a str) -> Waiter<'a> {
         let mut flights = self.flights();
         let stamp = self.stamp(key);
         let flight = match flights.get(key) {
@@ -122,15 +122,13 @@ impl Memory {
                 flight.clone()
             }
             _ => {
-                let flight = Arc::new(Flight {
-                    stamp,
-                    outcome: OnceCell::new(),
-                });
+                let outcome = OnceCell::new();
+                let flight = Arc::new(Flight { stamp, outcome });
                 flights.insert(key.to_owned(), flight.clone());
                 flight
             }
         };
-        Boarding {
+        Waiter {
             memory: self,
             key,
             flight,
@@ -141,7 +139,7 @@ impl Memory {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets what is known of a key, and what is being looked up.
+    /// Forgets the record of a key, and what is being looked up.
     pub(crate) fn void(&self, key: &str) {
         self.counter(key).fetch_add(1, Ordering::AcqRel);
     }
@@ -159,20 +157,19 @@ impl Memory {
     }
 }
 
-/// One of those who wait for a flight.
-struct Boarding<'a> {
+/// A caller that waits for a flight.
+struct Waiter<'a> {
     memory: &'a Memory,
     key: &'a str,
     flight: Arc<Flight>,
 }
 
-impl Drop for Boarding<'_> {
-    /// The last one takes the flight away, also where all of them have gone before it was over.
+impl Drop for Waiter<'_> {
+    /// The last one removes the flight, also if all of them have gone before it was complete.
     fn drop(&mut self) {
         let mut flights = self.memory.flights();
-        let is_it = flights
-            .get(self.key)
-            .is_some_and(|flight| Arc::ptr_eq(flight, &self.flight));
+        let flight = flights.get(self.key);
+        let is_it = flight.is_some_and(|flight| Arc::ptr_eq(flight, &self.flight));
         // The table's and ours, and that of the call that is being dropped with it.
         if is_it && (self.flight.outcome.get().is_some() || Arc::strong_count(&self.flight) <= 3) {
             flights.remove(self.key);

@@ -1,10 +1,10 @@
-//! What goes on besides requests: publishing changes, and keeping up with those of others.
+//! Background tasks: publishing changes, and keeping up with those of other replicas.
 
 use crate::config::Config;
 use crate::feed::{Feed, Listener, Tail};
 use crate::numbers;
+use crate::publisher::{Destination, Publisher, PublisherStatus};
 use crate::redis::{Redis, RedisError};
-use crate::relay::{Outlet, PublisherStatus, Relay};
 use crate::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
 use crate::snapshot::{SnapshotFacts, Snapshots};
 use crate::store::{OnChange, Store};
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// What goes on besides requests.
+/// The background tasks, and what they share.
 pub(super) struct Background {
     pub(super) feed: Arc<Feed>,
     memory: Arc<Memory>,
@@ -25,7 +25,7 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Connects to Redis where there is one. Nothing else happens before [`Background::start`].
+    /// Connects to Redis if it is configured. Nothing else happens before [`Background::start`].
     pub(super) fn new(config: &Config) -> Result<Self, RedisError> {
         let redis = Redis::start(&config.redis, &config.feed)?;
         let memory = Arc::new(Memory::new(&config.resolve));
@@ -43,7 +43,7 @@ impl Background {
     }
 
     /// What follows a change that this process has made, before it is published: its resolver forgets what it knows of the
-    /// link, so that who makes a change here sees it here, and the relay wakes up.
+    /// link, so that a client that makes a change here sees it here, and the publisher wakes up.
     pub(super) fn on_change(&self) -> OnChange {
         let (memory, wake) = (self.memory.clone(), self.wake.clone());
         Arc::new(move |keys| {
@@ -59,32 +59,32 @@ impl Background {
         self.known_keys.clone()
     }
 
-    /// Starts publishing what is in the outbox, following the feed, and scanning the keys; returns who publishes.
+    /// Starts the publisher, the tail of the feed, and the scan of the keys; returns which process publishes.
     pub(super) fn start(&self, config: &Config, store: &Arc<Store>) -> PublisherStatus {
-        let relay = Relay::new(
+        let publisher = Publisher::new(
             store.clone(),
-            self.outlet(),
+            self.destination(),
             self.feed.clone(),
             &config.publisher,
             &config.clicks,
             numbers::bound_policy(config),
             self.wake.clone(),
         );
-        let status = relay.status();
+        let status = publisher.status();
         let scanner = KeyScanner::new(self.known_keys.clone(), store.clone());
-        self.tasks.spawn(relay.run(self.stop.clone()));
+        self.tasks.spawn(publisher.run(self.stop.clone()));
         self.tasks.spawn(scanner.run(self.stop.clone()));
         status
     }
 
     /// Where changes are published; follows the feed from there.
-    fn outlet(&self) -> Outlet {
+    fn destination(&self) -> Destination {
         let Some(redis) = &self.redis else {
-            return Outlet::Local(self.feed.clone());
+            return Destination::Local(self.feed.clone());
         };
         let tail = Tail::new(redis.clone(), self.feed.clone());
         self.tasks.spawn(tail.run(self.stop.clone()));
-        Outlet::Redis(redis.clone())
+        Destination::Redis(redis.clone())
     }
 
     /// What answers for links.

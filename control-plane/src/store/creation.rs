@@ -13,7 +13,7 @@ use super::calls::{Store, run};
 use super::dialect::Dialect;
 use super::error::{Fault, Remedy, StoreError};
 use super::links::set_content;
-use super::outbox::NewChanges;
+use super::outbox::OutboxBatches;
 use super::receipts::{NewReceipts, Receipt, StoredReceipt, find_receipts};
 use super::revisions::{LastRevisions, Revisions};
 use super::rows::{StoredContent, numbers};
@@ -404,7 +404,7 @@ impl Creation {
         self.follow();
         // What is taken was taken, perhaps, by this very request when it came before.
         self.find_receipts(session).await?;
-        self.changes().write(session, self.now).await?;
+        self.changes().append_outbox(session, self.now).await?;
         match self.receipts().write(session).await {
             Err(fault) if fault.is_duplicate() => return Ok(false),
             written => written?,
@@ -562,8 +562,8 @@ impl Creation {
         }
     }
 
-    fn changes(&self) -> NewChanges {
-        let mut changes = NewChanges::default();
+    fn changes(&self) -> OutboxBatches {
+        let mut changes = OutboxBatches::default();
         for row in &self.rows {
             if row.outcome == Some(Ok(())) {
                 changes.push(&row.link.key(), &row.link.record());

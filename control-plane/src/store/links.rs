@@ -2,7 +2,7 @@
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
-use super::outbox::NewChanges;
+use super::outbox::OutboxBatches;
 use super::revisions::Revisions;
 use super::rows::{CONTENT_COLUMNS, LINK_COLUMNS, LinkRow, StoredContent};
 use super::session::Session;
@@ -239,8 +239,8 @@ async fn update_locked(
         set_content(update, &stored, &link.content).push(", updated_at = ?, rev = ? WHERE id = ?");
     let update = update.bind_all([link.updated_at, link.rev, link.id]);
     session.execute(update).await?;
-    let change = NewChanges::one(key, &link.record());
-    change.write(session, now).await?;
+    let change = OutboxBatches::one(key, &link.record());
+    change.append_outbox(session, now).await?;
     Ok(Some(Ok(link)))
 }
 
@@ -274,8 +274,8 @@ async fn delete_locked(
     );
     let delete = delete.bind_all([now, now, rev, link.id]);
     session.execute(delete).await?;
-    let change = NewChanges::one(key, &Record::Absent { rev });
-    change.write(session, now).await?;
+    let change = OutboxBatches::one(key, &Record::Absent { rev });
+    change.append_outbox(session, now).await?;
     Ok(Some(Ok(())))
 }
 

@@ -1,44 +1,37 @@
 //! The newest that this process has read of the row of the publisher.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-/// The newest that this process has read of the row of the publisher. A row with a lower token is that of a database that
-/// went back, and no number is drawn from it: others may have been given the same. Once the publisher has repaired it, its
-/// token is higher, and the numbers behind those of before.
+/// The newest that this process has read of the row of the publisher: its token, and the generation with which numbers were
+/// skipped last by the row with that token; generations of a database that is lost may be higher.
 ///
-/// A process that has read nothing of what was lost draws until then, as long as no other one has repaired the database.
+/// A row with a lower token is that of a database that went back, and no number is drawn from it: another process may have
+/// been given the same. Once the publisher has repaired it, its token is higher, and the numbers behind those of before. A
+/// process that has read nothing of what was lost draws until then, as long as no other one has repaired the database.
 #[derive(Debug, Default)]
-pub(super) struct Newest(Mutex<Known>);
-
-/// What is kept of a row.
-#[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    token: u64,
-    /// Of the row with that token: generations of a database that is lost may be higher.
-    skipped_in: u64,
-}
+pub(super) struct Newest(Mutex<(u64, u64)>);
 
 impl Newest {
     /// The greatest token.
     pub(super) fn token(&self) -> u64 {
-        self.known().token
+        self.read().0
     }
 
-    /// The generation with which numbers were skipped last, by the row with that token.
+    /// The generation with which numbers were skipped last.
     pub(super) fn skipped_in(&self) -> u64 {
-        self.known().skipped_in
+        self.read().1
     }
 
     /// Notes a row that was read.
     pub(super) fn note(&self, token: u64, skipped_in: u64) {
-        let mut known = self.known();
-        if token >= known.token {
-            *known = Known { token, skipped_in };
+        let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if token >= newest.0 {
+            *newest = (token, skipped_in);
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> (u64, u64) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -42,9 +42,9 @@ pub struct OutboxSize {
     pub age_millis: u64,
 }
 
-/// Changes on their way into the outbox.
+/// Changes that a transaction writes to the outbox, in batches.
 #[derive(Debug, Default)]
-pub(super) struct NewChanges(Vec<NewBatch>);
+pub(super) struct OutboxBatches(Vec<NewBatch>);
 
 /// A row of the outbox.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ struct NewBatch {
     records: Packed,
 }
 
-impl NewChanges {
+impl OutboxBatches {
     /// The only change.
     pub(super) fn one(key: &LinkKey, record: &Record<&str>) -> Self {
         let mut changes = Self::default();
@@ -80,7 +80,7 @@ impl NewChanges {
     }
 
     /// Adds them to the outbox. Part of a transaction.
-    pub(super) async fn write(&self, session: &mut Session, now: u64) -> Result<(), Fault> {
+    pub(super) async fn append_outbox(&self, session: &mut Session, now: u64) -> Result<(), Fault> {
         for batch in &self.0 {
             session
                 .execute(sql(INSERT).rows([batch.values(now)]))
@@ -141,14 +141,9 @@ pub enum MalformedBatch {
     /// A key is no text.
     #[error("a key is no text: {0}")]
     Key(#[from] Utf8Error),
-    /// There are more of the ones than of the others.
-    #[error("{keys} keys with {records} records")]
-    Count {
-        /// How many keys there are.
-        keys: usize,
-        /// How many records there are.
-        records: usize,
-    },
+    /// There are not as many keys as records.
+    #[error("{0} keys with {1} records")]
+    Count(usize, usize),
 }
 
 impl PendingBatch {
@@ -161,35 +156,26 @@ impl PendingBatch {
     /// The changes one by one.
     ///
     /// # Errors
-    /// Where the row is not what any version writes.
+    /// If the row is not what any version writes.
     pub fn changes(&self) -> Result<Vec<PendingChange<'_>>, MalformedBatch> {
         let keys = self.keys.values().collect::<Result<Vec<_>, _>>()?;
         let records = self.records.values().collect::<Result<Vec<_>, _>>()?;
         if keys.len() != records.len() {
-            return Err(MalformedBatch::Count {
-                keys: keys.len(),
-                records: records.len(),
-            });
+            return Err(MalformedBatch::Count(keys.len(), records.len()));
         }
-        let change = |(key, record)| PendingChange::new(key, record);
+        let change = |(key, record)| {
+            let key = str::from_utf8(key)?;
+            Ok(PendingChange { key, record })
+        };
         keys.into_iter().zip(records).map(change).collect()
     }
 }
 
 impl<'a> PendingChange<'a> {
-    /// A change of the link with this key to the encoded record.
-    ///
-    /// # Errors
-    /// Where the key is no text.
-    pub fn new(key: &'a [u8], record: &'a [u8]) -> Result<Self, MalformedBatch> {
-        let key = std::str::from_utf8(key)?;
-        Ok(Self { key, record })
-    }
-
     /// What the link is by this change.
     ///
     /// # Errors
-    /// Where a version that is not known here wrote the row.
+    /// If a version that is not known here wrote the row.
     pub fn record(&self) -> Result<Record<&'a str>, RecordError> {
         Record::decode(self.record)
     }

@@ -1,5 +1,5 @@
-//! What the publisher needs of a store: the outbox, and the row in which the replicas agree on who publishes and how far the
-//! feed has come.
+//! What the publisher needs of a store: the outbox, and the row in which the replicas agree on which of them publishes and how
+//! far the feed has come.
 
 use super::bounds;
 use super::calls::{Store, run};
@@ -21,7 +21,7 @@ pub const NUMBERS_SKIPPED: u64 = 1_000_000;
 /// For how long after the last lease a publisher of another kind waits, in milliseconds, unless the lease was given back.
 pub const OTHER_KIND_WAIT_MS: u64 = 30_000;
 
-/// Where a publisher publishes to.
+/// The kind of feed that a publisher writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedKind {
     /// Its own process.
@@ -33,7 +33,7 @@ pub enum FeedKind {
 impl Store {
     /// The row that the replicas agree on.
     pub async fn publisher(&self) -> Result<PublisherState, StoreError> {
-        let call = self.read("publisher", "reading who publishes");
+        let call = self.read("publisher", "reading the row of the publisher");
         let read = run!(call, |session| read(session, "").await);
         read.inspect(|state| self.note(state))
     }
@@ -45,7 +45,7 @@ impl Store {
     }
 
     /// [`PublisherState::skipped_in`] of the row with that token. Numbers that were drawn before it are not used any more:
-    /// others may have drawn the same from a database that had gone back.
+    /// another process may have drawn the same from a database that had gone back.
     #[must_use]
     pub fn skipped_in(&self) -> u64 {
         self.newest.skipped_in()
@@ -60,12 +60,10 @@ impl Store {
         if self.publisher().await?.token >= token {
             return Ok(());
         }
-        let reason =
-            "the database went back, and the publisher has not skipped the numbers of before yet";
         Err(StoreError {
             context,
             transient: true,
-            source: reason.into(),
+            source: "the database went back, and the publisher has not skipped the numbers of before yet".into(),
         })
     }
 
@@ -111,10 +109,7 @@ impl Store {
                 "LEFT JOIN outbox o ON o.id >= 0 WHERE p.id = 1 LIMIT ?",
             );
             let mut pending = PendingKeys::default();
-            for row in session
-                .fetch_all::<PendingKeysRow>(query.bind(limit))
-                .await?
-            {
+            for row in session.fetch_all::<PendingRow>(query.bind(limit)).await? {
                 pending.state = row.publisher.into_state();
                 pending.keys.extend(row.link_keys.map(Packed::from));
             }
@@ -170,7 +165,7 @@ impl Store {
         let call = self.write("forget_published", "clearing the outbox");
         run!(call, |session| {
             session.begin().await?;
-            // More may be noted by now: an order that comes late never sets it back.
+            // More may be noted by now: a call that comes late never sets it back.
             let note = sql(
                 "UPDATE publisher SET position_millis = ?, position_sequence = ? WHERE id = 1 AND token = ? \
              AND (position_millis < ? OR position_millis = ? AND position_sequence <= ?)",
@@ -223,7 +218,7 @@ impl Store {
 pub struct PublisherState {
     /// The database's clock when the row was read: unix time in microseconds. What was committed before was visible.
     pub now: u64,
-    /// Who has, or had, the lease.
+    /// The process that has, or had, the lease.
     pub owner: String,
     /// Until when: unix time in milliseconds, 0 after it was given back.
     pub lease_until: u64,
@@ -234,9 +229,9 @@ pub struct PublisherState {
     /// The last entry of that generation that is known to be published; the start if there is none.
     #[sqlx(skip)]
     pub position: FeedPosition,
-    /// Where the owner publishes to, as [`FeedKind::as_str`] says it; empty before the first.
+    /// The kind of feed that the owner writes to, as [`FeedKind::as_str`] says it; empty before the first.
     pub kind: String,
-    /// No cache was told of a greater revision of a link that has no row, or of which the row is older.
+    /// No greater revision was published of a link that has no row, or of which the row is older.
     pub rev_floor: u64,
     /// Which database this is.
     pub installation: String,
@@ -262,12 +257,12 @@ pub struct PendingKeys {
     pub keys: Vec<Packed>,
 }
 
-/// Who wants the lease.
+/// What a process that wants the lease says of itself.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseClaim<'a> {
     /// A name that no other process has.
     pub owner: &'a str,
-    /// Where it publishes to.
+    /// The kind of feed that it writes to.
     pub kind: FeedKind,
     /// For how long.
     pub milliseconds: u64,
@@ -281,9 +276,9 @@ pub struct LeaseClaim<'a> {
 /// What is known of the database's past when a generation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
-    /// It is as caches were told.
+    /// It is what was published.
     Kept,
-    /// It may be another one than caches were told: what is read from now on counts as newer than all of that.
+    /// It may be another one than was published: what is read from now on counts as newer than all of that.
     Unknown,
     /// The database went back behind what was published: in addition, a token above `token` is taken, and no number is
     /// handed out that may have been before.
@@ -305,12 +300,6 @@ impl FeedKind {
 }
 
 impl PublisherState {
-    /// Whether this owner has the lease by the row as it was read.
-    #[must_use]
-    pub fn is_held_by(&self, owner: &str) -> bool {
-        self.owner == owner && !self.is_over()
-    }
-
     /// Whether the lease has ended by the row as it was read.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -320,11 +309,9 @@ impl PublisherState {
     /// When the lease ends or has ended, in unix milliseconds.
     fn lease_end(&self) -> u64 {
         let most = (self.now / 1000).saturating_add(MAX_LEASE_MS);
-        if self.lease_until > most {
-            0
-        } else {
-            self.lease_until
-        }
+        Some(self.lease_until)
+            .filter(|until| *until <= most)
+            .unwrap_or(0)
     }
 
     /// Whether that claim may take the lease.
@@ -337,11 +324,8 @@ impl PublisherState {
             return true;
         }
         let end = self.lease_end();
-        let wait = if is_same_kind || end == 0 {
-            0
-        } else {
-            OTHER_KIND_WAIT_MS
-        };
+        let is_free = is_same_kind || end == 0;
+        let wait = if is_free { 0 } else { OTHER_KIND_WAIT_MS };
         end.saturating_add(wait) <= now
     }
 
@@ -354,7 +338,7 @@ impl PublisherState {
         let published = claim
             .published
             .filter(|(generation, _)| *generation == self.generation);
-        // An order that comes late never sets it back.
+        // A call that comes late never sets it back.
         self.position =
             published.map_or(self.position, |(_, position)| position.max(self.position));
     }
@@ -370,22 +354,16 @@ struct PublisherRow {
     position_sequence: u64,
 }
 
-/// That row with a row of the outbox, if there is any.
+/// That row with a row of the outbox, or with a part of it; `None` if there is no row, or the column was not asked for.
 #[derive(Debug, sqlx_macros::FromRow)]
 struct PendingRow {
     #[sqlx(flatten)]
     publisher: PublisherRow,
+    #[sqlx(default)]
     id: Option<u64>,
     link_keys: Option<Vec<u8>>,
+    #[sqlx(default)]
     records: Option<Vec<u8>>,
-}
-
-/// That row with the keys of a row of the outbox, if there is any.
-#[derive(Debug, sqlx_macros::FromRow)]
-struct PendingKeysRow {
-    #[sqlx(flatten)]
-    publisher: PublisherRow,
-    link_keys: Option<Vec<u8>>,
 }
 
 impl PublisherRow {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// creations; one that was set is noticed.
 const TOLERANCE: u64 = 1_000_000;
 
-/// What the next revisions follow from, as the database has said it.
+/// What the next revisions follow from, as read from the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub(super) struct Revisions {
     rev_floor: u64,
@@ -29,7 +29,7 @@ impl Revisions {
         format!("SELECT rev_floor, {now} AS now_micros FROM publisher WHERE id = 1")
     }
 
-    /// What the database says now.
+    /// Reads them from the database.
     pub(super) async fn read(session: &mut Session) -> Result<Self, Fault> {
         session
             .fetch_one(sql(Self::select(session.dialect())))
@@ -46,7 +46,7 @@ impl Revisions {
         self.first().max(rev.saturating_add(1))
     }
 
-    /// What caches are told of a row with the revision `rev`: they may remember up to the floor.
+    /// The revision that is published of a row with the revision `rev`: caches may remember up to the floor.
     pub(super) fn effective(&self, rev: u64) -> u64 {
         rev.max(self.rev_floor)
     }
@@ -72,11 +72,8 @@ impl Revisions {
 
     fn later(self, by: Duration) -> Self {
         let by = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
-        let now = self.now_micros.saturating_add(by);
-        Self {
-            now_micros: now,
-            ..self
-        }
+        let now_micros = self.now_micros.saturating_add(by);
+        Self { now_micros, ..self }
     }
 }
 
@@ -86,13 +83,13 @@ impl Revisions {
 pub(super) struct LastRevisions(Mutex<Option<(Instant, Revisions)>>);
 
 impl LastRevisions {
-    /// What the database would say now; `None` until it has said anything.
+    /// What the database would answer now; `None` until it was read.
     pub(super) fn guess(&self) -> Option<Revisions> {
         let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.map(|(at, last)| last.later(at.elapsed()))
     }
 
-    /// Notes what the database has just said.
+    /// Notes what was read from the database just now.
     pub(super) fn note(&self, revisions: Revisions) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some((Instant::now(), revisions));

@@ -2,7 +2,7 @@
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
-use super::outbox::NewChanges;
+use super::outbox::OutboxBatches;
 use super::revisions::Revisions;
 use super::rows::{links_by_id, numbers};
 use super::session::Session;
@@ -45,7 +45,7 @@ async fn sweep(session: &mut Session, grace: u64, limit: u32) -> Result<u64, Fau
     }
     let revisions = Revisions::read(session).await?;
     let (first, now) = (revisions.first(), revisions.now_millis());
-    let mut changes = NewChanges::default();
+    let mut changes = OutboxBatches::default();
     for link in links_by_id(session, &ids).await? {
         let rev = revisions.after(link.rev);
         changes.push(&link.key(), &Record::Absent { rev });
@@ -57,7 +57,7 @@ async fn sweep(session: &mut Session, grace: u64, limit: u32) -> Result<u64, Fau
     ));
     let empty = empty.bind(first).bind(now).bind(now).list(&ids);
     session.execute(empty).await?;
-    changes.write(session, now).await?;
+    changes.append_outbox(session, now).await?;
     session.commit(ids.len()).await?;
     Ok(ids.len() as u64)
 }

@@ -3,8 +3,10 @@
 use crate::fixture::{LIMIT, connected, content, sqlite_store};
 use edgelink_control_plane::config::{ClicksConfig, FeedConfig, PublisherConfig, StoreConfig};
 use edgelink_control_plane::feed::{Feed, Listener, Tail};
+use edgelink_control_plane::publisher::{
+    BoundPolicy, Destination, PublishedBy, Publisher, PublisherStatus,
+};
 use edgelink_control_plane::redis::{Redis, StreamEntry};
-use edgelink_control_plane::relay::{BoundPolicy, Outlet, Publisher, PublisherStatus, Relay};
 use edgelink_control_plane::store::{
     FeedKind, LeaseClaim, NewLink, PublisherState, Store, Twin, connect,
 };
@@ -59,18 +61,18 @@ fn replica_with(store: &Arc<Store>, redis: &Arc<Redis>, lease: Duration) -> Repl
     let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
     let feed = Arc::new(Feed::new(&FeedConfig::default(), Vec::new()));
     tokio::spawn(Tail::new(redis.clone(), feed.clone()).run(stop.clone()));
-    let relay = Relay::new(
+    let publisher = Publisher::new(
         store.clone(),
-        Outlet::Redis(redis.clone()),
+        Destination::Redis(redis.clone()),
         feed.clone(),
         &config(lease),
         &clicks(),
         BoundPolicy::Ahead(10_000_000),
         wake.clone(),
     );
-    let status = relay.status();
+    let status = publisher.status();
     Replica {
-        task: tokio::spawn(relay.run(stop.clone())),
+        task: tokio::spawn(publisher.run(stop.clone())),
         stop,
         wake,
         feed,
@@ -81,14 +83,14 @@ fn replica_with(store: &Arc<Store>, redis: &Arc<Redis>, lease: Duration) -> Repl
 impl Replica {
     async fn publishes(&self) {
         until("it publishes", LIMIT, async || {
-            (self.status.get() == Publisher::This && self.feed.is_current()).then_some(())
+            (self.status.get() == PublishedBy::This && self.feed.is_current()).then_some(())
         })
         .await;
     }
 
     async fn gives_up(&self) {
         until("it gives up", LIMIT, async || {
-            (self.status.get() == Publisher::GaveUp).then_some(())
+            (self.status.get() == PublishedBy::GaveUp).then_some(())
         })
         .await;
     }
@@ -393,7 +395,7 @@ async fn a_publisher_whose_redis_is_away_gives_the_lease_to_one_whose_redis_work
     setting.await_empty_outbox().await;
     assert_eq!(setting.published().await, keys(0..5));
     until("the other one knows", LIMIT, async || {
-        let is_known = wrong.status.get() != Publisher::This && !wrong.feed.is_current();
+        let is_known = wrong.status.get() != PublishedBy::This && !wrong.feed.is_current();
         is_known.then_some(())
     })
     .await;
@@ -599,7 +601,7 @@ async fn who_knows_that_the_database_went_back_takes_the_lease_from_one_who_does
     let store = connect(&StoreConfig::at(&url)).await.unwrap();
     let knows = replica(&store, &setting.redis);
     until("it follows", LIMIT, async || {
-        (knows.status.get() == Publisher::Another).then_some(())
+        (knows.status.get() == PublishedBy::Another).then_some(())
     })
     .await;
     first.task.abort();
@@ -706,16 +708,16 @@ async fn a_beat_comes_long_after_its_look_as_well_and_says_so() {
     let ages = Arc::new(Ages(Mutex::default()));
     let feed = Arc::new(Feed::new(&FeedConfig::default(), vec![ages.clone()]));
     let stop = CancellationToken::new();
-    let relay = Relay::new(
+    let publisher = Publisher::new(
         store,
-        Outlet::Local(feed.clone()),
+        Destination::Local(feed.clone()),
         feed,
         &config(Duration::from_secs(60)),
         &clicks(),
         BoundPolicy::Ahead(1_000_000_000),
         Arc::new(Notify::new()),
     );
-    let task = tokio::spawn(relay.run(stop.clone()));
+    let task = tokio::spawn(publisher.run(stop.clone()));
     let beats = async |count| {
         until("beats", LIMIT, async || {
             (ages.0.lock().unwrap().len() >= count).then_some(())
@@ -848,7 +850,7 @@ async fn two_installations_on_one_redis_are_noticed_and_harm_nothing() {
     theirs.gives_up().await;
     tokio::time::sleep(LEASE).await;
     assert_eq!(setting.state().await.generation, before.generation);
-    assert_eq!(ours.status.get(), Publisher::This);
+    assert_eq!(ours.status.get(), PublishedBy::This);
     assert!(ours.feed.is_current());
 }
 

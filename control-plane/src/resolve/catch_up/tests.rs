@@ -78,7 +78,7 @@ fn setting() -> Setting {
     }
 }
 
-const CERTAIN: Option<Certainty> = Some(Certainty { rev: FLOOR });
+const CERTAIN: Option<u64> = Some(FLOOR);
 
 #[tokio::test(start_paused = true)]
 async fn what_is_in_the_outbox_is_known_and_what_was_published_has_to_have_come() {

@@ -1,7 +1,7 @@
-//! Keeping the bound ahead of what is issued (admission), and telling the edges of it.
+//! Keeping the bound ahead of what is issued (admission). Beats carry it to the edges.
 //!
-//! No number at or above the bound is ever issued, so an edge answers 404 for it without asking anybody. Raising it takes a
-//! minute to count ([`crate::store::BOUND_LEAD_MS`]), so there has to be room for what is issued meanwhile.
+//! No number at or above the bound is ever issued, so an edge answers 404 for it without a lookup. A raised bound counts only
+//! after a minute ([`crate::store::BOUND_LEAD_MS`]), so there has to be room for what is issued meanwhile.
 
 use crate::store::{BoundState, Store, StoreError};
 use std::collections::VecDeque;
@@ -41,13 +41,17 @@ impl BoundKeeper {
         }
     }
 
-    /// The bound that is to be published with the next beat, raised where that is due.
+    /// The bound for the next beat, raised if that is due.
     pub(super) async fn current(&mut self, store: &Store) -> Result<BoundState, StoreError> {
         let mut state = store.bound_state().await?;
         self.skipped(store.skipped_in());
         if let Some(bound) = self.raised(&state) {
             store.add_bound(bound).await?;
-            tracing::info!(bound, allocated = state.allocated, "the bound is raised");
+            tracing::info!(
+                bound,
+                allocated = state.allocated,
+                "raised the bound of the numbers"
+            );
             state.bound = bound;
             state.is_published = false;
         }
@@ -78,17 +82,9 @@ impl BoundKeeper {
     fn pace(&mut self, allocated: u64) -> u64 {
         let now = Instant::now();
         self.samples.push_back((now, allocated));
-        while self
-            .samples
-            .front()
-            .is_some_and(|(at, _)| *at + WINDOW < now)
-        {
-            self.samples.pop_front();
-        }
-        let before = self
-            .samples
-            .front()
-            .map_or(allocated, |(_, before)| *before);
+        self.samples.retain(|(at, _)| *at + WINDOW >= now);
+        let before = self.samples.front();
+        let before = before.map_or(allocated, |(_, before)| *before);
         allocated.saturating_sub(before).saturating_mul(HEADROOM)
     }
 }

@@ -1,4 +1,8 @@
-//! Taking in batches of clicks, however they came.
+//! Clicks: counting what edges report, and finding the links that are followed most.
+
+mod hot;
+
+pub use hot::{HotLink, HotLinks, hot_links};
 
 use crate::store::{CountedBatch, Store, StoreError};
 use crate::telemetry::prometheus::{CLICK_BATCHES, CLICKS_COUNTED};
@@ -17,15 +21,6 @@ const MAX_CLICKS: u64 = 1 << 32;
 /// The longest key: a domain, a slash, a code.
 const MAX_KEY: usize = 259 + 1 + 64;
 
-/// What became of the batches of one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
-    /// Batches that are counted now.
-    pub new: usize,
-    /// Batches that had been counted before.
-    pub repeated: usize,
-}
-
 /// Why batches are not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
@@ -37,15 +32,12 @@ pub enum IngestError {
     Store(#[from] StoreError),
 }
 
-/// Counts batches, `now` being unix time in milliseconds. When it answers they are in the database.
+/// Counts batches, each once however often it comes, `now` being unix time in milliseconds. They are in the database when it
+/// answers.
 ///
 /// # Errors
-/// [`IngestError::Malformed`] where it is of no use to send them again, otherwise the failure of the database.
-pub async fn count(
-    store: &Store,
-    batches: &[ClickBatch<'_>],
-    now: u64,
-) -> Result<Counted, IngestError> {
+/// [`IngestError::Malformed`] if it is of no use to send them again, otherwise the failure of the database.
+pub async fn count(store: &Store, batches: &[ClickBatch<'_>], now: u64) -> Result<(), IngestError> {
     if !batches.iter().all(is_believable) {
         return Err(IngestError::Malformed);
     }
@@ -57,7 +49,7 @@ pub async fn count(
     if repeated == 0 {
         counter!(CLICKS_COUNTED).increment(batches.iter().map(ClickBatch::sum).sum());
     }
-    Ok(Counted { new, repeated })
+    Ok(())
 }
 
 fn is_believable(batch: &ClickBatch<'_>) -> bool {

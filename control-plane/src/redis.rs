@@ -1,5 +1,5 @@
-//! Redis, as a cache that may be lost at any time: every command has a bound on its time, and every failure is a value that
-//! the caller answers by asking the database instead.
+//! Redis, as a cache that may be lost at any time: every command has a bound on its time, and every failure is a
+//! [`RedisError`] that the caller answers by asking the database instead. A command that fails may have been executed.
 //!
 //! Three connections a process (a cluster: three a node): one for commands, pipelined, one that is blocked reading the feed,
 //! and one that is subscribed to nudges.
@@ -9,28 +9,23 @@ mod connect;
 mod error;
 mod feed;
 mod links;
-mod lock;
 mod nodes;
-mod nudge;
 mod scripts;
-pub mod ttl;
 
+pub use connect::Nudges;
 pub use error::RedisError;
-pub(crate) use feed::is_full;
 pub use feed::{Append, Appended, StoredState, StreamEntry};
-pub use links::{Found, Lookup};
-pub use lock::Lock;
-pub use nudge::Nudges;
+pub use links::{CachedLink, Lock, Lookup};
 
 use crate::config::{FeedConfig, RedisConfig};
 use crate::telemetry::prometheus::{REDIS_ERRORS, REDIS_SECONDS};
 use breaker::Breaker;
-use fred::clients::{Client, SubscriberClient};
+use connect::Clients;
+use fred::clients::{Client, SubscriberClient, WithOptions};
 use fred::error::Error;
 use fred::interfaces::ClientLike;
 use fred::types::config::Options;
 use metrics::{counter, histogram};
-use scripts::Scripts;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -41,7 +36,6 @@ pub struct Redis {
     commands: Client,
     reader: Client,
     subscriber: SubscriberClient,
-    scripts: Scripts,
     breaker: Breaker,
     timeout: Duration,
     feed_length: u64,
@@ -51,21 +45,20 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts connecting, and goes on doing so until [`Redis::shutdown`]: whether Redis is there plays no part in whether the
-    /// process starts. `None` if no URL is configured.
+    /// Starts connecting, and retries until [`Redis::shutdown`]: the process starts even without Redis. `None` if no URL is
+    /// configured.
     ///
     /// # Errors
-    /// [`RedisError::Url`] where the URL is not one of Redis.
+    /// [`RedisError::Url`] if the URL is not one of Redis.
     pub fn start(config: &RedisConfig, feed: &FeedConfig) -> Result<Option<Arc<Self>>, RedisError> {
         let Some(url) = &config.url else {
             return Ok(None);
         };
-        let clients = connect::Clients::build(url, config.timeout_ms)?;
+        let clients = Clients::build(url, config.timeout_ms)?;
         let redis = Arc::new(Self {
             commands: clients.commands,
             reader: clients.reader,
             subscriber: clients.subscriber,
-            scripts: Scripts::new(),
             breaker: Breaker::default(),
             timeout: config.timeout_ms,
             feed_length: feed.stream_length,
@@ -96,17 +89,17 @@ impl Redis {
         self.tasks.wait().await;
     }
 
-    /// What a lookup may take.
-    fn in_lookup(&self) -> Options {
-        options(self.timeout)
+    /// The client for lookups, which may take as long as configured.
+    fn for_lookups(&self) -> WithOptions<Client> {
+        self.commands.with_options(&options(self.timeout))
     }
 
-    /// What the relay and the reader of the feed may take.
-    fn in_background(&self) -> Options {
-        options(self.timeout * 10)
+    /// The client for the publisher and the reader of the feed, which may take longer.
+    fn in_background(&self) -> WithOptions<Client> {
+        self.commands.with_options(&options(self.timeout * 10))
     }
 
-    /// Makes a call for a lookup, unless Redis is known to be away. Calls are large, so they come boxed.
+    /// Makes a call for a lookup, unless Redis is known to be away. In a box, as futures of calls are large.
     async fn look<T>(
         &self,
         operation: &'static str,
@@ -115,7 +108,7 @@ impl Redis {
         if !self.breaker.allows() {
             return Err(RedisError::Skipped);
         }
-        let result = measured(operation, call).await;
+        let result = Box::pin(measured(operation, call)).await;
         self.breaker.note(&result);
         result
     }

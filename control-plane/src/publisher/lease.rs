@@ -1,4 +1,4 @@
-//! The lease that makes one replica publish at a time, and what it shows of the database's past.
+//! The lease that makes one replica publish at a time, and by which a database that went back is noticed.
 
 use crate::feed::Feed;
 use crate::store::{FeedKind, LeaseClaim, PublisherState, Store, StoreError};
@@ -16,7 +16,7 @@ pub(super) struct Lease {
     kind: FeedKind,
     duration: Duration,
     held: Option<Held>,
-    /// Not before then a lease that is not ours is asked for.
+    /// When a lease that is not ours is asked for next, at the earliest.
     ask_at: Instant,
     seen: Seen,
     lost: Option<Lost>,
@@ -75,19 +75,6 @@ impl Seen {
     }
 }
 
-/// Whether the lease is ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hold {
-    /// It is another's.
-    Not,
-    /// It was ours before.
-    Still,
-    /// It is ours since just now, or was renewed.
-    Fresh,
-    /// It is ours, and the database is older than it was, and not repaired yet: the greatest token that was seen.
-    WentBack(u64),
-}
-
 impl Lease {
     pub(super) fn new(
         store: Arc<Store>,
@@ -124,55 +111,56 @@ impl Lease {
         &self.state
     }
 
-    /// Whether the lease is ours; takes or renews it where it is time to, and notes how far was published.
+    /// Whether the lease is ours; takes or renews it if that is due, and notes how far was published.
     pub(super) async fn hold(
         &mut self,
         published: Option<(u64, FeedPosition)>,
-    ) -> Result<Hold, StoreError> {
+    ) -> Result<bool, StoreError> {
         let now = Instant::now();
         if let Some(held) = self.held {
-            if held.until > now + self.duration * 2 / 3 {
-                return Ok(self
-                    .lost
-                    .map_or(Hold::Still, |lost| Hold::WentBack(lost.token)));
-            }
-            return self.ask(published).await;
+            let is_due = held.until <= now + self.duration * 2 / 3;
+            return if is_due {
+                self.ask(published).await
+            } else {
+                Ok(true)
+            };
         }
         if now < self.ask_at {
-            return Ok(Hold::Not);
+            return Ok(false);
         }
         self.ask_at = now + self.duration / 10;
         // Before the row, which is not older than what was read of it before.
         let newest = self.store.newest_token();
         let state = self.store.publisher().await?;
         if state.token < newest {
-            self.owe(newest, state.skipped_in);
+            self.note_lost(newest, state.skipped_in);
         }
         self.note(now, state);
         if !self.state.admits(&self.claim(None)) {
-            return Ok(Hold::Not);
+            return Ok(false);
         }
         self.ask(None).await
     }
 
-    /// Takes or renews the lease at once.
+    /// Takes or renews the lease at once, and says whether it is ours.
     pub(super) async fn ask(
         &mut self,
         published: Option<(u64, FeedPosition)>,
-    ) -> Result<Hold, StoreError> {
+    ) -> Result<bool, StoreError> {
         let now = Instant::now();
         let was_held = self.held.take().is_some();
         let before = self.seen;
-        let taken = {
-            let claim = self.claim(published);
-            self.store.take_publisher_lease(&claim).await?
-        };
+        let taken = self
+            .store
+            .take_publisher_lease(&self.claim(published))
+            .await?;
         if taken.is_some() != was_held {
             let is_held = taken.is_some();
             tracing::info!(is_held, "the publisher's lease changed hands");
         }
         let Some(state) = taken else {
-            return Ok(Hold::Not);
+            self.lose();
+            return Ok(false);
         };
         self.held = Some(Held {
             until: now + self.duration,
@@ -180,12 +168,10 @@ impl Lease {
         });
         // Every taking raises it, so that an equal one was there before as well.
         if state.token <= before.token {
-            self.owe(before.token, state.skipped_in);
+            self.note_lost(before.token, state.skipped_in);
         }
         self.note(now, state);
-        Ok(self
-            .lost
-            .map_or(Hold::Fresh, |lost| Hold::WentBack(lost.token)))
+        Ok(true)
     }
 
     fn claim(&self, published: Option<(u64, FeedPosition)>) -> LeaseClaim<'_> {
@@ -198,8 +184,8 @@ impl Lease {
         }
     }
 
-    /// The database went back behind that token: that is to be repaired, however long it takes, by us or another process.
-    fn owe(&mut self, token: u64, skipped_in: u64) {
+    /// Notes that the database went back behind that token: it has to be repaired, however late, by this or another process.
+    fn note_lost(&mut self, token: u64, skipped_in: u64) {
         let known = self.lost.map_or(0, |lost| lost.token);
         self.lost = Some(Lost {
             token: token.max(known),
@@ -207,12 +193,12 @@ impl Lease {
         });
     }
 
-    /// The same, as something else than the row shows.
+    /// Notes that the database went back behind that token, as something else than the row shows.
     pub(super) fn went_back(&mut self, token: u64) {
-        self.owe(token, self.state.skipped_in);
+        self.note_lost(token, self.state.skipped_in);
     }
 
-    /// The greatest token from before the database went back, if it did and is not repaired yet.
+    /// The greatest token from before the database went back; `None` if it did not, or is repaired.
     pub(super) fn lost(&self) -> Option<u64> {
         self.lost.map(|lost| lost.token)
     }
@@ -222,7 +208,7 @@ impl Lease {
         self.feed.clock().note(asked, state.now);
         let is_older = self.seen.is_older(&state);
         if is_older {
-            self.owe(self.seen.token, state.skipped_in);
+            self.note_lost(self.seen.token, state.skipped_in);
         } else {
             self.lost.take_if(|lost| lost.is_repaired(&state));
         }
@@ -230,7 +216,7 @@ impl Lease {
         is_older
     }
 
-    /// Notes the row with which a generation began, by us: whatever it was before. What was to be repaired is.
+    /// Notes the row with which this process began a generation, whatever it was before. The database is repaired with it.
     pub(super) fn begin(&mut self, asked: Instant, state: PublisherState) {
         self.seen = Seen::default();
         self.lost = None;
@@ -240,20 +226,20 @@ impl Lease {
         self.note(asked, state);
     }
 
-    /// The lease is another's by now.
+    /// Notes that the lease is another process's.
     pub(super) fn lose(&mut self) {
         self.held = None;
         self.ask_at = Instant::now() + self.duration / 10;
     }
 
-    /// Gives it back, so that another replica need not wait for its end, and does not ask for it for `pause`.
+    /// Gives the lease back, so that another replica need not wait for its end, and does not ask for it for `pause`.
     pub(super) async fn release(&mut self, pause: Duration) {
         self.ask_at = Instant::now() + pause;
         if self.held.take().is_none() {
             return;
         }
         if let Err(error) = self.store.release_publisher_lease(&self.owner).await {
-            tracing::warn!(%error, "the publisher's lease ends by itself");
+            tracing::warn!(%error, "giving the publisher's lease back failed: it ends by itself");
         }
     }
 }

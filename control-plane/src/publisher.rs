@@ -1,0 +1,316 @@
+//! The publisher: writes what is in the outbox to Redis and to the feed, and says how far it has come.
+//!
+//! One replica publishes at a time: the one that holds the lease. It deletes a row after it has published it, so a publisher
+//! that dies loses nothing; what it had published already comes twice, which the revisions make harmless.
+//!
+//! Every take and renewal of the lease raises a token in the database. Redis refuses a publisher with an older token than the
+//! newest that it has seen, and the database deletes rows for the newest one only: a publisher that was paused changes nothing.
+//!
+//! Before it appends, the publisher makes sure that what was published last is still there. If it is not (Redis was emptied,
+//! restored, failed over, or is another one), a new generation begins: all caches drop what they have of the old one, and what
+//! Redis had cached is out of reach. If the *database* is older than what was published, revisions and numbers continue above
+//! all that may have been used.
+//!
+//! A beat says that everything is published that was committed by a certain moment on the database's clock. It is sent only
+//! after a look into the outbox that showed all of it, so a feed with a fresh beat can be believed, and another one cannot.
+
+mod bound;
+mod destination;
+mod error;
+mod generation;
+mod lease;
+mod messages;
+mod round;
+mod status;
+
+pub use bound::BoundPolicy;
+pub(crate) use bound::EVERY_NUMBER;
+pub use destination::Destination;
+pub use error::PublishError;
+pub use status::{PublishedBy, PublisherStatus};
+
+use crate::clicks::HotLinks;
+use crate::config::{ClicksConfig, PublisherConfig};
+use crate::feed::Feed;
+use crate::redis::Nudges;
+use crate::store::{FeedKind, Store};
+use crate::telemetry::prometheus::{FEED_AGE, OUTBOX_AGE, OUTBOX_ROWS, PUBLISHER_FAILURES};
+use bound::BoundKeeper;
+use edgelink_wire::FeedPosition;
+use lease::Lease;
+use metrics::{counter, gauge};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// The pause after a failure.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// After so many failures in a row the lease is given up: other replicas may have a Redis that works.
+const MAX_STRIKES: u32 = 2;
+
+/// For how many leases this process does not ask for it then.
+const LEASES_PAUSED: u32 = 2;
+/// And no longer than that, so that a Redis that is back is written to soon.
+const MAX_PAUSE: Duration = Duration::from_secs(6);
+
+/// The least time between two rounds. What is changed meanwhile is published together: under load, reading and clearing
+/// the outbox costs the database no more than creating the links does. A change that comes alone does not wait.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// How often the outbox and the feed are measured.
+const MEASURE: Duration = Duration::from_secs(1);
+
+/// How long publishing the rest may take at a stop.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// How often a round begins again at once.
+const MAX_STEPS: usize = 16;
+
+/// Publishes changes.
+pub struct Publisher {
+    store: Arc<Store>,
+    destination: Destination,
+    config: PublisherConfig,
+    feed: Arc<Feed>,
+    lease: Lease,
+    bound: BoundKeeper,
+    hot: HotLinks,
+    wake: Arc<Notify>,
+    status: PublisherStatus,
+    /// What is published in while the lease is ours.
+    writing: Option<Writing>,
+    beat_at: Instant,
+    /// That of the last beat.
+    number: u64,
+    next_measure: Instant,
+    repaired: Option<Instant>,
+    /// Failures in a row with the lease.
+    strikes: u32,
+    is_failing: bool,
+}
+
+/// How far this process has published.
+#[derive(Clone, Debug)]
+struct Writing {
+    generation: u64,
+    /// The last entry that is known to be on the feed.
+    position: FeedPosition,
+    /// The nodes that the destination consisted of at the last beat.
+    nodes: String,
+}
+
+impl Publisher {
+    /// A publisher that is woken by `wake` when this process has changed something. `feed` is what this process follows.
+    #[must_use]
+    pub fn new(
+        store: Arc<Store>,
+        destination: Destination,
+        feed: Arc<Feed>,
+        config: &PublisherConfig,
+        clicks: &ClicksConfig,
+        bound: BoundPolicy,
+        wake: Arc<Notify>,
+    ) -> Self {
+        let now = Instant::now();
+        let kind = destination.kind();
+        Self {
+            lease: Lease::new(store.clone(), feed.clone(), kind, config.lease_ms),
+            bound: BoundKeeper::new(bound),
+            hot: HotLinks::new(store.clone(), clicks.clone()),
+            store,
+            destination,
+            feed,
+            config: config.clone(),
+            wake,
+            status: PublisherStatus::default(),
+            writing: None,
+            beat_at: now,
+            number: 0,
+            next_measure: now,
+            repaired: None,
+            strikes: 0,
+            is_failing: false,
+        }
+    }
+
+    /// Which process publishes, as far as is known here.
+    #[must_use]
+    pub fn status(&self) -> PublisherStatus {
+        self.status.clone()
+    }
+
+    /// Publishes until `stop`, then what is left, and gives the lease back.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut nudges = self.destination.nudges();
+        let mut poll = interval(self.config.poll_ms.min(self.config.heartbeat_ms));
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let has_changed_links = tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.wake.notified() => true,
+                () = nudged(&mut nudges) => false,
+                _ = poll.tick() => false,
+            };
+            let result = tokio::select! {
+                result = self.round(has_changed_links, &stop) => result,
+                () = async { stop.cancelled().await; sleep(DRAIN).await } => break,
+            };
+            sleep(GATHER).await;
+            self.judge(result).await;
+        }
+        if timeout(DRAIN, Box::pin(self.drain())).await.is_err() {
+            tracing::warn!(
+                "publishing the rest of the outbox takes too long: it waits for another publisher"
+            );
+        }
+        self.status.set(PublishedBy::Unknown);
+        self.give_up(Duration::ZERO).await;
+    }
+
+    /// Publishes what is left, as long as the lease is ours.
+    async fn drain(&mut self) {
+        for _ in 0..MAX_STEPS {
+            if self.lease.token().is_none() {
+                return;
+            }
+            match Box::pin(self.publish_all()).await {
+                Err(PublishError::Restart) => {}
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "publishing the rest of the outbox failed: it waits for another publisher");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Gives the lease back, nudges the other replicas, and does not ask for it for `pause`.
+    async fn give_up(&mut self, pause: Duration) {
+        self.stop_writing();
+        let was_held = self.lease.token().is_some();
+        self.lease.release(pause).await;
+        if was_held {
+            // They look by themselves before long.
+            let _ = timeout(PAUSE, self.destination.nudge()).await;
+        }
+    }
+
+    /// Logs the first failure of a row, and its end. A publisher that cannot write gives up.
+    async fn judge(&mut self, result: Result<(), PublishError>) {
+        let Err(error) = result else {
+            self.strikes = 0;
+            if std::mem::take(&mut self.is_failing) {
+                tracing::info!("changes are published again");
+            }
+            return;
+        };
+        counter!(PUBLISHER_FAILURES).increment(1);
+        if !std::mem::replace(&mut self.is_failing, true) {
+            tracing::warn!(%error, "publishing changes failed: they wait in the outbox, trying again");
+        }
+        if self.lease.token().is_some() && !matches!(error, PublishError::Store(_)) {
+            self.strikes += 1;
+            let is_hopeless = !matches!(error, PublishError::Redis(_));
+            if is_hopeless || self.strikes >= MAX_STRIKES {
+                self.strikes = 0;
+                let pause = MAX_PAUSE.min(self.config.lease_ms * LEASES_PAUSED);
+                tracing::warn!(%error, ?pause, "publishing failed: giving the lease to other control planes for a while");
+                self.give_up(pause).await;
+                self.status.set(PublishedBy::GaveUp);
+            }
+        }
+        sleep(PAUSE).await;
+    }
+
+    /// Publishes everything if the lease is ours; else nudges the process that has it, if this one `has_changed_links`.
+    async fn round(
+        &mut self,
+        has_changed_links: bool,
+        stop: &CancellationToken,
+    ) -> Result<(), PublishError> {
+        self.measure().await;
+        for _ in 0..MAX_STEPS {
+            if stop.is_cancelled() {
+                return Ok(());
+            }
+            if !self.hold().await? {
+                self.follow();
+                if has_changed_links {
+                    self.destination.nudge().await?;
+                }
+                return Ok(());
+            }
+            match Box::pin(self.publish_all()).await {
+                Err(PublishError::Restart) => {}
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    self.status.set(PublishedBy::This);
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the lease is ours; takes or renews it if that is due.
+    async fn hold(&mut self) -> Result<bool, PublishError> {
+        let published = self.writing.as_ref();
+        let published = published.map(|writing| (writing.generation, writing.position));
+        Ok(self.lease.hold(published).await?)
+    }
+
+    /// Notes that another replica publishes.
+    fn follow(&mut self) {
+        self.stop_writing();
+        let state = self.lease.state();
+        let kind = self.destination.kind();
+        let publisher = if state.is_over() {
+            if self.status.get() == PublishedBy::GaveUp {
+                return;
+            }
+            PublishedBy::Unknown
+        } else if kind == FeedKind::Local || state.kind != kind.as_str() {
+            PublishedBy::Elsewhere
+        } else {
+            PublishedBy::Another
+        };
+        if self.status.set(publisher) != publisher && publisher == PublishedBy::Elsewhere {
+            tracing::warn!(
+                kind = %state.kind,
+                "the feed of the process that publishes does not come here: the database answers everything. Several control planes need the same redis.url"
+            );
+        }
+    }
+
+    /// Stops publishing. Hot links that were read until now may be older than what another process publishes meanwhile.
+    fn stop_writing(&mut self) {
+        self.writing = None;
+        self.hot.forget();
+    }
+
+    /// Measures how much waits, and how old the feed is.
+    async fn measure(&mut self) {
+        let now = Instant::now();
+        if now < self.next_measure {
+            return;
+        }
+        self.next_measure = now + MEASURE;
+        let age = self.feed.age();
+        gauge!(FEED_AGE).set(age.map_or(f64::INFINITY, |age| age.as_secs_f64()));
+        // A failure is counted where it happens.
+        if let Ok(size) = self.store.outbox_size().await {
+            gauge!(OUTBOX_ROWS).set(size.rows as f64);
+            gauge!(OUTBOX_AGE).set(Duration::from_millis(size.age_millis).as_secs_f64());
+        }
+    }
+}
+
+async fn nudged(nudges: &mut Option<Nudges>) {
+    match nudges {
+        Some(nudges) => nudges.next().await,
+        None => std::future::pending().await,
+    }
+}

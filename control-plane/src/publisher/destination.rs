@@ -1,0 +1,127 @@
+//! Where the publisher publishes: to Redis for all replicas and edges, or to this process alone.
+
+use crate::clock;
+use crate::feed::Feed;
+use crate::redis::{Append, Appended, Nudges, Redis, RedisError, StoredState};
+use crate::store::FeedKind;
+use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::{FeedPosition, Record};
+use std::sync::Arc;
+
+/// Where changes are published.
+#[derive(Clone)]
+pub enum Destination {
+    /// Redis: the hashes of links, and the stream that all replicas and edges read.
+    Redis(Arc<Redis>),
+    /// This process only.
+    Local(Arc<Feed>),
+}
+
+impl Destination {
+    /// Which kind it is.
+    pub(super) fn kind(&self) -> FeedKind {
+        match self {
+            Self::Redis(_) => FeedKind::Redis,
+            Self::Local(_) => FeedKind::Local,
+        }
+    }
+
+    /// What was written there last; `None` for this process, whose feed begins with every lease.
+    pub(super) async fn stored_state(&self) -> Result<Option<StoredState>, RedisError> {
+        match self {
+            Self::Redis(redis) => redis.stored_state().await,
+            Self::Local(_) => Ok(None),
+        }
+    }
+
+    /// A text that changes when what was written there may have been lost.
+    pub(super) async fn nodes(&self) -> Result<String, RedisError> {
+        match self {
+            Self::Redis(redis) => redis.nodes().await,
+            Self::Local(_) => Ok(String::new()),
+        }
+    }
+
+    /// Replaces the links of these messages in the caches that replicas and edges share.
+    pub(super) async fn cache(
+        &self,
+        generation: u64,
+        messages: &[FeedMessage<'_>],
+    ) -> Result<(), RedisError> {
+        let Self::Redis(redis) = self else {
+            return Ok(());
+        };
+        let (mut records, mut changed) = (Vec::new(), Vec::new());
+        for message in messages {
+            match *message {
+                FeedMessage::Put { key, record, .. } => records.push((key, record)),
+                FeedMessage::Del { key, rev } => records.push((key, Record::Absent { rev })),
+                FeedMessage::Changed { key } => changed.push(key.to_owned()),
+                FeedMessage::Flush | FeedMessage::Beat(_) => {}
+            }
+        }
+        redis.publish(generation, &records).await?;
+        if !changed.is_empty() {
+            redis.forget(generation, &changed).await?;
+        }
+        Ok(())
+    }
+
+    /// Appends messages to the feed, unless the fence, or what was lost there, forbids it.
+    pub(super) async fn append(
+        &self,
+        order: &Append<'_>,
+        messages: &[FeedMessage<'_>],
+    ) -> Result<Appended, RedisError> {
+        match self {
+            Self::Redis(redis) => redis.append(order, messages).await,
+            Self::Local(feed) => {
+                if order.begins {
+                    feed.start_anew(order.generation, next_position(feed.end()));
+                }
+                for message in messages {
+                    feed.push(next_position(feed.end()), message);
+                }
+                Ok(Appended::At(feed.end()))
+            }
+        }
+    }
+
+    /// Nudges the replica that publishes.
+    pub(super) async fn nudge(&self) -> Result<(), RedisError> {
+        match self {
+            Self::Redis(redis) => redis.nudge().await,
+            Self::Local(_) => Ok(()),
+        }
+    }
+
+    /// The nudges of other replicas; `None` for this process.
+    pub(super) fn nudges(&self) -> Option<Nudges> {
+        match self {
+            Self::Redis(redis) => Some(redis.nudges()),
+            Self::Local(_) => None,
+        }
+    }
+}
+
+/// A position behind `last`, made as Redis makes its ids.
+fn next_position(last: FeedPosition) -> FeedPosition {
+    let now = clock::unix_millis();
+    if now > last.millis {
+        FeedPosition::new(now, 0)
+    } else {
+        FeedPosition::new(last.millis, last.sequence + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_grow_even_where_the_clock_does_not() {
+        let future = FeedPosition::new(u64::MAX, 7);
+        assert_eq!(next_position(future), FeedPosition::new(u64::MAX, 8));
+        assert!(next_position(FeedPosition::START).millis > 1_700_000_000_000);
+    }
+}

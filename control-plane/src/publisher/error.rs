@@ -1,0 +1,43 @@
+//! Why nothing was published.
+
+use crate::redis::RedisError;
+use crate::store::StoreError;
+
+/// Why nothing was published.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Redis failed.
+    #[error(transparent)]
+    Redis(#[from] RedisError),
+    /// Another database is published there.
+    #[error(
+        "Redis is used by another installation ({0}): give each its own redis.url. If no other one uses it, and the database \
+         was restored from before it had a name: DEL {{feed}}:state"
+    )]
+    Foreign(String),
+    /// The database seems to go back again and again.
+    #[error(
+        "the database went back a second time within 10 s: does a copy of it publish to this Redis? It is repaired after that"
+    )]
+    WentBackAgain,
+    /// No failure: the generation, or which process publishes, is another one now, and the round begins again.
+    #[error("the generation or the publisher is another one now")]
+    Restart,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redis_of_another_installation_is_refused_with_what_can_be_done() {
+        let error = PublishError::Foreign("theirs".to_owned()).to_string();
+        assert!(
+            error.contains("(theirs)") && error.contains("DEL {feed}:state"),
+            "{error}"
+        );
+    }
+}

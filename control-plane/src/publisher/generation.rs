@@ -1,0 +1,247 @@
+//! The generations of the feed: what the publisher finds with a new lease, and when another one begins.
+
+use super::error::PublishError;
+use super::{Publisher, Writing};
+use crate::redis::{Append, Appended, StoredState};
+use crate::store::{FeedKind, Past, PublisherState};
+use crate::telemetry::prometheus::{FEED_GENERATIONS, PUBLISHER_FENCED};
+use edgelink_wire::FeedPosition;
+use edgelink_wire::feed::{Beat, FeedMessage};
+use metrics::counter;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// At least so long after a repair of a database that went back, this process does not repair it again: a copy of the database
+/// keeps the name of its installation, and two copies that claim one Redis would repair themselves in turn. Each repair skips half
+/// of what is left below the bound at most, so that there is something to issue until the bound has risen, however often that is.
+const REPAIR_PAUSE: Duration = Duration::from_secs(10);
+
+/// For how long caches may keep what was published before the database went back, in microseconds, if it is not known what was
+/// published to them since.
+const KEPT_MICROS: u64 = 24 * 3600 * 1_000_000;
+
+/// Why a generation begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// It is the feed of this process, which has just taken the lease.
+    Local,
+    /// Redis has nothing of ours.
+    Empty,
+    /// Redis is not as it was left.
+    Lost,
+    /// Another process has taken the place of a master of Redis.
+    Nodes,
+    /// The database is older than what was published.
+    WentBack(u64),
+}
+
+impl Reason {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Empty => "empty",
+            Self::Lost => "lost",
+            Self::Nodes => "nodes",
+            Self::WentBack(_) => "database",
+        }
+    }
+
+    /// What the database has to assume: whatever Redis does not know, a cache elsewhere may have from a database that is lost.
+    fn past(self) -> Past {
+        match self {
+            Self::Local | Self::Empty => Past::Unknown,
+            Self::Lost | Self::Nodes => Past::Kept,
+            Self::WentBack(token) => Past::WentBack { token },
+        }
+    }
+}
+
+impl Publisher {
+    /// Finds out, with a new lease, whether the feed continues where the last publisher left it.
+    pub(super) async fn take_up(&mut self) -> Result<(), PublishError> {
+        let Some(token) = self.lease.token() else {
+            return Err(PublishError::Restart);
+        };
+        if let Some(token) = self.lease.lost() {
+            return self.begin(Reason::WentBack(token)).await;
+        }
+        if self.writing.is_some() {
+            return Ok(());
+        }
+        if self.destination.kind() == FeedKind::Local {
+            return self.begin(Reason::Local).await;
+        }
+        let nodes = self.destination.nodes().await?;
+        let Some(stored) = self.destination.stored_state().await? else {
+            return self.begin(Reason::Empty).await;
+        };
+        let state = self.lease.state().clone();
+        if stored.installation != state.installation {
+            return Err(PublishError::Foreign(stored.installation));
+        }
+        let is_ours = stored.owner == self.lease.owner();
+        if stored.token > token || (stored.token == token && !is_ours) {
+            self.fenced(stored.token).await?;
+            return Err(PublishError::Restart);
+        }
+        // Otherwise it is behind the repair that was not published there yet, whatever the clock of the lost database was.
+        let knows_repair = stored.skipped_in >= state.skipped_in;
+        if stored.generation > state.generation && knows_repair {
+            // A generation begins in the database first.
+            self.begin(Reason::WentBack(stored.token)).await
+        } else if stored.generation != state.generation {
+            self.begin(Reason::Lost).await
+        } else if stored.nodes != nodes {
+            self.begin(Reason::Nodes).await
+        } else {
+            self.writing = Some(Writing {
+                generation: state.generation,
+                position: state.position,
+                nodes,
+            });
+            Ok(())
+        }
+    }
+
+    /// Notes that Redis has seen this newer token: another replica has the lease by now, or the database is older than Redis.
+    pub(super) async fn fenced(&mut self, seen: u64) -> Result<(), PublishError> {
+        counter!(PUBLISHER_FENCED).increment(1);
+        self.stop_writing();
+        // No other process can have had the token that is ours, unless the database has given it out twice.
+        if self.lease.token() == Some(seen) {
+            self.lease.went_back(seen);
+        }
+        self.lease.ask(None).await?;
+        let token = self.lease.token();
+        if token.is_some_and(|token| token <= seen || self.lease.lost().is_some()) {
+            self.lease.went_back(seen);
+        }
+        Ok(())
+    }
+
+    /// Begins a generation, in the database first, so that nothing is denied by the feed before it.
+    pub(super) async fn begin(&mut self, reason: Reason) -> Result<(), PublishError> {
+        self.stop_writing();
+        let Some(generation) = self.begin_in_database(reason).await? else {
+            return Ok(());
+        };
+        let bound = self.bound.current(&self.store).await?.bound;
+        // After the repair, which has to be made even if Redis does not answer: perhaps no process knows of it later.
+        let nodes = self.destination.nodes().await?;
+        let stored = self.destination.stored_state().await?;
+        let Some(token) = self.lease.token() else {
+            return Ok(());
+        };
+        // It names the generation, and says of nothing that it is published: what waits in the outbox comes behind it, and some of
+        // that may have changed again since. The next beat is sent once all of it is there.
+        let beat = Beat {
+            bound,
+            generation,
+            number: self.next_number(),
+            at: 0,
+            age_millis: u32::MAX,
+        };
+        self.beat_at = Instant::now();
+        let mut messages = vec![FeedMessage::Beat(beat)];
+        if must_flush(self.lease.state(), stored.as_ref()) {
+            messages.push(FeedMessage::Flush);
+        }
+        let mut writing = Writing {
+            generation,
+            position: FeedPosition::START,
+            nodes,
+        };
+        let order = Append {
+            begins: true,
+            ..self.order(token, &writing, Some((beat.number, &writing.nodes)))
+        };
+        match self.destination.append(&order, &messages).await? {
+            Appended::At(position) => {
+                writing.position = position;
+                self.writing = Some(writing);
+            }
+            // The round begins again, and finds out why.
+            Appended::Fenced(_) | Appended::GoneBack(_) => {}
+            Appended::Foreign(installation) => return Err(PublishError::Foreign(installation)),
+        }
+        Ok(())
+    }
+
+    /// Begins a generation in the database, and repairs it if it went back; `None` if the lease is another process's.
+    async fn begin_in_database(&mut self, reason: Reason) -> Result<Option<u64>, PublishError> {
+        if let Reason::WentBack(token) = reason {
+            self.lease.went_back(token);
+        }
+        // A database that went back is repaired, whatever else has happened meanwhile.
+        let lost = self.lease.lost();
+        let reason = lost.map_or(reason, Reason::WentBack);
+        let last_repair = self.repaired.filter(|_| lost.is_some());
+        if last_repair.is_some_and(|at| at.elapsed() < REPAIR_PAUSE) {
+            return Err(PublishError::WentBackAgain);
+        }
+        let Some(token) = self.lease.token() else {
+            return Ok(None);
+        };
+        let asked = Instant::now();
+        let Some(state) = self.store.begin_generation(token, reason.past()).await? else {
+            self.lease.lose();
+            return Ok(None);
+        };
+        let generation = state.generation;
+        self.lease.begin(asked, state);
+        if lost.is_some() {
+            self.repaired = Some(asked);
+        }
+        let reason = reason.as_str();
+        counter!(FEED_GENERATIONS, "reason" => reason).increment(1);
+        tracing::warn!(
+            generation,
+            reason,
+            "a generation of the feed begins: caches ask for every link again"
+        );
+        Ok(Some(generation))
+    }
+}
+
+/// Whether caches have to drop everything, because the database went back and that was not published there yet. The database
+/// remembers it, because the publisher that has repaired it may be gone by then.
+fn must_flush(state: &PublisherState, stored: Option<&StoredState>) -> bool {
+    match stored {
+        Some(stored) => state.skipped_in > 0 && state.skipped_in != stored.skipped_in,
+        None => state.now.saturating_sub(state.skipped_in) < KEPT_MICROS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_drop_everything_until_they_were_told_to_since_the_database_went_back() {
+        const NOW: u64 = 10 * KEPT_MICROS;
+        const RECENT: u64 = NOW - KEPT_MICROS + 1;
+        for (skipped_in, stored, expected) in [
+            (0, None, false),
+            (0, Some(0), false),
+            (7, Some(0), true),
+            (7, Some(7), false),
+            // Of a database that was lost.
+            (7, Some(8), true),
+            (RECENT, None, true),
+            (RECENT - 1, None, false),
+            (NOW + 1, None, true),
+        ] {
+            let state = PublisherState {
+                now: NOW,
+                skipped_in,
+                ..PublisherState::default()
+            };
+            let stored = stored.map(|skipped_in| StoredState {
+                skipped_in,
+                ..StoredState::default()
+            });
+            let is_owed = must_flush(&state, stored.as_ref());
+            assert_eq!(is_owed, expected, "{skipped_in} {stored:?}");
+        }
+    }
+}

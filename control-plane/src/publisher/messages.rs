@@ -1,0 +1,106 @@
+//! The feed messages of what is in the outbox.
+
+use crate::store::{PendingBatch, PendingChange};
+use crate::telemetry::prometheus::PUBLISHER_MALFORMED;
+use edgelink_wire::Record;
+use edgelink_wire::feed::FeedMessage;
+use metrics::counter;
+
+/// What is published of batches, in their order. Of a revision up to `floor` only the key is: a cache may have a record with
+/// that revision from before the link had changed.
+pub(super) fn messages(batches: &[PendingBatch], floor: u64) -> Vec<FeedMessage<'_>> {
+    let mut messages = Vec::new();
+    for batch in batches {
+        match batch.changes() {
+            Ok(changes) => messages.extend(changes.iter().map(|change| message(change, floor))),
+            Err(error) => {
+                counter!(PUBLISHER_MALFORMED).increment(1);
+                tracing::error!(row = batch.id, %error, "reading changes in the outbox failed: caches ask for the links again");
+                messages.extend(unreadable(batch));
+            }
+        }
+    }
+    messages
+}
+
+/// What is published of a batch that cannot be taken apart: which links have changed, or, if not even the keys are known, that
+/// everything may have.
+fn unreadable(batch: &PendingBatch) -> Vec<FeedMessage<'_>> {
+    let keys = batch.keys.values();
+    let keys: Option<Vec<&str>> = keys.map(|key| str::from_utf8(key.ok()?).ok()).collect();
+    match keys.filter(|keys| !keys.is_empty()) {
+        Some(keys) => {
+            let changed = |key| FeedMessage::Changed { key };
+            keys.into_iter().map(changed).collect()
+        }
+        None => vec![FeedMessage::Flush],
+    }
+}
+
+fn message<'a>(change: &PendingChange<'a>, floor: u64) -> FeedMessage<'a> {
+    let key = change.key;
+    match change.record() {
+        Ok(record) if record.rev() <= floor => FeedMessage::Changed { key },
+        Ok(Record::Absent { rev }) => FeedMessage::Del { key, rev },
+        Ok(record) => FeedMessage::Put {
+            key,
+            record,
+            hot: false,
+        },
+        Err(error) => {
+            counter!(PUBLISHER_MALFORMED).increment(1);
+            tracing::error!(%key, %error, "reading a change in the outbox failed: caches ask for the link again");
+            FeedMessage::Changed { key }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Packed;
+
+    fn batch(keys: &[u8], records: &[u8]) -> PendingBatch {
+        PendingBatch {
+            id: 1,
+            keys: Packed::from(keys.to_vec()),
+            records: Packed::from(records.to_vec()),
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_of_a_change_makes_caches_ask_for_as_little_as_possible() {
+        let key = "a/b";
+        let changed = FeedMessage::Changed { key };
+        let deleted = FeedMessage::Del { key, rev: 7 };
+        for (keys, records, floor, expected) in [
+            (
+                &b"\0\0\0\x03a/b"[..],
+                &b"\0\0\0\x03\x01\x80\x07"[..],
+                6,
+                deleted,
+            ),
+            // A cache may have this revision from before the change.
+            (b"\0\0\0\x03a/b", b"\0\0\0\x03\x01\x80\x07", 7, changed),
+            (b"\0\0\0\x03a/b", b"\0\0\0\x01\x09", 0, changed),
+            (b"\0\0\0\x03a/b", b"", 0, changed),
+            (b"\0\0\0\x03a/b", b"\0\0\0\x09", 0, changed),
+            (
+                b"\0\0\0\x03a/\xff",
+                b"\0\0\0\x03\x01\x80\x07",
+                0,
+                FeedMessage::Flush,
+            ),
+            (b"\0\0\0\x09", b"", 0, FeedMessage::Flush),
+            (b"", b"\0\0\0\x01\x01", 0, FeedMessage::Flush),
+        ] {
+            let batch = batch(keys, records);
+            let batches = [batch];
+            assert_eq!(
+                messages(&batches, floor),
+                [expected],
+                "{keys:?} {records:?}"
+            );
+        }
+    }
+}

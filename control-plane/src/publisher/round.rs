@@ -1,0 +1,260 @@
+//! A round of the publisher: from the outbox to Redis and to the feed, in the order in which nothing is lost.
+
+use super::error::PublishError;
+use super::generation::Reason;
+use super::messages::messages;
+use super::{Publisher, Writing};
+use crate::redis::{Append, Appended};
+use crate::store::{BoundState, MAX_BATCH_BYTES, PendingBatch, PublisherState};
+use crate::telemetry::prometheus::PUBLISHER_CHANGES;
+use edgelink_wire::feed::{Beat, FeedMessage};
+use metrics::counter;
+use tokio::time::Instant;
+
+/// How much is published and deleted together, so that little comes twice when a publisher dies.
+const GROUP_BYTES: usize = 4 * MAX_BATCH_BYTES;
+
+/// How many changes are published by one message to Redis.
+const AT_ONCE: usize = 256;
+
+/// The numbers of beats that are sent with one token.
+const BEATS_A_TOKEN: u64 = 1 << 20;
+
+/// A look into the outbox.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    /// Before it began.
+    asked: Instant,
+    /// The database's clock then: unix time in microseconds.
+    at: u64,
+}
+
+impl Look {
+    /// How old it is at most, in milliseconds.
+    fn age_millis(self) -> u32 {
+        let millis = self.asked.elapsed().as_micros().div_ceil(1000);
+        u32::try_from(millis).unwrap_or(u32::MAX)
+    }
+}
+
+impl Publisher {
+    /// Publishes all that is in the outbox, the hot links, and a beat if it is due.
+    pub(super) async fn publish_all(&mut self) -> Result<(), PublishError> {
+        self.take_up().await?;
+        loop {
+            // Before the look, so that the beat that follows it is not older than it has to be.
+            let mut bound = self.due_bound().await?;
+            let asked = Instant::now();
+            let pending = self.store.pending(self.config.batch).await?;
+            let look = Look {
+                asked,
+                at: pending.state.now,
+            };
+            self.check(asked, pending.state).await?;
+            for batches in groups(&pending.batches) {
+                self.publish(batches).await?;
+            }
+            let count = u32::try_from(pending.batches.len()).unwrap_or(u32::MAX);
+            if count < self.config.batch {
+                self.publish_hot().await?;
+                // A beat may have become due meanwhile.
+                if bound.is_none() {
+                    bound = self.due_bound().await?;
+                }
+                return match bound {
+                    Some(bound) => self.beat(look, bound).await,
+                    None => Ok(()),
+                };
+            }
+        }
+    }
+
+    /// Makes sure that the lease was ours, and the database no older than before, when it was read.
+    async fn check(&mut self, asked: Instant, state: PublisherState) -> Result<(), PublishError> {
+        let generation = self.writing.as_ref().map(|writing| writing.generation);
+        let is_ours = Some(state.token) == self.lease.token();
+        let is_ours = is_ours && Some(state.generation) == generation;
+        let is_older = self.lease.note(asked, state);
+        if is_ours && !is_older {
+            return Ok(());
+        }
+        // Also if the answer to a renewal was lost.
+        self.stop_writing();
+        self.lease.ask(None).await?;
+        Err(PublishError::Restart)
+    }
+
+    /// Publishes a group, and deletes it from the outbox.
+    async fn publish(&mut self, batches: &[PendingBatch]) -> Result<(), PublishError> {
+        if !self.hold().await? || self.lease.lost().is_some() {
+            return Err(PublishError::Restart);
+        }
+        let messages = messages(batches, self.lease.state().rev_floor);
+        for some in messages.chunks(AT_ONCE) {
+            let (_, writing) = self.writing()?;
+            self.destination.cache(writing.generation, some).await?;
+            self.append(some, None).await?;
+            self.hot.note(some);
+        }
+        let (token, writing) = self.writing()?;
+        let position = writing.position;
+        let ids: Vec<u64> = batches.iter().map(|batch| batch.id).collect();
+        if !self.store.forget_published(token, position, &ids).await? {
+            self.stop_writing();
+            self.lease.lose();
+            return Err(PublishError::Restart);
+        }
+        counter!(PUBLISHER_CHANGES).increment(messages.len() as u64);
+        Ok(())
+    }
+
+    /// Puts the links on the feed that have become hot.
+    async fn publish_hot(&mut self) -> Result<(), PublishError> {
+        let links = self.hot.take().await;
+        for some in links.chunks(AT_ONCE) {
+            let messages: Vec<FeedMessage<'_>> = some
+                .iter()
+                .map(|(key, record)| FeedMessage::Put {
+                    key,
+                    record: record.as_deref(),
+                    hot: true,
+                })
+                .collect();
+            self.append(&messages, None).await?;
+        }
+        Ok(())
+    }
+
+    /// The bound for a beat; `None` if no beat is due.
+    async fn due_bound(&mut self) -> Result<Option<BoundState>, PublishError> {
+        if Instant::now() < self.beat_at {
+            return Ok(None);
+        }
+        Ok(Some(self.bound.current(&self.store).await?))
+    }
+
+    /// Says that everything is published that a look has shown.
+    async fn beat(&mut self, look: Look, bound: BoundState) -> Result<(), PublishError> {
+        let nodes = self.destination.nodes().await?;
+        let (_, writing) = self.writing()?;
+        let generation = writing.generation;
+        if writing.nodes != nodes {
+            self.begin(Reason::Nodes).await?;
+            return Err(PublishError::Restart);
+        }
+        let beat = Beat {
+            bound: bound.bound,
+            generation,
+            number: self.next_number(),
+            at: look.at,
+            age_millis: look.age_millis(),
+        };
+        self.append(&[FeedMessage::Beat(beat)], Some((beat.number, &nodes)))
+            .await?;
+        self.beat_at = Instant::now() + self.config.heartbeat_ms;
+        if !bound.is_published {
+            self.store.mark_bound_published(bound.bound).await?;
+        }
+        Ok(())
+    }
+
+    /// The number of the next beat, above those of all before, whatever process sent them.
+    pub(super) fn next_number(&mut self) -> u64 {
+        let token = self.lease.token().unwrap_or(0);
+        let first = token.saturating_mul(BEATS_A_TOKEN);
+        self.number = first.max(self.number.saturating_add(1));
+        self.number
+    }
+
+    /// Appends messages to the feed if that is allowed.
+    async fn append(
+        &mut self,
+        messages: &[FeedMessage<'_>],
+        beat: Option<(u64, &str)>,
+    ) -> Result<(), PublishError> {
+        let (token, writing) = self.writing()?;
+        let order = self.order(token, writing, beat);
+        let appended = self.destination.append(&order, messages).await?;
+        match appended {
+            Appended::At(position) => {
+                if let Some(writing) = &mut self.writing {
+                    writing.position = position;
+                }
+                return Ok(());
+            }
+            Appended::Fenced(token) => self.fenced(token).await?,
+            Appended::Foreign(installation) => return Err(PublishError::Foreign(installation)),
+            Appended::GoneBack(what) => {
+                tracing::warn!(
+                    what,
+                    "Redis has lost what was written to it last: another generation begins"
+                );
+                let reason = match what.as_str() {
+                    "state" => Reason::Empty,
+                    _ => Reason::Lost,
+                };
+                self.begin(reason).await?;
+            }
+        }
+        Err(PublishError::Restart)
+    }
+
+    /// What goes with messages that are put behind what was written last.
+    pub(super) fn order<'a>(
+        &'a self,
+        token: u64,
+        writing: &'a Writing,
+        beat: Option<(u64, &'a str)>,
+    ) -> Append<'a> {
+        let state = self.lease.state();
+        Append {
+            token,
+            owner: self.lease.owner(),
+            installation: &state.installation,
+            generation: writing.generation,
+            after: writing.position,
+            begins: false,
+            skipped_in: state.skipped_in,
+            beat,
+        }
+    }
+
+    /// The token, and what is published in; the round begins again without either of them.
+    fn writing(&self) -> Result<(u64, &Writing), PublishError> {
+        let writing = self.lease.token().zip(self.writing.as_ref());
+        writing.ok_or(PublishError::Restart)
+    }
+}
+
+/// Cuts batches into groups that are published together, of [`GROUP_BYTES`] at most or of one batch.
+fn groups(batches: &[PendingBatch]) -> impl Iterator<Item = &[PendingBatch]> {
+    let mut bytes = 0;
+    batches.chunk_by(move |batch, next| {
+        bytes += batch.size();
+        let fits = bytes + next.size() <= GROUP_BYTES;
+        if !fits {
+            bytes = 0;
+        }
+        fits
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Packed;
+
+    #[test]
+    fn batches_are_published_in_groups_of_bounded_size_or_alone() {
+        let batch = |size| PendingBatch {
+            id: 0,
+            keys: Packed::from(vec![0; size]),
+            records: Packed::default(),
+        };
+        let sizes = [1, GROUP_BYTES - 1, 1, GROUP_BYTES + 1, 1, 1];
+        let batches = sizes.map(batch);
+        let lengths: Vec<usize> = groups(&batches).map(<[_]>::len).collect();
+        assert_eq!(lengths, [2, 1, 1, 2]);
+        assert_eq!(groups(&[]).count(), 0);
+    }
+}
