@@ -2,6 +2,7 @@
 
 mod creation;
 mod edges;
+mod feed;
 mod fill;
 mod fuel;
 mod links;
@@ -61,6 +62,7 @@ async fn run(command: Command, options: &Options) -> Section {
         Command::Rows => rows::run(options).await,
         Command::Memory => memory::run(options).await,
         Command::Startup => startup::run(options).await,
+        Command::Feed => feed::run(options).await,
         Command::Creation => creation::run(options),
         Command::Fuel => fuel::run(),
         Command::All => unreachable!("a command of parts"),

@@ -2,7 +2,7 @@
 
 /// How to use it.
 const USAGE: &str = "usage: bench TABLE [--short] [--only NAME]
-tables: all, redirects, cpu, zipf, zipf-core, rows, creation, memory, startup, fuel
+tables: all, redirects, cpu, zipf, zipf-core, rows, creation, memory, startup, feed, fuel
 --short: few links and short rounds, to try things out; the figures say little
 --only NAME: of the targets that redirect, those whose name has NAME in it, and the reference";
 
@@ -27,11 +27,13 @@ pub(crate) enum Command {
     Memory,
     /// How long starting takes.
     Startup,
+    /// Changes at workers.
+    Feed,
     /// Instructions inside the VM.
     Fuel,
 }
 
-const NAMES: [(&str, Command); 10] = [
+const NAMES: [(&str, Command); 11] = [
     ("all", Command::All),
     ("redirects", Command::Redirects),
     ("cpu", Command::Cpu),
@@ -41,18 +43,20 @@ const NAMES: [(&str, Command); 10] = [
     ("creation", Command::Creation),
     ("memory", Command::Memory),
     ("startup", Command::Startup),
+    ("feed", Command::Feed),
     ("fuel", Command::Fuel),
 ];
 
 impl Command {
     /// The tables that it is made of.
     pub(crate) fn parts(&self) -> &[Self] {
-        const ALL: [Command; 7] = [
+        const ALL: [Command; 8] = [
             Command::Redirects,
             Command::Fuel,
             Command::Zipf,
             Command::Memory,
             Command::Startup,
+            Command::Feed,
             Command::Rows,
             Command::Creation,
         ];
