@@ -8,16 +8,22 @@ use crate::app::App;
 use crate::feed::{Batch, FeedError};
 use crate::problem::{FieldError, Kind, Problem};
 use axum::Json;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{FeedBatch, FeedPosition, Record};
+use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Uri, header};
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// From how many bytes of messages on they are not copied for each answer. Below, one write of it all is cheaper.
+const SHARED_BYTES: usize = 4_096;
 
 pub(crate) async fn poll(
     State(app): State<Arc<App>>,
@@ -33,9 +39,22 @@ pub(crate) async fn poll(
     if wants_json(&headers) {
         Ok(Json(for_people(&batch)).into_response())
     } else {
-        let content_type = HeaderValue::from_static(FeedBatch::MEDIA_TYPE);
-        Ok(([(header::CONTENT_TYPE, content_type)], batch.to_bytes()).into_response())
+        Ok(for_edges(&batch))
     }
+}
+
+/// A long batch goes out from memory that all share who get it: however many wait, it is there once.
+fn for_edges(batch: &Batch) -> Response {
+    let messages = batch.messages.encoded();
+    let content_type = HeaderValue::from_static(FeedBatch::MEDIA_TYPE);
+    let headers = [(header::CONTENT_TYPE, content_type)];
+    if messages.len() < SHARED_BYTES {
+        return (headers, batch.to_bytes()).into_response();
+    }
+    let head = Bytes::from(batch.head_bytes());
+    let length = [(header::CONTENT_LENGTH, head.len() + messages.len())];
+    let parts = [head, messages].map(Ok::<_, Infallible>);
+    (headers, length, Body::from_stream(stream::iter(parts))).into_response()
 }
 
 /// What an edge asks for.

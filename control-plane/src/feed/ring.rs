@@ -1,10 +1,12 @@
 //! The newest changes, bounded in number and in bytes.
 
+use bytes::Bytes;
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::feed_batch::{FeedBatch, MAX_BYTES, MAX_MESSAGES, encode_message};
 use edgelink_wire::{BatchHead, FeedPosition};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// What came behind a position.
@@ -18,14 +20,39 @@ pub struct Batch {
     pub waited: Duration,
     /// Whether it reaches to the newest change.
     pub(super) is_all: bool,
-    /// The time of the last beat in it.
-    pub(super) last_beat: Option<u64>,
     /// Where to go on.
     pub next: FeedPosition,
     /// Whether something before the first change is missing.
     pub gap: bool,
-    /// The encoded changes.
-    pub messages: Vec<Arc<[u8]>>,
+    /// The changes.
+    pub messages: Arc<Messages>,
+}
+
+/// Changes behind one another, each encoded. All who wait at the same position share them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Messages {
+    list: Vec<Arc<[u8]>>,
+    /// The time of the last beat among them.
+    pub(super) last_beat: Option<u64>,
+    /// All of them, as they stand in a batch.
+    encoded: OnceLock<Bytes>,
+}
+
+impl Messages {
+    /// All of them, as they stand in a batch.
+    #[must_use]
+    pub fn encoded(&self) -> Bytes {
+        let encode = || FeedBatch::encode_messages(self.iter().map(AsRef::as_ref)).into();
+        self.encoded.get_or_init(encode).clone()
+    }
+}
+
+impl Deref for Messages {
+    type Target = [Arc<[u8]>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.list
+    }
 }
 
 impl Batch {
@@ -38,6 +65,11 @@ impl Batch {
     /// The encoded batch.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
+        [&self.head_bytes()[..], &self.messages.encoded()].concat()
+    }
+
+    /// What stands in front of the messages.
+    pub(crate) fn head_bytes(&self) -> Vec<u8> {
         let head = BatchHead {
             generation: self.generation,
             age_millis: u64::try_from(self.age.as_micros().div_ceil(1000)).unwrap_or(u64::MAX),
@@ -45,7 +77,7 @@ impl Batch {
             next: self.next,
             gap: self.gap,
         };
-        FeedBatch::encode_encoded(head, self.messages.iter().map(AsRef::as_ref))
+        FeedBatch::encode_head(head, self.messages.len())
     }
 }
 
@@ -70,6 +102,16 @@ pub(super) struct Ring {
     start: FeedPosition,
     end: FeedPosition,
     flush: Option<LastFlush>,
+    /// What was read last.
+    shared: Option<Shared>,
+}
+
+/// What all get who wait at the same position, for as long as nothing comes.
+struct Shared {
+    after: FeedPosition,
+    end: FeedPosition,
+    next: FeedPosition,
+    messages: Arc<Messages>,
 }
 
 /// Where everything was last told to be forgotten.
@@ -106,6 +148,7 @@ impl Ring {
             start: FeedPosition::START,
             end: FeedPosition::START,
             flush: None,
+            shared: None,
         }
     }
 
@@ -143,6 +186,7 @@ impl Ring {
 
     pub(super) fn start_anew(&mut self, generation: u64, position: FeedPosition) {
         self.entries.clear();
+        self.shared = None;
         self.bytes = 0;
         self.generation = generation;
         if let Some(LastFlush { generations, .. }) = &mut self.flush
@@ -158,7 +202,7 @@ impl Ring {
 
     /// What came behind `after`, as much as one batch holds. A gap where that is not known: nobody asked for a position, or
     /// for one that is older than what is kept, newer than the end, or not one of this feed.
-    pub(super) fn read(&self, after: Option<FeedPosition>) -> Batch {
+    pub(super) fn read(&mut self, after: Option<FeedPosition>) -> Batch {
         match after.and_then(|after| self.place_behind(after)) {
             Some(place) => self.batch(place),
             None => Batch {
@@ -171,11 +215,14 @@ impl Ring {
 
     /// The same for a reader of that generation; 0 if it has read nothing yet. A gap in which everything was told to be
     /// forgotten says that again.
-    pub(super) fn read_of(&self, generation: u64, after: FeedPosition) -> Batch {
+    pub(super) fn read_of(&mut self, generation: u64, after: FeedPosition) -> Batch {
         let mut batch = self.read((generation == self.generation).then_some(after));
         let flush = self.flush.as_ref().filter(|_| batch.gap && generation != 0);
         if flush.is_some_and(|flush| flush.is_behind(generation, after)) {
-            batch.messages = vec![encode_message(&FeedMessage::Flush).into()];
+            batch.messages = Arc::new(Messages {
+                list: vec![encode_message(&FeedMessage::Flush).into()],
+                ..Messages::default()
+            });
         }
         batch
     }
@@ -187,10 +234,9 @@ impl Ring {
             age: Duration::MAX,
             waited: Duration::ZERO,
             is_all: true,
-            last_beat: None,
             next: self.end,
             gap: false,
-            messages: Vec::new(),
+            messages: Arc::default(),
         }
     }
 
@@ -213,24 +259,49 @@ impl Ring {
         found.ok().map(|place| place + 1)
     }
 
-    fn batch(&self, place: usize) -> Batch {
-        let mut batch = self.nothing();
-        let mut bytes = 0;
+    fn batch(&mut self, place: usize) -> Batch {
         let before = place
             .checked_sub(1)
             .and_then(|place| self.entries.get(place));
-        batch.next = before.map_or(self.start, |entry| entry.position);
+        let after = before.map_or(self.start, |entry| entry.position);
+        if place == self.entries.len() {
+            return Batch {
+                next: after,
+                is_all: after == self.end,
+                ..self.nothing()
+            };
+        }
+        let is_same = |shared: &Shared| (shared.after, shared.end) == (after, self.end);
+        let shared = self.shared.take().filter(is_same);
+        let shared = shared.unwrap_or_else(|| self.collect(place, after));
+        let batch = Batch {
+            next: shared.next,
+            is_all: shared.next == self.end,
+            messages: shared.messages.clone(),
+            ..self.nothing()
+        };
+        self.shared = Some(shared);
+        batch
+    }
+
+    /// As many of the entries from `place` on as one batch holds.
+    fn collect(&self, place: usize, after: FeedPosition) -> Shared {
+        let (mut messages, mut bytes, mut next) = (Messages::default(), 0, after);
         for entry in self.entries.range(place..) {
-            if batch.messages.len() == MAX_MESSAGES || bytes >= MAX_BYTES {
+            if messages.len() == MAX_MESSAGES || bytes >= MAX_BYTES {
                 break;
             }
             bytes += entry.message.len();
-            batch.messages.push(entry.message.clone());
-            batch.last_beat = entry.beat.or(batch.last_beat);
-            batch.next = entry.position;
+            messages.list.push(entry.message.clone());
+            messages.last_beat = entry.beat.or(messages.last_beat);
+            next = entry.position;
         }
-        batch.is_all = batch.next == self.end;
-        batch
+        Shared {
+            after,
+            end: self.end,
+            next,
+            messages: Arc::new(messages),
+        }
     }
 }
 
@@ -310,7 +381,7 @@ mod tests {
     }
 
     /// Whether who has read up to `after` of a generation is told to forget everything.
-    fn is_flushed(ring: &Ring, generation: u64, after: u64) -> bool {
+    fn is_flushed(ring: &mut Ring, generation: u64, after: u64) -> bool {
         let batch = ring.read_of(generation, at(after));
         assert!(batch.gap);
         let flush = encode_message(&FeedMessage::Flush);
@@ -324,28 +395,31 @@ mod tests {
     #[test]
     fn a_gap_with_a_flush_in_it_says_so() {
         let mut ring = ring(2, 1000);
-        assert!(!is_flushed(&ring, 7, 100));
+        assert!(!is_flushed(&mut ring, 7, 100));
         ring.start_anew(2, at(101));
         push(&mut ring, 102);
         ring.push(at(103), &FeedMessage::Flush);
         for millis in 104..108 {
             push(&mut ring, millis);
         }
-        assert!(is_flushed(&ring, 1, 100), "of the generation before");
-        assert!(is_flushed(&ring, 9, 100), "of one that was lost, perhaps");
-        assert!(is_flushed(&ring, 2, 102), "it has not seen it");
-        assert!(!is_flushed(&ring, 2, 104));
-        assert!(!is_flushed(&ring, 0, 0), "it knows nothing yet");
+        assert!(is_flushed(&mut ring, 1, 100), "of the generation before");
+        assert!(
+            is_flushed(&mut ring, 9, 100),
+            "of one that was lost, perhaps"
+        );
+        assert!(is_flushed(&mut ring, 2, 102), "it has not seen it");
+        assert!(!is_flushed(&mut ring, 2, 104));
+        assert!(!is_flushed(&mut ring, 0, 0), "it knows nothing yet");
         ring.start_anew(0, at(108));
         ring.start_anew(3, at(108));
-        assert!(!is_flushed(&ring, 2, 107));
-        assert!(is_flushed(&ring, 2, 102) && is_flushed(&ring, 1, 100));
+        assert!(!is_flushed(&mut ring, 2, 107));
+        assert!(is_flushed(&mut ring, 2, 102) && is_flushed(&mut ring, 1, 100));
         for generation in 4..2 + MAX_GENERATIONS as u64 {
             ring.start_anew(generation, at(108));
-            assert!(!is_flushed(&ring, generation, 107));
+            assert!(!is_flushed(&mut ring, generation, 107));
         }
         ring.start_anew(1_000, at(108));
-        assert!(is_flushed(&ring, 1_000, 107), "too many to know");
+        assert!(is_flushed(&mut ring, 1_000, 107), "too many to know");
     }
 
     #[test]
@@ -368,6 +442,18 @@ mod tests {
         let second = ring.read(Some(first.next));
         assert_eq!(second.messages.len(), 5000 - MAX_MESSAGES);
         assert_eq!(second.next, at(5100));
+    }
+
+    #[test]
+    fn all_who_wait_at_the_same_position_share_what_comes() {
+        let mut ring = ring(10, 1000);
+        push(&mut ring, 101);
+        let [one, other] = [(); 2].map(|()| ring.read(Some(at(100))));
+        assert!(Arc::ptr_eq(&one.messages, &other.messages));
+        assert_eq!(one.messages.encoded(), other.messages.encoded());
+        push(&mut ring, 102);
+        assert_eq!(ring.read(Some(at(100))).messages.len(), 2);
+        assert_eq!(ring.read(Some(at(101))).messages.len(), 1);
     }
 
     proptest! {

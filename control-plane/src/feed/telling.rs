@@ -80,7 +80,7 @@ impl Feed {
                 return;
             }
             untold.from = batch.next;
-            for message in &batch.messages {
+            for message in batch.messages.iter() {
                 if let Ok(message) = decode_message(message) {
                     untold.note(&message);
                 }

@@ -124,6 +124,26 @@ async fn creation_change_deletion_and_return_come_by_the_feed_in_order() {
     assert!(next().await);
 }
 
+/// Such a batch is not copied for each who waits.
+#[tokio::test]
+async fn a_batch_that_is_long_comes_whole() {
+    let server = Running::start().await;
+    let follower = Follower::start(&server).await;
+    let long = format!("https://example.com/{}", "x".repeat(7_000));
+    for slug in ["a", "b"] {
+        let link = json!({ "longUrl": long, "customSlug": slug });
+        server.post(&link).await.expect(201);
+    }
+    let answer = edge(&server, &follower.path()).await;
+    let length: usize = answer.header("content-length").parse().unwrap();
+    assert_eq!(length, answer.body.len());
+    let batch = FeedBatch::decode(&answer.body).unwrap();
+    let messages = batch.messages.into_iter().map(Result::unwrap);
+    let changed = messages.filter_map(change).map(|(key, _)| key);
+    let wanted = ["a", "b"].map(|slug| format!("go.example:8080/{slug}"));
+    assert_eq!(changed.collect::<Vec<_>>(), wanted);
+}
+
 #[tokio::test]
 async fn beats_tell_up_to_when_everything_was_published() {
     let server = Running::with(&[("EDGELINK_PUBLISHER_HEARTBEAT_MS", "100")]).await;

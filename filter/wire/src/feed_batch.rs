@@ -66,7 +66,7 @@ impl<'a> FeedBatch<'a> {
         head: BatchHead,
         messages: impl ExactSizeIterator<Item = &'m FeedMessage<'m>>,
     ) -> Vec<u8> {
-        let mut out = header(head, messages.len());
+        let mut out = Self::encode_head(head, messages.len());
         for message in messages {
             varint::write_bytes(&encode_message(message), &mut out);
         }
@@ -79,7 +79,33 @@ impl<'a> FeedBatch<'a> {
         head: BatchHead,
         messages: impl ExactSizeIterator<Item = &'m [u8]>,
     ) -> Vec<u8> {
-        let mut out = header(head, messages.len());
+        let mut out = Self::encode_head(head, messages.len());
+        out.append(&mut Self::encode_messages(messages));
+        out
+    }
+
+    /// Encodes what stands in front of so many messages.
+    #[must_use]
+    pub fn encode_head(head: BatchHead, messages: usize) -> Vec<u8> {
+        let mut out = vec![VERSION, if head.gap { GAP } else { 0 }];
+        let numbers = [
+            head.generation,
+            head.age_millis,
+            head.waited_millis,
+            head.next.millis,
+            head.next.sequence,
+            messages as u64,
+        ];
+        for number in numbers {
+            varint::write(number, &mut out);
+        }
+        out
+    }
+
+    /// Encodes what stands behind the head: messages that [`encode_message`] has encoded.
+    #[must_use]
+    pub fn encode_messages<'m>(messages: impl Iterator<Item = &'m [u8]>) -> Vec<u8> {
+        let mut out = Vec::new();
         for message in messages {
             varint::write_bytes(message, &mut out);
         }
@@ -114,22 +140,6 @@ impl<'a> FeedBatch<'a> {
         varint::expect_end(input)?;
         Ok(Self { head, messages })
     }
-}
-
-fn header(head: BatchHead, messages: usize) -> Vec<u8> {
-    let mut out = vec![VERSION, if head.gap { GAP } else { 0 }];
-    let numbers = [
-        head.generation,
-        head.age_millis,
-        head.waited_millis,
-        head.next.millis,
-        head.next.sequence,
-        messages as u64,
-    ];
-    for number in numbers {
-        varint::write(number, &mut out);
-    }
-    out
 }
 
 /// One message as it stands in a batch.

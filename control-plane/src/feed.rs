@@ -243,7 +243,7 @@ impl Feed {
         let now = Instant::now();
         // Taken before the ring: what comes in between makes the batch no older.
         let age = self.age_at(now).map(|(_, age)| age);
-        let ring = self.ring();
+        let mut ring = self.ring();
         let mut batch = match after {
             Some((generation, position)) => ring.read_of(generation, position),
             None => ring.read(None),
@@ -251,7 +251,7 @@ impl Feed {
         let age = if batch.is_all {
             age
         } else {
-            batch.last_beat.and_then(|at| self.age_of(at, now))
+            batch.messages.last_beat.and_then(|at| self.age_of(at, now))
         };
         batch.age = age.unwrap_or(Duration::MAX);
         batch.waited = now.saturating_duration_since(asked);
