@@ -103,17 +103,15 @@ set_redis() {
   values[SECTIONS]+=$',\n  "redis": { "mode": "'$mode'"'
   [[ -z ${EDGELINK_REDIS_USER:-} ]] || values[SECTIONS]+=", \"user\": \"$(escape "$EDGELINK_REDIS_USER")\""
   [[ -z ${EDGELINK_REDIS_PASSWORD:-} ]] || values[SECTIONS]+=", \"password\": \"$(escape "$EDGELINK_REDIS_PASSWORD")\""
-  [[ $2 != redis ]] || values[SECTIONS]+=', "feed": {}'
   values[SECTIONS]+=' }'
 }
 
-# From where changes are learned, and with them what is believed without asking.
+# Whether the feed of changes is followed, and with it what is believed without asking.
 set_feed() {
   case $1 in
   none) return ;;
-  redis) [[ ${EDGELINK_REDIS:-} == direct ]] || fail "EDGELINK_FEED=redis needs EDGELINK_REDIS=direct; use poll" ;;
   poll) values[SECTIONS]+=$',\n  "poll": {}' ;;
-  *) fail "EDGELINK_FEED must be none, redis or poll, not '$1'" ;;
+  *) fail "EDGELINK_FEED must be none or poll, not '$1'" ;;
   esac
   values[SECTIONS]+=$',\n  "snapshot": {},\n  "admission": {}'
 }
@@ -152,7 +150,7 @@ fi
 set_string EDGE_TOKEN "${EDGELINK_EDGE_TOKEN%%,*}" # of several the first: the others are there for rotation
 unset EDGELINK_EDGE_TOKEN
 
-[[ -z ${EDGELINK_REDIS:-} ]] || set_redis "$EDGELINK_REDIS" "${EDGELINK_FEED:-none}"
+[[ -z ${EDGELINK_REDIS:-} ]] || set_redis "$EDGELINK_REDIS"
 set_feed "${EDGELINK_FEED:-none}"
 set_clicks "${EDGELINK_CLICKS:-false}"
 unset EDGELINK_REDIS_PASSWORD

@@ -67,7 +67,7 @@ start_redis_full() {
   start_redis redis "$EDGELINK_REDIS_PORT"
   export EDGELINK_REDIS_URL=redis://127.0.0.1:$EDGELINK_REDIS_PORT
   export EDGELINK_REDIS=direct EDGELINK_REDIS_SERVERS=127.0.0.1:$EDGELINK_REDIS_PORT
-  export EDGELINK_FEED=${EDGELINK_FEED:-redis}
+  export EDGELINK_FEED=${EDGELINK_FEED:-poll}
 }
 
 # Six nodes on ports one behind the other, and their buses behind them.

@@ -7,7 +7,7 @@ use crate::abi::{self, Buffer, HostBytes, Map};
 use crate::envoy::Envoy;
 use crate::pairs::Pairs;
 use edgelink_filter_core::answer::Answer;
-use edgelink_filter_core::background::Errand;
+use edgelink_filter_core::background::BackgroundCallout;
 use edgelink_filter_core::callout::{Callout, Response};
 use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
 use edgelink_filter_core::flights::Waiter;
@@ -190,7 +190,7 @@ fn act_on(actions: Vec<Action>) {
         match action {
             Action::Resume(resumed) => enqueue_resumed(resumed),
             Action::Send(callout) => send(&callout),
-            Action::Run(errand) => run(&errand),
+            Action::Run(callout) => run(&callout),
         }
     }
     answer_resumed();
@@ -249,25 +249,25 @@ fn send(callout: &Callout) {
     }
 }
 
-/// Sends an errand.
-fn run(errand: &Errand) {
+/// Sends a background callout.
+fn run(callout: &BackgroundCallout) {
     let headers = [
-        (":method", errand.method),
-        (":path", errand.path.as_str()),
-        ("accept", errand.accept),
+        (":method", callout.method),
+        (":path", callout.path.as_str()),
+        ("accept", callout.accept),
     ];
-    let content_type = errand.content_type.map(|name| ("content-type", name));
+    let content_type = callout.content_type.map(|name| ("content-type", name));
     let headers = headers.into_iter().chain(content_type);
     let Some(settings) = with_worker(|worker| worker.edge.settings().clone()) else {
         return;
     };
-    let token = call(&settings, headers, &errand.body, errand.timeout_millis);
+    let token = call(&settings, headers, &callout.body, callout.timeout_millis);
     let now = Envoy::now();
     with_worker(|worker| match token {
-        Some(token) => worker.edge.on_errand_sent(errand.kind, token),
+        Some(token) => worker.edge.on_background_sent(callout.kind, token),
         None => worker
             .edge
-            .on_errand_refused(&mut worker.envoy, errand.kind, now),
+            .on_background_refused(&mut worker.envoy, callout.kind, now),
     });
 }
 

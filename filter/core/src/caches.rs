@@ -74,9 +74,9 @@ pub(crate) enum Source {
     ControlPlane,
 }
 
-/// What the feed tells of a link.
+/// What a message of the feed says of a link.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heard<'a> {
+pub(crate) struct Update<'a> {
     /// The link, or that there is none.
     pub(crate) record: Record<&'a str>,
     /// Whether it is one of those that are asked for most.
@@ -95,7 +95,7 @@ struct Known {
 
 /// Whether a record was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Learned {
+pub(crate) enum Inserted {
     /// It is what the caches hold now, as far as it fits.
     Taken,
     /// The caches hold a newer one.
@@ -272,14 +272,14 @@ impl Caches {
         }
     }
 
-    /// Takes in a record that was asked for, here and for all workers, unless a newer one is known.
-    pub(crate) fn learn(
+    /// Inserts a record that was asked for, here and for all workers, unless a newer one is known.
+    pub(crate) fn insert_fetched(
         &mut self,
         data: &mut impl SharedData,
         wanted: &PendingLookup,
         fetched: Fetched<'_>,
         now: Moment,
-    ) -> Learned {
+    ) -> Inserted {
         let Fetched { told, at, source } = fetched;
         let place = self.lru.find(&wanted.key);
         let known = place.map(|place| self.known(place));
@@ -291,14 +291,14 @@ impl Caches {
         let rev = refreshed.map_or(told.rev, |known| known.rev.max(told.rev));
         // Revisions may be equal and contents differ, after the database went back: then the one that was fetched later counts.
         if known.is_some_and(|known| known.rev == rev && known.fetched > at) {
-            return Learned::Taken;
+            return Inserted::Taken;
         }
         let precedence = Precedence {
             asked: (source == Source::ControlPlane).then_some(at),
             ..self.precedence(now)
         };
         if place.is_some_and(|place| !self.may_replace(place, rev, precedence)) {
-            return Learned::Older;
+            return Inserted::Older;
         }
         if rev == told.rev {
             self.encoded.clear();
@@ -310,13 +310,13 @@ impl Caches {
         let written = self.share(data, wanted, told.kind, rev, fetched, precedence);
         if let Err(Newer { rev, kind }) = written {
             if !(is_absence && kind == RecordKind::Absent) {
-                return Learned::Older;
+                return Inserted::Older;
             }
             encode(Record::Absent { rev }, &mut self.encoded);
             let _another_was_faster = self.share(data, wanted, kind, rev, fetched, precedence);
         }
         self.lru.put(&wanted.key, &self.encoded, fetched);
-        Learned::Taken
+        Inserted::Taken
     }
 
     /// Writes the encoded record into the slot of what was asked for, unless that has a newer one.
@@ -342,19 +342,19 @@ impl Caches {
         self.slots.write(data, offer, precedence)
     }
 
-    /// Takes in a record that the feed tells of.
+    /// Applies what a message of the feed says of a link.
     ///
-    /// Into the LRU even if nobody has asked for it here, and for a while whatever else comes: a lookup that was answered
+    /// Into the LRU even if no visitor has asked for it here, and for a while whatever else comes: a lookup that was answered
     /// before the change may still be on its way, to this worker or into shared data, and only the newer rev keeps it out. Into a slot of another link
     /// only if it is hot.
-    pub(crate) fn hear(
+    pub(crate) fn apply_update(
         &mut self,
         data: &mut impl SharedData,
         key: &[u8],
-        heard: Heard<'_>,
+        update: Update<'_>,
         now: Moment,
     ) {
-        let Heard { record, is_hot, at } = heard;
+        let Update { record, is_hot, at } = update;
         let rev = record.rev();
         let place = self.lru.find(key);
         let precedence = self.precedence(now);

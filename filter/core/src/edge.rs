@@ -8,13 +8,13 @@ mod tiers;
 
 use crate::admission::Gate;
 use crate::answer::Answer;
-use crate::background::Errand;
+use crate::background::BackgroundCallout;
 use crate::cache::freshness::RecordKind;
-use crate::caches::{Caches, Fetched, Found, Learned, Lookup, Source};
+use crate::caches::{Caches, Fetched, Found, Inserted, Lookup, Source};
 use crate::callout::{self, Answered, Callout, Failure, Response};
 use crate::flights::{Completed, FlightBounds, FlightId, Flights, StreamId, Token, Waiter};
 use crate::host::{Log, SharedData, Streams};
-use crate::metrics::{CalloutOutcome, Connection, Counts, Levels, Metric, Metrics, Shares, Tier};
+use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Metrics, Shares, Tier};
 use crate::request::{Head, parse_path};
 use crate::settings::{Settings, UnknownHosts};
 use crate::time::{Moment, WallClock};
@@ -125,7 +125,7 @@ pub enum Action {
     /// Send this lookup: Redis could not answer it.
     Send(Callout),
     /// Send this background callout.
-    Run(Errand),
+    Run(BackgroundCallout),
 }
 
 impl Edge {
@@ -258,8 +258,8 @@ impl Edge {
     ) -> Vec<Action> {
         self.at(now);
         if let Some(kind) = self.background.carries(token) {
-            let errand = self.on_errand_end(host, kind, response, now);
-            return errand.map(Action::Run).into_iter().collect();
+            let callout = self.on_background_end(host, kind, response, now);
+            return callout.map(Action::Run).into_iter().collect();
         }
         let resumed = self.on_lookup_end(host, token, response, now);
         resumed.map(Action::Resume).into_iter().collect()
@@ -290,8 +290,10 @@ impl Edge {
             at: completed.asked.started.before(age_millis),
             source: Source::ControlPlane,
         };
-        let learned = self.caches.learn(host, &completed.asked, fetched, self.now);
-        if learned == Learned::Older {
+        let learned = self
+            .caches
+            .insert_fetched(host, &completed.asked, fetched, self.now);
+        if learned == Inserted::Older {
             return Some(self.fall_back(host, completed));
         }
         Some(Resumed {
@@ -313,8 +315,8 @@ impl Edge {
         self.wall = wall;
         let mut actions = self.tick_redis(host, now);
         actions.extend(self.send_again(host));
-        let errands = self.tick_background(host, now);
-        actions.extend(errands.into_iter().map(Action::Run));
+        let callouts = self.tick_background(host, now);
+        actions.extend(callouts.into_iter().map(Action::Run));
         let control_plane = u64::from(self.settings.control_plane.timeout_millis);
         let limit = control_plane + self.redis.timeout() + GRACE;
         let overdue = self.flights.overdue(now, limit);
@@ -355,8 +357,7 @@ impl Edge {
         Levels::of(|gauge| match gauge {
             Metric::LruEntries => entries,
             Metric::LruBytes => bytes,
-            Metric::Connected(Connection::Lookup) => usize::from(self.redis.is_ready()),
-            Metric::Connected(Connection::Feed) => usize::from(self.redis.is_feed_ready()),
+            Metric::RedisConnected => usize::from(self.redis.is_ready()),
             Metric::Admission => usize::from(self.gate.is_in_effect(self.now)),
             _ => 0,
         })

@@ -26,7 +26,7 @@ impl Store {
     /// The keys of slots.
     pub(crate) fn keys(&self) -> Vec<&str> {
         let keys = self.values.keys().map(String::as_str);
-        keys.filter(|key| !key.starts_with("share/")).collect()
+        keys.filter(|key| !key.starts_with("levels/")).collect()
     }
 
     pub(crate) fn value(&self, key: &str) -> Option<Vec<u8>> {

@@ -11,8 +11,8 @@
 //! 5. the control plane, by a callout ([`callout`]), one at a time for each key,
 //! 6. a stale link of 1 or 3, if it is not too old ([`cache::freshness`]).
 //!
-//! With a feed, from Redis ([`feed`]) or from the control plane ([`background`]), the first three learn of changes by
-//! themselves (`learners`) and keep what they know for longer ([`cache::freshness`]).
+//! With a feed from the control plane ([`background`]), changes are applied to the first three (`feed`), and these keep
+//! what they know for longer (`cache::freshness`).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -35,10 +35,9 @@ mod clicks;
 pub mod edge;
 #[cfg(test)]
 mod fake;
-pub mod feed;
+mod feed;
 pub mod flights;
 pub mod host;
-mod learners;
 mod log_throttle;
 pub mod metrics;
 pub mod redis;

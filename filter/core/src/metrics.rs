@@ -7,8 +7,8 @@ mod labels;
 mod shares;
 
 pub use labels::{
-    BackgroundKind, BackgroundOutcome, CalloutOutcome, ClickOutcome, Connection, FeedOutcome,
-    RedisOutcome, Tier,
+    BackgroundKind, BackgroundOutcome, CalloutOutcome, ClickOutcome, FeedOutcome, RedisOutcome,
+    Tier,
 };
 
 pub(crate) use shares::Shares;
@@ -110,7 +110,7 @@ metrics! {
     /// Messages of the feed, by what they say.
     Counter Feed(outcome: FeedOutcome) = "feed",
     /// Attempts to connect to Redis.
-    Counter Attempts(connection: Connection) = "redis_attempts",
+    Counter RedisAttempts = "redis_attempts.lookup",
     /// Background callouts, by outcome; named for what they are for.
     Counter Background(kind: BackgroundKind, outcome: BackgroundOutcome) = "",
     /// Clicks, by what became of them.
@@ -122,7 +122,7 @@ metrics! {
     /// Bytes of them.
     Gauge LruBytes = "lru_bytes",
     /// Connections to Redis that stand, of all workers.
-    Gauge Connected(connection: Connection) = "redis_connected",
+    Gauge RedisConnected = "redis_connected.lookup",
     /// Workers where admission is in effect.
     Gauge Admission = "admission",
 }
@@ -145,11 +145,10 @@ const fn size_before(count: usize) -> usize {
 const METRICS: usize = size_before(SIZES.len());
 
 /// The gauges, in the order in which [`Levels`] has them.
-const GAUGES: [Metric; 5] = [
+const GAUGES: [Metric; 4] = [
     Metric::LruEntries,
     Metric::LruBytes,
-    Metric::Connected(Connection::Lookup),
-    Metric::Connected(Connection::Feed),
+    Metric::RedisConnected,
     Metric::Admission,
 ];
 
@@ -283,12 +282,12 @@ mod tests {
         counts.count(redirect);
         counts.count(redirect);
         counts.count(Metric::Callouts(CalloutOutcome::Rejected));
-        counts.count_more(Metric::Attempts(Connection::Feed), 3);
+        counts.count_more(Metric::RedisAttempts, 3);
         for level in [3, 2] {
             let levels = Levels::of(|gauge| match gauge {
                 Metric::LruEntries => level,
                 Metric::LruBytes => level * 100,
-                Metric::Connected(Connection::Feed) => 1,
+                Metric::RedisConnected => 1,
                 _ => 0,
             });
             counts.flush(levels, &mut stats);
@@ -298,8 +297,8 @@ mod tests {
         assert_eq!(told("edgelink.callouts.rejected"), Some(1));
         assert_eq!(told("edgelink.lru_entries"), Some(2));
         assert_eq!(told("edgelink.lru_bytes"), Some(200));
-        assert_eq!(told("edgelink.redis_attempts.feed"), Some(3));
-        assert_eq!(told("edgelink.redis_connected.feed"), Some(1));
+        assert_eq!(told("edgelink.redis_attempts.lookup"), Some(3));
+        assert_eq!(told("edgelink.redis_connected.lookup"), Some(1));
         assert_eq!(stats.0.len(), 6);
     }
 }

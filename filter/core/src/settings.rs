@@ -55,15 +55,6 @@ pub struct Settings {
     pub pages: Pages,
 }
 
-/// Where changes are learned from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FeedSource<'a> {
-    /// From the control plane in that cluster, by polls.
-    ControlPlane(&'a str),
-    /// From Redis, by the bridge in that cluster.
-    Redis(&'a str),
-}
-
 /// How the control plane is asked.
 #[derive(Debug)]
 pub struct ControlPlane {
@@ -151,19 +142,16 @@ impl Settings {
         Ok(written.into())
     }
 
-    /// Whether changes are learned from a feed.
+    /// Whether a feed is followed.
     #[must_use]
     pub fn has_feed(&self) -> bool {
-        self.feed_source().is_some()
+        self.background.poll.is_some()
     }
 
-    /// Where changes are learned from; `None` without a feed.
-    pub(crate) fn feed_source(&self) -> Option<FeedSource<'_>> {
-        let redis = self.redis.as_ref().filter(|redis| redis.feed.is_some());
-        let polled = self.background.poll.as_ref();
-        redis
-            .map(|redis| FeedSource::Redis(&redis.cluster))
-            .or_else(|| polled.map(|_| FeedSource::ControlPlane(&self.control_plane.cluster)))
+    /// The cluster of the control planes whose feed is followed; `None` without a feed.
+    pub(crate) fn feed_cluster(&self) -> Option<&str> {
+        let poll = self.background.poll.as_ref();
+        poll.map(|_| self.control_plane.cluster.as_str())
     }
 }
 
@@ -177,7 +165,7 @@ impl Written {
             problems.refuse("staleSeconds", must);
         }
         if let Some(redis) = &self.redis {
-            redis.check(self, problems);
+            redis.check(problems);
         }
         self.check_poll(problems);
         self.check_admission(problems);
@@ -212,14 +200,6 @@ impl Written {
         if u64::from(poll.wait_millis) * 2 > self.fresh_seconds * 1_000 {
             problems.refuse("poll.waitMs", "must be at most half of freshSeconds");
         }
-        if self
-            .redis
-            .as_ref()
-            .is_some_and(|redis| redis.feed.is_some())
-        {
-            let must = "must be left out: the feed is read from Redis";
-            problems.refuse("poll", must);
-        }
         if self.lru.max_bytes < FEED_LRU_BYTES {
             problems.refuse("lru.maxBytes", "must be at least 1048576 with poll");
         }
@@ -231,15 +211,13 @@ impl Written {
             return;
         };
         let polled = self.poll.as_ref().map(|poll| u64::from(poll.wait_millis));
-        let feed = self.redis.as_ref().and_then(|redis| redis.feed.as_ref());
-        let period = polled.or(feed.map(|feed| feed.block_millis));
-        match period.filter(|_| self.snapshot.is_some()) {
+        match polled.filter(|_| self.snapshot.is_some()) {
             None => {
-                let must = "must be left out, or given with snapshot, and poll or redis.feed";
+                let must = "must be left out, or given with snapshot and poll";
                 problems.refuse("admission", must);
             }
             Some(period) if admission.max_silence_seconds * 1_000 < period * 2 => {
-                let must = "must be at least twice redis.feed.blockMs or poll.waitMs";
+                let must = "must be at least twice poll.waitMs";
                 problems.refuse("admission.maxSilenceSeconds", must);
             }
             Some(_) => {}

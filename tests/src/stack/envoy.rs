@@ -29,7 +29,7 @@ pub struct EnvoyOptions {
     pub lru_bytes: u32,
     /// How Redis is asked; nothing where it is not.
     pub redis: Option<RedisOptions>,
-    /// `EDGELINK_FEED`: `none`, `redis` or `poll`.
+    /// `EDGELINK_FEED`: `none` or `poll`.
     pub feed: &'static str,
     /// `EDGELINK_CLICKS`: `true` or `false`.
     pub clicks: &'static str,

@@ -16,19 +16,16 @@ pub struct ProductionOptions {
     pub redis_url: String,
     /// How Envoys ask Redis.
     pub redis: RedisOptions,
-    /// `EDGELINK_FEED`: `redis` or `poll`.
-    pub feed: &'static str,
 }
 
 impl ProductionOptions {
     /// Two Envoys that ask one Redis directly.
     #[must_use]
-    pub fn direct(redis: &RedisServer, feed: &'static str) -> Self {
+    pub fn direct(redis: &RedisServer) -> Self {
         Self {
             envoys: 2,
             redis_url: redis.url(),
             redis: RedisOptions::direct(redis.port()),
-            feed,
         }
     }
 }
@@ -71,7 +68,7 @@ impl Production {
         let envoy_options = EnvoyOptions {
             workers: WORKERS,
             redis: Some(options.redis.clone()),
-            feed: options.feed,
+            feed: "poll",
             clicks: "true",
             ..EnvoyOptions::default()
         };

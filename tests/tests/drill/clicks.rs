@@ -20,7 +20,7 @@ const PACE: Pace = Pace {
 #[ignore = "a drill: make click-accounting"]
 async fn clicks() {
     let mut redis = RedisServer::start().await;
-    let mut production = Production::start(&ProductionOptions::direct(&redis, "redis")).await;
+    let mut production = Production::start(&ProductionOptions::direct(&redis)).await;
     create(&production.control_planes[0], "click", LINKS).await;
     let tour = Arc::new(Tour {
         prefix: "click",

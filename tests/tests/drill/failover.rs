@@ -37,7 +37,6 @@ async fn failover() {
             mode: "cluster",
             ports: cluster.ports(),
         },
-        feed: "poll",
     };
     let production = production(&options).await;
     let load = Load::new(&production);

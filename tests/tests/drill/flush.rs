@@ -22,7 +22,7 @@ const READS: Pace = Pace {
 #[ignore = "a drill: make show-redis"]
 async fn flush() {
     let redis = RedisServer::start().await;
-    let production = Production::start(&ProductionOptions::direct(&redis, "redis")).await;
+    let production = Production::start(&ProductionOptions::direct(&redis)).await;
     create(&production.control_planes[0], "hot", 1).await;
     let tour = Arc::new(Tour {
         prefix: "hot",

@@ -20,23 +20,12 @@ const WATCHERS: usize = 16;
 /// From when on an old answer is one too many.
 const TOO_LATE: Duration = Duration::from_secs(1);
 
-/// `make show-redis`: by the stream in Redis.
+/// `make show-redis`: from the API's answer to every worker.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a drill: make show-redis"]
-async fn stream() {
-    drill("redis").await;
-}
-
-/// `make show-redis`: by the long poll of the control plane.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a drill: make show-redis"]
-async fn poll() {
-    drill("poll").await;
-}
-
-async fn drill(feed: &'static str) {
+async fn propagation() {
     let redis = RedisServer::start().await;
-    let production = Production::start(&ProductionOptions::direct(&redis, feed)).await;
+    let production = Production::start(&ProductionOptions::direct(&redis)).await;
     create(&production.control_planes[0], PREFIX, LINKS).await;
     let reader = Arc::new(Reader::default());
     let visitors = Visitors::start(&edges(&production), READS, &reader);
@@ -58,7 +47,7 @@ async fn drill(feed: &'static str) {
     let mut seen = visitors.finish().await;
     times.sort_unstable();
     let at = |share: usize| times[(times.len() - 1) * share / 100];
-    println!("\n{CHANGES} changes by the feed '{feed}', two Envoys with two workers each");
+    println!("\n{CHANGES} changes, two Envoys with two workers each");
     println!(
         "from the answer to PATCH until all {} connections had the new target:",
         watchers.len()

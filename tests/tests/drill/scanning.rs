@@ -29,7 +29,7 @@ const NEW_LINKS: usize = 50;
 async fn scanning() {
     let time = seconds("EDGELINK_TEST_DRILL_SECONDS", 20);
     let redis = RedisServer::start().await;
-    let mut production = Production::start(&ProductionOptions::direct(&redis, "redis")).await;
+    let mut production = Production::start(&ProductionOptions::direct(&redis)).await;
     queries::record(&production.database);
     let (hmget, memory) = (redis.calls("hmget"), memory(&mut production));
     let visitors = Visitors::start(&edges(&production), PACE, &Arc::new(Scan));

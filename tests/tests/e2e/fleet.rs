@@ -81,9 +81,10 @@ async fn assert_changes_are_everywhere_soon(
 }
 
 /// Records are fresh for an hour while a feed is there, so that only the feed can tell of a change within the limit.
-async fn assert_changes_reach_every_worker(feed: &'static str) {
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_reach_every_worker() {
     let redis = RedisServer::start().await;
-    let production = Production::start(&ProductionOptions::direct(&redis, feed)).await;
+    let production = Production::start(&ProductionOptions::direct(&redis)).await;
     let [one, other] = production.control_planes.as_slice() else {
         panic!("two control planes");
     };
@@ -121,16 +122,6 @@ async fn assert_changes_reach_every_worker(feed: &'static str) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn changes_reach_every_worker_by_the_stream_in_redis() {
-    assert_changes_reach_every_worker("redis").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn changes_reach_every_worker_by_the_poll() {
-    assert_changes_reach_every_worker("poll").await;
-}
-
 /// A code whose number is far above every bound.
 fn never_issued(n: u64) -> String {
     let code = code_space().mint(3_000_000_000_000 + n).expect("a code");
@@ -162,7 +153,7 @@ async fn lookups(production: &Production) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn codes_that_were_never_issued_are_looked_up_nowhere_and_new_ones_are_followed() {
     let redis = RedisServer::start().await;
-    let production = Production::start(&ProductionOptions::direct(&redis, "redis")).await;
+    let production = Production::start(&ProductionOptions::direct(&redis)).await;
     let mut connections = everywhere(&production).await;
     let lookups = lookups(&production).await;
     for n in 0..20 {
@@ -190,7 +181,7 @@ async fn codes_that_were_never_issued_are_looked_up_nowhere_and_new_ones_are_fol
 #[tokio::test(flavor = "multi_thread")]
 async fn where_nobody_publishes_any_more_everything_is_looked_up_again() {
     let redis = RedisServer::start().await;
-    let mut production = Production::start(&ProductionOptions::direct(&redis, "redis")).await;
+    let mut production = Production::start(&ProductionOptions::direct(&redis)).await;
     for control_plane in &mut production.control_planes {
         control_plane.process().kill();
     }
@@ -216,7 +207,7 @@ async fn where_nobody_publishes_any_more_everything_is_looked_up_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_control_planes_count_the_clicks_that_there_were() {
     let redis = RedisServer::start().await;
-    let production = Production::start(&ProductionOptions::direct(&redis, "redis")).await;
+    let production = Production::start(&ProductionOptions::direct(&redis)).await;
     let control_plane = &production.control_planes[0];
     control_plane
         .create(&json!({ "longUrl": NEW, "customSlug": "clicked-on" }))

@@ -201,22 +201,22 @@ async fn connections_to_redis_are_made_again_when_the_first_configuration_ends()
     let redis = RedisServer::start().await;
     let edge = Edge::start_with(EnvoyOptions {
         redis: Some(RedisOptions::direct(redis.port())),
-        feed: "redis",
+        feed: "poll",
         ..EnvoyOptions::default()
     })
     .await;
     let await_connections = async |attempts: u64| {
         let is_so = |stats: &Stats| {
             let sum = |name| stats.sum_matching(name);
-            sum("redis_connected.") == 2 && sum("redis_attempts.") == attempts
+            sum("redis_connected.") == 1 && sum("redis_attempts.") == attempts
         };
         edge.envoy.await_figures(is_so).await;
     };
-    await_connections(2).await;
+    await_connections(1).await;
     let changed = edge.changed();
     edge.put(&[&changed]).await;
     edge.assert_alive(&changed).await;
     edge.envoy.await_drained().await;
-    await_connections(4).await;
+    await_connections(2).await;
     edge.assert_alive(&changed).await;
 }

@@ -204,14 +204,14 @@ fn a_poll_that_ended_with_its_root_is_made_again_from_the_same_place() {
 
 #[test]
 fn connections_to_redis_are_made_again_when_their_root_ends() {
-    let redis = json!({"redis": {"mode": "direct", "feed": {}}});
+    let redis = json!({"redis": {"mode": "direct"}});
     let configuration = configuration_with(redis.clone());
     let builder = crate::support::builder(&configuration);
     let mut fleet = crate::support::start(builder.cluster("resp_bridge", Cluster::Healthy));
     fleet.worker(0).get("/abc");
     fleet.pass(Duration::from_millis(300));
     let before = fleet.worker(0).grpc_streams();
-    assert_eq!(before.len(), 2);
+    assert_eq!(before.len(), 1);
 
     let worker = fleet.worker(0);
     let first = worker.root();
@@ -228,14 +228,14 @@ fn connections_to_redis_are_made_again_when_their_root_ends() {
     fleet.pass(Duration::from_secs(2));
 
     let after = fleet.worker(0).grpc_streams();
-    assert_eq!(after.len(), 2);
+    assert_eq!(after.len(), 1);
     for stream in &after {
         let worker = fleet.worker(0);
         worker.grpc_message(stream, "+OK\r\n");
         worker.grpc_close(stream, 0, &HeaderMap::default());
     }
     fleet.pass(Duration::from_secs(2));
-    assert_eq!(fleet.worker(0).grpc_streams().len(), 2);
+    assert_eq!(fleet.worker(0).grpc_streams().len(), 1);
     fleet.assert_unharmed();
 }
 

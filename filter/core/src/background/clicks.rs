@@ -1,7 +1,7 @@
 //! Reports clicks.
 
 use super::batches::{Batches, Bounds};
-use super::{BackgroundKind, Errand, Line};
+use super::{BackgroundCallout, BackgroundKind, PeriodicCallout};
 use crate::callout::{Failure, Response, status};
 use crate::clicks::Tallied;
 use crate::metrics::{ClickOutcome, Counts, Metric};
@@ -15,7 +15,7 @@ const FIRST_PAUSE: u64 = 100;
 /// The batches of a worker, and their way to the control plane.
 #[derive(Debug)]
 pub(crate) struct Clicks {
-    pub(crate) line: Line,
+    pub(crate) callout: PeriodicCallout,
     settings: settings::Clicks,
     batches: Batches,
     next_flush: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Clicks {
 impl Clicks {
     pub(crate) fn new(settings: settings::Clicks, worker: WorkerId, seed: u64) -> Self {
         Self {
-            line: line(&settings, seed),
+            callout: callout(&settings, seed),
             batches: Batches::new(worker, bounds(&settings)),
             settings,
             next_flush: 0,
@@ -39,7 +39,7 @@ impl Clicks {
         if settings == self.settings {
             return;
         }
-        self.line = line(&settings, seed);
+        self.callout = callout(&settings, seed);
         self.batches.set_bounds(bounds(&settings));
         self.settings = settings;
     }
@@ -63,13 +63,13 @@ impl Clicks {
     }
 
     /// Sends what waits, if anything does and it is time to.
-    pub(crate) fn ask(&mut self, now: Moment) -> Option<Errand> {
-        if !self.line.is_due(now.millis()) {
+    pub(crate) fn ask(&mut self, now: Moment) -> Option<BackgroundCallout> {
+        if !self.callout.is_due(now.millis()) {
             return None;
         }
         let body = self.batches.request()?;
-        self.line.ask(now.millis());
-        Some(Errand {
+        self.callout.ask(now.millis());
+        Some(BackgroundCallout {
             kind: BackgroundKind::Clicks,
             method: "POST",
             path: "/edge/v1/clicks".to_owned(),
@@ -91,7 +91,7 @@ impl Clicks {
             200..300 => {
                 let clicks = self.batches.acknowledge();
                 count(counts, ClickOutcome::Acknowledged, clicks);
-                Ok(self.line.succeed(now.millis()))
+                Ok(self.callout.succeed(now.millis()))
             }
             // The control plane cannot read them, and will not be able to the next time either.
             status @ (400 | 413 | 415 | 422) => {
@@ -130,10 +130,10 @@ fn bounds(settings: &settings::Clicks) -> Bounds {
     }
 }
 
-fn line(settings: &settings::Clicks, seed: u64) -> Line {
+fn callout(settings: &settings::Clicks, seed: u64) -> PeriodicCallout {
     let bounds = backoff::Bounds {
         first_ms: FIRST_PAUSE,
         cap_ms: settings.max_backoff_millis,
     };
-    Line::new(bounds, settings.timeout_millis, seed)
+    PeriodicCallout::new(bounds, settings.timeout_millis, seed)
 }

@@ -1,11 +1,10 @@
 //! Reads the feed from the control plane, by long polls one after the other.
 
-use super::{BackgroundKind, Errand, Line, body_of};
+use super::{BackgroundCallout, BackgroundKind, PeriodicCallout, body_of};
 use crate::admission::FeedPlace;
 use crate::callout::{Failure, Response};
-use crate::feed::continuity;
+use crate::feed::{FeedApplier, Reading};
 use crate::host::{Log, SharedData};
-use crate::learners::{Learners, Reading};
 use crate::log_throttle::LogThrottle;
 use crate::metrics::{FeedOutcome, Metric};
 use crate::settings;
@@ -25,7 +24,7 @@ const FIRST_PAUSE: u64 = 50;
 /// The reader.
 #[derive(Debug)]
 pub(crate) struct Poll {
-    pub(crate) line: Line,
+    pub(crate) callout: PeriodicCallout,
     settings: settings::Poll,
     /// `None` before it is known where to begin.
     position: Option<FeedPosition>,
@@ -43,7 +42,7 @@ pub(crate) struct Poll {
 impl Poll {
     pub(crate) fn new(settings: settings::Poll, seed: u64) -> Self {
         Self {
-            line: line(&settings, seed),
+            callout: callout(&settings, seed),
             settings,
             position: None,
             generation: None,
@@ -60,7 +59,7 @@ impl Poll {
         if settings == self.settings {
             return;
         }
-        self.line = line(&settings, seed);
+        self.callout = callout(&settings, seed);
         self.settings = settings;
     }
 
@@ -103,12 +102,14 @@ impl Poll {
     }
 
     /// Asks for what is new, if it is time to.
-    pub(crate) fn ask(&mut self, now: Moment) -> Option<Errand> {
-        let position = self.position.filter(|_| self.line.is_due(now.millis()))?;
-        self.line.ask(now.millis());
+    pub(crate) fn ask(&mut self, now: Moment) -> Option<BackgroundCallout> {
+        let position = self
+            .position
+            .filter(|_| self.callout.is_due(now.millis()))?;
+        self.callout.ask(now.millis());
         let generation = self.generation.unwrap_or_default();
         let wait = self.settings.wait_millis;
-        Some(Errand {
+        Some(BackgroundCallout {
             kind: BackgroundKind::Poll,
             method: "GET",
             path: format!("/edge/v1/feed?after={position}&generation={generation}&waitMs={wait}"),
@@ -125,7 +126,7 @@ impl Poll {
         host: &mut (impl SharedData + Log),
         now: Moment,
         response: Response<'_>,
-        learners: &mut Learners<'_>,
+        feed: &mut FeedApplier<'_>,
     ) -> Result<u32, Failure> {
         let body = body_of(response, FeedBatch::MEDIA_TYPE)?;
         let batch = FeedBatch::decode(body).map_err(|_| Failure::Answer(200))?;
@@ -133,11 +134,11 @@ impl Poll {
         if self.is_behind(head) {
             return Err(Failure::Answer(200));
         }
-        self.join(host, now, head, learners);
-        let asked = self.line.asked().map_or(now, Moment::from_millis);
+        self.join(host, now, head, feed);
+        let asked = self.callout.asked().map_or(now, Moment::from_millis);
         let is_full = messages.len() >= MAX_MESSAGES || body.len() >= MAX_BYTES;
         let is_progress = self.position.replace(head.next) < Some(head.next);
-        self.take_in(host, now, messages, learners);
+        self.take_in(host, now, messages, feed);
         if !is_full {
             // The feed's age is that of when the answer was made: not before the question had waited.
             let answered = asked.after(head.waited_millis).min(now);
@@ -149,7 +150,7 @@ impl Poll {
             // With the next tick: nothing new without waiting for it would otherwise be asked for in a circle.
             now.millis().saturating_add(1)
         };
-        Ok(self.line.succeed(next))
+        Ok(self.callout.succeed(next))
     }
 
     /// Whether the answer is of a control plane that has read less of the feed than was read here.
@@ -164,14 +165,16 @@ impl Poll {
         log: &mut impl Log,
         now: Moment,
         head: BatchHead,
-        learners: &mut Learners<'_>,
+        feed: &mut FeedApplier<'_>,
     ) {
         let before = self.generation.replace(head.generation);
         let is_other = before.is_some_and(|generation| generation != head.generation);
         match (is_other || head.gap, self.since) {
-            (true, Some(_)) if is_other => learners.on_gap(log, now, continuity::Gap::Generation),
-            (true, Some(_)) => learners.on_gap(log, now, "the control plane no longer has them"),
-            (true, None) => learners.gate.restart(),
+            (true, Some(_)) if is_other => {
+                feed.on_gap(log, now, "the feed is of another generation")
+            }
+            (true, Some(_)) => feed.on_gap(log, now, "the control plane no longer has them"),
+            (true, None) => feed.gate.restart(),
             (false, Some(_)) => return,
             (false, None) => {}
         }
@@ -183,17 +186,17 @@ impl Poll {
         host: &mut (impl SharedData + Log),
         now: Moment,
         messages: Vec<Result<FeedMessage<'_>, RecordError>>,
-        learners: &mut Learners<'_>,
+        feed: &mut FeedApplier<'_>,
     ) {
         let mut unreadable = None;
         for message in messages {
             match message {
                 Ok(message) => {
                     self.on_beat(&message);
-                    learners.on_message(host, now, message);
+                    feed.apply(host, now, message);
                 }
                 Err(error) => {
-                    learners.counts.count(Metric::Feed(FeedOutcome::Malformed));
+                    feed.counts.count(Metric::Feed(FeedOutcome::Malformed));
                     unreadable = Some(error);
                 }
             }
@@ -202,7 +205,7 @@ impl Poll {
             if self.malformed.is_due(now.millis()) {
                 host.warn(&format!("a message of the feed cannot be read: {error}"));
             }
-            learners.on_gap(host, now, continuity::Gap::Unreadable);
+            feed.on_gap(host, now, "a message cannot be read");
             self.start_over(position, now);
         }
     }
@@ -219,10 +222,10 @@ impl Poll {
     }
 }
 
-fn line(settings: &settings::Poll, seed: u64) -> Line {
+fn callout(settings: &settings::Poll, seed: u64) -> PeriodicCallout {
     let bounds = Bounds {
         first_ms: FIRST_PAUSE,
         cap_ms: settings.max_backoff_millis,
     };
-    Line::new(bounds, settings.timeout_millis, seed)
+    PeriodicCallout::new(bounds, settings.timeout_millis, seed)
 }

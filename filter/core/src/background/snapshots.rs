@@ -1,6 +1,6 @@
 //! Fetches what a worker starts from.
 
-use super::{BackgroundKind, Errand, Line, body_of};
+use super::{BackgroundCallout, BackgroundKind, PeriodicCallout, body_of};
 use crate::callout::{Failure, Response};
 use crate::settings;
 use crate::time::Moment;
@@ -16,7 +16,7 @@ const FIRST_PAUSE: u64 = 200;
 /// Whether and when a snapshot is asked for.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
-    pub(crate) line: Line,
+    pub(crate) callout: PeriodicCallout,
     settings: settings::Snapshot,
     need: Need,
 }
@@ -36,7 +36,7 @@ impl Snapshots {
             cap_ms: settings.max_backoff_millis,
         };
         Self {
-            line: Line::new(bounds, settings.timeout_millis, seed),
+            callout: PeriodicCallout::new(bounds, settings.timeout_millis, seed),
             settings,
             need: Need::New,
         }
@@ -57,20 +57,20 @@ impl Snapshots {
     /// The one that was had is of no use yet.
     pub(crate) fn retry(&mut self, now: Moment) {
         self.need = Need::Known;
-        self.line.rest(now.millis());
+        self.callout.rest(now.millis());
     }
 
     /// Asks for one, if one is needed and it is time to.
-    pub(crate) fn ask(&mut self, now: Moment) -> Option<Errand> {
+    pub(crate) fn ask(&mut self, now: Moment) -> Option<BackgroundCallout> {
         if self.need == Need::New {
             self.need = Need::Known;
-            self.line.rest(now.millis());
+            self.callout.rest(now.millis());
         }
-        if self.need == Need::Met || !self.line.is_due(now.millis()) {
+        if self.need == Need::Met || !self.callout.is_due(now.millis()) {
             return None;
         }
-        self.line.ask(now.millis());
-        Some(Errand {
+        self.callout.ask(now.millis());
+        Some(BackgroundCallout {
             kind: BackgroundKind::Snapshot,
             method: "GET",
             path: PATH.to_owned(),
@@ -84,7 +84,7 @@ impl Snapshots {
     /// One was had. How many attempts had failed in a row before it.
     pub(crate) fn meet(&mut self, now: Moment) -> u32 {
         self.need = Need::Met;
-        self.line.succeed(now.millis())
+        self.callout.succeed(now.millis())
     }
 }
 

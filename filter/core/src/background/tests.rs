@@ -6,26 +6,26 @@ const BOUNDS: Bounds = Bounds {
     cap_ms: 1_000,
 };
 
-fn line() -> Line {
-    Line::new(BOUNDS, 500, 7)
+fn callout() -> PeriodicCallout {
+    PeriodicCallout::new(BOUNDS, 500, 7)
 }
 
 #[test]
-fn one_errand_is_under_way_at_a_time() {
-    let mut line = line();
-    assert!(line.is_due(0));
-    line.ask(5);
-    assert!(!line.is_due(5) && !line.carries(1));
-    line.on_sent(1);
-    assert!(line.carries(1) && !line.carries(2));
-    assert_eq!(line.asked(), Some(5));
-    assert_eq!(line.succeed(9), 0);
-    assert!(!line.carries(1) && !line.is_due(8) && line.is_due(9));
+fn one_callout_is_under_way_at_a_time() {
+    let mut callout = callout();
+    assert!(callout.is_due(0));
+    callout.ask(5);
+    assert!(!callout.is_due(5) && !callout.carries(1));
+    callout.on_sent(1);
+    assert!(callout.carries(1) && !callout.carries(2));
+    assert_eq!(callout.asked(), Some(5));
+    assert_eq!(callout.succeed(9), 0);
+    assert!(!callout.carries(1) && !callout.is_due(8) && callout.is_due(9));
 }
 
 #[test]
 fn failures_make_the_pauses_longer_up_to_a_bound_and_success_forgets_them() {
-    let mut line = line();
+    let mut callout = callout();
     for (failures, longest) in [
         (1, 100),
         (2, 200),
@@ -34,27 +34,27 @@ fn failures_make_the_pauses_longer_up_to_a_bound_and_success_forgets_them() {
         (5, 1_000),
         (6, 1_000),
     ] {
-        line.ask(0);
-        assert_eq!(line.fail(0), failures);
+        callout.ask(0);
+        assert_eq!(callout.fail(0), failures);
         assert!(
-            !line.is_due(longest / 2 - 1) && line.is_due(longest),
+            !callout.is_due(longest / 2 - 1) && callout.is_due(longest),
             "{failures}"
         );
     }
-    line.ask(0);
-    assert_eq!(line.succeed(0), 6);
-    assert!(line.is_due(0));
-    line.fail(0);
-    assert!(line.is_due(100));
+    callout.ask(0);
+    assert_eq!(callout.succeed(0), 6);
+    assert!(callout.is_due(0));
+    callout.fail(0);
+    assert!(callout.is_due(100));
 }
 
 #[test]
-fn an_errand_that_the_proxy_has_forgotten_is_overdue() {
-    let mut line = line();
-    assert!(!line.is_overdue(9_999));
-    line.ask(1_000);
-    assert!(!line.is_overdue(2_499));
-    assert!(line.is_overdue(2_500));
+fn a_background_callout_that_the_proxy_has_forgotten_is_overdue() {
+    let mut callout = callout();
+    assert!(!callout.is_overdue(9_999));
+    callout.ask(1_000);
+    assert!(!callout.is_overdue(2_499));
+    assert!(callout.is_overdue(2_500));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! it was begun: what has changed on the way was told by then.
 
 use crate::admission::FeedPlace;
-use crate::learners::Reading;
+use crate::feed::Reading;
 use edgelink_wire::Snapshot;
 use std::collections::HashSet;
 

@@ -1,16 +1,17 @@
-//! The errands of a worker, and what follows from how far the feed was read.
+//! The callouts of a worker, and what follows from how far the feed was read.
 
 use super::Edge;
 use crate::admission::FeedPlace;
 use crate::background::{
-    BackgroundKind, Clicks, Errand, Line, Poll, Snapshots, Warm, poll, snapshots,
+    BackgroundCallout, BackgroundKind, Clicks, PeriodicCallout, Poll, Snapshots, Warm, poll,
+    snapshots,
 };
 use crate::cache::freshness::Coverage;
-use crate::caches::Heard;
+use crate::caches::Update;
 use crate::callout::{Failure, MAX_BODY_BYTES, Response};
+use crate::feed::{FeedApplier, Reading};
 use crate::flights::Token;
 use crate::host::{Log, SharedData};
-use crate::learners::{Learners, Reading};
 use crate::metrics::{BackgroundOutcome, Metric};
 use crate::redis::FeedView;
 use crate::settings::Settings;
@@ -49,15 +50,17 @@ impl Background {
         }
     }
 
-    /// The errand that this callout is, if it is one.
+    /// The callout that this callout is, if it is one.
     pub(super) fn carries(&self, token: Token) -> Option<BackgroundKind> {
-        let carries =
-            |kind: &BackgroundKind| self.line(*kind).is_some_and(|line| line.carries(token));
+        let carries = |kind: &BackgroundKind| {
+            self.callout(*kind)
+                .is_some_and(|callout| callout.carries(token))
+        };
         BackgroundKind::ALL.into_iter().find(carries)
     }
 
-    /// An errand of that kind, if it is time for one.
-    fn ask(&mut self, kind: BackgroundKind, now: Moment) -> Option<Errand> {
+    /// A background callout of that kind, if it is time for one.
+    fn ask(&mut self, kind: BackgroundKind, now: Moment) -> Option<BackgroundCallout> {
         match kind {
             BackgroundKind::Snapshot => self.snapshots.as_mut()?.ask(now),
             BackgroundKind::Poll => self.poll.as_mut()?.ask(now),
@@ -65,30 +68,31 @@ impl Background {
         }
     }
 
-    fn line(&self, kind: BackgroundKind) -> Option<&Line> {
+    fn callout(&self, kind: BackgroundKind) -> Option<&PeriodicCallout> {
         match kind {
-            BackgroundKind::Snapshot => self.snapshots.as_ref().map(|snapshots| &snapshots.line),
-            BackgroundKind::Poll => self.poll.as_ref().map(|poll| &poll.line),
-            BackgroundKind::Clicks => self.clicks.as_ref().map(|clicks| &clicks.line),
+            BackgroundKind::Snapshot => self.snapshots.as_ref().map(|snapshots| &snapshots.callout),
+            BackgroundKind::Poll => self.poll.as_ref().map(|poll| &poll.callout),
+            BackgroundKind::Clicks => self.clicks.as_ref().map(|clicks| &clicks.callout),
         }
     }
 
     /// What is under way has ended with the root context that sent it.
-    pub(super) fn lose_errands(&mut self) {
+    pub(super) fn lose_background(&mut self) {
         for kind in BackgroundKind::ALL {
-            if let Some(line) = self.line_mut(kind) {
-                line.lose();
+            if let Some(callout) = self.callout_mut(kind) {
+                callout.lose();
             }
         }
     }
 
-    fn line_mut(&mut self, kind: BackgroundKind) -> Option<&mut Line> {
+    fn callout_mut(&mut self, kind: BackgroundKind) -> Option<&mut PeriodicCallout> {
         match kind {
-            BackgroundKind::Snapshot => {
-                self.snapshots.as_mut().map(|snapshots| &mut snapshots.line)
-            }
-            BackgroundKind::Poll => self.poll.as_mut().map(|poll| &mut poll.line),
-            BackgroundKind::Clicks => self.clicks.as_mut().map(|clicks| &mut clicks.line),
+            BackgroundKind::Snapshot => self
+                .snapshots
+                .as_mut()
+                .map(|snapshots| &mut snapshots.callout),
+            BackgroundKind::Poll => self.poll.as_mut().map(|poll| &mut poll.callout),
+            BackgroundKind::Clicks => self.clicks.as_mut().map(|clicks| &mut clicks.callout),
         }
     }
 }
@@ -105,23 +109,23 @@ impl Edge {
         }
     }
 
-    /// The proxy has taken an errand.
-    pub fn on_errand_sent(&mut self, kind: BackgroundKind, token: Token) {
-        if let Some(line) = self.background.line_mut(kind) {
-            line.on_sent(token);
+    /// The proxy has taken a background callout.
+    pub fn on_background_sent(&mut self, kind: BackgroundKind, token: Token) {
+        if let Some(callout) = self.background.callout_mut(kind) {
+            callout.on_sent(token);
         }
     }
 
-    /// The proxy has refused to send an errand, at `now` by the exact clock.
-    pub fn on_errand_refused(&mut self, log: &mut impl Log, kind: BackgroundKind, now: Moment) {
-        self.fail_errand(log, kind, Failure::Reset, now);
+    /// The proxy has refused to send a background callout, at `now` by the exact clock.
+    pub fn on_background_refused(&mut self, log: &mut impl Log, kind: BackgroundKind, now: Moment) {
+        self.fail_background(log, kind, Failure::Reset, now);
     }
 
     /// Puts other settings into effect, before they are those of the worker. What has the same settings as before goes
-    /// on, errands under way included.
+    /// on, callouts under way included.
     pub(super) fn configure_background(&mut self, settings: &Settings) {
         self.gate.configure(settings.background.admission_silence);
-        let is_same_feed = settings.feed_source() == self.settings.feed_source();
+        let is_same_feed = settings.feed_cluster() == self.settings.feed_cluster();
         if !is_same_feed {
             // What one feed told last and where the other one begins may be far apart.
             self.gate.restart();
@@ -162,7 +166,7 @@ impl Edge {
         }
     }
 
-    /// What the feed vouches for now, wherever it comes from.
+    /// What the feed vouches for now.
     pub(super) fn rely_on_feed(&mut self, now: Moment) {
         let reading = self.reading();
         let coverage = reading.and_then(|reading| {
@@ -187,9 +191,7 @@ impl Edge {
     }
 
     pub(super) fn reading(&self) -> Option<Reading> {
-        let poll = self.background.poll.as_ref();
-        let polled = poll.and_then(Poll::reading);
-        let reading = self.redis.reading().or(polled)?;
+        let reading = self.background.poll.as_ref()?.reading()?;
         Some(Reading {
             // What was asked for in the same millisecond may be from before.
             since: reading.since.after(1),
@@ -197,16 +199,16 @@ impl Edge {
         })
     }
 
-    /// The errands that it is time for.
+    /// The callouts that it is time for.
     pub(super) fn tick_background(
         &mut self,
         host: &mut (impl SharedData + Log),
         now: Moment,
-    ) -> Vec<Errand> {
+    ) -> Vec<BackgroundCallout> {
         for kind in BackgroundKind::ALL {
-            let line = self.background.line(kind);
-            if line.is_some_and(|line| line.is_overdue(now.millis())) {
-                self.fail_errand(host, kind, Failure::Timeout, now);
+            let callout = self.background.callout(kind);
+            if callout.is_some_and(|callout| callout.is_overdue(now.millis())) {
+                self.fail_background(host, kind, Failure::Timeout, now);
             }
         }
         if !self.has_traffic {
@@ -228,8 +230,8 @@ impl Edge {
             let seconds = self.wall.seconds(now);
             clicks.flush(self.caches.take_clicks(), now, seconds, &mut self.counts);
         }
-        let errands = BackgroundKind::ALL.map(|kind| self.background.ask(kind, now));
-        errands.into_iter().flatten().collect()
+        let callouts = BackgroundKind::ALL.map(|kind| self.background.ask(kind, now));
+        callouts.into_iter().flatten().collect()
     }
 
     /// Takes in the links that are asked for most, the most wanted last, once it is known that they are right. They count as
@@ -240,24 +242,24 @@ impl Edge {
         };
         for link in self.background.warm.take(reading).into_iter().rev() {
             if let Ok(record) = Record::decode(&link.record) {
-                let told = Heard {
+                let update = Update {
                     record,
                     is_hot: true,
                     at: reading.since,
                 };
-                self.caches.hear(data, &link.key, told, now);
+                self.caches.apply_update(data, &link.key, update, now);
             }
         }
     }
 
-    /// An errand has ended. The next one of its kind, if it is to follow at once.
-    pub(super) fn on_errand_end(
+    /// A background callout has ended. The next one of its kind, if it is to follow at once.
+    pub(super) fn on_background_end(
         &mut self,
         host: &mut (impl SharedData + Log),
         kind: BackgroundKind,
         response: Response<'_>,
         now: Moment,
-    ) -> Option<Errand> {
+    ) -> Option<BackgroundCallout> {
         let ended = match kind {
             BackgroundKind::Snapshot => self.end_snapshot(host, response, now),
             BackgroundKind::Poll => self.end_poll(host, response, now),
@@ -272,7 +274,7 @@ impl Edge {
                     host.warn(&format!("{name}: works again, after {failures} failures"));
                 }
             }
-            Err(failure) => self.fail_errand(host, kind, failure, now),
+            Err(failure) => self.fail_background(host, kind, failure, now),
         }
         let next = match kind {
             // Now it is known where to begin.
@@ -299,14 +301,14 @@ impl Edge {
         let Some(poll) = poll else {
             return Err(Failure::Reset);
         };
-        let mut learners = Learners {
+        let mut feed = FeedApplier {
             caches: &mut self.caches,
             gate: &mut self.gate,
             warm,
             counts: &mut self.counts,
             heard: poll.heard(),
         };
-        let ended = poll.on_answer(host, now, response, &mut learners);
+        let ended = poll.on_answer(host, now, response, &mut feed);
         self.rely_on_feed(now);
         ended
     }
@@ -340,11 +342,17 @@ impl Edge {
         Ok(0)
     }
 
-    fn fail_errand(&mut self, log: &mut impl Log, kind: BackgroundKind, why: Failure, now: Moment) {
+    fn fail_background(
+        &mut self,
+        log: &mut impl Log,
+        kind: BackgroundKind,
+        why: Failure,
+        now: Moment,
+    ) {
         let outcome = BackgroundOutcome::Failed;
         self.counts.count(Metric::Background(kind, outcome));
-        let line = self.background.line_mut(kind);
-        if line.is_some_and(|line| line.fail(now.millis()) == 1) {
+        let callout = self.background.callout_mut(kind);
+        if callout.is_some_and(|callout| callout.fail(now.millis()) == 1) {
             log.warn(&format!("{}: fails, {why}", kind.name()));
         }
         if let (BackgroundKind::Snapshot, Some(poll)) = (kind, &mut self.background.poll) {

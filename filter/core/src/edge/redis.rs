@@ -1,21 +1,19 @@
-//! Redis in the order of the tiers, and what the caches learn from the feed.
+//! Redis in the order of the tiers.
 
 use super::{Action, Edge, Resumed};
 use crate::cache::freshness::RecordKind;
-use crate::caches::{Fetched, Learned, Source};
+use crate::caches::{Fetched, Inserted, Source};
 use crate::callout::{Callout, FetchedRecord};
 use crate::flights::{Completed, FlightId, PendingLookup};
 use crate::host::{Log, SharedData, StreamToken, Streams};
-use crate::learners::{Learners, Reading};
-use crate::metrics::{CalloutOutcome, Connection, Metric, RedisOutcome, Tier};
-use crate::redis::{Answer, FeedView, Lookups, News};
+use crate::metrics::{CalloutOutcome, Metric, RedisOutcome, Tier};
+use crate::redis::{Answer, FeedView, Lookups};
 use crate::time::Moment;
 
-/// The connections of a worker; none before its first request, and none without Redis.
+/// A worker's connection; `None` before its first request, and without Redis.
 #[derive(Debug, Default)]
 pub(super) struct Redis {
     lookups: Option<Lookups>,
-    news: Option<News>,
     /// What a connection left behind that was given up; handled with the next tick.
     left: Vec<Answer>,
 }
@@ -38,20 +36,6 @@ impl Redis {
         }
     }
 
-    pub(super) fn is_feed_ready(&self) -> bool {
-        self.news.as_ref().is_some_and(News::is_ready)
-    }
-
-    /// How far the feed was read.
-    pub(super) fn reading(&self) -> Option<Reading> {
-        self.news.as_ref().and_then(News::reading)
-    }
-
-    /// Up to when everything was read.
-    fn heard(&self) -> Option<Moment> {
-        self.reading()?.heard
-    }
-
     /// How long a lookup may take at most, in milliseconds.
     pub(super) fn timeout(&self) -> u64 {
         self.lookups.as_ref().map_or(0, Lookups::timeout)
@@ -68,16 +52,9 @@ impl Edge {
         now: Moment,
     ) -> Vec<Action> {
         self.at(now);
-        if let Some(lookups) = &mut self.redis.lookups
-            && let Some(answers) = lookups.on_data(host, now, stream, bytes)
-        {
-            return self.act_on(host, answers);
-        }
-        if let Some((news, mut learners)) = self.hearing() {
-            news.on_data(host, now, stream, bytes, &mut learners);
-            self.rely_on_feed(now);
-        }
-        Vec::new()
+        let lookups = self.redis.lookups.as_mut();
+        let answers = lookups.map(|lookups| lookups.on_data(host, now, stream, bytes));
+        self.act_on(host, answers.unwrap_or_default())
     }
 
     /// A gRPC stream has ended, at `now` by the exact clock.
@@ -88,9 +65,6 @@ impl Edge {
         now: Moment,
     ) -> Vec<Action> {
         self.at(now);
-        if let Some((news, mut learners)) = self.hearing() {
-            news.on_end(host, now, stream, &mut learners);
-        }
         let lookups = self.redis.lookups.as_mut();
         let answers = lookups.map(|lookups| lookups.on_end(host, now, stream));
         self.act_on(host, answers.unwrap_or_default())
@@ -102,41 +76,18 @@ impl Edge {
         host: &mut (impl SharedData + Streams + Log),
         now: Moment,
     ) -> Vec<Action> {
-        self.make_connections(host);
+        self.connect(host);
         let mut answers = std::mem::take(&mut self.redis.left);
         if let Some(lookups) = &mut self.redis.lookups {
             answers.extend(lookups.on_tick(host, now));
-            let attempts = Metric::Attempts(Connection::Lookup);
-            self.counts.count_more(attempts, lookups.take_attempts());
+            let attempts = lookups.take_attempts();
+            self.counts.count_more(Metric::RedisAttempts, attempts);
         }
-        self.tick_news(host, now);
+        self.rely_on_feed(now);
         self.act_on(host, answers)
     }
 
-    fn tick_news(&mut self, host: &mut (impl SharedData + Streams + Log), now: Moment) {
-        if let Some((news, mut learners)) = self.hearing() {
-            news.on_tick(host, now, &mut learners);
-            let attempts = Metric::Attempts(Connection::Feed);
-            learners.counts.count_more(attempts, news.take_attempts());
-        }
-        self.rely_on_feed(now);
-    }
-
-    /// The reader of the feed in Redis, and what learns from it.
-    fn hearing(&mut self) -> Option<(&mut News, Learners<'_>)> {
-        let heard = self.redis.heard();
-        let news = self.redis.news.as_mut()?;
-        let learners = Learners {
-            heard,
-            caches: &mut self.caches,
-            gate: &mut self.gate,
-            warm: &mut self.background.warm,
-            counts: &mut self.counts,
-        };
-        Some((news, learners))
-    }
-
-    fn make_connections(&mut self, log: &mut impl Log) {
+    fn connect(&mut self, log: &mut impl Log) {
         if !self.has_traffic || self.redis.lookups.is_some() {
             return;
         }
@@ -144,40 +95,27 @@ impl Edge {
             return;
         };
         if !self.settings.has_feed() {
-            log.warn(
-                "redis is not asked: no feed (poll or redis.feed) tells whether it is current",
-            );
+            log.warn("redis is not asked: no feed (poll) tells whether it is current");
         }
         let seed = self.seed.rotate_left(16);
         let lookups = Lookups::new(&settings.cluster, settings.lookups.clone(), seed);
         self.redis.lookups = Some(lookups);
-        let news = settings.feed.clone();
-        self.redis.news = news.map(|feed| News::new(&settings.cluster, feed, !seed));
     }
 
-    /// Gives the connections up; those who wait for Redis are looked after with the next tick.
+    /// Gives the connection up; those who wait for Redis are looked after with the next tick.
     pub(super) fn disconnect(&mut self, host: &mut (impl SharedData + Streams + Log)) {
         let now = self.now;
         if let Some(lookups) = self.redis.lookups.take() {
             self.redis.left.extend(lookups.end(host, now));
         }
-        if let Some(news) = self.redis.news.take() {
-            news.end(host);
-            // The next one begins at the end of the stream, wherever that is then.
-            self.gate.restart();
-        }
-        self.rely_on_feed(now);
     }
 
-    /// The streams end with the root context that opened them; the connections are made again, and the feed is read on
-    /// from the same place. Those who wait for Redis are looked after with the next tick.
-    pub(super) fn lose_connections(&mut self, host: &mut (impl SharedData + Streams + Log)) {
+    /// The stream ends with the root context that opened it; the connection is made again. Those who wait for Redis are
+    /// looked after with the next tick.
+    pub(super) fn lose_connection(&mut self, host: &mut (impl SharedData + Streams + Log)) {
         let now = self.now;
         if let Some(lookups) = &mut self.redis.lookups {
             self.redis.left.extend(lookups.drop_stream(host, now));
-        }
-        if let Some((news, mut learners)) = self.hearing() {
-            news.drop_stream(host, now, &mut learners);
         }
     }
 
@@ -226,8 +164,8 @@ impl Edge {
             at: asked.started.min(at),
             source: Source::Redis,
         };
-        let learned = self.caches.learn(data, asked, fetched, self.now);
-        if learned == Learned::Older {
+        let learned = self.caches.insert_fetched(data, asked, fetched, self.now);
+        if learned == Inserted::Older {
             return Err(RedisOutcome::Older);
         }
         self.counts.count(Metric::Redis(match told.kind {

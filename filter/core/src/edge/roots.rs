@@ -165,8 +165,8 @@ impl Edge {
     /// Callouts and gRPC streams have ended, and the proxy says nothing of it. With the next tick they are made again
     /// from the new home: the feed is read on from the same place, and waiters keep waiting.
     fn leave_home(&mut self, host: &mut (impl SharedData + Streams + Log)) {
-        self.lose_connections(host);
-        self.background.lose_errands();
+        self.lose_connection(host);
+        self.background.lose_background();
         let lost = self.flights.lose_tokens();
         for _ in &lost {
             self.count_callout(CalloutOutcome::Failed);

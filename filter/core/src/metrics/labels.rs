@@ -94,14 +94,6 @@ labels! {
         Gap = "gap",
     }
 
-    /// What a connection to Redis is for.
-    Connection {
-        /// Lookups.
-        Lookup = "lookup",
-        /// The feed.
-        Feed = "feed",
-    }
-
     /// What a background callout is for.
     BackgroundKind {
         /// A snapshot.

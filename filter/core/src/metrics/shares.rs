@@ -182,7 +182,7 @@ impl Share {
 }
 
 fn key(place: u32) -> String {
-    format!("share/{place}")
+    format!("levels/{place}")
 }
 
 /// The share in a place, and the version of it. `None` if no worker has ever been there, or what is there is no share.

@@ -1,7 +1,7 @@
 //! Tier 4: lookups in Redis, pipelined on one connection, and the probes that tell whether it is current.
 
 use super::belief::{Belief, Current, FeedView};
-use super::link::{Link, Method};
+use super::grpc_stream::{GrpcStream, Method};
 use crate::callout::FetchedRecord;
 use crate::flights::FlightId;
 use crate::host::{Log, StreamToken, Streams};
@@ -34,7 +34,7 @@ pub(crate) struct Lookups {
 /// Everything but the client, which calls back into it.
 #[derive(Debug)]
 struct Wire {
-    link: Link,
+    stream: GrpcStream,
     belief: Belief,
     answers: Vec<Answer>,
     garbled: LogThrottle,
@@ -65,7 +65,7 @@ impl Lookups {
             client: Client::new(settings, seed),
             lookup: Lookup::default(),
             wire: Wire {
-                link: Link::new(cluster, method),
+                stream: GrpcStream::new(cluster, method),
                 belief: Belief::new(most),
                 answers: Vec::new(),
                 garbled: LogThrottle::default(),
@@ -141,16 +141,16 @@ impl Lookups {
         }
     }
 
-    /// Bytes came on a stream. `None` if it is none of ours.
+    /// Bytes came on a stream, which are for the client if it is its own.
     pub(crate) fn on_data(
         &mut self,
         host: &mut (impl Streams + Log),
         now: Moment,
         stream: StreamToken,
         bytes: &[u8],
-    ) -> Option<Vec<Answer>> {
-        if !self.wire.link.carries(stream) {
-            return None;
+    ) -> Vec<Answer> {
+        if !self.wire.stream.carries(stream) {
+            return Vec::new();
         }
         let was_ready = self.is_ready();
         let wire = &mut self.wire;
@@ -160,7 +160,7 @@ impl Lookups {
         if !was_ready {
             self.probe(host, now);
         }
-        Some(std::mem::take(&mut self.wire.answers))
+        std::mem::take(&mut self.wire.answers)
     }
 
     /// A stream has ended.
@@ -170,7 +170,7 @@ impl Lookups {
         now: Moment,
         stream: StreamToken,
     ) -> Vec<Answer> {
-        if self.wire.link.on_end(host, stream) {
+        if self.wire.stream.on_end(host, stream) {
             self.lose(host, now);
         }
         std::mem::take(&mut self.wire.answers)
@@ -178,12 +178,12 @@ impl Lookups {
 
     /// Time has passed.
     pub(crate) fn on_tick(&mut self, host: &mut (impl Streams + Log), now: Moment) -> Vec<Answer> {
-        self.wire.link.on_tick(host);
+        self.wire.stream.on_tick(host);
         let wire = &mut self.wire;
         let emit = &mut |output: Output<'_, Request>| wire.on_output(host, now, output);
         self.client.on_tick(now.millis(), emit);
         self.probe(host, now);
-        if self.wire.link.take_refused() {
+        if self.wire.stream.take_refused() {
             self.lose(host, now);
         }
         std::mem::take(&mut self.wire.answers)
@@ -195,8 +195,8 @@ impl Lookups {
         host: &mut (impl Streams + Log),
         now: Moment,
     ) -> Vec<Answer> {
-        self.wire.link.close();
-        self.wire.link.on_tick(host);
+        self.wire.stream.close();
+        self.wire.stream.on_tick(host);
         self.lose(host, now);
         std::mem::take(&mut self.wire.answers)
     }
@@ -224,10 +224,10 @@ impl Wire {
             Output::OpenStream => {
                 self.attempts = self.attempts.saturating_add(1);
                 self.belief.on_lost();
-                self.link.open(host);
+                self.stream.open(host);
             }
-            Output::Send(bytes) => self.link.send(host, bytes),
-            Output::CloseStream => self.link.close(),
+            Output::Send(bytes) => self.stream.send(host, bytes),
+            Output::CloseStream => self.stream.close(),
             Output::Event(event) => host.warn(&told(event)),
             Output::Deliver(Request::Probe, reply) => match reply {
                 Ok(reply) => self.belief.on_answer(lookup::read_probe(reply)),

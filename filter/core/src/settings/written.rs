@@ -19,7 +19,7 @@ edgelink_wire::settings! {
         pub control_plane: ControlPlaneSection = ControlPlaneSection::default(), Range::Required;
         /// Redis is asked. It needs a feed, which tells whether Redis is current; the log says so if there is none.
         pub redis: Option<RedisSection> = None;
-        /// The feed is read from the control plane, by long polls; not together with `redis.feed`.
+        /// The feed is read from the control plane, by long polls.
         pub poll: Option<PollSection> = None;
         /// A worker starts from a snapshot: hot links, bound, filter of aliases. It needs a feed.
         pub snapshot: Option<Snapshot> = None;
@@ -31,8 +31,7 @@ edgelink_wire::settings! {
         pub lru: LruSection = LruSection::default();
         /// What the workers share.
         pub shared_data: SharedDataSection = SharedDataSection::default();
-        /// For how long a link is served without asking again; at least 3 with `redis.feed`. Changes are seen that much later where
-        /// no feed tells of them.
+        /// For how long a link is served without asking again. Changes are seen that much later without a feed.
         pub fresh_seconds: u64 = 5, 0..=86_400;
         /// The same for the absence of a link. Without a feed a new alias may be 404 for that long.
         pub absent_fresh_seconds: u64 = 5, 0..=86_400;
@@ -75,11 +74,11 @@ edgelink_wire::settings! {
         pub cluster: HeaderText = HeaderText("resp_bridge".to_owned());
         /// For AUTH; only with `password`.
         pub user: Option<String> = None;
-        /// For AUTH. With `pooled` Envoy authenticates, and a password is refused unless `redis.feed` needs it.
+        /// For AUTH. With `pooled` Envoy authenticates, and a password is refused.
         pub password: Option<String> = None;
         /// SELECT, with `direct`.
         pub database: u32 = 0, 0..=65_535;
-        /// CLIENT SETNAME, with `direct`; the connection of the feed has `-feed` behind it.
+        /// CLIENT SETNAME, with `direct`.
         pub client_name: HeaderText = HeaderText("edgelink".to_owned());
         /// For connecting and the handshake.
         pub connect_timeout_millis: u64 = 500, 10..=60_000;
@@ -98,16 +97,6 @@ edgelink_wire::settings! {
         pub backoff_millis: u64 = 50, 1..=60_000;
         /// Up to this; at least `backoffMs`.
         pub max_backoff_millis: u64 = 2_000, 1..=60_000;
-        /// The feed is read from the Redis stream.
-        pub feed: Option<RedisFeedSection> = None;
-    }
-
-    /// How the feed is read from Redis.
-    pub struct RedisFeedSection {
-        /// How often a quiet feed shows that it is alive; at most half of `freshSeconds`.
-        pub block_millis: u64 = 1_000, 100..=60_000;
-        /// Entries read at a time.
-        pub batch: u32 = 64, 1..=1_000;
     }
 
     /// How the feed is polled.
@@ -131,8 +120,8 @@ edgelink_wire::settings! {
 
     /// When admission is in effect.
     pub struct AdmissionSection {
-        /// For how long the feed may be silent until everything is looked up again; at least twice `poll.waitMs` or
-        /// `redis.feed.blockMs`. A new alias that looks like a generated code may be 404 for that long.
+        /// For how long the feed may be silent until everything is looked up again; at least twice
+        /// `poll.waitMs`. A new alias that looks like a generated code may be 404 for that long.
         pub max_silence_seconds: u64 = 5, 1..=55;
     }
 

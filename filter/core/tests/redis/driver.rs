@@ -1,6 +1,5 @@
-//! Lets a client or a reader run over a real socket: does what it says, and tells it of bytes and time.
+//! Lets a client run over a real socket: does what it says, and tells it of bytes and time.
 
-use edgelink_filter_core::feed::{self, Reader};
 use edgelink_filter_core::resp::{Client, Failure, Output, Reply, encode};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -155,58 +154,5 @@ fn shown(reply: Reply<'_>) -> String {
         Reply::Bulk(bytes) | Reply::Simple(bytes) => bytes.escape_ascii().to_string(),
         Reply::Array(array) => format!("{:?}", array.map(shown).collect::<Vec<_>>()),
         other => format!("{other:?}"),
-    }
-}
-
-/// A reader and its socket.
-pub(crate) struct FeedDriver {
-    pub(crate) reader: Reader,
-    pub(crate) socket: Socket,
-    pub(crate) said: Vec<String>,
-}
-
-impl FeedDriver {
-    pub(crate) fn run_until(
-        &mut self,
-        is_enough: impl Fn(&Reader, &[String]) -> bool,
-    ) -> Vec<String> {
-        let deadline = Instant::now() + PATIENCE;
-        while !is_enough(&self.reader, &self.said) {
-            assert!(Instant::now() < deadline, "waited in vain: {:?}", self.said);
-            self.turn();
-        }
-        std::mem::take(&mut self.said)
-    }
-
-    /// Runs until the stream was read to an end that it had after now.
-    pub(crate) fn run_until_read(&mut self) -> Vec<String> {
-        let now_ms = self.socket.now_ms();
-        self.run_until(|reader, _| reader.read_ms() > Some(now_ms))
-    }
-
-    pub(crate) fn turn(&mut self) {
-        let (socket, said) = (&mut self.socket, &mut self.said);
-        let bytes = socket.read();
-        let now_ms = socket.now_ms();
-        self.reader
-            .on_data(now_ms, &bytes, &mut |output| on_feed(&output, socket, said));
-        if socket.take_closed() {
-            self.reader
-                .on_closed(now_ms, &mut |output| on_feed(&output, socket, said));
-        }
-        self.reader
-            .on_tick(now_ms, &mut |output| on_feed(&output, socket, said));
-    }
-}
-
-fn on_feed(output: &feed::Output<'_>, socket: &mut Socket, said: &mut Vec<String>) {
-    match output {
-        feed::Output::OpenStream => socket.open(),
-        feed::Output::Send(bytes) => socket.send(bytes),
-        feed::Output::CloseStream => socket.close(),
-        feed::Output::Message(message) => said.push(format!("{message:?}")),
-        feed::Output::Malformed(_, error) => said.push(format!("malformed: {error}")),
-        feed::Output::Gap(gap) => said.push(format!("gap: {gap:?}")),
-        feed::Output::Event(event) => said.push(format!("{event:?}")),
     }
 }

@@ -1,8 +1,7 @@
-//! The RESP client and the feed reader against a real redis-server of the test's own, over a plain socket.
+//! The RESP client against a real redis-server of the test's own, over a plain socket.
 //!
 //! What a real server never sends, garbage and half replies, comes from a socket that the test serves itself.
 
 mod client;
 mod driver;
-mod feed;
 mod server;

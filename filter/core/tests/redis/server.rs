@@ -99,11 +99,6 @@ impl Server {
     pub(crate) fn command(&self, words: &[&str]) -> String {
         command(&self.socket(), words)
     }
-
-    /// Adds an entry to the feed.
-    pub(crate) fn publish(&self, fields: &[&str]) -> String {
-        self.command(&[&["XADD", "feed", "*"], fields].concat())
-    }
 }
 
 impl Drop for Server {

@@ -1,10 +1,9 @@
 //! Codes that were never issued.
 
 use super::background::{ALIAS, BOUND, batch, code, gap, path, snapshot};
-use super::feed::{entries, info};
-use super::redis::OK;
 use super::*;
 use crate::background::BackgroundKind;
+use crate::settings::ControlPlane;
 use edgelink_wire::feed::FeedMessage;
 
 #[test]
@@ -45,7 +44,7 @@ fn an_alias_of_generated_shape_redirects_as_soon_as_the_feed_told_of_it() {
 fn a_feed_that_is_silent_for_too_long_has_everything_looked_up() {
     let mut world = World::with_admission();
     world.pass(100);
-    world.fail_errand(BackgroundKind::Poll);
+    world.fail_background(BackgroundKind::Poll);
     world.pass(4_600);
     assert_eq!(world.visit(&path(BOUND)), Answered(page(404, "admission")));
     world.pass(100);
@@ -116,26 +115,29 @@ fn a_flood_of_unknown_keys_leaves_room_for_links_that_are_held() {
     assert_eq!(answers, [redirect("https://e/2", "control-plane")]);
 }
 
-/// What was told between the last poll and the place where the stream is read from, nobody has told.
+/// What was told between the last poll of one and the first of the other may never come.
 #[test]
 fn another_source_of_the_feed_has_admission_wait_for_a_newer_snapshot() {
     let mut world = World::with_admission();
     assert_eq!(world.visit(&path(BOUND)), Answered(page(404, "admission")));
-    let more = r#","snapshot":{},"admission":{},"redis":{"mode":"direct","feed":{}}"#;
-    let settings = Rc::new(settings_with(more));
+    let settings = settings_with(r#","snapshot":{},"poll":{},"admission":{}"#);
+    let control_plane = ControlPlane {
+        cluster: "other".to_owned(),
+        ..settings.control_plane
+    };
+    let settings = Rc::new(Settings {
+        control_plane,
+        ..settings
+    });
+    world.callouts.clear();
     world.edge.configure(&mut world.host, settings);
-    world.pass(100);
-    world.bytes(2, OK);
-    world.bytes(2, &info(7));
-    let beat = world.beat(5);
-    world.bytes(2, &entries(8, &[beat]));
-    world.pass(100);
     assert_eq!(world.counted("admission"), 0);
     assert!(matches!(world.visit(&path(BOUND)), Waiting(_)));
     for _ in 0..10 {
         world.pass(100);
     }
     world.answer_snapshot(&snapshot(8));
+    world.answer_poll(&batch(9, &[]));
     assert_eq!(world.counted("admission"), 1);
 }
 

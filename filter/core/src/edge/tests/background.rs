@@ -48,7 +48,7 @@ pub(super) fn snapshot(at: u64) -> Vec<u8> {
     snapshot.to_bytes()
 }
 
-fn head(next: u64) -> BatchHead {
+pub(super) fn head(next: u64) -> BatchHead {
     BatchHead {
         generation: GENERATION,
         next: position(next),
@@ -87,8 +87,8 @@ fn put<'a>(key: &'a str, url: &'a str, rev: u64) -> FeedMessage<'a> {
 }
 
 impl World {
-    /// A worker that has had a request, and a second to begin its errands.
-    fn with_errands(more: &str) -> Self {
+    /// A worker that has had a request, and a second to begin its callouts.
+    pub(super) fn with_background(more: &str) -> Self {
         let mut world = Self::with(settings_with(more));
         assert_eq!(world.visit("/"), Passed);
         for _ in 0..10 {
@@ -99,7 +99,7 @@ impl World {
 
     /// One where admission is in effect.
     pub(super) fn with_admission() -> Self {
-        let mut world = Self::with_errands(r#","snapshot":{},"poll":{},"admission":{}"#);
+        let mut world = Self::with_background(r#","snapshot":{},"poll":{},"admission":{}"#);
         world.answer_snapshot(&snapshot(5));
         world.pass(100);
         world.answer_poll(&batch(6, &[]));
@@ -110,15 +110,16 @@ impl World {
         world
     }
 
-    fn errand(&mut self, kind: BackgroundKind) -> (Token, Errand) {
+    fn take_background(&mut self, kind: BackgroundKind) -> (Token, BackgroundCallout) {
         let at = self
-            .errands
+            .callouts
             .iter()
-            .position(|(_, errand)| errand.kind == kind);
-        self.errands.remove(at.expect("an errand of that kind"))
+            .position(|(_, callout)| callout.kind == kind);
+        self.callouts
+            .remove(at.expect("a background callout of that kind"))
     }
 
-    fn answer_errand(&mut self, token: Token, content_type: &str, body: &[u8]) {
+    fn answer_background(&mut self, token: Token, content_type: &str, body: &[u8]) {
         let response = Response {
             status: b"200",
             content_type: content_type.as_bytes(),
@@ -128,26 +129,26 @@ impl World {
     }
 
     pub(super) fn answer_snapshot(&mut self, body: &[u8]) {
-        let (token, errand) = self.errand(BackgroundKind::Snapshot);
-        assert_eq!(errand.path, "/edge/v1/snapshot");
-        self.answer_errand(token, Snapshot::MEDIA_TYPE, body);
+        let (token, callout) = self.take_background(BackgroundKind::Snapshot);
+        assert_eq!(callout.path, "/edge/v1/snapshot");
+        self.answer_background(token, Snapshot::MEDIA_TYPE, body);
     }
 
     /// Answers the poll, and gives its path.
     pub(super) fn answer_poll(&mut self, body: &[u8]) -> String {
-        let (token, errand) = self.errand(BackgroundKind::Poll);
-        self.answer_errand(token, FeedBatch::MEDIA_TYPE, body);
-        errand.path
+        let (token, callout) = self.take_background(BackgroundKind::Poll);
+        self.answer_background(token, FeedBatch::MEDIA_TYPE, body);
+        callout.path
     }
 
-    pub(super) fn fail_errand(&mut self, kind: BackgroundKind) {
-        let (token, _) = self.errand(kind);
+    pub(super) fn fail_background(&mut self, kind: BackgroundKind) {
+        let (token, _) = self.take_background(kind);
         assert!(self.end(token, Response::default()).is_empty());
     }
 
     /// One that has polled for six seconds, and knows a link then.
     fn with_polled_link() -> Self {
-        let mut world = Self::with_errands(r#","poll":{}"#);
+        let mut world = Self::with_background(r#","poll":{}"#);
         world.answer_poll(&gap(5));
         for _ in 0..3 {
             world.quiet_poll();
@@ -159,21 +160,21 @@ impl World {
     /// Two seconds pass in which nothing is new.
     fn quiet_poll(&mut self) {
         self.pass(2_000);
-        let (token, errand) = self.errand(BackgroundKind::Poll);
-        let (_, after) = errand.path.split_once("after=").unwrap();
+        let (token, callout) = self.take_background(BackgroundKind::Poll);
+        let (_, after) = callout.path.split_once("after=").unwrap();
         let (position, _) = after.split_once('-').unwrap();
         let body = batch(position.parse().unwrap(), &[]);
-        self.answer_errand(token, FeedBatch::MEDIA_TYPE, &body);
+        self.answer_background(token, FeedBatch::MEDIA_TYPE, &body);
     }
 }
 
 #[test]
 fn nothing_is_done_unasked() {
-    let mut world = World::with_errands("");
+    let mut world = World::with_background("");
     for _ in 0..600 {
         world.pass(100);
     }
-    assert!(world.errands.is_empty(), "{:?}", world.errands);
+    assert!(world.callouts.is_empty(), "{:?}", world.callouts);
     assert!(world.host.wires.opened.is_empty(), "no stream to Redis");
 }
 
@@ -181,18 +182,18 @@ fn nothing_is_done_unasked() {
 fn a_worker_begins_with_its_first_request_and_not_in_the_same_moment_as_the_others() {
     let mut world = World::with(settings_with(r#","snapshot":{},"poll":{}"#));
     world.pass(60_000);
-    assert!(world.errands.is_empty(), "as on the main thread");
+    assert!(world.callouts.is_empty(), "as on the main thread");
     assert_eq!(world.visit("/"), Passed);
     world.pass(1);
-    assert!(world.errands.is_empty());
+    assert!(world.callouts.is_empty());
     world.pass(200);
-    assert_eq!(world.errands.len(), 1);
+    assert_eq!(world.callouts.len(), 1);
 }
 
 #[test]
 fn hot_links_of_a_snapshot_are_served_here_and_by_the_other_workers_once_the_feed_vouches_for_them()
 {
-    let mut world = World::with_errands(r#","snapshot":{},"poll":{}"#);
+    let mut world = World::with_background(r#","snapshot":{},"poll":{}"#);
     world.answer_snapshot(&snapshot(5));
     assert_eq!(
         world.visit("/h"),
@@ -213,15 +214,15 @@ fn hot_links_of_a_snapshot_are_served_here_and_by_the_other_workers_once_the_fee
         world.quiet_poll();
     }
     assert_eq!(world.visit("/h"), Answered(redirect("https://hot/", "lru")));
-    let snapshots = world.errands.iter();
-    let snapshots = snapshots.filter(|(_, errand)| errand.kind == BackgroundKind::Snapshot);
+    let snapshots = world.callouts.iter();
+    let snapshots = snapshots.filter(|(_, callout)| callout.kind == BackgroundKind::Snapshot);
     assert_eq!(snapshots.count(), 0, "one is enough");
     assert_eq!(world.counted("snapshot.ok"), 1);
 }
 
 #[test]
 fn a_hot_link_that_has_changed_since_the_snapshot_was_made_is_not_taken_from_it() {
-    let mut world = World::with_errands(r#","snapshot":{},"poll":{}"#);
+    let mut world = World::with_background(r#","snapshot":{},"poll":{}"#);
     world.answer_snapshot(&snapshot(5));
     world.pass(100);
     let del = FeedMessage::Del {
@@ -239,8 +240,8 @@ fn a_hot_link_that_has_changed_since_the_snapshot_was_made_is_not_taken_from_it(
 
 #[test]
 fn a_snapshot_from_before_the_feed_was_begun_warms_nothing() {
-    let mut world = World::with_errands(r#","snapshot":{},"poll":{},"admission":{}"#);
-    world.fail_errand(BackgroundKind::Snapshot);
+    let mut world = World::with_background(r#","snapshot":{},"poll":{},"admission":{}"#);
+    world.fail_background(BackgroundKind::Snapshot);
     world.pass(100);
     world.answer_poll(&gap(6));
     for _ in 0..5 {
@@ -256,14 +257,14 @@ fn a_snapshot_from_before_the_feed_was_begun_warms_nothing() {
 
 #[test]
 fn without_a_feed_no_snapshot_is_fetched() {
-    let mut world = World::with_errands(r#","snapshot":{}"#);
+    let mut world = World::with_background(r#","snapshot":{}"#);
     world.pass(10_000);
-    assert!(world.errands.is_empty());
+    assert!(world.callouts.is_empty());
 }
 
 #[test]
 fn without_a_snapshot_links_are_looked_up_and_it_is_asked_for_again() {
-    let mut world = World::with_errands(r#","snapshot":{},"poll":{}"#);
+    let mut world = World::with_background(r#","snapshot":{},"poll":{}"#);
     for (code, body) in [("a", &b"garbage"[..]), ("b", b"")] {
         world.answer_snapshot(body);
         world.know(code, link("https://a/", 1));
@@ -271,7 +272,7 @@ fn without_a_snapshot_links_are_looked_up_and_it_is_asked_for_again() {
             world.pass(100);
         }
     }
-    world.fail_errand(BackgroundKind::Snapshot);
+    world.fail_background(BackgroundKind::Snapshot);
     assert_eq!(world.counted("snapshot.failed"), 3);
     let lines = world
         .host
@@ -287,26 +288,26 @@ fn without_a_snapshot_links_are_looked_up_and_it_is_asked_for_again() {
 
 #[test]
 fn a_snapshot_longer_than_the_bound_is_not_read() {
-    let mut world = World::with_errands(r#","snapshot":{"maxBytes":2000},"poll":{}"#);
-    let (token, _) = world.errand(BackgroundKind::Snapshot);
+    let mut world = World::with_background(r#","snapshot":{"maxBytes":2000},"poll":{}"#);
+    let (token, _) = world.take_background(BackgroundKind::Snapshot);
     assert_eq!(world.edge.max_body_bytes(token), 2_000);
-    world.answer_errand(token, Snapshot::MEDIA_TYPE, b"");
+    world.answer_background(token, Snapshot::MEDIA_TYPE, b"");
     assert_eq!(world.counted("snapshot.failed"), 1);
 }
 
 #[test]
-fn an_errand_that_is_refused_or_never_ends_is_tried_again() {
-    let mut world = World::with_errands(r#","snapshot":{},"poll":{}"#);
-    world.errands.clear();
+fn a_background_callout_that_is_refused_or_never_ends_is_tried_again() {
+    let mut world = World::with_background(r#","snapshot":{},"poll":{}"#);
+    world.callouts.clear();
     world.pass(5_000);
     world.pass(1_000);
     assert_eq!(world.counted("snapshot.failed"), 1, "given up");
     world.pass(1_000);
-    let (_, errand) = world.errand(BackgroundKind::Snapshot);
+    let (_, callout) = world.take_background(BackgroundKind::Snapshot);
     let now = Moment::from_millis(world.now);
     world
         .edge
-        .on_errand_refused(&mut world.host, errand.kind, now);
+        .on_background_refused(&mut world.host, callout.kind, now);
     assert_eq!(world.counted("snapshot.failed"), 2);
     world.pass(1_000);
     world.answer_snapshot(&snapshot(5));
@@ -314,14 +315,14 @@ fn an_errand_that_is_refused_or_never_ends_is_tried_again() {
 
 #[test]
 fn the_feed_is_polled_from_the_snapshot_on_one_poll_after_the_other() {
-    let mut world = World::with_errands(r#","snapshot":{},"poll":{}"#);
+    let mut world = World::with_background(r#","snapshot":{},"poll":{}"#);
     world.answer_snapshot(&snapshot(5));
     world.pass(100);
     let first = world.answer_poll(&batch(5, &[]));
     assert_eq!(first, "/edge/v1/feed?after=5-0&generation=7&waitMs=2000");
-    assert!(world.errands.is_empty(), "with the next tick");
+    assert!(world.callouts.is_empty(), "with the next tick");
     world.pass(100);
-    assert_eq!(world.errands.len(), 1);
+    assert_eq!(world.callouts.len(), 1);
     world.answer_poll(&batch(5, &[]));
     world.pass(500);
     let change = put("go.example/h", "https://new/", 2);
@@ -338,8 +339,8 @@ fn the_feed_is_polled_from_the_snapshot_on_one_poll_after_the_other() {
 
 #[test]
 fn without_a_snapshot_the_feed_is_polled_from_wherever_the_control_plane_says() {
-    let mut world = World::with_errands(r#","snapshot":{},"poll":{}"#);
-    world.fail_errand(BackgroundKind::Snapshot);
+    let mut world = World::with_background(r#","snapshot":{},"poll":{}"#);
+    world.fail_background(BackgroundKind::Snapshot);
     world.pass(100);
     assert_eq!(
         world.answer_poll(&gap(9)),
@@ -360,7 +361,7 @@ fn a_live_poll_keeps_what_is_known_fresh_and_a_dead_one_does_not() {
     }
     assert_eq!(world.visit("/a"), Answered(redirect("https://a/", "lru")));
     // The last answer was asked for two seconds ago.
-    world.fail_errand(BackgroundKind::Poll);
+    world.fail_background(BackgroundKind::Poll);
     world.pass(2_999);
     assert_eq!(world.visit("/a"), Answered(redirect("https://a/", "lru")));
     world.pass(1);
@@ -447,9 +448,9 @@ fn a_lookup_is_as_old_as_the_control_plane_says() {
 
 #[test]
 fn after_a_failure_the_poll_goes_on_where_it_was() {
-    let mut world = World::with_errands(r#","poll":{}"#);
+    let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(&gap(5));
-    world.fail_errand(BackgroundKind::Poll);
+    world.fail_background(BackgroundKind::Poll);
     world.pass(1_000);
     let path = world.answer_poll(&batch(6, &[]));
     assert_eq!(path, "/edge/v1/feed?after=5-0&generation=7&waitMs=2000");
@@ -458,7 +459,7 @@ fn after_a_failure_the_poll_goes_on_where_it_was() {
 
 #[test]
 fn a_gap_has_everything_asked_for_again() {
-    let mut world = World::with_errands(r#","poll":{}"#);
+    let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(&gap(5));
     world.know("a", link("https://a/", 1));
     world.pass(1_000);
@@ -469,7 +470,7 @@ fn a_gap_has_everything_asked_for_again() {
 
 #[test]
 fn after_a_flush_what_is_known_gives_way_to_an_answer_of_any_revision() {
-    let mut world = World::with_errands(r#","poll":{}"#);
+    let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(&gap(5));
     world.know("restored", link("https://lost/", 9));
     world.know("never-made", link("https://lost/", 9));
@@ -517,7 +518,7 @@ fn what_was_told_after_a_flush_gives_way_to_nothing_older_that_was_not_asked_for
 /// The clock of the database that was lost had been ahead.
 #[test]
 fn after_a_flush_an_absence_has_the_revision_that_it_is_told_with() {
-    let mut world = World::with_errands(r#","poll":{}"#);
+    let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(&gap(5));
     world.know("a", Record::Absent { rev: 100 });
     world.pass(1_000);
@@ -534,7 +535,7 @@ fn after_a_flush_an_absence_has_the_revision_that_it_is_told_with() {
 /// As a control plane says it that has seen a flush in the gap.
 #[test]
 fn a_gap_with_a_flush_leaves_nothing() {
-    let mut world = World::with_errands(r#","poll":{}"#);
+    let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(&gap(5));
     world.know("a", link("https://lost/", 9));
     world.pass(1_000);
@@ -580,7 +581,7 @@ fn a_message_that_cannot_be_read_is_a_gap_and_the_others_are_taken() {
 
 #[test]
 fn an_answer_that_is_no_batch_is_a_failure() {
-    let mut world = World::with_errands(r#","poll":{}"#);
+    let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(b"garbage");
     assert_eq!(world.counted("poll.failed"), 1);
 }
@@ -608,7 +609,7 @@ fn an_alias_that_is_created_takes_the_place_of_its_absence_in_every_tier() {
 #[test]
 fn slots_that_come_back_are_asked_for_again() {
     let feed = r#","poll":{},"lru":{"maxBytes":1048576}"#;
-    let mut world = World::with_errands(feed);
+    let mut world = World::with_background(feed);
     world.answer_poll(&gap(5));
     for _ in 0..3 {
         world.quiet_poll();
@@ -645,7 +646,7 @@ fn a_change_that_is_not_known_counts_for_as_long_as_the_longest_life() {
         (r#""absentFreshSeconds":3600"#, Record::Absent { rev: 1 }),
     ] {
         let more = format!(r#","poll":{{}},"freshWithFeedSeconds":60,{lives}"#);
-        let mut world = World::with_errands(&more);
+        let mut world = World::with_background(&more);
         world.answer_poll(&gap(5));
         world.pass(1);
         world.know("a", record);
@@ -665,7 +666,7 @@ fn a_change_that_is_not_known_counts_for_as_long_as_the_longest_life() {
 fn new_settings_keep_the_place_in_the_feed() {
     let mut world = World::with_admission();
     world.pass(100);
-    world.errands.clear();
+    world.callouts.clear();
     let settings = settings_with(r#","snapshot":{},"poll":{"waitMs":500},"admission":{}"#);
     world.edge.configure(&mut world.host, Rc::new(settings));
     world.pass(100);

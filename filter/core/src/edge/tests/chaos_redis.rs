@@ -98,7 +98,7 @@ impl Chaos {
             match action {
                 Action::Send(callout) => self.send(&callout),
                 Action::Resume(resumed) => self.resume(&resumed),
-                Action::Run(errand) => self.world.run(errand),
+                Action::Run(callout) => self.world.run(callout),
             }
         }
         self.look_at_wires();
@@ -186,9 +186,9 @@ impl Chaos {
             }
             Event::Beat => {
                 self.world
-                    .errands
-                    .retain(|(_, errand)| errand.kind == BackgroundKind::Poll);
-                if let Some((token, _)) = self.world.errands.pop() {
+                    .callouts
+                    .retain(|(_, callout)| callout.kind == BackgroundKind::Poll);
+                if let Some((token, _)) = self.world.callouts.pop() {
                     let beat = self.world.beat(1);
                     let body = batch(6, &[beat]);
                     self.end_as(token, b"200", edgelink_wire::FeedBatch::MEDIA_TYPE, &body);

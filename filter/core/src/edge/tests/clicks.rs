@@ -10,13 +10,13 @@ const CLICKS: &str = r#","clicks":{}"#;
 impl World {
     /// The report under way: its token and its body.
     fn report(&mut self) -> (Token, Vec<u8>) {
-        let (token, errand) = self.errands.pop().expect("a report");
-        assert_eq!(errand.kind, BackgroundKind::Clicks);
+        let (token, callout) = self.callouts.pop().expect("a report");
+        assert_eq!(callout.kind, BackgroundKind::Clicks);
         assert_eq!(
-            (errand.method, errand.path.as_str()),
+            (callout.method, callout.path.as_str()),
             ("POST", "/edge/v1/clicks")
         );
-        (token, errand.body)
+        (token, callout.body)
     }
 
     fn answer_report(&mut self, token: Token, status: &'static [u8]) {
@@ -70,7 +70,7 @@ fn redirects_are_counted_by_link_and_nothing_else_is() {
     assert_eq!(worker, [7; 16]);
     world.answer_report(token, b"204");
     world.pass(5_000);
-    assert!(world.errands.is_empty(), "nothing new");
+    assert!(world.callouts.is_empty(), "nothing new");
     assert_eq!(world.counted("clicks.sent"), 5);
     assert_eq!(world.counted("clicks.acknowledged"), 5);
     assert_eq!(world.counted("clicks.dropped"), 0);
@@ -112,7 +112,7 @@ fn a_report_that_failed_is_sent_again_as_it_was() {
     assert_eq!(again, first);
     world.answer_report(token, b"200");
     world.pass(5_000);
-    assert!(world.errands.is_empty());
+    assert!(world.callouts.is_empty());
     assert_eq!(world.counted("click_report.failed"), 1);
     assert_eq!(world.counted("click_report.ok"), 1);
 }

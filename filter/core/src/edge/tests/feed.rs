@@ -1,27 +1,23 @@
-//! What the caches learn from the feed, and how long they rely on it.
+//! What messages of the feed do to the caches, and for how long records count under it.
 
-use super::redis::{LOOKUPS, OK};
+use super::background::{gap, head};
 use super::*;
 use edgelink_wire::feed::FeedMessage;
-
-const FEED: u32 = LOOKUPS + 1;
-const QUIET: &[u8] = b"*-1\r\n";
-const NO_STREAM: &[u8] = b"-ERR no such key\r\n";
+use edgelink_wire::{BatchHead, FeedBatch};
 
 impl World {
-    /// A worker that has read a feed for some seconds, and has no connection for lookups: tests of the feed are shorter so.
+    /// A worker that has read a feed for some seconds.
     fn with_feed() -> Self {
         let mut world = Self::with_begun_feed();
         world.quiet_seconds(6);
         world
     }
 
-    /// One that has just begun to read a feed, which does not exist yet.
+    /// One that has just begun to read a feed.
     fn with_begun_feed() -> Self {
-        let mut world = Self::with_stream(r#","redis":{"mode":"direct","feed":{}}"#);
-        world.close_lookups();
-        world.bytes(FEED, OK);
-        world.bytes(FEED, NO_STREAM);
+        let mut world = Self::with_background(r#","poll":{}"#);
+        world.answer_poll(&gap(0));
+        world.pass(1);
         world
     }
 
@@ -32,60 +28,33 @@ impl World {
         world
     }
 
-    fn close_lookups(&mut self) {
-        let now = Moment::from_millis(self.now);
-        self.edge.on_stream_closed(&mut self.host, LOOKUPS, now);
-        self.host.wires.sent.clear();
-    }
-
     /// So many seconds pass, at the end of each of which the feed has a beat.
     fn quiet_seconds(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.pass(1_000);
             let beat = self.beat(5);
             self.hear(&[beat]);
-            self.bytes(FEED, &info(self.last_entry));
         }
     }
 
+    /// These come with the next answer to a poll.
     fn hear(&mut self, messages: &[FeedMessage<'_>]) {
-        let id = self.last_entry + 1;
-        self.last_entry += messages.len() as u64;
-        self.bytes(FEED, &entries(id, messages));
+        self.hear_from(0, messages);
     }
-}
 
-/// The answer to `XINFO STREAM` of a stream with entries 1-0 to `last`-0.
-pub(super) fn info(last: u64) -> Vec<u8> {
-    let id = format!("{last}-0");
-    let mut reply = b"*8\r\n".to_vec();
-    let mut add = |text: &str| crate::resp::encode::argument(text.as_bytes(), &mut reply);
-    add("last-generated-id");
-    add(&id);
-    add("first-entry");
-    reply.extend_from_slice(b"*2\r\n$3\r\n1-0\r\n*0\r\n");
-    for name in ["length", "entries-added"] {
-        crate::resp::encode::argument(name.as_bytes(), &mut reply);
-        reply.extend_from_slice(format!(":{last}\r\n").as_bytes());
+    /// The same from a control plane whose feed is so many milliseconds old.
+    fn hear_from(&mut self, age_millis: u64, messages: &[FeedMessage<'_>]) {
+        let head = BatchHead {
+            age_millis,
+            ..self.next_head(messages.len())
+        };
+        self.answer_poll(&FeedBatch::encode(head, messages.iter()));
     }
-    reply
-}
 
-/// The answer to `XREAD`, with ids from `id` on.
-pub(super) fn entries(id: u64, messages: &[FeedMessage<'_>]) -> Vec<u8> {
-    let mut reply = format!("*1\r\n*2\r\n$4\r\nfeed\r\n*{}\r\n", messages.len()).into_bytes();
-    for (id, message) in (id..).zip(messages) {
-        let id = format!("{id}-0");
-        let fields = message.to_fields();
-        reply.extend_from_slice(
-            format!("*2\r\n${}\r\n{id}\r\n*{}\r\n", id.len(), fields.len() * 2).as_bytes(),
-        );
-        for (name, value) in fields {
-            crate::resp::encode::argument(name.as_bytes(), &mut reply);
-            crate::resp::encode::argument(&value, &mut reply);
-        }
+    fn next_head(&mut self, messages: usize) -> BatchHead {
+        self.last_entry += messages as u64;
+        head(self.last_entry)
     }
-    reply
 }
 
 fn put<'a>(url: &'a str, rev: u64) -> FeedMessage<'a> {
@@ -130,7 +99,7 @@ fn a_deleted_link_is_absent_at_once_and_a_new_alias_takes_the_place_of_an_absenc
 }
 
 #[test]
-fn news_of_a_link_that_nobody_asked_for_does_not_take_a_slot() {
+fn a_change_of_a_link_that_was_never_asked_for_does_not_take_a_slot() {
     let mut world = World::with_feed();
     world.hear(&[put("https://new/", 2)]);
     assert!(world.host.store.keys().is_empty());
@@ -138,7 +107,7 @@ fn news_of_a_link_that_nobody_asked_for_does_not_take_a_slot() {
 }
 
 #[test]
-fn news_of_a_hot_link_takes_a_slot() {
+fn a_change_of_a_hot_link_takes_a_slot() {
     let mut world = World::with_feed();
     let FeedMessage::Put { key, record, .. } = put("https://hot/", 2) else {
         unreachable!()
@@ -190,27 +159,12 @@ fn a_live_feed_keeps_what_is_known_fresh_for_an_hour() {
 }
 
 #[test]
-fn what_is_known_is_fresh_for_as_long_after_the_feed_died_as_without_one() {
-    let mut world = World::with_feed_and_link();
-    world.quiet_seconds(60);
-    // The last beat is known to be from two seconds before it came: then the end was seen, and it may have been a second old.
-    world.pass(2_999);
-    assert_eq!(world.visit("/a"), Answered(redirect("https://old/", "lru")));
-    world.pass(1);
-    world.ask("/a");
-    assert_eq!(
-        world.host.log.last().map(String::as_str),
-        Some("the feed cannot be read: requests are not answered any more")
-    );
-}
-
-#[test]
 fn a_worker_that_stood_still_while_the_feed_died_serves_nothing_old() {
     let mut world = World::with_feed_and_link();
     world.quiet_seconds(60);
     world.stand_still(60_000);
     world.ask("/a");
-    // What Redis had sent before the process was stopped.
+    // What had been sent before the process was stopped.
     let beat = world.beat(5);
     world.hear(&[beat]);
     world.ask("/b");
@@ -219,12 +173,10 @@ fn a_worker_that_stood_still_while_the_feed_died_serves_nothing_old() {
 
 #[test]
 fn what_was_fetched_before_the_feed_began_is_asked_for_again() {
-    let mut world = World::with_stream(r#","redis":{"mode":"direct","feed":{}}"#);
-    world.close_lookups();
+    let mut world = World::with_background(r#","poll":{}"#);
     world.know("a", link("https://old/", 1));
     world.pass(100);
-    world.bytes(FEED, OK);
-    world.bytes(FEED, NO_STREAM);
+    world.answer_poll(&gap(0));
     world.pass(1);
     world.know("a", link("https://changed-before/", 2));
     let seen = world.visit("/a");
@@ -233,8 +185,8 @@ fn what_was_fetched_before_the_feed_began_is_asked_for_again() {
 
 #[test]
 fn nothing_is_kept_while_the_feed_is_about_to_begin_unless_it_takes_too_long() {
-    let mut world = World::with_stream(r#","redis":{"mode":"direct","feed":{}}"#);
-    world.close_lookups();
+    let mut world = World::with(settings_with(r#","poll":{}"#));
+    assert_eq!(world.visit("/"), Passed);
     world.know("a", link("https://old/", 1));
     world.pass(1_900);
     world.know("a", link("https://old/", 1));
@@ -260,16 +212,16 @@ fn what_was_fetched_soon_after_the_feed_began_is_asked_for_once_more() {
 fn a_change_of_a_backlog_is_as_old_as_the_feed() {
     let mut world = World::with_feed();
     // The publisher has not been up to date for some seconds.
-    for _ in 0..5 {
+    for second in 1..=5 {
         world.pass(1_000);
-        world.hear(&[DEL]);
-        world.bytes(FEED, &info(world.last_entry));
+        world.hear_from(second * 1_000, &[DEL]);
     }
-    world.hear(&[FeedMessage::Put {
+    let put = FeedMessage::Put {
         key: "go.example/b",
         record: link("https://b/", 1),
         hot: true,
-    }]);
+    };
+    world.hear_from(5_000, &[put]);
     let token = world.ask("/b");
     let answers = world.end_with(token, "go.example/b", link("https://newer/", 2));
     assert_eq!(answers, [redirect("https://newer/", "control-plane")]);
@@ -308,27 +260,10 @@ fn a_lookup_from_before_a_change_that_is_not_understood_is_not_kept() {
 }
 
 #[test]
-fn another_generation_has_everything_asked_for_again() {
-    let mut world = World::with_feed_and_link();
-    world.pass(10);
-    let FeedMessage::Beat(beat) = world.beat(5) else {
-        unreachable!()
-    };
-    let other = Beat {
-        generation: GENERATION + 1,
-        ..beat
-    };
-    world.hear(&[FeedMessage::Beat(other)]);
-    assert_eq!(world.counted("feed.gap"), 1);
-    world.ask("/a");
-}
-
-#[test]
-fn a_gap_has_everything_asked_for_again_and_leaves_it_to_serve_when_nobody_answers() {
+fn a_gap_has_everything_asked_for_again_and_leaves_it_to_serve_when_asking_fails() {
     let mut world = World::with_feed_and_link();
     world.pass(1_000);
-    world.bytes(FEED, QUIET);
-    world.bytes(FEED, NO_STREAM);
+    world.answer_poll(&gap(99));
     assert_eq!(world.counted("feed.gap"), 1);
     let token = world.ask("/a");
     let answers = world.end(token, Response::default());
@@ -351,60 +286,33 @@ fn a_flush_leaves_nothing() {
 }
 
 #[test]
-fn an_entry_that_is_no_message_is_a_gap_counted_and_logged_once_in_a_while() {
+fn what_is_no_message_is_a_gap_counted_and_logged_once_in_a_while() {
     let mut world = World::with_feed_and_link();
     world.pass(10);
     for _ in 1..4 {
-        world.last_entry += 1;
-        let id = format!("{}-0", world.last_entry);
-        let length = id.len();
-        let entry = format!("*1\r\n*2\r\n$4\r\nfeed\r\n*1\r\n*2\r\n${length}\r\n{id}\r\n*0\r\n");
-        world.bytes(FEED, entry.as_bytes());
+        let head = world.next_head(1);
+        world.answer_poll(&FeedBatch::encode_encoded(head, [&b"\x07"[..]].into_iter()));
     }
     assert_eq!(world.counted("feed.malformed"), 3);
     assert_eq!(world.counted("feed.gap"), 3);
-    let lines = world
-        .host
-        .log
-        .iter()
-        .filter(|line| line.contains("the feed's entry"));
+    let log = world.host.log.iter();
+    let lines = log.filter(|line| line.contains("a message of the feed cannot be read"));
     assert_eq!(lines.count(), 1, "{:?}", world.host.log);
     world.ask("/a");
 }
 
-/// An entry that a later version has written, perhaps. It must not come again and again.
+/// One that a later version has written, perhaps. It must not come again and again.
 #[test]
-fn an_entry_that_is_longer_than_any_that_is_known_is_a_gap_and_is_read_once() {
+fn a_message_that_is_longer_than_any_that_is_known_is_a_gap_and_is_read_once() {
     let mut world = World::with_feed_and_link();
-    world.last_entry += 1;
-    let id = format!("{}-0", world.last_entry);
-    let head = "*1\r\n*2\r\n$4\r\nfeed\r\n*1\r\n*2\r\n";
-    let mut entry = format!(
-        "{head}${}\r\n{id}\r\n*2\r\n$1\r\nx\r\n$200000\r\n",
-        id.len()
-    )
-    .into_bytes();
-    entry.extend(std::iter::repeat_n(b'y', 200_000));
-    entry.extend(b"\r\n");
-    for chunk in entry.chunks(16_384) {
-        world.bytes(FEED, chunk);
-    }
+    let head = world.next_head(1);
+    let long = vec![b'y'; 200_000];
+    world.answer_poll(&FeedBatch::encode_encoded(head, [&long[..]].into_iter()));
     world.pass(100);
-    assert_eq!(world.counted("redis_connected.feed"), 1);
     assert_eq!(world.counted("feed.malformed"), 1);
     assert_eq!(world.counted("feed.gap"), 1);
     world.quiet_seconds(3);
     world.hear(&[put("https://new/", 2)]);
     assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
-}
-
-/// Why `freshSeconds` below 3 is refused.
-#[test]
-fn a_feed_with_a_beat_a_second_was_heard_two_to_three_seconds_ago() {
-    let mut world = World::with_feed();
-    for _ in 0..5 {
-        world.quiet_seconds(1);
-        let heard = world.edge.redis.reading().unwrap().heard.unwrap();
-        assert_eq!(heard.age(Moment::from_millis(world.now)), 2_000);
-    }
+    assert_eq!(world.counted("feed.malformed"), 1);
 }

@@ -61,6 +61,6 @@ fn the_places_of_those_that_ended_are_used_again() {
         last = with_host_of(named(seed), &mut last);
     }
     last.pass(100);
-    assert!(last.host.store.value("share/0").is_some());
-    assert!(last.host.store.value("share/1").is_none());
+    assert!(last.host.store.value("levels/0").is_some());
+    assert!(last.host.store.value("levels/1").is_none());
 }

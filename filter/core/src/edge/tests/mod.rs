@@ -37,7 +37,7 @@ struct World {
     wall: u64,
     last_stream: StreamId,
     last_token: Token,
-    errands: Vec<(Token, Errand)>,
+    callouts: Vec<(Token, BackgroundCallout)>,
     /// Lookups at the control plane so far.
     lookups: u32,
     /// Beats of the feed so far.
@@ -125,7 +125,7 @@ impl World {
             wall: UNIX_START,
             last_stream: 100,
             last_token: 0,
-            errands: Vec::new(),
+            callouts: Vec::new(),
             lookups: 0,
             beats: 0,
             last_entry: 0,
@@ -194,7 +194,7 @@ impl World {
                 Action::Send(callout) => {
                     self.send(&callout);
                 }
-                Action::Run(errand) => self.run(errand),
+                Action::Run(callout) => self.run(callout),
             }
         }
         answers
@@ -208,10 +208,10 @@ impl World {
         self.last_token
     }
 
-    fn run(&mut self, errand: Errand) {
+    fn run(&mut self, callout: BackgroundCallout) {
         self.last_token += 1;
-        self.edge.on_errand_sent(errand.kind, self.last_token);
-        self.errands.push((self.last_token, errand));
+        self.edge.on_background_sent(callout.kind, self.last_token);
+        self.callouts.push((self.last_token, callout));
     }
 
     /// The control plane answers from the database.

@@ -48,8 +48,6 @@ pub enum Reason<'a> {
     Protocol(ProtocolError),
     /// A reply came that nobody waits for.
     Unsolicited,
-    /// A reply came that makes no sense to the owner of the connection, or an error that it cannot go on after.
-    Unusable(&'a [u8]),
 }
 
 impl<'a> Reason<'a> {
@@ -69,7 +67,6 @@ impl<'a> Reason<'a> {
             Self::NoAnswer => 1 << 3,
             Self::Protocol(_) => 1 << 4,
             Self::Unsolicited => 1 << 5,
-            Self::Unusable(_) => 1 << 6,
         }
     }
 }
@@ -85,9 +82,6 @@ impl std::fmt::Display for Reason<'_> {
             Self::NoAnswer => f.write_str("requests are not answered any more"),
             Self::Protocol(error) => write!(f, "not RESP2: {error}"),
             Self::Unsolicited => f.write_str("a reply came that nobody waits for"),
-            Self::Unusable(message) => {
-                write!(f, "the reply is of no use: {}", message.escape_ascii())
-            }
         }
     }
 }

@@ -61,17 +61,10 @@ fn every_bad_field_is_named() {
 
 #[test]
 fn sections_that_do_not_go_together_are_refused() {
-    let redis = json!({"mode": "direct", "feed": {}});
-    assert_eq!(
-        error(&json!({"poll": {}, "redis": redis})),
-        "field 'poll': must be left out: the feed is read from Redis"
-    );
-    let needs =
-        "field 'admission': must be left out, or given with snapshot, and poll or redis.feed";
+    let needs = "field 'admission': must be left out, or given with snapshot and poll";
     assert_eq!(error(&json!({"admission": {}})), needs);
     assert_eq!(error(&json!({"admission": {}, "poll": {}})), needs);
     assert_eq!(error(&json!({"admission": {}, "snapshot": {}})), needs);
-    assert!(parse(&json!({"admission": {}, "snapshot": {}, "redis": redis})).is_ok());
     let small = json!({"poll": {}, "lru": {"maxBytes": 1_048_575}});
     assert_eq!(
         error(&small),

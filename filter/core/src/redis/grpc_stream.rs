@@ -1,6 +1,6 @@
 //! A connection to Redis as the proxy carries it: a gRPC stream to the bridge.
 //!
-//! What the clients of [`crate::resp`] want done is done here, in the order and at the time that the proxy can bear.
+//! What the client of [`crate::resp`] wants done is done here, in the order and at the time that the proxy can bear.
 
 use crate::host::{StreamToken, Streams};
 
@@ -9,7 +9,7 @@ const SERVICE: &str = "redis";
 
 /// Where the bridge's route leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub(super) enum Method {
     /// Straight to a Redis server.
     Direct,
     /// To Envoy's `redis_proxy`.
@@ -18,8 +18,7 @@ pub enum Method {
 
 impl Method {
     /// As it stands in the path.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
             Self::Pooled => "pooled",
@@ -29,7 +28,7 @@ impl Method {
 
 /// The stream of one connection, and those it had before that the proxy has still to be rid of.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct GrpcStream {
     cluster: String,
     method: Method,
     stream: Option<StreamToken>,
@@ -39,7 +38,7 @@ pub(super) struct Link {
     is_refused: bool,
 }
 
-impl Link {
+impl GrpcStream {
     pub(super) fn new(cluster: &str, method: Method) -> Self {
         Self {
             cluster: cluster.to_owned(),
@@ -109,62 +108,62 @@ mod tests {
     use super::*;
     use crate::fake::Wires;
 
-    fn link() -> (Link, Wires) {
-        (Link::new("bridge", Method::Direct), Wires::default())
+    fn pair() -> (GrpcStream, Wires) {
+        (GrpcStream::new("bridge", Method::Direct), Wires::default())
     }
 
     #[test]
     fn a_stream_is_opened_by_method_and_carries_bytes() {
-        let (mut link, mut wires) = link();
-        link.open(&mut wires);
-        link.send(&mut wires, b"x");
+        let (mut grpc, mut wires) = pair();
+        grpc.open(&mut wires);
+        grpc.send(&mut wires, b"x");
         assert_eq!(wires.opened, ["bridge/redis/direct"]);
         assert_eq!(wires.sent, [(1, b"x".to_vec())]);
-        assert!(link.carries(1) && !link.carries(2));
-        assert!(!link.take_refused());
+        assert!(grpc.carries(1) && !grpc.carries(2));
+        assert!(!grpc.take_refused());
     }
 
     #[test]
     fn a_stream_that_is_closed_is_cancelled_with_the_next_tick_and_carries_nothing_until_then() {
-        let (mut link, mut wires) = link();
-        link.open(&mut wires);
-        link.close();
-        assert!(!link.carries(1));
-        link.send(&mut wires, b"x");
+        let (mut grpc, mut wires) = pair();
+        grpc.open(&mut wires);
+        grpc.close();
+        assert!(!grpc.carries(1));
+        grpc.send(&mut wires, b"x");
         assert!(wires.sent.is_empty() && wires.cancelled.is_empty());
-        link.on_tick(&mut wires);
-        link.on_tick(&mut wires);
+        grpc.on_tick(&mut wires);
+        grpc.on_tick(&mut wires);
         assert_eq!(wires.cancelled, [1]);
     }
 
     #[test]
     fn of_a_stream_that_has_ended_the_proxy_is_told_at_once_and_once() {
-        let (mut link, mut wires) = link();
-        link.open(&mut wires);
-        assert!(link.on_end(&mut wires, 1));
-        assert!(!link.on_end(&mut wires, 1));
-        link.open(&mut wires);
-        link.close();
-        assert!(!link.on_end(&mut wires, 2), "closed by us before");
-        assert!(!link.on_end(&mut wires, 77), "none of ours");
-        link.on_tick(&mut wires);
+        let (mut grpc, mut wires) = pair();
+        grpc.open(&mut wires);
+        assert!(grpc.on_end(&mut wires, 1));
+        assert!(!grpc.on_end(&mut wires, 1));
+        grpc.open(&mut wires);
+        grpc.close();
+        assert!(!grpc.on_end(&mut wires, 2), "closed by us before");
+        assert!(!grpc.on_end(&mut wires, 77), "none of ours");
+        grpc.on_tick(&mut wires);
         assert_eq!(wires.cancelled, [1, 2]);
     }
 
     #[test]
     fn a_proxy_that_refuses_is_as_good_as_a_stream_that_ended() {
-        let (mut link, mut wires) = link();
+        let (mut grpc, mut wires) = pair();
         wires.refuses = true;
-        link.open(&mut wires);
-        link.send(&mut wires, b"x");
-        assert!(link.take_refused());
-        assert!(!link.take_refused());
+        grpc.open(&mut wires);
+        grpc.send(&mut wires, b"x");
+        assert!(grpc.take_refused());
+        assert!(!grpc.take_refused());
         wires.refuses = false;
-        link.open(&mut wires);
+        grpc.open(&mut wires);
         wires.refuses = true;
-        link.send(&mut wires, b"x");
-        assert!(link.take_refused());
-        link.on_tick(&mut wires);
+        grpc.send(&mut wires, b"x");
+        assert!(grpc.take_refused());
+        grpc.on_tick(&mut wires);
         assert_eq!(wires.cancelled, [1]);
     }
 }

@@ -1,15 +1,14 @@
-//! What changes with the news, by whichever way they come.
+//! Making messages of the feed effective: in the caches, in admission, and among the warm links.
 
 use crate::admission::Gate;
 use crate::background::Warm;
-use crate::caches::{Caches, Heard};
+use crate::caches::{Caches, Update};
 use crate::host::{Log, SharedData};
 use crate::metrics::{Counts, FeedOutcome, Metric};
 use crate::time::Moment;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::redis::FeedState;
 use edgelink_wire::{FeedPosition, Record};
-use std::fmt::Display;
 
 /// How far a feed was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,25 +21,25 @@ pub(crate) struct Reading {
     pub(crate) heard: Option<Moment>,
     /// The last entry that was read.
     pub(crate) position: FeedPosition,
-    /// Which incarnation of the feed that is; `None` if it was not said yet.
+    /// Which generation of the feed that is; `None` if it was not said yet.
     pub(crate) generation: Option<u64>,
     /// The last beat since `start`.
     pub(crate) told: Option<FeedState>,
 }
 
-/// Those who learn.
-pub(crate) struct Learners<'a> {
+/// Applies messages to what follows the feed.
+pub(crate) struct FeedApplier<'a> {
     pub(crate) caches: &'a mut Caches,
     pub(crate) gate: &'a mut Gate,
     pub(crate) warm: &'a mut Warm,
     pub(crate) counts: &'a mut Counts,
-    /// Up to when everything was read before: what is told now was committed later.
+    /// Up to when everything was read before: what comes now was committed later.
     pub(crate) heard: Option<Moment>,
 }
 
-impl Learners<'_> {
-    /// A change.
-    pub(crate) fn on_message(
+impl FeedApplier<'_> {
+    /// Applies a message.
+    pub(crate) fn apply(
         &mut self,
         data: &mut impl SharedData,
         now: Moment,
@@ -48,11 +47,11 @@ impl Learners<'_> {
     ) {
         let outcome = match message {
             FeedMessage::Put { key, record, hot } => {
-                self.learn(data, key, record, hot, now);
+                self.apply_update(data, key, record, hot, now);
                 FeedOutcome::Put
             }
             FeedMessage::Del { key, rev } => {
-                self.learn(data, key, Record::Absent { rev }, false, now);
+                self.apply_update(data, key, Record::Absent { rev }, false, now);
                 FeedOutcome::Del
             }
             FeedMessage::Changed { key } => {
@@ -77,7 +76,7 @@ impl Learners<'_> {
     }
 
     /// Changes may have been missed.
-    pub(crate) fn on_gap(&mut self, log: &mut impl Log, now: Moment, why: impl Display) {
+    pub(crate) fn on_gap(&mut self, log: &mut impl Log, now: Moment, why: &str) {
         self.counts.count(Metric::Feed(FeedOutcome::Gap));
         self.caches.mark_all_stale(now);
         self.gate.restart();
@@ -88,7 +87,7 @@ impl Learners<'_> {
     }
 
     /// What a link is now, by the feed.
-    fn learn(
+    fn apply_update(
         &mut self,
         data: &mut impl SharedData,
         key: &str,
@@ -101,8 +100,8 @@ impl Learners<'_> {
         }
         self.warm.on_change(key.as_bytes());
         let at = self.heard.unwrap_or_else(|| self.caches.unknown_age(now));
-        let told = Heard { record, is_hot, at };
-        self.caches.hear(data, key.as_bytes(), told, now);
+        let update = Update { record, is_hot, at };
+        self.caches.apply_update(data, key.as_bytes(), update, now);
     }
 
     fn admit(&mut self, key: &str) {

@@ -3,12 +3,12 @@
 use crate::flights::Token;
 use edgelink_wire::backoff::{Backoff, Bounds};
 
-/// Milliseconds beyond the timeout after which an errand is given up even though the proxy has not said so.
+/// Milliseconds beyond the timeout after which a background callout is given up even though the proxy has not said so.
 const GRACE: u64 = 1_000;
 
-/// Where the errands of one kind stand. All times are of the steady clock, in milliseconds.
+/// Where the callouts of one kind stand. All times are of the steady clock, in milliseconds.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct PeriodicCallout {
     state: State,
     backoff: Backoff,
     /// In a row.
@@ -28,8 +28,8 @@ enum State {
     },
 }
 
-impl Line {
-    /// A line that is due at once.
+impl PeriodicCallout {
+    /// One that is due at once.
     pub(crate) fn new(bounds: Bounds, timeout_millis: u32, seed: u64) -> Self {
         Self {
             state: State::Resting { until: 0 },
@@ -39,12 +39,12 @@ impl Line {
         }
     }
 
-    /// Whether an errand may be asked for now.
+    /// Whether a background callout may be asked for now.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         matches!(self.state, State::Resting { until } if now >= until)
     }
 
-    /// An errand is asked for.
+    /// A background callout is asked for.
     pub(crate) fn ask(&mut self, now: u64) {
         self.state = State::Out {
             token: None,
@@ -59,19 +59,19 @@ impl Line {
         }
     }
 
-    /// The errand under way has ended, and the proxy does not say so; the next one may be asked for at once.
+    /// The callout under way has ended, and the proxy does not say so; the next one may be asked for at once.
     pub(crate) fn lose(&mut self) {
         if let State::Out { .. } = self.state {
             self.state = State::Resting { until: 0 };
         }
     }
 
-    /// Whether that callout is the errand under way.
+    /// Whether that callout is the callout under way.
     pub(crate) fn carries(&self, callout: Token) -> bool {
         matches!(self.state, State::Out { token, .. } if token == Some(callout))
     }
 
-    /// When the errand under way was asked for.
+    /// When the callout under way was asked for.
     pub(crate) fn asked(&self) -> Option<u64> {
         match self.state {
             State::Out { asked, .. } => Some(asked),
@@ -79,7 +79,7 @@ impl Line {
         }
     }
 
-    /// Whether the errand under way should have ended by now.
+    /// Whether the callout under way should have ended by now.
     pub(crate) fn is_overdue(&self, now: u64) -> bool {
         let limit = self.timeout.saturating_add(GRACE);
         self.asked()

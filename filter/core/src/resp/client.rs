@@ -218,14 +218,6 @@ impl<T> Client<T> {
         }
     }
 
-    /// Ends the connection because its owner cannot go on with it; it is opened anew after a wait.
-    pub fn reset(&mut self, now_ms: u64, reason: Reason<'_>, emit: Emit<'_, T>) {
-        self.clock(now_ms);
-        if self.is_connected() {
-            self.fail(reason, emit);
-        }
-    }
-
     /// Time has passed. All deadlines are as fine as the ticks are.
     pub fn on_tick(&mut self, now_ms: u64, emit: Emit<'_, T>) {
         self.clock(now_ms);

@@ -1,18 +1,18 @@
-//! What a worker does with the control plane on its own account: it fetches a snapshot to start from, and polls the
-//! feed where it cannot read it from Redis, and it reports clicks.
+//! What a worker does with the control plane on its own account: it fetches a snapshot to start from, polls the
+//! feed, and reports clicks.
 //!
-//! Each of these is one callout at a time ([`Errand`]), from the root context. As with Redis, a worker begins with its
-//! first request: the copy of the plugin on Envoy's main thread never sees one, and has no use for what it would learn.
+//! Each of these is one callout at a time ([`BackgroundCallout`]), from the root context. As with Redis, a worker begins
+//! with its first request: the copy of the plugin on Envoy's main thread never sees one, and has no use for a feed.
 
 mod batches;
 mod clicks;
-mod line;
+mod periodic;
 pub(crate) mod poll;
 pub(crate) mod snapshots;
 mod warm;
 
 pub(crate) use clicks::Clicks;
-pub(crate) use line::Line;
+pub(crate) use periodic::PeriodicCallout;
 pub(crate) use poll::Poll;
 pub(crate) use snapshots::Snapshots;
 pub(crate) use warm::Warm;
@@ -23,7 +23,7 @@ pub use crate::metrics::BackgroundKind;
 
 /// A callout that no visitor waits for.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Errand {
+pub struct BackgroundCallout {
     /// What it is for; at most one of a kind is under way.
     pub kind: BackgroundKind,
     /// The `:method`.
