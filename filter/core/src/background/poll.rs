@@ -170,10 +170,14 @@ impl Poll {
         let before = self.generation.replace(head.generation);
         let is_other = before.is_some_and(|generation| generation != head.generation);
         match (is_other || head.gap, self.since) {
-            (true, Some(_)) if is_other => {
-                feed.on_gap(log, now, "the feed is of another generation")
+            (true, Some(_)) => {
+                let why = if is_other {
+                    "the feed is of another generation"
+                } else {
+                    "the control plane no longer has them"
+                };
+                feed.on_gap(log, now, why);
             }
-            (true, Some(_)) => feed.on_gap(log, now, "the control plane no longer has them"),
             (true, None) => feed.gate.restart(),
             (false, Some(_)) => return,
             (false, None) => {}
