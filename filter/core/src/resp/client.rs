@@ -25,40 +25,14 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use events::{Event, Reason};
+pub use events::{Event, Failure, Output, Reason};
 pub use settings::{Auth, Mode, Settings, Step};
 
 use super::decode::Decoder;
 use super::queue::Queue;
 use super::reply::Reply;
 use edgelink_wire::backoff::Backoff;
-use events::Episode;
-
-/// What the owner of the client has to do.
-#[derive(Clone, Copy, Debug)]
-pub enum Output<'a, T> {
-    /// Open a stream. If it cannot be opened, say so by [`Client::on_closed`]; what is sent until then goes nowhere.
-    OpenStream,
-    /// Write these bytes to the stream.
-    Send(&'a [u8]),
-    /// Close the stream without waiting, and pass on nothing more that comes from it.
-    CloseStream,
-    /// The request with this token is answered. Each token that was accepted comes back exactly once.
-    Deliver(T, Result<Reply<'a>, Failure<'a>>),
-    /// Something to log or count.
-    Event(Event<'a>),
-}
-
-/// Why a request has no answer. None of it says anything about what was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure<'a> {
-    /// No reply came within [`Settings::timeout_ms`].
-    TimedOut,
-    /// The connection was lost before the reply.
-    Disconnected,
-    /// Redis answered with this error.
-    Refused(&'a [u8]),
-}
+use events::{Emit, Episode};
 
 /// A request that was not taken, and so has no answer to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +75,6 @@ pub enum State {
         until_ms: u64,
     },
 }
-
-/// Where outputs go.
-type Emit<'e, T> = &'e mut dyn FnMut(Output<'_, T>);
 
 /// The connection. `T` is what the caller knows its requests by.
 #[derive(Debug)]

@@ -1,12 +1,40 @@
-//! What is worth a log line, said once an episode instead of once a failure.
+//! What a client says: what is to be done, and what is worth a log line, once an episode instead of once a failure.
 
 use super::settings::Step;
-use super::{Emit, Output};
 use crate::resp::reply::Reply;
 use crate::resp::scan::ProtocolError;
 
 /// How long error replies are only counted after one was reported, in milliseconds.
 pub(super) const ERROR_REPLY_INTERVAL_MS: u64 = 10_000;
+
+/// What the owner of the client has to do.
+#[derive(Clone, Copy, Debug)]
+pub enum Output<'a, T> {
+    /// Open a stream. If it cannot be opened, say so by [`on_closed`](super::Client::on_closed); what is sent until then goes nowhere.
+    OpenStream,
+    /// Write these bytes to the stream.
+    Send(&'a [u8]),
+    /// Close the stream without waiting, and pass on nothing more that comes from it.
+    CloseStream,
+    /// The request with this token is answered. Each token that was accepted comes back exactly once.
+    Deliver(T, Result<Reply<'a>, Failure<'a>>),
+    /// Something to log or count.
+    Event(Event<'a>),
+}
+
+/// Why a request has no answer. None of it says anything about what was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure<'a> {
+    /// No reply came within [`timeout_ms`](super::Settings::timeout_ms).
+    TimedOut,
+    /// The connection was lost before the reply.
+    Disconnected,
+    /// Redis answered with this error.
+    Refused(&'a [u8]),
+}
+
+/// Where outputs go.
+pub(super) type Emit<'e, T> = &'e mut dyn FnMut(Output<'_, T>);
 
 /// Something that an operator may want to know. A connection that cannot be made is tried for ever, but reported once
 /// for each kind of [`Reason`] until it has stood for a while.
