@@ -2,23 +2,17 @@
 //!
 //! [`server::run`] is the whole of it; [`cli`] is what people type.
 
-mod api;
-mod app;
-pub mod auth;
 pub mod cli;
 pub mod clicks;
 mod clock;
 pub mod config;
-mod edge;
 pub mod feed;
-mod health;
+pub mod http;
 pub mod links;
 pub mod numbers;
-mod pages;
 mod problem;
 pub mod publisher;
 pub mod purge;
-mod redirect;
 pub mod redis;
 #[cfg(test)]
 mod reference;

@@ -1,7 +1,7 @@
 //! `edgelink keys`: make, list and revoke API keys.
 
-use crate::auth::api_key::{ApiKey, RandomError};
 use crate::config::Config;
+use crate::http::auth::api_key::{ApiKey, RandomError};
 use crate::store::{Store, StoreError};
 use crate::{clock, server, timestamp};
 use clap::Subcommand;

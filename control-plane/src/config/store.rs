@@ -1,12 +1,8 @@
 //! Where links are kept and looked up: the database, Redis, the cache of this process; and what is removed from them.
 
 use super::value::Secret;
-use crate::links::group_commit::BatchOptions;
 use edgelink_wire::settings::Problems;
 use std::time::Duration;
-
-/// What a commit may take beyond the time of its slowest call, before those who wait for it get a failure.
-const GRACE: Duration = Duration::from_millis(300);
 
 edgelink_wire::settings! {
     snake_case;
@@ -93,15 +89,6 @@ impl StoreConfig {
         Self {
             url: Secret::new(url),
             ..Self::default()
-        }
-    }
-
-    /// How links wait for their commit: in the worst case through the one before theirs, which ends in time, and no longer
-    /// than that.
-    pub(crate) fn batches(&self) -> BatchOptions {
-        BatchOptions {
-            queue: self.create_queue,
-            patience: self.timeout_ms + GRACE,
         }
     }
 

@@ -1,8 +1,9 @@
 //! Creating links: what was made before, a number, its code, a commit, and another number where the code is taken.
 
-use super::group_commit::{BatchOptions, GroupCommit, MAX_BATCH};
+use super::group_commit::{GroupCommit, MAX_BATCH};
 use super::model::Link;
 use super::order::{CreateFailure, Made, Order, Outcome};
+use crate::config::StoreConfig;
 use crate::numbers::Minter;
 use crate::problem::{Kind, Problem};
 use crate::store::{CreateError, NewLink, Store, Wanted};
@@ -11,7 +12,7 @@ use edgelink_wire::{Code, LinkKey};
 use metrics::counter;
 use std::cell::LazyCell;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How many numbers are looked up at once.
 const LOOK_AHEAD: usize = 512;
@@ -27,16 +28,19 @@ pub(crate) struct Creator {
     max_tries: u8,
 }
 
+/// How much longer a link waits than the commit before its own may take, before its caller gets a failure.
+const GRACE: Duration = Duration::from_millis(300);
+
 impl Creator {
     /// Creates links in `store` with numbers of `minter`, of which each link tries so many.
     pub(crate) fn new(
         store: Arc<Store>,
         minter: Minter,
-        options: BatchOptions,
+        config: &StoreConfig,
         max_tries: u8,
     ) -> Self {
         Self {
-            commits: GroupCommit::start(&store, options),
+            commits: GroupCommit::start(&store, config.create_queue, config.timeout_ms + GRACE),
             store,
             minter,
             max_tries,

@@ -25,15 +25,6 @@ const LANES: usize = 2;
 /// How long a chunk may wait for the answer. Its request has a shorter bound.
 const PATIENCE_OF_CHUNKS: Duration = Duration::from_mins(1);
 
-/// How links wait for their commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BatchOptions {
-    /// How many links, or chunks, may wait. One more is refused at once.
-    pub(crate) queue: usize,
-    /// How long a link may wait for the answer, in the queue and in its commit.
-    pub(crate) patience: Duration,
-}
-
 /// Commits links in batches.
 pub(super) struct GroupCommit {
     links: mpsc::Sender<Job>,
@@ -51,12 +42,13 @@ struct Job {
 }
 
 impl GroupCommit {
-    /// Starts to commit into `store`. The lanes end with this, when their last commit is done.
-    pub(super) fn start(store: &Arc<Store>, options: BatchOptions) -> Self {
+    /// Starts to commit into `store`. Of links and of chunks, `queue` may wait; one more is refused at once. A link waits for its
+    /// answer for `patience`, in the queue and in its commit. The lanes end with this, when their last commit is done.
+    pub(super) fn start(store: &Arc<Store>, queue: usize, patience: Duration) -> Self {
         Self {
-            links: start_lanes(store, options.queue),
-            chunks: start_lanes(store, options.queue),
-            patience: options.patience,
+            links: start_lanes(store, queue),
+            chunks: start_lanes(store, queue),
+            patience,
         }
     }
 

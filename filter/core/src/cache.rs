@@ -1,6 +1,492 @@
-//! What a worker keeps of links: its LRU, the slots in shared data, and by what their records are judged.
+//! What a worker keeps of links, as one: its LRU with the slots in shared data behind it (tiers 1, 3 and 6).
 
 pub(crate) mod changes;
 pub mod freshness;
 pub(crate) mod lru;
 pub(crate) mod shared;
+
+use self::changes::Changes;
+use self::freshness::{
+    Coverage, Freshness, HeldRevision, Lifetimes, Precedence, RecordKind, Usability,
+};
+use self::lru::{Lru, Place};
+use self::shared::{Newer, Offer, SharedRecord, Slot, Slots, Version};
+use crate::clicks::{Clicker, Tallied};
+use crate::control_plane::callout::FetchedRecord;
+use crate::flights::PendingLookup;
+use crate::host::{NEVER_WRITTEN, SharedData};
+use crate::metrics::Tier;
+use crate::settings::Settings;
+use crate::time::Moment;
+use edgelink_wire::Record;
+use foldhash::fast::SeedableRandomState;
+use std::ops::Deref;
+
+/// The worker's LRU with the proxy's shared data behind it.
+pub(crate) struct Caches {
+    lru: Lru,
+    slots: Slots,
+    lives: Lifetimes,
+    /// The longest time for which any configuration so far lets a record be fresh, in milliseconds.
+    longest_fresh: u64,
+    freshness: Freshness,
+    /// Links that have changed in a way that is not known.
+    changes: Changes,
+    /// An encoded record; here so that it is allocated once.
+    encoded: Vec<u8>,
+    /// The last record that came from a slot and that the LRU does not keep.
+    loose: Option<SharedRecord<Vec<u8>>>,
+}
+
+/// A record that was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// The tier that it counts for.
+    pub(crate) tier: Tier,
+    place: Option<Place>,
+}
+
+/// A record in the LRU that is not fresh.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held(Place);
+
+/// What is known of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lookup {
+    /// To be served.
+    Fresh(Found),
+    /// To be served if nobody else can tell. Never an absence: somebody may have made that link since, and a failure
+    /// must not look like an answer.
+    Stale(Found),
+    /// Nothing that may be served. The version is that of the slot, if it holds nothing of that key.
+    Nothing(Version),
+}
+
+/// A record that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fetched<'a> {
+    pub(crate) told: FetchedRecord<&'a [u8]>,
+    /// It was right at that moment or later.
+    pub(crate) at: Moment,
+    pub(crate) source: Source,
+}
+
+/// Who was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Redis,
+    /// That there is no link is believed whatever rev it has: tombstones, which have the rev of a deletion, are purged.
+    ControlPlane,
+}
+
+/// What a message of the feed says of a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Update<'a> {
+    /// The link, or that there is none.
+    pub(crate) record: Record<&'a str>,
+    /// Whether it is one of those that are asked for most.
+    pub(crate) is_hot: bool,
+    /// It was right at that moment or later.
+    pub(crate) at: Moment,
+}
+
+/// What the LRU holds of a key.
+#[derive(Clone, Copy)]
+struct Known {
+    rev: u64,
+    kind: Option<RecordKind>,
+    fetched: Moment,
+}
+
+/// Whether a record was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inserted {
+    /// It is what the caches hold now, as far as it fits.
+    Taken,
+    /// The caches hold a newer one.
+    Older,
+}
+
+impl Caches {
+    pub(crate) fn new(settings: &Settings, hasher: SeedableRandomState) -> Self {
+        let mut lru = Lru::new(settings.lru_max_bytes, hasher.clone());
+        lru.set_max_click_bytes(max_click_bytes(settings));
+        Self {
+            lru,
+            slots: Slots::new(settings.slots, settings.max_value_bytes),
+            lives: settings.lives,
+            longest_fresh: settings.lives.longest_fresh(),
+            freshness: Freshness::default(),
+            changes: Changes::new(hasher),
+            encoded: Vec::new(),
+            loose: None,
+        }
+    }
+
+    /// Changes bounds and lives. A smaller LRU drops what is too much as entries come.
+    pub(crate) fn configure(&mut self, settings: &Settings) {
+        self.lru.set_max_bytes(settings.lru_max_bytes);
+        self.lru.set_max_click_bytes(max_click_bytes(settings));
+        self.slots = Slots::new(settings.slots, settings.max_value_bytes);
+        self.lives = settings.lives;
+        self.longest_fresh = self.longest_fresh.max(settings.lives.longest_fresh());
+    }
+
+    /// Changes the lives, for a request that goes by others.
+    pub(crate) fn set_lives(&mut self, lives: Lifetimes) {
+        self.lives = lives;
+    }
+
+    /// Entries and bytes of the LRU.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        (self.lru.len(), self.lru.bytes())
+    }
+
+    /// The feed is about to begin, and should have by `until`.
+    pub(crate) fn await_feed(&mut self, until: Moment) {
+        self.freshness.await_feed(until);
+    }
+
+    /// Time has passed: the feed has missed nothing since `begun`, and this is what it vouches for now.
+    pub(crate) fn on_time(
+        &mut self,
+        now: Moment,
+        begun: Option<Moment>,
+        coverage: Option<Coverage>,
+    ) {
+        self.freshness.on_time(begun, coverage);
+        self.changes.on_time(now, self.longest_fresh);
+        self.lru.on_time(now);
+    }
+
+    /// When a record was fetched, where that is not known: so long ago that it is asked for again.
+    pub(crate) fn unknown_age(&self, now: Moment) -> Moment {
+        now.before(self.lives.fresh.max(self.lives.absent_fresh))
+    }
+
+    /// A link has changed in a way that is not known: it is asked for again.
+    pub(crate) fn mark_stale(&mut self, key: &[u8], now: Moment) {
+        if !self.changes.note(key, now) {
+            self.mark_all_stale(now);
+        }
+    }
+
+    /// Changes may have been missed: what is known is asked for again, and serves only where nobody can tell.
+    pub(crate) fn mark_all_stale(&mut self, now: Moment) {
+        self.freshness.mark_all_stale(now);
+    }
+
+    /// Nothing that is known is true any more.
+    pub(crate) fn invalidate_all(&mut self, now: Moment) {
+        self.freshness.invalidate_all(now);
+    }
+
+    /// Looks for a record, in the LRU first.
+    pub(crate) fn look_up(
+        &mut self,
+        data: &mut impl SharedData,
+        key: &[u8],
+        now: Moment,
+    ) -> Lookup {
+        match self.look_up_lru(key, now) {
+            Ok(found) => Lookup::Fresh(found),
+            Err(held) => self.look_up_shared(data, key, held, now),
+        }
+    }
+
+    /// Looks for a record in the LRU. Otherwise what is held of it there, if it is not fresh.
+    pub(crate) fn look_up_lru(&mut self, key: &[u8], now: Moment) -> Result<Found, Option<Held>> {
+        let Some(place) = self.lru.find(key) else {
+            return Err(None);
+        };
+        let fetched = self.lru.fetched(place);
+        let usability = self.usability(self.lru.record(place), fetched, now);
+        if usability != Usability::Fresh || self.changes.is_outdated(key, fetched) {
+            return Err(Some(Held(place)));
+        }
+        Ok(Found {
+            tier: Tier::Lru,
+            place: Some(place),
+        })
+    }
+
+    /// Goes on in shared data, with what the LRU holds.
+    pub(crate) fn look_up_shared(
+        &mut self,
+        data: &mut impl SharedData,
+        key: &[u8],
+        held: Option<Held>,
+        now: Moment,
+    ) -> Lookup {
+        self.loose = None;
+        let place = held.map(|Held(place)| place);
+        let (place, version) = match self.slots.read(data, key) {
+            Slot::Record(shared) => (self.adopt(&shared, key, place, now), NEVER_WRITTEN),
+            Slot::Other(version) => (place, version),
+        };
+        let best = self.second_best(place, key, now);
+        best.unwrap_or(Lookup::Nothing(version))
+    }
+
+    /// Whether that is a link.
+    pub(crate) fn is_link(&self, Held(place): Held) -> bool {
+        kind(self.lru.record(place)) == Some(RecordKind::Link)
+    }
+
+    /// The encoded record of what was found.
+    pub(crate) fn record(&self, found: Found) -> &[u8] {
+        match found.place {
+            Some(place) => self.lru.record(place),
+            None => self.loose.as_ref().map_or(&[], SharedRecord::bytes),
+        }
+    }
+
+    /// The encoded record of what was found for `key`, and where a click on it is counted.
+    pub(crate) fn serve<'a>(&'a mut self, found: Found, key: &'a [u8]) -> (&'a [u8], Clicker<'a>) {
+        match found.place {
+            Some(place) => self.lru.serve(place),
+            None => {
+                let record = self.loose.as_ref().map_or(&[][..], SharedRecord::bytes);
+                (record, self.lru.clicker(key))
+            }
+        }
+    }
+
+    /// Counts a click on a link that was waited for.
+    pub(crate) fn click(&mut self, key: &[u8]) {
+        match self.lru.find(key) {
+            Some(place) => self.lru.serve(place).1.click(),
+            None => self.lru.clicker(key).click(),
+        }
+    }
+
+    /// All clicks that were counted since this was last called.
+    pub(crate) fn take_clicks(&mut self) -> Tallied {
+        self.lru.take_clicks()
+    }
+
+    /// When asking anew for what was found has last failed, where that is known.
+    pub(crate) fn failed(&self, found: Found) -> Option<Moment> {
+        self.lru.failed(found.place?)
+    }
+
+    /// Notes that asking anew for what was found has failed.
+    pub(crate) fn mark_failed(&mut self, found: Found, now: Moment) {
+        if let Some(place) = found.place {
+            self.lru.mark_failed(place, now);
+        }
+    }
+
+    /// Inserts a record that was asked for, here and for all workers, unless a newer one is known.
+    pub(crate) fn insert_fetched(
+        &mut self,
+        data: &mut impl SharedData,
+        wanted: &PendingLookup,
+        fetched: Fetched<'_>,
+        now: Moment,
+    ) -> Inserted {
+        let Fetched { told, at, source } = fetched;
+        let place = self.lru.find(&wanted.key);
+        let known = place.map(|place| self.known(place));
+        let is_absence = source == Source::ControlPlane && told.kind == RecordKind::Absent;
+        let refreshed = known.filter(|known| {
+            let is_invalid = self.freshness.is_invalid(known.fetched);
+            is_absence && known.kind == Some(RecordKind::Absent) && !is_invalid
+        });
+        let rev = refreshed.map_or(told.rev, |known| known.rev.max(told.rev));
+        // Revisions may be equal and contents differ, after the database went back: then the one that was fetched later counts.
+        if known.is_some_and(|known| known.rev == rev && known.fetched > at) {
+            return Inserted::Taken;
+        }
+        let precedence = Precedence {
+            asked: (source == Source::ControlPlane).then_some(at),
+            ..self.precedence(now)
+        };
+        if place.is_some_and(|place| !self.may_replace(place, rev, precedence)) {
+            return Inserted::Older;
+        }
+        if rev == told.rev {
+            self.encoded.clear();
+            self.encoded.extend_from_slice(told.bytes);
+        } else {
+            encode(Record::Absent { rev }, &mut self.encoded);
+        }
+        let fetched = latest(known, rev, at);
+        let written = self.share(data, wanted, told.kind, rev, fetched, precedence);
+        if let Err(Newer { rev, kind }) = written {
+            if !(is_absence && kind == RecordKind::Absent) {
+                return Inserted::Older;
+            }
+            encode(Record::Absent { rev }, &mut self.encoded);
+            let _another_was_faster = self.share(data, wanted, kind, rev, fetched, precedence);
+        }
+        self.lru.put(&wanted.key, &self.encoded, fetched);
+        Inserted::Taken
+    }
+
+    /// Writes the encoded record into the slot of what was asked for, unless that has a newer one.
+    fn share(
+        &mut self,
+        data: &mut impl SharedData,
+        wanted: &PendingLookup,
+        kind: RecordKind,
+        rev: u64,
+        fetched: Moment,
+        precedence: Precedence,
+    ) -> Result<(), Newer> {
+        let offer = Offer {
+            key: &wanted.key,
+            record: &self.encoded,
+            rev,
+            kind,
+            fetched,
+        };
+        if self.slots.write_over(data, offer, wanted.version) {
+            return Ok(());
+        }
+        self.slots.write(data, offer, precedence)
+    }
+
+    /// Applies what a message of the feed says of a link.
+    ///
+    /// Into the LRU even if no visitor has asked for it here, and for a while whatever else comes: a lookup that was answered
+    /// before the change may still be on its way, to this worker or into shared data, and only the newer rev keeps it out. Into a slot of another link
+    /// only if it is hot.
+    pub(crate) fn apply_update(
+        &mut self,
+        data: &mut impl SharedData,
+        key: &[u8],
+        update: Update<'_>,
+        now: Moment,
+    ) {
+        let Update { record, is_hot, at } = update;
+        let rev = record.rev();
+        let place = self.lru.find(key);
+        let precedence = self.precedence(now);
+        if place.is_some_and(|place| !self.may_replace(place, rev, precedence)) {
+            return;
+        }
+        let known = place.map(|place| self.known(place));
+        let fetched = latest(known, rev, at);
+        encode(record, &mut self.encoded);
+        self.lru.put_news(key, &self.encoded, fetched);
+        let offer = Offer {
+            key,
+            record: &self.encoded,
+            rev,
+            kind: RecordKind::of(&record),
+            fetched,
+        };
+        if is_hot {
+            let _newer_stays = self.slots.write(data, offer, precedence);
+        } else {
+            self.slots.renew(data, offer, precedence);
+        }
+    }
+
+    /// Puts what another worker has fetched into the LRU, if it is better than what is there.
+    fn adopt(
+        &mut self,
+        shared: &SharedRecord<impl Deref<Target = [u8]>>,
+        key: &[u8],
+        held: Option<Place>,
+        now: Moment,
+    ) -> Option<Place> {
+        if let Some(held) = held {
+            let rev = rev(shared.bytes());
+            let later = shared.fetched > self.lru.fetched(held) || rev > self.rev(held);
+            if !later || !self.may_replace(held, rev, self.precedence(now)) {
+                return Some(held);
+            }
+        }
+        let place = self.lru.put(key, shared.bytes(), shared.fetched);
+        self.loose = place.is_none().then(|| shared.to_owned_record());
+        place
+    }
+
+    /// What there is to serve where the LRU had nothing fresh: a record in the LRU, or the loose one.
+    fn second_best(&self, place: Option<Place>, key: &[u8], now: Moment) -> Option<Lookup> {
+        let (bytes, fetched) = match (place, &self.loose) {
+            (Some(place), _) => (self.lru.record(place), self.lru.fetched(place)),
+            (None, Some(loose)) => (loose.bytes(), loose.fetched),
+            (None, None) => return None,
+        };
+        let found = |tier| Found { tier, place };
+        match self.usability(bytes, fetched, now) {
+            Usability::Fresh if !self.changes.is_outdated(key, fetched) => {
+                Some(Lookup::Fresh(found(Tier::SharedData)))
+            }
+            Usability::Fresh | Usability::Stale if kind(bytes) == Some(RecordKind::Link) => {
+                Some(Lookup::Stale(found(Tier::Stale)))
+            }
+            Usability::Fresh | Usability::Stale | Usability::Dead => None,
+        }
+    }
+
+    fn usability(&self, bytes: &[u8], fetched: Moment, now: Moment) -> Usability {
+        // On the hot path, so without reading the record where that makes no difference.
+        if self.freshness.is_surely_fresh(&self.lives, fetched, now) {
+            return Usability::Fresh;
+        }
+        kind(bytes).map_or(Usability::Dead, |kind| {
+            self.freshness.usability(&self.lives, kind, fetched, now)
+        })
+    }
+
+    /// By what records that the control plane was not asked for take the places of those that are held.
+    fn precedence(&self, now: Moment) -> Precedence {
+        Precedence {
+            freshness: self.freshness,
+            lifetimes: self.lives,
+            now,
+            asked: None,
+        }
+    }
+
+    fn may_replace(&self, held: Place, rev: u64, precedence: Precedence) -> bool {
+        let held = HeldRevision {
+            rev: self.rev(held),
+            fetched: self.lru.fetched(held),
+        };
+        precedence.may_replace(rev, held)
+    }
+
+    fn rev(&self, place: Place) -> u64 {
+        rev(self.lru.record(place))
+    }
+
+    fn known(&self, place: Place) -> Known {
+        let record = self.lru.record(place);
+        Known {
+            rev: rev(record),
+            kind: kind(record),
+            fetched: self.lru.fetched(place),
+        }
+    }
+}
+
+/// When a record of that rev, which is right as of `at`, was last known to be right.
+fn latest(known: Option<Known>, rev: u64, at: Moment) -> Moment {
+    let same = known.filter(|known| known.rev == rev);
+    same.map_or(at, |known| known.fetched.max(at))
+}
+
+fn encode(record: Record<&str>, to: &mut Vec<u8>) {
+    to.clear();
+    record.encode(to);
+}
+
+fn max_click_bytes(settings: &Settings) -> usize {
+    settings
+        .clicks
+        .as_ref()
+        .map_or(0, |clicks| clicks.max_bytes)
+}
+
+fn rev(bytes: &[u8]) -> u64 {
+    Record::decode_again(bytes).map_or(0, |record| record.rev())
+}
+
+fn kind(bytes: &[u8]) -> Option<RecordKind> {
+    Some(RecordKind::of(&Record::decode_again(bytes).ok()?))
+}

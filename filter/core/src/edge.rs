@@ -1,5 +1,6 @@
 //! A worker's edge: requests, ends of callouts, bytes from Redis and ticks go in, what is to be done comes out.
 
+mod action;
 mod answers;
 mod background;
 mod redis;
@@ -8,16 +9,16 @@ mod tiers;
 
 use crate::admission::Gate;
 use crate::answer::Answer;
-use crate::background::BackgroundCallout;
 use crate::cache::freshness::RecordKind;
-use crate::caches::{Caches, Fetched, Found, Inserted, Lookup, Source};
-use crate::callout::{self, Answered, Callout, Failure, Response};
+use crate::cache::{Caches, Fetched, Found, Inserted, Lookup, Source};
+use crate::control_plane::callout::{self, Answered, Callout, Failure, Response};
 use crate::flights::{Completed, FlightBounds, FlightId, Flights, StreamId, Token, Waiter};
 use crate::host::{Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Metrics, Shares, Tier};
 use crate::request::{Head, parse_path};
 use crate::settings::{Settings, UnknownHosts};
 use crate::time::{Moment, WallClock};
+pub use action::{Action, Resumed};
 pub use roots::RootId;
 
 use edgelink_wire::Domain;
@@ -104,28 +105,6 @@ enum Content {
     NotFound(Tier),
     /// No tier can say.
     Unavailable,
-}
-
-/// Waiters whose lookup is complete.
-#[derive(Debug)]
-pub struct Resumed {
-    /// The waiters, each to be answered with what [`Edge::answer`] gives.
-    pub waiters: Vec<Waiter>,
-    key: Rc<[u8]>,
-    tier: Tier,
-    /// The encoded record; `None` if no tier could answer.
-    record: Option<Vec<u8>>,
-}
-
-/// What is to be done once something that was waited for has come.
-#[derive(Debug)]
-pub enum Action {
-    /// Answer these waiters.
-    Resume(Resumed),
-    /// Send this lookup: Redis could not answer it.
-    Send(Callout),
-    /// Send this background callout.
-    Run(BackgroundCallout),
 }
 
 impl Edge {

@@ -1,31 +1,13 @@
 //! Making messages of the feed effective: in the caches, in admission, and among the warm links.
 
 use crate::admission::Gate;
-use crate::background::Warm;
-use crate::caches::{Caches, Update};
+use crate::cache::{Caches, Update};
+use crate::control_plane::Warm;
 use crate::host::{Log, SharedData};
 use crate::metrics::{Counts, FeedOutcome, Metric};
 use crate::time::Moment;
+use edgelink_wire::Record;
 use edgelink_wire::feed::FeedMessage;
-use edgelink_wire::redis::FeedState;
-use edgelink_wire::{FeedPosition, Record};
-
-/// How far a feed was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reading {
-    /// Since when nothing was missed.
-    pub(crate) since: Moment,
-    /// Where reading began then.
-    pub(crate) start: FeedPosition,
-    /// Up to when everything was read; `None` before the first beat.
-    pub(crate) heard: Option<Moment>,
-    /// The last entry that was read.
-    pub(crate) position: FeedPosition,
-    /// Which generation of the feed that is; `None` if it was not said yet.
-    pub(crate) generation: Option<u64>,
-    /// The last beat since `start`.
-    pub(crate) told: Option<FeedState>,
-}
 
 /// Applies messages to what follows the feed.
 pub(crate) struct FeedApplier<'a> {

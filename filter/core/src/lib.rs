@@ -8,10 +8,10 @@
 //! 2. admission (`admission`), which knows what was never issued,
 //! 3. the proxy's shared data (`cache::shared`),
 //! 4. Redis, if there is one ([`redis`]), by the client in [`resp`],
-//! 5. the control plane, by a callout ([`callout`]), one at a time for each key,
+//! 5. the control plane, by a callout ([`control_plane::callout`]), one at a time for each key,
 //! 6. a stale link of 1 or 3, if it is not too old ([`cache::freshness`]).
 //!
-//! With a feed from the control plane ([`background`]), changes are applied to the first three (`feed`), and these keep
+//! With a feed from the control plane ([`control_plane`]), changes are applied to the first three (`feed`), and these keep
 //! what they know for longer (`cache::freshness`).
 
 #![forbid(unsafe_code)]
@@ -27,11 +27,9 @@
 
 mod admission;
 pub mod answer;
-pub mod background;
 pub mod cache;
-mod caches;
-pub mod callout;
 mod clicks;
+pub mod control_plane;
 pub mod edge;
 #[cfg(test)]
 mod fake;

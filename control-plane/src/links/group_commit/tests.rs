@@ -43,10 +43,7 @@ impl Fixture {
 
     fn commits(&self, queue: usize) -> Arc<GroupCommit> {
         let patience = Duration::from_secs(60);
-        Arc::new(GroupCommit::start(
-            &self.store,
-            BatchOptions { queue, patience },
-        ))
+        Arc::new(GroupCommit::start(&self.store, queue, patience))
     }
 
     async fn block(&mut self) {
@@ -247,11 +244,7 @@ async fn a_link_alone_does_not_wait_behind_chunks() {
 #[tokio::test]
 async fn a_commit_that_takes_too_long_is_a_transient_error_in_time() {
     let mut fixture = Fixture::new().await;
-    let options = BatchOptions {
-        queue: 10,
-        patience: Duration::from_millis(50),
-    };
-    let commits = GroupCommit::start(&fixture.store, options);
+    let commits = GroupCommit::start(&fixture.store, 10, Duration::from_millis(50));
     fixture.block().await;
     let Err(CreateFailure::Store(error)) = create(&commits, link(1, "x")).await else {
         panic!("answered");

@@ -2,14 +2,15 @@
 
 use super::Edge;
 use crate::admission::FeedPlace;
-use crate::background::{
+use crate::cache::Update;
+use crate::cache::freshness::Coverage;
+use crate::control_plane::Reading;
+use crate::control_plane::callout::{Failure, MAX_BODY_BYTES, Response};
+use crate::control_plane::{
     BackgroundCallout, BackgroundKind, Clicks, PeriodicCallout, Poll, Snapshots, Warm, poll,
     snapshots,
 };
-use crate::cache::freshness::Coverage;
-use crate::caches::Update;
-use crate::callout::{Failure, MAX_BODY_BYTES, Response};
-use crate::feed::{FeedApplier, Reading};
+use crate::feed::FeedApplier;
 use crate::flights::Token;
 use crate::host::{Log, SharedData};
 use crate::metrics::{BackgroundOutcome, Metric};

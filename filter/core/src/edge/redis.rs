@@ -1,9 +1,10 @@
 //! Redis in the order of the tiers.
 
-use super::{Action, Edge, Resumed};
+use super::Edge;
+use super::action::{Action, Resumed};
 use crate::cache::freshness::RecordKind;
-use crate::caches::{Fetched, Inserted, Source};
-use crate::callout::{Callout, FetchedRecord};
+use crate::cache::{Fetched, Inserted, Source};
+use crate::control_plane::callout::{Callout, FetchedRecord};
 use crate::flights::{Completed, FlightId, PendingLookup};
 use crate::host::{Log, SharedData, StreamToken, Streams};
 use crate::metrics::{CalloutOutcome, Metric, RedisOutcome, Tier};

@@ -1,8 +1,8 @@
 //! The order in which the tiers are asked.
 
 use super::{Content, Edge, Step};
-use crate::caches::{Found, Lookup};
-use crate::callout::Callout;
+use crate::cache::{Found, Lookup};
+use crate::control_plane::callout::Callout;
 use crate::flights::{FlightId, Join, Waiter, Wanted};
 use crate::host::{Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Tier};

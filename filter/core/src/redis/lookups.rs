@@ -2,7 +2,7 @@
 
 use super::belief::{Belief, Current, FeedView};
 use super::grpc_stream::{GrpcStream, Method};
-use crate::callout::FetchedRecord;
+use crate::control_plane::callout::FetchedRecord;
 use crate::flights::FlightId;
 use crate::host::{Log, StreamToken, Streams};
 use crate::log_throttle::LogThrottle;

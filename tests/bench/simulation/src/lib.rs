@@ -8,7 +8,7 @@ mod zipf;
 
 pub use zipf::{Zipf, random, zipf_weight};
 
-use edgelink_filter_core::callout::{Callout, Response};
+use edgelink_filter_core::control_plane::callout::{Callout, Response};
 use edgelink_filter_core::edge::{Action, Edge, Step};
 use edgelink_filter_core::host::{CasMismatch, Log, SharedData, SharedValue, StreamToken, Streams};
 use edgelink_filter_core::metrics::{Metric, Metrics};

@@ -2,7 +2,7 @@
 
 use super::background::{ALIAS, BOUND, batch, code, gap, path, snapshot};
 use super::*;
-use crate::background::BackgroundKind;
+use crate::control_plane::BackgroundKind;
 use crate::settings::ControlPlane;
 use edgelink_wire::feed::FeedMessage;
 

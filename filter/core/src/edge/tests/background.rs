@@ -1,7 +1,7 @@
 //! Snapshots, and the feed by long poll.
 
 use super::*;
-use crate::background::BackgroundKind;
+use crate::control_plane::BackgroundKind;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{
     BatchHead, CodeFilter, CodeLength, CodeSpace, Entry, FeedBatch, FeedPosition, Snapshot,

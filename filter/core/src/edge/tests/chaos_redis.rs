@@ -3,7 +3,7 @@
 use super::background::batch;
 use super::redis::{hash, state};
 use super::*;
-use crate::background::BackgroundKind;
+use crate::control_plane::BackgroundKind;
 use crate::fake::answer;
 use crate::resp::decode::Decoder;
 use crate::resp::scan::Limits;

@@ -1,7 +1,7 @@
 //! Redirects are counted by link and reported.
 
 use super::*;
-use crate::background::BackgroundKind;
+use crate::control_plane::BackgroundKind;
 use edgelink_wire::ClickBatch;
 use edgelink_wire::clicks::decode;
 

@@ -15,6 +15,7 @@ mod redis;
 mod roots;
 
 use super::*;
+use crate::control_plane::BackgroundCallout;
 use crate::fake::{Host, aged, entry, link, settings, settings_with};
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::{LinkAnswer, Record};

@@ -5,6 +5,7 @@
 //! with its first request: the copy of the plugin on Envoy's main thread never sees one, and has no use for a feed.
 
 mod batches;
+pub mod callout;
 mod clicks;
 mod periodic;
 pub(crate) mod poll;
@@ -15,9 +16,9 @@ pub(crate) use clicks::Clicks;
 pub(crate) use periodic::PeriodicCallout;
 pub(crate) use poll::Poll;
 pub(crate) use snapshots::Snapshots;
-pub(crate) use warm::Warm;
+pub(crate) use warm::{Reading, Warm};
 
-use crate::callout::{Failure, Response, status};
+use crate::control_plane::callout::{Failure, Response, status};
 
 pub use crate::metrics::BackgroundKind;
 

@@ -3,13 +3,11 @@
 mod addresses;
 mod background;
 mod connections;
-mod layers;
-mod observe;
-mod routes;
 
-use crate::app::{App, Lookups};
-use crate::auth::{AdminKeyError, ensure_admin_key};
 use crate::config::{Config, StoreConfig};
+use crate::http::app::{App, Lookups};
+use crate::http::auth::{AdminKeyError, ensure_admin_key};
+use crate::http::{observe, routes};
 use crate::numbers::{self, Minter};
 use crate::purge::Purger;
 use crate::redis::RedisError;

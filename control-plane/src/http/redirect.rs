@@ -1,9 +1,9 @@
 //! `GET /{code}`: redirects answered by the control plane itself, for those who have no Envoy yet. Visitors see the same
 //! as at an edge.
 
-use crate::app::App;
 use crate::clock;
 use crate::config::UnknownHosts;
+use crate::http::app::App;
 use crate::store::StoreError;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::REDIRECTS;

@@ -1,6 +1,6 @@
 //! `GET /clicks/accounting`: what became of all clicks.
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::problem::Problem;
 use axum::Json;
 use axum::extract::State;

@@ -18,8 +18,8 @@ mod query;
 mod values;
 mod view;
 
-use crate::app::App;
-use crate::auth::require_api_key;
+use crate::http::app::App;
+use crate::http::auth::require_api_key;
 use crate::problem::{method_not_allowed, nothing_here};
 use axum::Router;
 use axum::middleware::from_fn_with_state;

@@ -3,8 +3,8 @@
 use super::if_match::IfMatch;
 use super::key::RequestedLink;
 use super::view;
-use crate::app::App;
 use crate::feed::Untold;
+use crate::http::app::App;
 use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
 use axum::extract::State;

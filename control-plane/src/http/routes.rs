@@ -1,9 +1,9 @@
 //! Which path leads where, and through what.
 
+use super::{api, edge_api, health, redirect};
 use super::{layers, observe};
-use crate::app::App;
+use crate::http::app::App;
 use crate::problem::{Kind, Problem, method_not_allowed};
-use crate::{api, edge, health, redirect};
 use axum::Router;
 use axum::extract::State;
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Everything that is served. Requests that wait by intention have a bound of their own, and so has the time of bulk
 /// requests. Probes and metrics are outside of the bounds: they matter most when all else is busy.
-pub(super) fn router(app: Arc<App>) -> Router {
+pub(crate) fn router(app: Arc<App>) -> Router {
     let bounded = Router::new()
         .nest(
             "/api/v1",
@@ -22,7 +22,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         )
         .nest(
             "/edge/v1",
-            edge::routes(&app).layer(map_response(layers::forbid_caching)),
+            edge_api::routes(&app).layer(map_response(layers::forbid_caching)),
         )
         .route("/{code}", get(redirect::follow))
         .layer(from_fn_with_state(app.clone(), layers::limit_time))
@@ -34,14 +34,14 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .layer(from_fn_with_state(app.clone(), layers::await_told));
     let waiting = Router::new().nest(
         "/edge/v1",
-        edge::waiting_routes(&app).layer(map_response(layers::forbid_caching)),
+        edge_api::waiting_routes(&app).layer(map_response(layers::forbid_caching)),
     );
     let all = bounded.merge(waiting).merge(health_routes());
     observed(all.fallback(nothing_here)).with_state(app)
 }
 
 /// What is served where all connections are taken.
-pub(super) fn health_router(app: Arc<App>) -> Router {
+pub(crate) fn health_router(app: Arc<App>) -> Router {
     observed(health_routes().fallback(overloaded)).with_state(app)
 }
 

@@ -3,10 +3,10 @@
 
 mod feed;
 
-use crate::app::App;
-use crate::auth::require_edge_token;
 use crate::clicks::{self, IngestError};
 use crate::clock;
+use crate::http::app::App;
+use crate::http::auth::require_edge_token;
 use crate::problem::{Kind, Problem, method_not_allowed, nothing_here};
 use crate::resolve::Resolved;
 use crate::snapshot::SnapshotError;

@@ -1,7 +1,7 @@
 //! What every request goes through, and the bounds on all of them.
 
-use crate::app::App;
 use crate::feed::Untold;
+use crate::http::app::App;
 use crate::problem::{Kind, Problem};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tower_http::catch_panic::CatchPanicLayer;
 
 /// Answers 503 at once where as many requests as configured are being worked on.
-pub(super) async fn limit_requests(
+pub(crate) async fn limit_requests(
     State(app): State<Arc<App>>,
     request: Request,
     next: Next,
@@ -25,7 +25,7 @@ pub(super) async fn limit_requests(
 
 /// Sends the response to a change when the feed has carried it. Waiting is outside of all bounds on work: it holds no permit
 /// and no connection to the database, and has an end of its own.
-pub(super) async fn await_told(
+pub(crate) async fn await_told(
     State(app): State<Arc<App>>,
     request: Request,
     next: Next,
@@ -38,7 +38,7 @@ pub(super) async fn await_told(
 }
 
 /// Gives a request up that takes longer than configured.
-pub(super) async fn limit_time(
+pub(crate) async fn limit_time(
     State(app): State<Arc<App>>,
     request: Request,
     next: Next,
@@ -49,7 +49,7 @@ pub(super) async fn limit_time(
 }
 
 /// Turns the panic of a handler into an answer; the server goes on.
-pub(super) fn catch_panics() -> CatchPanicLayer<PanicHandler> {
+pub(crate) fn catch_panics() -> CatchPanicLayer<PanicHandler> {
     let handler: PanicHandler = |panic| panicked(panic.as_ref());
     CatchPanicLayer::custom(handler)
 }
@@ -68,7 +68,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Response {
 }
 
 /// What the API answers is for this client and this moment.
-pub(super) async fn forbid_caching(mut response: Response) -> Response {
+pub(crate) async fn forbid_caching(mut response: Response) -> Response {
     let no_store = HeaderValue::from_static("no-store");
     response
         .headers_mut()

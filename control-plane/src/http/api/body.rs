@@ -1,6 +1,6 @@
 //! The body of a request: a JSON object within bounds.
 
-use crate::app::App;
+use crate::http::app::App;
 use crate::problem::{Kind, Problem};
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};

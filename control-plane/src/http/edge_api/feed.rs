@@ -4,8 +4,8 @@
 //! the one that the position is from: another one is to be asked.
 
 use super::wants_json;
-use crate::app::App;
 use crate::feed::{Batch, FeedError};
+use crate::http::app::App;
 use crate::problem::{FieldError, Kind, Problem};
 use axum::Json;
 use axum::body::{Body, Bytes};

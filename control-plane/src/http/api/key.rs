@@ -1,7 +1,7 @@
 //! Which link a request is about: `/links/{code}?domain=`.
 
 use super::{query, values};
-use crate::app::App;
+use crate::http::app::App;
 use crate::problem::{Kind, Problem};
 use axum::extract::{FromRequestParts, Path};
 use edgelink_wire::{Code, LinkKey};

@@ -1,7 +1,7 @@
 //! Fetches what a worker starts from.
 
 use super::{BackgroundCallout, BackgroundKind, PeriodicCallout, body_of};
-use crate::callout::{Failure, Response};
+use crate::control_plane::callout::{Failure, Response};
 use crate::settings;
 use crate::time::Moment;
 use edgelink_wire::Snapshot;

@@ -4,8 +4,9 @@
 //! it was begun: what has changed on the way was told by then.
 
 use crate::admission::FeedPlace;
-use crate::feed::Reading;
-use edgelink_wire::Snapshot;
+use crate::time::Moment;
+use edgelink_wire::redis::FeedState;
+use edgelink_wire::{FeedPosition, Snapshot};
 use std::collections::HashSet;
 
 /// The most links that may have changed meanwhile. With more, the links of the snapshot are given up.
@@ -27,6 +28,23 @@ pub(crate) struct Warm {
 pub(crate) struct WarmLink {
     pub(crate) key: Box<[u8]>,
     pub(crate) record: Box<[u8]>,
+}
+
+/// How far a feed was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Since when nothing was missed.
+    pub(crate) since: Moment,
+    /// Where reading began then.
+    pub(crate) start: FeedPosition,
+    /// Up to when everything was read; `None` before the first beat.
+    pub(crate) heard: Option<Moment>,
+    /// The last entry that was read.
+    pub(crate) position: FeedPosition,
+    /// Which generation of the feed that is; `None` if it was not said yet.
+    pub(crate) generation: Option<u64>,
+    /// The last beat since `start`.
+    pub(crate) told: Option<FeedState>,
 }
 
 impl Warm {

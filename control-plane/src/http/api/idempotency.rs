@@ -4,7 +4,7 @@
 //! sends the request again, to whichever replica and after whatever crash, is answered out of the receipt: the same link,
 //! as it was then. Errors leave no receipt, for they have created nothing: the request is simply tried again.
 
-use crate::auth::Caller;
+use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
 use crate::store::{Receipt, Store};
 use http::{HeaderMap, HeaderName, HeaderValue};

@@ -1,9 +1,10 @@
 //! Reads the feed from the control plane, by long polls one after the other.
 
+use super::warm::Reading;
 use super::{BackgroundCallout, BackgroundKind, PeriodicCallout, body_of};
 use crate::admission::FeedPlace;
-use crate::callout::{Failure, Response};
-use crate::feed::{FeedApplier, Reading};
+use crate::control_plane::callout::{Failure, Response};
+use crate::feed::FeedApplier;
 use crate::host::{Log, SharedData};
 use crate::log_throttle::LogThrottle;
 use crate::metrics::{FeedOutcome, Metric};

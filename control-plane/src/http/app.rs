@@ -1,12 +1,12 @@
 //! What the handlers share.
 
-use crate::auth::{EdgeTokens, KeyVerifier};
 use crate::config::Config;
 use crate::feed::Feed;
-use crate::health::Health;
+use crate::http::auth::{EdgeTokens, KeyVerifier};
+use crate::http::health::Health;
+use crate::http::pages::Pages;
 use crate::links::creating::Creator;
 use crate::numbers::Minter;
-use crate::pages::Pages;
 use crate::publisher::PublisherStatus;
 use crate::resolve::Resolver;
 use crate::snapshot::Snapshots;
@@ -47,12 +47,7 @@ impl App {
     pub(crate) fn new(config: Config, store: Arc<Store>, minter: Minter, lookups: Lookups) -> Self {
         let links = &config.links;
         Self {
-            creator: Creator::new(
-                store.clone(),
-                minter,
-                config.store.batches(),
-                links.max_code_tries,
-            ),
+            creator: Creator::new(store.clone(), minter, &config.store, links.max_code_tries),
             keys: Arc::new(KeyVerifier::new(store.clone(), &config.auth)),
             edge_tokens: Arc::new(EdgeTokens::new(&config.auth.edge_tokens)),
             pages: Pages::new(&config.pages),

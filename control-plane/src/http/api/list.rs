@@ -3,8 +3,8 @@
 use super::fields::Reason;
 use super::view::LinkView;
 use super::{cursor, query, values};
-use crate::app::App;
 use crate::config::LinksConfig;
+use crate::http::app::App;
 use crate::links::model::Link;
 use crate::problem::Problem;
 use crate::store::{ListCursor, ListQuery};

@@ -14,7 +14,7 @@ const MAX_REQUEST_ID_LENGTH: usize = 64;
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Measures a request. The id that Envoy gave it is kept, so that both logs tell the same story.
-pub(super) async fn observe(request: Request, next: Next) -> Response {
+pub(crate) async fn observe(request: Request, next: Next) -> Response {
     let start = Instant::now();
     let id = request_id(&request);
     let method = method_label(request.method());
@@ -72,7 +72,7 @@ fn method_label(method: &Method) -> &'static str {
 }
 
 /// `GET /metrics`.
-pub(super) async fn metrics() -> Response {
+pub(crate) async fn metrics() -> Response {
     let Some(recorder) = recorder() else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
@@ -81,7 +81,7 @@ pub(super) async fn metrics() -> Response {
 }
 
 /// Folds what histograms have gathered, which otherwise only a scrape does.
-pub(super) async fn keep_metrics_small() {
+pub(crate) async fn keep_metrics_small() {
     let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
     loop {
         interval.tick().await;

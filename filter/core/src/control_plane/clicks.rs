@@ -2,8 +2,8 @@
 
 use super::batches::{Batches, Bounds};
 use super::{BackgroundCallout, BackgroundKind, PeriodicCallout};
-use crate::callout::{Failure, Response, status};
 use crate::clicks::Tallied;
+use crate::control_plane::callout::{Failure, Response, status};
 use crate::metrics::{ClickOutcome, Counts, Metric};
 use crate::settings;
 use crate::time::Moment;
