@@ -24,7 +24,7 @@ fn assert_refused(configuration: &Value, field: &str) {
 fn a_bad_field_is_named() {
     for (changes, field) in [
         (json!({"domains": []}), "domains"),
-        (json!({"domains": ["http://a"]}), "domains"),
+        (json!({"domains": ["http://a"]}), "domains[0]"),
         (
             json!({"controlPlane": {"cluster": ""}}),
             "controlPlane.cluster",
