@@ -3,8 +3,8 @@
 
 use crate::config::{ClicksConfig, PurgeConfig};
 use crate::store::{Store, StoreError};
-use crate::telemetry::prometheus::{PURGE_FAILURES, PURGED};
-use metrics::counter;
+use crate::telemetry::prometheus::{PURGE_DUE, PURGE_FAILURES, PURGED};
+use metrics::{counter, gauge};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,6 +113,13 @@ impl Purger {
             }
         }
         self.store.release_lease(LEASE, &self.owner).await?;
+        let PurgeConfig {
+            grace_seconds,
+            count_limit,
+            ..
+        } = self.settings;
+        let due = self.store.count_expired(grace_seconds, count_limit).await?;
+        gauge!(PURGE_DUE).set(due as f64);
         failure.map_or(Ok(Some(purged)), Err)
     }
 

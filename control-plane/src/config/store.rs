@@ -79,6 +79,8 @@ edgelink_wire::settings! {
         pub tombstone_days: u64 = 30, 8..=3_650;
         /// Rows purged by one transaction.
         pub batch: u32 = 500, 1..=10_000;
+        /// Expired links counted at most, for `edgelink_purge_due_links`.
+        pub count_limit: u32 = 100_000, 1..=10_000_000;
     }
 }
 

@@ -20,6 +20,25 @@ impl Store {
         swept
     }
 
+    /// Counts the links that [`Store::sweep_expired`] would delete, up to `limit`.
+    pub async fn count_expired(&self, grace_seconds: u64, limit: u32) -> Result<u64, StoreError> {
+        let call = self.read("count_expired", "counting links past their validity");
+        run!(call, |session| {
+            let dialect = session.dialect();
+            let (now, index) = (
+                dialect.now_seconds,
+                dialect.force_index("links_valid_until"),
+            );
+            let query = sql(format!(
+                "SELECT COUNT(*) FROM (SELECT id FROM links{index} WHERE valid_until <= {now} - ? \
+                 AND deleted_at IS NULL LIMIT ?) AS expired"
+            ));
+            let query = query.bind(grace_seconds.cast_signed()).bind(limit);
+            let (count,): (i64,) = session.fetch_one(query).await?;
+            Ok(count.cast_unsigned())
+        })
+    }
+
     /// Removes tombstones of links that were deleted `kept_millis` ago or earlier by the database's clock, `limit` at
     /// most; how many they were. The floor of revisions remembers theirs: a link of the same name has a greater one.
     pub async fn purge_tombstones(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {

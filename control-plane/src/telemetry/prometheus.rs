@@ -108,6 +108,9 @@ metrics! {
     PURGED: Counter "edgelink_purged_total", "`kind` (links, tombstones, receipts, unhashed, clicks)";
     /// Purges that failed; they are retried.
     PURGE_FAILURES: Counter "edgelink_purge_failures_total", "`kind`";
+    /// Links past their retention that the last purge has left, counted up to `purge.count_limit`; above 0, purging does not
+    /// keep up.
+    PURGE_DUE: Gauge "edgelink_purge_due_links";
 }
 
 const SECONDS: &[f64] = &[

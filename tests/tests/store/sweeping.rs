@@ -77,11 +77,16 @@ async fn no_more_is_removed_at_once_than_asked_for(database: Database) {
             .await
             .unwrap();
     }
-    let mut swept = Vec::new();
+    create(store.as_ref(), until(6, "c6", 1 << 40))
+        .await
+        .unwrap();
+    assert_eq!(store.count_expired(0, 4).await.unwrap(), 4);
+    let (mut swept, mut due) = (Vec::new(), Vec::new());
     for _ in 0..4 {
         swept.push(store.sweep_expired(0, 2).await.unwrap());
+        due.push(store.count_expired(0, 10).await.unwrap());
     }
-    assert_eq!(swept, [2, 2, 1, 0]);
+    assert_eq!((swept, due), (vec![2, 2, 1, 0], vec![3, 1, 0, 0]));
 }
 
 async fn old_tombstones_are_removed_and_living_links_are_not(database: Database) {
