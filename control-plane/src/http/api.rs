@@ -1,7 +1,5 @@
-//! The admin API, `/api/v1`. Handlers only translate: requests into types whose values are known to be right, and what
-//! comes of them into JSON.
+//! The admin API, `/api/v1`. Handlers only translate: requests into types whose values are valid, and outcomes into JSON.
 
-mod accounting;
 mod body;
 mod bulk;
 mod create;
@@ -10,23 +8,23 @@ mod fields;
 mod idempotency;
 mod if_match;
 mod items;
-mod key;
 mod list;
 mod one;
 mod patch;
-mod query;
 mod values;
 mod view;
 
 use crate::http::app::App;
 use crate::http::auth::require_api_key;
-use crate::problem::{method_not_allowed, nothing_here};
-use axum::Router;
+use crate::problem::{Problem, method_not_allowed, nothing_here};
+use axum::extract::State;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Everything below needs an API key, paths that do not exist included.
+/// The routes that need an API key, paths that do not exist included.
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/links", post(create::create).get(list::list))
@@ -34,15 +32,25 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
             "/links/{code}",
             get(one::get).patch(patch::patch).delete(one::delete),
         )
-        .route("/clicks/accounting", get(accounting::accounting))
+        .route("/clicks/accounting", get(accounting))
         .fallback(nothing_here)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(app.keys.clone(), require_api_key))
 }
 
-/// Bulk requests, whose time has a bound of their own.
+/// The route of bulk requests, whose time has a bound of its own.
 pub(crate) fn bulk_routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/links/bulk", post(bulk::create_many))
         .layer(from_fn_with_state(app.keys.clone(), require_api_key))
+}
+
+/// `GET /clicks/accounting`: how many clicks were sent, counted and dropped.
+async fn accounting(State(app): State<Arc<App>>) -> Result<Json<Value>, Problem> {
+    let accounts = app.store.click_accounts().await?;
+    Ok(Json(json!({
+        "sent": accounts.sent,
+        "counted": accounts.counted,
+        "dropped": accounts.dropped,
+    })))
 }

@@ -1,5 +1,5 @@
-//! Reads the fields of an object one by one and gathers everything that is wrong with them, so that a client learns of all
-//! its mistakes at once.
+//! Reads the fields of an object, or the parameters of a query, one by one and gathers all mistakes, so that one answer names
+//! them all.
 
 use crate::problem::{FieldError, Problem};
 use serde_json::{Map, Value};
@@ -22,7 +22,21 @@ impl Fields {
         }
     }
 
-    /// A field that must be there. Nothing where it is missing or wrong, which [`Fields::finish`] will say.
+    /// The parameters of a query, as strings. One that is given twice is refused: readers that take the first or the last one
+    /// would disagree.
+    pub(crate) fn of_query(query: Option<&str>) -> Result<Self, Problem> {
+        let mut object = Map::new();
+        for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            let value = Value::String(value.into_owned());
+            if object.insert(name.clone().into_owned(), value).is_some() {
+                let error = FieldError::new(name.into_owned(), "is given twice");
+                return Err(Problem::validation(vec![error]));
+            }
+        }
+        Ok(Self::new(object))
+    }
+
+    /// A required field. `None` if it is missing or wrong, which [`Fields::finish`] reports.
     pub(crate) fn required<T>(
         &mut self,
         field: &'static str,
@@ -46,8 +60,8 @@ impl Fields {
         self.change(field, parse).flatten()
     }
 
-    /// A field of a merge patch (RFC 7396): nothing where it is missing and so to be left as it is, `Some(None)` where it is
-    /// null and so to be cleared.
+    /// A field of a merge patch (RFC 7396): `None` if it is missing and stays as it is, `Some(None)` if it is null and is
+    /// cleared.
     pub(crate) fn change<T>(
         &mut self,
         field: &'static str,
@@ -74,7 +88,7 @@ impl Fields {
         self.errors.push(FieldError::new(field, reason));
     }
 
-    /// Everything that is wrong; what nobody has read is unknown.
+    /// Refuses the object if a field is wrong; fields that were not read are unknown.
     pub(crate) fn finish(mut self) -> Result<(), Problem> {
         let unknown = self
             .rest

@@ -1,8 +1,8 @@
 //! `GET /links`.
 
-use super::fields::Reason;
+use super::fields::{Fields, Reason};
 use super::view::LinkView;
-use super::{cursor, query, values};
+use super::{cursor, values};
 use crate::config::LinksConfig;
 use crate::http::app::App;
 use crate::links::model::Link;
@@ -20,7 +20,7 @@ const MAX_LIMIT: u32 = 500;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Page<'a> {
+struct ListView<'a> {
     links: Vec<LinkView<'a>>,
     next_cursor: Option<String>,
 }
@@ -31,7 +31,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let config = &app.config.links;
     let query = parse(query.as_deref(), config)?;
-    // One more than asked for tells whether there is a next page.
+    // One link more than asked for shows whether there is a next page.
     let more = ListQuery {
         limit: query.limit + 1,
         ..query.clone()
@@ -42,11 +42,11 @@ pub(crate) async fn list(
         .iter()
         .map(|link| LinkView::new(link, config))
         .collect();
-    Ok(Json(Page { links, next_cursor }).into_response())
+    Ok(Json(ListView { links, next_cursor }).into_response())
 }
 
 fn parse(query: Option<&str>, config: &LinksConfig) -> Result<ListQuery, Problem> {
-    let mut fields = query::fields(query)?;
+    let mut fields = Fields::of_query(query)?;
     let domain = fields.optional("domain", |value| values::domain(value, config));
     let after = fields.optional("cursor", cursor::parse);
     let limit = fields.optional("limit", limit).unwrap_or(DEFAULT_LIMIT);
@@ -67,7 +67,7 @@ fn limit(value: &Value) -> Result<u32, Reason> {
         .ok_or(Reason::Borrowed("must be a number of 1 to 500"))
 }
 
-/// Cuts the page to `limit`; the place of its last link where something was cut off.
+/// Cuts the page to `limit`; the cursor of its last link if something was cut off.
 fn cut(links: &mut Vec<Link>, limit: u32) -> Option<ListCursor> {
     let limit = usize::try_from(limit).ok()?;
     if links.len() <= limit {

@@ -1,17 +1,41 @@
-//! `GET` and `DELETE /links/{code}`.
+//! `GET` and `DELETE /links/{code}`, and which link a request is about.
 
+use super::fields::Fields;
 use super::if_match::IfMatch;
-use super::key::RequestedLink;
-use super::view;
+use super::{values, view};
 use crate::feed::Untold;
 use crate::http::app::App;
 use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
-use axum::extract::State;
+use axum::extract::{FromRequestParts, Path, State};
 use axum::response::{IntoResponse, Response};
+use edgelink_wire::{Code, LinkKey};
 use http::StatusCode;
+use http::request::Parts;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The link that path and query name: `/links/{code}?domain=`; without `domain` on the default domain.
+pub(crate) struct RequestedLink(pub(crate) LinkKey);
+
+impl FromRequestParts<Arc<App>> for RequestedLink {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let links = &app.config.links;
+        let mut fields = Fields::of_query(parts.uri.query())?;
+        let domain = fields.optional("domain", |value| values::domain(value, links));
+        fields.finish()?;
+        let domain = domain.unwrap_or_else(|| links.default_domain().clone());
+        // A text that cannot be a code names no link, as a code that was never issued.
+        let code = Path::<String>::from_request_parts(parts, app)
+            .await
+            .ok()
+            .and_then(|Path(code)| Code::parse(&code).ok())
+            .ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
+        Ok(Self(LinkKey::new(domain, code)))
+    }
+}
 
 pub(crate) async fn get(
     State(app): State<Arc<App>>,

@@ -4,7 +4,7 @@
 use super::body::JsonObject;
 use super::fields::Fields;
 use super::if_match::IfMatch;
-use super::key::RequestedLink;
+use super::one::RequestedLink;
 use super::{values, view};
 use crate::config::LinksConfig;
 use crate::feed::Untold;

@@ -1,11 +1,11 @@
 //! The command line: `edgelink serve | migrate | keys | sweep | import | export`.
 
 mod keys;
-mod sweep;
 mod transfer;
 
 use crate::config::{Config, ConfigError, Environment};
-use crate::server::{Server, StartError};
+use crate::purge::Purger;
+use crate::server::{self, Server, StartError};
 use crate::store::StoreError;
 use crate::telemetry;
 use clap::{Parser, Subcommand};
@@ -20,7 +20,7 @@ use transfer::{ExportArguments, ImportArguments};
 #[derive(Debug, Parser)]
 #[command(name = "edgelink", version, arg_required_else_help = true)]
 struct Arguments {
-    /// The configuration file (TOML). Environment variables (EDGELINK_*) win over it.
+    /// The configuration file (TOML). Environment variables (EDGELINK_*) override it.
     #[arg(long, global = true, env = "EDGELINK_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -31,7 +31,7 @@ struct Arguments {
 enum Command {
     /// Serve API, edge API and redirects until SIGTERM or SIGINT.
     Serve {
-        /// Only check the configuration: exit code 0 where it is valid, 2 where it is not.
+        /// Only check the configuration: exit code 0 if it is valid, 2 if it is not.
         #[arg(long)]
         check_config: bool,
     },
@@ -61,14 +61,14 @@ enum Failure {
     Keys(#[from] keys::KeyError),
     #[error(transparent)]
     Transfer(#[from] transfer::CommandError),
-    #[error(transparent)]
-    Sweep(#[from] sweep::SweepError),
+    #[error("another process is purging right now")]
+    Busy,
     #[error("signals cannot be waited for: {0}")]
     Signals(#[source] io::Error),
 }
 
 /// Runs the command that the process was started with. Exit code 0 is success, 2 a wrong command line or configuration,
-/// 1 everything else; the reason goes to standard error.
+/// 1 any other failure; the reason goes to standard error.
 pub async fn main() -> ExitCode {
     match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -84,7 +84,7 @@ pub async fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> Result<(), Failure> {
     let environment = Environment::of_process();
-    // Clients of the API need none.
+    // Read on demand: clients of the API have no configuration.
     let config = || Config::load(arguments.config.as_deref(), &environment);
     match arguments.command {
         Command::Serve { check_config: true } => {
@@ -100,20 +100,32 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
             Ok(store.migrate().await?)
         }
         Command::Keys(command) => Ok(command.run(&config()?).await?),
-        Command::Sweep => Ok(sweep::run(&config()?).await?),
+        Command::Sweep => sweep(&config()?).await,
         Command::Import(import) => Ok(import.run().await?),
         Command::Export(export) => Ok(export.run().await?),
     }
 }
 
 async fn serve(config: Config, environment: &Environment) -> Result<(), Failure> {
-    // It is only set already where a test runs several commands in one process.
+    // It fails only if a test runs several commands in one process.
     let _ = telemetry::init_log(&config.log);
     for name in Config::unknown_variables(environment) {
-        tracing::warn!(name, "an environment variable that nothing reads");
+        tracing::warn!(name, "unknown EDGELINK_ variable: it is ignored");
     }
     let signals = signals().map_err(Failure::Signals)?;
     Server::start(config).await?.run(signals).await;
+    Ok(())
+}
+
+/// Purges what has expired, once and now.
+async fn sweep(config: &Config) -> Result<(), Failure> {
+    let store = server::open_store(&config.store).await?;
+    let purger = Purger::new(store, &config.purge, &config.clicks);
+    let purged = purger.purge().await?.ok_or(Failure::Busy)?;
+    println!(
+        "removed {} links past their validity, {} tombstones, {} receipts, {} counts of clicks",
+        purged.links, purged.tombstones, purged.receipts, purged.clicks
+    );
     Ok(())
 }
 
