@@ -1,4 +1,4 @@
-//! A migration that is added must be compiled in, though no Rust source changes.
+//! Rebuilds when a migration is added, which changes no Rust source.
 
 fn main() {
     println!("cargo:rerun-if-changed=migrations");

@@ -1,8 +1,8 @@
-//! Configuration: a section per concern, read from a TOML file and from environment variables, which win.
+//! Configuration: a section per concern, read from a TOML file and from environment variables, which override it.
 //!
 //! A setting is declared once, by [`edgelink_wire::settings!`]: name, type, default, range and documentation. The variable is
 //! `EDGELINK_<SECTION>_<FIELD>`; `edgelink.example.toml` and the reference in the README are generated (`make reference`).
-//! What is not known or not right stops the start, and every wrong field is named at once.
+//! An unknown field or a wrong value stops the start, and all of them are named at once.
 
 mod environment;
 mod error;
@@ -28,7 +28,7 @@ use toml::Table;
 edgelink_wire::settings! {
     snake_case;
 
-    /// Everything that can be configured.
+    /// All settings.
     pub struct Config {
         /// See [`ServerConfig`].
         pub server: ServerConfig = ServerConfig::default();
@@ -60,15 +60,15 @@ edgelink_wire::settings! {
 }
 
 impl Config {
-    /// Reads the file, if there is one, and puts the variables of `environment` over it. Files that the configuration names
-    /// (keys, tokens, pages) are read here as well, so that a missing one stops the start.
+    /// Reads the file, if there is one; the variables of `environment` override it. Files that the configuration names (keys,
+    /// tokens, pages) are read here as well, so that a missing one stops the start.
     ///
     /// # Errors
     /// The [`ConfigError`] that names the file or every field that is wrong.
     pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Self, ConfigError> {
         let mut table = file.map(read_table).transpose()?.unwrap_or_default();
         let mut problems = Problems::default();
-        environment.put_over(Self::variables(), &mut table, &mut problems);
+        environment.overlay(Self::variables(), &mut table, &mut problems);
         let values = serde_json::to_value(table).unwrap_or_default();
         let mut config = Self::read(values, "", &mut problems).unwrap_or_default();
         config.check(&mut problems);
@@ -76,8 +76,8 @@ impl Config {
         Ok(config)
     }
 
-    /// The variables of `environment` that stand for no setting. They are worth a warning and no more: Kubernetes itself sets
-    /// `EDGELINK_SERVICE_HOST` and the like for a service named edgelink.
+    /// The variables of `environment` that are no settings. They are only warned of: Kubernetes sets `EDGELINK_SERVICE_HOST` and
+    /// the like for a service named edgelink.
     pub fn unknown_variables(environment: &Environment) -> impl Iterator<Item = &str> {
         environment.unknown(Self::variables())
     }
@@ -86,7 +86,7 @@ impl Config {
         Variable::of(Self::fields())
     }
 
-    /// Checks what one value does not show, and takes over what the named files hold.
+    /// Checks values against each other, and reads values from the named files.
     fn check(&mut self, problems: &mut Problems) {
         self.store.check(problems);
         self.redis.check(problems);

@@ -1,4 +1,4 @@
-//! What is served over HTTP: the admin API, the edge API, redirects, probes and metrics, and what each request goes through.
+//! The HTTP interface: admin API, edge API, redirects, probes and metrics, and the layers around them.
 
 mod api;
 pub(crate) mod app;

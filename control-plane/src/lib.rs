@@ -1,6 +1,6 @@
-//! The control plane of edgelink: mints codes, owns the links, and tells the edges.
+//! The control plane of edgelink: issues codes, stores links, and publishes their changes to the edges.
 //!
-//! [`server::run`] is the whole of it; [`cli`] is what people type.
+//! [`server::run`] runs it; [`cli`] is the command line.
 
 pub mod cli;
 pub mod clicks;

@@ -1,7 +1,7 @@
 //! Links: what they are, and how they are created.
 //!
-//! An [`order::Order`] becomes a link by a number, the code of that number, and a commit; where the code is taken, by
-//! another number ([`creating`]). What arrives while a commit runs goes into the next one ([`group_commit`]).
+//! An [`order::Order`] becomes a link by a number, the code of that number, and a commit; if the code is taken, by another
+//! number ([`creating`]). Links that arrive while a commit runs go into the next one ([`group_commit`]).
 
 pub(crate) mod creating;
 pub(crate) mod group_commit;

@@ -10,12 +10,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How long clients are asked to wait when something of ours is away or busy, in seconds.
+/// How long clients are asked to wait after a 503, in seconds.
 pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// Which problem it is. Names and status codes are part of the API and stay.
+/// The kind of a problem. Names and status codes are part of the API and stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     InvalidBatches,
@@ -76,7 +76,7 @@ impl Kind {
     }
 }
 
-/// An error as the client sees it. It holds nothing that is not for the client.
+/// An error as the client sees it, without anything internal.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     kind: Kind,
@@ -129,31 +129,39 @@ impl Problem {
         self
     }
 
-    /// Fields that break a rule, all of them.
+    /// The problem of a request whose fields break rules.
     pub(crate) fn validation(errors: Vec<FieldError>) -> Self {
         Self::new(Kind::Validation).with_errors(errors)
     }
 
-    /// The failure of the database, logged here because it is handled here; throttled, because it meets every request.
+    /// The problem of a failed database. It is logged here, throttled, because each request meets it.
     pub(crate) fn store(error: &StoreError) -> Self {
         static UNAVAILABLE: LogThrottle = LogThrottle::new();
         static FAILED: LogThrottle = LogThrottle::new();
         let cause = error as &dyn std::error::Error;
         if error.is_transient() {
             if let Some(left_out) = UNAVAILABLE.admit(Instant::now()) {
-                tracing::warn!(error = cause, left_out, "the store is unavailable");
+                tracing::warn!(
+                    error = cause,
+                    left_out,
+                    "the database does not answer: the request is refused with 503"
+                );
             }
             Self::new(Kind::StoreUnavailable)
         } else {
             if let Some(left_out) = FAILED.admit(Instant::now()) {
-                tracing::error!(error = cause, left_out, "the store failed");
+                tracing::error!(
+                    error = cause,
+                    left_out,
+                    "the database failed: the request is refused with 500"
+                );
             }
             Self::new(Kind::Internal)
         }
     }
 }
 
-/// Answers for a path that leads nowhere.
+/// Answers for a path that does not exist.
 pub(crate) async fn nothing_here() -> Problem {
     Problem::new(Kind::NotFound)
 }

@@ -1,5 +1,5 @@
-//! Purges expired links, tombstones that no cache can need any more, receipts of requests that are not repeated any more, and
-//! old clicks. In small batches, each a transaction of its own, and by one replica at a time.
+//! Purges expired links, and tombstones, receipts and clicks past their retention: in small batches, each a transaction of its
+//! own, and by one replica at a time.
 
 use crate::config::{ClicksConfig, PurgeConfig};
 use crate::store::{Store, StoreError};
@@ -11,18 +11,18 @@ use std::time::Duration;
 /// The name of the lease, as the migrations have it.
 const LEASE: &str = "sweeper";
 
-/// How long the lease lasts without being renewed, in milliseconds. It is renewed with every batch.
-const LEASE_MS: u64 = 30_000;
+/// How long the lease lasts in milliseconds. It is renewed with every batch.
+const LEASE_MILLIS: u64 = 30_000;
 
-/// How long receipts are kept, in milliseconds: what `Idempotency-Key` promises.
-const RECEIPTS_MS: u64 = DAY_MS;
+/// Retention of receipts in milliseconds: what `Idempotency-Key` promises.
+const RECEIPT_RETENTION_MILLIS: u64 = DAY_MILLIS;
 
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
-/// How long it is known which batches of clicks were counted, in minutes.
-const BATCH_MINUTES: u64 = 24 * 60;
+/// Retention of the numbers of counted click batches, in minutes.
+const BATCH_RETENTION_MINUTES: u64 = 24 * 60;
 
-/// A pause between batches, so that all other transactions come first.
+/// The pause between batches, so that other transactions come first.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Purges what has expired.
@@ -42,13 +42,13 @@ pub struct Purged {
     pub tombstones: u64,
     /// Receipts of requests with an `Idempotency-Key`.
     pub receipts: u64,
-    /// Links from before there were hashes of contents: these are not removed, but hashed.
+    /// Links from before hashes of contents existed: they are not removed, but hashed.
     pub hashed: u64,
-    /// Counts of clicks, and notes of what was counted.
+    /// Clicks by minute, and numbers of counted batches.
     pub clicks: u64,
 }
 
-/// What expires.
+/// A kind of row to purge.
 #[derive(Clone, Copy)]
 enum PurgeKind {
     Links,
@@ -71,7 +71,7 @@ impl Purger {
         }
     }
 
-    /// Purges at every interval, for ever; does nothing if none is configured.
+    /// Purges at every interval, for ever; returns at once if the interval is 0.
     pub async fn run(self) {
         if self.settings.interval_seconds.is_zero() {
             return;
@@ -92,11 +92,10 @@ impl Purger {
         }
     }
 
-    /// Purges everything that has expired by now; `None` if another replica does. A kind that fails does not keep the
-    /// others from being purged.
+    /// Purges all kinds; `None` if another replica purges. After a kind that fails the next one is purged.
     ///
     /// # Errors
-    /// The last one of the store; what was removed stays removed.
+    /// The last failure of the store; what was removed stays removed.
     pub async fn purge(&self) -> Result<Option<Purged>, StoreError> {
         let mut purged = Purged::default();
         let mut failure = None;
@@ -107,7 +106,7 @@ impl Purger {
                 Err(error) => {
                     counter!(PURGE_FAILURES, "kind" => kind.label()).increment(1);
                     if let Some(error) = failure.replace(error) {
-                        tracing::warn!(%error, "purging one kind failed: it goes on with the next");
+                        tracing::warn!(%error, "purging one kind failed: the next kind is purged");
                     }
                 }
             }
@@ -126,7 +125,11 @@ impl Purger {
     async fn purge_all(&self, kind: PurgeKind) -> Result<Option<u64>, StoreError> {
         let mut total = 0;
         loop {
-            if !self.store.take_lease(LEASE, &self.owner, LEASE_MS).await? {
+            if !self
+                .store
+                .take_lease(LEASE, &self.owner, LEASE_MILLIS)
+                .await?
+            {
                 return Ok(None);
             }
             let count = self.purge_batch(kind).await?;
@@ -139,7 +142,7 @@ impl Purger {
         }
     }
 
-    /// How many rows a transaction removes. Those of clicks are small, and there can be millions of them in an hour.
+    /// How many rows a transaction removes: more of clicks, which are small and come by millions in an hour.
     fn limit(&self, kind: PurgeKind) -> u32 {
         let batch = self.settings.batch;
         match kind {
@@ -148,7 +151,7 @@ impl Purger {
         }
     }
 
-    /// Purges a batch of what has expired by the database's clock.
+    /// Purges a batch of a kind, by the database's clock.
     async fn purge_batch(&self, kind: PurgeKind) -> Result<u64, StoreError> {
         let PurgeConfig {
             grace_seconds,
@@ -159,14 +162,20 @@ impl Purger {
         match kind {
             PurgeKind::Links => self.store.sweep_expired(grace_seconds, batch).await,
             PurgeKind::Tombstones => {
-                let kept = tombstone_days * DAY_MS;
+                let kept = tombstone_days * DAY_MILLIS;
                 self.store.purge_tombstones(kept, batch).await
             }
-            PurgeKind::Receipts => self.store.purge_receipts(RECEIPTS_MS, batch).await,
+            PurgeKind::Receipts => {
+                self.store
+                    .purge_receipts(RECEIPT_RETENTION_MILLIS, batch)
+                    .await
+            }
             PurgeKind::Unhashed => self.store.hash_contents(batch).await,
             PurgeKind::Clicks => {
                 let (minutes, limit) = (self.click_minutes, self.limit(kind));
-                let purged = self.store.purge_clicks(minutes, BATCH_MINUTES, limit);
+                let purged = self
+                    .store
+                    .purge_clicks(minutes, BATCH_RETENTION_MINUTES, limit);
                 purged.await
             }
         }

@@ -1,13 +1,13 @@
-//! The parts of README.md that are generated from the code: between `<!-- generated: NAME -->` and `<!-- end -->`. A test for
-//! each says that it is up to date, or makes it so, if `UPDATE_REFERENCE=1` is set (`make reference`).
+//! The generated parts of README.md, between `<!-- generated: NAME -->` and `<!-- end -->`. A test for each checks that it is
+//! up to date, or writes it if `UPDATE_REFERENCE=1` is set (`make reference`).
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Two parts are not written at once.
+/// Tests run in parallel, and each writes the whole file.
 static README: Mutex<()> = Mutex::new(());
 
-/// Fails if the part `name` is not `expected`, which ends with a line feed; writes it instead if it is asked to.
+/// Fails if the part `name` is not `expected`; writes it instead if `UPDATE_REFERENCE` is set.
 pub(crate) fn assert_generated(name: &str, expected: &str) {
     let _guard = README.lock().unwrap_or_else(PoisonError::into_inner);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
@@ -35,7 +35,7 @@ pub(crate) fn assert_generated(name: &str, expected: &str) {
     }
 }
 
-/// Fails if the file `name` is not `expected`; writes it instead if it is asked to.
+/// Fails if the file `name` is not `expected`; writes it instead if `UPDATE_REFERENCE` is set.
 pub(crate) fn assert_file(name: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     if std::env::var_os("UPDATE_REFERENCE").is_some() {

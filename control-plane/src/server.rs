@@ -1,4 +1,4 @@
-//! The server: from the configuration to open connections, and down again in order.
+//! The server: its start, from the configuration to open connections, and its stop in order.
 
 mod addresses;
 mod background;
@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// A server that listens and does not answer yet.
+/// A server that listens, and answers once it is run.
 pub struct Server {
     acceptor: Acceptor,
     address: SocketAddr,
@@ -32,7 +32,7 @@ pub struct Server {
 /// Why the server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address is taken, or not ours.
+    /// The address is taken, or is none of this machine.
     #[error("cannot listen on {address} (server.listen): {source}")]
     Listen {
         /// The address.
@@ -40,7 +40,7 @@ pub enum StartError {
         /// The cause.
         source: io::Error,
     },
-    /// The database does not answer, or refuses us.
+    /// The database does not answer, or refuses the connection.
     #[error("the database (store.url) cannot be used: {0}")]
     Store(#[from] StoreError),
     /// The URL of Redis cannot be used.
@@ -60,7 +60,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     Ok(())
 }
 
-/// Opens the store of `config`, and brings its schema up to date where that is configured.
+/// Opens the store of `config`, and brings its schema up to date if that is configured.
 ///
 /// # Errors
 /// The failure of the database.
@@ -102,15 +102,15 @@ impl Server {
         })
     }
 
-    /// The address that it listens on, with the port that the system chose where 0 was configured.
+    /// The address that it listens on, with the port that the system chose if 0 was configured.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `shutdown` is done. Then `/health/ready` says no; after `server.shutdown_delay_ms` the listener
+    /// Serves until `shutdown` is done. Then `/health/ready` is 503; after `server.shutdown_delay_ms` the listener
     /// closes and waiting edges are answered; requests in flight have `server.shutdown_grace_ms` to end; and at last the
-    /// issuer gives the numbers back that it has not used.
+    /// number source gives unused numbers back.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let settings = &self.app.config.server;
         let upkeep = tokio::spawn(observe::keep_metrics_small());

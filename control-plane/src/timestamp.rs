@@ -1,4 +1,4 @@
-//! Times as the API has them: RFC 3339.
+//! Times in the API: RFC 3339.
 
 use time::format_description::BorrowedFormatItem;
 use time::format_description::well_known::Rfc3339;
@@ -15,7 +15,7 @@ const MILLISECONDS: &[BorrowedFormatItem<'_>] =
 #[error("must be a time of 1970 or later as in RFC 3339, for example 2030-12-31T23:59:59Z")]
 pub(crate) struct TimestampError;
 
-/// Unix seconds; the fraction of a second is cut off.
+/// Parses a time into unix seconds; the fraction of a second is cut off.
 pub(crate) fn parse(text: &str) -> Result<u64, TimestampError> {
     let time = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| TimestampError)?;
     let time = time
@@ -24,7 +24,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, TimestampError> {
     u64::try_from(time.unix_timestamp()).map_err(|_| TimestampError)
 }
 
-/// The time of unix seconds, in UTC.
+/// Formats unix seconds, in UTC.
 pub(crate) fn from_seconds(seconds: u64) -> String {
     format(
         Duration::seconds(i64::try_from(seconds).unwrap_or(i64::MAX)),
@@ -32,7 +32,7 @@ pub(crate) fn from_seconds(seconds: u64) -> String {
     )
 }
 
-/// The time of unix milliseconds, in UTC.
+/// Formats unix milliseconds, in UTC.
 pub(crate) fn from_millis(millis: u64) -> String {
     format(
         Duration::milliseconds(i64::try_from(millis).unwrap_or(i64::MAX)),
@@ -40,8 +40,7 @@ pub(crate) fn from_millis(millis: u64) -> String {
     )
 }
 
-/// Whatever is stored came through [`parse`] or from a clock, so it fits into four digits of a year; should it not, the
-/// end of these is as good as any.
+/// Formats a time, the last of the year 9999 at most: stored times come from [`parse`] or from a clock and are earlier.
 fn format(since_epoch: Duration, format: &[BorrowedFormatItem<'_>]) -> String {
     let end = time::macros::datetime!(9999-12-31 23:59:59.999 UTC);
     OffsetDateTime::UNIX_EPOCH
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_or_before_1970_is_refused() {
+    fn a_text_that_is_no_time_or_a_time_before_1970_is_refused() {
         for text in [
             "",
             "2026-01-02",

@@ -1,8 +1,7 @@
-//! Bringing links in from files and taking them out again: `edgelink import` and `edgelink export`.
+//! Imports links from files and exports them: `edgelink import` and `edgelink export`.
 //!
-//! Both are clients of the API. A link that is imported so goes the same way as any other: the same checks, the same
-//! revision, the same word to the edges; the command runs anywhere and needs a key, not the database's password. What
-//! that costs is little, for links travel by the thousand.
+//! Both are clients of the API. An imported link has the same checks, revision and feed message as any other, and the command
+//! needs an API key, not the database's password. This costs little, because links are sent by the thousand.
 
 mod client;
 mod export;
@@ -20,7 +19,7 @@ use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Why a transfer has stopped. What was done until then is kept, and the same command goes on from there.
+/// Why a transfer has stopped. Its progress is kept, and the same command continues from there.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
     /// A file cannot be read or written.
@@ -39,12 +38,12 @@ pub enum TransferError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The API refuses us, or does not answer for too long.
+    /// The API refuses the request, or does not answer for too long.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
 
-/// Says which file an error is about.
+/// Adds the file to an error.
 fn in_file(path: &Path) -> impl FnOnce(io::Error) -> TransferError + '_ {
     |source| TransferError::File {
         path: path.to_owned(),
@@ -52,7 +51,7 @@ fn in_file(path: &Path) -> impl FnOnce(io::Error) -> TransferError + '_ {
     }
 }
 
-/// Opens the file behind `bytes`; what follows was written by a run that did not come to note it.
+/// Opens a file and cuts it to `bytes`: the rest was written by a run that ended before its checkpoint.
 fn open_behind(path: &Path, bytes: u64) -> Result<File, TransferError> {
     let open = || {
         let mut options = fs::OpenOptions::new();
@@ -68,7 +67,7 @@ fn open_behind(path: &Path, bytes: u64) -> Result<File, TransferError> {
     open().map_err(in_file(path))
 }
 
-/// Reads a checkpoint, which says how far a transfer has come; `None` if there is none.
+/// Reads a checkpoint, the progress of a transfer; `None` if there is none.
 fn read_checkpoint<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, TransferError> {
     let text = match fs::read(path) {
         Ok(text) => text,
@@ -83,7 +82,7 @@ fn read_checkpoint<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Transf
         })
 }
 
-/// Replaces a checkpoint. After a crash there is the old one or the new one, never a half.
+/// Replaces a checkpoint. After a crash the file holds the old one or the new one, never a part.
 fn write_checkpoint<T: Serialize>(path: &Path, checkpoint: &T) -> Result<(), TransferError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");

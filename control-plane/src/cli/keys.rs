@@ -13,15 +13,15 @@ const MAX_NAME_LENGTH: usize = 100;
 pub(super) enum KeysCommand {
     /// Make a key and print it; it is not shown again.
     Create {
-        /// What people call it: who or what uses it. 1 to 100 characters.
+        /// Its name: the person or program that uses it. 1 to 100 characters.
         #[arg(long, value_parser = key_name)]
         name: String,
     },
     /// Print id, time of creation and name of every key, oldest first.
     List,
-    /// Revoke a key. Running servers go on taking it for auth.key_cache_ms.
+    /// Revoke a key. Running servers accept it for auth.key_cache_ms.
     Revoke {
-        /// The id of the key: what stands between the two underscores.
+        /// The id of the key: the part between the two underscores.
         id: String,
     },
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How the API is reached.
+/// Address and key of the API.
 #[derive(Debug, Args)]
 struct Api {
     /// The control plane.
@@ -39,13 +39,13 @@ pub(super) struct ImportArguments {
     /// Where lines that cannot be imported are reported. Default: <FILE>.errors
     #[arg(long, value_name = "FILE")]
     errors: Option<PathBuf>,
-    /// Where it is noted how far the import has come. Default: <FILE>.checkpoint
+    /// Where the progress of the import is stored. Default: <FILE>.checkpoint
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
-    /// How many lines travel at once, 1 to 10000.
+    /// How many lines are sent at once, 1 to 10000.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     batch: u16,
-    /// The domain of links that name none.
+    /// The domain of links without one.
     #[arg(long)]
     domain: Option<String>,
     /// Take a link that exists with the same target and settings instead of creating another one.
@@ -59,7 +59,7 @@ pub(super) struct ExportArguments {
     file: PathBuf,
     #[command(flatten)]
     api: Api,
-    /// Where it is noted how far the export has come. Default: <FILE>.checkpoint
+    /// Where the progress of the export is stored. Default: <FILE>.checkpoint
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
     /// Only links on this domain.

@@ -1,14 +1,14 @@
-//! The environment variables of a process, put over the configuration file.
+//! The environment variables of a process, which override the configuration file.
 
 use edgelink_wire::settings::{Kind, Problems, Setting};
 use std::collections::BTreeMap;
 use std::fmt;
 use toml::{Table, Value};
 
-/// What the names of all variables start with.
+/// The prefix of all variables.
 const PREFIX: &str = "EDGELINK_";
 
-/// Variables of the command line and of the scripts around Envoy, which are no settings of this process.
+/// Variables of the command line and of the scripts around Envoy, which are no settings.
 #[rustfmt::skip]
 const OTHERS: &[&str] = &[
     "ACCESS_LOG", "ADMIN_PORT", "API2_PORT", "API_KEY", "API_PORT", "API_URL", "BRIDGE_WASM", "CALLOUT_TIMEOUT_MS", "CLICKS", "CONFIG",
@@ -18,7 +18,7 @@ const OTHERS: &[&str] = &[
 ];
 const OTHER_PREFIXES: &[&str] = &["ENVOY", "TEST_", "EVERY_"];
 
-/// A variable that stands for a setting.
+/// The variable of a setting.
 pub(super) struct Variable {
     pub(super) name: String,
     pub(super) section: String,
@@ -26,7 +26,7 @@ pub(super) struct Variable {
 }
 
 impl Variable {
-    /// The variables of the settings of these sections.
+    /// The variables of the settings in `sections`.
     pub(super) fn of(sections: Vec<Setting>) -> impl Iterator<Item = Self> {
         sections.into_iter().flat_map(|section| {
             let of = section.name;
@@ -39,13 +39,13 @@ impl Variable {
     }
 }
 
-/// The variables whose names start with `EDGELINK_`. Empty ones count as unset: deployment tools make an empty variable of
-/// a value that was not given.
+/// The variables whose names start with `EDGELINK_`. Empty ones count as unset: deployment tools set an empty
+/// variable for a missing value.
 #[derive(Clone, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// The variables of this process. One that is not UTF-8 is taken with replacement characters, and so refused later.
+    /// The variables of this process. One that is not UTF-8 gets replacement characters, and is refused later.
     #[must_use]
     pub fn of_process() -> Self {
         std::env::vars_os()
@@ -63,7 +63,7 @@ impl Environment {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Names with our prefix that are none of `known`, and none of the scripts either.
+    /// Names with the prefix that belong neither to a setting nor to the scripts.
     pub(super) fn unknown(
         &self,
         known: impl Iterator<Item = Variable>,
@@ -77,8 +77,8 @@ impl Environment {
         })
     }
 
-    /// Puts the values over those of the file.
-    pub(super) fn put_over(
+    /// Overrides the values of the file.
+    pub(super) fn overlay(
         &self,
         known: impl Iterator<Item = Variable>,
         table: &mut Table,
@@ -113,7 +113,7 @@ fn parse(text: &str, kind: Kind) -> Option<Value> {
     }
 }
 
-/// The names alone: some of the values are secrets.
+/// Shows the names alone: some of the values are secrets.
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
@@ -129,7 +129,7 @@ impl FromIterator<(String, String)> for Environment {
     }
 }
 
-/// A section of the file that is no table stays, so that reading the configuration refuses it by its name.
+/// Sets a field. A section of the file that is no table stays, so that reading the configuration refuses it by its name.
 fn put(table: &mut Table, section: &str, field: String, value: Value) {
     let section = table
         .entry(section)

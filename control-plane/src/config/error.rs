@@ -1,10 +1,10 @@
-//! What is wrong with a configuration, with every wrong field at once.
+//! Why a configuration is refused, with all wrong fields.
 
 use edgelink_wire::settings::Problem;
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 
-/// Why a configuration was refused.
+/// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -15,7 +15,7 @@ pub enum ConfigError {
         /// The cause.
         source: std::io::Error,
     },
-    /// The file is no TOML. The line itself is not shown: it may hold a secret.
+    /// The file is no TOML. The line is not shown, because it may hold a secret.
     #[error(
         "the configuration file {} is not valid TOML at line {line}, column {column}: {message}",
         path.display()

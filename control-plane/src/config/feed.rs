@@ -1,4 +1,4 @@
-//! How changes come to caches and edges: the publisher, and the feed.
+//! Settings of the publisher and the feed.
 
 use edgelink_wire::settings::Problems;
 use std::time::Duration;

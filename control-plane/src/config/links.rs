@@ -1,4 +1,4 @@
-//! Domains, codes and short URLs, and where the numbers of codes come from.
+//! Settings of links: domains, codes, short URLs, and the number source.
 
 use super::value::{FileText, Secret};
 use crate::numbers::{ZookeeperAuth, snowflake};
@@ -57,7 +57,7 @@ edgelink_wire::settings! {
 }
 
 edgelink_wire::choice! {
-    /// What short URLs start with.
+    /// The scheme of short URLs.
     pub enum Scheme {
         /// Without TLS.
         Http = "http",
@@ -67,7 +67,7 @@ edgelink_wire::choice! {
 }
 
 edgelink_wire::choice! {
-    /// What visitors get who come by an unknown host.
+    /// What visitors of an unknown host get.
     pub enum UnknownHosts {
         /// The links of the default domain.
         Default = "default",
@@ -77,7 +77,7 @@ edgelink_wire::choice! {
 }
 
 edgelink_wire::choice! {
-    /// Which source.
+    /// The number source.
     pub enum NumberSourceKind {
         /// Segments of 1,000 logical issuers in the database.
         Segment = "segment",
@@ -93,7 +93,7 @@ edgelink_wire::choice! {
 }
 
 impl LinksConfig {
-    /// Checks domains and key, and takes the key from its file.
+    /// Checks domains and key, and reads the key from its file.
     pub(super) fn complete(&mut self, problems: &mut Problems) {
         if self.domains.is_empty() {
             problems.refuse("links.domains", "is empty, must name at least one domain");
@@ -154,7 +154,7 @@ impl NumbersConfig {
         }
     }
 
-    /// The identity that this process has for ZooKeeper.
+    /// The identity of this process for ZooKeeper.
     pub(crate) fn zookeeper_auth(&self) -> Option<ZookeeperAuth> {
         ZookeeperAuth::parse(self.zookeeper_auth.as_ref()?.expose())
     }

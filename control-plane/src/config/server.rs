@@ -1,4 +1,4 @@
-//! The server and what it answers with: its bounds, who may ask, what is logged, and pages for visitors.
+//! Settings of the server: its bounds, authentication, log, and pages for visitors.
 
 use super::value::{FileText, Secret};
 use edgelink_wire::settings::Problems;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
-/// Below this a token can be guessed.
+/// A shorter token can be guessed.
 const MIN_TOKEN_LENGTH: usize = 16;
 
 const MAX_PAGE_BYTES: usize = 65_536;
@@ -48,7 +48,7 @@ edgelink_wire::settings! {
         pub request_timeout_ms: Duration = Duration::from_secs(10), 100..=600_000;
         /// For how long `/health/ready` is 503 before the listener closes, so that balancers have time to look.
         pub shutdown_delay_ms: Duration = Duration::ZERO, 0..=60_000;
-        /// For requests in flight when the process is told to stop; what is left is cut off.
+        /// For requests in flight when the process stops; then their connections are closed.
         pub shutdown_grace_ms: Duration = Duration::from_secs(10), 0..=600_000;
     }
 

@@ -1,4 +1,4 @@
-//! Where links are kept and looked up: the database, Redis, the cache of this process; and what is removed from them.
+//! Settings of the database, Redis, lookups, clicks and purging.
 
 use super::value::Secret;
 use edgelink_wire::settings::Problems;
@@ -30,7 +30,7 @@ edgelink_wire::settings! {
     /// Beside the commands and scripts on its keys (`link:*`, `lock:*`, `feed`, `{feed}:state`) and the channel
     /// `edgelink:nudge`, the Redis user needs `INFO`, `MEMORY USAGE` and, in a cluster, `CLUSTER SLOTS`: by them the publisher
     /// notices that Redis is not as it was left. In a cluster keep `cluster-node-timeout` at 5000 or more, so that no replica
-    /// that is behind takes over while what its master had still counts.
+    /// that is behind takes over while records of its master still count.
     pub struct RedisConfig {
         /// `redis://user:password@host:port`, `redis-sentinel://host:port?sentinelServiceName=name&node=host:port` or
         /// `redis-cluster://host:port?node=host:port`; `rediss` for TLS. Without it this process is the only control plane, and
@@ -62,7 +62,7 @@ edgelink_wire::settings! {
         pub hot_count: u32 = 100, 0..=10_000;
         /// The last minutes, by whose clicks links are hot.
         pub hot_window_minutes: u64 = 5, 1..=1_440;
-        /// How often they are found.
+        /// How often the hot links are determined.
         pub hot_period_ms: Duration = Duration::from_secs(10), 100..=3_600_000;
         /// Retention of clicks by the minute.
         pub keep_minutes: u64 = 10_080, 60..=525_600;

@@ -47,7 +47,7 @@ fn the_longest_lease_is_that_of_the_store() {
 }
 
 #[test]
-fn variables_win_over_the_file_and_empty_ones_do_not_count() {
+fn variables_override_the_file_and_empty_ones_do_not_count() {
     let text = "[server]\nlisten = \"127.0.0.1:1\"\nmax_body_bytes = 2000\n[links]\ndomains = [\"a.example\"]";
     let variables = [
         ("EDGELINK_SERVER_LISTEN", "[::1]:2"),
@@ -311,7 +311,7 @@ fn secrets_come_from_files_and_are_never_shown() {
 }
 
 #[test]
-fn names_that_nobody_reads_are_found_and_those_of_the_scripts_are_left_alone() {
+fn unknown_variables_are_found_and_those_of_the_scripts_are_left_alone() {
     let environment = environment(&[
         ("EDGELINK_LISTN", "x"),
         ("EDGELINK_SERVICE_HOST", "x"),

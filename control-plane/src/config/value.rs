@@ -1,4 +1,4 @@
-//! Texts that are secret, and files that settings name.
+//! Secret texts, and files that settings name.
 
 use edgelink_wire::settings::{Kind, Problems, SettingValue, Value};
 use std::fmt;
@@ -8,13 +8,13 @@ use std::fmt;
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes the text as it is.
+    /// A secret of this text.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text itself, which belongs in no log and in no message.
+    /// The text itself; never log it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -39,7 +39,7 @@ impl SettingValue for Secret {
     }
 }
 
-/// What a file holds that a setting names. It is read with the configuration, and never logged.
+/// The content of a file that a setting names. It is read with the configuration, and never logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileText(Secret);
 

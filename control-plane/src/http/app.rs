@@ -1,4 +1,4 @@
-//! What the handlers share.
+//! The state that handlers share.
 
 use crate::config::Config;
 use crate::feed::Feed;
@@ -15,7 +15,7 @@ use axum::extract::FromRef;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// What the handlers share.
+/// The state that handlers share.
 pub(crate) struct App {
     pub(crate) config: Config,
     pub(crate) store: Arc<Store>,
@@ -26,7 +26,7 @@ pub(crate) struct App {
     pub(crate) feed: Arc<Feed>,
     pub(crate) resolver: Resolver,
     pub(crate) snapshots: Snapshots,
-    /// One permit for every edge that may wait for changes at once.
+    /// One permit for each poll that may wait at once.
     pub(crate) poll_permits: Semaphore,
     pub(crate) health: Health,
     /// One permit for every request that may be worked on at once.
@@ -35,7 +35,7 @@ pub(crate) struct App {
     pub(crate) bulk_permits: Semaphore,
 }
 
-/// What answers edges.
+/// The parts of the state that answer edges.
 pub(crate) struct Lookups {
     pub(crate) feed: Arc<Feed>,
     pub(crate) publisher: PublisherStatus,
@@ -64,7 +64,7 @@ impl App {
     }
 }
 
-/// What the probes need; `health.rs` knows no more of what the handlers share.
+/// The probes' part of the state, so that `health.rs` does not depend on [`App`].
 impl FromRef<Arc<App>> for Health {
     fn from_ref(app: &Arc<App>) -> Self {
         app.health.clone()

@@ -1,7 +1,7 @@
-//! Which requests are let through: API keys for people and programs, tokens for edges. Both are compared in constant time.
+//! Authentication: API keys for people and programs, tokens for edges. Both are compared in constant time.
 //!
-//! Three kinds of paths need no key: redirects, for that is what they are for, `/health/*` and `/metrics`, for probes and
-//! Prometheus bring none. Keep the last two from the public by the network.
+//! Redirects need no key, nor do `/health/*` and `/metrics`, because probes and Prometheus send none. Keep the last two from
+//! the public by the network.
 
 pub mod api_key;
 mod first_key;
@@ -24,7 +24,7 @@ use subtle::{Choice, ConstantTimeEq};
 
 const API_KEY_HEADER: &str = "x-api-key";
 
-/// Who sends a request: the API key, which [`require_api_key`] has put into its extensions.
+/// The API key of a request, which [`require_api_key`] puts into its extensions.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(Arc<ApiKeyRow>);
 
@@ -43,8 +43,8 @@ impl EdgeTokens {
         Self(tokens.iter().map(|token| hash(token.expose())).collect())
     }
 
-    /// Whether `token` is one of them. Hashes are compared, and all of them, so that the time tells neither length nor
-    /// place of a difference.
+    /// Whether `token` is one of them. All hashes are compared, so that the time shows neither length nor place of a
+    /// difference.
     pub(crate) fn contains(&self, token: &str) -> bool {
         let token = hash(token);
         self.0

@@ -1,5 +1,5 @@
-//! The edge API, `/edge/v1`: what edges ask for, and where they report clicks. It needs an edge token, which so opens more than
-//! reading: it adds to the counts by which links are hot.
+//! The edge API, `/edge/v1`: lookups, snapshot, feed, and reports of clicks. Its edge token opens more than reading: it adds to
+//! the counts by which links are hot.
 
 mod feed;
 
@@ -29,7 +29,7 @@ use std::time::Duration;
 /// The largest body of a report of clicks in bytes.
 const MAX_CLICKS_BODY: usize = 4 << 20;
 
-/// Everything below needs an edge token, paths that do not exist included.
+/// The routes that need an edge token, paths that do not exist included.
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/links/{domain}/{code}", get(resolve))
@@ -46,7 +46,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         ))
 }
 
-/// What edges wait for. It is not worked on meanwhile, so it is outside of the bounds on requests.
+/// The route on which edges wait. It takes no work meanwhile, so it is outside of the bounds on requests.
 pub(crate) fn waiting_routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/feed", get(feed::poll))
@@ -56,7 +56,7 @@ pub(crate) fn waiting_routes(app: &Arc<App>) -> Router<Arc<App>> {
         ))
 }
 
-/// Whether people ask, and not an edge.
+/// Whether a person asks, and not an edge.
 fn wants_json(headers: &HeaderMap) -> bool {
     headers
         .get(header::ACCEPT)
@@ -66,11 +66,10 @@ fn wants_json(headers: &HeaderMap) -> bool {
 
 type KeyPath = Result<Path<(String, String)>, PathRejection>;
 
-/// `GET /edge/v1/links/{domain}/{code}`: what is known of a key, 200 for a link and 404 for none, both as an [`LinkAnswer`].
-/// Anything else is a failure and says nothing about the link.
+/// `GET /edge/v1/links/{domain}/{code}`: the record of a key, 200 for a link and 404 for none, both as a [`LinkAnswer`]. Any
+/// other status is a failure and says nothing about the link.
 ///
-/// An edge keeps an answer for as long as the freshness that is promised allows, so the answer says how old it is: for how
-/// long before the question it was so. An edge that counts from the moment of its question is always right.
+/// The answer carries its age at the time of the request, from which the edge counts its freshness.
 async fn resolve(
     State(app): State<Arc<App>>,
     path: KeyPath,
@@ -133,7 +132,7 @@ fn link_for_people(key: &LinkKey, link: &LinkRecord<String>) -> Value {
     })
 }
 
-/// `GET /edge/v1/snapshot`: what an edge starts from. 503 while it cannot be had; an edge starts without it then.
+/// `GET /edge/v1/snapshot`: the snapshot from which a worker starts. 503 while there is none; workers start without it then.
 async fn snapshot(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let bytes = app.snapshots.get().await?;
     let content_type = HeaderValue::from_static(Snapshot::MEDIA_TYPE);
@@ -153,7 +152,7 @@ impl From<SnapshotError> for Problem {
 }
 
 /// `POST /edge/v1/clicks`: batches of clicks. 204 when they are in the database; a batch counts once however often it is
-/// sent. 400 where it is of no use to send them again.
+/// sent. 400 if a retry is of no use.
 async fn report(
     State(app): State<Arc<App>>,
     body: Result<Bytes, BytesRejection>,

@@ -1,4 +1,4 @@
-//! `/health/live`: the process answers. `/health/ready`: it is to be sent requests.
+//! `/health/live`: whether the process answers. `/health/ready`: whether to send it requests.
 
 use crate::feed::Feed;
 use crate::publisher::PublisherStatus;
@@ -15,10 +15,10 @@ use tokio::sync::Mutex;
 
 /// How long an answer of the store counts, so that many probes cost one query.
 const PING_LIFETIME: Duration = Duration::from_secs(1);
-/// How long the store may take for an answer; probes themselves rarely wait longer.
+/// How long the store may take for an answer; few probes wait longer.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the probes need.
+/// The state of the probes.
 #[derive(Clone)]
 pub(crate) struct Health {
     store: Arc<Store>,
@@ -27,7 +27,7 @@ pub(crate) struct Health {
     readiness: Arc<Readiness>,
 }
 
-/// Whether this process is to be sent requests.
+/// Whether to send requests to this process.
 #[derive(Default)]
 struct Readiness {
     stopping: AtomicBool,
@@ -40,7 +40,7 @@ struct Ping {
     answered: bool,
 }
 
-/// What keeps requests away.
+/// Why the process is not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotReady {
     Stopping,
@@ -58,7 +58,7 @@ impl Health {
         }
     }
 
-    /// From now on the process is not ready.
+    /// Makes the process not ready from now on.
     pub(crate) fn stop(&self) {
         self.readiness.stopping.store(true, Ordering::Relaxed);
     }

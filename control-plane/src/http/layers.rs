@@ -1,4 +1,4 @@
-//! What every request goes through, and the bounds on all of them.
+//! Layers around all requests: bounds, panics, caching.
 
 use crate::feed::Untold;
 use crate::http::app::App;
@@ -11,7 +11,7 @@ use std::any::Any;
 use std::sync::Arc;
 use tower_http::catch_panic::CatchPanicLayer;
 
-/// Answers 503 at once where as many requests as configured are being worked on.
+/// Answers 503 at once if `server.max_requests` are being worked on.
 pub(crate) async fn limit_requests(
     State(app): State<Arc<App>>,
     request: Request,
@@ -23,8 +23,8 @@ pub(crate) async fn limit_requests(
     Ok(next.run(request).await)
 }
 
-/// Sends the response to a change when the feed has carried it. Waiting is outside of all bounds on work: it holds no permit
-/// and no connection to the database, and has an end of its own.
+/// Sends the response to a change when the feed has carried it. Waiting holds no permit and no connection to the database, and
+/// has a limit of its own.
 pub(crate) async fn await_told(
     State(app): State<Arc<App>>,
     request: Request,
@@ -37,7 +37,7 @@ pub(crate) async fn await_told(
     response
 }
 
-/// Gives a request up that takes longer than configured.
+/// Answers 503 if a request takes longer than `server.request_timeout_ms`.
 pub(crate) async fn limit_time(
     State(app): State<Arc<App>>,
     request: Request,
@@ -48,7 +48,7 @@ pub(crate) async fn limit_time(
         .map_err(|_| Problem::new(Kind::RequestTimeout))
 }
 
-/// Turns the panic of a handler into an answer; the server goes on.
+/// Turns the panic of a handler into a 500; the server continues.
 pub(crate) fn catch_panics() -> CatchPanicLayer<PanicHandler> {
     let handler: PanicHandler = |panic| panicked(panic.as_ref());
     CatchPanicLayer::custom(handler)
@@ -56,18 +56,21 @@ pub(crate) fn catch_panics() -> CatchPanicLayer<PanicHandler> {
 
 type PanicHandler = fn(Box<dyn Any + Send>) -> Response;
 
-/// The message is ours alone.
+/// Logs the panic, whose message the client does not see.
 fn panicked(panic: &(dyn Any + Send)) -> Response {
     let message = panic
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
-    tracing::error!(message, "a handler panicked");
+    tracing::error!(
+        message,
+        "a handler panicked: the request is answered with 500"
+    );
     Problem::new(Kind::Internal).into_response()
 }
 
-/// What the API answers is for this client and this moment.
+/// Sets `Cache-Control: no-store` on answers of the APIs.
 pub(crate) async fn forbid_caching(mut response: Response) -> Response {
     let no_store = HeaderValue::from_static("no-store");
     response
@@ -90,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_a_problem_that_tells_nothing() {
+    async fn a_panic_is_a_problem_without_its_message() {
         let router = Router::new().route("/", get(fail)).layer(catch_panics());
         let request = Request::builder().body(Body::empty()).unwrap();
         let response = router.oneshot(request).await.unwrap();

@@ -1,4 +1,4 @@
-//! A request id, a span for the log lines, and figures for every request.
+//! Request ids, log spans and metrics of requests.
 
 use crate::telemetry::prometheus::{HTTP_REQUESTS, HTTP_SECONDS, recorder};
 use axum::extract::{MatchedPath, Request};
@@ -13,7 +13,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID_LENGTH: usize = 64;
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Measures a request. The id that Envoy gave it is kept, so that both logs tell the same story.
+/// Measures a request. The id that Envoy gave it is kept, so that both logs have the same one.
 pub(crate) async fn observe(request: Request, next: Next) -> Response {
     let start = Instant::now();
     let id = request_id(&request);
@@ -41,7 +41,7 @@ pub(crate) async fn observe(request: Request, next: Next) -> Response {
     response
 }
 
-/// The id that came with the request where it looks like one, else a new one.
+/// The id that came with the request if it is valid, else a new one.
 fn request_id(request: &Request) -> HeaderValue {
     let is_id = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let given = request.headers().get(REQUEST_ID).filter(|id| {
@@ -57,7 +57,7 @@ fn new_request_id() -> HeaderValue {
         .unwrap_or_else(|_| HeaderValue::from_static("unknown"))
 }
 
-/// Clients can make methods up, and every label value lives for ever.
+/// The label of a method. Clients can invent methods, and label values are kept for ever.
 fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -80,7 +80,7 @@ pub(crate) async fn metrics() -> Response {
     ([(header::CONTENT_TYPE, content_type)], recorder.render()).into_response()
 }
 
-/// Folds what histograms have gathered, which otherwise only a scrape does.
+/// Folds the samples of histograms, which otherwise only a scrape does.
 pub(crate) async fn keep_metrics_small() {
     let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
     loop {

@@ -1,4 +1,4 @@
-//! What visitors see instead of a redirect.
+//! The HTML pages that visitors see instead of a redirect.
 
 use crate::config::{FileText, PagesConfig};
 use crate::problem::RETRY_AFTER;
@@ -36,12 +36,12 @@ impl Pages {
         respond(StatusCode::NOT_FOUND, Outcome::NotFound, &self.not_found)
     }
 
-    /// 410: there was one.
+    /// 410: the link has expired or is disabled.
     pub(crate) fn gone(&self) -> Response {
         respond(StatusCode::GONE, Outcome::Gone, &self.gone)
     }
 
-    /// 503: whether there is one is not known at the moment.
+    /// 503: the link cannot be looked up at the moment.
     pub(crate) fn unavailable(&self) -> Response {
         let status = StatusCode::SERVICE_UNAVAILABLE;
         let mut response = respond(status, Outcome::Unavailable, &self.unavailable);

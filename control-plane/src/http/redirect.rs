@@ -1,5 +1,5 @@
-//! `GET /{code}`: redirects answered by the control plane itself, for those who have no Envoy yet. Visitors see the same
-//! as at an edge.
+//! `GET /{code}`: redirects answered by the control plane itself, for installations without Envoy. Visitors see the same as at
+//! an edge.
 
 use crate::clock;
 use crate::config::UnknownHosts;
@@ -34,12 +34,12 @@ pub(crate) async fn follow(State(app): State<Arc<App>>, uri: Uri, headers: Heade
     }
 }
 
-/// An outage meets every visitor, and one line in a while tells of it.
+/// Logs a failed lookup, throttled, because an outage meets every visitor.
 fn log_failure(key: &LinkKey, error: &StoreError) {
     static THROTTLE: LogThrottle = LogThrottle::new();
     if let Some(left_out) = THROTTLE.admit(Instant::now()) {
         let error = error as &dyn std::error::Error;
-        tracing::warn!(%key, error, left_out, "a link cannot be looked up");
+        tracing::warn!(%key, error, left_out, "looking up a link failed: the visitor gets 503");
     }
 }
 
@@ -48,8 +48,8 @@ fn requested_key(app: &App, uri: &Uri, headers: &HeaderMap) -> Option<LinkKey> {
     Some(LinkKey::new(requested_domain(app, headers)?.clone(), code))
 }
 
-/// The domain that `Host` names. One that names none, or an unknown one, is the default domain, or `None` if the
-/// configuration says so.
+/// The domain that `Host` names. For a missing or unknown one it is the default domain, or `None` if `links.unknown_hosts` is
+/// `not_found`.
 fn requested_domain<'a>(app: &'a App, headers: &HeaderMap) -> Option<&'a Domain> {
     let links = &app.config.links;
     let host = headers
@@ -71,7 +71,7 @@ fn answer(app: &App, record: Record<&str>, query: &str) -> Response {
     }
 }
 
-/// `None` if the stored target cannot stand in a header, which the checks at creation rule out.
+/// The redirect; `None` if the stored target is no header value, which the checks at creation rule out.
 fn redirect(link: &LinkRecord<&str>, visitor_query: &str) -> Option<Response> {
     let location = link.location(visitor_query.as_bytes());
     let location = HeaderValue::from_str(std::str::from_utf8(&location).ok()?).ok()?;
@@ -85,7 +85,7 @@ fn redirect(link: &LinkRecord<&str>, visitor_query: &str) -> Option<Response> {
     Some((status, headers).into_response())
 }
 
-/// Counts a visit, by the same words as the metrics of the edges.
+/// Counts a visit, under the outcomes of the edges' metrics.
 fn count(outcome: Outcome) {
     counter!(REDIRECTS, "outcome" => outcome.name()).increment(1);
 }

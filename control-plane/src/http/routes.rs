@@ -1,4 +1,4 @@
-//! Which path leads where, and through what.
+//! Which handler serves a path, and through which layers.
 
 use super::{api, edge_api, health, redirect};
 use super::{layers, observe};
@@ -12,8 +12,8 @@ use axum::routing::get;
 use http::{Method, Uri};
 use std::sync::Arc;
 
-/// Everything that is served. Requests that wait by intention have a bound of their own, and so has the time of bulk
-/// requests. Probes and metrics are outside of the bounds: they matter most when all else is busy.
+/// The router of all paths. Polls have a bound of their own, and so has the time of bulk requests. Probes and metrics have none,
+/// because they matter most when all else is busy.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let bounded = Router::new()
         .nest(
@@ -40,7 +40,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     observed(all.fallback(nothing_here)).with_state(app)
 }
 
-/// What is served where all connections are taken.
+/// The router of further connections when all are taken: probes and metrics.
 pub(crate) fn health_router(app: Arc<App>) -> Router {
     observed(health_routes().fallback(overloaded)).with_state(app)
 }
@@ -63,7 +63,7 @@ async fn overloaded() -> Problem {
     Problem::new(Kind::Overloaded).with_detail("too many connections are open")
 }
 
-/// Visitors who come to a path that no link can have get the page that tells them so, programs get a problem.
+/// Answers a path that no link can have: visitors get a page, programs a problem.
 async fn nothing_here(State(app): State<Arc<App>>, method: Method, uri: Uri) -> Response {
     let is_api = ["/api/", "/edge/"]
         .iter()

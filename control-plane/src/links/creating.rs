@@ -1,8 +1,8 @@
-//! Creating links: what was made before, a number, its code, a commit, and another number where the code is taken.
+//! Creating links: receipts and equal links first, then a number, its code, a commit, and another number if the code is taken.
 
 use super::group_commit::{GroupCommit, MAX_BATCH};
 use super::model::Link;
-use super::order::{CreateFailure, Made, Order, Outcome};
+use super::order::{CreateFailure, FulfilledOrder, Order, OrderOutcome};
 use crate::config::StoreConfig;
 use crate::numbers::Minter;
 use crate::problem::{Kind, Problem};
@@ -20,7 +20,7 @@ const LOOK_AHEAD: usize = 512;
 /// How many numbers are looked up for one request at most.
 const MAX_LOOKED_UP: usize = 128 << 10;
 
-/// Makes links out of orders.
+/// Creates the links of orders.
 pub(crate) struct Creator {
     store: Arc<Store>,
     minter: Minter,
@@ -28,11 +28,11 @@ pub(crate) struct Creator {
     max_tries: u8,
 }
 
-/// How much longer a link waits than the commit before its own may take, before its caller gets a failure.
+/// How much longer than `store.timeout_ms` a link waits for its commit: the commit before its own may take that long.
 const GRACE: Duration = Duration::from_millis(300);
 
 impl Creator {
-    /// Creates links in `store` with numbers of `minter`, of which each link tries so many.
+    /// A creator of links in `store` with numbers of `minter`; each order has `max_tries` attempts.
     pub(crate) fn new(
         store: Arc<Store>,
         minter: Minter,
@@ -47,43 +47,46 @@ impl Creator {
         }
     }
 
-    /// Carries one order out. The link is in the database when this answers.
-    pub(crate) async fn one(&self, order: Order) -> Outcome {
-        let mut outcomes = self.chunk(&[order]).await;
+    /// Carries one order out. The link is committed when this returns.
+    pub(crate) async fn create(&self, order: Order) -> OrderOutcome {
+        let mut outcomes = self.create_chunk(&[order]).await;
         outcomes.pop().unwrap_or(Err(Problem::new(Kind::Internal)))
     }
 
-    /// Carries orders out until `deadline`; what has not begun by then is answered as a timeout. The outcomes are in the
-    /// order of `orders`.
-    pub(crate) async fn many(&self, orders: &[Order], deadline: Instant) -> Vec<Outcome> {
+    /// Carries orders out until `deadline`; those not begun by then time out. The outcomes are in the order of `orders`.
+    pub(crate) async fn create_many(
+        &self,
+        orders: &[Order],
+        deadline: Instant,
+    ) -> Vec<OrderOutcome> {
         let mut outcomes = Vec::with_capacity(orders.len());
         for chunk in orders.chunks(MAX_BATCH) {
             if Instant::now() >= deadline {
                 break;
             }
-            outcomes.extend(self.chunk(chunk).await);
+            outcomes.extend(self.create_chunk(chunk).await);
         }
         outcomes.resize_with(orders.len(), || Err(Problem::new(Kind::RequestTimeout)));
         outcomes
     }
 
-    async fn chunk(&self, orders: &[Order]) -> Vec<Outcome> {
-        let mut open: Vec<Open<'_>> = orders.iter().map(Open::new).collect();
+    async fn create_chunk(&self, orders: &[Order]) -> Vec<OrderOutcome> {
+        let mut open: Vec<OpenOrder<'_>> = orders.iter().map(OpenOrder::new).collect();
         let failure = self.carry_out(&mut open).await.err();
-        // It is made, and so logged, once and only if it is needed.
+        // Converting it logs it: once, and only if an order needs it.
         let failure = LazyCell::new(|| {
             let failure = failure.unwrap_or(CreateFailure::CodesTaken(self.max_tries.into()));
             Problem::from(failure)
         });
-        let settled = |open: Open<'_>| open.outcome.unwrap_or_else(|| Err(failure.clone()));
+        let settled = |open: OpenOrder<'_>| open.outcome.unwrap_or_else(|| Err(failure.clone()));
         open.into_iter().map(settled).collect()
     }
 
-    async fn carry_out(&self, open: &mut [Open<'_>]) -> Result<(), CreateFailure> {
+    async fn carry_out(&self, open: &mut [OpenOrder<'_>]) -> Result<(), CreateFailure> {
         self.find_receipts(open).await?;
         self.find_twins(open).await?;
         for attempt in 0..self.max_tries {
-            let mut pending: Vec<&mut Open<'_>> = pending(open).collect();
+            let mut pending: Vec<&mut OpenOrder<'_>> = pending(open).collect();
             if pending.is_empty() {
                 break;
             }
@@ -96,8 +99,8 @@ impl Creator {
         Ok(())
     }
 
-    /// Settles orders that have a receipt already.
-    async fn find_receipts(&self, open: &mut [Open<'_>]) -> Result<(), CreateFailure> {
+    /// Settles orders whose receipt exists.
+    async fn find_receipts(&self, open: &mut [OpenOrder<'_>]) -> Result<(), CreateFailure> {
         let (receipts, open): (Vec<_>, Vec<_>) = pending(open)
             .filter_map(|open| Some((open.order.receipt.as_ref()?, open)))
             .unzip();
@@ -111,8 +114,8 @@ impl Creator {
         Ok(())
     }
 
-    /// Settles orders whose link exists already, if they leave no receipt of that.
-    async fn find_twins(&self, open: &mut [Open<'_>]) -> Result<(), CreateFailure> {
+    /// Finds equal links of orders with `find_if_exists`; settles those that store no receipt.
+    async fn find_twins(&self, open: &mut [OpenOrder<'_>]) -> Result<(), CreateFailure> {
         let open: Vec<_> = pending(open)
             .filter(|open| open.order.find_if_exists)
             .collect();
@@ -126,24 +129,23 @@ impl Creator {
                 Some(link) if open.order.receipt.is_none() => {
                     open.settle(Err(CreateError::Found(Box::new(link))));
                 }
-                found => open.known = found,
+                found => open.twin = found,
             }
         }
         Ok(())
     }
 
-    /// What is to be committed for these orders. In the first attempt each takes the next number, for that is nearly always
-    /// free. In any other they look for free ones: where aliases were imported, or another source has issued numbers, long
-    /// runs of them are taken.
+    /// The links to commit for these orders. In the first attempt each takes the next number, which is nearly always free. In
+    /// others free numbers are looked up: after an import of aliases, or a change of the source, long runs of them are taken.
     async fn links(
         &self,
-        pending: &mut [&mut Open<'_>],
+        pending: &mut [&mut OpenOrder<'_>],
         attempt: u8,
     ) -> Result<Vec<NewLink>, CreateFailure> {
         let mut links = Vec::with_capacity(pending.len());
         for open in pending.iter_mut() {
-            links.push(match open.known.take() {
-                Some(link) => Some(open.order.known(link)),
+            links.push(match open.twin.take() {
+                Some(link) => Some(open.order.existing(link)),
                 None if attempt == 0 => Some(self.link(open.order, 0).await?.0),
                 None => None,
             });
@@ -154,7 +156,7 @@ impl Creator {
         links.ok_or(CreateFailure::CodesTaken(MAX_LOOKED_UP))
     }
 
-    /// Gives each order that has no link yet one whose number and code are free.
+    /// Gives each order without a link one whose number and code are free.
     async fn fill(
         &self,
         orders: &[&Order],
@@ -182,14 +184,14 @@ impl Creator {
                     links[at] = Some(link);
                 }
             }
-            // What is left over when the run ends is lost, so that is no more than the run was long.
+            // Numbers behind the run of taken ones are lost: at most as many as the run was long.
             width *= 2;
         }
         Ok(())
     }
 
-    /// A new link with the next number, and the code of that number. An alias does not take the code, but a number whose
-    /// code is taken may well be taken itself.
+    /// A new link with the next number, and the code of that number: also for an alias, because a number whose code is taken may
+    /// be taken itself.
     async fn link(&self, order: &Order, attempt: u32) -> Result<(NewLink, Code), CreateFailure> {
         let minted = self.minter.mint(&order.subject(attempt)).await?;
         counter!(NUMBERS_ISSUED).increment(1);
@@ -198,30 +200,30 @@ impl Creator {
 }
 
 /// An order that is being carried out.
-struct Open<'a> {
+struct OpenOrder<'a> {
     order: &'a Order,
-    /// The link that is good enough, and has yet to leave a receipt.
-    known: Option<Link>,
-    outcome: Option<Outcome>,
+    /// The equal link that exists, for which a receipt is still to be stored.
+    twin: Option<Link>,
+    outcome: Option<OrderOutcome>,
 }
 
-fn pending<'p, 'o>(open: &'p mut [Open<'o>]) -> impl Iterator<Item = &'p mut Open<'o>> {
+fn pending<'p, 'o>(open: &'p mut [OpenOrder<'o>]) -> impl Iterator<Item = &'p mut OpenOrder<'o>> {
     open.iter_mut().filter(|open| open.outcome.is_none())
 }
 
-impl<'a> Open<'a> {
+impl<'a> OpenOrder<'a> {
     fn new(order: &'a Order) -> Self {
         Self {
             order,
-            known: None,
+            twin: None,
             outcome: None,
         }
     }
 
-    /// Takes the answer of the store. A generated code or a number that is taken leaves the order pending.
+    /// Applies the answer of the store. A generated code or a number that is taken leaves the order pending.
     fn settle(&mut self, answer: Result<Link, CreateError>) {
         let made = |link, is_found| {
-            Some(Ok(Made {
+            Some(Ok(FulfilledOrder {
                 link,
                 is_found,
                 is_replayed: false,
@@ -237,7 +239,7 @@ impl<'a> Open<'a> {
             Err(CreateError::Found(link)) => made(*link, true),
             Err(CreateError::Repeated(stored)) => Some(self.order.replayed(*stored)),
             Err(CreateError::CodeTaken) if is_alias => Some(Err(CreateFailure::AliasTaken.into())),
-            // An alias has the code already, or another link the number.
+            // The next attempt takes another number.
             Err(CreateError::CodeTaken | CreateError::NumberTaken) => None,
         };
     }

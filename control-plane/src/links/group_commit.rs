@@ -1,10 +1,9 @@
-//! Creating links together: what arrives while a commit runs goes into the next one.
+//! Group commit: links that arrive while a commit runs go into the next one.
 //!
-//! A commit costs the same for one link as for a hundred, so concurrent requests share them. None of them waits for company:
-//! a link that arrives when nothing is being committed is committed at once.
+//! A commit costs the same for one link as for a hundred, so concurrent requests share it. A link that arrives when none runs is
+//! committed at once.
 //!
-//! Requests for many links have lanes of their own, so that a link alone never stands behind some chunks of 500. The
-//! database shares its time between the lanes.
+//! Requests for many links have lanes of their own, so that a single link does not wait behind chunks of 500.
 
 use super::model::Link;
 use super::order::CreateFailure;
@@ -19,20 +18,20 @@ use tokio::time::timeout;
 /// How many links one transaction creates at most.
 pub(super) const MAX_BATCH: usize = 500;
 
-/// How many transactions of a kind run at once: while one waits for the disk, the next is sent.
+/// How many transactions of links, and of chunks, run at once: while one waits for the disk, the next is sent.
 const LANES: usize = 2;
 
-/// How long a chunk may wait for the answer. Its request has a shorter bound.
-const PATIENCE_OF_CHUNKS: Duration = Duration::from_mins(1);
+/// How long a chunk may wait for its commit. Its request has a shorter bound.
+const CHUNK_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Commits links in batches.
 pub(super) struct GroupCommit {
     links: mpsc::Sender<Job>,
     chunks: mpsc::Sender<Job>,
-    patience: Duration,
+    wait_limit: Duration,
 }
 
-/// What the store says about each link.
+/// The store's answer for each link.
 type Answers = Vec<Result<Link, CreateError>>;
 
 /// Links of one request that wait.
@@ -42,30 +41,30 @@ struct Job {
 }
 
 impl GroupCommit {
-    /// Starts to commit into `store`. Of links and of chunks, `queue` may wait; one more is refused at once. A link waits for its
-    /// answer for `patience`, in the queue and in its commit. The lanes end with this, when their last commit is done.
-    pub(super) fn start(store: &Arc<Store>, queue: usize, patience: Duration) -> Self {
+    /// Starts to commit into `store`. Of links and of chunks, `queue` may wait; one more is refused at once. A link waits in the
+    /// queue and for its commit for `wait_limit`. The lanes end after their last commit when this is dropped.
+    pub(super) fn start(store: &Arc<Store>, queue: usize, wait_limit: Duration) -> Self {
         Self {
             links: start_lanes(store, queue),
             chunks: start_lanes(store, queue),
-            patience,
+            wait_limit,
         }
     }
 
-    /// Creates links together with others. They are in the database when this answers; what comes of the others does not
-    /// matter. A caller that leaves before the commit begins takes its links back.
+    /// Creates links together with others, whose outcomes do not matter. They are committed when this returns. A caller that is
+    /// dropped before the commit begins takes its links back.
     pub(super) async fn create(&self, links: Vec<NewLink>) -> Result<Answers, CreateFailure> {
-        let (queue, patience) = match links.len() {
-            1 => (&self.links, self.patience),
-            _ => (&self.chunks, PATIENCE_OF_CHUNKS),
+        let (queue, wait_limit) = match links.len() {
+            1 => (&self.links, self.wait_limit),
+            _ => (&self.chunks, CHUNK_TIMEOUT),
         };
         let (answer, answered) = oneshot::channel();
         queue
             .try_send(Job { links, answer })
             .map_err(|_| CreateFailure::Overloaded)?;
-        let waited = timeout(patience, answered).await;
+        let waited = timeout(wait_limit, answered).await;
         let answers = waited
-            .map_err(|_| late(format!("no commit within {} ms", patience.as_millis())))?
+            .map_err(|_| late(format!("no commit within {} ms", wait_limit.as_millis())))?
             .map_err(|_| late("the commit was given up".to_owned()))?;
         Ok(answers?)
     }
@@ -88,10 +87,10 @@ fn start_lanes(store: &Arc<Store>, length: usize) -> mpsc::Sender<Job> {
     sender
 }
 
-/// One lane: takes what waits, commits it, answers, and looks again until nothing can come any more.
+/// A lane: commits the jobs that wait and answers them, until the queue is closed.
 async fn run(store: Arc<Store>, queue: Arc<Mutex<Queue>>) {
     loop {
-        // Held while waiting: the other lanes are next in turn.
+        // The lock is held while waiting: the other lanes come next.
         let Some(mut jobs) = queue.lock().await.batch().await else {
             return;
         };
@@ -104,12 +103,12 @@ async fn run(store: Arc<Store>, queue: Arc<Mutex<Queue>>) {
 
 struct Queue {
     jobs: mpsc::Receiver<Job>,
-    /// What had no room in the last batch.
+    /// The job that had no room in the last batch.
     next: Option<Job>,
 }
 
 impl Queue {
-    /// What goes into one transaction. `None` if nothing comes any more.
+    /// The jobs of the next transaction. `None` if the queue is closed.
     async fn batch(&mut self) -> Option<Vec<Job>> {
         let first = match self.next.take() {
             Some(job) => job,
@@ -134,7 +133,7 @@ impl Queue {
 async fn commit(store: &Store, jobs: Vec<Job>) {
     counter!(CREATE_BATCHES).increment(1);
     let links = jobs.iter().flat_map(|job| job.links.clone()).collect();
-    // Whoever has left does not want the answer, so that sending it may fail.
+    // Sending fails if the caller has left.
     match store.create_links(links).await {
         Ok(answers) => {
             let mut answers = answers.into_iter();
@@ -149,7 +148,7 @@ async fn commit(store: &Store, jobs: Vec<Job>) {
                 drop(job.answer.send(Err(shared_error(&shared))));
             }
         }
-        // One of them is something that the database can never take. The others are not to suffer for it.
+        // The database refuses one of them for good: each is committed alone, so that the others succeed.
         Err(_) => {
             for job in jobs {
                 drop(job.answer.send(store.create_links(job.links).await));
@@ -158,7 +157,7 @@ async fn commit(store: &Store, jobs: Vec<Job>) {
     }
 }
 
-/// The same failure, for each of those who share it.
+/// A copy of the failure that several callers share.
 fn shared_error(error: &Arc<StoreError>) -> StoreError {
     StoreError {
         context: error.context,

@@ -1,4 +1,4 @@
-//! What a link is to the control plane: the record that edges get, and what only people need.
+//! A link in the control plane: the record that edges get, and fields for people.
 
 use crate::links::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkKey, LinkRecord, LinkState, Record, RedirectStatus};
@@ -6,13 +6,13 @@ use edgelink_wire::{Code, Domain, LinkKey, LinkRecord, LinkState, Record, Redire
 /// A link as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The number that the issuer gave it; the primary key.
+    /// Its number, the primary key.
     pub id: u64,
-    /// The host it lives on.
+    /// Its host.
     pub domain: Domain,
     /// Its code or alias, unique on its domain.
     pub code: Code,
-    /// Everything that can be changed.
+    /// The part that can be changed.
     pub content: LinkContent,
     /// Unix time in milliseconds.
     pub created_at: u64,
@@ -44,13 +44,13 @@ pub struct LinkContent {
 }
 
 impl Link {
-    /// The name of the link in caches.
+    /// The link key.
     #[must_use]
     pub fn key(&self) -> LinkKey {
         LinkKey::new(self.domain.clone(), self.code.clone())
     }
 
-    /// What the edges get.
+    /// The record that edges get.
     #[must_use]
     pub fn record(&self) -> Record<&str> {
         Record::Link(LinkRecord {

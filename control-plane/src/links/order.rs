@@ -1,4 +1,4 @@
-//! What is asked for, and what comes of it.
+//! Orders for links, and their outcomes.
 
 use super::model::{Link, LinkContent};
 use crate::numbers::{IssueError, Subject};
@@ -6,23 +6,23 @@ use crate::problem::{FieldError, Kind, Problem};
 use crate::store::{NewLink, Receipt, StoreError, StoredReceipt, Twin, Wanted};
 use edgelink_wire::{Code, Domain, LinkKey};
 
-/// A link that is wanted.
+/// A request for a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) domain: Domain,
-    /// A code is generated where there is none.
+    /// Without an alias a code is generated.
     pub(crate) alias: Option<Code>,
     pub(crate) content: LinkContent,
     /// The id of the API key that creates it.
     pub(crate) owner: String,
-    /// Whether a link that is the same already is good enough.
+    /// Whether an equal link that exists fulfils the order.
     pub(crate) find_if_exists: bool,
-    /// The receipt to leave.
+    /// The receipt to store.
     pub(crate) receipt: Option<Receipt>,
 }
 
 impl Order {
-    /// The link that would be like this one.
+    /// What an equal link has.
     pub(super) fn wanted(&self) -> Wanted<'_> {
         Wanted {
             domain: &self.domain,
@@ -31,7 +31,7 @@ impl Order {
         }
     }
 
-    /// What a number is issued for, after so many that were refused.
+    /// What a number is issued for, in the attempt of this number.
     pub(super) fn subject(&self, attempt: u32) -> Subject<'_> {
         Subject {
             domain: &self.domain,
@@ -41,7 +41,7 @@ impl Order {
         }
     }
 
-    /// The link with this number, and the code of the number unless it has an alias.
+    /// The new link with number `id`, and with the alias or else `code`.
     pub(super) fn link(&self, id: u64, code: &Code) -> NewLink {
         NewLink {
             id,
@@ -59,8 +59,8 @@ impl Order {
         }
     }
 
-    /// The link that is good enough.
-    pub(super) fn known(&self, link: Link) -> NewLink {
+    /// An equal link that exists, for which only a receipt is stored.
+    pub(super) fn existing(&self, link: Link) -> NewLink {
         NewLink {
             id: link.id,
             key: link.key(),
@@ -70,13 +70,13 @@ impl Order {
         }
     }
 
-    /// The link of a receipt, as it was: what was asked for is known, for it is asked for again.
-    pub(super) fn replayed(&self, stored: StoredReceipt) -> Outcome {
+    /// The link of a receipt, as it was then. Its content is that of this order, which has the same fingerprint.
+    pub(super) fn replayed(&self, stored: StoredReceipt) -> OrderOutcome {
         let own = self.receipt.as_ref().map(|receipt| receipt.fingerprint);
         if own != Some(stored.receipt.fingerprint) {
             return Err(Problem::new(Kind::IdempotencyKeyReused));
         }
-        Ok(Made {
+        Ok(FulfilledOrder {
             link: Link {
                 id: stored.id,
                 domain: stored.key.domain,
@@ -92,28 +92,28 @@ impl Order {
     }
 }
 
-/// A link, and how it came to be.
+/// The link that an order has led to, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Made {
+pub(crate) struct FulfilledOrder {
     pub(crate) link: Link,
-    /// Whether it was there already.
+    /// Whether it existed already.
     pub(crate) is_found: bool,
-    /// Whether that was so when the request came before.
+    /// Whether it comes from the receipt of an earlier request.
     pub(crate) is_replayed: bool,
 }
 
-impl Made {
-    /// The key and the revision of a link that was created just now.
+impl FulfilledOrder {
+    /// Key and revision of the link if this order has created it.
     pub(crate) fn new_link(&self) -> Option<(LinkKey, u64)> {
         let is_new = !self.is_found && !self.is_replayed;
         is_new.then(|| (self.link.key(), self.link.rev))
     }
 }
 
-/// What comes of an order.
-pub(crate) type Outcome = Result<Made, Problem>;
+/// The outcome of an order.
+pub(crate) type OrderOutcome = Result<FulfilledOrder, Problem>;
 
-/// Why there is no link.
+/// Why an order has not led to a link.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CreateFailure {
     #[error("the alias is taken")]
@@ -139,20 +139,20 @@ impl From<CreateFailure> for Problem {
             }
             CreateFailure::Overloaded => Self::new(Kind::Overloaded),
             CreateFailure::CodesTaken(_) => {
-                tracing::error!(error = %failure, "no code was found for a link");
+                tracing::error!(error = %failure, "no free code was found: the creation is refused with 503");
                 Self::new(Kind::CodesTaken)
             }
             CreateFailure::Issue(IssueError::Store(error)) | CreateFailure::Store(error) => {
                 error.into()
             }
             CreateFailure::Issue(error @ IssueError::Exhausted { .. }) => {
-                tracing::error!(%error, "configure a longer links.code_length");
+                tracing::error!(%error, "all codes are in use: creations get 503; configure a longer links.code_length");
                 Self::new(Kind::CodesExhausted)
             }
             CreateFailure::Issue(
                 error @ (IssueError::Source { .. } | IssueError::ClockWentBack { .. }),
             ) => {
-                tracing::error!(%error, "there are no numbers for new links");
+                tracing::error!(%error, "the number source failed: the creation is refused with 503");
                 Self::new(Kind::IssuerUnavailable)
             }
             CreateFailure::Issue(IssueError::Closed) => Self::new(Kind::Stopping),

@@ -19,7 +19,7 @@ pub enum TargetError {
     /// Longer than [`MAX_URL_LENGTH`] in the form in which it would be sent.
     #[error("must not be longer than 8000 bytes")]
     Length,
-    /// Tabs, line ends and other characters that have no place in a URL.
+    /// Tabs, line ends and other control characters.
     #[error("must not have control characters")]
     Control,
     /// A scheme other than http and https, or none.
@@ -34,13 +34,13 @@ pub enum TargetError {
     /// The port is not a number of 0 to 65535.
     #[error("must have a port of 0 to 65535, or none")]
     Port,
-    /// Points to a domain whose short links are served here: a redirect to ourselves may never end.
+    /// Points to a domain of this shortener: such a redirect may never end.
     #[error("must not point to a domain of this shortener")]
     OwnDomain,
 }
 
 impl TargetUrl {
-    /// Takes an absolute http or https URL that points elsewhere.
+    /// Parses an absolute http or https URL that points elsewhere.
     ///
     /// Spaces around it are cut off, and those inside become `%20`. Beyond that a text of visible ASCII is kept byte for
     /// byte, because servers may tell apart what a parser's serialization makes equal. Any other text becomes what a
@@ -66,7 +66,7 @@ impl TargetUrl {
         Ok(Self(sent.into()))
     }
 
-    /// Takes a text that was checked before it was stored.
+    /// A target from the store, where it was checked before.
     #[must_use]
     pub fn from_store(text: &str) -> Self {
         Self(text.into())
@@ -93,7 +93,7 @@ fn check_text(text: &str) -> Result<(), TargetError> {
     Ok(())
 }
 
-/// What stands between the scheme and the path, as it is written. The scheme must be spelled out with its two slashes:
+/// The authority, between scheme and path, as it is written. The scheme must be spelled out with its two slashes:
 /// parsers also take `http:host` and `https:\\host`, and do not agree on what these mean.
 fn authority(text: &str) -> Result<&str, TargetError> {
     let rest = ["http://", "https://"]
@@ -128,8 +128,7 @@ fn parse_error(error: url::ParseError) -> TargetError {
 
 /// The rules for the authority as it was written.
 ///
-/// A backslash is a slash to browsers and a part of the host to others: a check of the one host says nothing of a visit
-/// to the other, so it may not stand here at all.
+/// A backslash is a slash to browsers and a part of the host to other clients, so it is refused.
 fn check_written_authority(authority: &str) -> Result<(), TargetError> {
     if authority.contains('\\') {
         return Err(TargetError::Host);
@@ -221,7 +220,7 @@ fn is_same_host(left: &Host, right: &Host) -> bool {
     }
 }
 
-/// The address, as IPv4 where it is one in IPv6's clothes (RFC 4291, section 2.5.5.2).
+/// The address; an IPv4-mapped IPv6 address as IPv4 (RFC 4291, section 2.5.5.2).
 fn address(host: &Host) -> Option<IpAddr> {
     match host {
         Host::Domain(_) => None,
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_http_url_is_refused() {
+    fn a_text_that_is_no_http_url_is_refused() {
         let long_label = format!("http://{}.com/", "a".repeat(64));
         let long_name = format!("http://{}com/", "a.".repeat(127));
         for (text, error) in [
@@ -398,7 +397,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_can_stand_in_a_record_and_is_taken_again_unchanged(
+        fn an_accepted_target_fits_a_record_and_is_accepted_again_unchanged(
             text in "(http|https|HTTP)://([a-z0-9._\"%-]{1,12}|[äöü.a]{1,5}|\\[[0-9a-f:.]{2,9}\\])(:[0-9]{0,6})?([/?#\\\\][ -~äß€]{0,20})?",
         ) {
             if let Ok(sent) = parse(&text) {
@@ -408,7 +407,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_taken_or_refused_without_a_panic(text in "\\PC{0,40}|(https?:)?[/\\\\]{0,3}.{0,40}") {
+        fn any_text_is_accepted_or_refused_without_a_panic(text in "\\PC{0,40}|(https?:)?[/\\\\]{0,3}.{0,40}") {
             if let Ok(sent) = parse(&text) {
                 prop_assert!(is_target(sent.as_bytes()));
             }

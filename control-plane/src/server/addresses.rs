@@ -1,44 +1,44 @@
-//! How many connections each client address has.
+//! Counts the connections of each client address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The part of an IPv6 address that names a network: a client has all addresses in one.
+/// The network part of an IPv6 address: a client has all addresses in it.
 const NETWORK: u128 = !0 << 64;
 
-/// The open connections by client address, as many entries as there are connections at most.
+/// The open connections by client address; it has at most as many entries as there are connections.
 #[derive(Debug)]
-pub(super) struct Addresses {
-    most: usize,
+pub(super) struct AddressCounts {
+    max_per_address: usize,
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// A connection that counts until it is dropped.
+/// A connection that is counted until it is dropped.
 #[derive(Debug)]
-pub(super) struct Counted {
-    addresses: Arc<Addresses>,
+pub(super) struct CountedConnection {
+    addresses: Arc<AddressCounts>,
     address: IpAddr,
 }
 
-impl Addresses {
-    pub(super) fn new(most: usize) -> Arc<Self> {
+impl AddressCounts {
+    pub(super) fn new(max_per_address: usize) -> Arc<Self> {
         Arc::new(Self {
-            most,
+            max_per_address,
             open: Mutex::default(),
         })
     }
 
     /// Counts a connection of `address`; `None` if it has as many as it may have.
-    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Counted> {
+    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<CountedConnection> {
         let address = network(address);
         let mut open = self.open();
         let count = open.entry(address).or_default();
-        if *count >= self.most {
+        if *count >= self.max_per_address {
             return None;
         }
         *count += 1;
-        Some(Counted {
+        Some(CountedConnection {
             addresses: self.clone(),
             address,
         })
@@ -49,7 +49,7 @@ impl Addresses {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         let mut open = self.addresses.open();
         if let Some(count) = open.get_mut(&self.address) {
@@ -61,7 +61,7 @@ impl Drop for Counted {
     }
 }
 
-/// What is counted as one client.
+/// The address as which a client is counted.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
@@ -73,13 +73,13 @@ fn network(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn admit(addresses: &Arc<Addresses>, address: &str) -> Option<Counted> {
+    fn admit(addresses: &Arc<AddressCounts>, address: &str) -> Option<CountedConnection> {
         addresses.admit(address.parse().unwrap())
     }
 
     #[test]
     fn an_address_has_its_share_and_room_comes_back() {
-        let addresses = Addresses::new(2);
+        let addresses = AddressCounts::new(2);
         let first = admit(&addresses, "192.0.2.1").unwrap();
         let _second = admit(&addresses, "::ffff:192.0.2.1").unwrap();
         assert!(admit(&addresses, "192.0.2.1").is_none());
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_is_one_client() {
-        let addresses = Addresses::new(1);
+        let addresses = AddressCounts::new(1);
         let first = admit(&addresses, "2001:db8::1");
         assert!(admit(&addresses, "2001:db8::ffff:1").is_none());
         assert!(admit(&addresses, "2001:db8:0:1::1").is_some());

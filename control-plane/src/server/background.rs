@@ -1,4 +1,4 @@
-//! Background tasks: publishing changes, and keeping up with those of other replicas.
+//! Background tasks: publishing changes, following the feed, and scanning the keys.
 
 use crate::config::Config;
 use crate::feed::{Feed, Listener, Tail};
@@ -42,8 +42,8 @@ impl Background {
         })
     }
 
-    /// What follows a change that this process has made, before it is published: its resolver forgets what it knows of the
-    /// link, so that a client that makes a change here sees it here, and the publisher wakes up.
+    /// The listener of changes that this process makes. It invalidates the link in the resolver's memory, so that a client sees
+    /// its own change here, and wakes the publisher.
     pub(super) fn on_change(&self) -> OnChange {
         let (memory, wake) = (self.memory.clone(), self.wake.clone());
         Arc::new(move |keys| {
@@ -54,7 +54,7 @@ impl Background {
         })
     }
 
-    /// Which links there are.
+    /// The filter of known keys.
     pub(super) fn known_keys(&self) -> Arc<KnownKeys> {
         self.known_keys.clone()
     }
@@ -77,7 +77,7 @@ impl Background {
         status
     }
 
-    /// Where changes are published; follows the feed from there.
+    /// Where changes are published. With Redis it starts the tail of the feed.
     fn destination(&self) -> Destination {
         let Some(redis) = &self.redis else {
             return Destination::Local(self.feed.clone());
@@ -87,7 +87,7 @@ impl Background {
         Destination::Redis(redis.clone())
     }
 
-    /// What answers for links.
+    /// The resolver of links.
     pub(super) fn resolver(&self, config: &Config, store: &Arc<Store>) -> Resolver {
         Resolver::new(
             store.clone(),
@@ -99,7 +99,7 @@ impl Background {
         )
     }
 
-    /// What edges start from.
+    /// The snapshots from which edges start.
     pub(super) fn snapshots(&self, config: &Config, store: &Arc<Store>) -> Snapshots {
         let facts = SnapshotFacts {
             length: config.links.code_space().length(),
@@ -111,12 +111,12 @@ impl Background {
         Snapshots::new(store.clone(), known_keys, feed, facts)
     }
 
-    /// Ends the waiting of edges, so that their requests end.
+    /// Answers the polls of edges that wait.
     pub(super) fn release_edges(&self) {
         self.feed.shutdown();
     }
 
-    /// Ends everything in order.
+    /// Stops the tasks and closes Redis.
     pub(super) async fn finish(&self) {
         self.stop.cancel();
         self.tasks.close();

@@ -1,6 +1,6 @@
-//! Accepting connections, serving them, and seeing them off.
+//! Accepts connections, serves them, and closes them in order.
 
-use super::addresses::{Addresses, Counted};
+use super::addresses::{AddressCounts, CountedConnection};
 use crate::config::ServerConfig;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::CONNECTIONS_REFUSED;
@@ -20,9 +20,9 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long accepting pauses when the system has no more sockets to give.
+/// The pause before accepting is retried when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// The largest head of a request in bytes; what is longer is answered 431.
+/// The largest head of a request in bytes; a longer one is answered 431.
 const MAX_HEAD_BYTES: usize = 32_768;
 /// The largest buffer of a connection in bytes.
 const MAX_BUFFER_BYTES: usize = 65_536;
@@ -34,28 +34,28 @@ const PROBE_HEADER_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct Acceptor {
     listener: TcpListener,
     seats: Seats,
-    addresses: Arc<Addresses>,
+    addresses: Arc<AddressCounts>,
     write_timeout: Duration,
     http: http1::Builder,
     probe_http: http1::Builder,
 }
 
-/// What is served in a connection.
+/// The routers of the two kinds of connections.
 #[derive(Clone)]
 pub(super) struct Routers {
-    /// Everything.
+    /// For connections within `max_connections`.
     pub(super) all: Router,
-    /// What is served where all connections are taken.
+    /// For further connections: probes and metrics only.
     pub(super) health: Router,
 }
 
-/// How many connections there may be.
+/// The connections that may still be opened.
 struct Seats {
     all: Arc<Semaphore>,
     health: Arc<Semaphore>,
 }
 
-/// The right to a connection, until it is dropped.
+/// A permit for a connection, held until it is dropped.
 struct Seat {
     kind: SeatKind,
     _permit: OwnedSemaphorePermit,
@@ -68,7 +68,7 @@ enum SeatKind {
 }
 
 impl Seats {
-    /// Waits for a seat. The semaphores are never closed, so there is always one at last.
+    /// Waits for a seat. The error never comes, since the semaphores are never closed.
     async fn wait(&self) -> Result<Seat, AcquireError> {
         tokio::select! {
             biased;
@@ -77,7 +77,7 @@ impl Seats {
         }
     }
 
-    /// A better seat where one has become free meanwhile.
+    /// Exchanges a seat for probes for a full one if one has become free.
     fn improve(&self, seat: Seat) -> Seat {
         if seat.kind == SeatKind::All {
             return seat;
@@ -96,7 +96,7 @@ impl SeatKind {
     }
 }
 
-type Connection =
+type HttpConnection =
     http1::Connection<TokioIo<Pin<Box<TimeoutStream<TcpStream>>>>, TowerToHyperService<Router>>;
 
 /// Connections that are still open.
@@ -116,7 +116,7 @@ impl Acceptor {
                 all: Arc::new(Semaphore::new(config.max_connections)),
                 health: Arc::new(Semaphore::new(config.health_connections)),
             },
-            addresses: Addresses::new(config.max_connections_per_address),
+            addresses: AddressCounts::new(config.max_connections_per_address),
             write_timeout: config.write_timeout_ms,
             http: http(config.header_timeout_ms),
             probe_http,
@@ -149,9 +149,9 @@ impl Acceptor {
                         let seat = self.seats.improve(seat);
                         self.begin(stream, routers, connections, (seat, counted));
                     }
-                    None => note_refusal(peer.ip()),
+                    None => report_refusal(peer.ip()),
                 },
-                Err(error) => pause_after(&error).await,
+                Err(error) => pause_unless_client_left(&error).await,
             }
         }
     }
@@ -161,9 +161,9 @@ impl Acceptor {
         stream: TcpStream,
         routers: &Routers,
         connections: &Connections,
-        place: (Seat, Counted),
+        place: (Seat, CountedConnection),
     ) {
-        // Without this small answers wait for the client's acknowledgement; where it fails they only come later.
+        // Without it small answers wait for the client's acknowledgement; if it fails they only come later.
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.write_timeout));
@@ -186,20 +186,20 @@ fn http(header_timeout: Duration) -> http1::Builder {
     http
 }
 
-fn note_refusal(address: IpAddr) {
+fn report_refusal(address: IpAddr) {
     static THROTTLE: LogThrottle = LogThrottle::new();
     counter!(CONNECTIONS_REFUSED).increment(1);
     if let Some(left_out) = THROTTLE.admit(Instant::now()) {
         tracing::warn!(
             %address,
             left_out,
-            "a connection was closed: its address has server.max_connections_per_address"
+            "connection closed: its address has server.max_connections_per_address"
         );
     }
 }
 
-/// A client that has left is nothing to us. Anything else means that the system is short of something.
-async fn pause_after(error: &io::Error) {
+/// Pauses after a failure to accept, unless the client has left: the system is short of something then.
+async fn pause_unless_client_left(error: &io::Error) {
     let is_clients_fault = matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted
@@ -207,13 +207,13 @@ async fn pause_after(error: &io::Error) {
             | io::ErrorKind::ConnectionRefused
     );
     if !is_clients_fault {
-        tracing::error!(%error, "connections cannot be accepted");
+        tracing::error!(%error, "accepting a connection failed: it is retried after a pause");
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }
 
 impl Connections {
-    fn spawn(&self, connection: Connection, place: (Seat, Counted)) {
+    fn spawn(&self, connection: HttpConnection, place: (Seat, CountedConnection)) {
         let (stop, cut) = (self.stop.clone(), self.cut.clone());
         self.tasks.spawn(async move {
             let _place = place;
@@ -229,7 +229,7 @@ impl Connections {
                 }
             };
             if let Err(error) = result {
-                tracing::debug!(%error, "a connection ended early");
+                tracing::debug!(%error, "connection ended early");
             }
         });
     }

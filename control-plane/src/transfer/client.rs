@@ -1,4 +1,4 @@
-//! The API as a client sees it, with patience.
+//! A client of the API that retries.
 
 use bytes::Bytes;
 use edgelink_wire::backoff::Bounds;
@@ -14,14 +14,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// How often a request is sent at most while the API is away; with the waits in between that is about two minutes.
-const MAX_TRIES: u32 = 10;
-const PAUSES: Bounds = Bounds {
+/// How often a request is sent at most while the API does not answer: about two minutes with the pauses.
+const MAX_ATTEMPTS: u32 = 10;
+const BACKOFF: Bounds = Bounds {
     first_ms: 250,
     cap_ms: 20_000,
 };
 
-/// How long one request may take, besides a second for each 64 KiB of its body.
+/// How long one request may take, and a second more for each [`BODY_RATE`] bytes of its body.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const BODY_RATE: u64 = 65_536;
 
@@ -33,10 +33,10 @@ pub struct ApiClient {
     key: String,
 }
 
-/// Why a request has failed for good.
+/// Why a request has failed after all retries.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The system has no certificates to trust.
+    /// The system's certificates cannot be read.
     #[error("the certificates that this system trusts cannot be read: {0}")]
     Certificates(#[source] std::io::Error),
     /// URL or key cannot be sent.
@@ -45,29 +45,29 @@ pub enum ClientError {
     /// The API has refused the request.
     #[error("the API refuses the request: {0}")]
     Refused(String),
-    /// The API did not answer, or only that it cannot now.
+    /// The API did not answer, or answered only that it is unavailable.
     #[error("the API was away for too long: {0}")]
     Away(String),
 }
 
-/// What came of an item of a bulk request.
+/// The result of an item of a bulk request.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct ItemResult {
     pub(super) status: u16,
-    pub(super) error: Option<Problem>,
+    pub(super) error: Option<ApiProblem>,
 }
 
 /// A problem, RFC 9457.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Problem {
+pub(super) struct ApiProblem {
     title: String,
     detail: Option<String>,
     #[serde(default)]
-    errors: Vec<FieldError>,
+    errors: Vec<ApiFieldError>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct FieldError {
+struct ApiFieldError {
     field: String,
     reason: String,
 }
@@ -85,14 +85,14 @@ pub(super) struct Page {
     pub(super) next_cursor: Option<String>,
 }
 
-/// How a try has failed.
-enum Miss {
+/// Why one attempt has failed: for good, or worth a retry.
+enum AttemptError {
     Refused(String),
     Away(String),
 }
 
-impl Problem {
-    /// In one line.
+impl ApiProblem {
+    /// The problem in one line.
     pub(super) fn to_line(&self) -> String {
         let errors = self.errors.iter();
         let fields: Vec<String> = errors
@@ -126,7 +126,7 @@ impl ApiClient {
         })
     }
 
-    /// Creates links. `request` makes it safe to send them again, which is done while the API or its database is away.
+    /// Creates links, with retries while the API or its database is unavailable. `request` is the `Idempotency-Key`.
     pub(super) async fn create(
         &self,
         items: &[Map<String, Value>],
@@ -140,15 +140,15 @@ impl ApiClient {
             .header("x-api-key", &self.key)
             .body(Full::new(body))
             .map_err(ClientError::Invalid)?;
-        self.patiently(async || {
+        self.with_retries(async || {
             let answer: BulkAnswer = self.send(post.clone()).await?;
             match answer.results.iter().find(|result| result.status >= 500) {
                 Some(result) => {
-                    let problem = result.error.as_ref().map(Problem::to_line);
-                    Err(Miss::Away(problem.unwrap_or_default()))
+                    let problem = result.error.as_ref().map(ApiProblem::to_line);
+                    Err(AttemptError::Away(problem.unwrap_or_default()))
                 }
                 None if answer.results.len() == items.len() => Ok(answer.results),
-                None => Err(Miss::Refused(
+                None => Err(AttemptError::Refused(
                     "an answer for every item is missing".to_owned(),
                 )),
             }
@@ -170,30 +170,34 @@ impl ApiClient {
             .header("x-api-key", &self.key)
             .body(Full::default())
             .map_err(ClientError::Invalid)?;
-        self.patiently(async || self.send(get.clone()).await).await
+        self.with_retries(async || self.send(get.clone()).await)
+            .await
     }
 
-    async fn patiently<T>(
+    async fn with_retries<T>(
         &self,
-        attempt: impl AsyncFn() -> Result<T, Miss>,
+        attempt: impl AsyncFn() -> Result<T, AttemptError>,
     ) -> Result<T, ClientError> {
         let mut failures = 0;
         loop {
             match attempt().await {
                 Ok(answer) => return Ok(answer),
-                Err(Miss::Refused(reason)) => return Err(ClientError::Refused(reason)),
-                Err(Miss::Away(reason)) => {
+                Err(AttemptError::Refused(reason)) => return Err(ClientError::Refused(reason)),
+                Err(AttemptError::Away(reason)) => {
                     failures += 1;
-                    if failures == MAX_TRIES {
+                    if failures == MAX_ATTEMPTS {
                         return Err(ClientError::Away(reason));
                     }
                 }
             }
-            tokio::time::sleep(Duration::from_millis(PAUSES.longest_ms(failures))).await;
+            tokio::time::sleep(Duration::from_millis(BACKOFF.longest_ms(failures))).await;
         }
     }
 
-    async fn send<T: DeserializeOwned>(&self, request: Request<Full<Bytes>>) -> Result<T, Miss> {
+    async fn send<T: DeserializeOwned>(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<T, AttemptError> {
         let limit = TIMEOUT + Duration::from_secs(request.body().size_hint().lower() / BODY_RATE);
         let exchange = async {
             let answer = self.http.request(request).await;
@@ -203,35 +207,35 @@ impl ApiClient {
         };
         let (status, body) = tokio::time::timeout(limit, exchange)
             .await
-            .unwrap_or_else(|_| Err(Miss::Away("no answer in time".to_owned())))?;
+            .unwrap_or_else(|_| Err(AttemptError::Away("no answer in time".to_owned())))?;
         if !status.is_success() {
             return Err(refusal(status, &body));
         }
         serde_json::from_slice(&body)
-            .map_err(|error| Miss::Refused(format!("the answer cannot be read: {error}")))
+            .map_err(|error| AttemptError::Refused(format!("the answer cannot be read: {error}")))
     }
 }
 
-/// What the client library says leaves out why.
-fn away(error: &dyn std::error::Error) -> Miss {
+/// A transient failure, with all causes, which the client library's message leaves out.
+fn away(error: &dyn std::error::Error) -> AttemptError {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         text = format!("{text}: {error}");
         cause = error.source();
     }
-    Miss::Away(text)
+    AttemptError::Away(text)
 }
 
-fn refusal(status: StatusCode, body: &[u8]) -> Miss {
-    let problem: Option<Problem> = serde_json::from_slice(body).ok();
+fn refusal(status: StatusCode, body: &[u8]) -> AttemptError {
+    let problem: Option<ApiProblem> = serde_json::from_slice(body).ok();
     let reason = match problem {
         Some(problem) => format!("{status}: {}", problem.to_line()),
         None => status.to_string(),
     };
     match status {
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Miss::Away(reason),
-        status if status.is_server_error() => Miss::Away(reason),
-        _ => Miss::Refused(reason),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => AttemptError::Away(reason),
+        status if status.is_server_error() => AttemptError::Away(reason),
+        _ => AttemptError::Refused(reason),
     }
 }

@@ -9,30 +9,30 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What to export, and whereto.
+/// What to export, and the file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportOptions {
     /// The file.
     pub file: PathBuf,
-    /// How far it has come; it is removed at the end.
+    /// The file of its progress; it is removed at the end.
     pub checkpoint: PathBuf,
     /// Only links on this domain.
     pub domain: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Checkpoint {
+struct ExportCheckpoint {
     cursor: Option<String>,
     bytes: u64,
     links: u64,
 }
 
-/// Exports links, or what is left of them; how many they are. Links that are created meanwhile are not among them.
+/// Exports links, or the rest of an earlier run, and returns their number. Links created meanwhile are not among them.
 ///
 /// # Errors
 /// The [`TransferError`] that stops the export.
 pub async fn export(client: &ApiClient, options: &ExportOptions) -> Result<u64, TransferError> {
-    let mut state: Checkpoint = read_checkpoint(&options.checkpoint)?.unwrap_or_default();
+    let mut state: ExportCheckpoint = read_checkpoint(&options.checkpoint)?.unwrap_or_default();
     let mut file = open_behind(&options.file, state.bytes)?;
     let bar = progress();
     loop {
@@ -50,7 +50,7 @@ pub async fn export(client: &ApiClient, options: &ExportOptions) -> Result<u64, 
         write_checkpoint(&options.checkpoint, &state)?;
     }
     bar.finish();
-    // Without a first page there was none.
+    // There is none if the first page was the last.
     let _ = fs::remove_file(&options.checkpoint);
     Ok(state.links)
 }

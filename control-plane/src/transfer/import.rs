@@ -1,12 +1,12 @@
-//! Importing: lines become items, items travel in batches, and after each batch a checkpoint says how far it has come.
+//! Importing: lines become items, items are sent in batches, and a checkpoint follows each batch.
 //!
-//! A batch that was sent and not noted is sent again under the same `Idempotency-Key`, so no line becomes two links. The
-//! API keeps such keys for a day only. A batch that is sent again later takes what exists for what it has created itself:
-//! every item finds a link like it, and lines of it that are the same become one link.
+//! A batch that was sent before its checkpoint is sent again under the same `Idempotency-Key`, so no line becomes two links.
+//! The API keeps such keys for a day only. A later retry is sent with `findIfExists`: each item finds the link that it has
+//! created, and equal lines become one link.
 
 use super::client::{ApiClient, ItemResult};
 use super::item::{self, Defaults};
-use super::lines::{Line, Lines};
+use super::lines::{Line, LineReader};
 use super::{TransferError, in_file, open_behind, read_checkpoint, write_checkpoint};
 use crate::clock;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -21,11 +21,11 @@ use std::path::{Path, PathBuf};
 /// A batch ends when its items have this many bytes: below what the API takes at once.
 const MAX_BATCH_BYTES: usize = 8 << 20;
 
-/// For how long a batch is sent again as it was, in seconds: an hour less than the API remembers it.
-const REMEMBERED: u64 = 23 * 60 * 60;
+/// How long a batch is retried unchanged, in seconds: an hour less than the API's retention of its key.
+const KEY_RETENTION_SECONDS: u64 = 23 * 60 * 60;
 
-/// How much of a file tells it from another one.
-const HEAD: u64 = 65_536;
+/// How many bytes at the start of a file identify it.
+const HEAD_BYTES: u64 = 65_536;
 
 /// What to import, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,17 +34,17 @@ pub struct ImportOptions {
     pub file: PathBuf,
     /// Where lines that could not be imported are reported: number, reason and text, separated by tabs.
     pub errors: PathBuf,
-    /// How far it has come. An import that is done keeps it, so that the same command does nothing.
+    /// The file of its progress. It stays when the import is done, so that the same command does nothing.
     pub checkpoint: PathBuf,
-    /// How many lines travel at once, 1 to 10,000.
+    /// How many lines are sent at once, 1 to 10,000.
     pub batch: usize,
-    /// The domain of lines that name none.
+    /// The domain of lines without one.
     pub domain: Option<String>,
-    /// Whether lines that do not say otherwise take a link that exists already.
+    /// `findIfExists` of lines without it.
     pub find_if_exists: bool,
 }
 
-/// What came of an import, earlier runs included.
+/// The result of an import, earlier runs included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportSummary {
@@ -60,8 +60,8 @@ pub struct ImportSummary {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Checkpoint {
-    /// Tells the requests of this import from those of any other.
+struct ImportCheckpoint {
+    /// A random id, part of each `Idempotency-Key`.
     id: String,
     head: String,
     head_bytes: u64,
@@ -77,15 +77,15 @@ struct Checkpoint {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Sent {
-    /// When it was sent first, unix seconds.
+    /// When it was sent first, in unix seconds.
     at: u64,
-    /// Whether it was sent again when the API may have forgotten it.
+    /// Whether it was sent again after [`KEY_RETENTION_SECONDS`].
     is_late: bool,
 }
 
-/// Lines that travel together.
+/// Lines that are sent together.
 #[derive(Default)]
-struct Batch {
+struct ImportBatch {
     items: Vec<Map<String, Value>>,
     /// The line of each item.
     lines: Vec<Line>,
@@ -95,10 +95,10 @@ struct Batch {
     end: u64,
 }
 
-/// Imports a file, or what is left of it.
+/// Imports a file, or the rest of it after an earlier run.
 ///
 /// # Errors
-/// A [`TransferError`] that stops the import. A line that cannot be imported is none: it is reported.
+/// A [`TransferError`] that stops the import. A line that cannot be imported does not: it is reported.
 pub async fn import(
     client: &ApiClient,
     options: &ImportOptions,
@@ -117,7 +117,7 @@ pub async fn import(
         let results = if batch.items.is_empty() {
             Vec::new()
         } else {
-            state.begin_to_send(clock::unix_seconds());
+            state.begin_send(clock::unix_seconds());
             write_checkpoint(&options.checkpoint, &state)?;
             client
                 .create(&state.items(&batch), &state.request())
@@ -132,13 +132,13 @@ pub async fn import(
     Ok(state.summary)
 }
 
-fn resume(options: &ImportOptions) -> Result<Checkpoint, TransferError> {
+fn resume(options: &ImportOptions) -> Result<ImportCheckpoint, TransferError> {
     let wrong = |reason: &str| TransferError::Checkpoint {
         path: options.checkpoint.clone(),
         reason: reason.to_owned(),
     };
-    let Some(state) = read_checkpoint::<Checkpoint>(&options.checkpoint)? else {
-        return Checkpoint::new(options);
+    let Some(state) = read_checkpoint::<ImportCheckpoint>(&options.checkpoint)? else {
+        return ImportCheckpoint::new(options);
     };
     if head(&options.file, state.head_bytes)? != (state.head.clone(), state.head_bytes) {
         return Err(wrong("is that of another file"));
@@ -146,9 +146,9 @@ fn resume(options: &ImportOptions) -> Result<Checkpoint, TransferError> {
     Ok(state)
 }
 
-impl Checkpoint {
+impl ImportCheckpoint {
     fn new(options: &ImportOptions) -> Result<Self, TransferError> {
-        let (head, head_bytes) = head(&options.file, HEAD)?;
+        let (head, head_bytes) = head(&options.file, HEAD_BYTES)?;
         let id = getrandom::u64().unwrap_or_default();
         let state = Self {
             id: format!("{id:016x}"),
@@ -160,21 +160,21 @@ impl Checkpoint {
             summary: ImportSummary::default(),
             sent: None,
         };
-        // Before the first request: a run that repeats it must know its key.
+        // Written before the first request: a run that repeats it needs its key.
         write_checkpoint(&options.checkpoint, &state)?;
         Ok(state)
     }
 
-    /// Notes that the next batch is about to be sent, perhaps again.
-    fn begin_to_send(&mut self, now: u64) {
+    /// Records that the next batch is about to be sent, perhaps again.
+    fn begin_send(&mut self, now_seconds: u64) {
         self.sent = Some(match self.sent {
             None => Sent {
-                at: now,
+                at: now_seconds,
                 is_late: false,
             },
             Some(Sent { at, is_late }) => Sent {
                 at,
-                is_late: is_late || now.saturating_sub(at) > REMEMBERED,
+                is_late: is_late || now_seconds.saturating_sub(at) > KEY_RETENTION_SECONDS,
             },
         });
     }
@@ -183,8 +183,8 @@ impl Checkpoint {
         self.sent.is_some_and(|sent| sent.is_late)
     }
 
-    /// What of a batch is sent.
-    fn items<'a>(&self, batch: &'a Batch) -> Cow<'a, [Map<String, Value>]> {
+    /// The items of a batch as they are sent.
+    fn items<'a>(&self, batch: &'a ImportBatch) -> Cow<'a, [Map<String, Value>]> {
         let mut items = Cow::from(&batch.items);
         if self.is_late() {
             for item in items.to_mut() {
@@ -194,13 +194,13 @@ impl Checkpoint {
         items
     }
 
-    /// The key of the request.
+    /// The `Idempotency-Key` of the next batch.
     fn request(&self) -> String {
         let late = if self.is_late() { "-late" } else { "" };
         format!("import-{}-{}{late}", self.id, self.offset)
     }
 
-    fn advance(&mut self, batch: &Batch, results: &[ItemResult]) {
+    fn advance(&mut self, batch: &ImportBatch, results: &[ItemResult]) {
         let count = |wanted: fn(u16) -> bool| {
             let results = results.iter().filter(|result| wanted(result.status));
             results.count() as u64
@@ -227,8 +227,8 @@ fn head(path: &Path, limit: u64) -> Result<(String, u64), TransferError> {
 
 fn open(
     options: &ImportOptions,
-    state: &Checkpoint,
-) -> Result<(Lines<BufReader<File>>, u64), TransferError> {
+    state: &ImportCheckpoint,
+) -> Result<(LineReader<BufReader<File>>, u64), TransferError> {
     let open = || {
         let mut file = File::open(&options.file)?;
         let size = file.metadata()?.len();
@@ -236,17 +236,17 @@ fn open(
         Ok((file, size))
     };
     let (file, size) = open().map_err(in_file(&options.file))?;
-    let lines = Lines::starting_at(BufReader::new(file), state.offset, state.summary.lines);
+    let lines = LineReader::starting_at(BufReader::new(file), state.offset, state.summary.lines);
     Ok((lines, size))
 }
 
-/// Batches are cut by the file alone, so that one that is read again is the same again.
+/// Reads the next batch. It depends on the file and the offset alone, so that a retry sends the same one.
 fn next_batch(
-    lines: &mut Lines<BufReader<File>>,
-    state: &Checkpoint,
+    lines: &mut LineReader<BufReader<File>>,
+    state: &ImportCheckpoint,
     defaults: &Defaults,
-) -> std::io::Result<Option<Batch>> {
-    let mut batch = Batch::default();
+) -> std::io::Result<Option<ImportBatch>> {
+    let mut batch = ImportBatch::default();
     while batch.read < state.batch as u64 && batch.bytes < MAX_BATCH_BYTES {
         let Some(line) = lines.next()? else {
             break;
@@ -274,14 +274,14 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Goes on behind `bytes`.
+    /// Opens the report and cuts it to `bytes`.
     fn open(path: &'a Path, bytes: u64) -> Result<Self, TransferError> {
         let file = open_behind(path, bytes)?;
         Ok(Self { path, file, bytes })
     }
 
-    /// Writes what is to be reported, in the order of the lines; the size of the report from then on.
-    fn add(&mut self, batch: &Batch, results: &[ItemResult]) -> Result<u64, TransferError> {
+    /// Appends the lines of a batch that failed, in order; returns the size of the report.
+    fn add(&mut self, batch: &ImportBatch, results: &[ItemResult]) -> Result<u64, TransferError> {
         let failed = batch
             .lines
             .iter()
@@ -311,8 +311,8 @@ impl<'a> Report<'a> {
     }
 }
 
-fn progress(size: u64, state: &Checkpoint) -> ProgressBar {
-    // Hidden where standard error is no terminal.
+fn progress(size: u64, state: &ImportCheckpoint) -> ProgressBar {
+    // Hidden if standard error is no terminal.
     let bar = ProgressBar::new(size);
     if let Ok(style) =
         ProgressStyle::with_template("{bar:32} {percent:>3}%  {msg}  {elapsed} (left: {eta})")
@@ -324,7 +324,7 @@ fn progress(size: u64, state: &Checkpoint) -> ProgressBar {
     bar
 }
 
-fn show(bar: &ProgressBar, state: &Checkpoint) {
+fn show(bar: &ProgressBar, state: &ImportCheckpoint) {
     let summary = &state.summary;
     bar.set_position(state.offset);
     bar.set_message(format!(

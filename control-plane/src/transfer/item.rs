@@ -1,25 +1,25 @@
 //! A line as an item of a bulk request.
 
-use super::lines::{Line, MAX_LINE};
+use super::lines::{Line, MAX_LINE_BYTES};
 use serde_json::{Map, Value};
 
-/// What the API shows of a link and does not take back.
+/// Fields of a link that the API shows and does not accept.
 const SHOWN_ONLY: [&str; 3] = ["shortUrl", "createdAt", "updatedAt"];
 
-/// What holds for every line that does not say otherwise.
+/// Fields of lines that do not have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Defaults {
     pub(super) domain: Option<String>,
     pub(super) find_if_exists: Option<bool>,
 }
 
-/// The item of a line: a JSON object, or else a URL. Nothing for a blank line.
+/// The item of a line: a JSON object, or else a URL. `None` if the line is blank.
 pub(super) fn parse(
     line: &Line,
     defaults: &Defaults,
 ) -> Option<Result<Map<String, Value>, String>> {
     if line.is_cut {
-        return Some(Err(format!("is longer than {MAX_LINE} bytes")));
+        return Some(Err(format!("is longer than {MAX_LINE_BYTES} bytes")));
     }
     let text = match std::str::from_utf8(&line.bytes) {
         Ok(text) => text.trim(),
@@ -58,8 +58,8 @@ fn complete(
         object.entry("findIfExists").or_insert(Value::from(find));
     }
     let size = serde_json::to_vec(&object).map_or(0, |bytes| bytes.len());
-    if size > MAX_LINE {
-        return Err(format!("is longer than {MAX_LINE} bytes"));
+    if size > MAX_LINE_BYTES {
+        return Err(format!("is longer than {MAX_LINE_BYTES} bytes"));
     }
     Ok(object)
 }
@@ -94,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_exported_can_be_imported() {
+    fn an_exported_line_can_be_imported() {
         let line = br#"{"shortCode":"a","shortUrl":"https://x/a","longUrl":"https://e/","createdAt":"t","updatedAt":"t"}"#;
         let expected = json!({ "customSlug": "a", "longUrl": "https://e/" });
         assert_eq!(item(line, &Defaults::default()), Some(Ok(expected)));
     }
 
     #[test]
-    fn defaults_fill_what_a_line_leaves_open() {
+    fn defaults_fill_fields_that_a_line_does_not_have() {
         let defaults = Defaults {
             domain: Some("a.example".to_owned()),
             find_if_exists: Some(true),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_item_says_why() {
+    fn a_line_that_is_no_item_says_why() {
         for (bytes, part) in [
             (&b"\xff"[..], "UTF-8"),
             (b"{\"longUrl\":", "JSON"),

@@ -1,9 +1,9 @@
-//! The lines of a file, each with its place, and none so long that it would fill the memory.
+//! Reads the lines of a file with their offsets, in bounded memory.
 
 use std::io::{self, BufRead};
 
 /// The longest line in bytes.
-pub(super) const MAX_LINE: usize = 65_536;
+pub(super) const MAX_LINE_BYTES: usize = 65_536;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -12,23 +12,23 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub(super) struct Line {
     /// Counted from 1.
     pub(super) number: u64,
-    /// Its bytes; the first [`MAX_LINE`] of a longer one.
+    /// Its bytes; the first [`MAX_LINE_BYTES`] of a longer one.
     pub(super) bytes: Vec<u8>,
-    /// Whether there were more.
+    /// Whether the line is longer.
     pub(super) is_cut: bool,
-    /// The place in the file behind it.
+    /// The offset in the file behind it.
     pub(super) end: u64,
 }
 
 /// Reads lines one by one. `\n` and `\r\n` both end one, and the last needs neither.
-pub(super) struct Lines<R> {
+pub(super) struct LineReader<R> {
     reader: R,
     number: u64,
     offset: u64,
 }
 
-impl<R: BufRead> Lines<R> {
-    /// Lines of a reader that stands at `offset`, behind line `number`.
+impl<R: BufRead> LineReader<R> {
+    /// Reads from `offset` on, which is behind line `number`.
     pub(super) fn starting_at(reader: R, offset: u64, number: u64) -> Self {
         Self {
             reader,
@@ -37,7 +37,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The next line; nothing at the end.
+    /// The next line; `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<Line>> {
         let is_first = self.offset == 0;
         let mut line = Line {
@@ -62,12 +62,12 @@ impl<R: BufRead> Lines<R> {
         Ok(Some(line))
     }
 
-    /// Takes what is buffered; whether the line has ended.
+    /// Appends what is buffered to the line; returns whether the line has ended.
     fn read_more(&mut self, line: &mut Line) -> io::Result<bool> {
         let buffer = self.reader.fill_buf()?;
         let end = buffer.iter().position(|byte| *byte == b'\n');
         let text = &buffer[..end.unwrap_or(buffer.len())];
-        let room = MAX_LINE - line.bytes.len();
+        let room = MAX_LINE_BYTES - line.bytes.len();
         line.bytes.extend_from_slice(&text[..text.len().min(room)]);
         line.is_cut |= text.len() > room;
         let used = text.len() + usize::from(end.is_some());
@@ -83,7 +83,7 @@ mod tests {
     use std::io::BufReader;
 
     fn lines(text: &[u8], buffer: usize) -> Vec<Line> {
-        let mut lines = Lines::starting_at(BufReader::with_capacity(buffer, text), 0, 0);
+        let mut lines = LineReader::starting_at(BufReader::with_capacity(buffer, text), 0, 0);
         std::iter::from_fn(|| lines.next().unwrap()).collect()
     }
 
@@ -106,7 +106,7 @@ mod tests {
         let text = b"one\r\ntwo\nthree";
         for line in lines(text, 4) {
             let rest = &text[line.end as usize..];
-            let mut rest = Lines::starting_at(rest, line.end, line.number);
+            let mut rest = LineReader::starting_at(rest, line.end, line.number);
             let next = rest.next().unwrap();
             assert_eq!(next, lines(text, 4).into_iter().nth(line.number as usize));
         }
@@ -114,12 +114,12 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_is_cut_and_the_next_is_whole() {
-        let mut text = vec![b'x'; MAX_LINE + 1];
+        let mut text = vec![b'x'; MAX_LINE_BYTES + 1];
         text.extend_from_slice(b"\nnext\n");
-        text.extend(vec![b'y'; MAX_LINE]);
+        text.extend(vec![b'y'; MAX_LINE_BYTES]);
         let found = lines(&text, 1000);
         assert!(found[0].is_cut);
-        assert_eq!(found[0].bytes.len(), MAX_LINE);
+        assert_eq!(found[0].bytes.len(), MAX_LINE_BYTES);
         assert_eq!(found[1].bytes, b"next");
         assert!(!found[2].is_cut);
     }

@@ -1,4 +1,4 @@
-//! Who gets in.
+//! API keys and edge tokens.
 
 use crate::helpers::{Running, send};
 use reqwest::Method;

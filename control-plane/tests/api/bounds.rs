@@ -22,7 +22,7 @@ async fn hang(server: &Running) -> TcpStream {
 }
 
 #[tokio::test]
-async fn more_requests_than_configured_are_answered_503_while_health_goes_on() {
+async fn more_requests_than_configured_are_answered_503_while_health_is_answered() {
     let server = Running::with(&[("EDGELINK_SERVER_MAX_REQUESTS", "1")]).await;
     let busy = hang(&server).await;
     let get = || send(server.plain(Method::GET, "/x"));
@@ -129,7 +129,7 @@ async fn a_client_that_reads_no_answers_is_cut_off() {
         });
         silent.push((unread, sending));
     }
-    // Both have a connection before anybody else comes.
+    // Both have a connection before others come.
     until("requests are served", async || {
         let is_served =
             |unread: &OwnedReadHalf| unread.ready(Interest::READABLE).now_or_never().is_some();

@@ -222,7 +222,7 @@ async fn of_concurrent_patches_with_the_same_condition_one_wins() {
 }
 
 #[tokio::test]
-async fn a_change_and_a_deletion_wait_until_edges_have_had_the_time_to_hear_of_it_without_a_permit()
+async fn a_change_and_a_deletion_wait_without_a_permit_until_edges_have_had_the_time_to_apply_them()
 {
     let server = Running::with(&[
         ("EDGELINK_FEED_ALIAS_SETTLE_MS", "600"),
@@ -250,7 +250,7 @@ async fn a_change_and_a_deletion_wait_until_edges_have_had_the_time_to_hear_of_i
     assert!(read.0 == 200 && read.1 < settled, "{read:?}");
     let deleted = timed(server.api(Method::DELETE, "/links/x")).await;
     assert!(deleted.0 == 204 && deleted.1 >= settled, "{deleted:?}");
-    // What changes nothing is not told of.
+    // A request that changes nothing does not wait for the feed.
     let absent = timed(server.api(Method::DELETE, "/links/x")).await;
     assert!(absent.0 == 404 && absent.1 < settled, "{absent:?}");
 }

@@ -303,7 +303,7 @@ async fn an_outage_is_a_few_log_lines_and_not_one_for_each_visitor() {
         assert_eq!(send(manager.bearer_auth(&key)).await.status, 500);
     }
     let (_, log) = server.end("-TERM");
-    for message in ["a link cannot be looked up", "the store failed"] {
+    for message in ["looking up a link failed", "the database failed"] {
         let lines = log.lines().filter(|line| line.contains(message)).count();
         // The machine may be slow, but not so slow that each falls into an interval of its own.
         assert!((1..=5).contains(&lines), "{message}: {lines}\n{log}");

@@ -189,7 +189,7 @@ async fn concurrent_creations_get_different_codes() {
 }
 
 #[tokio::test]
-async fn every_new_alias_waits_until_edges_have_had_the_time_to_hear_of_it() {
+async fn every_new_alias_waits_until_edges_have_had_the_time_to_apply_it() {
     let server = Running::with(&[("EDGELINK_FEED_ALIAS_SETTLE_MS", "400")]).await;
     let settled = Duration::from_millis(400);
     for slug in ["Sale-24", "sale7ab", "x"] {

@@ -1,4 +1,4 @@
-//! What keeps edges up to date, and what they report: feed, snapshot, clicks.
+//! Feed, snapshot and clicks of the edge API.
 
 use crate::helpers::{Answer, Running, send, until};
 use edgelink_wire::clicks::{ClickBatch, encode};
@@ -15,7 +15,7 @@ async fn edge(server: &Running, path: &str) -> Answer {
     send(request.bearer_auth(TOKEN)).await
 }
 
-/// Waits until the feed tells in time.
+/// Waits until the feed is current.
 async fn await_feed(server: &Running) {
     until("the feed", async || {
         edge(server, "/feed").await.status == 200
@@ -124,7 +124,7 @@ async fn creation_change_deletion_and_return_come_by_the_feed_in_order() {
     assert!(next().await);
 }
 
-/// Such a batch is not copied for each who waits.
+/// Such a batch is not copied for each waiter.
 #[tokio::test]
 async fn a_batch_that_is_long_comes_whole() {
     let server = Running::start().await;
@@ -145,7 +145,7 @@ async fn a_batch_that_is_long_comes_whole() {
 }
 
 #[tokio::test]
-async fn beats_tell_up_to_when_everything_was_published() {
+async fn beats_say_up_to_when_everything_was_published() {
     let server = Running::with(&[("EDGELINK_PUBLISHER_HEARTBEAT_MS", "100")]).await;
     let mut follower = Follower::start(&server).await;
     let mut last = 0;
@@ -182,7 +182,7 @@ async fn a_position_that_is_not_known_is_a_gap_and_a_wrong_one_a_mistake() {
         let answer = edge(&server, &format!("/feed?{place}&waitMs=20000")).await;
         assert!(FeedBatch::decode(&answer.body).unwrap().head.gap, "{place}");
     }
-    // Another control plane has told of more: that is no gap.
+    // Another control plane is ahead: that is no gap.
     let ahead = format!("/feed?after=99999999999999-0&generation={generation}");
     edge(&server, &ahead).await.problem(503, "overloaded");
     for query in ["after=x", "generation=x", "waitMs=x", "since=1-1"] {
@@ -358,7 +358,7 @@ async fn a_link_that_has_become_hot_comes_by_the_feed() {
 }
 
 #[tokio::test]
-async fn who_changes_a_link_sees_it_changed_at_once() {
+async fn a_client_sees_its_own_change_at_once() {
     let server = Running::start().await;
     create(&server, "x").await;
     for round in 0..50 {

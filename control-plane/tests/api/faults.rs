@@ -12,7 +12,7 @@ async fn run(server: &Running, statement: &'static str) -> SqliteConnection {
 }
 
 #[tokio::test]
-async fn a_database_that_does_not_answer_is_503_in_time_and_redirects_go_on() {
+async fn a_database_that_does_not_answer_is_503_in_time_and_redirects_are_answered() {
     let server = Running::start().await;
     server
         .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))

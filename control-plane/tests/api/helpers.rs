@@ -56,7 +56,7 @@ impl Running {
         }
     }
 
-    /// Tells the server to stop.
+    /// Begins to stop the server.
     pub(crate) fn begin_stop(&self) {
         self.stop.cancel();
     }
@@ -235,7 +235,7 @@ impl Answer {
         self.json()
     }
 
-    /// The fields of a problem, after a look at everything that all problems share.
+    /// The fields of a problem, after a check of what all problems share.
     #[track_caller]
     pub(crate) fn problem(&self, status: u16, name: &str) -> Vec<String> {
         assert_eq!(self.status.as_u16(), status, "{}", self.text());

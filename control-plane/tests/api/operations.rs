@@ -62,7 +62,7 @@ async fn metrics_count_requests_numbers_links_and_redirects() {
 }
 
 #[tokio::test]
-async fn paths_that_nobody_knows_make_no_series_of_their_own() {
+async fn unknown_paths_make_no_series_of_their_own() {
     let server = Running::start().await;
     server.follow("/made-up-by-a-scanner/1").await;
     let metrics = server.follow("/metrics").await;

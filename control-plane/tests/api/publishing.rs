@@ -99,7 +99,7 @@ async fn a_process_whose_changes_are_published_elsewhere_says_so_and_answers_fro
 }
 
 #[tokio::test]
-async fn who_takes_over_begins_a_generation() {
+async fn a_publisher_that_takes_over_begins_a_generation() {
     let first = Running::start().await;
     await_feed(&first).await;
     let before = FeedBatch::decode(&edge(&first, "/feed").await.body)

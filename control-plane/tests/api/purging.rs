@@ -1,4 +1,4 @@
-//! Links past their validity are removed.
+//! Purging links past their validity.
 
 use crate::helpers::{Running, until};
 use edgelink_wire::{LinkAnswer, Record};

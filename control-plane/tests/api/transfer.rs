@@ -96,7 +96,7 @@ async fn an_import_that_is_done_does_nothing_again() {
     assert_eq!(targets(&server).await.len(), 2);
 }
 
-/// A crash between the answer and the note: the batch is sent again.
+/// A crash between the answer and the checkpoint: the batch is sent again.
 #[tokio::test]
 async fn an_import_that_was_killed_before_it_noted_a_batch_creates_no_link_twice() {
     let server = Running::start().await;
@@ -120,9 +120,9 @@ async fn an_import_that_was_killed_before_it_noted_a_batch_creates_no_link_twice
     assert_eq!(report.lines().count(), 1, "{report}");
 }
 
-/// The API has forgotten the batch by then.
+/// The receipts of the batch are purged by then.
 #[tokio::test]
-async fn an_import_that_goes_on_after_a_day_creates_no_link_twice() {
+async fn an_import_that_continues_after_a_day_creates_no_link_twice() {
     let server = Running::start().await;
     let folder = tempfile::tempdir().unwrap();
     let options = import_of(folder.path());

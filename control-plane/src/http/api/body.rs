@@ -1,4 +1,4 @@
-//! The body of a request: a JSON object within bounds.
+//! Reads the body of a request: a JSON object within bounds.
 
 use crate::http::app::App;
 use crate::problem::{Kind, Problem};
@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// A JSON object that was sent as such.
+/// A body that is a JSON object with a JSON content type.
 pub(crate) struct JsonObject(pub(crate) Map<String, Value>);
 
 impl FromRequest<Arc<App>> for JsonObject {
@@ -30,7 +30,7 @@ impl FromRequest<Arc<App>> for JsonObject {
     }
 }
 
-/// `application/json`, or a type that is built upon it, such as `application/merge-patch+json` (RFC 6839, section 3.1).
+/// Whether the type is `application/json`, or based on it, such as `application/merge-patch+json` (RFC 6839, section 3.1).
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let Some(value) = headers
         .get(header::CONTENT_TYPE)
@@ -73,7 +73,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn json_and_what_is_built_upon_it_is_taken_with_any_parameters() {
+    fn json_and_types_based_on_it_are_accepted_with_any_parameters() {
         for (content_type, expected) in [
             ("application/json", true),
             ("Application/JSON; charset=utf-8", true),

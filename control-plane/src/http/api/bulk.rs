@@ -1,7 +1,7 @@
-//! `POST /links/bulk`: many links in one request, each with an answer of its own.
+//! `POST /links/bulk`: many links in one request, each with an outcome of its own.
 //!
-//! Either the body as a whole is refused and nothing was created, or every item has its answer. The body is parsed as it
-//! arrives: what is held is one item and the orders read so far, both bounded.
+//! Either the body is refused as a whole and creates nothing, or every item has its outcome. The body is parsed as it arrives:
+//! one item and the orders read so far are held, both bounded.
 
 use super::body::is_json;
 use super::create;
@@ -12,7 +12,7 @@ use crate::config::LinksConfig;
 use crate::feed::Untold;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::links::order::{Order, Outcome};
+use crate::links::order::{Order, OrderOutcome};
 use crate::problem::{Document, Kind, Problem};
 use axum::Json;
 use axum::body::Body;
@@ -29,13 +29,13 @@ use tokio::time::{Instant, timeout_at};
 /// The most links of one request.
 const MAX_ITEMS: usize = 10_000;
 
-/// The slowest line that a large body may come by, in bytes a second.
+/// The slowest rate of a large body, in bytes a second.
 const MIN_BODY_RATE: usize = 65_536;
 
 type Parsed = Result<Order, Problem>;
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct BulkView<'a> {
     created: usize,
     existing: usize,
     failed: usize,
@@ -73,9 +73,9 @@ pub(crate) async fn create_many(
     let is_alias = |item: &Parsed| matches!(item, Ok(order) if order.alias.is_some());
     let are_aliases: Vec<bool> = parsed.iter().map(is_alias).collect();
     let from = app.feed.end();
-    // The time of the body, which may be large, does not count.
+    // Counted from the end of the body, which may be large.
     let limit = app.config.server.request_timeout_ms;
-    // A little before the request as a whole is given up, so that what was created is told.
+    // A little before the request times out, so that the answer names what was created.
     let deadline = std::time::Instant::now() + limit.mul_f32(0.8);
     let outcomes = tokio::time::timeout(limit, carry_out(&app, parsed, deadline))
         .await
@@ -86,14 +86,18 @@ pub(crate) async fn create_many(
     Ok(untold.before(answer(&outcomes, &app.config.links)))
 }
 
-/// Carries out what is in order, and puts the answers back among those of the items that are not.
-async fn carry_out(app: &App, parsed: Vec<Parsed>, deadline: std::time::Instant) -> Vec<Outcome> {
+/// Carries out the valid orders; the outcomes are in the order of the items, refused ones included.
+async fn carry_out(
+    app: &App,
+    parsed: Vec<Parsed>,
+    deadline: std::time::Instant,
+) -> Vec<OrderOutcome> {
     let mut orders = Vec::with_capacity(parsed.len());
     let refused: Vec<Option<Problem>> = parsed
         .into_iter()
         .map(|item| item.map(|order| orders.push(order)).err())
         .collect();
-    let mut made = app.creator.many(&orders, deadline).await.into_iter();
+    let mut made = app.creator.create_many(&orders, deadline).await.into_iter();
     let outcome = |refusal: Option<Problem>| match refusal {
         Some(problem) => Err(problem),
         None => made.next().unwrap_or(Err(Problem::new(Kind::Internal))),
@@ -101,7 +105,7 @@ async fn carry_out(app: &App, parsed: Vec<Parsed>, deadline: std::time::Instant)
     refused.into_iter().map(outcome).collect()
 }
 
-/// Reads the body.
+/// Reads the body of a bulk request.
 struct Reader<'a> {
     app: &'a App,
     caller: &'a Caller,
@@ -143,7 +147,7 @@ impl<'a> Reader<'a> {
         Ok((self.parsed, self.whole))
     }
 
-    /// How long the body may have taken so far.
+    /// How long the body may take, by the bytes that have come.
     fn allowed(&self) -> Duration {
         let seconds = u64::try_from(self.bytes / MIN_BODY_RATE).unwrap_or(u64::MAX);
         self.app.config.server.body_timeout_ms + Duration::from_secs(seconds)
@@ -186,12 +190,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn answer(outcomes: &[Outcome], links: &LinksConfig) -> Response {
-    let is_new = |outcome: &&Outcome| matches!(outcome, Ok(made) if !made.is_found);
+fn answer(outcomes: &[OrderOutcome], links: &LinksConfig) -> Response {
+    let is_new = |outcome: &&OrderOutcome| matches!(outcome, Ok(made) if !made.is_found);
     let created = outcomes.iter().filter(is_new).count();
     let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
     let view = |(index, outcome)| item_view(index, outcome, links);
-    let answer = Answer {
+    let answer = BulkView {
         created,
         existing: outcomes.len() - created - failed,
         failed,
@@ -200,7 +204,7 @@ fn answer(outcomes: &[Outcome], links: &LinksConfig) -> Response {
     Json(answer).into_response()
 }
 
-fn item_view<'a>(index: usize, outcome: &'a Outcome, links: &LinksConfig) -> ItemView<'a> {
+fn item_view<'a>(index: usize, outcome: &'a OrderOutcome, links: &LinksConfig) -> ItemView<'a> {
     let (status, link, error) = match outcome {
         Ok(made) if made.is_found => (StatusCode::OK.as_u16(), Some(&made.link), None),
         Ok(made) => (StatusCode::CREATED.as_u16(), Some(&made.link), None),

@@ -9,7 +9,7 @@ use crate::feed::Untold;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::links::model::LinkContent;
-use crate::links::order::{Made, Order};
+use crate::links::order::{FulfilledOrder, Order};
 use crate::problem::{Kind, Problem};
 use crate::store::Receipt;
 use axum::extract::{Extension, State};
@@ -30,13 +30,13 @@ pub(crate) async fn create(
     let order = parse(object, links, &caller, receipt)?;
     let is_alias = order.alias.is_some();
     let from = app.feed.end();
-    let made = app.creator.one(order).await?;
-    // Edges take an alias for a code that was never issued until they are told better.
+    let made = app.creator.create(order).await?;
+    // Edges answer an alias with 404 until the feed has carried it.
     let untold = Untold::new(from, made.new_link().filter(|_| is_alias));
     Ok(untold.before(answer(&made, links)))
 }
 
-fn answer(made: &Made, links: &LinksConfig) -> Response {
+fn answer(made: &FulfilledOrder, links: &LinksConfig) -> Response {
     let mut response = match made.is_found {
         true => view::found(&made.link, links),
         false => view::created(&made.link, links),

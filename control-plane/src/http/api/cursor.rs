@@ -1,4 +1,4 @@
-//! Cursors: the place of a link in the list, as a text that clients pass back and do not look into.
+//! Cursors: the place of a link in the list, as a text that is opaque to clients.
 
 use super::fields::Reason;
 use crate::store::ListCursor;
@@ -38,7 +38,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_was_never_given_out_is_refused() {
+    fn a_text_that_is_no_cursor_is_refused() {
         for text in [
             "",
             "0",

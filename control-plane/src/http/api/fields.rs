@@ -5,7 +5,7 @@ use crate::problem::{FieldError, Problem};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// What is wrong with a value.
+/// Why a value is refused.
 pub(crate) type Reason = Cow<'static, str>;
 
 /// An object that is being read.

@@ -1,8 +1,8 @@
-//! `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header): a request that may be sent again without harm.
+//! `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header): a request that is safe to retry.
 //!
-//! A created link leaves a receipt in the transaction that creates it, under the hash of who asked and of their key. Whoever
-//! sends the request again, to whichever replica and after whatever crash, is answered out of the receipt: the same link,
-//! as it was then. Errors leave no receipt, for they have created nothing: the request is simply tried again.
+//! The transaction that creates a link stores a receipt under the hash of API key and `Idempotency-Key`. A repeated request, at
+//! any replica and after any crash, is answered from the receipt: the same link, as it was then. Errors leave no receipt,
+//! because they have created nothing: the request is carried out again.
 
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
@@ -21,12 +21,12 @@ pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
 /// The longest key, in characters.
 const MAX_KEY_LENGTH: usize = 255;
 
-/// The request that a key stands for.
+/// The hash of a request's key, caller and route.
 #[derive(Clone, Debug)]
 pub(super) struct RequestId([u8; 32]);
 
 impl RequestId {
-    /// Reads the header, where there is one. Keys of different callers or routes have nothing to do with each other.
+    /// Reads the header; `None` if there is none. The same key of another caller or route is another id.
     pub(super) fn of(
         headers: &HeaderMap,
         caller: &Caller,
@@ -50,7 +50,7 @@ impl RequestId {
         Ok(Some(Self(hash.finalize().into())))
     }
 
-    /// Notes what the request asks for as a whole.
+    /// Stores the fingerprint of the whole request.
     ///
     /// # Errors
     /// A problem if the key was used for another request, or the store's.
@@ -74,7 +74,7 @@ impl RequestId {
     }
 }
 
-/// Where a request goes.
+/// The route of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     /// `POST /links`.
@@ -84,11 +84,11 @@ pub(super) enum Route {
 }
 
 impl Route {
-    /// What no key has at its end.
+    /// An ending that no key has.
     fn suffix(self) -> &'static [u8] {
         match self {
             Self::One => b"\0one",
-            // As before routes were told apart: an import that goes on over an upgrade finds its receipts.
+            // None, as before routes were distinguished: an import that continues after an upgrade finds its receipts.
             Self::Bulk => b"",
         }
     }
@@ -106,7 +106,7 @@ impl WholeRequest {
     }
 }
 
-/// The key: a quoted string as the draft has it (RFC 8941), or without quotes as most clients send it.
+/// The key: a quoted string (RFC 8941), or without quotes as most clients send it.
 fn unquoted(value: &str) -> Option<&str> {
     let value = value.trim();
     let inner = value

@@ -1,4 +1,4 @@
-//! `If-Match` (RFC 9110, section 13.1.1): change a link only if it is still the one that the client has seen.
+//! `If-Match` (RFC 9110, section 13.1.1): changes a link only if it has a revision that the client names.
 
 use crate::links::model::Link;
 use crate::problem::{FieldError, Kind, Problem};
@@ -10,7 +10,7 @@ use std::convert::Infallible;
 
 const IF_MATCH: &str = "If-Match";
 
-/// The entity tags that a client names, where it does.
+/// The entity tags of `If-Match`, if it was sent.
 pub(crate) struct IfMatch(Option<String>);
 
 impl<S: Sync> FromRequestParts<S> for IfMatch {
@@ -18,7 +18,7 @@ impl<S: Sync> FromRequestParts<S> for IfMatch {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let lines = parts.headers.get_all(header::IF_MATCH).iter();
-        // Bytes that are no text match no tag of ours, which is what they should do.
+        // Bytes that are no text match no entity tag.
         let texts: Vec<_> = lines
             .map(|line| String::from_utf8_lossy(line.as_bytes()))
             .collect();
@@ -27,7 +27,7 @@ impl<S: Sync> FromRequestParts<S> for IfMatch {
 }
 
 impl IfMatch {
-    /// Refuses a link that is not one that the client means. Weak tags never are (section 8.8.3.2).
+    /// Refuses a link whose revision is not among the tags. Weak tags never match (section 8.8.3.2).
     pub(crate) fn check(&self, link: &Link) -> Result<(), ChangeError> {
         let Some(tags) = &self.0 else {
             return Ok(());

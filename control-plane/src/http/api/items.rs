@@ -1,8 +1,8 @@
-//! Cuts a JSON array that arrives in pieces into its elements, so that a large one is never held as a whole.
+//! Splits a JSON array that arrives in pieces into its elements, so that a large one is never held as a whole.
 
 use crate::problem::{Kind, Problem};
 
-/// The state between two pieces. What an element is made of is for a real parser to judge; this one only finds its end.
+/// The splitter's state between two pieces. It only finds the end of an element; a JSON parser checks its content.
 #[derive(Debug)]
 pub(super) struct Items {
     place: Place,
@@ -32,7 +32,7 @@ enum Text {
 }
 
 impl Items {
-    /// For elements of at most `max_bytes`.
+    /// A splitter for elements of at most `max_bytes`.
     pub(super) fn new(max_bytes: usize) -> Self {
         Self {
             place: Place::BeforeArray,
@@ -43,7 +43,7 @@ impl Items {
         }
     }
 
-    /// Takes the next piece, and gives `sink` every element that ends in it.
+    /// Reads the next piece, and passes each element that ends in it to `sink`.
     pub(super) fn feed(
         &mut self,
         bytes: &[u8],
@@ -58,7 +58,7 @@ impl Items {
         Ok(())
     }
 
-    /// Takes the end of the body.
+    /// Checks that the body ends behind the array.
     pub(super) fn finish(&self) -> Result<(), Problem> {
         match self.place {
             Place::AfterArray => Ok(()),
@@ -66,7 +66,7 @@ impl Items {
         }
     }
 
-    /// Takes a byte; whether an element has ended with it.
+    /// Reads a byte; returns whether an element has ended before it.
     fn step(&mut self, byte: u8) -> Result<bool, Problem> {
         let is_space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         match self.place {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_array_is_refused() {
+    fn a_body_that_is_no_array_is_refused() {
         for body in [
             "", " ", "{}", "[", "[1", "[1,", "[1]]", "[1] 2", "[}", "[\"", "nul",
         ] {

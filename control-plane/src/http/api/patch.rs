@@ -1,5 +1,4 @@
-//! `PATCH /links/{code}`: a JSON merge patch (RFC 7396). What is missing stays, null goes back to the default. With
-//! `If-Match` it is applied only to what the client has seen.
+//! `PATCH /links/{code}`: a JSON merge patch (RFC 7396). A missing field stays, null sets the default.
 
 use super::body::JsonObject;
 use super::fields::Fields;
@@ -42,7 +41,7 @@ pub(crate) async fn patch(
     }
 }
 
-/// The new values of those fields that are to change.
+/// The new values of the fields that change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Patch {
     target: Option<TargetUrl>,
@@ -82,7 +81,7 @@ impl Patch {
         fields.finish().map(|()| patch)
     }
 
-    /// Validity is checked on what comes out, for the patch may hold one end of it only.
+    /// The changed content. Validity is checked on it, because the patch may hold one end of it only.
     fn apply(&self, old: &LinkContent) -> Result<LinkContent, ChangeError> {
         let new = LinkContent {
             target: self.target.clone().unwrap_or_else(|| old.target.clone()),

@@ -1,4 +1,4 @@
-//! Values of fields, parsed into the types that the rest of the program trusts.
+//! Parses values of fields into types that are valid by construction.
 
 use super::fields::Reason;
 use crate::config::LinksConfig;
@@ -41,7 +41,7 @@ pub(crate) fn domain(value: &Value, links: &LinksConfig) -> Result<Domain, Reaso
     }
 }
 
-/// Unix seconds.
+/// A time in unix seconds.
 pub(crate) fn time(value: &Value) -> Result<u64, Reason> {
     timestamp::parse(text(value)?).map_err(reason)
 }
@@ -73,7 +73,7 @@ pub(crate) fn title(value: &Value) -> Result<String, Reason> {
     }
 }
 
-/// Sorted and without duplicates.
+/// The tags, sorted and without duplicates.
 pub(crate) fn tags(value: &Value) -> Result<Vec<String>, Reason> {
     let refusal = || Reason::Borrowed("must be a list of strings");
     let items = value.as_array().ok_or_else(refusal)?;
@@ -94,7 +94,7 @@ fn is_line(text: &str, max_length: usize) -> bool {
     !text.is_empty() && text.chars().count() <= max_length && !text.chars().any(char::is_control)
 }
 
-/// What holds for both ends of a validity together.
+/// Checks that a validity ends after its start.
 pub(crate) fn check_validity(since: Option<u64>, until: Option<u64>) -> Result<(), &'static str> {
     match (since, until) {
         (Some(since), Some(until)) if until <= since => Err("must be after validSince"),

@@ -1,7 +1,7 @@
 //! API keys: `edgelink_<id>_<secret>`, the id of 16 and the secret of 64 hexadecimal digits.
 //!
 //! The id finds the row and is no secret. The secret is 256 random bits and is kept as SHA-256 only: with that much
-//! randomness there is nothing that a slow password hash could protect.
+//! randomness a slow password hash would protect nothing.
 
 use crate::store::ApiKeyRow;
 use sha2::{Digest, Sha256};
@@ -20,7 +20,7 @@ pub struct ApiKey {
     text: String,
 }
 
-/// The system has no random numbers to give.
+/// The system has no random numbers.
 #[derive(Debug, thiserror::Error)]
 #[error("no random numbers: {0}")]
 pub struct RandomError(getrandom::Error);
@@ -29,7 +29,7 @@ impl ApiKey {
     /// A new random key.
     ///
     /// # Errors
-    /// [`RandomError`] where the system has no random numbers.
+    /// [`RandomError`] if the system has no random numbers.
     pub fn generate() -> Result<Self, RandomError> {
         let mut id = [0; ID_BYTES];
         let mut secret = [0; SECRET_BYTES];
@@ -38,7 +38,7 @@ impl ApiKey {
         Ok(Self::new(&hex::encode(id), &hex::encode(secret)))
     }
 
-    /// Takes a text that has the form of a key.
+    /// Parses a text; `None` if it does not have the form of a key.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
@@ -60,13 +60,13 @@ impl ApiKey {
         &self.id
     }
 
-    /// The whole key, which belongs in no log.
+    /// The whole key; never log it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.text
     }
 
-    /// What is kept of the key. `created_at` is unix time in milliseconds.
+    /// The row that is stored for the key. `created_at` is unix time in milliseconds.
     #[must_use]
     pub fn row(&self, name: &str, created_at: u64) -> ApiKeyRow {
         ApiKeyRow {
@@ -77,7 +77,7 @@ impl ApiKey {
         }
     }
 
-    /// Whether `row` is that of this key; takes equally long wherever they differ.
+    /// Whether `row` is that of this key, compared in constant time.
     #[must_use]
     pub fn matches(&self, row: &ApiKeyRow) -> bool {
         self.secret_hash.ct_eq(&row.secret_hash).into()

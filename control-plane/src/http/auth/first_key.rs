@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 const NAME: &str = "admin";
 
-/// Why the first start has no admin key. There is no key in the store then.
+/// Why the first start has no admin key. The store has none then either.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminKeyError {
     /// The file cannot be written.
@@ -19,7 +19,7 @@ pub enum AdminKeyError {
         /// The cause.
         source: io::Error,
     },
-    /// There is a file, and it holds something else.
+    /// The file exists and holds no key.
     #[error(
         "{} (auth.admin_key_file) is there and holds no API key that can be read, and the database has none: remove the file or name another one",
         path.display()
@@ -36,11 +36,11 @@ pub enum AdminKeyError {
     Store(#[from] StoreError),
 }
 
-/// Makes the admin key where the store has no API keys at all. Answers whether it did.
+/// Makes the admin key if the store has no API keys at all. Returns whether it did.
 ///
-/// The file comes first and the store second: a file without a row is taken up at the next start, whereas a row without a
-/// file would be a key without an owner. So a key that is in the file already is used as it is, which also lets two
-/// replicas that start together agree on one.
+/// The file is written before the row: a file without a row is used at the next start, whereas a row without a file would be a
+/// key without an owner. So a key that is in the file already is used as it is, and two replicas that start together agree on
+/// one.
 ///
 /// # Errors
 /// The [`AdminKeyError`] that says what stopped it.
@@ -68,7 +68,7 @@ enum Written {
     ThereAlready,
 }
 
-/// Writes to a file of another name first, which only its owner may read, and renames it: half a key is never seen.
+/// Writes a key to a file that only its owner may read, and renames it: a part of a key is never seen.
 fn write_new(path: &Path, key: &ApiKey) -> Result<Written, AdminKeyError> {
     let failed = |source| AdminKeyError::Write {
         path: path.to_owned(),

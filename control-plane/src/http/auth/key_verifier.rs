@@ -8,8 +8,8 @@ use moka::future::Cache;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Checks API keys. Rows, and that there is none, are kept for `auth.key_cache_ms`: that is for how long a revoked key goes
-/// on working. The secret is compared at every request.
+/// Checks API keys. Rows, and their absence, are cached for `auth.key_cache_ms`: for so long a revoked key still works. The
+/// secret is compared at every request.
 pub(crate) struct KeyVerifier {
     store: Arc<Store>,
     cache: KeyCache,
@@ -21,7 +21,7 @@ impl KeyVerifier {
         Self { store, cache }
     }
 
-    /// The row of `text` if it is a key that was given to a caller.
+    /// The row of `text` if it is a valid key.
     pub(crate) async fn verify(&self, text: &str) -> Result<Option<Arc<ApiKeyRow>>, Problem> {
         let Some(key) = ApiKey::parse(text) else {
             return Ok(None);
@@ -38,10 +38,10 @@ impl KeyVerifier {
     }
 }
 
-/// Rows by the id of their key, and that there is none, kept for `auth.key_cache_ms`.
+/// Rows by the id of their key, and their absence, cached for `auth.key_cache_ms`.
 ///
-/// A key can have the form of one that was never given to a caller, and each made-up one costs a lookup. So lookups of ids
-/// that no row was ever found for have a bound of their own, and the keys in use are served whatever is made up.
+/// Each invented key costs a lookup. So lookups of ids without a known row have a bound of their own, and keys in use do not
+/// compete with invented ones.
 struct KeyCache {
     rows: Cache<String, Option<Arc<ApiKeyRow>>>,
     /// The ids that had a row when they were looked up last.
@@ -49,7 +49,7 @@ struct KeyCache {
     unknown: Semaphore,
 }
 
-/// Why it cannot be said whether there is a key.
+/// Why a key cannot be looked up.
 #[derive(Debug, thiserror::Error)]
 enum KeyLookupError {
     /// As many unknown keys as allowed are being looked up.
@@ -72,7 +72,7 @@ impl KeyCache {
         }
     }
 
-    /// The row of the key `id`, by `look_up` where it is not in the cache. Requests with the same id share one lookup.
+    /// The row of the key `id`, by `look_up` if it is not in the cache. Requests with the same id share one lookup.
     async fn find(
         &self,
         id: &str,
@@ -90,8 +90,8 @@ impl KeyCache {
         self.rows.try_get_with_by_ref(id, look_up).await
     }
 
-    /// The right to look an unknown id up; a known one needs none. It is not waited for: those who wait would take the
-    /// place of all other requests.
+    /// A permit to look an unknown id up; a known one needs none. It is refused at once: waiting requests would take the place
+    /// of all others.
     fn permit(&self, id: &str) -> Result<Option<SemaphorePermit<'_>>, KeyLookupError> {
         if self.known.contains_key(id) {
             return Ok(None);

@@ -1,7 +1,6 @@
 //! `GET /edge/v1/feed?after=&generation=&waitMs=`: the changes behind a position of a generation, as a [`FeedBatch`].
-//! Without any, the answer waits for one for up to `waitMs`. Without a position, or with one that is not known here, it says
-//! that there is a gap, and where to go on. 503 if this control plane does not know what was committed long ago, or less than
-//! the one that the position is from: another one is to be asked.
+//! If there are none, it waits for one for up to `waitMs`. Without a known position the answer has a gap, and the position from
+//! which to continue. 503 if the feed here is not current, or is behind that position: the edge asks another control plane.
 
 use super::wants_json;
 use crate::feed::{Batch, FeedError};
@@ -22,7 +21,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// From how many bytes of messages on they are not copied for each answer. Below, one write of it all is cheaper.
+/// Messages of this many bytes or more are not copied for each answer; fewer are cheaper to write at once.
 const SHARED_BYTES: usize = 4_096;
 
 pub(crate) async fn poll(
@@ -43,7 +42,7 @@ pub(crate) async fn poll(
     }
 }
 
-/// A long batch goes out from memory that all share who get it: however many wait, it is there once.
+/// A batch as bytes. All answers share the memory of a long one.
 fn for_edges(batch: &Batch) -> Response {
     let messages = batch.messages.encoded();
     let content_type = HeaderValue::from_static(FeedBatch::MEDIA_TYPE);
@@ -57,7 +56,7 @@ fn for_edges(batch: &Batch) -> Response {
     (headers, length, Body::from_stream(stream::iter(parts))).into_response()
 }
 
-/// What an edge asks for.
+/// The parameters of a poll.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct FeedQuery {
     after: Option<FeedPosition>,
@@ -79,7 +78,7 @@ impl FeedQuery {
         Ok(parsed)
     }
 
-    /// A position without its generation says nothing.
+    /// Generation and position; `None` if either is missing.
     fn place(&self) -> Option<(u64, FeedPosition)> {
         self.generation.zip(self.after)
     }
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_right_in_a_query_is_refused() {
+    fn wrong_parameters_are_refused() {
         for query in [
             "after=",
             "after=12",

@@ -42,8 +42,8 @@ impl Fixture {
     }
 
     fn commits(&self, queue: usize) -> Arc<GroupCommit> {
-        let patience = Duration::from_secs(60);
-        Arc::new(GroupCommit::start(&self.store, queue, patience))
+        let wait_limit = Duration::from_secs(60);
+        Arc::new(GroupCommit::start(&self.store, queue, wait_limit))
     }
 
     async fn block(&mut self) {
@@ -129,7 +129,7 @@ async fn a_link_alone_is_created_at_once() {
 }
 
 #[tokio::test]
-async fn what_arrives_during_a_commit_is_committed_together_and_everybody_gets_their_own_answer() {
+async fn links_that_arrive_during_a_commit_are_committed_together_and_each_has_its_own_answer() {
     let mut fixture = Fixture::new().await;
     let commits = fixture.commits(100);
     fixture.block().await;
