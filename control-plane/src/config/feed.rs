@@ -13,7 +13,7 @@ edgelink_wire::settings! {
         pub poll_ms: Duration = Duration::from_millis(250), 10..=60_000;
         /// The publisher's lease: how long changes wait when it dies.
         pub lease_ms: Duration = Duration::from_secs(3), 500..=60_000;
-        /// Between two beats, which say up to when everything is published and where the bound is.
+        /// Period of the beats, which say up to when everything is published and where the bound is.
         pub heartbeat_ms: Duration = Duration::from_secs(1), 100..=2_000;
         /// Rows of the outbox read at once; a row holds the changes of a transaction, or 64 KiB of them.
         pub batch: u32 = 256, 1..=1_000;
@@ -27,14 +27,14 @@ edgelink_wire::settings! {
     pub struct FeedConfig {
         /// About how many changes the stream in Redis keeps; a reader that was away for longer has a gap.
         pub stream_length: u64 = 100_000, 1_000..=10_000_000;
-        /// About how many bytes it takes in Redis. It is cut to that before it grows, so that long targets do not fill Redis.
+        /// About how many bytes the stream takes in Redis. It is cut before it grows, so that long targets do not fill Redis.
         pub stream_bytes: u64 = 67_108_864, 1_048_576..=1_099_511_627_776;
         /// Up to which age the feed is current; at least twice `publisher.heartbeat_ms`. With an older one the database is asked
         /// for every link, and edges that poll are sent to another control plane.
         pub max_age_ms: Duration = Duration::from_secs(4), 1_000..=5_000;
         /// Changes that each control plane keeps for edges that poll.
         pub entries: usize = 65_536, 100..=10_000_000;
-        /// Bytes of them.
+        /// Bytes of these changes.
         pub bytes: usize = 33_554_432, 65_536..=4_294_967_296;
         /// Longest wait of a poll.
         pub max_wait_ms: Duration = Duration::from_secs(30), 100..=60_000;
@@ -42,10 +42,10 @@ edgelink_wire::settings! {
         /// processor for each answer: one a second, and one for each change. Raise `server.max_connections` and
         /// `max_connections_per_address` with it.
         pub max_polls: usize = 4_096, 1..=1_000_000;
-        /// For how long a new alias, a PATCH or a DELETE waits until the feed has carried it. Answered earlier, edges may show
+        /// How long a new alias, a PATCH or a DELETE waits until the feed has carried it. Answered earlier, edges may show
         /// the link as it was for a moment.
         pub alias_wait_ms: Duration = Duration::from_millis(500), 0..=10_000;
-        /// For how much longer, so that edges have applied it.
+        /// How much longer it waits, so that edges have applied it.
         pub alias_settle_ms: Duration = Duration::from_millis(25), 0..=10_000;
     }
 }

@@ -24,7 +24,7 @@ edgelink_wire::settings! {
         /// The permutation key, 32 hexadecimal digits (`openssl rand -hex 16`). Without it codes are plain counters that can be
         /// guessed. It must stay the same for as long as the links live.
         pub code_key: Option<Secret> = None, "00000000000000000000000000000000";
-        /// A file with it, in its place.
+        /// A file with the key, instead of `code_key`.
         pub code_key_file: Option<FileText> = None, "/etc/edgelink/code-key";
         /// How often a creation is retried when its code is taken; from the second time on free numbers are looked up, up to 512
         /// at once. Then 503.

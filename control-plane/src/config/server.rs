@@ -32,23 +32,23 @@ edgelink_wire::settings! {
         /// all the traffic.
         pub max_connections_per_address: usize = 1_024, 1..=1_000_000;
         /// Connections beyond `max_connections`, for `/health/*` and `/metrics` only; all else is 503 in them, and they are
-        /// closed then. What comes beyond them waits in the kernel's queue.
+        /// closed then. Further connections wait in the kernel's queue.
         pub health_connections: usize = 16, 0..=1_000;
         /// Requests worked on at once, without health, metrics and polls; then 503.
         pub max_requests: usize = 512, 1..=100_000;
-        /// For the head of a request, and for idle connections. Keep it above the idle timeout of proxies in front (Envoy's
+        /// Time for the head of a request, and for idle connections. Keep it above the idle timeout of proxies in front (Envoy's
         /// bootstrap: 30 s), because the side that sends must be the one that closes.
         pub header_timeout_ms: Duration = Duration::from_mins(1), 100..=600_000;
-        /// For a client that reads nothing of its answer; then its connection is closed.
+        /// Time for a client that reads nothing of its answer; then its connection is closed.
         pub write_timeout_ms: Duration = Duration::from_secs(10), 100..=600_000;
-        /// For a body; then 408. A bulk body has a second more for each 64 KiB that have come.
+        /// Time for a body; then 408. A bulk body has a second more for each 64 KiB that have come.
         pub body_timeout_ms: Duration = Duration::from_secs(5), 100..=60_000;
-        /// For a request altogether, for a bulk request from the end of its body on; then 503, and what it wanted may have
-        /// happened nevertheless.
+        /// Time for a whole request, for a bulk request from the end of its body on; then 503, and it may have taken effect
+        /// nevertheless.
         pub request_timeout_ms: Duration = Duration::from_secs(10), 100..=600_000;
-        /// For how long `/health/ready` is 503 before the listener closes, so that balancers have time to look.
+        /// How long `/health/ready` is 503 before the listener closes, so that balancers have time to look.
         pub shutdown_delay_ms: Duration = Duration::ZERO, 0..=60_000;
-        /// For requests in flight when the process stops; then their connections are closed.
+        /// Time for requests in flight when the process stops; then their connections are closed.
         pub shutdown_grace_ms: Duration = Duration::from_secs(10), 0..=600_000;
     }
 
@@ -63,10 +63,10 @@ edgelink_wire::settings! {
         /// Where the first start, while there are no API keys, writes the admin key that it makes (mode 0600). A file that
         /// holds a key already is used as it is. Without it no key is made; `edgelink keys create` makes one.
         pub admin_key_file: Option<PathBuf> = None, "/var/lib/edgelink/admin-key";
-        /// For how long an API key is not looked up again, and so a revoked one still works; 0 asks the database at every
+        /// How long an API key is not looked up again, and so a revoked one still works; 0 asks the database at every
         /// request.
         pub key_cache_ms: Duration = Duration::from_secs(2), 0..=60_000;
-        /// Keys in that cache.
+        /// API keys in the cache.
         pub key_cache_entries: u64 = 10_000, 1..=1_000_000;
         /// Lookups at once of keys that were never found; then 503. Keys in use do not count, so that invented keys do not
         /// keep them from the database.
@@ -75,7 +75,7 @@ edgelink_wire::settings! {
 
     /// The log, on standard error.
     pub struct LogConfig {
-        /// Of log lines: for people, or one object a line.
+        /// The form of log lines: for people, or one object a line.
         pub format: LogFormat = LogFormat::Text;
         /// A level (`error`, `warn`, `info`, `debug`, `trace`), or directives such as `info,sqlx=warn`. With `debug` every
         /// request is a line.

@@ -18,7 +18,7 @@ edgelink_wire::settings! {
         pub auto_migrate: bool = true;
         /// Open connections. SQLite uses one for writing and the rest for reading.
         pub max_connections: u32 = 16, 1..=1_000;
-        /// For one call, waiting for a connection included; then 503, and it may have happened nevertheless.
+        /// Time for one call, waiting for a connection included; then 503, and it may have taken effect nevertheless.
         pub timeout_ms: Duration = Duration::from_millis(1_500), 50..=60_000;
         /// Links that wait for their commit (of bulk requests: chunks of up to 500); one more is 503. Links that wait are
         /// committed together.
@@ -36,7 +36,7 @@ edgelink_wire::settings! {
         /// `redis-cluster://host:port?node=host:port`; `rediss` for TLS. Without it this process is the only control plane, and
         /// links are cached in it alone.
         pub url: Option<Secret> = None, "redis://127.0.0.1:6379";
-        /// For a command of a lookup; then the database is asked. Keep it well below the time that an edge waits. Commands of
+        /// Time for a command of a lookup; then the database is asked. Keep it well below the time that an edge waits. Commands of
         /// the publisher may take ten times as long.
         pub timeout_ms: Duration = Duration::from_millis(100), 10..=10_000;
     }
@@ -45,22 +45,22 @@ edgelink_wire::settings! {
     pub struct ResolveConfig {
         /// Bytes of links kept in this process.
         pub cache_bytes: u64 = 67_108_864, 0..=17_179_869_184;
-        /// For how long at most; the feed replaces what changes at once.
+        /// How long a link is kept there at most; the feed replaces changed links at once.
         pub cache_ms: Duration = Duration::from_secs(1), 1..=60_000;
-        /// For how long one control plane may look a link up while the others wait. Keep it above `store.timeout_ms`.
+        /// How long one control plane may look a link up while the others wait. Keep it above `store.timeout_ms`.
         pub lock_ms: Duration = Duration::from_secs(3), 100..=60_000;
-        /// For how long a control plane waits for another one before it asks the database itself. Keep it below the time that
+        /// How long a control plane waits for another one before it asks the database itself. Keep it below the time that
         /// an edge waits.
         pub lock_wait_ms: Duration = Duration::from_millis(300), 10..=10_000;
         /// Lookups of the database at once; keep it below `store.max_connections`.
         pub max_lookups: usize = 12, 1..=1_000;
     }
 
-    /// Clicks, and the links that are hot by them.
+    /// Clicks, and hot links.
     pub struct ClicksConfig {
         /// Hot links at most; edges hold them from their start on.
         pub hot_count: u32 = 100, 0..=10_000;
-        /// The last minutes, by whose clicks links are hot.
+        /// The last minutes whose clicks make links hot.
         pub hot_window_minutes: u64 = 5, 1..=1_440;
         /// How often the hot links are determined.
         pub hot_period_ms: Duration = Duration::from_secs(10), 100..=3_600_000;

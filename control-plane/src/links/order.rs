@@ -22,7 +22,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// What an equal link has.
+    /// The fields of an equal link.
     pub(super) fn wanted(&self) -> Wanted<'_> {
         Wanted {
             domain: &self.domain,
@@ -31,7 +31,7 @@ impl Order {
         }
     }
 
-    /// What a number is issued for, in the attempt of this number.
+    /// The subject for which a number is issued in this attempt.
     pub(super) fn subject(&self, attempt: u32) -> Subject<'_> {
         Subject {
             domain: &self.domain,

@@ -234,7 +234,7 @@ impl Connections {
         });
     }
 
-    /// Lets every request in flight end within `grace`, then cuts what is left.
+    /// Lets every request in flight end within `grace`, then closes the rest.
     pub(super) async fn finish(self, grace: Duration) {
         self.stop.cancel();
         self.tasks.close();

@@ -62,7 +62,7 @@ impl<R: BufRead> LineReader<R> {
         Ok(Some(line))
     }
 
-    /// Appends what is buffered to the line; returns whether the line has ended.
+    /// Appends the buffered bytes to the line; returns whether the line has ended.
     fn read_more(&mut self, line: &mut Line) -> io::Result<bool> {
         let buffer = self.reader.fill_buf()?;
         let end = buffer.iter().position(|byte| *byte == b'\n');
