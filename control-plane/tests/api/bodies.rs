@@ -16,7 +16,7 @@ async fn post(
 }
 
 #[tokio::test]
-async fn what_is_no_json_object_is_a_bad_request() {
+async fn a_body_that_is_no_json_object_is_a_bad_request() {
     let server = Running::start().await;
     let deep = "[".repeat(10_000);
     for body in [

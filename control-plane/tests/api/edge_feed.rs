@@ -315,7 +315,7 @@ async fn a_batch_counts_once_however_often_it_is_sent() {
 }
 
 #[tokio::test]
-async fn what_is_no_batch_is_refused_for_good() {
+async fn a_body_that_is_no_batch_is_refused_for_good() {
     let server = Running::start().await;
     let batch = ClickBatch {
         worker: [1; 16],

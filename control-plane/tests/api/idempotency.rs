@@ -187,7 +187,7 @@ async fn a_key_means_something_else_to_each_route() {
 }
 
 #[tokio::test]
-async fn what_is_no_key_is_refused() {
+async fn an_invalid_key_is_refused() {
     let server = Running::start().await;
     let body = json!({ "longUrl": "https://example.com/" });
     for key in ["", "a b", "\"", &"k".repeat(256)] {

@@ -92,7 +92,7 @@ async fn a_request_keeps_the_id_that_it_came_with_if_it_is_one() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_a_problem_in_the_apis() {
+async fn an_unknown_path_is_a_problem_in_the_apis() {
     let server = Running::start().await;
     server.get("/nowhere").await.problem(404, "not-found");
     server.get("").await.problem(404, "not-found");

@@ -179,7 +179,7 @@ async fn a_wrong_key_stops_the_import_at_once() {
 }
 
 #[tokio::test]
-async fn what_was_exported_is_imported_elsewhere_as_it_was() {
+async fn exported_links_are_imported_elsewhere_as_they_were() {
     let server = Running::start().await;
     for n in 0..600 {
         let link =

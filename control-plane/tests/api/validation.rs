@@ -136,7 +136,7 @@ async fn parameters_are_checked_like_fields() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_code_is_not_found() {
+async fn a_text_that_cannot_be_a_code_is_not_found() {
     let server = Running::start().await;
     for code in ["a%20b", "%ff", "%00", "a%2Fb", "api", &"a".repeat(65)] {
         let path = format!("/links/{code}");

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn an_invalid_key_is_refused() {
         for value in [
             "",
             "\"\"",

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_the_form_of_a_key_is_none() {
+    fn a_text_without_the_form_of_a_key_is_none() {
         let id = "0".repeat(16);
         let secret = "0".repeat(64);
         for text in [
