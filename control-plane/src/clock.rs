@@ -23,8 +23,8 @@ pub(crate) fn unix_seconds() -> u64 {
 
 /// The pause before a retry after `failures` in a row, at least one; the longest one without a source of randomness.
 pub(crate) fn pause_after(failures: u32, bounds: Bounds) -> Duration {
-    let longest = bounds.longest_ms(failures);
-    let pause = getrandom::u64().map_or(longest, |random| bounds.spread_ms(failures, random));
+    let longest = bounds.longest_millis(failures);
+    let pause = getrandom::u64().map_or(longest, |random| bounds.spread_millis(failures, random));
     Duration::from_millis(pause)
 }
 

@@ -25,8 +25,8 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// How long a source is left alone after draws that failed.
 pub(super) const BACKOFF: Bounds = Bounds {
-    first_ms: 50,
-    cap_ms: 1_000,
+    first_millis: 50,
+    cap_millis: 1_000,
 };
 
 /// How long a shutdown waits for a draw that is under way. What comes later is skipped.

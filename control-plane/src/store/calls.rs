@@ -45,8 +45,8 @@ const MAX_TRIES: u32 = 5;
 
 /// Transactions that were in each other's way should not be so again.
 const PAUSES: Bounds = Bounds {
-    first_ms: 4,
-    cap_ms: 50,
+    first_millis: 4,
+    cap_millis: 50,
 };
 
 /// Makes a call: runs its body on a session, and again on another one where that helps. In a box, as the futures of drivers

@@ -20,8 +20,8 @@ const MAX_BYTES: usize = 4 << 20;
 
 /// How long to wait for a file that another process opens for the first time.
 const OPEN_PAUSES: Bounds = Bounds {
-    first_ms: 5,
-    cap_ms: 100,
+    first_millis: 5,
+    cap_millis: 100,
 };
 
 /// Opens a file, or makes it.

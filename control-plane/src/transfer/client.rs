@@ -17,8 +17,8 @@ use std::time::Duration;
 /// How often a request is sent at most while the API does not answer: about two minutes with the pauses.
 const MAX_ATTEMPTS: u32 = 10;
 const BACKOFF: Bounds = Bounds {
-    first_ms: 250,
-    cap_ms: 20_000,
+    first_millis: 250,
+    cap_millis: 20_000,
 };
 
 /// How long one request may take, and a second more for each [`BODY_RATE`] bytes of its body.
@@ -190,7 +190,7 @@ impl ApiClient {
                     }
                 }
             }
-            tokio::time::sleep(Duration::from_millis(BACKOFF.longest_ms(failures))).await;
+            tokio::time::sleep(Duration::from_millis(BACKOFF.longest_millis(failures))).await;
         }
     }
 

@@ -9,11 +9,11 @@
 //! So that scanning costs no read of shared data, which copies under a lock of the whole process. What shared data might
 //! know and the gate refuses is an alias that another worker has looked up and of which this worker has not read yet.
 //! Then the gate answers what an absence in the LRU would, which the same feed keeps fresh: it refuses only while the
-//! feed was heard within `admission.maxSilenceSeconds`.
+//! feed was read_until within `admission.maxSilenceSeconds`.
 //!
 //! # Why a silence of less than a minute is safe for generated codes
 //! The control plane issues no number that is not below a bound which it published 60 seconds ago or earlier. What was
-//! published until the feed was last heard is known here.
+//! published until the feed was last read_until is known here.
 
 use crate::time::Moment;
 use edgelink_wire::{CodeFilter, CodeSpace, FeedPosition, Snapshot};
@@ -30,7 +30,7 @@ pub(crate) struct Gate {
     /// The highest bound received from feed or snapshot.
     bound: u64,
     /// Up to when the feed is known; `None` without one.
-    heard: Option<Moment>,
+    read_until: Option<Moment>,
 }
 
 /// A place in a generation of the feed.
@@ -66,7 +66,7 @@ impl Gate {
             max_silence,
             knowledge: NOTHING,
             bound: 0,
-            heard: None,
+            read_until: None,
         }
     }
 
@@ -132,7 +132,7 @@ impl Gate {
 
     /// Takes a snapshot in. Whether it was of use: not if it is older than what was read of the feed, or of another
     /// incarnation of it.
-    pub(crate) fn learn(&mut self, snapshot: Snapshot<'_>) -> bool {
+    pub(crate) fn apply_snapshot(&mut self, snapshot: Snapshot<'_>) -> bool {
         let Knowledge::Gathering {
             since: Some(since),
             codes,
@@ -155,16 +155,16 @@ impl Gate {
         true
     }
 
-    /// Time has passed; the feed is known up to `heard`.
-    pub(crate) fn on_time(&mut self, heard: Option<Moment>) {
-        self.heard = heard;
+    /// Time has passed; the feed is known up to `read_until`.
+    pub(crate) fn on_time(&mut self, read_until: Option<Moment>) {
+        self.read_until = read_until;
     }
 
     fn is_live(&self, now: Moment) -> bool {
-        let (Some(heard), Some(limit)) = (self.heard, self.max_silence) else {
+        let (Some(read_until), Some(limit)) = (self.read_until, self.max_silence) else {
             return false;
         };
-        heard.age(now) < limit
+        read_until.age(now) < limit
     }
 }
 

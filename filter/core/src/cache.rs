@@ -26,9 +26,9 @@ use std::ops::Deref;
 pub(crate) struct Caches {
     lru: Lru,
     slots: Slots,
-    lives: Lifetimes,
+    lifetimes: Lifetimes,
     /// The longest time for which any configuration so far lets a record be fresh, in milliseconds.
-    longest_fresh: u64,
+    longest_fresh_millis: u64,
     freshness: Freshness,
     /// Links that have changed in a way that is not known.
     changes: Changes,
@@ -65,7 +65,7 @@ pub(crate) enum Lookup {
 /// A record that was asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fetched<'a> {
-    pub(crate) told: FetchedRecord<&'a [u8]>,
+    pub(crate) record: FetchedRecord<&'a [u8]>,
     /// It was right at that moment or later.
     pub(crate) at: Moment,
     pub(crate) source: Source,
@@ -114,8 +114,8 @@ impl Caches {
         Self {
             lru,
             slots: Slots::new(settings.slots, settings.max_value_bytes),
-            lives: settings.lives,
-            longest_fresh: settings.lives.longest_fresh(),
+            lifetimes: settings.lifetimes,
+            longest_fresh_millis: settings.lifetimes.longest_fresh_millis(),
             freshness: Freshness::default(),
             changes: Changes::new(hasher),
             encoded: Vec::new(),
@@ -123,18 +123,20 @@ impl Caches {
         }
     }
 
-    /// Changes bounds and lives. A smaller LRU drops what is too much as entries come.
+    /// Changes bounds and lifetimes. A smaller LRU drops what is too much as entries come.
     pub(crate) fn configure(&mut self, settings: &Settings) {
         self.lru.set_max_bytes(settings.lru_max_bytes);
         self.lru.set_max_click_bytes(max_click_bytes(settings));
         self.slots = Slots::new(settings.slots, settings.max_value_bytes);
-        self.lives = settings.lives;
-        self.longest_fresh = self.longest_fresh.max(settings.lives.longest_fresh());
+        self.lifetimes = settings.lifetimes;
+        self.longest_fresh_millis = self
+            .longest_fresh_millis
+            .max(settings.lifetimes.longest_fresh_millis());
     }
 
-    /// Changes the lives, for a request that goes by others.
-    pub(crate) fn set_lives(&mut self, lives: Lifetimes) {
-        self.lives = lives;
+    /// Changes the lifetimes, for a request that goes by others.
+    pub(crate) fn set_lifetimes(&mut self, lifetimes: Lifetimes) {
+        self.lifetimes = lifetimes;
     }
 
     /// Entries and bytes of the LRU.
@@ -155,13 +157,17 @@ impl Caches {
         coverage: Option<Coverage>,
     ) {
         self.freshness.on_time(begun, coverage);
-        self.changes.on_time(now, self.longest_fresh);
+        self.changes.on_time(now, self.longest_fresh_millis);
         self.lru.on_time(now);
     }
 
     /// When a record was fetched, where that is not known: so long ago that it is asked for again.
     pub(crate) fn unknown_age(&self, now: Moment) -> Moment {
-        now.before(self.lives.fresh.max(self.lives.absent_fresh))
+        now.before(
+            self.lifetimes
+                .fresh_millis
+                .max(self.lifetimes.absent_fresh_millis),
+        )
     }
 
     /// A link has changed in a way that is not known: it is asked for again.
@@ -285,15 +291,15 @@ impl Caches {
         fetched: Fetched<'_>,
         now: Moment,
     ) -> Inserted {
-        let Fetched { told, at, source } = fetched;
+        let Fetched { record, at, source } = fetched;
         let place = self.lru.find(&wanted.key);
         let known = place.map(|place| self.known(place));
-        let is_absence = source == Source::ControlPlane && told.kind == RecordKind::Absent;
+        let is_absence = source == Source::ControlPlane && record.kind == RecordKind::Absent;
         let refreshed = known.filter(|known| {
             let is_invalid = self.freshness.is_invalid(known.fetched);
             is_absence && known.kind == Some(RecordKind::Absent) && !is_invalid
         });
-        let rev = refreshed.map_or(told.rev, |known| known.rev.max(told.rev));
+        let rev = refreshed.map_or(record.rev, |known| known.rev.max(record.rev));
         // Revisions may be equal and contents differ, after the database went back: then the one that was fetched later counts.
         if known.is_some_and(|known| known.rev == rev && known.fetched > at) {
             return Inserted::Taken;
@@ -305,14 +311,14 @@ impl Caches {
         if place.is_some_and(|place| !self.may_replace(place, rev, precedence)) {
             return Inserted::Older;
         }
-        if rev == told.rev {
+        if rev == record.rev {
             self.encoded.clear();
-            self.encoded.extend_from_slice(told.bytes);
+            self.encoded.extend_from_slice(record.bytes);
         } else {
             encode(Record::Absent { rev }, &mut self.encoded);
         }
         let fetched = latest(known, rev, at);
-        let written = self.share(data, wanted, told.kind, rev, fetched, precedence);
+        let written = self.share(data, wanted, record.kind, rev, fetched, precedence);
         if let Err(Newer { rev, kind }) = written {
             if !(is_absence && kind == RecordKind::Absent) {
                 return Inserted::Older;
@@ -369,7 +375,7 @@ impl Caches {
         let known = place.map(|place| self.known(place));
         let fetched = latest(known, rev, at);
         encode(record, &mut self.encoded);
-        self.lru.put_news(key, &self.encoded, fetched);
+        self.lru.put_protected(key, &self.encoded, fetched);
         let offer = Offer {
             key,
             record: &self.encoded,
@@ -425,11 +431,15 @@ impl Caches {
 
     fn usability(&self, bytes: &[u8], fetched: Moment, now: Moment) -> Usability {
         // On the hot path, so without reading the record where that makes no difference.
-        if self.freshness.is_surely_fresh(&self.lives, fetched, now) {
+        if self
+            .freshness
+            .is_surely_fresh(&self.lifetimes, fetched, now)
+        {
             return Usability::Fresh;
         }
         kind(bytes).map_or(Usability::Dead, |kind| {
-            self.freshness.usability(&self.lives, kind, fetched, now)
+            self.freshness
+                .usability(&self.lifetimes, kind, fetched, now)
         })
     }
 
@@ -437,7 +447,7 @@ impl Caches {
     fn precedence(&self, now: Moment) -> Precedence {
         Precedence {
             freshness: self.freshness,
-            lifetimes: self.lives,
+            lifetimes: self.lifetimes,
             now,
             asked: None,
         }

@@ -12,13 +12,13 @@ pub(crate) mod poll;
 pub(crate) mod snapshots;
 mod warm;
 
-pub(crate) use clicks::Clicks;
+pub(crate) use clicks::ClickReports;
 pub(crate) use periodic::PeriodicCallout;
 pub(crate) use poll::Poll;
 pub(crate) use snapshots::Snapshots;
 pub(crate) use warm::{Reading, Warm};
 
-use crate::control_plane::callout::{Failure, Response, status};
+use crate::control_plane::callout::{CalloutError, Response, status};
 
 pub use crate::metrics::BackgroundKind;
 
@@ -42,10 +42,10 @@ pub struct BackgroundCallout {
 }
 
 /// The body of an answer with status 200 and of that type. Nothing else is what was asked for.
-fn body_of<'a>(response: Response<'a>, media_type: &str) -> Result<&'a [u8], Failure> {
+fn body_of<'a>(response: Response<'a>, media_type: &str) -> Result<&'a [u8], CalloutError> {
     match status(response)? {
         200 if response.content_type == media_type.as_bytes() => Ok(response.body),
-        status => Err(Failure::Answer(status)),
+        status => Err(CalloutError::Answer(status)),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::admission::Gate;
 use crate::answer::Answer;
 use crate::cache::freshness::RecordKind;
 use crate::cache::{Caches, Fetched, Found, Inserted, Lookup, Source};
-use crate::control_plane::callout::{self, Answered, Callout, Failure, Response};
+use crate::control_plane::callout::{self, Answered, Callout, CalloutError, Response};
 use crate::flights::{Completed, FlightBounds, FlightId, Flights, StreamId, Token, Waiter};
 use crate::host::{Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Metrics, Shares, Tier};
@@ -54,9 +54,9 @@ pub struct Edge {
     flights: Flights,
     /// Lookups whose callouts have ended with the root context that made them; sent again with the next tick.
     lost: Vec<FlightId>,
-    redis: redis::Redis,
+    redis: redis::RedisTier,
     gate: Gate,
-    background: background::Background,
+    background: background::BackgroundCallouts,
     /// Whether a request has ever come.
     has_traffic: bool,
     breaker: CircuitBreaker,
@@ -122,9 +122,9 @@ impl Edge {
             caches: Caches::new(&settings, hasher.clone()),
             flights: Flights::new(FlightBounds::of(&settings), hasher),
             lost: Vec::new(),
-            redis: redis::Redis::default(),
+            redis: redis::RedisTier::default(),
             gate: Gate::new(settings.background.admission_silence),
-            background: background::Background::new(&settings, name, seed),
+            background: background::BackgroundCallouts::new(&settings, name, seed),
             has_traffic: false,
             breaker: CircuitBreaker::new(TIMEOUTS_TO_OPEN),
             health: Health::Answering,
@@ -253,33 +253,33 @@ impl Edge {
     ) -> Option<Resumed> {
         let completed = self.flights.complete_token(token)?;
         host.record(Metric::CalloutMillis, completed.sent.age(now));
-        let Answered { told, age_millis } = match callout::read(response, &completed.asked.key) {
+        let Answered { record, age_millis } = match callout::read(response, &completed.asked.key) {
             Ok(answered) => answered,
             Err(failure) => return Some(self.fail(host, completed, failure)),
         };
         self.breaker.succeed();
         self.note(host, Health::Answering, "");
-        self.count_callout(match told.kind {
+        self.count_callout(match record.kind {
             RecordKind::Link => CalloutOutcome::Ok,
             RecordKind::Absent => CalloutOutcome::Absent,
         });
         let fetched = Fetched {
-            told,
+            record,
             // What changes on the way is not in it.
             at: completed.asked.started.before(age_millis),
             source: Source::ControlPlane,
         };
-        let learned = self
+        let inserted = self
             .caches
             .insert_fetched(host, &completed.asked, fetched, self.now);
-        if learned == Inserted::Older {
+        if inserted == Inserted::Older {
             return Some(self.fall_back(host, completed));
         }
         Some(Resumed {
             waiters: completed.waiters,
             key: completed.asked.key,
             tier: Tier::ControlPlane,
-            record: Some(told.bytes.to_vec()),
+            record: Some(record.bytes.to_vec()),
         })
     }
 
@@ -305,7 +305,7 @@ impl Edge {
         let completed: Vec<_> = completed.collect();
         let resumed = completed
             .into_iter()
-            .map(|completed| Action::Resume(self.fail(host, completed, Failure::Timeout)));
+            .map(|completed| Action::Resume(self.fail(host, completed, CalloutError::Timeout)));
         actions.extend(resumed);
         let levels = self.levels();
         self.shares.write(host, levels, self.counts.flushed(), now);
@@ -346,9 +346,9 @@ impl Edge {
         &mut self,
         host: &mut (impl SharedData + Log),
         completed: Completed,
-        failure: Failure,
+        failure: CalloutError,
     ) -> Resumed {
-        if failure == Failure::Timeout {
+        if failure == CalloutError::Timeout {
             self.count_callout(CalloutOutcome::Timeout);
             self.breaker.fail(self.now.millis());
         } else {

@@ -16,7 +16,7 @@ pub(crate) struct FeedApplier<'a> {
     pub(crate) warm: &'a mut Warm,
     pub(crate) counts: &'a mut Counts,
     /// Up to when everything was read before: what comes now was committed later.
-    pub(crate) heard: Option<Moment>,
+    pub(crate) read_until: Option<Moment>,
 }
 
 impl FeedApplier<'_> {
@@ -81,7 +81,9 @@ impl FeedApplier<'_> {
             self.admit(key);
         }
         self.warm.on_change(key.as_bytes());
-        let at = self.heard.unwrap_or_else(|| self.caches.unknown_age(now));
+        let at = self
+            .read_until
+            .unwrap_or_else(|| self.caches.unknown_age(now));
         let update = Update { record, is_hot, at };
         self.caches.apply_update(data, key.as_bytes(), update, now);
     }

@@ -85,7 +85,7 @@ pub(crate) struct FlightBounds {
     /// The most waiters.
     pub(crate) waiting: usize,
     /// Milliseconds after which a lookup is too old for others to wait for it: its answer may be as old. A worker that
-    /// was stopped may not yet have heard how one has ended.
+    /// was stopped may not yet have read_until how one has ended.
     pub(crate) age: u64,
 }
 
@@ -95,8 +95,8 @@ impl FlightBounds {
 
     /// What the settings say.
     pub(crate) fn of(settings: &Settings) -> Self {
-        let (control_plane, lives) = (&settings.control_plane, &settings.lives);
-        let fresh = lives.fresh.min(lives.absent_fresh);
+        let (control_plane, lifetimes) = (&settings.control_plane, &settings.lifetimes);
+        let fresh = lifetimes.fresh_millis.min(lifetimes.absent_fresh_millis);
         Self {
             pending: control_plane.max_pending,
             waiting: control_plane.max_waiting,

@@ -292,13 +292,13 @@ mod tests {
             });
             counts.flush(levels, &mut stats);
         }
-        let told = |name: &str| stats.0.get(name).copied();
-        assert_eq!(told("edgelink.requests.lru.redirect"), Some(2));
-        assert_eq!(told("edgelink.callouts.rejected"), Some(1));
-        assert_eq!(told("edgelink.lru_entries"), Some(2));
-        assert_eq!(told("edgelink.lru_bytes"), Some(200));
-        assert_eq!(told("edgelink.redis_attempts.lookup"), Some(3));
-        assert_eq!(told("edgelink.redis_connected.lookup"), Some(1));
+        let value = |name: &str| stats.0.get(name).copied();
+        assert_eq!(value("edgelink.requests.lru.redirect"), Some(2));
+        assert_eq!(value("edgelink.callouts.rejected"), Some(1));
+        assert_eq!(value("edgelink.lru_entries"), Some(2));
+        assert_eq!(value("edgelink.lru_bytes"), Some(200));
+        assert_eq!(value("edgelink.redis_attempts.lookup"), Some(3));
+        assert_eq!(value("edgelink.redis_connected.lookup"), Some(1));
         assert_eq!(stats.0.len(), 6);
     }
 }

@@ -3,9 +3,9 @@
 //! The connection is tried for ever once a worker has seen its first request: before that there is nothing to look up,
 //! and the copy of the plugin on Envoy's main thread, which can reach no internal listener, never sees one.
 
-pub(crate) mod belief;
 mod grpc_stream;
 pub(crate) mod lookups;
+pub(crate) mod probes;
 
-pub(crate) use belief::FeedView;
-pub(crate) use lookups::{Answer, Lookups};
+pub(crate) use lookups::{LookupAnswer, Lookups};
+pub(crate) use probes::FeedView;

@@ -5,8 +5,8 @@ mod redis;
 mod strict;
 mod written;
 
-pub use redis::Redis;
-pub use written::{Clicks, Snapshot, UnknownHosts};
+pub use redis::RedisSettings;
+pub use written::{ClicksSection, SnapshotSection, UnknownHosts};
 
 use crate::cache::freshness::Lifetimes;
 use edgelink_wire::Domain;
@@ -30,11 +30,11 @@ pub struct Settings {
     /// How the control plane is asked.
     pub control_plane: ControlPlane,
     /// How Redis is asked; `None` without Redis.
-    pub redis: Option<Redis>,
+    pub redis: Option<RedisSettings>,
     /// What is done with the control plane besides lookups.
-    pub background: Background,
+    pub background: BackgroundSettings,
     /// How clicks are counted and reported; `None` if they are not.
-    pub clicks: Option<Clicks>,
+    pub clicks: Option<ClicksSection>,
     /// The bound of the LRU in bytes; 0 for none.
     pub lru_max_bytes: usize,
     /// The number of slots in shared data; 0 for none.
@@ -42,7 +42,7 @@ pub struct Settings {
     /// The largest value that is written into a slot, in bytes.
     pub max_value_bytes: usize,
     /// How long records are served.
-    pub lives: Lifetimes,
+    pub lifetimes: Lifetimes,
     /// How long a failure is remembered, in milliseconds.
     pub retry_after_millis: u64,
     /// The same in seconds, as `retry-after` has it.
@@ -74,18 +74,18 @@ pub struct ControlPlane {
 
 /// What is done with the control plane besides lookups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Background {
+pub struct BackgroundSettings {
     /// How a snapshot is fetched; `None` if none is.
-    pub snapshot: Option<Snapshot>,
+    pub snapshot: Option<SnapshotSection>,
     /// How the control plane is polled for the feed; `None` if it is not.
-    pub poll: Option<Poll>,
+    pub poll: Option<PollSettings>,
     /// How long the feed may be silent while admission is in effect, in milliseconds; `None` without admission.
     pub admission_silence: Option<u64>,
 }
 
 /// How the control plane is polled for the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Poll {
+pub struct PollSettings {
     /// Milliseconds for which the control plane holds a poll while there is no change.
     pub wait_millis: u32,
     /// Milliseconds after which the proxy gives a poll up.
@@ -228,9 +228,9 @@ impl Written {
 impl From<Written> for Settings {
     fn from(written: Written) -> Self {
         let control_plane = ControlPlane::from(written.control_plane);
-        let background = Background {
+        let background = BackgroundSettings {
             snapshot: written.snapshot,
-            poll: written.poll.map(|poll| Poll {
+            poll: written.poll.map(|poll| PollSettings {
                 wait_millis: poll.wait_millis,
                 timeout_millis: poll.wait_millis + control_plane.timeout_millis,
                 max_backoff_millis: poll.max_backoff_millis,
@@ -243,17 +243,17 @@ impl From<Written> for Settings {
             domains: written.domains,
             unknown_hosts: written.unknown_hosts,
             control_plane,
-            redis: written.redis.map(Redis::from),
+            redis: written.redis.map(RedisSettings::from),
             background,
             clicks: written.clicks,
             lru_max_bytes: written.lru.max_bytes,
             slots: written.shared_data.slots,
             max_value_bytes: written.shared_data.max_value_bytes,
-            lives: Lifetimes {
-                fresh: written.fresh_seconds * 1_000,
-                absent_fresh: written.absent_fresh_seconds * 1_000,
-                with_feed: written.fresh_with_feed_seconds * 1_000,
-                stale: written.stale_seconds * 1_000,
+            lifetimes: Lifetimes {
+                fresh_millis: written.fresh_seconds * 1_000,
+                absent_fresh_millis: written.absent_fresh_seconds * 1_000,
+                with_feed_millis: written.fresh_with_feed_seconds * 1_000,
+                stale_millis: written.stale_seconds * 1_000,
             },
             retry_after_millis: u64::from(written.retry_after_seconds) * 1_000,
             retry_after: written.retry_after_seconds.to_string(),

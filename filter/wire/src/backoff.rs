@@ -6,27 +6,27 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The longest pause before the first retry, in milliseconds.
-    pub first_ms: u64,
+    pub first_millis: u64,
     /// The longest pause of all, in milliseconds. A connection that stood for this long is taken for sound, and the next
     /// pause is a first one again.
-    pub cap_ms: u64,
+    pub cap_millis: u64,
 }
 
 impl Bounds {
     /// The longest pause after so many failures in a row, at least one.
     #[must_use]
-    pub fn longest_ms(self, failures: u32) -> u64 {
+    pub fn longest_millis(self, failures: u32) -> u64 {
         let doublings = failures.saturating_sub(1).min(63);
-        self.first_ms
+        self.first_millis
             .saturating_mul(1 << doublings)
-            .min(self.cap_ms)
+            .min(self.cap_millis)
     }
 
     /// A pause between none and the longest, by a random number, so that calls that failed together do not come back
     /// together ("full jitter": Brooker, "Exponential Backoff And Jitter", AWS, 2015).
     #[must_use]
-    pub fn spread_ms(self, failures: u32, random: u64) -> u64 {
-        random % self.longest_ms(failures).saturating_add(1)
+    pub fn spread_millis(self, failures: u32, random: u64) -> u64 {
+        random % self.longest_millis(failures).saturating_add(1)
     }
 }
 
@@ -51,9 +51,9 @@ impl Backoff {
     }
 
     /// Counts a failure, and returns the pause after it in milliseconds.
-    pub fn next_ms(&mut self) -> u64 {
+    pub fn next_millis(&mut self) -> u64 {
         self.failures = self.failures.saturating_add(1);
-        let longest = self.bounds.longest_ms(self.failures);
+        let longest = self.bounds.longest_millis(self.failures);
         let half = longest / 2;
         half + self.random() % (longest - half).saturating_add(1)
     }
@@ -90,27 +90,27 @@ mod tests {
     use proptest::prelude::*;
 
     const BOUNDS: Bounds = Bounds {
-        first_ms: 50,
-        cap_ms: 2000,
+        first_millis: 50,
+        cap_millis: 2000,
     };
 
     #[test]
     fn pauses_double_up_to_the_cap() {
         let mut backoff = Backoff::new(BOUNDS, 1);
         for due in [50, 100, 200, 400, 800, 1600, 2000, 2000, 2000] {
-            let wait = backoff.next_ms();
+            let wait = backoff.next_millis();
             assert!((due / 2..=due).contains(&wait), "{wait} of {due}");
         }
         assert_eq!(backoff.failures(), 9);
         backoff.reset();
-        assert!(backoff.next_ms() <= 50);
+        assert!(backoff.next_millis() <= 50);
     }
 
     #[test]
     fn seeds_part_the_workers() {
         let waits = |seed| {
             let mut backoff = Backoff::new(BOUNDS, seed);
-            [(); 8].map(|()| backoff.next_ms())
+            [(); 8].map(|()| backoff.next_millis())
         };
         assert_ne!(waits(1), waits(2));
         assert_eq!(waits(1), waits(1));
@@ -119,18 +119,18 @@ mod tests {
     #[test]
     fn the_longest_pause_doubles_up_to_the_cap() {
         let bounds = Bounds {
-            first_ms: 10,
-            cap_ms: 100,
+            first_millis: 10,
+            cap_millis: 100,
         };
-        let longest = [1, 2, 3, 4, 5, 1000].map(|failures| bounds.longest_ms(failures));
+        let longest = [1, 2, 3, 4, 5, 1000].map(|failures| bounds.longest_millis(failures));
         assert_eq!(longest, [10, 20, 40, 80, 100, 100]);
     }
 
     #[test]
     fn pauses_of_full_jitter_are_spread_below_the_longest() {
         let mut source = Backoff::new(BOUNDS, 1);
-        let longest = BOUNDS.longest_ms(4);
-        let pauses = [(); 100].map(|()| BOUNDS.spread_ms(4, source.random()));
+        let longest = BOUNDS.longest_millis(4);
+        let pauses = [(); 100].map(|()| BOUNDS.spread_millis(4, source.random()));
         assert!(pauses.iter().all(|pause| *pause <= longest));
         assert!(pauses.iter().any(|pause| *pause < longest / 2));
         assert!(pauses.iter().any(|pause| *pause > longest / 2));
@@ -138,11 +138,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_pause_is_above_the_cap(first_ms in 0..u64::MAX / 2, cap_ms in 0..u64::MAX / 2, seed: u64) {
-            let mut backoff = Backoff::new(Bounds { first_ms, cap_ms }, seed);
+        fn no_pause_is_above_the_cap(first_millis in 0..u64::MAX / 2, cap_millis in 0..u64::MAX / 2, seed: u64) {
+            let mut backoff = Backoff::new(Bounds { first_millis, cap_millis }, seed);
             for failures in 1..100 {
-                prop_assert!(backoff.next_ms() <= cap_ms);
-                prop_assert!(backoff.bounds().spread_ms(failures, seed) <= cap_ms);
+                prop_assert!(backoff.next_millis() <= cap_millis);
+                prop_assert!(backoff.bounds().spread_millis(failures, seed) <= cap_millis);
             }
         }
     }

@@ -220,8 +220,8 @@ async fn a_source_that_hangs_is_waited_for_no_longer_than_promised() {
 async fn a_failed_source_is_left_alone_for_a_while() {
     let day = 86_400_000;
     let long = Bounds {
-        first_ms: day,
-        cap_ms: day,
+        first_millis: day,
+        cap_millis: day,
     };
     let (memory, issuer) = issuer_of(100, long);
     memory.fails.store(true, Ordering::SeqCst);

@@ -50,12 +50,12 @@ fn at(millis: u64) -> Moment {
 
 const NOW: Moment = Moment::from_millis(1_000_000);
 
-/// A gate that was begun at 10 and knows a snapshot of then, with a feed heard at 0.
+/// A gate that was begun at 10 and knows a snapshot of then, with a feed read_until at 0.
 fn gate() -> Gate {
     let mut gate = Gate::new(Some(SILENCE));
     gate.on_time(Some(NOW));
     gate.begin(place(10));
-    assert!(gate.learn(snapshot(10)));
+    assert!(gate.apply_snapshot(snapshot(10)));
     assert!(gate.is_in_effect(NOW));
     gate
 }
@@ -96,8 +96,8 @@ fn a_snapshot_of_another_incarnation_of_the_feed_is_of_no_use() {
         generation: GENERATION + 1,
         ..snapshot(99)
     };
-    assert!(!gate.learn(other));
-    assert!(gate.learn(snapshot(10)));
+    assert!(!gate.apply_snapshot(other));
+    assert!(gate.apply_snapshot(snapshot(10)));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn nothing_is_refused_before_a_snapshot_without_a_feed_or_when_switched_off() {
     gate.on_time(Some(NOW));
     assert!(!gate.refuses(&code(BOUND), NOW), "no snapshot");
     gate.begin(place(10));
-    assert!(gate.learn(snapshot(10)));
+    assert!(gate.apply_snapshot(snapshot(10)));
     gate.on_time(None);
     assert!(!gate.refuses(&code(BOUND), NOW), "no feed");
     gate.on_time(Some(NOW));
@@ -144,7 +144,7 @@ fn what_the_feed_told_while_the_snapshot_was_on_its_way_counts() {
     gate.begin(place(10));
     gate.on_link(&code(BOUND + 500));
     gate.on_bound(BOUND + 100);
-    assert!(gate.learn(snapshot(10)));
+    assert!(gate.apply_snapshot(snapshot(10)));
     assert!(!gate.refuses(&code(BOUND + 500), NOW));
     assert!(!gate.refuses(&code(BOUND + 99), NOW));
     assert!(gate.refuses(&code(BOUND + 101), NOW));
@@ -153,13 +153,13 @@ fn what_the_feed_told_while_the_snapshot_was_on_its_way_counts() {
 #[test]
 fn a_snapshot_older_than_what_was_read_of_the_feed_is_of_no_use() {
     let mut gate = Gate::new(Some(SILENCE));
-    assert!(!gate.wants_snapshot(), "the feed was never heard");
-    assert!(!gate.learn(snapshot(10)));
+    assert!(!gate.wants_snapshot(), "the feed was never read_until");
+    assert!(!gate.apply_snapshot(snapshot(10)));
     gate.begin(place(10));
     gate.begin(place(11));
     assert!(gate.wants_snapshot());
-    assert!(!gate.learn(snapshot(9)));
-    assert!(gate.learn(snapshot(10)));
+    assert!(!gate.apply_snapshot(snapshot(9)));
+    assert!(gate.apply_snapshot(snapshot(10)));
     assert!(!gate.wants_snapshot());
 }
 
@@ -169,8 +169,8 @@ fn a_gap_opens_it_until_there_is_a_newer_snapshot() {
     gate.restart();
     assert!(!gate.refuses(&code(BOUND), NOW));
     gate.begin(place(20));
-    assert!(!gate.learn(snapshot(10)));
-    assert!(gate.learn(snapshot(20)));
+    assert!(!gate.apply_snapshot(snapshot(10)));
+    assert!(gate.apply_snapshot(snapshot(20)));
     assert!(gate.refuses(&code(BOUND), NOW));
 }
 
@@ -183,9 +183,9 @@ fn more_news_than_are_kept_make_it_begin_anew() {
     }
     assert!(gate.wants_snapshot());
     gate.on_link(b"abcdefg");
-    assert!(!gate.learn(snapshot(10)));
+    assert!(!gate.apply_snapshot(snapshot(10)));
     gate.begin(place(30));
-    assert!(!gate.learn(snapshot(20)) && gate.learn(snapshot(30)));
+    assert!(!gate.apply_snapshot(snapshot(20)) && gate.apply_snapshot(snapshot(30)));
 }
 
 proptest! {
@@ -201,7 +201,7 @@ proptest! {
         gate.on_time(Some(NOW));
         gate.begin(place(10));
         early.iter().for_each(|number| gate.on_link(&code(*number)));
-        prop_assert!(gate.learn(snapshot(10)));
+        prop_assert!(gate.apply_snapshot(snapshot(10)));
         late.iter().for_each(|number| gate.on_link(&code(*number)));
         bounds.iter().for_each(|bound| gate.on_bound(*bound));
         let bound = bounds.iter().copied().fold(BOUND, u64::max);
@@ -226,12 +226,12 @@ fn without_admission_nothing_is_kept() {
     gate.configure(None);
     gate.begin(place(11));
     gate.on_link(b"summer-sale");
-    assert!(!gate.learn(snapshot(11)));
+    assert!(!gate.apply_snapshot(snapshot(11)));
     let Knowledge::Gathering { since, codes } = &gate.knowledge else {
         panic!("{:?}", gate.knowledge);
     };
     assert!(since.is_none() && codes.is_empty());
     gate.configure(Some(SILENCE));
     gate.begin(place(12));
-    assert!(gate.wants_snapshot() && gate.learn(snapshot(12)));
+    assert!(gate.wants_snapshot() && gate.apply_snapshot(snapshot(12)));
 }

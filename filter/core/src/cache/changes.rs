@@ -17,14 +17,14 @@ const SWEEP_INTERVAL: u64 = 60_000;
 /// When links have changed, by key.
 #[derive(Debug)]
 pub(crate) struct Changes {
-    told: HashMap<Box<[u8]>, Moment, SeedableRandomState>,
+    changed: HashMap<Box<[u8]>, Moment, SeedableRandomState>,
     swept: Moment,
 }
 
 impl Changes {
     pub(crate) fn new(hasher: SeedableRandomState) -> Self {
         Self {
-            told: HashMap::with_hasher(hasher),
+            changed: HashMap::with_hasher(hasher),
             swept: Moment::default(),
         }
     }
@@ -32,29 +32,34 @@ impl Changes {
     /// A link has changed. False if there are too many of them: then none is kept, and everything may be outdated.
     #[must_use]
     pub(crate) fn note(&mut self, key: &[u8], now: Moment) -> bool {
-        if let Some(told) = self.told.get_mut(key) {
-            *told = now;
+        if let Some(changed) = self.changed.get_mut(key) {
+            *changed = now;
             return true;
         }
-        if self.told.len() >= MAX_LINKS {
-            self.told.clear();
+        if self.changed.len() >= MAX_LINKS {
+            self.changed.clear();
             return false;
         }
-        self.told.insert(key.into(), now);
+        self.changed.insert(key.into(), now);
         true
     }
 
     /// Whether the link has changed since its record was fetched.
     pub(crate) fn is_outdated(&self, key: &[u8], fetched: Moment) -> bool {
         // Nearly always there are none, and then this costs nothing.
-        !self.told.is_empty() && self.told.get(key).is_some_and(|told| fetched < *told)
+        !self.changed.is_empty()
+            && self
+                .changed
+                .get(key)
+                .is_some_and(|changed| fetched < *changed)
     }
 
     /// Time has passed. What was fetched more than `longest` milliseconds ago is not fresh in any case.
     pub(crate) fn on_time(&mut self, now: Moment, longest: u64) {
-        if !self.told.is_empty() && self.swept.age(now) >= SWEEP_INTERVAL {
+        if !self.changed.is_empty() && self.swept.age(now) >= SWEEP_INTERVAL {
             self.swept = now;
-            self.told.retain(|_, told| told.age(now) <= longest);
+            self.changed
+                .retain(|_, changed| changed.age(now) <= longest);
         }
     }
 }
@@ -77,7 +82,7 @@ mod tests {
         changes.on_time(at(100_000), 100_000);
         assert!(changes.is_outdated(b"a", at(9)));
         changes.on_time(at(161_000), 100_000);
-        assert!(changes.told.is_empty());
+        assert!(changes.changed.is_empty());
     }
 
     #[test]
@@ -88,6 +93,6 @@ mod tests {
         }
         assert!(changes.note(&0_usize.to_le_bytes(), at(1)));
         assert!(!changes.note(b"one more", at(1)));
-        assert!(changes.told.is_empty());
+        assert!(changes.changed.is_empty());
     }
 }

@@ -7,13 +7,13 @@ use edgelink_wire::Record;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
     /// How long a link is served without asking again.
-    pub fresh: u64,
+    pub fresh_millis: u64,
     /// The same for an absence.
-    pub absent_fresh: u64,
+    pub absent_fresh_millis: u64,
     /// How long a record is served without asking again while a feed covers it.
-    pub with_feed: u64,
+    pub with_feed_millis: u64,
     /// How long after it was fetched a record counts for anything.
-    pub stale: u64,
+    pub stale_millis: u64,
 }
 
 /// What a cached record may be used for.
@@ -36,19 +36,19 @@ pub(crate) enum RecordKind {
     Absent,
 }
 
-/// What a feed covers: nothing that was fetched since `since` has changed until `heard`, unless it said so.
+/// What a feed covers: nothing that was fetched since `since` has changed until `read_until`, unless it said so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Coverage {
     /// Since when nothing was missed.
     pub(crate) since: Moment,
     /// Up to when every change is known.
-    pub(crate) heard: Moment,
+    pub(crate) read_until: Moment,
 }
 
 /// Feed coverage, and since when records are stale or invalid.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Freshness {
-    /// `None` without a feed that was ever heard.
+    /// `None` without a feed that was ever read_until.
     coverage: Option<Coverage>,
     /// What was fetched before is stale.
     stale_before: Moment,
@@ -61,17 +61,19 @@ pub(crate) struct Freshness {
 impl Lifetimes {
     /// How long a record of that kind is fresh by its age alone.
     #[must_use]
-    pub(crate) fn fresh(&self, kind: RecordKind) -> u64 {
+    pub(crate) fn fresh_millis_of(&self, kind: RecordKind) -> u64 {
         match kind {
-            RecordKind::Link => self.fresh,
-            RecordKind::Absent => self.absent_fresh,
+            RecordKind::Link => self.fresh_millis,
+            RecordKind::Absent => self.absent_fresh_millis,
         }
     }
 
     /// How long any record may be fresh, by its age or by a feed.
     #[must_use]
-    pub fn longest_fresh(&self) -> u64 {
-        self.fresh.max(self.absent_fresh).max(self.with_feed)
+    pub fn longest_fresh_millis(&self) -> u64 {
+        self.fresh_millis
+            .max(self.absent_fresh_millis)
+            .max(self.with_feed_millis)
     }
 }
 
@@ -126,9 +128,9 @@ impl Freshness {
         fetched: Moment,
         now: Moment,
     ) -> Usability {
-        let (age, fresh) = (fetched.age(now), lifetimes.fresh(kind));
+        let (age, fresh) = (fetched.age(now), lifetimes.fresh_millis_of(kind));
         let is_covered = || self.is_covered(lifetimes, fresh, fetched, now);
-        if self.is_invalid(fetched) || (age >= fresh && age >= lifetimes.stale) {
+        if self.is_invalid(fetched) || (age >= fresh && age >= lifetimes.stale_millis) {
             Usability::Dead
         } else if !self.is_stale(fetched, now) && (age < fresh || is_covered()) {
             Usability::Fresh
@@ -144,28 +146,28 @@ impl Freshness {
         fetched: Moment,
         now: Moment,
     ) -> bool {
-        let shorter = lifetimes.fresh.min(lifetimes.absent_fresh);
+        let shorter = lifetimes.fresh_millis.min(lifetimes.absent_fresh_millis);
         !self.is_invalid(fetched)
             && !self.is_stale(fetched, now)
             && (fetched.age(now) < shorter
                 || (self.is_covered(lifetimes, shorter, fetched, now)
-                    && fetched.age(now) < lifetimes.stale))
+                    && fetched.age(now) < lifetimes.stale_millis))
     }
 
     fn is_stale(&self, fetched: Moment, now: Moment) -> bool {
         fetched < self.stale_before || now < self.starting_until
     }
 
-    /// Whether the feed covers it: it would have said so if the record had changed, and was heard so lately that
+    /// Whether the feed covers it: it would have said so if the record had changed, and was read_until so lately that
     /// the record is as good as one that was fetched then.
     ///
     /// What was fetched soon after the feed began is left out, in case that the source was further behind than it
     /// said. What was fetched at its very begin comes from the snapshot that the feed began from.
     fn is_covered(&self, lifetimes: &Lifetimes, fresh: u64, fetched: Moment, now: Moment) -> bool {
-        self.coverage.is_some_and(|Coverage { since, heard }| {
-            (fetched >= since.after(lifetimes.fresh) || fetched == since)
-                && fetched.age(now) < lifetimes.with_feed
-                && heard.age(now) < fresh
+        self.coverage.is_some_and(|Coverage { since, read_until }| {
+            (fetched >= since.after(lifetimes.fresh_millis) || fetched == since)
+                && fetched.age(now) < lifetimes.with_feed_millis
+                && read_until.age(now) < fresh
         })
     }
 }
@@ -198,7 +200,7 @@ impl Precedence {
         let is_asked_since = |asked| !self.freshness.is_invalid(asked);
         (self.freshness.is_invalid(held.fetched) && self.asked.is_some_and(is_asked_since))
             || rev >= held.rev
-            || held.fetched.age(self.now) >= self.lifetimes.stale
+            || held.fetched.age(self.now) >= self.lifetimes.stale_millis
     }
 }
 
@@ -207,17 +209,17 @@ mod tests {
     use super::*;
 
     const LIFETIMES: Lifetimes = Lifetimes {
-        fresh: 5_000,
-        absent_fresh: 2_000,
-        with_feed: 60_000,
-        stale: 90_000,
+        fresh_millis: 5_000,
+        absent_fresh_millis: 2_000,
+        with_feed_millis: 60_000,
+        stale_millis: 90_000,
     };
     /// Of records that no feed covers.
     const AGES: Lifetimes = Lifetimes {
-        fresh: 5_000,
-        absent_fresh: 2_000,
-        with_feed: 30_000,
-        stale: 60_000,
+        fresh_millis: 5_000,
+        absent_fresh_millis: 2_000,
+        with_feed_millis: 30_000,
+        stale_millis: 60_000,
     };
 
     const BEGIN: u64 = 1_000_000;
@@ -235,12 +237,12 @@ mod tests {
         link
     }
 
-    /// A feed that began at 1,000 and was heard last at that time.
-    fn heard(heard: u64) -> Freshness {
+    /// A feed that began at 1,000 and was read_until last at that time.
+    fn read_until(read_until: u64) -> Freshness {
         let mut freshness = Freshness::default();
         let since = at(1_000);
-        let heard = at(heard);
-        freshness.on_time(Some(since), Some(Coverage { since, heard }));
+        let read_until = at(read_until);
+        freshness.on_time(Some(since), Some(Coverage { since, read_until }));
         freshness
     }
 
@@ -305,15 +307,27 @@ mod tests {
 
     #[test]
     fn a_live_feed_keeps_records_fresh_up_to_a_bound() {
-        assert_eq!(usability(heard(40_000), 6_000, 41_000), Usability::Fresh);
-        assert_eq!(usability(heard(65_900), 6_000, 65_999), Usability::Fresh);
-        assert_eq!(usability(heard(65_900), 6_000, 66_000), Usability::Stale);
-        assert_eq!(usability(heard(95_900), 6_000, 96_000), Usability::Dead);
+        assert_eq!(
+            usability(read_until(40_000), 6_000, 41_000),
+            Usability::Fresh
+        );
+        assert_eq!(
+            usability(read_until(65_900), 6_000, 65_999),
+            Usability::Fresh
+        );
+        assert_eq!(
+            usability(read_until(65_900), 6_000, 66_000),
+            Usability::Stale
+        );
+        assert_eq!(
+            usability(read_until(95_900), 6_000, 96_000),
+            Usability::Dead
+        );
     }
 
     #[test]
     fn a_record_lives_as_long_after_the_feed_died_as_if_it_had_been_fetched_then() {
-        let freshness = heard(40_000);
+        let freshness = read_until(40_000);
         assert_eq!(usability(freshness, 6_000, 44_999), Usability::Fresh);
         assert_eq!(usability(freshness, 6_000, 45_000), Usability::Stale);
         assert_eq!(
@@ -327,14 +341,14 @@ mod tests {
 
     #[test]
     fn what_was_fetched_before_the_feed_began_is_asked_for_again() {
-        let freshness = heard(1_500);
+        let freshness = read_until(1_500);
         assert_eq!(usability(freshness, 999, 1_500), Usability::Stale);
         assert_eq!(usability(freshness, 1_000, 1_500), Usability::Fresh);
     }
 
     #[test]
     fn the_feed_does_not_cover_what_was_fetched_soon_after_it_began() {
-        let freshness = heard(40_000);
+        let freshness = read_until(40_000);
         assert_eq!(usability(freshness, 5_999, 40_000), Usability::Stale);
         assert_eq!(
             usability(freshness, 5_999, 10_998),
@@ -362,7 +376,7 @@ mod tests {
 
     #[test]
     fn what_is_stale_is_asked_for_again_but_not_worthless() {
-        let mut freshness = heard(40_000);
+        let mut freshness = read_until(40_000);
         freshness.mark_all_stale(at(40_000));
         assert_eq!(usability(freshness, 39_999, 40_001), Usability::Stale);
         assert_eq!(usability(freshness, 40_000, 40_001), Usability::Fresh);
@@ -371,7 +385,7 @@ mod tests {
 
     #[test]
     fn what_is_invalid_is_worthless_and_gives_way() {
-        let mut freshness = heard(40_000);
+        let mut freshness = read_until(40_000);
         freshness.invalidate_all(at(40_000));
         assert_eq!(usability(freshness, 40_000, 40_001), Usability::Dead);
         assert_eq!(usability(freshness, 40_001, 40_001), Usability::Fresh);

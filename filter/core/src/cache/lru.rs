@@ -29,10 +29,10 @@ const TABLE_BYTES: usize = 12;
 const ALLOCATION_BYTES: usize = 8;
 
 /// How long news is left alone, in milliseconds: longer than lookups and feeds lag behind one another.
-const NEWS_LASTS: u64 = 30_000;
+const PROTECTED_MILLIS: u64 = 30_000;
 
 /// News may take up the whole cache divided by this; when there is more, the oldest is no news any more.
-const NEWS_SHARE: usize = 2;
+const PROTECTED_SHARE: usize = 2;
 
 /// A cache of encoded records.
 pub(crate) struct Lru {
@@ -41,7 +41,7 @@ pub(crate) struct Lru {
     slab: Slab,
     bytes: usize,
     /// Those of news.
-    news_bytes: usize,
+    protected_bytes: usize,
     max_bytes: usize,
     /// Slots with clicks, and some that had.
     touched: Vec<u32>,
@@ -62,7 +62,7 @@ impl Lru {
             hasher,
             slab: Slab::default(),
             bytes: 0,
-            news_bytes: 0,
+            protected_bytes: 0,
             max_bytes,
         }
     }
@@ -175,34 +175,34 @@ impl Lru {
     }
 
     /// The same for a record that is news at `now`.
-    pub(crate) fn put_news(&mut self, key: &[u8], record: &[u8], now: Moment) {
+    pub(crate) fn put_protected(&mut self, key: &[u8], record: &[u8], now: Moment) {
         let hash = self.hasher.hash_one(key);
         let held = self.find_hashed(key, hash);
         if let Some(place) = held {
             self.remove(place.0);
         }
         let entry = self.make_room(key, record, now);
-        if let Some(slot) = entry.and_then(|entry| self.slab.insert_news(entry)) {
+        if let Some(slot) = entry.and_then(|entry| self.slab.insert_protected(entry)) {
             let cost = cost(key, record);
-            self.news_bytes += cost;
+            self.protected_bytes += cost;
             self.enter(slot, hash, cost, held);
-            let room = self.max_bytes / NEWS_SHARE;
-            self.settle(|news_bytes, _| news_bytes > room);
+            let room = self.max_bytes / PROTECTED_SHARE;
+            self.settle(|protected_bytes, _| protected_bytes > room);
         }
     }
 
     /// What is news no longer becomes an entry like others.
     pub(crate) fn on_time(&mut self, now: Moment) {
-        self.settle(|_, heard| heard.age(now) > NEWS_LASTS);
+        self.settle(|_, read_until| read_until.age(now) > PROTECTED_MILLIS);
     }
 
-    /// Takes the oldest news for old as long as that is due, given the bytes of all news and when it was heard.
+    /// Takes the oldest news for old as long as that is due, given the bytes of all news and when it was read_until.
     fn settle(&mut self, is_due: impl Fn(usize, Moment) -> bool) {
-        while let Some(slot) = self.slab.oldest_news()
+        while let Some(slot) = self.slab.oldest_protected()
             && let Some(entry) = self.slab.get(slot)
-            && is_due(self.news_bytes, entry.fetched)
+            && is_due(self.protected_bytes, entry.fetched)
         {
-            self.news_bytes -= cost(entry.key(), entry.record());
+            self.protected_bytes -= cost(entry.key(), entry.record());
             self.slab.settle(slot);
         }
     }
@@ -244,8 +244,8 @@ impl Lru {
         self.index.remove(hash, slot);
         let cost = cost(entry.key(), entry.record());
         self.bytes -= cost;
-        if entry.is_news() {
-            self.news_bytes -= cost;
+        if entry.is_protected() {
+            self.protected_bytes -= cost;
         }
     }
 }

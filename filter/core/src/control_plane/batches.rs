@@ -24,19 +24,19 @@ pub(crate) struct Batches {
     total: u64,
     dropped: u64,
     /// Whether a number has changed since the last batch that tells it.
-    is_untold: bool,
+    is_unreported: bool,
     waiting: VecDeque<Batch>,
     bytes: usize,
     /// How many of the first ones were sent at least once.
     attempted: usize,
     /// How many of the first ones are under way.
     under_way: usize,
-    bounds: Bounds,
+    bounds: BatchBounds,
 }
 
 /// How much may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub(crate) struct BatchBounds {
     pub(crate) batches: usize,
     pub(crate) bytes: usize,
 }
@@ -51,13 +51,13 @@ struct Batch {
 }
 
 impl Batches {
-    pub(crate) fn new(worker: WorkerId, bounds: Bounds) -> Self {
+    pub(crate) fn new(worker: WorkerId, bounds: BatchBounds) -> Self {
         Self {
             worker,
             seq: 0,
             total: 0,
             dropped: 0,
-            is_untold: false,
+            is_unreported: false,
             waiting: VecDeque::new(),
             bytes: 0,
             attempted: 0,
@@ -66,7 +66,7 @@ impl Batches {
         }
     }
 
-    pub(crate) fn set_bounds(&mut self, bounds: Bounds) {
+    pub(crate) fn set_bounds(&mut self, bounds: BatchBounds) {
         self.bounds = bounds;
     }
 
@@ -85,11 +85,11 @@ impl Batches {
         self.total = self.total.saturating_add(counted.lost);
         self.drop_clicks(counted.lost);
         let mut clicks = counted.clicks;
-        while !clicks.is_empty() || self.is_untold {
+        while !clicks.is_empty() || self.is_unreported {
             let rest = clicks.split_off(clicks.len().min(MAX_LINKS));
             self.total = self.total.saturating_add(sum(&clicks));
             self.seq += 1;
-            self.is_untold = false;
+            self.is_unreported = false;
             let batch = Batch {
                 seq: self.seq,
                 at,
@@ -167,13 +167,13 @@ impl Batches {
         self.bytes -= batch.bytes();
         self.drop_clicks(sum(&batch.clicks));
         // Whatever it told of earlier ones is to be told again.
-        self.is_untold |= batch.dropped > 0;
+        self.is_unreported |= batch.dropped > 0;
         true
     }
 
     fn drop_clicks(&mut self, clicks: u64) {
         self.dropped = self.dropped.saturating_add(clicks);
-        self.is_untold |= clicks > 0;
+        self.is_unreported |= clicks > 0;
     }
 }
 

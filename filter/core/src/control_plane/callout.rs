@@ -49,7 +49,7 @@ pub struct Response<'a> {
 
 /// Why a callout returned no usable record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum CalloutError {
     /// Envoy turns a callout's timeout into a 504.
     #[error("no answer in time")]
     Timeout,
@@ -95,31 +95,31 @@ impl FetchedRecord<Vec<u8>> {
 /// The answer of the control plane to a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answered<'a> {
-    pub(crate) told: FetchedRecord<&'a [u8]>,
+    pub(crate) record: FetchedRecord<&'a [u8]>,
     /// How long before the answer that was right, in milliseconds, if not later.
     pub(crate) age_millis: u64,
 }
 
 /// Reads the answer to the lookup of `key`. Only what is beyond doubt counts: anything else is a failure, and never an
 /// absence.
-pub(crate) fn read<'a>(response: Response<'a>, key: &[u8]) -> Result<Answered<'a>, Failure> {
+pub(crate) fn read<'a>(response: Response<'a>, key: &[u8]) -> Result<Answered<'a>, CalloutError> {
     let status = status(response)?;
     if response.content_type != LinkAnswer::MEDIA_TYPE.as_bytes() {
-        return Err(Failure::Answer(status));
+        return Err(CalloutError::Answer(status));
     }
-    let answered = answer(response.body, key).ok_or(Failure::Answer(status))?;
-    match (status, answered.told.kind) {
+    let answered = answer(response.body, key).ok_or(CalloutError::Answer(status))?;
+    match (status, answered.record.kind) {
         (200, RecordKind::Link) | (404, RecordKind::Absent) => Ok(answered),
-        _ => Err(Failure::Answer(status)),
+        _ => Err(CalloutError::Answer(status)),
     }
 }
 
 /// The status of an answer, if it came from the control plane.
-pub(crate) fn status(response: Response<'_>) -> Result<u16, Failure> {
+pub(crate) fn status(response: Response<'_>) -> Result<u16, CalloutError> {
     let status = std::str::from_utf8(response.status).ok();
     match status.and_then(|status| status.parse().ok()) {
-        None => Err(Failure::Reset),
-        Some(504) => Err(Failure::Timeout),
+        None => Err(CalloutError::Reset),
+        Some(504) => Err(CalloutError::Timeout),
         Some(status) => Ok(status),
     }
 }
@@ -130,7 +130,7 @@ fn answer<'a>(body: &'a [u8], key: &[u8]) -> Option<Answered<'a>> {
         .filter(|answer| answer.key == key)?;
     let record = Record::decode(answer.record).ok()?;
     Some(Answered {
-        told: FetchedRecord::new(&record, answer.record),
+        record: FetchedRecord::new(&record, answer.record),
         age_millis: answer.age_millis,
     })
 }
@@ -155,16 +155,16 @@ mod tests {
     #[test]
     fn a_link_and_an_absence_are_answers() {
         let body = aged("d/a", link("https://e/", 3), 700);
-        let Answered { told, age_millis } = read(response("200", TYPE, &body), b"d/a").unwrap();
+        let Answered { record, age_millis } = read(response("200", TYPE, &body), b"d/a").unwrap();
         assert_eq!(
-            (told.kind, told.rev, age_millis),
+            (record.kind, record.rev, age_millis),
             (RecordKind::Link, 3, 700)
         );
-        assert_eq!(Record::decode(told.bytes), Ok(link("https://e/", 3)));
+        assert_eq!(Record::decode(record.bytes), Ok(link("https://e/", 3)));
         let body = answer("d/a", Record::Absent { rev: 4 });
-        let Answered { told, age_millis } = read(response("404", TYPE, &body), b"d/a").unwrap();
+        let Answered { record, age_millis } = read(response("404", TYPE, &body), b"d/a").unwrap();
         assert_eq!(
-            (told.kind, told.rev, age_millis),
+            (record.kind, record.rev, age_millis),
             (RecordKind::Absent, 4, 0)
         );
     }
@@ -175,18 +175,18 @@ mod tests {
         let other = answer("d/b", link("https://e/", 3));
         let absent = answer("d/a", Record::Absent { rev: 4 });
         for (status, content_type, body, failure) in [
-            ("", &b""[..], &b""[..], Failure::Reset),
-            ("abc", TYPE, &here, Failure::Reset),
-            ("504", TYPE, &here, Failure::Timeout),
-            ("503", TYPE, &here, Failure::Answer(503)),
-            ("404", TYPE, &here, Failure::Answer(404)),
-            ("200", TYPE, &absent, Failure::Answer(200)),
-            ("404", b"text/html", b"", Failure::Answer(404)),
-            ("404", b"", &absent, Failure::Answer(404)),
-            ("200", b"application/json", &here, Failure::Answer(200)),
-            ("200", TYPE, &other, Failure::Answer(200)),
-            ("200", TYPE, &here[..7], Failure::Answer(200)),
-            ("200", TYPE, b"", Failure::Answer(200)),
+            ("", &b""[..], &b""[..], CalloutError::Reset),
+            ("abc", TYPE, &here, CalloutError::Reset),
+            ("504", TYPE, &here, CalloutError::Timeout),
+            ("503", TYPE, &here, CalloutError::Answer(503)),
+            ("404", TYPE, &here, CalloutError::Answer(404)),
+            ("200", TYPE, &absent, CalloutError::Answer(200)),
+            ("404", b"text/html", b"", CalloutError::Answer(404)),
+            ("404", b"", &absent, CalloutError::Answer(404)),
+            ("200", b"application/json", &here, CalloutError::Answer(200)),
+            ("200", TYPE, &other, CalloutError::Answer(200)),
+            ("200", TYPE, &here[..7], CalloutError::Answer(200)),
+            ("200", TYPE, b"", CalloutError::Answer(200)),
         ] {
             let read = read(response(status, content_type, body), b"d/a");
             assert_eq!(read, Err(failure), "{status} {body:?}");

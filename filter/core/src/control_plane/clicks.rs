@@ -1,9 +1,9 @@
 //! Reports clicks.
 
-use super::batches::{Batches, Bounds};
+use super::batches::{BatchBounds, Batches};
 use super::{BackgroundCallout, BackgroundKind, PeriodicCallout};
 use crate::clicks::Tallied;
-use crate::control_plane::callout::{Failure, Response, status};
+use crate::control_plane::callout::{CalloutError, Response, status};
 use crate::metrics::{ClickOutcome, Counts, Metric};
 use crate::settings;
 use crate::time::Moment;
@@ -14,28 +14,28 @@ const FIRST_PAUSE: u64 = 100;
 
 /// The batches of a worker, and their way to the control plane.
 #[derive(Debug)]
-pub(crate) struct Clicks {
+pub(crate) struct ClickReports {
     pub(crate) callout: PeriodicCallout,
-    settings: settings::Clicks,
+    settings: settings::ClicksSection,
     batches: Batches,
     next_flush: u64,
     /// All clicks so far, and those given up, as the metrics have them.
-    told: (u64, u64),
+    known: (u64, u64),
 }
 
-impl Clicks {
-    pub(crate) fn new(settings: settings::Clicks, worker: WorkerId, seed: u64) -> Self {
+impl ClickReports {
+    pub(crate) fn new(settings: settings::ClicksSection, worker: WorkerId, seed: u64) -> Self {
         Self {
             callout: callout(&settings, seed),
             batches: Batches::new(worker, bounds(&settings)),
             settings,
             next_flush: 0,
-            told: (0, 0),
+            known: (0, 0),
         }
     }
 
     /// Changes the settings, and keeps the batches.
-    pub(crate) fn configure(&mut self, settings: settings::Clicks, seed: u64) {
+    pub(crate) fn configure(&mut self, settings: settings::ClicksSection, seed: u64) {
         if settings == self.settings {
             return;
         }
@@ -59,7 +59,7 @@ impl Clicks {
     ) {
         self.next_flush = now.millis().saturating_add(self.settings.flush_millis);
         self.batches.close(counted, seconds);
-        self.tell(counts);
+        self.update_metrics(counts);
     }
 
     /// Sends what waits, if anything does and it is time to.
@@ -86,7 +86,7 @@ impl Clicks {
         response: Response<'_>,
         now: Moment,
         counts: &mut Counts,
-    ) -> Result<u32, Failure> {
+    ) -> Result<u32, CalloutError> {
         match status(response)? {
             200..300 => {
                 let clicks = self.batches.acknowledge();
@@ -96,10 +96,10 @@ impl Clicks {
             // The control plane cannot read them, and will not be able to the next time either.
             status @ (400 | 413 | 415 | 422) => {
                 self.batches.reject();
-                self.tell(counts);
-                Err(Failure::Answer(status))
+                self.update_metrics(counts);
+                Err(CalloutError::Answer(status))
             }
-            status => Err(Failure::Answer(status)),
+            status => Err(CalloutError::Answer(status)),
         }
     }
 
@@ -107,12 +107,12 @@ impl Clicks {
     pub(crate) fn end(&mut self, counted: Tallied, now: Moment, seconds: u64, counts: &mut Counts) {
         self.flush(counted, now, seconds, counts);
         self.batches.give_up();
-        self.tell(counts);
+        self.update_metrics(counts);
     }
 
-    fn tell(&mut self, counts: &mut Counts) {
+    fn update_metrics(&mut self, counts: &mut Counts) {
         let is = (self.batches.total(), self.batches.dropped());
-        let (total, dropped) = std::mem::replace(&mut self.told, is);
+        let (total, dropped) = std::mem::replace(&mut self.known, is);
         count(counts, ClickOutcome::Sent, is.0.saturating_sub(total));
         count(counts, ClickOutcome::Dropped, is.1.saturating_sub(dropped));
     }
@@ -123,17 +123,17 @@ fn count(counts: &mut Counts, outcome: ClickOutcome, clicks: u64) {
     counts.count_more(Metric::Clicks(outcome), clicks);
 }
 
-fn bounds(settings: &settings::Clicks) -> Bounds {
-    Bounds {
+fn bounds(settings: &settings::ClicksSection) -> BatchBounds {
+    BatchBounds {
         batches: settings.max_unsent,
         bytes: settings.max_unsent_bytes,
     }
 }
 
-fn callout(settings: &settings::Clicks, seed: u64) -> PeriodicCallout {
+fn callout(settings: &settings::ClicksSection, seed: u64) -> PeriodicCallout {
     let bounds = backoff::Bounds {
-        first_ms: FIRST_PAUSE,
-        cap_ms: settings.max_backoff_millis,
+        first_millis: FIRST_PAUSE,
+        cap_millis: settings.max_backoff_millis,
     };
     PeriodicCallout::new(bounds, settings.timeout_millis, seed)
 }

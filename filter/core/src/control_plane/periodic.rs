@@ -9,7 +9,7 @@ const GRACE: u64 = 1_000;
 /// Where the callouts of one kind stand. All times are of the steady clock, in milliseconds.
 #[derive(Debug)]
 pub(crate) struct PeriodicCallout {
-    state: State,
+    state: CalloutState,
     backoff: Backoff,
     /// In a row.
     failures: u32,
@@ -17,7 +17,7 @@ pub(crate) struct PeriodicCallout {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum CalloutState {
     Resting {
         until: u64,
     },
@@ -32,7 +32,7 @@ impl PeriodicCallout {
     /// One that is due at once.
     pub(crate) fn new(bounds: Bounds, timeout_millis: u32, seed: u64) -> Self {
         Self {
-            state: State::Resting { until: 0 },
+            state: CalloutState::Resting { until: 0 },
             backoff: Backoff::new(bounds, seed),
             failures: 0,
             timeout: u64::from(timeout_millis),
@@ -41,12 +41,12 @@ impl PeriodicCallout {
 
     /// Whether a background callout may be asked for now.
     pub(crate) fn is_due(&self, now: u64) -> bool {
-        matches!(self.state, State::Resting { until } if now >= until)
+        matches!(self.state, CalloutState::Resting { until } if now >= until)
     }
 
     /// A background callout is asked for.
     pub(crate) fn ask(&mut self, now: u64) {
-        self.state = State::Out {
+        self.state = CalloutState::Out {
             token: None,
             asked: now,
         };
@@ -54,28 +54,28 @@ impl PeriodicCallout {
 
     /// The proxy has taken it.
     pub(crate) fn on_sent(&mut self, taken: Token) {
-        if let State::Out { token, .. } = &mut self.state {
+        if let CalloutState::Out { token, .. } = &mut self.state {
             *token = Some(taken);
         }
     }
 
     /// The callout under way has ended, and the proxy does not say so; the next one may be asked for at once.
     pub(crate) fn lose(&mut self) {
-        if let State::Out { .. } = self.state {
-            self.state = State::Resting { until: 0 };
+        if let CalloutState::Out { .. } = self.state {
+            self.state = CalloutState::Resting { until: 0 };
         }
     }
 
     /// Whether that callout is the callout under way.
     pub(crate) fn carries(&self, callout: Token) -> bool {
-        matches!(self.state, State::Out { token, .. } if token == Some(callout))
+        matches!(self.state, CalloutState::Out { token, .. } if token == Some(callout))
     }
 
     /// When the callout under way was asked for.
     pub(crate) fn asked(&self) -> Option<u64> {
         match self.state {
-            State::Out { asked, .. } => Some(asked),
-            State::Resting { .. } => None,
+            CalloutState::Out { asked, .. } => Some(asked),
+            CalloutState::Resting { .. } => None,
         }
     }
 
@@ -89,7 +89,7 @@ impl PeriodicCallout {
     /// It ended well; the next one may be asked for from `next` on. How many had failed in a row before it.
     pub(crate) fn succeed(&mut self, next: u64) -> u32 {
         self.backoff.reset();
-        self.state = State::Resting { until: next };
+        self.state = CalloutState::Resting { until: next };
         std::mem::take(&mut self.failures)
     }
 
@@ -102,7 +102,7 @@ impl PeriodicCallout {
 
     /// Pauses, for longer each time until it succeeds.
     pub(crate) fn rest(&mut self, now: u64) {
-        let until = now.saturating_add(self.backoff.next_ms());
-        self.state = State::Resting { until };
+        let until = now.saturating_add(self.backoff.next_millis());
+        self.state = CalloutState::Resting { until };
     }
 }

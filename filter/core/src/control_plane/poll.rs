@@ -3,7 +3,7 @@
 use super::warm::Reading;
 use super::{BackgroundCallout, BackgroundKind, PeriodicCallout, body_of};
 use crate::admission::FeedPlace;
-use crate::control_plane::callout::{Failure, Response};
+use crate::control_plane::callout::{CalloutError, Response};
 use crate::feed::FeedApplier;
 use crate::host::{Log, SharedData};
 use crate::log_throttle::LogThrottle;
@@ -26,7 +26,7 @@ const FIRST_PAUSE: u64 = 50;
 #[derive(Debug)]
 pub(crate) struct Poll {
     pub(crate) callout: PeriodicCallout,
-    settings: settings::Poll,
+    settings: settings::PollSettings,
     /// `None` before it is known where to begin.
     position: Option<FeedPosition>,
     /// `None` before it was said.
@@ -34,14 +34,14 @@ pub(crate) struct Poll {
     since: Option<Moment>,
     /// Where reading began then.
     start: FeedPosition,
-    heard: Option<Moment>,
+    read_until: Option<Moment>,
     /// The last beat since then.
-    told: Option<FeedState>,
+    beat: Option<FeedState>,
     malformed: LogThrottle,
 }
 
 impl Poll {
-    pub(crate) fn new(settings: settings::Poll, seed: u64) -> Self {
+    pub(crate) fn new(settings: settings::PollSettings, seed: u64) -> Self {
         Self {
             callout: callout(&settings, seed),
             settings,
@@ -49,14 +49,14 @@ impl Poll {
             generation: None,
             since: None,
             start: FeedPosition::START,
-            heard: None,
-            told: None,
+            read_until: None,
+            beat: None,
             malformed: LogThrottle::default(),
         }
     }
 
     /// Changes the settings, and goes on from the same place.
-    pub(crate) fn configure(&mut self, settings: settings::Poll, seed: u64) {
+    pub(crate) fn configure(&mut self, settings: settings::PollSettings, seed: u64) {
         if settings == self.settings {
             return;
         }
@@ -83,23 +83,23 @@ impl Poll {
         Some(Reading {
             since: self.since?,
             start: self.start,
-            heard: self.heard,
+            read_until: self.read_until,
             position: self.position?,
             generation: self.generation,
-            told: self.told,
+            beat: self.beat,
         })
     }
 
     /// Up to when everything was read.
-    pub(crate) fn heard(&self) -> Option<Moment> {
-        self.heard
+    pub(crate) fn read_until(&self) -> Option<Moment> {
+        self.read_until
     }
 
     /// What was asked for before may have changed unseen.
     fn start_over(&mut self, position: FeedPosition, now: Moment) {
         self.since = Some(now);
         self.start = position;
-        self.told = None;
+        self.beat = None;
     }
 
     /// Asks for what is new, if it is time to.
@@ -128,12 +128,12 @@ impl Poll {
         now: Moment,
         response: Response<'_>,
         feed: &mut FeedApplier<'_>,
-    ) -> Result<u32, Failure> {
+    ) -> Result<u32, CalloutError> {
         let body = body_of(response, FeedBatch::MEDIA_TYPE)?;
-        let batch = FeedBatch::decode(body).map_err(|_| Failure::Answer(200))?;
+        let batch = FeedBatch::decode(body).map_err(|_| CalloutError::Answer(200))?;
         let FeedBatch { head, messages } = batch;
         if self.is_behind(head) {
-            return Err(Failure::Answer(200));
+            return Err(CalloutError::Answer(200));
         }
         self.join(host, now, head, feed);
         let asked = self.callout.asked().map_or(now, Moment::from_millis);
@@ -143,7 +143,7 @@ impl Poll {
         if !is_full {
             // The feed's age is that of when the answer was made: not before the question had waited.
             let answered = asked.after(head.waited_millis).min(now);
-            self.heard = self.heard.max(Some(answered.before(head.age_millis)));
+            self.read_until = self.read_until.max(Some(answered.before(head.age_millis)));
         }
         let next = if is_progress || asked.age(now) >= u64::from(self.settings.wait_millis) / 2 {
             now.millis()
@@ -219,7 +219,7 @@ impl Poll {
         if let FeedMessage::Beat(beat) = message
             && self.generation == Some(beat.generation)
         {
-            self.told = Some(FeedState {
+            self.beat = Some(FeedState {
                 generation: beat.generation,
                 number: beat.number,
             });
@@ -227,10 +227,10 @@ impl Poll {
     }
 }
 
-fn callout(settings: &settings::Poll, seed: u64) -> PeriodicCallout {
+fn callout(settings: &settings::PollSettings, seed: u64) -> PeriodicCallout {
     let bounds = Bounds {
-        first_ms: FIRST_PAUSE,
-        cap_ms: settings.max_backoff_millis,
+        first_millis: FIRST_PAUSE,
+        cap_millis: settings.max_backoff_millis,
     };
     PeriodicCallout::new(bounds, settings.timeout_millis, seed)
 }

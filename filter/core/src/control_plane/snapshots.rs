@@ -1,7 +1,7 @@
 //! Fetches what a worker starts from.
 
 use super::{BackgroundCallout, BackgroundKind, PeriodicCallout, body_of};
-use crate::control_plane::callout::{Failure, Response};
+use crate::control_plane::callout::{CalloutError, Response};
 use crate::settings;
 use crate::time::Moment;
 use edgelink_wire::Snapshot;
@@ -17,7 +17,7 @@ const FIRST_PAUSE: u64 = 200;
 #[derive(Debug)]
 pub(crate) struct Snapshots {
     pub(crate) callout: PeriodicCallout,
-    settings: settings::Snapshot,
+    settings: settings::SnapshotSection,
     need: Need,
 }
 
@@ -30,10 +30,10 @@ enum Need {
 }
 
 impl Snapshots {
-    pub(crate) fn new(settings: settings::Snapshot, seed: u64) -> Self {
+    pub(crate) fn new(settings: settings::SnapshotSection, seed: u64) -> Self {
         let bounds = Bounds {
-            first_ms: FIRST_PAUSE,
-            cap_ms: settings.max_backoff_millis,
+            first_millis: FIRST_PAUSE,
+            cap_millis: settings.max_backoff_millis,
         };
         Self {
             callout: PeriodicCallout::new(bounds, settings.timeout_millis, seed),
@@ -89,7 +89,7 @@ impl Snapshots {
 }
 
 /// Reads the answer.
-pub(crate) fn read(response: Response<'_>) -> Result<Snapshot<'_>, Failure> {
+pub(crate) fn read(response: Response<'_>) -> Result<Snapshot<'_>, CalloutError> {
     let body = body_of(response, Snapshot::MEDIA_TYPE)?;
-    Snapshot::decode(body).map_err(|_| Failure::Answer(200))
+    Snapshot::decode(body).map_err(|_| CalloutError::Answer(200))
 }

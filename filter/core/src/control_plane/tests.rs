@@ -2,8 +2,8 @@ use super::*;
 use edgelink_wire::backoff::Bounds;
 
 const BOUNDS: Bounds = Bounds {
-    first_ms: 100,
-    cap_ms: 1_000,
+    first_millis: 100,
+    cap_millis: 1_000,
 };
 
 fn callout() -> PeriodicCallout {
@@ -66,11 +66,11 @@ fn only_an_answer_of_the_right_status_and_type_has_a_body() {
     };
     assert_eq!(body_of(response("200", "a/b"), "a/b"), Ok(&b"x"[..]));
     for (status, content_type, failure) in [
-        ("200", "a/c", Failure::Answer(200)),
-        ("204", "a/b", Failure::Answer(204)),
-        ("401", "a/b", Failure::Answer(401)),
-        ("504", "a/b", Failure::Timeout),
-        ("", "", Failure::Reset),
+        ("200", "a/c", CalloutError::Answer(200)),
+        ("204", "a/b", CalloutError::Answer(204)),
+        ("401", "a/b", CalloutError::Answer(401)),
+        ("504", "a/b", CalloutError::Timeout),
+        ("", "", CalloutError::Reset),
     ] {
         let response = response(status, content_type);
         assert_eq!(body_of(response, "a/b"), Err(failure));

@@ -38,13 +38,13 @@ pub(crate) struct Reading {
     /// Where reading began then.
     pub(crate) start: FeedPosition,
     /// Up to when everything was read; `None` before the first beat.
-    pub(crate) heard: Option<Moment>,
+    pub(crate) read_until: Option<Moment>,
     /// The last entry that was read.
     pub(crate) position: FeedPosition,
     /// Which generation of the feed that is; `None` if it was not said yet.
     pub(crate) generation: Option<u64>,
     /// The last beat since `start`.
-    pub(crate) told: Option<FeedState>,
+    pub(crate) beat: Option<FeedState>,
 }
 
 impl Warm {
@@ -88,7 +88,10 @@ impl Warm {
             self.clear();
             return Vec::new();
         }
-        if reading.heard.is_none_or(|heard| heard < reading.since) {
+        if reading
+            .read_until
+            .is_none_or(|read_until| read_until < reading.since)
+        {
             return Vec::new();
         }
         let Self { links, changed, .. } = std::mem::take(self);
@@ -131,14 +134,14 @@ mod tests {
         warm
     }
 
-    fn reading(generation: u64, start: u64, heard: Option<u64>) -> Reading {
+    fn reading(generation: u64, start: u64, read_until: Option<u64>) -> Reading {
         Reading {
             since: SINCE,
             start: position(start),
-            heard: heard.map(Moment::from_millis),
+            read_until: read_until.map(Moment::from_millis),
             position: position(9),
             generation: Some(generation),
-            told: None,
+            beat: None,
         }
     }
 

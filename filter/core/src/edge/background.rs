@@ -5,9 +5,9 @@ use crate::admission::FeedPlace;
 use crate::cache::Update;
 use crate::cache::freshness::Coverage;
 use crate::control_plane::Reading;
-use crate::control_plane::callout::{Failure, MAX_BODY_BYTES, Response};
+use crate::control_plane::callout::{CalloutError, MAX_BODY_BYTES, Response};
 use crate::control_plane::{
-    BackgroundCallout, BackgroundKind, Clicks, PeriodicCallout, Poll, Snapshots, Warm, poll,
+    BackgroundCallout, BackgroundKind, ClickReports, PeriodicCallout, Poll, Snapshots, Warm, poll,
     snapshots,
 };
 use crate::feed::FeedApplier;
@@ -22,18 +22,18 @@ use edgelink_wire::clicks::WorkerId;
 
 /// What there is of them.
 #[derive(Debug)]
-pub(super) struct Background {
+pub(super) struct BackgroundCallouts {
     snapshots: Option<Snapshots>,
     poll: Option<Poll>,
-    clicks: Option<Clicks>,
+    clicks: Option<ClickReports>,
     pub(super) warm: Warm,
     /// Where the batches had come when clicks were switched off: the control plane counts none with a number of before.
-    clicks_before: Option<Clicks>,
+    clicks_before: Option<ClickReports>,
     name: WorkerId,
     seed: u64,
 }
 
-impl Background {
+impl BackgroundCallouts {
     pub(super) fn new(settings: &Settings, name: WorkerId, seed: u64) -> Self {
         // Without a feed nothing of a snapshot would ever count.
         let snapshots = settings.background.snapshot.clone();
@@ -43,7 +43,7 @@ impl Background {
         Self {
             snapshots: snapshots.map(|settings| Snapshots::new(settings, seed.rotate_left(24))),
             poll: poll.map(|settings| Poll::new(settings, seed.rotate_left(40))),
-            clicks: clicks.map(|settings| Clicks::new(settings, name, seed.rotate_left(8))),
+            clicks: clicks.map(|settings| ClickReports::new(settings, name, seed.rotate_left(8))),
             warm: Warm::default(),
             clicks_before: None,
             name,
@@ -119,7 +119,7 @@ impl Edge {
 
     /// The proxy has refused to send a background callout, at `now` by the exact clock.
     pub fn on_background_refused(&mut self, log: &mut impl Log, kind: BackgroundKind, now: Moment) {
-        self.fail_background(log, kind, Failure::Reset, now);
+        self.fail_background(log, kind, CalloutError::Reset, now);
     }
 
     /// Puts other settings into effect, before they are those of the worker. What has the same settings as before goes
@@ -131,11 +131,11 @@ impl Edge {
             // What one feed told last and where the other one begins may be far apart.
             self.gate.restart();
         }
-        let Background { name, seed, .. } = self.background;
+        let BackgroundCallouts { name, seed, .. } = self.background;
         if settings.clicks.is_none() {
             self.end_clicks();
         }
-        let background = Background::new(settings, name, seed);
+        let background = BackgroundCallouts::new(settings, name, seed);
         let before = std::mem::replace(&mut self.background, background);
         if is_same_feed && settings.background.snapshot == self.settings.background.snapshot {
             self.background.snapshots = before.snapshots;
@@ -171,13 +171,13 @@ impl Edge {
     pub(super) fn rely_on_feed(&mut self, now: Moment) {
         let reading = self.reading();
         let coverage = reading.and_then(|reading| {
-            let (since, heard) = (reading.since, reading.heard?);
-            Some(Coverage { since, heard })
+            let (since, read_until) = (reading.since, reading.read_until?);
+            Some(Coverage { since, read_until })
         });
         let begun = reading.map(|reading| reading.since);
         self.caches.on_time(now, begun, coverage);
-        let heard = coverage.map(|coverage| coverage.heard);
-        self.gate.on_time(heard);
+        let read_until = coverage.map(|coverage| coverage.read_until);
+        self.gate.on_time(read_until);
         if let Some((reading, generation)) = reading.and_then(|read| Some((read, read.generation?)))
         {
             let position = reading.position;
@@ -186,9 +186,10 @@ impl Edge {
                 position,
             });
         }
-        let told = reading.and_then(|reading| reading.told).zip(heard);
-        let view = told.map(|(told, heard)| FeedView { told, heard });
-        self.redis.set_feed(view, self.settings.lives.fresh);
+        let beat = reading.and_then(|reading| reading.beat).zip(read_until);
+        let view = beat.map(|(beat, read_until)| FeedView { beat, read_until });
+        self.redis
+            .set_feed(view, self.settings.lifetimes.fresh_millis);
     }
 
     pub(super) fn reading(&self) -> Option<Reading> {
@@ -209,7 +210,7 @@ impl Edge {
         for kind in BackgroundKind::ALL {
             let callout = self.background.callout(kind);
             if callout.is_some_and(|callout| callout.is_overdue(now.millis())) {
-                self.fail_background(host, kind, Failure::Timeout, now);
+                self.fail_background(host, kind, CalloutError::Timeout, now);
             }
         }
         if !self.has_traffic {
@@ -285,9 +286,9 @@ impl Edge {
         self.background.ask(next, now)
     }
 
-    fn end_report(&mut self, response: Response<'_>, now: Moment) -> Result<u32, Failure> {
+    fn end_report(&mut self, response: Response<'_>, now: Moment) -> Result<u32, CalloutError> {
         let Some(clicks) = &mut self.background.clicks else {
-            return Err(Failure::Reset);
+            return Err(CalloutError::Reset);
         };
         clicks.on_answer(response, now, &mut self.counts)
     }
@@ -297,17 +298,17 @@ impl Edge {
         host: &mut (impl SharedData + Log),
         response: Response<'_>,
         now: Moment,
-    ) -> Result<u32, Failure> {
-        let Background { poll, warm, .. } = &mut self.background;
+    ) -> Result<u32, CalloutError> {
+        let BackgroundCallouts { poll, warm, .. } = &mut self.background;
         let Some(poll) = poll else {
-            return Err(Failure::Reset);
+            return Err(CalloutError::Reset);
         };
         let mut feed = FeedApplier {
             caches: &mut self.caches,
             gate: &mut self.gate,
             warm,
             counts: &mut self.counts,
-            heard: poll.heard(),
+            read_until: poll.read_until(),
         };
         let ended = poll.on_answer(host, now, response, &mut feed);
         self.rely_on_feed(now);
@@ -319,7 +320,7 @@ impl Edge {
         host: &mut (impl SharedData + Log),
         response: Response<'_>,
         now: Moment,
-    ) -> Result<u32, Failure> {
+    ) -> Result<u32, CalloutError> {
         let snapshot = snapshots::read(response)?;
         let place = FeedPlace {
             generation: snapshot.generation,
@@ -330,7 +331,7 @@ impl Edge {
         }
         self.background.warm.keep(&snapshot);
         self.rely_on_feed(now);
-        let is_of_use = self.gate.learn(snapshot) || !self.gate.wants_snapshot();
+        let is_of_use = self.gate.apply_snapshot(snapshot) || !self.gate.wants_snapshot();
         self.warm_up(host, now);
         let Some(snapshots) = &mut self.background.snapshots else {
             return Ok(0);
@@ -347,7 +348,7 @@ impl Edge {
         &mut self,
         log: &mut impl Log,
         kind: BackgroundKind,
-        why: Failure,
+        why: CalloutError,
         now: Moment,
     ) {
         let outcome = BackgroundOutcome::Failed;

@@ -8,18 +8,18 @@ use crate::control_plane::callout::{Callout, FetchedRecord};
 use crate::flights::{Completed, FlightId, PendingLookup};
 use crate::host::{Log, SharedData, StreamToken, Streams};
 use crate::metrics::{CalloutOutcome, Metric, RedisOutcome, Tier};
-use crate::redis::{Answer, FeedView, Lookups};
+use crate::redis::{FeedView, LookupAnswer, Lookups};
 use crate::time::Moment;
 
 /// A worker's connection; `None` before its first request, and without Redis.
 #[derive(Debug, Default)]
-pub(super) struct Redis {
+pub(super) struct RedisTier {
     lookups: Option<Lookups>,
     /// What a connection left behind that was given up; handled with the next tick.
-    left: Vec<Answer>,
+    left: Vec<LookupAnswer>,
 }
 
-impl Redis {
+impl RedisTier {
     pub(super) fn is_ready(&self) -> bool {
         self.lookups.as_ref().is_some_and(Lookups::is_ready)
     }
@@ -135,14 +135,14 @@ impl Edge {
     fn act_on(
         &mut self,
         host: &mut (impl SharedData + Streams + Log),
-        answers: Vec<Answer>,
+        answers: Vec<LookupAnswer>,
     ) -> Vec<Action> {
         let actions = answers.into_iter().filter_map(|answer| {
-            let Answer { flight, told, at } = answer;
+            let LookupAnswer { flight, record, at } = answer;
             // One that was given up meanwhile is not asked for again.
             let asked = self.flights.get(flight)?;
-            match told.and_then(|told| self.learn_from_redis(host, &asked, told, at)) {
-                Ok(bytes) => self.land_from_redis(flight, bytes),
+            match record.and_then(|record| self.insert_from_redis(host, &asked, record, at)) {
+                Ok(bytes) => self.complete_from_redis(flight, bytes),
                 Err(outcome) => {
                     self.counts.count(Metric::Redis(outcome));
                     self.ask_control_plane(host, flight, &asked.key)
@@ -153,30 +153,30 @@ impl Edge {
     }
 
     /// Takes in what Redis holds, and counts it. Not what is older than what is known: the control plane decides then.
-    fn learn_from_redis(
+    fn insert_from_redis(
         &mut self,
         data: &mut impl SharedData,
         asked: &PendingLookup,
-        told: FetchedRecord<Vec<u8>>,
+        record: FetchedRecord<Vec<u8>>,
         at: Moment,
     ) -> Result<Vec<u8>, RedisOutcome> {
         let fetched = Fetched {
-            told: told.as_deref(),
+            record: record.as_deref(),
             at: asked.started.min(at),
             source: Source::Redis,
         };
-        let learned = self.caches.insert_fetched(data, asked, fetched, self.now);
-        if learned == Inserted::Older {
+        let inserted = self.caches.insert_fetched(data, asked, fetched, self.now);
+        if inserted == Inserted::Older {
             return Err(RedisOutcome::Older);
         }
-        self.counts.count(Metric::Redis(match told.kind {
+        self.counts.count(Metric::Redis(match record.kind {
             RecordKind::Link => RedisOutcome::Ok,
             RecordKind::Absent => RedisOutcome::Absent,
         }));
-        Ok(told.bytes)
+        Ok(record.bytes)
     }
 
-    fn land_from_redis(&mut self, flight: FlightId, bytes: Vec<u8>) -> Option<Action> {
+    fn complete_from_redis(&mut self, flight: FlightId, bytes: Vec<u8>) -> Option<Action> {
         let Completed { asked, waiters, .. } = self.flights.complete(flight)?;
         Some(Action::Resume(Resumed {
             waiters,
@@ -197,8 +197,8 @@ impl Edge {
             return Some(Action::Send(Callout::new(flight, key)));
         }
         self.count_callout(CalloutOutcome::Rejected);
-        let landed = self.flights.complete(flight)?;
-        Some(Action::Resume(self.fall_back(data, landed)))
+        let completed = self.flights.complete(flight)?;
+        Some(Action::Resume(self.fall_back(data, completed)))
     }
 
     /// A callback has come, at `now`.

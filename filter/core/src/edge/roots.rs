@@ -148,7 +148,7 @@ impl Edge {
         self.roots.home
     }
 
-    /// A stream has begun. One that was never heard of before its request belongs to the first root.
+    /// A stream has begun. One that was never read_until of before its request belongs to the first root.
     pub fn on_stream(&mut self, stream: StreamId, root: RootId) {
         self.roots.begin(stream, root);
     }
@@ -158,7 +158,7 @@ impl Edge {
         let settings = self.roots.settings_of(stream).unwrap_or(&self.settings);
         if !Rc::ptr_eq(settings, &self.here) {
             self.here = Rc::clone(settings);
-            self.caches.set_lives(self.here.lives);
+            self.caches.set_lifetimes(self.here.lifetimes);
         }
     }
 

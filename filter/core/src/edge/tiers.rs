@@ -67,7 +67,10 @@ impl Edge {
 
     /// How long a failure keeps visitors from waiting, in milliseconds.
     fn failure_memory(&self) -> u64 {
-        self.here.lives.fresh.max(self.here.retry_after_millis)
+        self.here
+            .lifetimes
+            .fresh_millis
+            .max(self.here.retry_after_millis)
     }
 
     /// Makes a visitor wait for a lookup of its key. `None` if a bound is reached or the circuit is open.

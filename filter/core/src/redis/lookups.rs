@@ -1,14 +1,14 @@
 //! Tier 4: lookups in Redis, pipelined on one connection, and the probes that tell whether it is current.
 
-use super::belief::{Belief, Current, FeedView};
 use super::grpc_stream::{GrpcStream, Method};
+use super::probes::{Current, FeedView, Probes};
 use crate::control_plane::callout::FetchedRecord;
 use crate::flights::FlightId;
 use crate::host::{Log, StreamToken, Streams};
 use crate::log_throttle::LogThrottle;
 use crate::metrics::RedisOutcome;
-use crate::resp::client::{Client, Mode, Settings};
-use crate::resp::lookup::{self, Lookup, LookupError};
+use crate::resp::client::{Client, ClientSettings, Mode};
+use crate::resp::lookup::{self, LookupCommand, LookupError};
 use crate::resp::{Event, Failure, Output, Reply};
 use crate::time::Moment;
 use edgelink_wire::redis::CLUSTER_LASTS_MILLIS;
@@ -27,16 +27,16 @@ enum Request {
 pub(crate) struct Lookups {
     client: Client<Request>,
     timeout: u64,
-    lookup: Lookup,
-    wire: Wire,
+    lookup: LookupCommand,
+    handler: OutputHandler,
 }
 
 /// Everything but the client, which calls back into it.
 #[derive(Debug)]
-struct Wire {
+struct OutputHandler {
     stream: GrpcStream,
-    belief: Belief,
-    answers: Vec<Answer>,
+    probes: Probes,
+    answers: Vec<LookupAnswer>,
     garbled: LogThrottle,
     /// Attempts to connect since they were last asked for.
     attempts: u32,
@@ -44,29 +44,29 @@ struct Wire {
 
 /// What became of a lookup.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct LookupAnswer {
     pub(crate) flight: FlightId,
     /// What Redis has of the link, or why that is nothing.
-    pub(crate) told: Result<FetchedRecord<Vec<u8>>, RedisOutcome>,
+    pub(crate) record: Result<FetchedRecord<Vec<u8>>, RedisOutcome>,
     /// It was right then or later.
     pub(crate) at: Moment,
 }
 
 impl Lookups {
     /// A connection that the first tick makes.
-    pub(crate) fn new(cluster: &str, settings: Settings, seed: u64) -> Self {
+    pub(crate) fn new(cluster: &str, settings: ClientSettings, seed: u64) -> Self {
         // Behind a pool there may be a cluster.
         let (method, most) = match settings.mode {
             Mode::Direct { .. } => (Method::Direct, u64::MAX),
             Mode::Pooled => (Method::Pooled, CLUSTER_LASTS_MILLIS),
         };
         Self {
-            timeout: settings.timeout_ms,
+            timeout: settings.timeout_millis,
             client: Client::new(settings, seed),
-            lookup: Lookup::default(),
-            wire: Wire {
+            lookup: LookupCommand::default(),
+            handler: OutputHandler {
                 stream: GrpcStream::new(cluster, method),
-                belief: Belief::new(most),
+                probes: Probes::new(most),
                 answers: Vec::new(),
                 garbled: LogThrottle::default(),
                 attempts: 0,
@@ -81,12 +81,12 @@ impl Lookups {
 
     /// Whether lookups are taken, and what Redis says is believed.
     pub(crate) fn is_current(&self, now: Moment) -> bool {
-        self.is_ready() && self.wire.belief.current(now).is_some()
+        self.is_ready() && self.handler.probes.current(now).is_some()
     }
 
     /// The feed has told that, `None` without one, and may be silent for so many milliseconds.
     pub(crate) fn set_feed(&mut self, feed: Option<FeedView>, fresh: u64) {
-        self.wire.belief.set_feed(feed, fresh);
+        self.handler.probes.set_feed(feed, fresh);
     }
 
     /// How long a lookup may take at most, in milliseconds.
@@ -96,7 +96,7 @@ impl Lookups {
 
     /// Attempts to connect since this was last called.
     pub(crate) fn take_attempts(&mut self) -> u32 {
-        std::mem::take(&mut self.wire.attempts)
+        std::mem::take(&mut self.handler.attempts)
     }
 
     /// Looks a key up. Then the answer comes later, whatever happens.
@@ -113,11 +113,11 @@ impl Lookups {
         if !self.is_ready() {
             return Err(RedisOutcome::Rejected);
         }
-        let current = self.wire.belief.current(now);
+        let current = self.handler.probes.current(now);
         let current = current.ok_or(RedisOutcome::NotCurrent)?;
         self.lookup.set_generation(current.generation);
-        let (wire, lookup) = (&mut self.wire, &self.lookup);
-        let emit = &mut |output: Output<'_, Request>| wire.on_output(host, now, output);
+        let (handler, lookup) = (&mut self.handler, &self.lookup);
+        let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
         let write = |out: &mut Vec<u8>| lookup.write(key, out);
         let request = Request::Link(flight, current);
         let asked = self.client.request(now.millis(), request, write, emit);
@@ -126,18 +126,18 @@ impl Lookups {
 
     /// Asks how far the publisher has written, if it is time to.
     fn probe(&mut self, host: &mut (impl Streams + Log), now: Moment) {
-        if !self.is_ready() || !self.wire.belief.is_probe_due(now) {
+        if !self.is_ready() || !self.handler.probes.is_probe_due(now) {
             return;
         }
-        let wire = &mut self.wire;
-        wire.belief.on_sent(now);
-        let emit = &mut |output: Output<'_, Request>| wire.on_output(host, now, output);
+        let handler = &mut self.handler;
+        handler.probes.on_sent(now);
+        let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
         let write = lookup::write_probe;
         let asked = self
             .client
             .request(now.millis(), Request::Probe, write, emit);
         if asked.is_err() {
-            self.wire.belief.on_failure();
+            self.handler.probes.on_failure();
         }
     }
 
@@ -148,19 +148,19 @@ impl Lookups {
         now: Moment,
         stream: StreamToken,
         bytes: &[u8],
-    ) -> Vec<Answer> {
-        if !self.wire.stream.carries(stream) {
+    ) -> Vec<LookupAnswer> {
+        if !self.handler.stream.carries(stream) {
             return Vec::new();
         }
         let was_ready = self.is_ready();
-        let wire = &mut self.wire;
+        let handler = &mut self.handler;
         self.client.on_data(now.millis(), bytes, &mut |output| {
-            wire.on_output(host, now, output);
+            handler.on_output(host, now, output);
         });
         if !was_ready {
             self.probe(host, now);
         }
-        std::mem::take(&mut self.wire.answers)
+        std::mem::take(&mut self.handler.answers)
     }
 
     /// A stream has ended.
@@ -169,24 +169,28 @@ impl Lookups {
         host: &mut (impl Streams + Log),
         now: Moment,
         stream: StreamToken,
-    ) -> Vec<Answer> {
-        if self.wire.stream.on_end(host, stream) {
+    ) -> Vec<LookupAnswer> {
+        if self.handler.stream.on_end(host, stream) {
             self.lose(host, now);
         }
-        std::mem::take(&mut self.wire.answers)
+        std::mem::take(&mut self.handler.answers)
     }
 
     /// Time has passed.
-    pub(crate) fn on_tick(&mut self, host: &mut (impl Streams + Log), now: Moment) -> Vec<Answer> {
-        self.wire.stream.on_tick(host);
-        let wire = &mut self.wire;
-        let emit = &mut |output: Output<'_, Request>| wire.on_output(host, now, output);
+    pub(crate) fn on_tick(
+        &mut self,
+        host: &mut (impl Streams + Log),
+        now: Moment,
+    ) -> Vec<LookupAnswer> {
+        self.handler.stream.on_tick(host);
+        let handler = &mut self.handler;
+        let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
         self.client.on_tick(now.millis(), emit);
         self.probe(host, now);
-        if self.wire.stream.take_refused() {
+        if self.handler.stream.take_refused() {
             self.lose(host, now);
         }
-        std::mem::take(&mut self.wire.answers)
+        std::mem::take(&mut self.handler.answers)
     }
 
     /// Cancels the stream at once; another one is opened in its time. Not from within a callback that brings a message.
@@ -194,26 +198,26 @@ impl Lookups {
         &mut self,
         host: &mut (impl Streams + Log),
         now: Moment,
-    ) -> Vec<Answer> {
-        self.wire.stream.close();
-        self.wire.stream.on_tick(host);
+    ) -> Vec<LookupAnswer> {
+        self.handler.stream.close();
+        self.handler.stream.on_tick(host);
         self.lose(host, now);
-        std::mem::take(&mut self.wire.answers)
+        std::mem::take(&mut self.handler.answers)
     }
 
     /// Gives the connection up, for good.
-    pub(crate) fn end(mut self, host: &mut (impl Streams + Log), now: Moment) -> Vec<Answer> {
+    pub(crate) fn end(mut self, host: &mut (impl Streams + Log), now: Moment) -> Vec<LookupAnswer> {
         self.drop_stream(host, now)
     }
 
     fn lose(&mut self, host: &mut (impl Streams + Log), now: Moment) {
-        let wire = &mut self.wire;
-        let emit = &mut |output: Output<'_, Request>| wire.on_output(host, now, output);
+        let handler = &mut self.handler;
+        let emit = &mut |output: Output<'_, Request>| handler.on_output(host, now, output);
         self.client.on_closed(now.millis(), emit);
     }
 }
 
-impl Wire {
+impl OutputHandler {
     fn on_output(
         &mut self,
         host: &mut (impl Streams + Log),
@@ -223,25 +227,25 @@ impl Wire {
         match output {
             Output::OpenStream => {
                 self.attempts = self.attempts.saturating_add(1);
-                self.belief.on_lost();
+                self.probes.on_lost();
                 self.stream.open(host);
             }
             Output::Send(bytes) => self.stream.send(host, bytes),
             Output::CloseStream => self.stream.close(),
-            Output::Event(event) => host.warn(&told(event)),
+            Output::Event(event) => host.warn(&log_line(event)),
             Output::Deliver(Request::Probe, reply) => match reply {
-                Ok(reply) => self.belief.on_answer(lookup::read_probe(reply)),
-                Err(_) => self.belief.on_failure(),
+                Ok(reply) => self.probes.on_answer(lookup::read_probe(reply)),
+                Err(_) => self.probes.on_failure(),
             },
             Output::Deliver(Request::Link(flight, asked), reply) => {
                 let is_current = |current: Current| current.generation == asked.generation;
-                let is_believed = self.belief.current(now).is_some_and(is_current);
-                let told = self.read(host, now, reply).and_then(|told| {
-                    let told = is_believed.then_some(told);
-                    told.ok_or(RedisOutcome::NotCurrent)
+                let is_believed = self.probes.current(now).is_some_and(is_current);
+                let record = self.read(host, now, reply).and_then(|record| {
+                    let record = is_believed.then_some(record);
+                    record.ok_or(RedisOutcome::NotCurrent)
                 });
                 let at = asked.at;
-                self.answers.push(Answer { flight, told, at });
+                self.answers.push(LookupAnswer { flight, record, at });
             }
         }
     }
@@ -273,7 +277,7 @@ impl Wire {
     }
 }
 
-fn told(event: Event<'_>) -> String {
+fn log_line(event: Event<'_>) -> String {
     match event {
         Event::Down(reason) => format!("redis cannot be asked: {reason}"),
         Event::Recovered { failures } => {

@@ -26,7 +26,7 @@ mod settings;
 mod tests;
 
 pub use events::{Event, Failure, Output, Reason};
-pub use settings::{Auth, Mode, Settings, Step};
+pub use settings::{Auth, ClientSettings, HandshakeStep, Mode};
 
 use super::decode::Decoder;
 use super::queue::Queue;
@@ -48,7 +48,7 @@ pub struct Rejected<T> {
 pub enum Rejection {
     /// There is no connection, or its handshake is not through.
     NotReady,
-    /// [`Settings::max_waiting`] or [`Settings::max_unanswered_bytes`] is reached.
+    /// [`ClientSettings::max_waiting`] or [`ClientSettings::max_unanswered_bytes`] is reached.
     Full,
 }
 
@@ -60,28 +60,28 @@ pub enum State {
     /// The stream is open or opening, and the handshake is not through.
     Connecting {
         /// When it has to be through.
-        deadline_ms: u64,
+        deadline_millis: u64,
         /// How many of its steps are.
         steps: usize,
     },
     /// Requests are taken.
     Ready {
         /// Since when.
-        since_ms: u64,
+        since_millis: u64,
     },
     /// Waiting for the next attempt.
     Backoff {
         /// When that is.
-        until_ms: u64,
+        until_millis: u64,
     },
 }
 
 /// The connection. `T` is what the caller knows its requests by.
 #[derive(Debug)]
 pub struct Client<T> {
-    settings: Settings,
+    settings: ClientSettings,
     state: State,
-    now_ms: u64,
+    now_millis: u64,
     queue: Queue<T>,
     decoder: Decoder,
     backoff: Backoff,
@@ -94,10 +94,10 @@ pub struct Client<T> {
 impl<T> Client<T> {
     /// A connection that the first tick starts. `seed` drives the jitter of reconnecting.
     #[must_use]
-    pub fn new(settings: Settings, seed: u64) -> Self {
+    pub fn new(settings: ClientSettings, seed: u64) -> Self {
         Self {
             state: State::Idle,
-            now_ms: 0,
+            now_millis: 0,
             queue: Queue::default(),
             decoder: Decoder::new(settings.limits),
             backoff: Backoff::new(settings.backoff, seed),
@@ -132,12 +132,12 @@ impl<T> Client<T> {
     /// [`Rejected`] gives the token back if the request is not taken: there is no connection, or no room.
     pub fn request(
         &mut self,
-        now_ms: u64,
+        now_millis: u64,
         token: T,
         write: impl FnOnce(&mut Vec<u8>),
         emit: Emit<'_, T>,
     ) -> Result<(), Rejected<T>> {
-        self.clock(now_ms);
+        self.clock(now_millis);
         if !self.is_ready() {
             let why = Rejection::NotReady;
             return Err(Rejected { token, why });
@@ -152,7 +152,7 @@ impl<T> Client<T> {
             let why = Rejection::Full;
             return Err(Rejected { token, why });
         }
-        self.queue.push(token, self.now_ms, length);
+        self.queue.push(token, self.now_millis, length);
         self.gathered += 1;
         if self.is_all_answered() || self.gathered >= self.settings.max_batch {
             self.send(emit);
@@ -161,8 +161,8 @@ impl<T> Client<T> {
     }
 
     /// Bytes came from the stream.
-    pub fn on_data(&mut self, now_ms: u64, chunk: &[u8], emit: Emit<'_, T>) {
-        self.clock(now_ms);
+    pub fn on_data(&mut self, now_millis: u64, chunk: &[u8], emit: Emit<'_, T>) {
+        self.clock(now_millis);
         // The decoder is taken out for as long as replies are borrowed from it; after a failure the new one stays.
         let mut decoder = std::mem::replace(&mut self.decoder, Decoder::new(self.settings.limits));
         let mut rest = chunk;
@@ -182,41 +182,45 @@ impl<T> Client<T> {
     }
 
     /// The stream has ended, or could not be opened.
-    pub fn on_closed(&mut self, now_ms: u64, emit: Emit<'_, T>) {
-        self.clock(now_ms);
+    pub fn on_closed(&mut self, now_millis: u64, emit: Emit<'_, T>) {
+        self.clock(now_millis);
         if self.is_connected() {
             self.fail(Reason::Closed, emit);
         }
     }
 
     /// Time has passed. All deadlines are as fine as the ticks are.
-    pub fn on_tick(&mut self, now_ms: u64, emit: Emit<'_, T>) {
-        self.clock(now_ms);
+    pub fn on_tick(&mut self, now_millis: u64, emit: Emit<'_, T>) {
+        self.clock(now_millis);
         match self.state {
             State::Idle => self.connect(emit),
-            State::Backoff { until_ms } if until_ms <= self.now_ms => self.connect(emit),
+            State::Backoff { until_millis } if until_millis <= self.now_millis => {
+                self.connect(emit)
+            }
             State::Backoff { .. } => {}
-            State::Connecting { deadline_ms, .. } if deadline_ms <= self.now_ms => {
+            State::Connecting {
+                deadline_millis, ..
+            } if deadline_millis <= self.now_millis => {
                 self.fail(Reason::NoHandshake, emit);
             }
             State::Connecting { .. } => {}
-            State::Ready { since_ms } => self.on_ready_tick(since_ms, emit),
+            State::Ready { since_millis } => self.on_ready_tick(since_millis, emit),
         }
     }
 
-    fn on_ready_tick(&mut self, since_ms: u64, emit: Emit<'_, T>) {
-        if let Some(sent_ms) = self.now_ms.checked_sub(self.settings.timeout_ms) {
-            while let Some(token) = self.queue.expire(sent_ms) {
+    fn on_ready_tick(&mut self, since_millis: u64, emit: Emit<'_, T>) {
+        if let Some(sent_millis) = self.now_millis.checked_sub(self.settings.timeout_millis) {
+            while let Some(token) = self.queue.expire(sent_millis) {
                 emit(Output::Deliver(token, Err(Failure::TimedOut)));
             }
         }
-        let waited_ms = self
+        let waited_millis = self
             .queue
-            .oldest_ms()
-            .map_or(0, |sent_ms| self.now_ms - sent_ms);
-        if waited_ms >= self.settings.dead_after_ms {
+            .oldest_millis()
+            .map_or(0, |sent_millis| self.now_millis - sent_millis);
+        if waited_millis >= self.settings.dead_after_millis {
             self.fail(Reason::NoAnswer, emit);
-        } else if self.now_ms - since_ms >= self.backoff.bounds().cap_ms {
+        } else if self.now_millis - since_millis >= self.backoff.bounds().cap_millis {
             self.episode.end(self.backoff.failures(), emit);
             self.backoff.reset();
         }
@@ -224,7 +228,9 @@ impl<T> Client<T> {
 
     fn connect(&mut self, emit: Emit<'_, T>) {
         self.state = State::Connecting {
-            deadline_ms: self.now_ms.saturating_add(self.settings.connect_timeout_ms),
+            deadline_millis: self
+                .now_millis
+                .saturating_add(self.settings.connect_timeout_millis),
             steps: 0,
         };
         emit(Output::OpenStream);
@@ -252,8 +258,11 @@ impl<T> Client<T> {
 
     fn on_reply(&mut self, reply: Reply<'_>, emit: Emit<'_, T>) {
         match self.state {
-            State::Connecting { deadline_ms, steps } => {
-                self.on_handshake(deadline_ms, steps, reply, emit);
+            State::Connecting {
+                deadline_millis,
+                steps,
+            } => {
+                self.on_handshake(deadline_millis, steps, reply, emit);
             }
             State::Ready { .. } => self.on_answer(reply, emit),
             State::Idle | State::Backoff { .. } => {}
@@ -262,7 +271,7 @@ impl<T> Client<T> {
 
     fn on_handshake(
         &mut self,
-        deadline_ms: u64,
+        deadline_millis: u64,
         steps: usize,
         reply: Reply<'_>,
         emit: Emit<'_, T>,
@@ -277,11 +286,11 @@ impl<T> Client<T> {
         }
         self.state = if is_last {
             State::Ready {
-                since_ms: self.now_ms,
+                since_millis: self.now_millis,
             }
         } else {
             State::Connecting {
-                deadline_ms,
+                deadline_millis,
                 steps: steps + 1,
             }
         };
@@ -294,7 +303,7 @@ impl<T> Client<T> {
         let token = self.queue.pop().flatten();
         let answer = match reply {
             Reply::Error(message) => {
-                self.episode.on_error_reply(self.now_ms, message, emit);
+                self.episode.on_error_reply(self.now_millis, message, emit);
                 Err(Failure::Refused(message))
             }
             reply => Ok(reply),
@@ -306,9 +315,9 @@ impl<T> Client<T> {
 
     /// Gives the connection up: everybody who waits is told, and the next attempt is due after a wait.
     fn fail(&mut self, reason: Reason<'_>, emit: Emit<'_, T>) {
-        let wait_ms = self.backoff.next_ms();
+        let wait_millis = self.backoff.next_millis();
         self.state = State::Backoff {
-            until_ms: self.now_ms.saturating_add(wait_ms),
+            until_millis: self.now_millis.saturating_add(wait_millis),
         };
         self.decoder = Decoder::new(self.settings.limits);
         self.forget_unsent();
@@ -329,7 +338,7 @@ impl<T> Client<T> {
     }
 
     /// A clock that went back is taken to stand still.
-    fn clock(&mut self, now_ms: u64) {
-        self.now_ms = self.now_ms.max(now_ms);
+    fn clock(&mut self, now_millis: u64) {
+        self.now_millis = self.now_millis.max(now_millis);
     }
 }

@@ -10,7 +10,7 @@ use edgelink_wire::{Record, RecordError};
 
 /// Writes lookups; what is the same in all of them is encoded once.
 #[derive(Clone, Debug)]
-pub struct Lookup {
+pub struct LookupCommand {
     /// In front of the key.
     start: Vec<u8>,
     generation: u64,
@@ -31,7 +31,7 @@ pub enum LookupError {
     Record(#[from] RecordError),
 }
 
-impl Default for Lookup {
+impl Default for LookupCommand {
     fn default() -> Self {
         let (mut start, mut fields) = (Vec::new(), Vec::new());
         encode::command(LINK_FIELDS.len() + 2, &mut start);
@@ -48,7 +48,7 @@ impl Default for Lookup {
     }
 }
 
-impl Lookup {
+impl LookupCommand {
     /// Looks links up in that generation from now on.
     pub fn set_generation(&mut self, generation: u64) {
         if self.generation != generation {
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_lookup_is_one_hmget() {
         let mut out = Vec::new();
-        let mut lookup = Lookup::default();
+        let mut lookup = LookupCommand::default();
         lookup.set_generation(70);
         lookup.write(b"a.example/x", &mut out);
         assert_eq!(

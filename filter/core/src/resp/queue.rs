@@ -6,17 +6,17 @@ use std::collections::VecDeque;
 /// may still come and must not be taken for the next one's.
 #[derive(Debug)]
 pub struct Queue<T> {
-    requests: VecDeque<Request<T>>,
+    requests: VecDeque<QueuedRequest<T>>,
     /// How many at the front ran out of time.
     expired: usize,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Request<T> {
+struct QueuedRequest<T> {
     /// None once it ran out of time.
     token: Option<T>,
-    sent_ms: u64,
+    sent_millis: u64,
     bytes: usize,
 }
 
@@ -31,12 +31,12 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Puts a request of so many bytes at the end. `sent_ms` must not be before that of the one in front of it.
-    pub fn push(&mut self, token: T, sent_ms: u64, bytes: usize) {
+    /// Puts a request of so many bytes at the end. `sent_millis` must not be before that of the one in front of it.
+    pub fn push(&mut self, token: T, sent_millis: u64, bytes: usize) {
         self.bytes += bytes;
-        self.requests.push_back(Request {
+        self.requests.push_back(QueuedRequest {
             token: Some(token),
-            sent_ms,
+            sent_millis,
             bytes,
         });
     }
@@ -50,10 +50,10 @@ impl<T> Queue<T> {
         Some(request.token)
     }
 
-    /// Takes the token of the oldest request that was sent at or before `sent_ms` and has not run out of time yet.
-    pub fn expire(&mut self, sent_ms: u64) -> Option<T> {
+    /// Takes the token of the oldest request that was sent at or before `sent_millis` and has not run out of time yet.
+    pub fn expire(&mut self, sent_millis: u64) -> Option<T> {
         let request = self.requests.get_mut(self.expired)?;
-        if request.sent_ms > sent_ms {
+        if request.sent_millis > sent_millis {
             return None;
         }
         self.expired += 1;
@@ -62,8 +62,8 @@ impl<T> Queue<T> {
 
     /// When the oldest request was sent, whether it ran out of time or not.
     #[must_use]
-    pub fn oldest_ms(&self) -> Option<u64> {
-        self.requests.front().map(|request| request.sent_ms)
+    pub fn oldest_millis(&self) -> Option<u64> {
+        self.requests.front().map(|request| request.sent_millis)
     }
 
     /// How many replies are outstanding.
@@ -99,12 +99,12 @@ mod tests {
         assert_eq!(queue.expire(2), Some('b'));
         assert_eq!(queue.expire(2), None);
         assert_eq!(
-            (queue.len(), queue.bytes(), queue.oldest_ms()),
+            (queue.len(), queue.bytes(), queue.oldest_millis()),
             (3, 60, Some(1))
         );
         assert_eq!(queue.pop(), Some(None));
         assert_eq!(
-            (queue.len(), queue.bytes(), queue.oldest_ms()),
+            (queue.len(), queue.bytes(), queue.oldest_millis()),
             (2, 50, Some(2))
         );
         assert_eq!(queue.expire(3), Some('c'));

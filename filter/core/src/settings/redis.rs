@@ -1,7 +1,7 @@
 //! The section `redis` of the plugin configuration.
 
 use super::written::{RedisMode, RedisSection};
-use crate::resp::client::{Auth, Mode, Settings};
+use crate::resp::client::{Auth, ClientSettings, Mode};
 use crate::resp::scan::Limits;
 use edgelink_wire::backoff::Bounds;
 use edgelink_wire::record::MAX_URL_LENGTH;
@@ -19,11 +19,11 @@ const LIMITS: Limits = Limits {
 
 /// How Redis is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Redis {
+pub struct RedisSettings {
     /// The name of the proxy's cluster that leads to the bridge.
     pub cluster: String,
     /// The connection for lookups.
-    pub lookups: Settings,
+    pub lookups: ClientSettings,
 }
 
 impl RedisSection {
@@ -51,7 +51,7 @@ impl RedisSection {
     }
 }
 
-impl From<RedisSection> for Redis {
+impl From<RedisSection> for RedisSettings {
     fn from(section: RedisSection) -> Self {
         let user = section.user;
         let mode = match section.mode {
@@ -62,18 +62,18 @@ impl From<RedisSection> for Redis {
             },
             RedisMode::Pooled => Mode::Pooled,
         };
-        let lookups = Settings {
+        let lookups = ClientSettings {
             mode,
-            connect_timeout_ms: section.connect_timeout_millis,
-            timeout_ms: section.timeout_millis,
-            dead_after_ms: section.dead_after_millis,
+            connect_timeout_millis: section.connect_timeout_millis,
+            timeout_millis: section.timeout_millis,
+            dead_after_millis: section.dead_after_millis,
             max_waiting: section.max_pending,
             max_unanswered_bytes: section.max_buffered_bytes,
             max_batch: section.max_batch,
             limits: LIMITS,
             backoff: Bounds {
-                first_ms: section.backoff_millis,
-                cap_ms: section.max_backoff_millis,
+                first_millis: section.backoff_millis,
+                cap_millis: section.max_backoff_millis,
             },
         };
         Self {

@@ -32,12 +32,12 @@ fn what_is_not_said_has_the_documented_default() {
     assert_eq!(settings.lru_max_bytes, 67_108_864);
     assert_eq!((settings.slots, settings.max_value_bytes), (65_536, 2_048));
     assert_eq!(
-        settings.lives,
+        settings.lifetimes,
         Lifetimes {
-            fresh: 5_000,
-            absent_fresh: 5_000,
-            with_feed: 3_600_000,
-            stale: 86_400_000
+            fresh_millis: 5_000,
+            absent_fresh_millis: 5_000,
+            with_feed_millis: 3_600_000,
+            stale_millis: 86_400_000
         }
     );
     assert_eq!(settings.retry_after, "1");

@@ -22,11 +22,11 @@ edgelink_wire::settings! {
         /// The feed is read from the control plane, by long polls.
         pub poll: Option<PollSection> = None;
         /// A worker starts from a snapshot: hot links, bound, filter of aliases. It needs a feed.
-        pub snapshot: Option<Snapshot> = None;
+        pub snapshot: Option<SnapshotSection> = None;
         /// Codes that were never issued are 404 without a lookup. It needs `snapshot` and a feed.
         pub admission: Option<AdmissionSection> = None;
         /// Redirects of GET are counted by link and reported.
-        pub clicks: Option<Clicks> = None;
+        pub clicks: Option<ClicksSection> = None;
         /// The cache of a worker.
         pub lru: LruSection = LruSection::default();
         /// What the workers share.
@@ -35,7 +35,7 @@ edgelink_wire::settings! {
         pub fresh_seconds: u64 = 5, 0..=86_400;
         /// The same for the absence of a link. Without a feed a new alias may be 404 for that long.
         pub absent_fresh_seconds: u64 = 5, 0..=86_400;
-        /// The same for both while a feed is heard.
+        /// The same for both while a feed is read_until.
         pub fresh_with_feed_seconds: u64 = 3_600, 0..=86_400;
         /// For how long a link is served when asking fails; at least `freshSeconds` and `absentFreshSeconds`.
         pub stale_seconds: u64 = 86_400, 1..=31_536_000;
@@ -68,7 +68,7 @@ edgelink_wire::settings! {
     /// How Redis is asked.
     pub struct RedisSection {
         /// `direct`: a server behind the bridge; `pooled`: Envoy's `redis_proxy`, for Redis Cluster, where Redis counts only while the
-        /// feed was heard within 1.8 s.
+        /// feed was read_until within 1.8 s.
         pub mode: RedisMode = RedisMode::Direct, Range::Required;
         /// Envoy's cluster that leads to the bridge.
         pub cluster: HeaderText = HeaderText("resp_bridge".to_owned());
@@ -109,7 +109,7 @@ edgelink_wire::settings! {
     }
 
     /// How a snapshot is fetched.
-    pub struct Snapshot {
+    pub struct SnapshotSection {
         /// For fetching it.
         pub timeout_millis: u32 = 5_000, 100..=60_000;
         /// Longest snapshot; the memory of a worker grows by about twice its length.
@@ -126,7 +126,7 @@ edgelink_wire::settings! {
     }
 
     /// How clicks are counted and reported.
-    pub struct Clicks {
+    pub struct ClicksSection {
         /// Between two batches of a worker; so many are lost when Envoy dies, or when a worker ends.
         pub flush_millis: u64 = 1_000, 100..=60_000;
         /// For a report.

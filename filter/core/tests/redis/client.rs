@@ -3,26 +3,26 @@
 use crate::driver::{ClientDriver, Socket};
 use crate::server::{LIMITS, Server};
 use edgelink_filter_core::resp::Client;
-use edgelink_filter_core::resp::client::{Auth, Mode, Settings, State};
-use edgelink_filter_core::resp::lookup::Lookup;
+use edgelink_filter_core::resp::client::{Auth, ClientSettings, Mode, State};
+use edgelink_filter_core::resp::lookup::LookupCommand;
 use edgelink_wire::backoff::Bounds;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> ClientSettings {
+    ClientSettings {
         mode: direct(None),
-        connect_timeout_ms: 500,
-        timeout_ms: 100,
-        dead_after_ms: 1000,
+        connect_timeout_millis: 500,
+        timeout_millis: 100,
+        dead_after_millis: 1000,
         max_waiting: 10_000,
         max_unanswered_bytes: 1 << 20,
         max_batch: 32,
         limits: LIMITS,
         backoff: Bounds {
-            first_ms: 10,
-            cap_ms: 50,
+            first_millis: 10,
+            cap_millis: 50,
         },
     }
 }
@@ -35,7 +35,7 @@ fn direct(auth: Option<Auth>) -> Mode {
     }
 }
 
-fn driver(socket: PathBuf, settings: Settings) -> ClientDriver {
+fn driver(socket: PathBuf, settings: ClientSettings) -> ClientDriver {
     ClientDriver {
         client: Client::new(settings, 1),
         socket: Socket::new(socket),
@@ -50,10 +50,10 @@ fn ready(server: &Server) -> ClientDriver {
 }
 
 /// Redis is stopped in some tests; requests must not run out of time there for another reason.
-fn patient() -> Settings {
-    Settings {
-        timeout_ms: 10_000,
-        dead_after_ms: 10_000,
+fn patient() -> ClientSettings {
+    ClientSettings {
+        timeout_millis: 10_000,
+        dead_after_millis: 10_000,
         ..settings()
     }
 }
@@ -93,7 +93,7 @@ fn a_lookup_of_a_link_brings_its_fields() {
     let server = Server::start();
     server.command(&["HSET", "link:0:a/b", "state", "absent", "rev", "7"]);
     let mut driver = ready(&server);
-    driver.request_written(1, |out| Lookup::default().write(b"a/b", out));
+    driver.request_written(1, |out| LookupCommand::default().write(b"a/b", out));
     let said = driver.run_until(|client, _| client.waiting() == 0);
     let nil = "\"Null\"";
     assert_eq!(
@@ -135,7 +135,7 @@ fn a_password_is_sent_and_a_wrong_one_is_reported_once() {
             password: password.to_owned(),
         };
         let mode = direct(Some(auth));
-        driver(server.socket(), Settings { mode, ..settings() }).run_until_ready();
+        driver(server.socket(), ClientSettings { mode, ..settings() }).run_until_ready();
     }
     let wrong = Auth {
         user: None,
@@ -143,7 +143,7 @@ fn a_password_is_sent_and_a_wrong_one_is_reported_once() {
     };
     for (auth, refused) in [(Some(wrong), "AUTH"), (None, "SetName")] {
         let mode = direct(auth);
-        let mut driver = driver(server.socket(), Settings { mode, ..settings() });
+        let mut driver = driver(server.socket(), ClientSettings { mode, ..settings() });
         while driver.socket.opened < 5 {
             driver.turn();
         }
@@ -161,7 +161,7 @@ fn server_with_user(server: &Server) {
         password: "secret".to_owned(),
     };
     let mode = direct(Some(auth));
-    let mut driver = driver(server.socket(), Settings { mode, ..patient() });
+    let mut driver = driver(server.socket(), ClientSettings { mode, ..patient() });
     driver.run_until_ready();
     driver.request(
         1,
@@ -263,10 +263,10 @@ fn garbage_and_half_replies_are_each_reported_once_and_do_no_harm() {
         b"+OK\r\n".to_vec(),
     ];
     let (_directory, path) = scripted(scripts.to_vec());
-    let settings = Settings {
+    let settings = ClientSettings {
         backoff: Bounds {
-            first_ms: 1,
-            cap_ms: 10_000,
+            first_millis: 1,
+            cap_millis: 10_000,
         },
         ..settings()
     };

@@ -31,7 +31,7 @@ impl Socket {
         }
     }
 
-    pub(crate) fn now_ms(&self) -> u64 {
+    pub(crate) fn now_millis(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap()
     }
 
@@ -96,9 +96,9 @@ impl ClientDriver {
 
     pub(crate) fn request_written(&mut self, token: u32, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         let (socket, said) = (&mut self.socket, &mut self.said);
-        let now_ms = socket.now_ms();
+        let now_millis = socket.now_millis();
         let emit = &mut |output: Output<'_, u32>| on_output(&output, socket, said);
-        self.client.request(now_ms, token, write, emit).is_ok()
+        self.client.request(now_millis, token, write, emit).is_ok()
     }
 
     /// Runs until `is_enough` of what was said, and returns it.
@@ -122,16 +122,16 @@ impl ClientDriver {
     pub(crate) fn turn(&mut self) {
         let (socket, said) = (&mut self.socket, &mut self.said);
         let bytes = socket.read();
-        let now_ms = socket.now_ms();
-        self.client.on_data(now_ms, &bytes, &mut |output| {
+        let now_millis = socket.now_millis();
+        self.client.on_data(now_millis, &bytes, &mut |output| {
             on_output(&output, socket, said);
         });
         if socket.take_closed() {
             self.client
-                .on_closed(now_ms, &mut |output| on_output(&output, socket, said));
+                .on_closed(now_millis, &mut |output| on_output(&output, socket, said));
         }
         self.client
-            .on_tick(now_ms, &mut |output| on_output(&output, socket, said));
+            .on_tick(now_millis, &mut |output| on_output(&output, socket, said));
     }
 }
 

@@ -13,10 +13,10 @@ pub(super) const MAX_STEPS: usize = 64;
 const ASKED: u16 = 1 << 15;
 
 /// The bit that says that it stands in the list of news.
-const NEWS: u16 = 1 << 14;
+const PROTECTED: u16 = 1 << 14;
 
 /// The other bits: the length of the key.
-const KEY_LENGTH: u16 = NEWS - 1;
+const KEY_LENGTH: u16 = PROTECTED - 1;
 
 /// Slots are allocated by so many, so that growing moves nothing and leaves little unused.
 const CHUNK: usize = 512;
@@ -34,7 +34,7 @@ pub(super) struct Entry {
     pub(super) fetched: Moment,
     /// In seconds of the monotonic clock; 0 for never.
     pub(super) failed: u32,
-    /// [`ASKED`], [`NEWS`] and the length of the key.
+    /// [`ASKED`], [`PROTECTED`] and the length of the key.
     marks: u16,
     /// Clicks since the last batch.
     pub(super) clicks: u16,
@@ -74,8 +74,8 @@ impl Entry {
     }
 
     /// Whether it stands in the list of news.
-    pub(super) fn is_news(&self) -> bool {
-        self.marks & NEWS != 0
+    pub(super) fn is_protected(&self) -> bool {
+        self.marks & PROTECTED != 0
     }
 
     /// Takes the mark off. Whether there was one.
@@ -124,7 +124,7 @@ pub(super) struct Slab {
     /// Entries that the hand goes over.
     settled: Ends,
     /// Entries that it leaves alone.
-    news: Ends,
+    protected: Ends,
     /// Where the hand looks next; [`END`] for the oldest.
     hand: u32,
     /// The first free slot; further ones follow through `older`.
@@ -136,7 +136,7 @@ impl Default for Slab {
         Self {
             chunks: Vec::new(),
             settled: Ends::default(),
-            news: Ends::default(),
+            protected: Ends::default(),
             hand: END,
             free: END,
         }
@@ -174,7 +174,7 @@ impl Slab {
     /// The slot to be emptied next: moves the hand on to it. Of news the oldest, and only where there is nothing else.
     pub(super) fn next_to_go(&mut self) -> Option<u32> {
         if self.settled.oldest == END {
-            return self.oldest_news();
+            return self.oldest_protected();
         }
         for _ in 0..MAX_STEPS {
             if !self.get_mut(self.at_hand())?.unmark() {
@@ -193,15 +193,15 @@ impl Slab {
     }
 
     /// The oldest of the news.
-    pub(super) fn oldest_news(&self) -> Option<u32> {
-        (self.news.oldest != END).then_some(self.news.oldest)
+    pub(super) fn oldest_protected(&self) -> Option<u32> {
+        (self.protected.oldest != END).then_some(self.protected.oldest)
     }
 
     /// Makes news an entry like others.
     pub(super) fn settle(&mut self, slot: u32) {
         self.unlink(slot);
         if let Some(entry) = self.get_mut(slot) {
-            entry.marks &= !NEWS;
+            entry.marks &= !PROTECTED;
         }
         self.link(slot);
     }
@@ -215,8 +215,8 @@ impl Slab {
     }
 
     /// The same, into the list of news.
-    pub(super) fn insert_news(&mut self, mut entry: Entry) -> Option<u32> {
-        entry.marks |= NEWS;
+    pub(super) fn insert_protected(&mut self, mut entry: Entry) -> Option<u32> {
+        entry.marks |= PROTECTED;
         self.insert(entry)
     }
 
@@ -291,8 +291,8 @@ impl Slab {
     }
 
     fn ends_of(&mut self, slot: u32) -> &mut Ends {
-        if self.get(slot).is_some_and(Entry::is_news) {
-            &mut self.news
+        if self.get(slot).is_some_and(Entry::is_protected) {
+            &mut self.protected
         } else {
             &mut self.settled
         }

@@ -75,12 +75,12 @@ fn flood(lru: &mut Lru) {
 #[test]
 fn news_stays_for_a_while_whatever_is_asked_for_and_no_longer() {
     let mut lru = lru(20 * one());
-    lru.put_news(b"d/aa", b"1234", at(1_000));
+    lru.put_protected(b"d/aa", b"1234", at(1_000));
     flood(&mut lru);
-    lru.on_time(at(1_000 + NEWS_LASTS));
+    lru.on_time(at(1_000 + PROTECTED_MILLIS));
     flood(&mut lru);
     assert!(lru.find(b"d/aa").is_some());
-    lru.on_time(at(1_001 + NEWS_LASTS));
+    lru.on_time(at(1_001 + PROTECTED_MILLIS));
     flood(&mut lru);
     assert_eq!(lru.find(b"d/aa"), None);
 }
@@ -89,7 +89,7 @@ fn news_stays_for_a_while_whatever_is_asked_for_and_no_longer() {
 fn news_of_what_was_known_already_stays_too() {
     let mut lru = lru(20 * one());
     lru.put(b"d/aa", b"1234", at(1));
-    lru.put_news(b"d/aa", b"1234", at(1_000));
+    lru.put_protected(b"d/aa", b"1234", at(1_000));
     flood(&mut lru);
     assert!(lru.find(b"d/aa").is_some());
 }
@@ -103,12 +103,12 @@ fn much_news_leaves_half_of_the_cache_to_what_is_asked_for() {
     }
     for number in 0..1_000_u16 {
         let key = [b"n/", &number.to_be_bytes()[..]].concat();
-        lru.put_news(&key, b"1234", at(2));
+        lru.put_protected(&key, b"1234", at(2));
         for key in &asked {
             assert!(lru.find(key).is_some(), "{number}");
         }
     }
-    assert!(lru.news_bytes <= 10 * one());
+    assert!(lru.protected_bytes <= 10 * one());
 }
 
 #[test]
@@ -240,16 +240,16 @@ proptest! {
     ) {
         let mut lru = lru(max_bytes);
         let mut last: HashMap<u8, Vec<u8>> = HashMap::new();
-        for (key, size, is_news, now) in steps {
+        for (key, size, is_protected, now) in steps {
             let record = vec![key; size];
-            if is_news {
-                lru.put_news(&[key], &record, at(now));
+            if is_protected {
+                lru.put_protected(&[key], &record, at(now));
             } else {
                 lru.put(&[key], &record, at(now));
             }
             last.insert(key, record);
             lru.on_time(at(now));
-            prop_assert!(lru.bytes() <= max_bytes && lru.news_bytes <= lru.bytes());
+            prop_assert!(lru.bytes() <= max_bytes && lru.protected_bytes <= lru.bytes());
         }
         let mut bytes = 0;
         for (key, record) in last {

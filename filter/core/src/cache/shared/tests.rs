@@ -5,10 +5,10 @@ use edgelink_wire::{LinkRecord, LinkState, RedirectStatus};
 use proptest::prelude::*;
 
 const LIFETIMES: Lifetimes = Lifetimes {
-    fresh: 5_000,
-    absent_fresh: 5_000,
-    with_feed: 5_000,
-    stale: 60_000,
+    fresh_millis: 5_000,
+    absent_fresh_millis: 5_000,
+    with_feed_millis: 5_000,
+    stale_millis: 60_000,
 };
 
 fn by_revision(now: Moment) -> Precedence {
@@ -151,7 +151,7 @@ fn a_lower_rev_is_not_written_over_a_higher_one_until_that_is_dead() {
     write(&mut slots, &mut store, "d/a", link("https://e/", 5));
     write(&mut slots, &mut store, "d/a", Record::Absent { rev: 4 });
     assert_eq!(rev(&mut slots, &mut store, "d/a"), Some(5));
-    let later = at(NOW.millis() + LIFETIMES.stale);
+    let later = at(NOW.millis() + LIFETIMES.stale_millis);
     let absent = Record::Absent { rev: 4 };
     write_at(&mut slots, &mut store, "d/a", absent, later);
     assert_eq!(rev(&mut slots, &mut store, "d/a"), Some(4));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 const WORKER: WorkerId = [7; 16];
 
 fn batches(count: usize) -> Batches {
-    let bounds = Bounds {
+    let bounds = BatchBounds {
         batches: count,
         bytes: 1 << 20,
     };
@@ -70,7 +70,7 @@ fn of_too_many_batches_the_oldest_that_was_never_sent_is_given_up_and_told() {
 
 #[test]
 fn the_bound_in_bytes_is_kept_too() {
-    let bounds = Bounds {
+    let bounds = BatchBounds {
         batches: 100,
         bytes: 3 * (BATCH_BYTES + LINK_BYTES + 3),
     };
@@ -141,13 +141,13 @@ proptest! {
         ], 0..60,
     )) {
         let mut batches = batches(3);
-        let (mut had, mut counted_by, mut told) = (0, BTreeMap::new(), (0, 0));
+        let (mut had, mut counted_by, mut last) = (0, BTreeMap::new(), (0, 0));
         let mut send = |batches: &mut Batches, counts: bool, hears: bool| {
             let Some(body) = batches.request() else { return false };
             for (seq, total, dropped, clicks) in read(&body) {
                 if counts {
                     counted_by.insert(seq, clicks);
-                    told = (total, dropped).max(told);
+                    last = (total, dropped).max(last);
                 }
             }
             if counts && hears {
@@ -171,7 +171,7 @@ proptest! {
             batches.close(Tallied::default(), 2);
         }
         let counted: u64 = counted_by.values().sum();
-        prop_assert_eq!(told.0, had);
-        prop_assert_eq!(counted, had - told.1);
+        prop_assert_eq!(last.0, had);
+        prop_assert_eq!(counted, had - last.1);
     }
 }

@@ -377,7 +377,7 @@ fn a_control_plane_whose_feed_is_old_keeps_nothing_fresh() {
         world.pass(2_000);
         world.answer_poll(&old(5, age));
     }
-    // As of 4,000 before the question, which was 2,000 ago; the one before was heard no later.
+    // As of 4,000 before the question, which was 2,000 ago; the one before was read_until no later.
     world.ask("/a");
 }
 
@@ -487,14 +487,14 @@ fn after_a_flush_what_is_known_gives_way_to_an_answer_of_any_revision() {
     assert_eq!(world.visit("/never-made"), Answered(page(404, "lru")));
 }
 
-/// What is told right after a flush counts as fetched when the feed was heard before, so as forgotten. A snapshot that was made
+/// What is told right after a flush counts as fetched when the feed was read_until before, so as forgotten. A snapshot that was made
 /// before is taken in later.
 #[test]
 fn what_was_told_after_a_flush_gives_way_to_nothing_older_that_was_not_asked_for() {
     let mut world = World::with_polled_link();
     world.pass(100);
     world.answer_poll(&batch(9, &[FeedMessage::Flush]));
-    let told = |age_millis, next, rev, hot| {
+    let answer = |age_millis, next, rev, hot| {
         let head = BatchHead {
             age_millis,
             ..head(next)
@@ -507,11 +507,11 @@ fn what_was_told_after_a_flush_gives_way_to_nothing_older_that_was_not_asked_for
         FeedBatch::encode(head, [put].iter())
     };
     world.pass(100);
-    world.answer_poll(&told(3_000, 10, 9, false));
+    world.answer_poll(&answer(3_000, 10, 9, false));
     world.pass(100);
     world.answer_poll(&batch(11, &[]));
     world.pass(100);
-    world.answer_poll(&told(0, 12, 5, true));
+    world.answer_poll(&answer(0, 12, 5, true));
     world.ask("/a");
 }
 
@@ -641,11 +641,11 @@ fn slots_that_come_back_are_asked_for_again() {
 
 #[test]
 fn a_change_that_is_not_known_counts_for_as_long_as_the_longest_life() {
-    for (lives, record) in [
+    for (lifetimes, record) in [
         (r#""freshSeconds":3600"#, link("https://old/", 1)),
         (r#""absentFreshSeconds":3600"#, Record::Absent { rev: 1 }),
     ] {
-        let more = format!(r#","poll":{{}},"freshWithFeedSeconds":60,{lives}"#);
+        let more = format!(r#","poll":{{}},"freshWithFeedSeconds":60,{lifetimes}"#);
         let mut world = World::with_background(&more);
         world.answer_poll(&gap(5));
         world.pass(1);

@@ -3,7 +3,7 @@
 use super::background::{batch, gap};
 use super::*;
 use crate::resp::encode;
-use crate::resp::lookup::Lookup;
+use crate::resp::lookup::LookupCommand;
 use edgelink_wire::redis::{LINK_FIELDS, record_to_fields};
 
 /// The gRPC stream of the connection for lookups, where it is the first one.
@@ -138,7 +138,7 @@ fn a_worker_connects_once_a_request_has_come_and_not_before() {
 fn a_link_comes_from_redis_and_then_from_the_lru() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
-    let mut lookup = Lookup::default();
+    let mut lookup = LookupCommand::default();
     lookup.set_generation(GENERATION);
     let mut bytes = Vec::new();
     lookup.write(b"go.example/a", &mut bytes);

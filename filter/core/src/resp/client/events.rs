@@ -1,11 +1,11 @@
 //! What a client says: what is to be done, and what is worth a log line, once an episode instead of once a failure.
 
-use super::settings::Step;
+use super::settings::HandshakeStep;
 use crate::resp::reply::Reply;
 use crate::resp::scan::ProtocolError;
 
 /// How long error replies are only counted after one was reported, in milliseconds.
-pub(super) const ERROR_REPLY_INTERVAL_MS: u64 = 10_000;
+pub(super) const ERROR_REPLY_INTERVAL_MILLIS: u64 = 10_000;
 
 /// What the owner of the client has to do.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub enum Output<'a, T> {
 /// Why a request has no answer. None of it says anything about what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure<'a> {
-    /// No reply came within [`timeout_ms`](super::Settings::timeout_ms).
+    /// No reply came within [`timeout_millis`](super::ClientSettings::timeout_millis).
     TimedOut,
     /// The connection was lost before the reply.
     Disconnected,
@@ -66,7 +66,7 @@ pub enum Reason<'a> {
     /// A step of the handshake was answered with something else than success.
     Refused {
         /// Which.
-        step: Step,
+        step: HandshakeStep,
         /// The error message; empty where the answer was no error.
         message: &'a [u8],
     },
@@ -79,7 +79,7 @@ pub enum Reason<'a> {
 }
 
 impl<'a> Reason<'a> {
-    pub(super) fn refused(step: Step, reply: Reply<'a>) -> Self {
+    pub(super) fn refused(step: HandshakeStep, reply: Reply<'a>) -> Self {
         let message = match reply {
             Reply::Error(message) => message,
             _ => b"",
@@ -120,7 +120,7 @@ pub(super) struct Episode {
     /// One bit for each kind of reason.
     reported: u8,
     error_replies: u64,
-    report_errors_ms: u64,
+    report_errors_millis: u64,
 }
 
 impl Episode {
@@ -138,12 +138,12 @@ impl Episode {
         }
     }
 
-    pub(super) fn on_error_reply<T>(&mut self, now_ms: u64, message: &[u8], emit: Emit<'_, T>) {
+    pub(super) fn on_error_reply<T>(&mut self, now_millis: u64, message: &[u8], emit: Emit<'_, T>) {
         self.error_replies += 1;
-        if now_ms < self.report_errors_ms {
+        if now_millis < self.report_errors_millis {
             return;
         }
-        self.report_errors_ms = now_ms.saturating_add(ERROR_REPLY_INTERVAL_MS);
+        self.report_errors_millis = now_millis.saturating_add(ERROR_REPLY_INTERVAL_MILLIS);
         let count = std::mem::take(&mut self.error_replies);
         emit(Output::Event(Event::ErrorReply { message, count }));
     }

@@ -43,8 +43,8 @@ proptest! {
         steps in prop::collection::vec(any_step(), 1..200),
         max_batch in 1_usize..4,
     ) {
-        let mut client = Client::new(Settings { max_batch, ..settings() }, 7);
-        let (mut now_ms, mut next, mut accepted, mut is_clean) = (0, 0, Vec::new(), true);
+        let mut client = Client::new(ClientSettings { max_batch, ..settings() }, 7);
+        let (mut now_millis, mut next, mut accepted, mut is_clean) = (0, 0, Vec::new(), true);
         let (mut asked, mut wire) = (VecDeque::<u32>::new(), Vec::new());
         let mut answered = Vec::new();
         let (mut sent, mut reopened) = (Vec::new(), false);
@@ -60,7 +60,7 @@ proptest! {
             match step {
                 Step::Request => {
                     let write = |out: &mut Vec<u8>| encode::number(u64::from(next), out);
-                    if client.request(now_ms, next, write, &mut emit).is_ok() {
+                    if client.request(now_millis, next, write, &mut emit).is_ok() {
                         accepted.push(next);
                     }
                     next += 1;
@@ -72,16 +72,16 @@ proptest! {
                 }
                 Step::Arrive(count) => {
                     let bytes: Vec<_> = wire.drain(..count.min(wire.len())).collect();
-                    client.on_data(now_ms, &bytes, &mut emit);
+                    client.on_data(now_millis, &bytes, &mut emit);
                 }
                 Step::Pass(ms) => {
-                    now_ms += ms;
-                    client.on_tick(now_ms, &mut emit);
+                    now_millis += ms;
+                    client.on_tick(now_millis, &mut emit);
                 }
-                Step::Close => client.on_closed(now_ms, &mut emit),
+                Step::Close => client.on_closed(now_millis, &mut emit),
                 Step::Garbage(bytes) => {
                     is_clean = false;
-                    client.on_data(now_ms, &bytes, &mut emit);
+                    client.on_data(now_millis, &bytes, &mut emit);
                 }
             }
             asked.extend(sent.drain(..));
@@ -90,7 +90,7 @@ proptest! {
                 wire = b"+OK\r\n".to_vec();
             }
         }
-        client.on_closed(now_ms, &mut |output| {
+        client.on_closed(now_millis, &mut |output| {
             if let Output::Deliver(token, _) = output {
                 answered.push((token, None));
             }

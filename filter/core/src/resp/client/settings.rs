@@ -5,18 +5,18 @@ use crate::resp::reply::Reply;
 use crate::resp::scan::Limits;
 use edgelink_wire::backoff::Bounds;
 
-/// Settings of one connection.
+/// ClientSettings of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ClientSettings {
     /// What stands at the other end.
     pub mode: Mode,
     /// How long the handshake may take, from opening the stream on, in milliseconds.
-    pub connect_timeout_ms: u64,
+    pub connect_timeout_millis: u64,
     /// How long a request may wait for its reply, in milliseconds. The caller is told then; the connection stays.
-    pub timeout_ms: u64,
+    pub timeout_millis: u64,
     /// How long the oldest request may wait until the connection is taken for dead, in milliseconds; not below
-    /// `timeout_ms`, or requests are told of a lost connection before they can run out of time.
-    pub dead_after_ms: u64,
+    /// `timeout_millis`, or requests are told of a lost connection before they can run out of time.
+    pub dead_after_millis: u64,
     /// The most requests whose replies are outstanding, those that ran out of time counted in.
     pub max_waiting: usize,
     /// The most bytes of such requests.
@@ -56,7 +56,7 @@ pub struct Auth {
 
 /// One command of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum HandshakeStep {
     /// `AUTH`: user and password.
     Auth,
     /// `CLIENT SETNAME`: so that operators see who we are.
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Auth {
     }
 }
 
-impl std::fmt::Display for Step {
+impl std::fmt::Display for HandshakeStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Auth => "AUTH",
@@ -96,7 +96,7 @@ impl std::fmt::Display for Step {
     }
 }
 
-impl Step {
+impl HandshakeStep {
     /// The one reply that lets the handshake go on.
     pub(super) fn answer(self) -> &'static [u8] {
         match self {
@@ -114,15 +114,15 @@ impl Step {
     }
 }
 
-impl Settings {
+impl ClientSettings {
     /// The steps of the handshake, in order; never none, so that a connection that is ready has answered something.
-    pub(super) fn handshake(&self) -> impl Iterator<Item = Step> + use<> {
+    pub(super) fn handshake(&self) -> impl Iterator<Item = HandshakeStep> + use<> {
         let steps = match &self.mode {
-            Mode::Pooled => [Some(Step::Ping), None, None],
+            Mode::Pooled => [Some(HandshakeStep::Ping), None, None],
             Mode::Direct { auth, database, .. } => [
-                auth.as_ref().map(|_| Step::Auth),
-                Some(Step::SetName),
-                (*database > 0).then_some(Step::Select),
+                auth.as_ref().map(|_| HandshakeStep::Auth),
+                Some(HandshakeStep::SetName),
+                (*database > 0).then_some(HandshakeStep::Select),
             ],
         };
         steps.into_iter().flatten()

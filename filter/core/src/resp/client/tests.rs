@@ -43,16 +43,16 @@ fn said(output: &Output<'_, u32>) -> Said {
     }
 }
 
-pub(super) fn settings() -> Settings {
-    Settings {
+pub(super) fn settings() -> ClientSettings {
+    ClientSettings {
         mode: Mode::Direct {
             auth: None,
             name: "edge".to_owned(),
             database: 0,
         },
-        connect_timeout_ms: 1000,
-        timeout_ms: 100,
-        dead_after_ms: 500,
+        connect_timeout_millis: 1000,
+        timeout_millis: 100,
+        dead_after_millis: 500,
         max_waiting: 4,
         max_unanswered_bytes: 100,
         max_batch: 1,
@@ -62,8 +62,8 @@ pub(super) fn settings() -> Settings {
             reply_bytes: 2000,
         },
         backoff: Bounds {
-            first_ms: 50,
-            cap_ms: 2000,
+            first_millis: 50,
+            cap_millis: 2000,
         },
     }
 }
@@ -74,7 +74,7 @@ struct Tested {
 }
 
 impl Tested {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: ClientSettings) -> Self {
         Self {
             client: Client::new(settings, 7),
             said: Vec::new(),
@@ -86,7 +86,7 @@ impl Tested {
         Self::ready_with(settings())
     }
 
-    fn ready_with(settings: Settings) -> Self {
+    fn ready_with(settings: ClientSettings) -> Self {
         let mut tested = Self::new(settings);
         tested.tick(0);
         tested.data(0, b"+OK\r\n");
@@ -95,37 +95,44 @@ impl Tested {
         tested
     }
 
-    fn tick(&mut self, now_ms: u64) -> Vec<Said> {
+    fn tick(&mut self, now_millis: u64) -> Vec<Said> {
         let log = &mut self.said;
         self.client
-            .on_tick(now_ms, &mut |output| log.push(said(&output)));
+            .on_tick(now_millis, &mut |output| log.push(said(&output)));
         std::mem::take(log)
     }
 
-    fn data(&mut self, now_ms: u64, bytes: &[u8]) -> Vec<Said> {
+    fn data(&mut self, now_millis: u64, bytes: &[u8]) -> Vec<Said> {
         let log = &mut self.said;
         self.client
-            .on_data(now_ms, bytes, &mut |output| log.push(said(&output)));
+            .on_data(now_millis, bytes, &mut |output| log.push(said(&output)));
         std::mem::take(log)
     }
 
-    fn closed(&mut self, now_ms: u64) -> Vec<Said> {
+    fn closed(&mut self, now_millis: u64) -> Vec<Said> {
         let log = &mut self.said;
         self.client
-            .on_closed(now_ms, &mut |output| log.push(said(&output)));
+            .on_closed(now_millis, &mut |output| log.push(said(&output)));
         std::mem::take(log)
     }
 
-    fn request(&mut self, now_ms: u64, token: u32) -> Result<Vec<Said>, Rejection> {
-        self.request_of(now_ms, token, b"PING")
+    fn request(&mut self, now_millis: u64, token: u32) -> Result<Vec<Said>, Rejection> {
+        self.request_of(now_millis, token, b"PING")
     }
 
-    fn request_of(&mut self, now_ms: u64, token: u32, word: &[u8]) -> Result<Vec<Said>, Rejection> {
+    fn request_of(
+        &mut self,
+        now_millis: u64,
+        token: u32,
+        word: &[u8],
+    ) -> Result<Vec<Said>, Rejection> {
         let log = &mut self.said;
         let write = |out: &mut Vec<u8>| encode::words(&[word], out);
         let accepted = self
             .client
-            .request(now_ms, token, write, &mut |output| log.push(said(&output)));
+            .request(now_millis, token, write, &mut |output| {
+                log.push(said(&output))
+            });
         accepted.map(|()| std::mem::take(log)).map_err(|rejected| {
             assert_eq!(rejected.token, token);
             rejected.why
@@ -134,12 +141,12 @@ impl Tested {
 
     /// Lets the wait pass, and returns how long it was.
     fn wait_for_reconnect(&mut self) -> u64 {
-        let State::Backoff { until_ms } = self.client.state() else {
+        let State::Backoff { until_millis } = self.client.state() else {
             panic!("{:?}", self.client.state());
         };
-        assert_eq!(self.tick(until_ms - 1), []);
-        assert_eq!(self.tick(until_ms).first(), Some(&Said::Open));
-        until_ms
+        assert_eq!(self.tick(until_millis - 1), []);
+        assert_eq!(self.tick(until_millis).first(), Some(&Said::Open));
+        until_millis
     }
 }
 
@@ -161,7 +168,7 @@ fn the_handshake_comes_before_anything_else_and_is_checked_step_by_step() {
         name: "edgelink".to_owned(),
         database: 3,
     };
-    let mut tested = Tested::new(Settings { mode, ..settings() });
+    let mut tested = Tested::new(ClientSettings { mode, ..settings() });
     assert_eq!(tested.request(0, 1), Err(Rejection::NotReady));
     let handshake = "*3\\r\\n$4\\r\\nAUTH\\r\\n$4\\r\\nedge\\r\\n$6\\r\\nsecret\\r\\n\
                      *3\\r\\n$6\\r\\nCLIENT\\r\\n$7\\r\\nSETNAME\\r\\n$8\\r\\nedgelink\\r\\n\
@@ -189,7 +196,7 @@ fn without_a_user_auth_has_only_the_password() {
         name: "n".to_owned(),
         database: 0,
     };
-    let mut tested = Tested::new(Settings { mode, ..settings() });
+    let mut tested = Tested::new(ClientSettings { mode, ..settings() });
     let Some(Said::Sent(handshake)) = tested.tick(0).pop() else {
         panic!("no handshake");
     };
@@ -199,7 +206,7 @@ fn without_a_user_auth_has_only_the_password() {
 #[test]
 fn a_pool_is_only_asked_whether_it_is_there() {
     let mode = Mode::Pooled;
-    let mut tested = Tested::new(Settings { mode, ..settings() });
+    let mut tested = Tested::new(ClientSettings { mode, ..settings() });
     let ping = Said::Sent("*1\\r\\n$4\\r\\nPING\\r\\n".to_owned());
     assert_eq!(tested.tick(0), [Said::Open, ping]);
     tested.data(0, b"+PONG\r\n");
@@ -216,14 +223,14 @@ fn a_refused_password_is_reported_once_and_tried_again() {
         name: "n".to_owned(),
         database: 0,
     };
-    let mut tested = Tested::new(Settings { mode, ..settings() });
+    let mut tested = Tested::new(ClientSettings { mode, ..settings() });
     tested.tick(0);
     let refused = Said::Down("AUTH was refused: WRONGPASS no".to_owned());
     let reply = b"-WRONGPASS no\r\n-NOAUTH Authentication required.\r\n";
     assert_eq!(tested.data(0, reply), [Said::Close, refused]);
     for _ in 0..5 {
-        let now_ms = tested.wait_for_reconnect();
-        assert_eq!(tested.data(now_ms, reply), [Said::Close]);
+        let now_millis = tested.wait_for_reconnect();
+        assert_eq!(tested.data(now_millis, reply), [Said::Close]);
     }
 }
 
@@ -239,7 +246,7 @@ fn neither_settings_nor_events_show_the_password() {
         database: 0,
     };
     assert!(!format!("{auth:?}{mode:?}").contains("secret"));
-    let mut tested = Tested::new(Settings { mode, ..settings() });
+    let mut tested = Tested::new(ClientSettings { mode, ..settings() });
     tested.tick(0);
     assert!(!format!("{:?}", tested.client).contains("secret"));
 }
@@ -320,10 +327,10 @@ fn half_a_reply_of_a_lost_connection_is_forgotten() {
     tested.request(0, 1).unwrap();
     tested.data(0, b"$100\r\nabc");
     tested.closed(0);
-    let now_ms = tested.wait_for_reconnect();
-    tested.data(now_ms, b"+OK\r\n");
-    tested.request(now_ms, 2).unwrap();
-    assert_eq!(tested.data(now_ms, b"+b\r\n"), [ok(2, "b")]);
+    let now_millis = tested.wait_for_reconnect();
+    tested.data(now_millis, b"+OK\r\n");
+    tested.request(now_millis, 2).unwrap();
+    assert_eq!(tested.data(now_millis, b"+b\r\n"), [ok(2, "b")]);
 }
 
 #[test]

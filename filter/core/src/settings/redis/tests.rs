@@ -14,7 +14,7 @@ fn with(redis: &Value, more: &Value) -> Result<Whole, SettingsError> {
     Whole::parse(config.to_string().as_bytes())
 }
 
-fn parse(redis: &Value) -> Result<Redis, SettingsError> {
+fn parse(redis: &Value) -> Result<RedisSettings, SettingsError> {
     with(redis, &json!({})).map(|settings| settings.redis.unwrap())
 }
 
@@ -35,9 +35,9 @@ fn what_is_not_said_has_the_documented_default() {
     assert_eq!(lookups.mode, mode);
     assert_eq!(
         (
-            lookups.connect_timeout_ms,
-            lookups.timeout_ms,
-            lookups.dead_after_ms
+            lookups.connect_timeout_millis,
+            lookups.timeout_millis,
+            lookups.dead_after_millis
         ),
         (500, 150, 1_000)
     );
@@ -47,7 +47,7 @@ fn what_is_not_said_has_the_documented_default() {
     );
     assert_eq!(lookups.max_batch, 32);
     assert_eq!(
-        (lookups.backoff.first_ms, lookups.backoff.cap_ms),
+        (lookups.backoff.first_millis, lookups.backoff.cap_millis),
         (50, 2_000)
     );
 }
@@ -70,7 +70,7 @@ fn everything_that_is_said_is_taken() {
     };
     assert_eq!(redis.cluster, "c");
     assert_eq!(redis.lookups.mode, mode);
-    assert_eq!(redis.lookups.dead_after_ms, 12);
+    assert_eq!(redis.lookups.dead_after_millis, 12);
     assert_eq!(redis.lookups.max_unanswered_bytes, 1_025);
     assert_eq!(redis.lookups.max_batch, 14);
 }
@@ -157,7 +157,7 @@ fn an_operation_of_the_pool_has_less_time_than_a_lookup() {
     let template = std::fs::read_to_string(file).unwrap();
     let (_, rest) = template.split_once("op_timeout: ").unwrap();
     let (seconds, _) = rest.split_once('s').unwrap();
-    let operation_ms = seconds.parse::<f64>().unwrap() * 1_000.0;
+    let operation_millis = seconds.parse::<f64>().unwrap() * 1_000.0;
     let redis = parse(&json!({"mode": "pooled"})).unwrap();
-    assert!(operation_ms < redis.lookups.timeout_ms as f64);
+    assert!(operation_millis < redis.lookups.timeout_millis as f64);
 }

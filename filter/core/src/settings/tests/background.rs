@@ -1,7 +1,7 @@
 use crate::settings::*;
 use serde_json::{Value, json};
 
-fn parse(more: &Value) -> Result<Background, SettingsError> {
+fn parse(more: &Value) -> Result<BackgroundSettings, SettingsError> {
     let mut config = json!({
         "domains": ["go.example"],
         "controlPlane": {"cluster": "cp", "token": "t"},
@@ -19,12 +19,12 @@ fn error(more: &Value) -> String {
 #[test]
 fn what_is_not_said_has_the_documented_default() {
     let background = parse(&json!({"snapshot": {}, "poll": {}, "admission": {}})).unwrap();
-    let snapshot = Snapshot {
+    let snapshot = SnapshotSection {
         timeout_millis: 5_000,
         max_bytes: 16_777_216,
         max_backoff_millis: 30_000,
     };
-    let poll = Poll {
+    let poll = PollSettings {
         wait_millis: 2_000,
         timeout_millis: 2_800,
         max_backoff_millis: 2_000,

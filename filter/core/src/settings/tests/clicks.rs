@@ -1,7 +1,7 @@
 use crate::settings::*;
 use serde_json::{Value, json};
 
-fn parse(clicks: &Value) -> Result<Option<Clicks>, SettingsError> {
+fn parse(clicks: &Value) -> Result<Option<ClicksSection>, SettingsError> {
     let config = json!({
         "domains": ["go.example"],
         "controlPlane": {"cluster": "cp", "token": "t"},
@@ -13,7 +13,7 @@ fn parse(clicks: &Value) -> Result<Option<Clicks>, SettingsError> {
 #[test]
 fn what_is_not_said_has_the_documented_default() {
     assert_eq!(parse(&json!(null)).unwrap(), None);
-    let clicks = Clicks {
+    let clicks = ClicksSection {
         flush_millis: 1_000,
         timeout_millis: 2_000,
         max_backoff_millis: 5_000,

@@ -3,7 +3,7 @@
 use super::*;
 
 fn gathering(max_batch: usize) -> Tested {
-    let settings = Settings {
+    let settings = ClientSettings {
         max_batch,
         max_waiting: 10,
         max_unanswered_bytes: 1000,
@@ -73,9 +73,9 @@ fn what_is_gathered_is_not_sent_to_the_next_connection() {
         said[1..],
         [failed(1, "disconnected"), failed(2, "disconnected")]
     );
-    let now_ms = tested.wait_for_reconnect();
-    assert_eq!(tested.data(now_ms, b"+OK\r\n"), []);
-    assert_eq!(tested.request(now_ms, 3), Ok(vec![sent(1)]));
+    let now_millis = tested.wait_for_reconnect();
+    assert_eq!(tested.data(now_millis, b"+OK\r\n"), []);
+    assert_eq!(tested.request(now_millis, 3), Ok(vec![sent(1)]));
 }
 
 #[test]

@@ -36,16 +36,16 @@ fn attempts_come_ever_slower_up_to_the_cap() {
     let mut tested = Tested::new(settings());
     tested.tick(0);
     tested.closed(0);
-    let mut last_ms = 0;
-    for due_ms in [50, 100, 200, 400, 800, 1600, 2000, 2000] {
-        let now_ms = tested.wait_for_reconnect();
-        let waited_ms = now_ms - last_ms;
+    let mut last_millis = 0;
+    for due_millis in [50, 100, 200, 400, 800, 1600, 2000, 2000] {
+        let now_millis = tested.wait_for_reconnect();
+        let waited_millis = now_millis - last_millis;
         assert!(
-            (due_ms / 2..=due_ms).contains(&waited_ms),
-            "{waited_ms} of {due_ms}"
+            (due_millis / 2..=due_millis).contains(&waited_millis),
+            "{waited_millis} of {due_millis}"
         );
-        tested.closed(now_ms);
-        last_ms = now_ms;
+        tested.closed(now_millis);
+        last_millis = now_millis;
     }
 }
 
@@ -56,23 +56,27 @@ fn an_episode_of_failures_is_reported_once_and_ends_when_the_connection_has_stoo
     let down = || Said::Down("the stream was closed or could not be opened".to_owned());
     assert_eq!(tested.closed(10_000), [down()]);
     for _ in 0..2 {
-        let now_ms = tested.wait_for_reconnect();
-        tested.data(now_ms, b"+OK\r\n");
-        assert_eq!(tested.closed(now_ms + 1), [], "it stood, but not for long");
+        let now_millis = tested.wait_for_reconnect();
+        tested.data(now_millis, b"+OK\r\n");
+        assert_eq!(
+            tested.closed(now_millis + 1),
+            [],
+            "it stood, but not for long"
+        );
     }
-    let now_ms = tested.wait_for_reconnect();
-    tested.data(now_ms, b"+OK\r\n");
-    assert_eq!(tested.tick(now_ms + 1999), []);
-    assert_eq!(tested.tick(now_ms + 2000), [Said::Recovered(3)]);
-    assert_eq!(tested.closed(now_ms + 2001), [down()]);
+    let now_millis = tested.wait_for_reconnect();
+    tested.data(now_millis, b"+OK\r\n");
+    assert_eq!(tested.tick(now_millis + 1999), []);
+    assert_eq!(tested.tick(now_millis + 2000), [Said::Recovered(3)]);
+    assert_eq!(tested.closed(now_millis + 2001), [down()]);
 }
 
 #[test]
 fn error_replies_are_reported_once_in_a_while_and_counted() {
     let mut tested = Tested::ready();
-    let mut answer = |now_ms| {
-        tested.request(now_ms, 1).unwrap();
-        tested.data(now_ms, b"-LOADING\r\n").remove(0)
+    let mut answer = |now_millis| {
+        tested.request(now_millis, 1).unwrap();
+        tested.data(now_millis, b"-LOADING\r\n").remove(0)
     };
     let refused = || Said::Refused(1, "LOADING".to_owned());
     assert_eq!(answer(1), Said::ErrorReplies(1));

@@ -2,7 +2,7 @@
 //!
 //! A Redis that answers may be behind: it refuses writes, was demoted, or came back with less than it had. So each
 //! connection is probed for how far the publisher has written to the Redis at its other end, and what that one says counts
-//! only while this is as far as the feed has told. It is right as of when the feed was last heard before the probe.
+//! only while this is as far as the feed has told. It is right as of when the feed was last read_until before the probe.
 
 use crate::time::Moment;
 use edgelink_wire::redis::FeedState;
@@ -17,14 +17,14 @@ const PROBE_LASTS: u64 = 1_500;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FeedView {
     /// The last beat.
-    pub(crate) told: FeedState,
+    pub(crate) beat: FeedState,
     /// Up to when every change is known.
-    pub(crate) heard: Moment,
+    pub(crate) read_until: Moment,
 }
 
 /// What is known of the Redis at the other end of a connection.
 #[derive(Debug)]
-pub(crate) struct Belief {
+pub(crate) struct Probes {
     /// How long the feed may be silent, in milliseconds, and at most for this connection.
     fresh: u64,
     most: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Current {
     pub(crate) at: Moment,
 }
 
-impl Belief {
+impl Probes {
     /// A connection that nothing is known of, where the feed may be silent for `most` milliseconds at most.
     pub(crate) fn new(most: u64) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Belief {
     pub(crate) fn on_answer(&mut self, state: Option<FeedState>) {
         let probe = self.asked.take();
         self.shown = probe.filter(|Probe { feed, .. }| {
-            state.is_some_and(|state| state.covers(feed.told.generation, feed.told.number))
+            state.is_some_and(|state| state.covers(feed.beat.generation, feed.beat.number))
         });
     }
 
@@ -105,13 +105,13 @@ impl Belief {
     /// What Redis says is right as of when; `None` where that is not known.
     pub(crate) fn current(&self, now: Moment) -> Option<Current> {
         let (feed, shown) = (self.feed?, self.shown?);
-        let generation = feed.told.generation;
-        let is_current = feed.heard.age(now) < self.fresh
+        let generation = feed.beat.generation;
+        let is_current = feed.read_until.age(now) < self.fresh
             && shown.sent.age(now) < PROBE_LASTS
-            && shown.feed.told.generation == generation;
+            && shown.feed.beat.generation == generation;
         is_current.then_some(Current {
             generation,
-            at: shown.feed.heard,
+            at: shown.feed.read_until,
         })
     }
 }
@@ -128,22 +128,22 @@ mod tests {
         FeedState { generation, number }
     }
 
-    fn view(generation: u64, number: u64, heard: u64) -> FeedView {
+    fn view(generation: u64, number: u64, read_until: u64) -> FeedView {
         FeedView {
-            told: state(generation, number),
-            heard: at(heard),
+            beat: state(generation, number),
+            read_until: at(read_until),
         }
     }
 
     /// Probed at 100, and found to be current as of 0.
-    fn probed() -> Belief {
-        let mut belief = Belief::new(5_000);
-        belief.set_feed(Some(view(7, 3, 0)), 5_000);
-        assert!(belief.is_probe_due(at(100)));
-        belief.on_sent(at(100));
-        assert_eq!(belief.current(at(100)), None, "not answered yet");
-        belief.on_answer(Some(state(7, 3)));
-        belief
+    fn probed() -> Probes {
+        let mut probes = Probes::new(5_000);
+        probes.set_feed(Some(view(7, 3, 0)), 5_000);
+        assert!(probes.is_probe_due(at(100)));
+        probes.on_sent(at(100));
+        assert_eq!(probes.current(at(100)), None, "not answered yet");
+        probes.on_answer(Some(state(7, 3)));
+        probes
     }
 
     const CURRENT: Option<Current> = Some(Current {
@@ -153,72 +153,72 @@ mod tests {
 
     #[test]
     fn a_probe_that_shows_the_beat_makes_redis_current_for_a_while() {
-        let belief = probed();
-        assert_eq!(belief.current(at(100)), CURRENT);
-        assert_eq!(belief.current(at(1_599)), CURRENT);
-        assert_eq!(belief.current(at(1_600)), None);
+        let probes = probed();
+        assert_eq!(probes.current(at(100)), CURRENT);
+        assert_eq!(probes.current(at(1_599)), CURRENT);
+        assert_eq!(probes.current(at(1_600)), None);
     }
 
     #[test]
     fn one_probe_at_a_time_is_sent_every_half_second() {
-        let mut belief = probed();
-        assert!(!belief.is_probe_due(at(599)));
-        assert!(belief.is_probe_due(at(600)));
-        belief.on_sent(at(600));
-        assert!(!belief.is_probe_due(at(9_000)), "one is under way");
-        belief.on_failure();
-        assert!(belief.is_probe_due(at(9_000)));
-        belief.on_lost();
-        assert!(belief.is_probe_due(at(9_000)));
-        belief.set_feed(None, 5_000);
-        assert!(!belief.is_probe_due(at(9_000)));
+        let mut probes = probed();
+        assert!(!probes.is_probe_due(at(599)));
+        assert!(probes.is_probe_due(at(600)));
+        probes.on_sent(at(600));
+        assert!(!probes.is_probe_due(at(9_000)), "one is under way");
+        probes.on_failure();
+        assert!(probes.is_probe_due(at(9_000)));
+        probes.on_lost();
+        assert!(probes.is_probe_due(at(9_000)));
+        probes.set_feed(None, 5_000);
+        assert!(!probes.is_probe_due(at(9_000)));
     }
 
     #[test]
     fn a_redis_that_is_behind_or_of_another_generation_is_not_current() {
         let states = [state(7, 2), state(6, 9), state(8, 9)].map(Some);
         for shown in states.into_iter().chain([None]) {
-            let mut belief = probed();
-            belief.on_sent(at(600));
-            belief.on_answer(shown);
-            assert_eq!(belief.current(at(700)), None, "{shown:?}");
+            let mut probes = probed();
+            probes.on_sent(at(600));
+            probes.on_answer(shown);
+            assert_eq!(probes.current(at(700)), None, "{shown:?}");
         }
     }
 
     #[test]
     fn a_connection_may_need_a_feed_that_was_heard_lately() {
-        let mut belief = Belief::new(1_800);
-        belief.set_feed(Some(view(7, 3, 0)), 5_000);
-        belief.on_sent(at(1_000));
-        belief.on_answer(Some(state(7, 3)));
-        assert_eq!(belief.current(at(1_799)), CURRENT);
-        assert_eq!(belief.current(at(1_800)), None);
+        let mut probes = Probes::new(1_800);
+        probes.set_feed(Some(view(7, 3, 0)), 5_000);
+        probes.on_sent(at(1_000));
+        probes.on_answer(Some(state(7, 3)));
+        assert_eq!(probes.current(at(1_799)), CURRENT);
+        assert_eq!(probes.current(at(1_800)), None);
     }
 
     #[test]
     fn a_probe_that_fails_takes_nothing_back() {
-        let mut belief = probed();
-        belief.on_sent(at(600));
-        belief.on_failure();
-        assert_eq!(belief.current(at(700)), CURRENT);
-        belief.on_lost();
-        assert_eq!(belief.current(at(700)), None);
+        let mut probes = probed();
+        probes.on_sent(at(600));
+        probes.on_failure();
+        assert_eq!(probes.current(at(700)), CURRENT);
+        probes.on_lost();
+        assert_eq!(probes.current(at(700)), None);
     }
 
     #[test]
     fn without_a_feed_that_was_heard_redis_is_not_believed() {
-        let mut belief = probed();
-        belief.set_feed(Some(view(7, 4, 0)), 5_000);
+        let mut probes = probed();
+        probes.set_feed(Some(view(7, 4, 0)), 5_000);
         assert_eq!(
-            belief.current(at(200)),
+            probes.current(at(200)),
             CURRENT,
             "as of what was probed for"
         );
-        belief.set_feed(Some(view(8, 4, 200)), 5_000);
-        assert_eq!(belief.current(at(200)), None, "another generation");
-        belief.set_feed(None, 5_000);
-        assert_eq!(belief.current(at(200)), None);
-        let mut silent = Belief::new(5_000);
+        probes.set_feed(Some(view(8, 4, 200)), 5_000);
+        assert_eq!(probes.current(at(200)), None, "another generation");
+        probes.set_feed(None, 5_000);
+        assert_eq!(probes.current(at(200)), None);
+        let mut silent = Probes::new(5_000);
         silent.set_feed(Some(view(7, 3, 0)), 5_000);
         silent.on_sent(at(5_000));
         silent.on_answer(Some(state(7, 3)));
