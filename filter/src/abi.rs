@@ -9,7 +9,7 @@ pub(crate) use memory::HostBytes;
 
 use std::ptr;
 
-/// `proxy_status_t`: 0 is success, everything else is some failure, which callers tell apart where they need to.
+/// `proxy_status_t`: 0 is success, everything else is a failure.
 type Status = u32;
 
 const OK: Status = 0;
@@ -155,7 +155,7 @@ pub(crate) enum Clock {
     Monotonic = 1,
 }
 
-/// Tells the host which version of the ABI this is.
+/// Declares the version of the ABI.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_abi_version_0_2_1() {}
 

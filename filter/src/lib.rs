@@ -1,9 +1,9 @@
 //! The proxy-wasm filter: callbacks in, host calls out. What happens in between is decided in `edgelink-filter-core`.
 //!
 //! It speaks the ABI (version 0.2.1) itself instead of through the Rust SDK, for three reasons. The SDK panics, and so
-//! takes the VM down for everybody, on any status it does not expect and on a callout's end whose token it does not
-//! know. It ties a callout to the context that was active when it was made, so that the lookup everybody waits for
-//! would end with the client who came first. And it keeps a context object for every request, where a redirect from
+//! takes down the VM with all its requests, on any status it does not expect and on a callout's end whose token it does not
+//! know. It ties a callout to the context that was active when it was made, so that a lookup with many waiters
+//! would end with the client that came first. And it keeps a context object for every request, where a redirect from
 //! the cache needs none.
 //!
 //! [`abi`] has all `unsafe` code. [`callbacks`] has what the proxy calls; callbacks that are not there are not called,

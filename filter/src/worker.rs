@@ -37,11 +37,11 @@ thread_local! {
 /// The state of a VM.
 struct Worker {
     /// It knows the root contexts, and in which of them callouts are made: those of a stream's own context would end
-    /// with that stream, and all others who wait for them would wait for ever.
+    /// with that stream, and all other waiters would wait for ever.
     edge: Edge,
     envoy: Envoy,
     pairs: Pairs,
-    /// Waiters whose lookup is complete, and who are not answered yet.
+    /// Waiters whose lookup is complete and that are not answered yet.
     resumed: VecDeque<Resumed>,
     /// Whether the tick comes early for them.
     is_hurrying: bool,
@@ -73,7 +73,7 @@ fn with_worker<R>(act: impl FnOnce(&mut Worker) -> R) -> Option<R> {
     })
 }
 
-/// Puts a configuration into effect. What the worker knows and who waits are kept.
+/// Puts a configuration into effect. Caches and waiters are kept.
 pub(crate) fn configure(root: u32, settings: Settings) {
     let settings = Rc::new(settings);
     abi::set_tick_period(jittered(settings.tick_millis));

@@ -9,11 +9,11 @@
 //! So that scanning costs no read of shared data, which copies under a lock of the whole process. What shared data might
 //! know and the gate refuses is an alias that another worker has looked up and of which this worker has not read yet.
 //! Then the gate answers what an absence in the LRU would, which the same feed keeps fresh: it refuses only while the
-//! feed was read_until within `admission.maxSilenceSeconds`.
+//! feed was read within `admission.maxSilenceSeconds`.
 //!
 //! # Why a silence of less than a minute is safe for generated codes
 //! The control plane issues no number that is not below a bound which it published 60 seconds ago or earlier. What was
-//! published until the feed was last read_until is known here.
+//! published until the feed was last read is known here.
 
 use crate::time::Moment;
 use edgelink_wire::{CodeFilter, CodeSpace, FeedPosition, Snapshot};
@@ -29,7 +29,7 @@ pub(crate) struct Gate {
     knowledge: Knowledge,
     /// The highest bound received from feed or snapshot.
     bound: u64,
-    /// Up to when the feed is known; `None` without one.
+    /// Up to when the feed was read; `None` without one.
     read_until: Option<Moment>,
 }
 
@@ -45,7 +45,7 @@ enum Knowledge {
     /// A snapshot is needed that is not older than `since`, up to where the feed was read when gathering began.
     Gathering {
         since: Option<FeedPlace>,
-        /// What the feed told of since then.
+        /// The codes of links on the feed since then.
         codes: Vec<Box<[u8]>>,
     },
     Whole {
@@ -60,7 +60,7 @@ const NOTHING: Knowledge = Knowledge::Gathering {
 };
 
 impl Gate {
-    /// A gate that lets everything through until it knows better; for ever without `max_silence` (milliseconds).
+    /// A gate that lets everything through until a snapshot is applied; for ever without `max_silence` (milliseconds).
     pub(crate) fn new(max_silence: Option<u64>) -> Self {
         Self {
             max_silence,
@@ -102,7 +102,7 @@ impl Gate {
         self.knowledge = NOTHING;
     }
 
-    /// The feed was read up to `place`, and whatever comes after it will be told.
+    /// The feed was read up to `place`, and nothing after it will be missed.
     pub(crate) fn begin(&mut self, place: FeedPlace) {
         if let Knowledge::Gathering { since, .. } = &mut self.knowledge
             && self.max_silence.is_some()
@@ -125,13 +125,13 @@ impl Gate {
         }
     }
 
-    /// No number at or above that one was issued. Bounds only rise, so a lower one is old news.
+    /// No number at or above that one was issued. Bounds only rise, so a lower one is out of date.
     pub(crate) fn on_bound(&mut self, bound: u64) {
         self.bound = self.bound.max(bound);
     }
 
-    /// Takes a snapshot in. Whether it was of use: not if it is older than what was read of the feed, or of another
-    /// incarnation of it.
+    /// Applies a snapshot. Whether it was of use: not if it is older than what was read of the feed, or of another
+    /// generation.
     pub(crate) fn apply_snapshot(&mut self, snapshot: Snapshot<'_>) -> bool {
         let Knowledge::Gathering {
             since: Some(since),
@@ -155,7 +155,7 @@ impl Gate {
         true
     }
 
-    /// Time has passed; the feed is known up to `read_until`.
+    /// Time has passed; the feed was read up to `read_until`.
     pub(crate) fn on_time(&mut self, read_until: Option<Moment>) {
         self.read_until = read_until;
     }

@@ -1,4 +1,4 @@
-//! What a worker keeps of links, as one: its LRU with the slots in shared data behind it (tiers 1, 3 and 6).
+//! The caches of a worker as one: its LRU with the slots in shared data behind it (tiers 1, 3 and 6).
 
 pub(crate) mod changes;
 pub mod freshness;
@@ -30,7 +30,7 @@ pub(crate) struct Caches {
     /// The longest time for which any configuration so far lets a record be fresh, in milliseconds.
     longest_fresh_millis: u64,
     freshness: Freshness,
-    /// Links that have changed in a way that is not known.
+    /// Links that have changed, and whose new record is not known.
     changes: Changes,
     /// An encoded record; here so that it is allocated once.
     encoded: Vec<u8>,
@@ -50,12 +50,12 @@ pub(crate) struct Found {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held(Place);
 
-/// What is known of a key.
+/// What the caches have for a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lookup {
     /// To be served.
     Fresh(Found),
-    /// To be served if nobody else can tell. Never an absence: somebody may have made that link since, and a failure
+    /// To be served if no other tier can say. Never an absence: the link may have been created since, and a failure
     /// must not look like an answer.
     Stale(Found),
     /// Nothing that may be served. The version is that of the slot, if it holds nothing of that key.
@@ -71,7 +71,7 @@ pub(crate) struct Fetched<'a> {
     pub(crate) source: Source,
 }
 
-/// Who was asked.
+/// The tier that was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Redis,
@@ -149,7 +149,7 @@ impl Caches {
         self.freshness.await_feed(until);
     }
 
-    /// Time has passed: the feed has missed nothing since `begun`, and this is what it vouches for now.
+    /// Time has passed: the feed has missed nothing since `begun`, and covers this now.
     pub(crate) fn on_time(
         &mut self,
         now: Moment,
@@ -170,19 +170,19 @@ impl Caches {
         )
     }
 
-    /// A link has changed in a way that is not known: it is asked for again.
+    /// A link has changed, and its new record is not known: it is asked for again.
     pub(crate) fn mark_stale(&mut self, key: &[u8], now: Moment) {
         if !self.changes.note(key, now) {
             self.mark_all_stale(now);
         }
     }
 
-    /// Changes may have been missed: what is known is asked for again, and serves only where nobody can tell.
+    /// Changes may have been missed: every record is asked for again, and serves only if that fails.
     pub(crate) fn mark_all_stale(&mut self, now: Moment) {
         self.freshness.mark_all_stale(now);
     }
 
-    /// Nothing that is known is true any more.
+    /// No record is true any more.
     pub(crate) fn invalidate_all(&mut self, now: Moment) {
         self.freshness.invalidate_all(now);
     }
@@ -216,7 +216,7 @@ impl Caches {
         })
     }
 
-    /// Goes on in shared data, with what the LRU holds.
+    /// Looks for a record in shared data, with what the LRU holds.
     pub(crate) fn look_up_shared(
         &mut self,
         data: &mut impl SharedData,
@@ -271,12 +271,12 @@ impl Caches {
         self.lru.take_clicks()
     }
 
-    /// When asking anew for what was found has last failed, where that is known.
+    /// When a refresh of what was found has last failed; `None` if that is not known.
     pub(crate) fn failed(&self, found: Found) -> Option<Moment> {
         self.lru.failed(found.place?)
     }
 
-    /// Notes that asking anew for what was found has failed.
+    /// Notes that a refresh of what was found has failed.
     pub(crate) fn mark_failed(&mut self, found: Found, now: Moment) {
         if let Some(place) = found.place {
             self.lru.mark_failed(place, now);
@@ -410,7 +410,7 @@ impl Caches {
         place
     }
 
-    /// What there is to serve where the LRU had nothing fresh: a record in the LRU, or the loose one.
+    /// What to serve if the LRU had nothing fresh: a record in the LRU, or the loose one.
     fn second_best(&self, place: Option<Place>, key: &[u8], now: Moment) -> Option<Lookup> {
         let (bytes, fetched) = match (place, &self.loose) {
             (Some(place), _) => (self.lru.record(place), self.lru.fetched(place)),

@@ -1,4 +1,4 @@
-//! Clicks that were counted and not yet put into a batch.
+//! Clicks that are counted and in no batch yet.
 //!
 //! Those on a record in the LRU stand in its entry, so that a hit costs one addition; the others, and those of entries
 //! that were dropped, stand in a [`Tally`].

@@ -40,7 +40,7 @@ const GRACE: u64 = 1_000;
 /// nothing, so timeouts, and only those, count.
 const TIMEOUTS_TO_OPEN: u32 = 8;
 
-/// Everything a worker knows.
+/// A worker's state: its settings, caches, lookups and connections.
 pub struct Edge {
     /// Those of the worker: of the root context that was configured last.
     settings: Rc<Settings>,
@@ -67,7 +67,7 @@ pub struct Edge {
     key: Vec<u8>,
 }
 
-/// Whether the last lookup was answered: the log tells of changes, not of every failure.
+/// Whether the last lookup was answered: the log has changes of this, not every failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     Answering,
@@ -77,7 +77,7 @@ enum Health {
 /// What is to be done with a request; `A` is the answer, in the form that it has so far.
 #[derive(Debug)]
 pub enum Step<A> {
-    /// It is none of ours: let it go on, untouched.
+    /// It is none of ours: it passes untouched.
     Pass,
     /// Answer it, and then send the callout, if there is one, for later requests.
     Answer(A, Option<Callout>),
@@ -96,20 +96,20 @@ impl<A> Step<A> {
     }
 }
 
-/// By what a request is answered at once.
+/// The content of an answer that is given at once.
 #[derive(Clone, Copy)]
 enum Content {
     /// The record that was found.
     Found(Found),
-    /// There is surely no link, as that tier knows.
+    /// There is surely no link, by that tier.
     NotFound(Tier),
     /// No tier can say.
     Unavailable,
 }
 
 impl Edge {
-    /// A worker that knows nothing. `seed` is to be random: it keeps strangers from choosing codes that meet in the
-    /// worker's hash tables. So is its name, for the control plane tells workers by it.
+    /// A worker with empty caches. `seed` is to be random: it keeps strangers from choosing codes that meet in the
+    /// worker's hash tables. So is its name, by which the control plane knows it.
     #[must_use]
     pub fn new(settings: Rc<Settings>, name: WorkerId, seed: u64, wall: WallClock) -> Self {
         // The hasher wants it to live for ever, and there is one edge a VM.
@@ -137,7 +137,7 @@ impl Edge {
         }
     }
 
-    /// Puts other settings into effect for the worker. What is known, and who waits, is kept; so are connections to Redis
+    /// Puts other settings into effect for the worker. Caches and waiters are kept; so are connections to Redis
     /// if they are to be as they were.
     pub fn configure(
         &mut self,
@@ -149,7 +149,7 @@ impl Edge {
         }
         self.flights.set_bounds(FlightBounds::of(&settings));
         if settings.slots != self.settings.slots {
-            // Slots that were used before have missed what was told since.
+            // Slots that were used before have missed changes since.
             self.caches.mark_all_stale(self.now);
         }
         self.caches.configure(&settings);
@@ -390,7 +390,9 @@ impl Edge {
         }
         match health {
             Health::Answering => log.warn("lookups at the control plane succeed again"),
-            Health::Failing => log.warn(&format!("lookups at the control plane fail: {why}")),
+            Health::Failing => log.warn(&format!(
+                "lookups at the control plane fail: {why}; serving stale records or 503"
+            )),
         }
     }
 

@@ -89,7 +89,7 @@ impl Streams for Wires {
     }
 }
 
-/// A proxy: its store, and what it was told.
+/// A proxy: its store, and the calls that were made.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     pub(crate) store: Store,

@@ -1,4 +1,4 @@
-//! Making messages of the feed effective: in the caches, in admission, and among the warm links.
+//! Applies messages of the feed to the caches, to admission, and to the warm links.
 
 use crate::admission::Gate;
 use crate::cache::{Caches, Update};
@@ -9,7 +9,7 @@ use crate::time::Moment;
 use edgelink_wire::Record;
 use edgelink_wire::feed::FeedMessage;
 
-/// Applies messages to what follows the feed.
+/// Applies feed messages.
 pub(crate) struct FeedApplier<'a> {
     pub(crate) caches: &'a mut Caches,
     pub(crate) gate: &'a mut Gate,
@@ -64,11 +64,11 @@ impl FeedApplier<'_> {
         self.gate.restart();
         self.warm.clear();
         log.warn(&format!(
-            "changes may have been missed, for {why}: everything is asked for again"
+            "changes may have been missed, for {why}: every record is stale until it is fetched again"
         ));
     }
 
-    /// What a link is now, by the feed.
+    /// Applies the new record of a link.
     fn apply_update(
         &mut self,
         data: &mut impl SharedData,

@@ -71,7 +71,7 @@ pub(crate) struct Flights {
     by_token: Map<Token, FlightId>,
     waiting: Map<StreamId, FlightId>,
     serial: u32,
-    /// Those of keys of which nothing is known.
+    /// How many are of keys whose link the caches do not hold.
     unknown: usize,
     bounds: FlightBounds,
     hasher: SeedableRandomState,
@@ -85,7 +85,7 @@ pub(crate) struct FlightBounds {
     /// The most waiters.
     pub(crate) waiting: usize,
     /// Milliseconds after which a lookup is too old for others to wait for it: its answer may be as old. A worker that
-    /// was stopped may not yet have read_until how one has ended.
+    /// was stopped may not have seen the end of one yet.
     pub(crate) age: u64,
 }
 
@@ -304,7 +304,7 @@ impl Flights {
         flight.is_some_and(|flight| flight.asked.started.age(now) >= self.bounds.age)
     }
 
-    /// Starts a lookup of a key for which there is none, or an old one, which goes on for its own waiters. `None` if
+    /// Starts a lookup of a key for which there is none, or an old one, which stays for its own waiters. `None` if
     /// there is no room for it.
     fn open(&mut self, hash: u64, key: &[u8], wanted: Wanted) -> Option<FlightId> {
         let Wanted {
@@ -453,11 +453,7 @@ mod tests {
         assert_eq!(flights.join(b"c", WANTED, waiter(3)), Join::Full, "lookups");
         assert_eq!(flights.start(b"c", NOW), None, "lookups");
         assert_eq!(flights.join(b"a", WANTED, waiter(3)), Join::Joined);
-        assert_eq!(
-            flights.join(b"a", WANTED, waiter(4)),
-            Join::Full,
-            "those who wait"
-        );
+        assert_eq!(flights.join(b"a", WANTED, waiter(4)), Join::Full, "waiters");
         flights.leave(3);
         assert_eq!(flights.join(b"a", WANTED, waiter(4)), Join::Joined);
         flights.complete(a).unwrap();

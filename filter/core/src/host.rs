@@ -36,7 +36,7 @@ pub struct CasMismatch;
 /// The proxy's gRPC streams, which the bridge turns into connections to Redis.
 ///
 /// The proxy must not be asked to cancel a stream from within a callback that brings a message of it: it may have more
-/// messages of that stream at hand. From a tick, and from the callback that tells of the stream's end, it may.
+/// messages of that stream at hand. From a tick, and from the callback for the stream's end, it may.
 pub trait Streams {
     /// Opens the stream `/{service}/{method}` at a cluster. `None` if the proxy refuses.
     fn open(&mut self, cluster: &str, service: &str, method: &str) -> Option<StreamToken>;
@@ -44,7 +44,7 @@ pub trait Streams {
     /// Sends a message. Whether the proxy has taken it.
     fn send(&mut self, stream: StreamToken, message: &[u8]) -> bool;
 
-    /// Resets a stream, and has the proxy forget it. Of one that has ended the proxy must be told too, or it keeps a
+    /// Resets a stream, and has the proxy forget it. One that has ended must be cancelled too, or the proxy keeps a
     /// record of it that points to nothing.
     fn cancel(&mut self, stream: StreamToken);
 }

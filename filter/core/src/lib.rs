@@ -1,4 +1,4 @@
-//! The resolving logic of the edgelink filter; knows nothing of proxy-wasm, so it runs and is tested natively.
+//! The resolving logic of the edgelink filter, without proxy-wasm, so that it runs and is tested natively.
 //!
 //! [`edge::Edge`] is the whole of it: a request, the end of a callout or a tick goes in, and out comes what is to be
 //! done. A request that has to wait is a value in a table ([`flights`]), never a blocked call. The tiers are asked in
@@ -12,7 +12,7 @@
 //! 6. a stale link of 1 or 3, if it is not too old ([`cache::freshness`]).
 //!
 //! With a feed from the control plane ([`control_plane`]), changes are applied to the first three (`feed`), and these keep
-//! what they know for longer (`cache::freshness`).
+//! records fresh for longer (`cache::freshness`).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

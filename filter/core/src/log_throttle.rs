@@ -1,4 +1,4 @@
-//! Holds log lines that would come with every request down to one in a while.
+//! Throttles log lines that would come with every request.
 
 /// Milliseconds between two lines of a kind.
 const INTERVAL: u64 = 10_000;

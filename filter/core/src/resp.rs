@@ -16,8 +16,8 @@
 //!
 //! 1. It allocates for every array (`RangeFrame::Array(Vec<_>)`, then an owned or `Bytes` frame built from it); the
 //!    answer to a lookup is an array of seven. Here a reply is a view into the bytes as they came from the host.
-//! 2. It starts anew whenever more bytes arrive (`decode_range` has no state), so a 60 KB reply that comes in pieces
-//!    costs the square of their number. Here a scan goes on where it stopped.
+//! 2. It starts again whenever more bytes arrive (`decode_range` has no state), so a 60 KB reply that comes in pieces
+//!    costs the square of their number. Here a scan continues where it stopped.
 //! 3. It takes what no Redis sends (lengths such as `+5` or `007`, two arbitrary bytes where CR LF belongs) and has no
 //!    bound on nesting, on the elements of an array or on the length of a reply. Here all of it is an error, for a peer
 //!    that sends it is not Redis, or the stream has lost its place.

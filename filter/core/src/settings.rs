@@ -205,7 +205,7 @@ impl Written {
         }
     }
 
-    /// Admission must bear a feed that is silent between two signs of life.
+    /// Checks that admission bears a feed that is silent for the length of a poll.
     fn check_admission(&self, problems: &mut Problems) {
         let Some(admission) = &self.admission else {
             return;

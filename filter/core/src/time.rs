@@ -2,7 +2,7 @@
 
 /// A moment on the machine's monotonic clock, in milliseconds since some point in the past.
 ///
-/// All ages are measured by it, and it is read in every callback: it goes on while the process is stopped, it never
+/// All ages are measured by it, and it is read in every callback: it runs while the process is stopped, it never
 /// jumps, and it is the same in all workers of a proxy, so that they can share what they have fetched. Only the validity
 /// of links, and the minutes that clicks are counted in, are wall-clock time ([`WallClock`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,7 +7,7 @@ pub const HEADER_LENGTH: usize = 5;
 
 /// The longest message that is taken for one, in bytes.
 ///
-/// Nothing is stored, so this bounds no memory. It tells a stream of messages from one that is no gRPC at all, or that
+/// Nothing is stored, so this bounds no memory. It detects a stream that is no gRPC at all, or that
 /// has lost its place: no command of ours comes near it.
 pub const MAX_MESSAGE_LENGTH: u32 = 16 * 1024 * 1024;
 
@@ -119,7 +119,7 @@ impl Stripper {
         }
     }
 
-    /// Takes what there is of a header, and returns how many bytes that was.
+    /// Takes the bytes of a header off the front, as far as they have come, and returns how many.
     fn take_header(&mut self, rest: &mut &[u8]) -> Result<usize, FrameError> {
         let before = rest.len();
         while let Some((&byte, tail)) = rest.split_first() {

@@ -209,7 +209,7 @@ impl CodeSpace {
 
     /// The number whose code is `code`; `None` if `code` does not have the shape of a generated one.
     ///
-    /// Every text of this length and alphabet has a number: whether it was issued, only the bound or the store tells.
+    /// Every text of this length and alphabet has a number: whether it was issued, only the bound or the store says.
     #[must_use]
     pub fn number(&self, code: &[u8]) -> Option<u64> {
         if code.len() != usize::from(self.length.get()) {

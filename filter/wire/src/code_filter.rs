@@ -1,4 +1,4 @@
-//! The codes that cannot be told from their number, small enough to be sent to every edge.
+//! The filter of codes that are known by name, not by number (aliases), small enough for every edge.
 //!
 //! Admission knows which generated codes exist by their number. All other codes are aliases, of whatever shape, and the
 //! filter says whether there may be one: what it denies is answered without a lookup. It is a Bloom filter (Bloom,

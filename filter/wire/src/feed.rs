@@ -1,4 +1,4 @@
-//! The messages by which the control plane tells the edges what changed.
+//! The messages of the feed, which carries changes from the control plane to the edges.
 //!
 //! A message is a list of fields, as an entry of the Redis stream [`crate::redis::FEED_STREAM`] has them: `op`, and by
 //! `op` further ones. Values are bytes; `record` is an encoded [`Record`].
@@ -31,7 +31,7 @@ pub const PREV_FIELD: &str = "prev";
 pub struct FeedPosition {
     /// Unix time in milliseconds on Redis's clock, never going back.
     pub millis: u64,
-    /// Tells apart what came in the same millisecond.
+    /// Orders the entries of one millisecond.
     pub sequence: u64,
 }
 
@@ -83,8 +83,8 @@ pub enum FeedMessage<'a> {
         key: &'a str,
         /// The link, or that it is absent.
         record: Record<&'a str>,
-        /// Whether the link is one of those asked for most: all workers of an edge share it then even where nobody has
-        /// asked yet. Other changes never drive another link out of what is shared.
+        /// Whether the link is one of those asked for most: all workers of an edge share it then, even before a visitor
+        /// has asked. Other changes never drive another link out of what is shared.
         hot: bool,
     },
     /// The link of `key` was deleted.

@@ -64,7 +64,7 @@ pub enum Record<U> {
 }
 
 impl<U> Record<U> {
-    /// The revision, by which caches tell newer from older.
+    /// The revision, which is higher in newer records.
     #[must_use]
     pub fn rev(&self) -> u64 {
         match self {

@@ -2,7 +2,7 @@
 //! the feed.
 //!
 //! What Redis says of a link counts only while Redis is current: the state of the feed in that very Redis has the generation
-//! that the feed has, and a beat that is not older than the last one that the feed told of. When Redis may have lost
+//! that the feed has, and a beat that is not older than the last one on the feed. When Redis may have lost
 //! writes (a failover, a restored backup, an empty restart), the publisher begins another generation, and what was written
 //! in those before is out of reach.
 
@@ -71,7 +71,7 @@ impl FeedState {
         })
     }
 
-    /// Whether all that the feed told up to the beat `number` of `generation` is in that Redis.
+    /// Whether every change on the feed up to the beat `number` of `generation` is in that Redis.
     #[must_use]
     pub fn covers(&self, generation: u64, number: u64) -> bool {
         self.generation == generation && self.number >= number

@@ -50,7 +50,7 @@ fn at(millis: u64) -> Moment {
 
 const NOW: Moment = Moment::from_millis(1_000_000);
 
-/// A gate that was begun at 10 and knows a snapshot of then, with a feed read_until at 0.
+/// A gate that was begun at 10 and knows a snapshot of then, with a feed read up to 0.
 fn gate() -> Gate {
     let mut gate = Gate::new(Some(SILENCE));
     gate.on_time(Some(NOW));
@@ -153,7 +153,7 @@ fn what_the_feed_told_while_the_snapshot_was_on_its_way_counts() {
 #[test]
 fn a_snapshot_older_than_what_was_read_of_the_feed_is_of_no_use() {
     let mut gate = Gate::new(Some(SILENCE));
-    assert!(!gate.wants_snapshot(), "the feed was never read_until");
+    assert!(!gate.wants_snapshot(), "the feed was never read");
     assert!(!gate.apply_snapshot(snapshot(10)));
     gate.begin(place(10));
     gate.begin(place(11));
@@ -189,7 +189,7 @@ fn more_news_than_are_kept_make_it_begin_anew() {
 }
 
 proptest! {
-    /// Whatever is told in whatever order, before the snapshot or after it: no link is refused.
+    /// Whatever changes in whatever order, before the snapshot or after it: no link is refused.
     #[test]
     fn no_link_is_ever_refused(
         early in prop::collection::vec(0u64..2 * BOUND, 0..20),

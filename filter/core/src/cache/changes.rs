@@ -1,7 +1,7 @@
-//! Links that have changed in a way that is not known here, as a newer control plane may say: they are asked for again.
+//! Links whose change this version cannot read, as a newer control plane may send: they are asked for again.
 //!
 //! A change that is known is kept by its rev from being undone by what was fetched before. One that is not known has no
-//! rev; hence the moment at which it was told is kept instead, for as long as anything that was fetched before may
+//! rev; hence the moment at which it came is kept instead, for as long as anything that was fetched before may
 //! count as fresh.
 
 use crate::time::Moment;

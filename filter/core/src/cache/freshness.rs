@@ -48,7 +48,7 @@ pub(crate) struct Coverage {
 /// Feed coverage, and since when records are stale or invalid.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Freshness {
-    /// `None` without a feed that was ever read_until.
+    /// `None` before a feed was read.
     coverage: Option<Coverage>,
     /// What was fetched before is stale.
     stale_before: Moment,
@@ -158,7 +158,7 @@ impl Freshness {
         fetched < self.stale_before || now < self.starting_until
     }
 
-    /// Whether the feed covers it: it would have said so if the record had changed, and was read_until so lately that
+    /// Whether the feed covers it: it would have said so if the record had changed, and was read so lately that
     /// the record is as good as one that was fetched then.
     ///
     /// What was fetched soon after the feed began is left out, in case that the source was further behind than it
@@ -237,7 +237,7 @@ mod tests {
         link
     }
 
-    /// A feed that began at 1,000 and was read_until last at that time.
+    /// A feed that began at 1,000 and was read last at that time.
     fn read_until(read_until: u64) -> Freshness {
         let mut freshness = Freshness::default();
         let since = at(1_000);

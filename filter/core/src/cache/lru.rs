@@ -5,8 +5,8 @@
 //! they came, and one that is asked for is only marked. A hand goes over them from the oldest on; it takes marks off, and
 //! drops what has none.
 //!
-//! News is left alone for a while, whether it is asked for or not: a lookup that was answered before the change may
-//! still be on its way, and what is newer must be there when it comes.
+//! A change from the feed is protected for a while, asked for or not: a lookup that was answered before the change may
+//! still be on its way, and the newer record must be there when it comes.
 //!
 //! An entry is one allocation with the key and the encoded record, and a slot with two links of the list; the table
 //! holds slot numbers. Besides key and target that is less than 96 bytes an entry, all of it counted.
@@ -28,10 +28,10 @@ const TABLE_BYTES: usize = 12;
 /// The cost of an allocation: its header in dlmalloc, Rust's allocator on wasm, which also rounds up to this.
 const ALLOCATION_BYTES: usize = 8;
 
-/// How long news is left alone, in milliseconds: longer than lookups and feeds lag behind one another.
+/// How long a change is protected, in milliseconds: longer than lookups and feeds lag behind one another.
 const PROTECTED_MILLIS: u64 = 30_000;
 
-/// News may take up the whole cache divided by this; when there is more, the oldest is no news any more.
+/// Protected entries may take up the whole cache divided by this; with more, the protection of the oldest ends.
 const PROTECTED_SHARE: usize = 2;
 
 /// A cache of encoded records.
@@ -40,7 +40,7 @@ pub(crate) struct Lru {
     hasher: SeedableRandomState,
     slab: Slab,
     bytes: usize,
-    /// Those of news.
+    /// Those of protected entries.
     protected_bytes: usize,
     max_bytes: usize,
     /// Slots with clicks, and some that had.
@@ -82,7 +82,7 @@ impl Lru {
         self.index.len()
     }
 
-    /// What the entries take up, all told.
+    /// The bytes that all entries take up.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -174,7 +174,7 @@ impl Lru {
         Some(Place(slot))
     }
 
-    /// The same for a record that is news at `now`.
+    /// The same for a record that is protected from `now` on.
     pub(crate) fn put_protected(&mut self, key: &[u8], record: &[u8], now: Moment) {
         let hash = self.hasher.hash_one(key);
         let held = self.find_hashed(key, hash);
@@ -191,12 +191,12 @@ impl Lru {
         }
     }
 
-    /// What is news no longer becomes an entry like others.
+    /// Ends the protection of entries that were protected long enough.
     pub(crate) fn on_time(&mut self, now: Moment) {
         self.settle(|_, read_until| read_until.age(now) > PROTECTED_MILLIS);
     }
 
-    /// Takes the oldest news for old as long as that is due, given the bytes of all news and when it was read_until.
+    /// Ends the protection of the oldest entries as long as `is_due` of the bytes of all and the age of the oldest.
     fn settle(&mut self, is_due: impl Fn(usize, Moment) -> bool) {
         while let Some(slot) = self.slab.oldest_protected()
             && let Some(entry) = self.slab.get(slot)

@@ -1,8 +1,7 @@
-//! Batches of clicks that nobody has taken yet.
+//! Batches of clicks that the control plane has not acknowledged yet.
 //!
 //! A batch keeps its number however often it is sent, so it counts once. When there are too many, the oldest one that
-//! was never sent is given up: of one that was sent nobody knows whether it was counted, so giving that up could not be
-//! told truly.
+//! was never sent is dropped: whether one that was sent was counted is unknown, so it could not be reported as dropped.
 
 use crate::clicks::Tallied;
 use edgelink_wire::ClickBatch;
@@ -23,7 +22,7 @@ pub(crate) struct Batches {
     seq: u64,
     total: u64,
     dropped: u64,
-    /// Whether a number has changed since the last batch that tells it.
+    /// Whether `dropped` has changed since the last batch, which carries it.
     is_unreported: bool,
     waiting: VecDeque<Batch>,
     bytes: usize,
@@ -108,7 +107,7 @@ impl Batches {
         }
     }
 
-    /// The body of a request with the oldest batches. Nothing where none waits.
+    /// The body of a request with the oldest batches; `None` if there is none.
     pub(crate) fn request(&mut self) -> Option<Vec<u8>> {
         let mut bytes = 0;
         let batches: Vec<_> = self
@@ -166,7 +165,7 @@ impl Batches {
         };
         self.bytes -= batch.bytes();
         self.drop_clicks(sum(&batch.clicks));
-        // Whatever it told of earlier ones is to be told again.
+        // The drops that it carried are to be reported again.
         self.is_unreported |= batch.dropped > 0;
         true
     }

@@ -56,7 +56,7 @@ pub(crate) enum CalloutError {
     /// The connection broke, or could not be made.
     #[error("the connection broke")]
     Reset,
-    /// An answer that does not say what was asked.
+    /// The answer is none to what was asked.
     #[error("status {0}, or an answer that does not fit it")]
     Answer(u16),
 }

@@ -19,7 +19,7 @@ pub(crate) struct ClickReports {
     settings: settings::ClicksSection,
     batches: Batches,
     next_flush: u64,
-    /// All clicks so far, and those given up, as the metrics have them.
+    /// All clicks so far, and those dropped, as the metrics have them.
     known: (u64, u64),
 }
 

@@ -55,7 +55,7 @@ impl Poll {
         }
     }
 
-    /// Changes the settings, and goes on from the same place.
+    /// Changes the settings, and reads on from the same place.
     pub(crate) fn configure(&mut self, settings: settings::PollSettings, seed: u64) {
         if settings == self.settings {
             return;
@@ -121,7 +121,7 @@ impl Poll {
         })
     }
 
-    /// Takes the answer in. How many attempts had failed in a row before it.
+    /// Applies the answer. How many attempts had failed in a row before it.
     pub(crate) fn on_answer(
         &mut self,
         host: &mut (impl SharedData + Log),
@@ -148,7 +148,7 @@ impl Poll {
         let next = if is_progress || asked.age(now) >= u64::from(self.settings.wait_millis) / 2 {
             now.millis()
         } else {
-            // With the next tick: nothing new without waiting for it would otherwise be asked for in a circle.
+            // With the next tick: an answer that neither waited nor brought anything would otherwise cause a busy loop.
             now.millis().saturating_add(1)
         };
         Ok(self.callout.succeed(next))
@@ -160,7 +160,7 @@ impl Poll {
         is_same && self.position.is_some_and(|position| head.next < position)
     }
 
-    /// Goes on where the answer begins, be it at the position that was asked for.
+    /// Reads on where the answer begins: at the position that was asked for, or behind a gap.
     fn join(
         &mut self,
         log: &mut impl Log,
@@ -208,7 +208,7 @@ impl Poll {
         }
         if let (Some(error), Some(position)) = (unreadable, self.position) {
             if self.malformed.is_due(now.millis()) {
-                host.warn(&format!("a message of the feed cannot be read: {error}"));
+                host.warn(&format!("a message of the feed cannot be read: {error}; every record is stale until it is fetched again"));
             }
             feed.on_gap(host, now, "a message cannot be read");
             self.start_over(position, now);

@@ -1,4 +1,4 @@
-//! Fetches what a worker starts from.
+//! Fetches the snapshot that a worker starts from.
 
 use super::{BackgroundCallout, BackgroundKind, PeriodicCallout, body_of};
 use crate::control_plane::callout::{CalloutError, Response};
@@ -23,7 +23,7 @@ pub(crate) struct Snapshots {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
-    /// Nobody was told yet that one is needed.
+    /// One is needed, and its first pause has not begun.
     New,
     Known,
     Met,
@@ -47,14 +47,14 @@ impl Snapshots {
         self.settings.max_bytes
     }
 
-    /// One is needed that is newer than what there is.
+    /// A newer one is needed.
     pub(crate) fn renew(&mut self) {
         if self.need == Need::Met {
             self.need = Need::New;
         }
     }
 
-    /// The one that was had is of no use yet.
+    /// The one that was fetched is of no use yet: another one is fetched after a pause.
     pub(crate) fn retry(&mut self, now: Moment) {
         self.need = Need::Known;
         self.callout.rest(now.millis());
@@ -81,7 +81,7 @@ impl Snapshots {
         })
     }
 
-    /// One was had. How many attempts had failed in a row before it.
+    /// One was fetched. How many attempts had failed in a row before it.
     pub(crate) fn meet(&mut self, now: Moment) -> u32 {
         self.need = Need::Met;
         self.callout.succeed(now.millis())

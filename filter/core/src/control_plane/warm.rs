@@ -1,7 +1,7 @@
-//! The links that are asked for most, from a snapshot, until it is known that they are right.
+//! The hot links of a snapshot, until the feed covers them.
 //!
-//! They are as old as the snapshot, so they count only from when the feed has told everything up to the moment at which
-//! it was begun: what has changed on the way was told by then.
+//! They are as old as the snapshot, so they count only once the feed was read up to the moment at which it was begun:
+//! what has changed on the way was applied by then.
 
 use crate::admission::FeedPlace;
 use crate::time::Moment;
@@ -12,14 +12,14 @@ use std::collections::HashSet;
 /// The most links that may have changed meanwhile. With more, the links of the snapshot are given up.
 const MAX_CHANGED: usize = 16_384;
 
-/// What waits to be taken in.
+/// Links that wait to be inserted.
 #[derive(Debug, Default)]
 pub(crate) struct Warm {
     /// Where in the feed the snapshot was made.
     place: Option<FeedPlace>,
-    /// Key and encoded record, the most wanted first.
+    /// Key and encoded record, the hottest first.
     links: Vec<WarmLink>,
-    /// What the feed has told of since.
+    /// The links that have changed since.
     changed: HashSet<Box<[u8]>>,
 }
 

@@ -1,4 +1,4 @@
-//! The callouts of a worker, and what follows from how far the feed was read.
+//! A worker's background callouts, and what follows from how far the feed was read.
 
 use super::Edge;
 use crate::admission::FeedPlace;
@@ -20,7 +20,7 @@ use crate::time::Moment;
 use edgelink_wire::Record;
 use edgelink_wire::clicks::WorkerId;
 
-/// What there is of them.
+/// The configured background callouts.
 #[derive(Debug)]
 pub(super) struct BackgroundCallouts {
     snapshots: Option<Snapshots>,
@@ -51,7 +51,7 @@ impl BackgroundCallouts {
         }
     }
 
-    /// The callout that this callout is, if it is one.
+    /// The kind of the background callout with that token; `None` if it is none.
     pub(super) fn carries(&self, token: Token) -> Option<BackgroundKind> {
         let carries = |kind: &BackgroundKind| {
             self.callout(*kind)
@@ -77,7 +77,7 @@ impl BackgroundCallouts {
         }
     }
 
-    /// What is under way has ended with the root context that sent it.
+    /// The callouts under way have ended with the root context that sent them.
     pub(super) fn lose_background(&mut self) {
         for kind in BackgroundKind::ALL {
             if let Some(callout) = self.callout_mut(kind) {
@@ -122,13 +122,13 @@ impl Edge {
         self.fail_background(log, kind, CalloutError::Reset, now);
     }
 
-    /// Puts other settings into effect, before they are those of the worker. What has the same settings as before goes
-    /// on, callouts under way included.
+    /// Puts other settings into effect, before they are those of the worker. What has the same settings as before is
+    /// kept, callouts under way included.
     pub(super) fn configure_background(&mut self, settings: &Settings) {
         self.gate.configure(settings.background.admission_silence);
         let is_same_feed = settings.feed_cluster() == self.settings.feed_cluster();
         if !is_same_feed {
-            // What one feed told last and where the other one begins may be far apart.
+            // The end of one feed and the begin of the other may be far apart.
             self.gate.restart();
         }
         let BackgroundCallouts { name, seed, .. } = self.background;
@@ -167,7 +167,7 @@ impl Edge {
         }
     }
 
-    /// What the feed vouches for now.
+    /// Updates caches, admission and Redis to how far the feed was read.
     pub(super) fn rely_on_feed(&mut self, now: Moment) {
         let reading = self.reading();
         let coverage = reading.and_then(|reading| {
@@ -236,8 +236,8 @@ impl Edge {
         callouts.into_iter().flatten().collect()
     }
 
-    /// Takes in the links that are asked for most, the most wanted last, once it is known that they are right. They count as
-    /// fetched when the feed began.
+    /// Inserts the hot links of the snapshot, the hottest last, once the feed covers them. They count as fetched when the
+    /// feed began.
     fn warm_up(&mut self, data: &mut impl SharedData, now: Moment) {
         let Some(reading) = self.reading() else {
             return;
@@ -355,7 +355,7 @@ impl Edge {
         self.counts.count(Metric::Background(kind, outcome));
         let callout = self.background.callout_mut(kind);
         if callout.is_some_and(|callout| callout.fail(now.millis()) == 1) {
-            log.warn(&format!("{}: fails, {why}", kind.name()));
+            log.warn(&format!("{}: failed, {why}; retrying", kind.name()));
         }
         if let (BackgroundKind::Snapshot, Some(poll)) = (kind, &mut self.background.poll) {
             // The feed does not wait for a snapshot that may never come.

@@ -15,7 +15,7 @@ use crate::time::Moment;
 #[derive(Debug, Default)]
 pub(super) struct RedisTier {
     lookups: Option<Lookups>,
-    /// What a connection left behind that was given up; handled with the next tick.
+    /// Answers of a connection that was given up; handled with the next tick.
     left: Vec<LookupAnswer>,
 }
 
@@ -24,13 +24,13 @@ impl RedisTier {
         self.lookups.as_ref().is_some_and(Lookups::is_ready)
     }
 
-    /// Whether lookups are taken, and what Redis says is believed.
+    /// Whether lookups are taken, and Redis is current.
     pub(super) fn is_current(&self, now: Moment) -> bool {
         let lookups = self.lookups.as_ref();
         lookups.is_some_and(|lookups| lookups.is_current(now))
     }
 
-    /// The feed has told that, `None` without one, and may be silent for so many milliseconds.
+    /// Sets the last beat of the feed, `None` without one, and for how many milliseconds the feed may be silent.
     pub(super) fn set_feed(&mut self, feed: Option<FeedView>, fresh: u64) {
         if let Some(lookups) = &mut self.lookups {
             lookups.set_feed(feed, fresh);
@@ -96,14 +96,14 @@ impl Edge {
             return;
         };
         if !self.settings.has_feed() {
-            log.warn("redis is not asked: no feed (poll) tells whether it is current");
+            log.warn("redis is not asked: no feed (poll) says whether it is current; lookups go to the control plane");
         }
         let seed = self.seed.rotate_left(16);
         let lookups = Lookups::new(&settings.cluster, settings.lookups.clone(), seed);
         self.redis.lookups = Some(lookups);
     }
 
-    /// Gives the connection up; those who wait for Redis are looked after with the next tick.
+    /// Gives the connection up; its lookups go to the control plane with the next tick.
     pub(super) fn disconnect(&mut self, host: &mut (impl SharedData + Streams + Log)) {
         let now = self.now;
         if let Some(lookups) = self.redis.lookups.take() {
@@ -111,8 +111,8 @@ impl Edge {
         }
     }
 
-    /// The stream ends with the root context that opened it; the connection is made again. Those who wait for Redis are
-    /// looked after with the next tick.
+    /// The stream ends with the root context that opened it; the connection is made again. Its lookups go
+    /// to the control plane with the next tick.
     pub(super) fn lose_connection(&mut self, host: &mut (impl SharedData + Streams + Log)) {
         let now = self.now;
         if let Some(lookups) = &mut self.redis.lookups {
@@ -152,7 +152,7 @@ impl Edge {
         actions.collect()
     }
 
-    /// Takes in what Redis holds, and counts it. Not what is older than what is known: the control plane decides then.
+    /// Inserts what Redis has, and counts it. An older record than the caches hold is refused: the control plane decides.
     fn insert_from_redis(
         &mut self,
         data: &mut impl SharedData,

@@ -1,9 +1,9 @@
 //! The root contexts of the VM: one for each plugin configuration that the proxy has in use.
 //!
-//! Several live at a time. While a listener with an older configuration drains, its root lives beside the new one's, and
+//! There may be several at a time. While a listener with an older configuration drains, its root stays beside the new one's, and
 //! a configuration that comes back before its root has ended is in effect again without a word to the filter. So each
 //! request goes by the settings of the root that its stream belongs to. What a worker has once (caches, connections,
-//! clicks) goes by those that were configured last, and lives in one root, the home, until that ends.
+//! clicks) goes by those that were configured last, and belongs to one root, the home, until that ends.
 
 use super::Edge;
 use crate::flights::StreamId;
@@ -16,7 +16,7 @@ use std::rc::Rc;
 /// The number of a root context, as the proxy gives it.
 pub type RootId = u32;
 
-/// The root contexts that live.
+/// The root contexts that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Roots {
     /// In the order in which they came.
@@ -110,7 +110,7 @@ impl Edge {
         }
     }
 
-    /// A root context has ended. The worker lives on in the others, if there are any; otherwise it ends.
+    /// A root context has ended. The worker continues with the others; without others it ends.
     ///
     /// Must be called while the proxy still knows the root: its gRPC streams are cancelled in it.
     pub fn on_root_end(
@@ -148,7 +148,7 @@ impl Edge {
         self.roots.home
     }
 
-    /// A stream has begun. One that was never read_until of before its request belongs to the first root.
+    /// A stream has begun. One that was not announced before its request belongs to the first root.
     pub fn on_stream(&mut self, stream: StreamId, root: RootId) {
         self.roots.begin(stream, root);
     }

@@ -92,7 +92,7 @@ impl Edge {
         waits
     }
 
-    /// Asks Redis, or else says which callout to send. `None` if the circuit is open; the lookup is over then.
+    /// Asks Redis, or else says which callout to send. `None` if the circuit is open; the lookup is complete then.
     fn start(&mut self, host: &mut (impl Streams + Log), id: FlightId) -> Option<Option<Callout>> {
         if self.ask_redis(host, id) {
             return Some(None);

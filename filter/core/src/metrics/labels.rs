@@ -84,7 +84,7 @@ labels! {
         Del = "del",
         /// A link has changed, and is to be asked for.
         Changed = "changed",
-        /// Everything is to be forgotten.
+        /// Every record is invalid.
         Flush = "flush",
         /// The publisher is up to date.
         Beat = "beat",

@@ -11,7 +11,7 @@ use crate::time::Moment;
 /// Milliseconds after which a worker that has not written its share is gone. Ticks come ten times a second.
 const GONE_AFTER: u64 = 10_000;
 
-/// Milliseconds between two signs of life.
+/// Milliseconds between two writes of an unchanged share.
 const SIGN_INTERVAL: u64 = 1_000;
 
 /// Milliseconds between two looks at the others.
@@ -23,7 +23,7 @@ const PLACES: u32 = 1_024;
 /// A worker's part of the ledger.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    /// Random, to tell one's own place from one that was taken over.
+    /// Random: a place with another number was taken over.
     worker: u64,
     place: Option<u32>,
     written: Option<(Moment, Levels)>,
@@ -42,7 +42,7 @@ struct Share {
 const NUMBERS: usize = 2 + GAUGES.len();
 
 impl Shares {
-    /// The part of a worker that has told nothing yet.
+    /// The part of a worker that has written nothing yet.
     pub(crate) fn new(worker: u64) -> Self {
         Self {
             worker: worker.max(1),

@@ -26,13 +26,13 @@ impl Method {
     }
 }
 
-/// The stream of one connection, and those it had before that the proxy has still to be rid of.
+/// The stream of one connection, and those it had before that are still to be cancelled.
 #[derive(Debug)]
 pub(super) struct GrpcStream {
     cluster: String,
     method: Method,
     stream: Option<StreamToken>,
-    /// Closed by us, but not yet: that may be done in a tick only.
+    /// Streams that are closed and that the next tick cancels: the proxy permits it in a tick only.
     doomed: Vec<StreamToken>,
     /// Whether the proxy refused to open the stream, or to send.
     is_refused: bool,
@@ -67,7 +67,7 @@ impl GrpcStream {
         self.is_refused = false;
     }
 
-    /// Whether the client must be told that there is no stream. Says so once.
+    /// Whether the proxy refused the stream since this was last called; if so, the stream is closed.
     pub(super) fn take_refused(&mut self) -> bool {
         let is_refused = std::mem::take(&mut self.is_refused);
         if is_refused {

@@ -1,4 +1,4 @@
-//! Tier 4: lookups in Redis, pipelined on one connection, and the probes that tell whether it is current.
+//! Tier 4: lookups in Redis, pipelined on one connection, and the probes for whether Redis is current.
 
 use super::grpc_stream::{GrpcStream, Method};
 use super::probes::{Current, FeedView, Probes};
@@ -13,7 +13,7 @@ use crate::resp::{Event, Failure, Output, Reply};
 use crate::time::Moment;
 use edgelink_wire::redis::CLUSTER_LASTS_MILLIS;
 
-/// What is asked.
+/// A request to Redis.
 #[derive(Clone, Copy, Debug)]
 enum Request {
     /// For a link, while Redis was current.
@@ -22,7 +22,7 @@ enum Request {
     Probe,
 }
 
-/// The connection and who waits for it.
+/// The connection for lookups.
 #[derive(Debug)]
 pub(crate) struct Lookups {
     client: Client<Request>,
@@ -31,7 +31,7 @@ pub(crate) struct Lookups {
     handler: OutputHandler,
 }
 
-/// Everything but the client, which calls back into it.
+/// Handles what the client puts out: everything of a connection but the client.
 #[derive(Debug)]
 struct OutputHandler {
     stream: GrpcStream,
@@ -46,7 +46,7 @@ struct OutputHandler {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LookupAnswer {
     pub(crate) flight: FlightId,
-    /// What Redis has of the link, or why that is nothing.
+    /// The record in Redis, or why there is none to use.
     pub(crate) record: Result<FetchedRecord<Vec<u8>>, RedisOutcome>,
     /// It was right then or later.
     pub(crate) at: Moment,
@@ -79,12 +79,12 @@ impl Lookups {
         self.client.is_ready()
     }
 
-    /// Whether lookups are taken, and what Redis says is believed.
+    /// Whether lookups are taken, and Redis is current.
     pub(crate) fn is_current(&self, now: Moment) -> bool {
         self.is_ready() && self.handler.probes.current(now).is_some()
     }
 
-    /// The feed has told that, `None` without one, and may be silent for so many milliseconds.
+    /// Sets the last beat of the feed, `None` without one, and for how many milliseconds the feed may be silent.
     pub(crate) fn set_feed(&mut self, feed: Option<FeedView>, fresh: u64) {
         self.handler.probes.set_feed(feed, fresh);
     }
@@ -272,14 +272,18 @@ impl OutputHandler {
 
     fn note_garbled(&mut self, log: &mut impl Log, now: Moment, error: LookupError) {
         if self.garbled.is_due(now.millis()) {
-            log.warn(&format!("a record in redis cannot be read: {error}"));
+            log.warn(&format!(
+                "a record in redis cannot be read: {error}; the control plane is asked"
+            ));
         }
     }
 }
 
 fn log_line(event: Event<'_>) -> String {
     match event {
-        Event::Down(reason) => format!("redis cannot be asked: {reason}"),
+        Event::Down(reason) => format!(
+            "redis cannot be asked: {reason}; lookups go to the control plane until it reconnects"
+        ),
         Event::Recovered { failures } => {
             format!("redis can be asked again, after {failures} failures")
         }

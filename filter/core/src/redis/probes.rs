@@ -1,8 +1,8 @@
-//! Whether what Redis says of links is to be believed.
+//! Whether Redis is current, by probes.
 //!
 //! A Redis that answers may be behind: it refuses writes, was demoted, or came back with less than it had. So each
 //! connection is probed for how far the publisher has written to the Redis at its other end, and what that one says counts
-//! only while this is as far as the feed has told. It is right as of when the feed was last read_until before the probe.
+//! only while this is as far as the feed was read. It is right as of when the feed was last read before the probe.
 
 use crate::time::Moment;
 use edgelink_wire::redis::FeedState;
@@ -13,7 +13,7 @@ const PROBE_INTERVAL: u64 = 500;
 /// Milliseconds after which a probe says nothing any more.
 const PROBE_LASTS: u64 = 1_500;
 
-/// What the feed has told, as far as Redis is judged by it.
+/// How far the feed was read, as far as Redis is judged by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FeedView {
     /// The last beat.
@@ -22,7 +22,7 @@ pub(crate) struct FeedView {
     pub(crate) read_until: Moment,
 }
 
-/// What is known of the Redis at the other end of a connection.
+/// The probes of a connection, and what they say of the Redis at its other end.
 #[derive(Debug)]
 pub(crate) struct Probes {
     /// How long the feed may be silent, in milliseconds, and at most for this connection.
@@ -39,7 +39,7 @@ pub(crate) struct Probes {
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     sent: Moment,
-    /// What the feed had told by then.
+    /// How far the feed was read by then.
     feed: FeedView,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Current {
 }
 
 impl Probes {
-    /// A connection that nothing is known of, where the feed may be silent for `most` milliseconds at most.
+    /// A connection that was not probed yet, where the feed may be silent for `most` milliseconds at most.
     pub(crate) fn new(most: u64) -> Self {
         Self {
             fresh: most,
@@ -65,7 +65,7 @@ impl Probes {
         }
     }
 
-    /// The feed has told that, `None` without one, and may be silent for so many milliseconds.
+    /// Sets the last beat of the feed, `None` without one, and for how many milliseconds the feed may be silent.
     pub(crate) fn set_feed(&mut self, feed: Option<FeedView>, fresh: u64) {
         self.feed = feed;
         self.fresh = fresh.min(self.most);

@@ -1,4 +1,4 @@
-//! One connection to Redis, over a byte stream that somebody else opens, writes and reads.
+//! One connection to Redis, over a byte stream that its owner opens, writes and reads.
 //!
 //! ```text
 //! Idle --tick--> Connecting --handshake answered--> Ready
@@ -6,7 +6,7 @@
 //!                    +---- failed -> Backoff <- lost -+     (Backoff --tick--> Connecting)
 //! ```
 //!
-//! The client never waits and owns no clock: it is told of bytes, of the stream's end and of the time, and says what is
+//! The client never waits and owns no clock: it takes bytes, the stream's end and the time, and gives what is
 //! to be done through [`Output`]. Requests are taken only while it is ready, so that a caller whose request cannot be
 //! sent knows at once and asks elsewhere.
 //!
@@ -236,7 +236,7 @@ impl<T> Client<T> {
         emit(Output::OpenStream);
         self.settings.write_handshake(&mut self.unsent);
         emit(Output::Send(&self.unsent));
-        // The password is in there, and the buffer lives on.
+        // The password is in it, and the buffer is used again.
         self.unsent.fill(0);
         self.unsent.clear();
     }
@@ -313,7 +313,7 @@ impl<T> Client<T> {
         }
     }
 
-    /// Gives the connection up: everybody who waits is told, and the next attempt is due after a wait.
+    /// Gives the connection up: every request fails, and the next attempt is due after a pause.
     fn fail(&mut self, reason: Reason<'_>, emit: Emit<'_, T>) {
         let wait_millis = self.backoff.next_millis();
         self.state = State::Backoff {

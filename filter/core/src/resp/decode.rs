@@ -75,7 +75,7 @@ mod tests {
         reply_bytes: 2 << 20,
     };
 
-    /// All replies in `bytes` cut as told, in a form of their own; then the error, if there is one.
+    /// All replies in `bytes` cut as `cuts` say, in a form of their own; then the error, if there is one.
     fn replies(bytes: &[u8], cuts: &[usize]) -> (Vec<String>, Option<ProtocolError>) {
         let (mut decoder, mut rest, mut found) = (Decoder::new(LIMITS), bytes, Vec::new());
         for cut in cuts.iter().copied().chain([usize::MAX]) {

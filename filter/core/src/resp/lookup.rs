@@ -1,5 +1,5 @@
 //! The two commands of a connection for lookups: `HMGET link:{generation}:{domain}/{code}` of all fields of a link, and
-//! `HMGET {feed}:state`, which tells how far the publisher has written to that Redis.
+//! `HMGET {feed}:state`, which says how far the publisher has written to that Redis.
 
 use super::encode;
 use super::reply::Reply;
@@ -77,7 +77,7 @@ pub fn read_probe(reply: Reply<'_>) -> Option<FeedState> {
     FeedState::from_values(&reply.strings()?)
 }
 
-/// Reads the answer. `None`: Redis has nothing on the key, which says nothing about the link.
+/// Reads the answer. `None` if Redis has nothing on the key, which says nothing about the link.
 ///
 /// # Errors
 /// [`LookupError`] where the answer is not what [`record_from_values`] takes. It too says nothing about the link.

@@ -1,4 +1,4 @@
-//! Who waits for which reply: replies come in the order of their requests, so it is a queue.
+//! Requests without a reply: replies come in the order of their requests, so it is a queue.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ pub struct Queue<T> {
 
 #[derive(Debug)]
 struct QueuedRequest<T> {
-    /// None once it ran out of time.
+    /// `None` once it timed out.
     token: Option<T>,
     sent_millis: u64,
     bytes: usize,
@@ -41,8 +41,8 @@ impl<T> Queue<T> {
         });
     }
 
-    /// Takes the oldest request out: its reply is here. The inner `None` means that it ran out of time before, the
-    /// outer one that nobody waits.
+    /// Takes the oldest request out: its reply is here. The inner `None` means that it timed out before, the
+    /// outer one that there is no request.
     pub fn pop(&mut self) -> Option<Option<T>> {
         let request = self.requests.pop_front()?;
         self.bytes -= request.bytes;

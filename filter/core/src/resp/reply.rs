@@ -23,7 +23,7 @@ pub enum Reply<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Array<'a> {
     elements: usize,
-    /// Starts with the elements and may go on behind them.
+    /// Starts with the elements; other bytes may follow them.
     bytes: &'a [u8],
 }
 

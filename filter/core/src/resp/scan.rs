@@ -3,7 +3,7 @@
 //! It is strict: what is not exactly RESP2 as Redis writes it is an error. A [`super::reply::Reply`] is only ever made
 //! of bytes that passed through here.
 
-/// How deep arrays may be nested. The reply to `XREAD`, the deepest that is asked for, has five levels.
+/// How deep arrays may be nested.
 pub const MAX_DEPTH: usize = 8;
 
 /// What a reply may be. All of it bounds memory, or time spent on one reply.
@@ -86,7 +86,7 @@ enum Then {
 struct Number {
     purpose: Purpose,
     is_negative: bool,
-    /// None until the first digit.
+    /// `None` until the first digit.
     value: Option<u64>,
 }
 
@@ -130,11 +130,11 @@ impl Scanner {
         (elements > 0 && end <= self.limits.reply_bytes).then_some(end)
     }
 
-    /// Goes on with `chunk`. `Some(length)`: a reply ends after that many bytes of it, and what follows is the next
+    /// Scans `chunk`, after those before it. `Some(length)`: a reply ends after that many bytes of it, and what follows is the next
     /// one. `None`: all of it belongs to a reply that is not complete.
     ///
     /// # Errors
-    /// The [`ProtocolError`] that says what is wrong. There is no going on after it.
+    /// The [`ProtocolError`] that says what is wrong. The scanner is of no use after it.
     pub fn scan(&mut self, chunk: &[u8]) -> Result<Option<usize>, ProtocolError> {
         let mut rest = chunk;
         while !rest.is_empty() {

@@ -17,7 +17,7 @@ edgelink_wire::settings! {
         pub unknown_hosts: UnknownHosts = UnknownHosts::Default;
         /// How the control plane is asked.
         pub control_plane: ControlPlaneSection = ControlPlaneSection::default(), Range::Required;
-        /// Redis is asked. It needs a feed, which tells whether Redis is current; the log says so if there is none.
+        /// Redis is asked. It needs a feed, which says whether Redis is current; the log says so if there is none.
         pub redis: Option<RedisSection> = None;
         /// The feed is read from the control plane, by long polls.
         pub poll: Option<PollSection> = None;
@@ -35,7 +35,7 @@ edgelink_wire::settings! {
         pub fresh_seconds: u64 = 5, 0..=86_400;
         /// The same for the absence of a link. Without a feed a new alias may be 404 for that long.
         pub absent_fresh_seconds: u64 = 5, 0..=86_400;
-        /// The same for both while a feed is read_until.
+        /// The same for both while a feed covers them.
         pub fresh_with_feed_seconds: u64 = 3_600, 0..=86_400;
         /// For how long a link is served when asking fails; at least `freshSeconds` and `absentFreshSeconds`.
         pub stale_seconds: u64 = 86_400, 1..=31_536_000;
@@ -68,7 +68,7 @@ edgelink_wire::settings! {
     /// How Redis is asked.
     pub struct RedisSection {
         /// `direct`: a server behind the bridge; `pooled`: Envoy's `redis_proxy`, for Redis Cluster, where Redis counts only while the
-        /// feed was read_until within 1.8 s.
+        /// feed was read within 1.8 s.
         pub mode: RedisMode = RedisMode::Direct, Range::Required;
         /// Envoy's cluster that leads to the bridge.
         pub cluster: HeaderText = HeaderText("resp_bridge".to_owned());
@@ -173,7 +173,7 @@ edgelink_wire::choice! {
         Default = "default",
         /// It is answered 404.
         NotFound = "notFound",
-        /// It goes on to the next filter, untouched.
+        /// It passes to the next filter, untouched.
         Pass = "pass",
     }
 

@@ -210,7 +210,7 @@ fn a_server_that_hangs_is_given_up_and_found_again() {
     assert_eq!(said, ["Down(NoHandshake)"], "the kernel accepts for it");
     assert!(
         !driver.request(2, &[b"ECHO", b"b"]),
-        "nobody waits for one that hangs"
+        "a server that hangs is given up"
     );
     server.go_on();
     driver.run_until_ready();

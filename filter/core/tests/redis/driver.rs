@@ -1,4 +1,4 @@
-//! Lets a client run over a real socket: does what it says, and tells it of bytes and time.
+//! Lets a client run over a real socket: does what it says, and gives it bytes and time.
 
 use edgelink_filter_core::resp::{Client, Failure, Output, Reply, encode};
 use std::io::{ErrorKind, Read, Write};
@@ -14,7 +14,7 @@ const TICK: Duration = Duration::from_millis(10);
 pub(crate) struct Socket {
     path: PathBuf,
     stream: Option<UnixStream>,
-    /// Whether the end of the stream has still to be told.
+    /// Whether the client has still to see the end of the stream.
     is_closed: bool,
     pub(crate) opened: usize,
     started: Instant,

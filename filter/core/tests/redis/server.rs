@@ -63,7 +63,7 @@ impl Server {
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let is_ready = lines.any(|line| line.unwrap().contains("eady to accept connections"));
         assert!(is_ready, "redis-server did not start");
-        // Somebody must read on, or it would block on a full pipe.
+        // Its output is read on, or it would block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         self.process = Some(process);
     }

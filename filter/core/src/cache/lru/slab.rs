@@ -12,7 +12,7 @@ pub(super) const MAX_STEPS: usize = 64;
 /// The bit of an entry's marks that says that it was asked for since the hand came by.
 const ASKED: u16 = 1 << 15;
 
-/// The bit that says that it stands in the list of news.
+/// The bit that says that it stands in the list of protected entries.
 const PROTECTED: u16 = 1 << 14;
 
 /// The other bits: the length of the key.
@@ -48,7 +48,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl Entry {
-    /// Nothing for a key that is longer than any key is.
+    /// `None` if the key is longer than any key is.
     pub(super) fn new(key: &[u8], record: &[u8], fetched: Moment) -> Option<Self> {
         Some(Self {
             bytes: [key, record].concat().into_boxed_slice(),
@@ -73,7 +73,7 @@ impl Entry {
         usize::from(self.marks & KEY_LENGTH)
     }
 
-    /// Whether it stands in the list of news.
+    /// Whether it stands in the list of protected entries.
     pub(super) fn is_protected(&self) -> bool {
         self.marks & PROTECTED != 0
     }
@@ -171,7 +171,7 @@ impl Slab {
         }
     }
 
-    /// The slot to be emptied next: moves the hand on to it. Of news the oldest, and only where there is nothing else.
+    /// The slot to be emptied next: moves the hand on to it. A protected one, the oldest, only if there are no others.
     pub(super) fn next_to_go(&mut self) -> Option<u32> {
         if self.settled.oldest == END {
             return self.oldest_protected();
@@ -192,12 +192,12 @@ impl Slab {
         }
     }
 
-    /// The oldest of the news.
+    /// The oldest protected entry.
     pub(super) fn oldest_protected(&self) -> Option<u32> {
         (self.protected.oldest != END).then_some(self.protected.oldest)
     }
 
-    /// Makes news an entry like others.
+    /// Ends the protection of an entry.
     pub(super) fn settle(&mut self, slot: u32) {
         self.unlink(slot);
         if let Some(entry) = self.get_mut(slot) {
@@ -214,7 +214,7 @@ impl Slab {
         Some(slot)
     }
 
-    /// The same, into the list of news.
+    /// The same, into the list of protected entries.
     pub(super) fn insert_protected(&mut self, mut entry: Entry) -> Option<u32> {
         entry.marks |= PROTECTED;
         self.insert(entry)
@@ -272,7 +272,7 @@ impl Slab {
         }
     }
 
-    /// Takes a slot out of the list that its entry says; the hand goes on to the next.
+    /// Takes a slot out of the list that its entry says; the hand moves to the next.
     fn unlink(&mut self, slot: u32) {
         let Some(&Node { newer, older, .. }) = self.slot(slot) else {
             return;

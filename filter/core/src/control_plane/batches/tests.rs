@@ -125,7 +125,7 @@ fn many_links_make_several_batches_and_many_batches_several_requests() {
 enum Event {
     Close(u64),
     Lose(u64),
-    /// Whether the control plane counts it, and whether the worker hears of that.
+    /// Whether the control plane counts it, and whether its answer reaches the worker.
     Send(bool, bool),
 }
 

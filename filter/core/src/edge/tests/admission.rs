@@ -115,7 +115,7 @@ fn a_flood_of_unknown_keys_leaves_room_for_links_that_are_held() {
     assert_eq!(answers, [redirect("https://e/2", "control-plane")]);
 }
 
-/// What was told between the last poll of one and the first of the other may never come.
+/// A change between the last poll of one and the first of the other may never come.
 #[test]
 fn another_source_of_the_feed_has_admission_wait_for_a_newer_snapshot() {
     let mut world = World::with_admission();

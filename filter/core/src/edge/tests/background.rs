@@ -377,7 +377,7 @@ fn a_control_plane_whose_feed_is_old_keeps_nothing_fresh() {
         world.pass(2_000);
         world.answer_poll(&old(5, age));
     }
-    // As of 4,000 before the question, which was 2,000 ago; the one before was read_until no later.
+    // As of 4,000 before the question, which was 2,000 ago; the feed was read no further before.
     world.ask("/a");
 }
 
@@ -487,7 +487,7 @@ fn after_a_flush_what_is_known_gives_way_to_an_answer_of_any_revision() {
     assert_eq!(world.visit("/never-made"), Answered(page(404, "lru")));
 }
 
-/// What is told right after a flush counts as fetched when the feed was read_until before, so as forgotten. A snapshot that was made
+/// A change right after a flush counts as fetched when the feed was read before, so as invalidated. A snapshot that was made
 /// before is taken in later.
 #[test]
 fn what_was_told_after_a_flush_gives_way_to_nothing_older_that_was_not_asked_for() {

@@ -34,8 +34,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: everybody who waits and stays is answered exactly once, at the latest by
-    /// the tick after the timeout, and nobody else is.
+    /// Whatever happens in whatever order: each waiter that stays is answered exactly once, at the latest by
+    /// the tick after the timeout, and no other stream is.
     #[test]
     fn everybody_who_waits_is_answered_exactly_once(events in events()) {
         let mut world = World::new();
@@ -44,7 +44,7 @@ proptest! {
         let answered = |waiting: &mut Vec<StreamId>, resumed: &Resumed| {
             for waiter in &resumed.waiters {
                 let at = waiting.iter().position(|each| *each == waiter.stream);
-                waiting.remove(at.expect("somebody who waits"));
+                waiting.remove(at.expect("a waiter"));
             }
         };
         for event in events {
@@ -112,7 +112,7 @@ proptest! {
                     }
                 }
             }
-            prop_assert!(waiting.len() <= 7, "the bound of those who wait");
+            prop_assert!(waiting.len() <= 7, "the bound of waiters");
         }
         for action in world.tick(10_000) {
             if let Action::Resume(resumed) = action {

@@ -163,7 +163,7 @@ impl Chaos {
                 self.arrive(&bytes);
             }
             Event::Garbage(bytes) => {
-                // What looks like an answer is one; nothing but the order tells answers apart.
+                // What looks like an answer is one; only their order says which.
                 let bytes = [&b"\xff"[..], &bytes].concat();
                 self.arrive(&bytes);
             }
@@ -244,7 +244,7 @@ fn check(seen: &Seen, code: &str) {
     match seen.status {
         302 => assert_eq!(seen.location.as_deref(), Some(url_of(code).as_str())),
         503 => {}
-        status => panic!("nobody said that there is no such link, and yet: {status}"),
+        status => panic!("no tier said that there is no such link, and yet: {status}"),
     }
 }
 

@@ -134,7 +134,7 @@ fn beyond_the_bounds_stale_is_served_and_else_503() {
     );
     assert_eq!(world.visit("/a"), Waiting(world.last_stream));
     assert_eq!(world.visit("/a"), Waiting(world.last_stream));
-    assert_eq!(world.visit("/a"), Answered(unavailable()), "those who wait");
+    assert_eq!(world.visit("/a"), Answered(unavailable()), "waiters");
     assert_eq!(world.counted("callouts.rejected"), 3);
     let answers = world.end_with(tokens[0], "go.example/a", link("https://e/", 1));
     assert_eq!(answers.len(), 3);
@@ -206,7 +206,7 @@ fn a_step_of_the_wall_clock_neither_fails_a_lookup_nor_makes_anything_older_or_y
         world.know("a", link("https://e/", 1));
         let token = world.ask("/b");
         world.wall = wall;
-        assert_eq!(world.pass(100), [], "nobody has waited for too long");
+        assert_eq!(world.pass(100), [], "no waiter has timed out");
         assert_eq!(world.visit("/a"), Answered(redirect("https://e/", "lru")));
         let answers = world.end_with(token, "go.example/b", link("https://b/", 1));
         assert_eq!(answers, [redirect("https://b/", "control-plane")]);

@@ -12,7 +12,7 @@ pub(super) const LOOKUPS: u32 = 1;
 pub(super) const OK: &[u8] = b"+OK\r\n";
 
 impl World {
-    /// A worker whose connection to Redis stands, and which polls a feed that has told that Redis is up to date.
+    /// A worker whose connection to Redis stands, and which polls a feed by which Redis is up to date.
     pub(super) fn with_redis(more: &str) -> Self {
         let sections = format!(r#","redis":{{"mode":"direct"{more}}},"poll":{{}}"#);
         let mut world = Self::with_stream(&sections);
@@ -233,7 +233,9 @@ fn redis_that_hangs_is_given_up_and_waited_for_no_more() {
     assert_eq!(world.counted("redis.rejected"), 1);
     assert_eq!(
         world.host.log,
-        ["redis cannot be asked: requests are not answered any more"]
+        [
+            "redis cannot be asked: requests are not answered any more; lookups go to the control plane until it reconnects"
+        ]
     );
 }
 
@@ -406,7 +408,7 @@ fn redis_is_not_asked_when_probes_or_the_feed_are_silent() {
     world.pass(999);
     world.ask_redis("/a");
     let mut world = World::with_redis("");
-    // A probe that nobody answers, and the connection is not given up yet.
+    // An unanswered probe, and the connection is not given up yet.
     for _ in 0..3 {
         world.pass(500);
     }

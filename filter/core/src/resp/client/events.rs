@@ -42,7 +42,7 @@ pub(super) type Emit<'e, T> = &'e mut dyn FnMut(Output<'_, T>);
 pub enum Event<'a> {
     /// The connection could not be made or was lost, for the first time in this episode for this reason.
     Down(Reason<'a>),
-    /// It has stood for a while, so the episode is over.
+    /// It has stood for a while, which ends the episode.
     Recovered {
         /// The failures in the episode.
         failures: u32,
@@ -74,7 +74,7 @@ pub enum Reason<'a> {
     NoAnswer,
     /// What came is not RESP2.
     Protocol(ProtocolError),
-    /// A reply came that nobody waits for.
+    /// A reply came without a request.
     Unsolicited,
 }
 
@@ -109,7 +109,7 @@ impl std::fmt::Display for Reason<'_> {
             }
             Self::NoAnswer => f.write_str("requests are not answered any more"),
             Self::Protocol(error) => write!(f, "not RESP2: {error}"),
-            Self::Unsolicited => f.write_str("a reply came that nobody waits for"),
+            Self::Unsolicited => f.write_str("a reply came without a request"),
         }
     }
 }

@@ -99,7 +99,7 @@ proptest! {
         tokens.sort_unstable();
         prop_assert_eq!(tokens, accepted);
         for (token, answer) in answered {
-            // Garbage may look like an answer; nothing but the order tells replies apart.
+            // Garbage may look like an answer; only their order says which.
             if let (true, Some(answer)) = (is_clean, answer) {
                 prop_assert_eq!(answer, token.to_string().into_bytes());
             }

@@ -12,10 +12,10 @@ pub struct ClientSettings {
     pub mode: Mode,
     /// How long the handshake may take, from opening the stream on, in milliseconds.
     pub connect_timeout_millis: u64,
-    /// How long a request may wait for its reply, in milliseconds. The caller is told then; the connection stays.
+    /// How long a request may wait for its reply, in milliseconds. Then it fails; the connection stays.
     pub timeout_millis: u64,
     /// How long the oldest request may wait until the connection is taken for dead, in milliseconds; not below
-    /// `timeout_millis`, or requests are told of a lost connection before they can run out of time.
+    /// `timeout_millis`, or requests fail by a lost connection before they can time out.
     pub dead_after_millis: u64,
     /// The most requests whose replies are outstanding, those that ran out of time counted in.
     pub max_waiting: usize,
@@ -34,7 +34,7 @@ pub struct ClientSettings {
 pub enum Mode {
     /// A Redis server: every command, one connection a stream.
     Direct {
-        /// None where it asks for no password.
+        /// `None` if it asks for no password.
         auth: Option<Auth>,
         /// The name that `CLIENT LIST` shows; without spaces.
         name: String,
@@ -48,7 +48,7 @@ pub enum Mode {
 /// Who we are to Redis.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Auth {
-    /// The ACL user; None for the default one.
+    /// The ACL user; `None` for the default one.
     pub user: Option<String>,
     /// Its password.
     pub password: String,
@@ -63,7 +63,7 @@ pub enum HandshakeStep {
     SetName,
     /// `SELECT`: the database.
     Select,
-    /// `PING`: whether anybody is there at all, where nothing else is asked.
+    /// `PING`: whether there is an answer at all, if there is no other step.
     Ping,
 }
 
@@ -97,7 +97,7 @@ impl std::fmt::Display for HandshakeStep {
 }
 
 impl HandshakeStep {
-    /// The one reply that lets the handshake go on.
+    /// The one reply that completes the step.
     pub(super) fn answer(self) -> &'static [u8] {
         match self {
             Self::Ping => b"PONG",

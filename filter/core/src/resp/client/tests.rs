@@ -349,7 +349,7 @@ fn garbage_ends_the_connection() {
 #[test]
 fn a_reply_that_nobody_waits_for_ends_the_connection() {
     let mut tested = Tested::ready();
-    let down = Said::Down("a reply came that nobody waits for".to_owned());
+    let down = Said::Down("a reply came without a request".to_owned());
     assert_eq!(tested.data(0, b"+OK\r\n+OK\r\n"), [Said::Close, down]);
 }
 

@@ -84,7 +84,7 @@ fn a_reply_to_what_was_not_sent_yet_ends_the_connection() {
     tested.request(0, 1).unwrap();
     tested.request(0, 2).unwrap();
     let said = tested.data(0, b"+a\r\n+b\r\n");
-    let down = Said::Down("a reply came that nobody waits for".to_owned());
+    let down = Said::Down("a reply came without a request".to_owned());
     let expected = [ok(1, "a"), Said::Close, down, failed(2, "disconnected")];
     assert_eq!(said, expected);
 }
