@@ -25,7 +25,7 @@ const MAX_GATHERED: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// How long the feed may be silent, in milliseconds; `None` if the gate is always open.
-    max_silence: Option<u64>,
+    max_silence_millis: Option<u64>,
     knowledge: Knowledge,
     /// The highest bound received from feed or snapshot.
     bound: u64,
@@ -54,26 +54,26 @@ enum Knowledge {
     },
 }
 
-const NOTHING: Knowledge = Knowledge::Gathering {
+const EMPTY: Knowledge = Knowledge::Gathering {
     since: None,
     codes: Vec::new(),
 };
 
 impl Gate {
-    /// A gate that lets everything through until a snapshot is applied; for ever without `max_silence` (milliseconds).
-    pub(crate) fn new(max_silence: Option<u64>) -> Self {
+    /// A gate that lets everything through until a snapshot is applied; for ever without `max_silence_millis`.
+    pub(crate) fn new(max_silence_millis: Option<u64>) -> Self {
         Self {
-            max_silence,
-            knowledge: NOTHING,
+            max_silence_millis,
+            knowledge: EMPTY,
             bound: 0,
             read_until: None,
         }
     }
 
     /// Changes how long the feed may be silent. Without admission nothing is kept.
-    pub(crate) fn configure(&mut self, max_silence: Option<u64>) {
-        self.max_silence = max_silence;
-        if max_silence.is_none() {
+    pub(crate) fn configure(&mut self, max_silence_millis: Option<u64>) {
+        self.max_silence_millis = max_silence_millis;
+        if max_silence_millis.is_none() {
             self.restart();
         }
     }
@@ -94,18 +94,18 @@ impl Gate {
     /// Whether a snapshot would be of use.
     pub(crate) fn wants_snapshot(&self) -> bool {
         let is_begun = matches!(self.knowledge, Knowledge::Gathering { since: Some(_), .. });
-        self.max_silence.is_some() && is_begun
+        self.max_silence_millis.is_some() && is_begun
     }
 
     /// Changes may have been missed.
     pub(crate) fn restart(&mut self) {
-        self.knowledge = NOTHING;
+        self.knowledge = EMPTY;
     }
 
     /// The feed was read up to `place`, and nothing after it will be missed.
     pub(crate) fn begin(&mut self, place: FeedPlace) {
         if let Knowledge::Gathering { since, .. } = &mut self.knowledge
-            && self.max_silence.is_some()
+            && self.max_silence_millis.is_some()
         {
             since.get_or_insert(place);
         }
@@ -161,7 +161,7 @@ impl Gate {
     }
 
     fn is_live(&self, now: Moment) -> bool {
-        let (Some(read_until), Some(limit)) = (self.read_until, self.max_silence) else {
+        let (Some(read_until), Some(limit)) = (self.read_until, self.max_silence_millis) else {
             return false;
         };
         read_until.age(now) < limit

@@ -59,7 +59,7 @@ pub(crate) enum Lookup {
     /// must not look like an answer.
     Stale(Found),
     /// Nothing that may be served. The version is that of the slot, if it holds nothing of that key.
-    Nothing(Version),
+    Missing(Version),
 }
 
 /// A record that was asked for.
@@ -231,7 +231,7 @@ impl Caches {
             Slot::Other(version) => (place, version),
         };
         let best = self.second_best(place, key, now);
-        best.unwrap_or(Lookup::Nothing(version))
+        best.unwrap_or(Lookup::Missing(version))
     }
 
     /// Whether that is a link.
@@ -425,7 +425,7 @@ impl Caches {
             Usability::Fresh | Usability::Stale if kind(bytes) == Some(RecordKind::Link) => {
                 Some(Lookup::Stale(found(Tier::Stale)))
             }
-            Usability::Fresh | Usability::Stale | Usability::Dead => None,
+            Usability::Fresh | Usability::Stale | Usability::Unusable => None,
         }
     }
 
@@ -437,7 +437,7 @@ impl Caches {
         {
             return Usability::Fresh;
         }
-        kind(bytes).map_or(Usability::Dead, |kind| {
+        kind(bytes).map_or(Usability::Unusable, |kind| {
             self.freshness
                 .usability(&self.lifetimes, kind, fetched, now)
         })

@@ -29,11 +29,11 @@ use foldhash::fast::SeedableRandomState;
 use std::rc::Rc;
 
 /// Milliseconds within which a feed should begin. Until then, nothing counts as fresh.
-const FEED_BEGINS_WITHIN: u64 = 2_000;
+const FEED_BEGINS_WITHIN_MILLIS: u64 = 2_000;
 
 /// Milliseconds beyond the timeout after which a lookup is given up even though the proxy has not said so, as when the
 /// context that made the callout is gone.
-const GRACE: u64 = 1_000;
+const GRACE_MILLIS: u64 = 1_000;
 
 /// So many timeouts of lookups without an answer in between open the circuit. A control plane that refuses or answers
 /// nonsense does so at once, and may do so for one link only. One that lets callouts time out makes visitors wait for
@@ -123,7 +123,7 @@ impl Edge {
             flights: Flights::new(FlightBounds::of(&settings), hasher),
             lost: Vec::new(),
             redis: redis::RedisTier::default(),
-            gate: Gate::new(settings.background.admission_silence),
+            gate: Gate::new(settings.background.admission_silence_millis),
             background: background::BackgroundCallouts::new(&settings, name, seed),
             has_traffic: false,
             breaker: CircuitBreaker::new(TIMEOUTS_TO_OPEN),
@@ -297,7 +297,7 @@ impl Edge {
         let callouts = self.tick_background(host, now);
         actions.extend(callouts.into_iter().map(Action::Run));
         let control_plane = u64::from(self.settings.control_plane.timeout_millis);
-        let limit = control_plane + self.redis.timeout() + GRACE;
+        let limit = control_plane + self.redis.timeout_millis() + GRACE_MILLIS;
         let overdue = self.flights.overdue(now, limit);
         let completed = overdue
             .into_iter()
@@ -370,7 +370,7 @@ impl Edge {
                 self.caches.mark_failed(found, self.now);
                 Some(found)
             }
-            Lookup::Nothing(_) => None,
+            Lookup::Missing(_) => None,
         };
         Resumed {
             waiters: completed.waiters,
@@ -399,7 +399,8 @@ impl Edge {
     /// The feed, if there is to be one, begins soon.
     fn await_feed(&mut self) {
         if self.settings.has_feed() {
-            self.caches.await_feed(self.now.after(FEED_BEGINS_WITHIN));
+            self.caches
+                .await_feed(self.now.after(FEED_BEGINS_WITHIN_MILLIS));
         }
     }
 

@@ -86,12 +86,12 @@ pub(crate) struct FlightBounds {
     pub(crate) waiting: usize,
     /// Milliseconds after which a lookup is too old for others to wait for it: its answer may be as old. A worker that
     /// was stopped may not have seen the end of one yet.
-    pub(crate) age: u64,
+    pub(crate) age_millis: u64,
 }
 
 impl FlightBounds {
     /// The age up to which a lookup is shared in any case, in milliseconds.
-    const LEAST_AGE: u64 = 1_000;
+    const LEAST_AGE_MILLIS: u64 = 1_000;
 
     /// What the settings say.
     pub(crate) fn of(settings: &Settings) -> Self {
@@ -100,7 +100,7 @@ impl FlightBounds {
         Self {
             pending: control_plane.max_pending,
             waiting: control_plane.max_waiting,
-            age: fresh.max(Self::LEAST_AGE),
+            age_millis: fresh.max(Self::LEAST_AGE_MILLIS),
         }
     }
 }
@@ -301,7 +301,7 @@ impl Flights {
     /// Whether its answer may be older than what may still be served.
     fn is_old(&self, id: FlightId, now: Moment) -> bool {
         let flight = self.flights.get(id.place as usize);
-        flight.is_some_and(|flight| flight.asked.started.age(now) >= self.bounds.age)
+        flight.is_some_and(|flight| flight.asked.started.age(now) >= self.bounds.age_millis)
     }
 
     /// Starts a lookup of a key for which there is none, or an old one, which stays for its own waiters. `None` if
@@ -381,7 +381,7 @@ mod tests {
         let bounds = FlightBounds {
             pending: 2,
             waiting: 3,
-            age: 5_000,
+            age_millis: 5_000,
         };
         Flights::new(bounds, hasher)
     }
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_is_forgotten_and_the_flight_goes_on() {
+    fn a_waiter_that_leaves_is_forgotten_and_the_flight_stays() {
         let mut flights = flights();
         let id = started(flights.join(b"k", WANTED, waiter(1)));
         flights.join(b"k", WANTED, waiter(2));
@@ -466,7 +466,7 @@ mod tests {
         flights.set_bounds(FlightBounds {
             pending: 4,
             waiting: 10,
-            age: 5_000,
+            age_millis: 5_000,
         });
         let unknown = Wanted::unknown(3, NOW);
         for (stream, key) in (1..).zip([b"a", b"b", b"c"]) {
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lookup_for_nobody_is_not_started_twice() {
+    fn a_lookup_without_waiters_is_not_started_twice() {
         let mut flights = flights();
         let id = flights.start(b"k", NOW).unwrap();
         assert_eq!(flights.start(b"k", NOW), None);
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_is_found_also_after_the_numbers_have_begun_anew() {
+    fn a_waiter_that_leaves_is_found_also_after_the_numbers_have_wrapped_around() {
         let mut flights = flights();
         let streams = [u32::MAX, 0, 1];
         let [id, ..] = streams.map(|stream| flights.join(b"k", WANTED, waiter(stream)));

@@ -1,20 +1,20 @@
 //! Throttles log lines that would come with every request.
 
 /// Milliseconds between two lines of a kind.
-const INTERVAL: u64 = 10_000;
+const INTERVAL_MILLIS: u64 = 10_000;
 
 /// Admits at most one line of a kind every 10 seconds.
 #[derive(Debug, Default)]
 pub(crate) struct LogThrottle {
-    next: u64,
+    next_millis: u64,
 }
 
 impl LogThrottle {
     /// Whether a line may be written now, by the steady clock in milliseconds. If so, the next one may not for a while.
     pub(crate) fn is_due(&mut self, now: u64) -> bool {
-        let is_due = now >= self.next;
+        let is_due = now >= self.next_millis;
         if is_due {
-            self.next = now.saturating_add(INTERVAL);
+            self.next_millis = now.saturating_add(INTERVAL_MILLIS);
         }
         is_due
     }
@@ -28,7 +28,7 @@ mod tests {
     fn one_line_in_a_while_is_due() {
         let mut throttle = LogThrottle::default();
         assert!(throttle.is_due(5));
-        assert!(!throttle.is_due(INTERVAL + 4));
-        assert!(throttle.is_due(INTERVAL + 5));
+        assert!(!throttle.is_due(INTERVAL_MILLIS + 4));
+        assert!(throttle.is_due(INTERVAL_MILLIS + 5));
     }
 }

@@ -80,7 +80,7 @@ pub struct BackgroundSettings {
     /// How the control plane is polled for the feed; `None` if it is not.
     pub poll: Option<PollSettings>,
     /// How long the feed may be silent while admission is in effect, in milliseconds; `None` without admission.
-    pub admission_silence: Option<u64>,
+    pub admission_silence_millis: Option<u64>,
 }
 
 /// How the control plane is polled for the feed.
@@ -235,7 +235,7 @@ impl From<Written> for Settings {
                 timeout_millis: poll.wait_millis + control_plane.timeout_millis,
                 max_backoff_millis: poll.max_backoff_millis,
             }),
-            admission_silence: written
+            admission_silence_millis: written
                 .admission
                 .map(|admission| admission.max_silence_seconds * 1_000),
         };

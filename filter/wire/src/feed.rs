@@ -165,7 +165,7 @@ impl<'a> FeedMessage<'a> {
     pub fn from_fields(
         fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, RecordError> {
-        let mut read = Fields::default();
+        let mut read = MessageFields::default();
         for (name, value) in fields {
             match name {
                 b"op" => read.op = Some(value),
@@ -190,7 +190,7 @@ impl<'a> FeedMessage<'a> {
 
 /// The fields that are known here.
 #[derive(Default)]
-struct Fields<'a> {
+struct MessageFields<'a> {
     op: Option<&'a [u8]>,
     key: Option<&'a [u8]>,
     record: Option<&'a [u8]>,
@@ -203,7 +203,7 @@ struct Fields<'a> {
     hot: bool,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> MessageFields<'a> {
     fn message(&self) -> Result<FeedMessage<'a>, RecordError> {
         match self.op {
             Some(b"put") => Ok(FeedMessage::Put {
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_tells_which_one_it_follows() {
+    fn an_entry_says_which_one_it_follows() {
         let fields = [(&b"op"[..], &b"flush"[..]), (b"prev", b"17-3")];
         assert_eq!(previous(fields), Ok(FeedPosition::new(17, 3)));
         for value in [&b""[..], b"17", b"17-", b"x-1", b"1-\xff"] {

@@ -138,7 +138,7 @@ fn a_new_alias_and_a_higher_bound_are_let_through_at_once() {
 }
 
 #[test]
-fn what_the_feed_told_while_the_snapshot_was_on_its_way_counts() {
+fn a_link_on_the_feed_while_the_snapshot_was_on_its_way_counts() {
     let mut gate = Gate::new(Some(SILENCE));
     gate.on_time(Some(NOW));
     gate.begin(place(10));
@@ -175,7 +175,7 @@ fn a_gap_opens_it_until_there_is_a_newer_snapshot() {
 }
 
 #[test]
-fn more_news_than_are_kept_make_it_begin_anew() {
+fn more_changes_than_are_kept_make_it_begin_again() {
     let mut gate = Gate::new(Some(SILENCE));
     gate.begin(place(10));
     for _ in 0..MAX_GATHERED {

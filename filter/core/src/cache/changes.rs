@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 const MAX_LINKS: usize = 4_096;
 
 /// Milliseconds between two looks at what need not be kept any longer.
-const SWEEP_INTERVAL: u64 = 60_000;
+const SWEEP_INTERVAL_MILLIS: u64 = 60_000;
 
 /// When links have changed, by key.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Changes {
 
     /// Time has passed. What was fetched more than `longest` milliseconds ago is not fresh in any case.
     pub(crate) fn on_time(&mut self, now: Moment, longest: u64) {
-        if !self.changed.is_empty() && self.swept.age(now) >= SWEEP_INTERVAL {
+        if !self.changed.is_empty() && self.swept.age(now) >= SWEEP_INTERVAL_MILLIS {
             self.swept = now;
             self.changed
                 .retain(|_, changed| changed.age(now) <= longest);

@@ -24,7 +24,7 @@ pub(crate) enum Usability {
     /// It is served if asking again fails.
     Stale,
     /// It is never served.
-    Dead,
+    Unusable,
 }
 
 /// The two kinds of records, as far as their lifetimes differ.
@@ -131,7 +131,7 @@ impl Freshness {
         let (age, fresh) = (fetched.age(now), lifetimes.fresh_millis_of(kind));
         let is_covered = || self.is_covered(lifetimes, fresh, fetched, now);
         if self.is_invalid(fetched) || (age >= fresh && age >= lifetimes.stale_millis) {
-            Usability::Dead
+            Usability::Unusable
         } else if !self.is_stale(fetched, now) && (age < fresh || is_covered()) {
             Usability::Fresh
         } else {
@@ -269,10 +269,10 @@ mod tests {
             (RecordKind::Link, 4_999, Usability::Fresh),
             (RecordKind::Link, 5_000, Usability::Stale),
             (RecordKind::Link, 59_999, Usability::Stale),
-            (RecordKind::Link, 60_000, Usability::Dead),
+            (RecordKind::Link, 60_000, Usability::Unusable),
             (RecordKind::Absent, 1_999, Usability::Fresh),
             (RecordKind::Absent, 2_000, Usability::Stale),
-            (RecordKind::Absent, 60_000, Usability::Dead),
+            (RecordKind::Absent, 60_000, Usability::Unusable),
         ] {
             let [fetched, now] = [100_000, 100_000 + age].map(Moment::from_millis);
             assert_eq!(
@@ -321,7 +321,7 @@ mod tests {
         );
         assert_eq!(
             usability(read_until(95_900), 6_000, 96_000),
-            Usability::Dead
+            Usability::Unusable
         );
     }
 
@@ -387,7 +387,7 @@ mod tests {
     fn what_is_invalid_is_worthless_and_gives_way() {
         let mut freshness = read_until(40_000);
         freshness.invalidate_all(at(40_000));
-        assert_eq!(usability(freshness, 40_000, 40_001), Usability::Dead);
+        assert_eq!(usability(freshness, 40_000, 40_001), Usability::Unusable);
         assert_eq!(usability(freshness, 40_001, 40_001), Usability::Fresh);
         assert!(may_replace(&freshness, 1, [2, 40_000]));
     }

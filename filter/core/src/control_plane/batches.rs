@@ -138,13 +138,12 @@ impl Batches {
         self.drop_clicks(clicks);
     }
 
-    /// Gives up everything. How many clicks that is.
-    pub(crate) fn give_up(&mut self) -> u64 {
+    /// Drops all batches.
+    pub(crate) fn drop_all(&mut self) {
         self.under_way = self.waiting.len();
         self.attempted = self.under_way;
         let clicks = self.remove_under_way();
         self.drop_clicks(clicks);
-        clicks
     }
 
     fn remove_under_way(&mut self) -> u64 {

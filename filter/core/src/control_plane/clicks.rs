@@ -10,7 +10,7 @@ use crate::time::Moment;
 use edgelink_wire::backoff;
 use edgelink_wire::clicks::{MEDIA_TYPE, WorkerId};
 
-const FIRST_PAUSE: u64 = 100;
+const FIRST_PAUSE_MILLIS: u64 = 100;
 
 /// The batches of a worker, and their way to the control plane.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct ClickReports {
     pub(crate) callout: PeriodicCallout,
     settings: settings::ClicksSection,
     batches: Batches,
-    next_flush: u64,
+    next_flush_millis: u64,
     /// All clicks so far, and those dropped, as the metrics have them.
     known: (u64, u64),
 }
@@ -29,7 +29,7 @@ impl ClickReports {
             callout: callout(&settings, seed),
             batches: Batches::new(worker, bounds(&settings)),
             settings,
-            next_flush: 0,
+            next_flush_millis: 0,
             known: (0, 0),
         }
     }
@@ -46,7 +46,7 @@ impl ClickReports {
 
     /// Whether it is time to close a batch.
     pub(crate) fn is_flush_due(&self, now: Moment) -> bool {
-        now.millis() >= self.next_flush
+        now.millis() >= self.next_flush_millis
     }
 
     /// Closes batches over what was counted, at `seconds` of unix time.
@@ -57,7 +57,7 @@ impl ClickReports {
         seconds: u64,
         counts: &mut Counts,
     ) {
-        self.next_flush = now.millis().saturating_add(self.settings.flush_millis);
+        self.next_flush_millis = now.millis().saturating_add(self.settings.flush_millis);
         self.batches.close(counted, seconds);
         self.update_metrics(counts);
     }
@@ -106,7 +106,7 @@ impl ClickReports {
     /// The worker ends, or reports no clicks any more: what waits is given up.
     pub(crate) fn end(&mut self, counted: Tallied, now: Moment, seconds: u64, counts: &mut Counts) {
         self.flush(counted, now, seconds, counts);
-        self.batches.give_up();
+        self.batches.drop_all();
         self.update_metrics(counts);
     }
 
@@ -132,7 +132,7 @@ fn bounds(settings: &settings::ClicksSection) -> BatchBounds {
 
 fn callout(settings: &settings::ClicksSection, seed: u64) -> PeriodicCallout {
     let bounds = backoff::Bounds {
-        first_millis: FIRST_PAUSE,
+        first_millis: FIRST_PAUSE_MILLIS,
         cap_millis: settings.max_backoff_millis,
     };
     PeriodicCallout::new(bounds, settings.timeout_millis, seed)

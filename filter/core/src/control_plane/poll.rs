@@ -20,7 +20,7 @@ use edgelink_wire::{BatchHead, FeedBatch, FeedPosition};
 /// The longest body that is read, in bytes: one message may reach over the bound of a batch.
 pub(crate) const MAX_BODY_BYTES: usize = MAX_BYTES + (64 << 10);
 
-const FIRST_PAUSE: u64 = 50;
+const FIRST_PAUSE_MILLIS: u64 = 50;
 
 /// The reader.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ impl Poll {
             return Err(CalloutError::Answer(200));
         }
         self.join(host, now, head, feed);
-        let asked = self.callout.asked().map_or(now, Moment::from_millis);
+        let asked = self.callout.asked_millis().map_or(now, Moment::from_millis);
         let is_full = messages.len() >= MAX_MESSAGES || body.len() >= MAX_BYTES;
         let is_progress = self.position.replace(head.next) < Some(head.next);
         self.take_in(host, now, messages, feed);
@@ -229,7 +229,7 @@ impl Poll {
 
 fn callout(settings: &settings::PollSettings, seed: u64) -> PeriodicCallout {
     let bounds = Bounds {
-        first_millis: FIRST_PAUSE,
+        first_millis: FIRST_PAUSE_MILLIS,
         cap_millis: settings.max_backoff_millis,
     };
     PeriodicCallout::new(bounds, settings.timeout_millis, seed)

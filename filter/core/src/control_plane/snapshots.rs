@@ -11,7 +11,7 @@ const PATH: &str = "/edge/v1/snapshot";
 
 /// Milliseconds before the first attempt and after the first failure. Workers begin together, so each waits for some
 /// time of its own below that.
-const FIRST_PAUSE: u64 = 200;
+const FIRST_PAUSE_MILLIS: u64 = 200;
 
 /// Whether and when a snapshot is asked for.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ enum Need {
 impl Snapshots {
     pub(crate) fn new(settings: settings::SnapshotSection, seed: u64) -> Self {
         let bounds = Bounds {
-            first_millis: FIRST_PAUSE,
+            first_millis: FIRST_PAUSE_MILLIS,
             cap_millis: settings.max_backoff_millis,
         };
         Self {

@@ -18,7 +18,7 @@ fn one_callout_is_under_way_at_a_time() {
     assert!(!callout.is_due(5) && !callout.carries(1));
     callout.on_sent(1);
     assert!(callout.carries(1) && !callout.carries(2));
-    assert_eq!(callout.asked(), Some(5));
+    assert_eq!(callout.asked_millis(), Some(5));
     assert_eq!(callout.succeed(9), 0);
     assert!(!callout.carries(1) && !callout.is_due(8) && callout.is_due(9));
 }

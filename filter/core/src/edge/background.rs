@@ -125,7 +125,8 @@ impl Edge {
     /// Puts other settings into effect, before they are those of the worker. What has the same settings as before is
     /// kept, callouts under way included.
     pub(super) fn configure_background(&mut self, settings: &Settings) {
-        self.gate.configure(settings.background.admission_silence);
+        self.gate
+            .configure(settings.background.admission_silence_millis);
         let is_same_feed = settings.feed_cluster() == self.settings.feed_cluster();
         if !is_same_feed {
             // The end of one feed and the begin of the other may be far apart.

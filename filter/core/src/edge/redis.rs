@@ -38,8 +38,8 @@ impl RedisTier {
     }
 
     /// How long a lookup may take at most, in milliseconds.
-    pub(super) fn timeout(&self) -> u64 {
-        self.lookups.as_ref().map_or(0, Lookups::timeout)
+    pub(super) fn timeout_millis(&self) -> u64 {
+        self.lookups.as_ref().map_or(0, Lookups::timeout_millis)
     }
 }
 

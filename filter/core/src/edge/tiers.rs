@@ -35,7 +35,7 @@ impl Edge {
                 let waits = self.wait(host, visitor, Wanted::held(self.now));
                 waits.unwrap_or(Step::Answer(Content::Found(found), None))
             }
-            Lookup::Nothing(version) => {
+            Lookup::Missing(version) => {
                 let waits = self.wait(host, visitor, Wanted::unknown(version, self.now));
                 waits.unwrap_or(Step::Answer(Content::Unavailable, None))
             }
@@ -55,18 +55,18 @@ impl Edge {
             || !self.breaker.is_open()
             || self
                 .breaker
-                .is_rested(self.now.millis(), self.failure_memory())
+                .is_rested(self.now.millis(), self.failure_memory_millis())
     }
 
     /// Whether asking for what was found has failed a short while ago. Later, a visitor waits again: what was said by then
     /// must not be served any longer than without the failure.
     fn has_just_failed(&self, found: Found) -> bool {
         let failed = self.caches.failed(found);
-        failed.is_some_and(|failed| failed.age(self.now) < self.failure_memory())
+        failed.is_some_and(|failed| failed.age(self.now) < self.failure_memory_millis())
     }
 
     /// How long a failure keeps visitors from waiting, in milliseconds.
-    fn failure_memory(&self) -> u64 {
+    fn failure_memory_millis(&self) -> u64 {
         self.here
             .lifetimes
             .fresh_millis

@@ -9,13 +9,13 @@ use crate::host::{NEVER_WRITTEN, SharedData};
 use crate::time::Moment;
 
 /// Milliseconds after which a worker that has not written its share is gone. Ticks come ten times a second.
-const GONE_AFTER: u64 = 10_000;
+const GONE_AFTER_MILLIS: u64 = 10_000;
 
 /// Milliseconds between two writes of an unchanged share.
-const SIGN_INTERVAL: u64 = 1_000;
+const WRITE_INTERVAL_MILLIS: u64 = 1_000;
 
 /// Milliseconds between two looks at the others.
-const LOOK_INTERVAL: u64 = 2_500;
+const LOOK_INTERVAL_MILLIS: u64 = 2_500;
 
 /// The most workers that have a place. What further ones leave behind when they are trapped stays.
 const PLACES: u32 = 1_024;
@@ -61,13 +61,13 @@ impl Shares {
         flushed: &mut Levels,
         now: Moment,
     ) {
-        if is_past(self.looked, now, LOOK_INTERVAL) {
+        if is_past(self.looked, now, LOOK_INTERVAL_MILLIS) {
             self.looked = Some(now);
             self.look(host, now);
         }
         let is_written = self.written.is_some_and(|(_, written)| written == levels);
         let written = self.written.map(|(written, _)| written);
-        if is_written && !is_past(written, now, SIGN_INTERVAL) {
+        if is_written && !is_past(written, now, WRITE_INTERVAL_MILLIS) {
             return;
         }
         if self.place.is_some() && !self.renew(host, levels, now) {
@@ -152,7 +152,7 @@ impl Shares {
 
 impl Share {
     fn is_gone(&self, now: Moment) -> bool {
-        self.written.age(now) >= GONE_AFTER
+        self.written.age(now) >= GONE_AFTER_MILLIS
     }
 
     fn to_bytes(self) -> [u8; NUMBERS * 8] {

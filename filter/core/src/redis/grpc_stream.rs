@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_stream_that_has_ended_the_proxy_is_told_at_once_and_once() {
+    fn a_stream_that_has_ended_is_cancelled_at_once_and_once() {
         let (mut grpc, mut wires) = pair();
         grpc.open(&mut wires);
         assert!(grpc.on_end(&mut wires, 1));

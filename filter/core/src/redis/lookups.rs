@@ -26,7 +26,7 @@ enum Request {
 #[derive(Debug)]
 pub(crate) struct Lookups {
     client: Client<Request>,
-    timeout: u64,
+    timeout_millis: u64,
     lookup: LookupCommand,
     handler: OutputHandler,
 }
@@ -61,7 +61,7 @@ impl Lookups {
             Mode::Pooled => (Method::Pooled, CLUSTER_LASTS_MILLIS),
         };
         Self {
-            timeout: settings.timeout_millis,
+            timeout_millis: settings.timeout_millis,
             client: Client::new(settings, seed),
             lookup: LookupCommand::default(),
             handler: OutputHandler {
@@ -90,8 +90,8 @@ impl Lookups {
     }
 
     /// How long a lookup may take at most, in milliseconds.
-    pub(crate) fn timeout(&self) -> u64 {
-        self.timeout
+    pub(crate) fn timeout_millis(&self) -> u64 {
+        self.timeout_millis
     }
 
     /// Attempts to connect since this was last called.

@@ -8,10 +8,10 @@ use crate::time::Moment;
 use edgelink_wire::redis::FeedState;
 
 /// Milliseconds from one probe to the next.
-const PROBE_INTERVAL: u64 = 500;
+const PROBE_INTERVAL_MILLIS: u64 = 500;
 
 /// Milliseconds after which a probe says nothing any more.
-const PROBE_LASTS: u64 = 1_500;
+const PROBE_LASTS_MILLIS: u64 = 1_500;
 
 /// How far the feed was read, as far as Redis is judged by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +26,8 @@ pub(crate) struct FeedView {
 #[derive(Debug)]
 pub(crate) struct Probes {
     /// How long the feed may be silent, in milliseconds, and at most for this connection.
-    fresh: u64,
-    most: u64,
+    fresh_millis: u64,
+    most_millis: u64,
     feed: Option<FeedView>,
     /// The probe that is under way.
     asked: Option<Probe>,
@@ -53,11 +53,11 @@ pub(crate) struct Current {
 }
 
 impl Probes {
-    /// A connection that was not probed yet, where the feed may be silent for `most` milliseconds at most.
-    pub(crate) fn new(most: u64) -> Self {
+    /// A connection that was not probed yet, where the feed may be silent for `most_millis` milliseconds at most.
+    pub(crate) fn new(most_millis: u64) -> Self {
         Self {
-            fresh: most,
-            most,
+            fresh_millis: most_millis,
+            most_millis,
             feed: None,
             asked: None,
             shown: None,
@@ -66,9 +66,9 @@ impl Probes {
     }
 
     /// Sets the last beat of the feed, `None` without one, and for how many milliseconds the feed may be silent.
-    pub(crate) fn set_feed(&mut self, feed: Option<FeedView>, fresh: u64) {
+    pub(crate) fn set_feed(&mut self, feed: Option<FeedView>, fresh_millis: u64) {
         self.feed = feed;
-        self.fresh = fresh.min(self.most);
+        self.fresh_millis = fresh_millis.min(self.most_millis);
     }
 
     /// Whether it is time for a probe.
@@ -79,7 +79,7 @@ impl Probes {
     /// A probe is sent.
     pub(crate) fn on_sent(&mut self, now: Moment) {
         self.asked = self.feed.map(|feed| Probe { sent: now, feed });
-        self.next = now.after(PROBE_INTERVAL);
+        self.next = now.after(PROBE_INTERVAL_MILLIS);
     }
 
     /// The probe is answered: the publisher has written that far; `None` if it has written nothing.
@@ -106,8 +106,8 @@ impl Probes {
     pub(crate) fn current(&self, now: Moment) -> Option<Current> {
         let (feed, shown) = (self.feed?, self.shown?);
         let generation = feed.beat.generation;
-        let is_current = feed.read_until.age(now) < self.fresh
-            && shown.sent.age(now) < PROBE_LASTS
+        let is_current = feed.read_until.age(now) < self.fresh_millis
+            && shown.sent.age(now) < PROBE_LASTS_MILLIS
             && shown.feed.beat.generation == generation;
         is_current.then_some(Current {
             generation,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_may_need_a_feed_that_was_heard_lately() {
+    fn a_connection_may_need_a_feed_that_was_read_lately() {
         let mut probes = Probes::new(1_800);
         probes.set_feed(Some(view(7, 3, 0)), 5_000);
         probes.on_sent(at(1_000));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_feed_that_was_heard_redis_is_not_believed() {
+    fn without_a_feed_redis_is_not_current() {
         let mut probes = probed();
         probes.set_feed(Some(view(7, 4, 0)), 5_000);
         assert_eq!(

@@ -53,8 +53,8 @@ impl Decoder {
     }
 
     /// Bytes held of a reply that is not complete.
-    #[must_use]
-    pub fn held_bytes(&self) -> usize {
+    #[cfg(test)]
+    fn held_bytes(&self) -> usize {
         if self.is_handed_out {
             0
         } else {

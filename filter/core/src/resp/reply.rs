@@ -54,8 +54,8 @@ impl<'a> Reply<'a> {
     }
 
     /// The bytes, if it is a string.
-    #[must_use]
-    pub fn bulk(self) -> Option<&'a [u8]> {
+    #[cfg(test)]
+    pub(crate) fn bulk(self) -> Option<&'a [u8]> {
         match self {
             Self::Bulk(bytes) => Some(bytes),
             _ => None,
@@ -63,8 +63,8 @@ impl<'a> Reply<'a> {
     }
 
     /// The elements, if it is an array.
-    #[must_use]
-    pub fn array(self) -> Option<Array<'a>> {
+    #[cfg(test)]
+    pub(crate) fn array(self) -> Option<Array<'a>> {
         match self {
             Self::Array(array) => Some(array),
             _ => None,

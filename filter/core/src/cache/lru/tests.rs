@@ -18,7 +18,7 @@ fn one() -> usize {
 }
 
 #[test]
-fn what_nobody_asked_for_goes_first() {
+fn what_was_not_asked_for_goes_first() {
     let mut lru = lru(2 * one());
     lru.put(b"d/aa", b"1234", at(1));
     lru.put(b"d/bb", b"1234", at(1));
@@ -73,7 +73,7 @@ fn flood(lru: &mut Lru) {
 }
 
 #[test]
-fn news_stays_for_a_while_whatever_is_asked_for_and_no_longer() {
+fn a_protected_entry_stays_for_a_while_whatever_is_asked_for_and_no_longer() {
     let mut lru = lru(20 * one());
     lru.put_protected(b"d/aa", b"1234", at(1_000));
     flood(&mut lru);
@@ -86,7 +86,7 @@ fn news_stays_for_a_while_whatever_is_asked_for_and_no_longer() {
 }
 
 #[test]
-fn news_of_what_was_known_already_stays_too() {
+fn a_protected_entry_of_a_key_that_was_held_stays_too() {
     let mut lru = lru(20 * one());
     lru.put(b"d/aa", b"1234", at(1));
     lru.put_protected(b"d/aa", b"1234", at(1_000));
@@ -95,7 +95,7 @@ fn news_of_what_was_known_already_stays_too() {
 }
 
 #[test]
-fn much_news_leaves_half_of_the_cache_to_what_is_asked_for() {
+fn many_protected_entries_leave_half_of_the_cache_to_what_is_asked_for() {
     let mut lru = lru(20 * one());
     let asked: Vec<_> = (0..9).map(|number| [b'd', b'/', b'a', number]).collect();
     for key in &asked {
@@ -234,7 +234,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn with_news_it_stays_within_its_bound_and_gives_what_was_put_last(
+    fn with_protected_entries_it_stays_within_its_bound_and_gives_what_was_put_last(
         steps in prop::collection::vec((0u8..20, 0usize..100, any::<bool>(), 0u64..100_000), 0..200),
         max_bytes in 0usize..2_000,
     ) {

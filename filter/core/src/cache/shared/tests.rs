@@ -146,7 +146,7 @@ fn links_that_share_a_slot_take_it_from_each_other() {
 }
 
 #[test]
-fn a_lower_rev_is_not_written_over_a_higher_one_until_that_is_dead() {
+fn a_lower_rev_does_not_replace_a_higher_one_until_that_is_unusable() {
     let (mut store, mut slots) = (Store::default(), Slots::new(8, 2048));
     write(&mut slots, &mut store, "d/a", link("https://e/", 5));
     write(&mut slots, &mut store, "d/a", Record::Absent { rev: 4 });

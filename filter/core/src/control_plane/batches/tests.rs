@@ -51,7 +51,7 @@ fn nothing_is_sent_where_nothing_was_counted() {
 }
 
 #[test]
-fn of_too_many_batches_the_oldest_that_was_never_sent_is_given_up_and_told() {
+fn of_too_many_batches_the_oldest_that_was_never_sent_is_dropped_and_reported() {
     let mut batches = batches(2);
     batches.close(counted(1), 50);
     batches.request().unwrap();
@@ -82,7 +82,7 @@ fn the_bound_in_bytes_is_kept_too() {
 }
 
 #[test]
-fn clicks_lost_in_the_worker_are_told_even_without_others() {
+fn clicks_lost_in_the_worker_are_reported_even_without_others() {
     let mut batches = batches(9);
     let lost = Tallied {
         lost: 5,
@@ -133,7 +133,7 @@ proptest! {
     /// However often batches are sent, fail, and are given up: in the end, what was counted is what there was minus what
     /// was reported as given up.
     #[test]
-    fn nothing_is_lost_without_being_told_and_nothing_counts_twice(events in prop::collection::vec(
+    fn nothing_is_lost_without_being_reported_and_nothing_counts_twice(events in prop::collection::vec(
         prop_oneof![
             (1u64..9).prop_map(Event::Close),
             (1u64..9).prop_map(Event::Lose),

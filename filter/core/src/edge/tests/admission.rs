@@ -20,7 +20,7 @@ fn a_code_that_was_never_issued_is_404_without_a_lookup_or_a_look_at_shared_data
 }
 
 #[test]
-fn an_alias_of_generated_shape_redirects_as_soon_as_the_feed_told_of_it() {
+fn an_alias_of_generated_shape_redirects_as_soon_as_it_is_on_the_feed() {
     let mut world = World::with_admission();
     let key = format!("go.example/{}", code(BOUND + 5));
     let put = FeedMessage::Put {
@@ -73,7 +73,7 @@ fn after_a_gap_or_a_flush_admission_waits_for_a_newer_snapshot() {
 }
 
 #[test]
-fn aliases_of_any_shape_that_nobody_has_cost_no_lookup_and_others_are_looked_up() {
+fn unknown_aliases_of_any_shape_cost_no_lookup_and_others_are_looked_up() {
     let mut world = World::with_admission();
     for number in 0..2_000 {
         let path = format!("/scan{number:04}");
@@ -96,7 +96,7 @@ fn an_alias_that_is_created_is_let_through_even_if_it_is_not_understood() {
 }
 
 #[test]
-fn a_worker_that_stood_still_refuses_nothing_before_it_has_heard_the_feed_again() {
+fn a_worker_that_stood_still_refuses_nothing_before_it_has_read_the_feed_again() {
     let mut world = World::with_admission();
     world.stand_still(60_000);
     world.ask(&path(BOUND));

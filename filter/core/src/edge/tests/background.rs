@@ -191,8 +191,7 @@ fn a_worker_begins_with_its_first_request_and_not_in_the_same_moment_as_the_othe
 }
 
 #[test]
-fn hot_links_of_a_snapshot_are_served_here_and_by_the_other_workers_once_the_feed_vouches_for_them()
-{
+fn hot_links_of_a_snapshot_are_served_here_and_by_the_other_workers_once_the_feed_covers_them() {
     let mut world = World::with_background(r#","snapshot":{},"poll":{}"#);
     world.answer_snapshot(&snapshot(5));
     assert_eq!(
@@ -490,7 +489,7 @@ fn after_a_flush_what_is_known_gives_way_to_an_answer_of_any_revision() {
 /// A change right after a flush counts as fetched when the feed was read before, so as invalidated. A snapshot that was made
 /// before is taken in later.
 #[test]
-fn what_was_told_after_a_flush_gives_way_to_nothing_older_that_was_not_asked_for() {
+fn a_change_after_a_flush_gives_way_to_nothing_older_that_was_not_asked_for() {
     let mut world = World::with_polled_link();
     world.pass(100);
     world.answer_poll(&batch(9, &[FeedMessage::Flush]));
@@ -517,7 +516,7 @@ fn what_was_told_after_a_flush_gives_way_to_nothing_older_that_was_not_asked_for
 
 /// The clock of the database that was lost had been ahead.
 #[test]
-fn after_a_flush_an_absence_has_the_revision_that_it_is_told_with() {
+fn after_a_flush_an_absence_has_the_revision_of_its_answer() {
     let mut world = World::with_background(r#","poll":{}"#);
     world.answer_poll(&gap(5));
     world.know("a", Record::Absent { rev: 100 });

@@ -118,7 +118,7 @@ fn a_report_that_failed_is_sent_again_as_it_was() {
 }
 
 #[test]
-fn a_report_that_cannot_be_read_is_given_up_and_that_is_told() {
+fn a_report_that_cannot_be_read_is_dropped_and_the_drop_is_reported() {
     let mut world = World::with(settings_with(CLICKS));
     world.know("a", link("https://a/", 1));
     world.pass(1_000);

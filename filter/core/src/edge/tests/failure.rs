@@ -31,7 +31,7 @@ fn a_failure_is_503_and_never_remembered_as_anything_else() {
 }
 
 #[test]
-fn after_a_failure_a_stale_record_is_served_at_once_and_asked_for_by_nobody_who_waits() {
+fn after_a_failure_a_stale_record_is_served_at_once_and_no_request_waits() {
     let mut world = World::new();
     let stale = redirect("https://e/", "stale");
     world.know("a", link("https://e/", 1));

@@ -33,17 +33,17 @@ impl World {
         for _ in 0..seconds {
             self.pass(1_000);
             let beat = self.beat(5);
-            self.hear(&[beat]);
+            self.receive(&[beat]);
         }
     }
 
     /// These come with the next answer to a poll.
-    fn hear(&mut self, messages: &[FeedMessage<'_>]) {
-        self.hear_from(0, messages);
+    fn receive(&mut self, messages: &[FeedMessage<'_>]) {
+        self.receive_from(0, messages);
     }
 
     /// The same from a control plane whose feed is so many milliseconds old.
-    fn hear_from(&mut self, age_millis: u64, messages: &[FeedMessage<'_>]) {
+    fn receive_from(&mut self, age_millis: u64, messages: &[FeedMessage<'_>]) {
         let head = BatchHead {
             age_millis,
             ..self.next_head(messages.len())
@@ -73,7 +73,7 @@ const DEL: FeedMessage<'static> = FeedMessage::Del {
 #[test]
 fn a_change_is_served_at_once_here_and_in_shared_data() {
     let mut world = World::with_feed_and_link();
-    world.hear(&[put("https://new/", 2)]);
+    world.receive(&[put("https://new/", 2)]);
     assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
     let mut other = world.other_worker();
     assert_eq!(
@@ -86,22 +86,22 @@ fn a_change_is_served_at_once_here_and_in_shared_data() {
 #[test]
 fn a_deleted_link_is_absent_at_once_and_a_new_alias_takes_the_place_of_an_absence() {
     let mut world = World::with_feed_and_link();
-    world.hear(&[DEL]);
+    world.receive(&[DEL]);
     assert_eq!(world.visit("/a"), Answered(page(404, "lru")));
-    world.hear(&[put("https://new/", 8)]);
+    world.receive(&[put("https://new/", 8)]);
     assert_eq!(
         world.visit("/a"),
         Answered(page(404, "lru")),
         "that was before"
     );
-    world.hear(&[put("https://new/", 10)]);
+    world.receive(&[put("https://new/", 10)]);
     assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
 }
 
 #[test]
 fn a_change_of_a_link_that_was_never_asked_for_does_not_take_a_slot() {
     let mut world = World::with_feed();
-    world.hear(&[put("https://new/", 2)]);
+    world.receive(&[put("https://new/", 2)]);
     assert!(world.host.store.keys().is_empty());
     assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
 }
@@ -112,7 +112,7 @@ fn a_change_of_a_hot_link_takes_a_slot() {
     let FeedMessage::Put { key, record, .. } = put("https://hot/", 2) else {
         unreachable!()
     };
-    world.hear(&[FeedMessage::Put {
+    world.receive(&[FeedMessage::Put {
         key,
         record,
         hot: true,
@@ -128,7 +128,7 @@ fn a_change_of_a_hot_link_takes_a_slot() {
 fn a_lookup_that_was_answered_before_the_change_does_not_undo_it() {
     let mut world = World::with_feed();
     let token = world.ask("/a");
-    world.hear(&[put("https://new/", 2)]);
+    world.receive(&[put("https://new/", 2)]);
     let answers = world.end_with(token, "go.example/a", link("https://old/", 1));
     assert_eq!(answers, [redirect("https://new/", "lru")]);
     assert!(
@@ -138,9 +138,9 @@ fn a_lookup_that_was_answered_before_the_change_does_not_undo_it() {
 }
 
 #[test]
-fn an_old_record_of_another_worker_does_not_undo_a_change_that_was_heard_here() {
+fn an_old_record_of_another_worker_does_not_undo_an_applied_change() {
     let mut world = World::with_feed();
-    world.hear(&[put("https://new/", 2)]);
+    world.receive(&[put("https://new/", 2)]);
     let mut other = World::new();
     other.pass(world.now - START);
     other.know("a", link("https://old/", 1));
@@ -166,7 +166,7 @@ fn a_worker_that_stood_still_while_the_feed_died_serves_nothing_old() {
     world.ask("/a");
     // What had been sent before the process was stopped.
     let beat = world.beat(5);
-    world.hear(&[beat]);
+    world.receive(&[beat]);
     world.ask("/b");
     assert_eq!(world.visit("/a"), Waiting(world.last_stream));
 }
@@ -214,14 +214,14 @@ fn a_change_of_a_backlog_is_as_old_as_the_feed() {
     // The publisher has not been up to date for some seconds.
     for second in 1..=5 {
         world.pass(1_000);
-        world.hear_from(second * 1_000, &[DEL]);
+        world.receive_from(second * 1_000, &[DEL]);
     }
     let put = FeedMessage::Put {
         key: "go.example/b",
         record: link("https://b/", 1),
         hot: true,
     };
-    world.hear_from(5_000, &[put]);
+    world.receive_from(5_000, &[put]);
     let token = world.ask("/b");
     let answers = world.end_with(token, "go.example/b", link("https://newer/", 2));
     assert_eq!(answers, [redirect("https://newer/", "control-plane")]);
@@ -232,7 +232,7 @@ fn a_change_that_is_not_understood_has_the_link_asked_for_again_and_only_that_on
     let mut world = World::with_feed_and_link();
     world.know("b", link("https://b/", 1));
     world.pass(10);
-    world.hear(&[FeedMessage::Changed {
+    world.receive(&[FeedMessage::Changed {
         key: "go.example/a",
     }]);
     assert_eq!(world.visit("/b"), Answered(redirect("https://b/", "lru")));
@@ -251,7 +251,7 @@ fn a_lookup_from_before_a_change_that_is_not_understood_is_not_kept() {
     let mut world = World::with_feed();
     let token = world.ask("/a");
     world.pass(10);
-    world.hear(&[FeedMessage::Changed {
+    world.receive(&[FeedMessage::Changed {
         key: "go.example/a",
     }]);
     let answers = world.end_with(token, "go.example/a", link("https://old/", 1));
@@ -274,7 +274,7 @@ fn a_gap_has_everything_asked_for_again_and_leaves_it_to_serve_when_asking_fails
 fn a_flush_leaves_nothing() {
     let mut world = World::with_feed_and_link();
     world.pass(10);
-    world.hear(&[FeedMessage::Flush]);
+    world.receive(&[FeedMessage::Flush]);
     let token = world.ask("/a");
     assert_eq!(world.end(token, Response::default()), [unavailable()]);
     world.pass(10);
@@ -312,7 +312,7 @@ fn a_message_that_is_longer_than_any_that_is_known_is_a_gap_and_is_read_once() {
     assert_eq!(world.counted("feed.malformed"), 1);
     assert_eq!(world.counted("feed.gap"), 1);
     world.quiet_seconds(3);
-    world.hear(&[put("https://new/", 2)]);
+    world.receive(&[put("https://new/", 2)]);
     assert_eq!(world.visit("/a"), Answered(redirect("https://new/", "lru")));
     assert_eq!(world.counted("feed.malformed"), 1);
 }

@@ -38,7 +38,7 @@ fn the_share_of_a_worker_whose_vm_was_trapped_is_taken_out() {
 }
 
 #[test]
-fn a_worker_that_was_taken_for_gone_tells_its_share_again() {
+fn a_worker_that_was_taken_for_gone_writes_its_share_again() {
     let mut frozen = named(1);
     frozen.know("a", link("https://e/", 1));
     frozen.pass(100);

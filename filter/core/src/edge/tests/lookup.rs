@@ -112,7 +112,7 @@ fn the_host_names_the_domain_and_an_unknown_one_the_first() {
 }
 
 #[test]
-fn those_who_ask_for_the_same_link_share_a_callout_and_leaving_harms_nobody() {
+fn waiters_for_the_same_link_share_a_callout_and_one_may_leave() {
     let mut world = World::new();
     let (first, token) = world.visit_and_send("/a");
     let Waiting(first) = first else { panic!() };
@@ -153,7 +153,7 @@ fn a_lookup_that_began_long_ago_is_not_joined() {
 }
 
 #[test]
-fn a_callout_that_nobody_waits_for_any_longer_still_teaches() {
+fn a_callout_without_waiters_still_fills_the_caches() {
     let mut world = World::new();
     let token = world.ask("/a");
     world.edge.on_stream_end(world.last_stream);

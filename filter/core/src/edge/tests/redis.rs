@@ -34,7 +34,7 @@ impl World {
 
     /// A second passes, in which the feed has a beat, and Redis shows that it has it too.
     pub(super) fn make_current(&mut self, stream: u32) {
-        self.hear_beat();
+        self.receive_beat();
         self.answer_probe(stream, &state(GENERATION, self.beats));
         self.pass(500);
         self.answer_probe(stream, &state(GENERATION, self.beats));
@@ -48,7 +48,7 @@ impl World {
     }
 
     /// Half a second passes, in which the feed has a beat.
-    fn hear_beat(&mut self) {
+    fn receive_beat(&mut self) {
         self.pass(500);
         let beat = self.beat(1);
         self.answer_poll(&batch(6, &[beat]));
@@ -173,7 +173,7 @@ fn what_redis_does_not_have_the_control_plane_is_asked_for() {
 }
 
 #[test]
-fn those_who_ask_for_the_same_link_share_a_lookup_and_leaving_harms_nobody() {
+fn waiters_for_the_same_link_share_a_lookup_and_one_may_leave() {
     let mut world = World::with_redis("");
     let first = world.ask_redis("/a");
     world.ask_redis("/a");
@@ -205,7 +205,7 @@ fn redis_that_is_late_is_not_waited_for_and_its_answer_is_not_taken_for_another_
 }
 
 #[test]
-fn an_answer_does_not_take_the_place_of_what_another_worker_has_learned_meanwhile() {
+fn an_answer_does_not_replace_a_newer_record_of_another_worker() {
     // Behind the section of Redis.
     let mut world = World::with_redis(r#"},"sharedData":{"slots":1"#);
     world.ask_redis("/b");
@@ -240,7 +240,7 @@ fn redis_that_hangs_is_given_up_and_waited_for_no_more() {
 }
 
 #[test]
-fn a_lost_connection_sends_everybody_on_and_is_made_anew() {
+fn a_lost_connection_sends_all_lookups_on_and_is_made_again() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     world.close(LOOKUPS);
@@ -349,7 +349,7 @@ fn a_stale_link_is_asked_for_at_redis_and_served_when_all_fails() {
 }
 
 #[test]
-fn new_settings_send_those_who_wait_on_and_connect_anew() {
+fn new_settings_send_waiting_lookups_on_and_connect_again() {
     let mut world = World::with_redis("");
     world.ask_redis("/a");
     let redis = settings_with(r#","redis":{"mode":"direct","cluster":"other"}"#);
@@ -392,7 +392,7 @@ fn redis_that_is_behind_the_feed_is_not_asked_until_it_has_caught_up() {
         state(GENERATION + 1, 99),
         b"*2\r\n$-1\r\n$-1\r\n".to_vec(),
     ] {
-        world.hear_beat();
+        world.receive_beat();
         world.answer_probe(LOOKUPS, &behind);
         let code = format!("/a{}", world.last_stream);
         world.ask(&code);

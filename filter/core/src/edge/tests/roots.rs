@@ -118,7 +118,7 @@ fn lookups_whose_callouts_ended_with_their_root_are_made_again_with_the_next_tic
 }
 
 #[test]
-fn a_lookup_that_nobody_is_told_the_end_of_twice_is_asked_for_once() {
+fn a_lookup_that_loses_its_callout_twice_is_sent_again_once() {
     let mut world = World::with_root();
     world.start(SECOND, "");
     world.ask("/a");

@@ -311,7 +311,7 @@ fn a_handshake_that_is_not_answered_is_given_up() {
 }
 
 #[test]
-fn everybody_who_waits_is_told_when_the_stream_ends() {
+fn every_request_fails_when_the_stream_ends() {
     let mut tested = Tested::ready();
     tested.request(0, 1).unwrap();
     tested.request(100, 2).unwrap();
@@ -347,7 +347,7 @@ fn garbage_ends_the_connection() {
 }
 
 #[test]
-fn a_reply_that_nobody_waits_for_ends_the_connection() {
+fn a_reply_without_a_request_ends_the_connection() {
     let mut tested = Tested::ready();
     let down = Said::Down("a reply came without a request".to_owned());
     assert_eq!(tested.data(0, b"+OK\r\n+OK\r\n"), [Said::Close, down]);

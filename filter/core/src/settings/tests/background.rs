@@ -31,7 +31,7 @@ fn what_is_not_said_has_the_documented_default() {
     };
     assert_eq!(background.snapshot, Some(snapshot));
     assert_eq!(background.poll, Some(poll));
-    assert_eq!(background.admission_silence, Some(5_000));
+    assert_eq!(background.admission_silence_millis, Some(5_000));
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn what_comes_while_others_are_unanswered_is_sent_together_once_all_are_answered
 }
 
 #[test]
-fn a_batch_that_is_full_waits_for_nobody() {
+fn a_full_batch_is_sent_at_once() {
     let mut tested = gathering(3);
     tested.request(0, 1).unwrap();
     for (token, said) in [(2, vec![]), (3, vec![]), (4, vec![sent(3)]), (5, vec![])] {
