@@ -1,4 +1,4 @@
-//! What the proxy calls.
+//! The callbacks: what the proxy calls.
 
 use crate::abi::{self, Buffer, Level};
 use crate::worker;

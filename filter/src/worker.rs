@@ -1,4 +1,4 @@
-//! What a VM holds between two callbacks, and how a decision becomes host calls.
+//! The worker that a VM holds between two callbacks, and how a decision becomes host calls.
 //!
 //! Sending a callout and answering a request are host calls that may end in another callback before they return. So
 //! the worker is borrowed to decide, given back, and only then they are made.

@@ -1,4 +1,4 @@
-//! What a visitor gets.
+//! The answer to a visitor: status, headers and page.
 
 use crate::metrics::Tier;
 use crate::settings::Settings;

@@ -58,7 +58,7 @@ pub(crate) enum Lookup {
     /// To be served if no other tier can say. Never an absence: the link may have been created since, and a failure
     /// must not look like an answer.
     Stale(Found),
-    /// Nothing that may be served. The version is that of the slot, if it holds nothing of that key.
+    /// No record that may be served. The version is that of the slot, if it holds no record of that key.
     Missing(Version),
 }
 
@@ -75,16 +75,16 @@ pub(crate) struct Fetched<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Redis,
-    /// That there is no link is believed whatever rev it has: tombstones, which have the rev of a deletion, are purged.
+    /// An absence is inserted whatever rev it has: tombstones, which have the rev of a deletion, are purged.
     ControlPlane,
 }
 
-/// What a message of the feed says of a link.
+/// The new record of a link, from the feed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Update<'a> {
     /// The link, or that there is none.
     pub(crate) record: Record<&'a str>,
-    /// Whether it is one of those that are asked for most.
+    /// Whether it is a hot link.
     pub(crate) is_hot: bool,
     /// It was right at that moment or later.
     pub(crate) at: Moment,
@@ -161,7 +161,7 @@ impl Caches {
         self.lru.on_time(now);
     }
 
-    /// When a record was fetched, where that is not known: so long ago that it is asked for again.
+    /// When a record of unknown age counts as fetched: so long ago that it is asked for again.
     pub(crate) fn unknown_age(&self, now: Moment) -> Moment {
         now.before(
             self.lifetimes
@@ -353,7 +353,7 @@ impl Caches {
         self.slots.write(data, offer, precedence)
     }
 
-    /// Applies what a message of the feed says of a link.
+    /// Applies a change from the feed.
     ///
     /// Into the LRU even if no visitor has asked for it here, and for a while whatever else comes: a lookup that was answered
     /// before the change may still be on its way, to this worker or into shared data, and only the newer rev keeps it out. Into a slot of another link
@@ -390,7 +390,7 @@ impl Caches {
         }
     }
 
-    /// Puts what another worker has fetched into the LRU, if it is better than what is there.
+    /// Puts a record that another worker has fetched into the LRU, if it is newer than the one there.
     fn adopt(
         &mut self,
         shared: &SharedRecord<impl Deref<Target = [u8]>>,
@@ -443,7 +443,7 @@ impl Caches {
         })
     }
 
-    /// By what records that the control plane was not asked for take the places of those that are held.
+    /// The precedence of records that do not come from the control plane over those that are held.
     fn precedence(&self, now: Moment) -> Precedence {
         Precedence {
             freshness: self.freshness,

@@ -1,7 +1,7 @@
-//! What a worker does with the control plane on its own account: it fetches a snapshot to start from, polls the
-//! feed, and reports clicks.
+//! Calls to the control plane: lookups, and the background callouts that fetch a snapshot to start from, poll the
+//! feed, and report clicks.
 //!
-//! Each of these is one callout at a time ([`BackgroundCallout`]), from the root context. As with Redis, a worker begins
+//! Each of the latter is one callout at a time ([`BackgroundCallout`]), from the root context. As with Redis, a worker begins
 //! with its first request: the copy of the plugin on Envoy's main thread never sees one, and has no use for a feed.
 
 mod batches;
@@ -33,7 +33,7 @@ pub struct BackgroundCallout {
     pub path: String,
     /// The value of `accept`.
     pub accept: &'static str,
-    /// The value of `content-type`; nothing without a body.
+    /// The value of `content-type`; `None` without a body.
     pub content_type: Option<&'static str>,
     /// The body.
     pub body: Vec<u8>,
@@ -41,7 +41,7 @@ pub struct BackgroundCallout {
     pub timeout_millis: u32,
 }
 
-/// The body of an answer with status 200 and of that type. Nothing else is what was asked for.
+/// The body of an answer with status 200 and of that type. Anything else is a failure.
 fn body_of<'a>(response: Response<'a>, media_type: &str) -> Result<&'a [u8], CalloutError> {
     match status(response)? {
         200 if response.content_type == media_type.as_bytes() => Ok(response.body),

@@ -1,4 +1,4 @@
-//! A worker's edge: requests, ends of callouts, bytes from Redis and ticks go in, what is to be done comes out.
+//! A worker's edge: requests, ends of callouts, bytes from Redis and ticks go in; answers and callouts come out.
 
 mod action;
 mod answers;

@@ -1,4 +1,4 @@
-//! What the logic needs from whatever runs it: Envoy, or a test.
+//! The traits of a host: what the logic needs from Envoy, or from a test in its place.
 //!
 //! None of these may call back into the logic before it returns. What may (sending a callout, answering a request) is
 //! not here: the logic says what is to be done, and the contexts do it once it has returned.

@@ -47,7 +47,7 @@ struct Stream {
 #[derive(PartialEq)]
 enum State {
     Open,
-    /// Refused or reset: whatever still arrives goes nowhere.
+    /// Refused or reset: what still arrives is dropped.
     Closed,
 }
 

@@ -1,4 +1,4 @@
-//! A circuit breaker: something that fails is asked no more, but for one try in a while.
+//! A circuit breaker: stops calls to something that fails, but for one try in a while.
 
 /// A circuit breaker. Its times are milliseconds of a clock that never goes back, passed in.
 ///

@@ -30,10 +30,10 @@ pub const MEDIA_TYPE: &str = "application/vnd.edgelink.clicks";
 /// Names a worker: random, drawn by every VM.
 pub type WorkerId = [u8; 16];
 
-/// What one worker counted since its last batch.
+/// The clicks that one worker counted since its last batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClickBatch<'a> {
-    /// Who counted.
+    /// The worker that counted.
     pub worker: WorkerId,
     /// 1 for the first batch of the worker, one more for each further one.
     pub seq: u64,

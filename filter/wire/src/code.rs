@@ -1,4 +1,4 @@
-//! Short codes: what the path of a short link may be, which words are taken, and how a number becomes a code.
+//! Short codes: their shape, the reserved words, and how a number becomes a code.
 
 use crate::base62::{self, CodeLength};
 use crate::permutation::{Permutation, PermutationKey};

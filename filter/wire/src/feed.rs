@@ -99,13 +99,13 @@ pub enum FeedMessage<'a> {
         /// `{domain}/{code}`.
         key: &'a str,
     },
-    /// Everything in the caches is to be forgotten.
+    /// Every record in the caches is invalid.
     Flush,
     /// The publisher is up to date.
     Beat(Beat),
 }
 
-/// What the publisher says about once a second, when everything that was committed before is on the feed.
+/// The message of about once a second that says up to when every change is on the feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beat {
     /// No number at or above this one was issued (admission).
@@ -114,7 +114,7 @@ pub struct Beat {
     pub generation: u64,
     /// Grows from beat to beat, over all publishers of a database.
     pub number: u64,
-    /// Everything that was committed before that time is on the feed in front of this beat: unix time in microseconds on
+    /// Every change that was committed before that time is on the feed in front of this beat: unix time in microseconds on
     /// the clock of the database. 0 in the first beat of a generation, which says nothing of that.
     pub at: u64,
     /// How long ago that was at most when the beat was sent, in milliseconds, by a clock that is never set: for readers that cannot

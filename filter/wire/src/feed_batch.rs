@@ -41,13 +41,13 @@ pub struct BatchHead {
     pub waited_millis: u64,
     /// Where to read on.
     pub next: FeedPosition,
-    /// Whether something between the position that was asked for and the first message is missing: everything that was
-    /// cached before is to be asked for again. If a flush is among what is missing, as far as that is known, it is the
+    /// Whether something between the position that was asked for and the first message is missing: every record that was
+    /// cached before is stale. If a flush is among what is missing, as far as that is known, it is the
     /// first message.
     pub gap: bool,
 }
 
-/// What happened behind a position.
+/// The changes behind a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedBatch<'a> {
     /// What is said of the batch as a whole.

@@ -1,4 +1,4 @@
-//! How a link is named everywhere but in the database: `{domain}/{code}`.
+//! Link keys, the names of links everywhere but in the database: `{domain}/{code}`.
 
 use crate::code::{Code, CodeError};
 use crate::domain::{Domain, DomainError};

@@ -1,4 +1,4 @@
-//! What a link is outside of the database, and its compact encoding for the caches.
+//! Records: links outside of the database, and their compact encoding for the caches.
 //!
 //! Layout of version 1, numbers as unsigned LEB128:
 //!
@@ -51,7 +51,7 @@ pub struct LinkRecord<U> {
     pub rev: u64,
 }
 
-/// What is known of a key: a link, or that there is none.
+/// A record: a link, or its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<U> {
     /// There is no such link. `rev` is that of the deletion, or 0 where there never was one.
@@ -255,7 +255,7 @@ pub(crate) fn target(bytes: &[u8]) -> Result<&str, RecordError> {
 pub struct Entry<'a> {
     /// `{domain}/{code}`.
     pub key: &'a [u8],
-    /// What is known of that key.
+    /// Its record.
     pub record: Record<&'a str>,
 }
 

@@ -1,4 +1,4 @@
-//! What a visitor of a link gets: the rules of the redirect, which edge and control plane share.
+//! The rules of the redirect, which edge and control plane share.
 
 use crate::query;
 use crate::record::{LinkRecord, LinkState, Record};

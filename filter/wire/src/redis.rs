@@ -1,4 +1,4 @@
-//! How links stand in Redis: one hash a link, whose key has the generation of the feed in it, and one hash with the state of
+//! Links in Redis: one hash a link, whose key has the generation of the feed in it, and one hash with the state of
 //! the feed.
 //!
 //! What Redis says of a link counts only while Redis is current: the state of the feed in that very Redis has the generation

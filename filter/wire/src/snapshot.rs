@@ -1,4 +1,4 @@
-//! What an edge starts from (`GET /edge/v1/snapshot`).
+//! The snapshot that an edge starts from (`GET /edge/v1/snapshot`).
 //!
 //! Layout of version 2, numbers as unsigned LEB128, texts and bytes behind their length:
 //!
@@ -53,7 +53,7 @@ pub struct Snapshot<'a> {
     pub domains: Vec<&'a str>,
     /// All codes but those that are generated and have a number below `bound`.
     pub codes: CodeFilter,
-    /// The links asked for most, the most wanted first.
+    /// The hot links, the hottest first.
     pub hot: Vec<Entry<'a>>,
 }
 

@@ -12,7 +12,7 @@ pub struct Lifetimes {
     pub absent_fresh_millis: u64,
     /// How long a record is served without asking again while a feed covers it.
     pub with_feed_millis: u64,
-    /// How long after it was fetched a record counts for anything.
+    /// How long after it was fetched a record may be served if asking fails.
     pub stale_millis: u64,
 }
 
@@ -139,7 +139,7 @@ impl Freshness {
         }
     }
 
-    /// Whether a record is fresh, be it a link or an absence.
+    /// Whether a record is fresh, as a link and as an absence.
     pub(crate) fn is_surely_fresh(
         &self,
         lifetimes: &Lifetimes,
@@ -172,7 +172,7 @@ impl Freshness {
     }
 }
 
-/// By what one record takes the place of another.
+/// The rule by which one record replaces another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Precedence {
     pub(crate) freshness: Freshness,
@@ -182,7 +182,7 @@ pub(crate) struct Precedence {
     pub(crate) asked: Option<Moment>,
 }
 
-/// Of a record that is held: its revision, and when it was fetched.
+/// The revision of a record that is held, and when it was fetched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldRevision {
     pub(crate) rev: u64,

@@ -32,7 +32,7 @@ pub(crate) type Version = u32;
 pub(crate) enum Slot<V> {
     /// A record of that key.
     Record(SharedRecord<V>),
-    /// Nothing of that key: another one's, or what is no record at all.
+    /// Nothing of that key: another one's, or no record at all.
     Other(Version),
 }
 

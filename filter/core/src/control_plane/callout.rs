@@ -1,4 +1,4 @@
-//! Tier 5: what is sent to the control plane, and what its answer means.
+//! Tier 5: lookups at the control plane: the request, and reading the answer.
 
 use crate::cache::freshness::RecordKind;
 use crate::flights::FlightId;

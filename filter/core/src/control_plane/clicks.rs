@@ -12,7 +12,7 @@ use edgelink_wire::clicks::{MEDIA_TYPE, WorkerId};
 
 const FIRST_PAUSE_MILLIS: u64 = 100;
 
-/// The batches of a worker, and their way to the control plane.
+/// Reports the batches of a worker to the control plane.
 #[derive(Debug)]
 pub(crate) struct ClickReports {
     pub(crate) callout: PeriodicCallout,
@@ -103,7 +103,7 @@ impl ClickReports {
         }
     }
 
-    /// The worker ends, or reports no clicks any more: what waits is given up.
+    /// The worker ends, or reports no clicks any more: what waits is dropped.
     pub(crate) fn end(&mut self, counted: Tallied, now: Moment, seconds: u64, counts: &mut Counts) {
         self.flush(counted, now, seconds, counts);
         self.batches.drop_all();

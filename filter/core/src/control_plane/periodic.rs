@@ -6,7 +6,7 @@ use edgelink_wire::backoff::{Backoff, Bounds};
 /// Milliseconds beyond the timeout after which a background callout is given up even though the proxy has not said so.
 const GRACE_MILLIS: u64 = 1_000;
 
-/// Where the callouts of one kind stand. All times are of the steady clock, in milliseconds.
+/// A periodic callout of one kind. All times are of the steady clock, in milliseconds.
 #[derive(Debug)]
 pub(crate) struct PeriodicCallout {
     state: CalloutState,

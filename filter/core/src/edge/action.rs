@@ -1,4 +1,4 @@
-//! What is to be done outside of the edge once something that was waited for has come.
+//! What the host has to do once a lookup is complete or a callout is due.
 
 use crate::control_plane::BackgroundCallout;
 use crate::control_plane::callout::Callout;
@@ -17,7 +17,7 @@ pub struct Resumed {
     pub(super) record: Option<Vec<u8>>,
 }
 
-/// What is to be done once something that was waited for has come.
+/// Something that the host has to do.
 #[derive(Debug)]
 pub enum Action {
     /// Answer these waiters.

@@ -1,4 +1,4 @@
-//! What is answered, and that it is counted.
+//! Makes answers, and counts them.
 
 use super::{Content, Edge, Resumed};
 use crate::answer::Answer;
@@ -61,7 +61,7 @@ impl Edge {
     }
 }
 
-/// Makes an answer at `seconds` of unix time, and counts it. A record that does not decode is as good as none.
+/// Makes an answer at `seconds` of unix time, and counts it. A record that does not decode counts as none.
 fn compose<'a>(
     record: Option<&'a [u8]>,
     tier: Tier,

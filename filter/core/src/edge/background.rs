@@ -159,7 +159,7 @@ impl Edge {
         }
     }
 
-    /// Gives up the clicks that were not reported yet.
+    /// Drops the clicks that were not reported yet.
     pub(super) fn end_clicks(&mut self) {
         let seconds = self.wall.seconds(self.now);
         if let Some(clicks) = &mut self.background.clicks {

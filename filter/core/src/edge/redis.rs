@@ -44,7 +44,7 @@ impl RedisTier {
 }
 
 impl Edge {
-    /// Bytes came on a gRPC stream, at `now` by the exact clock. Those of a stream that was given up go nowhere.
+    /// Bytes came on a gRPC stream, at `now` by the exact clock. Those of a stream that was given up are dropped.
     pub fn on_stream_data(
         &mut self,
         host: &mut (impl SharedData + Streams + Log),

@@ -30,7 +30,7 @@ labels! {
         Lru = "lru",
         /// The proxy's shared data.
         SharedData = "shared-data",
-        /// The knowledge of what was never issued.
+        /// Admission: the code was never issued.
         Admission = "admission",
         /// No link was looked for: the host is none of the domains.
         UnknownHost = "unknown-host",
@@ -46,7 +46,7 @@ labels! {
     CalloutOutcome {
         /// A link.
         Ok = "ok",
-        /// The knowledge that there is none.
+        /// An absence.
         Absent = "absent",
         /// An answer that is none, or none at all.
         Failed = "failed",
@@ -60,13 +60,13 @@ labels! {
     RedisOutcome {
         /// A link.
         Ok = "ok",
-        /// The knowledge that there is none.
+        /// An absence.
         Absent = "absent",
         /// Redis has nothing on it.
         Miss = "miss",
         /// A record that is older than what the caches hold.
         Older = "older",
-        /// Not asked, or not believed: it is not known that the publisher has written everything to that Redis.
+        /// Not asked, or its answer not used: it is not known that the publisher has written everything to that Redis.
         NotCurrent = "not_current",
         /// An error, a record that cannot be read, or the connection was lost.
         Failed = "failed",

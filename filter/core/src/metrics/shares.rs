@@ -1,4 +1,4 @@
-//! What each worker has added to the gauges, where the others can see it.
+//! The share of each worker in the gauges, in shared data, so that others can take out what a lost worker added.
 //!
 //! A gauge is the sum over all workers, and a worker that ends takes its share out of it. One whose VM was trapped cannot.
 //! So shared data has a ledger with a place for each worker, which is written when the share changes and once a second;
@@ -30,7 +30,7 @@ pub(crate) struct Shares {
     looked: Option<Moment>,
 }
 
-/// What stands in a place.
+/// The value of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Share {
     /// 0 where the share was taken out.

@@ -43,7 +43,7 @@ struct Probe {
     feed: FeedView,
 }
 
-/// What Redis says is right.
+/// A Redis that is current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Current {
     /// The generation in which links are looked up.
@@ -90,7 +90,7 @@ impl Probes {
         });
     }
 
-    /// The probe has failed, which says nothing.
+    /// The probe has failed: Redis is as current as before.
     pub(crate) fn on_failure(&mut self) {
         self.asked = None;
     }
@@ -102,7 +102,7 @@ impl Probes {
         self.next = Moment::default();
     }
 
-    /// What Redis says is right as of when; `None` where that is not known.
+    /// The generation to look links up in; `None` if Redis is not known to be current.
     pub(crate) fn current(&self, now: Moment) -> Option<Current> {
         let (feed, shown) = (self.feed?, self.shown?);
         let generation = feed.beat.generation;

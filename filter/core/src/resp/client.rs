@@ -195,7 +195,7 @@ impl<T> Client<T> {
         match self.state {
             State::Idle => self.connect(emit),
             State::Backoff { until_millis } if until_millis <= self.now_millis => {
-                self.connect(emit)
+                self.connect(emit);
             }
             State::Backoff { .. } => {}
             State::Connecting {

@@ -1,4 +1,4 @@
-//! Chunks to replies.
+//! Decodes chunks into replies.
 
 use super::reply::Reply;
 use super::scan::{Limits, ProtocolError, Scanner};

@@ -1,4 +1,4 @@
-//! Commands: arrays of bulk strings.
+//! Writes commands: arrays of bulk strings.
 
 /// Starts a command of `arguments` arguments, its name counted in.
 pub fn command(arguments: usize, out: &mut Vec<u8>) {

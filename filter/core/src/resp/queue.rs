@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-/// The requests that were sent and not answered, oldest first. One that ran out of time keeps its place, for its reply
+/// The requests that were sent and not answered, oldest first. One that timed out keeps its place, for its reply
 /// may still come and must not be taken for the next one's.
 #[derive(Debug)]
 pub struct Queue<T> {
     requests: VecDeque<QueuedRequest<T>>,
-    /// How many at the front ran out of time.
+    /// How many at the front timed out.
     expired: usize,
     bytes: usize,
 }
@@ -50,7 +50,7 @@ impl<T> Queue<T> {
         Some(request.token)
     }
 
-    /// Takes the token of the oldest request that was sent at or before `sent_millis` and has not run out of time yet.
+    /// Takes the token of the oldest request that was sent at or before `sent_millis` and has not timed out yet.
     pub fn expire(&mut self, sent_millis: u64) -> Option<T> {
         let request = self.requests.get_mut(self.expired)?;
         if request.sent_millis > sent_millis {
@@ -60,7 +60,7 @@ impl<T> Queue<T> {
         request.token.take()
     }
 
-    /// When the oldest request was sent, whether it ran out of time or not.
+    /// When the oldest request was sent, timed out or not.
     #[must_use]
     pub fn oldest_millis(&self) -> Option<u64> {
         self.requests.front().map(|request| request.sent_millis)

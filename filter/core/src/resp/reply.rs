@@ -1,4 +1,4 @@
-//! What a reply says, borrowed from its bytes.
+//! Replies, borrowed from their bytes.
 
 use super::scan;
 

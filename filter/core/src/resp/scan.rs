@@ -1,4 +1,4 @@
-//! Where a reply ends: an automaton over bytes that keeps its place between chunks and looks at each byte once.
+//! Finds where a reply ends: an automaton over bytes that keeps its place between chunks and looks at each byte once.
 //!
 //! It is strict: what is not exactly RESP2 as Redis writes it is an error. A [`super::reply::Reply`] is only ever made
 //! of bytes that passed through here.

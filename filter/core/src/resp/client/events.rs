@@ -1,4 +1,4 @@
-//! What a client says: what is to be done, and what is worth a log line, once an episode instead of once a failure.
+//! The outputs of a client: what its owner has to do, and events for the log, once an episode instead of once a failure.
 
 use super::settings::HandshakeStep;
 use crate::resp::reply::Reply;
@@ -10,7 +10,7 @@ pub(super) const ERROR_REPLY_INTERVAL_MILLIS: u64 = 10_000;
 /// What the owner of the client has to do.
 #[derive(Clone, Copy, Debug)]
 pub enum Output<'a, T> {
-    /// Open a stream. If it cannot be opened, say so by [`on_closed`](super::Client::on_closed); what is sent until then goes nowhere.
+    /// Open a stream. If it cannot be opened, say so by [`on_closed`](super::Client::on_closed); what is sent until then is dropped.
     OpenStream,
     /// Write these bytes to the stream.
     Send(&'a [u8]),
@@ -114,7 +114,7 @@ impl std::fmt::Display for Reason<'_> {
     }
 }
 
-/// What was reported already.
+/// The events of the current episode that were reported already.
 #[derive(Debug, Default)]
 pub(super) struct Episode {
     /// One bit for each kind of reason.

@@ -17,7 +17,7 @@ pub struct ClientSettings {
     /// How long the oldest request may wait until the connection is taken for dead, in milliseconds; not below
     /// `timeout_millis`, or requests fail by a lost connection before they can time out.
     pub dead_after_millis: u64,
-    /// The most requests whose replies are outstanding, those that ran out of time counted in.
+    /// The most requests whose replies are outstanding, those that timed out included.
     pub max_waiting: usize,
     /// The most bytes of such requests.
     pub max_unanswered_bytes: usize,
@@ -45,7 +45,7 @@ pub enum Mode {
     Pooled,
 }
 
-/// Who we are to Redis.
+/// The credentials for Redis.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Auth {
     /// The ACL user; `None` for the default one.
@@ -59,7 +59,7 @@ pub struct Auth {
 pub enum HandshakeStep {
     /// `AUTH`: user and password.
     Auth,
-    /// `CLIENT SETNAME`: so that operators see who we are.
+    /// `CLIENT SETNAME`: so that operators can identify the connection.
     SetName,
     /// `SELECT`: the database.
     Select,

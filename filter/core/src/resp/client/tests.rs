@@ -131,7 +131,7 @@ impl Tested {
         let accepted = self
             .client
             .request(now_millis, token, write, &mut |output| {
-                log.push(said(&output))
+                log.push(said(&output));
             });
         accepted.map(|()| std::mem::take(log)).map_err(|rejected| {
             assert_eq!(rejected.token, token);
