@@ -33,7 +33,7 @@ pub(super) struct GrpcStream {
     method: Method,
     stream: Option<StreamToken>,
     /// Streams that are closed and that the next tick cancels: the proxy permits it in a tick only.
-    doomed: Vec<StreamToken>,
+    to_cancel: Vec<StreamToken>,
     /// Whether the proxy refused to open the stream, or to send.
     is_refused: bool,
 }
@@ -44,7 +44,7 @@ impl GrpcStream {
             cluster: cluster.to_owned(),
             method,
             stream: None,
-            doomed: Vec::new(),
+            to_cancel: Vec::new(),
             is_refused: false,
         }
     }
@@ -63,7 +63,7 @@ impl GrpcStream {
 
     /// Passes on nothing more of the stream, and cancels it with the next tick.
     pub(super) fn close(&mut self) {
-        self.doomed.extend(self.stream.take());
+        self.to_cancel.extend(self.stream.take());
         self.is_refused = false;
     }
 
@@ -83,13 +83,13 @@ impl GrpcStream {
 
     /// A stream has ended. Whether it was the client's.
     pub(super) fn on_end(&mut self, streams: &mut impl Streams, stream: StreamToken) -> bool {
-        let was_doomed = self.doomed.contains(&stream);
-        self.doomed.retain(|doomed| *doomed != stream);
+        let was_closed = self.to_cancel.contains(&stream);
+        self.to_cancel.retain(|closed| *closed != stream);
         let was_ours = self.carries(stream);
         if was_ours {
             self.stream = None;
         }
-        if was_ours || was_doomed {
+        if was_ours || was_closed {
             streams.cancel(stream);
         }
         was_ours
@@ -97,7 +97,7 @@ impl GrpcStream {
 
     /// Cancels what was closed.
     pub(super) fn on_tick(&mut self, streams: &mut impl Streams) {
-        for stream in self.doomed.drain(..) {
+        for stream in self.to_cancel.drain(..) {
             streams.cancel(stream);
         }
     }

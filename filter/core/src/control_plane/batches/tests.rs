@@ -137,12 +137,12 @@ proptest! {
         prop_oneof![
             (1u64..9).prop_map(Event::Close),
             (1u64..9).prop_map(Event::Lose),
-            any::<(bool, bool)>().prop_map(|(counts, hears)| Event::Send(counts, hears)),
+            any::<(bool, bool)>().prop_map(|(counts, arrives)| Event::Send(counts, arrives)),
         ], 0..60,
     )) {
         let mut batches = batches(3);
         let (mut had, mut counted_by, mut last) = (0, BTreeMap::new(), (0, 0));
-        let mut send = |batches: &mut Batches, counts: bool, hears: bool| {
+        let mut send = |batches: &mut Batches, counts: bool, arrives: bool| {
             let Some(body) = batches.request() else { return false };
             for (seq, total, dropped, clicks) in read(&body) {
                 if counts {
@@ -150,10 +150,10 @@ proptest! {
                     last = (total, dropped).max(last);
                 }
             }
-            if counts && hears {
+            if counts && arrives {
                 batches.acknowledge();
             }
-            counts && hears
+            counts && arrives
         };
         for event in events {
             match event {
@@ -162,7 +162,7 @@ proptest! {
                     had += lost;
                     batches.close(Tallied { lost, ..Tallied::default() }, 1);
                 }
-                Event::Send(counts, hears) => { send(&mut batches, counts, hears); }
+                Event::Send(counts, arrives) => { send(&mut batches, counts, arrives); }
             }
             prop_assert!(batches.waiting.len() <= 3);
         }
