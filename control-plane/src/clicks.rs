@@ -1,4 +1,4 @@
-//! Clicks: counting what edges report, and finding the links that are followed most.
+//! Clicks: counts what edges report, and finds the links that are followed most.
 
 mod hot;
 
@@ -21,7 +21,7 @@ const MAX_CLICKS: u64 = 1 << 32;
 /// The longest key: a domain, a slash, a code.
 const MAX_KEY: usize = 259 + 1 + 64;
 
-/// Why batches are not taken.
+/// Why batches of clicks are refused.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     /// A key or a number that no edge of ours sends.
@@ -32,11 +32,11 @@ pub enum IngestError {
     Store(#[from] StoreError),
 }
 
-/// Counts batches, each once however often it comes, `now` being unix time in milliseconds. They are in the database when it
-/// answers.
+/// Counts batches, each once however often it is sent, at `now` (unix milliseconds). They are committed when it returns
+/// `Ok`.
 ///
 /// # Errors
-/// [`IngestError::Malformed`] if it is of no use to send them again, otherwise the failure of the database.
+/// [`IngestError::Malformed`] if a retry is of no use, otherwise the failure of the database.
 pub async fn count(store: &Store, batches: &[ClickBatch<'_>], now: u64) -> Result<(), IngestError> {
     if !batches.iter().all(is_believable) {
         return Err(IngestError::Malformed);

@@ -1,16 +1,15 @@
-//! The changes as this process has seen them: a bounded stretch of the feed, for edges that poll, and listeners within the
-//! process that keep their caches fresh by it. The feed also knows how old it is: as of when everything that was committed
-//! has come.
+//! The feed in this process: a bounded stretch of changes for edges that poll, and listeners that apply each change to
+//! their caches. The feed knows its age: everything that was committed longer ago has been received.
 
 mod clock;
 mod ring;
 mod tail;
-mod telling;
+mod visibility;
 
 pub use clock::DatabaseClock;
-pub use ring::Batch;
+pub use ring::ChangeBatch;
 pub use tail::Tail;
-pub(crate) use telling::Untold;
+pub(crate) use visibility::AwaitedChanges;
 
 use crate::config::FeedConfig;
 use edgelink_wire::FeedPosition;
@@ -22,16 +21,16 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// How far this process may be behind another one that reads the same feed.
-const BEHIND: Duration = Duration::from_millis(500);
+/// How long a poll waits for a position that another replica has reached already.
+const MAX_LAG: Duration = Duration::from_millis(500);
 
-/// Something that keeps up with the changes.
+/// A cache that applies the changes of the feed.
 pub trait Listener: Send + Sync + 'static {
-    /// Something changed.
+    /// Applies a change.
     fn apply(&self, message: &FeedMessage<'_>);
 
-    /// Changes may have been missed.
-    fn start_anew(&self);
+    /// Drops everything: changes may have been missed.
+    fn invalidate_all(&self);
 }
 
 /// The newest changes.
@@ -42,12 +41,12 @@ pub struct Feed {
     clock: DatabaseClock,
     listeners: Vec<Arc<dyn Listener>>,
     max_age: Duration,
-    /// When this process began to follow it.
-    begun: Instant,
+    /// When this process began to follow the feed.
+    started: Instant,
     stop: CancellationToken,
 }
 
-/// How far the feed has come.
+/// The position of the newest change, and its generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct End {
     /// 0 if it is not known.
@@ -59,27 +58,27 @@ struct End {
 #[derive(Clone, Copy, Debug)]
 struct LastBeat {
     beat: Beat,
-    came: Instant,
+    received_at: Instant,
 }
 
-/// A feed that tells in time what is committed.
+/// The state of a feed that is current: everything committed is received within its maximal age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Current {
-    /// The generation that it is in.
+pub struct CurrentFeed {
+    /// The generation.
     pub generation: u64,
-    /// The number of its last beat.
+    /// The number of the last beat.
     pub number: u64,
-    /// Everything that was committed before then has come.
+    /// Everything committed before then has been received.
     pub as_of: Instant,
 }
 
-/// Why edges are not told of changes.
+/// Why a poll has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeedError {
-    /// Changes may have been committed long ago that have not come.
+    /// Changes that were committed long ago may be missing.
     #[error("the feed is not current")]
     NotCurrent,
-    /// Another control plane has told of more.
+    /// The position is ahead of this replica.
     #[error("the feed is behind that position")]
     Behind,
 }
@@ -95,18 +94,18 @@ impl Feed {
             clock: DatabaseClock::default(),
             listeners,
             max_age: config.max_age_ms,
-            begun: Instant::now(),
+            started: Instant::now(),
             stop: CancellationToken::new(),
         }
     }
 
-    /// The clock by which the age is reckoned; whatever asks the database notes what it hears.
+    /// The database's clock, by which the age is measured; each reader of the database notes what it read.
     #[must_use]
     pub fn clock(&self) -> &DatabaseClock {
         &self.clock
     }
 
-    /// Appends a change. Listeners hear of it first: who reads it here finds them up to date.
+    /// Appends a change, after the listeners have applied it: a reader of the feed finds their caches up to date.
     pub fn push(&self, position: FeedPosition, message: &FeedMessage<'_>) {
         for listener in &self.listeners {
             listener.apply(message);
@@ -115,64 +114,67 @@ impl Feed {
         if let FeedMessage::Beat(beat) = message {
             *self.last_beat() = Some(LastBeat {
                 beat: *beat,
-                came: Instant::now(),
+                received_at: Instant::now(),
             });
         }
         self.end.send_modify(|end| end.position = position);
     }
 
-    /// Starts at `position` of a generation (0 if it is not known), with nothing known of what was before.
-    pub fn start_anew(&self, generation: u64, position: FeedPosition) {
+    /// Drops everything and continues at `position` of a generation (0 if it is not known).
+    pub fn reset(&self, generation: u64, position: FeedPosition) {
         *self.last_beat() = None;
         for listener in &self.listeners {
-            listener.start_anew();
+            listener.invalidate_all();
         }
-        self.ring().start_anew(generation, position);
+        self.ring().reset(generation, position);
         self.end.send_replace(End {
             generation,
             position,
         });
     }
 
-    /// How the feed stands, if it is current.
+    /// The state of the feed; `None` if it is not current.
     #[must_use]
-    pub fn current(&self) -> Option<Current> {
+    pub fn current(&self) -> Option<CurrentFeed> {
         let now = Instant::now();
         let (beat, age) = self.age_at(now)?;
-        (age <= self.max_age).then(|| Current {
+        (age <= self.max_age).then(|| CurrentFeed {
             generation: beat.generation,
             number: beat.number,
             as_of: now.checked_sub(age).unwrap_or(now),
         })
     }
 
-    /// Whether everything that is committed comes in time.
+    /// Whether the feed is current.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.current().is_some()
     }
 
-    /// Whether this process has followed it for less time than it may take to be current.
+    /// Whether this process has followed the feed for less time than it may take to be current.
     fn is_starting(&self) -> bool {
-        self.begun.elapsed() < self.max_age
+        self.started.elapsed() < self.max_age
     }
 
-    /// How old the feed is: what was committed longer ago has come. `None` if that is not known.
+    /// The age of the feed: everything committed longer ago has been received. `None` if it is not known.
     #[must_use]
     pub fn age(&self) -> Option<Duration> {
         self.age_at(Instant::now()).map(|(_, age)| age)
     }
 
-    /// Never less than the time since the beat came, even if the clock of the database was set back.
+    /// The age is at least the time since the beat was received, even if the database's clock was set back.
     fn age_at(&self, now: Instant) -> Option<(Beat, Duration)> {
         let last = (*self.last_beat())?;
         let age = self.age_of(last.beat.at, now)?;
-        Some((last.beat, age.max(now.saturating_duration_since(last.came))))
+        Some((
+            last.beat,
+            age.max(now.saturating_duration_since(last.received_at)),
+        ))
     }
 
     fn age_of(&self, at: u64, now: Instant) -> Option<Duration> {
         let age = self.clock.at_most(now)?.saturating_sub(at);
-        Some(clock::micros(age))
+        Some(Duration::from_micros(age))
     }
 
     /// The position of the newest change.
@@ -188,8 +190,7 @@ impl Feed {
         (end.generation, end.position)
     }
 
-    /// What came behind a position of a generation. If there is nothing yet, waits for it up to `wait`; a shutdown ends that
-    /// at once.
+    /// The changes after a position of a generation. Waits for the first one up to `wait`; a shutdown ends the wait.
     ///
     /// # Errors
     /// [`FeedError::NotCurrent`], also as soon as the feed ceases to be; [`FeedError::Behind`] if the position is ahead of
@@ -198,14 +199,14 @@ impl Feed {
         &self,
         after: Option<(u64, FeedPosition)>,
         wait: Duration,
-    ) -> Result<Batch, FeedError> {
+    ) -> Result<ChangeBatch, FeedError> {
         let asked = Instant::now();
         let until = asked + wait;
         if let Some((generation, position)) = after {
             self.await_position(generation, position).await?;
         }
         loop {
-            // Taken before looking, so that nothing slips in between.
+            // Before the ring is read, so that no change slips in between.
             let mut end = self.end.subscribe();
             end.mark_unchanged();
             let current = self.current().ok_or(FeedError::NotCurrent)?;
@@ -222,7 +223,7 @@ impl Feed {
         }
     }
 
-    /// Another control plane may have told of more than this one has heard of yet.
+    /// Waits for a position that another replica may have reached earlier.
     async fn await_position(
         &self,
         generation: u64,
@@ -231,24 +232,24 @@ impl Feed {
         let is_ahead = |end: &End| end.generation == generation && end.position < position;
         let mut end = self.end.subscribe();
         let reached = end.wait_for(|end| !is_ahead(end));
-        match timeout(BEHIND, reached).await {
+        match timeout(MAX_LAG, reached).await {
             Ok(_) => Ok(()),
             Err(_) if self.is_current() => Err(FeedError::Behind),
             Err(_) => Err(FeedError::NotCurrent),
         }
     }
 
-    /// What is there, and how old it is. A batch that ends before the newest change is as old as the last beat in it.
-    fn batch(&self, after: Option<(u64, FeedPosition)>, asked: Instant) -> Batch {
+    /// The batch at hand, and its age. A batch that ends before the newest change is as old as its last beat.
+    fn batch(&self, after: Option<(u64, FeedPosition)>, asked: Instant) -> ChangeBatch {
         let now = Instant::now();
-        // Taken before the ring: what comes in between makes the batch no older.
+        // Before the ring is read: what is received in between makes the batch no older.
         let age = self.age_at(now).map(|(_, age)| age);
         let mut ring = self.ring();
         let mut batch = match after {
-            Some((generation, position)) => ring.read_of(generation, position),
+            Some((generation, position)) => ring.read_in_generation(generation, position),
             None => ring.read(None),
         };
-        let age = if batch.is_all {
+        let age = if batch.reaches_end {
             age
         } else {
             batch.messages.last_beat.and_then(|at| self.age_of(at, now))
@@ -258,9 +259,8 @@ impl Feed {
         batch
     }
 
-    /// What came behind `after` in whatever generation. If there is nothing yet, waits for it up to `wait`; a shutdown ends
-    /// that at once.
-    pub async fn read(&self, after: FeedPosition, wait: Duration) -> Batch {
+    /// The changes after `after` in any generation. Waits for the first one up to `wait`; a shutdown ends the wait.
+    pub async fn read(&self, after: FeedPosition, wait: Duration) -> ChangeBatch {
         let mut end = self.end.subscribe();
         let batch = self.ring().read(Some(after));
         if !batch.is_empty() || wait.is_zero() {
@@ -272,27 +272,32 @@ impl Feed {
                 _ = end.wait_for(|end| end.position != after) => {}
             }
         };
-        // Whether something came or the time is up shows in what there is.
+        // A timeout and a change are the same here: the ring is read again.
         let _ = timeout(wait, changed).await;
         self.ring().read(Some(after))
     }
 
-    /// Whether the entry at `position` of a generation has come, or comes within `wait`. It is not enough that later ones
-    /// have: a Redis that was set back may have lost it.
-    pub async fn has_come(&self, generation: u64, position: FeedPosition, wait: Duration) -> bool {
+    /// Whether the entry at `position` of a generation is received within `wait`. Later entries do not prove it: a
+    /// Redis that was set back may have lost it.
+    pub async fn wait_for_entry(
+        &self,
+        generation: u64,
+        position: FeedPosition,
+        wait: Duration,
+    ) -> bool {
         let mut end = self.end.subscribe();
         let reached = end.wait_for(|end| end.generation == generation && end.position >= position);
         matches!(timeout(wait, reached).await, Ok(Ok(_))) && self.ring().has(generation, position)
     }
 
-    /// Returns when everything up to `position` has come, or when the time is up, and says which.
-    pub async fn catch_up(&self, position: FeedPosition, wait: Duration) -> bool {
+    /// Whether everything up to `position` is received within `wait`.
+    pub async fn wait_for_position(&self, position: FeedPosition, wait: Duration) -> bool {
         let mut end = self.end.subscribe();
         let reached = end.wait_for(|end| end.position >= position);
         matches!(timeout(wait, reached).await, Ok(Ok(_)))
     }
 
-    /// Ends waiting, now and from now on.
+    /// Ends all waits, now and from now on.
     pub fn shutdown(&self) {
         self.stop.cancel();
     }
@@ -334,12 +339,12 @@ mod tests {
     fn feed() -> Arc<Feed> {
         let feed = Feed::new(&FeedConfig::default(), Vec::new());
         feed.clock().note(Instant::now(), START);
-        feed.start_anew(GENERATION, at(9));
+        feed.reset(GENERATION, at(9));
         feed.push(at(10), &beat(START));
         Arc::new(feed)
     }
 
-    type Polled = Result<Batch, FeedError>;
+    type Polled = Result<ChangeBatch, FeedError>;
 
     fn waiting(feed: &Arc<Feed>) -> tokio::task::JoinHandle<Polled> {
         let feed = feed.clone();
@@ -406,7 +411,7 @@ mod tests {
     async fn a_beat_is_as_old_as_what_it_says_and_never_younger_than_its_arrival() {
         let feed = feed();
         sleep(Duration::from_secs(2)).await;
-        // Read two seconds ago, and held up since.
+        // Read two seconds ago, and delayed since.
         feed.push(at(11), &beat(START));
         assert!(feed.age().unwrap() >= Duration::from_secs(2));
         feed.push(at(12), &beat(START + 2_000_000));
@@ -422,7 +427,7 @@ mod tests {
         let feed = feed();
         let ahead = Some((GENERATION, at(11)));
         let catching_up = async {
-            sleep(BEHIND / 2).await;
+            sleep(MAX_LAG / 2).await;
             feed.push(at(11), &FeedMessage::Flush);
             feed.push(at(12), &FeedMessage::Flush);
         };
@@ -446,7 +451,7 @@ mod tests {
         let reader = waiting(&feed);
         until_one_waits(&feed).await;
         // The stream continues, but Redis may have lost something.
-        feed.start_anew(GENERATION + 1, at(10));
+        feed.reset(GENERATION + 1, at(10));
         feed.push(
             at(11),
             &FeedMessage::Beat(Beat {
@@ -480,25 +485,31 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_entry_that_was_lost_has_not_come_whatever_came_later() {
         let feed = feed();
-        assert!(feed.has_come(GENERATION, FeedPosition::START, WAIT).await);
-        assert!(feed.has_come(GENERATION, at(10), Duration::ZERO).await);
         assert!(
-            feed.has_come(GENERATION, at(3), WAIT).await,
+            feed.wait_for_entry(GENERATION, FeedPosition::START, WAIT)
+                .await
+        );
+        assert!(
+            feed.wait_for_entry(GENERATION, at(10), Duration::ZERO)
+                .await
+        );
+        assert!(
+            feed.wait_for_entry(GENERATION, at(3), WAIT).await,
             "from before we began"
         );
-        assert!(!feed.has_come(GENERATION + 1, at(10), WAIT).await);
-        assert!(!feed.has_come(GENERATION, at(12), WAIT).await);
+        assert!(!feed.wait_for_entry(GENERATION + 1, at(10), WAIT).await);
+        assert!(!feed.wait_for_entry(GENERATION, at(12), WAIT).await);
         feed.push(at(13), &FeedMessage::Flush);
-        assert!(!feed.has_come(GENERATION, at(12), WAIT).await);
-        assert!(feed.has_come(GENERATION, at(13), WAIT).await);
+        assert!(!feed.wait_for_entry(GENERATION, at(12), WAIT).await);
+        assert!(feed.wait_for_entry(GENERATION, at(13), WAIT).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_a_position_is_told_whether_it_came() {
         let feed = feed();
-        assert!(feed.catch_up(at(10), Duration::ZERO).await);
-        assert!(!feed.catch_up(at(12), WAIT).await);
+        assert!(feed.wait_for_position(at(10), Duration::ZERO).await);
+        assert!(!feed.wait_for_position(at(12), WAIT).await);
         feed.push(FeedPosition::new(12, 1), &FeedMessage::Flush);
-        assert!(feed.catch_up(at(12), WAIT).await);
+        assert!(feed.wait_for_position(at(12), WAIT).await);
     }
 }

@@ -1,7 +1,7 @@
 //! Where the numbers of new links come from. A number is never issued twice.
 //!
-//! A [`Minter`] takes numbers from the configured [`NumberSource`] and makes codes of them. Segments, counter and ZooKeeper
-//! are ranges that one issuer goes through ([`ranges`]); snowflake makes numbers of time, digest of the link.
+//! A [`Minter`] takes numbers from the configured [`NumberSource`] and makes codes of them. Segments, counter and
+//! ZooKeeper are ranges that an issuer draws ([`ranges`]); snowflake makes numbers of time, digest of the link.
 
 mod counter;
 mod digest;
@@ -26,10 +26,10 @@ use crate::store::{ListQuery, Store, StoreError};
 use digest::Digest;
 use std::sync::Arc;
 
-/// The smallest room between the numbers issued and the bound.
+/// The least room between the numbers issued and the bound.
 const MIN_BOUND_ROOM: u64 = 10_000_000;
 
-/// Mints codes of the numbers of the configured source.
+/// A minter of the configured source.
 pub(crate) async fn minter(
     config: &Config,
     store: Arc<Store>,
@@ -52,8 +52,8 @@ pub(crate) async fn minter(
     Ok(Minter::new(source, space))
 }
 
-/// How far the edges' admission lets numbers through. The bound follows the segments alone, with room for a thousandth of
-/// all codes at most: more would make edges look up codes that were never issued.
+/// How far admission lets numbers through. The bound follows segments alone, with room for a thousandth of all codes at
+/// most: more would make edges look up codes that were never issued.
 pub(crate) fn bound_policy(config: &Config) -> BoundPolicy {
     if config.numbers.source != NumberSourceKind::Segment {
         return BoundPolicy::Everything;
@@ -71,8 +71,8 @@ fn segment_options(config: &Config) -> SegmentOptions {
     let numbers = &config.numbers;
     SegmentOptions {
         length: config.links.code_space().length(),
-        least_step: numbers.step,
-        most_step: numbers.max_step,
+        min_step: numbers.step,
+        max_step: numbers.max_step,
         lease: numbers.lease_seconds,
         ..SegmentOptions::default()
     }

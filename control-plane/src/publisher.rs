@@ -1,18 +1,19 @@
-//! The publisher: writes what is in the outbox to Redis and to the feed, and says how far it has come.
+//! The publisher: writes the changes in the outbox to Redis and to the feed, and says by beats how far it has come.
 //!
-//! One replica publishes at a time: the one that holds the lease. It deletes a row after it has published it, so a publisher
-//! that dies loses nothing; what it had published already comes twice, which the revisions make harmless.
+//! One replica publishes at a time: the one that holds the lease. It deletes a row after it has published it, so a
+//! publisher that dies loses no change; a row that is published twice is harmless, because revisions order the changes.
 //!
-//! Every take and renewal of the lease raises a token in the database. Redis refuses a publisher with an older token than the
-//! newest that it has seen, and the database deletes rows for the newest one only: a publisher that was paused changes nothing.
+//! Every take and renewal of the lease raises a token in the database. Redis refuses a publisher with an older token
+//! than the newest that it has seen, and the database deletes rows for the newest one only: a publisher that was paused
+//! changes nothing.
 //!
-//! Before it appends, the publisher makes sure that what was published last is still there. If it is not (Redis was emptied,
-//! restored, failed over, or is another one), a new generation begins: all caches drop what they have of the old one, and what
-//! Redis had cached is out of reach. If the *database* is older than what was published, revisions and numbers continue above
-//! all that may have been used.
+//! Before it appends, the publisher checks that what was published last is still there. If it is not (Redis was
+//! emptied, restored, failed over, or replaced), a new generation begins: all caches invalidate what they have of the
+//! old one, and the records in Redis are out of reach. If the *database* is older than what was published, revisions
+//! and numbers continue above all that may have been used.
 //!
-//! A beat says that everything is published that was committed by a certain moment on the database's clock. It is sent only
-//! after a look into the outbox that showed all of it, so a feed with a fresh beat can be believed, and another one cannot.
+//! A beat says that everything is published that was committed by a certain moment of the database's clock. It is sent
+//! only after a read of the whole outbox, so caches are fresh while beats arrive.
 
 mod bound;
 mod destination;
@@ -45,28 +46,28 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// The pause after a failure.
+/// The pause before a retry.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// After so many failures in a row the lease is given up: other replicas may have a Redis that works.
-const MAX_STRIKES: u32 = 2;
+/// The failures in a row after which the lease is given up: Redis may work for another replica.
+const MAX_FAILURES: u32 = 2;
 
-/// For how many leases this process does not ask for it then.
+/// For how many lease durations this process then does not ask for it.
 const LEASES_PAUSED: u32 = 2;
-/// And no longer than that, so that a Redis that is back is written to soon.
+/// The longest such pause, so that a Redis that is back is written to soon.
 const MAX_PAUSE: Duration = Duration::from_secs(6);
 
-/// The least time between two rounds. What is changed meanwhile is published together: under load, reading and clearing
-/// the outbox costs the database no more than creating the links does. A change that comes alone does not wait.
+/// The shortest time between two rounds. Changes in between are published together: under load, reading and clearing
+/// the outbox costs the database no more than creating the links does. A single change does not wait.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// How often the outbox and the feed are measured.
 const MEASURE: Duration = Duration::from_secs(1);
 
-/// How long publishing the rest may take at a stop.
+/// How long publishing the rest of the outbox may take at a stop.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// How often a round begins again at once.
+/// How often a round is repeated at once.
 const MAX_STEPS: usize = 16;
 
 /// Publishes changes.
@@ -80,21 +81,21 @@ pub struct Publisher {
     hot: HotLinks,
     wake: Arc<Notify>,
     status: PublisherStatus,
-    /// What is published in while the lease is ours.
-    writing: Option<Writing>,
+    /// The generation and position that are written to; `None` without the lease.
+    writing: Option<WriteState>,
     beat_at: Instant,
-    /// That of the last beat.
+    /// The number of the last beat.
     number: u64,
     next_measure: Instant,
     repaired: Option<Instant>,
     /// Failures in a row with the lease.
-    strikes: u32,
+    failures: u32,
     is_failing: bool,
 }
 
 /// How far this process has published.
 #[derive(Clone, Debug)]
-struct Writing {
+struct WriteState {
     generation: u64,
     /// The last entry that is known to be on the feed.
     position: FeedPosition,
@@ -103,7 +104,8 @@ struct Writing {
 }
 
 impl Publisher {
-    /// A publisher that is woken by `wake` when this process has changed something. `feed` is what this process follows.
+    /// A publisher that is woken by `wake` when this process has changed a link. `feed` is the one that this process
+    /// follows.
     #[must_use]
     pub fn new(
         store: Arc<Store>,
@@ -131,18 +133,18 @@ impl Publisher {
             number: 0,
             next_measure: now,
             repaired: None,
-            strikes: 0,
+            failures: 0,
             is_failing: false,
         }
     }
 
-    /// Which process publishes, as far as is known here.
+    /// Which process publishes, as far as this one knows.
     #[must_use]
     pub fn status(&self) -> PublisherStatus {
         self.status.clone()
     }
 
-    /// Publishes until `stop`, then what is left, and gives the lease back.
+    /// Publishes until `stop`, then the rest of the outbox, and gives the lease back.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut nudges = self.destination.nudges();
         let mut poll = interval(self.config.poll_ms.min(self.config.heartbeat_ms));
@@ -159,7 +161,7 @@ impl Publisher {
                 () = async { stop.cancelled().await; sleep(DRAIN).await } => break,
             };
             sleep(GATHER).await;
-            self.judge(result).await;
+            self.handle_result(result).await;
         }
         if timeout(DRAIN, Box::pin(self.drain())).await.is_err() {
             tracing::warn!(
@@ -170,7 +172,7 @@ impl Publisher {
         self.give_up(Duration::ZERO).await;
     }
 
-    /// Publishes what is left, as long as the lease is ours.
+    /// Publishes the rest of the outbox while this process holds the lease.
     async fn drain(&mut self) {
         for _ in 0..MAX_STEPS {
             if self.lease.token().is_none() {
@@ -193,15 +195,15 @@ impl Publisher {
         let was_held = self.lease.token().is_some();
         self.lease.release(pause).await;
         if was_held {
-            // They look by themselves before long.
+            // Without the nudge they ask for it by themselves before long.
             let _ = timeout(PAUSE, self.destination.nudge()).await;
         }
     }
 
-    /// Logs the first failure of a row, and its end. A publisher that cannot write gives up.
-    async fn judge(&mut self, result: Result<(), PublishError>) {
+    /// Logs the first failure in a row, and its end. After repeated failures, gives the lease up.
+    async fn handle_result(&mut self, result: Result<(), PublishError>) {
         let Err(error) = result else {
-            self.strikes = 0;
+            self.failures = 0;
             if std::mem::take(&mut self.is_failing) {
                 tracing::info!("changes are published again");
             }
@@ -212,10 +214,10 @@ impl Publisher {
             tracing::warn!(%error, "publishing changes failed: they wait in the outbox, trying again");
         }
         if self.lease.token().is_some() && !matches!(error, PublishError::Store(_)) {
-            self.strikes += 1;
+            self.failures += 1;
             let is_hopeless = !matches!(error, PublishError::Redis(_));
-            if is_hopeless || self.strikes >= MAX_STRIKES {
-                self.strikes = 0;
+            if is_hopeless || self.failures >= MAX_FAILURES {
+                self.failures = 0;
                 let pause = MAX_PAUSE.min(self.config.lease_ms * LEASES_PAUSED);
                 tracing::warn!(%error, ?pause, "publishing failed: giving the lease to other control planes for a while");
                 self.give_up(pause).await;
@@ -225,7 +227,8 @@ impl Publisher {
         sleep(PAUSE).await;
     }
 
-    /// Publishes everything if the lease is ours; else nudges the process that has it, if this one `has_changed_links`.
+    /// Publishes everything if this process holds the lease; else nudges the publisher if this process
+    /// `has_changed_links`.
     async fn round(
         &mut self,
         has_changed_links: bool,
@@ -236,8 +239,8 @@ impl Publisher {
             if stop.is_cancelled() {
                 return Ok(());
             }
-            if !self.hold().await? {
-                self.follow();
+            if !self.hold_lease().await? {
+                self.note_other_publisher();
                 if has_changed_links {
                     self.destination.nudge().await?;
                 }
@@ -255,19 +258,19 @@ impl Publisher {
         Ok(())
     }
 
-    /// Whether the lease is ours; takes or renews it if that is due.
-    async fn hold(&mut self) -> Result<bool, PublishError> {
+    /// Whether this process holds the lease; takes or renews it if that is due.
+    async fn hold_lease(&mut self) -> Result<bool, PublishError> {
         let published = self.writing.as_ref();
         let published = published.map(|writing| (writing.generation, writing.position));
         Ok(self.lease.hold(published).await?)
     }
 
     /// Notes that another replica publishes.
-    fn follow(&mut self) {
+    fn note_other_publisher(&mut self) {
         self.stop_writing();
         let state = self.lease.state();
         let kind = self.destination.kind();
-        let publisher = if state.is_over() {
+        let publisher = if state.has_expired() {
             if self.status.get() == PublishedBy::GaveUp {
                 return;
             }
@@ -285,13 +288,13 @@ impl Publisher {
         }
     }
 
-    /// Stops publishing. Hot links that were read until now may be older than what another process publishes meanwhile.
+    /// Stops publishing, and drops the hot links: another process may publish newer records of them.
     fn stop_writing(&mut self) {
         self.writing = None;
-        self.hot.forget();
+        self.hot.clear();
     }
 
-    /// Measures how much waits, and how old the feed is.
+    /// Measures the outbox and the age of the feed.
     async fn measure(&mut self) {
         let now = Instant::now();
         if now < self.next_measure {

@@ -160,7 +160,7 @@ impl Purger {
             ..
         } = self.settings;
         match kind {
-            PurgeKind::Links => self.store.sweep_expired(grace_seconds, batch).await,
+            PurgeKind::Links => self.store.purge_expired(grace_seconds, batch).await,
             PurgeKind::Tombstones => {
                 let kept = tombstone_days * DAY_MILLIS;
                 self.store.purge_tombstones(kept, batch).await

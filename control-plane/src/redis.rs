@@ -1,8 +1,8 @@
 //! Redis, as a cache that may be lost at any time: every command has a bound on its time, and every failure is a
 //! [`RedisError`] that the caller answers by asking the database instead. A command that fails may have been executed.
 //!
-//! Three connections a process (a cluster: three a node): one for commands, pipelined, one that is blocked reading the feed,
-//! and one that is subscribed to nudges.
+//! Each process has three connections (in a cluster: three a node): one for commands, pipelined, one that is blocked
+//! reading the feed, and one that is subscribed to nudges.
 
 mod breaker;
 mod connect;
@@ -19,7 +19,7 @@ pub use links::{CachedLink, Lock, Lookup};
 
 use crate::config::{FeedConfig, RedisConfig};
 use crate::telemetry::prometheus::{REDIS_ERRORS, REDIS_SECONDS};
-use breaker::Breaker;
+use breaker::RedisBreaker;
 use connect::Clients;
 use fred::clients::{Client, SubscriberClient, WithOptions};
 use fred::error::Error;
@@ -36,7 +36,7 @@ pub struct Redis {
     commands: Client,
     reader: Client,
     subscriber: SubscriberClient,
-    breaker: Breaker,
+    breaker: RedisBreaker,
     timeout: Duration,
     feed_length: u64,
     feed_bytes: u64,
@@ -59,7 +59,7 @@ impl Redis {
             commands: clients.commands,
             reader: clients.reader,
             subscriber: clients.subscriber,
-            breaker: Breaker::default(),
+            breaker: RedisBreaker::default(),
             timeout: config.timeout_ms,
             feed_length: feed.stream_length,
             feed_bytes: feed.stream_bytes,
@@ -89,23 +89,23 @@ impl Redis {
         self.tasks.wait().await;
     }
 
-    /// The client for lookups, which may take as long as configured.
+    /// The client for lookups, bounded by the configured time.
     fn for_lookups(&self) -> WithOptions<Client> {
         self.commands.with_options(&options(self.timeout))
     }
 
-    /// The client for the publisher and the reader of the feed, which may take longer.
+    /// The client for the publisher and the reader of the feed, which may take ten times as long.
     fn in_background(&self) -> WithOptions<Client> {
         self.commands.with_options(&options(self.timeout * 10))
     }
 
-    /// Makes a call for a lookup, unless Redis is known to be away. In a box, as futures of calls are large.
-    async fn look<T>(
+    /// Makes a call for a lookup unless the circuit breaker is open. Boxed, as futures of calls are large.
+    async fn guarded<T>(
         &self,
         operation: &'static str,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, RedisError> {
-        if !self.breaker.allows() {
+        if !self.breaker.permits() {
             return Err(RedisError::Skipped);
         }
         let result = Box::pin(measured(operation, call)).await;
@@ -114,7 +114,7 @@ impl Redis {
     }
 }
 
-/// One try, and none at all while there is no connection.
+/// One attempt, and none while there is no connection.
 fn options(timeout: Duration) -> Options {
     Options {
         max_attempts: Some(1),

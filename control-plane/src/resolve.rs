@@ -1,9 +1,9 @@
-//! From a key to its record, at the cost of one query of the database for all who ask at once: in-process cache, the
-//! filter of known keys, Redis, and at last the database, under a lock in Redis with a second look.
+//! Resolves a key to its record, by one query of the database for all concurrent requests: memory, known keys, Redis,
+//! and at last the database, under a lock in Redis with a second look.
 //!
-//! What is cached, here or in Redis, counts only while the feed is current, and what Redis says only if that very Redis has all
-//! that was on the feed. Otherwise the database is asked, by one request for each key and process. Every answer carries the
-//! time as of which it is right.
+//! Cached records, here or in Redis, count only while the feed is current, and those in Redis only if that very Redis
+//! has everything that was on the feed. Otherwise the database is asked, by one request for each key and process. Every
+//! answer carries its age.
 
 mod catch_up;
 mod known_codes;
@@ -11,7 +11,7 @@ mod known_keys;
 mod memory;
 
 use crate::config::ResolveConfig;
-use crate::feed::{Current, Feed};
+use crate::feed::{CurrentFeed, Feed};
 use crate::redis::{Lock, Lookup, Redis};
 use crate::store::{Store, StoreError};
 use crate::telemetry::prometheus::{REDIS_MALFORMED, RESOLUTIONS};
@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep};
 pub use known_keys::{KeyScanner, KnownKeys};
 pub use memory::Memory;
 
-/// The first pause between two looks for what another replica is looking up; the next ones are twice as long.
+/// The first pause before asking Redis again for a record that another replica looks up; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
 
 /// Resolves keys.
@@ -57,15 +57,15 @@ struct Question<'a> {
 #[derive(Clone, Copy)]
 struct CurrentRedis<'a> {
     redis: &'a Redis,
-    feed: Current,
+    feed: CurrentFeed,
 }
 
-/// What Redis answers.
-enum Answer {
+/// The answer of Redis.
+enum RedisAnswer {
     Known(Found),
-    /// Nothing, or nothing that can be read.
+    /// No record, or a malformed one.
     Unknown(Lookup),
-    /// It does not answer, or is not where the feed is.
+    /// Redis does not answer, or lacks entries of the feed.
     NotCurrent,
 }
 
@@ -74,7 +74,7 @@ enum Answer {
 pub struct Resolved {
     /// The link, or that there is none.
     pub record: Record<String>,
-    /// How long before the question that was so, at most; what changed later may be missing.
+    /// Its age at most: changes since then may be missing.
     pub age: Duration,
 }
 
@@ -102,7 +102,7 @@ impl Resolver {
         }
     }
 
-    /// The record of the key, and how old that is at most, counted from the call.
+    /// The record of the key, and its age at most, counted from the call.
     ///
     /// # Errors
     /// The failure of the database, shared by all calls that joined the lookup.
@@ -133,7 +133,7 @@ impl Resolver {
     async fn look_up(
         &self,
         question: Question<'_>,
-        current: Option<Current>,
+        current: Option<CurrentFeed>,
     ) -> Result<Found, StoreError> {
         let as_of = Instant::now();
         if let Some(rev) = self.absence(question.text).await {
@@ -144,13 +144,13 @@ impl Resolver {
         match (&self.redis, current) {
             (Some(redis), Some(feed)) => {
                 let redis = CurrentRedis { redis, feed };
-                self.through_redis(redis, question).await
+                self.look_up_in_redis(redis, question).await
             }
             _ => self.ask_database(question.key).await,
         }
     }
 
-    /// The revision of its absence; `None` if there may be such a link as far as anything is committed by now.
+    /// The revision of its absence; `None` if such a link may have been committed.
     async fn absence(&self, text: &str) -> Option<u64> {
         if self.known_keys.may_have(text) {
             return None;
@@ -159,7 +159,7 @@ impl Resolver {
         (!self.known_keys.may_have(text)).then_some(rev)
     }
 
-    async fn through_redis(
+    async fn look_up_in_redis(
         &self,
         redis: CurrentRedis<'_>,
         question: Question<'_>,
@@ -169,9 +169,9 @@ impl Resolver {
         let generation = redis.feed.generation;
         loop {
             let found = match self.ask_redis(redis, question.text).await {
-                Answer::Known(found) => return Ok(found),
-                Answer::Unknown(lookup) => lookup,
-                Answer::NotCurrent => return self.ask_database(question.key).await,
+                RedisAnswer::Known(found) => return Ok(found),
+                RedisAnswer::Unknown(lookup) => lookup,
+                RedisAnswer::NotCurrent => return self.ask_database(question.key).await,
             };
             let lock = redis
                 .redis
@@ -186,22 +186,22 @@ impl Resolver {
         }
     }
 
-    /// What Redis has, if it has all that was on the feed when the question came.
-    async fn ask_redis(&self, redis: CurrentRedis<'_>, text: &str) -> Answer {
+    /// The record in Redis, if Redis has everything that was on the feed when the request came.
+    async fn ask_redis(&self, redis: CurrentRedis<'_>, text: &str) -> RedisAnswer {
         let CurrentRedis { redis, feed } = redis;
         let Ok(found) = redis.look_up(feed.generation, text).await else {
-            return Answer::NotCurrent;
+            return RedisAnswer::NotCurrent;
         };
         let covers = |state: FeedState| state.covers(feed.generation, feed.number);
         let may_be_another = redis.is_clustered() && !self.are_masters_known();
         if may_be_another || !found.state.is_some_and(covers) {
-            return Answer::NotCurrent;
+            return RedisAnswer::NotCurrent;
         }
         match found.lookup {
             Lookup::Known(record) => {
                 count("redis");
                 let as_of = feed.as_of;
-                return Answer::Known(Found { record, as_of });
+                return RedisAnswer::Known(Found { record, as_of });
             }
             Lookup::Malformed(ref error) => {
                 counter!(REDIS_MALFORMED).increment(1);
@@ -211,17 +211,17 @@ impl Resolver {
             }
             Lookup::Unknown => {}
         }
-        Answer::Unknown(found.lookup)
+        RedisAnswer::Unknown(found.lookup)
     }
 
-    /// Whether the masters of a cluster were seen so lately that none can have come back with less than it had: each beat
-    /// says that they were the same as before.
+    /// Whether the masters of a cluster were seen so lately that none can have been replaced by one with less: each
+    /// beat says that they were the same as before.
     fn are_masters_known(&self) -> bool {
         let age = self.feed.age();
         age.is_some_and(|age| age < Duration::from_millis(CLUSTER_LASTS_MILLIS))
     }
 
-    /// Looks again, for another replica may have filled it in before the lock was ours, then in the database.
+    /// Asks Redis again, because another replica may have filled it before the lock was taken, then the database.
     async fn under_lock(
         &self,
         redis: CurrentRedis<'_>,
@@ -230,10 +230,10 @@ impl Resolver {
         lock: Lock,
     ) -> Result<Found, StoreError> {
         let answer = match self.ask_redis(redis, question.text).await {
-            Answer::Known(found) => Ok(found),
+            RedisAnswer::Known(found) => Ok(found),
             _ => match self.ask_database(question.key).await {
                 Ok(answer) => {
-                    // A lock that is not released ends by itself; the failure is counted where it happens.
+                    // A lock that is not released expires; the failure is counted where it happens.
                     let _ = redis.redis.fill(&answer.record, &found, lock).await;
                     return Ok(answer);
                 }

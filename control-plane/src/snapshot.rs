@@ -1,4 +1,4 @@
-//! Snapshots: what an edge starts from.
+//! Snapshots: what a worker starts from.
 
 use crate::clicks::{HotLink, hot_links};
 use crate::config::ClicksConfig;
@@ -13,12 +13,12 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// For how long a snapshot is given to further edges: many start at once.
+/// How long a snapshot is reused: many workers start at once.
 const LIFETIME: Duration = Duration::from_secs(1);
 
-/// What every snapshot has.
+/// The settings that every snapshot carries.
 #[derive(Clone, Debug)]
-pub struct SnapshotFacts {
+pub struct SnapshotSettings {
     /// The length of generated codes.
     pub length: CodeLength,
     /// The key of generated codes.
@@ -29,17 +29,17 @@ pub struct SnapshotFacts {
     pub clicks: ClicksConfig,
 }
 
-/// Makes snapshots.
+/// Makes snapshots, and keeps the last one.
 pub struct Snapshots {
     store: Arc<Store>,
     known_keys: Arc<KnownKeys>,
     feed: Arc<Feed>,
-    facts: SnapshotFacts,
-    last: Mutex<Option<Made>>,
+    settings: SnapshotSettings,
+    last: Mutex<Option<CachedSnapshot>>,
 }
 
-/// A snapshot that was made.
-struct Made {
+/// The last snapshot.
+struct CachedSnapshot {
     at: Instant,
     generation: u64,
     bytes: Bytes,
@@ -60,19 +60,19 @@ pub enum SnapshotError {
 }
 
 impl Snapshots {
-    /// Snapshots of what `store`, `known_keys` and `feed` have.
+    /// Snapshots of the state of `store`, `known_keys` and `feed`.
     #[must_use]
     pub fn new(
         store: Arc<Store>,
         known_keys: Arc<KnownKeys>,
         feed: Arc<Feed>,
-        facts: SnapshotFacts,
+        settings: SnapshotSettings,
     ) -> Self {
         Self {
             store,
             known_keys,
             feed,
-            facts,
+            settings,
             last: Mutex::new(None),
         }
     }
@@ -84,13 +84,15 @@ impl Snapshots {
     pub async fn get(&self) -> Result<Bytes, SnapshotError> {
         let mut last = self.last.lock().await;
         let generation = self.generation()?;
-        let is_good = |made: &&Made| made.generation == generation && made.at.elapsed() < LIFETIME;
-        if let Some(made) = last.as_ref().filter(is_good) {
-            return Ok(made.bytes.clone());
+        let is_usable = |cached: &&CachedSnapshot| {
+            cached.generation == generation && cached.at.elapsed() < LIFETIME
+        };
+        if let Some(cached) = last.as_ref().filter(is_usable) {
+            return Ok(cached.bytes.clone());
         }
         let at = Instant::now();
         let bytes = self.make(generation).await?;
-        *last = Some(Made {
+        *last = Some(CachedSnapshot {
             at,
             generation,
             bytes: bytes.clone(),
@@ -103,7 +105,7 @@ impl Snapshots {
         Ok(current.generation)
     }
 
-    /// The position is taken first: what changes meanwhile is in the feed behind it, and may be in the rest already.
+    /// The position is read first: later changes are in the feed after it, and may be in the snapshot already.
     async fn make(&self, generation: u64) -> Result<Bytes, SnapshotError> {
         let (found, position) = self.feed.place();
         let codes = self
@@ -111,18 +113,18 @@ impl Snapshots {
             .code_filter()
             .ok_or(SnapshotError::NotReady)?;
         let bound = self.store.bound_state().await?.bound;
-        let hot = hot_links(&self.store, &self.facts.clicks).await?;
-        // Another generation has begun: the codes may be those of before.
+        let hot = hot_links(&self.store, &self.settings.clicks).await?;
+        // Another generation has begun: the codes may be of the one before.
         if found != generation || self.generation()? != generation {
             return Err(FeedError::NotCurrent.into());
         }
-        let domains = self.facts.domains.iter().take(MAX_DOMAINS);
+        let domains = self.settings.domains.iter().take(MAX_DOMAINS);
         let snapshot = Snapshot {
             generation,
             position,
             bound,
-            length: self.facts.length,
-            key: self.facts.key.clone(),
+            length: self.settings.length,
+            key: self.settings.key.clone(),
             domains: domains.map(Domain::as_str).collect(),
             codes,
             hot: bounded(&hot),
@@ -131,7 +133,7 @@ impl Snapshots {
     }
 }
 
-/// As many links as fit.
+/// The hot links that fit into a snapshot.
 fn bounded(links: &[HotLink]) -> Vec<Entry<'_>> {
     let mut bytes = 0;
     let mut buffer = Vec::new();

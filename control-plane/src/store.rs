@@ -1,9 +1,9 @@
 //! The database that owns the truth about links: SQLite, MySQL or MariaDB.
 //!
-//! A [`Store`] has one method for each operation, which stands with its SQL in the file of its subject and is the same for
-//! all databases; what differs is in [`dialect`]. A method runs its statements on a [`session`], which [`calls`] lends it,
-//! measures and bounds in time. Each layer knows those before it: [`error`], [`sql`], [`session`], [`rows`], [`calls`], the
-//! operations, and last what [`connect`]s.
+//! A [`Store`] has one method for each operation, in the file of its subject and with SQL that is the same for all
+//! databases; what differs is in [`dialect`]. A method runs its statements on a [`session`]; [`calls`] lends it,
+//! measures it and bounds it in time. Each layer knows those before it: [`error`], [`sql`], [`session`], [`rows`],
+//! [`calls`], the operations, and last what [`connect`]s.
 
 mod api_keys;
 mod bounds;
@@ -23,28 +23,28 @@ mod newest;
 mod outbox;
 mod packed;
 mod publisher;
+mod purge;
 mod receipts;
 mod revisions;
 mod rows;
 mod session;
 mod sql;
 mod sqlite;
-mod sweep;
 mod twins;
 
 pub use api_keys::ApiKeyRow;
-pub use bounds::{BOUND_LEAD_MS, BoundState};
+pub use bounds::{BOUND_LEAD_MILLIS, BoundState};
 pub use calls::{OnChange, Store};
 pub use clicks::{ClickAccounts, CountedBatch};
 pub use creation::{CreateError, NewLink};
 pub use error::StoreError;
 pub use issuers::{ISSUERS, IssuerHolder, IssuerUsage, Segment};
-pub use leases::MAX_LEASE_MS;
+pub use leases::MAX_LEASE_MILLIS;
 pub use links::{ChangeError, ChangeFn, CheckFn, ListCursor, ListQuery, ScannedKey};
 pub use outbox::{MAX_BATCH_BYTES, MalformedBatch, OutboxSize, PendingBatch, PendingChange};
 pub use packed::{CutOff, Packed};
 pub use publisher::{
-    FeedKind, LeaseClaim, NUMBERS_SKIPPED, OTHER_KIND_WAIT_MS, Past, Pending, PendingKeys,
+    FeedKind, LeaseClaim, NUMBERS_SKIPPED, OTHER_KIND_WAIT_MILLIS, Past, Pending, PendingKeys,
     PublisherState,
 };
 pub use receipts::{Receipt, StoredReceipt};
@@ -57,7 +57,7 @@ use std::sync::Arc;
 /// 8.0 and later, MariaDB 10.6 and later). The schema is not touched; see [`Store::migrate`].
 ///
 /// # Errors
-/// A permanent [`StoreError`] where the URL is wrong or the server refuses us, a transient one where it does not answer.
+/// A permanent [`StoreError`] if the URL is wrong or the server refuses us, a transient one if it does not answer.
 pub async fn connect(config: &StoreConfig) -> Result<Arc<Store>, StoreError> {
     let url = config.url.expose();
     match url.split_once(':') {

@@ -1,4 +1,4 @@
-//! What operators see: log lines and metrics.
+//! The log and the metrics.
 
 pub(crate) mod prometheus;
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-/// The time between two lines of a kind that is throttled.
+/// The shortest time between two log lines of a throttle.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Sends log lines to standard error from now on, for the whole process.
@@ -29,35 +29,34 @@ pub fn init_log(config: &LogConfig) -> Result<(), TryInitError> {
     }
 }
 
-/// Holds log lines that would come with every request down to one in a while: when the last one was written, and how many
-/// were left out since.
+/// Throttles log lines that would come with every request: at most one in [`LOG_INTERVAL`].
 #[derive(Debug)]
-pub(crate) struct LogThrottle(Mutex<Lines>);
+pub(crate) struct LogThrottle(Mutex<ThrottleState>);
 
 #[derive(Debug)]
-struct Lines {
+struct ThrottleState {
     last: Option<Instant>,
-    left_out: u64,
+    suppressed: u64,
 }
 
 impl LogThrottle {
     pub(crate) const fn new() -> Self {
-        Self(Mutex::new(Lines {
+        Self(Mutex::new(ThrottleState {
             last: None,
-            left_out: 0,
+            suppressed: 0,
         }))
     }
 
-    /// How many lines of this kind were left out since the last one; `None` if the line at `now` is left out too.
+    /// How many lines were suppressed since the last one; `None` if the line at `now` is suppressed too.
     pub(crate) fn admit(&self, now: Instant) -> Option<u64> {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_early = |last| now.saturating_duration_since(last) < LOG_INTERVAL;
-        if lines.last.is_some_and(is_early) {
-            lines.left_out += 1;
+        if state.last.is_some_and(is_early) {
+            state.suppressed += 1;
             return None;
         }
-        lines.last = Some(now);
-        Some(std::mem::take(&mut lines.left_out))
+        state.last = Some(now);
+        Some(std::mem::take(&mut state.suppressed))
     }
 }
 

@@ -10,18 +10,18 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-/// If more links change while the hot ones are read, these are read again later.
+/// The most links that may change during a read of the hot links; with more, they are read again later.
 const MAX_CHANGED: usize = 100_000;
 
 /// The key of a hot link, and its record.
 pub type HotLink = (String, Record<String>);
 
-/// The hot links of a store.
+/// Reads the hot links and their records.
 pub async fn hot_links(store: &Store, config: &ClicksConfig) -> Result<Vec<HotLink>, StoreError> {
     let minute = (clock::unix_seconds() / 60).saturating_sub(config.hot_window_minutes);
     let mut links = Vec::new();
     for text in store.hot_keys(minute, config.hot_count).await? {
-        // What edges count and what is no key of ours stays out.
+        // Reported keys that are no link keys are left out.
         let Ok(key) = text.parse::<LinkKey>() else {
             continue;
         };
@@ -33,26 +33,26 @@ pub async fn hot_links(store: &Store, config: &ClicksConfig) -> Result<Vec<HotLi
     Ok(links)
 }
 
-/// The hot links as the publisher follows them. They are read beside its loop, because that takes time, and appended in it. A
-/// link that has changed meanwhile is left out: what was read of it may be older than what is on the feed already.
+/// The publisher's hot links. A task reads them, because that takes time, and the publisher's loop appends them. A link
+/// that changes meanwhile is left out: its record may be older than the feed.
 pub struct HotLinks {
     store: Arc<Store>,
     config: ClicksConfig,
     next: Instant,
     reading: Option<HotReading>,
-    /// The keys of those that were hot the last time.
+    /// The keys of the last hot links.
     known: HashSet<String>,
 }
 
 /// A read that is under way.
 struct HotReading {
     task: AbortOnDropHandle<Result<Vec<HotLink>, StoreError>>,
-    /// The keys of the links that have changed since it began.
+    /// The keys of links that have changed since it began.
     changed: HashSet<String>,
 }
 
 impl HotLinks {
-    /// No link is hot yet.
+    /// Hot links that are not read yet.
     #[must_use]
     pub fn new(store: Arc<Store>, config: ClicksConfig) -> Self {
         Self {
@@ -64,13 +64,13 @@ impl HotLinks {
         }
     }
 
-    /// Forgets what was hot, because another process publishes.
-    pub fn forget(&mut self) {
+    /// Drops the hot links, because another process publishes.
+    pub fn clear(&mut self) {
         self.reading = None;
         self.known.clear();
     }
 
-    /// Notes changes that are published.
+    /// Notes published changes.
     pub fn note(&mut self, messages: &[FeedMessage<'_>]) {
         let Some(reading) = &mut self.reading else {
             return;
@@ -90,7 +90,7 @@ impl HotLinks {
         }
     }
 
-    /// The links that have become hot, once they are read; begins to read them if that is due.
+    /// The links that have become hot, once they are read; starts a read if that is due.
     pub async fn take(&mut self) -> Vec<HotLink> {
         if let Some(reading) = self.reading.take_if(|reading| reading.task.is_finished()) {
             return self.finish(reading).await;

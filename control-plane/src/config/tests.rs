@@ -42,7 +42,7 @@ fn the_longest_lease_is_that_of_the_store() {
     let lease = Config::variables()
         .find(|variable| variable.name == "EDGELINK_PUBLISHER_LEASE_MS")
         .unwrap();
-    let most = crate::store::MAX_LEASE_MS.cast_signed();
+    let most = crate::store::MAX_LEASE_MILLIS.cast_signed();
     assert_eq!(lease.setting.range, Range::Numbers(500..=most));
 }
 

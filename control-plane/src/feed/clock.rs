@@ -1,22 +1,21 @@
-//! What the clock of the database shows, without asking it.
+//! The database's clock, estimated without a query.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tokio::time::Instant;
 
-/// By how much two clocks may run apart, as a share of the time that has passed.
+/// The drift of two clocks, as a share of the elapsed time.
 const DRIFT: f64 = 200e-6;
 
-/// A bound on the database's clock: unix time in microseconds. It is the latest that the database was asked for, plus all the time
-/// that has passed since before it was asked.
+/// A lower bound of the database's clock, unix time in microseconds: its newest answer, plus the time since it was
+/// asked.
 #[derive(Debug, Default)]
 pub struct DatabaseClock(Mutex<Option<Reading>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    /// Before the database was asked.
+    /// When the database was asked.
     asked: Instant,
-    /// What it answered.
+    /// Its answer, unix time in microseconds.
     micros: u64,
 }
 
@@ -29,7 +28,7 @@ impl DatabaseClock {
         }
     }
 
-    /// What the clock of the database shows at `at`, or less; `None` if it was never asked.
+    /// The clock at `at`, or less, in unix microseconds; `None` before the first answer.
     #[must_use]
     pub fn at_most(&self, at: Instant) -> Option<u64> {
         let reading = (*self.reading())?;
@@ -44,14 +43,10 @@ impl DatabaseClock {
     }
 }
 
-/// A difference of two times of the database.
-pub(super) fn micros(micros: u64) -> Duration {
-    Duration::from_micros(micros)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
     async fn the_clock_runs_on_from_before_the_question() {
@@ -63,7 +58,7 @@ mod tests {
         assert_eq!(clock.at_most(asked), Some(5_000_000));
         let now = clock.at_most(Instant::now()).unwrap();
         assert!((5_300_000..5_301_000).contains(&now), "{now}");
-        // An answer to an earlier question that comes later is passed over; a clock that was set back is believed.
+        // An answer to an earlier question that comes later is ignored; a clock that was set back is believed.
         clock.note(asked - Duration::from_secs(1), 9_000_000);
         assert_eq!(clock.at_most(asked), Some(5_000_000));
         clock.note(asked, 1_000_000);

@@ -9,30 +9,30 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// What came behind a position.
+/// The changes after a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
-    /// The generation that it is of; 0 if it is not known.
+pub struct ChangeBatch {
+    /// The generation; 0 if it is not known.
     pub generation: u64,
-    /// What was committed longer ago is in it, or was before.
+    /// Everything committed longer ago is in this batch or an earlier one.
     pub age: Duration,
-    /// For how long it was waited for.
+    /// How long the request waited.
     pub waited: Duration,
-    /// Whether it reaches to the newest change.
-    pub(super) is_all: bool,
-    /// Where to go on.
+    /// Whether the batch ends at the newest change.
+    pub(super) reaches_end: bool,
+    /// The position to continue from.
     pub next: FeedPosition,
-    /// Whether something before the first change is missing.
+    /// Whether changes before the first one are missing.
     pub gap: bool,
     /// The changes.
     pub messages: Arc<Messages>,
 }
 
-/// Changes behind one another, each encoded. All who wait at the same position share them.
+/// Consecutive changes, each encoded. All waiters at the same position share them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Messages {
     list: Vec<Arc<[u8]>>,
-    /// The time of the last beat among them.
+    /// The time of the last beat among them, unix microseconds of the database's clock.
     pub(super) last_beat: Option<u64>,
     /// All of them, as they stand in a batch.
     encoded: OnceLock<Bytes>,
@@ -55,8 +55,8 @@ impl Deref for Messages {
     }
 }
 
-impl Batch {
-    /// Whether it tells nothing.
+impl ChangeBatch {
+    /// Whether it has neither changes nor a gap.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.gap && self.messages.is_empty()
@@ -68,7 +68,7 @@ impl Batch {
         [&self.head_bytes()[..], &self.messages.encoded()].concat()
     }
 
-    /// What stands in front of the messages.
+    /// The head of the encoded batch, before the messages.
     pub(crate) fn head_bytes(&self) -> Vec<u8> {
         let head = BatchHead {
             generation: self.generation,
@@ -84,7 +84,7 @@ impl Batch {
 struct Entry {
     position: FeedPosition,
     message: Arc<[u8]>,
-    /// If it is a beat, the time of that.
+    /// The time of a beat, unix microseconds of the database's clock; `None` for other messages.
     beat: Option<u64>,
 }
 
@@ -96,38 +96,38 @@ pub(super) struct Ring {
     bytes: usize,
     /// 0 if it is not known.
     generation: u64,
-    /// Where the generation began for us.
+    /// The position at which this process began to follow the generation.
     origin: FeedPosition,
-    /// Behind which position everything up to `end` is here.
+    /// The ring has everything after this position, up to `end`.
     start: FeedPosition,
     end: FeedPosition,
     flush: Option<LastFlush>,
-    /// What was read last.
-    shared: Option<Shared>,
+    /// The last read.
+    shared: Option<SharedRead>,
 }
 
-/// What all get who wait at the same position, for as long as nothing comes.
-struct Shared {
+/// A read that all waiters at the same position share until the next change.
+struct SharedRead {
     after: FeedPosition,
     end: FeedPosition,
     next: FeedPosition,
     messages: Arc<Messages>,
 }
 
-/// Where everything was last told to be forgotten.
+/// The last flush, by which caches drop everything.
 struct LastFlush {
     position: FeedPosition,
-    /// The generation that it was told in, and those since.
+    /// The generation of the flush, and those since.
     generations: Vec<u64>,
 }
 
-/// The most generations since a flush that are known; readers of further ones are told of it again.
+/// The most generations since a flush that are kept; readers of further ones get the flush again.
 const MAX_GENERATIONS: usize = 64;
 
 impl LastFlush {
-    /// Whether who has read up to there has not seen it. Numbers of generations are not compared: those of a database
-    /// that was lost may be higher.
-    fn is_behind(&self, generation: u64, after: FeedPosition) -> bool {
+    /// Whether a reader at that position has missed the flush. Numbers of generations are not compared: those of a lost
+    /// database may be higher.
+    fn is_unseen_by(&self, generation: u64, after: FeedPosition) -> bool {
         match self.generations.split_first() {
             Some((first, _)) if *first == generation => after < self.position,
             _ => !self.generations.contains(&generation),
@@ -160,7 +160,7 @@ impl Ring {
         if matches!(message, FeedMessage::Flush) {
             self.flush = Some(LastFlush {
                 position,
-                // In which one, the next beat says, if that is not known.
+                // The next beat says in which generation, if that is not known.
                 generations: Vec::from_iter(Some(self.generation).filter(|known| *known != 0)),
             });
         }
@@ -173,18 +173,18 @@ impl Ring {
         });
         self.end = position;
         while self.entries.len() > self.max_entries || self.bytes > self.max_bytes {
-            self.forget_oldest();
+            self.evict_oldest();
         }
     }
 
-    fn forget_oldest(&mut self) {
+    fn evict_oldest(&mut self) {
         if let Some(oldest) = self.entries.pop_front() {
             self.bytes -= oldest.message.len();
             self.start = oldest.position;
         }
     }
 
-    pub(super) fn start_anew(&mut self, generation: u64, position: FeedPosition) {
+    pub(super) fn reset(&mut self, generation: u64, position: FeedPosition) {
         self.entries.clear();
         self.shared = None;
         self.bytes = 0;
@@ -200,25 +200,29 @@ impl Ring {
         self.end = position;
     }
 
-    /// What came behind `after`, as much as one batch holds. A gap where that is not known: nobody asked for a position, or
-    /// for one that is older than what is kept, newer than the end, or not one of this feed.
-    pub(super) fn read(&mut self, after: Option<FeedPosition>) -> Batch {
-        match after.and_then(|after| self.place_behind(after)) {
+    /// The changes after `after`, as many as one batch holds. A gap if `after` is `None`, older than the ring, newer
+    /// than its end, or no position of this feed.
+    pub(super) fn read(&mut self, after: Option<FeedPosition>) -> ChangeBatch {
+        match after.and_then(|after| self.index_after(after)) {
             Some(place) => self.batch(place),
-            None => Batch {
+            None => ChangeBatch {
                 next: self.end,
                 gap: true,
-                ..self.nothing()
+                ..self.empty()
             },
         }
     }
 
-    /// The same for a reader of that generation; 0 if it has read nothing yet. A gap in which everything was told to be
-    /// forgotten says that again.
-    pub(super) fn read_of(&mut self, generation: u64, after: FeedPosition) -> Batch {
+    /// The same for a reader of that generation; 0 if it has read no change yet. A gap that hides a flush contains the
+    /// flush.
+    pub(super) fn read_in_generation(
+        &mut self,
+        generation: u64,
+        after: FeedPosition,
+    ) -> ChangeBatch {
         let mut batch = self.read((generation == self.generation).then_some(after));
         let flush = self.flush.as_ref().filter(|_| batch.gap && generation != 0);
-        if flush.is_some_and(|flush| flush.is_behind(generation, after)) {
+        if flush.is_some_and(|flush| flush.is_unseen_by(generation, after)) {
             batch.messages = Arc::new(Messages {
                 list: vec![encode_message(&FeedMessage::Flush).into()],
                 ..Messages::default()
@@ -227,26 +231,26 @@ impl Ring {
         batch
     }
 
-    /// A batch in which nothing is missing and nothing is told.
-    fn nothing(&self) -> Batch {
-        Batch {
+    /// A batch without changes and without a gap.
+    fn empty(&self) -> ChangeBatch {
+        ChangeBatch {
             generation: self.generation,
             age: Duration::MAX,
             waited: Duration::ZERO,
-            is_all: true,
+            reaches_end: true,
             next: self.end,
             gap: false,
             messages: Arc::default(),
         }
     }
 
-    /// Whether the entry at `position` of a generation has come, or came before we began to follow that.
+    /// Whether the entry at `position` of a generation was received, or precedes what this process follows.
     pub(super) fn has(&self, generation: u64, position: FeedPosition) -> bool {
         generation == self.generation
-            && (position <= self.origin || self.place_behind(position).is_some())
+            && (position <= self.origin || self.index_after(position).is_some())
     }
 
-    fn place_behind(&self, after: FeedPosition) -> Option<usize> {
+    fn index_after(&self, after: FeedPosition) -> Option<usize> {
         if after == self.end {
             return Some(self.entries.len());
         }
@@ -259,33 +263,33 @@ impl Ring {
         found.ok().map(|place| place + 1)
     }
 
-    fn batch(&mut self, place: usize) -> Batch {
+    fn batch(&mut self, place: usize) -> ChangeBatch {
         let before = place
             .checked_sub(1)
             .and_then(|place| self.entries.get(place));
         let after = before.map_or(self.start, |entry| entry.position);
         if place == self.entries.len() {
-            return Batch {
+            return ChangeBatch {
                 next: after,
-                is_all: after == self.end,
-                ..self.nothing()
+                reaches_end: after == self.end,
+                ..self.empty()
             };
         }
-        let is_same = |shared: &Shared| (shared.after, shared.end) == (after, self.end);
+        let is_same = |shared: &SharedRead| (shared.after, shared.end) == (after, self.end);
         let shared = self.shared.take().filter(is_same);
         let shared = shared.unwrap_or_else(|| self.collect(place, after));
-        let batch = Batch {
+        let batch = ChangeBatch {
             next: shared.next,
-            is_all: shared.next == self.end,
+            reaches_end: shared.next == self.end,
             messages: shared.messages.clone(),
-            ..self.nothing()
+            ..self.empty()
         };
         self.shared = Some(shared);
         batch
     }
 
-    /// As many of the entries from `place` on as one batch holds.
-    fn collect(&self, place: usize, after: FeedPosition) -> Shared {
+    /// The entries from `place` on, as many as one batch holds.
+    fn collect(&self, place: usize, after: FeedPosition) -> SharedRead {
         let (mut messages, mut bytes, mut next) = (Messages::default(), 0, after);
         for entry in self.entries.range(place..) {
             if messages.len() == MAX_MESSAGES || bytes >= MAX_BYTES {
@@ -296,7 +300,7 @@ impl Ring {
             messages.last_beat = entry.beat.or(messages.last_beat);
             next = entry.position;
         }
-        Shared {
+        SharedRead {
             after,
             end: self.end,
             next,
@@ -316,7 +320,7 @@ mod tests {
 
     fn ring(entries: usize, bytes: usize) -> Ring {
         let mut ring = Ring::new(entries, bytes);
-        ring.start_anew(1, at(100));
+        ring.reset(1, at(100));
         ring
     }
 
@@ -331,7 +335,7 @@ mod tests {
         })
     }
 
-    fn bounds(batch: &Batch) -> Vec<u64> {
+    fn bounds(batch: &ChangeBatch) -> Vec<u64> {
         let bytes = batch.to_bytes();
         let messages = FeedBatch::decode(&bytes).unwrap().messages;
         let bound = |message| match message {
@@ -360,7 +364,7 @@ mod tests {
         for millis in [101, 103, 105] {
             push(&mut ring, millis);
         }
-        // None, forgotten, never one of ours, from another epoch.
+        // None, evicted, never one of ours, from another generation.
         for after in [None, Some(at(100)), Some(at(104)), Some(at(999))] {
             let batch = ring.read(after);
             assert_eq!((batch.gap, batch.next), (true, at(105)), "{after:?}");
@@ -373,16 +377,16 @@ mod tests {
     fn a_gap_of_our_own_is_one_for_all_readers() {
         let mut ring = ring(10, 1000);
         push(&mut ring, 101);
-        ring.start_anew(2, at(50));
+        ring.reset(2, at(50));
         for after in [100, 101] {
             assert!(ring.read(Some(at(after))).gap);
         }
         assert!(!ring.read(Some(at(50))).gap);
     }
 
-    /// Whether who has read up to `after` of a generation is told to forget everything.
+    /// Whether a reader at `after` of a generation gets a flush.
     fn is_flushed(ring: &mut Ring, generation: u64, after: u64) -> bool {
-        let batch = ring.read_of(generation, at(after));
+        let batch = ring.read_in_generation(generation, at(after));
         assert!(batch.gap);
         let flush = encode_message(&FeedMessage::Flush);
         match &batch.messages[..] {
@@ -396,7 +400,7 @@ mod tests {
     fn a_gap_with_a_flush_in_it_says_so() {
         let mut ring = ring(2, 1000);
         assert!(!is_flushed(&mut ring, 7, 100));
-        ring.start_anew(2, at(101));
+        ring.reset(2, at(101));
         push(&mut ring, 102);
         ring.push(at(103), &FeedMessage::Flush);
         for millis in 104..108 {
@@ -410,15 +414,15 @@ mod tests {
         assert!(is_flushed(&mut ring, 2, 102), "it has not seen it");
         assert!(!is_flushed(&mut ring, 2, 104));
         assert!(!is_flushed(&mut ring, 0, 0), "it knows nothing yet");
-        ring.start_anew(0, at(108));
-        ring.start_anew(3, at(108));
+        ring.reset(0, at(108));
+        ring.reset(3, at(108));
         assert!(!is_flushed(&mut ring, 2, 107));
         assert!(is_flushed(&mut ring, 2, 102) && is_flushed(&mut ring, 1, 100));
         for generation in 4..2 + MAX_GENERATIONS as u64 {
-            ring.start_anew(generation, at(108));
+            ring.reset(generation, at(108));
             assert!(!is_flushed(&mut ring, generation, 107));
         }
-        ring.start_anew(1_000, at(108));
+        ring.reset(1_000, at(108));
         assert!(is_flushed(&mut ring, 1_000, 107), "too many to know");
     }
 

@@ -1,4 +1,4 @@
-//! Reading the feed out of Redis.
+//! The reader of the feed in Redis.
 
 use super::Feed;
 use crate::redis::{Redis, RedisError, StreamEntry};
@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 /// The most entries in one answer.
 const LIMIT: u64 = 1000;
 
-/// The pause after a failure; no connection fails at once.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause before a retry; without a connection, a read fails at once.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Keeps a [`Feed`] up with the stream in Redis.
+/// Applies the stream in Redis to a [`Feed`].
 pub struct Tail {
     redis: Arc<Redis>,
     feed: Arc<Feed>,
-    /// Nothing before the first answer of Redis.
+    /// The last position read; `None` before the first answer of Redis.
     position: Option<FeedPosition>,
     is_failing: bool,
     has_warned: bool,
@@ -43,10 +43,10 @@ impl Tail {
     pub async fn run(mut self, stop: CancellationToken) {
         let reading = async {
             loop {
-                let result = self.step().await;
-                self.note(&result);
+                let result = self.read_once().await;
+                self.log_result(&result);
                 if result.is_err() {
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }
         };
@@ -56,25 +56,25 @@ impl Tail {
         }
     }
 
-    async fn step(&mut self) -> Result<(), RedisError> {
+    async fn read_once(&mut self) -> Result<(), RedisError> {
         let Some(position) = self.position else {
             let newest = self.redis.newest().await?;
-            self.start_anew(newest);
+            self.reset(newest);
             return Ok(());
         };
         let entries = self.redis.read_feed(position, LIMIT).await?;
         if entries.is_empty() {
-            return self.look_for_a_restart(position).await;
+            return self.detect_redis_restart(position).await;
         }
         for entry in entries {
-            self.take(&entry);
+            self.apply_entry(&entry);
         }
         Ok(())
     }
 
-    /// A Redis that was restarted empty, with a clock that is behind, gives ids out that are before ours: those we would
-    /// never be told of.
-    async fn look_for_a_restart(&mut self, position: FeedPosition) -> Result<(), RedisError> {
+    /// Resets the feed if the newest entry precedes our position: a Redis that was restarted empty, with a clock that
+    /// is behind, gives such ids, and a read after our position never returns them.
+    async fn detect_redis_restart(&mut self, position: FeedPosition) -> Result<(), RedisError> {
         let newest = self.redis.newest().await?;
         if newest < position && newest != FeedPosition::START {
             self.gap(newest);
@@ -82,13 +82,13 @@ impl Tail {
         Ok(())
     }
 
-    fn take(&mut self, entry: &StreamEntry) {
-        // An entry without its predecessor is not ours. It stands between ours, so those behind it do not join either.
+    fn apply_entry(&mut self, entry: &StreamEntry) {
+        // An entry whose predecessor is not ours leaves a gap; so do those after it.
         let joins = entry.previous().ok() == self.position;
         match entry.message() {
             Ok(message) => {
                 if !joins || self.is_other_generation(&message) {
-                    self.start_behind(entry, &message, joins);
+                    self.reset_before(entry, &message, joins);
                 }
                 self.position = Some(entry.position);
                 self.feed.push(entry.position, &message);
@@ -96,9 +96,9 @@ impl Tail {
             Err(error) => {
                 counter!(FEED_MALFORMED).increment(1);
                 if !std::mem::replace(&mut self.has_warned, true) {
-                    tracing::warn!(%error, position = %entry.position, "an entry of the feed cannot be read; further ones are only counted");
+                    tracing::warn!(%error, position = %entry.position, "decoding an entry of the feed failed: caches drop everything; further failures are only counted");
                 }
-                // It may be about any link.
+                // The entry may be about any link.
                 self.gap(entry.position);
             }
         }
@@ -108,42 +108,42 @@ impl Tail {
         matches!(message, FeedMessage::Beat(beat) if beat.generation != self.feed.place().0)
     }
 
-    /// Starts in front of an entry. Of which generation it is, only a beat says.
-    fn start_behind(&mut self, entry: &StreamEntry, message: &FeedMessage<'_>, joins: bool) {
+    /// Resets the feed to the position before an entry. Only a beat says its generation.
+    fn reset_before(&mut self, entry: &StreamEntry, message: &FeedMessage<'_>, joins: bool) {
         let position = entry.previous().unwrap_or(entry.position);
         if !joins {
             counter!(FEED_GAPS).increment(1);
-            tracing::warn!(%position, "changes are missing in the feed: starting anew");
+            tracing::warn!(%position, "changes are missing in the feed: caches drop everything and continue from here");
         }
         let generation = match message {
             FeedMessage::Beat(Beat { generation, .. }) => *generation,
             _ => 0,
         };
         self.position = Some(position);
-        self.feed.start_anew(generation, position);
+        self.feed.reset(generation, position);
     }
 
     fn gap(&mut self, position: FeedPosition) {
         counter!(FEED_GAPS).increment(1);
-        tracing::warn!(%position, "changes are missing in the feed: starting anew");
-        self.start_anew(position);
+        tracing::warn!(%position, "changes are missing in the feed: caches drop everything and continue from here");
+        self.reset(position);
     }
 
-    fn start_anew(&mut self, position: FeedPosition) {
+    fn reset(&mut self, position: FeedPosition) {
         self.position = Some(position);
-        self.feed.start_anew(0, position);
+        self.feed.reset(0, position);
     }
 
-    fn note(&mut self, result: &Result<(), RedisError>) {
+    fn log_result(&mut self, result: &Result<(), RedisError>) {
         match result {
             Ok(()) => {
                 if std::mem::take(&mut self.is_failing) {
-                    tracing::info!("the feed is read again");
+                    tracing::info!("the feed in Redis is read again");
                 }
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    tracing::warn!(%error, "the feed cannot be read");
+                    tracing::warn!(%error, "reading the feed in Redis failed: retrying");
                 }
             }
         }

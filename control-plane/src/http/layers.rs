@@ -1,6 +1,6 @@
 //! Layers around all requests: bounds, panics, caching.
 
-use crate::feed::Untold;
+use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::problem::{Kind, Problem};
 use axum::extract::{Request, State};
@@ -25,14 +25,16 @@ pub(crate) async fn limit_requests(
 
 /// Sends the response to a change when the feed has carried it. Waiting holds no permit and no connection to the database, and
 /// has a limit of its own.
-pub(crate) async fn await_told(
+pub(crate) async fn wait_until_published(
     State(app): State<Arc<App>>,
     request: Request,
     next: Next,
 ) -> Response {
     let mut response = next.run(request).await;
-    if let Some(untold) = response.extensions_mut().remove::<Untold>() {
-        app.feed.await_told(untold, &app.config.feed).await;
+    if let Some(awaited) = response.extensions_mut().remove::<AwaitedChanges>() {
+        app.feed
+            .wait_until_published(awaited, &app.config.feed)
+            .await;
     }
     response
 }

@@ -31,7 +31,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             api::bulk_routes(&app).layer(map_response(layers::forbid_caching)),
         ))
         .layer(from_fn_with_state(app.clone(), layers::limit_requests))
-        .layer(from_fn_with_state(app.clone(), layers::await_told));
+        .layer(from_fn_with_state(
+            app.clone(),
+            layers::wait_until_published,
+        ));
     let waiting = Router::new().nest(
         "/edge/v1",
         edge_api::waiting_routes(&app).layer(map_response(layers::forbid_caching)),

@@ -1,6 +1,6 @@
 //! Plain sequential numbers: one counter in the store for all instances.
 
-use super::ranges::{BACKOFF, NumberRange, PATIENCE, RangeIssuer, RangeSource};
+use super::ranges::{BACKOFF, MAX_WAIT, NumberRange, RangeIssuer, RangeSource};
 use super::source::{IssueError, NumberSource};
 use crate::store::Store;
 use async_trait::async_trait;
@@ -12,13 +12,13 @@ const NAME: &str = "counter";
 /// The name of the counter in the store.
 const COUNTER: &str = "numbers";
 
-/// How often a draw is tried when others draw at the same time.
+/// The most attempts of a draw when others draw at the same time.
 const MAX_TRIES: usize = 32;
 
 /// Starts to issue the numbers 0, 1, 2, ... in ranges of `step`; the first is drawn when the first number is asked for.
 #[must_use]
 pub fn counter(store: Arc<Store>, step: u32) -> Arc<dyn NumberSource> {
-    RangeIssuer::start(NAME, Counter { store, step }, PATIENCE, BACKOFF)
+    RangeIssuer::start(NAME, Counter { store, step }, MAX_WAIT, BACKOFF)
 }
 
 struct Counter {

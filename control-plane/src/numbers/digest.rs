@@ -1,9 +1,10 @@
-//! Numbers that are digests of the link: no state, no coordination, and collisions that the store has to notice.
+//! Numbers that are digests of the link: without state and coordination, but with collisions that the store has to
+//! detect.
 //!
-//! The number is MurmurHash3 (x64, 128 bit) over domain, target, owner and salt, modulo `62^length`. The first try has the
-//! salt 0, so that the same request gives the same code wherever it arrives; every further one has a random salt, for
-//! with a fixed sequence the same target could only be shortened as often as there are tries. Whether a number is free
-//! only the unique index of the store tells; a membership filter, where there is one, spares it most collisions.
+//! The number is MurmurHash3 (x64, 128 bit) over domain, target, owner and salt, modulo `62^length`. The first attempt
+//! has the salt 0, so that the same request gets the same code on every instance; retries have random salts, because a
+//! fixed sequence would bound how often a target can be shortened. Only the unique index of the store says whether a
+//! number is free; a membership filter spares it most collisions.
 
 use super::source::{IssueError, NumberSource, Subject};
 use async_trait::async_trait;
@@ -11,12 +12,12 @@ use edgelink_wire::{CodeSpace, LinkKey};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How many salts are tried against the membership filter before the store is asked all the same.
+/// How many salts are tried against the membership filter before the store decides.
 const MAX_SALTS: u32 = 16;
 
-/// Knows links that probably exist.
+/// A filter of links that probably exist.
 pub trait Membership: Send + Sync + 'static {
-    /// Whether there probably is such a link. Wrong either way it does no harm: the store decides.
+    /// Whether such a link probably exists. A wrong answer does no harm: the store decides.
     fn may_contain(&self, key: &LinkKey) -> bool;
 }
 
@@ -55,7 +56,7 @@ impl Digest {
         let Some(membership) = &self.membership else {
             return false;
         };
-        // A number without a code is for the minter to refuse.
+        // The minter refuses a number without a code.
         self.space.mint(number).is_ok_and(|code| {
             let key = LinkKey::new(subject.domain.clone(), code);
             membership.may_contain(&key)

@@ -47,7 +47,7 @@ impl Minter {
         }
     }
 
-    /// Stops the source; what it has not issued is kept for others.
+    /// Stops the source; unused numbers are kept for others.
     pub async fn shutdown(&self) {
         self.source.shutdown().await;
     }

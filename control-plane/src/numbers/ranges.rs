@@ -1,12 +1,12 @@
-//! The issuer of numbers out of ranges, which are drawn from somewhere slow: a database, or ZooKeeper.
+//! The issuer of numbers from ranges, which are drawn from a slow source: a database, or ZooKeeper.
 //!
-//! When a tenth of a range is used, the next one is drawn in the background, so that a slow or absent source is not noticed
-//! for the length of a range and more. A number is issued once because a range is drawn once.
+//! When a tenth of a range is used, the next one is drawn in the background, so that a slow or absent source is not
+//! noticed for the length of a range and more. Each number is issued once because each range is drawn once.
 //!
-//! A database that is restored gives out once more what was drawn since the backup. So nothing is drawn from one that this
-//! process knows to have gone back, and once the publisher has skipped numbers ([`RangeSource::skipped_in`]), the ranges
-//! that were drawn before are given up. What is not covered: a process that was started after the restore, and so knows of
-//! nothing, until the publisher has noticed; and more numbers lost than are skipped.
+//! A restored database hands out again what was drawn since the backup. So no range is drawn from one that this process
+//! knows to have gone back, and once the publisher has skipped numbers ([`RangeSource::skipped_in`]), earlier ranges
+//! are dropped. Not covered: a process that was started after the restore, and so knows nothing of it, until the
+//! publisher has noticed; and more numbers lost than are skipped.
 
 use super::source::{IssueError, NumberSource};
 use crate::clock::pause_after;
@@ -19,23 +19,22 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long a caller waits for a number when there is none, and with it how long a creation can hang on a source that does
-/// not answer.
-pub(super) const PATIENCE: Duration = Duration::from_millis(1500);
+/// How long a caller waits for a number, and so how long a creation can wait for a source that does not answer.
+pub(super) const MAX_WAIT: Duration = Duration::from_millis(1500);
 
-/// How long a source is left alone after draws that failed.
+/// The pauses before retries of a draw.
 pub(super) const BACKOFF: Bounds = Bounds {
     first_millis: 50,
     cap_millis: 1_000,
 };
 
-/// How long a shutdown waits for a draw that is under way. What comes later is skipped.
+/// How long a shutdown waits for a draw that is under way. Later numbers are skipped.
 const LAST_DRAW: Duration = Duration::from_secs(5);
 
-/// Where ranges come from. A range that was drawn is drawn again only after it was given back.
+/// A source of ranges. A range is drawn again only after it was given back.
 #[async_trait]
 pub(super) trait RangeSource: Send + Sync + 'static {
-    /// The generation with which numbers were skipped last, as far as this process knows.
+    /// The generation in which numbers were skipped last, as far as this process knows.
     fn skipped_in(&self) -> u64 {
         0
     }
@@ -43,13 +42,13 @@ pub(super) trait RangeSource: Send + Sync + 'static {
     /// Draws a range, which is not empty. Bounded in time.
     async fn draw(&self) -> Result<NumberRange, IssueError>;
 
-    /// Gives back the unused rest of a range. `false` if others have drawn since: the rest is skipped then.
+    /// Gives back the unused rest of a range. `false` if others have drawn since, and the rest is skipped.
     async fn give_back(&self, rest: NumberRange) -> Result<bool, IssueError>;
 
-    /// Keeps up what draws need; runs until the issuer ends.
+    /// Maintains what draws need (a lease); runs until the issuer ends.
     async fn maintain(&self) {}
 
-    /// Gives up what draws needed, after the last range was given back.
+    /// Releases what draws needed, after the last range was given back.
     async fn release(&self) {}
 }
 
@@ -58,14 +57,14 @@ pub(super) trait RangeSource: Send + Sync + 'static {
 pub(super) struct NumberRange {
     /// The first number.
     pub(super) start: u64,
-    /// The first number behind: a multiple of `stride` after `start`.
+    /// The end, exclusive: a multiple of `stride` after `start`.
     pub(super) end: u64,
-    /// How far one number is from the next.
+    /// The distance of two numbers.
     pub(super) stride: u64,
 }
 
 impl NumberRange {
-    /// The numbers `start`, `start + 1` and so on, up to `end`.
+    /// The numbers from `start` up to `end`, exclusive.
     pub(super) fn consecutive(start: u64, end: u64) -> Self {
         let stride = 1;
         Self { start, end, stride }
@@ -90,12 +89,12 @@ pub(super) struct RangeIssuer<S>(Arc<SharedRanges<S>>);
 struct SharedRanges<S> {
     name: &'static str,
     source: S,
-    patience: Duration,
+    max_wait: Duration,
     backoff: Bounds,
     ranges: Mutex<Ranges>,
     /// Notified when a range is to be drawn.
     wanted: Notify,
-    /// Notified whenever a draw has ended, well or not.
+    /// Notified when a draw has succeeded or failed.
     drawn: Notify,
     closing: CancellationToken,
     tasks: TaskTracker,
@@ -115,25 +114,25 @@ struct DrawnRange {
     rest: NumberRange,
     /// The number at which a tenth is used, and the next range is drawn.
     low_from: u64,
-    /// The generation with which numbers had been skipped last when it was drawn.
+    /// The generation of the last skip when it was drawn.
     skipped_in: u64,
 }
 
 impl<S: RangeSource> RangeIssuer<S> {
-    /// An issuer that draws its first range when it is first asked for a number. `name` is that of the source in errors.
+    /// An issuer that draws its first range on the first request. `name` is the source's in errors.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime, where nothing could be drawn.
+    /// Outside of a Tokio runtime, which runs the draws.
     pub(super) fn start(
         name: &'static str,
         source: S,
-        patience: Duration,
+        max_wait: Duration,
         backoff: Bounds,
     ) -> Arc<Self> {
         let shared = Arc::new(SharedRanges {
             name,
             source,
-            patience,
+            max_wait,
             backoff,
             ranges: Mutex::default(),
             wanted: Notify::new(),
@@ -168,8 +167,8 @@ impl<S: RangeSource> SharedRanges<S> {
         if ranges.is_closed {
             return Err(IssueError::Closed);
         }
-        // Under the lock: no range that is there is newer than this.
-        ranges.give_up_all_but(self.source.skipped_in());
+        // Under the lock: no range at hand is newer than this.
+        ranges.drop_skipped(self.source.skipped_in());
         let number = ranges.take();
         if ranges.is_low() {
             self.wanted.notify_one();
@@ -183,7 +182,7 @@ impl<S: RangeSource> SharedRanges<S> {
     /// Returns a number as soon as there is one.
     async fn wait(&self) -> Result<u64, IssueError> {
         loop {
-            // Before the look: a draw that ends in between is not missed.
+            // Before the check, so that a draw that ends in between is not missed.
             let drawn = self.drawn.notified();
             if let Some(number) = self.take()? {
                 return Ok(number);
@@ -192,13 +191,13 @@ impl<S: RangeSource> SharedRanges<S> {
         }
     }
 
-    /// Why a caller has waited in vain.
+    /// The error of a caller that has waited too long.
     fn failure(&self) -> IssueError {
         if let Some(failure) = &self.lock().failure {
             return failure.repeat(self.name);
         }
-        let patience = self.patience.as_millis();
-        IssueError::transient(self.name, format!("no answer within {patience} ms"))
+        let max_wait = self.max_wait.as_millis();
+        IssueError::transient(self.name, format!("no answer within {max_wait} ms"))
     }
 
     /// Draws ranges that are wanted, until the issuer ends.
@@ -219,7 +218,7 @@ impl<S: RangeSource> SharedRanges<S> {
                 Err(error) => {
                     failures += 1;
                     let source = self.name;
-                    tracing::warn!(source, %error, failures, "drawing numbers failed, retrying");
+                    tracing::warn!(source, %error, failures, "drawing numbers failed: retrying");
                     self.lock().failure = Some(error);
                     self.drawn.notify_waiters();
                     let pause = tokio::time::sleep(pause_after(failures, self.backoff));
@@ -236,15 +235,15 @@ impl<S: RangeSource> SharedRanges<S> {
             Ok(true) => tracing::debug!(source, start, end, "unused numbers are given back"),
             Ok(false) => tracing::info!(source, start, end, "unused numbers are skipped"),
             Err(error) => {
-                tracing::warn!(source, start, end, %error, "unused numbers are skipped");
+                tracing::warn!(source, start, end, %error, "giving unused numbers back failed: they are skipped");
             }
         }
     }
 }
 
 impl Ranges {
-    /// Drops the ranges that were drawn before the last skip. They cannot be given back: it went past them.
-    fn give_up_all_but(&mut self, skipped_in: u64) {
+    /// Drops the ranges that were drawn before the last skip. They cannot be given back: the skip went past them.
+    fn drop_skipped(&mut self, skipped_in: u64) {
         if self.current.skipped_in != skipped_in {
             let NumberRange { start, end, .. } = std::mem::take(&mut self.current).rest;
             if start < end {
@@ -275,7 +274,7 @@ impl Ranges {
         self.failure = None;
     }
 
-    /// What is not issued, the last first: a source can only go back from where it stands.
+    /// The unused ranges, the last first: a source can only go back from its own end.
     fn unused(&mut self) -> impl Iterator<Item = NumberRange> + use<> {
         let current = std::mem::take(&mut self.current);
         let ranges = self.next.take().into_iter().chain([current]);
@@ -299,11 +298,11 @@ impl DrawnRange {
 impl<S: RangeSource> NumberSource for RangeIssuer<S> {
     async fn next_number(&self) -> Result<u64, IssueError> {
         let shared = &self.0;
-        // Nearly always there is one, and no timer has to be set.
+        // Nearly always a number is at hand, and no timer is set.
         if let Some(number) = shared.take()? {
             return Ok(number);
         }
-        let waited = timeout(shared.patience, shared.wait()).await;
+        let waited = timeout(shared.max_wait, shared.wait()).await;
         waited.unwrap_or_else(|_| Err(shared.failure()))
     }
 

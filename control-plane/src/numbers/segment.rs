@@ -1,17 +1,17 @@
-//! Numbers out of segments that are drawn from the store: `number = sequence * 1000 + issuer`.
+//! Numbers from segments that are drawn from the store: `number = sequence * 1000 + issuer`.
 //!
-//! An instance leases one of 1,000 issuers and draws segments of sequences from it, so that instances do not meet on a row.
-//! A number is issued once because a draw moves the issuer's row on in one atomic statement and is never repeated. The
-//! lease is only about order: an instance that was stopped for an hour goes on with the segments that it has, and then
+//! An instance leases one of 1,000 issuers and draws segments of sequences from it, so that instances do not contend
+//! for a row. A number is issued once because a draw advances the issuer's row in one atomic statement and is never
+//! repeated. The lease only keeps order: an instance that was stopped for an hour continues with its segments, and then
 //! leases another issuer.
 //!
-//! One issuer at a time is enough for an instance: a draw is one statement for up to 100,000 numbers. Under load it comes to
-//! the bound that the edges know (see [`crate::relay`]), a million links after another for a new database, and then goes
-//! on with the issuer that has drawn least; there are a thousand times as many numbers below the bound.
+//! One issuer at a time is enough: a draw is one statement for up to 100,000 numbers. Under load the issuer reaches the
+//! bound that the edges know (see [`crate::publisher`]), after a million links in a new database. The instance then
+//! leases the issuer that has drawn least; there are a thousand times as many numbers below the bound.
 
 mod step;
 
-use super::ranges::{BACKOFF, NumberRange, PATIENCE, RangeIssuer, RangeSource};
+use super::ranges::{BACKOFF, MAX_WAIT, NumberRange, RangeIssuer, RangeSource};
 use super::source::{IssueError, NumberSource};
 use crate::store::{ISSUERS, IssuerUsage, Segment, Store, StoreError};
 use crate::telemetry::prometheus::{ISSUER_STEP, ISSUER_USED, ISSUERS_HELD, SEGMENTS_DRAWN};
@@ -32,39 +32,40 @@ const NAME: &str = "segment";
 /// How many holders an error names.
 const HOLDERS_NAMED: usize = 5;
 
-/// From this share of used numbers on the log warns: a longer code length takes a new deployment.
+/// The share of used numbers from which the log warns: a longer code length takes a new deployment.
 const WARN_FROM: f64 = 0.9;
 
-/// Starts to issue numbers from segments of a leased issuer; it is leased when the first number is asked for.
+/// Starts to issue numbers from segments of an issuer, which is leased on the first request.
 ///
 /// # Panics
 /// Outside of a Tokio runtime, where the lease could not be renewed.
 #[must_use]
 pub fn segment(store: Arc<Store>, options: SegmentOptions) -> Arc<dyn NumberSource> {
-    let (patience, backoff) = (options.patience, options.backoff);
-    RangeIssuer::start(NAME, Segments::new(store, options), patience, backoff)
+    let (max_wait, backoff) = (options.max_wait, options.backoff);
+    RangeIssuer::start(NAME, Segments::new(store, options), max_wait, backoff)
 }
 
 /// How segments are drawn and issuers leased.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentOptions {
-    /// The name of this instance, for people who look at the leases, at most 128 bytes. Unique: two instances with one
-    /// name share an issuer, which is safe but keeps them from giving numbers back. Default host, process and chance.
+    /// The name of this instance, for operators who look at the leases, at most 128 bytes. Unique: two instances with
+    /// one name share an issuer, which is safe but keeps them from giving numbers back. Default host, process and a
+    /// random number.
     pub owner: String,
     /// The code length; numbers end with its codes. Default 7.
     pub length: CodeLength,
-    /// How many sequences there are, if fewer than the code length has; for tests of the end.
-    pub most_sequences: Option<u64>,
-    /// How many numbers a segment has at least, and at first. Default 1,000.
-    pub least_step: u32,
-    /// How many it has at most. A killed process loses up to two segments. Default 100,000.
-    pub most_step: u32,
-    /// How long a lease lasts; it is renewed three times as often. An instance that was killed blocks its issuer for as
-    /// long. Default 60 s.
+    /// The number of sequences, if fewer than the code length has; for tests of the end.
+    pub max_sequences: Option<u64>,
+    /// The least numbers of a segment, and its first size. Default 1,000.
+    pub min_step: u32,
+    /// The most numbers of a segment. A killed process loses up to two segments. Default 100,000.
+    pub max_step: u32,
+    /// How long a lease lasts; it is renewed three times as often. A killed instance blocks its issuer for as long.
+    /// Default 60 s.
     pub lease: Duration,
-    /// How long a caller waits for a number when there is none. Default 1.5 s.
-    pub patience: Duration,
-    /// How long to wait between draws that fail. Default 50 ms up to 1 s.
+    /// How long a caller waits for a number. Default 1.5 s.
+    pub max_wait: Duration,
+    /// The pauses before retries of a draw. Default 50 ms up to 1 s.
     pub backoff: Bounds,
 }
 
@@ -73,11 +74,11 @@ impl Default for SegmentOptions {
         Self {
             owner: unique_name(),
             length: CodeLength::DEFAULT,
-            most_sequences: None,
-            least_step: 1_000,
-            most_step: 100_000,
+            max_sequences: None,
+            min_step: 1_000,
+            max_step: 100_000,
             lease: Duration::from_mins(1),
-            patience: PATIENCE,
+            max_wait: MAX_WAIT,
             backoff: BACKOFF,
         }
     }
@@ -87,7 +88,7 @@ impl SegmentOptions {
     /// The first sequence that no issuer may use.
     fn limit(&self) -> u64 {
         let all = self.length.count() / u64::from(ISSUERS);
-        self.most_sequences.map_or(all, |most| most.min(all))
+        self.max_sequences.map_or(all, |most| most.min(all))
     }
 }
 
@@ -95,10 +96,10 @@ impl SegmentOptions {
 struct Segments {
     store: Arc<Store>,
     options: SegmentOptions,
-    held: Mutex<Held>,
+    held: Mutex<LeasedIssuer>,
 }
 
-struct Held {
+struct LeasedIssuer {
     issuer: Option<u16>,
     step: AdaptiveStep,
     last_draw: Option<Instant>,
@@ -106,9 +107,9 @@ struct Held {
 
 impl Segments {
     fn new(store: Arc<Store>, options: SegmentOptions) -> Self {
-        let held = Held {
+        let held = LeasedIssuer {
             issuer: None,
-            step: AdaptiveStep::new(options.least_step, options.most_step),
+            step: AdaptiveStep::new(options.min_step, options.max_step),
             last_draw: None,
         };
         Self {
@@ -118,9 +119,9 @@ impl Segments {
         }
     }
 
-    async fn draw_held(&self, held: &mut Held) -> Result<Segment, IssueError> {
+    async fn draw_leased(&self, held: &mut LeasedIssuer) -> Result<Segment, IssueError> {
         let mut is_refused = false;
-        // Each turn but the last two leaves an issuer behind that is used up, so there are not many more turns than issuers.
+        // Each turn but the last two leaves a used up issuer behind, so there are not many more turns than issuers.
         loop {
             let issuer = self.lease(held).await?;
             match self.store.draw_segment(issuer, held.step.size()).await? {
@@ -129,10 +130,10 @@ impl Segments {
                     if segment.start < end {
                         return Ok(Segment { end, ..segment });
                     }
-                    tracing::info!(issuer, "an issuer is used up, leasing another one");
+                    tracing::info!(issuer, "an issuer is used up: leasing another one");
                 }
-                // The one that has drawn least has come to the bound as well.
-                None if is_refused => return Err(at_the_bound()),
+                // The issuer that has drawn least has reached the bound as well.
+                None if is_refused => return Err(bound_reached()),
                 None => {
                     tracing::info!(
                         issuer,
@@ -147,8 +148,8 @@ impl Segments {
         }
     }
 
-    /// The issuer that this instance holds, or another one where the lease was lost.
-    async fn lease(&self, held: &mut Held) -> Result<u16, IssueError> {
+    /// The issuer that this instance holds, or another one if the lease was lost.
+    async fn lease(&self, held: &mut LeasedIssuer) -> Result<u16, IssueError> {
         if let Some(issuer) = self.renew(held).await? {
             return Ok(issuer);
         }
@@ -156,14 +157,14 @@ impl Segments {
         let leased = self.store.lease_issuer(owner, self.lease_millis(), limit);
         held.issuer = leased.await?;
         let Some(issuer) = held.issuer else {
-            return Err(self.none_free(&self.store.issuer_usage().await?));
+            return Err(self.no_free_issuer(&self.store.issuer_usage().await?));
         };
         tracing::info!(issuer, owner, "an issuer was leased");
         Ok(issuer)
     }
 
-    /// The issuer whose lease is renewed; `None` if this instance has none, or has lost it.
-    async fn renew(&self, held: &mut Held) -> Result<Option<u16>, StoreError> {
+    /// Renews the lease; `None` if this instance has none, or has lost it.
+    async fn renew(&self, held: &mut LeasedIssuer) -> Result<Option<u16>, StoreError> {
         let Some(issuer) = held.issuer else {
             return Ok(None);
         };
@@ -180,8 +181,8 @@ impl Segments {
         u64::try_from(self.options.lease.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Renews the lease, and watches how much is used up.
-    async fn beat(&self) -> Result<(), StoreError> {
+    /// Renews the lease, and measures how many numbers are used.
+    async fn renew_and_measure(&self) -> Result<(), StoreError> {
         self.renew(&mut *self.held.lock().await).await?;
         let usage = self.store.issuer_usage().await?;
         let all = self.options.limit() * u64::from(ISSUERS);
@@ -197,8 +198,8 @@ impl Segments {
         Ok(())
     }
 
-    /// Why there is no issuer: all are held, or those that are not held are used up.
-    fn none_free(&self, usage: &IssuerUsage) -> IssueError {
+    /// The error without a free issuer: all are leased, or the free ones are used up.
+    fn no_free_issuer(&self, usage: &IssuerUsage) -> IssueError {
         if usage.held() < u64::from(ISSUERS) {
             let length = self.options.length.get();
             return IssueError::Exhausted { length };
@@ -215,11 +216,11 @@ impl RangeSource for Segments {
 
     async fn draw(&self) -> Result<NumberRange, IssueError> {
         let mut held = self.held.lock().await;
-        let drawn = self.draw_held(&mut held).await;
+        let drawn = self.draw_leased(&mut held).await;
         let outcome = if drawn.is_ok() { "ok" } else { "failed" };
         counter!(SEGMENTS_DRAWN, "outcome" => outcome).increment(1);
         if drawn.is_err() {
-            held.step.failed();
+            held.step.shrink();
         } else if let Some(before) = held.last_draw.replace(Instant::now()) {
             held.step.lasted(before.elapsed());
         }
@@ -233,12 +234,12 @@ impl RangeSource for Segments {
 
     async fn maintain(&self) {
         let mut ticks = tokio::time::interval(self.options.lease / 3);
-        // A process that was stopped has nothing to catch up with.
+        // A process that was stopped renews once.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            if let Err(error) = self.beat().await {
-                tracing::warn!(%error, "the lease of an issuer could not be renewed, retrying");
+            if let Err(error) = self.renew_and_measure().await {
+                tracing::warn!(%error, "renewing the lease of an issuer failed: retrying");
             }
         }
     }
@@ -250,7 +251,7 @@ impl RangeSource for Segments {
         };
         let released = self.store.release_issuer(issuer, &self.options.owner);
         if let Err(error) = released.await {
-            tracing::warn!(issuer, %error, "the issuer stays leased until its lease runs out");
+            tracing::warn!(issuer, %error, "releasing an issuer failed: its lease expires");
         }
     }
 }
@@ -273,8 +274,8 @@ fn segment_of(numbers: NumberRange) -> Segment {
     }
 }
 
-/// Why no issuer has numbers now.
-fn at_the_bound() -> IssueError {
+/// The error when all issuers have reached the bound.
+fn bound_reached() -> IssueError {
     let reason = "all issuers have come to the bound that the edges know; the publisher has to raise it, which takes a minute";
     IssueError::transient(NAME, reason)
 }
@@ -290,7 +291,11 @@ fn all_held(usage: &IssuerUsage) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let soonest = usage.holders.iter().map(|holder| holder.ends_in_ms).min();
+    let soonest = usage
+        .holders
+        .iter()
+        .map(|holder| holder.ends_in_millis)
+        .min();
     format!(
         "all {ISSUERS} issuers are leased, by {}{others}; the first of these leases ends in {} s unless it is renewed",
         named.join(", "),
@@ -298,7 +303,7 @@ fn all_held(usage: &IssuerUsage) -> String {
     )
 }
 
-/// `host/process/chance`, within 128 bytes.
+/// `host/process/random`, within 128 bytes.
 fn unique_name() -> String {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host: String = host.trim().chars().take(64).collect();
@@ -315,7 +320,7 @@ mod tests {
         let holder = |n: usize| IssuerHolder {
             owner: format!("host-{n}"),
             issuers: 100,
-            ends_in_ms: 59_001 - n as u64 * 1000,
+            ends_in_millis: 59_001 - n as u64 * 1000,
         };
         IssuerUsage {
             drawn: 0,

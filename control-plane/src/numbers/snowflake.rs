@@ -1,12 +1,12 @@
 //! Numbers made of time: 41 bits of milliseconds since 2025, 10 bits of worker, 8 bits of sequence.
 //!
-//! 59 bits need codes of 10 digits (62^10 > 2^59); shorter ones are refused at the start. 256 numbers a millisecond and
-//! worker; the time lasts until 2094.
+//! 59 bits need codes of 10 digits (62^10 > 2^59); shorter ones are refused at the start. 256 numbers for each
+//! millisecond and worker; the time lasts until 2094.
 //!
-//! A worker number alone does not keep two instances apart: the one that was stopped and goes on, or the one whose clock
-//! is behind that of the previous holder, would make the same numbers again. So a worker reserves *time* in the store, by
-//! compare-and-set, some seconds ahead, and makes numbers only of milliseconds that it has reserved. What is reserved
-//! stays its own even when the worker number has gone to another, who starts behind it.
+//! A worker number alone does not keep two instances apart: one that was stopped and continues, or one whose clock is
+//! behind that of the previous holder, would repeat numbers. So a worker reserves *time* in the store, by
+//! compare-and-set, some seconds ahead, and makes numbers of reserved milliseconds only. They stay its own even when
+//! another instance takes the worker number, which starts after them.
 
 mod workers;
 
@@ -38,25 +38,25 @@ const SEQUENCE_BITS: u32 = 8;
 /// How many numbers of one millisecond there are.
 const SEQUENCES: u64 = 1 << SEQUENCE_BITS;
 
-/// A clock that goes back no further than this is waited for; NTP steps of this size happen.
+/// A clock that goes back no further is waited for; NTP steps of this size happen.
 const TOLERATED_MILLIS: u64 = 5;
 
 /// How far ahead time is reserved.
 const RESERVED_MILLIS: u64 = 10_000;
 
-/// How long the store is left alone after a failure.
+/// The pause before a retry of a reservation.
 const PAUSE_MILLIS: u64 = 250;
 
-/// How often a caller looks again before it gives up: each look is behind a wait of a millisecond or more.
-const MAX_LOOKS: usize = 1000;
+/// The most attempts of a caller: each follows a wait of a millisecond or more.
+const MAX_ATTEMPTS: usize = 1000;
 
-/// Starts to issue numbers made of time; the first is reserved when the first number is asked for.
+/// Starts to issue numbers made of time, which is reserved on the first request.
 #[must_use]
 pub fn snowflake(store: Arc<Store>) -> Arc<dyn NumberSource> {
     Arc::new(Snowflake::new(Box::new(unix_millis), StoredWorkers(store)))
 }
 
-/// Answers unix time in milliseconds.
+/// Returns unix time in milliseconds.
 type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// Milliseconds of one worker that no other instance makes numbers of.
@@ -68,15 +68,15 @@ struct Reservation {
     time: Range<u64>,
 }
 
-/// Where worker numbers and their time come from.
+/// A source of workers and their time.
 #[async_trait]
 trait Reservations: Send + Sync + 'static {
-    /// Reserves time that starts at or behind `now` and ends at least [`RESERVED_MILLIS`] behind it: of the worker of
+    /// Reserves time that starts at or after `now` and ends at least [`RESERVED_MILLIS`] after it: of the worker of
     /// `held`, unless another instance has taken it.
     async fn reserve(&self, held: Option<Reservation>, now: u64)
     -> Result<Reservation, IssueError>;
 
-    /// Gives back reserved time that is not used, and the worker with it.
+    /// Gives back unused time, and the worker with it.
     async fn release(&self, rest: Reservation);
 }
 
@@ -101,8 +101,8 @@ struct ReservedTime {
     is_closed: bool,
 }
 
-/// What a caller finds.
-enum Look {
+/// The outcome of an attempt to make a number.
+enum Attempt {
     Number(u64),
     Wait { millis: u64 },
     Reserve,
@@ -124,28 +124,28 @@ impl<R: Reservations> SharedTime<R> {
         self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(self: &Arc<Self>) -> Result<Look, IssueError> {
+    fn attempt(self: &Arc<Self>) -> Result<Attempt, IssueError> {
         let mut time = self.lock();
-        // Under the lock: the time that one caller has read is never behind that of the one before.
+        // Under the lock, so that no caller reads an earlier time than the one before.
         let now = (self.clock)();
-        let look = time.look(now)?;
+        let attempt = time.attempt(now)?;
         if time.runs_out(now) && !time.is_renewing {
             time.is_renewing = true;
             tokio::spawn(Arc::clone(self).renew());
         }
-        Ok(look)
+        Ok(attempt)
     }
 
     /// Reserves more time before it is needed. A failure shows when the time has run out.
     async fn renew(self: Arc<Self>) {
         if let Err(error) = self.reserve(ReservedTime::runs_out).await {
-            tracing::warn!(%error, "no more time could be reserved for numbers, retrying");
+            tracing::warn!(%error, "reserving time for numbers failed: retrying");
             wait(PAUSE_MILLIS).await;
         }
         self.lock().is_renewing = false;
     }
 
-    /// Reserves time where it is still `needed` when it is this caller's turn.
+    /// Reserves time if it is still `needed` when this caller's turn comes.
     async fn reserve(&self, needed: fn(&ReservedTime, u64) -> bool) -> Result<(), IssueError> {
         let _turn = self.reserving.lock().await;
         let now = (self.clock)();
@@ -166,18 +166,18 @@ impl<R: Reservations> SharedTime<R> {
 }
 
 impl ReservedTime {
-    fn look(&mut self, now: u64) -> Result<Look, IssueError> {
+    fn attempt(&mut self, now: u64) -> Result<Attempt, IssueError> {
         if self.is_closed {
             return Err(IssueError::Closed);
         }
         let Some(reservation) = self.reservation.as_ref().filter(|_| !self.lacks(now)) else {
-            return Ok(Look::Reserve);
+            return Ok(Attempt::Reserve);
         };
-        // Behind a reservation starts what another worker has used, be its clock ahead or ours behind.
+        // Time after a reservation may be another worker's, whichever clock is ahead.
         let floor = self.last_millis.max(reservation.time.start);
         match floor.saturating_sub(now) {
             0 => {}
-            millis @ ..=TOLERATED_MILLIS => return Ok(Look::Wait { millis }),
+            millis @ ..=TOLERATED_MILLIS => return Ok(Attempt::Wait { millis }),
             by_millis => return Err(IssueError::ClockWentBack { by_millis }),
         }
         let used = if now == self.last_millis {
@@ -186,11 +186,11 @@ impl ReservedTime {
             0
         };
         if used == SEQUENCES {
-            return Ok(Look::Wait { millis: 1 });
+            return Ok(Attempt::Wait { millis: 1 });
         }
         let number = number(now, reservation.worker, used)?;
         (self.last_millis, self.used) = (now, used + 1);
-        Ok(Look::Number(number))
+        Ok(Attempt::Number(number))
     }
 
     /// Whether no number can be made at `now` for lack of reserved time.
@@ -198,7 +198,7 @@ impl ReservedTime {
         self.ends_by(now.max(self.last_millis))
     }
 
-    /// Whether less than half of what is reserved ahead is left.
+    /// Whether less than half of the reserved time is left.
     fn runs_out(&self, now: u64) -> bool {
         self.ends_by(now + RESERVED_MILLIS / 2)
     }
@@ -208,7 +208,7 @@ impl ReservedTime {
         reserved.is_none_or(|reserved| reserved.time.end <= time)
     }
 
-    /// Keeps what was reserved, and answers what came too late to be used.
+    /// Keeps a reservation, and returns it if it came too late to be used.
     fn put(&mut self, mut reserved: Reservation) -> Option<Reservation> {
         if self.is_closed {
             return Some(reserved);
@@ -252,11 +252,11 @@ fn number(now: u64, worker: u16, sequence: u64) -> Result<u64, IssueError> {
 #[async_trait]
 impl<R: Reservations> NumberSource for Snowflake<R> {
     async fn next_number(&self) -> Result<u64, IssueError> {
-        for _ in 0..MAX_LOOKS {
-            match self.0.look()? {
-                Look::Number(number) => return Ok(number),
-                Look::Wait { millis } => wait(millis).await,
-                Look::Reserve => self.0.reserve(ReservedTime::lacks).await?,
+        for _ in 0..MAX_ATTEMPTS {
+            match self.0.attempt()? {
+                Attempt::Number(number) => return Ok(number),
+                Attempt::Wait { millis } => wait(millis).await,
+                Attempt::Reserve => self.0.reserve(ReservedTime::lacks).await?,
             }
         }
         let reason = format!("all {SEQUENCES} numbers of every millisecond are taken by others");

@@ -1,17 +1,17 @@
-//! What a source of numbers is, and why it may have none.
+//! Number sources, and why they may have no number.
 
 use crate::links::target::TargetUrl;
 use crate::store::StoreError;
 use async_trait::async_trait;
 use edgelink_wire::Domain;
 
-/// Something that issues numbers, each of them once.
+/// A source of numbers, each of which is issued once.
 #[async_trait]
 pub trait NumberSource: Send + Sync + 'static {
     /// The next number.
     async fn next_number(&self) -> Result<u64, IssueError>;
 
-    /// The next number for this link. Only sources that derive numbers from links look at it.
+    /// The next number for this link. Only the digest depends on the link.
     async fn number_for(&self, _subject: &Subject<'_>) -> Result<u64, IssueError> {
         self.next_number().await
     }
@@ -23,13 +23,13 @@ pub trait NumberSource: Send + Sync + 'static {
 /// The link that a number is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// Where the link will live.
+    /// The domain of the link.
     pub domain: &'a Domain,
-    /// Where it will go.
+    /// The target of the link.
     pub target: &'a TargetUrl,
-    /// Who creates it: the id of an API key, or empty.
+    /// The creator: the id of an API key, or empty.
     pub owner: &'a str,
-    /// How many numbers were refused for this link before: their codes were taken.
+    /// How many numbers were refused for this link before, because their codes were taken.
     pub attempt: u32,
 }
 
@@ -55,7 +55,7 @@ pub enum IssueError {
         /// Whether the same call may succeed later.
         transient: bool,
     },
-    /// The clock of this machine went back further than is waited for, and numbers that are made of time would repeat.
+    /// The clock went back further than is waited for, and numbers made of time would repeat.
     #[error("the clock went back by {by_millis} ms: no numbers are issued until it has caught up")]
     ClockWentBack {
         /// How far.
@@ -72,7 +72,7 @@ impl IssueError {
         Self::of_source(name, reason, true)
     }
 
-    /// A failure of the source `name` that stays until it is mended.
+    /// A failure of the source `name` that needs an operator.
     pub(super) fn permanent(name: &'static str, reason: impl Into<String>) -> Self {
         Self::of_source(name, reason, false)
     }

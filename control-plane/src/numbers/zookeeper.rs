@@ -1,10 +1,10 @@
-//! Ranges of numbers out of one znode of ZooKeeper, moved on by compare-and-set.
+//! Ranges of numbers from one znode of ZooKeeper, advanced by compare-and-set.
 //!
-//! The znode holds the first number that is not drawn, in decimal digits. The client that writes a greater one over it,
-//! with the version that it has read, owns the numbers in between. Nothing depends on the session: a process that was
-//! stopped for an hour goes on with the range that it has, which no other process ever gets.
+//! The znode holds the first number that is not drawn, in decimal digits. The client that replaces it by a greater one,
+//! under the version that it has read, owns the numbers in between. Nothing depends on the session: a process that was
+//! stopped for an hour continues with its range, which no other process gets.
 
-use super::ranges::{BACKOFF, NumberRange, PATIENCE, RangeIssuer, RangeSource};
+use super::ranges::{BACKOFF, MAX_WAIT, NumberRange, RangeIssuer, RangeSource};
 use super::source::{IssueError, NumberSource};
 use async_trait::async_trait;
 use std::fmt;
@@ -16,7 +16,7 @@ use zookeeper_client::{Acls, Client, CreateMode, Error};
 /// The source as it is configured.
 const NAME: &str = "zookeeper";
 
-/// How often a draw is tried when others draw at the same time.
+/// The most attempts of a draw when others draw at the same time.
 const MAX_TRIES: usize = 16;
 
 /// How ZooKeeper is reached and used.
@@ -24,16 +24,16 @@ const MAX_TRIES: usize = 16;
 pub struct ZookeeperOptions {
     /// The servers as ZooKeeper's own clients take them: `host:port,host:port/chroot`.
     pub servers: String,
-    /// The znode. It is made when it is missing and `first` is given.
+    /// The znode. It is created if it is missing and `first` is given.
     pub path: String,
-    /// How many numbers one range has. Default 100,000.
+    /// The numbers of a range. Default 100,000.
     pub range: u32,
-    /// The number that a znode which is missing starts with. With none, a missing znode is an error: numbers were issued
-    /// before, and only people know how far.
+    /// The first number of a new znode. If `None`, a missing znode is an error: numbers were issued before, and only
+    /// operators know how far.
     pub first: Option<u64>,
-    /// Who we are to ZooKeeper. The znodes that we make belong to that identity alone, with none to every client.
+    /// The identity to ZooKeeper. Znodes that we create belong to it alone, without one to every client.
     pub auth: Option<ZookeeperAuth>,
-    /// How long one draw may take, with connecting. Default 1.4 s: below what a creation may wait for a number.
+    /// The longest time of a draw, connecting included. Default 1.4 s: below what a creation waits for a number.
     pub timeout: Duration,
 }
 
@@ -79,11 +79,11 @@ impl ZookeeperOptions {
     }
 }
 
-/// Starts to issue numbers out of ZooKeeper; it is reached when the first number is asked for.
+/// Starts to issue numbers from ZooKeeper, which is connected on the first request.
 #[must_use]
 pub fn zookeeper(options: ZookeeperOptions) -> Arc<dyn NumberSource> {
     let client = Mutex::new(None);
-    RangeIssuer::start(NAME, Znode { options, client }, PATIENCE, BACKOFF)
+    RangeIssuer::start(NAME, Znode { options, client }, MAX_WAIT, BACKOFF)
 }
 
 struct Znode {
@@ -91,33 +91,33 @@ struct Znode {
     client: Mutex<Option<Client>>,
 }
 
-/// How a try to replace the number of the znode has ended.
+/// The outcome of an attempt to replace the number of the znode.
 enum Swap {
     /// The number was replaced.
     Done { before: u64 },
-    /// The caller does not want to replace the number that is there.
+    /// The caller does not replace the number that is there.
     Refused,
     /// Another client was faster.
     Raced,
 }
 
 impl Znode {
-    /// Replaces the number by what `change` makes of it, within the time that a draw may take, and answers the one before;
-    /// `None` if `change` makes nothing of it.
+    /// Replaces the number by `change` of it, within the timeout, and returns the one before; `None` if `change` is
+    /// `None`.
     async fn swap(
         &self,
         change: impl Fn(u64) -> Option<u64> + Sync,
     ) -> Result<Option<u64>, IssueError> {
         let timeout = self.options.timeout;
-        let swapped = tokio::time::timeout(timeout, self.swap_in_turn(change)).await;
+        let swapped = tokio::time::timeout(timeout, self.swap_unbounded(change)).await;
         swapped.unwrap_or_else(|_| {
             let reason = format!("no answer within {} ms", timeout.as_millis());
             Err(IssueError::transient(NAME, reason))
         })
     }
 
-    /// The same, however long it takes.
-    async fn swap_in_turn(
+    /// The same without a timeout.
+    async fn swap_unbounded(
         &self,
         change: impl Fn(u64) -> Option<u64> + Sync,
     ) -> Result<Option<u64>, IssueError> {
@@ -126,8 +126,8 @@ impl Znode {
             match self.try_swap(&client, &change).await? {
                 Swap::Done { before } => return Ok(Some(before)),
                 Swap::Refused => return Ok(None),
-                // A server may lag behind the one that has refused us; without this, the same old value could be read
-                // again. A failure shows at the next try.
+                // A server may lag behind the one that has refused us; without the sync, the same old value could be
+                // read again. A failure shows at the next attempt.
                 Swap::Raced => drop(client.sync(&self.options.path).await),
             }
         }
@@ -159,7 +159,7 @@ impl Znode {
         }
     }
 
-    /// Makes the znode, so that another try finds it.
+    /// Creates the znode, so that the next attempt finds it.
     async fn create(&self, client: &Client) -> Result<Swap, IssueError> {
         let path = &self.options.path;
         let first = self.options.first.ok_or_else(|| {
@@ -184,7 +184,7 @@ impl Znode {
         }
     }
 
-    /// A client with a session. One that has ended never comes back, and another is opened.
+    /// A client with a session. An ended session never comes back, and another one is opened.
     async fn connected(&self) -> Result<Client, IssueError> {
         let mut client = self.client.lock().await;
         if let Some(client) = client.as_ref()

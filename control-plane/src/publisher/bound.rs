@@ -1,7 +1,7 @@
-//! Keeping the bound ahead of what is issued (admission). Beats carry it to the edges.
+//! Keeps the bound ahead of the numbers issued (admission). Beats carry it to the edges.
 //!
 //! No number at or above the bound is ever issued, so an edge answers 404 for it without a lookup. A raised bound counts only
-//! after a minute ([`crate::store::BOUND_LEAD_MS`]), so there has to be room for what is issued meanwhile.
+//! after a minute ([`crate::store::BOUND_LEAD_MILLIS`]), so there has to be room for what is issued meanwhile.
 
 use crate::store::{BoundState, Store, StoreError};
 use std::collections::VecDeque;
@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How far back the pace of issuing is measured: as long as a bound takes to count.
-const WINDOW: Duration = Duration::from_millis(crate::store::BOUND_LEAD_MS);
+const WINDOW: Duration = Duration::from_millis(crate::store::BOUND_LEAD_MILLIS);
 
-/// How much is issued in a [`WINDOW`], times this, is room enough for the next one.
+/// The room ahead, as a multiple of what was issued in a [`WINDOW`].
 const HEADROOM: u64 = 3;
 
 /// How far the bound is ahead.
@@ -19,16 +19,16 @@ const HEADROOM: u64 = 3;
 pub enum BoundPolicy {
     /// By this many numbers, or a tenth of those issued, or what the pace of issuing asks for, whichever is most.
     Ahead(u64),
-    /// Numbers do not come from the database's segments: any may be issued, and edges ask for all of them.
+    /// Numbers of other sources than the database's segments: any may be issued, and edges look up all of them.
     Everything,
 }
 
 /// Keeps the bound ahead.
 pub(super) struct BoundKeeper {
     policy: BoundPolicy,
-    /// What was allocated when.
+    /// The numbers allocated at moments of the last window.
     samples: VecDeque<(Instant, u64)>,
-    /// With which generation numbers were skipped before the first of them.
+    /// The generation in which numbers were skipped before the first sample.
     skipped_in: u64,
 }
 
@@ -58,7 +58,7 @@ impl BoundKeeper {
         Ok(state)
     }
 
-    /// What was skipped was not issued, and says nothing of the pace.
+    /// Drops the samples after a skip: skipped numbers were not issued, and say nothing of the pace.
     fn skipped(&mut self, skipped_in: u64) {
         if std::mem::replace(&mut self.skipped_in, skipped_in) != skipped_in {
             self.samples.clear();

@@ -1,4 +1,4 @@
-//! Where the publisher publishes: to Redis for all replicas and edges, or to this process alone.
+//! Where changes are published: in Redis for all replicas and edges, or in this process alone.
 
 use crate::clock;
 use crate::feed::Feed;
@@ -26,7 +26,7 @@ impl Destination {
         }
     }
 
-    /// What was written there last; `None` for this process, whose feed begins with every lease.
+    /// The state that was written there last; `None` for this process, whose feed begins with every lease.
     pub(super) async fn stored_state(&self) -> Result<Option<StoredState>, RedisError> {
         match self {
             Self::Redis(redis) => redis.stored_state().await,
@@ -77,7 +77,7 @@ impl Destination {
             Self::Redis(redis) => redis.append(order, messages).await,
             Self::Local(feed) => {
                 if order.begins {
-                    feed.start_anew(order.generation, next_position(feed.end()));
+                    feed.reset(order.generation, next_position(feed.end()));
                 }
                 for message in messages {
                     feed.push(next_position(feed.end()), message);
@@ -104,7 +104,7 @@ impl Destination {
     }
 }
 
-/// A position behind `last`, made as Redis makes its ids.
+/// A position after `last`, made as Redis makes its ids.
 fn next_position(last: FeedPosition) -> FeedPosition {
     let now = clock::unix_millis();
     if now > last.millis {

@@ -12,18 +12,18 @@ pub enum PublishError {
     /// Redis failed.
     #[error(transparent)]
     Redis(#[from] RedisError),
-    /// Another database is published there.
+    /// Another installation publishes to this Redis.
     #[error(
         "Redis is used by another installation ({0}): give each its own redis.url. If no other one uses it, and the database \
          was restored from before it had a name: DEL {{feed}}:state"
     )]
     Foreign(String),
-    /// The database seems to go back again and again.
+    /// The database went back again within the pause after a repair.
     #[error(
         "the database went back a second time within 10 s: does a copy of it publish to this Redis? It is repaired after that"
     )]
     WentBackAgain,
-    /// No failure: the generation, or which process publishes, is another one now, and the round begins again.
+    /// No failure: the generation or the publisher has changed, and the round is repeated.
     #[error("the generation or the publisher is another one now")]
     Restart,
 }

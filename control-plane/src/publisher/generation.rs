@@ -1,7 +1,7 @@
-//! The generations of the feed: what the publisher finds with a new lease, and when another one begins.
+//! The generations of the feed: whether a new lease continues one, and when another one begins.
 
 use super::error::PublishError;
-use super::{Publisher, Writing};
+use super::{Publisher, WriteState};
 use crate::redis::{Append, Appended, StoredState};
 use crate::store::{FeedKind, Past, PublisherState};
 use crate::telemetry::prometheus::{FEED_GENERATIONS, PUBLISHER_FENCED};
@@ -11,23 +11,24 @@ use metrics::counter;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// At least so long after a repair of a database that went back, this process does not repair it again: a copy of the database
-/// keeps the name of its installation, and two copies that claim one Redis would repair themselves in turn. Each repair skips half
-/// of what is left below the bound at most, so that there is something to issue until the bound has risen, however often that is.
+/// How long after a repair of a database that went back this process does not repair it again: a copy of the database
+/// keeps the name of its installation, and two copies that publish to one Redis would repair themselves in turn. Each
+/// repair skips half of what is left below the bound at most, so that some numbers are left to issue until the bound
+/// has risen.
 const REPAIR_PAUSE: Duration = Duration::from_secs(10);
 
-/// For how long caches may keep what was published before the database went back, in microseconds, if it is not known what was
-/// published to them since.
+/// How long caches may keep what was published before the database went back, in microseconds, if it is not known what
+/// was published since.
 const KEPT_MICROS: u64 = 24 * 3600 * 1_000_000;
 
 /// Why a generation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
-    /// It is the feed of this process, which has just taken the lease.
+pub(super) enum GenerationReason {
+    /// The feed is this process's, which has just taken the lease.
     Local,
-    /// Redis has nothing of ours.
+    /// Redis has no state of the feed.
     Empty,
-    /// Redis is not as it was left.
+    /// Redis has lost what was written to it.
     Lost,
     /// Another process has taken the place of a master of Redis.
     Nodes,
@@ -35,7 +36,7 @@ pub(super) enum Reason {
     WentBack(u64),
 }
 
-impl Reason {
+impl GenerationReason {
     fn as_str(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -46,7 +47,7 @@ impl Reason {
         }
     }
 
-    /// What the database has to assume: whatever Redis does not know, a cache elsewhere may have from a database that is lost.
+    /// What the database assumes about its past: without a state in Redis, caches may have records of a lost database.
     fn past(self) -> Past {
         match self {
             Self::Local | Self::Empty => Past::Unknown,
@@ -57,23 +58,23 @@ impl Reason {
 }
 
 impl Publisher {
-    /// Finds out, with a new lease, whether the feed continues where the last publisher left it.
-    pub(super) async fn take_up(&mut self) -> Result<(), PublishError> {
+    /// Continues the feed where the last publisher left it, or begins a generation.
+    pub(super) async fn resume_generation(&mut self) -> Result<(), PublishError> {
         let Some(token) = self.lease.token() else {
             return Err(PublishError::Restart);
         };
-        if let Some(token) = self.lease.lost() {
-            return self.begin(Reason::WentBack(token)).await;
+        if let Some(token) = self.lease.loss() {
+            return self.begin(GenerationReason::WentBack(token)).await;
         }
         if self.writing.is_some() {
             return Ok(());
         }
         if self.destination.kind() == FeedKind::Local {
-            return self.begin(Reason::Local).await;
+            return self.begin(GenerationReason::Local).await;
         }
         let nodes = self.destination.nodes().await?;
         let Some(stored) = self.destination.stored_state().await? else {
-            return self.begin(Reason::Empty).await;
+            return self.begin(GenerationReason::Empty).await;
         };
         let state = self.lease.state().clone();
         if stored.installation != state.installation {
@@ -81,20 +82,20 @@ impl Publisher {
         }
         let is_ours = stored.owner == self.lease.owner();
         if stored.token > token || (stored.token == token && !is_ours) {
-            self.fenced(stored.token).await?;
+            self.handle_fenced(stored.token).await?;
             return Err(PublishError::Restart);
         }
-        // Otherwise it is behind the repair that was not published there yet, whatever the clock of the lost database was.
+        // Otherwise Redis has not seen the repair yet, whatever the clock of the lost database was.
         let knows_repair = stored.skipped_in >= state.skipped_in;
         if stored.generation > state.generation && knows_repair {
-            // A generation begins in the database first.
-            self.begin(Reason::WentBack(stored.token)).await
+            // A generation begins in the database first, so Redis cannot be ahead of it.
+            self.begin(GenerationReason::WentBack(stored.token)).await
         } else if stored.generation != state.generation {
-            self.begin(Reason::Lost).await
+            self.begin(GenerationReason::Lost).await
         } else if stored.nodes != nodes {
-            self.begin(Reason::Nodes).await
+            self.begin(GenerationReason::Nodes).await
         } else {
-            self.writing = Some(Writing {
+            self.writing = Some(WriteState {
                 generation: state.generation,
                 position: state.position,
                 nodes,
@@ -104,7 +105,7 @@ impl Publisher {
     }
 
     /// Notes that Redis has seen this newer token: another replica has the lease by now, or the database is older than Redis.
-    pub(super) async fn fenced(&mut self, seen: u64) -> Result<(), PublishError> {
+    pub(super) async fn handle_fenced(&mut self, seen: u64) -> Result<(), PublishError> {
         counter!(PUBLISHER_FENCED).increment(1);
         self.stop_writing();
         // No other process can have had the token that is ours, unless the database has given it out twice.
@@ -113,27 +114,27 @@ impl Publisher {
         }
         self.lease.ask(None).await?;
         let token = self.lease.token();
-        if token.is_some_and(|token| token <= seen || self.lease.lost().is_some()) {
+        if token.is_some_and(|token| token <= seen || self.lease.loss().is_some()) {
             self.lease.went_back(seen);
         }
         Ok(())
     }
 
-    /// Begins a generation, in the database first, so that nothing is denied by the feed before it.
-    pub(super) async fn begin(&mut self, reason: Reason) -> Result<(), PublishError> {
+    /// Begins a generation, in the database first, so that no link is denied by the feed before it.
+    pub(super) async fn begin(&mut self, reason: GenerationReason) -> Result<(), PublishError> {
         self.stop_writing();
         let Some(generation) = self.begin_in_database(reason).await? else {
             return Ok(());
         };
         let bound = self.bound.current(&self.store).await?.bound;
-        // After the repair, which has to be made even if Redis does not answer: perhaps no process knows of it later.
+        // After the repair, which is made even if Redis does not answer: later, no process may know of it.
         let nodes = self.destination.nodes().await?;
         let stored = self.destination.stored_state().await?;
         let Some(token) = self.lease.token() else {
             return Ok(());
         };
-        // It names the generation, and says of nothing that it is published: what waits in the outbox comes behind it, and some of
-        // that may have changed again since. The next beat is sent once all of it is there.
+        // This beat names the generation, and says of no change that it is published: the changes in the outbox follow
+        // it. The next beat is sent after all of them.
         let beat = Beat {
             bound,
             generation,
@@ -146,7 +147,7 @@ impl Publisher {
         if must_flush(self.lease.state(), stored.as_ref()) {
             messages.push(FeedMessage::Flush);
         }
-        let mut writing = Writing {
+        let mut writing = WriteState {
             generation,
             position: FeedPosition::START,
             nodes,
@@ -160,21 +161,24 @@ impl Publisher {
                 writing.position = position;
                 self.writing = Some(writing);
             }
-            // The round begins again, and finds out why.
+            // The round is repeated, and finds out why.
             Appended::Fenced(_) | Appended::GoneBack(_) => {}
             Appended::Foreign(installation) => return Err(PublishError::Foreign(installation)),
         }
         Ok(())
     }
 
-    /// Begins a generation in the database, and repairs it if it went back; `None` if the lease is another process's.
-    async fn begin_in_database(&mut self, reason: Reason) -> Result<Option<u64>, PublishError> {
-        if let Reason::WentBack(token) = reason {
+    /// Begins a generation in the database, and repairs it if it went back; `None` if another process has the lease.
+    async fn begin_in_database(
+        &mut self,
+        reason: GenerationReason,
+    ) -> Result<Option<u64>, PublishError> {
+        if let GenerationReason::WentBack(token) = reason {
             self.lease.went_back(token);
         }
-        // A database that went back is repaired, whatever else has happened meanwhile.
-        let lost = self.lease.lost();
-        let reason = lost.map_or(reason, Reason::WentBack);
+        // A database that went back is repaired, whatever the reason.
+        let lost = self.lease.loss();
+        let reason = lost.map_or(reason, GenerationReason::WentBack);
         let last_repair = self.repaired.filter(|_| lost.is_some());
         if last_repair.is_some_and(|at| at.elapsed() < REPAIR_PAUSE) {
             return Err(PublishError::WentBackAgain);
@@ -184,7 +188,7 @@ impl Publisher {
         };
         let asked = Instant::now();
         let Some(state) = self.store.begin_generation(token, reason.past()).await? else {
-            self.lease.lose();
+            self.lease.mark_lost();
             return Ok(None);
         };
         let generation = state.generation;
@@ -203,8 +207,8 @@ impl Publisher {
     }
 }
 
-/// Whether caches have to drop everything, because the database went back and that was not published there yet. The database
-/// remembers it, because the publisher that has repaired it may be gone by then.
+/// Whether caches have to drop everything, because the database went back and no flush was published since. The
+/// database remembers it, because the publisher that repaired it may be gone by then.
 fn must_flush(state: &PublisherState, stored: Option<&StoredState>) -> bool {
     match stored {
         Some(stored) => state.skipped_in > 0 && state.skipped_in != stored.skipped_in,

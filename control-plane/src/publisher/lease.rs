@@ -1,4 +1,4 @@
-//! The lease that makes one replica publish at a time, and by which a database that went back is noticed.
+//! The lease that makes one replica publish at a time, and that notices a database that went back.
 
 use crate::feed::Feed;
 use crate::store::{FeedKind, LeaseClaim, PublisherState, Store, StoreError};
@@ -15,49 +15,49 @@ pub(super) struct Lease {
     owner: String,
     kind: FeedKind,
     duration: Duration,
-    held: Option<Held>,
-    /// When a lease that is not ours is asked for next, at the earliest.
+    held: Option<HeldLease>,
+    /// When to ask for the lease again, at the earliest.
     ask_at: Instant,
-    seen: Seen,
-    lost: Option<Lost>,
+    seen: SeenRow,
+    lost: Option<UnrepairedLoss>,
     /// The row as it was read last.
     state: PublisherState,
 }
 
 /// A lease that is ours.
 #[derive(Clone, Copy, Debug)]
-struct Held {
-    /// Reckoned from before it was asked for, so that this clock never runs longer than the database's.
+struct HeldLease {
+    /// Counted from before the question, so that this clock never runs longer than the database's.
     until: Instant,
     token: u64,
 }
 
-/// The database went back, and is not known to be repaired.
+/// A database that went back, and is not known to be repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Lost {
+struct UnrepairedLoss {
     /// The greatest token from before.
     token: u64,
-    /// What the row said of skipped numbers when that was noticed.
+    /// The generation of the last skip in the row when that was noticed.
     skipped_in: u64,
 }
 
-impl Lost {
-    /// Whether another process has repaired it.
+impl UnrepairedLoss {
+    /// Whether another process has repaired the database.
     fn is_repaired(self, state: &PublisherState) -> bool {
         state.token > self.token && state.skipped_in != self.skipped_in
     }
 }
 
-/// What the row has shown so far: it never goes back, unless the database does.
+/// The newest row read so far: it never goes back, unless the database does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct SeenRow {
     token: u64,
     generation: u64,
     position: FeedPosition,
 }
 
-impl Seen {
-    /// Whether a row is older than one that was seen before. What was seen stays the newest.
+impl SeenRow {
+    /// Whether a row is older than the newest one, which it replaces otherwise.
     fn is_older(&mut self, state: &PublisherState) -> bool {
         let next = Self {
             token: state.token,
@@ -90,7 +90,7 @@ impl Lease {
             duration,
             held: None,
             ask_at: Instant::now(),
-            seen: Seen::default(),
+            seen: SeenRow::default(),
             lost: None,
             state: PublisherState::default(),
         }
@@ -101,7 +101,7 @@ impl Lease {
         &self.owner
     }
 
-    /// The newest token; `None` if the lease is not ours.
+    /// The newest token; `None` without the lease.
     pub(super) fn token(&self) -> Option<u64> {
         self.held.map(|held| held.token)
     }
@@ -111,7 +111,7 @@ impl Lease {
         &self.state
     }
 
-    /// Whether the lease is ours; takes or renews it if that is due, and notes how far was published.
+    /// Whether this process holds the lease; takes or renews it if that is due, and notes how far was published.
     pub(super) async fn hold(
         &mut self,
         published: Option<(u64, FeedPosition)>,
@@ -129,11 +129,11 @@ impl Lease {
             return Ok(false);
         }
         self.ask_at = now + self.duration / 10;
-        // Before the row, which is not older than what was read of it before.
+        // Before the row is read, which is not older than what was read before.
         let newest = self.store.newest_token();
         let state = self.store.publisher().await?;
         if state.token < newest {
-            self.note_lost(newest, state.skipped_in);
+            self.note_loss(newest, state.skipped_in);
         }
         self.note(now, state);
         if !self.state.admits(&self.claim(None)) {
@@ -142,7 +142,7 @@ impl Lease {
         self.ask(None).await
     }
 
-    /// Takes or renews the lease at once, and says whether it is ours.
+    /// Takes or renews the lease at once; whether this process holds it.
     pub(super) async fn ask(
         &mut self,
         published: Option<(u64, FeedPosition)>,
@@ -159,16 +159,16 @@ impl Lease {
             tracing::info!(is_held, "the publisher's lease changed hands");
         }
         let Some(state) = taken else {
-            self.lose();
+            self.mark_lost();
             return Ok(false);
         };
-        self.held = Some(Held {
+        self.held = Some(HeldLease {
             until: now + self.duration,
             token: state.token,
         });
-        // Every taking raises it, so that an equal one was there before as well.
+        // Every take raises the token, so an equal one was there before as well.
         if state.token <= before.token {
-            self.note_lost(before.token, state.skipped_in);
+            self.note_loss(before.token, state.skipped_in);
         }
         self.note(now, state);
         Ok(true)
@@ -178,37 +178,37 @@ impl Lease {
         LeaseClaim {
             owner: &self.owner,
             kind: self.kind,
-            milliseconds: u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX),
+            lease_millis: u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX),
             published,
             lost: self.lost.map(|lost| lost.token),
         }
     }
 
-    /// Notes that the database went back behind that token: it has to be repaired, however late, by this or another process.
-    fn note_lost(&mut self, token: u64, skipped_in: u64) {
+    /// Notes that the database went back behind that token: this or another process has to repair it.
+    fn note_loss(&mut self, token: u64, skipped_in: u64) {
         let known = self.lost.map_or(0, |lost| lost.token);
-        self.lost = Some(Lost {
+        self.lost = Some(UnrepairedLoss {
             token: token.max(known),
             skipped_in,
         });
     }
 
-    /// Notes that the database went back behind that token, as something else than the row shows.
+    /// Notes that the database went back behind that token, which the row does not show.
     pub(super) fn went_back(&mut self, token: u64) {
-        self.note_lost(token, self.state.skipped_in);
+        self.note_loss(token, self.state.skipped_in);
     }
 
     /// The greatest token from before the database went back; `None` if it did not, or is repaired.
-    pub(super) fn lost(&self) -> Option<u64> {
+    pub(super) fn loss(&self) -> Option<u64> {
         self.lost.map(|lost| lost.token)
     }
 
-    /// Notes a row that was asked for at `asked`, and says whether the database went back.
+    /// Notes a row that was asked for at `asked`; whether it shows that the database went back.
     pub(super) fn note(&mut self, asked: Instant, state: PublisherState) -> bool {
         self.feed.clock().note(asked, state.now);
         let is_older = self.seen.is_older(&state);
         if is_older {
-            self.note_lost(self.seen.token, state.skipped_in);
+            self.note_loss(self.seen.token, state.skipped_in);
         } else {
             self.lost.take_if(|lost| lost.is_repaired(&state));
         }
@@ -216,9 +216,9 @@ impl Lease {
         is_older
     }
 
-    /// Notes the row with which this process began a generation, whatever it was before. The database is repaired with it.
+    /// Notes the row of a new generation of this process, with which the database is repaired.
     pub(super) fn begin(&mut self, asked: Instant, state: PublisherState) {
-        self.seen = Seen::default();
+        self.seen = SeenRow::default();
         self.lost = None;
         if let Some(held) = &mut self.held {
             held.token = state.token;
@@ -226,8 +226,8 @@ impl Lease {
         self.note(asked, state);
     }
 
-    /// Notes that the lease is another process's.
-    pub(super) fn lose(&mut self) {
+    /// Notes that another process has the lease.
+    pub(super) fn mark_lost(&mut self) {
         self.held = None;
         self.ask_at = Instant::now() + self.duration / 10;
     }
@@ -256,7 +256,7 @@ mod tests {
             position: FeedPosition::new(position, 0),
             ..PublisherState::default()
         };
-        let mut seen = Seen::default();
+        let mut seen = SeenRow::default();
         for (row, is_older) in [
             ((5, 100, 7), false),
             ((5, 100, 7), false),

@@ -1,4 +1,4 @@
-//! The feed messages of what is in the outbox.
+//! The feed messages of the changes in the outbox.
 
 use crate::store::{PendingBatch, PendingChange};
 use crate::telemetry::prometheus::PUBLISHER_MALFORMED;
@@ -6,8 +6,8 @@ use edgelink_wire::Record;
 use edgelink_wire::feed::FeedMessage;
 use metrics::counter;
 
-/// What is published of batches, in their order. Of a revision up to `floor` only the key is: a cache may have a record with
-/// that revision from before the link had changed.
+/// The messages of batches, in their order. A revision up to `floor` is published as a key alone: a cache may have a
+/// record with that revision from before the change.
 pub(super) fn messages(batches: &[PendingBatch], floor: u64) -> Vec<FeedMessage<'_>> {
     let mut messages = Vec::new();
     for batch in batches {
@@ -23,8 +23,7 @@ pub(super) fn messages(batches: &[PendingBatch], floor: u64) -> Vec<FeedMessage<
     messages
 }
 
-/// What is published of a batch that cannot be taken apart: which links have changed, or, if not even the keys are known, that
-/// everything may have.
+/// The messages of a batch that cannot be decoded: the keys that have changed, or a flush if the keys cannot be read.
 fn unreadable(batch: &PendingBatch) -> Vec<FeedMessage<'_>> {
     let keys = batch.keys.values();
     let keys: Option<Vec<&str>> = keys.map(|key| str::from_utf8(key.ok()?).ok()).collect();

@@ -1,9 +1,9 @@
-//! A round of the publisher: from the outbox to Redis and to the feed, in the order in which nothing is lost.
+//! A round of the publisher: writes the outbox to Redis and the feed, in an order in which no change is lost.
 
 use super::error::PublishError;
-use super::generation::Reason;
+use super::generation::GenerationReason;
 use super::messages::messages;
-use super::{Publisher, Writing};
+use super::{Publisher, WriteState};
 use crate::redis::{Append, Appended};
 use crate::store::{BoundState, MAX_BATCH_BYTES, PendingBatch, PublisherState};
 use crate::telemetry::prometheus::PUBLISHER_CHANGES;
@@ -11,7 +11,7 @@ use edgelink_wire::feed::{Beat, FeedMessage};
 use metrics::counter;
 use tokio::time::Instant;
 
-/// How much is published and deleted together, so that little comes twice when a publisher dies.
+/// How many bytes are published and deleted together, so that few changes come twice when a publisher dies.
 const GROUP_BYTES: usize = 4 * MAX_BATCH_BYTES;
 
 /// How many changes are published by one message to Redis.
@@ -20,17 +20,17 @@ const AT_ONCE: usize = 256;
 /// The numbers of beats that are sent with one token.
 const BEATS_A_TOKEN: u64 = 1 << 20;
 
-/// A look into the outbox.
+/// A read of the outbox.
 #[derive(Clone, Copy, Debug)]
-struct Look {
-    /// Before it began.
+struct OutboxRead {
+    /// When it began.
     asked: Instant,
     /// The database's clock then: unix time in microseconds.
     at: u64,
 }
 
-impl Look {
-    /// How old it is at most, in milliseconds.
+impl OutboxRead {
+    /// Its age at most, in milliseconds.
     fn age_millis(self) -> u32 {
         let millis = self.asked.elapsed().as_micros().div_ceil(1000);
         u32::try_from(millis).unwrap_or(u32::MAX)
@@ -38,19 +38,19 @@ impl Look {
 }
 
 impl Publisher {
-    /// Publishes all that is in the outbox, the hot links, and a beat if it is due.
+    /// Publishes the outbox, the hot links, and a beat if it is due.
     pub(super) async fn publish_all(&mut self) -> Result<(), PublishError> {
-        self.take_up().await?;
+        self.resume_generation().await?;
         loop {
-            // Before the look, so that the beat that follows it is not older than it has to be.
+            // Before the read, so that the beat after it is no older than necessary.
             let mut bound = self.due_bound().await?;
             let asked = Instant::now();
             let pending = self.store.pending(self.config.batch).await?;
-            let look = Look {
+            let read = OutboxRead {
                 asked,
                 at: pending.state.now,
             };
-            self.check(asked, pending.state).await?;
+            self.verify_lease(asked, pending.state).await?;
             for batches in groups(&pending.batches) {
                 self.publish(batches).await?;
             }
@@ -62,15 +62,19 @@ impl Publisher {
                     bound = self.due_bound().await?;
                 }
                 return match bound {
-                    Some(bound) => self.beat(look, bound).await,
+                    Some(bound) => self.beat(read, bound).await,
                     None => Ok(()),
                 };
             }
         }
     }
 
-    /// Makes sure that the lease was ours, and the database no older than before, when it was read.
-    async fn check(&mut self, asked: Instant, state: PublisherState) -> Result<(), PublishError> {
+    /// Checks that the row shows this process's lease and generation, and that the database did not go back.
+    async fn verify_lease(
+        &mut self,
+        asked: Instant,
+        state: PublisherState,
+    ) -> Result<(), PublishError> {
         let generation = self.writing.as_ref().map(|writing| writing.generation);
         let is_ours = Some(state.token) == self.lease.token();
         let is_ours = is_ours && Some(state.generation) == generation;
@@ -86,7 +90,7 @@ impl Publisher {
 
     /// Publishes a group, and deletes it from the outbox.
     async fn publish(&mut self, batches: &[PendingBatch]) -> Result<(), PublishError> {
-        if !self.hold().await? || self.lease.lost().is_some() {
+        if !self.hold_lease().await? || self.lease.loss().is_some() {
             return Err(PublishError::Restart);
         }
         let messages = messages(batches, self.lease.state().rev_floor);
@@ -101,14 +105,14 @@ impl Publisher {
         let ids: Vec<u64> = batches.iter().map(|batch| batch.id).collect();
         if !self.store.forget_published(token, position, &ids).await? {
             self.stop_writing();
-            self.lease.lose();
+            self.lease.mark_lost();
             return Err(PublishError::Restart);
         }
         counter!(PUBLISHER_CHANGES).increment(messages.len() as u64);
         Ok(())
     }
 
-    /// Puts the links on the feed that have become hot.
+    /// Publishes the links that have become hot.
     async fn publish_hot(&mut self) -> Result<(), PublishError> {
         let links = self.hot.take().await;
         for some in links.chunks(AT_ONCE) {
@@ -133,21 +137,21 @@ impl Publisher {
         Ok(Some(self.bound.current(&self.store).await?))
     }
 
-    /// Says that everything is published that a look has shown.
-    async fn beat(&mut self, look: Look, bound: BoundState) -> Result<(), PublishError> {
+    /// Sends the beat that says that everything in `read` is published.
+    async fn beat(&mut self, read: OutboxRead, bound: BoundState) -> Result<(), PublishError> {
         let nodes = self.destination.nodes().await?;
         let (_, writing) = self.writing()?;
         let generation = writing.generation;
         if writing.nodes != nodes {
-            self.begin(Reason::Nodes).await?;
+            self.begin(GenerationReason::Nodes).await?;
             return Err(PublishError::Restart);
         }
         let beat = Beat {
             bound: bound.bound,
             generation,
             number: self.next_number(),
-            at: look.at,
-            age_millis: look.age_millis(),
+            at: read.at,
+            age_millis: read.age_millis(),
         };
         self.append(&[FeedMessage::Beat(beat)], Some((beat.number, &nodes)))
             .await?;
@@ -158,7 +162,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// The number of the next beat, above those of all before, whatever process sent them.
+    /// The number of the next beat, above those of all earlier ones, of any process.
     pub(super) fn next_number(&mut self) -> u64 {
         let token = self.lease.token().unwrap_or(0);
         let first = token.saturating_mul(BEATS_A_TOKEN);
@@ -166,7 +170,7 @@ impl Publisher {
         self.number
     }
 
-    /// Appends messages to the feed if that is allowed.
+    /// Appends messages to the feed; begins a generation if Redis has lost what was written last.
     async fn append(
         &mut self,
         messages: &[FeedMessage<'_>],
@@ -182,7 +186,7 @@ impl Publisher {
                 }
                 return Ok(());
             }
-            Appended::Fenced(token) => self.fenced(token).await?,
+            Appended::Fenced(token) => self.handle_fenced(token).await?,
             Appended::Foreign(installation) => return Err(PublishError::Foreign(installation)),
             Appended::GoneBack(what) => {
                 tracing::warn!(
@@ -190,8 +194,8 @@ impl Publisher {
                     "Redis has lost what was written to it last: another generation begins"
                 );
                 let reason = match what.as_str() {
-                    "state" => Reason::Empty,
-                    _ => Reason::Lost,
+                    "state" => GenerationReason::Empty,
+                    _ => GenerationReason::Lost,
                 };
                 self.begin(reason).await?;
             }
@@ -199,11 +203,11 @@ impl Publisher {
         Err(PublishError::Restart)
     }
 
-    /// What goes with messages that are put behind what was written last.
+    /// The conditions under which messages are appended.
     pub(super) fn order<'a>(
         &'a self,
         token: u64,
-        writing: &'a Writing,
+        writing: &'a WriteState,
         beat: Option<(u64, &'a str)>,
     ) -> Append<'a> {
         let state = self.lease.state();
@@ -219,8 +223,8 @@ impl Publisher {
         }
     }
 
-    /// The token, and what is published in; the round begins again without either of them.
-    fn writing(&self) -> Result<(u64, &Writing), PublishError> {
+    /// The token and the generation; the round is repeated without either.
+    fn writing(&self) -> Result<(u64, &WriteState), PublishError> {
         let writing = self.lease.token().zip(self.writing.as_ref());
         writing.ok_or(PublishError::Restart)
     }

@@ -1,4 +1,4 @@
-//! The circuit breaker of Redis: lookups do not wait, again and again, for a Redis that does not answer.
+//! The circuit breaker of Redis: lookups do not wait repeatedly for a Redis that does not answer.
 
 use super::RedisError;
 use edgelink_wire::breaker::CircuitBreaker;
@@ -6,17 +6,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time after a failure without a call. Then one call is let through, and the others go on without Redis until it is
-/// answered.
-const COOL_OFF: Duration = Duration::from_millis(250);
+/// How long the breaker is open after a failure. Then one call is permitted (half-open), and the others continue
+/// without Redis until it is answered.
+const OPEN_TIME: Duration = Duration::from_millis(250);
 
-/// Remembers whether Redis answered the last call.
-pub(super) struct Breaker {
+/// The circuit breaker with its clock.
+pub(super) struct RedisBreaker {
     start: Instant,
     circuit: Mutex<CircuitBreaker>,
 }
 
-impl Default for Breaker {
+impl Default for RedisBreaker {
     fn default() -> Self {
         Self {
             start: Instant::now(),
@@ -25,11 +25,11 @@ impl Default for Breaker {
     }
 }
 
-impl Breaker {
-    /// Whether to make a call.
-    pub(super) fn allows(&self) -> bool {
-        const COOL_OFF_MS: u64 = COOL_OFF.as_millis() as u64;
-        self.circuit().permits(self.now(), COOL_OFF_MS)
+impl RedisBreaker {
+    /// Whether a call may be made.
+    pub(super) fn permits(&self) -> bool {
+        const OPEN_MILLIS: u64 = OPEN_TIME.as_millis() as u64;
+        self.circuit().permits(self.now(), OPEN_MILLIS)
     }
 
     /// Notes how a call ended. An error that Redis itself answered is an answer.
@@ -37,7 +37,7 @@ impl Breaker {
         match result {
             Err(error @ RedisError::Away(_)) => {
                 if self.circuit().fail(self.now()) {
-                    tracing::warn!(%error, "Redis does not answer: lookups go on without it");
+                    tracing::warn!(%error, "Redis does not answer: lookups continue without it");
                 }
             }
             Err(RedisError::Skipped) => {}
@@ -70,25 +70,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn after_a_failure_one_call_in_a_while_is_let_through_until_one_succeeds() {
-        let breaker = Breaker::default();
-        assert!(breaker.allows() && breaker.allows());
+        let breaker = RedisBreaker::default();
+        assert!(breaker.permits() && breaker.permits());
         breaker.note(&away());
-        advance(COOL_OFF - Duration::from_millis(1)).await;
-        assert!(!breaker.allows());
+        advance(OPEN_TIME - Duration::from_millis(1)).await;
+        assert!(!breaker.permits());
         advance(Duration::from_millis(1)).await;
-        assert!(breaker.allows());
-        assert!(!breaker.allows());
-        advance(COOL_OFF).await;
-        assert!(breaker.allows());
+        assert!(breaker.permits());
+        assert!(!breaker.permits());
+        advance(OPEN_TIME).await;
+        assert!(breaker.permits());
         breaker.note(&Ok(()));
-        assert!(breaker.allows() && breaker.allows());
+        assert!(breaker.permits() && breaker.permits());
     }
 
     #[test]
     fn an_error_that_redis_answers_is_an_answer() {
-        let breaker = Breaker::default();
+        let breaker = RedisBreaker::default();
         let refused = RedisError::Refused(Error::new(ErrorKind::Unknown, "OOM"));
         breaker.note::<()>(&Err(refused));
-        assert!(breaker.allows());
+        assert!(breaker.permits());
     }
 }

@@ -1,5 +1,5 @@
-//! The connections of a process to Redis, and the nudges that come by one of them: by a nudge the replica that publishes is
-//! woken by one that has changed a link.
+//! The connections of a process to Redis, and the nudges: a replica that has changed a link wakes the publisher by a
+//! nudge.
 
 use super::error::RedisError;
 use super::{Redis, measured};
@@ -15,18 +15,18 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// The first and the longest pause between two tries to connect, in milliseconds. With jitter, replicas do not come back to a
+/// The first and the longest pause before a reconnection, in milliseconds. With jitter, replicas do not return to a
 /// restarted Redis all at once.
-const RECONNECT_MS: (u32, u32) = (50, 2_000);
-const RECONNECT_JITTER_MS: u32 = 50;
+const RECONNECT_MILLIS: (u32, u32) = (50, 2_000);
+const RECONNECT_JITTER_MILLIS: u32 = 50;
 
 /// How long connecting may take, name resolution and TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most commands that wait for a connection to take them.
+/// The most commands that are queued for a connection.
 const MAX_QUEUED: usize = 8_192;
 
-/// The channel that nudges come by.
+/// The channel of nudges.
 const NUDGES: &str = "edgelink:nudge";
 
 /// The longest time for which the reader of the feed is blocked.
@@ -51,7 +51,7 @@ impl Clients {
                 .set_cluster_discovery_policy(ClusterDiscoveryPolicy::UseCache)
                 .map_err(wrong)?;
         }
-        // A connection that answers nothing is given up, and so are the commands that wait on it.
+        // A connection without answers is closed, and the commands that wait on it fail.
         let subscriber = builder(&config, Duration::ZERO).build_subscriber_client();
         Ok(Self {
             commands: builder(&config, timeout * 20).build().map_err(wrong)?,
@@ -61,7 +61,7 @@ impl Clients {
     }
 }
 
-/// A builder of clients that give up a connection on which a command has waited for `unresponsive`.
+/// A builder of clients that close a connection on which a command has waited for `unresponsive`.
 fn builder(config: &Config, unresponsive: Duration) -> Builder {
     let mut builder = Builder::from_config(config.clone());
     builder.with_connection_config(|connection| {
@@ -80,13 +80,13 @@ fn builder(config: &Config, unresponsive: Duration) -> Builder {
             connection.unresponsive.interval = unresponsive / 4;
         }
     });
-    let mut policy = ReconnectPolicy::new_exponential(0, RECONNECT_MS.0, RECONNECT_MS.1, 2);
-    policy.set_jitter(RECONNECT_JITTER_MS);
+    let mut policy = ReconnectPolicy::new_exponential(0, RECONNECT_MILLIS.0, RECONNECT_MILLIS.1, 2);
+    policy.set_jitter(RECONNECT_JITTER_MILLIS);
     builder.set_policy(policy);
     builder
 }
 
-/// How long a Redis that does not answer may hold up a stop.
+/// How long closing a connection may delay a stop.
 const QUIT: Duration = Duration::from_secs(1);
 
 impl Redis {
@@ -101,7 +101,7 @@ impl Redis {
         self.tasks.spawn(subscribe(subscriber, stop()));
     }
 
-    /// Nudges the replica that publishes, which looks by itself before long if the nudge is lost.
+    /// Nudges the publisher, which polls the outbox if the nudge is lost.
     pub async fn nudge(&self) -> Result<(), RedisError> {
         let client = self.in_background();
         measured("nudge", client.publish::<(), _, _>(NUDGES, "")).await
@@ -114,7 +114,7 @@ impl Redis {
     }
 }
 
-/// Nudges as they come in.
+/// A receiver of nudges.
 pub struct Nudges(Receiver<Message>);
 
 impl Nudges {
@@ -132,7 +132,7 @@ async fn keep_connected<C: ClientLike>(client: C, stop: CancellationToken) {
         loop {
             let ended = client.connect().await;
             tracing::debug!(?ended, "a connection to Redis ended: connecting again");
-            sleep(Duration::from_millis(RECONNECT_MS.1.into())).await;
+            sleep(Duration::from_millis(RECONNECT_MILLIS.1.into())).await;
         }
     };
     stop.run_until_cancelled(connected).await;
@@ -152,7 +152,7 @@ async fn subscribe(subscriber: SubscriberClient, stop: CancellationToken) {
         while subscriber.wait_for_connect().await.is_err()
             || subscriber.subscribe(NUDGES).await.is_err()
         {
-            sleep(Duration::from_millis(RECONNECT_MS.0.into())).await;
+            sleep(Duration::from_millis(RECONNECT_MILLIS.0.into())).await;
         }
     };
     stop.run_until_cancelled(first).await;

@@ -1,4 +1,4 @@
-//! What can go wrong with Redis.
+//! The failures of Redis.
 
 use fred::error::{Error, ErrorKind};
 
@@ -14,16 +14,16 @@ pub enum RedisError {
     /// Redis answered with an error.
     #[error("Redis refuses: {0}")]
     Refused(Error),
-    /// Redis answered something that the command does not have.
+    /// Redis answered in a form that the command does not have.
     #[error("Redis answered {0} in a form that is not known")]
     Malformed(&'static str),
-    /// Not asked, because Redis did not answer a moment ago.
+    /// Not sent: the circuit breaker is open.
     #[error("Redis did not answer a moment ago")]
     Skipped,
 }
 
 impl RedisError {
-    /// Whether Redis has no memory left, as it answers itself or a script does.
+    /// Whether Redis has no memory left, by its own error or a script's.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Refused(error) if error.details().contains("OOM "))
     }

@@ -2,7 +2,7 @@
 
 use super::connect::MAX_BLOCK;
 use super::error::RedisError;
-use super::scripts::{APPEND, Run};
+use super::scripts::{APPEND, ScriptCall};
 use super::{Redis, measured, options};
 use bytes::Bytes;
 use edgelink_wire::feed::{FeedMessage, previous};
@@ -13,7 +13,7 @@ use fred::types::Value;
 use fred::types::streams::{XCapKind, XCapTrim};
 use std::collections::HashMap;
 
-/// Which publisher appends, and what has to be true of Redis.
+/// Which publisher appends, and under what conditions.
 #[derive(Clone, Copy, Debug)]
 pub struct Append<'a> {
     /// The newest token of the publisher.
@@ -22,32 +22,33 @@ pub struct Append<'a> {
     pub owner: &'a str,
     /// The name of the database.
     pub installation: &'a str,
-    /// The generation that is published in.
+    /// The generation that is written to.
     pub generation: u64,
     /// The last entry of the generation that is known to be published; the start if none is.
     pub after: FeedPosition,
-    /// Whether this begins the generation: then nothing has to be there.
+    /// Whether this begins the generation, so that no earlier entry has to be there.
     pub begins: bool,
-    /// With which generation numbers were skipped last; noted if this begins the generation, as caches drop everything then.
+    /// The generation in which numbers were skipped last; stored if this begins the generation, as caches drop
+    /// everything then.
     pub skipped_in: u64,
     /// If a beat is appended: its number, and the nodes that Redis consists of.
     pub beat: Option<(u64, &'a str)>,
 }
 
-/// What became of messages that were to be appended.
+/// The outcome of an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Appended {
     /// They are on the stream, the last of them at this position.
     At(FeedPosition),
-    /// A publisher with this newer token writes there.
+    /// A publisher with this newer token has written there: not appended.
     Fenced(u64),
-    /// Redis has lost what was written to it last; what shows it.
+    /// Redis has lost what was written to it last, as this word shows: not appended.
     GoneBack(String),
-    /// Another installation, of this name, writes there.
+    /// Another installation, of this name, writes there: not appended.
     Foreign(String),
 }
 
-/// What the publisher has written to Redis last.
+/// The state that the publisher has written to Redis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredState {
     /// The name of the database.
@@ -60,7 +61,7 @@ pub struct StoredState {
     pub generation: u64,
     /// The nodes that Redis consisted of at the last beat.
     pub nodes: String,
-    /// With which generation numbers were skipped last, as far as that was published here.
+    /// The generation in which numbers were skipped last, as far as that was published here.
     pub skipped_in: u64,
 }
 
@@ -127,14 +128,14 @@ impl StreamEntry {
 }
 
 impl Redis {
-    /// Appends messages, all of them or none, unless the fence, or what Redis has lost, forbids it. A Redis that is full is
-    /// given room once, by dropping the older half of the stream.
+    /// Appends messages, all or none, unless the fence or a loss in Redis forbids it. A Redis that is full is given
+    /// room once, by dropping the older half of the stream.
     pub async fn append(
         &self,
         order: &Append<'_>,
         messages: &[FeedMessage<'_>],
     ) -> Result<Appended, RedisError> {
-        let run = Run {
+        let run = ScriptCall {
             keys: vec![FEED_STREAM.to_owned(), STATE_KEY.to_owned()],
             arguments: order.arguments(messages, self.feed_length, self.feed_bytes),
         };
@@ -157,7 +158,7 @@ impl Redis {
         measured("trim", client.xtrim::<(), _, _>(FEED_STREAM, cap)).await
     }
 
-    /// What the publisher has written to Redis last; `None` if nothing was.
+    /// The state that the publisher has written to Redis; `None` if there is none.
     pub async fn stored_state(&self) -> Result<Option<StoredState>, RedisError> {
         let client = self.in_background();
         let call = client.hgetall::<HashMap<String, String>, _>(STATE_KEY);
@@ -184,7 +185,7 @@ impl Redis {
         Ok(newest.map_or(FeedPosition::START, |entry| entry.position))
     }
 
-    /// The entries behind `after`; waits for one for up to [`MAX_BLOCK`]. Only one caller at a time.
+    /// The entries after `after`; waits for one for up to [`MAX_BLOCK`]. One caller at a time.
     pub async fn read_feed(
         &self,
         after: FeedPosition,

@@ -1,7 +1,7 @@
 //! Records of links in Redis, and the lock under which one replica looks a link up for all.
 
 use super::error::RedisError;
-use super::scripts::{FORGET, Run, UNLOCK, WRITE};
+use super::scripts::{FORGET, ScriptCall, UNLOCK, WRITE};
 use super::{Redis, measured};
 use crate::clock;
 use bytes::Bytes;
@@ -18,18 +18,18 @@ use std::time::Duration;
 /// What Redis has of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// Nothing, which says nothing about the link.
+    /// No record, which says nothing about the link.
     Unknown,
     /// The link, or that there is none.
     Known(Record<String>),
-    /// What no version of ours wrote.
+    /// Fields that no version of ours wrote.
     Malformed(RecordError),
 }
 
 /// What Redis has of a link, and how far the publisher has written to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedLink {
-    /// What it has of the link.
+    /// The record of the link.
     pub lookup: Lookup,
     /// How far the publisher has written; `None` if it has not.
     pub state: Option<FeedState>,
@@ -40,12 +40,12 @@ pub struct CachedLink {
 pub struct Lock {
     generation: u64,
     key: String,
-    /// By which this lock differs from that of another replica.
+    /// Distinguishes the lock from another replica's.
     token: String,
 }
 
 impl Redis {
-    /// Looks a link up in a generation, and with it how far the publisher has written to this very Redis.
+    /// Looks a link up in a generation, and how far the publisher has written to this very Redis.
     pub async fn look_up(&self, generation: u64, key: &str) -> Result<CachedLink, RedisError> {
         let client = self.for_lookups();
         let pipeline = client.pipeline().with_options(client.options());
@@ -59,10 +59,10 @@ impl Redis {
             let missing = || Err(Error::new(ErrorKind::Protocol, "an answer is missing"));
             let mut answers = pipeline.try_all::<Value>().await.into_iter();
             let state = answers.next().unwrap_or_else(missing)?;
-            // An error of the second one that Redis has answered says something about that key.
+            // An error that Redis answers to the second command is about that key.
             Ok((state, answers.next().unwrap_or_else(missing)))
         };
-        let (state, link) = self.look("look_up", call).await?;
+        let (state, link) = self.guarded("look_up", call).await?;
         let state = values(state, "the state of the feed")?;
         let lookup = match link.map_err(RedisError::from) {
             Ok(link) => read(&values(link, "the fields of a link")?),
@@ -76,7 +76,7 @@ impl Redis {
         Ok(CachedLink { lookup, state })
     }
 
-    /// Takes the lock of a link in a generation; `None` if it is taken. It ends after `duration`.
+    /// Takes the lock of a link in a generation; `None` if it is taken. It expires after `duration`.
     pub async fn lock(
         &self,
         generation: u64,
@@ -88,33 +88,33 @@ impl Redis {
             key: key.to_owned(),
             token: format!("{:032x}", random::<u128>()),
         };
-        let milliseconds = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         let client = self.for_lookups();
         let call = client.set::<Option<String>, _, _>(
             lock_key(generation, key),
             lock.token.as_str(),
-            Some(Expiration::PX(milliseconds)),
+            Some(Expiration::PX(millis)),
             Some(SetOptions::NX),
             false,
         );
-        let answer = self.look("lock", call).await?;
+        let answer = self.guarded("lock", call).await?;
         Ok(answer.map(|_| lock))
     }
 
-    /// Releases a lock without a record. If that fails, it ends by itself.
+    /// Releases a lock without a record. If that fails, the lock expires.
     pub async fn unlock(&self, lock: Lock) -> Result<(), RedisError> {
-        let run = Run {
+        let run = ScriptCall {
             keys: vec![lock_key(lock.generation, &lock.key)],
             arguments: vec![Value::from(lock.token)],
         };
         let client = self.for_lookups();
-        self.look("unlock", UNLOCK.run(&client, &run))
+        self.guarded("unlock", UNLOCK.run(&client, &run))
             .await
             .map(drop)
     }
 
-    /// Writes a record that was looked up elsewhere under `lock`, and releases the lock; over a malformed one if `found` was
-    /// that. If it fails, the lock ends by itself.
+    /// Writes a record that was looked up under `lock`, and releases the lock; replaces a malformed record if `found`
+    /// was one. If it fails, the lock expires.
     pub async fn fill(
         &self,
         record: &Record<String>,
@@ -128,11 +128,13 @@ impl Redis {
         let record = record.as_deref();
         let run = write(what, &lock.token, lock.generation, &lock.key, &record);
         let client = self.for_lookups();
-        self.look("fill", WRITE.run(&client, &run)).await.map(drop)
+        self.guarded("fill", WRITE.run(&client, &run))
+            .await
+            .map(drop)
     }
 
-    /// Replaces what Redis has of these links in a generation, by revision, and removes the locks under which they are looked
-    /// up. A Redis that is full is given room once, by dropping the older half of the feed. If it fails, some may be replaced.
+    /// Replaces the records of these links in a generation, by revision, and removes their locks. A Redis that is full
+    /// is given room once, by dropping the older half of the feed. If it fails, some may be replaced.
     pub async fn publish(
         &self,
         generation: u64,
@@ -140,9 +142,9 @@ impl Redis {
     ) -> Result<(), RedisError> {
         let run =
             |(key, record): &(&str, Record<&str>)| write("publish", "", generation, key, record);
-        let runs: Vec<Run> = changes.iter().map(run).collect();
+        let runs: Vec<ScriptCall> = changes.iter().map(run).collect();
         let client = self.in_background();
-        // In a box, as futures of pipelines are large.
+        // Boxed, as futures of pipelines are large.
         let call = || Box::pin(measured("publish", WRITE.run_all(&client, &runs)));
         match call().await {
             Err(error) if error.is_full() => {
@@ -153,14 +155,13 @@ impl Redis {
         }
     }
 
-    /// Removes what Redis has of links in a generation, and the locks under which they are looked up. If it fails, some may be
-    /// removed.
+    /// Removes the records of links in a generation, and their locks. If it fails, some may be removed.
     pub async fn forget(&self, generation: u64, links: &[String]) -> Result<(), RedisError> {
-        let run = |key: &String| Run {
+        let run = |key: &String| ScriptCall {
             keys: keys(generation, key),
             arguments: Vec::new(),
         };
-        let runs: Vec<Run> = links.iter().map(run).collect();
+        let runs: Vec<ScriptCall> = links.iter().map(run).collect();
         let client = self.in_background();
         Box::pin(measured("forget", FORGET.run_all(&client, &runs))).await
     }
@@ -198,7 +199,7 @@ fn write(
     generation: u64,
     key: &str,
     record: &Record<&str>,
-) -> Run {
+) -> ScriptCall {
     let time_to_live = time_to_live(record, clock::unix_seconds()).as_millis();
     let mut arguments: Vec<Value> = vec![
         what.into(),
@@ -210,7 +211,7 @@ fn write(
         arguments.push(name.into());
         arguments.push(value.into());
     }
-    Run {
+    ScriptCall {
         keys: keys(generation, key),
         arguments,
     }
@@ -219,11 +220,11 @@ fn write(
 const HOUR: u64 = 3_600_000;
 const WEEK: u64 = 7 * 24 * HOUR;
 
-/// How long a record may stay, the time being `now` (unix seconds). Random, so that what was cached at once is not looked up
-/// again at once: 20 to 25 % of the link's remaining validity, at least an hour and at most 7 days; for a permanent link 7
-/// days less up to 10 %; for one that is absent 60 to 180 s.
+/// How long a record may stay at `now` (unix seconds). Random, so that records cached together do not expire together:
+/// 20 to 25 % of the link's remaining validity, at least an hour and at most 7 days; for a permanent link 7 days less
+/// up to 10 %; for an absence 60 to 180 s.
 fn time_to_live<U>(record: &Record<U>, now: u64) -> Duration {
-    let milliseconds = match record {
+    let millis = match record {
         Record::Absent { .. } => random_range(60_000..=180_000),
         Record::Link(link) => match link.valid_until {
             None => random_range(WEEK / 10 * 9..=WEEK),
@@ -233,7 +234,7 @@ fn time_to_live<U>(record: &Record<U>, now: u64) -> Duration {
             }
         },
     };
-    Duration::from_millis(milliseconds)
+    Duration::from_millis(millis)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which processes Redis consists of: another one may lack what the last one had.
+//! Which processes Redis consists of: a new one may lack what the old one had.
 
 use super::error::RedisError;
 use super::{Redis, measured};
@@ -12,8 +12,7 @@ use std::collections::BTreeSet;
 const MALFORMED: RedisError = RedisError::Malformed("which nodes there are");
 
 impl Redis {
-    /// A text that changes whenever one of the masters is replaced by another process, or starts again, and with it may have
-    /// lost writes that it had acknowledged.
+    /// A text that changes whenever a master is replaced or restarted, and so may have lost acknowledged writes.
     pub async fn nodes(&self) -> Result<String, RedisError> {
         if !self.commands.is_clustered() {
             return process(&self.in_background()).await;
@@ -34,7 +33,8 @@ impl Redis {
         Ok(names.into_iter().collect::<Vec<_>>().join(" "))
     }
 
-    /// The names of the masters, as the master that has the feed knows them: a majority of them announces a failover to it.
+    /// The names of the masters, as known to the master that has the feed: a majority of them announces a failover to
+    /// it.
     async fn members(&self) -> Result<BTreeSet<String>, RedisError> {
         let slot = redis_keyslot(FEED_STREAM.as_bytes());
         let command = CustomCommand::new_static("CLUSTER", Some(slot), false);

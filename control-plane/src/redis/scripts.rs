@@ -49,22 +49,22 @@ return 0
 ",
 );
 
-/// Appends entries to the stream, each with the id of the one before it, unless the fence, or what was lost, forbids it.
+/// Appends entries to the stream, each with the id of the one before it, unless the fence or a loss forbids it.
 ///
 /// `KEYS`: the stream, the state of the feed. `ARGV`: the fence (token, owner, installation), the generation, the last entry
 /// that is known to be published, whether this begins the generation, the number and the nodes of a beat (empty if there is
 /// none), about how many entries and how many bytes to keep, with which generation numbers were skipped last (noted if this begins
 /// the generation); then for each entry how many arguments follow, and these.
 ///
-/// Answers a word and what it is about:
+/// Answers a word and its subject:
 ///
-/// - `foreign`: another installation writes here.
-/// - `fenced`: a publisher with a newer token does; the token.
-/// - `gone back`: what is here is not what was written here last; what shows it.
+/// - `foreign`: another installation writes here; its name.
+/// - `fenced`: a publisher with a newer token writes here; the token.
+/// - `gone back`: the last write is not here; what shows it.
 /// - `appended`: the id of the last entry.
 ///
-/// The bytes of the stream are what Redis estimates from a few samples. It is trimmed before it grows, because a full
-/// Redis refuses to.
+/// The size of the stream is Redis's estimate from a few samples. It is trimmed before it grows, because a full Redis
+/// refuses to.
 pub(super) static APPEND: Script = Script::new(
     r"
 local function above(a, b) return #a > #b or (#a == #b and a > b) end
@@ -109,7 +109,7 @@ return {'appended', prev}
 ",
 );
 
-/// Removes what is cached of a link, and the lock of the replica that looks it up. `KEYS`: the link's hash, its lock.
+/// Removes the record of a link and its lock. `KEYS`: the link's hash, its lock.
 pub(super) static FORGET: Script = Script::new(
     r"
 return redis.call('DEL', KEYS[1], KEYS[2])
@@ -123,12 +123,12 @@ pub(super) struct Script {
 }
 
 /// Keys and arguments of one run.
-pub(super) struct Run {
+pub(super) struct ScriptCall {
     pub(super) keys: Vec<String>,
     pub(super) arguments: Vec<Value>,
 }
 
-impl Run {
+impl ScriptCall {
     /// Sends `EVAL` or `EVALSHA` with the text of the script, or its hash, to the node that has the keys.
     async fn send<C: ClientLike>(
         &self,
@@ -166,7 +166,7 @@ impl Script {
     pub(super) async fn run(
         &self,
         client: &WithOptions<Client>,
-        run: &Run,
+        run: &ScriptCall,
     ) -> Result<Value, Error> {
         match run.send(client, "EVALSHA", self.hash()).await {
             Err(error) if is_unknown_script(&error) => run.send(client, "EVAL", self.text).await,
@@ -174,11 +174,11 @@ impl Script {
         }
     }
 
-    /// Runs the script for each of `runs`, all of them under way at once. The first error of any is the answer.
+    /// Runs the script for each of `runs` at once, and answers the first error.
     pub(super) async fn run_all(
         &self,
         client: &WithOptions<Client>,
-        runs: &[Run],
+        runs: &[ScriptCall],
     ) -> Result<(), Error> {
         let pipeline = client.pipeline().with_options(client.options());
         for run in runs {

@@ -1,5 +1,4 @@
-//! Making sure, before a key is denied, that everything committed by now is among the known keys. Callers at the same time
-//! share one look into the outbox.
+//! Adds everything committed to the known keys before a key is denied. Concurrent callers share one read of the outbox.
 
 use super::known_keys::KnownKeys;
 use crate::feed::Feed;
@@ -11,27 +10,26 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// With more batches of changes than this under way, nothing is denied.
+/// With more batches of changes in the outbox, no key is denied.
 const MAX_PENDING: u32 = 1_000;
 
-/// How long a feed that is current may take to come as far as the database says that it is.
+/// How long a current feed may take to reach the position in the database.
 const FEED_WAIT: Duration = Duration::from_millis(100);
 
-/// The time between two looks at least, so that a flood of keys that are not there does not become one of queries.
+/// The shortest time between two reads, so that a flood of absent keys does not become one of queries.
 const PACE: Duration = Duration::from_millis(2);
 
-struct Round {
-    /// The number of the last round that is over.
+struct CatchUpRound {
+    /// The number of the last complete round.
     number: u64,
-    /// What it has shown: the revision of the absence of a link that is not among the known keys; `None` if they may lack
-    /// one that is there.
+    /// Its outcome: the revision of an absence; `None` if the known keys may lack a link.
     absence: Option<u64>,
     next: Instant,
-    /// The generation that the feed did not come to in time.
+    /// The generation that the feed did not reach in time.
     missed: Option<u64>,
 }
 
-/// What is looked at: the outbox.
+/// The outbox; a fake in tests.
 #[async_trait]
 pub(super) trait Outbox: Send + Sync {
     /// As [`Store::pending_keys`].
@@ -50,9 +48,9 @@ pub(super) struct CatchUp {
     outbox: Arc<dyn Outbox>,
     known_keys: Arc<KnownKeys>,
     feed: Arc<Feed>,
-    /// How many rounds were begun.
+    /// The number of rounds begun.
     begun: AtomicU64,
-    last: Mutex<Round>,
+    last: Mutex<CatchUpRound>,
 }
 
 impl CatchUp {
@@ -66,7 +64,7 @@ impl CatchUp {
             known_keys,
             feed,
             begun: AtomicU64::new(0),
-            last: Mutex::new(Round {
+            last: Mutex::new(CatchUpRound {
                 number: 0,
                 absence: None,
                 next: Instant::now(),
@@ -75,9 +73,9 @@ impl CatchUp {
         }
     }
 
-    /// Brings the known keys up to everything that was committed before the call: the revision of the absence of a link that is
-    /// not among them then, `None` if they may lack one. A round counts that began after the call, also by another caller; one
-    /// that was under way does not, and neither does one that was given up.
+    /// Adds everything committed before the call to the known keys; the revision of an absence, `None` if a link may be
+    /// missing. A round counts that began after the call, also by another caller; one that was under way does not, and
+    /// neither does one that was cancelled.
     pub(super) async fn run(&self) -> Option<u64> {
         let asked = self.begun.load(Ordering::Acquire);
         let mut last = self.last.lock().await;
@@ -85,7 +83,7 @@ impl CatchUp {
             sleep_until(last.next).await;
             let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
             let absence = self.round(&mut last.missed).await;
-            // Together, and with nothing to wait for in between: the caller may go away at any time.
+            // Together and without an await in between: the caller may be dropped at any time.
             last.number = number;
             last.absence = absence;
             last.next = Instant::now() + PACE;
@@ -93,12 +91,12 @@ impl CatchUp {
         last.absence
     }
 
-    /// What is committed is in the outbox until it is published. From then on it is on the feed, up to the position that the
-    /// same look shows; what was published in another generation, or before this process followed this one, the known
-    /// keys have from the database.
+    /// Committed changes are in the outbox until they are published, and then on the feed, up to the position in the
+    /// same read. Changes published in another generation, or before this process followed this one, are known from the
+    /// scan.
     ///
-    /// The round waits for that position, but not if the feed is not current, nor again for a generation that did not come in
-    /// time (`missed`): the database answers then.
+    /// The round waits for that position, but not if the feed is not current, nor again for a generation that was late
+    /// (`missed`): the database answers then.
     async fn round(&self, missed: &mut Option<u64>) -> Option<u64> {
         let asked = Instant::now();
         let pending = self.outbox.pending_keys(MAX_PENDING).await.ok()?;
@@ -115,14 +113,16 @@ impl CatchUp {
         } else {
             Duration::ZERO
         };
-        let has_come = self.feed.has_come(state.generation, state.position, wait);
+        let has_come = self
+            .feed
+            .wait_for_entry(state.generation, state.position, wait);
         let has_come = has_come.await;
         let is_other = self.feed.place().0 != state.generation;
         *missed = (!has_come && is_other).then_some(state.generation);
         has_come.then_some(state.rev_floor)
     }
 
-    /// Notes keys among the known ones; says whether they could be read.
+    /// Adds keys to the known ones; `false` if they cannot be read.
     fn note(&self, keys: &Packed) -> bool {
         let texts = keys.values().map(|key| str::from_utf8(key.ok()?).ok());
         let Some(texts) = texts.collect::<Option<Vec<_>>>() else {

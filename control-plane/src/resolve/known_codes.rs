@@ -1,17 +1,17 @@
-//! The codes that edges cannot tell from their number, as a filter that is kept up to date and never made a second time.
+//! The codes that edges cannot check by their number: a filter that is kept up to date and built once.
 
 use edgelink_wire::{CodeFilter, RecordError};
 
-/// For how many codes there is a filter each. The smallest that has room is sent to the edges; together they take some
-/// 18 MiB, and nothing but a scan can fill one later. With more codes than the last has room for, it says yes more often.
+/// The capacities of the filters. The smallest that has room is sent to the edges; together they take some 18 MiB, and
+/// only a scan can fill one later. Beyond the last capacity, false positives rise.
 const CAPACITIES: [usize; 6] = [1 << 10, 1 << 13, 1 << 16, 1 << 19, 4_500_000, 14_000_000];
 
 /// Codes that are known by name.
 pub(super) struct KnownCodes {
-    /// Those that have room, the smallest first; never empty.
+    /// The filters that have room, the smallest first; never empty.
     filters: Vec<(usize, CodeFilter)>,
     count: usize,
-    /// Generated codes with a number below are not among them.
+    /// Generated codes with a lower number are left out.
     bound: u64,
 }
 
@@ -39,7 +39,7 @@ impl KnownCodes {
         if number.is_some_and(|number| number < self.bound) {
             return;
         }
-        // The largest is right the most often.
+        // The largest has the fewest false positives.
         let is_new = self
             .filters
             .last()
@@ -59,7 +59,7 @@ impl KnownCodes {
         }
     }
 
-    /// Notes a bound that was published. It never goes back but with the database, and then all keys are scanned again.
+    /// Notes a published bound. It goes back only with the database, and then all keys are scanned again.
     pub(super) fn note_bound(&mut self, bound: u64) {
         self.bound = self.bound.max(bound);
     }

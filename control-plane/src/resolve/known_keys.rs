@@ -1,8 +1,8 @@
-//! The known keys: a filter of all keys that ever were, and one of the codes that edges cannot tell from their number. Both
-//! are built by a scan of the database in the background, and kept up to date by the feed.
+//! The known keys: a filter of all keys that ever were, and one of the codes that edges cannot check by their number.
+//! Both are built by a scan of the database in the background, and kept up to date by the feed.
 //!
-//! Deleted links stay in until the next start: what is known of them is the revision of their deletion, and only the
-//! database has that. So nothing is ever taken out, and no key that is there is ever denied.
+//! Deleted links stay until the next start: an absence needs the revision of the deletion, which only the database has.
+//! So no key is ever removed, and no existing key is denied.
 
 use super::known_codes::KnownCodes;
 use crate::feed::Listener;
@@ -21,22 +21,22 @@ use tokio_util::sync::CancellationToken;
 /// How many keys the filter has room for at first; it grows by itself.
 const INITIAL_KEYS: usize = 100_000;
 
-/// Out of how many keys that are not there one may be taken for one that is.
+/// The share of absent keys that are taken for existing ones.
 const FALSE_POSITIVES: f64 = 0.001;
 
-/// How many keys are read at once.
+/// The keys of one page of the scan.
 const PAGE: u32 = 5_000;
 
-/// The pause after a failure of the scan.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The pause before a retry of the scan.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Keys and codes, as far as they are known.
-struct Sets {
+/// The filters of keys and codes.
+struct KeyFilters {
     keys: ScalableCuckooFilter<str, DefaultHasher, SmallRng>,
     codes: KnownCodes,
 }
 
-impl Sets {
+impl KeyFilters {
     fn new() -> Result<Self, RecordError> {
         let keys = ScalableCuckooFilterBuilder::new()
             .initial_capacity(INITIAL_KEYS)
@@ -51,28 +51,28 @@ impl Sets {
     }
 }
 
-struct State {
-    /// What holds by now; `None` before all keys were scanned once.
-    complete: Option<Sets>,
-    /// What is being scanned.
-    building: Option<Sets>,
+struct ScanState {
+    /// The complete filters; `None` before the first scan is complete.
+    complete: Option<KeyFilters>,
+    /// The filters that a scan is filling.
+    building: Option<KeyFilters>,
 }
 
 /// Which keys there are, without asking the database.
 pub struct KnownKeys {
     codes: CodeSpace,
-    state: Mutex<State>,
+    state: Mutex<ScanState>,
     /// Notified when all keys have to be scanned again.
     outdated: Notify,
 }
 
 impl KnownKeys {
-    /// Filters that hold nothing yet.
+    /// Empty filters, which a scan has to fill.
     #[must_use]
     pub fn new(codes: CodeSpace) -> Self {
         let known = Self {
             codes,
-            state: Mutex::new(State {
+            state: Mutex::new(ScanState {
                 complete: None,
                 building: None,
             }),
@@ -82,7 +82,7 @@ impl KnownKeys {
         known
     }
 
-    /// Whether the key may be there. False only where there is no such row as far as the feed has come.
+    /// Whether the key may exist. `false` only if no such row is committed as far as the feed has come.
     #[must_use]
     pub fn may_have(&self, key: &str) -> bool {
         let state = self.state();
@@ -90,7 +90,7 @@ impl KnownKeys {
         complete.is_none_or(|sets| sets.keys.contains(key))
     }
 
-    /// Notes keys that are there.
+    /// Adds keys.
     pub fn note<'a>(&self, keys: impl IntoIterator<Item = &'a str>) {
         let mut state = self.state();
         for key in keys {
@@ -98,30 +98,30 @@ impl KnownKeys {
         }
     }
 
-    /// The codes that are known by name, for the edges; `None` before all keys were scanned.
+    /// The filter of codes known by name, for the edges; `None` before all keys were scanned.
     #[must_use]
     pub fn code_filter(&self) -> Option<CodeFilter> {
         self.state().complete.as_ref()?.codes.filter()
     }
 
-    /// Says that all keys were scanned and there were none.
+    /// Completes the scan without keys.
     #[cfg(test)]
     pub(crate) fn complete_for_tests(&self) {
-        self.state().complete = Some(Sets::new().unwrap());
+        self.state().complete = Some(KeyFilters::new().unwrap());
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ScanState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number that the code of a key has, where it has the shape of a generated one.
+    /// The number of a key's code; `None` if it has not the shape of a generated one.
     fn number(&self, key: &str) -> Option<u64> {
         let (_, code) = key.split_once('/')?;
         self.codes.number(code.as_bytes())
     }
 }
 
-impl Sets {
+impl KeyFilters {
     fn note(&mut self, key: &str, number: Option<u64>) {
         self.keys.insert_if_not_contained(key);
         if let Some((_, code)) = key.split_once('/') {
@@ -130,7 +130,7 @@ impl Sets {
     }
 }
 
-impl State {
+impl ScanState {
     fn note(&mut self, key: &str, number: Option<u64>) {
         for sets in self.complete.iter_mut().chain(self.building.iter_mut()) {
             sets.note(key, number);
@@ -139,7 +139,7 @@ impl State {
 }
 
 impl Membership for KnownKeys {
-    /// Says no as long as not all keys were scanned: the first code of a link is then tried, as it should be.
+    /// `false` until all keys were scanned, so that the first code of a link is tried.
     fn may_contain(&self, key: &LinkKey) -> bool {
         let state = self.state();
         let complete = state.complete.as_ref();
@@ -156,17 +156,17 @@ impl Listener for KnownKeys {
             }
             FeedMessage::Beat(beat) => {
                 let mut state = self.state();
-                let State { complete, building } = &mut *state;
+                let ScanState { complete, building } = &mut *state;
                 for sets in complete.iter_mut().chain(building) {
                     sets.codes.note_bound(beat.bound);
                 }
             }
-            FeedMessage::Flush => self.start_anew(),
+            FeedMessage::Flush => self.invalidate_all(),
             FeedMessage::Del { .. } => {}
         }
     }
 
-    fn start_anew(&self) {
+    fn invalidate_all(&self) {
         let mut state = self.state();
         state.complete = None;
         state.building = None;
@@ -174,14 +174,14 @@ impl Listener for KnownKeys {
     }
 }
 
-/// Fills a [`KnownKeys`], at first and whenever the feed has missed something.
+/// Fills a [`KnownKeys`] at the start and whenever the feed has missed a change.
 pub struct KeyScanner {
     known: Arc<KnownKeys>,
     store: Arc<Store>,
 }
 
 impl KeyScanner {
-    /// A scan that has not begun. The feed has to be followed before it runs: what is created meanwhile comes from there.
+    /// A scan that has not begun. The feed has to be followed before it runs: it carries the links created meanwhile.
     #[must_use]
     pub fn new(known: Arc<KnownKeys>, store: Arc<Store>) -> Self {
         Self { known, store }
@@ -203,15 +203,15 @@ impl KeyScanner {
 
     async fn scan_until_done(&self) {
         while let Err(error) = self.scan().await {
-            tracing::warn!(%error, "the scan of all keys failed and is retried");
-            tokio::time::sleep(PAUSE).await;
+            tracing::warn!(%error, "scanning all keys failed: retrying");
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 
     async fn scan(&self) -> Result<(), StoreError> {
         let bound = self.store.bound_state().await?.bound;
-        let Ok(mut sets) = Sets::new() else {
-            // Without random numbers nothing else works either.
+        let Ok(mut sets) = KeyFilters::new() else {
+            // The system has no random numbers, and other code fails first.
             return Ok(());
         };
         sets.codes.note_bound(bound);
@@ -222,7 +222,7 @@ impl KeyScanner {
             let Some(last) = page.last() else { break };
             after = Some(last.id);
             if !self.add(&page) {
-                // Outdated meanwhile: the notification begins the next scan.
+                // Invalidated meanwhile: the notification starts the next scan.
                 return Ok(());
             }
         }
@@ -234,14 +234,14 @@ impl KeyScanner {
         Ok(())
     }
 
-    /// The keys behind `after`, asked for until they are there: what was scanned before is not lost.
+    /// A page of keys after `after`, retried until it is there: earlier pages are not lost.
     async fn page(&self, after: Option<u64>) -> Vec<ScannedKey> {
         loop {
             match self.store.scan_keys(after, PAGE).await {
                 Ok(page) => return page,
                 Err(error) => {
-                    tracing::warn!(%error, "a page of the scan of all keys failed and is retried");
-                    tokio::time::sleep(PAUSE).await;
+                    tracing::warn!(%error, "reading a page of the scan of all keys failed: retrying");
+                    tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }
         }
@@ -289,7 +289,7 @@ mod tests {
         assert!(known.code_filter().is_none());
         complete(&known);
         assert!(!known.may_have("a.example/x"));
-        known.start_anew();
+        known.invalidate_all();
         assert!(known.may_have("a.example/x"));
     }
 

@@ -1,4 +1,4 @@
-//! Records in this process, kept fresh by the feed: what was looked up before a change came is never used after it.
+//! Records in this process, kept fresh by the feed: a record from before a change is never used after it.
 
 use crate::config::ResolveConfig;
 use crate::feed::Listener;
@@ -13,58 +13,58 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-/// Keys share counters of changes: a change voids a few other keys as well, which only costs a lookup.
+/// The number of change counters. Keys share them: a change invalidates a few other keys as well, which costs a lookup.
 const COUNTERS: usize = 4096;
 
-/// What an entry takes beside its key and target, in bytes, roughly.
+/// The size of an entry beside its key and target, in bytes, roughly.
 const OVERHEAD: usize = 160;
 
 /// What a lookup found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) record: Record<String>,
-    /// It was right then, or later.
+    /// The record was right then, or later.
     pub(super) as_of: Instant,
 }
 
-type Outcome = Result<Found, Arc<StoreError>>;
+type FlightOutcome = Result<Found, Arc<StoreError>>;
 
 /// A lookup that is under way.
 struct Flight {
-    stamp: Stamp,
-    outcome: OnceCell<Outcome>,
+    stamp: ChangeStamp,
+    outcome: OnceCell<FlightOutcome>,
 }
 
 #[derive(Clone)]
-struct Remembered {
+struct MemoryEntry {
     record: Record<String>,
-    /// The changes that had come when the lookup began.
-    stamp: Stamp,
+    /// The counters when the lookup began.
+    stamp: ChangeStamp,
 }
 
-/// How many changes had come: to keys with the same counter, and to everything at once.
+/// Counters of changes: to keys with the same counter, and to all keys at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct ChangeStamp {
     key: u64,
     all: u64,
 }
 
 /// Records in this process.
 pub struct Memory {
-    records: Cache<String, Remembered>,
+    records: Cache<String, MemoryEntry>,
     flights: Mutex<HashMap<String, Arc<Flight>>>,
     hasher: RandomState,
     changes: Vec<AtomicU64>,
-    restarts: AtomicU64,
+    invalidations: AtomicU64,
 }
 
 impl Memory {
-    /// A memory that has nothing yet.
+    /// An empty memory.
     #[must_use]
     pub fn new(config: &ResolveConfig) -> Self {
         let records = Cache::builder()
             .max_capacity(config.cache_bytes)
-            .weigher(|key: &String, value: &Remembered| {
+            .weigher(|key: &String, value: &MemoryEntry| {
                 let url = match &value.record {
                     Record::Link(link) => link.url.len(),
                     Record::Absent { .. } => 0,
@@ -78,42 +78,42 @@ impl Memory {
             flights: Mutex::default(),
             hasher: RandomState::new(),
             changes: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
-            restarts: AtomicU64::new(0),
+            invalidations: AtomicU64::new(0),
         }
     }
 
-    /// The record of a key that was looked up last; `None` if it has changed since.
+    /// The cached record of a key; `None` if the key has changed since.
     pub(super) async fn get(&self, key: &str) -> Option<Record<String>> {
-        let remembered = self.records.get(key).await?;
-        if remembered.stamp == self.stamp(key) {
-            return Some(remembered.record);
+        let entry = self.records.get(key).await?;
+        if entry.stamp == self.stamp(key) {
+            return Some(entry.record);
         }
         self.records.invalidate(key).await;
         None
     }
 
-    /// Looks a key up, once for all who ask meanwhile, and remembers the answer. A question after a change never gets what was
-    /// looked up since before it. (The cache's own way to share a lookup panics when many callers in a row give up.)
+    /// Looks a key up, once for all concurrent callers, and caches the record. A caller after a change never gets a
+    /// record from before it. (The cache's own shared lookup panics when many callers in a row are cancelled.)
     pub(super) async fn look_up(
         &self,
         key: &str,
         look_up: impl Future<Output = Result<Found, StoreError>>,
-    ) -> Outcome {
+    ) -> FlightOutcome {
         let waiter = self.join(key);
         let flight = waiter.flight.clone();
         let outcome = flight.outcome.get_or_init(|| async {
             let found = look_up.await.map_err(Arc::new)?;
-            let remembered = Remembered {
+            let entry = MemoryEntry {
                 record: found.record.clone(),
                 stamp: flight.stamp,
             };
-            self.records.insert(key.to_owned(), remembered).await;
+            self.records.insert(key.to_owned(), entry).await;
             Ok(found)
         });
         Box::pin(outcome).await.clone()
     }
 
-    /// Joins the flight for a key, or begins one if there is none that began since the last change.
+    /// Joins the flight for a key, or begins one if none began since the last change.
     fn join<'a>(&'a self, key: &'a str) -> Waiter<'a> {
         let mut flights = self.flights();
         let stamp = self.stamp(key);
@@ -139,15 +139,15 @@ impl Memory {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the record of a key, and what is being looked up.
-    pub(crate) fn void(&self, key: &str) {
+    /// Invalidates the record of a key, and lookups under way.
+    pub(crate) fn invalidate(&self, key: &str) {
         self.counter(key).fetch_add(1, Ordering::AcqRel);
     }
 
-    fn stamp(&self, key: &str) -> Stamp {
-        Stamp {
+    fn stamp(&self, key: &str) -> ChangeStamp {
+        ChangeStamp {
             key: self.counter(key).load(Ordering::Acquire),
-            all: self.restarts.load(Ordering::Acquire),
+            all: self.invalidations.load(Ordering::Acquire),
         }
     }
 
@@ -165,12 +165,12 @@ struct Waiter<'a> {
 }
 
 impl Drop for Waiter<'_> {
-    /// The last one removes the flight, also if all of them have gone before it was complete.
+    /// The last waiter removes the flight, also if all of them were dropped before it was complete.
     fn drop(&mut self) {
         let mut flights = self.memory.flights();
         let flight = flights.get(self.key);
         let is_it = flight.is_some_and(|flight| Arc::ptr_eq(flight, &self.flight));
-        // The table's and ours, and that of the call that is being dropped with it.
+        // The references of the table, of this waiter, and of the call that is dropped with it.
         if is_it && (self.flight.outcome.get().is_some() || Arc::strong_count(&self.flight) <= 3) {
             flights.remove(self.key);
         }
@@ -185,15 +185,15 @@ impl Listener for Memory {
             }
             | FeedMessage::Del { key, .. }
             | FeedMessage::Changed { key } => {
-                self.void(key);
+                self.invalidate(key);
             }
-            FeedMessage::Flush => self.start_anew(),
+            FeedMessage::Flush => self.invalidate_all(),
             FeedMessage::Put { hot: true, .. } | FeedMessage::Beat(_) => {}
         }
     }
 
-    fn start_anew(&self) {
-        self.restarts.fetch_add(1, Ordering::AcqRel);
+    fn invalidate_all(&self) {
+        self.invalidations.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(memory.get(KEY).await, None);
         look_up(&memory, async { Ok(found(2)) }).await;
         assert_eq!(memory.get(KEY).await, Some(absent(2)));
-        memory.start_anew();
+        memory.invalidate_all();
         assert_eq!(memory.get(KEY).await, None);
         look_up(&memory, async { Ok(found(3)) }).await;
         memory.apply(&FeedMessage::Changed { key: KEY });

@@ -6,7 +6,7 @@ use crate::numbers;
 use crate::publisher::{Destination, Publisher, PublisherStatus};
 use crate::redis::{Redis, RedisError};
 use crate::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
-use crate::snapshot::{SnapshotFacts, Snapshots};
+use crate::snapshot::{SnapshotSettings, Snapshots};
 use crate::store::{OnChange, Store};
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -48,7 +48,7 @@ impl Background {
         let (memory, wake) = (self.memory.clone(), self.wake.clone());
         Arc::new(move |keys| {
             for key in keys {
-                memory.void(&key.to_string());
+                memory.invalidate(&key.to_string());
             }
             wake.notify_one();
         })
@@ -101,14 +101,14 @@ impl Background {
 
     /// The snapshots from which edges start.
     pub(super) fn snapshots(&self, config: &Config, store: &Arc<Store>) -> Snapshots {
-        let facts = SnapshotFacts {
+        let settings = SnapshotSettings {
             length: config.links.code_space().length(),
             key: config.links.permutation_key(),
             domains: config.links.domains.clone(),
             clicks: config.clicks.clone(),
         };
         let (known_keys, feed) = (self.known_keys.clone(), self.feed.clone());
-        Snapshots::new(store.clone(), known_keys, feed, facts)
+        Snapshots::new(store.clone(), known_keys, feed, settings)
     }
 
     /// Answers the polls of edges that wait.

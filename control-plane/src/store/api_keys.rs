@@ -9,7 +9,7 @@ use super::sql::{Value, sql};
 pub struct ApiKeyRow {
     /// The public part by which the row is found.
     pub id: String,
-    /// What people call it.
+    /// Its name for people.
     pub name: String,
     /// SHA-256 of the secret part.
     pub secret_hash: [u8; 32],
@@ -32,7 +32,7 @@ impl Store {
         })
     }
 
-    /// The API key of that id.
+    /// The API key of that id, if there is one.
     pub async fn find_api_key(&self, id: &str) -> Result<Option<ApiKeyRow>, StoreError> {
         run!(self.read("find_api_key", "finding an API key"), |session| {
             let query = sql(

@@ -5,9 +5,9 @@ use super::error::{Fault, StoreError};
 use super::session::Session;
 use super::sql::sql;
 
-/// How long a bound has to be published before a number above the one before it is issued, in milliseconds: an edge that
-/// has not heard of it by then has stopped using admission.
-pub const BOUND_LEAD_MS: u64 = 60_000;
+/// How long a bound is published before a number above the previous one is issued, in milliseconds: an edge that has
+/// not received it by then has stopped using admission.
+pub const BOUND_LEAD_MILLIS: u64 = 60_000;
 
 impl Store {
     /// How far numbers may be issued, and have been.
@@ -35,13 +35,13 @@ impl Store {
                 "UPDATE bounds SET published_at = {now} WHERE bound = ? AND (published_at IS NULL OR published_at > {now})"
             ));
             session.autocommit(mark.bind(bound)).await?;
-            // MySQL does not select from the table that it deletes from, but for a table made of that.
+            // MySQL does not select from the table that it deletes from, but from a derived table of it.
             let remove = sql(format!(
                 "DELETE FROM bounds WHERE bound < (SELECT greatest FROM (SELECT MAX(bound) AS greatest FROM bounds \
                  WHERE published_at + ? <= {now}) AS counting)"
             ));
             session
-                .autocommit(remove.bind(BOUND_LEAD_MS))
+                .autocommit(remove.bind(BOUND_LEAD_MILLIS))
                 .await
                 .map(drop)
         })
@@ -51,7 +51,7 @@ impl Store {
 /// How far numbers may be issued, and have been, on a session.
 pub(super) async fn read(session: &mut Session) -> Result<BoundState, Fault> {
     let now = session.dialect().now_millis;
-    // Published in the future: by a clock that was ahead. Then it is to be marked again.
+    // A publication in the future is by a clock that was ahead, and is marked again.
     let query = sql(format!(
         "SELECT (SELECT MAX(next) * 1000 FROM issuers) AS allocated, bound, \
          published_at IS NOT NULL AND published_at <= {now} AS is_published FROM bounds ORDER BY bound DESC LIMIT 1"

@@ -1,8 +1,8 @@
-//! The store, and how a call of it is made: measured, bounded in time, and made again where the database allows it.
+//! The store, and how a call of it is made: measured, bounded in time, and retried where the database allows it.
 
 use super::domains::{self, DomainKeys};
 use super::error::{Fault, Remedy, StoreError};
-use super::newest::Newest;
+use super::newest::NewestRow;
 use super::revisions::{LastRevisions, Revisions};
 use super::session::{Pool, Session};
 use crate::clock;
@@ -17,9 +17,9 @@ use tokio::time::Instant;
 
 /// A database that owns the truth.
 ///
-/// Every method is one transaction: it has happened wholly when it answers `Ok`, and an error that
-/// [`StoreError::is_transient`] may or may not have happened. Every creation, change and deletion of a link is in the
-/// outbox from the same transaction on.
+/// Every method is one transaction: it is committed when it returns `Ok`, and possibly committed after an error that
+/// [`StoreError::is_transient`]. Every creation, change and deletion of a link writes the outbox in the same
+/// transaction.
 ///
 /// Each operation is one method, with its SQL, in the file of its subject. It runs its statements on a [`Session`], which
 /// [`run`] lends it, and what differs between databases is in [`super::dialect::Dialect`].
@@ -32,25 +32,25 @@ pub struct Store {
     pub(super) max_bytes: Arc<AtomicUsize>,
     domains: Arc<DomainKeys>,
     pub(super) last_revisions: Arc<LastRevisions>,
-    pub(super) newest: Arc<Newest>,
+    pub(super) newest: Arc<NewestRow>,
     on_change: Option<OnChange>,
 }
 
-/// Is called with the keys of links that may have been changed; see [`Store::with_listener`].
+/// A listener for the keys of links that may have changed; see [`Store::with_listener`].
 pub type OnChange = Arc<dyn Fn(&[LinkKey]) + Send + Sync>;
 
-/// How often a call is made at most when the database undoes it. That it was made on a dead connection does not count:
-/// after a restart of the server every idle one is dead, and there are only so many.
-const MAX_TRIES: u32 = 5;
+/// The most attempts of a call that the database undoes. Attempts on dead connections do not count: after a restart of
+/// the server every idle one is dead, and there are only so many.
+const MAX_ATTEMPTS: u32 = 5;
 
-/// Transactions that were in each other's way should not be so again.
+/// The pauses before retries of transactions that deadlocked.
 const PAUSES: Bounds = Bounds {
     first_millis: 4,
     cap_millis: 50,
 };
 
-/// Makes a call: runs its body on a session, and again on another one where that helps. In a box, as the futures of drivers
-/// are large.
+/// Makes a call: runs its body on a session, and retries on another one where that helps. Boxed, as the futures of
+/// drivers are large.
 macro_rules! run {
     ($call:expr, |$session:ident| $body:expr) => {
         Box::pin(async {
@@ -92,8 +92,8 @@ impl Store {
         }
     }
 
-    /// The same store, which calls `on_change` after each call that may have changed links, even if it has failed. Of links
-    /// that are deleted because they have expired, it gives no keys.
+    /// The same store, which calls `on_change` after each call that may have changed links, even if it has failed. The
+    /// purge of expired links gives no keys.
     #[must_use]
     pub fn with_listener(&self, on_change: OnChange) -> Arc<Self> {
         Arc::new(Self {
@@ -103,7 +103,7 @@ impl Store {
     }
 
     /// Calls the listener, if there is one.
-    pub(super) fn changed(&self, keys: &[LinkKey]) {
+    pub(super) fn notify_listener(&self, keys: &[LinkKey]) {
         if let Some(on_change) = &self.on_change {
             on_change(keys);
         }
@@ -130,7 +130,7 @@ impl Store {
         Ok(revisions.now_millis())
     }
 
-    /// The key of a domain, which is added if it is not there.
+    /// The key of a domain, which is added if it is missing.
     pub(super) async fn domain_key(&self, domain: &Domain) -> Result<u32, StoreError> {
         if let Some(id) = self.domains.get(domain) {
             return Ok(id);
@@ -148,7 +148,7 @@ impl Store {
             operation,
             context,
             started: Instant::now(),
-            tries: 1,
+            attempts: 1,
             dead: 0,
         }
     }
@@ -161,12 +161,12 @@ pub(super) struct Call<'s> {
     operation: &'static str,
     context: &'static str,
     started: Instant,
-    tries: u32,
+    attempts: u32,
     dead: u32,
 }
 
 impl Call<'_> {
-    /// A session for the next try.
+    /// A session for the next attempt.
     pub(super) async fn open(&self) -> Result<Session, StoreError> {
         match Session::open(self.pool, self.timeout).await {
             Ok(session) => Ok(session),
@@ -174,27 +174,27 @@ impl Call<'_> {
         }
     }
 
-    /// The outcome of the call after a try, or `None` if there is to be another one. The connection is saved where the
-    /// database has only refused the transaction.
+    /// The outcome of the call after an attempt; `None` if it is to be retried. The connection is kept if the database
+    /// has only refused the transaction.
     pub(super) async fn close<T>(
         &mut self,
         mut session: Session,
         answer: Result<T, Fault>,
     ) -> Option<Result<T, StoreError>> {
         let Err(fault) = &answer else {
-            session.keep();
+            session.return_to_pool();
             return Some(self.finish(answer));
         };
         match fault.remedy() {
-            Remedy::Repeat if session.rollback().await.is_ok() => {
-                session.keep();
-                if self.is_in_time() && self.tries < MAX_TRIES {
-                    tokio::time::sleep(clock::pause_after(self.tries, PAUSES)).await;
-                    self.tries += 1;
+            Remedy::Retry if session.rollback().await.is_ok() => {
+                session.return_to_pool();
+                if self.is_in_time() && self.attempts < MAX_ATTEMPTS {
+                    tokio::time::sleep(clock::pause_after(self.attempts, PAUSES)).await;
+                    self.attempts += 1;
                     return None;
                 }
             }
-            Remedy::Reconnect if session.may_repeat() && self.may_reconnect() => {
+            Remedy::Reconnect if session.may_retry() && self.may_reconnect() => {
                 self.dead += 1;
                 return None;
             }

@@ -1,4 +1,4 @@
-//! Counting clicks.
+//! Counts clicks.
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
@@ -7,17 +7,17 @@ use super::sql::{pieces, sql};
 use edgelink_wire::clicks::WorkerId;
 use std::collections::BTreeMap;
 
-const MINUTE_MS: u64 = 60_000;
+const MINUTE_MILLIS: u64 = 60_000;
 
 impl Store {
-    /// Counts batches, those that were counted before left out, all in one transaction; how many were new.
+    /// Counts batches in one transaction, except those counted before; how many were new.
     pub async fn count_clicks(&self, batches: &[CountedBatch]) -> Result<usize, StoreError> {
         run!(self.write("count_clicks", "counting clicks"), |session| {
             count(session, batches).await
         })
     }
 
-    /// The links followed most since `minute` (unix time / 60), the most wanted first.
+    /// The keys of the links followed most since `minute` (unix time / 60), the hottest first.
     pub async fn hot_keys(&self, minute: u64, limit: u32) -> Result<Vec<String>, StoreError> {
         run!(self.read("hot_keys", "finding the hot links"), |session| {
             let query = sql(
@@ -42,17 +42,17 @@ impl Store {
         })
     }
 
-    /// Removes up to `limit` rows each of what was counted more than `minutes` ago, and of batches that were received more
-    /// than `batch_minutes` ago, by the database's clock; how many there were.
+    /// Removes up to `limit` rows each of minutes more than `minutes` ago, and of batches received more than
+    /// `batch_minutes` ago, by the database's clock; how many there were.
     pub async fn purge_clicks(
         &self,
         minutes: u64,
         batch_minutes: u64,
         limit: u32,
     ) -> Result<u64, StoreError> {
-        let now = self.now().await? / MINUTE_MS;
+        let now = self.now().await? / MINUTE_MILLIS;
         let minute = now.saturating_sub(minutes);
-        let received_at = now.saturating_sub(batch_minutes) * MINUTE_MS;
+        let received_at = now.saturating_sub(batch_minutes) * MINUTE_MILLIS;
         let call = self.write("purge_clicks", "removing old clicks");
         run!(call, |session| {
             let dialect = session.dialect();
@@ -74,13 +74,13 @@ impl Store {
 /// A batch of clicks as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountedBatch {
-    /// Who counted.
+    /// The worker that counted.
     pub worker: WorkerId,
     /// Grows with every batch of the worker.
     pub seq: u64,
-    /// All clicks that the worker has had.
+    /// All clicks of the worker so far.
     pub sent: u64,
-    /// All clicks that the worker has given up.
+    /// All clicks that the worker has dropped.
     pub dropped: u64,
     /// The minute (unix time / 60) that the clicks belong to.
     pub minute: u64,
@@ -93,11 +93,11 @@ pub struct CountedBatch {
 /// What became of all clicks: `sent = counted + dropped + what is under way`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct ClickAccounts {
-    /// How many clicks workers say they have had.
+    /// How many clicks workers report.
     pub sent: u64,
     /// How many are counted.
     pub counted: u64,
-    /// How many the workers say they have given up.
+    /// How many workers have dropped.
     pub dropped: u64,
 }
 

@@ -15,7 +15,7 @@ impl Store {
     }
 
     /// Sets the number of that name to `new` if it is `expected`; `false` if it is not. After an error the outcome is
-    /// unknown, as of every call. An error as well if the database went back, and was not repaired yet.
+    /// unknown. An error as well if the database went back and is not repaired yet.
     pub async fn swap_counter(
         &self,
         name: &str,

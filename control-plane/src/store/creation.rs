@@ -1,13 +1,13 @@
-//! Creating many links in one transaction, where what one of them meets does not concern the others.
+//! Creates many links in one transaction, each with an outcome of its own.
 //!
-//! Nearly always nothing stands in the way, so everything is inserted at once. Only a refusal is looked into, in another
-//! transaction: receipts and twins get their answer, and so does what is taken for good; tombstones are revived, and the
-//! rest is inserted again.
+//! Nearly always there are no conflicts, so everything is inserted at once. After a refusal, another transaction looks
+//! for the conflicts: repeated requests and twins get their answer, taken codes and numbers an error, tombstones are
+//! revived, and the rest is inserted again.
 //!
-//! Transactions take their locks in one order, so that they do not deadlock: targets, links by domain and code, receipts
-//! by request and item. The rows in the way of a link are read without a lock. A refused INSERT has left a shared lock on
-//! one of them, and asking for an exclusive one would be a deadlock with every other transaction that was refused there;
-//! so a tombstone is revived only if it still is as it was read.
+//! Transactions take their locks in one order, so that they do not deadlock: targets, links by domain and code,
+//! receipts by request and item. Conflicting rows are read without a lock. A refused INSERT has left a shared lock on
+//! one of them, and an exclusive one would deadlock with every other transaction that was refused there; so a tombstone
+//! is revived only if it is unchanged since it was read.
 
 use super::calls::{Store, run};
 use super::dialect::Dialect;
@@ -27,12 +27,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// Creates links in one transaction, and with each of them its receipt; the answers are in the order of `links`. One
-    /// that fails leaves the others. Of concurrent calls with the same receipt one creates, and so it is with calls that
-    /// allow no twin. Links of one call find each other as if they had come one after another.
+    /// Creates links in one transaction, each with its receipt; the answers are in the order of `links`. One that fails
+    /// leaves the others. Of concurrent calls with the same receipt one creates, and likewise of calls that allow no
+    /// twin. Links of one call find each other as if they were created one after another.
     ///
-    /// The code of a deleted link is free: its row is revived with the next revision, the new number and a new
-    /// creation time, so that caches which hold the deletion take the new link.
+    /// The code of a deleted link is free: its row is revived with the next revision, the new number and a new creation
+    /// time, so that caches with the deletion accept the new link.
     pub async fn create_links(
         &self,
         links: Vec<NewLink>,
@@ -50,7 +50,7 @@ impl Store {
         let changed = rows.filter(|row| created.is_err() || row.outcome == Some(Ok(())));
         let changed: Vec<LinkKey> = changed.map(|row| row.link.key()).collect();
         if !changed.is_empty() {
-            self.changed(&changed);
+            self.notify_listener(&changed);
         }
         created?;
         let answer = |row: NewRow| match row.outcome {
@@ -60,18 +60,17 @@ impl Store {
         Ok(creation.rows.into_iter().map(answer).collect())
     }
 
-    /// Whether links like these, by number and key, could not be created right now: another link has the number or the
-    /// code. The answers are in the order of `links`.
+    /// Whether another link has the number or the code, for each of `links` in their order.
     pub async fn are_taken(&self, links: &[(u64, LinkKey)]) -> Result<Vec<bool>, StoreError> {
         let mut looked_up = Vec::with_capacity(links.len());
         for (id, key) in links {
             looked_up.push((*id, self.domain_key(&key.domain).await?, &key.code));
         }
         let call = self.read("are_taken", "looking for free codes");
-        let obstacles = run!(call, |session| Obstacles::find(session, &looked_up).await)?;
+        let conflicts = run!(call, |session| Conflicts::find(session, &looked_up).await)?;
         let is_taken = |link: &(u64, u32, &Code)| {
-            let of_code = obstacles.of_code(link.1, link.2);
-            obstacles.numbers.contains(&link.0)
+            let of_code = conflicts.of_code(link.1, link.2);
+            conflicts.numbers.contains(&link.0)
                 || of_code.is_some_and(|row| row.deleted_at.is_none())
         };
         Ok(looked_up.iter().map(is_taken).collect())
@@ -116,9 +115,9 @@ pub struct NewLink {
     pub key: LinkKey,
     /// The rest.
     pub content: LinkContent,
-    /// The receipt to leave with the link.
+    /// The receipt to store with the link.
     pub receipt: Option<Receipt>,
-    /// Whether there may be another one like it.
+    /// Whether a twin is allowed.
     pub twin: Twin,
 }
 
@@ -132,16 +131,16 @@ pub enum CreateError {
     /// the next number.
     #[error("the number is taken")]
     NumberTaken,
-    /// There is a twin, which is not allowed. The receipt is left for it.
+    /// There is a twin, which is not allowed. The receipt is stored for it.
     #[error("there is a link like it")]
     Found(Box<Link>),
-    /// The receipt was left before.
+    /// The receipt was stored before.
     #[error("the request was answered before")]
     Repeated(Box<StoredReceipt>),
 }
 
-/// How often the rest is inserted again. Each round settles everything that stands in the way by then, so a further one
-/// is needed only where others commit a clash in between.
+/// How often the rest is inserted again. Each round settles all present conflicts, so a further one is needed only if
+/// others commit a conflict in between.
 const MAX_ROUNDS: usize = 4;
 
 /// A link on its way into the database.
@@ -152,15 +151,15 @@ struct NewRow {
     stored: StoredContent,
     receipt: Option<Receipt>,
     twin: Twin,
-    /// What came of it in the transaction.
+    /// Its outcome in the transaction.
     outcome: Option<Result<(), CreateError>>,
     /// The earlier link of the same call from which its outcome follows.
     leader: Option<usize>,
 }
 
-/// What is said of at most one link.
+/// A property that at most one link has.
 #[derive(PartialEq, Eq, Hash)]
-enum Tie<'a> {
+enum Dependency<'a> {
     Receipt([u8; 32], u32),
     Content(i64),
     ContentWithCode(i64, &'a Code),
@@ -208,8 +207,8 @@ impl NewRow {
         std::array::from_fn(|_| values.next().unwrap_or(Value::Null))
     }
 
-    /// The twin that is not allowed.
-    fn unwanted(&self) -> Option<Candidate<'_>> {
+    /// The twin that is not allowed, if any.
+    fn forbidden_twin(&self) -> Option<Candidate<'_>> {
         let code = match self.twin {
             Twin::Allowed | Twin::Known(_) => return None,
             Twin::NotWithThisCode => Some(&self.link.code),
@@ -223,20 +222,24 @@ impl NewRow {
         Some(Candidate::new(&wanted, self.domain_id))
     }
 
-    /// What ties it to others of the call, and whether it waits for an earlier one with the same.
-    fn ties(&self) -> [Option<(Tie<'_>, bool)>; 3] {
+    /// What it shares with other links of the call, and whether it waits for an earlier one that shares it.
+    fn dependencies(&self) -> [Option<(Dependency<'_>, bool)>; 3] {
         let (content, code) = (self.stored.content_hash, &self.link.code);
-        let of_receipt = |receipt: &Receipt| (Tie::Receipt(receipt.request, receipt.item), true);
-        let any_code = (Tie::Content(content), self.twin == Twin::NotWithAnyCode);
+        let of_receipt =
+            |receipt: &Receipt| (Dependency::Receipt(receipt.request, receipt.item), true);
+        let any_code = (
+            Dependency::Content(content),
+            self.twin == Twin::NotWithAnyCode,
+        );
         let this_code = (
-            Tie::ContentWithCode(content, code),
+            Dependency::ContentWithCode(content, code),
             self.twin == Twin::NotWithThisCode,
         );
         let receipt = self.receipt.as_ref().map(of_receipt);
         [receipt, Some(any_code), Some(this_code)]
     }
 
-    /// The receipt of what came of it, if it leaves one.
+    /// The receipt of its outcome, if it stores one.
     fn new_receipt(&self) -> Option<StoredReceipt> {
         let receipt = self.receipt.as_ref()?;
         match &self.outcome {
@@ -251,12 +254,16 @@ impl NewRow {
         (self.link.id, self.domain_id, &self.link.code)
     }
 
-    /// Answers a link that an obstacle is in the way of. A tombstone with its code is revived, unless that has changed since it
-    /// was read.
-    async fn meet(&mut self, session: &mut Session, obstacles: &Obstacles) -> Result<(), Fault> {
+    /// Sets the outcome of a link by its conflicts. A tombstone with its code is revived, unless that has changed since
+    /// it was read.
+    async fn resolve_conflict(
+        &mut self,
+        session: &mut Session,
+        conflicts: &Conflicts,
+    ) -> Result<(), Fault> {
         let (id, domain_id, code) = self.place();
-        self.outcome = match obstacles.of_code(domain_id, code) {
-            _ if obstacles.numbers.contains(&id) => Some(Err(CreateError::NumberTaken)),
+        self.outcome = match conflicts.of_code(domain_id, code) {
+            _ if conflicts.numbers.contains(&id) => Some(Err(CreateError::NumberTaken)),
             None => None,
             Some(taken) if taken.deleted_at.is_none() => Some(Err(CreateError::CodeTaken)),
             Some(tombstone) => {
@@ -275,7 +282,7 @@ impl NewRow {
         Ok(())
     }
 
-    /// Writes the link with the revision `rev` over a tombstone; how many rows that were, for it may have changed.
+    /// Writes the link with the revision `rev` over a tombstone; how many rows that were: 0 if it has changed.
     async fn revive(
         &self,
         session: &mut Session,
@@ -291,8 +298,8 @@ impl NewRow {
         session.execute(revive).await
     }
 
-    /// What comes of a link that waits for this one.
-    fn lead(&self, follower: &Self) -> CreateError {
+    /// The outcome of a link that waits for this one.
+    fn outcome_for(&self, follower: &Self) -> CreateError {
         let key = |row: &Self| row.receipt.as_ref().map(Receipt::key);
         let (link, other) = (&self.link, &follower.link);
         let is_like = (&link.domain, &link.content) == (&other.domain, &other.content);
@@ -330,7 +337,7 @@ impl Creation {
             session.rollback().await?;
         }
         for _ in 0..MAX_ROUNDS {
-            if self.create_carefully(session).await? {
+            if self.create_with_checks(session).await? {
                 return Ok(());
             }
             session.rollback().await?;
@@ -338,11 +345,11 @@ impl Creation {
         Err(Fault::Contended)
     }
 
-    /// Creates all links with as few messages to the server as there can be; `false`, in a transaction that is to be undone,
-    /// if something stands in the way of one of them.
+    /// Creates all links with as few messages to the server as possible; `false`, in a transaction to be rolled back,
+    /// if there are conflicts.
     ///
-    /// Their revision `rev` is a guess by what the database has said last, and it counts if it still fits in the end. The
-    /// floor is read after the links are there: had one of them waited for its own tombstone to be purged, that is seen.
+    /// Their revision `rev` is a guess by the database's last answer, and counts if it still fits in the end. The floor
+    /// is read after the insertion: it shows the purge of a tombstone that an insertion has waited for.
     async fn create_at_once(&mut self, session: &mut Session, rev: u64) -> Result<bool, Fault> {
         self.reset(rev);
         let is_begun = self.rows.iter().any(|row| row.twin != Twin::Allowed);
@@ -351,8 +358,8 @@ impl Creation {
             self.find_twins(session).await?;
         }
         let order = self.order();
-        self.settle(&order);
-        self.follow();
+        self.mark_created(&order);
+        self.settle_followers();
         let script = self.script(session.dialect(), &order, is_begun);
         let revisions: Revisions = match session.script(script).await {
             Err(fault) if fault.is_duplicate() => return Ok(false),
@@ -368,8 +375,8 @@ impl Creation {
         self.rows.len() <= LONGEST && size * 4 <= self.max_bytes
     }
 
-    /// The transaction as one text, which ends with the question for [`Revisions`]. A prepared statement has a fixed number
-    /// of rows, so a batch of any length takes several, each with its own way to the server and back.
+    /// The transaction as one text, which ends with the query of [`Revisions`]. A prepared statement has a fixed number
+    /// of rows, so a batch of any length would take several round trips.
     fn script(&self, dialect: &Dialect, order: &[usize], is_begun: bool) -> String {
         let mut script = String::with_capacity(512 * (order.len() + 1));
         if !is_begun {
@@ -388,9 +395,9 @@ impl Creation {
         script
     }
 
-    /// Creates the links and looks at everything that may stand in their way; `false`, in a transaction that is to be
-    /// undone, if another one has left a receipt meanwhile.
-    async fn create_carefully(&mut self, session: &mut Session) -> Result<bool, Fault> {
+    /// Creates the links and looks for all conflicts; `false`, in a transaction to be rolled back, if another one has
+    /// stored a receipt meanwhile.
+    async fn create_with_checks(&mut self, session: &mut Session) -> Result<bool, Fault> {
         session.begin().await?;
         let first = Revisions::read(session).await?.first();
         self.reset(first);
@@ -401,15 +408,15 @@ impl Creation {
         for piece in order.chunks(at_once).flat_map(pieces) {
             self.add(session, piece.to_vec()).await?;
         }
-        self.follow();
-        // What is taken was taken, perhaps, by this very request when it came before.
+        self.settle_followers();
+        // A taken code may be this very request's, which came before.
         self.find_receipts(session).await?;
         self.changes().append_outbox(session, self.now).await?;
         match self.receipts().write(session).await {
             Err(fault) if fault.is_duplicate() => return Ok(false),
             written => written?,
         }
-        // Refused if the floor was raised above these revisions meanwhile, where others write meanwhile.
+        // Refused if another transaction has raised the floor above these revisions.
         let may_rise = session.dialect().has_row_locks();
         if may_rise && Revisions::read(session).await?.effective(first) > first {
             return Err(Fault::Contended);
@@ -417,7 +424,7 @@ impl Creation {
         Ok(true)
     }
 
-    /// Takes back what another transaction has come to.
+    /// Resets the outcomes of an earlier transaction.
     fn reset(&mut self, first: u64) {
         for row in &mut self.rows {
             row.link.rev = first;
@@ -429,7 +436,7 @@ impl Creation {
         }
     }
 
-    /// Answers those whose receipt is there, unless they were created just now.
+    /// Sets the outcome of links whose receipt is stored, unless they were created just now.
     async fn find_receipts(&mut self, session: &mut Session) -> Result<(), Fault> {
         let is_open = |row: &NewRow| {
             let outcome = &row.outcome;
@@ -448,12 +455,12 @@ impl Creation {
         Ok(())
     }
 
-    /// Answers those that have a twin. Others create none until the transaction ends.
+    /// Sets the outcome of links that have a twin, and keeps others from creating one until the transaction ends.
     async fn find_twins(&mut self, session: &mut Session) -> Result<(), Fault> {
         let open = self.rows.iter().enumerate();
         let open = open.filter(|(_, row)| row.outcome.is_none());
         let (indices, candidates): (Vec<_>, Vec<_>) = open
-            .filter_map(|(index, row)| Some((index, row.unwanted()?)))
+            .filter_map(|(index, row)| Some((index, row.forbidden_twin()?)))
             .unzip();
         lock_targets(session, &candidates).await?;
         let twins = find_like(session, &candidates).await?;
@@ -464,7 +471,7 @@ impl Creation {
         Ok(())
     }
 
-    /// The earlier link of the call that each of those waits for which wait for any.
+    /// Pairs of a link that waits and the earlier link of the call that it waits for.
     fn leaders(&self) -> Vec<(usize, usize)> {
         let is_tied = |row: &NewRow| row.receipt.is_some() || row.twin != Twin::Allowed;
         if !self.rows.iter().any(is_tied) {
@@ -473,15 +480,15 @@ impl Creation {
         let mut earlier = HashMap::new();
         let mut leaders = Vec::new();
         for (index, row) in self.rows.iter().enumerate() {
-            // What was found is only tied by the receipt that it leaves, and what is repeated by nothing.
-            let is_valid = |tie: &Tie<'_>| match &row.outcome {
+            // A found link shares only its receipt, and a repeated one nothing.
+            let is_valid = |tie: &Dependency<'_>| match &row.outcome {
                 None => true,
-                Some(Err(CreateError::Found(_))) => matches!(tie, Tie::Receipt(..)),
+                Some(Err(CreateError::Found(_))) => matches!(tie, Dependency::Receipt(..)),
                 Some(_) => false,
             };
             let mut leader = None;
-            let ties = row.ties().into_iter().flatten();
-            for (tie, waits) in ties.filter(|(tie, _)| is_valid(tie)) {
+            let dependencies = row.dependencies().into_iter().flatten();
+            for (tie, waits) in dependencies.filter(|(tie, _)| is_valid(tie)) {
                 let first = *earlier.entry(tie).or_insert(index);
                 if waits && first != index {
                     leader.get_or_insert(first);
@@ -492,8 +499,8 @@ impl Creation {
         leaders
     }
 
-    /// Lets those wait that follow from an earlier one of the call, answers those that repeat a code or number of it, and puts
-    /// the rest in the order of the unique index.
+    /// Marks links that wait for an earlier one of the call, refuses repeated codes and numbers, and puts the rest in
+    /// the order of the unique index.
     fn order(&mut self) -> Vec<usize> {
         for (index, leader) in self.leaders() {
             self.rows[index].leader = Some(leader);
@@ -520,22 +527,24 @@ impl Creation {
         order
     }
 
-    /// Inserts links. Those whose code or number is taken get their answer, and the rest is inserted again.
+    /// Inserts links. Those whose code or number is taken get their outcome, and the rest is inserted again.
     async fn add(&mut self, session: &mut Session, mut pending: Vec<usize>) -> Result<(), Fault> {
         for _ in 0..MAX_ROUNDS {
             let rows = pending.iter().map(|index| self.rows[*index].values());
             match session.execute(sql(INSERT_LINKS).rows(rows)).await {
                 Err(fault) if fault.is_duplicate() => {}
                 done => {
-                    self.settle(&pending);
+                    self.mark_created(&pending);
                     return done.map(drop);
                 }
             }
             let link = |index: &usize| self.rows[*index].place();
             let links: Vec<_> = pending.iter().map(link).collect();
-            let obstacles = Obstacles::find(session, &links).await?;
+            let conflicts = Conflicts::find(session, &links).await?;
             for index in &pending {
-                self.rows[*index].meet(session, &obstacles).await?;
+                self.rows[*index]
+                    .resolve_conflict(session, &conflicts)
+                    .await?;
             }
             pending.retain(|index| self.rows[*index].outcome.is_none());
             if pending.is_empty() {
@@ -545,18 +554,18 @@ impl Creation {
         Err(Fault::Contended)
     }
 
-    /// Answers those that are inserted.
-    fn settle(&mut self, created: &[usize]) {
+    /// Sets the outcome of inserted links.
+    fn mark_created(&mut self, created: &[usize]) {
         for index in created {
             self.rows[*index].outcome = Some(Ok(()));
         }
     }
 
-    /// Answers those that wait for others of the call.
-    fn follow(&mut self) {
+    /// Sets the outcome of links that wait for others of the call.
+    fn settle_followers(&mut self) {
         for index in 0..self.rows.len() {
             if let Some(leader) = self.rows[index].leader {
-                let error = self.rows[leader].lead(&self.rows[index]);
+                let error = self.rows[leader].outcome_for(&self.rows[index]);
                 self.rows[index].outcome = Some(Err(error));
             }
         }
@@ -577,8 +586,8 @@ impl Creation {
     }
 }
 
-/// What stands in the way of new links.
-struct Obstacles {
+/// Rows with the numbers or codes of new links.
+struct Conflicts {
     numbers: HashSet<u64>,
     codes: HashMap<(u32, Vec<u8>), TakenRow>,
 }
@@ -592,8 +601,8 @@ struct TakenRow {
     deleted_at: Option<u64>,
 }
 
-impl Obstacles {
-    /// What stands in the way of links with these numbers, domains and codes.
+impl Conflicts {
+    /// Finds the rows with these numbers, or domains and codes.
     async fn find(session: &mut Session, links: &[(u64, u32, &Code)]) -> Result<Self, Fault> {
         let mut found = Self {
             numbers: HashSet::new(),

@@ -21,7 +21,8 @@ pub(super) struct Dialect {
     pub(super) least: &'static str,
     /// Inserts rows unless they are there.
     pub(super) insert_ignore: &'static str,
-    /// Joins in the order of the text. MySQL may prefer to begin with the domains, and to sort all links for every page.
+    /// Joins in the order of the text. MySQL may prefer to start from the domains, and to sort all links for every
+    /// page.
     pub(super) join_in_order: &'static str,
     /// What opens a part of a UNION that has its own ORDER BY and LIMIT; a bracket closes it.
     pub(super) part: &'static str,
@@ -66,17 +67,17 @@ pub(super) static SQLITE: Dialect = Dialect {
 };
 
 impl Dialect {
-    /// Whether the server is far away and takes several statements as one text.
+    /// Whether the server takes several statements as one text, which saves round trips.
     pub(super) fn takes_scripts(&self) -> bool {
         self.system == System::MySql
     }
 
-    /// Whether an UPDATE can answer a column (RETURNING).
+    /// Whether an UPDATE can return a column (RETURNING).
     pub(super) fn has_returning(&self) -> bool {
         self.system == System::Sqlite
     }
 
-    /// Whether transactions that write have to lock what they look at: SQLite has one at a time.
+    /// Whether transactions that write have to lock what they read: SQLite has one at a time.
     pub(super) fn has_row_locks(&self) -> bool {
         self.system == System::MySql
     }

@@ -7,25 +7,25 @@ use edgelink_wire::Domain;
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
-/// The keys seen so far. Only domains that have a row get in, so it grows no larger than their table.
+/// The keys read so far. Only domains with a row are inserted, so it grows no larger than their table.
 #[derive(Debug, Default)]
 pub(super) struct DomainKeys(RwLock<HashMap<Domain, u32>>);
 
 impl DomainKeys {
-    /// The key of a domain, if it was seen.
+    /// The key of a domain, if it was read.
     pub(super) fn get(&self, domain: &Domain) -> Option<u32> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.get(domain).copied()
     }
 
-    /// Remembers the key of a domain.
+    /// Inserts the key of a domain.
     pub(super) fn insert(&self, domain: Domain, id: u32) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(domain, id);
     }
 }
 
-/// Adds a domain unless it is there; its key. Another process may add it in between.
+/// Adds a domain unless it exists; its key. Another process may add it in between.
 pub(super) async fn add(session: &mut Session, domain: &Domain) -> Result<u32, Fault> {
     if let Some(id) = find(session, domain).await? {
         return Ok(id);

@@ -1,4 +1,4 @@
-//! What can go wrong in a database, and what follows from it.
+//! The failures of a database, and what to do about them.
 
 use sqlx::mysql::MySqlDatabaseError;
 use std::io;
@@ -33,13 +33,13 @@ pub(super) enum Fault {
     /// No answer within the configured time. Whether the statement took effect is unknown.
     #[error("no answer within {0} ms")]
     TimedOut(u128),
-    /// Others kept changing the same rows.
+    /// Other transactions kept changing the same rows.
     #[error("others keep changing the same rows")]
     Contended,
     /// A row that this version cannot have written.
     #[error("the stored {0}")]
     Corrupt(String),
-    /// A call that makes no sense.
+    /// A call with values that the database cannot have.
     #[error("{0}")]
     Refused(String),
 }
@@ -77,15 +77,15 @@ impl Fault {
 /// What to do about a [`Fault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// The database undid the transaction in favour of another: the same again.
-    Repeat,
-    /// The connection is gone: on another one, the same again if nothing can have been committed.
+    /// The database undid the transaction in favour of another: retry.
+    Retry,
+    /// The connection is gone: retry on another one if nothing can have been committed.
     Reconnect,
-    /// Later, or on another server.
+    /// Retry later, or on another server.
     Later,
     /// A unique key is taken.
     Duplicate,
-    /// Nothing: it is wrong and stays wrong.
+    /// Permanent: a retry fails as well.
     GiveUp,
 }
 
@@ -97,7 +97,7 @@ impl Remedy {
             sqlx::Error::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 Some(Self::GiveUp)
             }
-            // What is no message of the database is as good as none: the call may have happened.
+            // A malformed answer is as good as none: the call is possibly committed.
             sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
             | sqlx::Error::Protocol(_)
@@ -109,7 +109,7 @@ impl Remedy {
 
     /// Whether the same call may succeed later.
     pub(super) fn is_transient(self) -> bool {
-        matches!(self, Self::Repeat | Self::Reconnect | Self::Later)
+        matches!(self, Self::Retry | Self::Reconnect | Self::Later)
     }
 }
 
@@ -128,10 +128,10 @@ fn of_database(error: &sqlx::Error) -> Remedy {
 
 fn of_mysql(number: u16) -> Remedy {
     match number {
-        // An error during COMMIT, which leaves open what has become of it.
+        // An error during COMMIT, which is possibly committed.
         1180 => Remedy::Later,
         // Lock wait timeout, deadlock, and MariaDB's "record has changed since last read".
-        1205 | 1213 | 1020 => Remedy::Repeat,
+        1205 | 1213 | 1020 => Remedy::Retry,
         // Too many connections (of the server, of the user), host blocked, shutdown, connection killed (also MariaDB's
         // 1927), network errors, and a statement that was interrupted (by hand, by MariaDB's or MySQL's own bound).
         1040 | 1203 | 1226 | 1129 | 1053 | 1927 | 1158..=1161 | 1317 | 1969 | 3024 => Remedy::Later,
@@ -155,8 +155,8 @@ fn of_sqlite(extended: Option<i32>) -> Remedy {
 mod tests {
     use super::*;
 
-    /// An answer of 500 would say that nothing has happened, and links of a batch would be created one by one after a commit
-    /// that may have created them.
+    /// An answer of 500 would say that nothing was committed, and links of a batch would be created one by one after a
+    /// commit that may have created them.
     #[test]
     fn a_connection_that_makes_no_sense_any_more_leaves_the_outcome_open() {
         for error in [

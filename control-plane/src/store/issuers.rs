@@ -1,9 +1,9 @@
 //! Issuers: rows from which instances draw segments of numbers, each from one that it has leased.
 //!
-//! Times are those of the database's clock. A lease keeps instances out of each other's way. That no number is issued twice
-//! does not depend on it: a segment is drawn once, and who holds the lease by then does not matter.
+//! Times are those of the database's clock. A lease keeps instances from contending. That no number is issued twice
+//! does not depend on it: a segment is drawn once, whichever instance holds the lease by then.
 
-use super::bounds::BOUND_LEAD_MS;
+use super::bounds::BOUND_LEAD_MILLIS;
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::sql::sql;
@@ -12,9 +12,10 @@ use super::sql::sql;
 pub const ISSUERS: u16 = 1000;
 
 impl Store {
-    /// Draws the next `step` sequences of `issuer`, once and for all. Their numbers are below a bound that was published at
-    /// least [`BOUND_LEAD_MS`] ago; `None` if they would not be, until the publisher has raised the bound. It fails if the
-    /// database went back behind what this process has read, until the publisher has repaired it.
+    /// Draws the next `step` sequences of `issuer`, once and for all. Their numbers are below a bound that was
+    /// published at least [`BOUND_LEAD_MILLIS`] ago; `None` if they would not be, until the publisher has raised the
+    /// bound. It fails if the database went back behind what this process has read, until the publisher has repaired
+    /// it.
     pub async fn draw_segment(
         &self,
         issuer: u16,
@@ -41,7 +42,7 @@ impl Store {
                 .bind(step)
                 .bind(issuer)
                 .bind(step)
-                .bind(BOUND_LEAD_MS)
+                .bind(BOUND_LEAD_MILLIS)
                 .bind(token);
             let end = session.autocommit_answering(draw).await?;
             Ok(end.map(|end| Segment {
@@ -73,11 +74,11 @@ impl Store {
         })
     }
 
-    /// Leases, of the issuers that are free, the one that has drawn least, if that is less than `limit` sequences.
+    /// Leases the free issuer that has drawn least, if that is less than `limit` sequences; `None` if there is none.
     pub async fn lease_issuer(
         &self,
         owner: &str,
-        milliseconds: u64,
+        duration_millis: u64,
         limit: u64,
     ) -> Result<Option<u16>, StoreError> {
         run!(self.write("lease_issuer", "leasing an issuer"), |session| {
@@ -95,19 +96,19 @@ impl Store {
                 // LAST_INSERT_ID(issuer) is how an UPDATE says which row it was.
                 format!("{set}, issuer = LAST_INSERT_ID(issuer) WHERE {free}")
             });
-            let lease = lease.bind(owner).bind(milliseconds).bind(limit);
+            let lease = lease.bind(owner).bind(duration_millis).bind(limit);
             let issuer = session.autocommit_answering(lease).await?;
             let issuer = issuer.map(u16::try_from).transpose();
             issuer.map_err(|error| Fault::corrupt("issuer", &error))
         })
     }
 
-    /// Renews a lease. `false` if it was lost: it ended and another owner has the issuer.
+    /// Renews a lease. `false` if it expired and another owner has the issuer.
     pub async fn renew_issuer(
         &self,
         issuer: u16,
         owner: &str,
-        milliseconds: u64,
+        duration_millis: u64,
     ) -> Result<bool, StoreError> {
         let call = self.write("renew_issuer", "renewing the lease of an issuer");
         run!(call, |session| {
@@ -115,7 +116,7 @@ impl Store {
             let renew = sql(format!(
                 "UPDATE issuers SET lease_until = {now} + ? WHERE issuer = ? AND owner = ?"
             ));
-            let renew = renew.bind(milliseconds).bind(issuer).bind(owner);
+            let renew = renew.bind(duration_millis).bind(issuer).bind(owner);
             Ok(session.autocommit(renew).await? > 0)
         })
     }
@@ -131,7 +132,7 @@ impl Store {
         })
     }
 
-    /// Who holds what, and how much is used.
+    /// The holders of issuers, and how much is used.
     pub async fn issuer_usage(&self) -> Result<IssuerUsage, StoreError> {
         let call = self.read("issuer_usage", "looking at the issuers");
         run!(call, |session| {
@@ -158,7 +159,7 @@ pub struct Segment {
     pub issuer: u16,
     /// The first sequence.
     pub start: u64,
-    /// The first sequence behind.
+    /// The end, exclusive.
     pub end: u64,
 }
 
@@ -167,7 +168,7 @@ pub struct Segment {
 pub struct IssuerUsage {
     /// Sequences drawn, of all issuers together.
     pub drawn: u64,
-    /// Who holds issuers now, by name.
+    /// The holders of issuers, by name.
     pub holders: Vec<IssuerHolder>,
 }
 
@@ -179,7 +180,8 @@ pub struct IssuerHolder {
     /// How many issuers it holds.
     pub issuers: u64,
     /// In how many milliseconds the first of its leases ends, unless it is renewed.
-    pub ends_in_ms: u64,
+    #[sqlx(rename = "ends_in_ms")]
+    pub ends_in_millis: u64,
 }
 
 impl IssuerUsage {

@@ -4,9 +4,8 @@ use super::calls::{Store, run};
 use super::error::StoreError;
 use super::sql::sql;
 
-/// The longest lease for work that one process does at a time, in milliseconds. One that ends later was written by a clock
-/// that was ahead, and has ended.
-pub const MAX_LEASE_MS: u64 = 60_000;
+/// The longest lease, in milliseconds. One that ends later was written by a clock that was ahead, and has expired.
+pub const MAX_LEASE_MILLIS: u64 = 60_000;
 
 impl Store {
     /// Takes or renews the lease of that name. `false` if another owner has it.
@@ -14,7 +13,7 @@ impl Store {
         &self,
         name: &str,
         owner: &str,
-        milliseconds: u64,
+        duration_millis: u64,
     ) -> Result<bool, StoreError> {
         run!(self.write("take_lease", "taking a lease"), |session| {
             let now = session.dialect().now_millis;
@@ -24,10 +23,10 @@ impl Store {
             ));
             let take = take
                 .bind(owner)
-                .bind(milliseconds)
+                .bind(duration_millis)
                 .bind(name)
                 .bind(owner)
-                .bind(MAX_LEASE_MS);
+                .bind(MAX_LEASE_MILLIS);
             Ok(session.autocommit(take).await? > 0)
         })
     }

@@ -1,4 +1,4 @@
-//! Looking up, listing, changing and deleting links.
+//! Looks up, lists, changes and deletes links.
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
@@ -14,7 +14,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, Row};
 
 impl Store {
-    /// The link of that key.
+    /// The link of that key, if there is one.
     pub async fn find_link(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         run!(self.read("find_link", "finding a link"), |session| {
             let query = sql(format!(
@@ -28,15 +28,15 @@ impl Store {
         })
     }
 
-    /// What the edges are to know of that key: the link, or `Absent` with the revision of its deletion.
+    /// The record of that key: the link, or `Absent` with the revision of its deletion.
     pub async fn resolve(&self, key: &LinkKey) -> Result<Record<String>, StoreError> {
         run!(self.read("resolve", "resolving a link"), |session| {
             record(look_up(session, key).await?)
         })
     }
 
-    /// Replaces the content of a link by what `change` makes of it, with the row locked meanwhile. `None` if there
-    /// is no such link. An error of `change` changes nothing and comes back as the inner error.
+    /// Replaces the content of a link by `change` of it, with the row locked meanwhile. `None` if there is no such
+    /// link. An error of `change` changes nothing and is the inner error.
     pub async fn update_link(
         &self,
         key: &LinkKey,
@@ -51,12 +51,12 @@ impl Store {
             }
             Ok(answer)
         });
-        self.changed(std::slice::from_ref(key));
+        self.notify_listener(std::slice::from_ref(key));
         updated
     }
 
-    /// Deletes a link, with the row locked while `check` looks at it. `None` if there is no such link. An error of
-    /// `check` deletes nothing and comes back as the inner error.
+    /// Deletes a link if `check` allows it, with the row locked meanwhile. `None` if there is no such link. An error of
+    /// `check` deletes nothing and is the inner error.
     pub async fn delete_link(
         &self,
         key: &LinkKey,
@@ -71,7 +71,7 @@ impl Store {
             }
             Ok(answer)
         });
-        self.changed(std::slice::from_ref(key));
+        self.notify_listener(std::slice::from_ref(key));
         deleted
     }
 
@@ -82,7 +82,7 @@ impl Store {
         })
     }
 
-    /// Keys of all links, deleted ones included, in the order of their numbers, from behind `after` on.
+    /// A page of the keys of all links, deleted ones included, in the order of their numbers, after `after`.
     pub async fn scan_keys(
         &self,
         after: Option<u64>,
@@ -101,14 +101,14 @@ impl Store {
     }
 }
 
-/// Makes the new content out of the link as it is, or refuses. The database may ask for the change again after a
-/// deadlock, then with the link as it is by then.
+/// Makes the new content of the link, or refuses. It is called again after a deadlock, then with the link as it is by
+/// then.
 pub type ChangeFn = Box<dyn Fn(&Link) -> Result<LinkContent, ChangeError> + Send + Sync>;
 
-/// Whether a link may go; asked again like a [`ChangeFn`].
+/// Whether a link may be deleted; called again like a [`ChangeFn`].
 pub type CheckFn = Box<dyn Fn(&Link) -> Result<(), ChangeError> + Send + Sync>;
 
-/// A change that does not fit what the link is now: the field (camelCase) and what is wrong with it.
+/// A change that does not fit the present link: the field (camelCase) and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {reason}")]
 pub struct ChangeError {
@@ -123,7 +123,7 @@ pub struct ChangeError {
 pub struct ListQuery {
     /// Only those on this domain.
     pub domain: Option<Domain>,
-    /// Only those behind this place.
+    /// Only those after this place.
     pub after: Option<ListCursor>,
     /// How many at most.
     pub limit: u32,
@@ -148,7 +148,7 @@ pub struct ScannedKey {
     pub key: String,
 }
 
-/// What a key stands for, and what the next revisions follow from.
+/// The row of a key, and what the next revisions follow from.
 #[derive(Debug)]
 struct FoundRow {
     revisions: Revisions,
@@ -182,7 +182,7 @@ async fn look_up(session: &mut Session, key: &LinkKey) -> Result<FoundRow, Fault
     session.fetch_one(query).await
 }
 
-/// What caches are told. Of a link without a row, they may remember all up to the floor.
+/// The record for caches. Of a link without a row, they may have any revision up to the floor.
 fn record(found: FoundRow) -> Result<Record<String>, Fault> {
     let FoundRow { revisions, link } = found;
     let Some(row) = link else {
@@ -201,7 +201,7 @@ fn record(found: FoundRow) -> Result<Record<String>, Fault> {
     Ok(link.record().to_owned_record())
 }
 
-/// A link that lives, with its row locked, and what its next revision follows from.
+/// A live link, with its row locked, and what its next revision follows from.
 async fn lock(session: &mut Session, key: &LinkKey) -> Result<Option<(Link, Revisions)>, Fault> {
     let for_update = session.dialect().for_update;
     let query = sql(format!(
@@ -268,7 +268,7 @@ async fn delete_locked(
         return Ok(Some(Err(error)));
     }
     let (rev, now) = (revisions.after(link.rev), revisions.now_millis());
-    // Without the time, the row leaves the index of those that are to be purged.
+    // Without `valid_until`, the row leaves the index of links to purge.
     let delete = sql(
         "UPDATE links SET deleted_at = ?, updated_at = ?, valid_until = NULL, rev = ? WHERE id = ?",
     );
@@ -279,7 +279,7 @@ async fn delete_locked(
     Ok(Some(Ok(())))
 }
 
-/// A part of the list that is one range of its index. What is behind a place is two of them, for no database reads
+/// A part of the list that is one range of its index. What follows a place is two of them, because no database reads
 /// both as one range.
 #[derive(Clone, Copy, Debug)]
 enum ListRange {
@@ -289,7 +289,7 @@ enum ListRange {
     Before(u64),
 }
 
-/// A page of links: first those of the very time at which the page before has ended.
+/// A page of links: first those created in the millisecond at which the page before has ended.
 async fn page(session: &mut Session, query: &ListQuery) -> Result<Vec<LinkRow>, Fault> {
     let domain = query.domain.as_ref();
     let Some(after) = query.after else {

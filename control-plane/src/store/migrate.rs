@@ -1,29 +1,29 @@
-//! Bringing the schema up to date, and asking whether the database answers.
+//! Brings the schema up to date, and checks that the database answers.
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
-use super::leases::MAX_LEASE_MS;
-use super::session::{Connection, Session};
+use super::leases::MAX_LEASE_MILLIS;
+use super::session::{PooledConnection, Session};
 use super::sql::sql;
 use sqlx::{Connection as _, MySqlConnection, SqliteConnection, raw_sql};
 use std::time::Duration;
 
-/// How long the lease for migrating lasts without being renewed.
+/// How long the lease for migrating lasts without renewal.
 const MIGRATION_LEASE: Duration = Duration::from_secs(20);
 
 /// The first migration that can be run again: see there.
 const FIRST_REPEATABLE: i64 = 30;
 
 impl Store {
-    /// Answers when the database does.
+    /// Returns `Ok` if the database answers.
     pub async fn ping(&self) -> Result<(), StoreError> {
         run!(self.read("ping", "asking for a sign of life"), |session| {
             session.execute(sql("SELECT 1")).await.map(drop)
         })
     }
 
-    /// Brings the schema up to date. One that is newer is left as it is: later versions only add to it what earlier ones
-    /// can do without, so that there is a way back.
+    /// Brings the schema up to date. A newer one is left as it is: later versions only add what earlier ones can do
+    /// without, so that a downgrade is possible.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         let owner = format!("{:016x}", getrandom::u64().unwrap_or_default());
         while !self.take_migration(&owner, MIGRATION_LEASE).await? {
@@ -33,8 +33,8 @@ impl Store {
         let migrating = async {
             run!(self.write("migrate", "migrating the schema"), |session| {
                 match session.unbounded() {
-                    Connection::MySql(connection) => migrate_mysql(connection).await,
-                    Connection::Sqlite(connection) => migrate_sqlite(connection).await,
+                    PooledConnection::MySql(connection) => migrate_mysql(connection).await,
+                    PooledConnection::Sqlite(connection) => migrate_sqlite(connection).await,
                 }
             })
         };
@@ -50,27 +50,27 @@ impl Store {
             migrated = migrating => migrated,
             () = renewing => Ok(()),
         };
-        // Given back, or else it ends by itself.
+        // Released, or else it expires.
         let _ = self.take_migration(&owner, Duration::ZERO).await;
         migrated
     }
 
-    /// Takes or renews the lease without which no replica migrates; `false` if another owner has it. SQLite needs none: the
-    /// transaction of the migrations has the whole file for itself.
+    /// Takes or renews the lease for migrating; `false` if another owner has it. SQLite needs none: the transaction of
+    /// the migrations has the whole file for itself.
     async fn take_migration(&self, owner: &str, time: Duration) -> Result<bool, StoreError> {
-        let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let duration_millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let call = self.write("take_migration", "asking who migrates the schema");
         run!(call, |session| {
             match session.unbounded() {
-                Connection::Sqlite(_) => return Ok(true),
-                Connection::MySql(connection) => add_migration_lease(connection).await?,
+                PooledConnection::Sqlite(_) => return Ok(true),
+                PooledConnection::MySql(connection) => add_migration_lease(connection).await?,
             }
-            take_migration(session, owner, milliseconds).await
+            take_migration(session, owner, duration_millis).await
         })
     }
 }
 
-/// Named locks are those of one server, and a cluster has several; a row is the same on all of them.
+/// A row, because named locks are those of one server, and a cluster has several.
 async fn add_migration_lease(connection: &mut MySqlConnection) -> Result<(), Fault> {
     for statement in [
         "CREATE TABLE IF NOT EXISTS migration_lease (id TINYINT UNSIGNED NOT NULL PRIMARY KEY, \
@@ -85,7 +85,7 @@ async fn add_migration_lease(connection: &mut MySqlConnection) -> Result<(), Fau
 async fn take_migration(
     session: &mut Session,
     owner: &str,
-    milliseconds: u64,
+    duration_millis: u64,
 ) -> Result<bool, Fault> {
     let now = session.dialect().now_millis;
     let take = sql(format!(
@@ -94,9 +94,9 @@ async fn take_migration(
     ));
     let take = take
         .bind(owner)
-        .bind(milliseconds)
+        .bind(duration_millis)
         .bind(owner)
-        .bind(MAX_LEASE_MS);
+        .bind(MAX_LEASE_MILLIS);
     Ok(session.autocommit(take).await? > 0)
 }
 
@@ -122,8 +122,8 @@ async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<(), Fault> 
     Ok(transaction.commit().await?)
 }
 
-/// Forgets that a migration was begun whose process has ended in between: it is run again. A statement that changes a
-/// table ends a transaction, so there is no other way back.
+/// Removes the mark of a migration whose process has ended in between, so that it is run again. A statement that
+/// changes a table ends a transaction, so there is no other way back.
 async fn forget_cut_off(connection: &mut MySqlConnection) -> Result<(), Fault> {
     let has_any: bool = sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM information_schema.tables \

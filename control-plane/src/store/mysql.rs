@@ -18,12 +18,12 @@ const CONTEXT: &str = "connecting to the MySQL database";
 /// The most bytes of one INSERT, where the server's `max_allowed_packet` allows them.
 const MAX_BYTES: usize = 4 << 20;
 
-/// How many prepared statements a connection keeps: each kind of list in each of its lengths, and room to spare. A
-/// statement that has to go for another one costs what [`super::sql`] tells of.
+/// How many prepared statements a connection keeps: each kind of list in each of its lengths, and some more. An evicted
+/// statement costs what [`super::sql`] says.
 const STATEMENTS_KEPT: usize = 256;
 
-/// A connection that has been idle for longer is tried before it is used: the server may have restarted meanwhile.
-const TRUSTED_IDLE: Duration = Duration::from_secs(1);
+/// A connection that was idle for longer is checked before it is used: the server may have restarted meanwhile.
+const MAX_UNCHECKED_IDLE: Duration = Duration::from_secs(1);
 
 /// Connects to a server.
 pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, StoreError> {
@@ -36,7 +36,7 @@ pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, St
         .no_engine_substitution(false)
         // Statements hold the targets of customers, and a batch has megabytes of them.
         .disable_statement_logging();
-    let server = Arc::new(Server::default());
+    let server = Arc::new(ServerSettings::default());
     let max_bytes = Arc::clone(&server.max_bytes);
     let lock_wait = lock_wait(config.timeout_ms);
     let pool = MySqlPoolOptions::new()
@@ -58,14 +58,14 @@ pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, St
     Ok(Store::new(pool.clone(), pool, timeout, max_bytes))
 }
 
-/// What the server says about itself; it may be another one after a failover.
+/// The settings that the server reports; it may be another one after a failover.
 #[derive(Debug)]
-struct Server {
+struct ServerSettings {
     max_bytes: Arc<AtomicUsize>,
     warned: AtomicBool,
 }
 
-impl Default for Server {
+impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             max_bytes: Arc::new(AtomicUsize::new(MAX_BYTES)),
@@ -74,10 +74,10 @@ impl Default for Server {
     }
 }
 
-/// The settings that every statement relies on, whatever the server's defaults are.
+/// Sets what every statement relies on, whatever the server's defaults are.
 async fn prepare(
     connection: &mut MySqlConnection,
-    server: &Server,
+    server: &ServerSettings,
     lock_wait: u64,
 ) -> Result<(), sqlx::Error> {
     let settings = format!(
@@ -96,7 +96,7 @@ async fn prepare(
     )
     .fetch_one(connection)
     .await?;
-    // Half of it: the sizes of rows are estimates.
+    // Half of it, because the sizes of rows are estimates.
     let packet = usize::try_from(packet / 2).unwrap_or(MAX_BYTES);
     server
         .max_bytes
@@ -120,14 +120,14 @@ async fn check(
     connection: &mut MySqlConnection,
     idle: PoolConnectionMetadata,
 ) -> Result<bool, sqlx::Error> {
-    if idle.idle_for > TRUSTED_IDLE {
+    if idle.idle_for > MAX_UNCHECKED_IDLE {
         connection.ping().await?;
     }
     Ok(true)
 }
 
-/// How long InnoDB waits for a lock, in whole seconds: less than the statement may take where that is possible, so that
-/// the server answers and the connection stays good.
+/// How long InnoDB waits for a lock, in whole seconds: less than the statement timeout if possible, so that the server
+/// answers and the connection stays usable.
 fn lock_wait(statement_timeout: Duration) -> u64 {
     let seconds = statement_timeout.as_secs();
     if statement_timeout.subsec_nanos() > 0 {
@@ -138,7 +138,7 @@ fn lock_wait(statement_timeout: Duration) -> u64 {
 }
 
 fn refused(error: sqlx::Error) -> StoreError {
-    // A certificate that is not trusted will not be tomorrow.
+    // An untrusted certificate is permanent.
     let is_tls = match &error {
         sqlx::Error::Tls(_) => true,
         sqlx::Error::Io(error) => error.kind() == io::ErrorKind::InvalidData,

@@ -2,22 +2,23 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// The newest that this process has read of the row of the publisher: its token, and the generation with which numbers were
-/// skipped last by the row with that token; generations of a database that is lost may be higher.
+/// The newest row of the publisher that this process has read: its token, and the generation in which numbers were
+/// skipped last by the row with that token; generations of a lost database may be higher.
 ///
-/// A row with a lower token is that of a database that went back, and no number is drawn from it: another process may have
-/// been given the same. Once the publisher has repaired it, its token is higher, and the numbers behind those of before. A
-/// process that has read nothing of what was lost draws until then, as long as no other one has repaired the database.
+/// A row with a lower token is that of a database that went back, and no number is drawn from it: another process may
+/// have been given the same. Once the publisher has repaired it, its token is higher, and the numbers after those of
+/// before. A process that has read nothing of what was lost draws until then, as long as no other one has repaired the
+/// database.
 #[derive(Debug, Default)]
-pub(super) struct Newest(Mutex<(u64, u64)>);
+pub(super) struct NewestRow(Mutex<(u64, u64)>);
 
-impl Newest {
+impl NewestRow {
     /// The greatest token.
     pub(super) fn token(&self) -> u64 {
         self.read().0
     }
 
-    /// The generation with which numbers were skipped last.
+    /// The generation in which numbers were skipped last.
     pub(super) fn skipped_in(&self) -> u64 {
         self.read().1
     }
@@ -41,7 +42,7 @@ mod tests {
 
     #[test]
     fn numbers_were_skipped_last_where_the_row_with_the_newest_token_says() {
-        let newest = Newest::default();
+        let newest = NewestRow::default();
         for (token, skipped_in, expected) in [
             (5, 0, (5, 0)),
             // The clock was ahead when this one was repaired, which is lost.

@@ -1,4 +1,4 @@
-//! The outbox: changes of links on their way to the feed. A row has those of one transaction, or a part of them.
+//! The outbox: changes of links on their way to the feed. A row has the changes of one transaction, or a part of them.
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
@@ -10,7 +10,7 @@ use edgelink_wire::{LinkKey, Record, RecordError};
 use std::io::Write;
 use std::str::Utf8Error;
 
-/// How many bytes of keys and records a batch has at most. It bounds what is read and published at once.
+/// The most bytes of keys and records in a batch. It bounds what is read and published at once.
 pub const MAX_BATCH_BYTES: usize = 64 << 10;
 
 impl Store {
@@ -54,14 +54,14 @@ struct NewBatch {
 }
 
 impl OutboxBatches {
-    /// The only change.
+    /// A batch with one change.
     pub(super) fn one(key: &LinkKey, record: &Record<&str>) -> Self {
         let mut changes = Self::default();
         changes.push(key, record);
         changes
     }
 
-    /// Adds what the link of `key` is now.
+    /// Adds the record of a key.
     pub(super) fn push(&mut self, key: &LinkKey, record: &Record<&str>) {
         if self.0.last().is_none_or(NewBatch::is_full) {
             self.0.push(NewBatch::default());
@@ -105,7 +105,7 @@ impl NewBatch {
         self.keys.as_bytes().len() + self.records.as_bytes().len()
     }
 
-    /// Whether another change might be too much.
+    /// Whether another change might exceed the bound.
     fn is_full(&self) -> bool {
         const LONGEST_CHANGE: usize = MAX_URL_LENGTH + 512;
         self.size() + LONGEST_CHANGE > MAX_BATCH_BYTES
@@ -132,13 +132,13 @@ pub struct PendingChange<'a> {
     record: &'a [u8],
 }
 
-/// A batch that cannot be taken apart.
+/// A batch that cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedBatch {
     /// A column is cut off.
     #[error(transparent)]
     CutOff(#[from] CutOff),
-    /// A key is no text.
+    /// A key is not UTF-8.
     #[error("a key is no text: {0}")]
     Key(#[from] Utf8Error),
     /// There are not as many keys as records.
@@ -172,7 +172,7 @@ impl PendingBatch {
 }
 
 impl<'a> PendingChange<'a> {
-    /// What the link is by this change.
+    /// The record of the link after this change.
     ///
     /// # Errors
     /// If a version that is not known here wrote the row.

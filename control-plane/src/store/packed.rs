@@ -12,13 +12,13 @@ pub struct CutOff;
 const LENGTH_BYTES: usize = 4;
 
 impl Packed {
-    /// Adds what `write` appends.
+    /// Adds the value that `write` appends.
     pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let at = self.0.len();
         self.0.extend_from_slice(&[0; LENGTH_BYTES]);
         write(&mut self.0);
         let length = self.0.len() - at - LENGTH_BYTES;
-        // Nothing is as long as that; it could not be read again.
+        // No value is as long as that; it could not be read again.
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         self.0[at..at + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
     }

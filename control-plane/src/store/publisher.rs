@@ -1,4 +1,4 @@
-//! What the publisher needs of a store: the outbox, and the row in which the replicas agree on which of them publishes and how
+//! The publisher's operations: the outbox, and the row in which the replicas agree on which of them publishes and how
 //! far the feed has come.
 
 use super::bounds;
@@ -6,20 +6,21 @@ use super::calls::{Store, run};
 use super::dialect::Dialect;
 use super::error::{Fault, StoreError};
 use super::issuers::ISSUERS;
-use super::leases::MAX_LEASE_MS;
+use super::leases::MAX_LEASE_MILLIS;
 use super::outbox::PendingBatch;
 use super::packed::Packed;
 use super::session::Session;
 use super::sql::{Sql, sql};
 use edgelink_wire::FeedPosition;
 
-/// By how many sequences every issuer is moved on at most when the database went back, so that numbers of links that are
-/// lost are not given out again. An issuer is moved by half of what is left to the bound at most: raising the bound takes
-/// [`bounds::BOUND_LEAD_MS`], and links are to be created meanwhile.
+/// By how many sequences every issuer is advanced at most when the database went back, so that numbers of lost links
+/// are not issued again. An issuer is advanced by half of what is left to the bound at most: raising the bound takes
+/// [`bounds::BOUND_LEAD_MILLIS`], and links are created meanwhile.
 pub const NUMBERS_SKIPPED: u64 = 1_000_000;
 
-/// For how long after the last lease a publisher of another kind waits, in milliseconds, unless the lease was given back.
-pub const OTHER_KIND_WAIT_MS: u64 = 30_000;
+/// How long a publisher of another kind waits after the last lease has ended, in milliseconds, unless it was given
+/// back.
+pub const OTHER_KIND_WAIT_MILLIS: u64 = 30_000;
 
 /// The kind of feed that a publisher writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +45,14 @@ impl Store {
         self.newest.token()
     }
 
-    /// [`PublisherState::skipped_in`] of the row with that token. Numbers that were drawn before it are not used any more:
+    /// [`PublisherState::skipped_in`] of the row with that token. Numbers drawn before it are not used any more:
     /// another process may have drawn the same from a database that had gone back.
     #[must_use]
     pub fn skipped_in(&self) -> u64 {
         self.newest.skipped_in()
     }
 
-    /// An error if the database went back behind `token`, and was not repaired yet.
+    /// An error if the database went back behind `token` and is not repaired yet.
     pub(super) async fn check_token(
         &self,
         context: &'static str,
@@ -74,7 +75,7 @@ impl Store {
     /// The oldest changes that are not published yet, in `limit` batches at most, and the row as of the same moment.
     pub async fn pending(&self, limit: u32) -> Result<Pending, StoreError> {
         run!(self.read("pending", "reading the outbox"), |session| {
-            // Sorted as numbers alone: MariaDB would copy all rows with their contents into a temporary table.
+            // Sorted by numbers alone: MariaDB would copy all rows with their contents into a temporary table.
             let query = select(
                 session.dialect(),
                 ", o.id, o.link_keys, o.records",
@@ -118,8 +119,8 @@ impl Store {
         })
     }
 
-    /// Takes or renews the lease and raises the token; the row after that, or `None` if another replica has the lease, or
-    /// has to be waited for.
+    /// Takes or renews the lease and raises the token; the row after that, or `None` if another replica has the lease,
+    /// or its kind has to wait.
     pub async fn take_publisher_lease(
         &self,
         claim: &LeaseClaim<'_>,
@@ -165,7 +166,7 @@ impl Store {
         let call = self.write("forget_published", "clearing the outbox");
         run!(call, |session| {
             session.begin().await?;
-            // More may be noted by now: a call that comes late never sets it back.
+            // A late call never sets the position back.
             let note = sql(
                 "UPDATE publisher SET position_millis = ?, position_sequence = ? WHERE id = 1 AND token = ? \
              AND (position_millis < ? OR position_millis = ? AND position_sequence <= ?)",
@@ -220,7 +221,7 @@ pub struct PublisherState {
     pub now: u64,
     /// The process that has, or had, the lease.
     pub owner: String,
-    /// Until when: unix time in milliseconds, 0 after it was given back.
+    /// When the lease ends: unix time in milliseconds, 0 after it was given back.
     pub lease_until: u64,
     /// Grows with every take and renewal of the lease.
     pub token: u64,
@@ -233,9 +234,9 @@ pub struct PublisherState {
     pub kind: String,
     /// No greater revision was published of a link that has no row, or of which the row is older.
     pub rev_floor: u64,
-    /// Which database this is.
+    /// The name of this database.
     pub installation: String,
-    /// The generation with which numbers were skipped last, because the database had gone back; 0 if they never were.
+    /// The generation in which numbers were skipped last, because the database had gone back; 0 if they never were.
     pub skipped_in: u64,
 }
 
@@ -257,31 +258,31 @@ pub struct PendingKeys {
     pub keys: Vec<Packed>,
 }
 
-/// What a process that wants the lease says of itself.
+/// The claim of a process to the lease.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseClaim<'a> {
     /// A name that no other process has.
     pub owner: &'a str,
     /// The kind of feed that it writes to.
     pub kind: FeedKind,
-    /// For how long.
-    pub milliseconds: u64,
+    /// For how long, in milliseconds.
+    pub lease_millis: u64,
     /// The generation that it publishes in, and the last entry that is known to be published there.
     pub published: Option<(u64, FeedPosition)>,
-    /// If the database is known to have gone back: the greatest token that was taken before. A lease for the same kind that
-    /// was taken with none above it counts nothing, because its owner does not know.
+    /// The greatest token before the database went back; `None` if it is not known to have. A lease of the same kind
+    /// with no greater token is void, because its owner does not know.
     pub lost: Option<u64>,
 }
 
 /// What is known of the database's past when a generation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
-    /// It is what was published.
+    /// The past is what was published.
     Kept,
-    /// It may be another one than was published: what is read from now on counts as newer than all of that.
+    /// The past may differ from what was published: what is read from now on counts as newer than all of that.
     Unknown,
     /// The database went back behind what was published: in addition, a token above `token` is taken, and no number is
-    /// handed out that may have been before.
+    /// issued that may have been before.
     WentBack {
         /// The greatest token that is known.
         token: u64,
@@ -300,15 +301,15 @@ impl FeedKind {
 }
 
 impl PublisherState {
-    /// Whether the lease has ended by the row as it was read.
+    /// Whether the lease had expired when the row was read.
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub fn has_expired(&self) -> bool {
         self.lease_end() <= self.now / 1000
     }
 
-    /// When the lease ends or has ended, in unix milliseconds.
+    /// When the lease expires or has expired, in unix milliseconds.
     fn lease_end(&self) -> u64 {
-        let most = (self.now / 1000).saturating_add(MAX_LEASE_MS);
+        let most = (self.now / 1000).saturating_add(MAX_LEASE_MILLIS);
         Some(self.lease_until)
             .filter(|until| *until <= most)
             .unwrap_or(0)
@@ -325,7 +326,7 @@ impl PublisherState {
         }
         let end = self.lease_end();
         let is_free = is_same_kind || end == 0;
-        let wait = if is_free { 0 } else { OTHER_KIND_WAIT_MS };
+        let wait = if is_free { 0 } else { OTHER_KIND_WAIT_MILLIS };
         end.saturating_add(wait) <= now
     }
 
@@ -333,28 +334,28 @@ impl PublisherState {
     fn grant(&mut self, claim: &LeaseClaim<'_>) {
         claim.owner.clone_into(&mut self.owner);
         claim.kind.as_str().clone_into(&mut self.kind);
-        self.lease_until = (self.now / 1000).saturating_add(claim.milliseconds);
+        self.lease_until = (self.now / 1000).saturating_add(claim.lease_millis);
         self.token += 1;
         let published = claim
             .published
             .filter(|(generation, _)| *generation == self.generation);
-        // A call that comes late never sets it back.
+        // A late call never sets the position back.
         self.position =
             published.map_or(self.position, |(_, position)| position.max(self.position));
     }
 }
 
-/// The row of the publisher as a query answers it.
+/// The row of the publisher as a query returns it.
 #[derive(Debug, sqlx_macros::FromRow)]
 struct PublisherRow {
-    /// All but the position.
+    /// All fields but the position.
     #[sqlx(flatten)]
     state: PublisherState,
     position_millis: u64,
     position_sequence: u64,
 }
 
-/// That row with a row of the outbox, or with a part of it; `None` if there is no row, or the column was not asked for.
+/// That row with a row of the outbox, or with columns of it; `None` if there is no row, or the column was not selected.
 #[derive(Debug, sqlx_macros::FromRow)]
 struct PendingRow {
     #[sqlx(flatten)]
@@ -400,7 +401,7 @@ async fn begin_and_lock(session: &mut Session) -> Result<PublisherState, Fault> 
     read(session, session.dialect().for_update).await
 }
 
-/// Replaces the row, but for what the installation is, and commits.
+/// Replaces the row, except the installation, and commits.
 async fn write_and_commit(session: &mut Session, state: &PublisherState) -> Result<(), Fault> {
     let update = sql(
         "UPDATE publisher SET owner = ?, lease_until = ?, token = ?, generation = ?, position_millis = ?, \
@@ -419,8 +420,8 @@ async fn write_and_commit(session: &mut Session, state: &PublisherState) -> Resu
     session.commit(1).await
 }
 
-/// Moves all number sources of the database on by [`NUMBERS_SKIPPED`], issuers by half of what is left to the bound at most,
-/// and notes the generation in which that is.
+/// Advances all number sources of the database by [`NUMBERS_SKIPPED`], issuers by half of what is left to the bound at
+/// most, and notes the generation.
 async fn skip_numbers(session: &mut Session, generation: u64) -> Result<(), Fault> {
     let end = bounds::read(session).await?.bound / u64::from(ISSUERS);
     let (least, greatest) = (session.dialect().least, session.dialect().greatest);
@@ -450,7 +451,7 @@ mod tests {
         LeaseClaim {
             owner,
             kind,
-            milliseconds: 1,
+            lease_millis: 1,
             published: None,
             lost: None,
         }

@@ -1,4 +1,4 @@
-//! Receipts: what came of a request with an Idempotency-Key, so that the same request again creates no link.
+//! Receipts: the answers to requests with an Idempotency-Key, so that a repeated request creates no link.
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
@@ -8,11 +8,11 @@ use crate::links::model::Link;
 use edgelink_wire::LinkKey;
 use std::collections::HashMap;
 
-/// The item of the receipt that stands for a request as a whole. No request has as many.
+/// The item of the receipt of a request as a whole. No request has as many items.
 const WHOLE_REQUEST: u32 = u32::MAX;
 
 impl Store {
-    /// Notes what a request as a whole has asked for, unless that was noted before; whether it was the same.
+    /// Stores the fingerprint of a request as a whole, unless one is stored; whether the stored one is the same.
     pub async fn claim_request(
         &self,
         request: &[u8; 32],
@@ -58,10 +58,10 @@ impl Store {
     }
 }
 
-/// What tells a request that comes again from another one.
+/// What identifies a repeated request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// The hash of who asks, and of the key that they gave their request.
+    /// The hash of the client and its idempotency key.
     pub request: [u8; 32],
     /// Which link of the request it is about.
     pub item: u32,
@@ -70,13 +70,13 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// What is unique to it.
+    /// Its unique key.
     pub(super) fn key(&self) -> ([u8; 32], u32) {
         (self.request, self.item)
     }
 }
 
-/// A receipt with what came of the request.
+/// A receipt with the outcome of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredReceipt {
     /// The request, the link of it, and what was asked for.
@@ -91,7 +91,7 @@ pub struct StoredReceipt {
     pub created_at: u64,
     /// When it was changed last by then, unix milliseconds.
     pub updated_at: u64,
-    /// Whether it was there already.
+    /// Whether it was found rather than created.
     pub found: bool,
 }
 
@@ -120,8 +120,8 @@ const INSERT: &str = "INSERT INTO receipts (request, item, fingerprint, link_id,
      link_created_at, link_updated_at) ";
 
 impl NewReceipts {
-    /// Receipts that are left at `now`, unix milliseconds, in the order of their index: transactions that leave the same
-    /// ones in the same order do not deadlock.
+    /// Receipts that are stored at `now`, unix milliseconds, in the order of their index, so that transactions with the
+    /// same ones do not deadlock.
     pub(super) fn new(receipts: impl Iterator<Item = StoredReceipt>, now: u64) -> Self {
         let mut receipts: Vec<_> = receipts
             .map(|stored| {

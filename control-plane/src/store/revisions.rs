@@ -1,8 +1,8 @@
-//! The revisions of links, which never go back: not for a link that is deleted and whose tombstone is purged, and not
-//! for a database that was set back to an older state.
+//! The revisions of links, which never go back: not after the purge of a tombstone, and not after a restore of an older
+//! database.
 //!
-//! A revision is at least the database's clock in microseconds, and greater than all that the link had before and than
-//! the floor: the greatest one that may be remembered of a link that has no row any more.
+//! A revision is at least the database's clock in microseconds, and greater than all earlier ones of the link and than
+//! the floor: the greatest one that caches may have of a link without a row.
 
 use super::dialect::Dialect;
 use super::error::Fault;
@@ -11,8 +11,8 @@ use super::sql::sql;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How far from the database's clock a first revision may be, in microseconds. Clocks drift less than that between two
-/// creations; one that was set is noticed.
+/// How far a guessed revision may be from the database's clock, in microseconds. Clocks drift less than that between
+/// two creations; one that was set is detected.
 const TOLERANCE: u64 = 1_000_000;
 
 /// What the next revisions follow from, as read from the database.
@@ -36,17 +36,17 @@ impl Revisions {
             .await
     }
 
-    /// The revision of a link that had none.
+    /// The revision of a new link.
     pub(super) fn first(&self) -> u64 {
         self.now_micros.max(self.rev_floor.saturating_add(1))
     }
 
-    /// The revision behind `rev`.
+    /// The revision after `rev`.
     pub(super) fn after(&self, rev: u64) -> u64 {
         self.first().max(rev.saturating_add(1))
     }
 
-    /// The revision that is published of a row with the revision `rev`: caches may remember up to the floor.
+    /// The published revision of a row with the revision `rev`: caches may have any up to the floor.
     pub(super) fn effective(&self, rev: u64) -> u64 {
         rev.max(self.rev_floor)
     }
@@ -56,7 +56,7 @@ impl Revisions {
         self.now_micros / 1000
     }
 
-    /// Whether `rev` may be that of a link that had none.
+    /// Whether `rev` may be that of a new link.
     pub(super) fn allow(&self, rev: u64) -> bool {
         rev > self.rev_floor && rev.abs_diff(self.first()) <= TOLERANCE
     }
@@ -77,13 +77,13 @@ impl Revisions {
     }
 }
 
-/// The last [`Revisions`] and when they came: with them links are created in one message to the database, which checks
-/// the guess.
+/// The last [`Revisions`] and when they were read: by them links are created in one message to the database, which
+/// checks the guess.
 #[derive(Debug, Default)]
 pub(super) struct LastRevisions(Mutex<Option<(Instant, Revisions)>>);
 
 impl LastRevisions {
-    /// What the database would answer now; `None` until it was read.
+    /// A guess at the database's present answer; `None` before the first one.
     pub(super) fn guess(&self) -> Option<Revisions> {
         let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.map(|(at, last)| last.later(at.elapsed()))

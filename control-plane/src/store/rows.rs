@@ -8,7 +8,7 @@ use crate::links::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use sha2::{Digest, Sha256};
 
-/// The numbers that a query of one column answers.
+/// The numbers that a query of one column returns.
 pub(super) async fn numbers(session: &mut Session, query: Sql<'_>) -> Result<Vec<u64>, Fault> {
     let rows: Vec<(u64,)> = session.fetch_all(query).await?;
     Ok(rows.into_iter().map(|(number,)| number).collect())
@@ -18,7 +18,7 @@ pub(super) async fn numbers(session: &mut Session, query: Sql<'_>) -> Result<Vec
 pub(super) const LINK_COLUMNS: &str = "l.id, d.name AS domain, l.code, l.url, l.redirect, l.disabled, l.valid_since, \
      l.valid_until, l.forward_query, l.title, l.tags, l.created_at, l.updated_at, l.deleted_at, l.rev";
 
-/// A link as a query answers it.
+/// A link as a query returns it.
 #[derive(Debug, sqlx_macros::FromRow)]
 pub(super) struct LinkRow {
     id: u64,
@@ -39,7 +39,7 @@ pub(super) struct LinkRow {
 }
 
 impl LinkRow {
-    /// Whether the row is what is left of a deleted link.
+    /// Whether the row is a tombstone.
     pub(super) fn is_tombstone(&self) -> bool {
         self.deleted_at.is_some()
     }
@@ -79,7 +79,7 @@ impl LinkRow {
     }
 }
 
-/// Text that is compared by its bytes. What is short is read as text at once: CAST(name AS CHAR).
+/// Text of a binary column. Short text is read by CAST(name AS CHAR).
 fn text(bytes: &[u8]) -> Result<&str, Fault> {
     str::from_utf8(bytes).map_err(|error| Fault::corrupt("text", &error))
 }
@@ -152,12 +152,12 @@ impl StoredContent {
     }
 }
 
-/// By which links to a target are found.
+/// The hash by which links to a target are found.
 pub(super) fn url_hash(target: &TargetUrl) -> i64 {
     hash(target.as_str().as_bytes())
 }
 
-/// By which a link with that content on that domain is found. What it is made of must stay the same: it is in rows.
+/// The hash by which a link with that content on that domain is found. It must stay the same, because it is stored.
 pub(super) fn content_hash(domain: &Domain, content: &LinkContent) -> i64 {
     let LinkContent {
         target,

@@ -1,4 +1,4 @@
-//! A borrowed connection that is given back only when it is known to be in order.
+//! A borrowed connection that is returned only if it is known to be usable.
 
 use super::dialect::{self, Dialect};
 use super::error::Fault;
@@ -12,7 +12,7 @@ use sqlx::{
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Connections that were not used for this long are closed.
+/// Connections that are idle for this long are closed.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Connections older than this are replaced, so that a changed address of the database is noticed.
@@ -25,13 +25,13 @@ pub(super) enum Pool {
     Sqlite(SqlitePool),
 }
 
-/// One of them.
-pub(super) enum Connection {
+/// A connection of a pool.
+pub(super) enum PooledConnection {
     MySql(PoolConnection<MySql>),
     Sqlite(PoolConnection<Sqlite>),
 }
 
-/// What a row of either database becomes.
+/// A type that is read from a row of either database.
 pub(super) trait Row:
     for<'r> FromRow<'r, MySqlRow> + for<'r> FromRow<'r, SqliteRow> + Send + Unpin
 {
@@ -44,38 +44,38 @@ impl<T> Row for T where
 
 /// One connection for the length of one call.
 ///
-/// Dropped without [`Session::keep`] (an error, a timeout, a caller that went away), the connection is closed: what
-/// state it is in, or whether an answer is still under way on it, is unknown.
+/// Dropped without [`Session::return_to_pool`] (an error, a timeout, a cancelled caller), the connection is closed: its
+/// state is unknown, and an answer may still be under way on it.
 pub(super) struct Session {
-    connection: Connection,
+    connection: PooledConnection,
     dialect: &'static Dialect,
     timeout: Duration,
     deadline: Instant,
     effect: Effect,
-    in_order: bool,
+    is_reusable: bool,
 }
 
-/// For how many rows a commit gets the configured time once more.
+/// The rows for which a commit gets the configured time once more.
 const ROWS_PER_TIMEOUT: usize = 1000;
 
-/// Whether the call can have changed the database for good.
+/// Whether the call is possibly committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// Nothing was sent that lasts.
+    /// No commit was sent.
     None,
     /// A commit, or a write outside of a transaction, was sent.
     Possible,
 }
 
-/// Runs a statement on the connection of a session, whichever driver has it, within the time that is left for it.
+/// Runs a statement on the connection of a session, with either driver, within the time that is left for it.
 macro_rules! on_connection {
     ($session:expr, |$connection:ident| $statement:expr) => {
         match &mut $session.connection {
-            Connection::MySql(connection) => {
+            PooledConnection::MySql(connection) => {
                 let $connection = &mut **connection;
                 within(&mut $session.deadline, $session.timeout, $statement).await
             }
-            Connection::Sqlite(connection) => {
+            PooledConnection::Sqlite(connection) => {
                 let $connection = &mut **connection;
                 within(&mut $session.deadline, $session.timeout, $statement).await
             }
@@ -96,7 +96,7 @@ impl Session {
             timeout,
             deadline,
             effect: Effect::None,
-            in_order: false,
+            is_reusable: false,
         })
     }
 
@@ -120,7 +120,7 @@ impl Session {
         self.execute(sql).await
     }
 
-    /// Runs an UPDATE of one row that is a transaction of its own, and that answers a number: as LAST_INSERT_ID or by
+    /// Runs an UPDATE of one row that is a transaction of its own and returns a number: as LAST_INSERT_ID or by
     /// RETURNING. `None` if there is no such row.
     pub(super) async fn autocommit_answering(
         &mut self,
@@ -130,12 +130,12 @@ impl Session {
         let (text, values) = (AssertSqlSafe(sql.text), sql.values);
         let Self { deadline, .. } = self;
         match &mut self.connection {
-            Connection::MySql(connection) => {
+            PooledConnection::MySql(connection) => {
                 let statement = query_with(text, values).execute(&mut **connection);
                 let done = within(deadline, self.timeout, statement).await?;
                 Ok((done.rows_affected() > 0).then(|| done.last_insert_id()))
             }
-            Connection::Sqlite(connection) => {
+            PooledConnection::Sqlite(connection) => {
                 let statement = query_scalar_with(text, values).fetch_optional(&mut **connection);
                 let answer: Option<i64> = within(deadline, self.timeout, statement).await?;
                 Ok(answer.map(i64::cast_unsigned))
@@ -179,7 +179,7 @@ impl Session {
         self.control(self.dialect.begin).await
     }
 
-    /// Commits it, after so many `rows` were written: from here on a lost connection leaves the outcome unknown.
+    /// Commits the transaction, after `rows` were written: from here on it is possibly committed.
     pub(super) async fn commit(&mut self, rows: usize) -> Result<(), Fault> {
         let shares = u32::try_from(rows / ROWS_PER_TIMEOUT).unwrap_or(u32::MAX);
         self.deadline = Instant::now() + self.timeout * shares.saturating_add(1);
@@ -187,7 +187,7 @@ impl Session {
         self.control("COMMIT").await
     }
 
-    /// Undoes it; harmless where the database has undone it already.
+    /// Rolls the transaction back; harmless if the database has done so already.
     pub(super) async fn rollback(&mut self) -> Result<(), Fault> {
         self.control("ROLLBACK").await
     }
@@ -198,18 +198,18 @@ impl Session {
         })
     }
 
-    /// Whether nothing can have lasted so far.
-    pub(super) fn may_repeat(&self) -> bool {
+    /// Whether nothing can be committed yet.
+    pub(super) fn may_retry(&self) -> bool {
         self.effect == Effect::None
     }
 
     /// Gives the connection back to the pool.
-    pub(super) fn keep(mut self) {
-        self.in_order = true;
+    pub(super) fn return_to_pool(mut self) {
+        self.is_reusable = true;
     }
 
     /// The connection without a bound on time, for migrations.
-    pub(super) fn unbounded(&mut self) -> &mut Connection {
+    pub(super) fn unbounded(&mut self) -> &mut PooledConnection {
         &mut self.connection
     }
 }
@@ -228,25 +228,31 @@ async fn within<T>(
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.in_order {
+        if self.is_reusable {
             return;
         }
         match &mut self.connection {
-            Connection::MySql(connection) => connection.close_on_drop(),
-            Connection::Sqlite(connection) => connection.close_on_drop(),
+            PooledConnection::MySql(connection) => connection.close_on_drop(),
+            PooledConnection::Sqlite(connection) => connection.close_on_drop(),
         }
     }
 }
 
 impl Pool {
-    async fn acquire(&self) -> Result<(Connection, &'static Dialect), sqlx::Error> {
+    async fn acquire(&self) -> Result<(PooledConnection, &'static Dialect), sqlx::Error> {
         Ok(match self {
-            Self::MySql(pool) => (Connection::MySql(pool.acquire().await?), &dialect::MYSQL),
-            Self::Sqlite(pool) => (Connection::Sqlite(pool.acquire().await?), &dialect::SQLITE),
+            Self::MySql(pool) => (
+                PooledConnection::MySql(pool.acquire().await?),
+                &dialect::MYSQL,
+            ),
+            Self::Sqlite(pool) => (
+                PooledConnection::Sqlite(pool.acquire().await?),
+                &dialect::SQLITE,
+            ),
         })
     }
 
-    /// How many there are at most.
+    /// The most connections.
     pub(super) fn max_connections(&self) -> u32 {
         match self {
             Self::MySql(pool) => pool.options().get_max_connections(),

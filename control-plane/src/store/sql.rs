@@ -1,9 +1,9 @@
-//! A statement with its values, for whichever driver.
+//! A statement with its values, for either driver.
 //!
-//! Few lengths of lists, so that each statement is prepared once for each of them: a statement that is not kept costs
-//! another round trip, and MySQL's protocol closes it with a message that has no answer. The next small message then waits
-//! until the server's system has acknowledged that one (Nagle's algorithm against delayed acknowledgements): 40 ms for
-//! nothing. Lengths are therefore powers of two: see [`pieces`] and [`padded`].
+//! Lists have few lengths, so that each statement is prepared once for each of them: a statement that is not kept costs
+//! another round trip, and MySQL's protocol closes it with a message that has no answer. The next small message then
+//! waits until the server's system has acknowledged that one (Nagle's algorithm against delayed acknowledgements): 40
+//! ms. Lengths are therefore powers of two: see [`pieces`] and [`padded`].
 
 use edgelink_wire::{Code, Domain};
 use sqlx::mysql::MySqlArguments;
@@ -22,7 +22,7 @@ pub(super) enum Value<'v> {
     Bool(bool),
     /// Text that is compared by its bytes: a name, a code, an address. VARBINARY in MySQL.
     Name(&'v str),
-    /// Text that people have written, as text in both.
+    /// Text that people write, as text in both.
     Text(&'v str),
     Bytes(&'v [u8]),
 }
@@ -112,13 +112,13 @@ pub(super) fn sql<'v>(text: impl Into<Cow<'static, str>>) -> Sql<'v> {
 }
 
 impl<'v> Sql<'v> {
-    /// Gives the next question mark its value.
+    /// Binds the next question mark to a value.
     pub(super) fn bind(mut self, value: impl Into<Value<'v>>) -> Self {
         self.values.0.push(value.into());
         self
     }
 
-    /// Gives as many question marks their values.
+    /// Binds the next question marks to values.
     pub(super) fn bind_all<T: Into<Value<'v>>>(self, values: impl IntoIterator<Item = T>) -> Self {
         values.into_iter().fold(self, Self::bind)
     }
@@ -187,7 +187,7 @@ pub(super) fn insert_literally<'v, const N: usize>(
 
 impl Value<'_> {
     fn write(&self, text: &mut String) {
-        // A String takes everything.
+        // Writing to a String does not fail.
         match self {
             Self::Null => text.push_str("NULL"),
             Self::Signed(value) => drop(write!(text, "{value}")),
@@ -231,8 +231,7 @@ pub(super) fn lookups<T>(items: &[T]) -> impl Iterator<Item = &[T]> {
     items.chunks(64).flat_map(pieces)
 }
 
-/// `items`, and the last one again until there is a power of two of them: for lists in which it does not matter how often
-/// something is named.
+/// `items`, and the last one repeated up to a power of two: for lists in which repetitions do not matter.
 pub(super) fn padded<T>(items: &[T]) -> impl Iterator<Item = &T> {
     let length = items.len().next_power_of_two();
     let last = items.last();

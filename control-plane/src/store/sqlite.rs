@@ -18,7 +18,7 @@ const CONTEXT: &str = "opening the SQLite database";
 /// SQLite has no packets; this bounds the memory of one statement.
 const MAX_BYTES: usize = 4 << 20;
 
-/// How long to wait for a file that another process opens for the first time.
+/// The pauses before retries to open a file that another process opens for the first time.
 const OPEN_PAUSES: Bounds = Bounds {
     first_millis: 5,
     cap_millis: 100,
@@ -32,9 +32,9 @@ pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, St
         .journal_mode(SqliteJournalMode::Wal)
         // A commit is on the disk before it is answered: 201 means durable.
         .synchronous(SqliteSynchronous::Full)
-        // Another process that writes (the command line) is waited for, but not for as long as a statement may take.
+        // Another process that writes (the command line) is waited for, but not for the whole statement timeout.
         .busy_timeout(config.timeout_ms / 2)
-        // The store has figures of its own; log lines of each slow statement help nobody.
+        // The store has metrics of its own; log lines of slow statements add nothing.
         .disable_statement_logging();
     let pool = SqlitePoolOptions::new().acquire_timeout(config.timeout_ms);
     // Writers of one file only wait for each other. Behind one connection they do so in order of arrival.
@@ -53,8 +53,8 @@ pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, St
     Ok(Store::new(readers, writers, config.timeout_ms, max_bytes))
 }
 
-/// Opens the file. While another process turns a new one to write-ahead logging, SQLite may say at once that it is busy:
-/// it does not wait where both could wait for each other (sqlite3_busy_handler, "C-language Interface").
+/// Opens the file. While another process turns a new one to write-ahead logging, SQLite may be busy at once: it does
+/// not wait where both could wait for each other (sqlite3_busy_handler, "C-language Interface").
 async fn open(
     pool: SqlitePoolOptions,
     connect: &SqliteConnectOptions,

@@ -1,4 +1,4 @@
-//! Finding links like others: twins have the same domain and content.
+//! Finds twins: links with the same domain and content.
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
@@ -10,7 +10,7 @@ use edgelink_wire::{Code, Domain};
 use std::collections::{BTreeSet, HashSet};
 use std::hash::Hash;
 
-/// How many links to one target are looked at, at most, of those whose content has no hash yet.
+/// The most links to one target that are compared, of those whose content has no hash yet.
 const MAX_UNHASHED: u32 = 100;
 
 /// Rows whose content has no hash yet: from before version 36 of the schema.
@@ -18,7 +18,7 @@ const UNHASHED: &str = "WHERE content_hash IS NULL AND deleted_at IS NULL";
 
 impl Store {
     /// The oldest link like each of `wanted`, in their order. Of links from before version 36 of the schema, until
-    /// [`Store::hash_contents`] has come by, the first 100 to the same target are looked at.
+    /// [`Store::hash_contents`] has reached them, the first 100 to the same target are compared.
     pub async fn find_like(&self, wanted: &[Wanted<'_>]) -> Result<Vec<Option<Link>>, StoreError> {
         let mut candidates = Vec::with_capacity(wanted.len());
         for wanted in wanted {
@@ -29,7 +29,7 @@ impl Store {
         run!(call, |session| find_like(session, &candidates).await)
     }
 
-    /// Makes links from before version 36 of the schema found as fast as others, `limit` at most; how many they were.
+    /// Hashes links from before version 36 of the schema, `limit` at most; how many they were.
     pub async fn hash_contents(&self, limit: u32) -> Result<u64, StoreError> {
         let call = self.write("hash_contents", "hashing links from before");
         run!(call, |session| {
@@ -59,7 +59,7 @@ pub enum Twin {
     NotWithThisCode,
     /// Not beside one with any code.
     NotWithAnyCode,
-    /// This one was found already. No link is created; the receipt is left.
+    /// This twin was found already. No link is created; the receipt is stored.
     Known(Box<Link>),
 }
 
@@ -88,12 +88,12 @@ pub(super) struct Candidate<'a> {
     hash: ContentHash,
 }
 
-/// By what a link like another one is found.
+/// The hashes by which a twin is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct ContentHash {
-    /// That of domain and content.
+    /// Of domain and content.
     content: i64,
-    /// That of the target.
+    /// Of the target.
     target: i64,
 }
 
@@ -142,12 +142,12 @@ pub(super) async fn find_like(
     Ok(candidates.iter().map(like).collect())
 }
 
-/// Keeps others from creating links like the candidates until the transaction ends.
+/// Keeps other transactions from creating links like the candidates until this one ends.
 pub(super) async fn lock_targets(
     session: &mut Session,
     candidates: &[Candidate<'_>],
 ) -> Result<(), Fault> {
-    /// How many rows there are to lock targets by, which share them.
+    /// The rows by which targets are locked, which share them.
     const TARGET_BUCKETS: u64 = 64;
     if candidates.is_empty() || !session.dialect().has_row_locks() {
         return Ok(());
@@ -155,7 +155,7 @@ pub(super) async fn lock_targets(
     let bucket = |candidate: &Candidate<'_>| candidate.hash.target.cast_unsigned() % TARGET_BUCKETS;
     let buckets: BTreeSet<u64> = candidates.iter().map(bucket).collect();
     let buckets: Vec<u64> = buckets.into_iter().collect();
-    // In the order of their index, which everybody locks them in.
+    // In the order of their index, as every transaction locks them.
     let lock = sql("SELECT bucket FROM target_locks WHERE bucket IN ")
         .list(&buckets)
         .push(" ORDER BY bucket FOR UPDATE");

@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 const LEASE: Duration = Duration::from_millis(500);
-const MAX_LEASE: Duration = Duration::from_millis(edgelink_control_plane::store::MAX_LEASE_MS);
+const MAX_LEASE: Duration = Duration::from_millis(edgelink_control_plane::store::MAX_LEASE_MILLIS);
 
 pub(crate) struct Replica {
     pub(crate) stop: CancellationToken,
@@ -693,7 +693,7 @@ impl Listener for Ages {
         }
     }
 
-    fn start_anew(&self) {}
+    fn invalidate_all(&self) {}
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ impl Following {
         // Of which generation the stream is, a beat has to say.
         let position = until("the generation", LIMIT, async || {
             let position = append(&redis, &[beat(0)]).await;
-            let is_there = feed.catch_up(position, LIMIT).await;
+            let is_there = feed.wait_for_position(position, LIMIT).await;
             (is_there && feed.place().0 == GENERATION).then_some(position)
         })
         .await;

@@ -24,8 +24,8 @@ on_every_database!(
 fn options(owner: &str) -> SegmentOptions {
     SegmentOptions {
         owner: owner.to_owned(),
-        least_step: 10,
-        most_step: 40,
+        min_step: 10,
+        max_step: 40,
         patience: patient("").timeout_ms,
         ..SegmentOptions::default()
     }
@@ -133,7 +133,7 @@ async fn an_instance_whose_lease_was_taken_goes_on_and_leases_another_issuer(dat
 async fn every_number_of_a_small_space_is_issued_once_and_then_refused(database: Database) {
     let store = database.store().await;
     let small = SegmentOptions {
-        most_sequences: Some(1),
+        max_sequences: Some(1),
         ..options("small")
     };
     let issuer = segment(store, small);

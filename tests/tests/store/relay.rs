@@ -2,8 +2,8 @@
 
 use crate::fixture::{Database, content, create, delete, key, link};
 use edgelink_control_plane::store::{
-    BOUND_LEAD_MS, FeedKind, LeaseClaim, MAX_BATCH_BYTES, MAX_LEASE_MS, NUMBERS_SKIPPED, Packed,
-    Past, PublisherState, Store,
+    BOUND_LEAD_MILLIS, FeedKind, LeaseClaim, MAX_BATCH_BYTES, MAX_LEASE_MILLIS, NUMBERS_SKIPPED,
+    Packed, Past, PublisherState, Store,
 };
 use edgelink_wire::{FeedPosition, Record};
 
@@ -23,7 +23,7 @@ on_every_database!(
 
 /// Whether this owner has the lease by the row as it was read.
 fn is_held_by(state: &PublisherState, owner: &str) -> bool {
-    state.owner == owner && !state.is_over()
+    state.owner == owner && !state.has_expired()
 }
 
 /// The keys and revisions in the outbox, and whether the link is there.
@@ -200,7 +200,7 @@ async fn what_a_clock_that_was_ahead_has_written_blocks_nothing(database: Databa
     assert!(!state.is_published);
     store.mark_bound_published(state.bound).await.unwrap();
     assert!(store.bound_state().await.unwrap().is_published);
-    let lead = format!("UPDATE bounds SET published_at = published_at - {BOUND_LEAD_MS}");
+    let lead = format!("UPDATE bounds SET published_at = published_at - {BOUND_LEAD_MILLIS}");
     database.execute(&lead).await;
     assert!(store.draw_segment(3, 1).await.unwrap().is_some());
 }
@@ -239,7 +239,7 @@ fn claim(owner: &str) -> LeaseClaim<'_> {
     LeaseClaim {
         owner,
         kind: FeedKind::Redis,
-        milliseconds: MAX_LEASE_MS,
+        milliseconds: MAX_LEASE_MILLIS,
         published: None,
         lost: None,
     }

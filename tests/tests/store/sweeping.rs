@@ -35,8 +35,8 @@ async fn a_link_that_is_over_becomes_an_empty_tombstone_and_the_edges_are_told(d
     let ids: Vec<u64> = told.iter().map(|batch| batch.id).collect();
     crate::relay::forget(&store, &ids).await;
 
-    assert_eq!(store.sweep_expired(0, 10).await.unwrap(), 1);
-    assert_eq!(store.sweep_expired(0, 10).await.unwrap(), 0);
+    assert_eq!(store.purge_expired(0, 10).await.unwrap(), 1);
+    assert_eq!(store.purge_expired(0, 10).await.unwrap(), 0);
     assert!(
         store
             .find_link(&key("a.example/a"))
@@ -83,7 +83,7 @@ async fn no_more_is_removed_at_once_than_asked_for(database: Database) {
     assert_eq!(store.count_expired(0, 4).await.unwrap(), 4);
     let (mut swept, mut due) = (Vec::new(), Vec::new());
     for _ in 0..4 {
-        swept.push(store.sweep_expired(0, 2).await.unwrap());
+        swept.push(store.purge_expired(0, 2).await.unwrap());
         due.push(store.count_expired(0, 10).await.unwrap());
     }
     assert_eq!((swept, due), (vec![2, 2, 1, 0], vec![3, 1, 0, 0]));

@@ -9,7 +9,7 @@ use super::idempotency::{RequestId, Route, WholeRequest};
 use super::items::Items;
 use super::view::LinkView;
 use crate::config::LinksConfig;
-use crate::feed::Untold;
+use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::links::order::{Order, OrderOutcome};
@@ -82,8 +82,8 @@ pub(crate) async fn create_many(
         .map_err(|_| Problem::new(Kind::RequestTimeout))?;
     let aliases = outcomes.iter().zip(are_aliases).filter(|(_, is)| *is);
     let created = aliases.filter_map(|(outcome, _)| outcome.as_ref().ok()?.new_link());
-    let untold = Untold::new(from, created);
-    Ok(untold.before(answer(&outcomes, &app.config.links)))
+    let awaited = AwaitedChanges::new(from, created);
+    Ok(awaited.attach_to(answer(&outcomes, &app.config.links)))
 }
 
 /// Carries out the valid orders; the outcomes are in the order of the items, refused ones included.

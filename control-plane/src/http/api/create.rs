@@ -5,7 +5,7 @@ use super::fields::Fields;
 use super::idempotency::{self, RequestId, Route};
 use super::{values, view};
 use crate::config::LinksConfig;
-use crate::feed::Untold;
+use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::links::model::LinkContent;
@@ -32,8 +32,8 @@ pub(crate) async fn create(
     let from = app.feed.end();
     let made = app.creator.create(order).await?;
     // Edges answer an alias with 404 until the feed has carried it.
-    let untold = Untold::new(from, made.new_link().filter(|_| is_alias));
-    Ok(untold.before(answer(&made, links)))
+    let awaited = AwaitedChanges::new(from, made.new_link().filter(|_| is_alias));
+    Ok(awaited.attach_to(answer(&made, links)))
 }
 
 fn answer(made: &FulfilledOrder, links: &LinksConfig) -> Response {

@@ -3,7 +3,7 @@
 use super::fields::Fields;
 use super::if_match::IfMatch;
 use super::{values, view};
-use crate::feed::Untold;
+use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
@@ -63,7 +63,8 @@ pub(crate) async fn delete(
     match app.store.delete_link(&key, check).await? {
         Some(Ok(())) => {
             let deleted = (key, before.load(Ordering::Relaxed) + 1);
-            Ok(Untold::new(from, [deleted]).before(StatusCode::NO_CONTENT.into_response()))
+            Ok(AwaitedChanges::new(from, [deleted])
+                .attach_to(StatusCode::NO_CONTENT.into_response()))
         }
         Some(Err(error)) => Err(error.into()),
         None => Err(Problem::new(Kind::LinkNotFound)),

@@ -6,7 +6,7 @@ use super::if_match::IfMatch;
 use super::one::RequestedLink;
 use super::{values, view};
 use crate::config::LinksConfig;
-use crate::feed::Untold;
+use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::links::model::{Link, LinkContent};
 use crate::links::target::TargetUrl;
@@ -33,8 +33,8 @@ pub(crate) async fn patch(
     let from = app.feed.end();
     match app.store.update_link(&key, change).await? {
         Some(Ok(link)) => {
-            let untold = Untold::new(from, [(key, link.rev)]);
-            Ok(untold.before(view::found(&link, links)))
+            let awaited = AwaitedChanges::new(from, [(key, link.rev)]);
+            Ok(awaited.attach_to(view::found(&link, links)))
         }
         Some(Err(error)) => Err(error.into()),
         None => Err(Problem::new(Kind::LinkNotFound)),

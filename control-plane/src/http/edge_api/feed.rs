@@ -3,7 +3,7 @@
 //! which to continue. 503 if the feed here is not current, or is behind that position: the edge asks another control plane.
 
 use super::wants_json;
-use crate::feed::{Batch, FeedError};
+use crate::feed::{ChangeBatch, FeedError};
 use crate::http::app::App;
 use crate::problem::{FieldError, Kind, Problem};
 use axum::Json;
@@ -43,7 +43,7 @@ pub(crate) async fn poll(
 }
 
 /// A batch as bytes. All answers share the memory of a long one.
-fn for_edges(batch: &Batch) -> Response {
+fn for_edges(batch: &ChangeBatch) -> Response {
     let messages = batch.messages.encoded();
     let content_type = HeaderValue::from_static(FeedBatch::MEDIA_TYPE);
     let headers = [(header::CONTENT_TYPE, content_type)];
@@ -100,7 +100,7 @@ fn refuse(field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, st
     Problem::validation(vec![FieldError::new(field, reason)])
 }
 
-fn for_people(batch: &Batch) -> Value {
+fn for_people(batch: &ChangeBatch) -> Value {
     let bytes = batch.to_bytes();
     let decoded = FeedBatch::decode(&bytes).map(|batch| batch.messages);
     let messages: Vec<Value> = decoded

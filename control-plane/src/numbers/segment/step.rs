@@ -1,29 +1,29 @@
-//! How many sequences are drawn at once: as Meituan's Leaf has it, so many that a segment lasts for a while and a short
-//! absence of the database is not noticed, and so few that little is lost with a killed process.
+//! How many sequences are drawn at once, as in Meituan's Leaf: enough that a segment outlasts a short absence of the
+//! database, and few enough that a killed process loses little.
 
 use std::time::Duration;
 
-/// A segment should last for longer.
+/// Below this, segments grow.
 const SHORT: Duration = Duration::from_mins(15);
-/// A segment need not last for longer.
+/// Above this, segments shrink.
 const LONG: Duration = Duration::from_mins(30);
 
-/// How many sequences the next segment has.
+/// The size of the next segment, in sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AdaptiveStep {
     size: u32,
-    least: u32,
-    most: u32,
+    min: u32,
+    max: u32,
 }
 
 impl AdaptiveStep {
-    /// Starts with the least.
-    pub(super) fn new(least: u32, most: u32) -> Self {
-        let least = least.max(1);
+    /// A step of the least size.
+    pub(super) fn new(min: u32, max: u32) -> Self {
+        let min = min.max(1);
         Self {
-            size: least,
-            least,
-            most: most.max(least),
+            size: min,
+            min,
+            max: max.max(min),
         }
     }
 
@@ -32,22 +32,18 @@ impl AdaptiveStep {
         self.size
     }
 
-    /// Adapts the size to how long it was from the draw before to this one.
+    /// Adapts the size to the time since the draw before.
     pub(super) fn lasted(&mut self, time: Duration) {
         if time < SHORT {
-            self.size = self.size.saturating_mul(2).min(self.most);
+            self.size = self.size.saturating_mul(2).min(self.max);
         } else if time > LONG {
             self.shrink();
         }
     }
 
-    /// Shrinks the size: near the bound that the edges know, a smaller segment may be had where a large one is refused.
-    pub(super) fn failed(&mut self) {
-        self.shrink();
-    }
-
-    fn shrink(&mut self) {
-        self.size = (self.size / 2).max(self.least);
+    /// Shrinks the size: near the bound that the edges know, a smaller segment may fit where a large one is refused.
+    pub(super) fn shrink(&mut self) {
+        self.size = (self.size / 2).max(self.min);
     }
 }
 
@@ -84,8 +80,8 @@ mod tests {
     fn a_failed_draw_asks_for_less_next_time() {
         let mut step = AdaptiveStep::new(10, 100);
         step.lasted(Duration::ZERO);
-        step.failed();
-        step.failed();
+        step.shrink();
+        step.shrink();
         assert_eq!(step.size(), 10);
     }
 

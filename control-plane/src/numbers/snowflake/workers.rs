@@ -1,8 +1,8 @@
 //! Workers and their time, kept in the store.
 //!
-//! `worker/<n>` is the millisecond up to which the time of worker `n` is reserved. Moving it on by compare-and-set is the
-//! lease: who has moved it owns the milliseconds in between and, as long as no other instance moves it, the worker. A
-//! worker whose time is over is free.
+//! `worker/<n>` is the millisecond up to which the time of worker `n` is reserved. Advancing it by compare-and-set is
+//! the lease: the instance that has advanced it owns the milliseconds in between and, until another instance advances
+//! it, the worker. A worker whose time has expired is free.
 
 use super::{NAME, RESERVED_MILLIS, Reservation, Reservations};
 use crate::numbers::source::IssueError;
@@ -17,8 +17,8 @@ const WORKERS: u16 = 1000;
 pub(super) struct StoredWorkers(pub(super) Arc<Store>);
 
 impl StoredWorkers {
-    /// Takes a worker whose time is over, looking at all of them from a random one on, so that instances that start
-    /// together rarely meet.
+    /// Takes a worker whose time has expired, starting from a random one, so that instances that start together rarely
+    /// collide.
     async fn take(&self, now: u64) -> Result<Reservation, IssueError> {
         let first = (getrandom::u32().unwrap_or_default() % u32::from(WORKERS)) as u16;
         for worker in (first..WORKERS).chain(0..first) {
@@ -35,7 +35,7 @@ impl StoredWorkers {
         Err(IssueError::transient(NAME, reason))
     }
 
-    /// Reserves time of a worker from `until` on; `None` if its time does not end there.
+    /// Reserves time of a worker from `until` on; `None` if its reserved time ends elsewhere.
     async fn extend(
         &self,
         worker: u16,
@@ -68,7 +68,7 @@ impl Reservations for StoredWorkers {
         let name = name(rest.worker);
         let released = self.0.swap_counter(&name, rest.time.end, rest.time.start);
         if let Err(error) = released.await {
-            tracing::warn!(worker = rest.worker, %error, "the worker stays reserved for some seconds");
+            tracing::warn!(worker = rest.worker, %error, "releasing a worker failed: its time expires in some seconds");
         }
     }
 }

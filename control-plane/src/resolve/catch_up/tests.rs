@@ -67,7 +67,7 @@ fn setting() -> Setting {
     let outbox = Arc::new(Looks::default());
     let known_keys = Arc::new(KnownKeys::new(CodeSpace::new(CodeLength::DEFAULT, None)));
     let feed = Arc::new(Feed::new(&FeedConfig::default(), Vec::new()));
-    feed.start_anew(GENERATION, at(10));
+    feed.reset(GENERATION, at(10));
     known_keys.complete_for_tests();
     let catch_up = CatchUp::new(outbox.clone(), known_keys.clone(), feed.clone());
     Setting {

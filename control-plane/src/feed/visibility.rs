@@ -1,8 +1,7 @@
-//! Waiting until edges know of a change.
+//! Waits until edges have applied a change.
 //!
-//! An edge answers 404 for a code that was never issued, and so for an alias until the feed has told of it; and it answers with
-//! the record from before for as long as it takes to tell of a change. So that a link can be followed as it was acknowledged,
-//! the answer waits until the feed has told of it.
+//! An edge answers 404 for an alias until the feed has carried it, and from the old record until the feed has carried a
+//! change. The response to a creation or change therefore waits for the feed.
 
 use super::Feed;
 use crate::config::FeedConfig;
@@ -13,18 +12,18 @@ use edgelink_wire::{FeedPosition, LinkKey};
 use std::collections::HashMap;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// What the feed has to tell before a response is sent. It travels with the response, so that the wait begins after the
-/// handler, and whatever the handler held, is gone.
+/// Changes that the feed has to carry before a response is sent. They travel with the response, so that the wait begins
+/// after the handler has released what it held.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Untold {
+pub(crate) struct AwaitedChanges {
     /// The end of the feed before the links were changed.
     from: FeedPosition,
-    /// The keys of the links, and the revision that each of them has now.
+    /// The keys of the links, and their new revisions.
     revs: HashMap<String, u64>,
 }
 
-impl Untold {
-    /// Links that were changed after the feed ended at `from`, with the revisions that they have now.
+impl AwaitedChanges {
+    /// Links that were changed after the feed ended at `from`, with their new revisions.
     pub(crate) fn new(from: FeedPosition, links: impl IntoIterator<Item = (LinkKey, u64)>) -> Self {
         let revs = links.into_iter().map(|(key, rev)| (key.to_string(), rev));
         Self {
@@ -33,8 +32,8 @@ impl Untold {
         }
     }
 
-    /// The response that is to be sent once the feed has told of them.
-    pub(crate) fn before(self, mut response: Response) -> Response {
+    /// Attaches the changes to the response that waits for them.
+    pub(crate) fn attach_to(self, mut response: Response) -> Response {
         response.extensions_mut().insert(self);
         response
     }
@@ -57,32 +56,36 @@ impl Untold {
 }
 
 impl Feed {
-    /// Returns when the feed has told of all that is `untold` and edges have had the time to hear of it, or when waiting has
-    /// taken too long: the links are changed in any case. Does not wait for a feed that is not current, unless this process has
-    /// just been started.
-    pub(crate) async fn await_told(&self, mut untold: Untold, config: &FeedConfig) {
+    /// Waits until the feed has carried the `awaited` changes and edges have had time to apply them, or until the wait
+    /// takes too long: the links are changed in any case. Does not wait for a feed that is not current, unless this
+    /// process has just been started.
+    pub(crate) async fn wait_until_published(
+        &self,
+        mut awaited: AwaitedChanges,
+        config: &FeedConfig,
+    ) {
         let may_tell = self.is_current() || self.is_starting();
-        if untold.revs.is_empty() || !may_tell {
+        if awaited.revs.is_empty() || !may_tell {
             return;
         }
         let end = Instant::now() + config.alias_wait_ms;
-        while !untold.revs.is_empty() {
+        while !awaited.revs.is_empty() {
             let wait = end.saturating_duration_since(Instant::now());
-            let Ok(batch) = timeout_at(end, self.read(untold.from, wait)).await else {
+            let Ok(batch) = timeout_at(end, self.read(awaited.from, wait)).await else {
                 return;
             };
             if batch.gap {
-                // Edges hear that they have to ask for everything again, which takes as long as hearing of a change.
+                // Edges ask for everything again after a gap, which takes as long as applying a change.
                 break;
             }
             if batch.is_empty() {
                 // Too late, or stopping.
                 return;
             }
-            untold.from = batch.next;
+            awaited.from = batch.next;
             for message in batch.messages.iter() {
                 if let Ok(message) = decode_message(message) {
-                    untold.note(&message);
+                    awaited.note(&message);
                 }
             }
         }
@@ -101,7 +104,7 @@ mod tests {
     fn feed() -> Feed {
         let feed = Feed::new(&FeedConfig::default(), Vec::new());
         feed.clock().note(Instant::now(), 1_000_000);
-        feed.start_anew(1, FeedPosition::START);
+        feed.reset(1, FeedPosition::START);
         feed.push(
             FeedPosition::new(1, 0),
             &FeedMessage::Beat(Beat {
@@ -121,23 +124,23 @@ mod tests {
         }
     }
 
-    fn untold(from: FeedPosition) -> Untold {
+    fn awaited(from: FeedPosition) -> AwaitedChanges {
         let links = [("a.example/one", 7), ("a.example/two", 8)];
-        Untold::new(from, links.map(|(key, rev)| (key.parse().unwrap(), rev)))
+        AwaitedChanges::new(from, links.map(|(key, rev)| (key.parse().unwrap(), rev)))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_goes_on_a_moment_after_the_last_key_was_told() {
+    async fn a_wait_ends_a_moment_after_the_last_key_was_published() {
         let feed = feed();
         let config = FeedConfig::default();
         let start = Instant::now();
-        let telling = async {
+        let publishing = async {
             sleep(Duration::from_millis(10)).await;
             let (one, two) = ("a.example/one", "a.example/two");
             let messages = [
                 put(one, 7, false),
                 put("a.example/other", 9, false),
-                // From before the change, and of before it.
+                // An older revision, and a hot link.
                 put(two, 7, false),
                 put(two, 8, true),
             ];
@@ -150,7 +153,10 @@ mod tests {
                 &FeedMessage::Del { key: two, rev: 9 },
             );
         };
-        tokio::join!(feed.await_told(untold(feed.end()), &config), telling);
+        tokio::join!(
+            feed.wait_until_published(awaited(feed.end()), &config),
+            publishing
+        );
         assert_eq!(
             start.elapsed(),
             Duration::from_millis(20) + config.alias_settle_ms
@@ -163,7 +169,8 @@ mod tests {
         let config = FeedConfig::default();
         let start = Instant::now();
         feed.push(FeedPosition::new(2, 0), &put("a.example/one", 7, false));
-        feed.await_told(untold(FeedPosition::START), &config).await;
+        feed.wait_until_published(awaited(FeedPosition::START), &config)
+            .await;
         assert_eq!(start.elapsed(), config.alias_wait_ms);
     }
 
@@ -173,7 +180,8 @@ mod tests {
         for feed in [Feed::new(&FeedConfig::default(), Vec::new()), feed()] {
             sleep(Duration::from_secs(5)).await;
             let start = Instant::now();
-            feed.await_told(untold(feed.end()), &config).await;
+            feed.wait_until_published(awaited(feed.end()), &config)
+                .await;
             assert_eq!(start.elapsed(), Duration::ZERO);
         }
     }

@@ -1,4 +1,4 @@
-//! Purging: links past their validity, and old tombstones, a batch at a time.
+//! Purges expired links and old tombstones, in batches.
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
@@ -10,13 +10,13 @@ use super::sql::sql;
 use edgelink_wire::Record;
 
 impl Store {
-    /// Deletes links whose validity ended `grace_seconds` ago or earlier by the database's clock, `limit` at most; how
-    /// many they were. As after any deletion the change is published, and a tombstone stays. Target, title and tags are
-    /// gone at once.
-    pub async fn sweep_expired(&self, grace_seconds: u64, limit: u32) -> Result<u64, StoreError> {
+    /// Deletes links that expired `grace_seconds` ago or earlier by the database's clock, `limit` at most; how many
+    /// they were. As after any deletion the change is published, and a tombstone stays. Target, title and tags are
+    /// removed at once.
+    pub async fn purge_expired(&self, grace_seconds: u64, limit: u32) -> Result<u64, StoreError> {
         let call = self.write("sweep_expired", "deleting links past their validity");
         let swept = run!(call, |session| sweep(session, grace_seconds, limit).await);
-        self.changed(&[]);
+        self.notify_listener(&[]);
         swept
     }
 
@@ -40,7 +40,7 @@ impl Store {
     }
 
     /// Removes tombstones of links that were deleted `kept_millis` ago or earlier by the database's clock, `limit` at
-    /// most; how many they were. The floor of revisions remembers theirs: a link of the same name has a greater one.
+    /// most; how many they were. The floor of revisions covers theirs: a new link of the same key has a greater one.
     pub async fn purge_tombstones(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
         let call = self.write("purge_tombstones", "purging tombstones");
         run!(call, |session| purge(session, kept_millis, limit).await)
@@ -69,7 +69,7 @@ async fn sweep(session: &mut Session, grace: u64, limit: u32) -> Result<u64, Fau
         let rev = revisions.after(link.rev);
         changes.push(&link.key(), &Record::Absent { rev });
     }
-    // The hash too: a link is not to be found by a target that is gone.
+    // The hash too, so that the link is not found by its removed target.
     let empty = sql(format!(
         "UPDATE links SET url = '', url_hash = 0, title = NULL, tags = '[]', valid_since = NULL, \
          valid_until = NULL, rev = {greatest}(rev + 1, ?), deleted_at = ?, updated_at = ? WHERE id IN "
@@ -81,7 +81,7 @@ async fn sweep(session: &mut Session, grace: u64, limit: u32) -> Result<u64, Fau
     Ok(ids.len() as u64)
 }
 
-/// Removes tombstones. Caches may remember their revisions, so the floor keeps the greatest of them.
+/// Removes tombstones. Caches may have their revisions, so the floor is raised to the greatest of them.
 async fn purge(session: &mut Session, kept: u64, limit: u32) -> Result<u64, Fault> {
     session.begin().await?;
     let dialect = session.dialect();
