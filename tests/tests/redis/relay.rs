@@ -298,7 +298,7 @@ async fn a_replica_that_stops_in_order_publishes_the_rest_and_is_followed_at_onc
     let claim = LeaseClaim {
         owner: "another",
         kind: FeedKind::Local,
-        milliseconds: 1,
+        lease_millis: 1,
         published: None,
         lost: None,
     };

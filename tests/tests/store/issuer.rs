@@ -26,7 +26,7 @@ fn options(owner: &str) -> SegmentOptions {
         owner: owner.to_owned(),
         min_step: 10,
         max_step: 40,
-        patience: patient("").timeout_ms,
+        max_wait: patient("").timeout_ms,
         ..SegmentOptions::default()
     }
 }
@@ -42,7 +42,7 @@ async fn take(issuer: &Arc<dyn NumberSource>, count: usize) -> Vec<u64> {
 /// Why a new instance has no numbers, once it knows more than that it has waited for one.
 async fn refusal(store: Arc<Store>, owner: &str) -> IssueError {
     let hasty = SegmentOptions {
-        patience: Duration::from_millis(1),
+        max_wait: Duration::from_millis(1),
         ..options(owner)
     };
     let issuer = segment(store, hasty);

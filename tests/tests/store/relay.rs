@@ -239,7 +239,7 @@ fn claim(owner: &str) -> LeaseClaim<'_> {
     LeaseClaim {
         owner,
         kind: FeedKind::Redis,
-        milliseconds: MAX_LEASE_MILLIS,
+        lease_millis: MAX_LEASE_MILLIS,
         published: None,
         lost: None,
     }

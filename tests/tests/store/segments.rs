@@ -85,7 +85,7 @@ async fn take_lease(store: &Store) -> PublisherState {
     let claim = LeaseClaim {
         owner: "one",
         kind: FeedKind::Redis,
-        milliseconds: 1000,
+        lease_millis: 1000,
         published: None,
         lost: None,
     };

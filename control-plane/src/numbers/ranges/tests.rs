@@ -2,7 +2,7 @@ use super::*;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Ranges out of memory; can be told to fail or to hang.
+/// Ranges in memory, which can fail or hang.
 struct Memory {
     size: u64,
     next: AtomicU64,

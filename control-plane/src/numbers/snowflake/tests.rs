@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 const START: u64 = EPOCH_MILLIS + 1_000_000;
 
-/// A clock that stands still but for those who wait.
+/// A clock that advances only by waits.
 #[derive(Clone)]
 struct Hand {
     ahead: Arc<AtomicU64>,
@@ -181,7 +181,7 @@ async fn two_instances_have_different_workers() {
     assert_ne!(first, second);
 }
 
-/// The one who was stopped goes on with its own milliseconds; who took its worker over has others.
+/// A stopped instance continues with its own milliseconds; the next holder of its worker has others.
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_was_stopped_past_its_reservation_never_repeats_what_its_successor_issued()
 {
