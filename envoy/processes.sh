@@ -132,7 +132,7 @@ kill_late() {
   kill -KILL "${pids[$1]}" 2>/dev/null || true
 }
 
-# The last one started first. One that was stopped (SIGSTOP) must go on to end; one that does not end is killed.
+# The last one started first. One that was stopped (SIGSTOP) must be continued to end; one that does not end is killed.
 # shellcheck disable=SC2329 # called by the trap
 stop_all() {
   trap '' INT TERM HUP

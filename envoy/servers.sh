@@ -22,7 +22,7 @@ servers_are_possible() {
   done
 }
 
-# MariaDB refuses to run as root unless told so.
+# MariaDB refuses to run as root without `--user`.
 mariadb_user() {
   if [[ $(id -u) == 0 ]]; then printf -- '--user=root'; fi
 }

@@ -61,7 +61,7 @@ as_root() {
   if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi
 }
 
-# Packages with a service start it at once; policy-rc.d is how Debian is told not to.
+# Packages with a service start it at once; policy-rc.d keeps Debian from that.
 without_services() {
   local policy=/usr/sbin/policy-rc.d mine=''
   if [[ ! -e $policy ]]; then

@@ -32,7 +32,7 @@ unpack() {
   touch "$state/ready"
 }
 
-# A port that nobody listens on.
+# A free port.
 free_port() {
   local port
   for _ in {1..100}; do

@@ -32,7 +32,7 @@ pub trait ProbedHost {
     /// Sends a request that is not answered, and closes the connection when the filter has seen it.
     async fn leave(&mut self, request: Request);
 
-    /// Returns when a failed VM may be made anew.
+    /// Returns when a failed VM may be replaced.
     async fn await_reload(&mut self);
 
     /// Lets a little time pass, in which ticks, timeouts and posted events happen.

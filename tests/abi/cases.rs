@@ -23,7 +23,7 @@ pub enum Step {
         /// Text that is awaited; none where everything has happened by now.
         until: &'static str,
     },
-    /// Time passes until a failed VM may be made anew.
+    /// Time passes until a failed VM may be replaced.
     AwaitReload,
 }
 
@@ -65,7 +65,7 @@ pub fn cases() -> Vec<Case> {
     .concat()
 }
 
-/// What a VM can do when it starts is seen in the journal of one that has just been made anew.
+/// What a VM can do when it starts is seen in the journal of one that has just replaced another.
 fn start_cases() -> Vec<Case> {
     let steps = [
         Step::AwaitReload,

@@ -13,7 +13,7 @@ pub(crate) struct Tiers {
     pub(crate) lru_bytes: u32,
     /// `sharedData.slots`.
     pub(crate) slots: u32,
-    /// Whether changes are heard of, with the snapshot and admission that take it.
+    /// Whether the feed is followed, with snapshot and admission, which need it.
     pub(crate) feed: Feed,
     /// `redis.mode` and the port of a server.
     pub(crate) redis: Option<(&'static str, u16)>,

@@ -39,7 +39,7 @@ pub(crate) fn headline() -> String {
     )
 }
 
-/// What a program prints; nothing where it is not there.
+/// What a program prints; empty if it is not installed.
 fn output(program: &PathBuf, arguments: &[&str]) -> String {
     let output = Command::new(program)
         .args(arguments)

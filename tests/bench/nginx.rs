@@ -26,7 +26,7 @@ impl Nginx {
         let text = fill(name, &folder, address.port(), redis_port);
         fs::write(&configuration, text).expect("a file");
         let mut command = Command::new("nginx");
-        // Debian has it in sbin, which is not on everybody's PATH.
+        // Debian has it in sbin, which is often not on PATH.
         let path = std::env::var("PATH").unwrap_or_default();
         command
             .env("PATH", format!("{path}:/usr/sbin"))

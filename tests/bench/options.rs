@@ -11,7 +11,7 @@ tables: all, redirects, cpu, zipf, zipf-core, rows, creation, memory, startup, f
 pub(crate) enum Command {
     /// All of them, written to `tests/bench/RESULTS.md`.
     All,
-    /// Redirects of everybody side by side.
+    /// Redirects of all targets side by side.
     Redirects,
     /// Only their CPU, and only Envoy.
     Cpu,

@@ -22,7 +22,7 @@ const GOALS: [(&str, f64); 5] = [
 /// How much longer than Envoy's own the slowest of a hundred redirects may take, in milliseconds.
 const LATENCY_GOAL: f64 = 0.3;
 
-/// Everybody, with all figures.
+/// All targets, with all figures.
 pub(crate) async fn run(options: &Options) -> Section {
     let mut field = Field::start().await;
     field.add_hello(options).await;

@@ -89,14 +89,14 @@ impl Target {
         load.answers
     }
 
-    /// The filter's counts of answers, once all workers have told of theirs; nothing where there is no filter.
+    /// The filter's counts of answers, once all workers have reported theirs; empty without a filter.
     async fn settled_stats(&self) -> Option<Stats> {
         let (Server::Envoy(envoy), Some(_)) = (&self.server, self.tier) else {
             return None;
         };
         let mut last = None;
         let stats = until("the figures rest", LIMIT, async || {
-            // Workers tell with their ticks.
+            // Workers report with their ticks.
             tokio::time::sleep(Duration::from_millis(300)).await;
             let stats = envoy.stats("edgelink.requests").await;
             let total = stats.sum_of(REQUESTS);

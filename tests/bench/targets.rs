@@ -1,4 +1,4 @@
-//! All who redirect, side by side.
+//! Everything that redirects, side by side.
 
 use crate::edges::{Feed, SMALLEST_WITH_FEED, Tiers, hello, static_redirect};
 use crate::fill::Pipe;

@@ -116,7 +116,7 @@ pub(crate) async fn fill(redis: &RedisServer, links: usize, targets: &Targets) {
     pipe.flush();
 }
 
-/// The filter's figures, once its worker has told of them with a tick.
+/// The filter's figures, once its worker has reported them with a tick.
 pub(crate) async fn stats(envoy: &Envoy) -> Stats {
     tokio::time::sleep(Duration::from_secs(1)).await;
     envoy.stats("wasmcustom").await

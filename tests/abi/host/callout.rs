@@ -25,7 +25,7 @@ impl Driver<'_> {
         self.callout_is_over(&callout, 0, 0);
     }
 
-    /// It is the root context that is told, also where one of its streams has made the callout.
+    /// The root context gets the callback, also where one of its streams has made the callout.
     fn callout_is_over(&mut self, callout: &Callout, headers: u32, body: u32) {
         let state = self.state_mut();
         let token = callout.token;
@@ -76,10 +76,10 @@ impl Driver<'_> {
         self.state_mut().grpc.message = None;
     }
 
-    /// Tells that the peer has closed a stream.
+    /// The peer has closed a stream.
     ///
     /// # Panics
-    /// Where Envoy would never come back: it puts the news off while a callback runs, and does what was put off after
+    /// Where Envoy would never come back: it defers the callback while another one runs, and does what was deferred after
     /// each callback, also one that it calls from within another.
     pub(crate) fn grpc_closed(&mut self, root: u32, token: u32, status: u32) {
         let state = self.state_mut();

@@ -121,7 +121,7 @@ impl Fleet {
         self.shared.clock.set_wall(now);
     }
 
-    /// Lets time pass in which the process is stopped: nothing ticks and nothing times out before it goes on.
+    /// Lets time pass in which the process is stopped: nothing ticks and nothing times out meanwhile.
     pub fn freeze(&mut self, time: Duration) {
         self.shared.clock.pass(time);
     }

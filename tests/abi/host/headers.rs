@@ -86,7 +86,7 @@ impl HeaderMap {
         self.0.is_empty()
     }
 
-    /// The form in a module's memory; nothing for an empty map.
+    /// The form in a module's memory; empty for an empty map.
     pub(crate) fn encode(&self) -> Vec<u8> {
         if self.is_empty() {
             return Vec::new();

@@ -50,7 +50,7 @@ impl Module {
     }
 
     fn cached(path: &Path, metering: Metering) -> Self {
-        // Compiled code is the same whoever runs it, so that sharing it couples no tests.
+        // Compiled code does not depend on its user, so that sharing it couples no tests.
         static COMPILED: LazyLock<Mutex<HashMap<(PathBuf, Metering), Module>>> =
             LazyLock::new(Mutex::default);
         let mut compiled = COMPILED.lock().unwrap_or_else(|lock| lock.into_inner());

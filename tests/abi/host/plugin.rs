@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often a failed VM may be made anew: Envoy's default of `reload_config`, without its jitter.
+/// The least time between two starts of a failed VM: Envoy's default of `reload_config`, without its jitter.
 pub const RELOAD_BACKOFF: Duration = Duration::from_secs(1);
 
 /// What happens to requests when the VM has failed: `failure_policy`.

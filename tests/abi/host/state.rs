@@ -67,7 +67,7 @@ pub(crate) struct VmState {
     pub(crate) shared: Rc<Shared>,
     pub(crate) plugin: Rc<Plugin>,
     pub(crate) thread: Thread,
-    /// Tells this VM from others of the same thread.
+    /// Distinguishes this VM from others of the same thread.
     pub(crate) generation: usize,
     pub(crate) exports: Option<Rc<Exports>>,
     pub(crate) memory: Option<Memory>,
@@ -245,7 +245,7 @@ pub(crate) struct Message {
     pub(crate) are_headers_visible: bool,
     /// The body that the module can see.
     pub(crate) buffer: Option<Vec<u8>>,
-    /// Whether the filter holds it. Nothing lets it go on: our modules answer what they hold.
+    /// Whether the filter holds it. Nothing continues it: our modules answer what they hold.
     pub(crate) is_paused: bool,
     pub(crate) have_headers_passed: bool,
     /// The body that has passed the filter.

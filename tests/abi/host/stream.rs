@@ -96,7 +96,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Calls a callback of the stream, and says whether the filter lets what it was shown go on.
+    /// Calls a callback of the stream, and says whether the filter lets what it was shown through.
     fn show(
         &mut self,
         stream: u32,
@@ -187,7 +187,7 @@ impl Driver<'_> {
         self.finish(stream);
     }
 
-    /// Tells the filter, in Envoy's order, that the stream is over.
+    /// Ends the stream: the filter's callbacks, in Envoy's order.
     fn finish(&mut self, stream: u32) {
         let http = self.http(stream);
         if !std::mem::replace(&mut http.is_live, false) {

@@ -72,7 +72,7 @@ impl RequestBuilder<'_> {
     }
 }
 
-/// A thread with its VM. Where that has failed and was made anew, the old one is kept: its streams may still be open.
+/// A thread with its VM. Where that has failed and was replaced, the old one is kept: its streams may still be open.
 pub struct Worker {
     thread: Thread,
     module: Module,
@@ -233,7 +233,7 @@ impl Worker {
         driver.response_headers(stream.context, headers, end);
     }
 
-    /// Goes on to answer a request.
+    /// Sends the next part of an answer.
     pub fn respond_body(&mut self, stream: StreamId, data: &[u8], end: End) {
         self.vm(stream.generation)
             .drive()
@@ -375,7 +375,7 @@ impl Worker {
         vms.filter_map(|vm| vm.state().failure.clone()).collect()
     }
 
-    /// How often the VM was made anew.
+    /// How often the VM was replaced.
     #[must_use]
     pub fn reloads(&self) -> usize {
         self.vms.len() - 1
@@ -428,7 +428,7 @@ impl Worker {
         }
     }
 
-    /// A failed VM is made anew for the next request, but not more often than the backoff lets it.
+    /// A failed VM is replaced for the next request, but not more often than the backoff permits.
     fn reload_if_failed(&mut self) {
         let now = self.shared.clock.monotonic();
         let may_reload = self.plugin.failure_policy == FailurePolicy::Reload

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Links a statement: a transaction of all of them would keep as much to undo.
 const CHUNK: u64 = 250_000;
 
-/// The issuer whose numbers the links have. Those who create lease others, which have drawn less.
+/// The issuer whose numbers the links have. Control planes that create lease others, which have drawn less.
 const ISSUER: u64 = 999;
 
 /// A database server that may use memory as in production, with the durability of production where that is measured.
@@ -66,7 +66,7 @@ impl Database {
         start.elapsed().as_secs_f64()
     }
 
-    /// Has the pages that were changed written, so that nobody who is measured later waits for that.
+    /// Has changed pages written, so that no later measurement waits for that.
     fn write_back(&self) {
         const LIMIT: Duration = Duration::from_secs(120);
         self.execute("SET GLOBAL innodb_max_dirty_pages_pct = 0");

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long a control plane may take to go through all keys.
+/// How long a control plane may take to scan all keys.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A running control plane.

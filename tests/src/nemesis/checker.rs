@@ -376,7 +376,7 @@ fn check_code(run: &Run, code: &str, verdict: &mut Verdict) {
             }
             continue;
         }
-        // Of what was known an Envoy says that it is stale, while nobody answers it.
+        // An Envoy serves known links as stale while no control plane answers it.
         let is_stale = tier.as_deref() == Some(STALE);
         if is_stale && spans.was_possible(*value, completed) && !run.is_quiet(invoked, completed) {
             verdict.stale += 1;

@@ -1,4 +1,4 @@
-//! The clicks that Envoys were told are counted.
+//! The clicks that control planes have acknowledged to Envoys.
 
 use super::deployment::{Deployment, ENVOYS};
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 /// How often figures are read. What is acknowledged later than that before an Envoy is killed is not known.
 const PERIOD: Duration = Duration::from_millis(500);
-/// An Envoy may hear that late of what was counted before the database was stopped.
+/// An acknowledgement may come that late for what was counted before the database was stopped.
 const LATE: Duration = Duration::from_secs(25);
 
 /// The figures of all Envoys, those that were killed included.

@@ -1,4 +1,4 @@
-//! The clients: those who manage links, each a set of its own, and those who follow them.
+//! The clients: writers, each with links of its own, and followers.
 
 mod follower;
 mod writer;
@@ -127,7 +127,7 @@ impl Clients {
         Self { shared, tasks }
     }
 
-    /// Tells them to end, and returns what they shared when they have.
+    /// Asks them to end, and returns what they shared when they have.
     ///
     /// # Panics
     /// Where one of them did.

@@ -27,7 +27,7 @@ pub(super) enum Fault {
     Kill(String),
     /// SIGSTOP, and SIGCONT afterwards.
     Stop(String),
-    /// Nothing goes through a connection, in one direction or in both; the bytes wait, or connections are broken.
+    /// A connection carries nothing, in one direction or in both; the bytes wait, or connections are broken.
     Cut(String, Vec<Direction>),
     /// A connection is broken, and no other one is made.
     Refuse(String),
@@ -49,7 +49,7 @@ pub(super) enum Fault {
     FullRedis,
     /// The database is restored from an earlier copy.
     RestoreDatabase(usize),
-    /// What was deleted a while ago is forgotten.
+    /// The tombstones of links deleted a while ago are purged.
     Purge,
     /// The control planes are stopped and started in turn.
     Rolling,

@@ -187,12 +187,12 @@ pub enum What {
     Clicks {
         /// That the API says were counted.
         counted: u64,
-        /// That Envoys were told are counted, and that no restored database has lost.
+        /// Those acknowledged to Envoys, less those that restored databases have lost.
         acknowledged: u64,
         /// By code.
         by_code: Vec<(String, u64)>,
     },
-    /// Something that must not happen and that no client sees: a part has ended by itself, a VM was made anew.
+    /// Something that must not happen and that no client sees: a part has ended by itself, a VM was replaced.
     Unexpected {
         /// What.
         text: String,

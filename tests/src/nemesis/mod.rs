@@ -211,7 +211,7 @@ async fn count_clicks(shared: &Arc<Shared>, clicks: &clicks::Clicks) {
     for number in 0..ENVOYS {
         let stats = deployment.stats(number, "wasm").await.unwrap_or_default();
         if stats.vm_reloads() > 0 {
-            let text = format!("envoy-{number}: a VM was made anew after a trap");
+            let text = format!("envoy-{number}: a VM was replaced after a trap");
             shared.history.add(What::Unexpected { text });
         }
     }

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(super) enum Probe {
     /// It answers a GET with 200.
     Http(SocketAddr, &'static str),
-    /// It greets who connects.
+    /// It greets each connection.
     MariaDb(u16),
     /// It answers PING.
     Redis(u16),

@@ -1,4 +1,4 @@
-//! A TCP proxy between two parts, which cuts, delays and redirects what goes through it.
+//! A TCP proxy between two parts, which cuts, delays and redirects connections.
 
 use crate::stack::{free_port, local};
 use std::io;
@@ -15,15 +15,15 @@ const CHUNK: usize = 16 << 10;
 /// What becomes of the bytes of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
-    /// They go on at once.
+    /// They are forwarded at once.
     Open,
     /// They wait until the cut is over, as they do where packets are lost and sent again.
     Cut,
-    /// They go on later.
+    /// They are forwarded later.
     Delayed(Duration),
 }
 
-/// A direction, as the one who connects sees it.
+/// A direction, as the connecting side sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     /// What is sent to the target.
@@ -176,7 +176,7 @@ async fn pump(
     }
 }
 
-/// Returns when what was read may go on.
+/// Returns when what was read may be forwarded.
 async fn pass(state: &mut watch::Receiver<State>, direction: Direction) -> io::Result<()> {
     let flow = state.borrow().flow(direction);
     if let Flow::Delayed(time) = flow {

@@ -12,7 +12,7 @@ fn assert_unavailable(answer: &Answer, what: &str) {
     assert!(seconds.parse::<u32>().is_ok(), "{what}: {answer:?}");
 }
 
-/// Nobody knows whether the link exists, so nobody says that it does not.
+/// Whether the link exists is unknown, and a failure is never turned into a 404.
 pub async fn a_failed_lookup_is_503_and_not_404(edge: &mut impl Edge) {
     edge.script("fail1", Reply::Reset).await;
 
@@ -75,7 +75,7 @@ pub async fn a_control_plane_that_hangs_is_503_in_time(edge: &mut impl Edge) {
     assert_unavailable(&edge.finish(visit).await, "a hanging control plane");
 }
 
-/// Known links go on redirecting, and say that they are stale.
+/// Known links still redirect, and the answer says that it is stale.
 pub async fn a_known_link_is_served_stale_when_the_lookup_fails(edge: &mut impl Edge) {
     let Lives { fresh, .. } = edge.lives();
     edge.script("stale1", Reply::Link(link("https://example.com/stale")))

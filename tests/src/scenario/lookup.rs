@@ -59,7 +59,7 @@ pub async fn a_disabled_link_is_gone(edge: &mut impl Edge) {
     assert_eq!(edge.lookups("disabled1").await, 1);
 }
 
-/// A cached link expires by the clock, without anybody asking the control plane.
+/// A cached link expires by the clock, without a lookup at the control plane.
 pub async fn an_expired_link_is_gone(edge: &mut impl Edge) {
     let mut link = link("https://example.com/");
     link.valid_until = Some(edge.now() + 2);
@@ -71,7 +71,7 @@ pub async fn an_expired_link_is_gone(edge: &mut impl Edge) {
     assert_eq!(edge.follow("expiring1").await.status, 410);
 }
 
-/// It does not exist yet, as far as visitors can tell; and then it does.
+/// It does not exist for visitors until it is valid.
 pub async fn a_link_that_is_not_valid_yet_is_404(edge: &mut impl Edge) {
     let mut link = link("https://example.com/soon");
     link.valid_since = Some(edge.now() + 2);
@@ -100,7 +100,7 @@ pub async fn a_known_link_is_asked_for_again_when_it_is_no_longer_fresh(edge: &m
     assert_eq!(edge.lookups("fresh1").await, 2);
 }
 
-/// A link that is made after somebody asked for it is found.
+/// A link that is created after a lookup for it is found.
 pub async fn a_known_absence_is_asked_for_again_when_it_is_no_longer_fresh(edge: &mut impl Edge) {
     let Lives { fresh, .. } = edge.lives();
     assert_eq!(edge.follow("late1").await.status, 404);
@@ -130,7 +130,7 @@ pub async fn an_older_record_never_replaces_a_newer_one(edge: &mut impl Edge) {
     assert_eq!(answer.location(), Some("https://example.com/newer"));
 }
 
-/// Single flight: however many wait, one asks.
+/// Single flight: one lookup, however many waiters.
 pub async fn visitors_of_one_code_share_one_lookup(edge: &mut impl Edge) {
     edge.script("shared1", Reply::Hang).await;
     let mut visits = Vec::new();
@@ -165,7 +165,7 @@ pub async fn a_visitor_who_leaves_does_not_harm_those_who_wait(edge: &mut impl E
     assert_eq!(edge.lookups("leaving1").await, 1);
 }
 
-/// Its answer comes for nobody, harms nobody, and the next visitor is served.
+/// Its answer has no waiter and does no harm, and the next visitor is served.
 pub async fn a_lookup_outlives_the_only_visitor_who_asked_for_it(edge: &mut impl Edge) {
     edge.script("alone1", Reply::Hang).await;
     let visit = edge.start(Request::get("/alone1")).await;

@@ -186,7 +186,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The HTTP answer to a lookup of `key` (`{domain}/{code}`): status, content type and body; nothing where there
+    /// The HTTP answer to a lookup of `key` (`{domain}/{code}`): status, content type and body; `None` if there
     /// is no answer ([`Reply::Hang`], [`Reply::Reset`]).
     #[must_use]
     pub fn http(&self, key: &str) -> Option<(u16, Option<&'static str>, Vec<u8>)> {

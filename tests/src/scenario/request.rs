@@ -85,7 +85,7 @@ pub async fn the_visitors_query_is_merged_where_the_link_says_so(edge: &mut impl
     assert_eq!(edge.lookups("query1").await, 1);
 }
 
-/// Bytes that are no UTF-8 in any header are somebody else's problem, not a trap.
+/// Bytes that are no UTF-8 in any header pass through and do not trap the filter.
 pub async fn any_bytes_in_headers_are_survived(edge: &mut impl Edge) {
     edge.script("bytes9", Reply::Link(link("https://example.com/")))
         .await;

@@ -208,7 +208,7 @@ fn socket(folder: &Path) -> PathBuf {
     folder.join("socket")
 }
 
-/// MariaDB refuses to run as root unless told so.
+/// MariaDB refuses to run as root without `--user`.
 fn user() -> Option<&'static str> {
     rustix::process::getuid().is_root().then_some("--user=root")
 }

@@ -45,7 +45,7 @@ impl ApiAnswer {
     }
 }
 
-/// A running control plane, with a SQLite database of its own unless it is told of another one.
+/// A running control plane, with a SQLite database of its own unless `EDGELINK_STORE_URL` names another one.
 #[derive(Debug)]
 pub struct ControlPlane {
     process: Process,

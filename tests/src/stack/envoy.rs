@@ -27,7 +27,7 @@ pub struct EnvoyOptions {
     pub callout_timeout_ms: u32,
     /// `lru.maxBytes`.
     pub lru_bytes: u32,
-    /// How Redis is asked; nothing where it is not.
+    /// How Redis is asked; `None` if it is not.
     pub redis: Option<RedisOptions>,
     /// `EDGELINK_FEED`: `none` or `poll`.
     pub feed: &'static str,
@@ -219,7 +219,7 @@ impl Envoy {
         Stats::parse(&String::from_utf8_lossy(&answer.expect("statistics").body))
     }
 
-    /// Returns when the filter's figures are as `is_so` says; a worker tells of them once a tick.
+    /// Returns when the filter's figures are as `is_so` says; a worker reports them once a tick.
     pub async fn await_figures(&self, is_so: impl Fn(&Stats) -> bool) {
         let what = "the figures of the filter are right";
         until(what, Duration::from_secs(5), async || {
@@ -236,7 +236,7 @@ impl Envoy {
     }
 
     /// Changes something at the admin interface, by POST.
-    pub async fn tell(&self, path: &str) {
+    pub async fn admin_post(&self, path: &str) {
         let mut connection = Connection::open(self.admin)
             .await
             .expect("the admin interface");
@@ -245,7 +245,7 @@ impl Envoy {
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
     }
 
-    /// What must hold after every attack: no VM was made anew, and Envoy still answers.
+    /// What must hold after every attack: no VM was replaced, and Envoy still answers.
     pub async fn assert_unharmed(&self) {
         let stats = self.stats("wasm").await;
         assert_eq!(stats.vm_reloads(), 0, "a trap: {stats:?}");

@@ -70,7 +70,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&head, payload].concat()
 }
 
-/// The next frame; nothing at the end of the connection.
+/// The next frame; `None` at the end of the connection.
 async fn read_frame(stream: &mut TcpStream) -> io::Result<Option<(u8, Vec<u8>)>> {
     let mut head = [0; 9];
     match stream.read_exact(&mut head).await {

@@ -114,7 +114,7 @@ fn profile_folder() -> PathBuf {
     profile.expect("a profile").to_owned()
 }
 
-/// A port that nobody listens on, below those that the system gives to clients, so that it stays free for a restart.
+/// A free port, below those that the system gives to clients, so that it stays free for a restart.
 ///
 /// # Panics
 /// Where there is none.

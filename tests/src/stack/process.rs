@@ -11,7 +11,7 @@ pub use rustix::process::Signal;
 
 /// How long a process may take to become ready, or to end when asked to. A machine that builds meanwhile is slow.
 const LIMIT: Duration = Duration::from_secs(30);
-/// The same where a test is over.
+/// The same at the end of a test.
 const TERM_LIMIT: Duration = Duration::from_secs(2);
 const LINES_SHOWN: usize = 40;
 

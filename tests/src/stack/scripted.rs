@@ -23,7 +23,7 @@ pub enum Behaviour {
     BytesThenSilence(Vec<u8>),
 }
 
-/// A server on a real socket that answers each code as it is told.
+/// A server on a real socket that answers each code as scripted.
 #[derive(Debug)]
 pub struct ScriptedControlPlane {
     address: SocketAddr,
@@ -46,7 +46,7 @@ struct Script {
 }
 
 impl ScriptedControlPlane {
-    /// Starts one that says of every code that it is absent.
+    /// Starts one whose answer to every code is absent.
     pub async fn start() -> Self {
         let address = local(free_port());
         let listener = TcpListener::bind(address).await.expect("a free port");
@@ -168,7 +168,7 @@ async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// Request line and headers; nothing at the end of the connection.
+/// Request line and headers; `None` at the end of the connection.
 async fn read_head(stream: &mut BufReader<TcpStream>) -> io::Result<Option<String>> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {

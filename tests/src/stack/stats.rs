@@ -27,7 +27,7 @@ impl Stats {
         self.values.get(name).copied().unwrap_or(0)
     }
 
-    /// How often a VM was made anew after a trap, tries that failed included.
+    /// How often a VM was replaced after a trap, failed attempts included.
     #[must_use]
     pub fn vm_reloads(&self) -> u64 {
         self.sum_of("wasm.edgelink.vm_reload")

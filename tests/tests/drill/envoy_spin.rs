@@ -4,8 +4,8 @@ use edgelink_tests::abi::{ProbedEnvoy, ProbedHost};
 use edgelink_tests::scenario::Request;
 use std::time::Duration;
 
-/// A second gRPC stream that fails at once, in one callback, is where Envoy's worker spins: it puts off telling of the
-/// first, and goes through what was put off inside of the second's metadata callback. A module without a callback for
+/// A second gRPC stream that fails at once, in one callback, is where Envoy's worker spins: it defers the
+/// first one's callback, and runs what was deferred inside of the second's metadata callback. A module without a callback for
 /// metadata never gets there, and so the filter has none.
 #[tokio::test]
 #[ignore = "a drill: make envoy-spin"]

@@ -46,7 +46,7 @@ async fn failover() {
             tokio::time::sleep(BEFORE).await;
             let start = Instant::now();
             let port = cluster.kill_master_of("feed");
-            // Until its replica takes over, nobody answers for the key.
+            // Until its replica takes over, no node answers for the key.
             until("a replica takes over", LIMIT, async || {
                 let answer = cluster.ask(&["EXISTS", "feed"]);
                 answer.trim().parse::<u8>().is_ok().then_some(())
@@ -89,7 +89,7 @@ async fn production(options: &ProductionOptions) -> Production {
     production
 }
 
-/// Visitors of hot links, and of links that nobody has asked for.
+/// Visitors of hot links, and of links that were never asked for.
 struct Load {
     edges: Vec<std::net::SocketAddr>,
     hot: Arc<Tour>,
@@ -120,7 +120,7 @@ impl Load {
     }
 }
 
-/// A link that nobody has asked for with every request.
+/// Another link with every request.
 struct Fresh(AtomicU64);
 
 impl Journey for Fresh {

@@ -1,4 +1,4 @@
-//! Redis loses everything while everybody wants the same link.
+//! Redis loses everything while all visitors want the same link.
 
 use crate::production::{Tour, create, edges};
 use crate::queries;

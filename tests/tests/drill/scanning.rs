@@ -1,4 +1,4 @@
-//! Somebody tries all codes.
+//! A scan of all codes.
 
 use crate::production::edges;
 use crate::queries;

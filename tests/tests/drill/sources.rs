@@ -23,7 +23,7 @@ async fn sources() {
     for source in ["segment", "counter", "zookeeper", "snowflake", "digest"] {
         let folder = TempDir::new().expect("a temporary folder");
         let url = database.database();
-        // Each control plane is told of the other's links.
+        // Each control plane gets the other's links by the feed.
         let redis = RedisServer::start().await;
         let redis_url = redis.url();
         let variables = [

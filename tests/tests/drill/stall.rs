@@ -1,4 +1,4 @@
-//! A database that stops answering, and goes on.
+//! A database that stops answering, and continues later.
 
 use crate::acknowledged::Answers;
 use crate::clients::{Clients, client};

@@ -58,7 +58,7 @@ async fn throughput() {
     let variables = [("EDGELINK_STORE_URL", url.as_str())];
     let replica = Replica::start("fast", folder.path(), &variables).await;
     let bare = database.database();
-    // The same schema, and nobody else on it.
+    // The same schema, and no other client on it.
     drop(
         Replica::start(
             "schema",

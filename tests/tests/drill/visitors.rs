@@ -146,7 +146,7 @@ impl Visitors {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Lets everybody have their last answer.
+    /// Lets each visitor have the last answer.
     pub(crate) async fn finish(self) -> Seen {
         self.stop.store(true, Ordering::Relaxed);
         let mut seen = Seen::default();

@@ -1,4 +1,4 @@
-//! What a load balancer in front of Envoy is told.
+//! What a load balancer in front of Envoy sees while it drains.
 
 use edgelink_tests::stack::{Deployment, EnvoyOptions, until};
 use serde_json::json;
@@ -15,7 +15,7 @@ async fn an_envoy_that_is_to_be_drained_is_not_healthy_but_answers() {
     let envoy = &edgelink.envoy;
     assert_eq!(envoy.follow("/health/live").await.status, 200);
 
-    envoy.tell("/healthcheck/fail").await;
+    envoy.admin_post("/healthcheck/fail").await;
     until("it is not healthy", LIMIT, async || {
         (envoy.follow("/health/live").await.status == 503).then_some(())
     })
@@ -24,7 +24,7 @@ async fn an_envoy_that_is_to_be_drained_is_not_healthy_but_answers() {
     assert_eq!(answer.status, 302, "{answer:?}");
     assert_eq!(answer.header("connection"), Some("close"), "{answer:?}");
 
-    envoy.tell("/healthcheck/ok").await;
+    envoy.admin_post("/healthcheck/ok").await;
     until("it is healthy again", LIMIT, async || {
         (envoy.follow("/health/live").await.status == 200).then_some(())
     })
@@ -40,8 +40,8 @@ async fn listeners_that_drain_answer_until_they_close_and_are_not_healthy() {
         .await;
     let envoy = &edgelink.envoy;
 
-    envoy.tell("/healthcheck/fail").await;
-    envoy.tell("/drain_listeners?graceful").await;
+    envoy.admin_post("/healthcheck/fail").await;
+    envoy.admin_post("/drain_listeners?graceful").await;
 
     until("it is not healthy", LIMIT, async || {
         (envoy.follow("/health/live").await.status == 503).then_some(())

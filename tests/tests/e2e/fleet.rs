@@ -80,7 +80,7 @@ async fn assert_changes_are_everywhere_soon(
     assert!(late.len() <= CHANGES / 5, "not in time: {late:?}");
 }
 
-/// Records are fresh for an hour while a feed is there, so that only the feed can tell of a change within the limit.
+/// Records are fresh for an hour while a feed is there, so that only the feed can bring a change within the limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_reach_every_worker() {
     let redis = RedisServer::start().await;
@@ -185,13 +185,13 @@ async fn where_nobody_publishes_any_more_everything_is_looked_up_again() {
     for control_plane in &mut production.control_planes {
         control_plane.process().kill();
     }
-    // Redis still answers, but its answers tell nothing.
+    // Redis still answers, but its answers do not count.
     until("no worker admits", LIMIT, async || {
         (production.figure("admission").await == 0).then_some(())
     })
     .await;
     let answer = production.envoys[0].follow(&never_issued(1)).await;
-    assert_eq!(answer.status, 503, "nobody can tell: {answer:?}");
+    assert_eq!(answer.status, 503, "unknown: {answer:?}");
 
     for control_plane in &mut production.control_planes {
         control_plane.restart().await;

@@ -1,5 +1,5 @@
 //! Bytes that are no UTF-8, wherever a client may put them. A filter that takes one of them for text traps, and a trap
-//! is a 503 for everybody on that worker.
+//! is a 503 for all visitors of that worker.
 
 use edgelink_tests::scenario::Request;
 use edgelink_tests::stack::{Deployment, EnvoyOptions, Http2Answer, http2_request};

@@ -71,8 +71,8 @@ impl Edge {
         .await
     }
 
-    /// A change is seen within the time that records are fresh for, a link that nobody has asked for is found, and the
-    /// figures go on.
+    /// A change is seen within the time that records are fresh for, a link that was never asked for is found, and
+    /// counters still count.
     async fn assert_alive(&self, listener: &Listener) {
         let check = self.checks.get() + 1;
         self.checks.set(check);
@@ -101,7 +101,7 @@ impl Edge {
             Some("https://cold.example/"),
             "{answer:?}"
         );
-        until("figures go on", Duration::from_secs(2), async || {
+        until("counters count", Duration::from_secs(2), async || {
             (redirects().await > before + 1).then_some(())
         })
         .await;

@@ -6,7 +6,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 
 const FRESH_SECONDS: u32 = 1;
-/// Longer than that, so that every known link is asked for again while nobody answers.
+/// Longer than that, so that every known link is asked for again while the control plane does not answer.
 const OUTAGE: Duration = Duration::from_secs(4);
 /// `timeoutMs` is 800, which the tests of the filter hold to the millisecond by a clock of their own. Here it is to be seen
 /// that it is in effect: without it, Envoy would end the request after 15 s.

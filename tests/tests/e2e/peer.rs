@@ -1,5 +1,5 @@
 //! A control plane that answers nonsense on the wire: a 503 in bounded time each time, no trap, and the links that are
-//! known go on redirecting.
+//! known still redirect.
 
 use edgelink_tests::scenario::{Reply, Request, link};
 use edgelink_tests::stack::{
@@ -129,7 +129,7 @@ async fn visitors_who_leave_while_others_wait_harm_nobody() {
     envoy.assert_unharmed().await;
 }
 
-/// A link that is in everybody's inbox at the same moment. What the proxy does for one of those who wait must not be
+/// A link that many visitors follow at the same moment. What the proxy does for one waiter must not be
 /// stacked upon what it does for the others.
 #[tokio::test]
 async fn a_crowd_that_waits_for_one_link_is_answered() {

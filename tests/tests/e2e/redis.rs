@@ -12,7 +12,7 @@ use std::time::Duration;
 const FAULT: Duration = Duration::from_secs(7);
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Codes that links have before any worker has heard of the feed, so that no worker holds them.
+/// Codes that links have before any worker has read the feed, so that no worker holds them.
 const KNOWN: [&str; 3] = ["here", "gone", "after"];
 /// Where they lead by the database.
 const DATABASE: &str = "https://example.com/database";

@@ -81,7 +81,7 @@ fn with_admission() -> Fleet {
     let poll = callout(worker, "/edge/v1/feed?after=5-0&generation=7&waitMs=2000");
     worker.answer(&poll, batch(6, BEAT));
     fleet.pass(Duration::from_secs(1));
-    // Changes that are told count as old as the feed was heard last: it has to be heard for a while.
+    // A change counts as old as the poll before it: there have to be some polls.
     for _ in 0..2 {
         let worker = fleet.worker(0);
         let poll = callout(worker, "/edge/v1/feed?after=6-0&generation=7&waitMs=2000");

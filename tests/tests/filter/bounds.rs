@@ -36,7 +36,7 @@ fn the_lru_stays_within_its_bytes_and_the_memory_stops_growing() {
     };
     assert!(bytes <= bound, "{bytes} bytes");
     assert!(bytes > bound / 2, "{bytes} bytes only");
-    assert_eq!(full, later, "the memory goes on growing");
+    assert_eq!(full, later, "the memory still grows");
 }
 
 /// A fleet with a cache of 64 MiB and nothing beside it.
@@ -139,7 +139,7 @@ fn visitors_beyond_max_waiting_are_503() {
         assert_eq!(outcome.clone().local_response().status(), 503);
     }
 
-    // A place is free again when somebody leaves.
+    // A place is free again when a visitor leaves.
     worker.close_stream(streams[0]);
     assert_eq!(worker.get("/abc"), Outcome::Paused);
 }

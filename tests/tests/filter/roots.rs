@@ -67,7 +67,7 @@ fn time_goes_on_when_the_root_that_was_configured_last_has_ended() {
     assert_eq!(location(&cold), "https://cold/");
     fleet.pass(Duration::from_secs(1));
     let counted = fleet.counter("edgelink.requests.control_plane.redirect");
-    assert_eq!(counted, 3, "figures go on");
+    assert_eq!(counted, 3, "counters still count");
     assert_eq!(gauge(&fleet, "lru_entries"), 2);
     fleet.assert_unharmed();
 }
@@ -194,7 +194,7 @@ fn a_poll_that_ended_with_its_root_is_made_again_from_the_same_place() {
     changes["retryAfterSeconds"] = json!(2);
     let second = configuration_with(changes).to_string();
     worker.start_root(&second).expect("a root");
-    assert_eq!(snapshot(&mut fleet), 1, "goes on");
+    assert_eq!(snapshot(&mut fleet), 1, "is still asked for");
     fleet.worker(0).end_root(first);
     assert_eq!(snapshot(&mut fleet), 0, "ended with the root");
     fleet.pass(Duration::from_millis(200));

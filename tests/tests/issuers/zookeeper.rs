@@ -73,7 +73,7 @@ async fn a_server_that_was_killed_comes_back_without_repeating_a_number() {
     let source = zookeeper(options(&server, "/next"));
     let mut seen: HashSet<u64> = numbers(&source, 50).await.into_iter().collect();
     server.kill();
-    // What is left of the range goes on.
+    // The rest of the range is issued.
     for _ in 0..50 {
         assert!(seen.insert(source.next_number().await.unwrap()));
     }

@@ -20,14 +20,14 @@ async fn everything_works_on_a_cluster_also_after_a_master_is_killed() {
     let keys: Vec<String> = (0..50)
         .map(|number| format!("a.example/{number}"))
         .collect();
-    let news = link("https://new.example/", 2);
+    let newer = link("https://new.example/", 2);
     let mut changes: Vec<_> = keys
         .iter()
-        .map(|key| (key.as_str(), news.as_deref()))
+        .map(|key| (key.as_str(), newer.as_deref()))
         .collect();
-    changes.push((KEY, news.as_deref()));
+    changes.push((KEY, newer.as_deref()));
     redis.publish(GENERATION, &changes).await.unwrap();
-    assert_eq!(looked_up(&redis).await, Lookup::Known(news.clone()));
+    assert_eq!(looked_up(&redis).await, Lookup::Known(newer.clone()));
     append(&redis, &[FeedMessage::Flush]).await;
     let nodes = redis.nodes().await.unwrap();
     assert_eq!(redis.nodes().await.unwrap(), nodes);
@@ -35,7 +35,7 @@ async fn everything_works_on_a_cluster_also_after_a_master_is_killed() {
     assert_eq!(entries.len(), 1);
 
     cluster.kill_master_of("feed");
-    until("the feed goes on", LIMIT, async || {
+    until("the feed is continued", LIMIT, async || {
         try_append(&redis, &[FeedMessage::Flush]).await
     })
     .await;
@@ -76,7 +76,7 @@ async fn a_master_of_other_slots_that_is_replaced_shows_in_the_nodes() {
     let other = ["a", "b", "c", "d", "e", "f", "g"];
     let other = other.into_iter().find(|key| third(key) != feed);
     cluster.kill_master_of(other.expect("a key of another master"));
-    // Nobody vouches for Redis while one of them does not answer.
+    // Redis does not count as current while one of them does not answer.
     until("a failure", LIMIT, async || redis.nodes().await.err()).await;
     until("other nodes", LIMIT, async || {
         let now = redis.nodes().await.ok()?;

@@ -68,16 +68,16 @@ pub(crate) fn link(url: &str, rev: u64) -> Record<String> {
     Record::Link(LinkRecord { rev, ..link })
 }
 
-/// The lock of [`KEY`], which nobody has.
+/// Takes the lock of [`KEY`], which must be free.
 pub(crate) async fn lock(redis: &Redis) -> Lock {
     let lock = redis
         .lock(GENERATION, KEY, LOCKED)
         .await
         .expect("an answer");
-    lock.expect("nobody has the lock")
+    lock.expect("the lock is free")
 }
 
-/// What a publisher says who begins a generation.
+/// The first message of a publisher that begins a generation.
 pub(crate) fn order(token: u64, generation: u64) -> Append<'static> {
     Append {
         token,

@@ -69,12 +69,12 @@ async fn a_lock_that_somebody_else_has_by_now_is_neither_used_nor_released() {
 async fn a_change_that_is_published_during_a_lookup_keeps_the_old_record_out() {
     let (_server, redis) = server().await;
     let held = lock(&redis).await;
-    let news = link("https://new.example/", 2);
+    let newer = link("https://new.example/", 2);
     redis
-        .publish(GENERATION, &[(KEY, news.as_deref())])
+        .publish(GENERATION, &[(KEY, newer.as_deref())])
         .await
         .unwrap();
-    // Nothing is cached before anybody asks for it.
+    // Nothing is cached before the first lookup.
     assert_eq!(looked_up(&redis).await, Lookup::Unknown);
     let old = link("https://old.example/", 1);
     redis.fill(&old, &Lookup::Unknown, held).await.unwrap();

@@ -57,7 +57,7 @@ async fn a_silent_redis_is_waited_for_once_in_a_while_only() {
     let redis = connected(&server.url()).await;
     answers(&redis).await;
     server.stop();
-    // From here on time passes only while all wait for it.
+    // From here on time passes only while all tasks wait for it.
     tokio::time::pause();
     for _ in 0..3 {
         let error = redis.look_up(GENERATION, KEY).await.unwrap_err();

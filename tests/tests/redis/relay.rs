@@ -129,7 +129,7 @@ impl Setting {
         create(&self.store, ids).await;
     }
 
-    /// The keys of all links that the feed told of.
+    /// The keys of all links in the feed.
     async fn published(&self) -> BTreeSet<String> {
         // Redis may only just have come back.
         let entries = until("the feed", LIMIT, async || {
@@ -281,7 +281,7 @@ async fn another_replica_takes_over_from_one_that_dies_and_nothing_is_lost() {
         assert_eq!(setting.published().await, keys(0..next));
         dying = other;
     }
-    // All of that is one generation: the feed went on where it was left.
+    // All of that is one generation: the feed was continued where it was left.
     assert_eq!(setting.generations().await.0.len(), 1);
     dying.end().await;
 }
@@ -385,7 +385,7 @@ async fn a_publisher_whose_redis_is_away_gives_the_lease_to_one_whose_redis_work
     let setting = Setting::new().await;
     let mut dead = RedisServer::start().await;
     let redis = connected(&dead.url()).await;
-    // Nobody else gets it by waiting.
+    // No other publisher gets it by waiting.
     let wrong = replica_with(&setting.store, &redis, LIMIT * 2);
     wrong.publishes().await;
     dead.kill();
@@ -429,7 +429,7 @@ async fn a_redis_that_is_emptied_gets_another_generation() {
     let before = setting.state().await;
     let _ = setting.server.ask(&["FLUSHALL"]);
     let after = setting.await_generation(&replica, before.generation).await;
-    // Whether caches elsewhere were told of another database is not known.
+    // Whether caches elsewhere have records of another database is not known.
     assert!(after.rev_floor > before.rev_floor);
     setting.create(0..5).await;
     setting.await_empty_outbox().await;
@@ -529,7 +529,7 @@ async fn a_database_that_went_back_is_noticed_by_the_publisher_that_goes_on() {
     assert!(after.token > lost.token);
     assert!(
         after.rev_floor > lost.now,
-        "above all that may have been told"
+        "above all that caches may have"
     );
     assert!(setting.generations().await.1, "caches drop everything");
     let skipped = setting.store.bound_state().await.unwrap().allocated - numbers.allocated;
@@ -725,7 +725,7 @@ async fn a_beat_comes_long_after_its_look_as_well_and_says_so() {
         .await;
     };
     beats(3).await;
-    // Between look and beat the change has to be forgotten, and that waits for another one who writes.
+    // Between look and beat the change has to be forgotten, and that waits for another writer.
     let mut database = SqliteConnection::connect(&url).await.unwrap();
     let script = "BEGIN IMMEDIATE; INSERT INTO outbox (link_keys, records, created_at) VALUES (X'00000003612f78', X'', 0); \
                   COMMIT; BEGIN IMMEDIATE";
@@ -786,7 +786,7 @@ async fn a_database_that_went_back_is_noticed_by_a_publisher_that_knows_only_red
 async fn a_change_that_a_restored_database_still_has_to_publish_is_asked_for() {
     let setting = Setting::new().await;
     setting.create(0..1).await;
-    // Its revision is below what caches may have been told since.
+    // Its revision is below what caches may have got since.
     let far = u64::MAX / 4;
     setting
         .execute(format!("UPDATE publisher SET rev_floor = {far}"))

@@ -63,7 +63,7 @@ impl<S> Setting<S> {
         }
     }
 
-    /// Nobody publishes any more, and the lease ends by itself.
+    /// Stops publishing, and lets the lease end by itself.
     async fn end_publisher(&mut self) {
         self.publisher.task.abort();
         let _ = (&mut self.publisher.task).await;
@@ -184,7 +184,7 @@ async fn a_link_of_another_replica_is_found_at_once() {
     for number in 0..50 {
         let key = format!("a.example/k{number}");
         assert!(!replica.known_keys.may_have(&key));
-        // Nobody publishes here: the change stays in the outbox.
+        // Nothing publishes here: the change stays in the outbox.
         setting.create(number, &key).await;
         let record = replica
             .resolver
@@ -373,7 +373,7 @@ async fn an_entry_that_redis_has_lost_denies_nothing() {
     let mut setting = Setting::new().await;
     let replica = setting.replica().await;
     setting.end_publisher().await;
-    // Published and forgotten, and then Redis lost it while this replica had not read it yet; entries of before and after
+    // Published and removed from the outbox, and then Redis lost it while this replica had not read it yet; entries of before and after
     // join, as far as it can see.
     setting.create(1, KEY).await;
     let state = setting.store.publisher().await.unwrap();

@@ -157,7 +157,7 @@ async fn another_generation_is_a_gap_even_where_the_stream_goes_on() {
     })
     .await;
     let place = (GENERATION, following.position);
-    // Nobody has asked the database here: the feed is not current, and what it has would be a gap.
+    // Nothing has asked the database here: the feed is not current, and what it has would be a gap.
     let polled = following.feed.poll(Some(place), LIMIT).await;
     assert!(polled.is_err());
     following.feed.clock().note(tokio::time::Instant::now(), 1);

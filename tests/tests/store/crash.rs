@@ -1,4 +1,4 @@
-//! A server that stops, dies and comes back. Always a private MariaDB, for nobody else's server is killed.
+//! A server that stops, dies and comes back. Always a private MariaDB: a shared server is never killed.
 
 use crate::fixture::{create, delete, key, link, migrated};
 use edgelink_control_plane::config::StoreConfig;

@@ -247,7 +247,7 @@ async fn overlapping_batches_at_once_create_every_code_once(database: Database) 
     let tasks: Vec<_> = (0..6u64)
         .map(|task| {
             let store: Arc<Store> = Arc::clone(&store);
-            // Each task goes through the codes from another place, so that they lock in different orders.
+            // Each task takes the codes from another place on, so that they lock in different orders.
             let codes = (0..40).map(|n| (n * 7 + task * 13) % 40);
             let batch = codes
                 .map(|n| link(task * 1000 + n, &format!("c{n}")))

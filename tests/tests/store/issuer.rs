@@ -214,7 +214,7 @@ async fn lease_all(store: &Store, owner: &str, milliseconds: u64) -> Vec<u16> {
     leased
 }
 
-/// Who holds an issuer: the one who can renew it.
+/// The holder of an issuer: the one that can renew it.
 async fn owner_of(store: &Store, issuer: u16) -> String {
     for task in 0..4 {
         let owner = format!("owner-{task}");
@@ -222,7 +222,7 @@ async fn owner_of(store: &Store, issuer: u16) -> String {
             return owner;
         }
     }
-    panic!("nobody holds issuer {issuer}");
+    panic!("no source holds issuer {issuer}");
 }
 
 async fn nothing_is_issued_after_a_shutdown(database: Database) {

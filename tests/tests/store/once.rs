@@ -363,7 +363,7 @@ async fn a_twin_is_one_with_the_same_domain_and_content_and_code_where_that_is_a
     }
 }
 
-/// What one meets does not concern the others.
+/// The outcome of one does not affect the others.
 async fn each_of_a_batch_has_an_outcome_of_its_own(database: Database) {
     let store = database.store().await;
     let same = |id, code| NewLink {

@@ -1,4 +1,4 @@
-//! What the relay works on: the outbox, the lease, the bound.
+//! What the publisher works on: the outbox, the lease, the bound.
 
 use crate::fixture::{Database, content, create, delete, key, link};
 use edgelink_control_plane::store::{
@@ -81,10 +81,10 @@ async fn the_changes_of_a_transaction_take_few_rows_of_bounded_size(database: Da
     let batches = store.pending(100).await.unwrap().batches;
     assert!((2..10).contains(&batches.len()), "{}", batches.len());
     assert!(batches.iter().all(|batch| batch.size() <= MAX_BATCH_BYTES));
-    let mut told = outbox(store.as_ref()).await;
-    told.sort();
-    told.dedup();
-    assert_eq!(told.len(), 1500);
+    let mut rows = outbox(store.as_ref()).await;
+    rows.sort();
+    rows.dedup();
+    assert_eq!(rows.len(), 1500);
     let long = |id| {
         let mut long = link(id, &format!("c{id}"));
         long.content = content(&format!("https://x.example/{}", "y".repeat(7900)));
@@ -226,7 +226,7 @@ async fn keys_are_scanned_in_the_order_of_their_numbers(database: Database) {
     );
 }
 
-/// Forgets rows as one who has just taken the lease.
+/// Removes rows from the outbox as a publisher that has just taken the lease.
 pub(crate) async fn forget(store: &Store, ids: &[u64]) {
     let state = store.take_publisher_lease(&claim("one")).await.unwrap();
     let state = state.expect("the lease");
@@ -314,7 +314,7 @@ async fn a_generation_begins_above_everything_from_before(database: Database) {
     assert!(skipped <= NUMBERS_SKIPPED * 1000);
     // Links can be created at once, although the bound takes a minute to rise.
     assert!(store.draw_segment(7, 1000).await.unwrap().is_some());
-    // A link of before is newer than all that was told.
+    // A link of before is newer than all that was published.
     create(store.as_ref(), link(1, "x")).await.unwrap();
     let rev = store.resolve(&key("a.example/x")).await.unwrap().rev();
     assert!(rev > third.rev_floor);

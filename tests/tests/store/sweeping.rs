@@ -1,4 +1,4 @@
-//! Removing what is over.
+//! Purging what has expired.
 
 use crate::fixture::{Database, create, delete, key, link};
 use edgelink_control_plane::config::{ClicksConfig, PurgeConfig};
@@ -31,8 +31,8 @@ async fn a_link_that_is_over_becomes_an_empty_tombstone_and_the_edges_are_told(d
         .await
         .unwrap();
     create(store.as_ref(), link(3, "c")).await.unwrap();
-    let told = store.pending(100).await.unwrap().batches;
-    let ids: Vec<u64> = told.iter().map(|batch| batch.id).collect();
+    let batches = store.pending(100).await.unwrap().batches;
+    let ids: Vec<u64> = batches.iter().map(|batch| batch.id).collect();
     crate::relay::forget(&store, &ids).await;
 
     assert_eq!(store.purge_expired(0, 10).await.unwrap(), 1);
@@ -48,12 +48,12 @@ async fn a_link_that_is_over_becomes_an_empty_tombstone_and_the_edges_are_told(d
     let rev = record.rev();
     assert!(rev > made.rev);
     assert_eq!(record, Record::Absent { rev });
-    let told = store.pending(100).await.unwrap().batches;
-    assert_eq!(told.len(), 1);
-    let told = told[0].changes().unwrap();
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0].key, "a.example/a");
-    assert_eq!(told[0].record().unwrap(), Record::Absent { rev });
+    let batches = store.pending(100).await.unwrap().batches;
+    assert_eq!(batches.len(), 1);
+    let changes = batches[0].changes().unwrap();
+    assert_eq!(changes.len(), 1);
+    assert_eq!(changes[0].key, "a.example/a");
+    assert_eq!(changes[0].record().unwrap(), Record::Absent { rev });
     let mut gone = link(1, "a");
     gone.content.valid_until = Some(100);
     let wanted = Wanted {

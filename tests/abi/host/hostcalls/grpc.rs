@@ -24,9 +24,9 @@ pub struct GrpcStream {
     pub method: String,
     /// The messages that the module has sent.
     pub sent: Vec<Vec<u8>>,
-    /// Whether the peer has closed its side, and the module been told.
+    /// Whether the peer has closed its side, and the module got the callback.
     pub(crate) is_closed_remotely: bool,
-    /// The root context of the one that has opened it: it alone knows it, and takes it along when it ends.
+    /// The root context of the opener: it alone knows the stream, which ends with it.
     pub(crate) root: u32,
     pub(crate) generation: usize,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Grpc {
     pub(crate) open: BTreeMap<u32, GrpcStream>,
     /// The message that a callback shows to the module.
     pub(crate) message: Option<Vec<u8>>,
-    /// The stream that the module is told the end of.
+    /// The stream whose close callback runs.
     pub(crate) closing: Option<u32>,
     last_stream: u32,
 }

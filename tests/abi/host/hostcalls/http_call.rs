@@ -23,11 +23,11 @@ pub struct Callout {
     pub headers: HeaderMap,
     /// The request body.
     pub body: Vec<u8>,
-    /// How long the module wants to wait; nothing is for ever.
+    /// How long the module wants to wait; `None` if for ever.
     pub timeout: Option<Duration>,
     /// When it times out, since 1970.
     pub deadline: Option<Duration>,
-    /// The root context of the one that has made it: it is told the end of it, and takes it along when it ends.
+    /// The root context of the caller: it gets the callback, and the callout ends with it.
     pub(crate) root: u32,
     /// Which VM of the worker has made it.
     pub(crate) generation: usize,

@@ -45,7 +45,7 @@ pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
         "clock_time_get" => clock_time_get(clock, precision: u64, time_at);
         "random_get" => random(buffer, size);
     }
-    // Envoy notes it and goes on; what comes behind is the module's own trap.
+    // Envoy logs it and continues; the trap that follows is the module's own.
     linker.func_wrap(WASI, "proc_exit", |caller: Caller<'_, VmState>, _: u32| {
         Call::begin(caller, "proc_exit").map(drop)
     })?;

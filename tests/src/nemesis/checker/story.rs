@@ -6,11 +6,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// How many violations of a promise are told in full: the first of those with the same faults around.
+/// How many violations of a promise are reported in full: the first of those with the same faults around.
 const STORIES: usize = 5;
 /// How many sets of faults around violations of a promise are shown, those with the most violations.
 const GROUPS: usize = 12;
-/// Faults so long before or after a change may be why it was not heard of.
+/// Faults so long before or after a change may be why it was missed.
 const SOON: Micros = 3_000_000;
 /// How far back a story goes.
 const BEFORE: Micros = 40_000_000;
@@ -63,14 +63,14 @@ pub fn print(verdict: &Verdict, events: &[Event]) -> String {
     for promise in Promise::ALL {
         let of_kind = groups.iter().filter(|((of, _), _)| *of == promise);
         for violation in of_kind.filter_map(|(_, group)| group.first()).take(STORIES) {
-            tell(violation, &run, &mut text);
+            describe(violation, &run, &mut text);
         }
     }
     text
 }
 
 impl Run {
-    /// The kinds of faults when the change came that was not heard of, or before what was seen.
+    /// The kinds of faults around the change that was missed, or before what was seen.
     fn faults_around(&self, violation: &Violation) -> String {
         let (from, to) = violation
             .since
@@ -85,7 +85,7 @@ impl Run {
     }
 }
 
-fn tell(violation: &Violation, run: &Run, text: &mut String) {
+fn describe(violation: &Violation, run: &Run, text: &mut String) {
     let (from, to) = violation.time;
     let name = violation.promise.name();
     let _ = writeln!(

@@ -302,7 +302,7 @@ impl Writer {
         self.shared.history.complete(op, outcome);
     }
 
-    /// Reads a link whose write was refused; says whether that tells what became of the write.
+    /// Reads a link whose write was refused; says whether that shows what became of the write.
     async fn settle(&mut self, slot: &mut Slot, op: u64, value: Value) -> bool {
         let (known, since) = self.read(&slot.code).await;
         if known.value() == Some(value) {
@@ -419,7 +419,7 @@ async fn read(
             let status = answer.status;
             (Known::Unread, Outcome::Unavailable { status })
         }
-        // A kept connection was closed meanwhile: nothing is wrong with who is asked.
+        // A kept connection was closed meanwhile: nothing is wrong with the part that is asked.
         Err(error) if super::is_closed(&error) => (Known::Unread, Outcome::Unknown),
         Err(error) => (Known::Unread, Outcome::NoAnswer { error }),
     };
@@ -427,7 +427,7 @@ async fn read(
     (known, since)
 }
 
-/// Reads a link once, as everybody does at the end.
+/// Reads a link once, as each client does at the end.
 pub(in crate::nemesis) async fn read_back(shared: &Shared, client: &mut Client, code: &str) {
     let request = request(shared, "GET", &format!("/links/{code}"));
     let (known, _) = read(shared, client, &request, code).await;

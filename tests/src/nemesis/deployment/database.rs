@@ -1,4 +1,4 @@
-//! MariaDB, its copies, and what they are put back for.
+//! MariaDB, its copies, and restoring them.
 
 use super::{CONTROL_PLANES, Deployment, subfolder};
 use crate::nemesis::part::{Part, Probe};
@@ -62,7 +62,7 @@ impl Database {
     }
 }
 
-/// MariaDB refuses to run as root unless told so.
+/// MariaDB refuses to run as root without `--user`.
 fn user() -> Option<&'static str> {
     rustix::process::getuid().is_root().then_some("--user=root")
 }

@@ -18,7 +18,7 @@ const NODES: usize = 6;
 const NODE_TIMEOUT_MS: &str = "5000";
 const REPLICATION: &str = "redis>redis";
 
-/// Runs a command and gives what `redis-cli` prints; nothing where it does not answer.
+/// Runs a command and gives what `redis-cli` prints; empty if it does not answer.
 pub(in crate::nemesis) async fn redis_cli(port: u16, command: &[&str]) -> String {
     let mut cli = tokio::process::Command::new("redis-cli");
     cli.args(["-h", "127.0.0.1", "-p", &port.to_string()])
@@ -142,7 +142,7 @@ impl Deployment {
         })
     }
 
-    /// Makes the replica the master for everybody.
+    /// Makes the replica the master for all parts.
     pub(in crate::nemesis) async fn change_places(&self) {
         let next = 1 - self.master();
         self.master.store(next, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// How long ago a link must have been deleted to be forgotten.
+/// How long ago a link must have been deleted for its tombstone to be purged.
 const TOMBSTONE_SECONDS: u64 = 8;
 const GRACE: Duration = Duration::from_secs(15);
 const FAILOVER_LIMIT: Duration = Duration::from_secs(30);

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-/// Tells the proxy to wait: the request is answered.
+/// Has the proxy wait: the request is answered.
 const PAUSE: u32 = 1;
 
 #[link(wasm_import_module = "env")]

@@ -1,5 +1,5 @@
-//! What the filter has the host do for a hit in the worker's cache, and nothing in between: it is told of the headers and
-//! of the end of a stream, reads the headers, and sends two of its own. What the filter cannot be cheaper than.
+//! What the filter has the host do for a hit in the worker's cache, and nothing in between: it gets the callbacks for headers and
+//! the end of a stream, reads the headers, and sends two of its own. The filter cannot be cheaper.
 
 #![cfg(target_arch = "wasm32")]
 
@@ -19,7 +19,7 @@ struct Place(UnsafeCell<[u8; ROOM]>);
 // SAFETY: a VM has one thread.
 unsafe impl Sync for Place {}
 
-/// Where the host puts the headers; nobody looks at them.
+/// Where the host puts the headers, which are not read.
 static PLACE: Place = Place(UnsafeCell::new([0; ROOM]));
 
 #[link(wasm_import_module = "env")]
