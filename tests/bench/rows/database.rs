@@ -39,7 +39,7 @@ impl Database {
     }
 
     pub(crate) fn process_id(&self) -> u32 {
-        self.server.pid()
+        self.server.process_id()
     }
 
     /// Adds links until there are that many, and gives the seconds that it took. The schema has to be there, and no

@@ -1,8 +1,7 @@
 //! A private MariaDB.
 
-use super::keeper::Keeper;
-use crate::stack::{Process, Signal, free_port};
-use std::fs;
+use super::{PrivateServer, is_private_server};
+use crate::stack::Process;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -19,14 +18,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// `innodb_flush_log_at_trx_commit = 1`.
 #[derive(Debug)]
 pub struct MariaDb {
-    server: Process,
-    folder: PathBuf,
-    port: u16,
+    server: PrivateServer,
     options: Vec<String>,
     databases: AtomicU32,
-    // The last field: the folder is removed when the server is dropped.
-    _keeper: Keeper,
 }
+
+is_private_server!(MariaDb);
 
 impl MariaDb {
     /// Starts a server.
@@ -38,21 +35,15 @@ impl MariaDb {
     /// Starts a server with further options, for example `--innodb-lock-wait-timeout=1`.
     #[must_use]
     pub fn start_with(options: &[&str]) -> Self {
-        let folder = tempfile::Builder::new()
-            .prefix("edgelink-mariadb-")
-            .tempdir();
-        let folder = folder.expect("a temporary folder").keep();
-        let keeper = Keeper::of(&folder);
-        install(&folder);
-        let port = free_port();
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        let server = PrivateServer::start("mariadb", |folder, port| {
+            install(folder);
+            launch(folder, port, &options)
+        });
         Self {
-            server: launch(&folder, port, &options),
-            folder,
-            port,
+            server,
             options,
             databases: AtomicU32::new(0),
-            _keeper: keeper,
         }
     }
 
@@ -67,19 +58,7 @@ impl MariaDb {
     /// The URL of a database by its name.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
-        format!("mysql://root@127.0.0.1:{}/{database}", self.port)
-    }
-
-    /// The TCP port on 127.0.0.1.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// The process id.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.server.id()
+        format!("mysql://root@127.0.0.1:{}/{database}", self.port())
     }
 
     /// Runs SQL as root and answers what it prints: columns separated by tabs, without a headline.
@@ -94,39 +73,17 @@ impl MariaDb {
                 "--skip-column-names",
                 "--user=root",
             ])
-            .arg(format!("--socket={}", socket(&self.folder).display()))
+            .arg(format!("--socket={}", socket(&self.server.folder).display()))
             .arg(format!("--execute={sql}"))
             .output();
         checked("mariadb", &output.expect("the client of MariaDB"))
     }
 
-    /// Kills the server at once (`kill -9`). [`MariaDb::restart`] brings it back.
-    pub fn kill(&mut self) {
-        self.server.kill();
-        // The number may soon be that of another process.
-        let _ = fs::remove_file(self.folder.join("pid"));
-    }
-
-    /// Stops the server in its tracks (`kill -STOP`): it keeps its connections and answers nothing.
-    pub fn stop(&self) {
-        self.server.signal(Signal::STOP);
-    }
-
-    /// Lets a stopped server go on.
-    pub fn cont(&self) {
-        self.server.signal(Signal::CONT);
-    }
-
     /// Starts the server again on the same port and data, killing it first where it still runs.
     pub fn restart(&mut self) {
-        self.kill();
-        self.server = launch(&self.folder, self.port, &self.options);
-    }
-}
-
-impl Drop for MariaDb {
-    fn drop(&mut self) {
-        self.kill();
+        let options = &self.options;
+        self.server
+            .relaunch(|folder, port| launch(folder, port, options));
     }
 }
 

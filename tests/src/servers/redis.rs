@@ -1,10 +1,10 @@
 //! A private Redis, alone or as a cluster.
 
-use super::keeper::Keeper;
-use crate::stack::{Process, Signal, free_port, until};
+use super::{PrivateServer, is_private_server};
+use crate::stack::{Process, free_port, until};
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -17,14 +17,12 @@ const NODE_TIMEOUT_MS: &str = "1000";
 /// A Redis of its own that keeps nothing on disk: whenever it starts, it is empty.
 #[derive(Debug)]
 pub struct RedisServer {
-    server: Process,
-    folder: PathBuf,
-    port: u16,
+    server: PrivateServer,
     password: Option<String>,
     options: Vec<String>,
-    // The last field: the folder is removed when the server is dropped.
-    _keeper: Keeper,
 }
+
+is_private_server!(RedisServer);
 
 impl RedisServer {
     /// Starts a server.
@@ -38,29 +36,23 @@ impl RedisServer {
     }
 
     async fn launch(password: Option<&str>, options: &[&str]) -> Self {
-        let folder = tempfile::Builder::new().prefix("edgelink-redis-").tempdir();
-        let folder = folder.expect("a temporary folder").keep();
-        let keeper = Keeper::of(&folder);
         let mut options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         if let Some(password) = password {
             options.extend(["--requirepass".to_owned(), password.to_owned()]);
         }
-        let port = free_port();
         let mut server = Self {
-            server: spawn(&folder, port, &options),
-            folder,
-            port,
+            server: PrivateServer::start("redis", |folder, port| spawn(folder, port, &options)),
             password: password.map(str::to_owned),
             options,
-            _keeper: keeper,
         };
         server.await_ready().await;
         server
     }
 
     async fn await_ready(&mut self) {
-        let (port, password) = (self.port, self.password.clone());
+        let (port, password) = (self.port(), self.password.clone());
         self.server
+            .process
             .await_ready(async || ask(port, password.as_deref(), &["PING"]).trim() == "PONG")
             .await;
     }
@@ -70,25 +62,13 @@ impl RedisServer {
     pub fn url(&self) -> String {
         let password = self.password.as_ref();
         let password = password.map_or(String::new(), |password| format!(":{password}@"));
-        format!("redis://{password}127.0.0.1:{}", self.port)
-    }
-
-    /// The TCP port on 127.0.0.1.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// The process id.
-    #[must_use]
-    pub fn process_id(&self) -> u32 {
-        self.server.id()
+        format!("redis://{password}127.0.0.1:{}", self.port())
     }
 
     /// Runs a command and answers what `redis-cli` prints.
     #[must_use]
     pub fn ask(&self, command: &[&str]) -> String {
-        ask(self.port, self.password.as_deref(), command)
+        ask(self.port(), self.password.as_deref(), command)
     }
 
     /// How often a command was called since the start, by `INFO commandstats`.
@@ -101,34 +81,12 @@ impl RedisServer {
         digits.map_or(0, |digits| digits.parse().expect("a number of calls"))
     }
 
-    /// Kills the server at once (`kill -9`). [`RedisServer::restart`] brings it back.
-    pub fn kill(&mut self) {
-        self.server.kill();
-        // The number may soon be that of another process.
-        let _ = fs::remove_file(self.folder.join("pid"));
-    }
-
-    /// Stops the server in its tracks (`kill -STOP`): it keeps its connections and answers nothing.
-    pub fn stop(&self) {
-        self.server.signal(Signal::STOP);
-    }
-
-    /// Lets a stopped server go on.
-    pub fn cont(&self) {
-        self.server.signal(Signal::CONT);
-    }
-
     /// Starts the server again on the same port, empty, killing it first where it still runs.
     pub async fn restart(&mut self) {
-        self.kill();
-        self.server = spawn(&self.folder, self.port, &self.options);
+        let options = &self.options;
+        self.server
+            .relaunch(|folder, port| spawn(folder, port, options));
         self.await_ready().await;
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 
@@ -172,11 +130,11 @@ impl RedisCluster {
         };
         let others: Vec<String> = others
             .iter()
-            .map(|node| format!("node=127.0.0.1:{}", node.port))
+            .map(|node| format!("node=127.0.0.1:{}", node.port()))
             .collect();
         format!(
             "redis-cluster://127.0.0.1:{}?{}",
-            first.port,
+            first.port(),
             others.join("&")
         )
     }
@@ -184,14 +142,14 @@ impl RedisCluster {
     /// The ports of all nodes, the first masters first.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
-        self.nodes.iter().map(|node| node.port).collect()
+        self.nodes.iter().map(|node| node.port()).collect()
     }
 
     /// Runs a command on the node that has the key, and answers what `redis-cli` prints.
     #[must_use]
     pub fn ask(&self, command: &[&str]) -> String {
         let node = self.running().expect("a node that runs");
-        ask_with(node.port, None, &["-c"], command)
+        ask_with(node.port(), None, &["-c"], command)
     }
 
     /// Kills the master that has `key`.
@@ -201,7 +159,7 @@ impl RedisCluster {
         let nodes = self.ask(&["CLUSTER", "NODES"]);
         let port = nodes.lines().find_map(|line| master_of(line, slot));
         let port = port.expect("a master of the slot");
-        let node = self.nodes.iter_mut().find(|node| node.port == port);
+        let node = self.nodes.iter_mut().find(|node| node.port() == port);
         node.expect("a node").kill();
         port
     }
@@ -210,7 +168,7 @@ impl RedisCluster {
     pub async fn await_all_slots(&self) {
         until("the cluster serves all slots", CLUSTER_LIMIT, async || {
             let is_ok = |node: &RedisServer| {
-                let info = ask(node.port, None, &["CLUSTER", "INFO"]);
+                let info = ask(node.port(), None, &["CLUSTER", "INFO"]);
                 info.is_empty() || info.contains("cluster_state:ok")
             };
             self.nodes.iter().all(is_ok).then_some(())
@@ -238,7 +196,7 @@ impl RedisCluster {
     fn running(&self) -> Option<&RedisServer> {
         self.nodes
             .iter()
-            .find(|node| ask(node.port, None, &["PING"]).trim() == "PONG")
+            .find(|node| ask(node.port(), None, &["PING"]).trim() == "PONG")
     }
 }
 
@@ -256,7 +214,7 @@ fn master_of(line: &str, slot: u32) -> Option<u16> {
 }
 
 fn form(nodes: &[RedisServer]) {
-    let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
+    let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port()));
     let output = Command::new("redis-cli")
         .args(["--cluster", "create"])
         .args(addresses)

@@ -1,12 +1,12 @@
 //! A private ZooKeeper.
 
-use super::keeper::Keeper;
-use crate::stack::{Process, Signal, free_port};
+use super::{PrivateServer, is_private_server};
+use crate::stack::Process;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -20,69 +20,36 @@ const JARS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar"
 /// A single ZooKeeper server of its own.
 #[derive(Debug)]
 pub struct ZooKeeper {
-    server: Process,
-    folder: PathBuf,
-    port: u16,
-    // The last field: the folder is removed when the server is dropped.
-    _keeper: Keeper,
+    server: PrivateServer,
 }
+
+is_private_server!(ZooKeeper);
 
 impl ZooKeeper {
     /// Starts a server.
     #[must_use]
     pub fn start() -> Self {
-        let folder = tempfile::Builder::new()
-            .prefix("edgelink-zookeeper-")
-            .tempdir();
-        let folder = folder.expect("a temporary folder").keep();
-        let keeper = Keeper::of(&folder);
-        let port = free_port();
-        let configuration = format!(
-            "tickTime=500\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
-             admin.enableServer=false\n4lw.commands.whitelist=ruok\n",
-            folder.join("data").display()
-        );
-        fs::write(folder.join("zoo.cfg"), configuration).expect("a configuration");
-        Self {
-            server: launch(&folder, port),
-            folder,
-            port,
-            _keeper: keeper,
-        }
+        let server = PrivateServer::start("zookeeper", |folder, port| {
+            let configuration = format!(
+                "tickTime=500\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+                 admin.enableServer=false\n4lw.commands.whitelist=ruok\n",
+                folder.join("data").display()
+            );
+            fs::write(folder.join("zoo.cfg"), configuration).expect("a configuration");
+            launch(folder, port)
+        });
+        Self { server }
     }
 
     /// `host:port`, as clients take it.
     #[must_use]
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    /// Kills the server at once (`kill -9`). [`ZooKeeper::restart`] brings it back with its data.
-    pub fn kill(&mut self) {
-        self.server.kill();
-        let _ = fs::remove_file(self.folder.join("pid"));
-    }
-
-    /// Stops the server in its tracks (`kill -STOP`): it keeps its connections and answers nothing.
-    pub fn stop(&self) {
-        self.server.signal(Signal::STOP);
-    }
-
-    /// Lets a stopped server go on.
-    pub fn cont(&self) {
-        self.server.signal(Signal::CONT);
+        format!("127.0.0.1:{}", self.port())
     }
 
     /// Starts the server again on the same port and data, killing it first where it still runs.
     pub fn restart(&mut self) {
-        self.kill();
-        self.server = launch(&self.folder, self.port);
-    }
-}
-
-impl Drop for ZooKeeper {
-    fn drop(&mut self) {
-        self.kill();
+        self.server.relaunch(launch);
     }
 }
 

@@ -15,7 +15,8 @@ mod process;
 mod production;
 mod scripted;
 mod stats;
-mod wait;
+
+use std::time::{Duration, Instant};
 
 pub use control_plane::{ApiAnswer, ControlPlane, code_space};
 pub use deployment::Deployment;
@@ -33,7 +34,23 @@ pub use process::{Process, Signal, resident_bytes};
 pub use production::{Production, ProductionOptions};
 pub use scripted::{Behaviour, ScriptedControlPlane};
 pub use stats::Stats;
-pub use wait::until;
 
 /// The bearer token of the edge API in tests. The quote and the backslash show that it is escaped where it is filled in.
 pub const EDGE_TOKEN: &str = r#"edge-"token\of-tests"#;
+
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Asks `probe` again and again until it answers something.
+///
+/// # Panics
+/// With `what` when there is no answer within `limit`.
+pub async fn until<T>(what: &str, limit: Duration, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = probe().await {
+            return answer;
+        }
+        assert!(start.elapsed() < limit, "waited {limit:?} in vain: {what}");
+        tokio::time::sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,138 @@
+//! Private servers for tests: each in a temporary folder, on free ports, gone when the test is.
+
+mod mariadb;
+mod redis;
+mod zookeeper;
+
+use crate::stack::{Process, Signal, free_port};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+pub use mariadb::MariaDb;
+pub use redis::{RedisCluster, RedisServer};
+pub use zookeeper::ZooKeeper;
+
+/// What all private servers have: a process, its port, and its folder, which holds its process id in the file `pid`.
+#[derive(Debug)]
+pub struct PrivateServer {
+    process: Process,
+    folder: PathBuf,
+    port: u16,
+    // The last field: the folder is removed when the server is dropped.
+    _keeper: Keeper,
+}
+
+impl PrivateServer {
+    /// Launches a server in a new folder, on a free port.
+    fn start(name: &str, launch: impl FnOnce(&Path, u16) -> Process) -> Self {
+        let prefix = format!("edgelink-{name}-");
+        let folder = tempfile::Builder::new().prefix(&prefix).tempdir();
+        let folder = folder.expect("a temporary folder").keep();
+        let keeper = Keeper::of(&folder);
+        let port = free_port();
+        Self {
+            process: launch(&folder, port),
+            folder,
+            port,
+            _keeper: keeper,
+        }
+    }
+
+    /// Launches it again in the same folder, on the same port, killing it first where it still runs.
+    fn relaunch(&mut self, launch: impl FnOnce(&Path, u16) -> Process) {
+        self.kill();
+        self.process = launch(&self.folder, self.port);
+    }
+
+    /// The TCP port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Kills the server at once (`kill -9`). `restart` brings it back.
+    pub fn kill(&mut self) {
+        self.process.kill();
+        // The number may soon be that of another process.
+        let _ = fs::remove_file(self.folder.join("pid"));
+    }
+
+    /// Stops the server in its tracks (`kill -STOP`): it keeps its connections and answers nothing.
+    pub fn stop(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// Continues a stopped server (`kill -CONT`).
+    pub fn cont(&self) {
+        self.process.signal(Signal::CONT);
+    }
+}
+
+impl Drop for PrivateServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Has a server be, for its users, the private server that it is made of.
+macro_rules! is_private_server {
+    ($server:ty) => {
+        impl std::ops::Deref for $server {
+            type Target = super::PrivateServer;
+
+            fn deref(&self) -> &Self::Target {
+                &self.server
+            }
+        }
+
+        impl std::ops::DerefMut for $server {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                &mut self.server
+            }
+        }
+    };
+}
+use is_private_server;
+
+/// Waits for the end of its input, which comes when the test process ends however that happens. Then it kills the
+/// servers whose process ids are in the folder's files `pid` and `*.pid`, and removes the folder.
+const SCRIPT: &str = r#"cat >/dev/null
+for file in "$1/pid" "$1"/*.pid; do [ -s "$file" ] && kill -KILL "$(cat "$file")" 2>/dev/null; done
+rm -rf "$1""#;
+
+/// A small process that cleans up behind a test process that ends without dropping anything: by `kill -9`, or because a
+/// server is shared by all tests and lives in a static.
+#[derive(Debug)]
+pub(crate) struct Keeper(Child);
+
+impl Keeper {
+    /// Has `folder` removed at the end, and the servers killed that wrote their process ids into the file `pid`, or files that
+    /// end so, there.
+    pub(crate) fn of(folder: &Path) -> Self {
+        let child = Command::new("sh")
+            .args(["-c", SCRIPT, "keeper"])
+            .arg(folder)
+            // Ctrl-C goes to the group of the tests, and the keeper has to outlive it.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.expect("a shell"))
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
