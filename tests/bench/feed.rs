@@ -46,7 +46,7 @@ struct Changes {
 }
 
 /// A run's figures, in milliseconds.
-struct Figures {
+struct FeedFigures {
     p50: f64,
     p99: f64,
     last: f64,
@@ -57,7 +57,7 @@ struct Figures {
 }
 
 /// What serves the feed.
-struct Field<'a> {
+struct FeedField<'a> {
     planes: &'a [ControlPlane],
     /// Control planes and Redis.
     processes: Vec<u32>,
@@ -97,7 +97,7 @@ async fn few(options: &Options, table: &mut Table, section: &mut Section) {
         ..ProductionOptions::direct(&redis)
     };
     let mut production = Production::start(&none).await;
-    let field = Field::new(&mut production.control_planes, &redis).await;
+    let field = FeedField::new(&mut production.control_planes, &redis).await;
     let mut all = COUNTS.map(|_| Vec::new());
     for round in 0..rounds {
         for (place, (count, figures)) in COUNTS.iter().zip(&mut all).enumerate() {
@@ -133,7 +133,7 @@ async fn many(options: &Options, table: &mut Table) -> String {
     .await;
     let mut planes = [plane];
     let process = [planes[0].process().id()];
-    let field = Field::new(&mut planes, &redis).await;
+    let field = FeedField::new(&mut planes, &redis).await;
     let before = resident(&process);
     let workers = Workers::start(field.planes, count);
     workers.await_answers(count * 3).await;
@@ -152,8 +152,8 @@ async fn many(options: &Options, table: &mut Table) -> String {
     )
 }
 
-fn cells(count: usize, figures: &[Figures]) -> [String; 6] {
-    let cell = |figure: fn(&Figures) -> f64| {
+fn cells(count: usize, figures: &[FeedFigures]) -> [String; 6] {
+    let cell = |figure: fn(&FeedFigures) -> f64| {
         let values: Vec<f64> = figures.iter().map(figure).collect();
         format!("{:.1}", median(&values))
     };
@@ -167,7 +167,7 @@ fn cells(count: usize, figures: &[Figures]) -> [String; 6] {
     ]
 }
 
-impl<'a> Field<'a> {
+impl<'a> FeedField<'a> {
     /// With the links that are changed; servers on the first processor, this process on the others.
     async fn new(planes: &'a mut [ControlPlane], redis: &RedisServer) -> Self {
         let processes = planes.iter_mut().map(|plane| plane.process().id());
@@ -182,7 +182,7 @@ impl<'a> Field<'a> {
         Self { planes, processes }
     }
 
-    async fn measure(&self, count: usize, numbers: Range<usize>, pace: Duration) -> Figures {
+    async fn measure(&self, count: usize, numbers: Range<usize>, pace: Duration) -> FeedFigures {
         let workers = Workers::start(self.planes, count);
         workers.await_answers(count * 3).await;
         let wanted = numbers.len() * count;
@@ -219,7 +219,7 @@ impl Changes {
         changes
     }
 
-    fn figures(&self, workers: &Workers, cpu: Duration) -> Figures {
+    fn figures(&self, workers: &Workers, cpu: Duration) -> FeedFigures {
         let arrivals = workers.arrivals.lock().expect("a lock");
         let (mut sent, mut answered) = (Vec::new(), Vec::new());
         for (number, at) in arrivals.iter().flatten() {
@@ -229,7 +229,7 @@ impl Changes {
                 answered.push(millis(*at, times.1));
             }
         }
-        Figures {
+        FeedFigures {
             p50: percentile(&mut sent, 50),
             p99: percentile(&mut sent, 99),
             last: percentile(&mut sent, 100),

@@ -67,8 +67,8 @@ fn explain(plan: Plan) -> String {
          system; for Redis and the control plane as tiers, Envoy alone, without what Redis and the control plane take. Busy: \
          the share of its processor that the server used; well below 100 %, something else was the limit (for these tiers \
          Redis and the control plane share the load's processor). Host calls only: reads the headers, sends the two of a \
-         redirect, is told of the stream's end, and does nothing in between. Ratio: to Envoy's own redirect, the median over rounds \
-         and that of the best rounds. The filter counts clicks; for LRU and admission it hears a feed. For the other tiers the \
+         redirect, sees the end of the stream, and does nothing in between. Ratio: to Envoy's own redirect, the median over rounds \
+         and that of the best rounds. The filter counts clicks; for LRU and admission it follows a feed. For the other tiers the \
          caches in front are configured so small that a link is gone again when it is asked for, but is put into them. \
          Latency: links at random (oha), from when each request was due.",
         plan.rounds, plan.time

@@ -21,7 +21,7 @@ const TIERS: [&str; 4] = ["lru", "shared-data", "redis", "control-plane"];
 
 /// How much of everything there is.
 #[derive(Clone, Copy)]
-struct Plan {
+struct ZipfPlan {
     links: usize,
     lru_bytes: u32,
     slots: u32,
@@ -29,7 +29,7 @@ struct Plan {
     requests: u64,
 }
 
-impl Plan {
+impl ZipfPlan {
     fn of(size: Size) -> Self {
         let small = |full: u64| size.pick(full, full / 20);
         Self {
@@ -44,7 +44,7 @@ impl Plan {
 
 /// Through real Envoy, and beside it through the logic alone.
 pub(crate) async fn run(options: &Options) -> Section {
-    let plan = Plan::of(options.size);
+    let plan = ZipfPlan::of(options.size);
     let targets = Targets::load();
     let redis = RedisServer::start().await;
     let mut control_plane = publishing_to(&redis).await;
@@ -80,7 +80,7 @@ pub(crate) async fn run(options: &Options) -> Section {
 
 /// Through the filter's logic alone, the same in every run.
 pub(crate) fn simulated(options: &Options) -> Section {
-    let plan = Plan::of(options.size);
+    let plan = ZipfPlan::of(options.size);
     let report = simulate(&SimulateSpec {
         links: plan.links,
         targets: Targets::path(),
@@ -156,7 +156,7 @@ impl Hits {
     }
 }
 
-fn explain(plan: Plan) -> String {
+fn explain(plan: ZipfPlan) -> String {
     format!(
         "Zipf's law with exponent 1 over {} links with real targets, all of them in Redis; one worker, a cache of {} bytes, \
          {} slots of shared data; {} requests counted after {}.",
@@ -164,7 +164,7 @@ fn explain(plan: Plan) -> String {
     )
 }
 
-fn judge(section: &mut Section, hits: &Hits, plan: Plan, targets: &Targets) {
+fn judge(section: &mut Section, hits: &Hits, plan: ZipfPlan, targets: &Targets) {
     let local = hits.without_redis();
     let same = zipf_weight(hits.entries as usize, plan.links);
     let mut bytes = 0;

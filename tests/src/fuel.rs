@@ -1,15 +1,11 @@
 //! What a redirect costs inside the VM, by tier: wasmtime's fuel, about one unit an instruction. The same in every run,
 //! so that a test can hold on to it: `tests/bench/fuel.toml` has the figures that are agreed upon.
 
-use crate::abi::host::{
-    Callout, Cluster, Fleet, HeaderMap, Metering, Module, Response, Usage, Worker,
-};
-use crate::scenario::{DOMAIN, Reply, link};
+use crate::abi::host::{Cluster, Fleet, HeaderMap, Metering, Module, Response, Usage, Worker};
+use crate::scenario::{DOMAIN, Reply, feed_batch, link, path_of, snapshot};
 use crate::stack::{filter_module, root};
 use edgelink_wire::feed::{Beat, FeedMessage};
-use edgelink_wire::{
-    BatchHead, CodeFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, LinkAnswer, Snapshot,
-};
+use edgelink_wire::{FeedBatch, LinkAnswer, Snapshot};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -40,7 +36,7 @@ pub struct Cost {
 
 /// The figures that are agreed upon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Figures {
+pub struct FuelFigures {
     /// The version of rustc that the filter was built by.
     pub rustc: String,
     /// By tier.
@@ -53,14 +49,14 @@ pub struct Figures {
 /// # Panics
 /// Where the filter does not answer from the tier that it should.
 #[must_use]
-pub fn measure() -> Figures {
+pub fn measure() -> FuelFigures {
     let costs = [
         ("lru", lru()),
         ("shared-data", shared_data()),
         ("admission", admission()),
         ("redis", redis()),
     ];
-    Figures {
+    FuelFigures {
         rustc: compiler(&std::fs::read(filter_module()).expect("the filter")),
         tiers: costs.map(|(tier, cost)| (tier.to_owned(), cost)).into(),
     }
@@ -84,7 +80,7 @@ fn compiler(module: &[u8]) -> String {
 /// # Panics
 /// Where `tests/bench/fuel.toml` cannot be read.
 #[must_use]
-pub fn agreed() -> Figures {
+pub fn agreed() -> FuelFigures {
     let path = root().join("tests/bench/fuel.toml");
     let text = std::fs::read_to_string(path).expect("the figures");
     toml::from_str(&text).expect("figures")
@@ -95,18 +91,18 @@ fn lru() -> Cost {
     let mut fleet = with_feed();
     let worker = fleet.worker(0);
     for number in 0..REQUESTS {
-        teach(worker, &path(number));
+        teach(worker, &path_of(number));
     }
-    median((0..REQUESTS).map(|number| visit(worker, &path(number), 302)))
+    median((0..REQUESTS).map(|number| visit(worker, &path_of(number), 302)))
 }
 
 /// What another worker has fetched; it is put into the worker's cache.
 fn shared_data() -> Cost {
     let mut fleet = start(&json!({"clicks": {}}), 2);
     for number in 0..REQUESTS {
-        teach(fleet.worker(0), &path(number));
+        teach(fleet.worker(0), &path_of(number));
     }
-    let costs = (0..REQUESTS).map(|number| visit(fleet.worker(1), &path(number), 302));
+    let costs = (0..REQUESTS).map(|number| visit(fleet.worker(1), &path_of(number), 302));
     median(costs)
 }
 
@@ -115,7 +111,7 @@ fn admission() -> Cost {
     let mut fleet = with_feed();
     let worker = fleet.worker(0);
     let numbers = BOUND..BOUND + REQUESTS;
-    median(numbers.map(|number| visit(worker, &path(number), 404)))
+    median(numbers.map(|number| visit(worker, &path_of(number), 404)))
 }
 
 /// A lookup in Redis and its answer, which is put into both caches: in shared data in the place of another link, as is
@@ -130,7 +126,7 @@ fn redis() -> Cost {
     let worker = fleet.worker(0);
     median((0..REQUESTS).map(|number| {
         let before = worker.usage();
-        let stream = worker.request("GET", path(number)).send();
+        let stream = worker.request("GET", path_of(number)).send();
         let lookup = worker.grpc_streams().remove(0);
         worker.grpc_message(&lookup, record_in_redis());
         assert_eq!(worker.outcome(stream).local_response().status(), 302);
@@ -162,21 +158,19 @@ fn with_feed() -> Fleet {
     fleet.worker(0).get("/");
     fleet.pass(Duration::from_secs(1));
     let worker = fleet.worker(0);
-    let asked = callout(worker, "/edge/v1/snapshot");
-    worker.answer(&asked, ok(Snapshot::MEDIA_TYPE, snapshot()));
-    let poll = callout(worker, "/edge/v1/feed");
-    worker.answer(&poll, ok(FeedBatch::MEDIA_TYPE, batch(6)));
+    let asked = worker.callout_to("/edge/v1/snapshot");
+    worker.answer(
+        &asked,
+        Response::ok(Snapshot::MEDIA_TYPE, snapshot(GENERATION, BOUND)),
+    );
+    let poll = worker.callout_to("/edge/v1/feed");
+    worker.answer(&poll, Response::ok(FeedBatch::MEDIA_TYPE, batch(6)));
     fleet.pass(Duration::from_secs(1));
     fleet
 }
 
 /// An answer to a poll, with a beat.
 fn batch(next: u64) -> Vec<u8> {
-    let head = BatchHead {
-        generation: GENERATION,
-        next: FeedPosition::new(next, 0),
-        ..BatchHead::default()
-    };
     let beat = Beat {
         bound: BOUND,
         generation: GENERATION,
@@ -184,31 +178,17 @@ fn batch(next: u64) -> Vec<u8> {
         at: 0,
         age_millis: 0,
     };
-    FeedBatch::encode(head, [FeedMessage::Beat(beat)].iter())
-}
-
-fn snapshot() -> Vec<u8> {
-    let snapshot = Snapshot {
-        generation: GENERATION,
-        position: FeedPosition::new(5, 0),
-        bound: BOUND,
-        length: CodeLength::DEFAULT,
-        key: None,
-        domains: vec![DOMAIN],
-        codes: CodeFilter::with_capacity(0).expect("a small filter"),
-        hot: Vec::new(),
-    };
-    snapshot.to_bytes()
+    feed_batch(GENERATION, next, FeedMessage::Beat(beat))
 }
 
 /// Makes the worker fetch a link from the control plane.
 fn teach(worker: &mut Worker, path: &str) {
     let stream = worker.request("GET", path).send();
-    let asked = callout(worker, &format!("/edge/v1/links/{DOMAIN}{path}"));
+    let asked = worker.callout_to(&format!("/edge/v1/links/{DOMAIN}{path}"));
     let key = format!("{DOMAIN}{path}");
     let reply = Reply::Link(link(TARGET));
     let (_, _, body) = reply.http(&key).expect("an HTTP answer");
-    worker.answer(&asked, ok(LinkAnswer::MEDIA_TYPE, body));
+    worker.answer(&asked, Response::ok(LinkAnswer::MEDIA_TYPE, body));
     assert_eq!(worker.outcome(stream).local_response().status(), 302);
 }
 
@@ -225,8 +205,8 @@ fn connect(fleet: &mut Fleet) {
     fleet.pass(Duration::from_millis(200));
     let worker = fleet.worker(0);
     for next in [6, 7] {
-        let poll = callout(worker, "/edge/v1/feed");
-        worker.answer(&poll, ok(FeedBatch::MEDIA_TYPE, batch(next)));
+        let poll = worker.callout_to("/edge/v1/feed");
+        worker.answer(&poll, Response::ok(FeedBatch::MEDIA_TYPE, batch(next)));
     }
     let lookup = worker.grpc_streams().remove(0);
     worker.grpc_initial_metadata(&lookup, &HeaderMap::default());
@@ -248,26 +228,6 @@ fn record_in_redis() -> String {
     format!(
         "*7\r\n${length}\r\n{TARGET}\r\n$3\r\n302\r\n$6\r\nactive\r\n$-1\r\n$-1\r\n$1\r\n1\r\n$1\r\n1\r\n"
     )
-}
-
-/// The callout whose path begins like that.
-fn callout(worker: &Worker, path: &str) -> Callout {
-    let callouts = worker.callouts();
-    let found = callouts
-        .into_iter()
-        .find(|each| each.path().starts_with(path));
-    found.unwrap_or_else(|| panic!("no callout to {path}"))
-}
-
-fn ok(media_type: &str, body: Vec<u8>) -> Response {
-    Response::new(200)
-        .header("content-type", media_type)
-        .body(body)
-}
-
-fn path(number: u64) -> String {
-    let space = CodeSpace::new(CodeLength::DEFAULT, None);
-    format!("/{}", space.mint(number).expect("a number with a code"))
 }
 
 fn median(costs: impl Iterator<Item = Usage>) -> Cost {

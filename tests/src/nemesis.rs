@@ -14,8 +14,8 @@ mod part;
 mod proxy;
 
 use crate::stack::root;
-use clients::{Client, Clients, Shared, read_back};
-use deployment::{CONTROL_PLANES, Deployment, ENVOYS};
+use clients::{Client, ClientContext, Clients, read_back};
+use deployment::{CONTROL_PLANES, DisturbedDeployment, ENVOYS};
 use faults::{Nemesis, copy, plan};
 use history::{History, Via, What};
 use std::fs;
@@ -73,7 +73,7 @@ pub async fn run(options: Options) -> Verdict {
         );
     }
     let folder = folder(seed);
-    let deployment = Arc::new(Deployment::start(shape).await);
+    let deployment = Arc::new(DisturbedDeployment::start(shape).await);
     let file = folder.join("history.jsonl");
     let history = Arc::new(History::begin(&file));
     let clicks = Arc::new(clicks::Clicks::default());
@@ -108,7 +108,7 @@ fn folder(seed: u64) -> PathBuf {
     folder
 }
 
-fn keep_logs(deployment: &Deployment, folder: &std::path::Path) {
+fn keep_logs(deployment: &DisturbedDeployment, folder: &std::path::Path) {
     let files = fs::read_dir(deployment.folder())
         .expect("the logs")
         .flatten();
@@ -118,7 +118,7 @@ fn keep_logs(deployment: &Deployment, folder: &std::path::Path) {
 }
 
 /// Starts again what has ended by itself, as an orchestrator does: a control plane that finds no database, for one.
-async fn supervise(deployment: Arc<Deployment>, history: Arc<History>) {
+async fn supervise(deployment: Arc<DisturbedDeployment>, history: Arc<History>) {
     loop {
         for part in deployment.parts() {
             let has_ended = part.supervise();
@@ -153,7 +153,7 @@ async fn disturb(nemesis: &Arc<Nemesis>, seed: u64, time: Duration) {
 }
 
 /// Every link, as every worker of every Envoy and every control plane shows it.
-async fn sweep(shared: &Arc<Shared>) {
+async fn sweep(shared: &Arc<ClientContext>) {
     sleep(RECOVERY).await;
     shared.history.add(What::Sweep);
     let codes = shared.codes.all();
@@ -192,7 +192,7 @@ async fn sweep(shared: &Arc<Shared>) {
 }
 
 /// Waits until Envoys have reported their clicks, and writes down what is counted.
-async fn count_clicks(shared: &Arc<Shared>, clicks: &clicks::Clicks) {
+async fn count_clicks(shared: &Arc<ClientContext>, clicks: &clicks::Clicks) {
     let deployment = &shared.deployment;
     let start = Instant::now();
     while start.elapsed() < SETTLE_LIMIT {

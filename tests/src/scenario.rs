@@ -14,7 +14,11 @@ pub mod failure;
 pub mod lookup;
 pub mod request;
 
-use edgelink_wire::{LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
+use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::{
+    BatchHead, CodeFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, LinkAnswer, LinkRecord,
+    LinkState, Record, RedirectStatus, Snapshot,
+};
 use std::time::Duration;
 
 /// The header by which whatever stands behind the filter says that a request came through. An implementation puts it
@@ -233,6 +237,46 @@ pub fn link(url: &str) -> LinkRecord<String> {
     }
 }
 
+/// The path of the code of a number, where codes are plain numbers.
+///
+/// # Panics
+/// Where the number has no code.
+#[must_use]
+pub fn path_of(number: u64) -> String {
+    let space = CodeSpace::new(CodeLength::DEFAULT, None);
+    format!("/{}", space.mint(number).expect("a number with a code"))
+}
+
+/// A snapshot at the position 5-0 of the feed, without hot links and aliases.
+///
+/// # Panics
+/// Never.
+#[must_use]
+pub fn snapshot(generation: u64, bound: u64) -> Vec<u8> {
+    let snapshot = Snapshot {
+        generation,
+        position: FeedPosition::new(5, 0),
+        bound,
+        length: CodeLength::DEFAULT,
+        key: None,
+        domains: vec![DOMAIN],
+        codes: CodeFilter::with_capacity(0).expect("a small filter"),
+        hot: Vec::new(),
+    };
+    snapshot.to_bytes()
+}
+
+/// The answer to a poll: one message, and `next`-0 as the position behind it.
+#[must_use]
+pub fn feed_batch(generation: u64, next: u64, message: FeedMessage<'_>) -> Vec<u8> {
+    let head = BatchHead {
+        generation,
+        next: FeedPosition::new(next, 0),
+        ..BatchHead::default()
+    };
+    FeedBatch::encode(head, [message].iter())
+}
+
 /// Makes a `#[tokio::test]` of every scenario. `$edge` is an `async fn() -> impl Edge` of the module that it is called in.
 #[macro_export]
 macro_rules! for_each_scenario {
@@ -249,8 +293,8 @@ macro_rules! for_each_scenario {
                 a_known_absence_is_asked_for_again_when_it_is_no_longer_fresh,
                 an_older_record_never_replaces_a_newer_one,
                 visitors_of_one_code_share_one_lookup,
-                a_visitor_who_leaves_does_not_harm_those_who_wait,
-                a_lookup_outlives_the_only_visitor_who_asked_for_it,
+                a_visitor_who_leaves_harms_no_waiter,
+                a_lookup_outlives_its_only_waiter,
             }
             failure {
                 a_failed_lookup_is_503_and_not_404,

@@ -51,7 +51,7 @@ impl From<wasmtime::Error> for Refusal {
 }
 
 /// What a hostcall answers.
-pub(crate) type Answer = Result<(), Refusal>;
+pub(crate) type HostcallResult = Result<(), Refusal>;
 
 /// A hostcall under way.
 pub(crate) struct Call<'a> {
@@ -128,7 +128,7 @@ impl<'a> Call<'a> {
     }
 
     /// Gives bytes to the module: in memory that the module allocates, with address and size where it wants them.
-    pub(crate) fn give(&mut self, bytes: &[u8], at: u32, size_at: u32) -> Answer {
+    pub(crate) fn give(&mut self, bytes: &[u8], at: u32, size_at: u32) -> HostcallResult {
         let size = u32::try_from(bytes.len()).map_err(|_| Status::InvalidMemoryAccess)?;
         let address = match size {
             0 => 0,
@@ -163,7 +163,7 @@ impl<'a> Call<'a> {
 }
 
 /// The number that the module gets, or the trap.
-pub(crate) fn finish(answer: Answer) -> wasmtime::Result<u32> {
+pub(crate) fn finish(answer: HostcallResult) -> wasmtime::Result<u32> {
     match answer {
         Ok(()) => Ok(0),
         Err(Refusal::Status(status)) => Ok(status as u32),

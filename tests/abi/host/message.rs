@@ -37,6 +37,12 @@ impl Response {
         }
     }
 
+    /// 200 with a body of that type.
+    #[must_use]
+    pub fn ok(media_type: &str, body: impl Into<Vec<u8>>) -> Self {
+        Self::new(200).header("content-type", media_type).body(body)
+    }
+
     /// The same response with one more header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {

@@ -50,7 +50,7 @@ pub(crate) enum Deferred {
 
 /// One way through the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub(crate) enum StreamHalf {
     Request,
     Response,
 }
@@ -201,10 +201,10 @@ impl HttpStream {
         }
     }
 
-    pub(crate) fn message(&mut self, direction: Direction) -> &mut Message {
+    pub(crate) fn message(&mut self, direction: StreamHalf) -> &mut Message {
         match direction {
-            Direction::Request => &mut self.request,
-            Direction::Response => &mut self.response,
+            StreamHalf::Request => &mut self.request,
+            StreamHalf::Response => &mut self.response,
         }
     }
 

@@ -5,7 +5,7 @@ use super::driver::{Driver, Entered};
 use super::exports::{Callback, Exports};
 use super::hostcalls::context::local_response;
 use super::message::{End, Response};
-use super::state::{Direction, HttpStream, Message};
+use super::state::{HttpStream, Message, StreamHalf};
 
 impl Driver<'_> {
     /// Begins a stream of a root, and shows its request headers to the filter.
@@ -16,14 +16,15 @@ impl Driver<'_> {
             .streams
             .insert(stream, HttpStream::new(headers));
         self.call(|exports| &exports.context_create, stream, (stream, root));
-        self.message(stream, Direction::Request).are_headers_visible = true;
+        self.message(stream, StreamHalf::Request)
+            .are_headers_visible = true;
         self.http(stream).is_decoding = true;
         let goes_on = self.show(
             stream,
             |exports| &exports.request_headers,
             (stream, count, end.flag()),
         );
-        self.after_headers(stream, Direction::Request, goes_on, end);
+        self.after_headers(stream, StreamHalf::Request, goes_on, end);
         self.http(stream).is_decoding = false;
         self.send_prepared(stream);
         stream
@@ -32,7 +33,7 @@ impl Driver<'_> {
     /// Shows a part of the request body to the filter.
     pub(crate) fn request_data(&mut self, stream: u32, data: &[u8], end: End) {
         self.http(stream).is_decoding = true;
-        self.data(stream, Direction::Request, data, end);
+        self.data(stream, StreamHalf::Request, data, end);
         self.http(stream).is_decoding = false;
         self.send_prepared(stream);
     }
@@ -40,27 +41,27 @@ impl Driver<'_> {
     /// Shows response headers to the filter.
     pub(crate) fn response_headers(&mut self, stream: u32, headers: HeaderMap, end: End) {
         let count = headers.len() as u32;
-        let message = self.message(stream, Direction::Response);
+        let message = self.message(stream, StreamHalf::Response);
         message.headers = Some(headers);
         if self.http(stream).has_failed {
-            return self.pass_headers(stream, Direction::Response, end);
+            return self.pass_headers(stream, StreamHalf::Response, end);
         }
-        self.message(stream, Direction::Response)
+        self.message(stream, StreamHalf::Response)
             .are_headers_visible = true;
         let goes_on = self.show(
             stream,
             |exports| &exports.response_headers,
             (stream, count, end.flag()),
         );
-        self.after_headers(stream, Direction::Response, goes_on, end);
+        self.after_headers(stream, StreamHalf::Response, goes_on, end);
     }
 
     /// Shows a part of the response body to the filter.
     pub(crate) fn response_data(&mut self, stream: u32, data: &[u8], end: End) {
-        self.data(stream, Direction::Response, data, end);
+        self.data(stream, StreamHalf::Response, data, end);
     }
 
-    fn after_headers(&mut self, stream: u32, direction: Direction, goes_on: bool, end: End) {
+    fn after_headers(&mut self, stream: u32, direction: StreamHalf, goes_on: bool, end: End) {
         let message = self.message(stream, direction);
         if goes_on {
             message.are_headers_visible = false;
@@ -70,7 +71,7 @@ impl Driver<'_> {
         }
     }
 
-    fn data(&mut self, stream: u32, direction: Direction, data: &[u8], end: End) {
+    fn data(&mut self, stream: u32, direction: StreamHalf, data: &[u8], end: End) {
         if !self.http(stream).is_live {
             return;
         }
@@ -84,8 +85,8 @@ impl Driver<'_> {
         message.buffer = Some(data.to_vec());
         let params = (stream, data.len() as u32, end.flag());
         let goes_on = match direction {
-            Direction::Request => self.show(stream, |exports| &exports.request_body, params),
-            Direction::Response => self.show(stream, |exports| &exports.response_body, params),
+            StreamHalf::Request => self.show(stream, |exports| &exports.request_body, params),
+            StreamHalf::Response => self.show(stream, |exports| &exports.response_body, params),
         };
         let message = self.message(stream, direction);
         let buffer = message.buffer.take().unwrap_or_default();
@@ -168,16 +169,16 @@ impl Driver<'_> {
         }
     }
 
-    fn pass_headers(&mut self, stream: u32, direction: Direction, end: End) {
+    fn pass_headers(&mut self, stream: u32, direction: StreamHalf, end: End) {
         self.message(stream, direction).have_headers_passed = true;
         self.pass_data(stream, direction, b"", end);
     }
 
-    fn pass_data(&mut self, stream: u32, direction: Direction, data: &[u8], end: End) {
+    fn pass_data(&mut self, stream: u32, direction: StreamHalf, data: &[u8], end: End) {
         let message = self.message(stream, direction);
         message.passed.extend(data);
         message.has_passed_end |= end == End::Last;
-        if direction == Direction::Response && end == End::Last {
+        if direction == StreamHalf::Response && end == End::Last {
             self.finish(stream);
         }
     }
@@ -208,7 +209,7 @@ impl Driver<'_> {
         streams.get_mut(&stream).expect("a stream of this VM")
     }
 
-    fn message(&mut self, stream: u32, direction: Direction) -> &mut Message {
+    fn message(&mut self, stream: u32, direction: StreamHalf) -> &mut Message {
         self.http(stream).message(direction)
     }
 }

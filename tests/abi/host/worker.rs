@@ -253,6 +253,17 @@ impl Worker {
             .collect()
     }
 
+    /// The oldest HTTP callout that waits for an answer and whose path begins like that.
+    ///
+    /// # Panics
+    /// Where there is none.
+    #[must_use]
+    pub fn callout_to(&self, path: &str) -> Callout {
+        let mut callouts = self.callouts().into_iter();
+        let found = callouts.find(|each| each.path().starts_with(path));
+        found.unwrap_or_else(|| panic!("no callout to {path}"))
+    }
+
     /// The only HTTP callout that waits for an answer.
     ///
     /// # Panics

@@ -46,7 +46,7 @@ fn a_trap_costs_its_worker_the_vm_and_another_worker_nothing() {
 }
 
 #[test]
-fn a_vm_is_made_anew_no_more_often_than_the_backoff_lets_it() {
+fn a_vm_is_replaced_no_more_often_than_the_backoff_permits() {
     let mut fleet = start(builder());
     fleet.advance(RELOAD_BACKOFF);
     status(&mut fleet, "/trap");
@@ -66,7 +66,7 @@ fn without_reloading_a_failed_vm_stays_failed() {
 }
 
 #[test]
-fn callouts_of_a_vm_that_has_failed_are_answered_to_nobody() {
+fn callouts_of_a_vm_that_has_failed_get_no_callback() {
     let mut fleet = start(builder());
     let stream = fleet.worker(0).request("GET", "/callout/peer/ok").send();
     status(&mut fleet, "/trap");

@@ -12,7 +12,7 @@ mod story;
 #[cfg(test)]
 mod tests;
 
-use super::history::{Ask, Event, Micros, Outcome, Value, Via, What};
+use super::history::{Ask, Event, Micros, OperationOutcome, Value, Via, What};
 use spans::Spans;
 use std::collections::{BTreeMap, HashMap};
 
@@ -118,7 +118,7 @@ impl Verdict {
 pub(crate) struct Operation {
     pub(crate) ask: Ask,
     pub(crate) invoked: Micros,
-    pub(crate) end: Option<(Micros, Outcome)>,
+    pub(crate) end: Option<(Micros, OperationOutcome)>,
 }
 
 impl Operation {
@@ -131,7 +131,7 @@ impl Operation {
                 _,
             )
             | (Ask::Read { code, .. } | Ask::Follow { code, .. }, _)
-            | (Ask::Write { .. }, Some((_, Outcome::Done { code, .. }))) => Some(code),
+            | (Ask::Write { .. }, Some((_, OperationOutcome::Done { code, .. }))) => Some(code),
             _ => None,
         }
     }
@@ -153,7 +153,7 @@ impl Operation {
 
 /// A fault, put together from its events.
 #[derive(Clone, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct FaultSpan {
     pub(crate) kind: String,
     pub(crate) detail: String,
     pub(crate) from: Micros,
@@ -172,7 +172,7 @@ pub(crate) struct Restore {
 pub(crate) struct Run {
     pub(crate) operations: BTreeMap<u64, Operation>,
     pub(crate) by_code: HashMap<String, Vec<u64>>,
-    pub(crate) faults: BTreeMap<u64, Fault>,
+    pub(crate) faults: BTreeMap<u64, FaultSpan>,
     pub(crate) restores: Vec<Restore>,
     /// Failed attempts of writes.
     attempts: Vec<(u64, Micros, Micros, String)>,
@@ -222,7 +222,7 @@ impl Run {
                 kind,
                 detail,
             } => {
-                let fault_seen = Fault {
+                let fault_seen = FaultSpan {
                     kind: kind.clone(),
                     detail: detail.clone(),
                     from: at,
@@ -292,13 +292,13 @@ pub fn check(events: &[Event]) -> Verdict {
     let mut verdict = Verdict::default();
     for operation in run.operations.values() {
         let outcome = match &operation.end {
-            Some((_, Outcome::Done { .. })) => "done",
-            Some((_, Outcome::Undone { .. })) => "undone",
-            Some((_, Outcome::Unknown)) | None => "unknown",
-            Some((_, Outcome::Answer { .. })) => "answered",
-            Some((_, Outcome::Unavailable { .. })) => "unavailable",
-            Some((_, Outcome::NoAnswer { .. })) => "no answer",
-            Some((_, Outcome::Strange { .. })) => "strange",
+            Some((_, OperationOutcome::Done { .. })) => "done",
+            Some((_, OperationOutcome::Undone { .. })) => "undone",
+            Some((_, OperationOutcome::Unknown)) | None => "unknown",
+            Some((_, OperationOutcome::Answer { .. })) => "answered",
+            Some((_, OperationOutcome::Unavailable { .. })) => "unavailable",
+            Some((_, OperationOutcome::NoAnswer { .. })) => "no answer",
+            Some((_, OperationOutcome::Strange { .. })) => "strange",
         };
         let key = (operation.kind(), outcome.to_owned());
         *verdict.operations.entry(key).or_default() += 1;
@@ -349,7 +349,7 @@ fn check_code(run: &Run, code: &str, verdict: &mut Verdict) {
         .map(|at| (at, 0))
         .collect();
     for operation in operations {
-        let Some((completed, Outcome::Answer { value, tier })) = &operation.end else {
+        let Some((completed, OperationOutcome::Answer { value, tier })) = &operation.end else {
             continue;
         };
         let (invoked, completed) = (operation.invoked, *completed);
@@ -417,9 +417,11 @@ fn check_availability(run: &Run, verdict: &mut Verdict) {
         let time = (operation.invoked, *at);
         let code = operation.code();
         let (promise, what) = match outcome {
-            Outcome::Unavailable { status } => (Promise::Recovered, format!("status {status}")),
-            Outcome::NoAnswer { error } => (Promise::Recovered, error.clone()),
-            Outcome::Strange { answer } => (Promise::NothingStrange, answer.clone()),
+            OperationOutcome::Unavailable { status } => {
+                (Promise::Recovered, format!("status {status}"))
+            }
+            OperationOutcome::NoAnswer { error } => (Promise::Recovered, error.clone()),
+            OperationOutcome::Strange { answer } => (Promise::NothingStrange, answer.clone()),
             _ => continue,
         };
         if promise == Promise::NothingStrange || run.is_quiet(time.0, time.1) {

@@ -1,6 +1,6 @@
 //! The clicks that control planes have acknowledged to Envoys.
 
-use super::deployment::{Deployment, ENVOYS};
+use super::deployment::{DisturbedDeployment, ENVOYS};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -38,14 +38,14 @@ impl Clicks {
     }
 
     /// Reads the figures for as long as it is polled.
-    pub(super) async fn watch(self: Arc<Self>, deployment: Arc<Deployment>) {
+    pub(super) async fn watch(self: Arc<Self>, deployment: Arc<DisturbedDeployment>) {
         loop {
             self.read(&deployment).await;
             sleep(PERIOD).await;
         }
     }
 
-    async fn read(&self, deployment: &Deployment) {
+    async fn read(&self, deployment: &DisturbedDeployment) {
         for number in 0..ENVOYS {
             let starts = deployment.part(&format!("envoy-{number}")).starts();
             let Some(stats) = deployment.stats(number, "edgelink.clicks").await else {
@@ -66,14 +66,14 @@ impl Clicks {
     }
 
     /// The database has gone back.
-    pub(super) async fn restored(&self, deployment: &Deployment) {
+    pub(super) async fn restored(&self, deployment: &DisturbedDeployment) {
         let by_code = deployment.clicks_by_code().await.unwrap_or_default();
         let counted = by_code.iter().map(|(_, clicks)| clicks).sum();
         self.inner().restored = Some((counted, Instant::now() + LATE));
     }
 
     /// The clicks that must be counted at least.
-    pub(super) async fn acknowledged(&self, deployment: &Deployment) -> u64 {
+    pub(super) async fn acknowledged(&self, deployment: &DisturbedDeployment) -> u64 {
         self.read(deployment).await;
         let inner = self.inner();
         match inner.restored {

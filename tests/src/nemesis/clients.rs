@@ -5,8 +5,8 @@ mod writer;
 
 pub(super) use writer::read_back;
 
-use super::deployment::{CONTROL_PLANES, Deployment, ENVOYS};
-use super::history::{Ask, History, Outcome, Value, Via};
+use super::deployment::{CONTROL_PLANES, DisturbedDeployment, ENVOYS};
+use super::history::{Ask, History, OperationOutcome, Value, Via};
 use crate::scenario::{Answer, Request};
 use crate::stack::Connection;
 use rand::rngs::StdRng;
@@ -76,14 +76,14 @@ impl Codes {
 }
 
 /// What all clients share.
-pub(super) struct Shared {
-    pub(super) deployment: Arc<Deployment>,
+pub(super) struct ClientContext {
+    pub(super) deployment: Arc<DisturbedDeployment>,
     pub(super) history: Arc<History>,
     pub(super) codes: Codes,
     is_over: AtomicBool,
 }
 
-impl Shared {
+impl ClientContext {
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
@@ -99,14 +99,18 @@ impl Shared {
 
 /// All clients, at work.
 pub(super) struct Clients {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ClientContext>,
     tasks: JoinSet<()>,
 }
 
 impl Clients {
     /// Starts them.
-    pub(super) fn start(deployment: &Arc<Deployment>, history: &Arc<History>, seed: u64) -> Self {
-        let shared = Arc::new(Shared {
+    pub(super) fn start(
+        deployment: &Arc<DisturbedDeployment>,
+        history: &Arc<History>,
+        seed: u64,
+    ) -> Self {
+        let shared = Arc::new(ClientContext {
             deployment: deployment.clone(),
             history: history.clone(),
             codes: Codes::default(),
@@ -131,7 +135,7 @@ impl Clients {
     ///
     /// # Panics
     /// Where one of them did.
-    pub(super) async fn finish(mut self) -> Arc<Shared> {
+    pub(super) async fn finish(mut self) -> Arc<ClientContext> {
         self.shared.is_over.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {
             ended.expect("a client that ends well");
@@ -157,7 +161,7 @@ impl Client {
     /// Asks, and says what was answered, or why nothing was.
     async fn ask(
         &mut self,
-        shared: &Shared,
+        shared: &ClientContext,
         request: &Request,
         body: &[u8],
     ) -> Result<Answer, String> {
@@ -182,7 +186,7 @@ impl Client {
     }
 
     /// Opens the connection.
-    pub(super) async fn connect(&mut self, shared: &Shared) {
+    pub(super) async fn connect(&mut self, shared: &ClientContext) {
         if let Some(address) = shared.address(self.via) {
             self.connection = Connection::open(address).await.ok();
         }
@@ -190,7 +194,7 @@ impl Client {
 
     /// Follows a code as a visitor and writes down what comes. A kept connection may be closed at any time, which is no
     /// failure to answer: the visitor comes again.
-    pub(super) async fn follow(&mut self, shared: &Shared, code: &str) {
+    pub(super) async fn follow(&mut self, shared: &ClientContext, code: &str) {
         let was_open = self.connection.is_some();
         let is_closed = self.follow_once(shared, code, was_open).await;
         if is_closed {
@@ -198,7 +202,7 @@ impl Client {
         }
     }
 
-    async fn follow_once(&mut self, shared: &Shared, code: &str, was_open: bool) -> bool {
+    async fn follow_once(&mut self, shared: &ClientContext, code: &str, was_open: bool) -> bool {
         let op = shared.history.invoke(Ask::Follow {
             code: code.to_owned(),
             via: self.via,
@@ -207,8 +211,8 @@ impl Client {
         let answer = self.ask(shared, &request, b"").await;
         let (outcome, is_closed) = match answer {
             Ok(answer) => (followed(&answer), false),
-            Err(error) if was_open && is_closed(&error) => (Outcome::Unknown, true),
-            Err(error) => (Outcome::NoAnswer { error }, false),
+            Err(error) if was_open && is_closed(&error) => (OperationOutcome::Unknown, true),
+            Err(error) => (OperationOutcome::NoAnswer { error }, false),
         };
         shared.history.complete(op, outcome);
         is_closed
@@ -221,20 +225,20 @@ fn is_closed(error: &str) -> bool {
         .any(|kind| error.contains(kind))
 }
 
-fn followed(answer: &Answer) -> Outcome {
+fn followed(answer: &Answer) -> OperationOutcome {
     let value = match answer.status {
         301 | 302 | 307 | 308 => version(answer.location()).map(Value::Target),
         404 => Some(Value::Absent),
         410 => Some(Value::Disabled),
-        status @ (429 | 500..=599) => return Outcome::Unavailable { status },
+        status @ (429 | 500..=599) => return OperationOutcome::Unavailable { status },
         _ => None,
     };
     let tier = answer.tier().map(str::to_owned);
     value.map_or_else(
-        || Outcome::Strange {
+        || OperationOutcome::Strange {
             answer: format!("{} {:?}", answer.status, answer.location()),
         },
-        |value| Outcome::Answer { value, tier },
+        |value| OperationOutcome::Answer { value, tier },
     )
 }
 

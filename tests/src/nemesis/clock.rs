@@ -11,7 +11,7 @@ use std::process::Command;
 
 /// The clock of one process.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(super) struct MovableClock {
     file: PathBuf,
     library: PathBuf,
 }
@@ -36,7 +36,7 @@ fn library(folder: &Path) -> PathBuf {
     folder.join("clock.so")
 }
 
-impl Clock {
+impl MovableClock {
     /// A right one, for the process of that name.
     pub(super) fn of(folder: &Path, name: &str) -> Self {
         let file = folder.join(format!("{name}.clock"));

@@ -43,7 +43,7 @@ pub enum Shape {
 }
 
 /// The running deployment. All processes end with it, also where it is not dropped because the test is killed.
-pub(super) struct Deployment {
+pub(super) struct DisturbedDeployment {
     shape: Shape,
     /// By name: `cp-0`, `envoy-1`, `mariadb`, `redis-0`, ...
     parts: BTreeMap<String, Arc<Part>>,
@@ -52,7 +52,7 @@ pub(super) struct Deployment {
     control_planes: Vec<SocketAddr>,
     stray: SocketAddr,
     is_stray_up: AtomicBool,
-    envoys: Vec<edges::Edge>,
+    envoys: Vec<edges::EdgeEnvoy>,
     redis_ports: Vec<u16>,
     /// Of the two Redis of [`Shape::Single`], the one that is the master.
     master: Arc<AtomicUsize>,
@@ -62,7 +62,7 @@ pub(super) struct Deployment {
     _keeper: Keeper,
 }
 
-impl Deployment {
+impl DisturbedDeployment {
     /// Starts all of it, and returns when everything serves.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 
 mod inflict;
 
-use super::deployment::{CONTROL_PLANES, Deployment, ENVOYS, Listener, Shape};
+use super::deployment::{CONTROL_PLANES, DisturbedDeployment, ENVOYS, Listener, Shape};
 use super::proxy::Direction;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -58,7 +58,7 @@ pub(super) enum Fault {
     /// The listener of an Envoy changes for so many milliseconds each.
     Reconfigure(usize, Vec<(Listener, u64)>),
     /// The wall clock of a part is moved by so many seconds.
-    Clock(String, i64),
+    MovableClock(String, i64),
 }
 
 impl Fault {
@@ -70,7 +70,7 @@ impl Fault {
             parts.chain(links).cloned().collect::<Vec<_>>()
         };
         match self {
-            Self::Kill(name) | Self::Stop(name) | Self::Clock(name, _) => vec![name.clone()],
+            Self::Kill(name) | Self::Stop(name) | Self::MovableClock(name, _) => vec![name.clone()],
             Self::Cut(name, _) | Self::Refuse(name) | Self::Delay(name, ..) => vec![name.clone()],
             Self::Isolate(name) => names.links_of(name),
             Self::NoReplicas
@@ -103,7 +103,7 @@ impl fmt::Display for Fault {
             Self::Cut(name, directions) => write!(f, "{name} {directions:?}"),
             Self::Delay(name, direction, millis) => write!(f, "{name} {direction:?} {millis} ms"),
             Self::Reconfigure(number, steps) => write!(f, "envoy-{number} {steps:?}"),
-            Self::Clock(name, seconds) => write!(f, "{name} {seconds:+} s"),
+            Self::MovableClock(name, seconds) => write!(f, "{name} {seconds:+} s"),
             _ => Ok(()),
         }
     }
@@ -120,7 +120,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn of(deployment: &Deployment, only: &[String]) -> Self {
+    pub(super) fn of(deployment: &DisturbedDeployment, only: &[String]) -> Self {
         let parts = deployment.parts().map(|part| part.name.clone());
         let links = deployment.proxies().map(|(name, _)| name.to_owned());
         Self {
@@ -151,7 +151,7 @@ impl Names {
 }
 
 /// A kind of fault.
-struct Kind {
+struct FaultKind {
     /// As reports and `FAULTS` name it.
     name: &'static str,
     /// How often it is chosen.
@@ -166,8 +166,8 @@ const fn kind(
     weight: u32,
     seconds: RangeInclusive<u64>,
     make: fn(&mut StdRng, &Names) -> Fault,
-) -> Kind {
-    Kind {
+) -> FaultKind {
+    FaultKind {
         name,
         weight,
         seconds,
@@ -176,7 +176,7 @@ const fn kind(
 }
 
 /// The only list of the faults.
-const KINDS: &[Kind] = &[
+const KINDS: &[FaultKind] = &[
     kind("kill", 5, 0..=8, |rng, names| Fault::Kill(names.part(rng))),
     kind("stop", 5, 1..=20, |rng, names| Fault::Stop(names.part(rng))),
     kind("cut", 5, 1..=20, |rng, names| {
@@ -221,7 +221,7 @@ const KINDS: &[Kind] = &[
     }),
     kind("clock moved", 4, 1..=15, |rng, names| {
         let seconds = *[-90, -20, -2, 2, 20, 90].choose(rng).expect("a time");
-        Fault::Clock(names.part(rng), seconds)
+        Fault::MovableClock(names.part(rng), seconds)
     }),
 ];
 
@@ -292,9 +292,10 @@ fn choose(
     at: Duration,
     lanes: &[Vec<Planned>],
 ) -> Option<Planned> {
-    let is_wanted =
-        |kind: &&Kind| names.only.is_empty() || names.only.iter().any(|name| name == kind.name);
-    let kinds: Vec<&Kind> = KINDS.iter().filter(is_wanted).collect();
+    let is_wanted = |kind: &&FaultKind| {
+        names.only.is_empty() || names.only.iter().any(|name| name == kind.name)
+    };
+    let kinds: Vec<&FaultKind> = KINDS.iter().filter(is_wanted).collect();
     let kind = kinds.choose_weighted(rng, |kind| kind.weight).ok()?;
     let lasts = rng.random_range(kind.seconds.start() * 1000..=kind.seconds.end() * 1000);
     let lasts = Duration::from_millis(lasts);

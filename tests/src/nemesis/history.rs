@@ -79,7 +79,7 @@ pub enum Ask {
 /// What became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum OperationOutcome {
     /// A write has happened.
     Done {
         /// The code.
@@ -146,7 +146,7 @@ pub enum What {
         /// The number of the operation.
         op: u64,
         /// What.
-        outcome: Outcome,
+        outcome: OperationOutcome,
     },
     /// Something is broken.
     Break {
@@ -267,7 +267,7 @@ impl History {
     }
 
     /// Ends an operation.
-    pub(super) fn complete(&self, op: u64, outcome: Outcome) -> Micros {
+    pub(super) fn complete(&self, op: u64, outcome: OperationOutcome) -> Micros {
         self.add(What::Complete { op, outcome })
     }
 

@@ -1,6 +1,6 @@
 //! A process of the deployment, which faults kill, stop and start again.
 
-use super::clock::Clock;
+use super::clock::MovableClock;
 use crate::scenario::Request;
 use crate::stack::{Connection, Process, Signal};
 use std::fs;
@@ -30,7 +30,7 @@ pub(super) enum Probe {
 /// A process of the deployment.
 pub(super) struct Part {
     pub(super) name: String,
-    pub(super) clock: Clock,
+    pub(super) clock: MovableClock,
     probe: Probe,
     command: Box<dyn Fn() -> Command + Send + Sync>,
     folder: PathBuf,
@@ -54,7 +54,7 @@ impl Part {
     ) -> Self {
         Self {
             name: name.to_owned(),
-            clock: Clock::of(folder, name),
+            clock: MovableClock::of(folder, name),
             probe,
             command: Box::new(command),
             folder: folder.to_owned(),

@@ -149,7 +149,7 @@ pub async fn visitors_of_one_code_share_one_lookup(edge: &mut impl Edge) {
 }
 
 /// Not even when it was that visitor's request that made the lookup.
-pub async fn a_visitor_who_leaves_does_not_harm_those_who_wait(edge: &mut impl Edge) {
+pub async fn a_visitor_who_leaves_harms_no_waiter(edge: &mut impl Edge) {
     edge.script("leaving1", Reply::Hang).await;
     let first = edge.start(Request::get("/leaving1")).await;
     edge.await_lookups("leaving1", 1).await;
@@ -166,7 +166,7 @@ pub async fn a_visitor_who_leaves_does_not_harm_those_who_wait(edge: &mut impl E
 }
 
 /// Its answer has no waiter and does no harm, and the next visitor is served.
-pub async fn a_lookup_outlives_the_only_visitor_who_asked_for_it(edge: &mut impl Edge) {
+pub async fn a_lookup_outlives_its_only_waiter(edge: &mut impl Edge) {
     edge.script("alone1", Reply::Hang).await;
     let visit = edge.start(Request::get("/alone1")).await;
     edge.await_lookups("alone1", 1).await;

@@ -73,7 +73,10 @@ impl MariaDb {
                 "--skip-column-names",
                 "--user=root",
             ])
-            .arg(format!("--socket={}", socket(&self.server.folder).display()))
+            .arg(format!(
+                "--socket={}",
+                socket(&self.server.folder).display()
+            ))
             .arg(format!("--execute={sql}"))
             .output();
         checked("mariadb", &output.expect("the client of MariaDB"))

@@ -214,7 +214,9 @@ fn master_of(line: &str, slot: u32) -> Option<u16> {
 }
 
 fn form(nodes: &[RedisServer]) {
-    let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port()));
+    let addresses = nodes
+        .iter()
+        .map(|node| format!("127.0.0.1:{}", node.port()));
     let output = Command::new("redis-cli")
         .args(["--cluster", "create"])
         .args(addresses)

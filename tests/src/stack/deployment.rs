@@ -2,7 +2,7 @@
 
 use super::{ApiAnswer, ControlPlane, Envoy, EnvoyOptions};
 use crate::scenario::DOMAIN;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// One control plane and one Envoy.
 #[derive(Debug)]
@@ -31,6 +31,17 @@ impl Deployment {
     /// Where the API refuses it, or its short URL is not on that domain.
     pub async fn create(&self, link: &Value) -> String {
         path_of(&self.control_plane.create(link).await)
+    }
+
+    /// Creates a link to `url`, as [`Self::create`].
+    pub async fn create_to(&self, url: &str) -> String {
+        self.create(&json!({ "longUrl": url })).await
+    }
+
+    /// Creates a link to `url` under the path `/{alias}`, as [`Self::create`].
+    pub async fn create_alias(&self, alias: &str, url: &str) -> String {
+        self.create(&json!({ "longUrl": url, "customSlug": alias }))
+            .await
     }
 }
 

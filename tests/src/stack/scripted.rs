@@ -27,12 +27,12 @@ pub enum Behaviour {
 #[derive(Debug)]
 pub struct ScriptedControlPlane {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ScriptState>,
     server: tokio::task::JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ScriptState {
     scripts: Mutex<HashMap<String, Script>>,
     changes: watch::Sender<()>,
 }
@@ -50,7 +50,7 @@ impl ScriptedControlPlane {
     pub async fn start() -> Self {
         let address = local(free_port());
         let listener = TcpListener::bind(address).await.expect("a free port");
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ScriptState {
             scripts: Mutex::default(),
             changes: watch::Sender::new(()),
         });
@@ -104,7 +104,7 @@ impl Drop for ScriptedControlPlane {
     }
 }
 
-impl Shared {
+impl ScriptState {
     fn with<T>(&self, code: &str, act: impl FnOnce(&mut Script) -> T) -> T {
         let mut scripts = self.scripts.lock().expect("the scripts");
         act(scripts.entry(code.to_owned()).or_default())
@@ -129,7 +129,7 @@ impl Shared {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<ScriptState>) {
     while let Ok((stream, _)) = listener.accept().await {
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
@@ -139,7 +139,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 /// Answers requests until one of them is answered by closing the connection.
-async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
+async fn serve(stream: TcpStream, shared: &ScriptState) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     while let Some(head) = read_head(&mut stream).await? {
         let Some(key) = key_of(&head) else {

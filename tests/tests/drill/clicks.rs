@@ -4,7 +4,6 @@ use crate::production::{Tour, create, edges};
 use crate::visitors::{Pace, Visitors};
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{Production, ProductionOptions, until};
-use std::sync::Arc;
 use std::time::Duration;
 
 const LINKS: usize = 500;
@@ -22,22 +21,19 @@ async fn clicks() {
     let mut redis = RedisServer::start().await;
     let mut production = Production::start(&ProductionOptions::direct(&redis)).await;
     create(&production.control_planes[0], "click", LINKS).await;
-    let tour = Arc::new(Tour {
-        prefix: "click",
-        links: LINKS,
-    });
+    let tour = Tour::of("click", LINKS);
     let visitors = Visitors::start(&edges(&production), PACE, &tour);
-    await_sent(&visitors, REDIRECTS / 5).await;
+    visitors.await_sent(REDIRECTS / 5).await;
     production.control_planes[0].process().kill();
-    await_sent(&visitors, REDIRECTS * 2 / 5).await;
+    visitors.await_sent(REDIRECTS * 2 / 5).await;
     production.control_planes[0].restart().await;
     redis.kill();
-    await_sent(&visitors, REDIRECTS * 3 / 5).await;
+    visitors.await_sent(REDIRECTS * 3 / 5).await;
     redis.restart().await;
     production.control_planes[0].process().kill();
-    await_sent(&visitors, REDIRECTS * 4 / 5).await;
+    visitors.await_sent(REDIRECTS * 4 / 5).await;
     production.control_planes[0].restart().await;
-    await_sent(&visitors, REDIRECTS).await;
+    visitors.await_sent(REDIRECTS).await;
     let mut seen = visitors.finish().await;
     until("every click is accounted for", LIMIT, async || {
         let open = production.figure("clicks.sent").await
@@ -87,11 +83,4 @@ fn count(production: &Production, sql: &str) -> u64 {
         .trim()
         .parse()
         .expect("a number")
-}
-
-async fn await_sent(visitors: &Visitors, wanted: u64) {
-    until("visitors have come", LIMIT, async || {
-        (visitors.sent() >= wanted).then_some(())
-    })
-    .await;
 }

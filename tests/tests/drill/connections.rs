@@ -3,9 +3,7 @@
 use crate::production::{Tour, create, edges};
 use crate::visitors::{Pace, Visitors};
 use edgelink_tests::servers::RedisServer;
-use edgelink_tests::stack::{Production, ProductionOptions, until};
-use std::sync::Arc;
-use std::time::Duration;
+use edgelink_tests::stack::{Production, ProductionOptions};
 
 const LINKS: usize = 20_000;
 
@@ -21,16 +19,9 @@ async fn connections() {
         connections: 128,
         rate: None,
     };
-    let tour = Arc::new(Tour {
-        prefix: "each",
-        links: LINKS,
-    });
+    let tour = Tour::of("each", LINKS);
     let visitors = Visitors::start(&edges(&production), pace, &tour);
-    let wanted = 2 * LINKS as u64;
-    until("links are followed", Duration::from_secs(60), async || {
-        (visitors.sent() > wanted).then_some(())
-    })
-    .await;
+    visitors.await_sent(2 * LINKS as u64 + 1).await;
     let loaded = count(&redis);
     let mut seen = visitors.finish().await;
     println!(

@@ -100,10 +100,7 @@ impl Load {
     fn new(production: &Production) -> Self {
         Self {
             edges: edges(production),
-            hot: Arc::new(Tour {
-                prefix: "hot",
-                links: HOT,
-            }),
+            hot: Tour::of("hot", HOT),
             cold: Arc::new(Fresh(AtomicU64::new(0))),
         }
     }

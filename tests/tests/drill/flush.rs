@@ -1,11 +1,9 @@
 //! Redis loses everything while all visitors want the same link.
 
-use crate::production::{Tour, create, edges};
-use crate::queries;
+use crate::production::{Tour, create, edges, log_queries, queries_of_links};
 use crate::visitors::{Pace, Visitors};
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{Production, ProductionOptions, until};
-use std::sync::Arc;
 use std::time::Duration;
 
 const FLUSHES: u64 = 5;
@@ -24,23 +22,20 @@ async fn flush() {
     let redis = RedisServer::start().await;
     let production = Production::start(&ProductionOptions::direct(&redis)).await;
     create(&production.control_planes[0], "hot", 1).await;
-    let tour = Arc::new(Tour {
-        prefix: "hot",
-        links: 1,
-    });
+    let tour = Tour::of("hot", 1);
     let visitors = Visitors::start(&edges(&production), READS, &tour);
     let mut queries = Vec::new();
     for _ in 0..FLUSHES {
-        await_requests(&visitors, 5000).await;
+        visitors.await_sent(visitors.sent() + 5000).await;
         let gaps = production.figure("feed.gap").await;
-        queries::record(&production.database);
+        log_queries(&production.database);
         assert_eq!(redis.ask(&["FLUSHALL"]).trim(), "OK");
         until("all four workers noticed", LIMIT, async || {
             (production.figure("feed.gap").await >= gaps + 4).then_some(())
         })
         .await;
-        await_requests(&visitors, 10_000).await;
-        queries.push(queries::of_links(&production.database, "hot-0"));
+        visitors.await_sent(visitors.sent() + 10_000).await;
+        queries.push(queries_of_links(&production.database, "hot-0"));
     }
     let mut seen = visitors.finish().await;
     println!("\nqueries of MariaDB for one hot link after each FLUSHALL: {queries:?}");
@@ -51,12 +46,4 @@ async fn flush() {
     );
     assert!(queries.iter().sum::<u64>() > 0, "the log shows nothing");
     assert_eq!(seen.wrong + seen.unanswered, 0);
-}
-
-async fn await_requests(visitors: &Visitors, count: u64) {
-    let wanted = visitors.sent() + count;
-    until("visitors have come", LIMIT, async || {
-        (visitors.sent() >= wanted).then_some(())
-    })
-    .await;
 }

@@ -13,7 +13,6 @@ mod flush;
 mod importing;
 mod production;
 mod propagation;
-mod queries;
 mod replica;
 mod restarts;
 mod scanning;

@@ -2,9 +2,11 @@
 
 use crate::visitors::Journey;
 use edgelink_tests::scenario::Answer;
+use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::{ControlPlane, Envoy, Production};
 use serde_json::json;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// How many links are created by one request.
@@ -40,8 +42,14 @@ pub(crate) fn target(alias: &str) -> String {
 
 /// All links of a prefix, again and again.
 pub(crate) struct Tour {
-    pub(crate) prefix: &'static str,
-    pub(crate) links: usize,
+    prefix: &'static str,
+    links: usize,
+}
+
+impl Tour {
+    pub(crate) fn of(prefix: &'static str, links: usize) -> Arc<Self> {
+        Arc::new(Self { prefix, links })
+    }
 }
 
 impl Journey for Tour {
@@ -53,4 +61,20 @@ impl Journey for Tour {
     fn is_right(&self, path: &str, answer: &Answer, _sent: Instant) -> bool {
         answer.location() == Some(target(&path[1..]).as_str())
     }
+}
+
+/// Has MariaDB log queries from now on, in its general log.
+pub(crate) fn log_queries(database: &MariaDb) {
+    database.execute("SET GLOBAL log_output = 'TABLE'");
+    database.execute("TRUNCATE TABLE mysql.general_log");
+    database.execute("SET GLOBAL general_log = 1");
+}
+
+/// How many queries of links had `text` in them since.
+pub(crate) fn queries_of_links(database: &MariaDb, text: &str) -> u64 {
+    let count = database.execute(&format!(
+        "SELECT COUNT(*) FROM mysql.general_log WHERE command_type IN ('Execute', 'Query') \
+         AND argument LIKE '%links%' AND argument NOT LIKE '%general_log%' AND argument LIKE '%{text}%'"
+    ));
+    count.trim().parse().expect("a number")
 }

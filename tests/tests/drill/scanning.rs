@@ -1,7 +1,6 @@
 //! A scan of all codes.
 
-use crate::production::edges;
-use crate::queries;
+use crate::production::{edges, log_queries, queries_of_links};
 use crate::seconds;
 use crate::visitors::{Journey, Pace, Visitors};
 use edgelink_simulation::random;
@@ -30,7 +29,7 @@ async fn scanning() {
     let time = seconds("EDGELINK_TEST_DRILL_SECONDS", 20);
     let redis = RedisServer::start().await;
     let mut production = Production::start(&ProductionOptions::direct(&redis)).await;
-    queries::record(&production.database);
+    log_queries(&production.database);
     let (hmget, memory) = (redis.calls("hmget"), memory(&mut production));
     let visitors = Visitors::start(&edges(&production), PACE, &Arc::new(Scan));
     let start = Instant::now();
@@ -47,7 +46,7 @@ async fn scanning() {
     let mut seen = visitors.finish().await;
     let below = below_the_bound(&production, requests);
     let lookups = redis.calls("hmget") - hmget;
-    let selects = queries::of_links(&production.database, "WHERE l.domain_id");
+    let selects = queries_of_links(&production.database, "WHERE l.domain_id");
     println!(
         "\n{requests} random codes in {time:?}, {below} of them below the bound, so that they may have been issued"
     );

@@ -1,7 +1,7 @@
 //! Visitors who come at a rate, and look at what they are answered.
 
 use edgelink_tests::scenario::{Answer, Request};
-use edgelink_tests::stack::Connection;
+use edgelink_tests::stack::{Connection, until};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -144,6 +144,15 @@ impl Visitors {
     /// How many requests were sent by now.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Returns when that many requests were sent.
+    pub(crate) async fn await_sent(&self, wanted: u64) {
+        let limit = Duration::from_secs(120);
+        until("visitors have come", limit, async || {
+            (self.sent() >= wanted).then_some(())
+        })
+        .await;
     }
 
     /// Lets each visitor have the last answer.

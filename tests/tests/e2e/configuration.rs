@@ -1,7 +1,6 @@
 //! `envoy/run.sh` and the bootstrap that it fills in.
 
 use edgelink_tests::stack::{Deployment, EnvoyOptions, Stats};
-use serde_json::json;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -67,7 +66,7 @@ fn settings_that_make_no_sense_stop_the_start_with_their_name() {
 
 #[cfg(unix)]
 #[test]
-fn nobody_else_can_read_the_token() {
+fn no_other_user_can_read_the_token() {
     use std::os::unix::fs::PermissionsExt;
     let state = TempDir::new().expect("a folder");
     run_sh(state.path(), &[("EDGELINK_EDGE_TOKEN", "0123456789abcdef")]);
@@ -78,15 +77,13 @@ fn nobody_else_can_read_the_token() {
 #[tokio::test]
 async fn metrics_have_labels_in_prometheus() {
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
-    let path = edgelink
-        .create(&json!({ "longUrl": "https://example.com/" }))
-        .await;
+    let path = edgelink.create_to("https://example.com/").await;
     edgelink.envoy.follow(&path).await;
     edgelink.envoy.follow(&path).await;
     edgelink.envoy.follow("/nowhere").await;
 
-    let is_told = |stats: &Stats| stats.sum_of("wasmcustom.edgelink.requests.") == 3;
-    edgelink.envoy.await_figures(is_told).await;
+    let is_reported = |stats: &Stats| stats.sum_of("wasmcustom.edgelink.requests.") == 3;
+    edgelink.envoy.await_figures(is_reported).await;
     let metrics = edgelink.envoy.admin("/stats/prometheus").await;
 
     for line in [

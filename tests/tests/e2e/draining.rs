@@ -1,7 +1,6 @@
 //! What a load balancer in front of Envoy sees while it drains.
 
 use edgelink_tests::stack::{Deployment, EnvoyOptions, until};
-use serde_json::json;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -9,9 +8,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 #[tokio::test]
 async fn an_envoy_that_is_to_be_drained_is_not_healthy_but_answers() {
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
-    let path = edgelink
-        .create(&json!({ "longUrl": "https://example.com/" }))
-        .await;
+    let path = edgelink.create_to("https://example.com/").await;
     let envoy = &edgelink.envoy;
     assert_eq!(envoy.follow("/health/live").await.status, 200);
 
@@ -35,9 +32,7 @@ async fn an_envoy_that_is_to_be_drained_is_not_healthy_but_answers() {
 #[tokio::test]
 async fn listeners_that_drain_answer_until_they_close_and_are_not_healthy() {
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
-    let path = edgelink
-        .create(&json!({ "longUrl": "https://example.com/" }))
-        .await;
+    let path = edgelink.create_to("https://example.com/").await;
     let envoy = &edgelink.envoy;
 
     envoy.admin_post("/healthcheck/fail").await;

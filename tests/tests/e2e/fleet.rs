@@ -179,7 +179,7 @@ async fn codes_that_were_never_issued_are_looked_up_nowhere_and_new_ones_are_fol
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_nobody_publishes_any_more_everything_is_looked_up_again() {
+async fn without_a_publisher_everything_is_looked_up_again() {
     let redis = RedisServer::start().await;
     let mut production = Production::start(&ProductionOptions::direct(&redis)).await;
     for control_plane in &mut production.control_planes {

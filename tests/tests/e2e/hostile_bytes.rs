@@ -3,7 +3,6 @@
 
 use edgelink_tests::scenario::Request;
 use edgelink_tests::stack::{Deployment, EnvoyOptions, Http2Answer, http2_request};
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use tokio::task::JoinSet;
@@ -38,14 +37,12 @@ async fn with_two_domains() -> Deployment {
         ..EnvoyOptions::default()
     })
     .await;
-    edgelink
-        .create(&json!({ "longUrl": "https://example.com/", "customSlug": "known" }))
-        .await;
+    edgelink.create_alias("known", "https://example.com/").await;
     edgelink
 }
 
 #[tokio::test]
-async fn a_thousand_requests_with_bytes_above_ascii_harm_nobody() {
+async fn a_thousand_requests_with_bytes_above_ascii_do_no_harm() {
     let edgelink = with_two_domains().await;
     let mut statuses: BTreeMap<(&str, u16), u32> = BTreeMap::new();
     for byte in 0x80..=0xff_u8 {
@@ -81,7 +78,7 @@ const HTTP2_PLACES: [&str; 5] = [
 
 /// Another codec in Envoy, which lets other bytes through.
 #[tokio::test]
-async fn the_same_bytes_over_http2_harm_nobody() {
+async fn the_same_bytes_over_http2_do_no_harm() {
     let edgelink = with_two_domains().await;
     let edge = edgelink.envoy.edge();
     let mut visits = JoinSet::new();

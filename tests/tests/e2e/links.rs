@@ -16,7 +16,7 @@ async fn deployment() -> Deployment {
 async fn a_created_link_leads_exactly_to_its_target() {
     let edgelink = deployment().await;
     let target = "https://example.com/a?b=1";
-    let path = edgelink.create(&json!({ "longUrl": target })).await;
+    let path = edgelink.create_to(&target).await;
 
     let first = edgelink.envoy.follow(&path).await;
     let second = edgelink.envoy.follow(&path).await;
@@ -55,9 +55,7 @@ async fn an_alias_is_followed_and_tells_upper_from_lower_case() {
     let edgelink = deployment().await;
     for alias in ["Sale-2026", "sale-2026"] {
         let target = format!("https://example.com/{alias}");
-        edgelink
-            .create(&json!({ "longUrl": target, "customSlug": alias }))
-            .await;
+        edgelink.create_alias(&alias, &target).await;
         let answer = edgelink.envoy.follow(&format!("/{alias}")).await;
         assert_eq!(answer.location(), Some(target.as_str()));
     }
@@ -107,7 +105,7 @@ async fn a_link_that_is_created_after_it_was_missed_is_found_in_time() {
     assert_eq!(edgelink.envoy.follow("/missed").await.status, 404);
 
     edgelink
-        .create(&json!({ "longUrl": "https://example.com/", "customSlug": "missed" }))
+        .create_alias("missed", "https://example.com/")
         .await;
 
     until("the link is found", CHANGE_BOUND, async || {
@@ -141,7 +139,7 @@ async fn a_link_redirects_within_its_validity_only() {
 async fn the_visitors_query_goes_along_unless_the_link_says_no() {
     let edgelink = deployment().await;
     let url = "https://example.com/p?a=1#top";
-    let forwarding = edgelink.create(&json!({ "longUrl": url })).await;
+    let forwarding = edgelink.create_to(&url).await;
     let plain = edgelink
         .create(&json!({ "longUrl": url, "forwardQuery": false }))
         .await;
@@ -156,9 +154,7 @@ async fn the_visitors_query_goes_along_unless_the_link_says_no() {
 #[tokio::test]
 async fn only_get_and_head_follow_a_link() {
     let edgelink = deployment().await;
-    let path = edgelink
-        .create(&json!({ "longUrl": "https://example.com/" }))
-        .await;
+    let path = edgelink.create_to("https://example.com/").await;
 
     let head = edgelink
         .envoy

@@ -16,6 +16,14 @@ mod paths;
 mod peer;
 mod redis;
 mod redis_faults;
-mod scenarios;
 mod urls;
 mod workers;
+
+/// The scenarios of every edge.
+mod scenarios {
+    async fn edge() -> edgelink_tests::stack::EnvoyEdge {
+        edgelink_tests::stack::EnvoyEdge::start().await
+    }
+
+    edgelink_tests::for_each_scenario!(edge);
+}

@@ -2,7 +2,6 @@
 
 use crate::load::{Load, known_links};
 use edgelink_tests::stack::{Deployment, EnvoyOptions, Signal, until};
-use serde_json::json;
 use std::time::{Duration, Instant};
 
 const FRESH_SECONDS: u32 = 1;
@@ -44,9 +43,7 @@ async fn assert_recovered(edgelink: &Deployment) {
     )
     .await;
     println!("recovered {:?} after the control plane", back.elapsed());
-    let path = edgelink
-        .create(&json!({ "longUrl": "https://example.com/new" }))
-        .await;
+    let path = edgelink.create_to("https://example.com/new").await;
     assert_eq!(edgelink.envoy.follow(&path).await.status, 302);
 }
 

@@ -2,13 +2,10 @@
 
 use edgelink_tests::scenario::Request;
 use edgelink_tests::stack::{Deployment, EnvoyOptions};
-use serde_json::json;
 
 async fn with_a_known_link() -> Deployment {
     let edgelink = Deployment::start(&EnvoyOptions::default()).await;
-    edgelink
-        .create(&json!({ "longUrl": "https://example.com/", "customSlug": "known" }))
-        .await;
+    edgelink.create_alias("known", "https://example.com/").await;
     edgelink
 }
 

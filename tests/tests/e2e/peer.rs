@@ -70,7 +70,7 @@ fn nonsense() -> Vec<(&'static str, Behaviour)> {
 }
 
 #[tokio::test]
-async fn nonsense_is_unavailable_in_bounded_time_and_harms_nobody() {
+async fn nonsense_is_unavailable_in_bounded_time_and_harms_no_visitor() {
     let control_plane = ScriptedControlPlane::start().await;
     let envoy = Envoy::start(&EnvoyOptions::default(), &[control_plane.address()]).await;
     let known = Reply::Link(link("https://example.com/known"));
@@ -100,7 +100,7 @@ async fn nonsense_is_unavailable_in_bounded_time_and_harms_nobody() {
 }
 
 #[tokio::test]
-async fn visitors_who_leave_while_others_wait_harm_nobody() {
+async fn visitors_who_leave_harm_no_waiter() {
     let control_plane = ScriptedControlPlane::start().await;
     let envoy = Envoy::start(&EnvoyOptions::default(), &[control_plane.address()]).await;
     control_plane.script("slow", Behaviour::Reply(Reply::Hang));

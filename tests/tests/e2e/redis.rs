@@ -147,7 +147,7 @@ async fn links_and_absences_are_answered_through_the_pool_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn records_that_nobody_of_us_wrote_are_left_to_the_control_plane() {
+async fn foreign_records_are_left_to_the_control_plane() {
     let redis = RedisServer::start().await;
     let edgelink = start(&redis, "direct").await;
     believe(&edgelink, &redis, &mut (0..SPARE)).await;

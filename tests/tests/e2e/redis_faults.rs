@@ -1,7 +1,6 @@
 //! A Redis that misbehaves, behind real Envoy: the control plane answers, nothing traps, and it is logged once.
 
 use edgelink_tests::stack::{Deployment, EnvoyOptions, RedisOptions, until};
-use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -43,7 +42,7 @@ async fn assert_survived(reply: &'static [u8]) {
     let mut edgelink = Deployment::start(&options).await;
     for n in 0..LINKS {
         let target = format!("https://example.com/{n}");
-        let path = edgelink.create(&json!({ "longUrl": target })).await;
+        let path = edgelink.create_to(&target).await;
         let answer = edgelink.envoy.follow(&path).await;
         assert_eq!(answer.location(), Some(target.as_str()), "{answer:?}");
         assert_eq!(answer.tier(), Some("control-plane"));

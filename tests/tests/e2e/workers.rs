@@ -1,7 +1,6 @@
 //! Several workers in one Envoy.
 
 use edgelink_tests::stack::{Deployment, EnvoyOptions, Stats, until};
-use serde_json::json;
 use std::time::Duration;
 
 async fn two_workers() -> Deployment {
@@ -16,9 +15,7 @@ async fn two_workers() -> Deployment {
 #[tokio::test]
 async fn what_one_worker_has_looked_up_the_other_finds_in_shared_data() {
     let edgelink = two_workers().await;
-    let path = edgelink
-        .create(&json!({ "longUrl": "https://example.com/shared" }))
-        .await;
+    let path = edgelink.create_to("https://example.com/shared").await;
     assert_eq!(
         edgelink.envoy.follow(&path).await.tier(),
         Some("control-plane")

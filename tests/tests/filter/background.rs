@@ -1,17 +1,14 @@
 //! What a worker asks the control plane for on its own account, as the host sees it.
 
 use crate::support::{configuration_with, fleet, follow, tier};
-use edgelink_tests::abi::host::{Callout, Fleet, Outcome, Response, Worker};
-use edgelink_tests::scenario::{DOMAIN, Reply, link};
+use edgelink_tests::abi::host::{Fleet, Outcome, Response};
+use edgelink_tests::scenario::{DOMAIN, Reply, feed_batch, link, path_of, snapshot};
 use edgelink_wire::feed::{Beat, FeedMessage};
-use edgelink_wire::{
-    BatchHead, CodeFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, Record, Snapshot, clicks,
-};
+use edgelink_wire::{FeedBatch, Record, Snapshot, clicks};
 use serde_json::json;
 use std::time::Duration;
 
 const BOUND: u64 = 1_000_000;
-const POSITION: FeedPosition = FeedPosition::new(5, 0);
 const GENERATION: u64 = 7;
 
 const BEAT: FeedMessage<'static> = FeedMessage::Beat(Beat {
@@ -22,48 +19,8 @@ const BEAT: FeedMessage<'static> = FeedMessage::Beat(Beat {
     age_millis: 0,
 });
 
-fn path(number: u64) -> String {
-    let space = CodeSpace::new(CodeLength::DEFAULT, None);
-    format!("/{}", space.mint(number).expect("a number with a code"))
-}
-
-fn snapshot() -> Vec<u8> {
-    let snapshot = Snapshot {
-        generation: GENERATION,
-        position: POSITION,
-        bound: BOUND,
-        length: CodeLength::DEFAULT,
-        key: None,
-        domains: vec![DOMAIN],
-        codes: CodeFilter::with_capacity(0).expect("a small filter"),
-        hot: Vec::new(),
-    };
-    snapshot.to_bytes()
-}
-
-fn ok(media_type: &str, body: Vec<u8>) -> Response {
-    Response::new(200)
-        .header("content-type", media_type)
-        .body(body)
-}
-
 fn batch(next: u64, message: FeedMessage<'_>) -> Response {
-    let head = BatchHead {
-        generation: GENERATION,
-        next: FeedPosition::new(next, 0),
-        ..BatchHead::default()
-    };
-    let body = FeedBatch::encode(head, [message].iter());
-    ok(FeedBatch::MEDIA_TYPE, body)
-}
-
-/// The callout whose path begins like that.
-fn callout(worker: &Worker, path: &str) -> Callout {
-    let callouts = worker.callouts();
-    let found = callouts
-        .into_iter()
-        .find(|each| each.path().starts_with(path));
-    found.expect("such a callout")
+    Response::ok(FeedBatch::MEDIA_TYPE, feed_batch(GENERATION, next, message))
 }
 
 /// A fleet whose worker has had a request, and knows a snapshot and that the feed is alive.
@@ -74,17 +31,20 @@ fn with_admission() -> Fleet {
     assert!(matches!(outcome, Outcome::PassedThrough { .. }));
     fleet.pass(Duration::from_secs(1));
     let worker = fleet.worker(0);
-    let asked = callout(worker, "/edge/v1/snapshot");
+    let asked = worker.callout_to("/edge/v1/snapshot");
     assert_eq!(asked.header(":method"), Some("GET"));
     assert_eq!(asked.header("authorization"), Some("Bearer secret"));
-    worker.answer(&asked, ok(Snapshot::MEDIA_TYPE, snapshot()));
-    let poll = callout(worker, "/edge/v1/feed?after=5-0&generation=7&waitMs=2000");
+    worker.answer(
+        &asked,
+        Response::ok(Snapshot::MEDIA_TYPE, snapshot(GENERATION, BOUND)),
+    );
+    let poll = worker.callout_to("/edge/v1/feed?after=5-0&generation=7&waitMs=2000");
     worker.answer(&poll, batch(6, BEAT));
     fleet.pass(Duration::from_secs(1));
     // A change counts as old as the poll before it: there have to be some polls.
     for _ in 0..2 {
         let worker = fleet.worker(0);
-        let poll = callout(worker, "/edge/v1/feed?after=6-0&generation=7&waitMs=2000");
+        let poll = worker.callout_to("/edge/v1/feed?after=6-0&generation=7&waitMs=2000");
         worker.answer(&poll, batch(6, BEAT));
         fleet.pass(Duration::from_secs(1));
     }
@@ -97,7 +57,7 @@ fn codes_that_were_never_issued_cost_no_callout_and_leave_nothing_behind() {
     let (callouts, keys) = (fleet.worker(0).callouts().len(), fleet.shared_data_keys());
     let memory = fleet.worker(0).memory_size();
     for number in BOUND..BOUND + 5_000 {
-        let response = fleet.worker(0).get(path(number)).local_response();
+        let response = fleet.worker(0).get(path_of(number)).local_response();
         assert_eq!((response.status(), tier(&response)), (404, "admission"));
     }
     assert_eq!(fleet.worker(0).callouts().len(), callouts);
@@ -110,9 +70,9 @@ fn codes_that_were_never_issued_cost_no_callout_and_leave_nothing_behind() {
 fn a_change_that_a_poll_tells_is_served_at_once_and_the_next_poll_is_on_its_way() {
     let mut fleet = with_admission();
     let worker = fleet.worker(0);
-    let asked = path(BOUND + 5);
+    let asked = path_of(BOUND + 5);
     assert_eq!(tier(&worker.get(&asked).local_response()), "admission");
-    let poll = callout(worker, "/edge/v1/feed?after=6-0&generation=7&waitMs=2000");
+    let poll = worker.callout_to("/edge/v1/feed?after=6-0&generation=7&waitMs=2000");
     assert_eq!(poll.timeout, Some(Duration::from_millis(2_800)));
     let key = format!("{DOMAIN}{asked}");
     let record = Record::Link(link("https://alias.example/"));
@@ -122,7 +82,7 @@ fn a_change_that_a_poll_tells_is_served_at_once_and_the_next_poll_is_on_its_way(
         hot: false,
     };
     worker.answer(&poll, batch(7, put));
-    callout(worker, "/edge/v1/feed?after=7-0&generation=7&waitMs=2000");
+    let _ = worker.callout_to("/edge/v1/feed?after=7-0&generation=7&waitMs=2000");
     let response = worker.get(&asked).local_response();
     assert_eq!(response.get("location"), Some("https://alias.example/"));
     fleet.assert_unharmed();
@@ -134,8 +94,8 @@ fn garbage_for_a_snapshot_or_a_poll_does_no_harm() {
     for body in [vec![], vec![1; 100], vec![0xff; 70_000]] {
         fleet.pass(Duration::from_secs(1));
         let worker = fleet.worker(0);
-        let poll = callout(worker, "/edge/v1/feed");
-        worker.answer(&poll, ok(FeedBatch::MEDIA_TYPE, body));
+        let poll = worker.callout_to("/edge/v1/feed");
+        worker.answer(&poll, Response::ok(FeedBatch::MEDIA_TYPE, body));
     }
     let reply = Reply::Link(link("https://example.com/"));
     let response = follow(fleet.worker(0), "x", &reply);
@@ -144,7 +104,7 @@ fn garbage_for_a_snapshot_or_a_poll_does_no_harm() {
 }
 
 #[test]
-fn redirects_are_reported_until_somebody_takes_them() {
+fn redirects_are_reported_until_they_are_acknowledged() {
     let mut fleet = fleet(&configuration_with(json!({"clicks": {}})));
     let reply = Reply::Link(link("https://example.com/"));
     for _ in 0..7 {

@@ -74,7 +74,7 @@ fn a_control_plane_without_a_host_is_503_at_once() {
 }
 
 #[test]
-fn an_answer_after_everybody_left_is_kept_for_the_next_visitor() {
+fn an_answer_after_the_last_waiter_left_is_kept_for_the_next_visitor() {
     let mut fleet = fleet(&configuration());
     let worker = fleet.worker(0);
     let streams = [(); 3].map(|()| worker.request("GET", "/abc").send());
@@ -92,7 +92,7 @@ fn an_answer_after_everybody_left_is_kept_for_the_next_visitor() {
 }
 
 #[test]
-fn an_answer_after_the_filter_gave_up_harms_nobody() {
+fn an_answer_after_the_filter_gave_up_does_no_harm() {
     let mut fleet = fleet(&configuration());
     let stream = fleet.worker(0).request("GET", "/abc").send();
     let callout = fleet.worker(0).callout();

@@ -7,10 +7,17 @@ mod callouts;
 mod clock;
 mod configuration;
 mod cost;
-mod fuel;
 mod redis;
 mod resp_bridge;
 mod roots;
-mod scenarios;
 mod support;
 mod threads;
+
+/// The scenarios of every edge.
+mod scenarios {
+    async fn edge() -> edgelink_tests::abi::host::WasmtimeEdge {
+        edgelink_tests::abi::host::WasmtimeEdge::start()
+    }
+
+    edgelink_tests::for_each_scenario!(edge);
+}

@@ -116,7 +116,7 @@ fn shared_data_has_no_more_keys_than_slots() {
 }
 
 #[test]
-fn the_main_thread_is_configured_and_ticks_and_asks_nobody() {
+fn the_main_thread_is_configured_and_ticks_and_makes_no_callout() {
     let mut fleet = two_workers();
     fleet.pass(Duration::from_secs(10));
     let main = fleet.main();

@@ -49,7 +49,7 @@ async fn a_lock_is_had_by_one_and_released_by_the_fill() {
 }
 
 #[tokio::test]
-async fn a_lock_that_somebody_else_has_by_now_is_neither_used_nor_released() {
+async fn a_lock_that_another_owner_has_by_now_is_neither_used_nor_released() {
     let (server, redis) = server().await;
     let lost = lock(&redis).await;
     let _ = server.ask(&["DEL", "lock:{link:7:go.example.com/aB3}"]);
@@ -174,7 +174,7 @@ async fn scripts_that_redis_has_forgotten_are_sent_again() {
 }
 
 #[tokio::test]
-async fn a_change_that_is_not_told_takes_the_record_and_the_lock_away() {
+async fn a_change_that_is_not_published_takes_the_record_and_the_lock_away() {
     let (_server, redis) = server().await;
     let held = lock(&redis).await;
     redis.forget(GENERATION, &[KEY.to_owned()]).await.unwrap();

@@ -342,15 +342,15 @@ async fn no_beat_vouches_for_what_waited_when_a_generation_began() {
     let replica = setting.replica();
     until("a current feed", LIMIT, async || replica.feed.current()).await;
     let entries = setting.entries().await;
-    let mut untold: BTreeSet<String> = (0..35).map(|id| format!("a.example/c{id}")).collect();
+    let mut unseen: BTreeSet<String> = (0..35).map(|id| format!("a.example/c{id}")).collect();
     for entry in &entries {
         match entry.message().unwrap() {
-            FeedMessage::Put { key, .. } | FeedMessage::Changed { key } => drop(untold.remove(key)),
+            FeedMessage::Put { key, .. } | FeedMessage::Changed { key } => drop(unseen.remove(key)),
             FeedMessage::Beat(beat) if beat.at > 0 => break,
             _ => {}
         }
     }
-    assert!(untold.is_empty(), "{untold:?}");
+    assert!(unseen.is_empty(), "{unseen:?}");
     replica.stop.cancel();
 }
 
@@ -402,7 +402,7 @@ async fn a_publisher_whose_redis_is_away_gives_the_lease_to_one_whose_redis_work
 }
 
 #[tokio::test]
-async fn a_redis_that_takes_no_writes_makes_nobody_current() {
+async fn a_redis_that_takes_no_writes_makes_no_replica_current() {
     let setting = Setting::new().await;
     let replica = setting.replica();
     replica.publishes().await;
@@ -527,10 +527,7 @@ async fn a_database_that_went_back_is_noticed_by_the_publisher_that_goes_on() {
     set_back(&setting, &backup).await;
     let after = setting.await_generation(&replica, lost.generation).await;
     assert!(after.token > lost.token);
-    assert!(
-        after.rev_floor > lost.now,
-        "above all that caches may have"
-    );
+    assert!(after.rev_floor > lost.now, "above all that caches may have");
     assert!(setting.generations().await.1, "caches drop everything");
     let skipped = setting.store.bound_state().await.unwrap().allocated - numbers.allocated;
     assert_eq!(skipped, (numbers.bound - numbers.allocated) / 2);
@@ -618,7 +615,7 @@ async fn who_knows_that_the_database_went_back_takes_the_lease_from_one_who_does
 }
 
 #[tokio::test]
-async fn a_flush_that_redis_was_not_told_is_owed_by_the_next_publisher() {
+async fn a_flush_that_redis_did_not_get_is_owed_by_the_next_publisher() {
     let mut setting = Setting::new().await;
     let replica = setting.replica();
     replica.publishes().await;

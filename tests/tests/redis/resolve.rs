@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 const KEY: &str = "a.example/x";
 
-struct Setting<S = RedisServer> {
+struct ResolveSetting<S = RedisServer> {
     server: S,
     store: Arc<Store>,
     redis: Arc<Redis>,
@@ -27,20 +27,20 @@ struct Setting<S = RedisServer> {
 }
 
 /// One control plane as far as resolving goes.
-struct Replica {
+struct ResolvingReplica {
     resolver: Arc<Resolver>,
     known_keys: Arc<KnownKeys>,
     feed: Arc<Feed>,
 }
 
-impl<S> Drop for Setting<S> {
+impl<S> Drop for ResolveSetting<S> {
     fn drop(&mut self) {
         self.stop.cancel();
         self.publisher.stop.cancel();
     }
 }
 
-impl Setting {
+impl ResolveSetting {
     async fn new() -> Self {
         let server = RedisServer::start().await;
         let url = server.url();
@@ -48,7 +48,7 @@ impl Setting {
     }
 }
 
-impl<S> Setting<S> {
+impl<S> ResolveSetting<S> {
     async fn on(server: S, url: &str) -> Self {
         let (folder, store) = sqlite_store().await;
         let redis = connected(url).await;
@@ -70,7 +70,7 @@ impl<S> Setting<S> {
     }
 
     /// What Redis knows of [`KEY`] in the generation that a replica is in.
-    async fn cached(&self, replica: &Replica) -> Lookup {
+    async fn cached(&self, replica: &ResolvingReplica) -> Lookup {
         let generation = replica.feed.place().0;
         self.redis.look_up(generation, KEY).await.unwrap().lookup
     }
@@ -88,7 +88,7 @@ impl<S> Setting<S> {
     }
 
     /// A replica that knows all keys.
-    async fn replica(&self) -> Replica {
+    async fn replica(&self) -> ResolvingReplica {
         let config = ResolveConfig {
             cache_bytes: 1 << 20,
             cache_ms: Duration::from_millis(1),
@@ -120,7 +120,7 @@ impl<S> Setting<S> {
             memory,
             config,
         );
-        Replica {
+        ResolvingReplica {
             resolver: Arc::new(resolver),
             known_keys,
             feed,
@@ -128,13 +128,13 @@ impl<S> Setting<S> {
     }
 }
 
-async fn resolve(replica: &Replica) -> Record<String> {
+async fn resolve(replica: &ResolvingReplica) -> Record<String> {
     let key: LinkKey = KEY.parse().unwrap();
     replica.resolver.resolve(&key).await.unwrap().record
 }
 
 /// The key of the link in the generation that a replica is in.
-fn hash(replica: &Replica) -> String {
+fn hash(replica: &ResolvingReplica) -> String {
     edgelink_wire::redis::link_key(replica.feed.place().0, KEY)
 }
 
@@ -144,7 +144,7 @@ fn is_link(record: &Record<String>) -> bool {
 
 #[tokio::test]
 async fn what_was_looked_up_is_in_redis_and_comes_from_there() {
-    let setting = Setting::new().await;
+    let setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
     let record = resolve(&replica).await;
@@ -166,7 +166,7 @@ async fn what_was_looked_up_is_in_redis_and_comes_from_there() {
 
 #[tokio::test]
 async fn a_key_that_never_was_costs_redis_no_lookup() {
-    let mut setting = Setting::new().await;
+    let mut setting = ResolveSetting::new().await;
     let replica = setting.replica().await;
     // Its scripts ask for the state.
     setting.end_publisher().await;
@@ -178,7 +178,7 @@ async fn a_key_that_never_was_costs_redis_no_lookup() {
 
 #[tokio::test]
 async fn a_link_of_another_replica_is_found_at_once() {
-    let mut setting = Setting::new().await;
+    let mut setting = ResolveSetting::new().await;
     let replica = setting.replica().await;
     setting.end_publisher().await;
     for number in 0..50 {
@@ -198,7 +198,7 @@ async fn a_link_of_another_replica_is_found_at_once() {
 
 #[tokio::test]
 async fn after_a_flush_all_who_ask_share_few_lookups() {
-    let setting = Setting::new().await;
+    let setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replicas = [setting.replica().await, setting.replica().await];
     for replica in &replicas {
@@ -222,7 +222,7 @@ async fn after_a_flush_all_who_ask_share_few_lookups() {
 
 #[tokio::test]
 async fn without_redis_the_database_answers() {
-    let mut setting = Setting::new().await;
+    let mut setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
     setting.server.stop();
@@ -240,8 +240,8 @@ async fn without_redis_the_database_answers() {
 }
 
 #[tokio::test]
-async fn a_lock_that_nobody_releases_is_waited_for_but_not_for_long() {
-    let setting = Setting::new().await;
+async fn a_lock_that_is_never_released_is_waited_for_but_not_for_long() {
+    let setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
     let generation = replica.feed.place().0;
@@ -256,8 +256,8 @@ async fn a_lock_that_nobody_releases_is_waited_for_but_not_for_long() {
 }
 
 #[tokio::test]
-async fn a_record_that_nobody_can_read_is_replaced() {
-    let setting = Setting::new().await;
+async fn a_record_that_cannot_be_read_is_replaced() {
+    let setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
     let hash = hash(&replica);
@@ -278,7 +278,7 @@ fn url(record: &Record<String>) -> &str {
 
 #[tokio::test]
 async fn a_redis_that_takes_no_writes_is_not_believed_for_long() {
-    let setting = Setting::new().await;
+    let setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
     assert_eq!(url(&resolve(&replica).await), "https://example.com/");
@@ -324,7 +324,7 @@ async fn a_redis_that_takes_no_writes_is_not_believed_for_long() {
 
 #[tokio::test]
 async fn a_redis_that_was_set_back_is_not_believed() {
-    let mut setting = Setting::new().await;
+    let mut setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
     assert!(is_link(&resolve(&replica).await));
@@ -347,7 +347,7 @@ async fn a_redis_that_was_set_back_is_not_believed() {
 
 #[tokio::test]
 async fn an_answer_is_as_old_as_the_feed_or_the_lookup() {
-    let setting = Setting::new().await;
+    let setting = ResolveSetting::new().await;
     setting.create(1, KEY).await;
     let replica = setting.replica().await;
     let key: LinkKey = KEY.parse().unwrap();
@@ -370,7 +370,7 @@ async fn an_answer_is_as_old_as_the_feed_or_the_lookup() {
 
 #[tokio::test]
 async fn an_entry_that_redis_has_lost_denies_nothing() {
-    let mut setting = Setting::new().await;
+    let mut setting = ResolveSetting::new().await;
     let replica = setting.replica().await;
     setting.end_publisher().await;
     // Published and removed from the outbox, and then Redis lost it while this replica had not read it yet; entries of before and after
@@ -417,7 +417,7 @@ async fn an_entry_that_redis_has_lost_denies_nothing() {
 async fn what_a_cluster_says_counts_only_while_its_masters_were_seen_lately() {
     let cluster = RedisCluster::start().await;
     let url = cluster.url();
-    let mut setting = Setting::on(cluster, &url).await;
+    let mut setting = ResolveSetting::on(cluster, &url).await;
     setting.create(1, KEY).await;
     let [first, second] = [setting.replica().await, setting.replica().await];
     until("the link is in Redis", LIMIT, async || {

@@ -1,6 +1,6 @@
 //! Creating links, alone and many at once.
 
-use crate::fixture::{Database, content, create, delete, key, link};
+use crate::fixture::{Database, content, create, delete, exists, key, link};
 use edgelink_control_plane::links::model::LinkContent;
 use edgelink_control_plane::links::target::TargetUrl;
 use edgelink_control_plane::store::{CreateError, NewLink, Store, Twin};
@@ -69,13 +69,7 @@ async fn codes_that_differ_only_in_case_are_different_links(database: Database) 
         assert_eq!((found.id, found.code.as_str()), (id, code));
     }
     assert!(delete(&store, &key("a.example/aB")).await.unwrap());
-    assert!(
-        store
-            .find_link(&key("a.example/Ab"))
-            .await
-            .unwrap()
-            .is_some()
-    );
+    assert!(exists(&store, "a.example/Ab").await);
 }
 
 async fn a_domain_with_a_port_is_another_domain(database: Database) {
@@ -128,13 +122,7 @@ async fn one_taken_code_in_a_batch_fails_alone(database: Database) {
         .map(|link| link.as_ref().map(|link| link.id))
         .collect();
     assert_eq!(ids, [Ok(2), Err(&CreateError::CodeTaken), Ok(4), Ok(5)]);
-    assert!(
-        store
-            .find_link(&key("a.example/c"))
-            .await
-            .unwrap()
-            .is_some()
-    );
+    assert!(exists(&store, "a.example/c").await);
 }
 
 async fn a_code_or_number_twice_in_a_batch_is_created_once(database: Database) {
@@ -166,13 +154,7 @@ async fn ten_thousand_links_are_created_in_one_call(database: Database) {
             Err(error) => assert_eq!((n, error), (777, CreateError::CodeTaken)),
         }
     }
-    assert!(
-        store
-            .find_link(&key("a.example/c9999"))
-            .await
-            .unwrap()
-            .is_some()
-    );
+    assert!(exists(&store, "a.example/c9999").await);
 }
 
 async fn large_links_are_created_in_one_call(database: Database) {

@@ -1,4 +1,4 @@
-//! A fresh database for each test, and links to put into it.
+//! A fresh database for each test, links to put into it, and running one test on every database.
 
 use edgelink_control_plane::config::StoreConfig;
 use edgelink_control_plane::links::model::{Link, LinkContent};
@@ -167,8 +167,37 @@ pub(crate) async fn create(store: &Store, new: NewLink) -> Result<Link, CreateEr
     answers.remove(0)
 }
 
+/// Whether there is a link with this key.
+pub(crate) async fn exists(store: &Store, text: &str) -> bool {
+    let found = store.find_link(&key(text)).await.expect("an answer");
+    found.is_some()
+}
+
 /// Deletes a link whatever it is by now; whether there was one.
 pub(crate) async fn delete(store: &Store, key: &LinkKey) -> Result<bool, StoreError> {
     let deleted = store.delete_link(key, Box::new(|_| Ok(()))).await?;
     Ok(deleted.is_some())
+}
+
+/// Makes a test of each function for each database: `sqlite::name` and `server::name`.
+macro_rules! on_every_database {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name($crate::fixture::Database::sqlite()).await;
+                }
+            )+
+        }
+
+        mod server {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name($crate::fixture::Database::on_server().await).await;
+                }
+            )+
+        }
+    };
 }

@@ -1,9 +1,8 @@
 //! What every store has to do, written once and run on SQLite and on a server: the one at `EDGELINK_TEST_MYSQL_URL` (an
 //! account that may create databases), or else a private MariaDB.
 
-mod fixture;
 #[macro_use]
-mod suite;
+mod fixture;
 
 mod clicks;
 mod connecting;

@@ -1,7 +1,7 @@
 //! The buffer hostcalls.
 
-use crate::abi::host::call::{Answer, Call, Refusal, Status, link_hostcalls};
-use crate::abi::host::state::{Direction, VmState};
+use crate::abi::host::call::{Call, HostcallResult, Refusal, Status, link_hostcalls};
+use crate::abi::host::state::{StreamHalf, VmState};
 use wasmtime::Linker;
 
 pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
@@ -12,10 +12,10 @@ pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-fn direction(buffer: u32) -> Option<Direction> {
+fn direction(buffer: u32) -> Option<StreamHalf> {
     match buffer {
-        0 => Some(Direction::Request),
-        1 => Some(Direction::Response),
+        0 => Some(StreamHalf::Request),
+        1 => Some(StreamHalf::Response),
         _ => None,
     }
 }
@@ -52,7 +52,7 @@ fn get_bytes(
     length: u32,
     data_at: u32,
     size_at: u32,
-) -> Answer {
+) -> HostcallResult {
     let bytes = find(call.state(), buffer)?;
     // Lengths are 64 bits wide in Envoy: nothing overflows, and what lies beyond the end is cut off.
     let start = (start as usize).min(bytes.len());
@@ -68,7 +68,7 @@ fn set_bytes(
     length: u32,
     data: u32,
     size: u32,
-) -> Answer {
+) -> HostcallResult {
     find(call.state(), buffer)?;
     let data = call.read(data, size)?;
     let direction = direction(buffer).ok_or(Status::BadArgument)?;

@@ -1,7 +1,7 @@
 //! The hostcalls that choose, answer and close contexts, and the timer of a root.
 
 use crate::abi::host::HeaderMap;
-use crate::abi::host::call::{Answer, Call, Status, link_hostcalls};
+use crate::abi::host::call::{Call, HostcallResult, Status, link_hostcalls};
 use crate::abi::host::message::Response;
 use crate::abi::host::state::{Deferred, VmState};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-fn set_effective_context(call: &mut Call<'_>, context: u32) -> Answer {
+fn set_effective_context(call: &mut Call<'_>, context: u32) -> HostcallResult {
     let state = call.state();
     if !state.contexts.contains_key(&context) {
         return Err(Status::BadArgument.into());
@@ -37,7 +37,7 @@ fn set_effective_context(call: &mut Call<'_>, context: u32) -> Answer {
 }
 
 /// Resets an HTTP stream: 0 is its request, 1 its response. 2 and 3 are connections, which HTTP filters have none of.
-fn close_stream(call: &mut Call<'_>, stream_type: u32) -> Answer {
+fn close_stream(call: &mut Call<'_>, stream_type: u32) -> HostcallResult {
     if stream_type > 3 {
         return Err(Status::BadArgument.into());
     }
@@ -61,7 +61,7 @@ fn send_local_response(
     headers: u32,
     headers_size: u32,
     _grpc_status: u32,
-) -> Answer {
+) -> HostcallResult {
     call.read(details, details_size)?;
     let body = call.read(body, body_size)?;
     let additional = HeaderMap::decode(&call.read(headers, headers_size)?);
@@ -95,7 +95,7 @@ pub(crate) fn local_response(status: u32, body: Vec<u8>, additional: &HeaderMap)
 }
 
 /// It is the root's timer, whatever context asks; 0 stops it.
-fn set_tick_period_milliseconds(call: &mut Call<'_>, period: u32) -> Answer {
+fn set_tick_period_milliseconds(call: &mut Call<'_>, period: u32) -> HostcallResult {
     let state = call.state();
     let period = Duration::from_millis(u64::from(period));
     let due = state.shared.clock.monotonic() + period;

@@ -2,7 +2,7 @@
 
 use super::http_call::TOKEN_STEP;
 use crate::abi::host::HeaderMap;
-use crate::abi::host::call::{Answer, Call, Refusal, Status, link_hostcalls};
+use crate::abi::host::call::{Call, HostcallResult, Refusal, Status, link_hostcalls};
 use crate::abi::host::plugin::Cluster;
 use crate::abi::host::state::{Deferred, VmState};
 use std::collections::BTreeMap;
@@ -76,7 +76,7 @@ fn grpc_stream(
     metadata: u32,
     metadata_size: u32,
     token_at: u32,
-) -> Answer {
+) -> HostcallResult {
     let cluster = call.read(cluster, cluster_size)?;
     let service = call.read(service, service_size)?;
     let method = call.read(method, method_size)?;
@@ -108,7 +108,7 @@ fn grpc_stream(
 
 /// The router answers at once: metadata callbacks come before the hostcall returns, the close right after the callback
 /// that has made it.
-fn fail_in_the_hostcall(call: &mut Call<'_>, root: u32, token: u32) -> Answer {
+fn fail_in_the_hostcall(call: &mut Call<'_>, root: u32, token: u32) -> HostcallResult {
     let mut driver = call.driver();
     driver.grpc_initial_metadata(root, token, &HeaderMap::default());
     driver.grpc_trailing_metadata(root, token, &HeaderMap::default());
@@ -128,11 +128,11 @@ fn find(state: &mut VmState, token: u32) -> Result<&mut GrpcStream, Refusal> {
         return Err(Status::BadArgument.into());
     }
     let root = state.root_of(state.context());
-    let is_being_told = state.grpc.closing == Some(token);
+    let is_closing = state.grpc.closing == Some(token);
     let stream = state.grpc.open.get_mut(&token);
     let ours = stream.filter(|stream| stream.root == root);
     let stream = ours.ok_or(Status::NotFound)?;
-    if stream.is_closed_remotely && !is_being_told {
+    if stream.is_closed_remotely && !is_closing {
         return Err(Refusal::Trap(wasmtime::Error::msg(format!(
             "Envoy may touch freed memory here: gRPC stream {token} was closed by its peer in an earlier callback"
         ))));
@@ -146,7 +146,7 @@ fn grpc_send(
     message: u32,
     message_size: u32,
     end_of_stream: u32,
-) -> Answer {
+) -> HostcallResult {
     let message = call.read(message, message_size)?;
     if token % TOKEN_STEP != 2 {
         return Err(Status::BadArgument.into());
@@ -160,7 +160,7 @@ fn grpc_send(
     Ok(())
 }
 
-fn grpc_cancel(call: &mut Call<'_>, token: u32) -> Answer {
+fn grpc_cancel(call: &mut Call<'_>, token: u32) -> HostcallResult {
     find(call.state(), token)?;
     call.state().grpc.open.remove(&token);
     Ok(())

@@ -3,8 +3,8 @@
 //! A map that is absent in this phase is a bad argument, except that all its pairs are none at all.
 
 use crate::abi::host::HeaderMap;
-use crate::abi::host::call::{Answer, Call, Refusal, Status, link_hostcalls};
-use crate::abi::host::state::{Direction, VmState};
+use crate::abi::host::call::{Call, HostcallResult, Refusal, Status, link_hostcalls};
+use crate::abi::host::state::{StreamHalf, VmState};
 use wasmtime::Linker;
 
 pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
@@ -18,16 +18,16 @@ pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
 
 /// The kinds of maps, by the numbers of the ABI.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Stream(Direction),
+enum MapKind {
+    Stream(StreamHalf),
     CalloutHeaders,
 }
 
-fn kind(map: u32) -> Result<Kind, Refusal> {
+fn kind(map: u32) -> Result<MapKind, Refusal> {
     match map {
-        0 => Ok(Kind::Stream(Direction::Request)),
-        2 => Ok(Kind::Stream(Direction::Response)),
-        6 => Ok(Kind::CalloutHeaders),
+        0 => Ok(MapKind::Stream(StreamHalf::Request)),
+        2 => Ok(MapKind::Stream(StreamHalf::Response)),
+        6 => Ok(MapKind::CalloutHeaders),
         1 | 3 | 4 | 5 | 7 => {
             let text = format!("this host does not know the header map {map}");
             Err(Refusal::Trap(wasmtime::Error::msg(text)))
@@ -37,14 +37,14 @@ fn kind(map: u32) -> Result<Kind, Refusal> {
 }
 
 /// The map, for reading.
-fn find(state: &mut VmState, kind: Kind) -> Option<&HeaderMap> {
+fn find(state: &mut VmState, kind: MapKind) -> Option<&HeaderMap> {
     match kind {
-        Kind::Stream(direction) => {
+        MapKind::Stream(direction) => {
             let message = state.stream()?.message(direction);
             let headers = message.headers.as_ref();
             headers.filter(|_| message.are_headers_visible)
         }
-        Kind::CalloutHeaders => Some(&state.callouts.response.as_ref()?.headers),
+        MapKind::CalloutHeaders => Some(&state.callouts.response.as_ref()?.headers),
     }
 }
 
@@ -55,7 +55,7 @@ fn get_value(
     key_size: u32,
     value_at: u32,
     size_at: u32,
-) -> Answer {
+) -> HostcallResult {
     let kind = kind(map)?;
     let key = call.read(key, key_size)?;
     let found = find(call.state(), kind).ok_or(Status::BadArgument)?;
@@ -71,10 +71,10 @@ fn replace_value(
     key_size: u32,
     value: u32,
     value_size: u32,
-) -> Answer {
+) -> HostcallResult {
     let kind = kind(map)?;
     let (key, value) = (call.read(key, key_size)?, call.read(value, value_size)?);
-    let Kind::Stream(direction) = kind else {
+    let MapKind::Stream(direction) = kind else {
         return Err(Status::BadArgument.into());
     };
     let message = call.stream().ok_or(Status::BadArgument)?.message(direction);
@@ -84,7 +84,7 @@ fn replace_value(
     Ok(())
 }
 
-fn get_pairs(call: &mut Call<'_>, map: u32, data_at: u32, size_at: u32) -> Answer {
+fn get_pairs(call: &mut Call<'_>, map: u32, data_at: u32, size_at: u32) -> HostcallResult {
     let kind = kind(map)?;
     let pairs = find(call.state(), kind).map(HeaderMap::encode);
     call.give(&pairs.unwrap_or_default(), data_at, size_at)

@@ -1,7 +1,7 @@
 //! `proxy_http_call`.
 
 use crate::abi::host::HeaderMap;
-use crate::abi::host::call::{Answer, Call, Status, link_hostcalls};
+use crate::abi::host::call::{Call, HostcallResult, Status, link_hostcalls};
 use crate::abi::host::message::Response;
 use crate::abi::host::plugin::Cluster;
 use crate::abi::host::state::VmState;
@@ -81,7 +81,7 @@ fn http_call(
     trailers_size: u32,
     timeout: u32,
     token_at: u32,
-) -> Answer {
+) -> HostcallResult {
     let cluster = call.read(cluster, cluster_size)?;
     let body = call.read(body, body_size)?;
     let headers = HeaderMap::decode(&call.read(headers, headers_size)?);

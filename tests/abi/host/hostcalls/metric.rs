@@ -2,7 +2,7 @@
 //!
 //! Ids are a VM's own, and say the kind; what they count is the process's, by name.
 
-use crate::abi::host::call::{Answer, Call, Status, link_hostcalls};
+use crate::abi::host::call::{Call, HostcallResult, Status, link_hostcalls};
 use crate::abi::host::state::VmState;
 use std::collections::BTreeMap;
 use wasmtime::Linker;
@@ -22,7 +22,7 @@ pub enum Metric {
 
 /// The metrics of the process.
 #[derive(Debug, Default)]
-pub(crate) struct Metrics(pub(crate) BTreeMap<(Kind, String), Metric>);
+pub(crate) struct Metrics(pub(crate) BTreeMap<(MetricKind, String), Metric>);
 
 /// The ids that a VM has defined.
 #[derive(Debug, Default)]
@@ -34,13 +34,13 @@ pub(crate) struct MetricIds {
 /// The kind of a metric, by its number in the ABI, which is also the lower bits of its ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
-pub(crate) enum Kind {
+pub(crate) enum MetricKind {
     Counter = 0,
     Gauge = 1,
     Histogram = 2,
 }
 
-impl Kind {
+impl MetricKind {
     fn new(number: u32) -> Option<Self> {
         [Self::Counter, Self::Gauge, Self::Histogram]
             .into_iter()
@@ -69,9 +69,15 @@ pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-fn define_metric(call: &mut Call<'_>, kind: u32, name: u32, name_size: u32, id_at: u32) -> Answer {
+fn define_metric(
+    call: &mut Call<'_>,
+    kind: u32,
+    name: u32,
+    name_size: u32,
+    id_at: u32,
+) -> HostcallResult {
     let name = call.read(name, name_size)?;
-    let kind = Kind::new(kind).ok_or(Status::BadArgument)?;
+    let kind = MetricKind::new(kind).ok_or(Status::BadArgument)?;
     let name = String::from_utf8(name).map_err(|_| Status::BadArgument)?;
     let state = call.state();
     let defined = &mut state.metrics.defined[kind as usize];
@@ -90,7 +96,7 @@ fn with<T>(
     id: u32,
     act: impl FnOnce(&mut Metric) -> Result<T, Status>,
 ) -> Result<T, Status> {
-    let kind = Kind::of_id(id).ok_or(Status::NotFound)?;
+    let kind = MetricKind::of_id(id).ok_or(Status::NotFound)?;
     let name = state.metrics.names.get(&id).ok_or(Status::NotFound)?;
     let mut metrics = state.shared.metrics.borrow_mut();
     let metric = metrics.0.get_mut(&(kind, name.clone()));
@@ -99,13 +105,13 @@ fn with<T>(
 
 /// Histograms, and ids of no kind, cannot be incremented at all.
 fn counts(id: u32) -> Result<(), Status> {
-    match Kind::of_id(id) {
-        Some(Kind::Counter | Kind::Gauge) => Ok(()),
-        Some(Kind::Histogram) | None => Err(Status::BadArgument),
+    match MetricKind::of_id(id) {
+        Some(MetricKind::Counter | MetricKind::Gauge) => Ok(()),
+        Some(MetricKind::Histogram) | None => Err(Status::BadArgument),
     }
 }
 
-fn increment_metric(call: &mut Call<'_>, id: u32, offset: i64) -> Answer {
+fn increment_metric(call: &mut Call<'_>, id: u32, offset: i64) -> HostcallResult {
     counts(id)?;
     with(call.state(), id, |metric| match metric {
         Metric::Counter(_) if offset <= 0 => Err(Status::BadArgument),
@@ -118,7 +124,7 @@ fn increment_metric(call: &mut Call<'_>, id: u32, offset: i64) -> Answer {
     Ok(())
 }
 
-fn record_metric(call: &mut Call<'_>, id: u32, value: u64) -> Answer {
+fn record_metric(call: &mut Call<'_>, id: u32, value: u64) -> HostcallResult {
     with(call.state(), id, |metric| {
         match metric {
             Metric::Counter(sum) => *sum = sum.wrapping_add(value),

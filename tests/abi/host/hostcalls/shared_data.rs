@@ -2,7 +2,7 @@
 //!
 //! There is no way to remove a key, and no bound: what was set once stays for as long as a VM of that id lives.
 
-use crate::abi::host::call::{Answer, Call, Status, link_hostcalls};
+use crate::abi::host::call::{Call, HostcallResult, Status, link_hostcalls};
 use crate::abi::host::state::VmState;
 use std::collections::BTreeMap;
 use wasmtime::Linker;
@@ -71,7 +71,7 @@ fn get_shared_data(
     value_at: u32,
     size_at: u32,
     cas_at: u32,
-) -> Answer {
+) -> HostcallResult {
     let key = call.read(key, key_size)?;
     let state = call.state();
     let found = state.shared.data.borrow().get(&key);
@@ -87,7 +87,7 @@ fn set_shared_data(
     value: u32,
     value_size: u32,
     cas: u32,
-) -> Answer {
+) -> HostcallResult {
     let key = call.read(key, key_size)?;
     let value = call.read(value, value_size)?;
     let state = call.state();

@@ -1,6 +1,6 @@
 //! The log, and the functions of WASI, whose results are WASI's error numbers.
 
-use crate::abi::host::call::{Answer, Call, Status, link_hostcalls};
+use crate::abi::host::call::{Call, HostcallResult, Status, link_hostcalls};
 use crate::abi::host::shared::{Level, LogLine};
 use crate::abi::host::state::VmState;
 use wasmtime::{Caller, Linker};
@@ -52,7 +52,7 @@ pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-fn log(call: &mut Call<'_>, level: u32, data: u32, size: u32) -> Answer {
+fn log(call: &mut Call<'_>, level: u32, data: u32, size: u32) -> HostcallResult {
     let level = match level {
         0 => Level::Trace,
         1 => Level::Debug,

@@ -233,7 +233,7 @@ pub(crate) extern "C" fn proxy_on_grpc_close(context: u32, token: u32, status: u
 /// Time has passed.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_tick(_root: u32) {
-    cases::timer::ticked();
+    cases::context::ticked();
 }
 
 /// The response arrives.

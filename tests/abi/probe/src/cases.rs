@@ -8,7 +8,6 @@ pub(crate) mod header_map;
 pub(crate) mod log;
 pub(crate) mod metric;
 pub(crate) mod shared_data;
-pub(crate) mod timer;
 pub(crate) mod wasi;
 
 use crate::report::Report;
@@ -30,8 +29,8 @@ pub(crate) fn run(case: &str, stream: u32, report: &mut Report) {
         "log" => log::run(report),
         "metric" => metric::run(report),
         "shared-data" => shared_data::run(report),
-        "timer" => timer::run(report),
-        "tick" => timer::start(report),
+        "timer" => context::timer(report),
+        "tick" => context::start_timer(report),
         "wasi" => wasi::run(report),
         // None of our modules makes this hostcall, and so the host of tests has none.
         "unknown" => report.status("done", crate::abi::proxy_done()),

@@ -1,6 +1,6 @@
 //! Whether clicks are counted between those acknowledged and those served.
 
-use super::super::history::{Ask, Event, Outcome, Value, Via, What};
+use super::super::history::{Ask, Event, OperationOutcome, Value, Via, What};
 use super::{Promise, Run, Verdict, Violation};
 use std::collections::HashMap;
 
@@ -64,8 +64,8 @@ fn served(run: &Run) -> HashMap<&str, u64> {
             continue;
         };
         let may_be_redirect = match &operation.end {
-            Some((_, Outcome::Answer { value, .. })) => matches!(value, Value::Target(_)),
-            Some((_, Outcome::NoAnswer { .. } | Outcome::Unknown)) | None => true,
+            Some((_, OperationOutcome::Answer { value, .. })) => matches!(value, Value::Target(_)),
+            Some((_, OperationOutcome::NoAnswer { .. } | OperationOutcome::Unknown)) | None => true,
             Some(_) => false,
         };
         if may_be_redirect {

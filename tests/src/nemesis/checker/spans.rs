@@ -1,6 +1,6 @@
 //! What a code may have stood for, and from when to when.
 
-use super::super::history::{Ask, Micros, Outcome, Value};
+use super::super::history::{Ask, Micros, OperationOutcome, Value};
 use super::{Operation, Restore};
 
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,8 @@ impl Spans {
         let Ask::Write { kind, value, code } = &operation.ask else {
             return;
         };
-        let Some((_, Outcome::Done { since, .. } | Outcome::Undone { since })) = operation.end
+        let Some((_, OperationOutcome::Done { since, .. } | OperationOutcome::Undone { since })) =
+            operation.end
         else {
             return;
         };
@@ -89,7 +90,7 @@ impl Spans {
         let is_ambiguous = restores
             .iter()
             .any(|restore| since < restore.restored.1 && at > restore.restored.0);
-        let is_done = matches!(operation.end, Some((_, Outcome::Done { .. })));
+        let is_done = matches!(operation.end, Some((_, OperationOutcome::Done { .. })));
         if is_done && kind == "create" {
             let was_free = self
                 .spans

@@ -1,6 +1,6 @@
 //! The report: tables, and the whole story of the first violation of each promise and set of faults.
 
-use super::super::history::{Ask, Event, Micros, Outcome};
+use super::super::history::{Ask, Event, Micros, OperationOutcome};
 use super::{Promise, Run, Verdict, Violation};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -167,20 +167,20 @@ fn line_of(run: &Run, number: u64, from: Micros, to: Micros) -> Option<(Micros, 
     Some((operation.invoked, format!("{until}{ask}: {outcome}{here}")))
 }
 
-fn outcome_text(outcome: &Outcome) -> String {
+fn outcome_text(outcome: &OperationOutcome) -> String {
     match outcome {
-        Outcome::Done { .. } => "done".to_owned(),
-        Outcome::Undone { .. } => "not in effect any more".to_owned(),
-        Outcome::Unknown => "unknown".to_owned(),
-        Outcome::Answer { value, tier } => {
+        OperationOutcome::Done { .. } => "done".to_owned(),
+        OperationOutcome::Undone { .. } => "not in effect any more".to_owned(),
+        OperationOutcome::Unknown => "unknown".to_owned(),
+        OperationOutcome::Answer { value, tier } => {
             let tier = tier
                 .as_ref()
                 .map_or(String::new(), |tier| format!(" ({tier})"));
             format!("{value:?}{tier}")
         }
-        Outcome::Unavailable { status } => status.to_string(),
-        Outcome::NoAnswer { error } => format!("no answer: {error}"),
-        Outcome::Strange { answer } => answer.clone(),
+        OperationOutcome::Unavailable { status } => status.to_string(),
+        OperationOutcome::NoAnswer { error } => format!("no answer: {error}"),
+        OperationOutcome::Strange { answer } => answer.clone(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Histories written by hand, those that must fail included.
 
-use super::super::history::{Ask, Event, Micros, Outcome, Value, Via, What};
+use super::super::history::{Ask, Event, Micros, OperationOutcome, Value, Via, What};
 use super::{Promise, Verdict, check};
 use Value::{Absent, Disabled, Target};
 
@@ -19,7 +19,7 @@ impl Story {
         self.events.push(Event { at, what });
     }
 
-    fn operation(&mut self, from: u64, to: u64, ask: Ask, outcome: Outcome) {
+    fn operation(&mut self, from: u64, to: u64, ask: Ask, outcome: OperationOutcome) {
         self.number += 1;
         let op = self.number;
         self.add(from, What::Invoke { op, ask });
@@ -29,18 +29,23 @@ impl Story {
     fn write(mut self, kind: &str, value: Value, from: u64, to: u64) -> Self {
         let ask = write(kind, value);
         let (code, since) = ("x".to_owned(), from * 1000);
-        self.operation(from, to, ask, Outcome::Done { code, since });
+        self.operation(from, to, ask, OperationOutcome::Done { code, since });
         self
     }
 
     fn unknown(mut self, kind: &str, value: Value, from: u64, to: u64) -> Self {
-        self.operation(from, to, write(kind, value), Outcome::Unknown);
+        self.operation(from, to, write(kind, value), OperationOutcome::Unknown);
         self
     }
 
     fn undone(mut self, kind: &str, value: Value, from: u64, to: u64) -> Self {
         let since = from * 1000;
-        self.operation(from, to, write(kind, value), Outcome::Undone { since });
+        self.operation(
+            from,
+            to,
+            write(kind, value),
+            OperationOutcome::Undone { since },
+        );
         self
     }
 
@@ -51,23 +56,28 @@ impl Story {
             value: Target(from),
         };
         let (code, since) = (code.to_owned(), from * 1000);
-        self.operation(from, to, ask, Outcome::Done { code, since });
+        self.operation(from, to, ask, OperationOutcome::Done { code, since });
         self
     }
 
     fn follow(mut self, value: Value, from: u64, to: u64) -> Self {
-        let answer = Outcome::Answer { value, tier: None };
+        let answer = OperationOutcome::Answer { value, tier: None };
         self.operation(from, to, follow("x"), answer);
         self
     }
 
     fn follow_stale(mut self, value: Value, from: u64, to: u64) -> Self {
         let tier = Some("stale".to_owned());
-        self.operation(from, to, follow("x"), Outcome::Answer { value, tier });
+        self.operation(
+            from,
+            to,
+            follow("x"),
+            OperationOutcome::Answer { value, tier },
+        );
         self
     }
 
-    fn ends(mut self, outcome: Outcome, from: u64, to: u64) -> Self {
+    fn ends(mut self, outcome: OperationOutcome, from: u64, to: u64) -> Self {
         self.operation(from, to, follow("x"), outcome);
         self
     }
@@ -77,7 +87,12 @@ impl Story {
             code: "x".to_owned(),
             via: Via::ControlPlane(0),
         };
-        self.operation(from, to, ask, Outcome::Answer { value, tier: None });
+        self.operation(
+            from,
+            to,
+            ask,
+            OperationOutcome::Answer { value, tier: None },
+        );
         self
     }
 
@@ -304,7 +319,7 @@ fn what_was_under_way_when_the_database_was_restored_may_be_lost() {
 
 #[test]
 fn nothing_need_be_answered_while_something_is_broken() {
-    let unavailable = || Outcome::Unavailable { status: 503 };
+    let unavailable = || OperationOutcome::Unavailable { status: 503 };
     let story = created().fault(5000, 8000);
     assert_eq!(story.ends(unavailable(), 17_000, 17_500).breaks(), []);
     let story = created().fault(5000, 8000);
@@ -313,7 +328,7 @@ fn nothing_need_be_answered_while_something_is_broken() {
     let story = created().fault(5000, 8000).fault(20_000, 21_000);
     let again = story.ends(unavailable(), 19_000, 20_001);
     assert_eq!(again.breaks(), []);
-    let silence = Outcome::NoAnswer {
+    let silence = OperationOutcome::NoAnswer {
         error: "timed out".to_owned(),
     };
     let story = created().fault(5000, 8000).ends(silence, 18_001, 18_002);
@@ -332,13 +347,13 @@ fn a_fault_that_never_ends_excuses_until_the_end() {
             detail,
         },
     );
-    let unavailable = Outcome::Unavailable { status: 503 };
+    let unavailable = OperationOutcome::Unavailable { status: 503 };
     assert_eq!(story.ends(unavailable, 60_000, 60_001).breaks(), []);
 }
 
 #[test]
 fn an_answer_of_an_unknown_kind_is_always_wrong() {
-    let strange = Outcome::Strange {
+    let strange = OperationOutcome::Strange {
         answer: "200 None".to_owned(),
     };
     let story = created().fault(1000, 3000).ends(strange, 2000, 2001);
@@ -348,7 +363,7 @@ fn an_answer_of_an_unknown_kind_is_always_wrong() {
 #[test]
 fn clicks_are_counted_between_those_acknowledged_and_those_served() {
     let story = || {
-        let silence = Outcome::NoAnswer {
+        let silence = OperationOutcome::NoAnswer {
             error: "reset".to_owned(),
         };
         created()

@@ -1,6 +1,6 @@
 //! A visitor, who follows one link after the other over one connection.
 
-use super::{Client, Shared};
+use super::{Client, ClientContext};
 use crate::nemesis::history::Via;
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -12,13 +12,13 @@ const REQUESTS: usize = 60;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 pub(super) struct Follower {
-    shared: Arc<Shared>,
+    shared: Arc<ClientContext>,
     via: Via,
     rng: StdRng,
 }
 
 impl Follower {
-    pub(super) fn new(shared: &Arc<Shared>, via: Via, rng: StdRng) -> Self {
+    pub(super) fn new(shared: &Arc<ClientContext>, via: Via, rng: StdRng) -> Self {
         Self {
             shared: shared.clone(),
             via,

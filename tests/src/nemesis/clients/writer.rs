@@ -4,9 +4,9 @@
 //! be tried until there is an answer that says whether they have happened. A creation without a key is tried once; the
 //! alias is left alone for as long as the request may still be on its way.
 
-use super::{ALIASES, Client, LIMIT, Shared, TARGET, version};
+use super::{ALIASES, Client, ClientContext, LIMIT, TARGET, version};
 use crate::nemesis::deployment::CONTROL_PLANES;
-use crate::nemesis::history::{Ask, Micros, Outcome, Value, Via, What};
+use crate::nemesis::history::{Ask, Micros, OperationOutcome, Value, Via, What};
 use crate::scenario::{Answer, Request};
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -68,7 +68,7 @@ enum Said {
 }
 
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<ClientContext>,
     rng: StdRng,
     aliases: Vec<Slot>,
     generated: Vec<Slot>,
@@ -76,7 +76,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(shared: &Arc<Shared>, number: u64, rng: StdRng) -> Self {
+    pub(super) fn new(shared: &Arc<ClientContext>, number: u64, rng: StdRng) -> Self {
         let alias = |index: u64| {
             // Neither longer nor shorter than generated codes, whose shape the second kind has.
             let code = match index % 3 {
@@ -126,7 +126,7 @@ impl Writer {
             _ => None,
         });
         for op in unclear {
-            self.shared.history.complete(op, Outcome::Unknown);
+            self.shared.history.complete(op, OperationOutcome::Unknown);
         }
     }
 
@@ -156,12 +156,12 @@ impl Writer {
             return;
         }
         let outcome = if known.value() == Some(value) {
-            Outcome::Done {
+            OperationOutcome::Done {
                 code: slot.code.clone(),
                 since,
             }
         } else {
-            Outcome::Undone { since }
+            OperationOutcome::Undone { since }
         };
         self.shared.history.complete(op, outcome);
         slot.known = known;
@@ -204,7 +204,7 @@ impl Writer {
             }
             self.pause().await;
         }
-        self.shared.history.complete(op, Outcome::Unknown);
+        self.shared.history.complete(op, OperationOutcome::Unknown);
         slot.known = Known::Unread;
     }
 
@@ -238,7 +238,7 @@ impl Writer {
             }
             self.pause().await;
         }
-        self.shared.history.complete(op, Outcome::Unknown);
+        self.shared.history.complete(op, OperationOutcome::Unknown);
     }
 
     async fn change(&mut self, slot: &mut Slot, tag: &str, is_disabled: bool, target: u64) {
@@ -292,13 +292,13 @@ impl Writer {
             }
             self.pause().await;
         }
-        self.shared.history.complete(op, Outcome::Unknown);
+        self.shared.history.complete(op, OperationOutcome::Unknown);
         slot.known = Known::Unread;
     }
 
     fn done(&self, op: u64, code: &str, since: Micros) {
         let code = code.to_owned();
-        let outcome = Outcome::Done { code, since };
+        let outcome = OperationOutcome::Done { code, since };
         self.shared.history.complete(op, outcome);
     }
 
@@ -310,7 +310,9 @@ impl Writer {
         } else if known == Known::Unread || known == Known::Absent && slot.known == Known::Absent {
             return false; // not known, or a creation of what is not there yet: once more
         } else {
-            self.shared.history.complete(op, Outcome::Undone { since });
+            self.shared
+                .history
+                .complete(op, OperationOutcome::Undone { since });
         }
         slot.known = known;
         true
@@ -369,7 +371,7 @@ impl Writer {
     }
 }
 
-fn request(shared: &Shared, method: &str, path: &str) -> Request {
+fn request(shared: &ClientContext, method: &str, path: &str) -> Request {
     Request::new(method, format!("/api/v1{path}").as_bytes())
         .header("x-api-key", shared.deployment.admin_key().as_bytes())
         .header("content-type", b"application/json")
@@ -389,7 +391,7 @@ fn link(answer: &Answer) -> Known {
 }
 
 async fn read(
-    shared: &Shared,
+    shared: &ClientContext,
     client: &mut Client,
     request: &Request,
     code: &str,
@@ -404,31 +406,34 @@ async fn read(
         Ok(answer) if answer.status == 200 => {
             let known = link(&answer);
             let outcome = known.value().map_or_else(
-                || Outcome::Strange {
+                || OperationOutcome::Strange {
                     answer: String::from_utf8_lossy(&answer.body).into_owned(),
                 },
-                |value| Outcome::Answer { value, tier: None },
+                |value| OperationOutcome::Answer { value, tier: None },
             );
             (known, outcome)
         }
         Ok(answer) if answer.status == 404 => {
             let value = Value::Absent;
-            (Known::Absent, Outcome::Answer { value, tier: None })
+            (
+                Known::Absent,
+                OperationOutcome::Answer { value, tier: None },
+            )
         }
         Ok(answer) => {
             let status = answer.status;
-            (Known::Unread, Outcome::Unavailable { status })
+            (Known::Unread, OperationOutcome::Unavailable { status })
         }
         // A kept connection was closed meanwhile: nothing is wrong with the part that is asked.
-        Err(error) if super::is_closed(&error) => (Known::Unread, Outcome::Unknown),
-        Err(error) => (Known::Unread, Outcome::NoAnswer { error }),
+        Err(error) if super::is_closed(&error) => (Known::Unread, OperationOutcome::Unknown),
+        Err(error) => (Known::Unread, OperationOutcome::NoAnswer { error }),
     };
     shared.history.complete(op, outcome);
     (known, since)
 }
 
 /// Reads a link once, as each client does at the end.
-pub(in crate::nemesis) async fn read_back(shared: &Shared, client: &mut Client, code: &str) {
+pub(in crate::nemesis) async fn read_back(shared: &ClientContext, client: &mut Client, code: &str) {
     let request = request(shared, "GET", &format!("/links/{code}"));
     let (known, _) = read(shared, client, &request, code).await;
     if known == Known::Unread {

@@ -1,6 +1,6 @@
 //! MariaDB, its copies, and restoring them.
 
-use super::{CONTROL_PLANES, Deployment, subfolder};
+use super::{CONTROL_PLANES, DisturbedDeployment, subfolder};
 use crate::nemesis::part::{Part, Probe};
 use crate::stack::{Signal, edgelink_binary, free_port, local};
 use std::fs;
@@ -76,7 +76,7 @@ async fn copy_folder(from: &Path, to: &Path) {
     assert!(status.success(), "cp: {status}");
 }
 
-impl Deployment {
+impl DisturbedDeployment {
     pub(super) async fn start_database(&mut self) {
         let port = self.database.port;
         let (data, socket) = (self.database.data(), self.database.socket());

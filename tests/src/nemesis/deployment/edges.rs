@@ -1,6 +1,6 @@
 //! The Envoys. Their listener is in a file of its own, which is replaced while they run.
 
-use super::{CONTROL_PLANES, Deployment, ENVOYS, Shape, WORKERS, subfolder};
+use super::{CONTROL_PLANES, DisturbedDeployment, ENVOYS, Shape, WORKERS, subfolder};
 use crate::nemesis::part::{Part, Probe, get};
 use crate::stack::{
     EDGE_TOKEN, Stats, bridge_module, envoy_binary, filter_module, free_port, local, root, until,
@@ -33,14 +33,14 @@ pub(in crate::nemesis) enum Listener {
 
 /// Where an Envoy is.
 #[derive(Debug)]
-pub(super) struct Edge {
+pub(super) struct EdgeEnvoy {
     address: SocketAddr,
     admin: SocketAddr,
     folder: PathBuf,
     listener: String,
 }
 
-impl Deployment {
+impl DisturbedDeployment {
     pub(super) async fn start_envoys(&mut self) {
         let binary = envoy_binary();
         for number in 0..ENVOYS {
@@ -93,7 +93,7 @@ impl Deployment {
                     command
                 },
             );
-            let edge = Edge {
+            let edge = EdgeEnvoy {
                 address,
                 admin,
                 folder,

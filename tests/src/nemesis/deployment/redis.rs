@@ -1,6 +1,6 @@
 //! Redis: a master with a replica, or a cluster.
 
-use super::{Deployment, Shape, subfolder};
+use super::{DisturbedDeployment, Shape, subfolder};
 use crate::nemesis::part::{Part, Probe};
 use crate::stack::{free_port, local, until};
 use std::fs;
@@ -42,7 +42,7 @@ fn server(port: u16, folder: &PathBuf) -> Command {
     command
 }
 
-impl Deployment {
+impl DisturbedDeployment {
     /// A master and a replica, which reaches it through a proxy. After a failover they change places.
     pub(super) async fn start_redis(&mut self) {
         self.redis_ports = vec![free_port(), free_port()];

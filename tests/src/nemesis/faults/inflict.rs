@@ -2,7 +2,9 @@
 
 use super::{Fault, Names, Planned};
 use crate::nemesis::clicks::Clicks;
-use crate::nemesis::deployment::{CONTROL_PLANES, Deployment, Listener, START_LIMIT, redis_cli};
+use crate::nemesis::deployment::{
+    CONTROL_PLANES, DisturbedDeployment, Listener, START_LIMIT, redis_cli,
+};
 use crate::nemesis::history::{History, What};
 use crate::nemesis::proxy::{Direction, Flow};
 use crate::stack::Signal;
@@ -20,7 +22,7 @@ const CLUSTER_LIMIT: Duration = Duration::from_secs(40);
 
 /// What breaks the deployment and mends it.
 pub(in crate::nemesis) struct Nemesis {
-    pub(in crate::nemesis) deployment: Arc<Deployment>,
+    pub(in crate::nemesis) deployment: Arc<DisturbedDeployment>,
     pub(in crate::nemesis) history: Arc<History>,
     pub(in crate::nemesis) clicks: Arc<Clicks>,
     names: Names,
@@ -31,7 +33,7 @@ pub(in crate::nemesis) struct Nemesis {
 
 impl Nemesis {
     pub(in crate::nemesis) fn new(
-        deployment: &Arc<Deployment>,
+        deployment: &Arc<DisturbedDeployment>,
         history: &Arc<History>,
         clicks: &Arc<Clicks>,
         only: &[String],
@@ -147,7 +149,7 @@ impl Nemesis {
             Fault::Rolling => self.roll(lasts).await,
             Fault::Stray => self.stray(lasts).await,
             Fault::Reconfigure(envoy, steps) => self.reconfigure(*envoy, steps, lasts).await,
-            Fault::Clock(name, seconds) => {
+            Fault::MovableClock(name, seconds) => {
                 let clock = &self.deployment.part(name).clock;
                 clock.move_by(seconds * 1_000_000);
                 sleep(lasts).await;

@@ -1,7 +1,8 @@
-//! proxy_set_effective_context, proxy_close_stream.
+//! proxy_set_effective_context, proxy_close_stream, proxy_set_tick_period_milliseconds.
 
 use crate::abi::{
     Out, address, proxy_close_stream, proxy_get_header_map_value, proxy_set_effective_context,
+    proxy_set_tick_period_milliseconds,
 };
 use crate::probe;
 use crate::report::Report;
@@ -33,4 +34,22 @@ pub(crate) fn gone(report: &mut Report) {
         proxy_set_effective_context(probe::last_stream() - 1),
     );
     report.status("request header after that", path());
+}
+
+/// From a stream, it is the root's timer that is set.
+pub(crate) fn timer(report: &mut Report) {
+    report.status("period 0", proxy_set_tick_period_milliseconds(0));
+    report.status("period max", proxy_set_tick_period_milliseconds(u32::MAX));
+    report.status("period 0 again", proxy_set_tick_period_milliseconds(0));
+}
+
+/// Asks for one tick.
+pub(crate) fn start_timer(report: &mut Report) {
+    report.status("period 1", proxy_set_tick_period_milliseconds(1));
+}
+
+/// Wants no more.
+pub(crate) fn ticked() {
+    probe::note("tick");
+    proxy_set_tick_period_milliseconds(0);
 }

@@ -1,3 +1,0 @@
-//! Sources of numbers on the servers that they need.
-
-mod zookeeper;
