@@ -148,7 +148,10 @@ async fn disturb(nemesis: &Arc<Nemesis>, seed: u64, time: Duration) {
         nemesis.await_all().await;
         sleep(RECOVERY + WATCHED).await;
         storm += 1;
-        println!("{:>4} s: storm {storm} is over", start.elapsed().as_secs());
+        println!(
+            "{:>4} s: storm {storm} has ended",
+            start.elapsed().as_secs()
+        );
     }
 }
 

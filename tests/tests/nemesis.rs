@@ -1,7 +1,7 @@
 //! The nemesis: a short run with a fixed seed is a test; `make nemesis` has longer ones, with `MINUTES`, `SEED` and
-//! `SHAPE` (`single` or `cluster`), and `FAULTS` for some kinds of faults only. What breaks is listed in `src/nemesis/faults.rs`, what is judged in
-//! `src/nemesis/checker.rs`. Where a promise is broken, the history and the logs are kept under `target/nemesis/SEED`, and
-//! `CHECK=target/nemesis/SEED/history.jsonl make nemesis` judges that history again.
+//! `SHAPE` (`single` or `cluster`), and `FAULTS` for some kinds of faults only. `src/nemesis/faults.rs` lists what breaks,
+//! `src/nemesis/checker.rs` what is judged. Where a promise is broken, the history and the logs are kept under
+//! `target/nemesis/SEED`, and `CHECK=target/nemesis/SEED/history.jsonl make nemesis` judges that history again.
 
 use edgelink_tests::nemesis::{
     Options, Promise, SHORT_SEED, Shape, Verdict, check, print, read, run,

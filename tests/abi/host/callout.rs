@@ -29,13 +29,13 @@ impl Driver<'_> {
     fn callout_is_over(&mut self, callout: &Callout, headers: u32, body: u32) {
         let state = self.state_mut();
         let token = callout.token;
-        state.deferred.push_back(Deferred::ForgetCallout);
+        state.deferred.push_back(Deferred::DropCallout);
         let root = callout.root;
         let params = (root, token, headers, body, 0);
         self.call(|exports| &exports.http_call_response, root, params);
     }
 
-    pub(crate) fn forget_callout(&mut self) {
+    pub(crate) fn drop_callout(&mut self) {
         self.state_mut().callouts.response = None;
     }
 
@@ -68,11 +68,11 @@ impl Driver<'_> {
         };
         let root = stream.root;
         state.grpc.message = Some(message);
-        state.deferred.push_back(Deferred::ForgetGrpcMessage);
+        state.deferred.push_back(Deferred::DropGrpcMessage);
         self.call(|exports| &exports.grpc_receive, root, (root, token, size));
     }
 
-    pub(crate) fn forget_grpc_message(&mut self) {
+    pub(crate) fn drop_grpc_message(&mut self) {
         self.state_mut().grpc.message = None;
     }
 
@@ -91,11 +91,11 @@ impl Driver<'_> {
             stream.is_closed_remotely = true;
         }
         state.grpc.closing = Some(token);
-        state.deferred.push_back(Deferred::ForgetGrpcClose);
+        state.deferred.push_back(Deferred::DropGrpcClose);
         self.call(|exports| &exports.grpc_close, root, (root, token, status));
     }
 
-    pub(crate) fn forget_grpc_close(&mut self) {
+    pub(crate) fn drop_grpc_close(&mut self) {
         self.state_mut().grpc.closing = None;
     }
 

@@ -103,14 +103,14 @@ impl Driver<'_> {
         match action {
             Deferred::LocalResponse { stream, response } => self.respond_locally(stream, response),
             Deferred::Reset { stream } => self.close(stream),
-            Deferred::ForgetCallout => self.forget_callout(),
+            Deferred::DropCallout => self.drop_callout(),
             Deferred::GrpcClosed {
                 root,
                 token,
                 status,
             } => self.grpc_closed(root, token, status),
-            Deferred::ForgetGrpcMessage => self.forget_grpc_message(),
-            Deferred::ForgetGrpcClose => self.forget_grpc_close(),
+            Deferred::DropGrpcMessage => self.drop_grpc_message(),
+            Deferred::DropGrpcClose => self.drop_grpc_close(),
         }
     }
 

@@ -42,10 +42,10 @@ pub(crate) enum Restriction {
 pub(crate) enum Deferred {
     LocalResponse { stream: u32, response: Response },
     Reset { stream: u32 },
-    ForgetCallout,
+    DropCallout,
     GrpcClosed { root: u32, token: u32, status: u32 },
-    ForgetGrpcMessage,
-    ForgetGrpcClose,
+    DropGrpcMessage,
+    DropGrpcClose,
 }
 
 /// One way through the filter.

@@ -255,7 +255,7 @@ impl Run {
         }
     }
 
-    /// Between faults, once [`RECOVERY`] is over.
+    /// Between faults, [`RECOVERY`] after the last one.
     fn quiet_times(&self, end: Micros) -> Vec<(Micros, Micros)> {
         let mut faults: Vec<(Micros, Micros)> = self
             .faults

@@ -17,7 +17,7 @@ const CHUNK: usize = 16 << 10;
 pub(super) enum Flow {
     /// They are forwarded at once.
     Open,
-    /// They wait until the cut is over, as they do where packets are lost and sent again.
+    /// They wait until the cut ends, as they do where packets are lost and sent again.
     Cut,
     /// They are forwarded later.
     Delayed(Duration),

@@ -29,7 +29,7 @@ pub async fn a_failed_lookup_is_not_remembered(edge: &mut impl Edge) {
     assert_eq!(edge.follow("fail2").await.status, 302);
 }
 
-/// Whatever is not an answer for the very key that was asked for.
+/// An answer counts for the very key that was asked for, and for no other.
 pub async fn what_is_no_answer_is_a_failure(edge: &mut impl Edge) {
     let typed = Some(LinkAnswer::MEDIA_TYPE);
     let raw = |status, content_type, body: &[u8]| Reply::Raw {

@@ -48,7 +48,7 @@ async fn stalled() {
     answers.verify(&database, "test_0");
 }
 
-/// Asks for links until `time` is over; how long the slowest answer took. All must be 503.
+/// Asks for links for `time`; gives how long the slowest answer took. All must be 503.
 async fn refusals(replica: &Replica, time: Duration) -> Duration {
     let http = client();
     let key = replica.key();

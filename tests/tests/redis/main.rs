@@ -5,6 +5,6 @@ mod feed;
 mod fixture;
 mod links;
 mod outage;
-mod relay;
+mod publisher;
 mod resolve;
 mod tail;

@@ -1,7 +1,7 @@
 //! From a key to its record through known keys, Redis and database.
 
 use crate::fixture::{self, LIMIT, connected, sqlite_store};
-use crate::relay::{Replica as PublisherReplica, replica as publisher};
+use crate::publisher::{Replica as PublisherReplica, replica as publisher};
 use edgelink_control_plane::config::{FeedConfig, ResolveConfig};
 use edgelink_control_plane::feed::{Feed, Listener, Tail};
 use edgelink_control_plane::redis::{Lookup, Redis};
@@ -373,20 +373,13 @@ async fn an_entry_that_redis_has_lost_denies_nothing() {
     let mut setting = ResolveSetting::new().await;
     let replica = setting.replica().await;
     setting.end_publisher().await;
-    // Published and removed from the outbox, and then Redis lost it while this replica had not read it yet; entries of before and after
-    // join, as far as it can see.
+    // Published and removed from the outbox, and then Redis lost it while this replica had not read it yet; for the
+    // replica, entries of before and after join.
     setting.create(1, KEY).await;
     let state = setting.store.publisher().await.unwrap();
     let lost = edgelink_wire::FeedPosition::new(state.now / 1000, 0);
-    let ids: Vec<u64> = setting
-        .store
-        .pending(10)
-        .await
-        .unwrap()
-        .batches
-        .iter()
-        .map(|batch| batch.id)
-        .collect();
+    let rows = setting.store.pending(10).await.unwrap().batches;
+    let ids: Vec<u64> = rows.iter().map(|row| row.id).collect();
     let is_done = setting
         .store
         .forget_published(state.token, lost, &ids)

@@ -33,7 +33,7 @@ async fn an_expired_link_becomes_an_empty_tombstone_and_is_published(database: D
     create(store.as_ref(), link(3, "c")).await.unwrap();
     let batches = store.pending(100).await.unwrap().batches;
     let ids: Vec<u64> = batches.iter().map(|batch| batch.id).collect();
-    crate::relay::forget(&store, &ids).await;
+    crate::publisher::remove_from_outbox(&store, &ids).await;
 
     assert_eq!(store.purge_expired(0, 10).await.unwrap(), 1);
     assert_eq!(store.purge_expired(0, 10).await.unwrap(), 0);

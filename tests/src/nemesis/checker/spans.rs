@@ -117,7 +117,7 @@ impl Spans {
     }
 
     /// What was possible when the database was copied is so again; what was written since then, and answered before the
-    /// database was stopped, is over. What was under way meanwhile may have come before or after.
+    /// database was stopped, has ended. What was under way meanwhile may have come before or after.
     fn restore(&mut self, restore: Restore) {
         let ((copied_from, copied_to), (from, to)) = (restore.copied, restore.restored);
         let was_copied = |span: &&Span| span.from <= copied_to && span.to >= copied_from;

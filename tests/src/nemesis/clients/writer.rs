@@ -318,7 +318,7 @@ impl Writer {
         true
     }
 
-    /// Reads a link until it is answered, and says when the reading that was began. [`Known::Unread`] when it is over.
+    /// Reads a link until there is an answer, and says when that reading began; [`Known::Unread`] if none comes.
     async fn read(&mut self, code: &str) -> (Known, Micros) {
         let request = self.request("GET", &format!("/links/{code}"));
         for _ in 0..TRIES {

@@ -275,11 +275,11 @@ impl Nemesis {
         self.history.add(What::Restored { copy, since });
         self.deployment.open_database();
         // What was written since then is no copy of this history any more.
-        self.forget_copies_after(copy);
+        self.discard_copies_after(copy);
         sleep(lasts).await;
     }
 
-    fn forget_copies_after(&self, copy: u64) {
+    fn discard_copies_after(&self, copy: u64) {
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         copies.retain(|&other| other <= copy);
     }

@@ -59,15 +59,9 @@ async fn every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten(database:
     let keys = keys.iter().flat_map(Packed::values);
     let expected_keys = vec![Ok(&b"a.example/x"[..]); 4];
     assert_eq!(keys.collect::<Vec<_>>(), expected_keys);
-    let ids: Vec<u64> = store
-        .pending(3)
-        .await
-        .unwrap()
-        .batches
-        .iter()
-        .map(|batch| batch.id)
-        .collect();
-    forget(&store, &ids).await;
+    let rows = store.pending(3).await.unwrap().batches;
+    let ids: Vec<u64> = rows.iter().map(|row| row.id).collect();
+    remove_from_outbox(&store, &ids).await;
     assert_eq!(outbox(store.as_ref()).await, expected[3..]);
 }
 
@@ -227,7 +221,7 @@ async fn keys_are_scanned_in_the_order_of_their_numbers(database: Database) {
 }
 
 /// Removes rows from the outbox as a publisher that has just taken the lease.
-pub(crate) async fn forget(store: &Store, ids: &[u64]) {
+pub(crate) async fn remove_from_outbox(store: &Store, ids: &[u64]) {
     let state = store.take_publisher_lease(&claim("one")).await.unwrap();
     let state = state.expect("the lease");
     let position = FeedPosition::new(state.position.millis + 1, 0);
