@@ -16,7 +16,7 @@ async fn deployment() -> Deployment {
 async fn a_created_link_leads_exactly_to_its_target() {
     let edgelink = deployment().await;
     let target = "https://example.com/a?b=1";
-    let path = edgelink.create_to(&target).await;
+    let path = edgelink.create_to(target).await;
 
     let first = edgelink.envoy.follow(&path).await;
     let second = edgelink.envoy.follow(&path).await;
@@ -55,7 +55,7 @@ async fn an_alias_is_followed_and_tells_upper_from_lower_case() {
     let edgelink = deployment().await;
     for alias in ["Sale-2026", "sale-2026"] {
         let target = format!("https://example.com/{alias}");
-        edgelink.create_alias(&alias, &target).await;
+        edgelink.create_alias(alias, &target).await;
         let answer = edgelink.envoy.follow(&format!("/{alias}")).await;
         assert_eq!(answer.location(), Some(target.as_str()));
     }
@@ -139,7 +139,7 @@ async fn a_link_redirects_within_its_validity_only() {
 async fn the_visitors_query_goes_along_unless_the_link_says_no() {
     let edgelink = deployment().await;
     let url = "https://example.com/p?a=1#top";
-    let forwarding = edgelink.create_to(&url).await;
+    let forwarding = edgelink.create_to(url).await;
     let plain = edgelink
         .create(&json!({ "longUrl": url, "forwardQuery": false }))
         .await;
