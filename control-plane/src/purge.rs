@@ -112,14 +112,27 @@ impl Purger {
             }
         }
         self.store.release_lease(LEASE, &self.owner).await?;
+        match failure {
+            Some(error) => Err(error),
+            None => {
+                self.measure_due().await;
+                Ok(Some(purged))
+            }
+        }
+    }
+
+    async fn measure_due(&self) {
         let PurgeConfig {
             grace_seconds,
             count_limit,
             ..
         } = self.settings;
-        let due = self.store.count_expired(grace_seconds, count_limit).await?;
-        gauge!(PURGE_DUE).set(due as f64);
-        failure.map_or(Ok(Some(purged)), Err)
+        match self.store.count_expired(grace_seconds, count_limit).await {
+            Ok(due) => gauge!(PURGE_DUE).set(due as f64),
+            Err(error) => {
+                tracing::warn!(%error, "counting expired links failed: edgelink_purge_due_links keeps its value");
+            }
+        }
     }
 
     async fn purge_all(&self, kind: PurgeKind) -> Result<Option<u64>, StoreError> {

@@ -20,8 +20,7 @@ edgelink_wire::settings! {
         pub max_connections: u32 = 16, 1..=1_000;
         /// Time for one call, waiting for a connection included; then 503, and it may have taken effect nevertheless.
         pub timeout_ms: Duration = Duration::from_millis(1_500), 50..=60_000;
-        /// Links that wait for their commit (of bulk requests: chunks of up to 500); one more is 503. Links that wait are
-        /// committed together.
+        /// Single links that wait for their commit; one more is 503. Links that wait are committed together.
         pub create_queue: usize = 4_096, 1..=1_000_000;
     }
 

@@ -12,7 +12,8 @@ use edgelink_wire::{Code, LinkKey};
 use metrics::counter;
 use std::cell::LazyCell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// How many numbers are looked up at once.
 const LOOK_AHEAD: usize = 512;
@@ -25,6 +26,8 @@ pub(crate) struct Creator {
     store: Arc<Store>,
     minter: Minter,
     commits: GroupCommit,
+    /// How long a single link may wait in the queue and for its commit.
+    wait_limit: Duration,
     max_tries: u8,
 }
 
@@ -40,7 +43,8 @@ impl Creator {
         max_tries: u8,
     ) -> Self {
         Self {
-            commits: GroupCommit::start(&store, config.create_queue, config.timeout_ms + GRACE),
+            commits: GroupCommit::start(&store, config.create_queue),
+            wait_limit: config.timeout_ms + GRACE,
             store,
             minter,
             max_tries,
@@ -49,30 +53,33 @@ impl Creator {
 
     /// Carries one order out. The link is committed when this returns.
     pub(crate) async fn create(&self, order: Order) -> OrderOutcome {
-        let mut outcomes = self.create_chunk(&[order]).await;
+        let mut outcomes = self.create_chunk(&[order], self.wait_limit).await;
         outcomes.pop().unwrap_or(Err(Problem::new(Kind::Internal)))
     }
 
-    /// Carries orders out until `deadline`; those not begun by then time out. The outcomes are in the order of `orders`.
+    /// Carries orders out; those not begun at `deadline` time out, and those not committed at `end` fail. The outcomes are in
+    /// the order of `orders`.
     pub(crate) async fn create_many(
         &self,
         orders: &[Order],
         deadline: Instant,
+        end: Instant,
     ) -> Vec<OrderOutcome> {
         let mut outcomes = Vec::with_capacity(orders.len());
         for chunk in orders.chunks(MAX_BATCH) {
             if Instant::now() >= deadline {
                 break;
             }
-            outcomes.extend(self.create_chunk(chunk).await);
+            let wait_limit = end.saturating_duration_since(Instant::now());
+            outcomes.extend(self.create_chunk(chunk, wait_limit).await);
         }
         outcomes.resize_with(orders.len(), || Err(Problem::new(Kind::RequestTimeout)));
         outcomes
     }
 
-    async fn create_chunk(&self, orders: &[Order]) -> Vec<OrderOutcome> {
+    async fn create_chunk(&self, orders: &[Order], wait_limit: Duration) -> Vec<OrderOutcome> {
         let mut open: Vec<OpenOrder<'_>> = orders.iter().map(OpenOrder::new).collect();
-        let failure = self.carry_out(&mut open).await.err();
+        let failure = self.carry_out(&mut open, wait_limit).await.err();
         // Converting it logs it: once, and only if an order needs it.
         let failure = LazyCell::new(|| {
             let failure = failure.unwrap_or(CreateFailure::CodesTaken(self.max_tries.into()));
@@ -82,7 +89,11 @@ impl Creator {
         open.into_iter().map(settled).collect()
     }
 
-    async fn carry_out(&self, open: &mut [OpenOrder<'_>]) -> Result<(), CreateFailure> {
+    async fn carry_out(
+        &self,
+        open: &mut [OpenOrder<'_>],
+        wait_limit: Duration,
+    ) -> Result<(), CreateFailure> {
         self.find_receipts(open).await?;
         self.find_twins(open).await?;
         for attempt in 0..self.max_tries {
@@ -91,7 +102,7 @@ impl Creator {
                 break;
             }
             let links = self.links(&mut pending, attempt).await?;
-            let answers = self.commits.create(links).await?;
+            let answers = self.commits.create(links, wait_limit).await?;
             for (open, answer) in pending.into_iter().zip(answers) {
                 open.settle(answer);
             }

@@ -3,7 +3,8 @@
 //! A commit costs the same for one link as for a hundred, so concurrent requests share it. A link that arrives when none runs is
 //! committed at once.
 //!
-//! Requests for many links have lanes of their own, so that a single link does not wait behind chunks of 500.
+//! Chunks of requests for many links have lanes of their own, so that a single link does not wait behind 500. So have links
+//! that must have no twin, which wait for each other's locks on targets: the others do not wait with them.
 
 use super::model::Link;
 use super::order::CreateFailure;
@@ -13,22 +14,22 @@ use metrics::counter;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// How many links one transaction creates at most.
 pub(super) const MAX_BATCH: usize = 500;
 
-/// How many transactions of links, and of chunks, run at once: while one waits for the disk, the next is sent.
+/// How many transactions of a kind run at once: while one waits for the disk, the next is sent.
 const LANES: usize = 2;
 
-/// How long a chunk may wait for its commit. Its request has a shorter bound.
-const CHUNK_TIMEOUT: Duration = Duration::from_mins(1);
+/// How many chunks may wait, with up to 32 MiB each; a further one waits for room.
+const MAX_CHUNKS: usize = 4;
 
 /// Commits links in batches.
 pub(super) struct GroupCommit {
     links: mpsc::Sender<Job>,
+    without_twin: mpsc::Sender<Job>,
     chunks: mpsc::Sender<Job>,
-    wait_limit: Duration,
 }
 
 /// The store's answer for each link.
@@ -41,32 +42,41 @@ struct Job {
 }
 
 impl GroupCommit {
-    /// Starts to commit into `store`. Of links and of chunks, `queue` may wait; one more is refused at once. A link waits in the
-    /// queue and for its commit for `wait_limit`. The lanes end after their last commit when this is dropped.
-    pub(super) fn start(store: &Arc<Store>, queue: usize, wait_limit: Duration) -> Self {
+    /// Starts to commit into `store`. Of single links `queue` may wait; one more is refused at once. The lanes end after their
+    /// last commit when this is dropped.
+    pub(super) fn start(store: &Arc<Store>, queue: usize) -> Self {
         Self {
             links: start_lanes(store, queue),
-            chunks: start_lanes(store, queue),
-            wait_limit,
+            without_twin: start_lanes(store, queue),
+            chunks: start_lanes(store, MAX_CHUNKS),
         }
     }
 
-    /// Creates links together with others, whose outcomes do not matter. They are committed when this returns. A caller that is
-    /// dropped before the commit begins takes its links back.
-    pub(super) async fn create(&self, links: Vec<NewLink>) -> Result<Answers, CreateFailure> {
-        let (queue, wait_limit) = match links.len() {
-            1 => (&self.links, self.wait_limit),
-            _ => (&self.chunks, CHUNK_TIMEOUT),
-        };
+    /// Creates links together with others, whose outcomes do not matter. They are committed when this returns, after
+    /// `wait_limit` at most. A caller that is dropped before the commit begins takes its links back.
+    pub(super) async fn create(
+        &self,
+        links: Vec<NewLink>,
+        wait_limit: Duration,
+    ) -> Result<Answers, CreateFailure> {
+        let end = Instant::now() + wait_limit;
+        let is_late = |_| late(format!("no commit within {} ms", wait_limit.as_millis()));
+        let is_given_up = || late("the commit was given up".to_owned());
         let (answer, answered) = oneshot::channel();
-        queue
-            .try_send(Job { links, answer })
-            .map_err(|_| CreateFailure::Overloaded)?;
-        let waited = timeout(wait_limit, answered).await;
-        let answers = waited
-            .map_err(|_| late(format!("no commit within {} ms", wait_limit.as_millis())))?
-            .map_err(|_| late("the commit was given up".to_owned()))?;
-        Ok(answers?)
+        let queue = match links.as_slice() {
+            [link] if link.twin.takes_locks() => Some(&self.without_twin),
+            [_] => Some(&self.links),
+            _ => None,
+        };
+        let job = Job { links, answer };
+        if let Some(queue) = queue {
+            queue.try_send(job).map_err(|_| CreateFailure::Overloaded)?;
+        } else {
+            let sent = timeout_at(end, self.chunks.send(job)).await;
+            sent.map_err(is_late)?.map_err(|_| is_given_up())?;
+        }
+        let answers = timeout_at(end, answered).await.map_err(is_late)?;
+        Ok(answers.map_err(|_| is_given_up())??)
     }
 }
 

@@ -63,6 +63,13 @@ pub enum Twin {
     Known(Box<Link>),
 }
 
+impl Twin {
+    /// Whether other creations of the same target wait until the transaction ends.
+    pub(crate) fn takes_locks(&self) -> bool {
+        matches!(self, Self::NotWithThisCode | Self::NotWithAnyCode)
+    }
+}
+
 /// What a link is to be like.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {

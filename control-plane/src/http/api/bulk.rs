@@ -75,9 +75,7 @@ pub(crate) async fn create_many(
     let from = app.feed.end();
     // Counted from the end of the body, which may be large.
     let limit = app.config.server.request_timeout_ms;
-    // A little before the request times out, so that the answer names what was created.
-    let deadline = std::time::Instant::now() + limit.mul_f32(0.8);
-    let outcomes = tokio::time::timeout(limit, carry_out(&app, parsed, deadline))
+    let outcomes = tokio::time::timeout(limit, carry_out(&app, parsed, limit))
         .await
         .map_err(|_| Problem::new(Kind::RequestTimeout))?;
     let aliases = outcomes.iter().zip(are_aliases).filter(|(_, is)| *is);
@@ -87,17 +85,19 @@ pub(crate) async fn create_many(
 }
 
 /// Carries out the valid orders; the outcomes are in the order of the items, refused ones included.
-async fn carry_out(
-    app: &App,
-    parsed: Vec<Parsed>,
-    deadline: std::time::Instant,
-) -> Vec<OrderOutcome> {
+async fn carry_out(app: &App, parsed: Vec<Parsed>, limit: Duration) -> Vec<OrderOutcome> {
     let mut orders = Vec::with_capacity(parsed.len());
     let refused: Vec<Option<Problem>> = parsed
         .into_iter()
         .map(|item| item.map(|order| orders.push(order)).err())
         .collect();
-    let mut made = app.creator.create_many(&orders, deadline).await.into_iter();
+    // A little before the request times out, so that the answer names what was created.
+    let now = Instant::now();
+    let mut made = app
+        .creator
+        .create_many(&orders, now + limit.mul_f32(0.8), now + limit.mul_f32(0.95))
+        .await
+        .into_iter();
     let outcome = |refusal: Option<Problem>| match refusal {
         Some(problem) => Err(problem),
         None => made.next().unwrap_or(Err(Problem::new(Kind::Internal))),

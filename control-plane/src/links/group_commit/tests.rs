@@ -42,8 +42,7 @@ impl Fixture {
     }
 
     fn commits(&self, queue: usize) -> Arc<GroupCommit> {
-        let wait_limit = Duration::from_secs(60);
-        Arc::new(GroupCommit::start(&self.store, queue, wait_limit))
+        Arc::new(GroupCommit::start(&self.store, queue))
     }
 
     async fn block(&mut self) {
@@ -88,8 +87,14 @@ fn link(id: u64, code: &str) -> NewLink {
 type Answer = Result<Result<Link, CreateError>, CreateFailure>;
 type Task = JoinHandle<Answer>;
 
+const MINUTE: Duration = Duration::from_mins(1);
+
 async fn create(commits: &GroupCommit, new: NewLink) -> Answer {
-    let answers = commits.create(vec![new]).await?;
+    create_within(commits, new, MINUTE).await
+}
+
+async fn create_within(commits: &GroupCommit, new: NewLink, limit: Duration) -> Answer {
+    let answers = commits.create(vec![new], limit).await?;
     let [answer] = answers.try_into().unwrap();
     Ok(answer)
 }
@@ -97,6 +102,20 @@ async fn create(commits: &GroupCommit, new: NewLink) -> Answer {
 fn submit(commits: &Arc<GroupCommit>, new: NewLink) -> Task {
     let commits = Arc::clone(commits);
     tokio::spawn(async move { create(&commits, new).await })
+}
+
+/// Chunks that fill a transaction each; the last link of the sixth is `c6499`.
+fn submit_chunks(
+    commits: &Arc<GroupCommit>,
+    count: usize,
+) -> Vec<JoinHandle<Result<Answers, CreateFailure>>> {
+    let chunk = |chunk: u64| {
+        let first = 1000 * (chunk + 1);
+        let links = (first..first + MAX_BATCH as u64).map(|n| link(n, &format!("c{n}")));
+        let (commits, links) = (Arc::clone(commits), links.collect());
+        tokio::spawn(async move { commits.create(links, MINUTE).await })
+    };
+    (0..count as u64).map(chunk).collect()
 }
 
 /// Returns when `count` links are in the queue and not with a lane.
@@ -216,14 +235,7 @@ async fn a_link_alone_does_not_wait_behind_chunks() {
     let mut fixture = Fixture::new().await;
     let commits = fixture.commits(10);
     fixture.block().await;
-    let chunks: Vec<_> = (0..6u64)
-        .map(|chunk| {
-            let first = 1000 * (chunk + 1);
-            let links = (first..first + MAX_BATCH as u64).map(|n| link(n, &format!("c{n}")));
-            let (commits, links) = (Arc::clone(&commits), links.collect());
-            tokio::spawn(async move { commits.create(links).await })
-        })
-        .collect();
+    let chunks = submit_chunks(&commits, 6);
     let waiting = || commits.chunks.max_capacity() - commits.chunks.capacity();
     while waiting() != 6 - LANES {
         tokio::task::yield_now().await;
@@ -242,11 +254,61 @@ async fn a_link_alone_does_not_wait_behind_chunks() {
 }
 
 #[tokio::test]
+async fn a_link_that_may_have_twins_does_not_wait_behind_those_that_must_not() {
+    let mut fixture = Fixture::new().await;
+    let commits = fixture.commits(10);
+    fixture.block().await;
+    let queued = |queue: &mpsc::Sender<Job>| queue.max_capacity() - queue.capacity();
+    let mut without_twin = Vec::new();
+    for id in 1..=LANES as u64 + 1 {
+        let mut new = link(id, &format!("t{id}"));
+        new.content.target = TargetUrl::from_store(&format!("https://x.example/{id}"));
+        new.twin = Twin::NotWithAnyCode;
+        without_twin.push(submit(&commits, new));
+        tokio::task::yield_now().await;
+        while id <= LANES as u64 && queued(&commits.without_twin) > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(queued(&commits.without_twin), 1, "the lanes are occupied");
+    let plain = submit(&commits, link(100, "plain"));
+    await_queue(&commits, 0).await;
+    fixture.unblock().await;
+    plain.await.unwrap().unwrap().unwrap();
+    for task in without_twin {
+        task.await.unwrap().unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn chunks_wait_for_room_and_no_longer_than_their_limit() {
+    let mut fixture = Fixture::new().await;
+    let commits = fixture.commits(10);
+    fixture.block().await;
+    let chunks = submit_chunks(&commits, LANES + MAX_CHUNKS);
+    while commits.chunks.capacity() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let links = vec![link(100, "x"), link(101, "y")];
+    let Err(CreateFailure::Store(error)) = commits.create(links, Duration::from_millis(50)).await
+    else {
+        panic!("there was room");
+    };
+    assert!(error.is_transient());
+    fixture.unblock().await;
+    for chunk in chunks {
+        assert_eq!(chunk.await.unwrap().unwrap().len(), MAX_BATCH);
+    }
+}
+
+#[tokio::test]
 async fn a_commit_that_takes_too_long_is_a_transient_error_in_time() {
     let mut fixture = Fixture::new().await;
-    let commits = GroupCommit::start(&fixture.store, 10, Duration::from_millis(50));
+    let commits = fixture.commits(10);
     fixture.block().await;
-    let Err(CreateFailure::Store(error)) = create(&commits, link(1, "x")).await else {
+    let limit = Duration::from_millis(50);
+    let Err(CreateFailure::Store(error)) = create_within(&commits, link(1, "x"), limit).await
+    else {
         panic!("answered");
     };
     assert!(error.is_transient());
