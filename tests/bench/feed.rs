@@ -4,7 +4,7 @@ use crate::options::Options;
 use crate::process::{cpu_time, others, pin, resident};
 use crate::report::{Claim, Section, Table};
 use crate::rounds::median;
-use edgelink_tests::scenario::{DOMAIN, Request};
+use edgelink_tests::scenario::Request;
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{
     Connection, ControlPlane, EDGE_TOKEN, Production, ProductionOptions, until,
@@ -35,7 +35,7 @@ type Arrivals = Arc<Mutex<Vec<Option<(usize, Instant)>>>>;
 
 /// Workers that follow the feed until they are dropped.
 struct Workers {
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
     arrivals: Arrivals,
 }
 
@@ -124,23 +124,23 @@ async fn many(options: &Options, table: &mut Table) -> String {
     let redis = RedisServer::start().await;
     let url = redis.url();
     let plane = ControlPlane::with_variables(&[
-        ("EDGELINK_DOMAINS", DOMAIN),
         ("EDGELINK_REDIS_URL", &url),
         ("EDGELINK_FEED_MAX_POLLS", "20000"),
-        ("EDGELINK_API_MAX_CONNECTIONS", "20000"),
-        ("EDGELINK_API_MAX_CONNECTIONS_PER_ADDRESS", "20000"),
+        ("EDGELINK_SERVER_MAX_CONNECTIONS", "20000"),
+        ("EDGELINK_SERVER_MAX_CONNECTIONS_PER_ADDRESS", "20000"),
     ])
     .await;
     let mut planes = [plane];
     let process = [planes[0].process().id()];
     let field = FeedField::new(&mut planes, &redis).await;
     let before = resident(&process);
-    let workers = Workers::start(field.planes, count);
+    let mut workers = Workers::start(field.planes, count);
     workers.await_answers(count * 3).await;
     let each = resident(&process).saturating_sub(before) / count as u64;
     let (start, idle) = (Instant::now(), cpu_time(&process));
     sleep(Duration::from_secs(5)).await;
     let idle = (cpu_time(&process) - idle).as_secs_f64() / start.elapsed().as_secs_f64();
+    workers.assert_running();
     drop(workers);
     let pace = Duration::from_secs(1);
     let figures = field.measure(count, 0..changes, pace).await;
@@ -183,12 +183,13 @@ impl<'a> FeedField<'a> {
     }
 
     async fn measure(&self, count: usize, numbers: Range<usize>, pace: Duration) -> FeedFigures {
-        let workers = Workers::start(self.planes, count);
+        let mut workers = Workers::start(self.planes, count);
         workers.await_answers(count * 3).await;
         let wanted = numbers.len() * count;
         let cpu = cpu_time(&self.processes);
         let changes = Changes::make(&self.planes[0], numbers, pace).await;
         until("every worker has every change", LIMIT, async || {
+            workers.assert_running();
             (workers.changes() >= wanted).then_some(())
         })
         .await;
@@ -257,17 +258,24 @@ impl Workers {
             .take(count)
             .map(|address| follow(address, arrivals.clone()));
         Self {
-            _tasks: tasks.collect(),
+            tasks: tasks.collect(),
             arrivals,
         }
     }
 
     /// Returns when workers have had so many answers, with changes or without.
-    async fn await_answers(&self, count: usize) {
+    async fn await_answers(&mut self, count: usize) {
         until("all workers wait", LIMIT, async || {
+            self.assert_running();
             (self.arrivals.lock().expect("a lock").len() >= count).then_some(())
         })
         .await;
+    }
+
+    /// Notices that a worker has ended: none ends by itself.
+    fn assert_running(&mut self) {
+        let ended = self.tasks.try_join_next();
+        assert!(ended.is_none(), "a worker has ended: {ended:?}");
     }
 
     fn changes(&self) -> usize {
