@@ -1,5 +1,6 @@
 -- Asks for the paths of a file. Arguments: the file; in turn ("cycle") or by Zipf's law with exponent 1 ("zipf"); after how
--- many answers to end, 0 for when the time is over; the status that each of them must have.
+-- many answers to end, 0 for when the time is over; the status that each of them must have; the seed of Zipf's law, of which
+-- the paths are the same in every run.
 local requests, sums, place, answers, wrong = {}, {}, 0, 0, 0
 local pick
 
@@ -27,6 +28,7 @@ function init(arguments)
   end
   pick = arguments[2] == "zipf" and next_by_zipf or next_in_turn
   local last, status = tonumber(arguments[3]), tonumber(arguments[4])
+  math.randomseed(tonumber(arguments[5]))
   if last > 0 then
     response = function(seen)
       answers = answers + 1

@@ -30,7 +30,7 @@ pub(crate) fn saturate(
     status: u16,
     time: Duration,
 ) -> Saturated {
-    let text = ask_for(address, paths, time, &["cycle", "0", "0"]);
+    let text = ask_for(address, paths, time, &["cycle", "0", "0", "0"]);
     let answers = requests(&text);
     let refused = text.lines().find_map(|line| {
         let (_, count) = line.split_once("Non-2xx or 3xx responses: ")?;
@@ -49,17 +49,21 @@ pub(crate) fn saturate(
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pick {
     Cycle,
-    Zipf,
+    /// By Zipf's law. The same seed gives the same requests.
+    Zipf {
+        seed: u32,
+    },
 }
 
 /// So many redirects, as fast as they are answered.
 pub(crate) fn visit(address: SocketAddr, paths: &Path, pick: Pick, count: u64) {
     const LIMIT: Duration = Duration::from_secs(3600);
-    let pick = match pick {
-        Pick::Cycle => "cycle",
-        Pick::Zipf => "zipf",
+    let (pick, seed) = match pick {
+        Pick::Cycle => ("cycle", 0),
+        Pick::Zipf { seed } => ("zipf", seed),
     };
-    let text = ask_for(address, paths, LIMIT, &[pick, &count.to_string(), "302"]);
+    let arguments = [pick, &count.to_string(), "302", &seed.to_string()];
+    let text = ask_for(address, paths, LIMIT, &arguments);
     let expected = format!("{count} answers, 0 of them wrong");
     assert!(text.contains(&expected), "{text}");
 }
