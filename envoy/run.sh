@@ -148,7 +148,7 @@ if [[ -z ${EDGELINK_EDGE_TOKEN:-} ]]; then
   read -r EDGELINK_EDGE_TOKEN <"$token_file" || true # the last line may lack its end
 fi
 set_string EDGE_TOKEN "${EDGELINK_EDGE_TOKEN%%,*}" # of several the first: the others are there for rotation
-unset EDGELINK_EDGE_TOKEN
+unset EDGELINK_EDGE_TOKEN EDGELINK_AUTH_EDGE_TOKENS # `up.sh` exports the latter for the control plane
 
 [[ -z ${EDGELINK_REDIS:-} ]] || set_redis "$EDGELINK_REDIS"
 set_feed "${EDGELINK_FEED:-none}"
