@@ -38,7 +38,7 @@ fn a_bridge_that_closes_every_stream_is_survived() {
 }
 
 /// The connection fails inside of the tick that opens it. Envoy would spin for ever if the filter had a callback for gRPC metadata,
-/// in which it would run what it has deferred: `tests/host/conformance.rs`.
+/// in which it would run what it has deferred: `tests/abi/suite/conformance.rs`.
 #[test]
 fn a_bridge_without_a_host_is_survived() {
     let mut fleet = fleet(Cluster::NoHost);
