@@ -60,6 +60,17 @@ impl Module {
         module.clone()
     }
 
+    /// What it imports, as `module.name`, sorted.
+    #[must_use]
+    pub fn imports(&self) -> Vec<String> {
+        let imports = self.compiled.imports();
+        let mut names: Vec<String> = imports
+            .map(|import| format!("{}.{}", import.module(), import.name()))
+            .collect();
+        names.sort();
+        names
+    }
+
     /// Compiles a file.
     ///
     /// # Panics
