@@ -88,6 +88,37 @@ async fn a_flush_of_redis_is_a_gap_and_the_feed_goes_on() {
 }
 
 #[tokio::test]
+async fn a_lost_connection_is_no_gap() {
+    let mut following = Following::start().await;
+    following.append(1).await;
+    assert_eq!(following.read().await, (false, vec![1]));
+    let killed = following
+        .server
+        .ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    assert!(killed.trim().parse::<u32>().is_ok_and(|count| count > 0));
+    until("the next entry", LIMIT, async || {
+        try_append(&following.redis, &[beat(2)]).await
+    })
+    .await;
+    assert_eq!(following.read().await, (false, vec![2]));
+    following.append(3).await;
+    assert_eq!(following.read().await, (false, vec![3]));
+}
+
+#[tokio::test]
+async fn entries_that_were_trimmed_after_they_were_read_are_no_gap() {
+    let mut following = Following::start().await;
+    for number in 1..=3 {
+        following.append(number).await;
+        assert_eq!(following.read().await, (false, vec![number]));
+    }
+    let trimmed = following.server.ask(&["XTRIM", "feed", "MAXLEN", "1"]);
+    assert!(trimmed.trim().parse::<u32>().is_ok_and(|count| count > 0));
+    following.append(4).await;
+    assert_eq!(following.read().await, (false, vec![4]));
+}
+
+#[tokio::test]
 async fn entries_that_were_trimmed_before_they_were_read_are_a_gap() {
     let mut following = Following::start().await;
     let script = "redis.call('XADD','feed','*','op','beat','bound','1','generation','7','number','1','at','1','prev',redis.call('XREVRANGE','feed','+','-')[1][1]) \
