@@ -14,6 +14,9 @@ use tempfile::TempDir;
 /// The key by which numbers become codes.
 const CODE_KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
+/// What the log says of a variable that no setting has.
+const UNKNOWN_VARIABLE: &str = "unknown EDGELINK_ variable";
+
 /// How numbers become codes.
 ///
 /// # Panics
@@ -67,6 +70,9 @@ impl ControlPlane {
     }
 
     /// Starts one for [`DOMAIN`] with further environment variables.
+    ///
+    /// # Panics
+    /// Where no setting has one of them, so that a test notices when a setting is renamed.
     pub async fn with_variables(variables: &[(&str, &str)]) -> Self {
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let folder = TempDir::new().expect("a temporary folder");
@@ -85,6 +91,7 @@ impl ControlPlane {
         let address = local(free_port());
         let mut process = spawn(&folder, address, &variables);
         await_ready(&mut process, address).await;
+        assert_known(&variables, &process);
         let key = fs::read_to_string(folder.path().join("admin-key")).expect("the admin key");
         Self {
             process,
@@ -196,6 +203,14 @@ fn spawn(folder: &TempDir, address: SocketAddr, variables: &[(String, String)]) 
         .env("EDGELINK_LINKS_CODE_KEY", CODE_KEY)
         .envs(variables.iter().cloned());
     Process::start("control plane", command, file("control-plane.log"))
+}
+
+fn assert_known(variables: &[(String, String)], process: &Process) {
+    let log = process.log();
+    for line in log.lines().filter(|line| line.contains(UNKNOWN_VARIABLE)) {
+        let is_named = |(name, _): &(String, String)| line.contains(&format!("\"{name}\""));
+        assert!(!variables.iter().any(is_named), "{line}");
+    }
 }
 
 async fn await_ready(process: &mut Process, address: SocketAddr) {

@@ -1,6 +1,6 @@
 //! `envoy/run.sh` and the bootstrap that it fills in.
 
-use edgelink_tests::stack::{Deployment, EnvoyOptions, Stats};
+use edgelink_tests::stack::{ControlPlane, Deployment, EnvoyOptions, Stats};
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -72,6 +72,37 @@ fn no_other_user_can_read_the_token() {
     run_sh(state.path(), &[("EDGELINK_EDGE_TOKEN", "0123456789abcdef")]);
     let file = std::fs::metadata(state.path().join("envoy/bootstrap.yaml")).expect("the bootstrap");
     assert_eq!(file.permissions().mode() & 0o077, 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn envoy_has_no_secret_in_its_environment() {
+    use std::os::unix::fs::PermissionsExt;
+    const SECRET: &str = "0123456789abcdef";
+    const ENVOY: &str = "#!/bin/sh\ncase $1 in\n--version) echo 'envoy  version: 0/1.40.0/Clean' ;;\n*) env ;;\nesac\n";
+    let state = TempDir::new().expect("a folder");
+    let envoy = state.path().join("prints-its-environment");
+    std::fs::write(&envoy, ENVOY).expect("a script");
+    std::fs::set_permissions(&envoy, PermissionsExt::from_mode(0o755)).expect("a script");
+    let output = run_sh(
+        state.path(),
+        &[
+            ("EDGELINK_ENVOY", envoy.to_str().expect("a path")),
+            ("EDGELINK_EDGE_TOKEN", SECRET),
+            ("EDGELINK_AUTH_EDGE_TOKENS", SECRET),
+            ("EDGELINK_REDIS_PASSWORD", SECRET),
+        ],
+    );
+    let environment = String::from_utf8_lossy(&output.stdout);
+    assert!(environment.contains("EDGELINK_STATE_DIR="), "{output:?}");
+    assert!(!environment.contains(SECRET), "{environment}");
+}
+
+/// A setting that is renamed must not leave tests behind that set nothing.
+#[tokio::test]
+#[should_panic(expected = "unknown EDGELINK_ variable")]
+async fn a_variable_of_no_setting_fails_the_test_that_sets_it() {
+    ControlPlane::with_variables(&[("EDGELINK_API_MAX_CONNECTIONS", "1")]).await;
 }
 
 #[tokio::test]
