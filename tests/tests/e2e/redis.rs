@@ -11,6 +11,8 @@ use std::time::Duration;
 /// Longer than `freshSeconds`, so that every known link is asked for again meanwhile.
 const FAULT: Duration = Duration::from_secs(7);
 const LIMIT: Duration = Duration::from_secs(10);
+/// For a new generation to be at every worker.
+const GENERATION_LIMIT: Duration = Duration::from_secs(30);
 
 /// Codes that links have before any worker has read the feed, so that no worker holds them.
 const KNOWN: [&str; 3] = ["here", "gone", "after"];
@@ -91,6 +93,16 @@ async fn believe(
             0
         };
         (believed >= IN_A_ROW).then_some(())
+    })
+    .await;
+}
+
+/// Returns when admission counts at so many workers.
+async fn await_admission(edgelink: &Deployment, workers: u64) {
+    let what = format!("admission counts at {workers} workers");
+    until(&what, GENERATION_LIMIT, async || {
+        let stats = edgelink.envoy.stats("admission").await;
+        (stats.get("wasmcustom.edgelink.admission") == workers).then_some(())
     })
     .await;
 }
@@ -195,17 +207,23 @@ async fn visitors_do_not_notice_what_happens_to_redis() {
     believe(&edgelink, &redis, &mut spare).await;
     let load = Load::start(edgelink.envoy.edge(), &known_links(&edgelink).await);
 
+    await_admission(&edgelink, 2).await;
     redis.stop();
     tokio::time::sleep(FAULT).await;
+    await_admission(&edgelink, 0).await;
     redis.cont();
+    await_admission(&edgelink, 2).await;
     redis.kill();
     tokio::time::sleep(FAULT).await;
+    await_admission(&edgelink, 0).await;
     redis.restart().await;
     connect(&edgelink).await;
+    await_admission(&edgelink, 2).await;
     assert_eq!(redis.ask(&["FLUSHALL"]).trim(), "OK");
     believe(&edgelink, &redis, &mut spare).await;
     put(&redis, "after", &["state", "absent", "rev", REV]).await;
     assert_eq!(edgelink.envoy.follow("/after").await.tier(), Some("redis"));
+    await_admission(&edgelink, 2).await;
 
     load.stop_unharmed().await;
     edgelink.envoy.assert_unharmed().await;
