@@ -10,10 +10,12 @@
 
 use super::source::{IssueError, NumberSource};
 use crate::clock::pause_after;
+use crate::telemetry::LogThrottle;
 use async_trait::async_trait;
 use edgelink_wire::backoff::Bounds;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -91,6 +93,8 @@ struct SharedRanges<S> {
     source: S,
     max_wait: Duration,
     backoff: Bounds,
+    /// Of the failures that stay, which come with every creation.
+    throttle: LogThrottle,
     ranges: Mutex<Ranges>,
     /// Notified when a range is to be drawn.
     wanted: Notify,
@@ -105,7 +109,7 @@ struct Ranges {
     current: DrawnRange,
     next: Option<DrawnRange>,
     is_closed: bool,
-    /// Why the last draw failed.
+    /// Why the last draw failed; one that stays is kept only as long as the source is left alone.
     failure: Option<IssueError>,
 }
 
@@ -134,6 +138,7 @@ impl<S: RangeSource> RangeIssuer<S> {
             source,
             max_wait,
             backoff,
+            throttle: LogThrottle::new(),
             ranges: Mutex::default(),
             wanted: Notify::new(),
             drawn: Notify::new(),
@@ -170,11 +175,13 @@ impl<S: RangeSource> SharedRanges<S> {
         // Under the lock: no range at hand is newer than this.
         ranges.drop_skipped(self.source.skipped_in());
         let number = ranges.take();
-        if ranges.is_low() {
+        let failure = ranges.failure.as_ref();
+        let permanent = failure.filter(|failure| !failure.is_transient());
+        if permanent.is_none() && ranges.is_low() {
             self.wanted.notify_one();
         }
-        match (number, &ranges.failure) {
-            (None, Some(failure)) if !failure.is_transient() => Err(failure.repeat(self.name)),
+        match (number, permanent) {
+            (None, Some(failure)) => Err(failure.repeat(self.name)),
             (number, _) => Ok(number),
         }
     }
@@ -217,15 +224,32 @@ impl<S: RangeSource> SharedRanges<S> {
                 }
                 Err(error) => {
                     failures += 1;
-                    let source = self.name;
-                    tracing::warn!(source, %error, failures, "drawing numbers failed: retrying");
-                    self.lock().failure = Some(error);
-                    self.drawn.notify_waiters();
-                    let pause = tokio::time::sleep(pause_after(failures, self.backoff));
-                    self.closing.run_until_cancelled(pause).await;
-                    self.wanted.notify_one();
+                    self.pause(error, failures).await;
                 }
             }
+        }
+    }
+
+    /// Leaves the source alone for a while after a draw that failed. Then a failure that may pass is retried, and one that
+    /// stays is forgotten: the next caller wants a draw.
+    async fn pause(&self, error: IssueError, failures: u32) {
+        let (source, is_transient) = (self.name, error.is_transient());
+        if is_transient {
+            tracing::warn!(source, %error, failures, "drawing numbers failed: retrying");
+        } else if let Some(left_out) = self.throttle.admit(Instant::now()) {
+            tracing::warn!(source, %error, failures, left_out, "drawing numbers failed: the next creation draws again");
+        }
+        self.lock().failure = Some(error);
+        self.drawn.notify_waiters();
+        let pause = tokio::time::sleep(pause_after(failures, self.backoff));
+        self.closing.run_until_cancelled(pause).await;
+        if is_transient {
+            self.wanted.notify_one();
+        } else {
+            let mut ranges = self.lock();
+            ranges.failure = None;
+            // Takes back what was wanted before: those callers have got the failure.
+            pin!(self.wanted.notified()).enable();
         }
     }
 

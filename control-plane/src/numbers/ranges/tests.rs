@@ -207,6 +207,38 @@ async fn a_failure_that_stays_is_answered_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failure_that_stays_is_not_retried_until_a_number_is_asked_for() {
+    let (memory, issuer) = issuer();
+    memory.fails_for_good.store(true, Ordering::SeqCst);
+    let hour = Duration::from_hours(1);
+    for draws in 1..4 {
+        for _ in 0..10 {
+            issuer.next_number().await.unwrap_err();
+        }
+        assert_eq!(memory.draws(), draws);
+        tokio::time::sleep(hour).await;
+        assert_eq!(memory.draws(), draws);
+    }
+    memory.fails_for_good.store(false, Ordering::SeqCst);
+    assert_eq!(issuer.next_number().await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_stays_does_not_keep_what_is_buffered_from_being_issued() {
+    let (memory, issuer) = issuer();
+    for _ in 0..9 {
+        issuer.next_number().await.unwrap();
+    }
+    memory.fails_for_good.store(true, Ordering::SeqCst);
+    for number in 9..100 {
+        assert_eq!(issuer.next_number().await.unwrap(), number);
+    }
+    let error = issuer.next_number().await.unwrap_err();
+    assert!(matches!(error, IssueError::Exhausted { length: 7 }));
+    assert_eq!(memory.draws(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_source_that_hangs_is_waited_for_no_longer_than_promised() {
     let (memory, issuer) = issuer();
     memory.hangs.store(true, Ordering::SeqCst);
