@@ -23,7 +23,7 @@ pub use value::{FileText, Secret};
 use edgelink_wire::settings::{Problems, SettingValue};
 use environment::Variable;
 use std::path::Path;
-use toml::Table;
+use toml::{Table, Value};
 
 edgelink_wire::settings! {
     snake_case;
@@ -68,7 +68,9 @@ impl Config {
     pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Self, ConfigError> {
         let mut table = file.map(read_table).transpose()?.unwrap_or_default();
         let mut problems = Problems::default();
+        environment.refuse_renamed(&mut problems);
         environment.overlay(Self::variables(), &mut table, &mut problems);
+        refuse_non_finite(&mut table, &mut problems);
         let values = serde_json::to_value(table).unwrap_or_default();
         let mut config = Self::read(values, "", &mut problems).unwrap_or_default();
         config.check(&mut problems);
@@ -106,6 +108,23 @@ fn read_table(path: &Path) -> Result<Table, ConfigError> {
     })?;
     text.parse()
         .map_err(|error| ConfigError::syntax(path, &text, &error))
+}
+
+/// Removes and refuses the fields that are `nan` or `inf`: JSON has neither, and they would be read as unset.
+fn refuse_non_finite(table: &mut Table, problems: &mut Problems) {
+    for (section, fields) in table {
+        let Value::Table(fields) = fields else {
+            continue;
+        };
+        fields.retain(|field, value| {
+            let is_finite = value.as_float().is_none_or(f64::is_finite);
+            if !is_finite {
+                let reason = format!("is {value}, which no setting can be");
+                problems.refuse(format!("{section}.{field}"), reason);
+            }
+            is_finite
+        });
+    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,45 @@ const OTHERS: &[&str] = &[
 ];
 const OTHER_PREFIXES: &[&str] = &["ENVOY", "TEST_", "EVERY_"];
 
+/// How variables of settings began in earlier versions, how they begin now, and how both end.
+#[rustfmt::skip]
+const RENAMED: &[(&str, &str, &[&str])] = &[
+    ("", "SERVER_", &[
+        "LISTEN", "MAX_BODY_BYTES", "MAX_BULK_BODY_BYTES", "MAX_BULK_REQUESTS", "HEALTH_CONNECTIONS", "WRITE_TIMEOUT_MS",
+        "HEADER_TIMEOUT_MS", "BODY_TIMEOUT_MS", "REQUEST_TIMEOUT_MS", "SHUTDOWN_DELAY_MS", "SHUTDOWN_GRACE_MS",
+    ]),
+    ("API_", "SERVER_", &["MAX_CONNECTIONS", "MAX_REQUESTS", "MAX_CONNECTIONS_PER_ADDRESS"]),
+    ("", "STORE_", &["AUTO_MIGRATE", "CREATE_QUEUE"]),
+    ("DATABASE_", "STORE_", &["URL", "TIMEOUT_MS"]),
+    ("DATABASE_CONNECTIONS", "STORE_MAX_CONNECTIONS", &[""]),
+    ("", "PUBLISHER_", &["BOUND_ROOM"]),
+    ("RELAY_", "PUBLISHER_", &["POLL_MS", "LEASE_MS", "HEARTBEAT_MS", "BATCH"]),
+    ("", "FEED_", &["ALIAS_WAIT_MS", "ALIAS_SETTLE_MS"]),
+    ("", "CLICKS_", &["HOT_COUNT", "HOT_WINDOW_MINUTES", "HOT_PERIOD_MS"]),
+    ("", "LINKS_", &[
+        "DOMAINS", "UNKNOWN_HOSTS", "SHORT_URL_SCHEME", "CODE_LENGTH", "CODE_KEY", "CODE_KEY_FILE", "MAX_CODE_TRIES",
+    ]),
+    ("", "NUMBERS_", &["ZOOKEEPER_SERVERS", "ZOOKEEPER_PATH", "ZOOKEEPER_RANGE", "ZOOKEEPER_AUTH"]),
+    ("ISSUER_", "NUMBERS_", &["SOURCE", "STEP", "MAX_STEP", "LEASE_SECONDS"]),
+    ("", "AUTH_", &["EDGE_TOKEN_FILE", "ADMIN_KEY_FILE", "KEY_CACHE_MS", "KEY_CACHE_ENTRIES"]),
+    ("EDGE_TOKEN", "AUTH_EDGE_TOKENS", &[""]),
+    ("KEY_MAX_LOOKUPS", "AUTH_MAX_KEY_LOOKUPS", &[""]),
+    ("", "PURGE_", &["TOMBSTONE_DAYS"]),
+    ("SWEEP_", "PURGE_", &["INTERVAL_SECONDS", "GRACE_SECONDS", "BATCH"]),
+    ("LOG", "LOG_FILTER", &[""]),
+    ("NOT_FOUND_PAGE", "PAGES_NOT_FOUND", &[""]),
+    ("GONE_PAGE", "PAGES_GONE", &[""]),
+    ("UNAVAILABLE_PAGE", "PAGES_UNAVAILABLE", &[""]),
+];
+
+/// The variables of settings that had another name in earlier versions: that name, and the one of today.
+pub(super) fn renamed() -> impl Iterator<Item = (String, String)> {
+    RENAMED.iter().flat_map(|(old, new, ends)| {
+        let name = |begin: &str, end: &str| format!("{PREFIX}{begin}{end}");
+        ends.iter().map(move |end| (name(old, end), name(new, end)))
+    })
+}
+
 /// The variable of a setting.
 pub(super) struct Variable {
     pub(super) name: String,
@@ -75,6 +114,16 @@ impl Environment {
                 && !OTHERS.contains(&rest)
                 && !OTHER_PREFIXES.iter().any(|prefix| rest.starts_with(prefix))
         })
+    }
+
+    /// Refuses names of earlier versions whose successor is not set: a control plane that ignored them would serve the
+    /// defaults, another database among them. Beside its successor an old name may belong to the scripts around Envoy.
+    pub(super) fn refuse_renamed(&self, problems: &mut Problems) {
+        for (old, new) in renamed() {
+            if self.0.contains_key(&old) && !self.0.contains_key(&new) {
+                problems.refuse(old, format!("is now {new}"));
+            }
+        }
     }
 
     /// Overrides the values of the file.

@@ -325,6 +325,100 @@ fn unknown_variables_are_found_and_those_of_the_scripts_are_left_alone() {
 }
 
 #[test]
+fn an_old_name_of_a_variable_is_refused_and_names_the_new_one() {
+    let names: BTreeSet<String> = Config::variables().map(|variable| variable.name).collect();
+    let renamed: Vec<(String, String)> = environment::renamed().collect();
+    let olds: BTreeSet<&String> = renamed.iter().map(|(old, _)| old).collect();
+    assert_eq!((renamed.len(), olds.len()), (58, 58));
+    for (old, new) in &renamed {
+        assert!(names.contains(new), "{new} is no variable");
+        assert!(!names.contains(old), "{old} is a variable");
+        let error = load("", &[(old, "1")]).unwrap_err();
+        assert_eq!(
+            error.lines().skip(1).collect::<Vec<_>>(),
+            [format!("  {old}: is now {new}")]
+        );
+        assert_eq!(load("", &[(old, "")]), load("", &[]));
+        let error = load("", &[(old, "1"), (new, "")]).unwrap_err();
+        assert!(error.contains(&format!("{old}: is now {new}")), "{error}");
+    }
+    let error = load(
+        "",
+        &[
+            ("EDGELINK_DATABASE_URL", "mysql://u:secret@h/db"),
+            ("EDGELINK_DOMAINS", "a.example"),
+            ("EDGELINK_EDGE_TOKEN", "0123456789abcdef"),
+            ("EDGELINK_LISTEN", "[::1]:2"),
+        ],
+    )
+    .unwrap_err();
+    for part in [
+        "EDGELINK_DATABASE_URL: is now EDGELINK_STORE_URL",
+        "EDGELINK_DOMAINS: is now EDGELINK_LINKS_DOMAINS",
+        "EDGELINK_EDGE_TOKEN: is now EDGELINK_AUTH_EDGE_TOKENS",
+        "EDGELINK_LISTEN: is now EDGELINK_SERVER_LISTEN",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(!error.contains("secret"), "{error}");
+}
+
+#[test]
+fn an_old_name_of_a_variable_beside_the_new_one_is_left_alone() {
+    let defaults: std::collections::BTreeMap<String, String> = Config::variables()
+        .filter_map(|variable| {
+            let text = match variable.setting.default? {
+                serde_json::Value::String(text) => text,
+                serde_json::Value::Array(items) => items.first()?.as_str()?.to_owned(),
+                value => value.to_string(),
+            };
+            Some((variable.name, text))
+        })
+        .collect();
+    let token = file("first-token-of-the-edges");
+    let key = file("000102030405060708090a0b0c0d0e0f");
+    for (old, new) in environment::renamed() {
+        let value = match new.as_str() {
+            "EDGELINK_AUTH_EDGE_TOKENS" => "0123456789abcdef",
+            "EDGELINK_LINKS_CODE_KEY" => "000102030405060708090a0b0c0d0e0f",
+            "EDGELINK_LINKS_CODE_KEY_FILE" => key.path().to_str().unwrap(),
+            "EDGELINK_NUMBERS_ZOOKEEPER_AUTH" => "digest:user:password",
+            name => defaults
+                .get(name)
+                .map_or(token.path().to_str().unwrap(), String::as_str),
+        };
+        let without = load("", &[(&new, value)]).unwrap();
+        assert_eq!(load("", &[(&old, "x"), (&new, value)]), Ok(without));
+    }
+}
+
+#[test]
+fn a_float_that_is_no_number_is_refused_and_does_not_count_as_unset() {
+    for (section, field) in [("redis", "url"), ("links", "code_key"), ("store", "url")] {
+        for value in ["nan", "-nan", "inf", "-inf"] {
+            let error = load(&format!("[{section}]\n{field} = {value}"), &[]).unwrap_err();
+            let reasons: Vec<&str> = error.lines().skip(1).collect();
+            assert_eq!(reasons.len(), 1, "{error}");
+            assert!(
+                reasons[0].starts_with(&format!("  {section}.{field}: is ")),
+                "{error}"
+            );
+        }
+    }
+    for (text, field) in [
+        ("redis = nan", "redis"),
+        ("[auth]\nedge_tokens = [nan]", "auth.edge_tokens[0]"),
+        ("[redis]\nurl = 1.5", "redis.url"),
+    ] {
+        let error = load(text, &[]).unwrap_err();
+        assert!(
+            error.contains(&format!("{field}: is of the type")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn a_feed_that_one_late_beat_would_make_too_old_is_refused() {
     for (age, heartbeat, is_good) in [(4000, 2000, true), (3999, 2000, false), (1000, 500, true)] {
         let text = format!("[feed]\nmax_age_ms = {age}\n[publisher]\nheartbeat_ms = {heartbeat}");
