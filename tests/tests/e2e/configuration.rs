@@ -102,7 +102,7 @@ fn envoy_has_no_secret_in_its_environment() {
 #[tokio::test]
 #[should_panic(expected = "unknown EDGELINK_ variable")]
 async fn a_variable_of_no_setting_fails_the_test_that_sets_it() {
-    ControlPlane::with_variables(&[("EDGELINK_API_MAX_CONNECTIONS", "1")]).await;
+    ControlPlane::with_variables(&[("EDGELINK_SERVER_MOST_CONNECTIONS", "1")]).await;
 }
 
 #[tokio::test]
