@@ -1,9 +1,10 @@
 //! The URL that a link goes to.
 
 use edgelink_wire::Domain;
+use edgelink_wire::domain::{is_address_in_brackets, is_dns_name};
 use edgelink_wire::record::{MAX_URL_LENGTH, is_target};
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use url::{Host, Url};
 
 /// A checked target.
@@ -149,7 +150,7 @@ fn check_sent_authority(authority: &str) -> Result<(), TargetError> {
     if !port.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(TargetError::Port);
     }
-    if is_address_in_brackets(host) || is_dns_name(host) {
+    if is_address_in_brackets(host) || is_host_name(host) {
         Ok(())
     } else {
         Err(TargetError::Host)
@@ -164,26 +165,10 @@ fn split_port(authority: &str) -> (&str, &str) {
     }
 }
 
-fn is_address_in_brackets(host: &str) -> bool {
-    host.strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'))
-        .is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
-}
-
-/// RFC 1035, section 2.3.4, with the underscore that RFC 2181, section 11, allows and many hosts have, and with the dot
-/// of the root at the end. IPv4 addresses have this shape as well; the URL parser has looked at their numbers.
-fn is_dns_name(host: &str) -> bool {
-    let name = host.strip_suffix('.').unwrap_or(host);
-    name.len() <= 253 && name.split('.').all(is_label)
-}
-
-fn is_label(label: &str) -> bool {
-    (1..=63).contains(&label.len())
-        && !label.starts_with('-')
-        && !label.ends_with('-')
-        && label
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+/// With the underscore that RFC 2181, section 11, allows and many hosts have, and with the dot of the root at the end. The
+/// URL parser has looked at the numbers of IPv4 addresses.
+fn is_host_name(host: &str) -> bool {
+    is_dns_name(host.strip_suffix('.').unwrap_or(host), b"_")
 }
 
 /// Whether `url` leads to `domain`. A domain without a port is served on the ports of http and https alike.

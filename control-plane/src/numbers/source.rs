@@ -105,3 +105,26 @@ impl IssueError {
         }
     }
 }
+
+/// Takes numbers in eight tasks at once, so many in each, and asserts that none comes twice.
+#[cfg(test)]
+pub(super) async fn assert_unique<S: NumberSource>(source: &std::sync::Arc<S>, each: usize) {
+    let take = |_| {
+        let source = std::sync::Arc::clone(source);
+        tokio::spawn(async move {
+            let mut numbers = Vec::new();
+            for _ in 0..each {
+                numbers.push(source.next_number().await.unwrap());
+            }
+            numbers
+        })
+    };
+    let tasks: Vec<_> = (0..8).map(take).collect();
+    let mut seen = std::collections::HashSet::new();
+    for task in tasks {
+        for number in task.await.unwrap() {
+            assert!(seen.insert(number), "{number} was issued twice");
+        }
+    }
+    assert_eq!(seen.len(), 8 * each);
+}

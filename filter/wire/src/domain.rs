@@ -37,7 +37,7 @@ impl Domain {
             return Err(DomainError::Length);
         }
         let (host, port) = split_port(text);
-        if text.contains('/') || !(is_address_in_brackets(host) || is_host_name(host)) {
+        if text.contains('/') || !(is_address_in_brackets(host) || is_dns_name(host, b"")) {
             return Err(DomainError::Host);
         }
         if port.is_some_and(|port| !is_port(port)) {
@@ -113,23 +113,27 @@ fn is_port(port: &str) -> bool {
         && port.parse::<u16>().is_ok()
 }
 
-fn is_address_in_brackets(host: &str) -> bool {
+/// Whether `host` is an IPv6 address in brackets, as in a URL (RFC 3986, section 3.2.2).
+#[must_use]
+pub fn is_address_in_brackets(host: &str) -> bool {
     host.strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))
         .is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok())
 }
 
-fn is_host_name(host: &str) -> bool {
-    host.len() <= 253 && host.split('.').all(is_label)
-}
-
-fn is_label(label: &str) -> bool {
-    (1..=63).contains(&label.len())
-        && !label.starts_with('-')
-        && !label.ends_with('-')
-        && label
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+/// Whether `name` has the shape of a DNS name (RFC 1035, section 2.3.4) without the dot of the root, with letters, digits,
+/// hyphens and the bytes of `more` in its labels. IPv4 addresses have this shape as well.
+#[must_use]
+pub fn is_dns_name(name: &str, more: &[u8]) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || more.contains(&byte))
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 impl fmt::Display for Domain {

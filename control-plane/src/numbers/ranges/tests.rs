@@ -1,4 +1,5 @@
 use super::*;
+use crate::numbers::source::assert_unique;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -125,25 +126,7 @@ fn numbers_of_a_range_are_a_stride_apart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_callers_never_share_a_number() {
     let (_, issuer) = issuer();
-    let tasks: Vec<_> = (0..8)
-        .map(|_| {
-            let issuer = Arc::clone(&issuer);
-            tokio::spawn(async move {
-                let mut numbers = Vec::new();
-                for _ in 0..2000 {
-                    numbers.push(issuer.next_number().await.unwrap());
-                }
-                numbers
-            })
-        })
-        .collect();
-    let mut seen = HashSet::new();
-    for task in tasks {
-        for number in task.await.unwrap() {
-            assert!(seen.insert(number), "{number} was issued twice");
-        }
-    }
-    assert_eq!(seen.len(), 16_000);
+    assert_unique(&issuer, 2000).await;
 }
 
 #[tokio::test]

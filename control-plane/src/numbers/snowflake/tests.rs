@@ -1,4 +1,5 @@
 use super::*;
+use crate::numbers::source::assert_unique;
 use edgelink_wire::CodeLength;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -273,22 +274,5 @@ async fn after_a_shutdown_there_are_no_numbers() {
 async fn concurrent_callers_never_share_a_number() {
     let table: Arc<Table> = Arc::default();
     let issuer = Arc::new(Snowflake::new(Box::new(unix_millis), table));
-    let tasks: Vec<_> = (0..8)
-        .map(|_| {
-            let issuer = Arc::clone(&issuer);
-            tokio::spawn(async move {
-                let mut numbers = Vec::new();
-                for _ in 0..1000 {
-                    numbers.push(issuer.next_number().await.unwrap());
-                }
-                numbers
-            })
-        })
-        .collect();
-    let mut seen = HashSet::new();
-    for task in tasks {
-        for number in task.await.unwrap() {
-            assert!(seen.insert(number));
-        }
-    }
+    assert_unique(&issuer, 1000).await;
 }

@@ -1,7 +1,6 @@
 use super::*;
 use crate::cache::freshness::{Freshness, Lifetimes};
-use crate::fake::Store;
-use edgelink_wire::{LinkRecord, LinkState, RedirectStatus};
+use crate::fake::{Store, link};
 use proptest::prelude::*;
 
 const LIFETIMES: Lifetimes = Lifetimes {
@@ -23,18 +22,6 @@ const NOW: Moment = at(1_000_000);
 
 const fn at(millis: u64) -> Moment {
     Moment::from_millis(millis)
-}
-
-fn link(url: &str, rev: u64) -> Record<&str> {
-    Record::Link(LinkRecord {
-        url,
-        redirect: RedirectStatus::Found,
-        state: LinkState::Active,
-        valid_since: None,
-        valid_until: None,
-        forward_query: true,
-        rev,
-    })
 }
 
 fn write(slots: &mut Slots, store: &mut Store, key: &str, record: Record<&str>) {
