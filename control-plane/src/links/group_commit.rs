@@ -13,14 +13,18 @@ use crate::telemetry::prometheus::CREATE_BATCHES;
 use metrics::counter;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Mutex, mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// How many links one transaction creates at most.
 pub(super) const MAX_BATCH: usize = 500;
 
-/// How many transactions of a kind run at once: while one waits for the disk, the next is sent.
+/// How many transactions of a kind run at once. The second one runs only if the first takes longer than [`LINGER`].
 const LANES: usize = 2;
+
+/// How long links wait for the transaction that runs, and gather meanwhile: two of half the size cost the database and
+/// this process more than one. A transaction that takes longer (a far database, a lock) does not hold up the others.
+const LINGER: Duration = Duration::from_millis(5);
 
 /// How many chunks may wait, with up to 32 MiB each; a further one waits for room.
 const MAX_CHUNKS: usize = 4;
@@ -46,9 +50,10 @@ impl GroupCommit {
     /// last commit when this is dropped.
     pub(super) fn start(store: &Arc<Store>, queue: usize) -> Self {
         Self {
-            links: start_lanes(store, queue),
-            without_twin: start_lanes(store, queue),
-            chunks: start_lanes(store, MAX_CHUNKS),
+            links: start_lanes(store, queue, LINGER),
+            without_twin: start_lanes(store, queue, LINGER),
+            // A chunk fills its transaction: there is nothing to wait for.
+            chunks: start_lanes(store, MAX_CHUNKS, Duration::ZERO),
         }
     }
 
@@ -88,9 +93,9 @@ fn late(reason: String) -> StoreError {
     }
 }
 
-fn start_lanes(store: &Arc<Store>, length: usize) -> mpsc::Sender<Job> {
+fn start_lanes(store: &Arc<Store>, length: usize, linger: Duration) -> mpsc::Sender<Job> {
     let (sender, jobs) = mpsc::channel(length);
-    let queue = Arc::new(Mutex::new(Queue { jobs, next: None }));
+    let queue = Arc::new(Mutex::new(Queue::new(jobs, linger)));
     for _ in 0..LANES {
         tokio::spawn(run(Arc::clone(store), Arc::clone(&queue)));
     }
@@ -100,8 +105,8 @@ fn start_lanes(store: &Arc<Store>, length: usize) -> mpsc::Sender<Job> {
 /// A lane: commits the jobs that wait and answers them, until the queue is closed.
 async fn run(store: Arc<Store>, queue: Arc<Mutex<Queue>>) {
     loop {
-        // The lock is held while waiting: the other lanes come next.
-        let Some(mut jobs) = queue.lock().await.batch().await else {
+        // The lock is held while waiting: the other lane comes next.
+        let Some((mut jobs, _turn)) = queue.lock().await.batch().await else {
             return;
         };
         jobs.retain(|job| !job.answer.is_closed());
@@ -115,15 +120,33 @@ struct Queue {
     jobs: mpsc::Receiver<Job>,
     /// The job that had no room in the last batch.
     next: Option<Job>,
+    /// Held by a lane until its transaction ends.
+    turn: Arc<Mutex<()>>,
+    /// How long a lane waits for the turn; then it goes on without.
+    linger: Duration,
 }
 
+/// A lane's turn, until its transaction ends. `None` if it goes on beside the other lane.
+type Turn = Option<OwnedMutexGuard<()>>;
+
 impl Queue {
+    fn new(jobs: mpsc::Receiver<Job>, linger: Duration) -> Self {
+        Self {
+            jobs,
+            next: None,
+            turn: Arc::default(),
+            linger,
+        }
+    }
+
     /// The jobs of the next transaction. `None` if the queue is closed.
-    async fn batch(&mut self) -> Option<Vec<Job>> {
+    async fn batch(&mut self) -> Option<(Vec<Job>, Turn)> {
         let first = match self.next.take() {
             Some(job) => job,
             None => self.jobs.recv().await?,
         };
+        let turn = timeout(self.linger, Arc::clone(&self.turn).lock_owned());
+        let turn = turn.await.ok();
         let mut count = first.links.len();
         let mut batch = vec![first];
         while count < MAX_BATCH
@@ -136,7 +159,7 @@ impl Queue {
             }
             batch.push(job);
         }
-        Some(batch)
+        Some((batch, turn))
     }
 }
 

@@ -314,3 +314,40 @@ async fn a_commit_that_takes_too_long_is_a_transient_error_in_time() {
     assert!(error.is_transient());
     fixture.unblock().await;
 }
+
+/// A job with one link, whose caller waits.
+fn job(id: u64) -> (Job, oneshot::Receiver<Result<Answers, StoreError>>) {
+    let (answer, answered) = oneshot::channel();
+    let links = vec![link(id, &format!("c{id}"))];
+    (Job { links, answer }, answered)
+}
+
+#[tokio::test(start_paused = true)]
+async fn links_gather_while_a_transaction_runs_and_for_no_longer_than_the_linger() {
+    let (sender, jobs) = mpsc::channel(10);
+    let mut queue = Queue::new(jobs, LINGER);
+    let running = Arc::clone(&queue.turn).lock_owned().await;
+    let mut callers = Vec::new();
+    for id in 0..3 {
+        let (job, caller) = job(id);
+        sender.send(job).await.unwrap();
+        callers.push(caller);
+    }
+    let (first, _) = tokio::join!(queue.batch(), async {
+        let (job, caller) = job(3);
+        tokio::time::sleep(LINGER / 2).await;
+        sender.send(job).await.unwrap();
+        callers.push(caller);
+        drop(running);
+    });
+    let (gathered, turn) = first.unwrap();
+    assert_eq!((gathered.len(), turn.is_some()), (4, true));
+
+    sender.send(job(4).0).await.unwrap();
+    let before = Instant::now();
+    let (beside, no_turn) = queue.batch().await.unwrap();
+    assert_eq!((beside.len(), no_turn.is_none()), (1, true));
+    // Timers tick in milliseconds.
+    assert!(before.elapsed() <= LINGER + Duration::from_millis(1));
+    drop(turn);
+}
