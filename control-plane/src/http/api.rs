@@ -11,6 +11,7 @@ mod items;
 mod list;
 mod one;
 mod patch;
+mod properties;
 mod values;
 mod view;
 

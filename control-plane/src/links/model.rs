@@ -2,6 +2,7 @@
 
 use crate::links::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkKey, LinkRecord, LinkState, Record, RedirectStatus};
+use serde::{Deserialize, Serialize};
 
 /// A link as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,42 @@ pub struct LinkContent {
     pub title: Option<String>,
     /// For people: sorted, without duplicates.
     pub tags: Vec<String>,
+    /// Its id in another system, unique in the tenant; at most 255 bytes.
+    pub external_id: Option<String>,
+    /// Whether it is put away: it redirects as before.
+    pub archived: bool,
+    /// Rarely used properties.
+    pub details: LinkDetails,
+}
+
+/// Rarely used properties of a link: one JSON object in the store. What has its default is not written, so that the hash of
+/// a content stays the same when properties are added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LinkDetails {
+    /// For people, with lines; at most 4,096 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notes: Option<String>,
+}
+
+impl LinkContent {
+    /// A link to `target` that has no other property.
+    #[must_use]
+    pub fn to(target: TargetUrl) -> Self {
+        Self {
+            target,
+            redirect: RedirectStatus::default(),
+            state: LinkState::default(),
+            valid_since: None,
+            valid_until: None,
+            forward_query: true,
+            title: None,
+            tags: Vec::new(),
+            external_id: None,
+            archived: false,
+            details: LinkDetails::default(),
+        }
+    }
 }
 
 impl Link {

@@ -192,13 +192,15 @@ impl NewRow {
         const RECEIPT: usize = 256;
         let content = &self.link.content;
         let title = content.title.as_ref().map_or(0, String::len);
-        let text = content.target.as_str().len() + title + self.stored.tags().len();
+        let external_id = content.external_id.as_ref().map_or(0, String::len);
+        let more = self.stored.tags().len() + self.stored.details_length() + external_id;
+        let text = content.target.as_str().len() + title + more;
         let receipt = self.receipt.as_ref().map_or(0, |_| RECEIPT);
         NUMBERS + text + self.link.code.as_str().len() + receipt
     }
 
     /// The values of [`INSERT_LINKS`].
-    fn values(&self) -> [Value<'_>; 16] {
+    fn values(&self) -> [Value<'_>; 19] {
         let link = &self.link;
         let head: [Value<'_>; 3] = [link.id.into(), self.domain_id.into(), (&link.code).into()];
         let content = self.stored.values(&link.content);
@@ -315,7 +317,7 @@ impl NewRow {
 }
 
 const INSERT_LINKS: &str = "INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, \
-     valid_since, valid_until, forward_query, title, tags, created_at, updated_at, rev) ";
+     valid_since, valid_until, forward_query, title, tags, external_id, archived, details, created_at, updated_at, rev) ";
 
 /// Links on their way into the database, at `now` by its clock.
 struct Creation {
@@ -642,20 +644,21 @@ fn rows_at_once(rows: &[NewRow], max_bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::links::model::LinkDetails;
     use crate::links::target::TargetUrl;
     use crate::store::dialect::MYSQL;
-    use edgelink_wire::{LinkState, RedirectStatus};
+    use edgelink_wire::LinkState;
 
     fn row(target: &str) -> NewRow {
         let content = LinkContent {
-            target: TargetUrl::from_store(target),
-            redirect: RedirectStatus::Found,
             state: LinkState::Disabled,
-            valid_since: None,
             valid_until: Some(7),
-            forward_query: true,
             title: Some("\\'\u{e4}".to_owned()),
-            tags: Vec::new(),
+            external_id: Some("e'".to_owned()),
+            details: LinkDetails {
+                notes: Some("n".to_owned()),
+            },
+            ..LinkContent::to(TargetUrl::from_store(target))
         };
         let receipt = Receipt {
             request: [0xab; 32],
@@ -706,8 +709,8 @@ mod tests {
             creation.script(&MYSQL, &[0], false),
             format!(
                 "START TRANSACTION; INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, \
-                 valid_since, valid_until, forward_query, title, tags, created_at, updated_at, rev) VALUES (1, 2, X'63', \
-                 X'273b2d2d', -4, -5, 302, 1, NULL, 7, 1, _utf8mb4 X'5c27c3a4', _utf8mb4 X'5b5d', 3, 3, 8); \
+                 valid_since, valid_until, forward_query, title, tags, external_id, archived, details, created_at, updated_at, rev) VALUES (1, 2, X'63', \
+                 X'273b2d2d', -4, -5, 302, 1, NULL, 7, 1, _utf8mb4 X'5c27c3a4', _utf8mb4 X'5b5d', X'6527', 0, _utf8mb4 X'7b226e6f746573223a226e227d', 3, 3, 8); \
                  INSERT INTO outbox (link_keys, records, created_at) VALUES (X'00000003612f63', X'00000008012c0807273b2d2d', 9); \
                  INSERT INTO receipts (request, item, fingerprint, link_id, link_key, rev, created_at, found, link_created_at, \
                  link_updated_at) VALUES (X'{request}', 5, X'{fingerprint}', 1, X'612f63', 8, 9, 0, 3, 3); \

@@ -108,14 +108,28 @@ pub type ChangeFn = Box<dyn Fn(&Link) -> Result<LinkContent, ChangeError> + Send
 /// Whether a link may be deleted; called again like a [`ChangeFn`].
 pub type CheckFn = Box<dyn Fn(&Link) -> Result<(), ChangeError> + Send + Sync>;
 
-/// A change that does not fit the present link: the field (camelCase) and what is wrong with it.
+/// Why a link is not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} {reason}")]
-pub struct ChangeError {
-    /// The field in the API's spelling.
-    pub field: &'static str,
-    /// What is wrong with it.
-    pub reason: String,
+pub enum ChangeError {
+    /// A property does not fit the present link.
+    #[error("{field} {reason}")]
+    Invalid {
+        /// The field in the API's spelling.
+        field: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The link has another revision than the caller has seen.
+    #[error("the link has changed meanwhile")]
+    Changed,
+}
+
+impl ChangeError {
+    /// A property, in the API's spelling, that does not fit the link, and what is wrong with it.
+    pub fn invalid(field: &'static str, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::Invalid { field, reason }
+    }
 }
 
 /// Which links to list.
@@ -270,7 +284,7 @@ async fn delete_locked(
     let (rev, now) = (revisions.after(link.rev), revisions.now_millis());
     // Without `valid_until`, the row leaves the index of links to purge.
     let delete = sql(
-        "UPDATE links SET deleted_at = ?, updated_at = ?, valid_until = NULL, rev = ? WHERE id = ?",
+        "UPDATE links SET deleted_at = ?, updated_at = ?, valid_until = NULL, external_id = NULL, rev = ? WHERE id = ?",
     );
     let delete = delete.bind_all([now, now, rev, link.id]);
     session.execute(delete).await?;

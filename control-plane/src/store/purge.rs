@@ -11,8 +11,8 @@ use edgelink_wire::Record;
 
 impl Store {
     /// Deletes links that expired `grace_seconds` ago or earlier by the database's clock, `limit` at most; how many
-    /// they were. As after any deletion the change is published, and a tombstone stays. Target, title and tags are
-    /// removed at once.
+    /// they were. As after any deletion the change is published, and a tombstone stays. Target, title, tags and details
+    /// are removed at once.
     pub async fn purge_expired(&self, grace_seconds: u64, limit: u32) -> Result<u64, StoreError> {
         let call = self.write("sweep_expired", "deleting links past their validity");
         let swept = run!(call, |session| sweep(session, grace_seconds, limit).await);
@@ -71,8 +71,8 @@ async fn sweep(session: &mut Session, grace: u64, limit: u32) -> Result<u64, Fau
     }
     // The hash too, so that the link is not found by its removed target.
     let empty = sql(format!(
-        "UPDATE links SET url = '', url_hash = 0, title = NULL, tags = '[]', valid_since = NULL, \
-         valid_until = NULL, rev = {greatest}(rev + 1, ?), deleted_at = ?, updated_at = ? WHERE id IN "
+        "UPDATE links SET url = '', url_hash = 0, title = NULL, tags = '[]', external_id = NULL, details = NULL, \
+         valid_since = NULL, valid_until = NULL, rev = {greatest}(rev + 1, ?), deleted_at = ?, updated_at = ? WHERE id IN "
     ));
     let empty = empty.bind(first).bind(now).bind(now).list(&ids);
     session.execute(empty).await?;

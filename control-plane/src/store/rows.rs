@@ -3,7 +3,7 @@
 use super::error::Fault;
 use super::session::Session;
 use super::sql::{LONGEST, Sql, Value, sql};
-use crate::links::model::{Link, LinkContent};
+use crate::links::model::{Link, LinkContent, LinkDetails};
 use crate::links::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use sha2::{Digest, Sha256};
@@ -16,7 +16,8 @@ pub(super) async fn numbers(session: &mut Session, query: Sql<'_>) -> Result<Vec
 
 /// The columns of a link as [`LinkRow`] reads them.
 pub(super) const LINK_COLUMNS: &str = "l.id, d.name AS domain, l.code, l.url, l.redirect, l.disabled, l.valid_since, \
-     l.valid_until, l.forward_query, l.title, l.tags, l.created_at, l.updated_at, l.deleted_at, l.rev";
+     l.valid_until, l.forward_query, l.title, l.tags, l.external_id, l.archived, l.details, l.created_at, l.updated_at, \
+     l.deleted_at, l.rev";
 
 /// A link as a query returns it.
 #[derive(Debug, sqlx_macros::FromRow)]
@@ -32,6 +33,9 @@ pub(super) struct LinkRow {
     forward_query: bool,
     title: Option<String>,
     tags: String,
+    external_id: Option<Vec<u8>>,
+    archived: bool,
+    details: Option<String>,
     created_at: u64,
     updated_at: u64,
     deleted_at: Option<u64>,
@@ -74,6 +78,9 @@ impl LinkRow {
                 forward_query: self.forward_query,
                 title: self.title,
                 tags: tags_from_text(&self.tags)?,
+                external_id: self.external_id.as_deref().map(name).transpose()?,
+                archived: self.archived,
+                details: details_from_text(self.details.as_deref())?,
             },
         })
     }
@@ -82,6 +89,11 @@ impl LinkRow {
 /// Text of a binary column. Short text is read by CAST(name AS CHAR).
 fn text(bytes: &[u8]) -> Result<&str, Fault> {
     str::from_utf8(bytes).map_err(|error| Fault::corrupt("text", &error))
+}
+
+/// Text of a binary column, owned.
+pub(super) fn name(bytes: &[u8]) -> Result<String, Fault> {
+    text(bytes).map(str::to_owned)
 }
 
 /// The links with these numbers, tombstones among them.
@@ -104,10 +116,11 @@ pub(super) struct StoredContent {
     pub(super) url_hash: i64,
     pub(super) content_hash: i64,
     tags: String,
+    details: Option<String>,
 }
 
 /// The columns that [`StoredContent::values`] fills.
-pub(super) const CONTENT_COLUMNS: [&str; 10] = [
+pub(super) const CONTENT_COLUMNS: [&str; 13] = [
     "url",
     "url_hash",
     "content_hash",
@@ -118,6 +131,9 @@ pub(super) const CONTENT_COLUMNS: [&str; 10] = [
     "forward_query",
     "title",
     "tags",
+    "external_id",
+    "archived",
+    "details",
 ];
 
 impl StoredContent {
@@ -127,6 +143,7 @@ impl StoredContent {
             url_hash: url_hash(&content.target),
             content_hash: content_hash(domain, content),
             tags: serde_json::Value::from(content.tags.as_slice()).to_string(),
+            details: details_as_text(&content.details),
         }
     }
 
@@ -135,8 +152,13 @@ impl StoredContent {
         &self.tags
     }
 
+    /// The bytes of the details as text.
+    pub(super) fn details_length(&self) -> usize {
+        self.details.as_ref().map_or(0, String::len)
+    }
+
     /// The values of [`CONTENT_COLUMNS`] for that content.
-    pub(super) fn values<'v>(&'v self, content: &'v LinkContent) -> [Value<'v>; 10] {
+    pub(super) fn values<'v>(&'v self, content: &'v LinkContent) -> [Value<'v>; 13] {
         [
             content.target.as_str().into(),
             self.url_hash.into(),
@@ -148,6 +170,9 @@ impl StoredContent {
             content.forward_query.into(),
             content.title.as_deref().map(Value::Text).into(),
             Value::Text(&self.tags),
+            content.external_id.as_deref().into(),
+            content.archived.into(),
+            self.details.as_deref().map(Value::Text).into(),
         ]
     }
 }
@@ -157,7 +182,8 @@ pub(super) fn url_hash(target: &TargetUrl) -> i64 {
     hash(target.as_str().as_bytes())
 }
 
-/// The hash by which a link with that content on that domain is found. It must stay the same, because it is stored.
+/// The hash by which a link with that content on that domain is found. It must stay the same, because it is stored: what
+/// came later is part of it only where it has no default.
 pub(super) fn content_hash(domain: &Domain, content: &LinkContent) -> i64 {
     let LinkContent {
         target,
@@ -168,9 +194,12 @@ pub(super) fn content_hash(domain: &Domain, content: &LinkContent) -> i64 {
         forward_query,
         title,
         tags,
+        external_id,
+        archived,
+        details,
     } = content;
     let is_disabled = *state == LinkState::Disabled;
-    let text = serde_json::json!([
+    let mut parts = serde_json::json!([
         domain.as_str(),
         target.as_str(),
         redirect.code(),
@@ -181,7 +210,11 @@ pub(super) fn content_hash(domain: &Domain, content: &LinkContent) -> i64 {
         title,
         tags,
     ]);
-    hash(text.to_string().as_bytes())
+    if external_id.is_some() || *archived || *details != LinkDetails::default() {
+        let later = serde_json::json!([external_id, archived, details]);
+        parts.as_array_mut().map(|parts| parts.push(later));
+    }
+    hash(parts.to_string().as_bytes())
 }
 
 /// The first 64 bits of the SHA-256.
@@ -195,6 +228,19 @@ fn tags_from_text(text: &str) -> Result<Vec<String>, Fault> {
     serde_json::from_str(text).map_err(|error| Fault::corrupt("tags", &error))
 }
 
+/// `None` if all have their defaults.
+fn details_as_text(details: &LinkDetails) -> Option<String> {
+    // Writing JSON to a string does not fail.
+    let text = || serde_json::to_string(details).ok();
+    (*details != LinkDetails::default()).then(text).flatten()
+}
+
+fn details_from_text(text: Option<&str>) -> Result<LinkDetails, Fault> {
+    let details = text.map(serde_json::from_str).transpose();
+    let details = details.map_err(|error| Fault::corrupt("details", &error))?;
+    Ok(details.unwrap_or_default())
+}
+
 fn redirect(code: u16) -> Result<RedirectStatus, Fault> {
     RedirectStatus::from_code(code)
         .ok_or_else(|| Fault::Corrupt(format!("redirect status is {code}")))
@@ -205,5 +251,39 @@ fn state(disabled: bool) -> LinkState {
         LinkState::Disabled
     } else {
         LinkState::Active
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_of_a_content_is_that_of_every_version() {
+        let domain = Domain::parse("a.example").unwrap();
+        let plain = LinkContent::to(TargetUrl::from_store("https://x.example/"));
+        // The first 64 bits of the SHA-256 of
+        // ["a.example","https://x.example/",302,false,null,null,true,null,[]]
+        assert_eq!(content_hash(&domain, &plain), 2_435_180_077_524_105_699);
+        let full = LinkContent {
+            external_id: Some("e".to_owned()),
+            archived: true,
+            details: LinkDetails {
+                notes: Some("n".to_owned()),
+            },
+            ..plain
+        };
+        // The same with ["e",true,{"notes":"n"}] behind it.
+        assert_eq!(content_hash(&domain, &full), 5_102_686_535_150_076_706);
+    }
+
+    #[test]
+    fn details_of_a_later_version_are_read() {
+        let details = details_from_text(Some(r#"{"notes":"n","later":[1]}"#)).unwrap();
+        let notes = Some("n".to_owned());
+        assert_eq!(details, LinkDetails { notes });
+        assert_eq!(details_from_text(None).unwrap(), LinkDetails::default());
+        assert!(details_from_text(Some("{")).is_err());
+        assert_eq!(details_as_text(&LinkDetails::default()), None);
     }
 }

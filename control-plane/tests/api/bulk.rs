@@ -151,6 +151,7 @@ async fn a_link_that_exists_is_found_if_everything_about_it_is_the_same() {
         ("longUrl", json!("https://example.com/b")),
         ("title", json!("B")),
         ("tags", json!([])),
+        ("notes", json!("n")),
         ("domain", json!("other.example")),
         ("customSlug", json!("a")),
         ("redirectStatus", json!(301)),

@@ -10,7 +10,7 @@ async fn a_patch_changes_what_it_names_and_null_clears() {
     let server = Running::start().await;
     let link = server
         .post(&json!({
-            "longUrl": "https://example.com/1", "customSlug": "x", "title": "t", "tags": ["a"], "redirectStatus": 301,
+            "longUrl": "https://example.com/1", "customSlug": "x", "title": "t", "tags": ["a"], "notes": "a\nb", "redirectStatus": 301,
             "forwardQuery": false, "state": "disabled",
             "validSince": "2026-01-01T00:00:00Z", "validUntil": "2027-01-01T00:00:00Z",
         }))
@@ -30,7 +30,7 @@ async fn a_patch_changes_what_it_names_and_null_clears() {
     assert_eq!(changed, expected);
 
     let nulls = json!({
-        "title": null, "tags": null, "redirectStatus": null, "forwardQuery": null, "state": null,
+        "title": null, "tags": null, "notes": null, "redirectStatus": null, "forwardQuery": null, "state": null,
         "validSince": null, "validUntil": null,
     });
     let cleared = server.patch("/links/x", &nulls).await.expect(200);
@@ -38,6 +38,7 @@ async fn a_patch_changes_what_it_names_and_null_clears() {
     for (field, value) in [
         ("title", json!(null)),
         ("tags", json!([])),
+        ("notes", json!(null)),
         ("redirectStatus", json!(302)),
         ("forwardQuery", json!(true)),
         ("state", json!("active")),

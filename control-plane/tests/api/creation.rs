@@ -30,6 +30,7 @@ async fn a_link_needs_a_target_and_nothing_else() {
             "state": "active",
             "title": null,
             "tags": [],
+            "notes": null,
             "createdAt": created_at,
             "updatedAt": created_at,
         })
@@ -55,6 +56,7 @@ async fn every_field_comes_back() {
             "state": "disabled",
             "title": "Grüße 🚀",
             "tags": ["b", "a", "b"],
+            "notes": "1\n2",
         }))
         .await;
     let link = answer.expect(201);
@@ -70,6 +72,7 @@ async fn every_field_comes_back() {
         ("state", json!("disabled")),
         ("title", json!("Grüße 🚀")),
         ("tags", json!(["a", "b"])),
+        ("notes", json!("1\n2")),
     ] {
         assert_eq!(link[field], value, "{field}");
     }
@@ -91,7 +94,7 @@ async fn null_is_the_same_as_nothing() {
     let server = Running::start().await;
     let body = json!({
         "longUrl": "https://example.com/", "customSlug": null, "domain": null, "validSince": null, "validUntil": null,
-        "redirectStatus": null, "forwardQuery": null, "state": null, "title": null, "tags": null,
+        "redirectStatus": null, "forwardQuery": null, "state": null, "title": null, "tags": null, "notes": null,
     });
     let link = server.post(&body).await.expect(201);
     assert_eq!(link["redirectStatus"], 302);

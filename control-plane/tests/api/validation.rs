@@ -8,6 +8,7 @@ async fn wrong_fields_are_named() {
     let server = Running::start().await;
     let url = "https://example.com/";
     let title = "a".repeat(513);
+    let notes = "a".repeat(4097);
     let tags: Vec<String> = (0..33).map(|number| number.to_string()).collect();
     for (body, fields) in [
         (json!({}), vec!["longUrl"]),
@@ -70,6 +71,9 @@ async fn wrong_fields_are_named() {
         (json!({ "longUrl": url, "title": "" }), vec!["title"]),
         (json!({ "longUrl": url, "title": title }), vec!["title"]),
         (json!({ "longUrl": url, "title": "a\nb" }), vec!["title"]),
+        (json!({ "longUrl": url, "notes": "" }), vec!["notes"]),
+        (json!({ "longUrl": url, "notes": notes }), vec!["notes"]),
+        (json!({ "longUrl": url, "notes": "a\u{0}" }), vec!["notes"]),
         (json!({ "longUrl": url, "tags": "a" }), vec!["tags"]),
         (json!({ "longUrl": url, "tags": [1] }), vec!["tags"]),
         (json!({ "longUrl": url, "tags": [""] }), vec!["tags"]),

@@ -7,7 +7,7 @@ use edgelink_control_plane::redis::{Append, Appended, Lock, Lookup, Redis, Redis
 use edgelink_control_plane::store::{Store, connect};
 use edgelink_tests::stack::until;
 use edgelink_wire::feed::{Beat, FeedMessage};
-use edgelink_wire::{FeedPosition, LinkRecord, LinkState, Record, RedirectStatus};
+use edgelink_wire::{FeedPosition, LinkRecord, Record};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -50,16 +50,7 @@ pub(crate) fn start(url: &str) -> Result<Arc<Redis>, RedisError> {
 
 /// What a link to `url` has.
 pub(crate) fn content(url: &str) -> LinkContent {
-    LinkContent {
-        target: TargetUrl::from_store(url),
-        redirect: RedirectStatus::Found,
-        state: LinkState::Active,
-        valid_since: None,
-        valid_until: None,
-        forward_query: true,
-        title: None,
-        tags: Vec::new(),
-    }
+    LinkContent::to(TargetUrl::from_store(url))
 }
 
 /// The record of a link that goes to `url`.

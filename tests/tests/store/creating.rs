@@ -1,7 +1,7 @@
 //! Creating links, alone and many at once.
 
 use crate::fixture::{Database, content, create, delete, exists, key, link};
-use edgelink_control_plane::links::model::LinkContent;
+use edgelink_control_plane::links::model::{LinkContent, LinkDetails};
 use edgelink_control_plane::links::target::TargetUrl;
 use edgelink_control_plane::store::{CreateError, NewLink, Store, Twin};
 use edgelink_wire::{LinkState, Record, RedirectStatus};
@@ -41,6 +41,11 @@ async fn a_created_link_reads_back_in_every_field(database: Database) {
             forward_query: false,
             title: Some("\u{1F600}'\";\\ \u{0}%".repeat(50)),
             tags,
+            external_id: Some("\u{e4} '\";".repeat(40)),
+            archived: true,
+            details: LinkDetails {
+                notes: Some("a\nb \u{1F600}".to_owned()),
+            },
         },
         receipt: None,
         twin: Twin::Allowed,

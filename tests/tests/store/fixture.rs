@@ -6,7 +6,7 @@ use edgelink_control_plane::links::target::TargetUrl;
 use edgelink_control_plane::store::{CreateError, NewLink, Store, StoreError, Twin, connect};
 use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::root;
-use edgelink_wire::{LinkKey, LinkState, RedirectStatus};
+use edgelink_wire::LinkKey;
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySqlConnection, raw_sql};
@@ -137,16 +137,7 @@ pub(crate) fn key(text: &str) -> LinkKey {
 }
 
 pub(crate) fn content(target: &str) -> LinkContent {
-    LinkContent {
-        target: TargetUrl::from_store(target),
-        redirect: RedirectStatus::Found,
-        state: LinkState::Active,
-        valid_since: None,
-        valid_until: None,
-        forward_query: true,
-        title: None,
-        tags: Vec::new(),
-    }
+    LinkContent::to(TargetUrl::from_store(target))
 }
 
 /// A link on `a.example` to `https://x.example/{code}`.

@@ -111,10 +111,9 @@ async fn what_is_not_changed_is_not_in_the_outbox(database: Database) {
     assert!(create(store.as_ref(), link(2, "x")).await.is_err());
     assert!(!delete(&store, &key("a.example/y")).await.unwrap());
     let refuse = Box::new(|_: &_| {
-        Err(edgelink_control_plane::store::ChangeError {
-            field: "title",
-            reason: "no".to_owned(),
-        })
+        Err(edgelink_control_plane::store::ChangeError::invalid(
+            "title", "no",
+        ))
     });
     assert!(
         store

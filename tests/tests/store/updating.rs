@@ -1,7 +1,7 @@
 //! Changing, deleting and resolving links.
 
 use crate::fixture::{Database, content, create, delete, key, link};
-use edgelink_control_plane::links::model::{Link, LinkContent};
+use edgelink_control_plane::links::model::{Link, LinkContent, LinkDetails};
 use edgelink_control_plane::store::ChangeError;
 use edgelink_wire::{LinkState, Record, RedirectStatus};
 use std::sync::Arc;
@@ -27,6 +27,11 @@ async fn an_update_replaces_the_content_and_raises_the_revision(database: Databa
         forward_query: false,
         title: Some("new".to_owned()),
         tags: vec!["t".to_owned()],
+        external_id: Some("other system's".to_owned()),
+        archived: true,
+        details: LinkDetails {
+            notes: Some("note".to_owned()),
+        },
         ..content("https://new.example/")
     };
     let new = wanted.clone();
@@ -48,10 +53,7 @@ async fn an_update_replaces_the_content_and_raises_the_revision(database: Databa
 async fn a_refused_change_changes_nothing(database: Database) {
     let store = database.store().await;
     let created = create(&store, link(1, "x")).await.unwrap();
-    let refusal = ChangeError {
-        field: "validUntil",
-        reason: "is before validSince".to_owned(),
-    };
+    let refusal = ChangeError::invalid("validUntil", "is before validSince");
     let refuse = refusal.clone();
     let change = Box::new(move |_: &Link| Err(refuse.clone()));
     let answer = store.update_link(&created.key(), change).await.unwrap();

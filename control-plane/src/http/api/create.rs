@@ -3,6 +3,7 @@
 use super::body::JsonObject;
 use super::fields::Fields;
 use super::idempotency::{self, RequestId, Route};
+use super::properties::Properties;
 use super::{values, view};
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
@@ -10,8 +11,9 @@ use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::links::model::LinkContent;
 use crate::links::order::{FulfilledOrder, Order};
-use crate::problem::{Kind, Problem};
-use crate::store::Receipt;
+use crate::links::target::TargetUrl;
+use crate::problem::Problem;
+use crate::store::{ChangeError, Receipt};
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use http::HeaderMap;
@@ -58,30 +60,16 @@ pub(super) fn parse(
     let target = fields.required("longUrl", |value| values::target(value, links));
     let alias = fields.optional("customSlug", values::slug);
     let domain = fields.optional("domain", |value| values::domain(value, links));
-    let valid_since = fields.optional("validSince", values::time);
-    let valid_until = fields.optional("validUntil", values::time);
-    let redirect = fields.optional("redirectStatus", values::redirect);
-    let forward_query = fields.optional("forwardQuery", values::flag);
-    let title = fields.optional("title", values::title);
-    let tags = fields.optional("tags", values::tags);
-    let state = fields.optional("state", values::state);
     let find_if_exists = fields.optional("findIfExists", values::flag);
-    if let Err(reason) = values::check_validity(valid_since, valid_until) {
-        fields.refuse("validUntil", reason);
+    let properties = Properties::read(&mut fields, links);
+    // A missing target is refused; what else is wrong is named all the same.
+    let target = target.unwrap_or_else(|| TargetUrl::from_store(""));
+    let content = properties.apply(&LinkContent::to(target));
+    if let Err(ChangeError::Invalid { field, reason }) = &content {
+        fields.refuse(field, reason.clone());
     }
     fields.finish()?;
-    // A missing target was refused above.
-    let target = target.ok_or_else(|| Problem::new(Kind::Validation))?;
-    let content = LinkContent {
-        target,
-        redirect: redirect.unwrap_or_default(),
-        state: state.unwrap_or_default(),
-        valid_since,
-        valid_until,
-        forward_query: forward_query.unwrap_or(true),
-        title,
-        tags: tags.unwrap_or_default(),
-    };
+    let content = content?;
     let domain = domain.unwrap_or_else(|| links.default_domain().clone());
     Ok(Order {
         domain,

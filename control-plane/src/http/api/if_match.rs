@@ -8,8 +8,6 @@ use http::header;
 use http::request::Parts;
 use std::convert::Infallible;
 
-const IF_MATCH: &str = "If-Match";
-
 /// The entity tags of `If-Match`, if it was sent.
 pub(crate) struct IfMatch(Option<String>);
 
@@ -37,19 +35,18 @@ impl IfMatch {
         if tags.split(',').map(str::trim).any(is_meant) {
             return Ok(());
         }
-        Err(ChangeError {
-            field: IF_MATCH,
-            reason: "names a revision that is not the current one".to_owned(),
-        })
+        Err(ChangeError::Changed)
     }
 }
 
 impl From<ChangeError> for Problem {
     fn from(error: ChangeError) -> Self {
-        if error.field == IF_MATCH {
-            return Self::new(Kind::PreconditionFailed);
+        match error {
+            ChangeError::Changed => Self::new(Kind::PreconditionFailed),
+            ChangeError::Invalid { field, reason } => {
+                Self::validation(vec![FieldError::new(field, reason)])
+            }
         }
-        Self::validation(vec![FieldError::new(error.field, error.reason)])
     }
 }
 

@@ -10,6 +10,8 @@ use std::fmt::Display;
 
 /// The longest title in characters.
 pub(crate) const MAX_TITLE_LENGTH: usize = 512;
+/// The longest notes in characters.
+pub(crate) const MAX_NOTES_LENGTH: usize = 4096;
 /// The most tags of a link.
 pub(crate) const MAX_TAGS: usize = 32;
 /// The longest tag in characters.
@@ -70,6 +72,20 @@ pub(crate) fn title(value: &Value) -> Result<String, Reason> {
         Ok(title.to_owned())
     } else {
         Err("must be 1 to 512 characters without control characters, or null".into())
+    }
+}
+
+pub(crate) fn notes(value: &Value) -> Result<String, Reason> {
+    let notes = text(value)?;
+    let is_text = |letter: char| !letter.is_control() || matches!(letter, '\n' | '\r' | '\t');
+    let length = notes.chars().count();
+    if (1..=MAX_NOTES_LENGTH).contains(&length) && notes.chars().all(is_text) {
+        Ok(notes.to_owned())
+    } else {
+        Err(
+            "must be 1 to 4096 characters, of control characters only tabs and line ends, or null"
+                .into(),
+        )
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) struct LinkView<'a> {
     state: &'static str,
     title: Option<&'a str>,
     tags: &'a [String],
+    notes: Option<&'a str>,
     created_at: String,
     updated_at: String,
 }
@@ -44,6 +45,7 @@ impl<'a> LinkView<'a> {
             state: content.state.as_str(),
             title: content.title.as_deref(),
             tags: &content.tags,
+            notes: content.details.notes.as_deref(),
             created_at: timestamp::from_millis(link.created_at),
             updated_at: timestamp::from_millis(link.updated_at),
         }

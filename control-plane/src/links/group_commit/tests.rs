@@ -3,7 +3,6 @@ use crate::config::StoreConfig;
 use crate::links::model::LinkContent;
 use crate::links::target::TargetUrl;
 use crate::store::{Twin, connect};
-use edgelink_wire::{LinkState, RedirectStatus};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, SqliteConnection};
 use std::collections::HashSet;
@@ -69,16 +68,7 @@ fn link(id: u64, code: &str) -> NewLink {
     NewLink {
         id,
         key: format!("a.example/{code}").parse().unwrap(),
-        content: LinkContent {
-            target: TargetUrl::from_store("https://x.example/"),
-            redirect: RedirectStatus::Found,
-            state: LinkState::Active,
-            valid_since: None,
-            valid_until: None,
-            forward_query: true,
-            title: None,
-            tags: Vec::new(),
-        },
+        content: LinkContent::to(TargetUrl::from_store("https://x.example/")),
         receipt: None,
         twin: Twin::Allowed,
     }

@@ -1,0 +1,75 @@
+//! The properties of a link as requests name them: for a new link, and for a change. A new link is a change of one that has
+//! only a target.
+
+use super::fields::Fields;
+use super::values;
+use crate::config::LinksConfig;
+use crate::links::model::LinkContent;
+use crate::links::target::TargetUrl;
+use crate::store::ChangeError;
+use edgelink_wire::{LinkState, RedirectStatus};
+
+/// The new values of the properties that a request names. The outer `None` stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Properties {
+    target: Option<TargetUrl>,
+    redirect: Option<RedirectStatus>,
+    state: Option<LinkState>,
+    valid_since: Option<Option<u64>>,
+    valid_until: Option<Option<u64>>,
+    forward_query: Option<bool>,
+    title: Option<Option<String>>,
+    tags: Option<Vec<String>>,
+    notes: Option<Option<String>>,
+}
+
+impl Properties {
+    /// Reads them as a JSON merge patch (RFC 7396): null sets the default, and is refused for the target.
+    pub(super) fn read(fields: &mut Fields, links: &LinksConfig) -> Self {
+        let target = fields.change("longUrl", |value| values::target(value, links));
+        if target == Some(None) {
+            fields.refuse("longUrl", "must not be null");
+        }
+        let or_true = |change: Option<Option<bool>>| change.map(|value| value.unwrap_or(true));
+        Self {
+            target: target.flatten(),
+            valid_since: fields.change("validSince", values::time),
+            valid_until: fields.change("validUntil", values::time),
+            redirect: fields
+                .change("redirectStatus", values::redirect)
+                .map(Option::unwrap_or_default),
+            forward_query: or_true(fields.change("forwardQuery", values::flag)),
+            title: fields.change("title", values::title),
+            tags: fields
+                .change("tags", values::tags)
+                .map(Option::unwrap_or_default),
+            state: fields
+                .change("state", values::state)
+                .map(Option::unwrap_or_default),
+            notes: fields.change("notes", values::notes),
+        }
+    }
+
+    /// The changed content. What depends on several properties is checked on it, because a change may name some of them only.
+    pub(super) fn apply(&self, old: &LinkContent) -> Result<LinkContent, ChangeError> {
+        let mut new = old.clone();
+        set(&mut new.target, self.target.as_ref());
+        set(&mut new.redirect, self.redirect.as_ref());
+        set(&mut new.state, self.state.as_ref());
+        set(&mut new.valid_since, self.valid_since.as_ref());
+        set(&mut new.valid_until, self.valid_until.as_ref());
+        set(&mut new.forward_query, self.forward_query.as_ref());
+        set(&mut new.title, self.title.as_ref());
+        set(&mut new.tags, self.tags.as_ref());
+        set(&mut new.details.notes, self.notes.as_ref());
+        values::check_validity(new.valid_since, new.valid_until)
+            .map_err(|reason| ChangeError::invalid("validUntil", reason))?;
+        Ok(new)
+    }
+}
+
+fn set<T: Clone>(property: &mut T, value: Option<&T>) {
+    if let Some(value) = value {
+        property.clone_from(value);
+    }
+}
