@@ -21,5 +21,6 @@ pub mod server;
 pub mod snapshot;
 pub mod store;
 pub mod telemetry;
+pub mod tenancy;
 mod timestamp;
 pub mod transfer;

@@ -117,6 +117,8 @@ impl Server {
         let config = &self.app.config;
         let purger = Purger::new(self.app.store.clone(), &config.purge, &config.clicks);
         let purger = tokio::spawn(purger.run());
+        let keys = self.app.keys.clone();
+        let key_uses = tokio::spawn(async move { keys.uses().keep_writing().await });
         let routers = Routers {
             all: routes::router(self.app.clone()),
             health: routes::health_router(self.app.clone()),
@@ -132,6 +134,8 @@ impl Server {
         connections.finish(settings.shutdown_grace_ms).await;
         upkeep.abort();
         purger.abort();
+        key_uses.abort();
+        self.app.keys.uses().write().await;
         self.minter.shutdown().await;
         self.background.finish().await;
         tracing::info!("stopped");

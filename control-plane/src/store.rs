@@ -5,7 +5,9 @@
 //! measures it and bounds it in time. Each layer knows those before it: [`error`], [`sql`], [`session`], [`rows`],
 //! [`calls`], the operations, and last what [`connect`]s.
 
+mod accounts;
 mod api_keys;
+mod audit;
 mod bounds;
 mod calls;
 mod clicks;
@@ -30,9 +32,13 @@ mod rows;
 mod session;
 mod sql;
 mod sqlite;
+mod tenants;
 mod twins;
+mod users;
 
-pub use api_keys::ApiKeyRow;
+pub use accounts::AccountError;
+pub use api_keys::{ApiKeyRow, KeyChange, KeyHolder, KeyQuery, PreviousSecret};
+pub use audit::{Actor, AuditEntry, AuditQuery, Entry};
 pub use bounds::{BOUND_LEAD_MILLIS, BoundState};
 pub use calls::{OnChange, Store};
 pub use clicks::{ClickAccounts, CountedBatch};
@@ -48,7 +54,9 @@ pub use publisher::{
     PublisherState,
 };
 pub use receipts::{Receipt, StoredReceipt};
+pub use tenants::TenantRow;
 pub use twins::{Twin, Wanted};
+pub use users::{UserPatch, UserRow};
 
 use crate::config::StoreConfig;
 use std::sync::Arc;

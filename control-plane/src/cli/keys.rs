@@ -2,7 +2,8 @@
 
 use crate::config::Config;
 use crate::http::auth::api_key::{ApiKey, RandomError};
-use crate::store::{Store, StoreError};
+use crate::store::{AccountError, Actor, ApiKeyRow, KeyQuery, Store, StoreError};
+use crate::tenancy::FIRST_TENANT;
 use crate::{clock, server, timestamp};
 use clap::Subcommand;
 
@@ -11,18 +12,25 @@ const MAX_NAME_LENGTH: usize = 100;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeysCommand {
-    /// Make a key and print it; it is not shown again.
+    /// Make an admin key of the first tenant and print it; it is not shown again.
     Create {
         /// Its name: the person or program that uses it. 1 to 100 characters.
         #[arg(long, value_parser = key_name)]
         name: String,
     },
     /// Print id, time of creation and name of every key, oldest first.
-    List,
+    List {
+        /// The id of the tenant whose keys are printed.
+        #[arg(long, default_value_t = FIRST_TENANT)]
+        tenant: u32,
+    },
     /// Revoke a key. Running servers accept it for auth.key_cache_ms.
     Revoke {
         /// The id of the key: the part between the two underscores.
         id: String,
+        /// The id of the tenant that the key belongs to.
+        #[arg(long, default_value_t = FIRST_TENANT)]
+        tenant: u32,
     },
 }
 
@@ -35,10 +43,10 @@ pub(super) enum KeyError {
     Random(#[from] RandomError),
     #[error("there is no key '{0}'")]
     Unknown(String),
-    #[error(
-        "'{0}' is the only key, and without any the next start would make a new admin key: make another one first"
-    )]
+    #[error("'{0}' is the only admin key that does not expire: make another one first")]
     Last(String),
+    #[error(transparent)]
+    Account(AccountError),
 }
 
 fn key_name(text: &str) -> Result<String, String> {
@@ -55,8 +63,8 @@ impl KeysCommand {
         let store = server::open_store(&config.store).await?;
         match self {
             Self::Create { name } => create(store.as_ref(), &name).await,
-            Self::List => list(store.as_ref()).await,
-            Self::Revoke { id } => revoke(store.as_ref(), id).await,
+            Self::List { tenant } => list(store.as_ref(), tenant).await,
+            Self::Revoke { id, tenant } => revoke(store.as_ref(), id, tenant).await,
         }
     }
 }
@@ -64,27 +72,43 @@ impl KeysCommand {
 async fn create(store: &Store, name: &str) -> Result<(), KeyError> {
     let key = ApiKey::generate()?;
     let row = key.row(name, clock::unix_millis());
-    store.insert_api_key(&row).await?;
+    let inserted = store
+        .insert_api_key(&row, &Actor::command_line(FIRST_TENANT))
+        .await?;
+    inserted.map_err(KeyError::Account)?;
     println!("{}", key.expose());
     Ok(())
 }
 
-async fn list(store: &Store) -> Result<(), KeyError> {
-    for key in store.list_api_keys().await? {
-        let created_at = timestamp::from_millis(key.created_at);
-        println!("{}  {created_at}  {}", key.id, key.name);
+async fn list(store: &Store, tenant_id: u32) -> Result<(), KeyError> {
+    const PAGE: u32 = 500;
+    let mut after = None;
+    loop {
+        let query = KeyQuery {
+            tenant_id,
+            after,
+            limit: PAGE,
+        };
+        let keys = store.list_api_keys(&query).await?;
+        for key in &keys {
+            let created_at = timestamp::from_millis(key.created_at);
+            println!("{}  {created_at}  {}", key.id, key.name);
+        }
+        let place = |key: &ApiKeyRow| (key.created_at, key.id.clone());
+        after = keys.last().map(place);
+        if after.is_none() {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
-async fn revoke(store: &Store, id: String) -> Result<(), KeyError> {
-    let keys = store.list_api_keys().await?;
-    if !keys.iter().any(|key| key.id == id) {
-        return Err(KeyError::Unknown(id));
-    }
-    if keys.len() == 1 {
-        return Err(KeyError::Last(id));
-    }
-    store.delete_api_key(&id).await?;
-    Ok(())
+async fn revoke(store: &Store, id: String, tenant: u32) -> Result<(), KeyError> {
+    let revoked = store
+        .revoke_api_key(&id, &Actor::command_line(tenant))
+        .await?;
+    revoked.map_err(|error| match error {
+        AccountError::NotFound => KeyError::Unknown(id),
+        AccountError::LastAdmin => KeyError::Last(id),
+        error => KeyError::Account(error),
+    })
 }

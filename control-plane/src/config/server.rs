@@ -63,9 +63,9 @@ edgelink_wire::settings! {
         /// Where the first start, while there are no API keys, writes the admin key that it makes (mode 0600). A file that
         /// holds a key already is used as it is. Without it no key is made; `edgelink keys create` makes one.
         pub admin_key_file: Option<PathBuf> = None, "/var/lib/edgelink/admin-key";
-        /// How long an API key is not looked up again, and so a revoked one still works; 0 asks the database at every
-        /// request.
-        pub key_cache_ms: Duration = Duration::from_secs(2), 0..=60_000;
+        /// How long an API key is not looked up again, and so a revoked one still works, as does a key of a disabled user;
+        /// 0 asks the database at every request.
+        pub key_cache_ms: Duration = Duration::from_secs(2), 0..=5_000;
         /// API keys in the cache.
         pub key_cache_entries: u64 = 10_000, 1..=1_000_000;
         /// Lookups at once of keys that were never found; then 503. Keys in use do not count, so that invented keys do not

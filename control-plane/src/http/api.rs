@@ -1,5 +1,7 @@
 //! The admin API, `/api/v1`. Handlers only translate: requests into types whose values are valid, and outcomes into JSON.
 
+mod accounts;
+mod audit;
 mod body;
 mod bulk;
 mod create;
@@ -8,10 +10,14 @@ mod fields;
 mod idempotency;
 mod if_match;
 mod items;
+mod keys;
 mod list;
 mod one;
+mod page;
 mod patch;
 mod properties;
+mod tenants;
+mod users;
 mod values;
 mod view;
 
@@ -33,6 +39,16 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
             "/links/{code}",
             get(one::get).patch(patch::patch).delete(one::delete),
         )
+        .route("/keys", post(keys::create).get(keys::list))
+        .route(
+            "/keys/{id}",
+            get(keys::get).patch(keys::patch).delete(keys::delete),
+        )
+        .route("/keys/{id}/rotate", post(keys::rotate))
+        .route("/users", post(users::create).get(users::list))
+        .route("/users/{id}", get(users::get).patch(users::patch))
+        .route("/tenants", post(tenants::create).get(tenants::list))
+        .route("/audit", get(audit::list))
         .route("/clicks/accounting", get(accounting))
         .fallback(nothing_here)
         .method_not_allowed_fallback(method_not_allowed)

@@ -5,35 +5,26 @@
 
 pub mod api_key;
 mod first_key;
+mod key_uses;
 mod key_verifier;
+mod permission;
 
 pub use first_key::{AdminKeyError, ensure_admin_key};
 
 pub(crate) use key_verifier::KeyVerifier;
+pub(crate) use permission::Caller;
 
 use crate::config::Secret;
 use crate::problem::{Kind, Problem};
-use crate::store::ApiKeyRow;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use subtle::{Choice, ConstantTimeEq};
 
 const API_KEY_HEADER: &str = "x-api-key";
-
-/// The API key of a request, which [`require_api_key`] puts into its extensions.
-#[derive(Clone, Debug)]
-pub(crate) struct Caller(Arc<ApiKeyRow>);
-
-impl Caller {
-    /// The public part of the key.
-    pub(crate) fn id(&self) -> &str {
-        &self.0.id
-    }
-}
 
 /// The tokens that edges may send; several at once while they are being rotated.
 pub(crate) struct EdgeTokens(Vec<[u8; 32]>);
@@ -58,23 +49,46 @@ fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-/// Lets requests with a valid API key through.
+/// The base path of the admin API.
+const API: &str = "/api/v1";
+
+/// Lets requests with a valid API key through that may do what they ask for.
 pub(crate) async fn require_api_key(
     State(keys): State<Arc<KeyVerifier>>,
     mut request: Request,
     next: Next,
-) -> Result<Response, Problem> {
-    let key = bearer(request.headers())
-        .or_else(|| visible(request.headers(), API_KEY_HEADER))
+) -> Response {
+    let caller = match authenticate(&keys, request.headers()).await {
+        Ok(caller) => caller,
+        Err(problem) => return problem.into_response(),
+    };
+    // A path that does not exist needs no right.
+    if let Some(route) = route(&request) {
+        if let Err(refusal) = permission::check(&caller, request.method(), route) {
+            return refusal;
+        }
+    }
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
+
+async fn authenticate(keys: &KeyVerifier, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let key = bearer(headers)
+        .or_else(|| visible(headers, API_KEY_HEADER))
         .ok_or_else(|| {
             Problem::new(Kind::Unauthorized)
                 .with_detail("send a key as 'Authorization: Bearer <key>' or as 'X-Api-Key: <key>'")
         })?;
-    let row = keys.verify(key).await?;
-    let row =
-        row.ok_or_else(|| Problem::new(Kind::Unauthorized).with_detail("the key is not valid"))?;
-    request.extensions_mut().insert(Caller(row));
-    Ok(next.run(request).await)
+    let holder = keys.verify(key).await?;
+    let holder = holder
+        .ok_or_else(|| Problem::new(Kind::Unauthorized).with_detail("the key is not valid"))?;
+    Ok(Caller::new(holder))
+}
+
+/// The route below [`API`] as the router has it; `None` if the path does not exist.
+fn route(request: &Request) -> Option<&str> {
+    let path = request.extensions().get::<MatchedPath>()?.as_str();
+    path.strip_prefix(API)
 }
 
 /// Lets requests with one of the edges' tokens through.

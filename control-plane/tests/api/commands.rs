@@ -245,7 +245,7 @@ async fn keys_are_made_listed_and_revoked_while_the_server_runs() {
     assert_fails(
         &output(folder.path(), &["keys", "revoke", &id(key)]),
         1,
-        &["only key"],
+        &["only admin key"],
     );
     assert_eq!(server.status(key).await, 200);
     assert_fails(

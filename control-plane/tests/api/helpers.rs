@@ -72,7 +72,12 @@ impl Running {
 
     /// Another server on the same database.
     pub(crate) async fn another(&self) -> Self {
-        Self::inside(self.folder.clone(), &[]).await
+        self.another_with(&[]).await
+    }
+
+    /// The same with further environment variables.
+    pub(crate) async fn another_with(&self, variables: &[(&str, &str)]) -> Self {
+        Self::inside(self.folder.clone(), variables).await
     }
 
     /// Stops the server and starts one on the same database.

@@ -1,6 +1,7 @@
 //! The control plane as its clients see it: the real server on a free port, with SQLite in a temporary folder, over real
 //! HTTP.
 
+mod accounts;
 mod auth;
 mod bodies;
 mod bounds;

@@ -4,6 +4,8 @@
 #[macro_use]
 mod fixture;
 
+mod accounts;
+mod audit;
 mod clicks;
 mod connecting;
 mod counters;

@@ -4,6 +4,7 @@
 //! randomness a slow password hash would protect nothing.
 
 use crate::store::ApiKeyRow;
+use crate::tenancy::{Bounds, FIRST_TENANT, FIRST_USER, Role};
 use sha2::{Digest, Sha256};
 use std::fmt;
 use subtle::ConstantTimeEq;
@@ -66,21 +67,50 @@ impl ApiKey {
         &self.text
     }
 
-    /// The row that is stored for the key. `created_at` is unix time in milliseconds.
+    /// A key with this id and a new random secret.
+    ///
+    /// # Errors
+    /// [`RandomError`] if the system has no random numbers.
+    pub fn rotated(id: &str) -> Result<Self, RandomError> {
+        let mut secret = [0; SECRET_BYTES];
+        getrandom::fill(&mut secret).map_err(RandomError)?;
+        Ok(Self::new(id, &hex::encode(secret)))
+    }
+
+    /// SHA-256 of the secret part.
+    #[must_use]
+    pub fn secret_hash(&self) -> [u8; 32] {
+        self.secret_hash
+    }
+
+    /// The row that is stored for an admin key of the first user. `created_at` is unix time in milliseconds.
     #[must_use]
     pub fn row(&self, name: &str, created_at: u64) -> ApiKeyRow {
         ApiKeyRow {
             id: self.id.clone(),
             name: name.to_owned(),
             secret_hash: self.secret_hash,
+            previous: None,
+            tenant_id: FIRST_TENANT,
+            user_id: FIRST_USER,
+            role: Role::Admin,
+            bounds: Bounds::default(),
+            expires_at: None,
+            quota: None,
+            used: 0,
             created_at,
+            last_used_at: None,
         }
     }
 
-    /// Whether `row` is that of this key, compared in constant time.
+    /// Whether `row` is that of this key at `now`, unix time in milliseconds. Both secrets are compared, each in constant
+    /// time.
     #[must_use]
-    pub fn matches(&self, row: &ApiKeyRow) -> bool {
-        self.secret_hash.ct_eq(&row.secret_hash).into()
+    pub fn matches(&self, row: &ApiKeyRow, now: u64) -> bool {
+        let is_current = self.secret_hash.ct_eq(&row.secret_hash);
+        let previous = row.previous.filter(|previous| now < previous.until);
+        let previous = previous.map_or([0; 32], |previous| previous.hash);
+        (is_current | self.secret_hash.ct_eq(&previous)).into()
     }
 }
 
@@ -98,6 +128,7 @@ fn is_hex(text: &str, bytes: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::PreviousSecret;
 
     #[test]
     fn a_new_key_reads_back_and_matches_its_row_only() {
@@ -105,8 +136,25 @@ mod tests {
         let read = ApiKey::parse(key.expose()).unwrap();
         assert_eq!(key.expose().len(), "edgelink_".len() + 16 + 1 + 64);
         assert_eq!(read.id(), key.id());
-        assert!(read.matches(&key.row("a", 1)));
-        assert!(!read.matches(&other.row("a", 1)));
+        assert!(read.matches(&key.row("a", 1), 1));
+        assert!(!read.matches(&other.row("a", 1), 1));
+    }
+
+    #[test]
+    fn a_rotated_key_matches_beside_its_successor_until_the_overlap_ends() {
+        let old = ApiKey::generate().unwrap();
+        let new = ApiKey::rotated(old.id()).unwrap();
+        let row = ApiKeyRow {
+            secret_hash: new.secret_hash(),
+            previous: Some(PreviousSecret {
+                hash: old.secret_hash(),
+                until: 10,
+            }),
+            ..old.row("a", 1)
+        };
+        assert_eq!(new.id(), old.id());
+        assert!(new.matches(&row, 9) && new.matches(&row, 10));
+        assert!(old.matches(&row, 9) && !old.matches(&row, 10));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use super::api_key::{ApiKey, RandomError};
 use crate::clock;
-use crate::store::{Store, StoreError};
+use crate::store::{AccountError, Actor, Store, StoreError};
+use crate::tenancy::FIRST_TENANT;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,9 @@ pub enum AdminKeyError {
     /// The system has no random numbers.
     #[error(transparent)]
     Random(#[from] RandomError),
+    /// The first user is not there.
+    #[error(transparent)]
+    Account(#[from] AccountError),
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -52,11 +56,10 @@ pub async fn ensure_admin_key(store: &Store, path: &Path) -> Result<bool, AdminK
         Written::New(key) => key,
         Written::ThereAlready => read(path)?,
     };
-    match store
-        .insert_api_key(&key.row(NAME, clock::unix_millis()))
-        .await
-    {
-        Ok(()) => Ok(true),
+    let row = key.row(NAME, clock::unix_millis());
+    let actor = Actor::command_line(FIRST_TENANT);
+    match store.insert_api_key(&row, &actor).await {
+        Ok(inserted) => Ok(inserted.map(|()| true)?),
         // Another replica may have been faster with the same key.
         Err(_) if store.find_api_key(key.id()).await?.is_some() => Ok(false),
         Err(error) => Err(error.into()),

@@ -1,0 +1,96 @@
+//! What the resources of an account share: values of fields, and how the store's refusals are answered.
+
+use super::fields::{Fields, Reason};
+use crate::problem::{FieldError, Kind, Problem};
+use crate::store::AccountError;
+use crate::tenancy::Role;
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The longest name of a tenant, user or key, in characters.
+const MAX_NAME_LENGTH: usize = 100;
+
+/// The greatest number that every reader of JSON reads as it was written: 2^53 - 1.
+const MAX_NUMBER: u64 = (1 << 53) - 1;
+
+pub(super) fn name(value: &Value) -> Result<String, Reason> {
+    let is_name = |text: &&str| {
+        let length = text.chars().count();
+        (1..=MAX_NAME_LENGTH).contains(&length) && !text.chars().any(char::is_control)
+    };
+    let name = value.as_str().filter(is_name).map(str::to_owned);
+    name.ok_or(Reason::Borrowed(
+        "must be 1 to 100 characters without control characters",
+    ))
+}
+
+pub(super) fn role(value: &Value) -> Result<Role, Reason> {
+    let role = value.as_str().and_then(Role::of_word);
+    role.ok_or(Reason::Borrowed("must be admin, editor, reader or creator"))
+}
+
+pub(super) fn number(value: &Value) -> Result<u64, Reason> {
+    let number = value.as_u64().filter(|number| *number <= MAX_NUMBER);
+    number.ok_or(Reason::Borrowed(
+        "must be a whole number of 0 to 9007199254740991",
+    ))
+}
+
+/// A filter of a query: any text.
+pub(super) fn filter(value: &Value) -> Result<String, Reason> {
+    value
+        .as_str()
+        .map(str::to_owned)
+        .ok_or(Reason::Borrowed("must be a string"))
+}
+
+/// A field of a merge patch that has no default to go back to.
+pub(super) fn change<T>(
+    fields: &mut Fields,
+    field: &'static str,
+    parse: impl FnOnce(&Value) -> Result<T, Reason>,
+) -> Option<T> {
+    let change = fields.change(field, parse);
+    if matches!(change, Some(None)) {
+        fields.refuse(field, "must not be null");
+    }
+    change.flatten()
+}
+
+/// The number of a resource in a path; a text that is no number names none.
+pub(super) fn id(text: &str) -> Result<u64, Problem> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let id = text.parse().ok().filter(|_| is_number);
+    id.filter(|id| i64::try_from(*id).is_ok())
+        .ok_or_else(|| Problem::new(Kind::NotFound))
+}
+
+/// 201 with a resource and its address.
+pub(super) fn created(resource: &impl Serialize, location: &str) -> Response {
+    let mut response = (StatusCode::CREATED, Json(resource)).into_response();
+    if let Ok(location) = HeaderValue::from_str(location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+impl From<AccountError> for Problem {
+    fn from(error: AccountError) -> Self {
+        let field = |field, reason: &'static str| vec![FieldError::new(field, reason)];
+        match error {
+            AccountError::NotFound => Self::new(Kind::NotFound),
+            AccountError::NoSuchUser => {
+                Self::validation(field("userId", "is no enabled user of the tenant"))
+            }
+            AccountError::NameTaken => {
+                Self::new(Kind::NameTaken).with_errors(field("name", "is taken"))
+            }
+            AccountError::LastAdmin => Self::new(Kind::LastAdmin).with_detail(
+                "a tenant keeps an admin key that is bound to nothing and does not expire, and user 1 stays an admin",
+            ),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `GET /audit`: who changed what in the tenant.
+
+use super::accounts::filter;
+use super::fields::Fields;
+use super::page;
+use crate::http::app::App;
+use crate::http::auth::Caller;
+use crate::problem::Problem;
+use crate::store::{AuditEntry, AuditQuery};
+use crate::timestamp;
+use axum::Json;
+use axum::extract::{Extension, RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// An entry as the API shows it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EntryView {
+    at: String,
+    actor: String,
+    user_id: Option<u64>,
+    action: String,
+    subject: String,
+    detail: Value,
+}
+
+impl EntryView {
+    fn new(entry: AuditEntry) -> Self {
+        Self {
+            at: timestamp::from_millis(entry.at),
+            actor: entry.actor.key_id,
+            user_id: entry.actor.user_id,
+            action: entry.action,
+            subject: entry.subject,
+            detail: entry.detail,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AuditView {
+    entries: Vec<EntryView>,
+    next_cursor: Option<String>,
+}
+
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let limit = fields.optional("limit", page::limit);
+    let limit = limit.unwrap_or(page::DEFAULT_LIMIT);
+    let query = AuditQuery {
+        subject: fields.optional("subject", filter),
+        actor: fields.optional("actor", filter),
+        action: fields.optional("action", filter),
+        before: fields.optional("cursor", page::cursor),
+        ..AuditQuery::of_tenant(caller.tenant_id(), limit + 1)
+    };
+    fields.finish()?;
+    let mut entries = app.store.audit_entries(&query).await?;
+    let next_cursor = page::cut(&mut entries, limit, |entry| entry.id);
+    let entries = entries.into_iter().map(EntryView::new).collect();
+    Ok(Json(AuditView {
+        entries,
+        next_cursor,
+    })
+    .into_response())
+}

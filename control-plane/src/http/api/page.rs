@@ -1,0 +1,75 @@
+//! Pages of what has a number: how long they are, and where the next one begins.
+
+use super::fields::Reason;
+use serde_json::Value;
+
+/// The length of a page if none is asked for.
+pub(super) const DEFAULT_LIMIT: u32 = 20;
+
+/// The longest page.
+const MAX_LIMIT: u32 = 100;
+
+/// Reads the parameter `limit`.
+pub(super) fn limit(value: &Value) -> Result<u32, Reason> {
+    value
+        .as_str()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|text| text.parse().ok())
+        .filter(|limit| (1..=MAX_LIMIT).contains(limit))
+        .ok_or(Reason::Borrowed("must be a number of 1 to 100"))
+}
+
+/// Reads the parameter `cursor`, the number of the last item of the page before.
+pub(super) fn cursor(value: &Value) -> Result<u64, Reason> {
+    let digits = value.as_str().filter(|text| text.len() == 16);
+    let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    digits
+        .and_then(|text| u64::from_str_radix(text, 16).ok())
+        .filter(|number| i64::try_from(*number).is_ok())
+        .ok_or(Reason::Borrowed(
+            "must be a nextCursor of an earlier answer",
+        ))
+}
+
+/// Cuts off what was read beyond `limit`; the cursor of the last item if there was something.
+pub(super) fn cut<T>(items: &mut Vec<T>, limit: u32, number: impl Fn(&T) -> u64) -> Option<String> {
+    let limit = usize::try_from(limit).ok()?;
+    if items.len() <= limit {
+        return None;
+    }
+    items.truncate(limit);
+    items.last().map(|last| format!("{:016x}", number(last)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_ends_with_a_cursor_only_if_more_follows() {
+        let mut items = vec![1, 2, 3];
+        assert_eq!(cut(&mut items, 3, |item| *item), None);
+        let text = cut(&mut items, 2, |item| *item).unwrap();
+        assert_eq!(
+            (items.as_slice(), cursor(&Value::from(text))),
+            (&[1, 2][..], Ok(2))
+        );
+    }
+
+    #[test]
+    fn limits_and_cursors_out_of_range_are_refused() {
+        for text in ["", "0", "101", "+1", "-1", "1.0", "99999999999"] {
+            assert!(limit(&Value::from(text)).is_err(), "{text}");
+        }
+        assert_eq!(limit(&Value::from("100")), Ok(100));
+        for text in [
+            "",
+            "1",
+            "+000000000000001",
+            "ffffffffffffffff",
+            "\u{e4}00000000000000",
+        ] {
+            assert!(cursor(&Value::from(text)).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `/tenants`: for admins of the first one.
+
+use super::accounts;
+use super::body::JsonObject;
+use super::fields::Fields;
+use super::keys::{self, KeyView};
+use super::page;
+use crate::clock;
+use crate::http::app::App;
+use crate::http::auth::Caller;
+use crate::problem::Problem;
+use crate::store::TenantRow;
+use crate::timestamp;
+use axum::Json;
+use axum::extract::{Extension, RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// The name of the key that a tenant begins with.
+const FIRST_KEY_NAME: &str = "admin";
+
+/// A tenant as the API shows it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TenantView {
+    id: u32,
+    name: String,
+    created_at: String,
+    /// The key of its first user, an admin: in the answer that makes the tenant only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin_key: Option<KeyView>,
+}
+
+impl TenantView {
+    fn new(row: TenantRow) -> Self {
+        Self {
+            id: row.id,
+            name: row.name,
+            created_at: timestamp::from_millis(row.created_at),
+            admin_key: None,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TenantsView {
+    tenants: Vec<TenantView>,
+    next_cursor: Option<String>,
+}
+
+/// `POST /tenants`.
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    JsonObject(object): JsonObject,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::new(object);
+    let name = fields.required("name", accounts::name).unwrap_or_default();
+    fields.finish()?;
+    let key = keys::generate()?;
+    let row = key.row(FIRST_KEY_NAME, clock::unix_millis());
+    let actor = caller.actor();
+    let made = app.store.insert_tenant(&name, &row, &actor);
+    let (tenant, row) = made.await??;
+    let view = TenantView {
+        admin_key: Some(KeyView::with_secret(row, &key)),
+        ..TenantView::new(tenant)
+    };
+    Ok((StatusCode::CREATED, Json(view)).into_response())
+}
+
+/// `GET /tenants`.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let limit = fields.optional("limit", page::limit);
+    let limit = limit.unwrap_or(page::DEFAULT_LIMIT);
+    let after = fields.optional("cursor", page::cursor).unwrap_or(0);
+    fields.finish()?;
+    let after = u32::try_from(after).unwrap_or(u32::MAX);
+    let mut tenants = app.store.list_tenants(after, limit + 1).await?;
+    let next_cursor = page::cut(&mut tenants, limit, |tenant| tenant.id.into());
+    let tenants = tenants.into_iter().map(TenantView::new).collect();
+    Ok(Json(TenantsView {
+        tenants,
+        next_cursor,
+    })
+    .into_response())
+}

@@ -1,0 +1,118 @@
+//! `/users`: users of the tenant.
+
+use super::accounts::{self, created};
+use super::body::JsonObject;
+use super::fields::Fields;
+use super::{page, values};
+use crate::http::app::App;
+use crate::http::auth::Caller;
+use crate::problem::{Kind, Problem};
+use crate::store::{UserPatch, UserRow};
+use crate::tenancy::Role;
+use crate::timestamp;
+use axum::Json;
+use axum::extract::{Extension, Path, RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// A user as the API shows it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UserView {
+    id: u64,
+    name: String,
+    role: &'static str,
+    disabled: bool,
+    created_at: String,
+    updated_at: String,
+}
+
+impl UserView {
+    fn new(row: UserRow) -> Self {
+        Self {
+            id: row.id,
+            name: row.name,
+            role: row.role.word(),
+            disabled: row.disabled,
+            created_at: timestamp::from_millis(row.created_at),
+            updated_at: timestamp::from_millis(row.updated_at),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UsersView {
+    users: Vec<UserView>,
+    next_cursor: Option<String>,
+}
+
+/// `POST /users`.
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    JsonObject(object): JsonObject,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::new(object);
+    let name = fields.required("name", accounts::name).unwrap_or_default();
+    let role = fields.optional("role", accounts::role);
+    let role = role.unwrap_or(Role::Editor);
+    fields.finish()?;
+    let row = app
+        .store
+        .insert_user(&name, role, &caller.actor())
+        .await??;
+    let location = format!("/api/v1/users/{}", row.id);
+    Ok(created(&UserView::new(row), &location))
+}
+
+/// `GET /users`.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let limit = fields.optional("limit", page::limit);
+    let limit = limit.unwrap_or(page::DEFAULT_LIMIT);
+    let after = fields.optional("cursor", page::cursor).unwrap_or(0);
+    fields.finish()?;
+    let list = app.store.list_users(caller.tenant_id(), after, limit + 1);
+    let mut users = list.await?;
+    let next_cursor = page::cut(&mut users, limit, |user| user.id);
+    let users = users.into_iter().map(UserView::new).collect();
+    Ok(Json(UsersView { users, next_cursor }).into_response())
+}
+
+/// `GET /users/{id}`.
+pub(crate) async fn get(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = accounts::id(&id)?;
+    let row = app.store.find_user(caller.tenant_id(), id).await?;
+    let row = row.ok_or_else(|| Problem::new(Kind::NotFound))?;
+    Ok(Json(UserView::new(row)).into_response())
+}
+
+/// `PATCH /users/{id}`: a JSON merge patch (RFC 7396).
+pub(crate) async fn patch(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    JsonObject(object): JsonObject,
+) -> Result<Response, Problem> {
+    let id = accounts::id(&id)?;
+    let mut fields = Fields::new(object);
+    let patch = UserPatch {
+        name: accounts::change(&mut fields, "name", accounts::name),
+        role: accounts::change(&mut fields, "role", accounts::role),
+        disabled: accounts::change(&mut fields, "disabled", values::flag),
+    };
+    fields.finish()?;
+    let row = app.store.change_user(id, &patch, &caller.actor()).await??;
+    app.keys.forget_all();
+    Ok(Json(UserView::new(row)).into_response())
+}

@@ -1,0 +1,189 @@
+//! Who may do what: the one place that decides.
+//!
+//! Each route of the admin API has a rule here, with the right that it needs; a route without one answers no request. What
+//! a right is about (which links, which domains) follows from the [`Scope`] of the caller: handlers ask it, and what is out
+//! of it does not exist for the caller.
+
+use crate::problem::{Kind, Problem};
+use crate::store::{Actor, KeyHolder};
+use crate::tenancy::{FIRST_TENANT, Reach, Rights, Scope};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, Method, header};
+use std::sync::Arc;
+
+/// Whose request it is; [`require_api_key`](super::require_api_key) puts it into the extensions of the request.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    holder: Arc<KeyHolder>,
+    rights: Rights,
+}
+
+impl Caller {
+    pub(super) fn new(holder: Arc<KeyHolder>) -> Self {
+        let mut rights = holder.key.role.rights().and(holder.user_role.rights());
+        // A bound key could make itself an unbound one.
+        rights.administer &= holder.key.bounds.is_empty();
+        Self { holder, rights }
+    }
+
+    /// The public part of the key.
+    pub(crate) fn id(&self) -> &str {
+        &self.holder.key.id
+    }
+
+    /// The tenant of the key.
+    pub(crate) fn tenant_id(&self) -> u32 {
+        self.holder.key.tenant_id
+    }
+
+    /// The user of the key, who owns what it creates.
+    pub(crate) fn user_id(&self) -> u64 {
+        self.holder.key.user_id
+    }
+
+    /// Whether the key has a quota of links.
+    #[expect(dead_code, reason = "links have no owners yet")]
+    pub(crate) fn has_quota(&self) -> bool {
+        self.holder.key.quota.is_some()
+    }
+
+    /// The caller, for the audit log.
+    pub(crate) fn actor(&self) -> Actor {
+        Actor {
+            tenant_id: self.tenant_id(),
+            key_id: self.id().to_owned(),
+            user_id: Some(self.user_id()),
+        }
+    }
+
+    #[expect(dead_code, reason = "links have no owners yet")]
+    /// The links that exist for the caller. For one that reads none, those that it has created.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope {
+            tenant_id: self.tenant_id(),
+            owner_id: (self.rights.read != Reach::Tenant).then(|| self.user_id()),
+            bounds: self.holder.key.bounds.clone(),
+        }
+    }
+
+    fn has(&self, right: Right) -> bool {
+        let Rights {
+            read,
+            create,
+            change,
+            administer,
+        } = self.rights;
+        match right {
+            Right::ReadLinks => read != Reach::None,
+            Right::CreateLinks => create,
+            Right::ChangeLinks => change && read != Reach::None,
+            Right::Administer => administer,
+            Right::Operate => administer && self.tenant_id() == FIRST_TENANT,
+        }
+    }
+}
+
+/// The right that a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// To read links: all but creators, each the links of its scope.
+    ReadLinks,
+    /// To create links: all but readers.
+    CreateLinks,
+    /// To change and delete links: admins and editors, each the links of its scope.
+    ChangeLinks,
+    /// To administer the tenant: its admins.
+    Administer,
+    /// To administer the installation: admins of the first tenant.
+    Operate,
+}
+
+/// What a request to a route needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) method: Method,
+    /// The path as the router has it, below `/api/v1`.
+    pub(crate) path: &'static str,
+    pub(crate) right: Right,
+}
+
+const fn rule(method: Method, path: &'static str, right: Right) -> Rule {
+    Rule {
+        method,
+        path,
+        right,
+    }
+}
+
+/// The rules of all routes.
+pub(crate) const RULES: &[Rule] = &[
+    rule(Method::POST, "/links", Right::CreateLinks),
+    rule(Method::GET, "/links", Right::ReadLinks),
+    rule(Method::POST, "/links/bulk", Right::CreateLinks),
+    rule(Method::GET, "/links/{code}", Right::ReadLinks),
+    rule(Method::PATCH, "/links/{code}", Right::ChangeLinks),
+    rule(Method::DELETE, "/links/{code}", Right::ChangeLinks),
+    rule(Method::POST, "/keys", Right::Administer),
+    rule(Method::GET, "/keys", Right::Administer),
+    rule(Method::GET, "/keys/{id}", Right::Administer),
+    rule(Method::PATCH, "/keys/{id}", Right::Administer),
+    rule(Method::DELETE, "/keys/{id}", Right::Administer),
+    rule(Method::POST, "/keys/{id}/rotate", Right::Administer),
+    rule(Method::POST, "/users", Right::Administer),
+    rule(Method::GET, "/users", Right::Administer),
+    rule(Method::GET, "/users/{id}", Right::Administer),
+    rule(Method::PATCH, "/users/{id}", Right::Administer),
+    rule(Method::GET, "/audit", Right::Administer),
+    rule(Method::POST, "/tenants", Right::Operate),
+    rule(Method::GET, "/tenants", Right::Operate),
+    rule(Method::GET, "/clicks/accounting", Right::Operate),
+];
+
+/// Lets a request of `caller` to a route through, or answers it. `path` is the route as the router has it, below
+/// `/api/v1`.
+pub(super) fn check(caller: &Caller, method: &Method, path: &str) -> Result<(), Response> {
+    let method = if method == Method::HEAD {
+        &Method::GET
+    } else {
+        method
+    };
+    let mut of_path = RULES.iter().filter(|rule| rule.path == path).peekable();
+    if of_path.peek().is_none() {
+        tracing::error!(
+            path,
+            "the route has no rule (http/auth/permission.rs): the request is refused"
+        );
+        return Err(Problem::new(Kind::Internal).into_response());
+    }
+    let allowed: Vec<&Rule> = of_path.collect();
+    let Some(rule) = allowed.iter().find(|rule| rule.method == *method) else {
+        return Err(method_not_allowed(&allowed));
+    };
+    if caller.has(rule.right) {
+        return Ok(());
+    }
+    let detail = match rule.right {
+        Right::ReadLinks => "the key may not read links",
+        Right::CreateLinks => "the key may not create links",
+        Right::ChangeLinks => "the key may not change links",
+        Right::Administer => "only an admin key that is bound to nothing may do this",
+        Right::Operate => "only an admin key of the first tenant may do this",
+    };
+    Err(Problem::new(Kind::Forbidden)
+        .with_detail(detail)
+        .into_response())
+}
+
+/// Answers a method without a rule, as the router answers one without a handler.
+fn method_not_allowed(rules: &[&Rule]) -> Response {
+    let names = rules.iter().flat_map(|rule| match rule.method {
+        Method::GET => vec!["GET", "HEAD"],
+        ref method => vec![method.as_str()],
+    });
+    let names = names.collect::<Vec<_>>().join(",");
+    let mut response = Problem::new(Kind::MethodNotAllowed).into_response();
+    if let Ok(allow) = HeaderValue::from_str(&names) {
+        response.headers_mut().insert(header::ALLOW, allow);
+    }
+    response
+}

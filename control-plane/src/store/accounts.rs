@@ -1,0 +1,56 @@
+//! What changes of tenants, users and keys share: they come one after another, and leave the tenant an admin.
+
+use super::error::Fault;
+use super::rows::name;
+use super::session::Session;
+use super::sql::sql;
+use crate::tenancy::Role;
+
+/// Why a tenant, user or key is not made or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccountError {
+    /// There is none, or it is another tenant's.
+    #[error("there is no such key, user or tenant")]
+    NotFound,
+    /// The user of a new key does not exist in the tenant.
+    #[error("there is no such user")]
+    NoSuchUser,
+    /// Another one in the tenant has the name.
+    #[error("the name is taken")]
+    NameTaken,
+    /// The tenant would have no admin key that is bound to nothing and does not expire, or the first user would not be
+    /// an admin.
+    #[error("the tenant would have no admin")]
+    LastAdmin,
+}
+
+/// Makes other changes of the tenant's users and keys wait until the transaction ends; `false` if there is no such
+/// tenant. The row is written, because nodes of a cluster see no locks of each other, but writes.
+pub(super) async fn lock_tenant(session: &mut Session, tenant_id: u32) -> Result<bool, Fault> {
+    let lock = sql("UPDATE tenants SET revision = revision + 1 WHERE id = ?").bind(tenant_id);
+    Ok(session.execute(lock).await? > 0)
+}
+
+/// How many keys administer the tenant for ever.
+pub(super) async fn admin_keys(session: &mut Session, tenant_id: u32) -> Result<i64, Fault> {
+    let query = sql(
+        "SELECT COUNT(*) FROM api_keys k JOIN users u ON u.id = k.user_id WHERE k.tenant_id = ? AND k.role = ? \
+         AND u.role = ? AND NOT u.disabled AND k.revoked_at IS NULL AND k.expires_at IS NULL AND k.domains IS NULL \
+         AND k.tags IS NULL",
+    );
+    let admin = Role::Admin.word();
+    let query = query.bind(tenant_id).bind(admin).bind(admin);
+    let (count,) = session.fetch_one(query).await?;
+    Ok(count)
+}
+
+/// Whether a change has taken the last admin key away. Where there was none before, a change may do anything.
+pub(super) fn is_last_admin_gone(before: i64, after: i64) -> bool {
+    before > 0 && after == 0
+}
+
+/// The role of a column.
+pub(super) fn role(word: &[u8]) -> Result<Role, Fault> {
+    let word = name(word)?;
+    Role::of_word(&word).ok_or_else(|| Fault::Corrupt(format!("role is {word}")))
+}

@@ -1,0 +1,204 @@
+//! The audit log: who changed what. An entry is written in the transaction of the change.
+
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::rows::name;
+use super::session::Session;
+use super::sql::{Value, sql};
+use serde_json::Value as Json;
+
+impl Store {
+    /// Entries of a tenant, newest first.
+    pub async fn audit_entries(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
+        run!(
+            self.read("audit_entries", "reading the audit log"),
+            |session| {
+                let rows = select(session, query).await?;
+                rows.into_iter().map(AuditRow::into_entry).collect()
+            }
+        )
+    }
+
+    /// Removes entries that are older than `kept_millis` by the database's clock, `limit` at most; how many they were.
+    pub async fn purge_audit(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
+        run!(
+            self.write("purge_audit", "purging the audit log"),
+            |session| {
+                let dialect = session.dialect();
+                let old = format!(
+                    "at < CAST({} AS SIGNED) - ? ORDER BY at",
+                    dialect.now_millis
+                );
+                let purge = sql(dialect.delete_some("audit", "id", &old));
+                session
+                    .autocommit(purge.bind(kept_millis.cast_signed()).bind(limit))
+                    .await
+            }
+        )
+    }
+}
+
+/// Who makes a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actor {
+    /// The tenant.
+    pub tenant_id: u32,
+    /// The id of the API key.
+    pub key_id: String,
+    /// The user of the key.
+    pub user_id: Option<u64>,
+}
+
+impl Actor {
+    /// The command line on the server, which has no key.
+    #[must_use]
+    pub fn command_line(tenant_id: u32) -> Self {
+        Self {
+            tenant_id,
+            key_id: "-".to_owned(),
+            user_id: None,
+        }
+    }
+}
+
+/// An entry that is to be written.
+#[derive(Clone, Debug)]
+pub struct Entry<'a> {
+    /// Who made the change.
+    pub actor: &'a Actor,
+    /// What was done, such as `link.update`; at most 64 bytes.
+    pub action: &'static str,
+    /// With what, such as `link:go.example/abc`; at most 400 bytes.
+    pub subject: String,
+    /// What has changed. Never a secret.
+    pub detail: Json,
+}
+
+/// An entry as it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AuditEntry {
+    /// Grows with time.
+    pub id: u64,
+    /// Unix time in milliseconds, by the database's clock.
+    pub at: u64,
+    /// Who made the change.
+    pub actor: Actor,
+    /// What was done.
+    pub action: String,
+    /// With what.
+    pub subject: String,
+    /// What has changed.
+    pub detail: Json,
+}
+
+/// Which entries to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditQuery {
+    /// Only those of this tenant.
+    pub tenant_id: u32,
+    /// Only those with this subject.
+    pub subject: Option<String>,
+    /// Only those of this actor: the id of an API key, or `-`.
+    pub actor: Option<String>,
+    /// Only those with this action.
+    pub action: Option<String>,
+    /// Only those before this id.
+    pub before: Option<u64>,
+    /// How many at most.
+    pub limit: u32,
+}
+
+impl AuditQuery {
+    /// The first entries of a tenant.
+    #[must_use]
+    pub fn of_tenant(tenant_id: u32, limit: u32) -> Self {
+        Self {
+            tenant_id,
+            subject: None,
+            actor: None,
+            action: None,
+            before: None,
+            limit,
+        }
+    }
+}
+
+/// Writes an entry as a part of the transaction of the change.
+pub(super) async fn append(session: &mut Session, entry: &Entry<'_>) -> Result<(), Fault> {
+    let now = session.dialect().now_millis;
+    let detail = entry.detail.to_string();
+    let insert = sql(format!(
+        "INSERT INTO audit (at, tenant_id, actor, user_id, action, subject, detail) VALUES ({now}, ?, ?, ?, ?, ?, ?)"
+    ));
+    let insert = insert
+        .bind(entry.actor.tenant_id)
+        .bind(entry.actor.key_id.as_str())
+        .bind(entry.actor.user_id)
+        .bind(entry.action)
+        .bind(entry.subject.as_str())
+        .bind(Value::Text(&detail));
+    session.execute(insert).await.map(drop)
+}
+
+/// The filters, the most selective first, with the index of each.
+fn filters(query: &AuditQuery) -> [(&'static str, &'static str, Option<&str>); 3] {
+    [
+        ("subject", "audit_of_subject", query.subject.as_deref()),
+        ("actor", "audit_of_actor", query.actor.as_deref()),
+        ("action", "audit_of_action", query.action.as_deref()),
+    ]
+}
+
+async fn select(session: &mut Session, query: &AuditQuery) -> Result<Vec<AuditRow>, Fault> {
+    let filters = filters(query);
+    let mut given = filters.iter().filter(|(.., value)| value.is_some());
+    let index = given
+        .next()
+        .map_or("audit_of_tenant", |(_, index, _)| index);
+    let index = session.dialect().force_index(index);
+    let mut select = sql(format!(
+        "SELECT id, at, tenant_id, actor, user_id, action, subject, detail FROM audit{index} WHERE tenant_id = ?"
+    ));
+    select = select.bind(query.tenant_id);
+    for (column, _, value) in filters {
+        if let Some(value) = value {
+            select = select.push(" AND ").push(column).push(" = ?").bind(value);
+        }
+    }
+    let before = query.before.unwrap_or(i64::MAX.cast_unsigned());
+    let select = select
+        .push(" AND id < ? ORDER BY id DESC LIMIT ?")
+        .bind(before)
+        .bind(query.limit);
+    session.fetch_all(select).await
+}
+
+#[derive(Debug, sqlx_macros::FromRow)]
+struct AuditRow {
+    id: u64,
+    at: u64,
+    tenant_id: u32,
+    actor: Vec<u8>,
+    user_id: Option<u64>,
+    action: Vec<u8>,
+    subject: Vec<u8>,
+    detail: String,
+}
+
+impl AuditRow {
+    fn into_entry(self) -> Result<AuditEntry, Fault> {
+        let detail = serde_json::from_str(&self.detail);
+        Ok(AuditEntry {
+            id: self.id,
+            at: self.at,
+            actor: Actor {
+                tenant_id: self.tenant_id,
+                key_id: name(&self.actor)?,
+                user_id: self.user_id,
+            },
+            action: name(&self.action)?,
+            subject: name(&self.subject)?,
+            detail: detail.map_err(|error| Fault::corrupt("detail of an audit entry", &error))?,
+        })
+    }
+}

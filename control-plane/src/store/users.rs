@@ -1,0 +1,234 @@
+//! Users. A user is an owner of links and keys; people who log in are to be users too.
+
+use super::accounts::{AccountError, admin_keys, is_last_admin_gone, lock_tenant, role};
+use super::audit::{Actor, Entry, append};
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::session::Session;
+use super::sql::{Sql, Value, sql};
+use crate::tenancy::{FIRST_USER, Role};
+use serde_json::{Map, Value as Json, json};
+
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserRow {
+    /// Its key.
+    pub id: u64,
+    /// Its tenant.
+    pub tenant_id: u32,
+    /// Its name, unique in the tenant.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// Whether its keys are refused.
+    pub disabled: bool,
+    /// Unix time in milliseconds.
+    pub created_at: u64,
+    /// Unix time in milliseconds.
+    pub updated_at: u64,
+}
+
+/// What is to change of a user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserPatch {
+    /// The new name.
+    pub name: Option<String>,
+    /// The new role.
+    pub role: Option<Role>,
+    /// Whether its keys are refused from now on.
+    pub disabled: Option<bool>,
+}
+
+impl Store {
+    /// Makes a user in the actor's tenant.
+    pub async fn insert_user(
+        &self,
+        name: &str,
+        role: Role,
+        actor: &Actor,
+    ) -> Result<Result<UserRow, AccountError>, StoreError> {
+        run!(self.write("insert_user", "adding a user"), |session| {
+            session.begin().await?;
+            lock_tenant(session, actor.tenant_id).await?;
+            let made = match insert(session, actor.tenant_id, name, role, actor).await {
+                Err(fault) if fault.is_duplicate() => Err(AccountError::NameTaken),
+                made => Ok(made?),
+            };
+            match made {
+                Ok(_) => session.commit(1).await?,
+                Err(_) => session.rollback().await?,
+            }
+            Ok(made)
+        })
+    }
+
+    /// The user of that id in a tenant.
+    pub async fn find_user(&self, tenant_id: u32, id: u64) -> Result<Option<UserRow>, StoreError> {
+        run!(self.read("find_user", "finding a user"), |session| {
+            find(session, tenant_id, id).await
+        })
+    }
+
+    /// Users of a tenant with a greater id than `after`, in the order of their ids.
+    pub async fn list_users(
+        &self,
+        tenant_id: u32,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<UserRow>, StoreError> {
+        run!(self.read("list_users", "listing users"), |session| {
+            let query = select("tenant_id = ? AND id > ? ORDER BY id LIMIT ?");
+            let query = query.bind(tenant_id).bind(after).bind(limit);
+            let rows: Vec<Row> = session.fetch_all(query).await?;
+            rows.into_iter().map(Row::into_user).collect()
+        })
+    }
+
+    /// Changes a user of the actor's tenant.
+    pub async fn change_user(
+        &self,
+        id: u64,
+        patch: &UserPatch,
+        actor: &Actor,
+    ) -> Result<Result<UserRow, AccountError>, StoreError> {
+        run!(self.write("change_user", "changing a user"), |session| {
+            session.begin().await?;
+            let changed = match change_locked(session, id, patch, actor).await {
+                Err(fault) if fault.is_duplicate() => Err(AccountError::NameTaken),
+                changed => changed?,
+            };
+            match changed {
+                Ok(_) => session.commit(1).await?,
+                Err(_) => session.rollback().await?,
+            }
+            Ok(changed)
+        })
+    }
+}
+
+/// Adds a user as a part of a transaction.
+pub(super) async fn insert(
+    session: &mut Session,
+    tenant_id: u32,
+    name: &str,
+    role: Role,
+    actor: &Actor,
+) -> Result<UserRow, Fault> {
+    let now = session.dialect().now_millis;
+    let insert = sql(format!(
+        "INSERT INTO users (tenant_id, name, role, created_at, updated_at) VALUES (?, ?, ?, {now}, {now})"
+    ));
+    let insert = insert.bind(tenant_id).bind(Value::Text(name));
+    session.execute(insert.bind(role.word())).await?;
+    let query = select("tenant_id = ? AND name = ?").bind(tenant_id);
+    let row: Row = session.fetch_one(query.bind(Value::Text(name))).await?;
+    let user = row.into_user()?;
+    let entry = Entry {
+        actor,
+        action: "user.create",
+        subject: subject(user.id),
+        detail: json!({ "name": name, "role": role.word() }),
+    };
+    append(session, &entry).await?;
+    Ok(user)
+}
+
+fn subject(id: u64) -> String {
+    format!("user:{id}")
+}
+
+async fn find(session: &mut Session, tenant_id: u32, id: u64) -> Result<Option<UserRow>, Fault> {
+    let query = select("id = ? AND tenant_id = ?").bind(id).bind(tenant_id);
+    let row: Option<Row> = session.fetch_optional(query).await?;
+    row.map(Row::into_user).transpose()
+}
+
+async fn change_locked(
+    session: &mut Session,
+    id: u64,
+    patch: &UserPatch,
+    actor: &Actor,
+) -> Result<Result<UserRow, AccountError>, Fault> {
+    lock_tenant(session, actor.tenant_id).await?;
+    let Some(old) = find(session, actor.tenant_id, id).await? else {
+        return Ok(Err(AccountError::NotFound));
+    };
+    let mut new = patch.apply(&old);
+    // The command line makes keys of the first user.
+    if id == FIRST_USER && (new.role != Role::Admin || new.disabled) {
+        return Ok(Err(AccountError::LastAdmin));
+    }
+    let before = admin_keys(session, actor.tenant_id).await?;
+    let now = session.dialect().now_millis;
+    let update = sql(format!(
+        "UPDATE users SET name = ?, role = ?, disabled = ?, updated_at = {now} WHERE id = ?"
+    ));
+    let update = update.bind(Value::Text(&new.name)).bind(new.role.word());
+    session.execute(update.bind(new.disabled).bind(id)).await?;
+    let after = admin_keys(session, actor.tenant_id).await?;
+    if is_last_admin_gone(before, after) {
+        return Ok(Err(AccountError::LastAdmin));
+    }
+    if let Some(written) = find(session, actor.tenant_id, id).await? {
+        new = written;
+    }
+    let entry = Entry {
+        actor,
+        action: "user.update",
+        subject: subject(id),
+        detail: patch.detail(),
+    };
+    append(session, &entry).await?;
+    Ok(Ok(new))
+}
+
+impl UserPatch {
+    fn apply(&self, old: &UserRow) -> UserRow {
+        UserRow {
+            name: self.name.clone().unwrap_or_else(|| old.name.clone()),
+            role: self.role.unwrap_or(old.role),
+            disabled: self.disabled.unwrap_or(old.disabled),
+            ..old.clone()
+        }
+    }
+
+    fn detail(&self) -> Json {
+        let name = self.name.as_deref().map(|name| ("name", name.into()));
+        let role = self.role.map(|role| ("role", role.word().into()));
+        let disabled = self.disabled.map(|disabled| ("disabled", disabled.into()));
+        let changes = [name, role, disabled].into_iter().flatten();
+        let changes = changes.map(|(field, value)| (field.to_owned(), value));
+        Json::Object(changes.collect::<Map<String, Json>>())
+    }
+}
+
+fn select<'v>(condition: &str) -> Sql<'v> {
+    sql(format!(
+        "SELECT id, tenant_id, name, role, disabled, created_at, updated_at FROM users WHERE {condition}"
+    ))
+}
+
+#[derive(Debug, sqlx_macros::FromRow)]
+struct Row {
+    id: u64,
+    tenant_id: u32,
+    name: String,
+    role: Vec<u8>,
+    disabled: bool,
+    created_at: u64,
+    updated_at: u64,
+}
+
+impl Row {
+    fn into_user(self) -> Result<UserRow, Fault> {
+        Ok(UserRow {
+            id: self.id,
+            tenant_id: self.tenant_id,
+            name: self.name,
+            role: role(&self.role)?,
+            disabled: self.disabled,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! Who may do what with which links: tenants, the roles of their users, and to what keys are bound.
+//!
+//! A tenant has users, a user has API keys, and a link has a tenant and an owner, who is a user. A key can do no more than
+//! its user. Which request needs which right is in `http/auth/permission.rs`.
+
+use edgelink_wire::Domain;
+
+/// The key of the tenant that every installation has. Its admins are those of the installation.
+pub const FIRST_TENANT: u32 = 1;
+
+/// The key of the user that every installation has, an admin of the first tenant.
+pub const FIRST_USER: u64 = 1;
+
+/// What a user, or a key, may do at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Everything in the tenant.
+    Admin,
+    /// Creates links, and reads and changes its own.
+    Editor,
+    /// Reads the links of the tenant.
+    Reader,
+    /// Creates links, and sees them in the answers only.
+    Creator,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Admin, Self::Editor, Self::Reader, Self::Creator];
+
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Editor => "editor",
+            Self::Reader => "reader",
+            Self::Creator => "creator",
+        }
+    }
+
+    /// The role of that word.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.word() == word)
+    }
+
+    /// The rights of the role.
+    #[must_use]
+    pub fn rights(self) -> Rights {
+        let (read, create, change, administer) = match self {
+            Self::Admin => (Reach::Tenant, true, true, true),
+            Self::Editor => (Reach::Own, true, true, false),
+            Self::Reader => (Reach::Tenant, false, false, false),
+            Self::Creator => (Reach::None, true, false, false),
+        };
+        Rights {
+            read,
+            create,
+            change,
+            administer,
+        }
+    }
+}
+
+/// Which links can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// None.
+    None,
+    /// Those of the user.
+    Own,
+    /// Those of the tenant.
+    Tenant,
+}
+
+/// What may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// Which links can be read.
+    pub read: Reach,
+    /// Whether links can be created.
+    pub create: bool,
+    /// Whether links that can be read can be changed and deleted.
+    pub change: bool,
+    /// Whether keys and users of the tenant can be made and changed, and the audit log read.
+    pub administer: bool,
+}
+
+impl Rights {
+    /// What both allow.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            read: self.read.min(other.read),
+            create: self.create && other.create,
+            change: self.change && other.change,
+            administer: self.administer && other.administer,
+        }
+    }
+}
+
+/// To what a key is bound. An empty list binds it to nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Links on these domains only.
+    pub domains: Vec<Domain>,
+    /// Links with one of these tags only; those that it creates or changes get all of them.
+    pub tags: Vec<String>,
+}
+
+impl Bounds {
+    /// Whether the key is bound to nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.domains.is_empty() && self.tags.is_empty()
+    }
+}
+
+/// The links that are visible to a caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// Those of this tenant.
+    pub tenant_id: u32,
+    /// Those of this user only.
+    pub owner_id: Option<u64>,
+    /// Those within these bounds only.
+    pub bounds: Bounds,
+}
+
+impl Scope {
+    /// All links of a tenant.
+    #[must_use]
+    pub fn tenant(tenant_id: u32) -> Self {
+        Self {
+            tenant_id,
+            owner_id: None,
+            bounds: Bounds::default(),
+        }
+    }
+}
