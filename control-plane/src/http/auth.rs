@@ -63,10 +63,10 @@ pub(crate) async fn require_api_key(
         Err(problem) => return problem.into_response(),
     };
     // A path that does not exist needs no right.
-    if let Some(route) = route(&request) {
-        if let Err(refusal) = permission::check(&caller, request.method(), route) {
-            return refusal;
-        }
+    let refusal =
+        route(&request).and_then(|route| permission::refusal(&caller, request.method(), route));
+    if let Some(refusal) = refusal {
+        return refusal;
     }
     request.extensions_mut().insert(caller);
     next.run(request).await

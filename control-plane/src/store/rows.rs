@@ -212,7 +212,9 @@ pub(super) fn content_hash(domain: &Domain, content: &LinkContent) -> i64 {
     ]);
     if external_id.is_some() || *archived || *details != LinkDetails::default() {
         let later = serde_json::json!([external_id, archived, details]);
-        parts.as_array_mut().map(|parts| parts.push(later));
+        if let Some(parts) = parts.as_array_mut() {
+            parts.push(later);
+        }
     }
     hash(parts.to_string().as_bytes())
 }

@@ -139,9 +139,9 @@ pub(crate) const RULES: &[Rule] = &[
     rule(Method::GET, "/clicks/accounting", Right::Operate),
 ];
 
-/// Lets a request of `caller` to a route through, or answers it. `path` is the route as the router has it, below
+/// The refusal of a request of `caller` to a route; `None` if it may pass. `path` is the route as the router has it, below
 /// `/api/v1`.
-pub(super) fn check(caller: &Caller, method: &Method, path: &str) -> Result<(), Response> {
+pub(super) fn refusal(caller: &Caller, method: &Method, path: &str) -> Option<Response> {
     let method = if method == Method::HEAD {
         &Method::GET
     } else {
@@ -153,14 +153,14 @@ pub(super) fn check(caller: &Caller, method: &Method, path: &str) -> Result<(), 
             path,
             "the route has no rule (http/auth/permission.rs): the request is refused"
         );
-        return Err(Problem::new(Kind::Internal).into_response());
+        return Some(Problem::new(Kind::Internal).into_response());
     }
     let allowed: Vec<&Rule> = of_path.collect();
     let Some(rule) = allowed.iter().find(|rule| rule.method == *method) else {
-        return Err(method_not_allowed(&allowed));
+        return Some(method_not_allowed(&allowed));
     };
     if caller.has(rule.right) {
-        return Ok(());
+        return None;
     }
     let detail = match rule.right {
         Right::ReadLinks => "the key may not read links",
@@ -169,9 +169,8 @@ pub(super) fn check(caller: &Caller, method: &Method, path: &str) -> Result<(), 
         Right::Administer => "only an admin key that is bound to nothing may do this",
         Right::Operate => "only an admin key of the first tenant may do this",
     };
-    Err(Problem::new(Kind::Forbidden)
-        .with_detail(detail)
-        .into_response())
+    let problem = Problem::new(Kind::Forbidden).with_detail(detail);
+    Some(problem.into_response())
 }
 
 /// Answers a method without a rule, as the router answers one without a handler.
