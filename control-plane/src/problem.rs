@@ -15,74 +15,104 @@ pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// The kind of a problem. Names and status codes are part of the API and stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    InvalidBatches,
-    InvalidBody,
-    InvalidKey,
-    Unauthorized,
-    #[expect(dead_code, reason = "quotas are not taken yet")]
-    QuotaExhausted,
-    Forbidden,
-    NotFound,
-    LinkNotFound,
-    MethodNotAllowed,
-    BodyTimeout,
-    SlugTaken,
-    NameTaken,
-    LastAdmin,
-    PreconditionFailed,
-    InvalidIdempotencyKey,
-    IdempotencyKeyReused,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    Validation,
-    Internal,
-    StoreUnavailable,
-    Overloaded,
-    RequestTimeout,
-    CodesExhausted,
-    IssuerUnavailable,
-    CodesTaken,
-    Stopping,
+/// What the `type` of each problem starts with.
+const TYPE: &str = "urn:edgelink:problem:";
+
+tokio::task_local! {
+    /// The id of the request that this task answers, which its problem repeats.
+    pub(crate) static CURRENT_REQUEST_ID: HeaderValue;
 }
 
-impl Kind {
-    /// Status code, last part of the `type` URI, title.
-    #[rustfmt::skip]
-    fn describe(self) -> (StatusCode, &'static str, &'static str) {
-        use StatusCode as S;
-        match self {
-            Self::InvalidBatches => (S::BAD_REQUEST, "invalid-batches", "The body is not one of batches of clicks"),
-            Self::InvalidBody => (S::BAD_REQUEST, "invalid-body", "The body is not a JSON object"),
-            Self::InvalidKey => (S::BAD_REQUEST, "invalid-key", "The path names no link"),
-            Self::Unauthorized => (S::UNAUTHORIZED, "unauthorized", "A valid key is needed"),
-            Self::QuotaExhausted => (S::PAYMENT_REQUIRED, "quota-exhausted", "The key may create no more links"),
-            Self::Forbidden => (S::FORBIDDEN, "forbidden", "The key may not do this"),
-            Self::NotFound => (S::NOT_FOUND, "not-found", "There is nothing here"),
-            Self::LinkNotFound => (S::NOT_FOUND, "link-not-found", "There is no such link"),
-            Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "method-not-allowed", "The method is not allowed here"),
-            Self::BodyTimeout => (S::REQUEST_TIMEOUT, "body-timeout", "The body took too long"),
-            Self::InvalidIdempotencyKey => (S::BAD_REQUEST, "invalid-idempotency-key", "The idempotency key is not valid"),
-            Self::IdempotencyKeyReused => (S::UNPROCESSABLE_ENTITY, "idempotency-key-reused", "The idempotency key was used for another request"),
-            Self::SlugTaken => (S::CONFLICT, "slug-taken", "The slug is taken"),
-            Self::NameTaken => (S::CONFLICT, "name-taken", "The name is taken"),
-            Self::LastAdmin => (S::CONFLICT, "last-admin", "The tenant would have no admin"),
-            Self::PreconditionFailed => (S::PRECONDITION_FAILED, "precondition-failed", "The link has changed meanwhile"),
-            Self::BodyTooLarge => (S::PAYLOAD_TOO_LARGE, "body-too-large", "The body is too large"),
-            Self::UnsupportedMediaType => (S::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", "The body must be JSON"),
-            Self::Validation => (S::UNPROCESSABLE_ENTITY, "validation", "Fields are not valid"),
-            Self::Internal => (S::INTERNAL_SERVER_ERROR, "internal", "Something went wrong here"),
-            Self::StoreUnavailable => (S::SERVICE_UNAVAILABLE, "store-unavailable", "The database does not answer"),
-            Self::Overloaded => (S::SERVICE_UNAVAILABLE, "overloaded", "Too many requests are being worked on"),
-            Self::RequestTimeout => (S::SERVICE_UNAVAILABLE, "request-timeout", "The request took too long"),
-            Self::CodesExhausted => (S::SERVICE_UNAVAILABLE, "codes-exhausted", "All codes of this length are in use"),
-            Self::IssuerUnavailable => (S::SERVICE_UNAVAILABLE, "issuer-unavailable", "The source of numbers does not answer"),
-            Self::CodesTaken => (S::SERVICE_UNAVAILABLE, "codes-taken", "No free code was found"),
-            Self::Stopping => (S::SERVICE_UNAVAILABLE, "stopping", "This instance is stopping"),
+/// Declares the kinds of problems. This is the one place of a kind: the reference in README.md is generated from it
+/// (`make reference`).
+macro_rules! kinds {
+    ($($(#[doc = $cause:literal])+ $(#[cfg_attr($($attribute:tt)+)])* $kind:ident: $status:ident $name:literal, $title:literal;)+) => {
+        /// The kind of a problem. Names and status codes are part of the API and stay.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Kind {
+            $($(#[doc = $cause])+ $(#[cfg_attr($($attribute)+)])* $kind,)+
         }
-    }
+
+        impl Kind {
+            /// All kinds, in the order of the reference.
+            #[cfg(test)]
+            const ALL: &[Self] = &[$(Self::$kind),+];
+
+            /// Status code, last part of the `type` URI, title.
+            fn describe(self) -> (StatusCode, &'static str, &'static str) {
+                match self {
+                    $(Self::$kind => (StatusCode::$status, $name, $title),)+
+                }
+            }
+
+            /// When it is answered.
+            #[cfg(test)]
+            fn cause(self) -> &'static str {
+                match self {
+                    $(Self::$kind => concat!($($cause),+),)+
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// no JSON object, or a body that ended early
+    InvalidBody: BAD_REQUEST "invalid-body", "The body is not a JSON object";
+    /// empty, too long, given twice, or with other characters
+    InvalidIdempotencyKey: BAD_REQUEST "invalid-idempotency-key", "The idempotency key is not valid";
+    /// edge API: the path names no link
+    InvalidKey: BAD_REQUEST "invalid-key", "The path names no link";
+    /// edge API: the body is not one of click batches
+    InvalidBatches: BAD_REQUEST "invalid-batches", "The body is not one of batches of clicks";
+    /// no key, or none that is known
+    Unauthorized: UNAUTHORIZED "unauthorized", "A valid key is needed";
+    /// the key has created as many links as it may
+    #[cfg_attr(not(test), expect(dead_code, reason = "quotas are not taken yet"))]
+    QuotaExhausted: PAYMENT_REQUIRED "quota-exhausted", "The key may create no more links";
+    /// the role of the key's user, or the key's bounds, do not allow it
+    Forbidden: FORBIDDEN "forbidden", "The key may not do this";
+    /// no such path
+    NotFound: NOT_FOUND "not-found", "There is nothing here";
+    /// no such link
+    LinkNotFound: NOT_FOUND "link-not-found", "There is no such link";
+    /// `Allow` lists the right ones
+    MethodNotAllowed: METHOD_NOT_ALLOWED "method-not-allowed", "The method is not allowed here";
+    /// the body took longer than `server.body_timeout_ms`
+    BodyTimeout: REQUEST_TIMEOUT "body-timeout", "The body took too long";
+    /// another link has the alias
+    SlugTaken: CONFLICT "slug-taken", "The slug is taken";
+    /// another tenant or user has the name
+    NameTaken: CONFLICT "name-taken", "The name is taken";
+    /// the tenant would have no admin any more
+    LastAdmin: CONFLICT "last-admin", "The tenant would have no admin";
+    /// `If-Match` names another revision
+    PreconditionFailed: PRECONDITION_FAILED "precondition-failed", "The link has changed meanwhile";
+    /// too many bytes or items
+    BodyTooLarge: PAYLOAD_TOO_LARGE "body-too-large", "The body is too large";
+    /// the body is not sent as JSON
+    UnsupportedMediaType: UNSUPPORTED_MEDIA_TYPE "unsupported-media-type", "The body must be JSON";
+    /// fields are wrong, unknown or missing; all of them are listed
+    Validation: UNPROCESSABLE_ENTITY "validation", "Fields are not valid";
+    /// the key came with another body
+    IdempotencyKeyReused: UNPROCESSABLE_ENTITY "idempotency-key-reused", "The idempotency key was used for another request";
+    /// a defect, or a database error that will not go away by itself; the log says which
+    Internal: INTERNAL_SERVER_ERROR "internal", "Something went wrong here";
+    /// the database does not answer; the change may have happened nevertheless
+    StoreUnavailable: SERVICE_UNAVAILABLE "store-unavailable", "The database does not answer";
+    /// a bound is reached: requests, bulk requests, polls, key lookups, links that wait for their commit. From the edge API
+    /// also: the feed is not current, or not all keys are known yet
+    Overloaded: SERVICE_UNAVAILABLE "overloaded", "Too many requests are being worked on";
+    /// longer than `server.request_timeout_ms`; it may have happened nevertheless
+    RequestTimeout: SERVICE_UNAVAILABLE "request-timeout", "The request took too long";
+    /// no numbers of this length are left
+    CodesExhausted: SERVICE_UNAVAILABLE "codes-exhausted", "All codes of this length are in use";
+    /// no free code was found
+    CodesTaken: SERVICE_UNAVAILABLE "codes-taken", "No free code was found";
+    /// the source of numbers does not answer
+    IssuerUnavailable: SERVICE_UNAVAILABLE "issuer-unavailable", "The source of numbers does not answer";
+    /// the process is stopping
+    Stopping: SERVICE_UNAVAILABLE "stopping", "This instance is stopping";
 }
 
 /// An error as the client sees it, without anything internal.
@@ -120,11 +150,13 @@ impl Problem {
     pub(crate) fn document(&self) -> Document<'_> {
         let (status, name, title) = self.kind.describe();
         Document {
-            r#type: format!("urn:edgelink:problem:{name}"),
+            r#type: format!("{TYPE}{name}"),
             title,
             status: status.as_u16(),
             detail: self.detail.as_deref(),
             errors: &self.errors,
+            invalid_elements: self.errors.iter().map(|error| &*error.field).collect(),
+            request_id: None,
         }
     }
 
@@ -206,6 +238,7 @@ impl FieldError {
 
 /// A problem as JSON.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Document<'a> {
     r#type: String,
     title: &'static str,
@@ -214,12 +247,23 @@ pub(crate) struct Document<'a> {
     detail: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [FieldError],
+    /// The fields of `errors`, under the name that Shlink's clients look for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    invalid_elements: Vec<&'a str>,
+    /// The answer's `x-request-id`; `None` in an item of a bulk answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<String>,
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (status, ..) = self.kind.describe();
-        let mut response = (status, Json(self.document())).into_response();
+        let id = CURRENT_REQUEST_ID.try_with(|id| id.to_str().unwrap_or_default().to_owned());
+        let document = Document {
+            request_id: id.ok(),
+            ..self.document()
+        };
+        let mut response = (status, Json(document)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
         match status {
@@ -233,5 +277,43 @@ impl IntoResponse for Problem {
             _ => {}
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference;
+    use std::collections::HashSet;
+
+    #[test]
+    fn the_reference_of_problems_is_generated() {
+        let mut table = "| status | name | when |\n|---|---|---|\n".to_owned();
+        for kind in Kind::ALL {
+            let (status, name, _) = kind.describe();
+            let (status, cause) = (status.as_u16(), kind.cause());
+            table += &format!("| {status} | `{name}` |{cause} |\n");
+        }
+        reference::assert_generated("problems", &table);
+    }
+
+    #[test]
+    fn a_name_is_that_of_one_kind() {
+        let names: HashSet<&str> = Kind::ALL.iter().map(|kind| kind.describe().1).collect();
+        assert_eq!(names.len(), Kind::ALL.len());
+    }
+
+    #[tokio::test]
+    async fn a_problem_names_its_request_and_its_fields() {
+        let errors = ["longUrl", "title"].map(|field| FieldError::new(field, "is wrong"));
+        let problem = Problem::validation(errors.to_vec());
+        let answer = async { problem.into_response() };
+        let id = HeaderValue::from_static("r-1");
+        let response = CURRENT_REQUEST_ID.scope(id, answer).await;
+        let body = http_body_util::BodyExt::collect(response.into_body()).await;
+        let body: serde_json::Value =
+            serde_json::from_slice(&body.unwrap().to_bytes()).unwrap();
+        assert_eq!(body["requestId"], "r-1");
+        assert_eq!(body["invalidElements"], serde_json::json!(["longUrl", "title"]));
     }
 }

@@ -1,5 +1,6 @@
 //! Request ids, log spans and metrics of requests.
 
+use crate::problem::CURRENT_REQUEST_ID;
 use crate::telemetry::prometheus::{HTTP_REQUESTS, HTTP_SECONDS, recorder};
 use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
@@ -29,7 +30,8 @@ pub(crate) async fn observe(request: Request, next: Next) -> Response {
         route
     );
 
-    let mut response = next.run(request).instrument(span.clone()).await;
+    let answer = next.run(request).instrument(span.clone());
+    let mut response = CURRENT_REQUEST_ID.scope(id.clone(), answer).await;
 
     let status = response.status().as_u16();
     let elapsed = start.elapsed();

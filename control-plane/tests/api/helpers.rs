@@ -250,11 +250,15 @@ impl Answer {
         assert_eq!(problem["status"], status);
         assert!(problem["title"].is_string(), "{problem}");
         let is_set = |name: &str| !self.header(name).is_empty();
-        assert_eq!(is_set("retry-after"), status == 503);
+        assert_eq!(is_set("retry-after"), matches!(status, 429 | 503));
         assert_eq!(is_set("www-authenticate"), status == 401);
+        assert_eq!(problem["requestId"], self.header("x-request-id"));
         let errors = problem["errors"].as_array().cloned().unwrap_or_default();
         let field = |error: &Value| error["field"].as_str().unwrap().to_owned();
-        errors.iter().map(field).collect()
+        let fields: Vec<String> = errors.iter().map(field).collect();
+        let named = problem["invalidElements"].as_array().cloned();
+        assert_eq!(Value::from(fields.clone()), named.unwrap_or_default().into());
+        fields
     }
 
     /// A page for people.
