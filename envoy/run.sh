@@ -26,6 +26,29 @@ readonly redis_cluster='lb_policy: CLUSTER_PROVIDED
         redirect_refresh_threshold: 1
         failure_refresh_threshold: 3'
 
+# In front of the filter: a bucket for each address that visitors come from (IPv6: each /64), in this process.
+readonly rate_limit='
+          - name: envoy.filters.http.local_ratelimit
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
+              stat_prefix: edge
+              filter_enabled: { default_value: { numerator: 100, denominator: HUNDRED } }
+              filter_enforced: { default_value: { numerator: 100, denominator: HUNDRED } }
+              rate_limits:
+              - actions:
+                - masked_remote_address: { v4_prefix_mask_len: 32, v6_prefix_mask_len: 64 }
+              descriptors:
+              - entries: [{ key: masked_remote_address }]
+                token_bucket: &bucket { max_tokens: BURST, tokens_per_fill: PER_SECOND, fill_interval: 1s }
+              # The bucket of requests without an address, of which there are none.
+              token_bucket: *bucket
+              always_consume_default_token_bucket: false
+              # Addresses that are remembered, by each of which some hundred bytes are held.
+              max_dynamic_descriptors: 50000
+              response_headers_to_add:
+              - header: { key: retry-after, value: "1" }
+              - header: { key: cache-control, value: no-store }'
+
 # set_number PLACEHOLDER VARIABLE DEFAULT
 set_number() {
   local value=${!2:-$3}
@@ -106,6 +129,17 @@ set_redis() {
   values[SECTIONS]+=' }'
 }
 
+# How many requests of an address are answered; none of them are limited without a rate.
+set_rate_limit() {
+  local per_second=$1 burst=$2
+  values[RATE_LIMIT]=''
+  [[ $per_second =~ ^[0-9]{1,9}$ ]] || fail "EDGELINK_RATE_PER_SECOND must be a whole number, not '$per_second'"
+  [[ $burst =~ ^[1-9][0-9]{0,8}$ ]] || fail "EDGELINK_RATE_BURST must be a whole number from 1 on, not '$burst'"
+  ((10#$per_second)) || return 0
+  values[RATE_LIMIT]=${rate_limit/BURST/"$burst"}
+  values[RATE_LIMIT]=${values[RATE_LIMIT]/PER_SECOND/"$per_second"}
+}
+
 # Whether the feed of changes is followed, and with it what is believed without asking.
 set_feed() {
   case $1 in
@@ -135,6 +169,7 @@ set_number LRU_BYTES EDGELINK_LRU_BYTES 67108864
 set_number DRAIN_SECONDS EDGELINK_DRAIN_SECONDS 20
 set_number FRESH_SECONDS EDGELINK_FRESH_SECONDS 5
 set_number STALE_SECONDS EDGELINK_STALE_SECONDS 86400
+set_rate_limit "${EDGELINK_RATE_PER_SECOND:-500}" "${EDGELINK_RATE_BURST:-2000}"
 set_boolean TIER_HEADER EDGELINK_TIER_HEADER false
 set_string EDGE_ADDRESS "${EDGELINK_EDGE_ADDRESS:-127.0.0.1}"
 set_string ACCESS_LOG "${EDGELINK_ACCESS_LOG:-/dev/stdout}"

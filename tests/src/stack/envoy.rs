@@ -43,6 +43,8 @@ pub struct EnvoyOptions {
     pub listener_file: bool,
     /// `EDGELINK_DRAIN_SECONDS`.
     pub drain_seconds: u32,
+    /// `EDGELINK_RATE_PER_SECOND` and `EDGELINK_RATE_BURST`; `None` if addresses are not limited.
+    pub rate: Option<(u32, u32)>,
 }
 
 /// How an Envoy asks Redis.
@@ -82,6 +84,7 @@ impl Default for EnvoyOptions {
             module: None,
             listener_file: false,
             drain_seconds: 20,
+            rate: None,
         }
     }
 }
@@ -285,6 +288,10 @@ fn run_sh(
             options.callout_timeout_ms.to_string(),
         )
         .env("EDGELINK_LRU_BYTES", options.lru_bytes.to_string());
+    let (per_second, burst) = options.rate.unwrap_or((0, 1));
+    command
+        .env("EDGELINK_RATE_PER_SECOND", per_second.to_string())
+        .env("EDGELINK_RATE_BURST", burst.to_string());
     if let Some(redis) = &options.redis {
         let servers: Vec<SocketAddr> = redis.ports.iter().copied().map(local).collect();
         command

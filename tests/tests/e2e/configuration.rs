@@ -48,6 +48,8 @@ fn settings_that_make_no_sense_stop_the_start_with_their_name() {
         ("EDGELINK_EDGE_PORT", "http"),
         ("EDGELINK_LRU_BYTES", "64MB"),
         ("EDGELINK_TIER_HEADER", "yes"),
+        ("EDGELINK_RATE_PER_SECOND", "-1"),
+        ("EDGELINK_RATE_BURST", "0"),
         ("EDGELINK_CONTROL_PLANES", "control-plane"),
         ("EDGELINK_ENVOY", "/bin/true"),
     ] {

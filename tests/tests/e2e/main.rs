@@ -14,6 +14,7 @@ mod make_run;
 mod outage;
 mod paths;
 mod peer;
+mod rates;
 mod redis;
 mod redis_faults;
 mod urls;

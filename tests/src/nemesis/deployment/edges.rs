@@ -75,6 +75,7 @@ impl DisturbedDeployment {
                     .env("EDGELINK_REDIS", mode)
                     .env("EDGELINK_REDIS_SERVERS", list(&redis))
                     .env("EDGELINK_TIER_HEADER", "true")
+                    .env("EDGELINK_RATE_PER_SECOND", "0")
                     .env("EDGELINK_FEED", "poll")
                     .env("EDGELINK_CLICKS", "true")
                     .env("EDGELINK_WORKERS", WORKERS.to_string())
