@@ -7,7 +7,9 @@
 mod environment;
 mod error;
 mod feed;
+mod limits;
 mod links;
+mod network;
 mod server;
 mod store;
 mod value;
@@ -15,7 +17,9 @@ mod value;
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use feed::{FeedConfig, PublisherConfig};
+pub use limits::LimitsConfig;
 pub use links::{LinksConfig, NumberSourceKind, NumbersConfig, Scheme, UnknownHosts};
+pub use network::{Network, Origin};
 pub use server::{AuthConfig, LogConfig, LogFormat, PagesConfig, ServerConfig};
 pub use store::{ClicksConfig, PurgeConfig, RedisConfig, ResolveConfig, StoreConfig};
 pub use value::{FileText, Secret};
@@ -50,6 +54,8 @@ edgelink_wire::settings! {
         pub numbers: NumbersConfig = NumbersConfig::default();
         /// See [`AuthConfig`].
         pub auth: AuthConfig = AuthConfig::default();
+        /// See [`LimitsConfig`].
+        pub limits: LimitsConfig = LimitsConfig::default();
         /// See [`PurgeConfig`].
         pub purge: PurgeConfig = PurgeConfig::default();
         /// See [`LogConfig`].

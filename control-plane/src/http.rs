@@ -3,9 +3,11 @@
 mod api;
 pub(crate) mod app;
 pub mod auth;
+pub(crate) mod client_address;
 mod edge_api;
 mod health;
 mod layers;
+mod limits;
 pub(crate) mod observe;
 mod pages;
 mod redirect;

@@ -8,6 +8,7 @@ mod clock;
 pub mod config;
 pub mod feed;
 pub mod http;
+mod limits;
 pub mod links;
 pub mod numbers;
 mod problem;

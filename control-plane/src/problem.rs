@@ -96,6 +96,8 @@ kinds! {
     Validation: UNPROCESSABLE_ENTITY "validation", "Fields are not valid";
     /// the key came with another body
     IdempotencyKeyReused: UNPROCESSABLE_ENTITY "idempotency-key-reused", "The idempotency key was used for another request";
+    /// a rate limit is exceeded (`[limits]`); `Retry-After` says when there is room again
+    RateLimited: TOO_MANY_REQUESTS "rate-limited", "Too many requests came";
     /// a defect, or a database error that will not go away by itself; the log says which
     Internal: INTERNAL_SERVER_ERROR "internal", "Something went wrong here";
     /// the database does not answer; the change may have happened nevertheless
@@ -311,9 +313,11 @@ mod tests {
         let id = HeaderValue::from_static("r-1");
         let response = CURRENT_REQUEST_ID.scope(id, answer).await;
         let body = http_body_util::BodyExt::collect(response.into_body()).await;
-        let body: serde_json::Value =
-            serde_json::from_slice(&body.unwrap().to_bytes()).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&body.unwrap().to_bytes()).unwrap();
         assert_eq!(body["requestId"], "r-1");
-        assert_eq!(body["invalidElements"], serde_json::json!(["longUrl", "title"]));
+        assert_eq!(
+            body["invalidElements"],
+            serde_json::json!(["longUrl", "title"])
+        );
     }
 }

@@ -8,6 +8,7 @@ mod breaker;
 mod connect;
 mod error;
 mod feed;
+mod limits;
 mod links;
 mod nodes;
 mod scripts;

@@ -91,6 +91,7 @@ impl Server {
             publisher,
             resolver: background.resolver(&config, &store),
             snapshots: background.snapshots(&config, &store),
+            redis: background.redis.clone(),
         };
         tracing::info!(%address, "listening");
         Ok(Self {

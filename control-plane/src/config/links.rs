@@ -1,6 +1,7 @@
 //! Settings of links: domains, codes, short URLs, and the number source.
 
 use super::value::{FileText, Secret};
+use crate::links::blocked_hosts::BlockedHost;
 use crate::numbers::{ZookeeperAuth, snowflake};
 use edgelink_wire::settings::Problems;
 use edgelink_wire::{Code, CodeLength, CodeSpace, Domain, PermutationKey};
@@ -17,6 +18,8 @@ edgelink_wire::settings! {
         pub domains: Vec<Domain> = "127.0.0.1:8080".parse().into_iter().collect();
         /// What visitors of other hosts get: the links of the default domain, or 404.
         pub unknown_hosts: UnknownHosts = UnknownHosts::Default;
+        /// Hosts that no link may go to: `evil.example` is this one, `*.evil.example` all below it. Links that exist stay.
+        pub blocked_hosts: Vec<BlockedHost> = Vec::new();
         /// What `shortUrl` starts with.
         pub short_url_scheme: Scheme = Scheme::Https;
         /// Characters of generated codes; codes of another length that exist stay.

@@ -1,5 +1,6 @@
 //! Settings of the server: its bounds, authentication, log, and pages for visitors.
 
+use super::network::{Network, Origin};
 use super::value::{FileText, Secret};
 use edgelink_wire::settings::Problems;
 use std::net::SocketAddr;
@@ -46,6 +47,12 @@ edgelink_wire::settings! {
         /// Time for a whole request, for a bulk request from the end of its body on; then 503, and it may have taken effect
         /// nevertheless.
         pub request_timeout_ms: Duration = Duration::from_secs(10), 100..=600_000;
+        /// Addresses and networks of proxies in front, such as `10.0.0.0/8`, whose `X-Forwarded-For` is believed: a client's
+        /// address is the last one in it that is none of these. That of others is ignored.
+        pub trusted_proxies: Vec<Network> = Vec::new();
+        /// Origins of web pages that may use the API from a browser (CORS), such as `https://console.example`, or `*`. Without
+        /// any, browsers let pages of the API's own origin do so alone. Cookies are never taken.
+        pub cors_origins: Vec<Origin> = Vec::new();
         /// How long `/health/ready` is 503 before the listener closes, so that balancers have time to look.
         pub shutdown_delay_ms: Duration = Duration::ZERO, 0..=60_000;
         /// Time for requests in flight when the process stops; then their connections are closed.

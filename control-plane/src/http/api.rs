@@ -23,6 +23,7 @@ mod view;
 
 use crate::http::app::App;
 use crate::http::auth::require_api_key;
+use crate::http::limits;
 use crate::problem::{Problem, method_not_allowed, nothing_here};
 use axum::extract::State;
 use axum::middleware::from_fn_with_state;
@@ -33,7 +34,7 @@ use std::sync::Arc;
 
 /// The routes that need an API key, paths that do not exist included.
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
-    Router::new()
+    let routes = Router::new()
         .route("/links", post(create::create).get(list::list))
         .route(
             "/links/{code}",
@@ -50,16 +51,23 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/tenants", post(tenants::create).get(tenants::list))
         .route("/audit", get(audit::list))
         .route("/clicks/accounting", get(accounting))
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(app.keys.clone(), require_api_key))
+        .fallback(nothing_here);
+    protected(routes, app)
 }
 
 /// The route of bulk requests, whose time has a bound of its own.
 pub(crate) fn bulk_routes(app: &Arc<App>) -> Router<Arc<App>> {
-    Router::new()
-        .route("/links/bulk", post(bulk::create_many))
+    let routes = Router::new().route("/links/bulk", post(bulk::create_many));
+    protected(routes, app)
+}
+
+/// Routes behind API keys and rate limits.
+fn protected(routes: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<App>> {
+    routes
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(app.clone(), limits::count))
         .layer(from_fn_with_state(app.keys.clone(), require_api_key))
+        .layer(from_fn_with_state(app.clone(), limits::guard))
 }
 
 /// `GET /clicks/accounting`: how many clicks were sent, counted and dropped.

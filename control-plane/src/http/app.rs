@@ -5,9 +5,11 @@ use crate::feed::Feed;
 use crate::http::auth::{EdgeTokens, KeyVerifier};
 use crate::http::health::Health;
 use crate::http::pages::Pages;
+use crate::limits::Limiter;
 use crate::links::creating::Creator;
 use crate::numbers::Minter;
 use crate::publisher::PublisherStatus;
+use crate::redis::Redis;
 use crate::resolve::Resolver;
 use crate::snapshot::Snapshots;
 use crate::store::Store;
@@ -29,6 +31,8 @@ pub(crate) struct App {
     /// One permit for each poll that may wait at once.
     pub(crate) poll_permits: Semaphore,
     pub(crate) health: Health,
+    /// The rate limits; `None` if there are none.
+    pub(crate) limiter: Option<Limiter>,
     /// One permit for every request that may be worked on at once.
     pub(crate) request_permits: Semaphore,
     /// One permit for every bulk request that may be worked on at once.
@@ -41,6 +45,8 @@ pub(crate) struct Lookups {
     pub(crate) publisher: PublisherStatus,
     pub(crate) resolver: Resolver,
     pub(crate) snapshots: Snapshots,
+    /// Where rate limits are counted; `None` if this is the only control plane.
+    pub(crate) redis: Option<Arc<Redis>>,
 }
 
 impl App {
@@ -52,6 +58,7 @@ impl App {
             edge_tokens: Arc::new(EdgeTokens::new(&config.auth.edge_tokens)),
             pages: Pages::new(&config.pages),
             health: Health::new(store.clone(), lookups.feed.clone(), lookups.publisher),
+            limiter: Limiter::new(&config.limits, lookups.redis),
             feed: lookups.feed,
             resolver: lookups.resolver,
             snapshots: lookups.snapshots,

@@ -1,15 +1,21 @@
 //! Layers around all requests: bounds, panics, caching.
 
+use crate::config::Origin;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::problem::{Kind, Problem};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, header};
+use http::{HeaderName, HeaderValue, Method, header};
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+
+/// How long browsers may remember what the API allows to an origin.
+const CORS_MAX_AGE: Duration = Duration::from_hours(1);
 
 /// Answers 503 at once if `server.max_requests` are being worked on.
 pub(crate) async fn limit_requests(
@@ -72,13 +78,59 @@ fn panicked(panic: &(dyn Any + Send)) -> Response {
     Problem::new(Kind::Internal).into_response()
 }
 
-/// Sets `Cache-Control: no-store` on answers of the APIs.
+/// Forbids caches to keep answers of the APIs, and browsers to take them for pages.
 pub(crate) async fn forbid_caching(mut response: Response) -> Response {
-    let no_store = HeaderValue::from_static("no-store");
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'",
+        ),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
     response
-        .headers_mut()
-        .insert(header::CACHE_CONTROL, no_store);
-    response
+}
+
+/// Lets pages of other origins use the API from a browser; `None` if there are none.
+pub(crate) fn cors(origins: &[Origin]) -> Option<CorsLayer> {
+    let names = origins.iter().map(Origin::as_str);
+    let allowed = if names.clone().any(|name| name == "*") {
+        AllowOrigin::any()
+    } else {
+        AllowOrigin::list(names.filter_map(|name| HeaderValue::from_str(name).ok()))
+    };
+    let layer = CorsLayer::new()
+        .allow_origin(allowed)
+        .allow_methods([
+            Method::GET,
+            Method::POST,
+            Method::PUT,
+            Method::PATCH,
+            Method::DELETE,
+        ])
+        .allow_headers([
+            header::AUTHORIZATION,
+            header::CONTENT_TYPE,
+            header::IF_MATCH,
+            header::IF_NONE_MATCH,
+            HeaderName::from_static("idempotency-key"),
+            HeaderName::from_static("x-api-key"),
+            HeaderName::from_static("x-request-id"),
+        ])
+        .expose_headers([
+            header::ETAG,
+            header::LOCATION,
+            header::RETRY_AFTER,
+            HeaderName::from_static("idempotency-replayed"),
+            HeaderName::from_static("ratelimit"),
+            HeaderName::from_static("ratelimit-policy"),
+            HeaderName::from_static("x-request-id"),
+        ])
+        .max_age(CORS_MAX_AGE);
+    (!origins.is_empty()).then_some(layer)
 }
 
 #[cfg(test)]

@@ -15,32 +15,38 @@ use std::sync::Arc;
 /// The router of all paths. Polls have a bound of their own, and so has the time of bulk requests. Probes and metrics have none,
 /// because they matter most when all else is busy.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let bounded = Router::new()
-        .nest(
-            "/api/v1",
-            api::routes(&app).layer(map_response(layers::forbid_caching)),
-        )
+    let api = Router::new()
+        .nest("/api/v1", api::routes(&app))
+        .layer(from_fn_with_state(app.clone(), layers::limit_time))
+        .merge(Router::new().nest("/api/v1", api::bulk_routes(&app)));
+    let api = bounded(api, &app).layer(map_response(layers::forbid_caching));
+    let api = match layers::cors(&app.config.server.cors_origins) {
+        Some(cors) => api.layer(cors),
+        None => api,
+    };
+    let others = Router::new()
         .nest(
             "/edge/v1",
             edge_api::routes(&app).layer(map_response(layers::forbid_caching)),
         )
         .route("/{code}", get(redirect::follow))
-        .layer(from_fn_with_state(app.clone(), layers::limit_time))
-        .merge(Router::new().nest(
-            "/api/v1",
-            api::bulk_routes(&app).layer(map_response(layers::forbid_caching)),
-        ))
-        .layer(from_fn_with_state(app.clone(), layers::limit_requests))
-        .layer(from_fn_with_state(
-            app.clone(),
-            layers::wait_until_published,
-        ));
+        .layer(from_fn_with_state(app.clone(), layers::limit_time));
+    let others = bounded(others, &app);
     let waiting = Router::new().nest(
         "/edge/v1",
         edge_api::waiting_routes(&app).layer(map_response(layers::forbid_caching)),
     );
-    let all = bounded.merge(waiting).merge(health_routes());
+    let all = api.merge(others).merge(waiting).merge(health_routes());
     observed(all.fallback(nothing_here)).with_state(app)
+}
+
+fn bounded(routes: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<App>> {
+    routes
+        .layer(from_fn_with_state(app.clone(), layers::limit_requests))
+        .layer(from_fn_with_state(
+            app.clone(),
+            layers::wait_until_published,
+        ))
 }
 
 /// The router of further connections when all are taken: probes and metrics.

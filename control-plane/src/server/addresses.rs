@@ -1,11 +1,9 @@
 //! Counts the connections of each client address.
 
+use crate::http::client_address::network;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The network part of an IPv6 address: a client has all addresses in it.
-const NETWORK: u128 = !0 << 64;
 
 /// The open connections by client address; it has at most as many entries as there are connections.
 #[derive(Debug)]
@@ -58,14 +56,6 @@ impl Drop for CountedConnection {
                 open.remove(&self.address);
             }
         }
-    }
-}
-
-/// The address as which a client is counted.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
-        address => address,
     }
 }
 

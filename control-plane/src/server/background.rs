@@ -18,7 +18,7 @@ pub(super) struct Background {
     pub(super) feed: Arc<Feed>,
     memory: Arc<Memory>,
     known_keys: Arc<KnownKeys>,
-    redis: Option<Arc<Redis>>,
+    pub(super) redis: Option<Arc<Redis>>,
     wake: Arc<Notify>,
     stop: CancellationToken,
     tasks: TaskTracker,

@@ -2,6 +2,7 @@
 
 use super::addresses::{AddressCounts, CountedConnection};
 use crate::config::ServerConfig;
+use crate::http::client_address::Peer;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::CONNECTIONS_REFUSED;
 use axum::Router;
@@ -19,6 +20,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower_http::add_extension::AddExtension;
 
 /// The pause before accepting is retried when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -96,8 +98,10 @@ impl SeatKind {
     }
 }
 
-type HttpConnection =
-    http1::Connection<TokioIo<Pin<Box<TimeoutStream<TcpStream>>>>, TowerToHyperService<Router>>;
+type HttpConnection = http1::Connection<
+    TokioIo<Pin<Box<TimeoutStream<TcpStream>>>>,
+    TowerToHyperService<AddExtension<Router, Peer>>,
+>;
 
 /// Connections that are still open.
 pub(super) struct Connections {
@@ -147,6 +151,7 @@ impl Acceptor {
                 Ok((stream, peer)) => match self.addresses.admit(peer.ip()) {
                     Some(counted) => {
                         let seat = self.seats.improve(seat);
+                        let stream = (stream, Peer(peer.ip()));
                         self.begin(stream, routers, connections, (seat, counted));
                     }
                     None => report_refusal(peer.ip()),
@@ -158,7 +163,7 @@ impl Acceptor {
 
     fn begin(
         &self,
-        stream: TcpStream,
+        (stream, peer): (TcpStream, Peer),
         routers: &Routers,
         connections: &Connections,
         place: (Seat, CountedConnection),
@@ -171,7 +176,7 @@ impl Acceptor {
             SeatKind::All => (&self.http, &routers.all),
             SeatKind::Health => (&self.probe_http, &routers.health),
         };
-        let service = TowerToHyperService::new(router.clone());
+        let service = TowerToHyperService::new(AddExtension::new(router.clone(), peer));
         let connection = http.serve_connection(TokioIo::new(Box::pin(stream)), service);
         connections.spawn(connection, place);
     }

@@ -44,6 +44,10 @@ metrics! {
     HTTP_SECONDS: Histogram "edgelink_http_request_duration_seconds", "`route`, `method`";
     /// Connections closed at once: their address had `max_connections_per_address`.
     CONNECTIONS_REFUSED: Counter "edgelink_http_connections_refused_total";
+    /// Requests refused with 429, by the limit that they exceed.
+    REQUESTS_LIMITED: Counter "edgelink_requests_limited_total", "`policy` (address, key, global)";
+    /// Requests whose limits counted in this process alone, because Redis did not answer.
+    LIMITS_DEGRADED: Counter "edgelink_limits_degraded_total";
     /// Calls of the database.
     STORE_SECONDS: Histogram "edgelink_store_call_duration_seconds", "`operation`";
     /// Calls that failed; `transient="false"` does not go away by itself.

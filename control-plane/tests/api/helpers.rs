@@ -257,7 +257,7 @@ impl Answer {
         let field = |error: &Value| error["field"].as_str().unwrap().to_owned();
         let fields: Vec<String> = errors.iter().map(field).collect();
         let named = problem["invalidElements"].as_array().cloned();
-        assert_eq!(Value::from(fields.clone()), named.unwrap_or_default().into());
+        assert_eq!(fields, named.unwrap_or_default());
         fields
     }
 

@@ -14,6 +14,7 @@ mod edge_feed;
 mod faults;
 mod helpers;
 mod idempotency;
+mod limits;
 mod listing;
 mod operations;
 mod publishing;

@@ -3,6 +3,7 @@
 mod cluster;
 mod feed;
 mod fixture;
+mod limits;
 mod links;
 mod outage;
 mod publisher;

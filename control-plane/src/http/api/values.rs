@@ -2,6 +2,7 @@
 
 use super::fields::Reason;
 use crate::config::LinksConfig;
+use crate::links::blocked_hosts::is_blocked;
 use crate::links::target::TargetUrl;
 use crate::timestamp;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
@@ -26,7 +27,11 @@ fn reason(error: impl Display) -> Reason {
 }
 
 pub(crate) fn target(value: &Value, links: &LinksConfig) -> Result<TargetUrl, Reason> {
-    TargetUrl::parse(text(value)?, &links.domains).map_err(reason)
+    let target = TargetUrl::parse(text(value)?, &links.domains).map_err(reason)?;
+    if is_blocked(&target, &links.blocked_hosts) {
+        return Err("must not point to a blocked host".into());
+    }
+    Ok(target)
 }
 
 pub(crate) fn slug(value: &Value) -> Result<Code, Reason> {

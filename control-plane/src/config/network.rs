@@ -1,0 +1,117 @@
+//! Types of values about who sends requests: networks of proxies, origins of web pages.
+
+use edgelink_wire::settings::{Kind, Problems, SettingValue, Value};
+use ipnet::IpNet;
+use std::net::IpAddr;
+use url::Url;
+
+/// A network, `10.0.0.0/8`, or an address as the network of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network(IpNet);
+
+impl Network {
+    /// Whether an address is in it. IPv4 in IPv6 is IPv4.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.0.contains(&address.to_canonical())
+    }
+}
+
+impl SettingValue for Network {
+    const KIND: Kind = Kind::Text;
+
+    fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
+        let text = String::read(value, path, problems)?;
+        let address = || text.parse::<IpAddr>().map(IpNet::from);
+        let network = text.parse::<IpNet>().or_else(|_| address());
+        if network.is_err() {
+            let must = "must be an address or a network such as 10.0.0.0/8";
+            problems.refuse(path, format!("is '{text}', {must}"));
+        }
+        network.ok().map(Self)
+    }
+
+    fn written(&self, _: &str) -> Option<Value> {
+        Some(self.0.to_string().into())
+    }
+}
+
+/// The origin of web pages (RFC 6454), `https://console.example`, or `*` for any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin(String);
+
+impl Origin {
+    /// It as browsers send it; `*` for any.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl SettingValue for Origin {
+    const KIND: Kind = Kind::Text;
+
+    fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
+        let text = String::read(value, path, problems)?;
+        let as_sent = |url: Url| url.origin().ascii_serialization() == text;
+        if text == "*" || Url::parse(&text).is_ok_and(as_sent) {
+            return Some(Self(text));
+        }
+        let must = "must be '*' or an origin as browsers send it, such as https://console.example";
+        problems.refuse(path, format!("is '{text}', {must}"));
+        None
+    }
+
+    fn written(&self, _: &str) -> Option<Value> {
+        Some(self.0.as_str().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T: SettingValue>(text: &str) -> Option<T> {
+        T::read(text.into(), "x", &mut Problems::default())
+    }
+
+    #[test]
+    fn an_address_is_in_its_networks() {
+        for (network, address, is_inside) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "::ffff:10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("192.0.2.7", "192.0.2.7", true),
+            ("192.0.2.7", "192.0.2.8", false),
+            ("2001:db8::/32", "2001:db8:1::1", true),
+            ("::1", "::1", true),
+        ] {
+            let found = read::<Network>(network).unwrap();
+            assert_eq!(
+                found.contains(address.parse().unwrap()),
+                is_inside,
+                "{network}"
+            );
+        }
+        for text in ["", "10.0.0.0/33", "10.0.0/8", "a.example"] {
+            assert_eq!(read::<Network>(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_what_browsers_send() {
+        for text in ["*", "https://console.example", "http://127.0.0.1:8081"] {
+            assert_eq!(read::<Origin>(text).unwrap().as_str(), text);
+        }
+        for text in [
+            "",
+            "console.example",
+            "https://console.example/",
+            "https://Console.example",
+            "https://console.example:443",
+            "null",
+        ] {
+            assert_eq!(read::<Origin>(text), None, "{text}");
+        }
+    }
+}

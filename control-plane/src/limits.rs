@@ -1,0 +1,313 @@
+//! Rate limits: token buckets that all control planes share in Redis, and buckets of this process where there is none or it does
+//! not answer.
+
+pub(crate) mod bucket;
+mod local;
+
+use crate::config::LimitsConfig;
+use crate::redis::Redis;
+use crate::telemetry::LogThrottle;
+use crate::telemetry::prometheus::{LIMITS_DEGRADED, REQUESTS_LIMITED};
+use bucket::{KeyedBucket, Rate, TOKEN, Taken};
+use local::LocalBuckets;
+use metrics::counter;
+use moka::sync::Cache;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What all keys of buckets in Redis start with. The braces put them into one slot of a cluster, so that one script can take from
+/// several buckets at once; the bucket that all requests share is asked by each of them anyway.
+const PREFIX: &str = "{limits}:";
+
+/// What a request is counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// The client's address.
+    Address,
+    /// The API key.
+    Key,
+    /// All requests with a key together.
+    Global,
+}
+
+impl Policy {
+    /// Its name in headers and metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Address => "address",
+            Self::Key => "key",
+            Self::Global => "global",
+        }
+    }
+}
+
+/// The limits of the API.
+pub(crate) struct Limiter {
+    address: Option<Rate>,
+    key: Option<Rate>,
+    global: Option<Rate>,
+    redis: Option<Arc<Redis>>,
+    local: LocalBuckets,
+    /// Until when addresses have no token. Their requests cost nothing then.
+    refused: Cache<IpAddr, Instant>,
+}
+
+/// A request as it is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    /// The client's address, or its network.
+    pub(crate) address: IpAddr,
+    /// The id of its API key; `None` if it has none that is valid.
+    pub(crate) key: Option<&'a str>,
+}
+
+/// What a limit has left for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) policy: Policy,
+    pub(crate) rate: Rate,
+    /// In units of which a token has [`TOKEN`].
+    level: u64,
+}
+
+/// Whether a request is within all limits, and what these have left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) standings: Vec<Standing>,
+    /// The limit that is exceeded; `None` if none is.
+    pub(crate) refused_by: Option<Standing>,
+}
+
+impl Limiter {
+    /// `None` if there is no limit.
+    pub(crate) fn new(config: &LimitsConfig, redis: Option<Arc<Redis>>) -> Option<Self> {
+        let (address, key, global) = (config.address(), config.key(), config.global());
+        let rates = [address, key, global].into_iter().flatten();
+        let longest = rates.map(Rate::window_seconds).max()?;
+        Some(Self {
+            address,
+            key,
+            global,
+            redis,
+            local: LocalBuckets::new(config.max_buckets, Duration::from_secs(longest)),
+            refused: Cache::builder()
+                .max_capacity(config.max_buckets)
+                // The longest time until there is a token.
+                .time_to_live(Duration::from_secs(1))
+                .build(),
+        })
+    }
+
+    /// The refusal of an address that had no token a moment ago, and has none yet; `None` if it may have one.
+    pub(crate) fn refuse_at_once(&self, address: IpAddr) -> Option<Verdict> {
+        let rate = self.address?;
+        let until = self.refused.get(&address)?;
+        let left = until.checked_duration_since(Instant::now())?;
+        let missing = u64::try_from(left.as_micros()).ok()?;
+        let missing = missing.saturating_mul(rate.per_second.into());
+        let standing = Standing {
+            policy: Policy::Address,
+            rate,
+            level: TOKEN.saturating_sub(missing.max(1)),
+        };
+        count_refusal(Policy::Address);
+        Some(Verdict {
+            standings: vec![standing],
+            refused_by: Some(standing),
+        })
+    }
+
+    /// Takes a token of each bucket of the request, or of none if one of them has none.
+    pub(crate) async fn take(&self, subject: Subject<'_>) -> Verdict {
+        let (policies, buckets) = self.buckets(subject);
+        if buckets.is_empty() {
+            return Verdict {
+                standings: Vec::new(),
+                refused_by: None,
+            };
+        }
+        let taken = match &self.redis {
+            Some(redis) => match redis.take(&buckets).await {
+                Ok(taken) => taken,
+                Err(error) => {
+                    report_degraded(&error);
+                    self.local.take(&buckets)
+                }
+            },
+            None => self.local.take(&buckets),
+        };
+        let verdict = Verdict::new(&policies, &buckets, &taken);
+        self.note(subject.address, &verdict);
+        verdict
+    }
+
+    /// The limits of a request, and their buckets.
+    fn buckets(&self, subject: Subject<'_>) -> (Vec<Policy>, Vec<KeyedBucket>) {
+        let bucket = |policy: Policy, rate: Rate, whose: &str| {
+            let key = format!("{PREFIX}{}:{whose}", policy.name());
+            (policy, KeyedBucket { key, rate })
+        };
+        let address = self.address.map(|rate| {
+            let address = subject.address.to_string();
+            bucket(Policy::Address, rate, &address)
+        });
+        let key = self.key.zip(subject.key);
+        let key = key.map(|(rate, key)| bucket(Policy::Key, rate, key));
+        let global = self.global.filter(|_| subject.key.is_some());
+        let global = global.map(|rate| bucket(Policy::Global, rate, ""));
+        [address, key, global].into_iter().flatten().unzip()
+    }
+
+    /// Counts a refusal, and remembers that of an address.
+    fn note(&self, address: IpAddr, verdict: &Verdict) {
+        let Some(standing) = &verdict.refused_by else {
+            return;
+        };
+        count_refusal(standing.policy);
+        if standing.policy == Policy::Address {
+            let wait = Duration::from_micros(standing.rate.micros_until(standing.level, TOKEN));
+            self.refused.insert(address, Instant::now() + wait);
+        }
+    }
+}
+
+fn count_refusal(policy: Policy) {
+    counter!(REQUESTS_LIMITED, "policy" => policy.name()).increment(1);
+}
+
+fn report_degraded(error: &crate::redis::RedisError) {
+    static THROTTLE: LogThrottle = LogThrottle::new();
+    counter!(LIMITS_DEGRADED).increment(1);
+    if let Some(left_out) = THROTTLE.admit(Instant::now()) {
+        tracing::warn!(
+            %error,
+            left_out,
+            "Redis does not answer: rate limits count in this process alone"
+        );
+    }
+}
+
+impl Verdict {
+    fn new(policies: &[Policy], buckets: &[KeyedBucket], taken: &Taken) -> Self {
+        let parts = policies.iter().zip(buckets).zip(&taken.levels);
+        let standings: Vec<Standing> = parts
+            .map(|((policy, bucket), level)| Standing {
+                policy: *policy,
+                rate: bucket.rate,
+                level: *level,
+            })
+            .collect();
+        let refused_by = taken
+            .refused_by
+            .and_then(|index| standings.get(index).copied());
+        Self {
+            standings,
+            refused_by,
+        }
+    }
+}
+
+impl Standing {
+    /// Whole tokens that are left.
+    pub(crate) fn remaining(&self) -> u64 {
+        self.level / TOKEN
+    }
+
+    /// Seconds until the bucket is full again, or until it has a token if it has none; rounded up, at least 1.
+    pub(crate) fn window_seconds(&self) -> u64 {
+        let wanted = match self.remaining() {
+            0 => TOKEN,
+            _ => self.rate.full(),
+        };
+        let micros = self.rate.micros_until(self.level, wanted);
+        micros.div_ceil(1_000_000).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    fn limiter(config: &LimitsConfig) -> Limiter {
+        Limiter::new(config, None).unwrap()
+    }
+
+    fn subject(address: IpAddr, key: Option<&str>) -> Subject<'_> {
+        Subject { address, key }
+    }
+
+    #[test]
+    fn without_limits_there_is_no_limiter() {
+        assert!(Limiter::new(&LimitsConfig::default(), None).is_none());
+    }
+
+    #[tokio::test]
+    async fn the_limits_are_those_of_address_and_key_and_all() {
+        let limiter = limiter(&LimitsConfig {
+            address_capacity: 3,
+            address_per_second: 1,
+            key_capacity: 2,
+            key_per_second: 1,
+            global_capacity: 3,
+            global_per_second: 1,
+            ..LimitsConfig::default()
+        });
+        let refused_by = async |address, key| {
+            let verdict = limiter.take(subject(address, key)).await;
+            verdict.refused_by.map(|standing| standing.policy)
+        };
+        assert_eq!(refused_by(ONE, Some("a")).await, None);
+        assert_eq!(refused_by(ONE, Some("a")).await, None);
+        assert_eq!(refused_by(ONE, Some("a")).await, Some(Policy::Key));
+        // The refused request took nothing of its address, nor of all.
+        assert_eq!(refused_by(ONE, Some("b")).await, None);
+        assert_eq!(refused_by(ONE, Some("b")).await, Some(Policy::Address));
+        assert_eq!(refused_by(OTHER, Some("b")).await, Some(Policy::Global));
+        assert_eq!(
+            refused_by(OTHER, None).await,
+            None,
+            "counts by its address alone"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_address_without_tokens_is_refused_at_once_until_it_has_one() {
+        let limiter = limiter(&LimitsConfig {
+            address_capacity: 1,
+            address_per_second: 1,
+            ..LimitsConfig::default()
+        });
+        assert_eq!(limiter.take(subject(ONE, None)).await.refused_by, None);
+        assert_eq!(limiter.refuse_at_once(ONE), None);
+        let refused = limiter.take(subject(ONE, None)).await;
+        let at_once = limiter.refuse_at_once(ONE).unwrap();
+        for verdict in [refused, at_once] {
+            let standing = verdict.refused_by.unwrap();
+            assert_eq!((standing.remaining(), standing.window_seconds()), (0, 1));
+            assert_eq!(verdict.standings, [standing]);
+        }
+        assert_eq!(limiter.refuse_at_once(OTHER), None);
+    }
+
+    #[test]
+    fn a_standing_says_when_its_bucket_is_full_or_has_a_token() {
+        let standing = |level| Standing {
+            policy: Policy::Key,
+            rate: Rate::new(100, 10).unwrap(),
+            level,
+        };
+        let shown = |level| {
+            (
+                standing(level).remaining(),
+                standing(level).window_seconds(),
+            )
+        };
+        assert_eq!(shown(99 * TOKEN), (99, 1));
+        assert_eq!(shown(TOKEN), (1, 10));
+        assert_eq!(shown(TOKEN - 1), (0, 1));
+    }
+}

@@ -1,0 +1,200 @@
+//! The rule of a token bucket. The script `TAKE` of Redis has the same arithmetic, whose numbers are all whole.
+
+/// A token, in the units in which a bucket counts. A bucket that gains one token a second gains one unit a microsecond.
+pub(crate) const TOKEN: u64 = 1_000_000;
+
+/// How much a bucket holds, and what it gains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rate {
+    /// Tokens at most; at least one.
+    pub(crate) capacity: u32,
+    /// Tokens a second; at least one.
+    pub(crate) per_second: u32,
+}
+
+/// A bucket, by the key under which it is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyedBucket {
+    pub(crate) key: String,
+    pub(crate) rate: Rate,
+}
+
+/// What a bucket held after the last token was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bucket {
+    /// In units of which a token has [`TOKEN`].
+    pub(crate) level: u64,
+    /// When that was, in microseconds of the clock that is passed in.
+    pub(crate) at: u64,
+}
+
+impl Rate {
+    /// `None` if one of them is 0.
+    pub(crate) fn new(capacity: u32, per_second: u32) -> Option<Self> {
+        (capacity > 0 && per_second > 0).then_some(Self {
+            capacity,
+            per_second,
+        })
+    }
+
+    /// The level of a full bucket.
+    pub(crate) fn full(self) -> u64 {
+        u64::from(self.capacity) * TOKEN
+    }
+
+    /// The level of a bucket at `now`; one that is not known is full. A clock that went back adds nothing.
+    pub(crate) fn level(self, bucket: Option<Bucket>, now: u64) -> u64 {
+        let Some(bucket) = bucket else {
+            return self.full();
+        };
+        let gained = now
+            .saturating_sub(bucket.at)
+            .saturating_mul(self.per_second.into());
+        bucket.level.saturating_add(gained).min(self.full())
+    }
+
+    /// Microseconds until a bucket of this level holds `wanted`, rounded up.
+    pub(crate) fn micros_until(self, level: u64, wanted: u64) -> u64 {
+        wanted
+            .saturating_sub(level)
+            .div_ceil(self.per_second.into())
+    }
+
+    /// Seconds in which an empty bucket is full, rounded up.
+    pub(crate) fn window_seconds(self) -> u64 {
+        u64::from(self.capacity).div_ceil(self.per_second.into())
+    }
+}
+
+/// Takes a token of each bucket, or of none if one of them holds none. Answers the levels then, and which is the first without.
+pub(crate) fn take(buckets: &[(Rate, Option<Bucket>)], now: u64) -> Taken {
+    let mut levels: Vec<u64> = buckets
+        .iter()
+        .map(|(rate, bucket)| rate.level(*bucket, now))
+        .collect();
+    let refused_by = levels.iter().position(|level| *level < TOKEN);
+    if refused_by.is_none() {
+        levels.iter_mut().for_each(|level| *level -= TOKEN);
+    }
+    Taken { refused_by, levels }
+}
+
+/// What became of a request for a token of each of several buckets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// The index of the first bucket that held none; then none was taken from any.
+    pub(crate) refused_by: Option<usize>,
+    /// The level of each bucket.
+    pub(crate) levels: Vec<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rate(capacity: u32, per_second: u32) -> Rate {
+        Rate::new(capacity, per_second).unwrap()
+    }
+
+    /// Takes tokens at these moments; how many there were.
+    fn admitted(rate: Rate, moments: impl IntoIterator<Item = u64>) -> u64 {
+        let (mut bucket, mut count) = (None, 0);
+        for now in moments {
+            let taken = take(&[(rate, bucket)], now);
+            if taken.refused_by.is_none() {
+                count += 1;
+                let level = taken.levels[0];
+                bucket = Some(Bucket { level, at: now });
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn a_bucket_admits_its_capacity_at_once_and_then_its_rate() {
+        assert_eq!(admitted(rate(100, 10), std::iter::repeat_n(5, 1_000)), 100);
+        // A request each millisecond for 30 s.
+        assert_eq!(
+            admitted(rate(100, 10), (0..=30_000).map(|milli| milli * 1_000)),
+            400
+        );
+        // A rate that divides no second evenly loses nothing.
+        assert_eq!(
+            admitted(rate(2, 3), (0..=10_000).map(|milli| milli * 1_000)),
+            32
+        );
+    }
+
+    #[test]
+    fn where_one_bucket_is_empty_none_is_taken_from() {
+        let empty = Some(Bucket {
+            level: TOKEN - 1,
+            at: 7,
+        });
+        let taken = take(
+            &[(rate(3, 1), None), (rate(2, 1), empty), (rate(4, 1), empty)],
+            7,
+        );
+        assert_eq!(taken.refused_by, Some(1));
+        assert_eq!(taken.levels, [3 * TOKEN, TOKEN - 1, TOKEN - 1]);
+    }
+
+    #[test]
+    fn it_is_known_when_a_bucket_holds_so_much() {
+        assert_eq!(rate(100, 10).micros_until(TOKEN - 1, TOKEN), 1);
+        assert_eq!(rate(100, 10).micros_until(0, TOKEN), 100_000);
+        assert_eq!(rate(100, 3).micros_until(0, TOKEN), 333_334);
+        assert_eq!(rate(100, 3).micros_until(5 * TOKEN, TOKEN), 0);
+        assert_eq!(rate(100, 3).window_seconds(), 34);
+        assert_eq!(Rate::new(0, 5), None);
+        assert_eq!(Rate::new(5, 0), None);
+    }
+
+    /// Counts tokens in fractions of a second by rationals, one microsecond after another.
+    fn naive(rate: Rate, moments: &[u64]) -> u64 {
+        let (full, mut held, mut count) = (rate.full(), rate.full(), 0);
+        let mut moments = moments.iter().peekable();
+        let Some(&&first) = moments.peek() else {
+            return 0;
+        };
+        let mut now = first;
+        while let Some(&&next) = moments.peek() {
+            while now < next {
+                now += 1;
+                held = (held + u64::from(rate.per_second)).min(full);
+            }
+            moments.next();
+            if held >= TOKEN {
+                held -= TOKEN;
+                count += 1;
+            }
+        }
+        count
+    }
+
+    proptest! {
+        #[test]
+        fn it_admits_what_counting_each_microsecond_does(
+            capacity in 1u32..5,
+            per_second in 1u32..100_000,
+            steps in proptest::collection::vec(0u64..3_000, 0..40),
+            start in 0u64..1_000,
+        ) {
+            let rate = rate(capacity, per_second);
+            let mut now = start;
+            let moments: Vec<u64> = steps.iter().map(|step| { now += step; now }).collect();
+            prop_assert_eq!(admitted(rate, moments.iter().copied()), naive(rate, &moments));
+        }
+
+        #[test]
+        fn a_level_is_never_above_the_capacity_whatever_the_clock_does(
+            capacity in 1u32.., per_second in 1u32.., level: u64, at: u64, now: u64,
+        ) {
+            let rate = rate(capacity, per_second);
+            let level = level % (rate.full() + 1);
+            let later = rate.level(Some(Bucket { level, at }), now);
+            prop_assert!((level..=rate.full()).contains(&later));
+        }
+    }
+}

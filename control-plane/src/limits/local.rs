@@ -1,0 +1,93 @@
+//! The token buckets of this process.
+
+use super::bucket::{self, Bucket, KeyedBucket, Taken};
+use moka::sync::Cache;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Token buckets by key, bounded in number.
+pub(super) struct LocalBuckets {
+    start: Instant,
+    /// `None` is a full bucket, from which none was taken yet.
+    buckets: Cache<String, Arc<Mutex<Option<Bucket>>>>,
+}
+
+impl LocalBuckets {
+    /// At most `max` buckets, each of which is full after `longest`.
+    pub(super) fn new(max: u64, longest: Duration) -> Self {
+        Self {
+            start: Instant::now(),
+            buckets: Cache::builder()
+                .max_capacity(max)
+                .time_to_idle(longest)
+                .build(),
+        }
+    }
+
+    /// Takes a token of each, or of none if one of them has none.
+    pub(super) fn take(&self, keyed: &[KeyedBucket]) -> Taken {
+        let now = || u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.take_at(keyed, now)
+    }
+
+    /// The buckets of requests come in the same order always, so that no two wait for each other. The clock is read while they
+    /// are locked, so that it goes back for none.
+    fn take_at(&self, keyed: &[KeyedBucket], now: impl FnOnce() -> u64) -> Taken {
+        let entries: Vec<_> = keyed
+            .iter()
+            .map(|bucket| {
+                self.buckets
+                    .get_with_by_ref(bucket.key.as_str(), Arc::default)
+            })
+            .collect();
+        let mut states: Vec<MutexGuard<'_, Option<Bucket>>> = entries
+            .iter()
+            .map(|entry| entry.lock().unwrap_or_else(PoisonError::into_inner))
+            .collect();
+        let buckets = keyed.iter().map(|bucket| bucket.rate);
+        let buckets: Vec<_> = buckets.zip(states.iter().map(|state| **state)).collect();
+        let now = now();
+        let taken = bucket::take(&buckets, now);
+        if taken.refused_by.is_none() {
+            for (state, level) in states.iter_mut().zip(&taken.levels) {
+                **state = Some(Bucket {
+                    level: *level,
+                    at: now,
+                });
+            }
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bucket::Rate;
+    use super::*;
+
+    fn bucket(key: &str) -> KeyedBucket {
+        KeyedBucket {
+            key: key.to_owned(),
+            rate: Rate::new(2, 1).unwrap(),
+        }
+    }
+
+    #[test]
+    fn each_key_has_a_bucket_that_fills_with_time() {
+        let local = LocalBuckets::new(100, Duration::from_secs(2));
+        let admits = |key, now| local.take_at(&[bucket(key)], || now).refused_by.is_none();
+        assert!(admits("a", 0) && admits("a", 0) && !admits("a", 0));
+        assert!(admits("b", 0));
+        assert!(!admits("a", 999_999) && admits("a", 1_000_000) && !admits("a", 1_000_000));
+    }
+
+    #[test]
+    fn their_number_is_bounded() {
+        let local = LocalBuckets::new(100, Duration::from_secs(60));
+        for number in 0..1_000 {
+            local.take(&[bucket(&number.to_string())]);
+        }
+        local.buckets.run_pending_tasks();
+        assert!(local.buckets.entry_count() <= 100);
+    }
+}

@@ -1,0 +1,152 @@
+//! Hosts that no link may go to.
+
+use super::target::{TargetUrl, is_host_name, is_same_host};
+use edgelink_wire::settings::{Kind, Problems, SettingValue, Value};
+use url::{Host, Url};
+
+/// A host that no link may go to, or all hosts below a domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlockedHost {
+    /// This host.
+    One(Host),
+    /// All hosts that end so: a dot and a domain in lower case, in Punycode, without a dot at its end.
+    Below(String),
+}
+
+impl BlockedHost {
+    /// Parses `evil.example` (this host) or `*.evil.example` (all below it, whatever the depth, but not it); `None` if it is
+    /// neither. Case and Punycode make no difference.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_host = |host: &Host| match host {
+            Host::Domain(name) => is_host_name(name),
+            Host::Ipv4(_) | Host::Ipv6(_) => true,
+        };
+        let Some(domain) = text.strip_prefix("*.") else {
+            return Host::parse(text).ok().filter(is_host).map(Self::One);
+        };
+        match Host::parse(domain).ok().filter(is_host)? {
+            Host::Domain(name) => Some(Self::Below(format!(".{}", name.trim_end_matches('.')))),
+            Host::Ipv4(_) | Host::Ipv6(_) => None,
+        }
+    }
+
+    fn blocks(&self, host: &Host) -> bool {
+        match (self, host) {
+            (Self::One(blocked), host) => is_same_host(blocked, host),
+            (Self::Below(end), Host::Domain(domain)) => {
+                domain.trim_end_matches('.').ends_with(end.as_str())
+            }
+            (Self::Below(_), _) => false,
+        }
+    }
+}
+
+/// Whether one of `hosts` blocks the target.
+pub(crate) fn is_blocked(target: &TargetUrl, hosts: &[BlockedHost]) -> bool {
+    if hosts.is_empty() {
+        return false;
+    }
+    let url = Url::parse(target.as_str()).ok();
+    let host = url.as_ref().and_then(Url::host);
+    host.is_some_and(|host| {
+        let host = host.to_owned();
+        hosts.iter().any(|blocked| blocked.blocks(&host))
+    })
+}
+
+impl SettingValue for BlockedHost {
+    const KIND: Kind = Kind::Text;
+
+    fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
+        let text = String::read(value, path, problems)?;
+        let host = Self::parse(&text);
+        if host.is_none() {
+            let must = "must be a host such as 'evil.example', or '*.evil.example'";
+            problems.refuse(path, format!("is '{text}', {must}"));
+        }
+        host
+    }
+
+    fn written(&self, _: &str) -> Option<Value> {
+        Some(match self {
+            Self::One(host) => host.to_string().into(),
+            Self::Below(end) => format!("*{end}").into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(pattern: &str, target: &str) -> bool {
+        let target = TargetUrl::parse(target, &[]).unwrap();
+        is_blocked(&target, &[BlockedHost::parse(pattern).unwrap()])
+    }
+
+    #[test]
+    fn a_host_blocks_itself_however_it_is_spelled() {
+        for target in [
+            "https://evil.example/",
+            "http://EVIL.example:8080/x?y",
+            "https://evil.example./",
+        ] {
+            assert!(blocks("evil.example", target), "{target}");
+            assert!(blocks("Evil.Example.", target), "{target}");
+        }
+        for target in [
+            "https://a.evil.example/",
+            "https://example/evil.example",
+            "https://evil.example.org/",
+        ] {
+            assert!(!blocks("evil.example", target), "{target}");
+        }
+        assert!(blocks(
+            "xn--bcher-kva.example",
+            "https://b\u{fc}cher.example/"
+        ));
+        assert!(blocks(
+            "b\u{fc}cher.example",
+            "https://xn--bcher-kva.example/"
+        ));
+        assert!(blocks("192.0.2.1", "http://192.0.2.1/"));
+        assert!(blocks("192.0.2.1", "http://[::ffff:192.0.2.1]/"));
+        assert!(blocks("[2001:db8::1]", "http://[2001:DB8:0::1]/"));
+    }
+
+    #[test]
+    fn a_star_blocks_all_below_a_domain_and_not_itself() {
+        for (target, is_blocked) in [
+            ("https://a.evil.example/", true),
+            ("https://a.b.EVIL.example./", true),
+            ("https://evil.example/", false),
+            ("https://notevil.example/", false),
+        ] {
+            assert_eq!(blocks("*.evil.example", target), is_blocked, "{target}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused() {
+        for text in [
+            "",
+            "*",
+            "*.",
+            "a b",
+            "https://evil.example",
+            "evil.example/x",
+            "*.192.0.2.1",
+        ] {
+            assert_eq!(BlockedHost::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_blocked_host_is_written_as_it_is_read() {
+        for text in ["evil.example", "*.evil.example"] {
+            let host = BlockedHost::parse(text).unwrap();
+            assert_eq!(host.written(""), Some(Value::from(text)));
+        }
+    }
+}
