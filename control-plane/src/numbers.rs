@@ -81,6 +81,7 @@ fn segment_options(config: &Config) -> SegmentOptions {
 async fn zookeeper_options(config: &Config, store: &Store) -> Result<ZookeeperOptions, StoreError> {
     let numbers = &config.numbers;
     let any = ListQuery {
+        scope: None,
         domain: None,
         after: None,
         limit: 1,

@@ -26,11 +26,11 @@ tokio::task_local! {
 /// Declares the kinds of problems. This is the one place of a kind: the reference in README.md is generated from it
 /// (`make reference`).
 macro_rules! kinds {
-    ($($(#[doc = $cause:literal])+ $(#[cfg_attr($($attribute:tt)+)])* $kind:ident: $status:ident $name:literal, $title:literal;)+) => {
+    ($($(#[doc = $cause:literal])+ $kind:ident: $status:ident $name:literal, $title:literal;)+) => {
         /// The kind of a problem. Names and status codes are part of the API and stay.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Kind {
-            $($(#[doc = $cause])+ $(#[cfg_attr($($attribute)+)])* $kind,)+
+            $($(#[doc = $cause])+ $kind,)+
         }
 
         impl Kind {
@@ -65,10 +65,9 @@ kinds! {
     InvalidKey: BAD_REQUEST "invalid-key", "The path names no link";
     /// edge API: the body is not one of click batches
     InvalidBatches: BAD_REQUEST "invalid-batches", "The body is not one of batches of clicks";
-    /// no key, or none that is known
+    /// no key, or none that is known, or one that is revoked, has expired, or is a disabled user's
     Unauthorized: UNAUTHORIZED "unauthorized", "A valid key is needed";
     /// the key has created as many links as it may
-    #[cfg_attr(not(test), expect(dead_code, reason = "quotas are not taken yet"))]
     QuotaExhausted: PAYMENT_REQUIRED "quota-exhausted", "The key may create no more links";
     /// the role of the key's user, or the key's bounds, do not allow it
     Forbidden: FORBIDDEN "forbidden", "The key may not do this";
@@ -146,6 +145,11 @@ impl Problem {
     #[cfg(test)]
     pub(crate) fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Whether the request may have taken effect nevertheless.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        self.kind.describe().0.is_server_error()
     }
 
     /// The problem as JSON.

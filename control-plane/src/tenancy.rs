@@ -3,6 +3,7 @@
 //! A tenant has users, a user has API keys, and a link has a tenant and an owner, who is a user. A key can do no more than
 //! its user. Which request needs which right is in `http/auth/permission.rs`.
 
+use crate::links::model::Link;
 use edgelink_wire::Domain;
 
 /// The key of the tenant that every installation has. Its admins are those of the installation.
@@ -122,10 +123,12 @@ impl Bounds {
 pub struct Scope {
     /// Those of this tenant.
     pub tenant_id: u32,
-    /// Those of this user only.
+    /// Those of this user only; `None` for all.
     pub owner_id: Option<u64>,
-    /// Those within these bounds only.
-    pub bounds: Bounds,
+    /// Those on one of these domains only; empty for all.
+    pub domains: Vec<Domain>,
+    /// Those with one of these tags only; empty for all.
+    pub tags: Vec<String>,
 }
 
 impl Scope {
@@ -135,7 +138,18 @@ impl Scope {
         Self {
             tenant_id,
             owner_id: None,
-            bounds: Bounds::default(),
+            domains: Vec::new(),
+            tags: Vec::new(),
         }
+    }
+
+    /// Whether the link is visible. The same rule as that of lists, in SQL.
+    #[must_use]
+    pub fn covers(&self, link: &Link) -> bool {
+        let tags = &link.content.tags;
+        self.tenant_id == link.tenant_id
+            && (self.owner_id.is_none() || self.owner_id == link.owner_id)
+            && (self.domains.is_empty() || self.domains.contains(&link.domain))
+            && (self.tags.is_empty() || self.tags.iter().any(|tag| tags.contains(tag)))
     }
 }

@@ -16,6 +16,7 @@ mod one;
 mod page;
 mod patch;
 mod properties;
+mod quota;
 mod tenants;
 mod users;
 mod values;

@@ -77,6 +77,22 @@ impl Creator {
         outcomes
     }
 
+    /// The outcomes of those orders that create nothing, because a receipt or an equal link exists.
+    pub(crate) async fn existing(
+        &self,
+        orders: &[Order],
+    ) -> Result<Vec<Option<OrderOutcome>>, Problem> {
+        let mut open: Vec<OpenOrder<'_>> = orders.iter().map(OpenOrder::new).collect();
+        self.find_receipts(&mut open).await?;
+        self.find_twins(&mut open).await?;
+        for open in &mut open {
+            if let Some(link) = open.twin.take() {
+                open.settle(Err(CreateError::Found(Box::new(link))));
+            }
+        }
+        Ok(open.into_iter().map(|open| open.outcome).collect())
+    }
+
     async fn create_chunk(&self, orders: &[Order], wait_limit: Duration) -> Vec<OrderOutcome> {
         let mut open: Vec<OpenOrder<'_>> = orders.iter().map(OpenOrder::new).collect();
         let failure = self.carry_out(&mut open, wait_limit).await.err();

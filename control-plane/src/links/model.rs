@@ -13,6 +13,10 @@ pub struct Link {
     pub domain: Domain,
     /// Its code or alias, unique on its domain.
     pub code: Code,
+    /// Its tenant.
+    pub tenant_id: u32,
+    /// Its owner, a user; `None` of links from before users.
+    pub owner_id: Option<u64>,
     /// The part that can be changed.
     pub content: LinkContent,
     /// Unix time in milliseconds.

@@ -4,7 +4,9 @@ use super::model::{Link, LinkContent};
 use crate::numbers::{IssueError, Subject};
 use crate::problem::{FieldError, Kind, Problem};
 use crate::store::{NewLink, Receipt, StoreError, StoredReceipt, Twin, Wanted};
+use crate::tenancy::Scope;
 use edgelink_wire::{Code, Domain, LinkKey};
+use std::sync::Arc;
 
 /// A request for a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +17,10 @@ pub(crate) struct Order {
     pub(crate) content: LinkContent,
     /// The id of the API key that creates it.
     pub(crate) owner: String,
+    /// The user who will own it.
+    pub(crate) owner_id: u64,
+    /// The links that the creator may see; equal ones among them may fulfil the order.
+    pub(crate) scope: Arc<Scope>,
     /// Whether an equal link that exists fulfils the order.
     pub(crate) find_if_exists: bool,
     /// The receipt to store.
@@ -25,6 +31,7 @@ impl Order {
     /// The fields of an equal link.
     pub(super) fn wanted(&self) -> Wanted<'_> {
         Wanted {
+            scope: &self.scope,
             domain: &self.domain,
             code: self.alias.as_ref(),
             content: &self.content,
@@ -49,6 +56,8 @@ impl Order {
                 self.domain.clone(),
                 self.alias.as_ref().unwrap_or(code).clone(),
             ),
+            scope: self.scope.clone(),
+            owner_id: Some(self.owner_id),
             content: self.content.clone(),
             receipt: self.receipt.clone(),
             twin: match (self.find_if_exists, &self.alias) {
@@ -64,6 +73,8 @@ impl Order {
         NewLink {
             id: link.id,
             key: link.key(),
+            scope: self.scope.clone(),
+            owner_id: link.owner_id,
             content: link.content.clone(),
             receipt: self.receipt.clone(),
             twin: Twin::Known(Box::new(link)),
@@ -81,6 +92,8 @@ impl Order {
                 id: stored.id,
                 domain: stored.key.domain,
                 code: stored.key.code,
+                tenant_id: self.scope.tenant_id,
+                owner_id: Some(self.owner_id),
                 content: self.content.clone(),
                 created_at: stored.created_at,
                 updated_at: stored.updated_at,

@@ -21,6 +21,7 @@ use super::session::Session;
 use super::sql::{LONGEST, Value, insert_literally, pieces, sql};
 use super::twins::{Candidate, Twin, Wanted, find_like, lock_targets};
 use crate::links::model::{Link, LinkContent};
+use crate::tenancy::{FIRST_TENANT, Scope};
 use edgelink_wire::{Code, LinkKey};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -113,12 +114,32 @@ pub struct NewLink {
     pub id: u64,
     /// Domain and code.
     pub key: LinkKey,
+    /// Who creates it: the tenant of the link, and the links that may be twins.
+    pub scope: Arc<Scope>,
+    /// The owner, a user.
+    pub owner_id: Option<u64>,
     /// The rest.
     pub content: LinkContent,
     /// The receipt to store with the link.
     pub receipt: Option<Receipt>,
     /// Whether a twin is allowed.
     pub twin: Twin,
+}
+
+impl NewLink {
+    /// A link of the first tenant that has no owner, receipt or forbidden twin.
+    #[must_use]
+    pub fn new(id: u64, key: LinkKey, content: LinkContent) -> Self {
+        Self {
+            id,
+            key,
+            scope: Scope::tenant(FIRST_TENANT).into(),
+            owner_id: None,
+            content,
+            receipt: None,
+            twin: Twin::Allowed,
+        }
+    }
 }
 
 /// Why one link of several was not created.
@@ -149,6 +170,7 @@ struct NewRow {
     domain_id: u32,
     link: Link,
     stored: StoredContent,
+    scope: Arc<Scope>,
     receipt: Option<Receipt>,
     twin: Twin,
     /// Its outcome in the transaction.
@@ -169,16 +191,19 @@ impl NewRow {
     fn new(new: NewLink, domain_id: u32, now: u64) -> Self {
         Self {
             domain_id,
-            stored: StoredContent::new(&new.key.domain, &new.content),
+            stored: StoredContent::new(new.scope.tenant_id, &new.key.domain, &new.content),
             link: Link {
                 id: new.id,
                 domain: new.key.domain,
                 code: new.key.code,
+                tenant_id: new.scope.tenant_id,
+                owner_id: new.owner_id,
                 content: new.content,
                 created_at: now,
                 updated_at: now,
                 rev: 0,
             },
+            scope: new.scope,
             receipt: new.receipt,
             twin: new.twin,
             outcome: None,
@@ -200,12 +225,14 @@ impl NewRow {
     }
 
     /// The values of [`INSERT_LINKS`].
-    fn values(&self) -> [Value<'_>; 19] {
+    fn values(&self) -> [Value<'_>; 21] {
         let link = &self.link;
         let head: [Value<'_>; 3] = [link.id.into(), self.domain_id.into(), (&link.code).into()];
         let content = self.stored.values(&link.content);
+        let owner = [link.tenant_id.into(), link.owner_id.into()];
         let tail = [link.created_at, link.updated_at, link.rev].map(Value::from);
-        let mut values = head.into_iter().chain(content).chain(tail);
+        let values = head.into_iter().chain(content).chain(owner);
+        let mut values = values.chain(tail);
         std::array::from_fn(|_| values.next().unwrap_or(Value::Null))
     }
 
@@ -217,6 +244,7 @@ impl NewRow {
             Twin::NotWithAnyCode => None,
         };
         let wanted = Wanted {
+            scope: &self.scope,
             domain: &self.link.domain,
             code,
             content: &self.link.content,
@@ -291,7 +319,10 @@ impl NewRow {
         tombstone: &TakenRow,
         rev: u64,
     ) -> Result<u64, Fault> {
-        let revive = sql("UPDATE links SET id = ?, ").bind(self.link.id);
+        let revive = sql("UPDATE links SET id = ?, tenant_id = ?, owner_id = ?, ")
+            .bind(self.link.id)
+            .bind(self.link.tenant_id)
+            .bind(self.link.owner_id);
         let revive = set_content(revive, &self.stored, &self.link.content)
             .push(", created_at = ?, updated_at = ?, deleted_at = NULL, rev = ?")
             .push(" WHERE id = ? AND rev = ? AND deleted_at IS NOT NULL")
@@ -304,20 +335,24 @@ impl NewRow {
     fn outcome_for(&self, follower: &Self) -> CreateError {
         let key = |row: &Self| row.receipt.as_ref().map(Receipt::key);
         let (link, other) = (&self.link, &follower.link);
-        let is_like = (&link.domain, &link.content) == (&other.domain, &other.content);
+        let is_same = (&link.domain, &link.content) == (&other.domain, &other.content);
+        let is_like = |link: &Link| is_same && follower.scope.covers(link);
         match (self.new_receipt(), &self.outcome) {
             (Some(receipt), _) if key(self) == key(follower) => {
                 CreateError::Repeated(Box::new(receipt))
             }
-            (_, Some(Ok(()))) if is_like => CreateError::Found(Box::new(link.clone())),
-            (_, Some(Err(CreateError::Found(link)))) if is_like => CreateError::Found(link.clone()),
+            (_, Some(Ok(()))) if is_like(link) => CreateError::Found(Box::new(link.clone())),
+            (_, Some(Err(CreateError::Found(link)))) if is_like(link) => {
+                CreateError::Found(link.clone())
+            }
             _ => CreateError::NumberTaken,
         }
     }
 }
 
 const INSERT_LINKS: &str = "INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, \
-     valid_since, valid_until, forward_query, title, tags, external_id, archived, details, created_at, updated_at, rev) ";
+     valid_since, valid_until, forward_query, title, tags, external_id, archived, details, tenant_id, owner_id, created_at, \
+     updated_at, rev) ";
 
 /// Links on their way into the database, at `now` by its clock.
 struct Creation {
@@ -668,6 +703,8 @@ mod tests {
         let new = NewLink {
             id: 1,
             key: "a/c".parse().unwrap(),
+            scope: Scope::tenant(2).into(),
+            owner_id: Some(6),
             content,
             receipt: Some(receipt),
             twin: Twin::Allowed,
@@ -709,8 +746,9 @@ mod tests {
             creation.script(&MYSQL, &[0], false),
             format!(
                 "START TRANSACTION; INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, \
-                 valid_since, valid_until, forward_query, title, tags, external_id, archived, details, created_at, updated_at, rev) VALUES (1, 2, X'63', \
-                 X'273b2d2d', -4, -5, 302, 1, NULL, 7, 1, _utf8mb4 X'5c27c3a4', _utf8mb4 X'5b5d', X'6527', 0, _utf8mb4 X'7b226e6f746573223a226e227d', 3, 3, 8); \
+                 valid_since, valid_until, forward_query, title, tags, external_id, archived, details, tenant_id, owner_id, created_at, \
+                 updated_at, rev) VALUES (1, 2, X'63', \
+                 X'273b2d2d', -4, -5, 302, 1, NULL, 7, 1, _utf8mb4 X'5c27c3a4', _utf8mb4 X'5b5d', X'6527', 0, _utf8mb4 X'7b226e6f746573223a226e227d', 2, 6, 3, 3, 8); \
                  INSERT INTO outbox (link_keys, records, created_at) VALUES (X'00000003612f63', X'00000008012c0807273b2d2d', 9); \
                  INSERT INTO receipts (request, item, fingerprint, link_id, link_key, rev, created_at, found, link_created_at, \
                  link_updated_at) VALUES (X'{request}', 5, X'{fingerprint}', 1, X'612f63', 8, 9, 0, 3, 3); \

@@ -6,9 +6,12 @@ use super::outbox::OutboxBatches;
 use super::revisions::Revisions;
 use super::rows::{CONTENT_COLUMNS, LINK_COLUMNS, LinkRow, StoredContent};
 use super::session::Session;
-use super::sql::{Sql, sql};
+use super::sql::{Sql, Value, sql};
+
 use crate::links::model::{Link, LinkContent};
+use crate::tenancy::Scope;
 use edgelink_wire::{Domain, LinkKey, Record};
+use serde_json::Value as Json;
 use sqlx::mysql::MySqlRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, Row};
@@ -122,6 +125,9 @@ pub enum ChangeError {
     /// The link has another revision than the caller has seen.
     #[error("the link has changed meanwhile")]
     Changed,
+    /// The link is none of those that the caller may see.
+    #[error("there is no such link")]
+    Hidden,
 }
 
 impl ChangeError {
@@ -135,6 +141,8 @@ impl ChangeError {
 /// Which links to list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListQuery {
+    /// Only those that the caller may see; `None` for all.
+    pub scope: Option<Scope>,
     /// Only those on this domain.
     pub domain: Option<Domain>,
     /// Only those after this place.
@@ -247,7 +255,7 @@ async fn update_locked(
     let now = revisions.now_millis();
     link.updated_at = now;
     link.rev = revisions.after(link.rev);
-    let stored = StoredContent::new(&link.domain, &link.content);
+    let stored = StoredContent::new(link.tenant_id, &link.domain, &link.content);
     let update = sql("UPDATE links SET ");
     let update =
         set_content(update, &stored, &link.content).push(", updated_at = ?, rev = ? WHERE id = ?");
@@ -305,17 +313,16 @@ enum ListRange {
 
 /// A page of links: first those created in the millisecond at which the page before has ended.
 async fn page(session: &mut Session, query: &ListQuery) -> Result<Vec<LinkRow>, Fault> {
-    let domain = query.domain.as_ref();
     let Some(after) = query.after else {
         let all = ListRange::Before(i64::MAX.cast_unsigned());
-        return list(session, domain, all, query.limit).await;
+        return list(session, query, all, query.limit).await;
     };
-    let mut rows = list(session, domain, ListRange::At(after), query.limit).await?;
+    let mut rows = list(session, query, ListRange::At(after), query.limit).await?;
     let found = u32::try_from(rows.len()).unwrap_or(u32::MAX);
     let missing = query.limit.saturating_sub(found);
     if missing > 0 {
         let before = ListRange::Before(after.created_at);
-        rows.extend(list(session, domain, before, missing).await?);
+        rows.extend(list(session, query, before, missing).await?);
     }
     Ok(rows)
 }
@@ -323,12 +330,12 @@ async fn page(session: &mut Session, query: &ListQuery) -> Result<Vec<LinkRow>, 
 /// Links in `range`, without tombstones, newest first.
 async fn list(
     session: &mut Session,
-    domain: Option<&Domain>,
+    list: &ListQuery,
     range: ListRange,
     limit: u32,
 ) -> Result<Vec<LinkRow>, Fault> {
     let dialect = session.dialect();
-    let (index, on_domain) = match domain {
+    let (index, on_domain) = match list.domain {
         None => ("links_live", ""),
         Some(_) => (
             "links_live_on_domain",
@@ -342,14 +349,43 @@ async fn list(
     };
     let mut query = sql(format!(
         "SELECT {LINK_COLUMNS} FROM links l{index} {join} domains d ON d.id = l.domain_id \
-         WHERE {on_domain}l.deleted_at IS NULL AND {condition} ORDER BY l.created_at DESC, l.id DESC LIMIT ?"
+         WHERE {on_domain}l.deleted_at IS NULL AND {condition}"
     ));
-    if let Some(domain) = domain {
+    if let Some(domain) = &list.domain {
         query = query.bind(domain);
     }
     let query = match range {
         ListRange::At(place) => query.bind(place.created_at).bind(place.id),
         ListRange::Before(created_at) => query.bind(created_at),
     };
+    let tags = list.scope.iter().flat_map(|scope| &scope.tags);
+    let tags: Vec<String> = tags
+        .map(|tag| Json::from(tag.as_str()).to_string())
+        .collect();
+    let query = match &list.scope {
+        Some(scope) => within(query, scope, &tags),
+        None => query,
+    };
+    let query = query.push(" ORDER BY l.created_at DESC, l.id DESC LIMIT ?");
     session.fetch_all(query.bind(limit)).await
+}
+
+/// Appends the conditions of a scope, whose tags are given as JSON strings.
+fn within<'v>(mut sql: Sql<'v>, scope: &'v Scope, tags: &'v [String]) -> Sql<'v> {
+    sql = sql.push(" AND l.tenant_id = ?").bind(scope.tenant_id);
+    if let Some(owner_id) = scope.owner_id {
+        sql = sql.push(" AND l.owner_id = ?").bind(owner_id);
+    }
+    if !scope.domains.is_empty() {
+        let domains: Vec<&Domain> = scope.domains.iter().collect();
+        sql = sql.push(" AND d.name IN ").list(&domains);
+    }
+    if tags.is_empty() {
+        return sql;
+    }
+    sql.push(" AND (")
+        .join(" OR ", tags, |sql, tag| {
+            sql.push("INSTR(l.tags, ?) > 0").bind(Value::Text(tag))
+        })
+        .push(")")
 }

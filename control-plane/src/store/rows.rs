@@ -5,6 +5,7 @@ use super::session::Session;
 use super::sql::{LONGEST, Sql, Value, sql};
 use crate::links::model::{Link, LinkContent, LinkDetails};
 use crate::links::target::TargetUrl;
+use crate::tenancy::FIRST_TENANT;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use sha2::{Digest, Sha256};
 
@@ -16,7 +17,7 @@ pub(super) async fn numbers(session: &mut Session, query: Sql<'_>) -> Result<Vec
 
 /// The columns of a link as [`LinkRow`] reads them.
 pub(super) const LINK_COLUMNS: &str = "l.id, d.name AS domain, l.code, l.url, l.redirect, l.disabled, l.valid_since, \
-     l.valid_until, l.forward_query, l.title, l.tags, l.external_id, l.archived, l.details, l.created_at, l.updated_at, \
+     l.valid_until, l.forward_query, l.title, l.tags, l.external_id, l.archived, l.details, l.tenant_id, l.owner_id, l.created_at, l.updated_at, \
      l.deleted_at, l.rev";
 
 /// A link as a query returns it.
@@ -36,6 +37,8 @@ pub(super) struct LinkRow {
     external_id: Option<Vec<u8>>,
     archived: bool,
     details: Option<String>,
+    tenant_id: u32,
+    owner_id: Option<u64>,
     created_at: u64,
     updated_at: u64,
     deleted_at: Option<u64>,
@@ -66,6 +69,8 @@ impl LinkRow {
                 .map_err(|error| Fault::corrupt("domain", &error))?,
             code: Code::stored(text(&self.code)?)
                 .map_err(|error| Fault::corrupt("code", &error))?,
+            tenant_id: self.tenant_id,
+            owner_id: self.owner_id,
             created_at: self.created_at,
             updated_at: self.updated_at,
             rev: self.rev,
@@ -137,11 +142,11 @@ pub(super) const CONTENT_COLUMNS: [&str; 13] = [
 ];
 
 impl StoredContent {
-    /// What is derived from that content of a link on that domain.
-    pub(super) fn new(domain: &Domain, content: &LinkContent) -> Self {
+    /// What is derived from that content of a link of that tenant on that domain.
+    pub(super) fn new(tenant_id: u32, domain: &Domain, content: &LinkContent) -> Self {
         Self {
             url_hash: url_hash(&content.target),
-            content_hash: content_hash(domain, content),
+            content_hash: content_hash(tenant_id, domain, content),
             tags: serde_json::Value::from(content.tags.as_slice()).to_string(),
             details: details_as_text(&content.details),
         }
@@ -182,9 +187,9 @@ pub(super) fn url_hash(target: &TargetUrl) -> i64 {
     hash(target.as_str().as_bytes())
 }
 
-/// The hash by which a link with that content on that domain is found. It must stay the same, because it is stored: what
-/// came later is part of it only where it has no default.
-pub(super) fn content_hash(domain: &Domain, content: &LinkContent) -> i64 {
+/// The hash by which a link of that tenant with that content on that domain is found. It must stay the same, because it is
+/// stored: what came later is part of it only where it has no default.
+pub(super) fn content_hash(tenant_id: u32, domain: &Domain, content: &LinkContent) -> i64 {
     let LinkContent {
         target,
         redirect,
@@ -214,6 +219,12 @@ pub(super) fn content_hash(domain: &Domain, content: &LinkContent) -> i64 {
         let later = serde_json::json!([external_id, archived, details]);
         if let Some(parts) = parts.as_array_mut() {
             parts.push(later);
+        }
+    }
+    if tenant_id != FIRST_TENANT {
+        let tenant = serde_json::json!({ "tenant": tenant_id });
+        if let Some(parts) = parts.as_array_mut() {
+            parts.push(tenant);
         }
     }
     hash(parts.to_string().as_bytes())
@@ -266,7 +277,10 @@ mod tests {
         let plain = LinkContent::to(TargetUrl::from_store("https://x.example/"));
         // The first 64 bits of the SHA-256 of
         // ["a.example","https://x.example/",302,false,null,null,true,null,[]]
-        assert_eq!(content_hash(&domain, &plain), 2_435_180_077_524_105_699);
+        assert_eq!(
+            content_hash(FIRST_TENANT, &domain, &plain),
+            2_435_180_077_524_105_699
+        );
         let full = LinkContent {
             external_id: Some("e".to_owned()),
             archived: true,
@@ -276,7 +290,14 @@ mod tests {
             ..plain
         };
         // The same with ["e",true,{"notes":"n"}] behind it.
-        assert_eq!(content_hash(&domain, &full), 5_102_686_535_150_076_706);
+        assert_eq!(
+            content_hash(FIRST_TENANT, &domain, &full),
+            5_102_686_535_150_076_706
+        );
+        assert_ne!(
+            content_hash(2, &domain, &plain),
+            content_hash(FIRST_TENANT, &domain, &plain)
+        );
     }
 
     #[test]

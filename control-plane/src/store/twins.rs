@@ -6,6 +6,7 @@ use super::rows::{content_hash, links_by_id, numbers, url_hash};
 use super::session::Session;
 use super::sql::{Sql, lookups, pieces, sql};
 use crate::links::model::{Link, LinkContent};
+use crate::tenancy::Scope;
 use edgelink_wire::{Code, Domain};
 use std::collections::{BTreeSet, HashSet};
 use std::hash::Hash;
@@ -73,6 +74,8 @@ impl Twin {
 /// What a link is to be like.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
+    /// Who looks for it: links out of this scope do not count.
+    pub scope: &'a Scope,
     /// Its domain.
     pub domain: &'a Domain,
     /// Its code; `None` for any.
@@ -84,7 +87,8 @@ pub struct Wanted<'a> {
 impl Wanted<'_> {
     fn is_met_by(&self, link: &Link) -> bool {
         let is_code = self.code.is_none_or(|code| *code == link.code);
-        is_code && link.domain == *self.domain && link.content == *self.content
+        let is_like = link.domain == *self.domain && link.content == *self.content;
+        is_code && is_like && self.scope.covers(link)
     }
 }
 
@@ -102,6 +106,8 @@ struct ContentHash {
     content: i64,
     /// Of the target.
     target: i64,
+    /// The only owner whose links count.
+    owner_id: Option<u64>,
 }
 
 impl<'a> Candidate<'a> {
@@ -110,8 +116,9 @@ impl<'a> Candidate<'a> {
             domain_id,
             wanted: *wanted,
             hash: ContentHash {
-                content: content_hash(wanted.domain, wanted.content),
+                content: content_hash(wanted.scope.tenant_id, wanted.domain, wanted.content),
                 target: url_hash(&wanted.content.target),
+                owner_id: wanted.scope.owner_id,
             },
         }
     }
@@ -193,10 +200,14 @@ async fn ids_by_content(session: &mut Session, hashes: &[ContentHash]) -> Result
     let index = session.dialect().force_index("links_content");
     let part = format!(
         "{open}SELECT id FROM links{index} WHERE content_hash = ? AND deleted_at IS NULL AND url_hash = ? \
-         ORDER BY id LIMIT 1)"
+         AND (? IS NULL OR owner_id = ?) ORDER BY id LIMIT 1)"
     );
     let query = sql("").join(" UNION ALL ", hashes, |sql: Sql<'_>, hash| {
-        sql.push(&part).bind(hash.content).bind(hash.target)
+        sql.push(&part)
+            .bind(hash.content)
+            .bind(hash.target)
+            .bind(hash.owner_id)
+            .bind(hash.owner_id)
     });
     numbers(session, query).await
 }
@@ -232,9 +243,11 @@ async fn set_hashes(session: &mut Session, links: &[Link]) -> Result<(), Fault> 
     let ids: Vec<u64> = links.iter().map(|link| link.id).collect();
     let update = sql("UPDATE links SET content_hash = CASE id")
         .join("", links, |sql, link| {
-            sql.push(" WHEN ? THEN ?")
-                .bind(link.id)
-                .bind(content_hash(&link.domain, &link.content))
+            sql.push(" WHEN ? THEN ?").bind(link.id).bind(content_hash(
+                link.tenant_id,
+                &link.domain,
+                &link.content,
+            ))
         })
         .push(" END WHERE id IN ")
         .list(&ids);

@@ -205,12 +205,9 @@ impl Setting {
 }
 
 async fn create(store: &Arc<Store>, ids: std::ops::Range<u64>) {
-    let link = |id| NewLink {
-        id,
-        key: format!("a.example/c{id}").parse::<LinkKey>().unwrap(),
-        content: content("https://example.com/"),
-        receipt: None,
-        twin: Twin::Allowed,
+    let link = |id| {
+        let key = format!("a.example/c{id}").parse::<LinkKey>().unwrap();
+        NewLink::new(id, key, content("https://example.com/"))
     };
     let links: Vec<NewLink> = ids.map(link).collect();
     for transaction in links.chunks(5) {

@@ -76,13 +76,8 @@ impl<S> ResolveSetting<S> {
     }
 
     async fn create(&self, id: u64, key: &str) {
-        let link = NewLink {
-            id,
-            key: key.parse().unwrap(),
-            content: fixture::content("https://example.com/"),
-            receipt: None,
-            twin: Twin::Allowed,
-        };
+        let content = fixture::content("https://example.com/");
+        let link = NewLink::new(id, key.parse().unwrap(), content);
         let created = self.store.create_links(vec![link]).await.unwrap();
         assert!(created.iter().all(Result::is_ok));
     }

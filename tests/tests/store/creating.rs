@@ -4,6 +4,7 @@ use crate::fixture::{Database, content, create, delete, exists, key, link};
 use edgelink_control_plane::links::model::{LinkContent, LinkDetails};
 use edgelink_control_plane::links::target::TargetUrl;
 use edgelink_control_plane::store::{CreateError, NewLink, Store, Twin};
+use edgelink_control_plane::tenancy::Scope;
 use edgelink_wire::{LinkState, Record, RedirectStatus};
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ async fn a_created_link_reads_back_in_every_field(database: Database) {
     let full = NewLink {
         id: 62u64.pow(10) - 1,
         key: key("go.example.com:8443/aB3_-"),
+        scope: Scope::tenant(7).into(),
+        owner_id: Some(u64::MAX >> 1),
         content: LinkContent {
             target: TargetUrl::from_store(&format!("https://x.example/{}", "y".repeat(7980))),
             redirect: RedirectStatus::PermanentRedirect,
@@ -56,6 +59,7 @@ async fn a_created_link_reads_back_in_every_field(database: Database) {
     assert!(created.rev > 1_700_000_000_000_000);
     assert_eq!(created.content, full.content);
     assert_eq!(created.key(), full.key);
+    assert_eq!((created.tenant_id, created.owner_id), (7, full.owner_id));
     assert!(created.created_at > 1_700_000_000_000);
     assert_eq!(created.updated_at, created.created_at);
     let found = store.find_link(&full.key).await.unwrap();

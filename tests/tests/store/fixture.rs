@@ -3,7 +3,7 @@
 use edgelink_control_plane::config::StoreConfig;
 use edgelink_control_plane::links::model::{Link, LinkContent};
 use edgelink_control_plane::links::target::TargetUrl;
-use edgelink_control_plane::store::{CreateError, NewLink, Store, StoreError, Twin, connect};
+use edgelink_control_plane::store::{CreateError, NewLink, Store, StoreError, connect};
 use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::root;
 use edgelink_wire::LinkKey;
@@ -142,13 +142,8 @@ pub(crate) fn content(target: &str) -> LinkContent {
 
 /// A link on `a.example` to `https://x.example/{code}`.
 pub(crate) fn link(id: u64, code: &str) -> NewLink {
-    NewLink {
-        id,
-        key: key(&format!("a.example/{code}")),
-        content: content(&format!("https://x.example/{code}")),
-        receipt: None,
-        twin: Twin::Allowed,
-    }
+    let content = content(&format!("https://x.example/{code}"));
+    NewLink::new(id, key(&format!("a.example/{code}")), content)
 }
 
 /// Creates one link.

@@ -77,6 +77,7 @@ fn is_found(answer: &Result<Link, CreateError>) -> bool {
 
 fn like<'a>(link: &'a NewLink, code: Option<&'a Code>) -> Wanted<'a> {
     Wanted {
+        scope: &link.scope,
         domain: &link.key.domain,
         code,
         content: &link.content,
@@ -325,6 +326,7 @@ async fn of_concurrent_links_that_may_have_no_twin_one_is_created(database: Data
     }
     assert_eq!(created, 1);
     let all = ListQuery {
+        scope: None,
         domain: None,
         after: None,
         limit: 10,

@@ -73,6 +73,7 @@ async fn every_page_is_a_range_of_an_index_that_holds_no_tombstones() {
 
 fn query(domain: Option<&str>, limit: u32) -> ListQuery {
     ListQuery {
+        scope: None,
         domain: domain.map(|domain| Domain::parse(domain).unwrap()),
         after: None,
         limit,

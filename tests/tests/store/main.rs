@@ -16,6 +16,7 @@ mod issuer;
 mod keys;
 mod listing;
 mod publisher;
+mod scopes;
 mod segments;
 mod sweeping;
 mod updating;

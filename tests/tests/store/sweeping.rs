@@ -57,6 +57,7 @@ async fn an_expired_link_becomes_an_empty_tombstone_and_is_published(database: D
     let mut gone = link(1, "a");
     gone.content.valid_until = Some(100);
     let wanted = Wanted {
+        scope: &gone.scope,
         domain: &gone.key.domain,
         code: None,
         content: &gone.content,

@@ -7,6 +7,7 @@ use super::body::is_json;
 use super::create;
 use super::idempotency::{RequestId, Route, WholeRequest};
 use super::items::Items;
+use super::quota;
 use super::view::LinkView;
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
@@ -75,7 +76,7 @@ pub(crate) async fn create_many(
     let from = app.feed.end();
     // Counted from the end of the body, which may be large.
     let limit = app.config.server.request_timeout_ms;
-    let outcomes = tokio::time::timeout(limit, carry_out(&app, parsed, limit))
+    let outcomes = tokio::time::timeout(limit, carry_out(&app, &caller, parsed, limit))
         .await
         .map_err(|_| Problem::new(Kind::RequestTimeout))?;
     let aliases = outcomes.iter().zip(are_aliases).filter(|(_, is)| *is);
@@ -85,7 +86,12 @@ pub(crate) async fn create_many(
 }
 
 /// Carries out the valid orders; the outcomes are in the order of the items, refused ones included.
-async fn carry_out(app: &App, parsed: Vec<Parsed>, limit: Duration) -> Vec<OrderOutcome> {
+async fn carry_out(
+    app: &App,
+    caller: &Caller,
+    parsed: Vec<Parsed>,
+    limit: Duration,
+) -> Vec<OrderOutcome> {
     let mut orders = Vec::with_capacity(parsed.len());
     let refused: Vec<Option<Problem>> = parsed
         .into_iter()
@@ -93,9 +99,8 @@ async fn carry_out(app: &App, parsed: Vec<Parsed>, limit: Duration) -> Vec<Order
         .collect();
     // A little before the request times out, so that the answer names what was created.
     let now = Instant::now();
-    let mut made = app
-        .creator
-        .create_many(&orders, now + limit.mul_f32(0.8), now + limit.mul_f32(0.95))
+    let (deadline, end) = (now + limit.mul_f32(0.8), now + limit.mul_f32(0.95));
+    let mut made = quota::create_many(app, caller, &orders, deadline, end)
         .await
         .into_iter();
     let outcome = |refusal: Option<Problem>| match refusal {

@@ -4,7 +4,7 @@ use super::body::JsonObject;
 use super::fields::Fields;
 use super::idempotency::{self, RequestId, Route};
 use super::properties::Properties;
-use super::{values, view};
+use super::{quota, values, view};
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
@@ -32,7 +32,7 @@ pub(crate) async fn create(
     let order = parse(object, links, &caller, receipt)?;
     let is_alias = order.alias.is_some();
     let from = app.feed.end();
-    let made = app.creator.create(order).await?;
+    let made = quota::create(&app, &caller, order).await?;
     // Edges answer an alias with 404 until the feed has carried it.
     let awaited = AwaitedChanges::new(from, made.new_link().filter(|_| is_alias));
     Ok(awaited.attach_to(answer(&made, links)))
@@ -61,7 +61,11 @@ pub(super) fn parse(
     let alias = fields.optional("customSlug", values::slug);
     let domain = fields.optional("domain", |value| values::domain(value, links));
     let find_if_exists = fields.optional("findIfExists", values::flag);
-    let properties = Properties::read(&mut fields, links);
+    let domain = caller.domain(domain, links.default_domain());
+    if let Err(reason) = domain {
+        fields.refuse("domain", reason);
+    }
+    let properties = Properties::read(&mut fields, links).by(caller);
     // A missing target is refused; what else is wrong is named all the same.
     let target = target.unwrap_or_else(|| TargetUrl::from_store(""));
     let content = properties.apply(&LinkContent::to(target));
@@ -70,12 +74,14 @@ pub(super) fn parse(
     }
     fields.finish()?;
     let content = content?;
-    let domain = domain.unwrap_or_else(|| links.default_domain().clone());
     Ok(Order {
-        domain,
+        // Another one was refused above.
+        domain: domain.unwrap_or_else(|_| links.default_domain().clone()),
         alias,
         content,
         owner: caller.id().to_owned(),
+        owner_id: caller.user_id(),
+        scope: caller.scope().clone(),
         find_if_exists: find_if_exists.unwrap_or(false),
         receipt,
     })

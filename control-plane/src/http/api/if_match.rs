@@ -42,6 +42,7 @@ impl IfMatch {
 impl From<ChangeError> for Problem {
     fn from(error: ChangeError) -> Self {
         match error {
+            ChangeError::Hidden => Self::new(Kind::LinkNotFound),
             ChangeError::Changed => Self::new(Kind::PreconditionFailed),
             ChangeError::Invalid { field, reason } => {
                 Self::validation(vec![FieldError::new(field, reason)])

@@ -5,11 +5,12 @@ use super::view::LinkView;
 use super::{cursor, values};
 use crate::config::LinksConfig;
 use crate::http::app::App;
+use crate::http::auth::Caller;
 use crate::links::model::Link;
 use crate::problem::Problem;
 use crate::store::{ListCursor, ListQuery};
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::{Extension, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
@@ -27,12 +28,14 @@ struct ListView<'a> {
 
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let config = &app.config.links;
     let query = parse(query.as_deref(), config)?;
     // One link more than asked for shows whether there is a next page.
     let more = ListQuery {
+        scope: Some(caller.scope().as_ref().clone()),
         limit: query.limit + 1,
         ..query.clone()
     };
@@ -52,6 +55,7 @@ fn parse(query: Option<&str>, config: &LinksConfig) -> Result<ListQuery, Problem
     let limit = fields.optional("limit", limit).unwrap_or(DEFAULT_LIMIT);
     fields.finish()?;
     Ok(ListQuery {
+        scope: None,
         domain,
         after,
         limit,

@@ -5,9 +5,10 @@ use super::if_match::IfMatch;
 use super::{values, view};
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
+use crate::http::auth::Caller;
 use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::{Extension, FromRequestParts, Path, State};
 use axum::response::{IntoResponse, Response};
 use edgelink_wire::{Code, LinkKey};
 use http::StatusCode;
@@ -39,15 +40,18 @@ impl FromRequestParts<Arc<App>> for RequestedLink {
 
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     RequestedLink(key): RequestedLink,
 ) -> Result<Response, Problem> {
     let link = app.store.find_link(&key).await?;
+    let link = link.filter(|link| caller.check(link).is_ok());
     let link = link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
     Ok(view::found(&link, &app.config.links))
 }
 
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     RequestedLink(key): RequestedLink,
     if_match: IfMatch,
 ) -> Result<Response, Problem> {
@@ -56,6 +60,7 @@ pub(crate) async fn delete(
         let before = before.clone();
         Box::new(move |link: &Link| {
             before.store(link.rev, Ordering::Relaxed);
+            caller.check(link)?;
             if_match.check(link)
         })
     };

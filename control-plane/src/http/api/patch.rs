@@ -9,22 +9,25 @@ use super::view;
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
+use crate::http::auth::Caller;
 use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::response::Response;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
 pub(crate) async fn patch(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     RequestedLink(key): RequestedLink,
     if_match: IfMatch,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let links = &app.config.links;
-    let patch = parse(object, links)?;
+    let patch = parse(object, links)?.by(&caller);
     let change = Box::new(move |link: &Link| {
+        caller.check(link)?;
         if_match.check(link)?;
         patch.apply(&link.content)
     });

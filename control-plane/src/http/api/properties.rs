@@ -4,13 +4,14 @@
 use super::fields::Fields;
 use super::values;
 use crate::config::LinksConfig;
+use crate::http::auth::Caller;
 use crate::links::model::LinkContent;
 use crate::links::target::TargetUrl;
 use crate::store::ChangeError;
 use edgelink_wire::{LinkState, RedirectStatus};
 
 /// The new values of the properties that a request names. The outer `None` stays as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Properties {
     target: Option<TargetUrl>,
     redirect: Option<RedirectStatus>,
@@ -21,6 +22,8 @@ pub(super) struct Properties {
     title: Option<Option<String>>,
     tags: Option<Vec<String>>,
     notes: Option<Option<String>>,
+    /// Who sets them.
+    caller: Option<Caller>,
 }
 
 impl Properties {
@@ -47,6 +50,15 @@ impl Properties {
                 .change("state", values::state)
                 .map(Option::unwrap_or_default),
             notes: fields.change("notes", values::notes),
+            caller: None,
+        }
+    }
+
+    /// The same as `caller` may set them: a link of a key that is bound to tags has them.
+    pub(super) fn by(self, caller: &Caller) -> Self {
+        Self {
+            caller: Some(caller.clone()),
+            ..self
         }
     }
 
@@ -62,6 +74,10 @@ impl Properties {
         set(&mut new.title, self.title.as_ref());
         set(&mut new.tags, self.tags.as_ref());
         set(&mut new.details.notes, self.notes.as_ref());
+        if let Some(caller) = &self.caller {
+            new.tags = caller.tags(new.tags);
+            values::check_tags(&new.tags).map_err(|reason| ChangeError::invalid("tags", reason))?;
+        }
         values::check_validity(new.valid_since, new.valid_until)
             .map_err(|reason| ChangeError::invalid("validUntil", reason))?;
         Ok(new)

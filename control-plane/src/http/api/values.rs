@@ -115,6 +115,14 @@ fn is_line(text: &str, max_length: usize) -> bool {
     !text.is_empty() && text.chars().count() <= max_length && !text.chars().any(char::is_control)
 }
 
+/// Checks how many tags a link has, with those that its creator's key adds.
+pub(crate) fn check_tags(tags: &[String]) -> Result<(), &'static str> {
+    match tags.len() <= MAX_TAGS {
+        true => Ok(()),
+        false => Err("must be at most 32 tags, with those to which the key is bound"),
+    }
+}
+
 /// Checks that a validity ends after its start.
 pub(crate) fn check_validity(since: Option<u64>, until: Option<u64>) -> Result<(), &'static str> {
     match (since, until) {

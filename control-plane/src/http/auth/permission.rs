@@ -4,10 +4,12 @@
 //! a right is about (which links, which domains) follows from the [`Scope`] of the caller: handlers ask it, and what is out
 //! of it does not exist for the caller.
 
+use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
-use crate::store::{Actor, KeyHolder};
+use crate::store::{Actor, ChangeError, KeyHolder};
 use crate::tenancy::{FIRST_TENANT, Reach, Rights, Scope};
 use axum::response::{IntoResponse, Response};
+use edgelink_wire::Domain;
 use http::{HeaderValue, Method, header};
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use std::sync::Arc;
 pub(crate) struct Caller {
     holder: Arc<KeyHolder>,
     rights: Rights,
+    scope: Arc<Scope>,
 }
 
 impl Caller {
@@ -23,7 +26,19 @@ impl Caller {
         let mut rights = holder.key.role.rights().and(holder.user_role.rights());
         // A bound key could make itself an unbound one.
         rights.administer &= holder.key.bounds.is_empty();
-        Self { holder, rights }
+        let bounds = holder.key.bounds.clone();
+        let scope = Scope {
+            tenant_id: holder.key.tenant_id,
+            // One that reads none sees what it has created, in answers.
+            owner_id: (rights.read != Reach::Tenant).then_some(holder.key.user_id),
+            domains: bounds.domains,
+            tags: bounds.tags,
+        };
+        Self {
+            holder,
+            rights,
+            scope: Arc::new(scope),
+        }
     }
 
     /// The public part of the key.
@@ -42,7 +57,6 @@ impl Caller {
     }
 
     /// Whether the key has a quota of links.
-    #[expect(dead_code, reason = "links have no owners yet")]
     pub(crate) fn has_quota(&self) -> bool {
         self.holder.key.quota.is_some()
     }
@@ -56,14 +70,44 @@ impl Caller {
         }
     }
 
-    #[expect(dead_code, reason = "links have no owners yet")]
-    /// The links that exist for the caller. For one that reads none, those that it has created.
-    pub(crate) fn scope(&self) -> Scope {
-        Scope {
-            tenant_id: self.tenant_id(),
-            owner_id: (self.rights.read != Reach::Tenant).then(|| self.user_id()),
-            bounds: self.holder.key.bounds.clone(),
+    /// The links that exist for the caller.
+    pub(crate) fn scope(&self) -> &Arc<Scope> {
+        &self.scope
+    }
+
+    /// Refuses a link that does not exist for the caller. Every change of a link asks this first.
+    pub(crate) fn check(&self, link: &Link) -> Result<(), ChangeError> {
+        match self.scope.covers(link) {
+            true => Ok(()),
+            false => Err(ChangeError::Hidden),
         }
+    }
+
+    /// The domain of a new link: the one that was asked for, or else `default`. A key that is bound to others takes the
+    /// first of them instead.
+    pub(crate) fn domain(
+        &self,
+        asked_for: Option<Domain>,
+        default: &Domain,
+    ) -> Result<Domain, &'static str> {
+        let domains = &self.scope.domains;
+        let is_allowed = |domain: &Domain| domains.is_empty() || domains.contains(domain);
+        match asked_for {
+            Some(domain) if is_allowed(&domain) => Ok(domain),
+            Some(_) => Err("is not a domain of this key"),
+            None if is_allowed(default) => Ok(default.clone()),
+            None => Ok(domains.first().unwrap_or(default).clone()),
+        }
+    }
+
+    /// The tags of a link that the caller creates or changes: with those to which the key is bound.
+    pub(crate) fn tags(&self, mut tags: Vec<String>) -> Vec<String> {
+        if !self.scope.tags.is_empty() {
+            tags.extend_from_slice(&self.scope.tags);
+            tags.sort_unstable();
+            tags.dedup();
+        }
+        tags
     }
 
     fn has(&self, right: Right) -> bool {

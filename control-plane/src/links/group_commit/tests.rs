@@ -65,13 +65,9 @@ impl Fixture {
 }
 
 fn link(id: u64, code: &str) -> NewLink {
-    NewLink {
-        id,
-        key: format!("a.example/{code}").parse().unwrap(),
-        content: LinkContent::to(TargetUrl::from_store("https://x.example/")),
-        receipt: None,
-        twin: Twin::Allowed,
-    }
+    let key = format!("a.example/{code}").parse().unwrap();
+    let content = LinkContent::to(TargetUrl::from_store("https://x.example/"));
+    NewLink::new(id, key, content)
 }
 
 type Answer = Result<Result<Link, CreateError>, CreateFailure>;

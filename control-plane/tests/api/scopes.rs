@@ -1,0 +1,302 @@
+//! Which links exist for whom.
+
+use crate::helpers::{Answer, Running, send};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// A caller of the API.
+struct Client<'s> {
+    server: &'s Running,
+    key: String,
+}
+
+impl Client<'_> {
+    async fn send(&self, method: Method, path: &str, body: &Value) -> Answer {
+        let request = self.server.plain(method, &format!("/api/v1{path}"));
+        send(request.bearer_auth(&self.key).json(body)).await
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, &Value::Null).await
+    }
+
+    async fn create(&self, body: &Value) -> Answer {
+        self.send(Method::POST, "/links", body).await
+    }
+
+    /// The codes of the links that are listed.
+    async fn codes(&self) -> Vec<String> {
+        let list = self.get("/links").await.expect(200);
+        let links = list["links"].as_array().unwrap();
+        let code = |link: &Value| link["shortCode"].as_str().unwrap().to_owned();
+        let mut codes: Vec<String> = links.iter().map(code).collect();
+        codes.sort_unstable();
+        codes
+    }
+}
+
+/// A key of a new user of the first tenant, and what more is said of the key.
+async fn client<'s>(server: &'s Running, role: &str, more: &Value) -> Client<'s> {
+    let name = format!("{role} {more} {:?}", std::time::Instant::now());
+    let name: String = name.chars().rev().take(100).collect();
+    let user = json!({ "name": name, "role": role });
+    let user = send(server.api(Method::POST, "/users").json(&user))
+        .await
+        .expect(201);
+    let mut body = json!({ "name": "k", "role": role, "userId": user["id"] });
+    for (field, value) in more.as_object().unwrap() {
+        body[field] = value.clone();
+    }
+    let made = send(server.api(Method::POST, "/keys").json(&body))
+        .await
+        .expect(201);
+    Client {
+        server,
+        key: made["key"].as_str().unwrap().to_owned(),
+    }
+}
+
+/// The admin of a new tenant.
+async fn tenant<'s>(server: &'s Running, name: &str) -> Client<'s> {
+    let made = send(
+        server
+            .api(Method::POST, "/tenants")
+            .json(&json!({ "name": name })),
+    )
+    .await;
+    Client {
+        server,
+        key: made.expect(201)["adminKey"]["key"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
+    }
+}
+
+fn link(slug: &str) -> Value {
+    json!({ "longUrl": format!("https://example.com/{slug}"), "customSlug": slug })
+}
+
+#[tokio::test]
+async fn a_link_of_another_tenant_or_owner_does_not_exist() {
+    let server = Running::start().await;
+    let none = json!({});
+    let acme = tenant(&server, "acme").await;
+    let ada = client(&server, "editor", &none).await;
+    let bob = client(&server, "editor", &none).await;
+    let reader = client(&server, "reader", &none).await;
+    let creator = client(&server, "creator", &none).await;
+    acme.create(&link("acme")).await.expect(201);
+    ada.create(&link("ada")).await.expect(201);
+    bob.create(&link("bob")).await.expect(201);
+    creator.create(&link("made")).await.expect(201);
+
+    assert_eq!(acme.codes().await, ["acme"]);
+    assert_eq!(ada.codes().await, ["ada"]);
+    assert_eq!(bob.codes().await, ["bob"]);
+    assert_eq!(reader.codes().await, ["ada", "bob", "made"]);
+    for (client, theirs, others) in [
+        (&acme, "acme", "ada"),
+        (&ada, "ada", "bob"),
+        (&bob, "bob", "acme"),
+    ] {
+        let (theirs, others) = (format!("/links/{theirs}"), format!("/links/{others}"));
+        client.get(&theirs).await.expect(200);
+        client.get(&others).await.problem(404, "link-not-found");
+        let patch = json!({ "title": "x" });
+        client
+            .send(Method::PATCH, &theirs, &patch)
+            .await
+            .expect(200);
+        client
+            .send(Method::PATCH, &others, &patch)
+            .await
+            .problem(404, "link-not-found");
+        client
+            .send(Method::DELETE, &others, &Value::Null)
+            .await
+            .problem(404, "link-not-found");
+        let absent = client
+            .send(Method::DELETE, "/links/absent", &Value::Null)
+            .await;
+        let hidden = client.send(Method::DELETE, &others, &Value::Null).await;
+        let known = |answer: &Answer| {
+            let mut problem = answer.json();
+            problem.as_object_mut().unwrap().remove("requestId");
+            problem.as_object_mut().unwrap().remove("instance");
+            problem
+        };
+        assert_eq!(known(&absent), known(&hidden), "no difference shows");
+    }
+    server.get("/links/ada").await.expect(200);
+    server
+        .get("/links/acme")
+        .await
+        .problem(404, "link-not-found");
+    let request = server
+        .api(Method::DELETE, "/links/ada")
+        .header("if-match", "\"1\"");
+    send(request).await.problem(412, "precondition-failed");
+    let hidden = server
+        .api(Method::DELETE, "/links/acme")
+        .header("if-match", "\"1\"");
+    send(hidden).await.problem(404, "link-not-found");
+    // Visitors see all of them.
+    assert_eq!(server.follow("/acme").await.status, 302);
+}
+
+#[tokio::test]
+async fn readers_only_read_and_creators_only_create() {
+    let server = Running::start().await;
+    let reader = client(&server, "reader", &json!({})).await;
+    let creator = client(&server, "creator", &json!({})).await;
+    server.post(&link("a")).await.expect(201);
+    reader.get("/links/a").await.expect(200);
+    let item = json!([link("b")]);
+    for (method, path, body) in [
+        (Method::POST, "/links", &link("b")),
+        (Method::POST, "/links/bulk", &item),
+        (Method::PATCH, "/links/a", &json!({})),
+        (Method::DELETE, "/links/a", &Value::Null),
+        (Method::GET, "/keys", &Value::Null),
+        (Method::GET, "/audit", &Value::Null),
+    ] {
+        reader
+            .send(method, path, body)
+            .await
+            .problem(403, "forbidden");
+    }
+    let made = creator.create(&link("c")).await.expect(201);
+    assert_eq!(made["shortCode"], "c");
+    for (method, path) in [
+        (Method::GET, "/links"),
+        (Method::GET, "/links/c"),
+        (Method::HEAD, "/links/c"),
+        (Method::PATCH, "/links/c"),
+        (Method::DELETE, "/links/c"),
+        (Method::GET, "/users"),
+    ] {
+        let answer = creator.send(method.clone(), path, &json!({})).await;
+        assert_eq!(answer.status, 403, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn equal_links_taken_aliases_and_receipts_of_others_are_not_shown() {
+    let server = Running::start().await;
+    let acme = tenant(&server, "acme").await;
+    let ada = client(&server, "editor", &json!({})).await;
+    let same = json!({ "longUrl": "https://example.com/same", "findIfExists": true });
+    let first = server.post(&same).await.expect(201);
+    assert_eq!(server.post(&same).await.expect(200), first);
+    for client in [&acme, &ada] {
+        let own = client.create(&same).await.expect(201);
+        assert_ne!(own["shortCode"], first["shortCode"]);
+        assert_eq!(client.create(&same).await.expect(200), own);
+    }
+
+    let alias = json!({ "longUrl": "https://secret.example/", "customSlug": "taken", "findIfExists": true });
+    server.post(&alias).await.expect(201);
+    for client in [&acme, &ada] {
+        let taken = client.create(&alias).await;
+        assert_eq!(taken.problem(409, "slug-taken"), ["customSlug"]);
+        assert!(!taken.text().contains("secret.example"));
+    }
+
+    let request = |key: &str| {
+        let request = server.plain(Method::POST, "/api/v1/links").bearer_auth(key);
+        request
+            .header("idempotency-key", "k")
+            .json(&json!({ "longUrl": "https://example.com/i" }))
+    };
+    let codes = [&server.admin_key, &acme.key, &ada.key].map(|key| request(key));
+    let mut seen = Vec::new();
+    for request in codes {
+        seen.push(send(request).await.expect(201)["shortCode"].clone());
+    }
+    assert!(seen[0] != seen[1] && seen[1] != seen[2] && seen[0] != seen[2]);
+}
+
+#[tokio::test]
+async fn a_key_bound_to_domains_makes_and_sees_links_on_them_only() {
+    let server = Running::start().await;
+    server.post(&link("a")).await.expect(201);
+    let bound = client(&server, "admin", &json!({ "domains": ["other.example"] })).await;
+    let made = bound.create(&link("b")).await.expect(201);
+    assert_eq!(made["domain"], "other.example");
+    let mut elsewhere = link("c");
+    elsewhere["domain"] = json!("go.example:8080");
+    assert_eq!(
+        bound.create(&elsewhere).await.problem(422, "validation"),
+        ["domain"]
+    );
+    assert_eq!(bound.codes().await, ["b"]);
+    bound.get("/links/a").await.problem(404, "link-not-found");
+    bound.get("/links/b?domain=other.example").await.expect(200);
+    // It could make itself a key that is bound to nothing.
+    bound.get("/keys").await.problem(403, "forbidden");
+}
+
+#[tokio::test]
+async fn a_key_bound_to_tags_gives_them_to_its_links_and_sees_those_only() {
+    let server = Running::start().await;
+    server.post(&link("a")).await.expect(201);
+    let mut tagged = link("t");
+    tagged["tags"] = json!(["two"]);
+    server.post(&tagged).await.expect(201);
+    let bound = client(&server, "admin", &json!({ "tags": ["one", "two"] })).await;
+    let mut body = link("b");
+    body["tags"] = json!(["own"]);
+    let made = bound.create(&body).await.expect(201);
+    assert_eq!(made["tags"], json!(["one", "own", "two"]));
+    assert_eq!(bound.codes().await, ["b", "t"]);
+    bound.get("/links/a").await.problem(404, "link-not-found");
+    let patched = bound
+        .send(Method::PATCH, "/links/b", &json!({ "tags": null }))
+        .await
+        .expect(200);
+    assert_eq!(patched["tags"], json!(["one", "two"]));
+    body["tags"] = (0..31).map(|tag| tag.to_string()).collect();
+    body["customSlug"] = json!("many");
+    assert_eq!(
+        bound.create(&body).await.problem(422, "validation"),
+        ["tags"]
+    );
+}
+
+#[tokio::test]
+async fn a_key_creates_no_more_links_than_its_quota() {
+    let server = Running::with(&[("EDGELINK_AUTH_KEY_CACHE_MS", "0")]).await;
+    let key = client(&server, "editor", &json!({ "quota": 3 })).await;
+    let id = key.key.split('_').nth(1).unwrap();
+    let used = async || server.get(&format!("/keys/{id}")).await.expect(200)["used"].clone();
+    key.create(&link("a")).await.expect(201);
+    // What creates no link costs nothing.
+    key.create(&link("a")).await.problem(409, "slug-taken");
+    key.create(&json!({})).await.problem(422, "validation");
+    let mut again = link("a");
+    again["findIfExists"] = json!(true);
+    key.create(&again).await.expect(200);
+    assert_eq!(used().await, 1);
+    let items = json!([link("b"), { "longUrl": "x" }, link("a"), link("d")]);
+    let bulk = key
+        .send(Method::POST, "/links/bulk", &items)
+        .await
+        .expect(200);
+    let statuses: Vec<u64> = bulk["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["status"].as_u64().unwrap())
+        .collect();
+    assert_eq!(statuses, [201, 422, 409, 402]);
+    assert_eq!(used().await, 2);
+    key.create(&link("c")).await.expect(201);
+    key.create(&link("d")).await.problem(402, "quota-exhausted");
+    key.create(&again).await.expect(200);
+    server
+        .patch(&format!("/keys/{id}"), &json!({ "quota": null }))
+        .await
+        .expect(200);
+    key.create(&link("d")).await.expect(201);
+}
