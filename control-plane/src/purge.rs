@@ -46,6 +46,8 @@ pub struct Purged {
     pub hashed: u64,
     /// Clicks by minute, and numbers of counted batches.
     pub clicks: u64,
+    /// Entries of the audit log.
+    pub audit: u64,
 }
 
 /// A kind of row to purge.
@@ -56,6 +58,7 @@ enum PurgeKind {
     Receipts,
     Unhashed,
     Clicks,
+    Audit,
 }
 
 impl Purger {
@@ -169,6 +172,7 @@ impl Purger {
         let PurgeConfig {
             grace_seconds,
             tombstone_days,
+            audit_days,
             batch,
             ..
         } = self.settings;
@@ -191,6 +195,10 @@ impl Purger {
                     .purge_clicks(minutes, BATCH_RETENTION_MINUTES, limit);
                 purged.await
             }
+            PurgeKind::Audit => {
+                let kept = audit_days * DAY_MILLIS;
+                self.store.purge_audit(kept, batch).await
+            }
         }
     }
 }
@@ -203,17 +211,19 @@ impl Purged {
             PurgeKind::Receipts => &mut self.receipts,
             PurgeKind::Unhashed => &mut self.hashed,
             PurgeKind::Clicks => &mut self.clicks,
+            PurgeKind::Audit => &mut self.audit,
         }
     }
 }
 
 impl PurgeKind {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Links,
         Self::Tombstones,
         Self::Receipts,
         Self::Unhashed,
         Self::Clicks,
+        Self::Audit,
     ];
 
     fn label(self) -> &'static str {
@@ -223,6 +233,7 @@ impl PurgeKind {
             Self::Receipts => "receipts",
             Self::Unhashed => "unhashed",
             Self::Clicks => "clicks",
+            Self::Audit => "audit",
         }
     }
 }

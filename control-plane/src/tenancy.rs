@@ -153,3 +153,84 @@ impl Scope {
             && (self.tags.is_empty() || self.tags.iter().any(|tag| tags.contains(tag)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::links::model::LinkContent;
+    use crate::links::target::TargetUrl;
+
+    #[test]
+    fn a_role_reads_back_from_its_word() {
+        for role in Role::ALL {
+            assert_eq!(Role::of_word(role.word()), Some(role));
+        }
+        assert_eq!(Role::of_word("Admin"), None);
+    }
+
+    #[test]
+    fn a_key_can_do_no_more_than_its_user() {
+        let both = |one: Role, other: Role| one.rights().and(other.rights());
+        for role in Role::ALL {
+            assert_eq!(both(role, Role::Admin), role.rights());
+            assert_eq!(both(Role::Admin, role), role.rights());
+        }
+        let read_own = both(Role::Editor, Role::Reader);
+        assert_eq!(read_own, both(Role::Reader, Role::Editor));
+        assert_eq!(read_own.read, Reach::Own);
+        assert!(!read_own.create && !read_own.change);
+        let nothing = both(Role::Reader, Role::Creator);
+        assert_eq!(nothing.read, Reach::None);
+        assert!(!nothing.create && !nothing.change && !nothing.administer);
+    }
+
+    #[test]
+    fn a_scope_covers_what_meets_all_of_it() {
+        let mut content = LinkContent::to(TargetUrl::from_store("https://x.example/"));
+        content.tags = vec!["a".to_owned(), "b".to_owned()];
+        let link = Link {
+            id: 1,
+            domain: Domain::parse("a.example").unwrap(),
+            code: "c".parse().unwrap(),
+            tenant_id: 2,
+            owner_id: Some(3),
+            content,
+            created_at: 0,
+            updated_at: 0,
+            rev: 1,
+        };
+        let whole = Scope::tenant(2);
+        let owner = |owner_id| Scope {
+            owner_id,
+            ..whole.clone()
+        };
+        let domains = |domains: &[&str]| Scope {
+            domains: domains
+                .iter()
+                .map(|name| Domain::parse(name).unwrap())
+                .collect(),
+            ..whole.clone()
+        };
+        let tags = |tags: &[&str]| Scope {
+            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            ..whole.clone()
+        };
+        for (scope, covers) in [
+            (whole.clone(), true),
+            (Scope::tenant(1), false),
+            (owner(Some(3)), true),
+            (owner(Some(4)), false),
+            (domains(&["b.example", "a.example"]), true),
+            (domains(&["b.example"]), false),
+            (tags(&["x", "b"]), true),
+            (tags(&["x"]), false),
+        ] {
+            assert_eq!(scope.covers(&link), covers, "{scope:?}");
+        }
+        let of_none = Link {
+            owner_id: None,
+            ..link
+        };
+        assert!(whole.covers(&of_none) && !owner(Some(3)).covers(&of_none));
+    }
+}

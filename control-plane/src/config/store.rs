@@ -76,6 +76,8 @@ edgelink_wire::settings! {
         /// Retention of tombstones. Caches keep a link for 7 days by default: most of them apply the deletion of the very link
         /// while its tombstone is there.
         pub tombstone_days: u64 = 30, 8..=3_650;
+        /// Retention of the audit log, and so of the history of links.
+        pub audit_days: u64 = 400, 1..=36_500;
         /// Rows purged by one transaction.
         pub batch: u32 = 500, 1..=10_000;
         /// Expired links counted at most, for `edgelink_purge_due_links`.

@@ -287,7 +287,7 @@ mod tests {
             details: LinkDetails {
                 notes: Some("n".to_owned()),
             },
-            ..plain
+            ..plain.clone()
         };
         // The same with ["e",true,{"notes":"n"}] behind it.
         assert_eq!(

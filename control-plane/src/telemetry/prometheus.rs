@@ -109,7 +109,7 @@ metrics! {
     /// Batches of clicks.
     CLICK_BATCHES: Counter "edgelink_click_batches_total", "`outcome` (new, repeated)";
     /// Rows purged; `unhashed` are not purged, but given their hash.
-    PURGED: Counter "edgelink_purged_total", "`kind` (links, tombstones, receipts, unhashed, clicks)";
+    PURGED: Counter "edgelink_purged_total", "`kind` (links, tombstones, receipts, unhashed, clicks, audit)";
     /// Purges that failed; they are retried.
     PURGE_FAILURES: Counter "edgelink_purge_failures_total", "`kind`";
     /// Links past their retention that the last purge has left, counted up to `purge.count_limit`; above 0, purging does not

@@ -8,7 +8,7 @@ use edgelink_control_plane::publisher::{
 };
 use edgelink_control_plane::redis::{Redis, StreamEntry};
 use edgelink_control_plane::store::{
-    FeedKind, LeaseClaim, NewLink, PublisherState, Store, Twin, connect,
+    FeedKind, LeaseClaim, NewLink, PublisherState, Store, connect,
 };
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;

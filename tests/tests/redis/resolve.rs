@@ -6,7 +6,7 @@ use edgelink_control_plane::config::{FeedConfig, ResolveConfig};
 use edgelink_control_plane::feed::{Feed, Listener, Tail};
 use edgelink_control_plane::redis::{Lookup, Redis};
 use edgelink_control_plane::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
-use edgelink_control_plane::store::{NewLink, Store, Twin};
+use edgelink_control_plane::store::{NewLink, Store};
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;
 use edgelink_wire::{CodeLength, CodeSpace, LinkKey, Record};

@@ -204,11 +204,9 @@ async fn a_link_that_was_found_leaves_a_receipt_with_its_times(database: Databas
         .await;
     let made = store.find_link(&made.key()).await.unwrap().unwrap();
     let found = |item| NewLink {
-        id: made.id,
-        key: made.key(),
-        content: made.content.clone(),
         receipt: receipt(item),
         twin: Twin::Known(Box::new(made.clone())),
+        ..NewLink::new(made.id, made.key(), made.content.clone())
     };
     let left = store.create_links(vec![found(0)]).await.unwrap();
     assert_eq!(left, [Err(CreateError::Found(Box::new(made.clone())))]);

@@ -4,6 +4,9 @@
 //! a right is about (which links, which domains) follows from the [`Scope`] of the caller: handlers ask it, and what is out
 //! of it does not exist for the caller.
 
+#[cfg(test)]
+mod matrix;
+
 use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
 use crate::store::{Actor, ChangeError, KeyHolder};

@@ -1,0 +1,331 @@
+//! Every route times every kind of caller: what the README says is what the server answers.
+
+use super::{RULES, Right, Rule};
+use crate::config::{Config, Environment};
+use crate::reference;
+use crate::server::Server;
+use http::Method;
+use reqwest::Response;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// A kind of caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    NoKey,
+    Wrong,
+    Revoked,
+    Expired,
+    Reader,
+    Creator,
+    /// An editor; the link, if the route is about one, is its own.
+    Editor,
+    /// An editor; the link is another user's of its tenant.
+    EditorOfOthers,
+    /// An admin of another tenant than that of the link, key or user.
+    OtherAdmin,
+    /// An admin of the first tenant.
+    Admin,
+}
+
+impl Who {
+    const ALL: [(Self, &'static str); 10] = [
+        (Self::NoKey, "no key"),
+        (Self::Wrong, "wrong"),
+        (Self::Revoked, "revoked"),
+        (Self::Expired, "expired"),
+        (Self::Reader, "reader"),
+        (Self::Creator, "creator"),
+        (Self::Editor, "editor, own link"),
+        (Self::EditorOfOthers, "editor, another's"),
+        (Self::OtherAdmin, "other tenant's admin"),
+        (Self::Admin, "admin"),
+    ];
+
+    fn has(self, right: Right) -> bool {
+        use Who::{Admin, Creator, Editor, EditorOfOthers, OtherAdmin, Reader};
+        match right {
+            Right::ReadLinks => {
+                matches!(self, Reader | Editor | EditorOfOthers | OtherAdmin | Admin)
+            }
+            Right::CreateLinks => {
+                matches!(self, Creator | Editor | EditorOfOthers | OtherAdmin | Admin)
+            }
+            Right::ChangeLinks => {
+                matches!(self, Editor | EditorOfOthers | OtherAdmin | Admin)
+            }
+            Right::Administer => matches!(self, OtherAdmin | Admin),
+            Right::Operate => self == Admin,
+        }
+    }
+
+    /// Whether what the path names exists for the caller.
+    fn sees(self, path: &str) -> bool {
+        match self {
+            Self::OtherAdmin => !path.contains('{'),
+            Self::EditorOfOthers => !path.contains("{code}"),
+            _ => true,
+        }
+    }
+}
+
+/// The status of the answer to a request that is right in all else.
+fn expected(rule: &Rule, who: Who) -> u16 {
+    match who {
+        Who::NoKey | Who::Wrong | Who::Revoked | Who::Expired => 401,
+        _ if !who.has(rule.right) => 403,
+        _ if !who.sees(rule.path) => 404,
+        _ => sample(rule).1,
+    }
+}
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+fn unique() -> String {
+    format!("n{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A body that is right, and the status that it is answered with.
+fn sample(rule: &Rule) -> (Value, u16) {
+    let link = json!({ "longUrl": "https://example.com/" });
+    let name = json!({ "name": unique() });
+    match (rule.method.as_str(), rule.path) {
+        ("POST", "/links") => (link, 201),
+        ("POST", "/links/bulk") => (json!([link]), 200),
+        ("POST", "/keys" | "/users" | "/tenants") => (name, 201),
+        ("PATCH", "/keys/{id}" | "/users/{id}") => (name, 200),
+        ("PATCH", "/links/{code}") | ("POST", "/keys/{id}/rotate") => (json!({}), 200),
+        ("DELETE", "/links/{code}" | "/keys/{id}") => (Value::Null, 204),
+        ("GET", _) => (Value::Null, 200),
+        _ => panic!("{rule:?} has no sample: write one"),
+    }
+}
+
+fn table() -> String {
+    let heads = Who::ALL.map(|(_, name)| name).join(" | ");
+    let mut table = format!(
+        "| request | {heads} |\n|---|{}\n",
+        "---|".repeat(Who::ALL.len())
+    );
+    for rule in RULES {
+        let cells = Who::ALL.map(|(who, _)| expected(rule, who).to_string());
+        table += &format!(
+            "| `{} {}` | {} |\n",
+            rule.method,
+            rule.path,
+            cells.join(" | ")
+        );
+    }
+    table
+}
+
+#[test]
+fn the_reference_of_permissions_is_generated() {
+    reference::assert_generated("permissions", &table());
+}
+
+/// A route without a rule answers no request; here it is found before that.
+#[test]
+fn every_route_of_the_router_has_a_rule_and_every_rule_a_route() {
+    let routes = routes(include_str!("../../api.rs"));
+    let rules = RULES
+        .iter()
+        .map(|rule| format!("{} {}", rule.method, rule.path));
+    assert_eq!(routes, rules.collect());
+    assert_eq!(routes.len(), RULES.len(), "a rule is there twice");
+}
+
+/// The routes that a router's source names.
+fn routes(source: &str) -> BTreeSet<String> {
+    let mut routes = BTreeSet::new();
+    for call in source.split(".route(").skip(1) {
+        let path = call.split('"').nth(1).unwrap();
+        let end = call.find(".fallback").or(call.find(".layer"));
+        let handlers = &call[..end.unwrap_or(call.len())];
+        for method in [
+            Method::GET,
+            Method::POST,
+            Method::PUT,
+            Method::PATCH,
+            Method::DELETE,
+        ] {
+            let name = format!("{}(", method.as_str().to_ascii_lowercase());
+            let is_name = |(at, _): &(usize, &str)| {
+                let before = handlers[..*at].chars().next_back();
+                before.is_some_and(|char| !char.is_alphanumeric() && char != '_')
+            };
+            if handlers.match_indices(&name).any(|found| is_name(&found)) {
+                routes.insert(format!("{method} {path}"));
+            }
+        }
+    }
+    routes
+}
+
+/// A server with a key of each kind of caller.
+struct Fixture {
+    address: SocketAddr,
+    client: reqwest::Client,
+    keys: Vec<(Who, String)>,
+    _folder: TempDir,
+}
+
+impl Fixture {
+    async fn start(stop: CancellationToken) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let database = format!("sqlite://{}", path("edgelink.db"));
+        let variables = [
+            ("EDGELINK_SERVER_LISTEN", "127.0.0.1:0".to_owned()),
+            ("EDGELINK_STORE_URL", database),
+            ("EDGELINK_LINKS_DOMAINS", "go.example".to_owned()),
+            ("EDGELINK_AUTH_ADMIN_KEY_FILE", path("admin-key")),
+            ("EDGELINK_AUTH_KEY_CACHE_MS", "0".to_owned()),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value));
+        let environment: Environment = variables.into_iter().collect();
+        let server = Server::start(Config::load(None, &environment).unwrap())
+            .await
+            .unwrap();
+        let address = server.address();
+        tokio::spawn(server.run(stop.cancelled_owned()));
+        let admin = std::fs::read_to_string(path("admin-key")).unwrap();
+        let mut fixture = Self {
+            address,
+            client: reqwest::Client::new(),
+            keys: vec![(Who::Admin, admin.trim().to_owned())],
+            _folder: folder,
+        };
+        fixture.make_keys().await;
+        fixture
+    }
+
+    async fn make_keys(&mut self) {
+        let wrong = format!("edgelink_{}_{}", "0".repeat(16), "0".repeat(64));
+        self.keys.push((Who::Wrong, wrong));
+        for (who, role) in [
+            (Who::Reader, "reader"),
+            (Who::Creator, "creator"),
+            (Who::Editor, "editor"),
+            (Who::Revoked, "admin"),
+            (Who::Expired, "admin"),
+        ] {
+            let user = json!({ "name": role.to_owned() + &unique(), "role": role });
+            let user = self.admin(Method::POST, "/users", &user).await;
+            let key = json!({ "name": role, "role": role, "userId": user["id"] });
+            let key = self.admin(Method::POST, "/keys", &key).await;
+            self.keys.push((who, text(&key["key"])));
+            let path = format!("/keys/{}", text(&key["id"]));
+            if who == Who::Revoked {
+                self.admin(Method::DELETE, &path, &Value::Null).await;
+            }
+            if who == Who::Expired {
+                self.expire(&path).await;
+            }
+        }
+        let editor = self.key(Who::Editor).to_owned();
+        self.keys.push((Who::EditorOfOthers, editor));
+        let tenant = json!({ "name": "other" });
+        let tenant = self.admin(Method::POST, "/tenants", &tenant).await;
+        self.keys
+            .push((Who::OtherAdmin, text(&tenant["adminKey"]["key"])));
+    }
+
+    /// Lets a key expire: the next whole second is the earliest time that the API takes.
+    async fn expire(&self, path: &str) {
+        let soon = crate::clock::unix_seconds() + 1;
+        let body = json!({ "expiresAt": crate::timestamp::from_seconds(soon) });
+        self.admin(Method::PATCH, path, &body).await;
+        let key = self.key(Who::Expired).to_owned();
+        while self
+            .send(Some(&key), Method::GET, "/links", &Value::Null)
+            .await
+            .status()
+            != 401
+        {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+
+    fn key(&self, who: Who) -> &str {
+        let (_, key) = self.keys.iter().find(|(of, _)| *of == who).unwrap();
+        key
+    }
+
+    async fn send(&self, key: Option<&str>, method: Method, path: &str, body: &Value) -> Response {
+        let url = format!("http://{}/api/v1{path}", self.address);
+        let mut request = self.client.request(method, url);
+        if let Some(key) = key {
+            request = request.bearer_auth(key);
+        }
+        if !body.is_null() {
+            request = request.json(body);
+        }
+        request.send().await.unwrap()
+    }
+
+    /// The answer to a request that succeeds.
+    async fn by(&self, who: Who, method: Method, path: &str, body: &Value) -> Value {
+        let answer = self.send(Some(self.key(who)), method, path, body).await;
+        assert!(answer.status().is_success(), "{path}: {}", answer.status());
+        let bytes = answer.bytes().await.unwrap();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    async fn admin(&self, method: Method, path: &str, body: &Value) -> Value {
+        self.by(Who::Admin, method, path, body).await
+    }
+
+    /// The path of a rule, about something that exists.
+    async fn path(&self, rule: &Rule, who: Who) -> String {
+        let name = json!({ "name": unique() });
+        if rule.path.contains("{code}") {
+            let owner = match who {
+                Who::Editor => Who::Editor,
+                _ => Who::Admin,
+            };
+            let link = json!({ "longUrl": "https://example.com/" });
+            let link = self.by(owner, Method::POST, "/links", &link).await;
+            return rule.path.replace("{code}", &text(&link["shortCode"]));
+        }
+        let collection = rule.path.split("/{id}").next().unwrap();
+        if collection == rule.path {
+            return rule.path.to_owned();
+        }
+        let made = self.admin(Method::POST, collection, &name).await;
+        let id = made["id"].to_string();
+        rule.path.replace("{id}", id.trim_matches('"'))
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_route_answers_every_caller_as_the_reference_says() {
+    let stop = CancellationToken::new();
+    let _stop = stop.clone().drop_guard();
+    let fixture = Fixture::start(stop).await;
+    let mut wrong = Vec::new();
+    for rule in RULES {
+        for (who, name) in Who::ALL {
+            let path = fixture.path(rule, who).await;
+            let key = (who != Who::NoKey).then(|| fixture.key(who));
+            let (body, _) = sample(rule);
+            let answer = fixture.send(key, rule.method.clone(), &path, &body).await;
+            let (status, expected) = (answer.status().as_u16(), expected(rule, who));
+            if status != expected {
+                wrong.push(format!(
+                    "{} {path} ({name}): {status}, not {expected}",
+                    rule.method
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
