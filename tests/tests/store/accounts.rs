@@ -136,7 +136,7 @@ async fn a_tenant_begins_with_an_admin_and_its_key(database: Database) {
     assert_eq!(holder.key, row);
     let tenants = store.list_tenants(0, 9).await.unwrap();
     assert_eq!(tenants[0].name, "default");
-    assert_eq!(tenants[1..], [made.clone()]);
+    assert_eq!(&tenants[1..], std::slice::from_ref(&made));
     assert_eq!(store.list_tenants(FIRST_TENANT, 9).await.unwrap(), [made]);
 }
 
