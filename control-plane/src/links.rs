@@ -9,3 +9,4 @@ pub(crate) mod group_commit;
 pub mod model;
 pub(crate) mod order;
 pub mod target;
+pub mod words;

@@ -22,7 +22,7 @@ pub use zookeeper::{ZookeeperAuth, ZookeeperOptions, zookeeper};
 
 use crate::config::{Config, NumberSourceKind};
 use crate::publisher::{BoundPolicy, EVERY_NUMBER};
-use crate::store::{ListQuery, Store, StoreError};
+use crate::store::{Store, StoreError};
 use digest::Digest;
 use std::sync::Arc;
 
@@ -80,18 +80,12 @@ fn segment_options(config: &Config) -> SegmentOptions {
 
 async fn zookeeper_options(config: &Config, store: &Store) -> Result<ZookeeperOptions, StoreError> {
     let numbers = &config.numbers;
-    let any = ListQuery {
-        scope: None,
-        domain: None,
-        after: None,
-        limit: 1,
-    };
     Ok(ZookeeperOptions {
         path: numbers.zookeeper_path.clone(),
         range: numbers.zookeeper_range,
         auth: numbers.zookeeper_auth(),
         // A ZooKeeper that has lost its data must not start from 0 again.
-        first: store.list_links(&any).await?.is_empty().then_some(0),
+        first: (!store.has_links().await?).then_some(0),
         ..ZookeeperOptions::new(numbers.zookeeper_servers.clone().unwrap_or_default())
     })
 }

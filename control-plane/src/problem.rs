@@ -75,12 +75,16 @@ kinds! {
     NotFound: NOT_FOUND "not-found", "There is nothing here";
     /// no such link
     LinkNotFound: NOT_FOUND "link-not-found", "There is no such link";
+    /// no link has the tag
+    TagNotFound: NOT_FOUND "tag-not-found", "No link has the tag";
     /// `Allow` lists the right ones
     MethodNotAllowed: METHOD_NOT_ALLOWED "method-not-allowed", "The method is not allowed here";
     /// the body took longer than `server.body_timeout_ms`
     BodyTimeout: REQUEST_TIMEOUT "body-timeout", "The body took too long";
     /// another link has the alias
     SlugTaken: CONFLICT "slug-taken", "The slug is taken";
+    /// other links have the new name of the tag
+    TagTaken: CONFLICT "tag-taken", "The tag is taken";
     /// another tenant or user has the name
     NameTaken: CONFLICT "name-taken", "The name is taken";
     /// the tenant would have no admin any more

@@ -19,6 +19,7 @@ mod error;
 mod issuers;
 mod leases;
 mod links;
+mod listing;
 mod migrate;
 mod mysql;
 mod newest;
@@ -32,7 +33,9 @@ mod rows;
 mod session;
 mod sql;
 mod sqlite;
+mod tags;
 mod tenants;
+mod terms;
 mod twins;
 mod users;
 
@@ -46,7 +49,10 @@ pub use creation::{CreateError, NewLink};
 pub use error::StoreError;
 pub use issuers::{ISSUERS, IssuerHolder, IssuerUsage, Segment};
 pub use leases::MAX_LEASE_MILLIS;
-pub use links::{ChangeError, ChangeFn, CheckFn, ListCursor, ListQuery, ScannedKey};
+pub use links::{ChangeError, ChangeFn, CheckFn, ScannedKey};
+pub use listing::{
+    LinkPage, ListCursor, ListOrder, ListQuery, ListedState, MAX_EXAMINED, TagsMode,
+};
 pub use outbox::{MAX_BATCH_BYTES, MalformedBatch, OutboxSize, PendingBatch, PendingChange};
 pub use packed::{CutOff, Packed};
 pub use publisher::{
@@ -54,6 +60,7 @@ pub use publisher::{
     PublisherState,
 };
 pub use receipts::{Receipt, StoredReceipt};
+pub use tags::{MAX_COUNTED, MAX_RETAGGED, TagCount, TagQuery};
 pub use tenants::TenantRow;
 pub use twins::{Twin, Wanted};
 pub use users::{UserPatch, UserRow};

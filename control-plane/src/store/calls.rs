@@ -19,7 +19,7 @@ use tokio::time::Instant;
 ///
 /// Every method is one transaction: it is committed when it returns `Ok`, and possibly committed after an error that
 /// [`StoreError::is_transient`]. Every creation, change and deletion of a link writes the outbox in the same
-/// transaction.
+/// transaction, but for changes of tags alone by [`Store::replace_tag`], which edges do not get.
 ///
 /// Each operation is one method, with its SQL, in the file of its subject. It runs its statements on a [`Session`], which
 /// [`run`] lends it, and what differs between databases is in [`super::dialect::Dialect`].

@@ -19,6 +19,7 @@ use super::revisions::{LastRevisions, Revisions};
 use super::rows::{StoredContent, numbers};
 use super::session::Session;
 use super::sql::{LONGEST, Value, insert_literally, pieces, sql};
+use super::terms::Terms;
 use super::twins::{Candidate, Twin, Wanted, find_like, lock_targets};
 use crate::links::model::{Link, LinkContent};
 use crate::tenancy::{FIRST_TENANT, Scope};
@@ -221,7 +222,7 @@ impl NewRow {
         let more = self.stored.tags().len() + self.stored.details_length() + external_id;
         let text = content.target.as_str().len() + title + more;
         let receipt = self.receipt.as_ref().map_or(0, |_| RECEIPT);
-        NUMBERS + text + self.link.code.as_str().len() + receipt
+        NUMBERS + text + self.link.code.as_str().len() + Terms::wire_size(content) + receipt
     }
 
     /// The values of [`INSERT_LINKS`].
@@ -424,6 +425,7 @@ impl Creation {
             let links = order.iter().map(|index| self.rows[*index].values());
             insert_literally(&mut script, INSERT_LINKS, links);
             script.push_str("; ");
+            self.terms().insert_literally(&mut script, dialect);
             self.changes().insert_literally(&mut script, self.now);
             script.push_str("; ");
         }
@@ -448,6 +450,7 @@ impl Creation {
         self.settle_followers();
         // A taken code may be this very request's, which came before.
         self.find_receipts(session).await?;
+        self.terms().add(session).await?;
         self.changes().append_outbox(session, self.now).await?;
         match self.receipts().write(session).await {
             Err(fault) if fault.is_duplicate() => return Ok(false),
@@ -608,12 +611,20 @@ impl Creation {
         }
     }
 
+    /// The links that are created.
+    fn created(&self) -> impl Iterator<Item = &Link> {
+        let created = self.rows.iter().filter(|row| row.outcome == Some(Ok(())));
+        created.map(|row| &row.link)
+    }
+
+    fn terms(&self) -> Terms {
+        Terms::of(self.created())
+    }
+
     fn changes(&self) -> OutboxBatches {
         let mut changes = OutboxBatches::default();
-        for row in &self.rows {
-            if row.outcome == Some(Ok(())) {
-                changes.push(&row.link.key(), &row.link.record());
-            }
+        for link in self.created() {
+            changes.push(&link.key(), &link.record());
         }
         changes
     }
@@ -749,6 +760,7 @@ mod tests {
                  valid_since, valid_until, forward_query, title, tags, external_id, archived, details, tenant_id, owner_id, created_at, \
                  updated_at, rev) VALUES (1, 2, X'63', \
                  X'273b2d2d', -4, -5, 302, 1, NULL, 7, 1, _utf8mb4 X'5c27c3a4', _utf8mb4 X'5b5d', X'6527', 0, _utf8mb4 X'7b226e6f746573223a226e227d', 2, 6, 3, 3, 8); \
+                 INSERT IGNORE INTO link_words (tenant_id, word, link_id) VALUES (2, X'5c27c3a4', 1); \
                  INSERT INTO outbox (link_keys, records, created_at) VALUES (X'00000003612f63', X'00000008012c0807273b2d2d', 9); \
                  INSERT INTO receipts (request, item, fingerprint, link_id, link_key, rev, created_at, found, link_created_at, \
                  link_updated_at) VALUES (X'{request}', 5, X'{fingerprint}', 1, X'612f63', 8, 9, 0, 3, 3); \

@@ -99,6 +99,14 @@ impl Dialect {
         }
     }
 
+    /// Text of ASCII in lower case. MySQL lets binary text be.
+    pub(super) fn lower(&self, text: &str) -> String {
+        match self.system {
+            System::MySql => format!("LOWER(CONVERT({text} USING latin1))"),
+            System::Sqlite => format!("lower({text})"),
+        }
+    }
+
     /// Begins what an INSERT does instead with a row whose `key` is there.
     pub(super) fn on_duplicate(&self, key: &str) -> String {
         match self.system {

@@ -1,4 +1,4 @@
-//! Looks up, lists, changes and deletes links.
+//! Looks up, changes and deletes links.
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
@@ -6,12 +6,10 @@ use super::outbox::OutboxBatches;
 use super::revisions::Revisions;
 use super::rows::{CONTENT_COLUMNS, LINK_COLUMNS, LinkRow, StoredContent};
 use super::session::Session;
-use super::sql::{Sql, Value, sql};
-
+use super::sql::{Sql, sql};
+use super::terms;
 use crate::links::model::{Link, LinkContent};
-use crate::tenancy::Scope;
-use edgelink_wire::{Domain, LinkKey, Record};
-use serde_json::Value as Json;
+use edgelink_wire::{LinkKey, Record};
 use sqlx::mysql::MySqlRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, Row};
@@ -78,13 +76,6 @@ impl Store {
         deleted
     }
 
-    /// Links, newest first.
-    pub async fn list_links(&self, query: &ListQuery) -> Result<Vec<Link>, StoreError> {
-        run!(self.read("list_links", "listing links"), |session| {
-            LinkRow::into_links(page(session, query).await?)
-        })
-    }
-
     /// A page of the keys of all links, deleted ones included, in the order of their numbers, after `after`.
     pub async fn scan_keys(
         &self,
@@ -136,28 +127,6 @@ impl ChangeError {
         let reason = reason.into();
         Self::Invalid { field, reason }
     }
-}
-
-/// Which links to list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListQuery {
-    /// Only those that the caller may see; `None` for all.
-    pub scope: Option<Scope>,
-    /// Only those on this domain.
-    pub domain: Option<Domain>,
-    /// Only those after this place.
-    pub after: Option<ListCursor>,
-    /// How many at most.
-    pub limit: u32,
-}
-
-/// A place in the list: that of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListCursor {
-    /// [`Link::created_at`].
-    pub created_at: u64,
-    /// [`Link::id`].
-    pub id: u64,
 }
 
 /// A key with the number of its link.
@@ -245,10 +214,11 @@ async fn update_locked(
     key: &LinkKey,
     change: &ChangeFn,
 ) -> Result<Option<Result<Link, ChangeError>>, Fault> {
-    let Some((mut link, revisions)) = lock(session, key).await? else {
+    let Some((before, revisions)) = lock(session, key).await? else {
         return Ok(None);
     };
-    link.content = match change(&link) {
+    let mut link = before.clone();
+    link.content = match change(&before) {
         Ok(content) => content,
         Err(error) => return Ok(Some(Err(error))),
     };
@@ -261,6 +231,9 @@ async fn update_locked(
         set_content(update, &stored, &link.content).push(", updated_at = ?, rev = ? WHERE id = ?");
     let update = update.bind_all([link.updated_at, link.rev, link.id]);
     session.execute(update).await?;
+    if terms::differ(&before, &link) {
+        terms::replace(session, std::slice::from_ref(&link)).await?;
+    }
     let change = OutboxBatches::one(key, &link.record());
     change.append_outbox(session, now).await?;
     Ok(Some(Ok(link)))
@@ -296,96 +269,8 @@ async fn delete_locked(
     );
     let delete = delete.bind_all([now, now, rev, link.id]);
     session.execute(delete).await?;
+    terms::remove(session, [&link]).await?;
     let change = OutboxBatches::one(key, &Record::Absent { rev });
     change.append_outbox(session, now).await?;
     Ok(Some(Ok(())))
-}
-
-/// A part of the list that is one range of its index. What follows a place is two of them, because no database reads
-/// both as one range.
-#[derive(Clone, Copy, Debug)]
-enum ListRange {
-    /// Links created at the time of a place, with a lower number.
-    At(ListCursor),
-    /// Links created before that time, unix milliseconds.
-    Before(u64),
-}
-
-/// A page of links: first those created in the millisecond at which the page before has ended.
-async fn page(session: &mut Session, query: &ListQuery) -> Result<Vec<LinkRow>, Fault> {
-    let Some(after) = query.after else {
-        let all = ListRange::Before(i64::MAX.cast_unsigned());
-        return list(session, query, all, query.limit).await;
-    };
-    let mut rows = list(session, query, ListRange::At(after), query.limit).await?;
-    let found = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-    let missing = query.limit.saturating_sub(found);
-    if missing > 0 {
-        let before = ListRange::Before(after.created_at);
-        rows.extend(list(session, query, before, missing).await?);
-    }
-    Ok(rows)
-}
-
-/// Links in `range`, without tombstones, newest first.
-async fn list(
-    session: &mut Session,
-    list: &ListQuery,
-    range: ListRange,
-    limit: u32,
-) -> Result<Vec<LinkRow>, Fault> {
-    let dialect = session.dialect();
-    let (index, on_domain) = match list.domain {
-        None => ("links_live", ""),
-        Some(_) => (
-            "links_live_on_domain",
-            "l.domain_id = (SELECT id FROM domains WHERE name = ?) AND ",
-        ),
-    };
-    let (index, join) = (dialect.force_index(index), dialect.join_in_order);
-    let condition = match range {
-        ListRange::At(_) => "l.created_at = ? AND l.id < ?",
-        ListRange::Before(_) => "l.created_at < ?",
-    };
-    let mut query = sql(format!(
-        "SELECT {LINK_COLUMNS} FROM links l{index} {join} domains d ON d.id = l.domain_id \
-         WHERE {on_domain}l.deleted_at IS NULL AND {condition}"
-    ));
-    if let Some(domain) = &list.domain {
-        query = query.bind(domain);
-    }
-    let query = match range {
-        ListRange::At(place) => query.bind(place.created_at).bind(place.id),
-        ListRange::Before(created_at) => query.bind(created_at),
-    };
-    let tags = list.scope.iter().flat_map(|scope| &scope.tags);
-    let tags: Vec<String> = tags
-        .map(|tag| Json::from(tag.as_str()).to_string())
-        .collect();
-    let query = match &list.scope {
-        Some(scope) => within(query, scope, &tags),
-        None => query,
-    };
-    let query = query.push(" ORDER BY l.created_at DESC, l.id DESC LIMIT ?");
-    session.fetch_all(query.bind(limit)).await
-}
-
-/// Appends the conditions of a scope, whose tags are given as JSON strings.
-fn within<'v>(mut sql: Sql<'v>, scope: &'v Scope, tags: &'v [String]) -> Sql<'v> {
-    sql = sql.push(" AND l.tenant_id = ?").bind(scope.tenant_id);
-    if let Some(owner_id) = scope.owner_id {
-        sql = sql.push(" AND l.owner_id = ?").bind(owner_id);
-    }
-    if !scope.domains.is_empty() {
-        let domains: Vec<&Domain> = scope.domains.iter().collect();
-        sql = sql.push(" AND d.name IN ").list(&domains);
-    }
-    if tags.is_empty() {
-        return sql;
-    }
-    sql.push(" AND (")
-        .join(" OR ", tags, |sql, tag| {
-            sql.push("INSTR(l.tags, ?) > 0").bind(Value::Text(tag))
-        })
-        .push(")")
 }

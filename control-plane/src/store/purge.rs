@@ -7,6 +7,7 @@ use super::revisions::Revisions;
 use super::rows::{links_by_id, numbers};
 use super::session::Session;
 use super::sql::sql;
+use super::terms;
 use edgelink_wire::Record;
 
 impl Store {
@@ -65,7 +66,8 @@ async fn sweep(session: &mut Session, grace: u64, limit: u32) -> Result<u64, Fau
     let revisions = Revisions::read(session).await?;
     let (first, now) = (revisions.first(), revisions.now_millis());
     let mut changes = OutboxBatches::default();
-    for link in links_by_id(session, &ids).await? {
+    let links = links_by_id(session, &ids).await?;
+    for link in &links {
         let rev = revisions.after(link.rev);
         changes.push(&link.key(), &Record::Absent { rev });
     }
@@ -76,6 +78,7 @@ async fn sweep(session: &mut Session, grace: u64, limit: u32) -> Result<u64, Fau
     ));
     let empty = empty.bind(first).bind(now).bind(now).list(&ids);
     session.execute(empty).await?;
+    terms::remove(session, &links).await?;
     changes.append_outbox(session, now).await?;
     session.commit(ids.len()).await?;
     Ok(ids.len() as u64)

@@ -314,8 +314,7 @@ async fn requests_of_every_kind_share_their_commits_and_have_their_own_answers()
         let results = results["results"].as_array().unwrap();
         links.extend(results.iter().map(|result| result["link"].clone()));
     }
-    let page = server.get("/links?limit=500").await.expect(200);
-    let mut stored = page["links"].as_array().unwrap().clone();
+    let mut stored = server.all_links().await;
     assert_eq!(stored.len(), 100 + 20 + 15 + 28 + 200);
     for all in [&mut links, &mut stored] {
         all.sort_by_key(|link| link["shortUrl"].to_string());

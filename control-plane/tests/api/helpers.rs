@@ -115,6 +115,20 @@ impl Running {
         send(self.api(Method::GET, path)).await
     }
 
+    /// All links, the newest first.
+    pub(crate) async fn all_links(&self) -> Vec<Value> {
+        let (mut links, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let path = format!("/links?limit=100{cursor}");
+            let page = self.get(&path).await.expect(200);
+            links.extend(page["links"].as_array().unwrap().iter().cloned());
+            let Some(next) = page["nextCursor"].as_str() else {
+                return links;
+            };
+            cursor = format!("&cursor={next}");
+        }
+    }
+
     pub(crate) async fn patch(&self, path: &str, body: &Value) -> Answer {
         send(self.api(Method::PATCH, path).json(body)).await
     }

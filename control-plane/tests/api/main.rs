@@ -23,5 +23,6 @@ mod redirects;
 mod scopes;
 mod sources;
 mod stopping;
+mod tags;
 mod transfer;
 mod validation;

@@ -34,9 +34,9 @@ fn export_to(path: &Path) -> ExportOptions {
 }
 
 async fn targets(server: &Running) -> Vec<String> {
-    let page = server.get("/links?limit=500").await.expect(200);
-    let links = page["links"].as_array().unwrap().iter();
+    let links = server.all_links().await;
     let mut targets: Vec<String> = links
+        .iter()
         .map(|link| link["longUrl"].as_str().unwrap().to_owned())
         .collect();
     targets.sort();

@@ -119,15 +119,40 @@ async fn targets_that_are_no_web_pages_elsewhere_are_refused_with_the_reason() {
 #[tokio::test]
 async fn parameters_are_checked_like_fields() {
     let server = Running::start().await;
+    let tags: Vec<String> = (0..11).map(|n| format!("tags={n}")).collect();
+    let eleven = format!("/links?{}", tags.join("&"));
+    let long_id = format!("/links?externalId={}", "e".repeat(256));
+    let other_order = format!("/links?orderBy=createdAt-asc&cursor={}", "0".repeat(32));
     for (path, field) in [
         ("/links?limit=0", "limit"),
-        ("/links?limit=501", "limit"),
+        ("/links?limit=101", "limit"),
         ("/links?limit=%2B1", "limit"),
         ("/links?limit=", "limit"),
         ("/links?cursor=x", "cursor"),
         ("/links?domain=unknown.example", "domain"),
         ("/links?limit=1&limit=2", "limit"),
         ("/links?page=2", "page"),
+        ("/links?tags=", "tags"),
+        ("/links?excludeTags=a%0A", "excludeTags"),
+        (eleven.as_str(), "tags"),
+        ("/links?tagsMode=some", "tagsMode"),
+        ("/links?withoutTags=1", "withoutTags"),
+        ("/links?withoutTags=true&tags=a", "withoutTags"),
+        ("/links?state=gone", "state"),
+        ("/links?createdAfter=yesterday", "createdAfter"),
+        ("/links?createdBefore=1", "createdBefore"),
+        ("/links?externalId=", "externalId"),
+        (long_id.as_str(), "externalId"),
+        ("/links?searchTerm=+", "searchTerm"),
+        ("/links?searchTerm=a+b+c+d+e", "searchTerm"),
+        ("/links?orderBy=title-asc", "orderBy"),
+        ("/links?orderBy=shortCode-asc", "orderBy"),
+        (other_order.as_str(), "cursor"),
+        ("/tags?limit=101", "limit"),
+        ("/tags?prefix=", "prefix"),
+        ("/tags?cursor=x", "cursor"),
+        ("/tags?cursor=00", "cursor"),
+        ("/tags?x=1", "x"),
         ("/links/abc?domain=unknown.example", "domain"),
         ("/links/abc?x=1", "x"),
     ] {

@@ -5,6 +5,7 @@ use edgelink_control_plane::links::model::{Link, LinkContent};
 use edgelink_control_plane::store::{
     CreateError, ListQuery, NewLink, Receipt, Store, StoredReceipt, Twin, Wanted,
 };
+use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
 use edgelink_wire::Code;
 use std::ops::Range;
 use std::sync::Arc;
@@ -323,13 +324,8 @@ async fn of_concurrent_links_that_may_have_no_twin_one_is_created(database: Data
         assert!(answer.is_ok() || is_found(&answer), "{answer:?}");
     }
     assert_eq!(created, 1);
-    let all = ListQuery {
-        scope: None,
-        domain: None,
-        after: None,
-        limit: 10,
-    };
-    assert_eq!(store.list_links(&all).await.unwrap().len(), 1);
+    let all = ListQuery::newest(Scope::tenant(FIRST_TENANT), 10);
+    assert_eq!(store.list_links(&all).await.unwrap().links.len(), 1);
 }
 
 async fn a_twin_is_one_with_the_same_domain_and_content_and_code_where_that_is_asked(

@@ -1,35 +1,99 @@
-//! Cursors: the place of a link in the list, as a text that is opaque to clients.
+//! Cursors: the place of a link in the list, and the order of that list, as a text that is opaque to clients.
 
 use super::fields::Reason;
-use crate::store::ListCursor;
+use crate::store::{ListCursor, ListOrder};
+use edgelink_wire::Code;
 use serde_json::Value;
 
 const DIGITS: usize = 16;
 
-pub(crate) fn format(cursor: ListCursor) -> String {
-    format!("{:016x}{:016x}", cursor.created_at, cursor.id)
+/// Where a list continues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Continuation {
+    pub(crate) order: ListOrder,
+    pub(crate) place: ListCursor,
 }
 
-pub(crate) fn parse(value: &Value) -> Result<ListCursor, Reason> {
-    value.as_str().and_then(read).ok_or(Reason::Borrowed(
-        "must be a nextCursor of an earlier answer",
-    ))
+/// In front of places of other orders than newest first.
+const OLDEST_FIRST: char = 'o';
+const CODE: char = 's';
+const CODE_DESCENDING: char = 'z';
+
+impl Continuation {
+    pub(crate) fn format(&self) -> String {
+        let place = match &self.place {
+            ListCursor::Created { created_at, id } => format_created(*created_at, *id),
+            ListCursor::Code(code) => hex::encode(code.as_str()),
+        };
+        match self.order {
+            ListOrder::NewestFirst => place,
+            ListOrder::OldestFirst => format!("{OLDEST_FIRST}{place}"),
+            ListOrder::Code => format!("{CODE}{place}"),
+            ListOrder::CodeDescending => format!("{CODE_DESCENDING}{place}"),
+        }
+    }
+
+    pub(crate) fn parse(value: &Value) -> Result<Self, Reason> {
+        value.as_str().and_then(Self::read).ok_or(NO_CURSOR)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (order, place) = [
+            (OLDEST_FIRST, ListOrder::OldestFirst),
+            (CODE, ListOrder::Code),
+            (CODE_DESCENDING, ListOrder::CodeDescending),
+        ]
+        .into_iter()
+        .find_map(|(prefix, order)| Some((order, text.strip_prefix(prefix)?)))
+        .unwrap_or((ListOrder::NewestFirst, text));
+        let place = match order {
+            ListOrder::NewestFirst | ListOrder::OldestFirst => created(place)?,
+            ListOrder::Code | ListOrder::CodeDescending => coded(place)?,
+        };
+        Some(Self { order, place })
+    }
 }
 
-fn read(text: &str) -> Option<ListCursor> {
+/// The place of what was created then (unix milliseconds) and has this number.
+pub(crate) fn format_created(created_at: u64, id: u64) -> String {
+    format!("{created_at:016x}{id:016x}")
+}
+
+/// Reads what [`format_created`] has written.
+pub(crate) fn parse_created(value: &Value) -> Result<(u64, u64), Reason> {
+    value.as_str().and_then(read_created).ok_or(NO_CURSOR)
+}
+
+const NO_CURSOR: Reason = Reason::Borrowed("must be a nextCursor of an earlier answer");
+
+fn created(text: &str) -> Option<ListCursor> {
+    let (created_at, id) = read_created(text)?;
+    Some(ListCursor::Created { created_at, id })
+}
+
+fn read_created(text: &str) -> Option<(u64, u64)> {
     let (created_at, id) = text.split_at_checked(DIGITS)?;
-    Some(ListCursor {
-        created_at: number(created_at)?,
-        id: number(id)?,
-    })
+    Some((number(created_at)?, number(id)?))
 }
 
 fn number(text: &str) -> Option<u64> {
-    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if text.len() != DIGITS || !text.bytes().all(is_digit) {
+    if text.len() != DIGITS || !is_hexadecimal(text) {
         return None;
     }
     u64::from_str_radix(text, 16).ok()
+}
+
+fn coded(text: &str) -> Option<ListCursor> {
+    if !is_hexadecimal(text) {
+        return None;
+    }
+    let code = String::from_utf8(hex::decode(text).ok()?).ok()?;
+    Code::stored(&code).ok().map(ListCursor::Code)
+}
+
+fn is_hexadecimal(text: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    text.bytes().all(is_digit)
 }
 
 #[cfg(test)]
@@ -47,21 +111,36 @@ mod tests {
             &"+".repeat(32),
             &"ä".repeat(16),
             &"A".repeat(32),
+            "o",
+            "s",
+            "s6",
+            "s2e",
+            "z4A",
+            "x61",
         ] {
-            assert!(parse(&Value::from(text)).is_err(), "{text:?}");
+            assert!(Continuation::parse(&Value::from(text)).is_err(), "{text:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn a_cursor_reads_back(created_at: u64, id: u64) {
-            let cursor = ListCursor { created_at, id };
-            prop_assert_eq!(parse(&Value::from(format(cursor))), Ok(cursor));
+        fn a_cursor_reads_back(created_at: u64, id: u64, code in "[0-9A-Za-z_-]{1,64}") {
+            let created = ListCursor::Created { created_at, id };
+            let coded = ListCursor::Code(Code::stored(&code).unwrap());
+            for (order, place) in [
+                (ListOrder::NewestFirst, &created),
+                (ListOrder::OldestFirst, &created),
+                (ListOrder::Code, &coded),
+                (ListOrder::CodeDescending, &coded),
+            ] {
+                let cursor = Continuation { order, place: place.clone() };
+                prop_assert_eq!(Continuation::parse(&Value::from(cursor.format())), Ok(cursor));
+            }
         }
 
         #[test]
-        fn any_text_is_taken_or_refused_without_a_panic(text in "\\PC{0,40}|[0-9a-fä]{28,34}") {
-            let _ = parse(&Value::from(text));
+        fn any_text_is_taken_or_refused_without_a_panic(text in "\\PC{0,40}|[osz]?[0-9a-fä]{28,34}") {
+            let _ = Continuation::parse(&Value::from(text));
         }
     }
 }

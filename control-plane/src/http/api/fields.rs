@@ -25,9 +25,22 @@ impl Fields {
     /// The parameters of a query, as strings. One that is given twice is refused: readers that take the first or the last one
     /// would disagree.
     pub(crate) fn of_query(query: Option<&str>) -> Result<Self, Problem> {
+        Self::of_query_with(query, &[])
+    }
+
+    /// The parameters of a query, of which `lists` may be given several times and are lists.
+    pub(crate) fn of_query_with(query: Option<&str>, lists: &[&str]) -> Result<Self, Problem> {
         let mut object = Map::new();
         for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             let value = Value::String(value.into_owned());
+            if lists.contains(&name.as_ref()) {
+                let list = object.entry(name.into_owned());
+                let list = list.or_insert_with(|| Value::Array(Vec::new()));
+                if let Some(list) = list.as_array_mut() {
+                    list.push(value);
+                }
+                continue;
+            }
             if object.insert(name.clone().into_owned(), value).is_some() {
                 let error = FieldError::new(name.into_owned(), "is given twice");
                 return Err(Problem::validation(vec![error]));

@@ -10,7 +10,7 @@ use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::http::auth::api_key::ApiKey;
 use crate::problem::{Kind, Problem};
-use crate::store::{ApiKeyRow, KeyQuery, ListCursor, PreviousSecret};
+use crate::store::{ApiKeyRow, KeyQuery, PreviousSecret};
 use crate::tenancy::{Bounds, Role};
 use crate::timestamp;
 use axum::Json;
@@ -163,11 +163,11 @@ pub(crate) async fn list(
     let mut fields = Fields::of_query(query.as_deref())?;
     let limit = fields.optional("limit", page::limit);
     let limit = limit.unwrap_or(page::DEFAULT_LIMIT);
-    let after = fields.optional("cursor", cursor::parse);
+    let after = fields.optional("cursor", cursor::parse_created);
     fields.finish()?;
     let query = KeyQuery {
         tenant_id: caller.tenant_id(),
-        after: after.map(|place| (place.created_at, format!("{:016x}", place.id))),
+        after: after.map(|(created_at, id)| (created_at, format!("{id:016x}"))),
         limit: limit + 1,
     };
     let mut keys = app.store.list_api_keys(&query).await?;
@@ -184,10 +184,7 @@ pub(crate) async fn list(
 /// The cursor of a key, whose id is a number in hexadecimal digits.
 fn place(key: &ApiKeyRow) -> Option<String> {
     let id = u64::from_str_radix(&key.id, 16).ok()?;
-    Some(cursor::format(ListCursor {
-        created_at: key.created_at,
-        id,
-    }))
+    Some(cursor::format_created(key.created_at, id))
 }
 
 /// `GET /keys/{id}`.

@@ -1,14 +1,16 @@
 //! `GET /links`.
 
+use super::cursor::Continuation;
 use super::fields::{Fields, Reason};
 use super::view::LinkView;
-use super::{cursor, values};
+use super::{page, values};
 use crate::config::LinksConfig;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::links::model::Link;
+use crate::links::words::SearchTerm;
 use crate::problem::Problem;
-use crate::store::{ListCursor, ListQuery};
+use crate::store::{ListOrder, ListQuery, ListedState, TagsMode};
+use crate::tenancy::Scope;
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
 use axum::response::{IntoResponse, Response};
@@ -16,8 +18,14 @@ use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 
-const DEFAULT_LIMIT: u32 = 50;
-const MAX_LIMIT: u32 = 500;
+/// The most tags that a list is filtered by, of those wanted and of those excluded.
+const MAX_FILTER_TAGS: usize = 10;
+
+/// The longest `externalId` in bytes.
+const MAX_EXTERNAL_ID: usize = 255;
+
+/// Parameters that may be given several times.
+const LISTS: [&str; 2] = ["tags", "excludeTags"];
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,54 +40,117 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let config = &app.config.links;
-    let query = parse(query.as_deref(), config)?;
-    // One link more than asked for shows whether there is a next page.
-    let more = ListQuery {
-        scope: Some(caller.scope().as_ref().clone()),
-        limit: query.limit + 1,
-        ..query.clone()
-    };
-    let mut links = app.store.list_links(&more).await?;
-    let next_cursor = cut(&mut links, query.limit).map(cursor::format);
-    let links = links
-        .iter()
-        .map(|link| LinkView::new(link, config))
-        .collect();
+    let scope = caller.scope().as_ref().clone();
+    let query = parse(query.as_deref(), scope, config)?;
+    let page = app.store.list_links(&query).await?;
+    let links = page.links.iter();
+    let links = links.map(|link| LinkView::new(link, config)).collect();
+    let order = query.order;
+    let next = page.next.map(|place| Continuation { order, place });
+    let next_cursor = next.map(|next| next.format());
     Ok(Json(ListView { links, next_cursor }).into_response())
 }
 
-fn parse(query: Option<&str>, config: &LinksConfig) -> Result<ListQuery, Problem> {
-    let mut fields = Fields::of_query(query)?;
-    let domain = fields.optional("domain", |value| values::domain(value, config));
-    let after = fields.optional("cursor", cursor::parse);
-    let limit = fields.optional("limit", limit).unwrap_or(DEFAULT_LIMIT);
-    fields.finish()?;
-    Ok(ListQuery {
-        scope: None,
-        domain,
-        after,
-        limit,
-    })
-}
-
-fn limit(value: &Value) -> Result<u32, Reason> {
-    value
-        .as_str()
-        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
-        .and_then(|text| text.parse().ok())
-        .filter(|limit| (1..=MAX_LIMIT).contains(limit))
-        .ok_or(Reason::Borrowed("must be a number of 1 to 500"))
-}
-
-/// Cuts the page to `limit`; the cursor of its last link if something was cut off.
-fn cut(links: &mut Vec<Link>, limit: u32) -> Option<ListCursor> {
-    let limit = usize::try_from(limit).ok()?;
-    if links.len() <= limit {
-        return None;
+fn parse(query: Option<&str>, scope: Scope, config: &LinksConfig) -> Result<ListQuery, Problem> {
+    let mut fields = Fields::of_query_with(query, &LISTS)?;
+    let limit = fields.optional("limit", page::limit);
+    let limit = limit.unwrap_or(page::DEFAULT_LIMIT);
+    let mut query = ListQuery {
+        domain: fields.optional("domain", |value| values::domain(value, config)),
+        tags: fields.optional("tags", filter_tags).unwrap_or_default(),
+        tags_mode: fields.optional("tagsMode", tags_mode).unwrap_or_default(),
+        exclude_tags: fields
+            .optional("excludeTags", filter_tags)
+            .unwrap_or_default(),
+        without_tags: fields
+            .optional("withoutTags", values::query_flag)
+            .unwrap_or_default(),
+        state: fields.optional("state", state),
+        created_from: fields.optional("createdAfter", millis),
+        created_before: fields.optional("createdBefore", millis),
+        external_id: fields.optional("externalId", external_id),
+        search: fields.optional("searchTerm", search),
+        ..ListQuery::newest(scope, limit)
+    };
+    let order = fields.optional("orderBy", order);
+    let cursor = fields.optional("cursor", Continuation::parse);
+    query.order = match (&cursor, order) {
+        (Some(cursor), None) => cursor.order,
+        (_, order) => order.unwrap_or_default(),
+    };
+    if cursor
+        .as_ref()
+        .is_some_and(|cursor| cursor.order != query.order)
+    {
+        fields.refuse("cursor", "belongs to a list in another order");
     }
-    links.truncate(limit);
-    links.last().map(|link| ListCursor {
-        created_at: link.created_at,
-        id: link.id,
-    })
+    query.after = cursor.map(|cursor| cursor.place);
+    check(&query, &mut fields);
+    fields.finish().map(|()| query)
+}
+
+/// Checks what parameters mean together.
+fn check(query: &ListQuery, fields: &mut Fields) {
+    if query.without_tags && !query.tags.is_empty() {
+        fields.refuse("withoutTags", "cannot be combined with tags");
+    }
+    let by_code = matches!(query.order, ListOrder::Code | ListOrder::CodeDescending);
+    if by_code && query.domain.is_none() {
+        fields.refuse("orderBy", "by shortCode needs a domain");
+    }
+}
+
+fn filter_tags(value: &Value) -> Result<Vec<String>, Reason> {
+    let tags = values::tags(value)?;
+    if tags.len() > MAX_FILTER_TAGS {
+        return Err("must be at most 10 tags".into());
+    }
+    Ok(tags)
+}
+
+fn tags_mode(value: &Value) -> Result<TagsMode, Reason> {
+    match values::text(value)? {
+        "any" => Ok(TagsMode::Any),
+        "all" => Ok(TagsMode::All),
+        _ => Err("must be any or all".into()),
+    }
+}
+
+fn state(value: &Value) -> Result<ListedState, Reason> {
+    match values::text(value)? {
+        "active" => Ok(ListedState::Active),
+        "disabled" => Ok(ListedState::Disabled),
+        "expired" => Ok(ListedState::Expired),
+        "scheduled" => Ok(ListedState::Scheduled),
+        "archived" => Ok(ListedState::Archived),
+        _ => Err("must be active, disabled, expired, scheduled or archived".into()),
+    }
+}
+
+fn order(value: &Value) -> Result<ListOrder, Reason> {
+    match values::text(value)? {
+        "createdAt-desc" => Ok(ListOrder::NewestFirst),
+        "createdAt-asc" => Ok(ListOrder::OldestFirst),
+        "shortCode-asc" => Ok(ListOrder::Code),
+        "shortCode-desc" => Ok(ListOrder::CodeDescending),
+        _ => Err("must be createdAt-desc, createdAt-asc, shortCode-asc or shortCode-desc".into()),
+    }
+}
+
+fn search(value: &Value) -> Result<SearchTerm, Reason> {
+    SearchTerm::parse(values::text(value)?).map_err(|error| Reason::Owned(error.to_string()))
+}
+
+fn external_id(value: &Value) -> Result<String, Reason> {
+    let id = values::text(value)?;
+    if (1..=MAX_EXTERNAL_ID).contains(&id.len()) {
+        Ok(id.to_owned())
+    } else {
+        Err("must be 1 to 255 bytes".into())
+    }
+}
+
+/// A time in unix milliseconds.
+fn millis(value: &Value) -> Result<u64, Reason> {
+    values::time(value).map(|seconds| seconds.saturating_mul(1000))
 }

@@ -18,7 +18,7 @@ pub(crate) const MAX_TAGS: usize = 32;
 /// The longest tag in characters.
 pub(crate) const MAX_TAG_LENGTH: usize = 64;
 
-fn text(value: &Value) -> Result<&str, Reason> {
+pub(super) fn text(value: &Value) -> Result<&str, Reason> {
     value.as_str().ok_or(Reason::Borrowed("must be a string"))
 }
 
@@ -71,6 +71,15 @@ pub(crate) fn flag(value: &Value) -> Result<bool, Reason> {
         .ok_or(Reason::Borrowed("must be true or false"))
 }
 
+/// A flag in a query, where all values are texts.
+pub(super) fn query_flag(value: &Value) -> Result<bool, Reason> {
+    match text(value)? {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err("must be true or false".into()),
+    }
+}
+
 pub(crate) fn title(value: &Value) -> Result<String, Reason> {
     let title = text(value)?;
     if is_line(title, MAX_TITLE_LENGTH) {
@@ -91,6 +100,16 @@ pub(crate) fn notes(value: &Value) -> Result<String, Reason> {
             "must be 1 to 4096 characters, of control characters only tabs and line ends, or null"
                 .into(),
         )
+    }
+}
+
+/// One tag.
+pub(super) fn tag(value: &Value) -> Result<String, Reason> {
+    let tag = text(value)?;
+    if is_line(tag, MAX_TAG_LENGTH) {
+        Ok(tag.to_owned())
+    } else {
+        Err("must be 1 to 64 characters without control characters".into())
     }
 }
 

@@ -122,6 +122,7 @@ impl Caller {
         } = self.rights;
         match right {
             Right::ReadLinks => read != Reach::None,
+            Right::ReadTenant => read == Reach::Tenant && self.holder.key.bounds.is_empty(),
             Right::CreateLinks => create,
             Right::ChangeLinks => change && read != Reach::None,
             Right::Administer => administer,
@@ -135,6 +136,8 @@ impl Caller {
 pub(crate) enum Right {
     /// To read links: all but creators, each the links of its scope.
     ReadLinks,
+    /// To read what all links of the tenant have: admins and readers whose key is bound to nothing.
+    ReadTenant,
     /// To create links: all but readers.
     CreateLinks,
     /// To change and delete links: admins and editors, each the links of its scope.
@@ -170,6 +173,9 @@ pub(crate) const RULES: &[Rule] = &[
     rule(Method::GET, "/links/{code}", Right::ReadLinks),
     rule(Method::PATCH, "/links/{code}", Right::ChangeLinks),
     rule(Method::DELETE, "/links/{code}", Right::ChangeLinks),
+    rule(Method::GET, "/tags", Right::ReadTenant),
+    rule(Method::PATCH, "/tags/{tag}", Right::Administer),
+    rule(Method::DELETE, "/tags/{tag}", Right::Administer),
     rule(Method::POST, "/keys", Right::Administer),
     rule(Method::GET, "/keys", Right::Administer),
     rule(Method::GET, "/keys/{id}", Right::Administer),
@@ -211,6 +217,7 @@ pub(super) fn refusal(caller: &Caller, method: &Method, path: &str) -> Option<Re
     }
     let detail = match rule.right {
         Right::ReadLinks => "the key may not read links",
+        Right::ReadTenant => "only a key that may read all links of the tenant may do this",
         Right::CreateLinks => "the key may not create links",
         Right::ChangeLinks => "the key may not change links",
         Right::Administer => "only an admin key that is bound to nothing may do this",

@@ -1,0 +1,159 @@
+//! `GET /tags`, `PATCH` and `DELETE /tags/{tag}`.
+
+use super::body::JsonObject;
+use super::fields::{Fields, Reason};
+use super::{page, values};
+use crate::http::app::App;
+use crate::http::auth::Caller;
+use crate::problem::{FieldError, Kind, Problem};
+use crate::store::{Actor, MAX_COUNTED, TagCount, TagQuery};
+use axum::Json;
+use axum::extract::{Extension, FromRequestParts, Path, RawQuery, State};
+use http::request::Parts;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The most links that one request changes.
+const MAX_LINKS: usize = 10_000;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TagsView {
+    tags: Vec<TagView>,
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TagView {
+    tag: String,
+    links: u64,
+    /// Whether there may be more links than were counted.
+    at_least: bool,
+}
+
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, Problem> {
+    let query = parse(query.as_deref(), caller.tenant_id())?;
+    // One tag more than asked for shows whether there is a next page.
+    let more = TagQuery {
+        limit: query.limit + 1,
+        ..query.clone()
+    };
+    let mut tags = app.store.list_tags(&more).await?;
+    let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
+    let is_last = tags.len() <= limit;
+    tags.truncate(limit);
+    let last = tags.last().filter(|_| !is_last);
+    let next_cursor = last.map(|last| hex::encode(&last.tag));
+    let view = |TagCount { tag, links }| TagView {
+        tag,
+        links,
+        at_least: links >= MAX_COUNTED,
+    };
+    let tags = tags.into_iter().map(view).collect();
+    Ok(Json(json!(TagsView { tags, next_cursor })))
+}
+
+fn parse(query: Option<&str>, tenant_id: u32) -> Result<TagQuery, Problem> {
+    let mut fields = Fields::of_query(query)?;
+    let query = TagQuery {
+        tenant_id,
+        prefix: fields.optional("prefix", values::tag).unwrap_or_default(),
+        after: fields.optional("cursor", cursor),
+        limit: fields
+            .optional("limit", page::limit)
+            .unwrap_or(page::DEFAULT_LIMIT),
+    };
+    fields.finish().map(|()| query)
+}
+
+fn cursor(value: &Value) -> Result<String, Reason> {
+    let bytes = hex::decode(values::text(value)?).ok();
+    let tag = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+    let tag = tag.and_then(|tag| values::tag(&Value::from(tag)).ok());
+    tag.ok_or(Reason::Borrowed(
+        "must be a nextCursor of an earlier answer",
+    ))
+}
+
+/// The tag that the path names, percent-encoded.
+pub(crate) struct RequestedTag(String);
+
+impl FromRequestParts<Arc<App>> for RequestedTag {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        Fields::of_query(parts.uri.query())?.finish()?;
+        // A text that cannot be a tag is one that no link has.
+        Path::<String>::from_request_parts(parts, app)
+            .await
+            .ok()
+            .and_then(|Path(tag)| values::tag(&Value::from(tag)).ok())
+            .map(Self)
+            .ok_or_else(|| Problem::new(Kind::TagNotFound))
+    }
+}
+
+/// Renames a tag, or merges it into another one.
+pub(crate) async fn patch(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    RequestedTag(tag): RequestedTag,
+    JsonObject(object): JsonObject,
+) -> Result<Json<Value>, Problem> {
+    let mut fields = Fields::new(object);
+    let by = fields.required("tag", values::tag);
+    let may_merge = fields.optional("merge", values::flag).unwrap_or_default();
+    if by.as_ref() == Some(&tag) {
+        fields.refuse("tag", "is the present name");
+    }
+    fields.finish()?;
+    let by = by.unwrap_or_default();
+    if !app.store.has_tag(caller.tenant_id(), &tag).await? {
+        return Err(Problem::new(Kind::TagNotFound));
+    }
+    if !may_merge && app.store.has_tag(caller.tenant_id(), &by).await? {
+        let error = FieldError::new(
+            "tag",
+            "is a tag of other links; merge: true puts them together",
+        );
+        return Err(Problem::new(Kind::TagTaken).with_errors(vec![error]));
+    }
+    replace(&app, &caller.actor(), &tag, Some(&by)).await
+}
+
+/// Removes a tag from all links.
+pub(crate) async fn delete(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    RequestedTag(tag): RequestedTag,
+) -> Result<Json<Value>, Problem> {
+    if !app.store.has_tag(caller.tenant_id(), &tag).await? {
+        return Err(Problem::new(Kind::TagNotFound));
+    }
+    replace(&app, &caller.actor(), &tag, None).await
+}
+
+/// Replaces a tag of links until none has it, or so many are done that the rest is for another request.
+async fn replace(
+    app: &App,
+    actor: &Actor,
+    tag: &str,
+    by: Option<&str>,
+) -> Result<Json<Value>, Problem> {
+    let mut links = 0;
+    while links < MAX_LINKS {
+        let done = app.store.replace_tag(actor, tag, by).await?;
+        if done == 0 {
+            break;
+        }
+        links += done;
+    }
+    let complete = links < MAX_LINKS || !app.store.has_tag(actor.tenant_id, tag).await?;
+    Ok(Json(json!({ "links": links, "complete": complete })))
+}

@@ -1,0 +1,221 @@
+//! The tags of all links: listing, renaming and removing them.
+//!
+//! Tags are for people: edges do not get them. So a change of tags raises the revision of a link, which its ETag
+//! shows, but has no row in the outbox: what caches hold is as right as before.
+
+use super::audit::{self, Actor, Entry};
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::revisions::Revisions;
+use super::rows::{StoredContent, links_by_id, numbers};
+use super::session::Session;
+use super::sql::{LONGEST, Value, lookups, pieces, sql};
+use super::terms::{self, Terms};
+use crate::links::model::Link;
+use crate::links::words::TextRange;
+use serde_json::json;
+
+/// Links of a tag are counted up to this number.
+pub const MAX_COUNTED: u64 = 1000;
+
+/// The most links that one call of [`Store::replace_tag`] changes.
+pub const MAX_RETAGGED: usize = LONGEST;
+
+/// Which tags to list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TagQuery {
+    /// The tenant whose links are meant.
+    pub tenant_id: u32,
+    /// Only tags that begin like this.
+    pub prefix: String,
+    /// Only tags behind this one.
+    pub after: Option<String>,
+    /// How many at most.
+    pub limit: u32,
+}
+
+/// A tag, and how many links have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TagCount {
+    /// The tag.
+    pub tag: String,
+    /// How many links have it, counted up to [`MAX_COUNTED`].
+    pub links: u64,
+}
+
+impl Store {
+    /// Tags of links in the order of their bytes, each with its number of links.
+    pub async fn list_tags(&self, query: &TagQuery) -> Result<Vec<TagCount>, StoreError> {
+        let call = self.read("list_tags", "listing tags");
+        run!(call, |session| {
+            let tags = tags(session, query).await?;
+            count(session, query.tenant_id, tags).await
+        })
+    }
+
+    /// Whether a link of the tenant has the tag.
+    pub async fn has_tag(&self, tenant_id: u32, tag: &str) -> Result<bool, StoreError> {
+        run!(self.read("has_tag", "looking for a tag"), |session| {
+            let query = sql(
+                "SELECT EXISTS (SELECT 1 FROM link_tags WHERE tenant_id = ? AND tag = ?) AS found",
+            );
+            let (found,): (bool,) = session.fetch_one(query.bind(tenant_id).bind(tag)).await?;
+            Ok(found)
+        })
+    }
+
+    /// Replaces a tag of the actor's tenant by another one, or removes it: of [`MAX_RETAGGED`] links at most, in one
+    /// transaction. How many of the tag's rows are done with; 0 if no link has the tag any more.
+    pub async fn replace_tag(
+        &self,
+        actor: &Actor,
+        tag: &str,
+        by: Option<&str>,
+    ) -> Result<usize, StoreError> {
+        run!(self.write("replace_tag", "replacing a tag"), |session| {
+            session.begin().await?;
+            let done = replace(session, actor.tenant_id, tag, by).await?;
+            if done == 0 {
+                session.rollback().await?;
+                return Ok(0);
+            }
+            audit::append(session, &entry(actor, tag, by, done)).await?;
+            session.commit(done).await?;
+            Ok(done)
+        })
+    }
+}
+
+fn entry<'a>(actor: &'a Actor, tag: &str, by: Option<&str>, links: usize) -> Entry<'a> {
+    let (action, detail) = match by {
+        Some(by) => ("tag.rename", json!({ "tag": by, "links": links })),
+        None => ("tag.delete", json!({ "links": links })),
+    };
+    Entry {
+        actor,
+        action,
+        subject: format!("tag:{tag}"),
+        detail,
+    }
+}
+
+/// The tags of a page. MySQL jumps from one tag to the next.
+async fn tags(session: &mut Session, query: &TagQuery) -> Result<Vec<String>, Fault> {
+    let index = session.dialect().force_index("PRIMARY");
+    let range = TextRange::beginning(&query.prefix);
+    // The first text behind the tag.
+    let from = match &query.after {
+        Some(after) => format!("{after}\0").max(range.from),
+        None => range.from,
+    };
+    let select = sql(format!(
+        "SELECT DISTINCT tag FROM link_tags{index} WHERE tenant_id = ? AND tag >= ? AND tag < ? \
+         ORDER BY tag LIMIT ?"
+    ));
+    let select = select.bind(query.tenant_id).bind(from.as_str());
+    let select = select.bind(range.to.as_str()).bind(query.limit);
+    let rows: Vec<(Vec<u8>,)> = session.fetch_all(select).await?;
+    rows.into_iter().map(|(tag,)| text(tag)).collect()
+}
+
+/// Counts the links of tags, which are in order. A tag that has lost its last one meanwhile is left out.
+async fn count(
+    session: &mut Session,
+    tenant_id: u32,
+    tags: Vec<String>,
+) -> Result<Vec<TagCount>, Fault> {
+    let index = session.dialect().force_index("PRIMARY");
+    let part = format!(
+        "SELECT MIN(tag) AS tag, COUNT(*) AS links FROM (SELECT tag FROM link_tags{index} WHERE tenant_id = ? \
+         AND tag = ? LIMIT ?) AS counted"
+    );
+    let mut counts = Vec::with_capacity(tags.len());
+    for tags in lookups(&tags) {
+        let query = sql("").join(" UNION ALL ", tags, |sql, tag| {
+            let sql = sql.push(&part).bind(tenant_id);
+            sql.bind(tag.as_str()).bind(MAX_COUNTED)
+        });
+        let rows: Vec<(Option<Vec<u8>>, i64)> = session.fetch_all(query).await?;
+        for (tag, links) in rows {
+            let links = links.cast_unsigned();
+            let tag = tag.map(text).transpose()?;
+            counts.extend(tag.map(|tag| TagCount { tag, links }));
+        }
+    }
+    counts.sort_unstable_by(|one, other| one.tag.cmp(&other.tag));
+    Ok(counts)
+}
+
+fn text(tag: Vec<u8>) -> Result<String, Fault> {
+    String::from_utf8(tag).map_err(|error| Fault::corrupt("tag", &error))
+}
+
+async fn replace(
+    session: &mut Session,
+    tenant_id: u32,
+    tag: &str,
+    by: Option<&str>,
+) -> Result<usize, Fault> {
+    let query = sql("SELECT link_id FROM link_tags WHERE tenant_id = ? AND tag = ? LIMIT ?");
+    let query = query.bind(tenant_id).bind(tag).bind(MAX_RETAGGED as u64);
+    let tagged = numbers(session, query).await?;
+    if tagged.is_empty() {
+        return Ok(0);
+    }
+    let for_update = session.dialect().for_update;
+    let query = sql("SELECT id FROM links WHERE id IN ").list(&tagged);
+    let query = query
+        .push(" AND deleted_at IS NULL ORDER BY id")
+        .push(for_update);
+    let ids = numbers(session, query).await?;
+    let mut links = links_by_id(session, &ids).await?;
+    for link in &mut links {
+        replace_in(&mut link.content.tags, tag, by);
+    }
+    let revisions = Revisions::read(session).await?;
+    for links in pieces(&links) {
+        update(session, revisions, links).await?;
+    }
+    // Those of links that an older version has deleted, too.
+    terms::remove_by_id(session, &tagged).await?;
+    Terms::of(&links).add(session).await?;
+    Ok(tagged.len())
+}
+
+fn replace_in(tags: &mut Vec<String>, tag: &str, by: Option<&str>) {
+    let before = tags.len();
+    tags.retain(|each| each != tag);
+    if tags.len() < before {
+        tags.extend(by.map(str::to_owned));
+        tags.sort_unstable();
+        tags.dedup();
+    }
+}
+
+/// Writes the tags of links, whose number is one of the few lengths, with a revision behind their last one.
+async fn update(session: &mut Session, revisions: Revisions, links: &[Link]) -> Result<(), Fault> {
+    let greatest = session.dialect().greatest;
+    let stored = links
+        .iter()
+        .map(|link| StoredContent::new(&link.domain, &link.content));
+    let stored: Vec<(u64, StoredContent)> = links.iter().map(|link| link.id).zip(stored).collect();
+    let ids: Vec<u64> = links.iter().map(|link| link.id).collect();
+    let update = sql("UPDATE links SET tags = CASE id")
+        .join("", &stored, |sql, (id, stored)| {
+            sql.push(" WHEN ? THEN ?")
+                .bind(*id)
+                .bind(Value::Text(stored.tags()))
+        })
+        .push(" END, content_hash = CASE id")
+        .join("", &stored, |sql, (id, stored)| {
+            sql.push(" WHEN ? THEN ?")
+                .bind(*id)
+                .bind(stored.content_hash)
+        })
+        .push(" END, updated_at = ?")
+        .bind(revisions.now_millis())
+        .push(&format!(", rev = {greatest}(rev + 1, ?) WHERE id IN "))
+        .bind(revisions.first())
+        .list(&ids);
+    session.execute(update).await.map(drop)
+}

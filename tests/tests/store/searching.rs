@@ -1,0 +1,389 @@
+//! Lists with conditions, compared with a model of them in memory.
+
+use crate::fixture::{Database, create, delete, key, link};
+use crate::listing::all_pages;
+use edgelink_control_plane::links::model::{Link, LinkContent};
+use edgelink_control_plane::links::target::TargetUrl;
+use edgelink_control_plane::links::words::{SearchTerm, SearchWord, words_of};
+use edgelink_control_plane::store::{
+    ListOrder, ListQuery, ListedState, MAX_EXAMINED, NewLink, Store, TagsMode,
+};
+use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
+use edgelink_wire::{Domain, LinkState};
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use std::collections::HashSet;
+
+on_every_database!(
+    every_combination_of_conditions_lists_what_the_model_has,
+    a_search_for_what_many_links_have_lists_all_of_them,
+    a_page_looks_at_so_many_links_and_no_more,
+    links_from_before_are_found_by_tag_word_and_host,
+    a_search_finds_codes_on_many_domains,
+);
+
+const TAGS: [&str; 5] = ["a", "A", "b", "Team Red", "\u{e4}"];
+const TITLES: [&str; 4] = ["Summer sale", "summer", "\u{c4}rger", "RED-1 x"];
+const HOSTS: [&str; 5] = [
+    "https://x.example/",
+    "http://WWW.X.example:8080",
+    "https://red.example?a=/b",
+    "https://red.example/Some/path",
+    "https://sum.example#/x",
+];
+const CODES: [&str; 4] = ["", "Red-", "sum", "SUM_"];
+const SEARCHES: [&str; 14] = [
+    "s",
+    "su",
+    "sum",
+    "SUM_",
+    "summer sale",
+    "red",
+    "RED-1",
+    "x.example",
+    "https://www.x.example",
+    "red.example/some",
+    "red.example?a=/B",
+    "\u{e4}r",
+    "te re",
+    "nothing",
+];
+const PAST: u64 = 1_000_000;
+const FUTURE: u64 = 4_000_000_000;
+
+fn pick<T: Copy>(random: &mut SmallRng, items: &[T]) -> T {
+    *items.choose(random).expect("items")
+}
+
+fn random_tags(random: &mut SmallRng) -> Vec<String> {
+    let mut tags: Vec<String> = TAGS.map(str::to_owned).into();
+    tags.retain(|_| random.random_bool(0.3));
+    tags.sort_unstable();
+    tags
+}
+
+fn random_link(random: &mut SmallRng, id: u64) -> NewLink {
+    let domain = pick(random, &["a.example", "b.example"]);
+    let prefix = pick(random, &CODES);
+    NewLink {
+        key: key(&format!("{domain}/{prefix}{id}")),
+        content: LinkContent {
+            title: random
+                .random_bool(0.5)
+                .then(|| pick(random, &TITLES).to_owned()),
+            tags: random_tags(random),
+            state: pick(random, &[LinkState::Active, LinkState::Disabled]),
+            valid_since: pick(random, &[None, Some(PAST), Some(FUTURE)]),
+            valid_until: pick(random, &[None, Some(PAST + 1), Some(FUTURE + 1)]),
+            ..LinkContent::to(TargetUrl::from_store(pick(random, &HOSTS)))
+        },
+        ..link(id, "x")
+    }
+}
+
+fn random_query(random: &mut SmallRng, times: &[u64]) -> ListQuery {
+    let maybe = |random: &mut SmallRng| random.random_bool(0.25);
+    let mut query = ListQuery::newest(Scope::tenant(FIRST_TENANT), random.random_range(1..30));
+    if maybe(random) {
+        let domain = pick(random, &["a.example", "b.example", "c.example"]);
+        query.domain = Some(Domain::parse(domain).unwrap());
+        query.order = pick(
+            random,
+            &[ListOrder::Code, ListOrder::CodeDescending, query.order],
+        );
+    } else {
+        query.order = pick(random, &[ListOrder::NewestFirst, ListOrder::OldestFirst]);
+    }
+    query.tags_mode = pick(random, &[TagsMode::Any, TagsMode::All]);
+    if maybe(random) {
+        query.tags = random_tags(random);
+    }
+    if maybe(random) {
+        query.exclude_tags = random_tags(random);
+    }
+    if maybe(random) {
+        query.without_tags = true;
+    }
+    if maybe(random) {
+        use ListedState as S;
+        query.state = Some(pick(
+            random,
+            &[S::Active, S::Disabled, S::Expired, S::Scheduled],
+        ));
+    }
+    if maybe(random) {
+        query.created_from = Some(pick(random, times));
+    }
+    if maybe(random) {
+        query.created_before = Some(pick(random, times));
+    }
+    if random.random_bool(0.4) {
+        query.search = Some(SearchTerm::parse(pick(random, &SEARCHES)).unwrap());
+    }
+    if random.random_bool(0.1) {
+        query.scope.tags = vec![pick(random, &TAGS).to_owned()];
+    }
+    if random.random_bool(0.1) {
+        query.scope.domains = vec![Domain::parse("b.example").unwrap()];
+    }
+    query
+}
+
+/// Between the scheme and the first of slash, question mark and hash.
+fn host(link: &Link) -> String {
+    let (_, rest) = link.content.target.as_str().split_once("//").unwrap();
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    rest[..end].to_lowercase()
+}
+
+fn is_found(link: &Link, word: &SearchWord) -> bool {
+    let target = link.content.target.as_str().to_lowercase();
+    let host = host(link);
+    let is_host = word.hosts().iter().any(|range| range.contains(&host));
+    link.code.as_str().to_lowercase().starts_with(word.text())
+        || is_host && (!word.has_path() || target.contains(word.text()))
+        || words_of(&link.content)
+            .iter()
+            .any(|each| each.starts_with(word.text()))
+}
+
+fn state(link: &Link) -> ListedState {
+    let content = &link.content;
+    if content.state == LinkState::Disabled {
+        ListedState::Disabled
+    } else if content.valid_until.is_some_and(|until| until < FUTURE) {
+        ListedState::Expired
+    } else if content.valid_since.is_some_and(|since| since >= FUTURE) {
+        ListedState::Scheduled
+    } else {
+        ListedState::Active
+    }
+}
+
+fn is_meant(query: &ListQuery, link: &Link) -> bool {
+    let has = |tag: &String| link.content.tags.contains(tag);
+    let has_one = |tags: &[String]| tags.iter().any(has);
+    let scope = &query.scope;
+    let tagged = match query.tags_mode {
+        TagsMode::Any => query.tags.is_empty() || has_one(&query.tags),
+        TagsMode::All => query.tags.iter().all(has),
+    };
+    let mut words = query.search.iter().flat_map(SearchTerm::words);
+    tagged
+        && (scope.tags.is_empty() || has_one(&scope.tags))
+        && (scope.domains.is_empty() || scope.domains.contains(&link.domain))
+        && query
+            .domain
+            .as_ref()
+            .is_none_or(|domain| *domain == link.domain)
+        && !has_one(&query.exclude_tags)
+        && (!query.without_tags || link.content.tags.is_empty())
+        && query.state.is_none_or(|wanted| wanted == state(link))
+        && query
+            .created_from
+            .is_none_or(|from| link.created_at >= from)
+        && query
+            .created_before
+            .is_none_or(|before| link.created_at < before)
+        && words.all(|word| is_found(link, word))
+}
+
+fn sort(links: &mut [Link], order: ListOrder) {
+    match order {
+        ListOrder::NewestFirst => {
+            links.sort_by_key(|link| std::cmp::Reverse((link.created_at, link.id)));
+        }
+        ListOrder::OldestFirst => links.sort_by_key(|link| (link.created_at, link.id)),
+        ListOrder::Code => links.sort_by(|one, other| one.code.as_str().cmp(other.code.as_str())),
+        ListOrder::CodeDescending => {
+            links.sort_by(|one, other| other.code.as_str().cmp(one.code.as_str()));
+        }
+    }
+}
+
+/// Links at a few times, some of which were changed, deleted, or created again in the place of a deleted one.
+async fn populate(store: &Store, random: &mut SmallRng) -> Vec<Link> {
+    let mut links = Vec::new();
+    for batch in 0..5 {
+        let new = (0..40)
+            .map(|n| random_link(random, batch * 40 + n))
+            .collect();
+        let answers = store.create_links(new).await.unwrap();
+        links.extend(answers.into_iter().map(Result::unwrap));
+    }
+    for index in (0..links.len()).rev() {
+        match random.random_range(0..10) {
+            0 => {
+                let deleted: Link = links.remove(index);
+                delete(store, &deleted.key()).await.unwrap();
+                if random.random_bool(0.5) {
+                    let again = NewLink {
+                        key: deleted.key(),
+                        ..random_link(random, 1000 + deleted.id)
+                    };
+                    links.push(create(store, again).await.unwrap());
+                }
+            }
+            1 => {
+                let key = links[index].key();
+                let content = random_link(random, 0).content;
+                let change = Box::new(move |_: &Link| Ok(content.clone()));
+                let changed = store.update_link(&key, change).await.unwrap();
+                links[index] = changed.unwrap().unwrap();
+            }
+            _ => {}
+        }
+    }
+    links
+}
+
+async fn every_combination_of_conditions_lists_what_the_model_has(database: Database) {
+    let store = database.store().await;
+    let mut random = SmallRng::seed_from_u64(12);
+    let mut links = populate(&store, &mut random).await;
+    let times: HashSet<u64> = links.iter().map(|link| link.created_at).collect();
+    let times: Vec<u64> = times.into_iter().collect();
+    let mut found = 0;
+    for _ in 0..400 {
+        let query = random_query(&mut random, &times);
+        sort(&mut links, query.order);
+        let expected = links.iter().filter(|link| is_meant(&query, link));
+        let expected: Vec<&Link> = expected.collect();
+        let listed = all_pages(&store, query.clone()).await;
+        assert_eq!(listed.iter().collect::<Vec<_>>(), expected, "{query:?}");
+        found += usize::from(!expected.is_empty());
+    }
+    assert!(found > 100, "{found} queries have found anything");
+}
+
+/// Links with the same words, so many that they are not sorted but read in the order of the list.
+async fn a_search_for_what_many_links_have_lists_all_of_them(database: Database) {
+    let store = database.store().await;
+    for batch in 0..3_u64 {
+        let titled = |n: u64| NewLink {
+            content: LinkContent {
+                title: Some(format!("common {}", n % 7)),
+                ..LinkContent::to(TargetUrl::from_store("https://common.example/"))
+            },
+            ..link(batch * 500 + n, &format!("c{batch}-{n}"))
+        };
+        let answers = store
+            .create_links((0..500).map(titled).collect())
+            .await
+            .unwrap();
+        assert!(answers.iter().all(Result::is_ok));
+    }
+    for (text, expected) in [
+        ("common", 1500),
+        ("COMMON.example", 1500),
+        ("common 3", 213),
+        ("c", 1500),
+        ("c1-", 500),
+    ] {
+        let query = ListQuery {
+            search: Some(SearchTerm::parse(text).unwrap()),
+            ..ListQuery::newest(Scope::tenant(FIRST_TENANT), 100)
+        };
+        let listed = all_pages(&store, query).await;
+        let numbers: HashSet<u64> = listed.iter().map(|link| link.id).collect();
+        assert_eq!(
+            (listed.len(), numbers.len()),
+            (expected, expected),
+            "{text}"
+        );
+    }
+}
+
+async fn a_page_looks_at_so_many_links_and_no_more(database: Database) {
+    let store = database.store().await;
+    // The first one of them all is the only one without a title.
+    create(&store, link(1, "first")).await.unwrap();
+    let rows = (2..=5001).map(|id| {
+        format!("({id}, 1, 'c{id}', 'https://x.example/', 0, 302, 1, 1, '[]', {id} + 4000000000000, 1, 1)")
+    });
+    let rows: Vec<String> = rows.collect();
+    for rows in rows.chunks(500) {
+        let insert = "INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, forward_query, \
+             tags, created_at, updated_at, rev) VALUES";
+        database
+            .execute(&format!("{insert} {}", rows.join(", ")))
+            .await;
+    }
+    let query = ListQuery {
+        state: Some(ListedState::Active),
+        ..ListQuery::newest(Scope::tenant(FIRST_TENANT), 1)
+    };
+    let page = store.list_links(&query).await.unwrap();
+    assert!(page.links.is_empty());
+    let next = page.next.expect("another page");
+    // Links are looked at in batches of at most 512.
+    let at_least = ListQuery {
+        state: Some(ListedState::Disabled),
+        after: Some(next.clone()),
+        ..ListQuery::newest(Scope::tenant(FIRST_TENANT), 10_000)
+    };
+    let rest = all_pages(&store, at_least).await.len();
+    assert!(
+        (5000 - MAX_EXAMINED - 512..=5000 - MAX_EXAMINED).contains(&rest),
+        "{rest}"
+    );
+    let rest = ListQuery {
+        after: Some(next),
+        ..query
+    };
+    let ids: Vec<u64> = all_pages(&store, rest)
+        .await
+        .iter()
+        .map(|link| link.id)
+        .collect();
+    assert_eq!(ids, [1]);
+}
+
+async fn links_from_before_are_found_by_tag_word_and_host(database: Database) {
+    let insert = "INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, forward_query, title, tags, \
+         created_at, updated_at, deleted_at, rev) VALUES";
+    database
+        .begin_at(
+            50,
+            &[
+                "INSERT INTO domains (id, name) VALUES (1, 'a.example')",
+                &format!("{insert} (1, 1, 'a', 'https://Old.example?x=/', 0, 302, 0, 1, 'Big \"Old\" One', '[\"t 1\",\"u\"]', 5, 5, NULL, 1)"),
+                &format!("{insert} (2, 1, 'b', 'https://old.example', 0, 302, 0, 1, 'Big', '[\"u\"]', 6, 6, 7, 1)"),
+            ],
+        )
+        .await;
+    let store = database.store().await;
+    let listed = async |text: Option<&str>, tags: &[&str]| {
+        let query = ListQuery {
+            search: text.map(|text| SearchTerm::parse(text).unwrap()),
+            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            ..ListQuery::newest(Scope::tenant(FIRST_TENANT), 10)
+        };
+        all_pages(&store, query).await.len()
+    };
+    for text in ["big", "\"old", "on", "old.example", "t", "1"] {
+        assert_eq!(listed(Some(text), &[]).await, 1, "{text}");
+    }
+    for (tags, expected) in [(["t 1"], 1), (["u"], 1), (["t"], 0)] {
+        assert_eq!(listed(None, &tags).await, expected, "{tags:?}");
+    }
+}
+
+async fn a_search_finds_codes_on_many_domains(database: Database) {
+    let store = database.store().await;
+    for n in 0..70 {
+        let new = NewLink {
+            key: key(&format!("d{n}.example/AbC-{n}")),
+            ..link(n, "x")
+        };
+        create(&store, new).await.unwrap();
+    }
+    for (text, expected) in [("abc-", 70), ("ABC-69", 1), ("abc-6", 11)] {
+        let query = ListQuery {
+            search: Some(SearchTerm::parse(text).unwrap()),
+            ..ListQuery::newest(Scope::tenant(FIRST_TENANT), 100)
+        };
+        assert_eq!(all_pages(&store, query).await.len(), expected, "{text}");
+    }
+}
