@@ -120,6 +120,18 @@ pub(crate) fn keep_rate(
     rate: f64,
     count: u64,
 ) -> Latencies {
+    keep_rate_with(address, paths, status, rate, count, &[])
+}
+
+/// The same with further headers, such as `x-api-key: KEY`.
+pub(crate) fn keep_rate_with(
+    address: SocketAddr,
+    paths: &Path,
+    status: u16,
+    rate: f64,
+    count: u64,
+    headers: &[String],
+) -> Latencies {
     let text = std::fs::read_to_string(paths).expect("paths");
     let urls = text.lines().map(|path| format!("http://{address}{path}\n"));
     let file = paths.with_extension("urls");
@@ -136,6 +148,7 @@ pub(crate) fn keep_rate(
         ])
         .args(["--latency-correction", "-q", &rate.to_string()])
         .args(["-n", &count.to_string(), "-c", &CONNECTIONS.to_string()])
+        .args(headers.iter().flat_map(|header| ["-H", header.as_str()]))
         .args(["--host", DOMAIN, "--urls-from-file"])
         .arg(&file)
         .output();

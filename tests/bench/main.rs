@@ -16,6 +16,7 @@ mod redirects;
 mod report;
 mod rounds;
 mod rows;
+mod search;
 mod startup;
 mod targets;
 mod zipf;
@@ -65,6 +66,7 @@ async fn run(command: Command, options: &Options) -> Section {
         Command::Feed => feed::run(options).await,
         Command::Creation => creation::run(options),
         Command::Fuel => fuel::run(),
+        Command::Search => search::run(options).await,
         Command::All => unreachable!("a command of parts"),
     }
 }

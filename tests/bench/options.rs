@@ -2,7 +2,7 @@
 
 /// How to use it.
 const USAGE: &str = "usage: bench TABLE [--short] [--only NAME]
-tables: all, redirects, cpu, zipf, zipf-core, rows, creation, memory, startup, feed, fuel
+tables: all, redirects, cpu, zipf, zipf-core, rows, creation, memory, startup, feed, fuel, search
 --short: few links and short rounds, to try things out; the figures say little
 --only NAME: of the targets that redirect, those whose name has NAME in it, and the reference";
 
@@ -31,9 +31,11 @@ pub(crate) enum Command {
     Feed,
     /// Instructions inside the VM.
     Fuel,
+    /// Lists of the API with many links.
+    Search,
 }
 
-const NAMES: [(&str, Command); 11] = [
+const NAMES: [(&str, Command); 12] = [
     ("all", Command::All),
     ("redirects", Command::Redirects),
     ("cpu", Command::Cpu),
@@ -45,12 +47,13 @@ const NAMES: [(&str, Command); 11] = [
     ("startup", Command::Startup),
     ("feed", Command::Feed),
     ("fuel", Command::Fuel),
+    ("search", Command::Search),
 ];
 
 impl Command {
     /// The tables that it is made of.
     pub(crate) fn parts(&self) -> &[Self] {
-        const ALL: [Command; 8] = [
+        const ALL: [Command; 9] = [
             Command::Redirects,
             Command::Fuel,
             Command::Zipf,
@@ -59,6 +62,7 @@ impl Command {
             Command::Feed,
             Command::Rows,
             Command::Creation,
+            Command::Search,
         ];
         match self {
             Self::All => &ALL,

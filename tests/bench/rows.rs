@@ -1,8 +1,8 @@
 //! What redirects and creation cost as links grow.
 
 mod creating;
-mod database;
-mod replica;
+pub(crate) mod database;
+pub(crate) mod replica;
 
 use crate::edges::{Tiers, static_redirect};
 use crate::links::{code_of, write_paths};

@@ -29,7 +29,7 @@ use crate::http::limits;
 use crate::problem::{Problem, method_not_allowed, nothing_here};
 use axum::extract::State;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, patch as on_patch, post};
+use axum::routing::{get, patch, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/tenants", post(tenants::create).get(tenants::list))
         .route("/audit", get(audit::list))
         .route("/tags", get(tags::list))
-        .route("/tags/{tag}", on_patch(tags::patch).delete(tags::delete))
+        .route("/tags/{tag}", patch(tags::patch).delete(tags::delete))
         .route("/clicks/accounting", get(accounting))
         .fallback(nothing_here);
     protected(routes, app)

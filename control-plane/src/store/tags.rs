@@ -197,7 +197,7 @@ async fn update(session: &mut Session, revisions: Revisions, links: &[Link]) -> 
     let greatest = session.dialect().greatest;
     let stored = links
         .iter()
-        .map(|link| StoredContent::new(&link.domain, &link.content));
+        .map(|link| StoredContent::new(link.tenant_id, &link.domain, &link.content));
     let stored: Vec<(u64, StoredContent)> = links.iter().map(|link| link.id).zip(stored).collect();
     let ids: Vec<u64> = links.iter().map(|link| link.id).collect();
     let update = sql("UPDATE links SET tags = CASE id")

@@ -45,6 +45,11 @@ impl Database {
     /// Adds links until there are that many, and gives the seconds that it took. The schema has to be there, and no
     /// control plane.
     pub(crate) fn grow_to(&mut self, rows: u64) -> f64 {
+        self.grow_with(rows, &PLAIN)
+    }
+
+    /// The same with links of other kinds.
+    pub(crate) fn grow_with(&mut self, rows: u64, content: &Content) -> f64 {
         let start = Instant::now();
         self.execute(&format!(
             "SET GLOBAL innodb_flush_log_at_trx_commit = 2; \
@@ -52,7 +57,7 @@ impl Database {
         ));
         while self.rows < rows {
             let last = rows.min(self.rows + CHUNK);
-            self.execute(&insert(self.rows + 1, last));
+            self.execute(&insert(self.rows + 1, last, content));
             self.rows = last;
         }
         let next = rows + 1;
@@ -83,10 +88,24 @@ impl Database {
         pages.and_then(|pages| pages.parse().ok()).unwrap_or(0)
     }
 
-    fn execute(&self, sql: &str) -> String {
+    pub(crate) fn execute(&self, sql: &str) -> String {
         self.server.execute(&format!("USE {}; {sql}", self.name))
     }
 }
+
+/// What links have, as expressions of SQL of their place `seq`.
+pub(crate) struct Content {
+    pub(crate) url: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) tags: &'static str,
+}
+
+/// A target of their own and nothing else.
+const PLAIN: Content = Content {
+    url: "CONCAT('https://example.com/some/where/far/away?link=', seq)",
+    title: "NULL",
+    tags: "'[]'",
+};
 
 /// The number that the link at a place has, counted from 1.
 pub(crate) fn number(place: u64) -> u64 {
@@ -94,7 +113,9 @@ pub(crate) fn number(place: u64) -> u64 {
 }
 
 /// Links without a key of codes, where a code is its number in Base62.
-fn insert(first: u64, last: u64) -> String {
+fn insert(first: u64, last: u64, content: &Content) -> String {
+    let Content { url, title, tags } = content;
+    let hash = "CAST(CONV(SUBSTR(MD5(seq), 1, 15), 16, 10) AS SIGNED)";
     let digits: Vec<String> = (0..7_u32)
         .rev()
         .map(|digit| {
@@ -107,10 +128,10 @@ fn insert(first: u64, last: u64) -> String {
         "SET @digits = '0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'; \
          SET @domain = (SELECT id FROM domains WHERE name = '{DOMAIN}'); \
          SET unique_checks = 0, foreign_key_checks = 0; \
-         INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, forward_query, tags, created_at, \
+         INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, forward_query, title, tags, created_at, \
          updated_at, rev) \
-         SELECT n, @domain, CONCAT({code}), CONCAT('https://example.com/some/where/far/away?link=', seq), \
-         CAST(CONV(SUBSTR(MD5(seq), 1, 15), 16, 10) AS SIGNED), 302, 0, 1, '[]', 1700000000000 + seq, \
+         SELECT n, @domain, CONCAT({code}), {url}, \
+         {hash}, {hash}, 302, 0, 1, {title}, {tags}, 1700000000000 + seq, \
          1700000000000 + seq, 1 \
          FROM (SELECT seq, seq * 1000 + {ISSUER} AS n FROM seq_{first}_to_{last}) AS numbers"
     )

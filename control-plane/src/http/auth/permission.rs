@@ -122,7 +122,9 @@ impl Caller {
         } = self.rights;
         match right {
             Right::ReadLinks => read != Reach::None,
-            Right::ReadTenant => read == Reach::Tenant && self.holder.key.bounds.is_empty(),
+            Right::ReadTenant => {
+                *self.scope == Scope::tenant(self.tenant_id()) && read != Reach::None
+            }
             Right::CreateLinks => create,
             Right::ChangeLinks => change && read != Reach::None,
             Right::Administer => administer,

@@ -52,6 +52,7 @@ impl Who {
             Right::ReadLinks => {
                 matches!(self, Reader | Editor | EditorOfOthers | OtherAdmin | Admin)
             }
+            Right::ReadTenant => matches!(self, Reader | OtherAdmin | Admin),
             Right::CreateLinks => {
                 matches!(self, Creator | Editor | EditorOfOthers | OtherAdmin | Admin)
             }
@@ -98,6 +99,8 @@ fn sample(rule: &Rule) -> (Value, u16) {
         ("POST", "/links/bulk") => (json!([link]), 200),
         ("POST", "/keys" | "/users" | "/tenants") => (name, 201),
         ("PATCH", "/keys/{id}" | "/users/{id}") => (name, 200),
+        ("PATCH", "/tags/{tag}") => (json!({ "tag": unique() }), 200),
+        ("DELETE", "/tags/{tag}") => (Value::Null, 200),
         ("PATCH", "/links/{code}") | ("POST", "/keys/{id}/rotate") => (json!({}), 200),
         ("DELETE", "/links/{code}" | "/keys/{id}") => (Value::Null, 204),
         ("GET", _) => (Value::Null, 200),
@@ -291,6 +294,12 @@ impl Fixture {
             let link = json!({ "longUrl": "https://example.com/" });
             let link = self.by(owner, Method::POST, "/links", &link).await;
             return rule.path.replace("{code}", &text(&link["shortCode"]));
+        }
+        if rule.path.contains("{tag}") {
+            let tag = unique();
+            let link = json!({ "longUrl": "https://example.com/", "tags": [tag] });
+            self.admin(Method::POST, "/links", &link).await;
+            return rule.path.replace("{tag}", &tag);
         }
         let collection = rule.path.split("/{id}").next().unwrap();
         if collection == rule.path {
