@@ -16,7 +16,6 @@ on_every_database!(
 
 fn query(domain: Option<&str>, limit: u32) -> ListQuery {
     ListQuery {
-        scope: None,
         domain: domain.map(|domain| Domain::parse(domain).unwrap()),
         ..ListQuery::newest(Scope::tenant(FIRST_TENANT), limit)
     }
