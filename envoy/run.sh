@@ -159,6 +159,15 @@ set_clicks() {
   esac
 }
 
+# The headers that say where a visitor is.
+set_geo() {
+  local fields=()
+  [[ -z $1 ]] || fields+=("\"countryHeader\": \"$(escape "$1")\"")
+  [[ -z $2 ]] || fields+=("\"cityHeader\": \"$(escape "$2")\"")
+  local IFS=,
+  ((${#fields[@]} == 0)) || values[SECTIONS]+=$',\n  "geo": { '"${fields[*]} }"
+}
+
 set_number EDGE_PORT EDGELINK_EDGE_PORT 8080
 set_number ADMIN_PORT EDGELINK_ADMIN_PORT 9901
 set_number HEAP_BYTES EDGELINK_HEAP_BYTES 1073741824
@@ -188,6 +197,7 @@ unset EDGELINK_EDGE_TOKEN EDGELINK_AUTH_EDGE_TOKENS # `up.sh` exports the latter
 [[ -z ${EDGELINK_REDIS:-} ]] || set_redis "$EDGELINK_REDIS"
 set_feed "${EDGELINK_FEED:-none}"
 set_clicks "${EDGELINK_CLICKS:-false}"
+set_geo "${EDGELINK_COUNTRY_HEADER:-}" "${EDGELINK_CITY_HEADER:-}"
 unset EDGELINK_REDIS_PASSWORD
 
 umask 077 # the filled files hold the token

@@ -12,3 +12,4 @@ pub(crate) mod observe;
 mod pages;
 mod redirect;
 pub(crate) mod routes;
+mod visit;

@@ -71,6 +71,12 @@ unsafe extern "C" {
         value: *mut *mut u8,
         value_size: *mut usize,
     ) -> Status;
+    fn proxy_get_property(
+        path: *const u8,
+        path_size: usize,
+        value: *mut *mut u8,
+        value_size: *mut usize,
+    ) -> Status;
     fn proxy_get_header_map_pairs(map: u32, pairs: *mut *mut u8, size: *mut usize) -> Status;
     fn proxy_send_local_response(
         status: u32,
@@ -217,7 +223,8 @@ pub(crate) fn header(map: Map, name: &str) -> Option<HostBytes> {
     (status == OK).then(|| unsafe { HostBytes::take(data, size) })
 }
 
-/// All headers of a map, as the ABI encodes them; empty where there is no such map now.
+/// All headers of a map, as the ABI encodes them; empty where there is no such map now. Inlined, as it is on the hot path.
+#[inline(always)]
 pub(crate) fn headers(map: Map) -> HostBytes {
     let (mut data, mut size) = (ptr::null_mut(), 0);
     // SAFETY: the host writes a pointer and a size to variables that are those.
@@ -227,6 +234,17 @@ pub(crate) fn headers(map: Map) -> HostBytes {
     }
     // SAFETY: the host has just allocated it, filled it, and said where it is.
     unsafe { HostBytes::take(data, size) }
+}
+
+/// A property of the stream of the context in effect, by the words of its path with a zero byte between them. `None` if there is
+/// none.
+pub(crate) fn property(path: &str) -> Option<HostBytes> {
+    let (mut data, mut size) = (ptr::null_mut(), 0);
+    // SAFETY: the path outlives the call; the host writes a pointer and a size to variables that are those.
+    let status =
+        unsafe { proxy_get_property(path.as_ptr(), path.len(), &raw mut data, &raw mut size) };
+    // SAFETY: the host has just allocated it, filled it, and said where it is.
+    (status == OK).then(|| unsafe { HostBytes::take(data, size) })
 }
 
 /// Answers the request of the context in effect.

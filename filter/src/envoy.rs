@@ -1,9 +1,12 @@
 //! The host of the logic: the proxy, through the ABI.
 
 use crate::abi::{self, Clock, HostBytes, Level, MetricType};
-use edgelink_filter_core::host::{CasMismatch, Log, SharedData, SharedValue, StreamToken, Streams};
+use edgelink_filter_core::host::{
+    CasMismatch, Clients, Log, SharedData, SharedValue, StreamToken, Streams,
+};
 use edgelink_filter_core::metrics::{Metric, MetricKind, Metrics};
 use edgelink_filter_core::time::{Moment, WallClock};
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 /// The proxy, as far as it can be called from any callback.
@@ -108,6 +111,19 @@ impl Streams for Envoy {
 
     fn cancel(&mut self, stream: StreamToken) {
         self.at_home(|| abi::grpc_cancel(stream));
+    }
+}
+
+/// The attribute with the address that Envoy holds for the client's: that of the connection, or what the trusted proxies in
+/// front say (`use_remote_address`, `xff_num_trusted_hops`). Headers do not do: `x-envoy-external-address` is missing for
+/// private addresses, and then a client may send one.
+const CLIENT_ADDRESS: &str = "source\0address";
+
+impl Clients for Envoy {
+    fn client_address(&self) -> Option<IpAddr> {
+        let text = abi::property(CLIENT_ADDRESS)?;
+        let address: SocketAddr = std::str::from_utf8(&text).ok()?.parse().ok()?;
+        Some(address.ip())
     }
 }
 

@@ -323,13 +323,22 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
     if !abi::set_effective_context(waiter.stream) {
         return;
     }
-    let path = waiter
-        .has_query
-        .then(|| abi::header(Map::RequestHeaders, ":path"));
+    let headers = if resumed.needs_headers() {
+        abi::headers(Map::RequestHeaders)
+    } else {
+        HostBytes::default()
+    };
+    let mut head = Head::read(&headers).unwrap_or_default();
+    let path =
+        (headers.is_empty() && waiter.has_query).then(|| abi::header(Map::RequestHeaders, ":path"));
     let path = path.flatten().unwrap_or_default();
+    if !path.is_empty() {
+        head.path = &path;
+    }
     let reply = with_worker(|worker| {
         let pairs = std::mem::take(&mut worker.pairs);
-        Reply::new(&worker.edge.answer(waiter, resumed, &path), pairs)
+        let answer = worker.edge.answer(&worker.envoy, waiter, resumed, &head);
+        Reply::new(&answer, pairs)
     });
     if let Some(reply) = reply {
         reply.send();

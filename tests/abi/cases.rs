@@ -83,10 +83,15 @@ fn hostcall_cases() -> Vec<Case> {
         .header("x-twice", b"1")
         .header("x-twice", b"2")
         .header("x-empty", b"");
+    let forwarded =
+        Request::get("/run/property").header("x-forwarded-for", b"192.0.2.7, 192.0.2.9");
+    let forwarded_v6 = Request::get("/run/property").header("x-forwarded-for", b"2001:DB8::0:1");
     vec![
         case("log", [get("/run/log")]),
         case("header-read", [Step::Visit(with_headers)]),
         case("header-types", [get("/run/header-types")]),
+        case("property", [Step::Visit(forwarded)]),
+        case("property-ipv6", [Step::Visit(forwarded_v6)]),
         case("header-replace", [get("/run/header-replace")]),
         case("buffer", [get("/run/buffer")]),
         case("http-call-refused", [get("/run/http-call")]),

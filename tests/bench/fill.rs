@@ -51,7 +51,10 @@ impl Pipe {
         let fields = record_to_fields(&link(url));
         let mut command = vec!["HSET", &key];
         for (name, value) in &fields {
-            command.extend([*name, value.as_str()]);
+            command.extend([
+                *name,
+                str::from_utf8(value).expect("fields of a plain link"),
+            ]);
         }
         self.send(&command);
     }

@@ -226,7 +226,7 @@ fn connect(fleet: &mut Fleet) {
 fn record_in_redis() -> String {
     let length = TARGET.len();
     format!(
-        "*7\r\n${length}\r\n{TARGET}\r\n$3\r\n302\r\n$6\r\nactive\r\n$-1\r\n$-1\r\n$1\r\n1\r\n$1\r\n1\r\n"
+        "*8\r\n${length}\r\n{TARGET}\r\n$3\r\n302\r\n$6\r\nactive\r\n$-1\r\n$-1\r\n$1\r\n1\r\n$1\r\n1\r\n$-1\r\n"
     )
 }
 

@@ -1,6 +1,6 @@
 //! What must be true of the edge, written once and run on every host: the wasmtime one and real Envoy.
 //!
-//! A scenario is an `async fn(&mut impl Edge)` in [`lookup`], [`failure`] or [`request`]. [`for_each_scenario!`] makes
+//! A scenario is an `async fn(&mut impl Edge)` in [`lookup`], [`failure`], [`request`] or [`rules`]. [`for_each_scenario!`] makes
 //! a test of each of them:
 //!
 //! ```ignore
@@ -13,8 +13,11 @@
 pub mod failure;
 pub mod lookup;
 pub mod request;
+pub mod rules;
 
 use edgelink_wire::feed::FeedMessage;
+use edgelink_wire::record::Extension;
+use edgelink_wire::rules::{Rule, Rules, encode};
 use edgelink_wire::{
     BatchHead, CodeFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, LinkAnswer, LinkRecord,
     LinkState, Record, RedirectStatus, Snapshot,
@@ -25,8 +28,8 @@ use std::time::Duration;
 /// on the answer of its default route.
 pub const PASSED_THROUGH: &str = "x-passed-through";
 
-/// A running edge with one worker, the filter configured with [`DOMAIN`] alone, `tierHeader` on, and a control plane
-/// that answers what a scenario scripts. A code that nothing was scripted for is [`Reply::Absent`] with rev 0.
+/// A running edge with one worker behind one trusted proxy, the filter configured with [`DOMAIN`] alone, `tierHeader` on,
+/// [`COUNTRY_HEADER`] and [`CITY_HEADER`], and a control plane that answers what a scenario scripts. A code that nothing was scripted for is [`Reply::Absent`] with rev 0.
 #[expect(
     async_fn_in_trait,
     reason = "the futures are awaited where they are made and need not be Send"
@@ -76,6 +79,12 @@ pub trait Edge {
 
 /// The only domain of the edge under test. Requests carry it as their host unless they say otherwise.
 pub const DOMAIN: &str = "go.example";
+
+/// The header that says the country of a visitor.
+pub const COUNTRY_HEADER: &str = "x-country";
+
+/// The header that says the city of a visitor.
+pub const CITY_HEADER: &str = "x-city";
 
 /// How long records live in the edge's caches, as configured.
 #[derive(Clone, Copy, Debug)]
@@ -234,6 +243,22 @@ pub fn link(url: &str) -> LinkRecord<String> {
         valid_until: None,
         forward_query: true,
         rev: 1,
+        extension: Vec::new(),
+    }
+}
+
+/// The same with rules, in the JSON of the API.
+///
+/// # Panics
+/// Where they are not valid.
+#[must_use]
+pub fn with_rules(url: &str, json: &str) -> LinkRecord<String> {
+    let rules: Vec<Rule> = serde_json::from_str(json).expect("rules");
+    let encoded = encode(&rules).expect("valid rules");
+    let rules = Rules::of_encoded(&encoded);
+    LinkRecord {
+        extension: Extension { rules }.to_bytes(),
+        ..link(url)
     }
 }
 
@@ -313,6 +338,15 @@ macro_rules! for_each_scenario {
                 the_visitors_query_is_merged_where_the_link_says_so,
                 any_bytes_in_headers_are_survived,
                 an_answer_is_private_and_must_be_asked_for_again,
+            }
+            rules {
+                each_type_of_condition_chooses_the_target,
+                parameters_of_the_query_choose_the_target,
+                dates_choose_the_target,
+                a_share_of_the_visitors_is_always_the_same,
+                waiters_are_sent_by_their_own_headers,
+                rules_are_served_stale_and_replaced,
+                any_bytes_in_what_rules_look_at_are_survived,
             }
         }
     };

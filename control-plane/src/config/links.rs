@@ -1,6 +1,6 @@
 //! Settings of links: domains, codes, short URLs, and the number source.
 
-use super::value::{FileText, Secret};
+use super::value::{FileText, Header, Secret};
 use crate::links::blocked_hosts::BlockedHost;
 use crate::numbers::{ZookeeperAuth, snowflake};
 use edgelink_wire::settings::Problems;
@@ -32,6 +32,11 @@ edgelink_wire::settings! {
         /// How often a creation is retried when its code is taken; from the second time on free numbers are looked up, up to 512
         /// at once. Then 503.
         pub max_code_tries: u8 = 16, 1..=100;
+        /// For rules of links: the header that says the country of a visitor, two letters of ISO 3166-1. It is believed: what
+        /// stands in front must set it, or remove that of clients. Without it no visitor has a country.
+        pub country_header: Option<Header> = None, "cf-ipcountry";
+        /// The same with the name of the city.
+        pub city_header: Option<Header> = None, "cf-ipcity";
     }
 
     /// Sources of numbers.

@@ -39,6 +39,27 @@ impl SettingValue for Secret {
     }
 }
 
+/// The name of a header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header(pub(crate) http::HeaderName);
+
+impl SettingValue for Header {
+    const KIND: Kind = Kind::Text;
+
+    fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
+        let text = String::read(value, path, problems)?;
+        let name = text.parse().map(Self);
+        name.map_err(|_| {
+            problems.refuse(path, format!("is '{text}', must be the name of a header"))
+        })
+        .ok()
+    }
+
+    fn written(&self, _: &str) -> Option<Value> {
+        Some(self.0.as_str().into())
+    }
+}
+
 /// The content of a file that a setting names. It is read with the configuration, and never logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileText(Secret);

@@ -6,6 +6,7 @@ mod body;
 mod bulk;
 mod create;
 mod cursor;
+mod dry_run;
 mod fields;
 mod idempotency;
 mod if_match;
@@ -17,6 +18,7 @@ mod page;
 mod patch;
 mod properties;
 mod quota;
+mod rules;
 mod tags;
 mod tenants;
 mod users;
@@ -52,6 +54,8 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/users/{id}", get(users::get).patch(users::patch))
         .route("/tenants", post(tenants::create).get(tenants::list))
         .route("/audit", get(audit::list))
+        .route("/links/{code}/rules", get(rules::get).post(rules::replace))
+        .route("/links/{code}/resolve", post(dry_run::resolve))
         .route("/tags", get(tags::list))
         .route("/tags/{tag}", patch(tags::patch).delete(tags::delete))
         .route("/clicks/accounting", get(accounting))

@@ -1,14 +1,15 @@
 //! `GET /{code}`: redirects answered by the control plane itself, for installations without Envoy. Visitors see the same as at
 //! an edge.
 
-use crate::clock;
 use crate::config::UnknownHosts;
 use crate::http::app::App;
+use crate::http::visit::Visit;
 use crate::store::StoreError;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::REDIRECTS;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use edgelink_wire::rules::Visitor;
 use edgelink_wire::{Code, Domain, LinkKey, LinkRecord, Outcome, Record};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use metrics::counter;
@@ -16,17 +17,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Answers a visitor. The path is taken as it was sent: a code has no character that needs to be encoded.
-pub(crate) async fn follow(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
-    let Some(key) = requested_key(&app, &uri, &headers) else {
+pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (uri, headers) = (request.uri(), request.headers());
+    let Some(key) = requested_key(&app, uri, headers) else {
         return page(&app, Outcome::NotFound);
     };
+    let visit = Visit::new(&app.config, uri, headers, request.extensions());
     match app
         .resolver
         .resolve(&key)
         .await
         .map(|resolved| resolved.record)
     {
-        Ok(record) => answer(&app, record.as_deref(), uri.query().unwrap_or_default()),
+        Ok(record) => answer(&app, &key, &record, &visit),
         Err(error) => {
             log_failure(&key, &error);
             page(&app, Outcome::Unavailable)
@@ -62,19 +65,21 @@ fn requested_domain<'a>(app: &'a App, headers: &HeaderMap) -> Option<&'a Domain>
     Domain::requested(&links.domains, host, default)
 }
 
-fn answer(app: &App, record: Record<&str>, query: &str) -> Response {
-    match (Outcome::of(&record, clock::unix_seconds()), record) {
-        (Outcome::Redirect, Record::Link(link)) => {
-            redirect(&link, query).unwrap_or_else(|| page(app, Outcome::Unavailable))
+fn answer(app: &App, key: &LinkKey, record: &Record<String>, visit: &Visit<'_>) -> Response {
+    match (Outcome::of(record, visit.now()), record.as_bytes()) {
+        (Outcome::Redirect, Record::Link(mut link)) => {
+            if !link.extension.is_empty() {
+                link = link.for_visitor(key.to_string().as_bytes(), visit);
+            }
+            redirect(&link, visit.query()).unwrap_or_else(|| page(app, Outcome::Unavailable))
         }
         (outcome, _) => page(app, outcome),
     }
 }
 
 /// The redirect; `None` if the stored target is no header value, which the checks at creation rule out.
-fn redirect(link: &LinkRecord<&str>, visitor_query: &str) -> Option<Response> {
-    let location = link.location(visitor_query.as_bytes());
-    let location = HeaderValue::from_str(std::str::from_utf8(&location).ok()?).ok()?;
+fn redirect(link: &LinkRecord<&[u8]>, visitor_query: &[u8]) -> Option<Response> {
+    let location = HeaderValue::from_bytes(&link.location(visitor_query)).ok()?;
     let status = StatusCode::from_u16(link.redirect.code()).ok()?;
     let cache_control = HeaderValue::from_static(Outcome::Redirect.cache_control());
     let headers = [

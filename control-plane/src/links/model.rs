@@ -1,6 +1,8 @@
 //! A link in the control plane: the record that edges get, and fields for people.
 
 use crate::links::target::TargetUrl;
+use edgelink_wire::record::Extension;
+use edgelink_wire::rules::{self, Rule, Rules};
 use edgelink_wire::{Code, Domain, LinkKey, LinkRecord, LinkState, Record, RedirectStatus};
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +64,18 @@ pub struct LinkDetails {
     /// For people, with lines; at most 4,096 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
+    /// Conditional targets, the first of which counts whose conditions hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<Rule>,
+}
+
+impl LinkDetails {
+    /// What edges get of this, encoded. What the store has was valid when it was written, and bounds only grow.
+    fn extension(&self) -> Vec<u8> {
+        let rules = rules::encode(&self.rules).unwrap_or_default();
+        let rules = Rules::of_encoded(&rules);
+        Extension { rules }.to_bytes()
+    }
 }
 
 impl LinkContent {
@@ -93,7 +107,7 @@ impl Link {
 
     /// The record that edges get.
     #[must_use]
-    pub fn record(&self) -> Record<&str> {
+    pub fn record(&self) -> Record<&str, Vec<u8>> {
         Record::Link(LinkRecord {
             url: self.content.target.as_str(),
             redirect: self.content.redirect,
@@ -102,6 +116,7 @@ impl Link {
             valid_until: self.content.valid_until,
             forward_query: self.content.forward_query,
             rev: self.rev,
+            extension: self.content.details.extension(),
         })
     }
 }

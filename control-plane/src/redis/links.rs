@@ -209,7 +209,7 @@ fn write(
     ];
     for (name, value) in record_to_fields(record) {
         arguments.push(name.into());
-        arguments.push(value.into());
+        arguments.push(Value::Bytes(value.into()));
     }
     ScriptCall {
         keys: keys(generation, key),
@@ -223,7 +223,7 @@ const WEEK: u64 = 7 * 24 * HOUR;
 /// How long a record may stay at `now` (unix seconds). Random, so that records cached together do not expire together:
 /// 20 to 25 % of the link's remaining validity, at least an hour and at most 7 days; for a permanent link 7 days less
 /// up to 10 %; for an absence 60 to 180 s.
-fn time_to_live<U>(record: &Record<U>, now: u64) -> Duration {
+fn time_to_live<U, B>(record: &Record<U, B>, now: u64) -> Duration {
     let millis = match record {
         Record::Absent { .. } => random_range(60_000..=180_000),
         Record::Link(link) => match link.valid_until {
@@ -254,6 +254,7 @@ mod tests {
             valid_until,
             forward_query: true,
             rev: 1,
+            extension: &[],
         })
     }
 

@@ -624,7 +624,7 @@ impl Creation {
     fn changes(&self) -> OutboxBatches {
         let mut changes = OutboxBatches::default();
         for link in self.created() {
-            changes.push(&link.key(), &link.record());
+            changes.push(&link.key(), &link.record().as_deref());
         }
         changes
     }
@@ -703,6 +703,7 @@ mod tests {
             external_id: Some("e'".to_owned()),
             details: LinkDetails {
                 notes: Some("n".to_owned()),
+                ..LinkDetails::default()
             },
             ..LinkContent::to(TargetUrl::from_store(target))
         };

@@ -234,7 +234,7 @@ async fn update_locked(
     if terms::differ(&before, &link) {
         terms::replace(session, std::slice::from_ref(&link)).await?;
     }
-    let change = OutboxBatches::one(key, &link.record());
+    let change = OutboxBatches::one(key, &link.record().as_deref());
     change.append_outbox(session, now).await?;
     Ok(Some(Ok(link)))
 }

@@ -5,7 +5,8 @@ use super::error::{Fault, StoreError};
 use super::packed::{CutOff, Packed};
 use super::session::Session;
 use super::sql::{Value, insert_literally, sql};
-use edgelink_wire::record::MAX_URL_LENGTH;
+use edgelink_wire::code::MAX_CODE_LENGTH;
+use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
 use edgelink_wire::{LinkKey, Record, RecordError};
 use std::io::Write;
 use std::str::Utf8Error;
@@ -63,7 +64,8 @@ impl OutboxBatches {
 
     /// Adds the record of a key.
     pub(super) fn push(&mut self, key: &LinkKey, record: &Record<&str>) {
-        if self.0.last().is_none_or(NewBatch::is_full) {
+        let change = LONGEST_KEY + record.max_length();
+        if self.0.last().is_none_or(|batch| !batch.has_room(change)) {
             self.0.push(NewBatch::default());
         }
         if let Some(batch) = self.0.last_mut() {
@@ -90,6 +92,9 @@ impl OutboxBatches {
     }
 }
 
+/// The most bytes of a key, and of what stands in front of key and record.
+const LONGEST_KEY: usize = MAX_DOMAIN_LENGTH + 1 + MAX_CODE_LENGTH + 8;
+
 const INSERT: &str = "INSERT INTO outbox (link_keys, records, created_at) ";
 
 impl NewBatch {
@@ -105,10 +110,9 @@ impl NewBatch {
         self.keys.as_bytes().len() + self.records.as_bytes().len()
     }
 
-    /// Whether another change might exceed the bound.
-    fn is_full(&self) -> bool {
-        const LONGEST_CHANGE: usize = MAX_URL_LENGTH + 512;
-        self.size() + LONGEST_CHANGE > MAX_BATCH_BYTES
+    /// Whether a change of up to that length fits.
+    fn has_room(&self, change: usize) -> bool {
+        self.size() + change <= MAX_BATCH_BYTES
     }
 }
 

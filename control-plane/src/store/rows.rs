@@ -286,6 +286,7 @@ mod tests {
             archived: true,
             details: LinkDetails {
                 notes: Some("n".to_owned()),
+                ..LinkDetails::default()
             },
             ..plain.clone()
         };
@@ -304,7 +305,8 @@ mod tests {
     fn details_of_a_later_version_are_read() {
         let details = details_from_text(Some(r#"{"notes":"n","later":[1]}"#)).unwrap();
         let notes = Some("n".to_owned());
-        assert_eq!(details, LinkDetails { notes });
+        let rules = Vec::new();
+        assert_eq!(details, LinkDetails { notes, rules });
         assert_eq!(details_from_text(None).unwrap(), LinkDetails::default());
         assert!(details_from_text(Some("{")).is_err());
         assert_eq!(details_as_text(&LinkDetails::default()), None);

@@ -39,6 +39,7 @@ async fn a_link_is_answered_with_its_key_and_the_age_of_what_is_said() {
         valid_until: Some(1_893_456_000),
         forward_query: false,
         rev,
+        extension: &[][..],
     };
     let expected = Entry {
         key: b"go.example:8080/aB",

@@ -20,6 +20,7 @@ mod operations;
 mod publishing;
 mod purging;
 mod redirects;
+mod rules;
 mod scopes;
 mod sources;
 mod stopping;

@@ -1,7 +1,10 @@
 //! The answer to a visitor: status, headers and page.
 
+use crate::host::Clients;
 use crate::metrics::Tier;
 use crate::settings::Settings;
+use crate::visit::Visit;
+use edgelink_wire::record::Extension;
 use edgelink_wire::{Outcome, Record};
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -22,15 +25,19 @@ impl<'a> Answer<'a> {
     /// The answer for a record.
     pub(crate) fn of(
         record: Record<&'a [u8]>,
-        query: &[u8],
-        seconds: u64,
+        visit: &Visit<'_, impl Clients>,
         tier: Tier,
         settings: &'a Settings,
     ) -> Self {
         let pages = &settings.pages;
-        let (status, location, page, outcome) = match (Outcome::of(&record, seconds), record) {
-            (Outcome::Redirect, Record::Link(link)) => {
-                let location = Some(link.location(query));
+        let (status, location, page, outcome) = match (Outcome::of(&record, visit.now), record) {
+            (Outcome::Redirect, Record::Link(mut link)) => {
+                if !link.extension.is_empty()
+                    && let Some(target) = ruled_target(link.extension, visit)
+                {
+                    link.url = target;
+                }
+                let location = Some(link.location(visit.query));
                 (link.redirect.code(), location, None, Outcome::Redirect)
             }
             (Outcome::Gone, _) => (410, None, Some(&pages.gone), Outcome::Gone),
@@ -104,10 +111,18 @@ impl<'a> Answer<'a> {
     }
 }
 
+/// The target that the rules in an extension have for the visitor. Apart, so that links without rules do not pay for it.
+#[cold]
+#[inline(never)]
+fn ruled_target<'a>(extension: &'a [u8], visit: &Visit<'_, impl Clients>) -> Option<&'a [u8]> {
+    Extension::decode_again(extension).target_for(visit.key, visit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::settings;
+    use crate::fake::{Host, settings};
+    use crate::request::Headers;
     use edgelink_wire::redirect::CACHE_CONTROL;
     use edgelink_wire::{LinkRecord, LinkState, RedirectStatus};
 
@@ -120,13 +135,32 @@ mod tests {
             valid_until: None,
             forward_query: true,
             rev: 1,
+            extension: &[][..],
         };
         change(&mut record);
         Record::Link(record)
     }
 
-    fn status_at(seconds: u64, record: Record<&[u8]>) -> u16 {
-        Answer::of(record, b"", seconds, Tier::Lru, &settings()).status
+    fn answer<'a>(
+        record: Record<&'a [u8]>,
+        query: &[u8],
+        now: u64,
+        tier: Tier,
+        settings: &'a Settings,
+    ) -> Answer<'a> {
+        let visit = Visit {
+            key: b"go.example/a",
+            headers: Headers::default(),
+            query,
+            now,
+            geo: &settings.geo,
+            client: &Host::default(),
+        };
+        Answer::of(record, &visit, tier, settings)
+    }
+
+    fn status_at(now: u64, record: Record<&[u8]>) -> u16 {
+        answer(record, b"", now, Tier::Lru, &settings()).status
     }
 
     #[test]
@@ -150,7 +184,7 @@ mod tests {
         for code in [301, 302, 307, 308] {
             let record = changed(|link| link.redirect = RedirectStatus::from_code(code).unwrap());
             let settings = settings();
-            let answer = Answer::of(record, b"", 0, Tier::Lru, &settings);
+            let answer = answer(record, b"", 0, Tier::Lru, &settings);
             assert_eq!(answer.status, code);
             let headers: Vec<_> = answer.headers().collect();
             assert_eq!(
@@ -173,7 +207,7 @@ mod tests {
         ] {
             let record = changed(|link| link.forward_query = forward_query);
             let settings = settings();
-            let answer = Answer::of(record, b"a=2", 0, Tier::Lru, &settings);
+            let answer = answer(record, b"a=2", 0, Tier::Lru, &settings);
             assert_eq!(answer.headers().next(), Some(("location", location)));
         }
     }
@@ -182,7 +216,7 @@ mod tests {
     fn the_quick_way_to_the_headers_is_for_redirects_without_the_tier() {
         let mut plain = settings();
         plain.tier_header = false;
-        let answer = |record, query| Answer::of(record, query, 0, Tier::Lru, &plain);
+        let answer = |record, query| answer(record, query, 0, Tier::Lru, &plain);
         let redirect = answer(changed(|_| {}), b"a=2");
         let headers: Vec<_> = redirect.headers().collect();
         let expected = [
@@ -205,7 +239,7 @@ mod tests {
     #[test]
     fn what_is_no_redirect_has_a_page() {
         let settings = settings();
-        let absent = Answer::of(Record::Absent { rev: 1 }, b"", 0, Tier::Stale, &settings);
+        let absent = answer(Record::Absent { rev: 1 }, b"", 0, Tier::Stale, &settings);
         let unavailable = Answer::unavailable(Tier::ControlPlane, &settings);
         for (answer, cache_control) in [(&absent, CACHE_CONTROL), (&unavailable, "no-store")] {
             let headers: Vec<_> = answer.headers().collect();

@@ -83,7 +83,7 @@ pub(crate) enum Source {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Update<'a> {
     /// The link, or that there is none.
-    pub(crate) record: Record<&'a str>,
+    pub(crate) record: Record<&'a str, &'a [u8]>,
     /// Whether it is a hot link.
     pub(crate) is_hot: bool,
     /// It was right at that moment or later.

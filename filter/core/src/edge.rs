@@ -13,7 +13,7 @@ use crate::cache::freshness::RecordKind;
 use crate::cache::{Caches, Fetched, Found, Inserted, Lookup, Source};
 use crate::control_plane::callout::{self, Answered, Callout, CalloutError, Response};
 use crate::flights::{Completed, FlightBounds, FlightId, Flights, StreamId, Token, Waiter};
-use crate::host::{Log, SharedData, Streams};
+use crate::host::{Clients, Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Metrics, Shares, Tier};
 use crate::request::{Head, parse_path};
 use crate::settings::{Settings, UnknownHosts};
@@ -170,7 +170,7 @@ impl Edge {
     /// A request has come. Where the answer is [`Step::Wait`], the stream waits until it is resumed or leaves.
     pub fn on_request(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log),
+        host: &mut (impl SharedData + Streams + Log + Clients),
         stream: StreamId,
         head: &Head<'_>,
         now: Moment,
@@ -201,7 +201,7 @@ impl Edge {
                 Step::Answer(Content::NotFound(Tier::UnknownHost), None)
             }
         };
-        step.map(|content| self.answer_at_once(content, requested.query, is_click))
+        step.map(|content| self.answer_at_once(host, content, head, visitor))
     }
 
     /// A stream has ended, whether it waited or not.

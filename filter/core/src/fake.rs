@@ -1,12 +1,13 @@
 //! What the tests run the logic in.
 
-use crate::host::{CasMismatch, Log, SharedData, SharedValue, StreamToken, Streams};
+use crate::host::{CasMismatch, Clients, Log, SharedData, SharedValue, StreamToken, Streams};
 use crate::metrics::{Metric, Metrics};
 use crate::settings::Settings;
 use edgelink_wire::{Entry, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 
 /// A store as Envoy's: versions grow with every write.
 #[derive(Clone, Debug, Default)]
@@ -97,6 +98,14 @@ pub(crate) struct Host {
     pub(crate) millis: Vec<u64>,
     pub(crate) log: Vec<String>,
     pub(crate) wires: Wires,
+    /// The address of every client.
+    pub(crate) client: Option<IpAddr>,
+}
+
+impl Clients for Host {
+    fn client_address(&self) -> Option<IpAddr> {
+        self.client
+    }
 }
 
 impl Streams for Host {
@@ -170,6 +179,7 @@ pub(crate) fn link(url: &str, rev: u64) -> Record<&str> {
         valid_until: None,
         forward_query: true,
         rev,
+        extension: &[],
     })
 }
 

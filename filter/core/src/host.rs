@@ -3,6 +3,7 @@
 //! None of these may call back into the logic before it returns. What may (sending a callout, answering a request) is
 //! not here: the logic says what is to be done, and the contexts do it once it has returned.
 
+use std::net::IpAddr;
 use std::ops::Deref;
 
 /// The proxy's key-value store, shared by all workers.
@@ -51,6 +52,12 @@ pub trait Streams {
 
 /// The number of a gRPC stream, as the proxy gives it.
 pub type StreamToken = u32;
+
+/// What the proxy knows of the client of the stream at hand.
+pub trait Clients {
+    /// The address of the client, as far as the proxy trusts who says so. `None` if it does not know it.
+    fn client_address(&self) -> Option<IpAddr>;
+}
 
 /// The proxy's log.
 pub trait Log {

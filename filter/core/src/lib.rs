@@ -43,3 +43,4 @@ pub mod request;
 pub mod resp;
 pub mod settings;
 pub mod time;
+mod visit;

@@ -13,7 +13,7 @@ use edgelink_wire::Domain;
 use edgelink_wire::settings::{Problem, Problems, SettingValue};
 use std::fmt::{self, Display};
 use std::rc::Rc;
-use written::{ControlPlaneSection, Html, PagesSection, Written};
+use written::{ControlPlaneSection, GeoSection, HeaderText, Html, PagesSection, Written};
 
 /// The smallest LRU with which a feed is allowed, in bytes: it has to remember the changes of the last seconds.
 const FEED_LRU_BYTES: usize = 1 << 20;
@@ -53,6 +53,17 @@ pub struct Settings {
     pub tick_millis: u32,
     /// The pages for people.
     pub pages: Pages,
+    /// Where it is said where a visitor is.
+    pub geo: GeoHeaders,
+}
+
+/// The headers that say where a visitor is, in lower case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GeoHeaders {
+    /// That with the country; `None` if there is none.
+    pub country: Option<String>,
+    /// That with the city; `None` if there is none.
+    pub city: Option<String>,
 }
 
 /// How the control plane is asked.
@@ -260,6 +271,17 @@ impl From<Written> for Settings {
             tier_header: written.tier_header,
             tick_millis: written.tick_millis,
             pages: written.pages.into(),
+            geo: written.geo.into(),
+        }
+    }
+}
+
+impl From<GeoSection> for GeoHeaders {
+    fn from(section: GeoSection) -> Self {
+        let name = |header: Option<HeaderText>| header.map(|name| name.0.to_ascii_lowercase());
+        Self {
+            country: name(section.country_header),
+            city: name(section.city_header),
         }
     }
 }

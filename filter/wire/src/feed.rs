@@ -82,7 +82,7 @@ pub enum FeedMessage<'a> {
         /// `{domain}/{code}`.
         key: &'a str,
         /// The link, or that it is absent.
-        record: Record<&'a str>,
+        record: Record<&'a str, &'a [u8]>,
         /// Whether the link is one of those asked for most: all workers of an edge share it then, even before a visitor
         /// has asked. Other changes never drive another link out of what is shared.
         hot: bool,

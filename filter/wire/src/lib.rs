@@ -2,7 +2,7 @@
 //!
 //! Codes and how they are minted ([`base62`], [`permutation`], [`code`]), the hosts they live on ([`domain`]), what a
 //! link is once it has left the database ([`record`]), how it is named in caches ([`key`]) and in Redis ([`redis`]), what
-//! a visitor of it gets ([`redirect`], [`query`]), how a change travels ([`feed`], [`feed_batch`]), what an edge starts from
+//! a visitor of it gets ([`redirect`], [`rules`], [`query`]), how a change travels ([`feed`], [`feed_batch`]), what an edge starts from
 //! ([`snapshot`], [`code_filter`]), and how it reports clicks ([`clicks`]). The crate does no input and output and runs
 //! on wasm32.
 //!
@@ -37,6 +37,7 @@ pub mod query;
 pub mod record;
 pub mod redirect;
 pub mod redis;
+pub mod rules;
 pub mod settings;
 pub mod snapshot;
 mod varint;

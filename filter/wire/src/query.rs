@@ -69,18 +69,29 @@ fn push_parameters_not_in(query: &[u8], own: &str, out: &mut String) {
     }
 }
 
-fn parameters(query: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn parameters(query: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     query
         .split(|byte| *byte == b'&')
         .filter(|parameter| !parameter.is_empty())
 }
 
+/// The value of the last parameter of that name, as it is written: empty if it has none. `None` if there is no such parameter.
+pub(crate) fn last_value<'a>(query: &'a [u8], name_wanted: &[u8]) -> Option<&'a [u8]> {
+    let is_wanted = |parameter: &&[u8]| name(parameter).eq(name_wanted.iter().copied());
+    let parameter = parameters(query).rfind(is_wanted)?;
+    let equals = parameter.iter().position(|byte| *byte == b'=');
+    Some(equals.map_or(&[], |at| parameter.get(at + 1..).unwrap_or_default()))
+}
+
 /// The name of a parameter, byte by byte: nothing is allocated for what strangers may send by the thousand.
 fn name(parameter: &[u8]) -> impl Iterator<Item = u8> {
-    let mut rest = parameter
-        .split(|byte| *byte == b'=')
-        .next()
-        .unwrap_or_default();
+    let name = parameter.split(|byte| *byte == b'=').next();
+    decoded(name.unwrap_or_default())
+}
+
+/// A text of a query, decoded as forms encode it.
+pub(crate) fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
+    let mut rest = text;
     std::iter::from_fn(move || {
         let (byte, tail) = rest.split_first()?;
         let (byte, tail) = match byte {
@@ -172,6 +183,24 @@ mod tests {
                 "{target} + {query}"
             );
         }
+    }
+
+    #[test]
+    fn the_last_parameter_of_a_name_has_the_value() {
+        for (query, value) in [
+            ("a=1&b=2", Some("1")),
+            ("a=1&a=2", Some("2")),
+            ("a=1&a", Some("")),
+            ("a", Some("")),
+            ("%61=x%20y=z", Some("x%20y=z")),
+            ("A=1&ab=2&=a", None),
+            ("", None),
+        ] {
+            let found = last_value(query.as_bytes(), b"a");
+            assert_eq!(found, value.map(str::as_bytes), "{query}");
+        }
+        let value: Vec<u8> = decoded(b"x%20y+%zz%").collect();
+        assert_eq!(value, b"x y %zz%");
     }
 
     #[test]

@@ -5,15 +5,20 @@
 //! | bytes | what |
 //! |---|---|
 //! | 1 | version, 1 |
-//! | 1 | flags: bits 0 and 1 redirect (0 = 302, 1 = 301, 2 = 307, 3 = 308), 2 disabled, 3 forward query, 4 has valid-since, 5 has valid-until, 6 reserved (conditional targets), 7 absent |
+//! | 1 | flags: bits 0 and 1 redirect (0 = 302, 1 = 301, 2 = 307, 3 = 308), 2 disabled, 3 forward query, 4 has valid-since, 5 has valid-until, 6 has an extension, 7 absent |
 //! | 1..=10 | rev |
 //! | 0..=10 | valid-since, unix seconds |
 //! | 0..=10 | valid-until, unix seconds |
+//! | 0..=[`MAX_EXTENSION_LENGTH`] | the [`Extension`], behind its length |
 //! | rest | the target, visible ASCII; empty for an absent record |
 
+mod extension;
 mod status;
+pub(crate) mod target;
 
+pub use extension::{Extension, MAX_EXTENSION_LENGTH};
 pub use status::{LinkState, LinkStateError, RedirectStatus};
+pub use target::{MAX_URL_LENGTH, is_target};
 
 use crate::error::RecordError;
 use crate::varint;
@@ -23,18 +28,33 @@ const DISABLED: u8 = 0b0000_0100;
 const FORWARD_QUERY: u8 = 0b0000_1000;
 const HAS_VALID_SINCE: u8 = 0b0001_0000;
 const HAS_VALID_UNTIL: u8 = 0b0010_0000;
-const RESERVED: u8 = 0b0100_0000;
+const HAS_EXTENSION: u8 = 0b0100_0000;
 const ABSENT: u8 = 0b1000_0000;
 
-/// The most bytes of an encoded record in front of the target.
-const MOST_BEFORE_URL: usize = 2 + 3 * varint::MOST_BYTES;
+/// The most bytes of an encoded record in front of the target, but for the extension.
+const MOST_BEFORE_URL: usize = 2 + 4 * varint::MOST_BYTES;
 
-/// The longest target in bytes. Browsers and proxies take header lines of about 8 KiB; there is no use in storing more.
-pub const MAX_URL_LENGTH: usize = 8000;
+/// The longest encoded record, in bytes.
+pub const MAX_RECORD_LENGTH: usize = MOST_BEFORE_URL + MAX_EXTENSION_LENGTH + MAX_URL_LENGTH;
 
-/// A link as the edge needs it. `U` is the target: borrowed (`&str`) out of an encoded record, or owned (`String`).
+/// How a record holds its target, and with it all else that has no fixed size: borrowed or owned.
+pub trait Holding {
+    /// Bytes, held in the same way.
+    type Bytes;
+}
+
+impl<'a, T: ?Sized> Holding for &'a T {
+    type Bytes = &'a [u8];
+}
+
+impl Holding for String {
+    type Bytes = Vec<u8>;
+}
+
+/// A link as the edge needs it. `U` is the target: borrowed (`&str`) out of an encoded record, or owned (`String`); `B` are bytes that
+/// are held in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkRecord<U> {
+pub struct LinkRecord<U, B = <U as Holding>::Bytes> {
     /// The target: visible ASCII, 1 to [`MAX_URL_LENGTH`] bytes.
     pub url: U,
     /// The status code of the redirect.
@@ -49,21 +69,23 @@ pub struct LinkRecord<U> {
     pub forward_query: bool,
     /// Grows with every change of this link.
     pub rev: u64,
+    /// What few links have: an encoded [`Extension`], or empty.
+    pub extension: B,
 }
 
 /// A record: a link, or its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record<U> {
+pub enum Record<U, B = <U as Holding>::Bytes> {
     /// There is no such link. `rev` is that of the deletion, or 0 where there never was one.
     Absent {
         /// As in [`LinkRecord::rev`].
         rev: u64,
     },
     /// There is.
-    Link(LinkRecord<U>),
+    Link(LinkRecord<U, B>),
 }
 
-impl<U> Record<U> {
+impl<U, B> Record<U, B> {
     /// The revision, which is higher in newer records.
     #[must_use]
     pub fn rev(&self) -> u64 {
@@ -74,7 +96,7 @@ impl<U> Record<U> {
     }
 }
 
-impl<U: AsRef<str>> Record<U> {
+impl<U: AsRef<str>, B: AsRef<[u8]>> Record<U, B> {
     /// Appends the encoding to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
@@ -90,13 +112,19 @@ impl<U: AsRef<str>> Record<U> {
     /// The encoding as bytes of its own.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let url = match self {
-            Self::Absent { .. } => "",
-            Self::Link(link) => link.url.as_ref(),
-        };
-        let mut out = Vec::with_capacity(MOST_BEFORE_URL + url.len());
+        let mut out = Vec::with_capacity(self.max_length());
         self.encode(&mut out);
         out
+    }
+
+    /// The most bytes that the encoding takes.
+    #[must_use]
+    pub fn max_length(&self) -> usize {
+        let rest = match self {
+            Self::Absent { .. } => 0,
+            Self::Link(link) => link.url.as_ref().len() + link.extension.as_ref().len(),
+        };
+        MOST_BEFORE_URL + rest
     }
 
     /// The same record with a borrowed target.
@@ -104,7 +132,21 @@ impl<U: AsRef<str>> Record<U> {
     pub fn as_deref(&self) -> Record<&str> {
         match self {
             Self::Absent { rev } => Record::Absent { rev: *rev },
-            Self::Link(link) => Record::Link(link.with_url(link.url.as_ref())),
+            Self::Link(link) => {
+                Record::Link(link.held_as(link.url.as_ref(), link.extension.as_ref()))
+            }
+        }
+    }
+
+    /// The same record, with a borrowed target that is bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> Record<&[u8]> {
+        match self {
+            Self::Absent { rev } => Record::Absent { rev: *rev },
+            Self::Link(link) => {
+                let url = link.url.as_ref().as_bytes();
+                Record::Link(link.held_as(url, link.extension.as_ref()))
+            }
         }
     }
 
@@ -113,7 +155,10 @@ impl<U: AsRef<str>> Record<U> {
     pub fn to_owned_record(&self) -> Record<String> {
         match self {
             Self::Absent { rev } => Record::Absent { rev: *rev },
-            Self::Link(link) => Record::Link(link.with_url(link.url.as_ref().to_owned())),
+            Self::Link(link) => {
+                let url = link.url.as_ref().to_owned();
+                Record::Link(link.held_as(url, link.extension.as_ref().to_vec()))
+            }
         }
     }
 }
@@ -122,15 +167,21 @@ impl<'a> Record<&'a str> {
     /// Reads a record that takes up all of `bytes`; the target is borrowed from there.
     ///
     /// # Errors
-    /// The [`RecordError`] that says what is wrong. Nothing else is ever taken for a record: an unknown version or a
-    /// reserved flag is an error, so that an older edge asks the next tier instead of guessing.
+    /// The [`RecordError`] that says what is wrong. Nothing else is ever taken for a record: an unknown version or an
+    /// extension that is not known is an error, so that an older edge asks the next tier instead of guessing.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, RecordError> {
-        read(bytes, target)
+        let record = read(bytes, target::decode)?;
+        if let Record::Link(link) = &record
+            && !link.extension.is_empty()
+        {
+            Extension::decode(link.extension)?;
+        }
+        Ok(record)
     }
 }
 
 impl<'a> Record<&'a [u8]> {
-    /// Reads a record that [`Record::decode`] has taken before: the target is not looked at again, which is what takes
+    /// Reads a record that [`Record::decode`] has taken before: target and extension are not looked at again, which is what takes
     /// the time. For caches, which keep what they have decoded once.
     ///
     /// # Errors
@@ -140,7 +191,7 @@ impl<'a> Record<&'a [u8]> {
     }
 }
 
-fn read<'a, U>(
+fn read<'a, U: Holding<Bytes = &'a [u8]>>(
     mut bytes: &'a [u8],
     target: impl FnOnce(&'a [u8]) -> Result<U, RecordError>,
 ) -> Result<Record<U>, RecordError> {
@@ -150,7 +201,7 @@ fn read<'a, U>(
         return Err(RecordError::Version(version));
     }
     let flags = take(input)?;
-    if flags & RESERVED != 0 || (flags & ABSENT != 0 && flags != ABSENT) {
+    if flags & ABSENT != 0 && flags != ABSENT {
         return Err(RecordError::Flags(flags));
     }
     let rev = varint::read(input)?;
@@ -172,13 +223,20 @@ fn read<'a, U>(
         rev,
         valid_since: optional(flags & HAS_VALID_SINCE != 0, input)?,
         valid_until: optional(flags & HAS_VALID_UNTIL != 0, input)?,
+        extension: if flags & HAS_EXTENSION == 0 {
+            &[]
+        } else {
+            extension(input)?
+        },
         url: target(input)?,
     }))
 }
 
-impl<U> LinkRecord<U> {
-    fn with_url<V>(&self, url: V) -> LinkRecord<V> {
+impl<U, B> LinkRecord<U, B> {
+    /// The same link, whose target and extension are held in another way.
+    pub(crate) fn held_as<V: Holding>(&self, url: V, extension: V::Bytes) -> LinkRecord<V> {
         LinkRecord {
+            extension,
             url,
             redirect: self.redirect,
             state: self.state,
@@ -188,7 +246,9 @@ impl<U> LinkRecord<U> {
             rev: self.rev,
         }
     }
+}
 
+impl<U: AsRef<str>, B: AsRef<[u8]>> LinkRecord<U, B> {
     fn flags(&self) -> u8 {
         let when = |is_set, flag| if is_set { flag } else { 0 };
         self.redirect.bits()
@@ -196,15 +256,18 @@ impl<U> LinkRecord<U> {
             | when(self.forward_query, FORWARD_QUERY)
             | when(self.valid_since.is_some(), HAS_VALID_SINCE)
             | when(self.valid_until.is_some(), HAS_VALID_UNTIL)
+            | when(!self.extension.as_ref().is_empty(), HAS_EXTENSION)
     }
-}
 
-impl<U: AsRef<str>> LinkRecord<U> {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.flags());
         varint::write(self.rev, out);
         for time in [self.valid_since, self.valid_until].into_iter().flatten() {
             varint::write(time, out);
+        }
+        let extension = self.extension.as_ref();
+        if !extension.is_empty() {
+            varint::write_bytes(extension, out);
         }
         out.extend_from_slice(self.url.as_ref().as_bytes());
     }
@@ -220,31 +283,13 @@ fn optional(is_set: bool, input: &mut &[u8]) -> Result<Option<u64>, RecordError>
     is_set.then(|| varint::read(input)).transpose()
 }
 
-/// Whether `url` may stand in a record, and so in a `Location` header: 1 to [`MAX_URL_LENGTH`] visible ASCII bytes.
-#[must_use]
-pub fn is_target(url: &[u8]) -> bool {
-    let (words, rest) = url.as_chunks();
-    !url.is_empty()
-        && url.len() <= MAX_URL_LENGTH
-        && words
-            .iter()
-            .all(|word| are_visible(u64::from_le_bytes(*word)))
-        && rest.iter().all(u8::is_ascii_graphic)
-}
-
-/// Whether all eight bytes of a word are visible ASCII, `!` to `~`. In the highest bit of each byte: what is not ASCII has it
-/// set; with 0x5f added, what is at least `!` gets it; with 1 added, DEL gets it. Sums of ASCII carry into no other byte.
-fn are_visible(word: u64) -> bool {
-    const EACH: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGHEST: u64 = 0x80 * EACH;
-    word & HIGHEST == 0 && (word + 0x5f * EACH) & HIGHEST == HIGHEST && (word + EACH) & HIGHEST == 0
-}
-
-pub(crate) fn target(bytes: &[u8]) -> Result<&str, RecordError> {
-    if !is_target(bytes) {
-        return Err(RecordError::Url);
+/// The extension, undecoded.
+#[cold]
+fn extension<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], RecordError> {
+    match varint::read_bytes(input)? {
+        [] => Err(RecordError::Field("extension")),
+        extension => Ok(extension),
     }
-    std::str::from_utf8(bytes).map_err(|_| RecordError::Url)
 }
 
 /// A record together with the key it belongs to: what a shared-data slot holds and what the edge API answers. The key
@@ -256,7 +301,7 @@ pub struct Entry<'a> {
     /// `{domain}/{code}`.
     pub key: &'a [u8],
     /// Its record.
-    pub record: Record<&'a str>,
+    pub record: Record<&'a str, &'a [u8]>,
 }
 
 impl<'a> Entry<'a> {

@@ -1,7 +1,8 @@
 //! The rules of the redirect, which edge and control plane share.
 
 use crate::query;
-use crate::record::{LinkRecord, LinkState, Record};
+use crate::record::{Extension, LinkRecord, LinkState, Record};
+use crate::rules::{self, Visitor};
 use std::borrow::Cow;
 
 /// The `Cache-Control` of every answer that is no failure: shared caches do not keep it, and browsers ask again at every
@@ -32,7 +33,7 @@ impl Outcome {
 
     /// The outcome for a record at `now`, unix time in seconds.
     #[must_use]
-    pub fn of<U>(record: &Record<U>, now: u64) -> Self {
+    pub fn of<U, B>(record: &Record<U, B>, now: u64) -> Self {
         let Record::Link(link) = record else {
             return Self::NotFound;
         };
@@ -81,6 +82,26 @@ impl<'a, U: AsRef<[u8]> + ?Sized> LinkRecord<&'a U> {
     }
 }
 
+impl<'a> Extension<'a> {
+    /// The target of the first rule that a visitor of `key` (`{domain}/{code}`) meets; `None` if there is none.
+    #[must_use]
+    pub fn target_for(&self, key: &[u8], visitor: &impl Visitor) -> Option<&'a [u8]> {
+        let chosen = rules::evaluate(self.rules?, key, visitor)?;
+        Some(chosen.target)
+    }
+}
+
+impl LinkRecord<&[u8]> {
+    /// The same link, for a visitor of `key` (`{domain}/{code}`): with the target of the first rule that he meets, if there is
+    /// one.
+    #[must_use]
+    pub fn for_visitor(self, key: &[u8], visitor: &impl Visitor) -> Self {
+        let target = Extension::decode_again(self.extension).target_for(key, visitor);
+        let url = target.unwrap_or(self.url);
+        Self { url, ..self }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +116,7 @@ mod tests {
             valid_until: Some(20),
             forward_query: true,
             rev: 1,
+            extension: &[][..],
         };
         change(&mut link);
         link

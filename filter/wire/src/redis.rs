@@ -7,7 +7,8 @@
 //! in those before is out of reach.
 
 use crate::error::RecordError;
-use crate::record::{LinkRecord, LinkState, Record, RedirectStatus, target};
+use crate::record::target;
+use crate::record::{LinkRecord, LinkState, Record, RedirectStatus};
 
 /// The stream that changes travel on.
 pub const FEED_STREAM: &str = "feed";
@@ -22,8 +23,10 @@ pub const STATE_FIELDS: [&str; 2] = ["generation", "number"];
 /// The prefix of the key of a link's hash; the generation, a colon and `{domain}/{code}` follow.
 pub const LINK_PREFIX: &str = "link:";
 
-/// The fields of a link's hash, in the order in which [`record_from_values`] takes their values. `rules` is reserved.
-pub const LINK_FIELDS: [&str; 7] = [
+/// The fields of a link's hash, in the order in which [`record_from_values`] takes their values. A link with an extension
+/// ([`crate::record::Extension`]) has `rev` and `record` only, the encoded record: readers that do not know of it miss the
+/// others, and ask the next tier.
+pub const LINK_FIELDS: [&str; 8] = [
     "url",
     "redirect",
     "state",
@@ -31,6 +34,7 @@ pub const LINK_FIELDS: [&str; 7] = [
     "valid_until",
     "forward_query",
     "rev",
+    "record",
 ];
 
 const ABSENT: &str = "absent";
@@ -80,16 +84,22 @@ impl FeedState {
 
 /// The fields and values of a record, those that are not set left out.
 #[must_use]
-pub fn record_to_fields<U: AsRef<str>>(record: &Record<U>) -> Vec<(&'static str, String)> {
-    let rev = ("rev", record.rev().to_string());
+pub fn record_to_fields<U: AsRef<str>, B: AsRef<[u8]>>(
+    record: &Record<U, B>,
+) -> Vec<(&'static str, Vec<u8>)> {
+    let text = |name: &'static str, value: String| (name, value.into_bytes());
+    let rev = text("rev", record.rev().to_string());
     let Record::Link(link) = record else {
-        return vec![("state", ABSENT.to_owned()), rev];
+        return vec![text("state", ABSENT.to_owned()), rev];
     };
+    if !link.extension.as_ref().is_empty() {
+        return vec![rev, ("record", record.to_bytes())];
+    }
     let mut fields = vec![
-        ("url", link.url.as_ref().to_owned()),
-        ("redirect", link.redirect.code().to_string()),
-        ("state", link.state.as_str().to_owned()),
-        ("forward_query", u8::from(link.forward_query).to_string()),
+        text("url", link.url.as_ref().to_owned()),
+        text("redirect", link.redirect.code().to_string()),
+        text("state", link.state.as_str().to_owned()),
+        text("forward_query", u8::from(link.forward_query).to_string()),
         rev,
     ];
     let times = [
@@ -99,7 +109,7 @@ pub fn record_to_fields<U: AsRef<str>>(record: &Record<U>) -> Vec<(&'static str,
     fields.extend(
         times
             .into_iter()
-            .filter_map(|(name, time)| Some((name, time?.to_string()))),
+            .filter_map(|(name, time)| Some(text(name, time?.to_string()))),
     );
     fields
 }
@@ -120,18 +130,25 @@ pub fn record_from_values<'a>(
         valid_until,
         forward_query,
         rev,
+        record,
     ] = *values;
     if values.iter().all(Option::is_none) {
         return Ok(None);
     }
     let rev = number("rev", rev)?.ok_or(RecordError::Field("rev"))?;
+    if let Some(record) = record {
+        return match Record::decode(record) {
+            Ok(record) if record.rev() == rev => Ok(Some(record)),
+            _ => Err(RecordError::Field("record")),
+        };
+    }
     let state = state.ok_or(RecordError::Field("state"))?;
     if state == ABSENT.as_bytes() {
         return Ok(Some(Record::Absent { rev }));
     }
     Ok(Some(Record::Link(LinkRecord {
         url: url
-            .and_then(|url| target(url).ok())
+            .and_then(|url| target::decode(url).ok())
             .ok_or(RecordError::Field("url"))?,
         redirect: number("redirect", redirect)?
             .and_then(|code| RedirectStatus::from_code(u16::try_from(code).ok()?))
@@ -145,6 +162,7 @@ pub fn record_from_values<'a>(
             _ => return Err(RecordError::Field("forward_query")),
         },
         rev,
+        extension: &[],
     })))
 }
 
@@ -179,14 +197,14 @@ mod tests {
     use crate::record::tests::any_record;
     use proptest::prelude::*;
 
-    fn values<'a>(fields: &'a [(&str, String)]) -> [Option<&'a [u8]>; LINK_FIELDS.len()] {
+    fn values<'a>(fields: &'a [(&str, Vec<u8>)]) -> [Option<&'a [u8]>; LINK_FIELDS.len()] {
         LINK_FIELDS.map(|name| {
             let (_, value) = fields.iter().find(|(field, _)| *field == name)?;
-            Some(value.as_bytes())
+            Some(value.as_slice())
         })
     }
 
-    fn a_link() -> Vec<(&'static str, String)> {
+    fn a_link() -> Vec<(&'static str, Vec<u8>)> {
         record_to_fields(&Record::Link(LinkRecord {
             url: "https://example.com/",
             redirect: RedirectStatus::Found,
@@ -195,12 +213,13 @@ mod tests {
             valid_until: Some(2),
             forward_query: true,
             rev: 3,
+            extension: &[],
         }))
     }
 
     #[test]
     fn a_key_that_is_not_in_redis_is_no_record() {
-        assert_eq!(record_from_values(&[None; 7]), Ok(None));
+        assert_eq!(record_from_values(&[None; 8]), Ok(None));
     }
 
     #[test]
@@ -240,9 +259,23 @@ mod tests {
                 .iter_mut()
                 .find(|(field, _)| *field == name)
                 .unwrap()
-                .1 = value.to_owned();
+                .1 = value.as_bytes().to_owned();
             let read = record_from_values(&values(&fields));
             assert_eq!(read, Err(RecordError::Field(name)), "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn a_record_in_one_field_must_be_one_and_of_that_revision() {
+        let record = |bytes: &[u8]| {
+            let bytes = bytes.to_owned();
+            let fields = [("rev", b"3".to_vec()), ("record", bytes)];
+            record_from_values(&values(&fields)).map(|record| record.map(|record| record.rev()))
+        };
+        let bytes = |rev| Record::<&str>::Absent { rev }.to_bytes();
+        assert_eq!(record(&bytes(3)), Ok(Some(3)));
+        for malformed in [&bytes(4)[..], b"", b"x"] {
+            assert_eq!(record(malformed), Err(RecordError::Field("record")));
         }
     }
 

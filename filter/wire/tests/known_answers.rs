@@ -2,10 +2,13 @@
 //! ever printed. The codes were computed by an independent implementation of the description in `permutation`.
 
 use edgelink_wire::feed::{Beat, FeedMessage};
+use edgelink_wire::record::Extension;
+use edgelink_wire::rules::{self, Rule, Rules, Visitor};
 use edgelink_wire::{
     BatchHead, ClickBatch, CodeFilter, CodeLength, CodeSpace, Entry, FeedBatch, FeedPosition,
     LinkRecord, LinkState, PermutationKey, Record, RedirectStatus, Snapshot, clicks,
 };
+use std::net::IpAddr;
 
 const COUNTING: &str = "000102030405060708090a0b0c0d0e0f";
 const EXAMPLE: &str = "656467656c696e6b2d6578616d706c65";
@@ -73,6 +76,7 @@ fn records() {
         valid_until: Some(1_798_761_600),
         forward_query: true,
         rev: 300,
+        extension: &[][..],
     });
     let plain = Record::Link(LinkRecord {
         url: "http://a.example/",
@@ -82,6 +86,7 @@ fn records() {
         valid_until: None,
         forward_query: false,
         rev: 1,
+        extension: &[][..],
     });
     let known: [(Record<&str>, &[u8]); 3] = [
         (
@@ -96,6 +101,128 @@ fn records() {
         assert_eq!(Record::decode(bytes), Ok(record));
     }
 }
+
+/// A rule of each type of condition.
+const RULES: &str = r#"[
+  {"longUrl": "http://a/1", "conditions": [
+    {"type": "device", "matchKey": null, "matchValue": "mobile"},
+    {"type": "language", "matchKey": null, "matchValue": "en-GB"},
+    {"type": "ip-address", "matchKey": null, "matchValue": "192.0.*.7"},
+    {"type": "ip-address", "matchKey": null, "matchValue": "2001:db8::/32"},
+    {"type": "geolocation-country-code", "matchKey": null, "matchValue": "es"}
+  ]},
+  {"longUrl": "http://a/2", "conditions": [
+    {"type": "query-param", "matchKey": "a", "matchValue": "1"},
+    {"type": "any-value-query-param", "matchKey": "b", "matchValue": null},
+    {"type": "valueless-query-param", "matchKey": "c", "matchValue": null},
+    {"type": "geolocation-city-name", "matchKey": null, "matchValue": "Bonn"},
+    {"type": "before-date", "matchKey": null, "matchValue": "2027-01-01T00:00:00Z"},
+    {"type": "after-date", "matchKey": null, "matchValue": "2026-01-01T01:00:00+01:00"},
+    {"type": "browser", "matchKey": null, "matchValue": "android_browser"},
+    {"type": "weight", "matchKey": null, "matchValue": "30"}
+  ]}
+]"#;
+
+#[test]
+fn records_with_rules() {
+    let rules: Vec<Rule> = serde_json::from_str(RULES).unwrap();
+    let encoded = rules::encode(&rules).unwrap();
+    let extension = Extension {
+        rules: Rules::of_encoded(&encoded),
+    };
+    let extension = extension.to_bytes();
+    let record = Record::Link(LinkRecord {
+        url: "http://a/0",
+        redirect: RedirectStatus::Found,
+        state: LinkState::Active,
+        valid_since: None,
+        valid_until: None,
+        forward_query: false,
+        rev: 1,
+        extension: &extension[..],
+    });
+    let bytes = [
+        &b"\x01\x40\x01\x64\x01\x62"[..],
+        b"\x34\x0ahttp://a/1\x01\x03\x02\x05en-GB",
+        b"\x06\x04\xc0\0\0\x07\xff\xff\0\xff\x06\x06\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\0\x20\x07ES",
+        b"\x2c\x0ahttp://a/2\x03\x01a\x011\x04\x01b\x05\x01c\x08\x04Bonn",
+        b"\x09\x80\xd9\xdb\xd9\x06\x0a\x80\xf2\xd6\xca\x06\x0b\x06\x0c\x1e",
+        b"http://a/0",
+    ];
+    let bytes = bytes.concat();
+    assert_eq!(
+        record.to_bytes().escape_ascii().to_string(),
+        bytes.escape_ascii().to_string()
+    );
+    assert_eq!(Record::decode(&bytes), Ok(record));
+}
+
+/// A visitor with an address and a `User-Agent`.
+struct Known(Option<IpAddr>, &'static [u8]);
+
+impl Visitor for Known {
+    fn user_agent(&self) -> &[u8] {
+        self.1
+    }
+
+    fn accept_language(&self) -> &[u8] {
+        b""
+    }
+
+    fn query(&self) -> &[u8] {
+        b""
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.0
+    }
+
+    fn country(&self) -> &[u8] {
+        b""
+    }
+
+    fn city(&self) -> &[u8] {
+        b""
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+}
+
+/// Who has followed a link once gets the same answer from every later version. An independent SipHash made the numbers.
+#[test]
+fn draws_of_weights() {
+    let weight = r#"{"longUrl": "http://a/", "conditions": [{"type": "weight", "matchKey": null, "matchValue": "50"}]}"#;
+    let rules: Vec<Rule> = serde_json::from_str(&format!("[{weight}, {weight}]")).unwrap();
+    let encoded = rules::encode(&rules).unwrap();
+    for (key, address, user_agent, draws) in DRAWS {
+        let visitor = Known(
+            address.map(|text| text.parse().unwrap()),
+            user_agent.as_bytes(),
+        );
+        let explained = rules::explain(
+            Rules::of_encoded(&encoded).unwrap(),
+            key.as_bytes(),
+            &visitor,
+        );
+        let drawn = explained
+            .iter()
+            .map(|rule| rule.conditions[0].saw.clone().unwrap().parse().unwrap());
+        assert_eq!(
+            drawn.collect::<Vec<u8>>(),
+            draws,
+            "{key} {address:?} {user_agent}"
+        );
+    }
+}
+
+const DRAWS: [(&str, Option<&str>, &str, [u8; 2]); 4] = [
+    ("go.example/a", Some("192.0.2.7"), "curl/8.8.0", [90, 11]),
+    ("go.example/a", Some("2001:db8::1"), "curl/8.8.0", [66, 14]),
+    ("go.example/a", None, "", [53, 0]),
+    ("go.example/b", Some("192.0.2.7"), "curl/8.8.0", [1, 31]),
+];
 
 #[test]
 fn entries() {

@@ -6,7 +6,9 @@ use super::message::{Outcome, Response};
 use super::module::{Metering, Module};
 use super::plugin::Cluster;
 use super::worker::StreamId;
-use crate::scenario::{Answer, DOMAIN, Edge, Lives, PASSED_THROUGH, Reply, Request};
+use crate::scenario::{
+    Answer, CITY_HEADER, COUNTRY_HEADER, DOMAIN, Edge, Lives, PASSED_THROUGH, Reply, Request,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -99,6 +101,7 @@ fn configuration(lives: Lives) -> String {
         "absentFreshSeconds": lives.fresh.as_secs(),
         "staleSeconds": lives.stale.as_secs(),
         "tierHeader": true,
+        "geo": {"countryHeader": COUNTRY_HEADER, "cityHeader": CITY_HEADER},
     })
     .to_string()
 }

@@ -3,11 +3,12 @@
 
 use edgelink_tests::abi::host::{Metering, Module};
 
-const FILTER: [&str; 22] = [
+const FILTER: [&str; 23] = [
     "env.proxy_define_metric",
     "env.proxy_get_buffer_bytes",
     "env.proxy_get_header_map_pairs",
     "env.proxy_get_header_map_value",
+    "env.proxy_get_property",
     "env.proxy_get_shared_data",
     "env.proxy_grpc_cancel",
     "env.proxy_grpc_send",

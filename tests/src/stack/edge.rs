@@ -2,7 +2,9 @@
 
 use super::http::request_bytes;
 use super::{Behaviour, Connection, Envoy, EnvoyOptions, ScriptedControlPlane, until};
-use crate::scenario::{Answer, Edge, Lives, PASSED_THROUGH, Reply, Request};
+use crate::scenario::{
+    Answer, CITY_HEADER, COUNTRY_HEADER, Edge, Lives, PASSED_THROUGH, Reply, Request,
+};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What the default route of `envoy/bootstrap.yaml` answers.
@@ -32,6 +34,8 @@ impl EnvoyEdge {
         let options = EnvoyOptions {
             fresh_seconds: 1,
             stale_seconds: 4,
+            trusted_hops: 1,
+            geo_headers: [COUNTRY_HEADER, CITY_HEADER],
             ..EnvoyOptions::default()
         };
         let lives = Lives {

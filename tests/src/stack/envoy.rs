@@ -45,6 +45,10 @@ pub struct EnvoyOptions {
     pub drain_seconds: u32,
     /// `EDGELINK_RATE_PER_SECOND` and `EDGELINK_RATE_BURST`; `None` if addresses are not limited.
     pub rate: Option<(u32, u32)>,
+    /// `EDGELINK_TRUSTED_HOPS`.
+    pub trusted_hops: u8,
+    /// `EDGELINK_COUNTRY_HEADER` and `EDGELINK_CITY_HEADER`; empty for none.
+    pub geo_headers: [&'static str; 2],
 }
 
 /// How an Envoy asks Redis.
@@ -85,6 +89,8 @@ impl Default for EnvoyOptions {
             listener_file: false,
             drain_seconds: 20,
             rate: None,
+            trusted_hops: 0,
+            geo_headers: [""; 2],
         }
     }
 }
@@ -280,6 +286,9 @@ fn run_sh(
         .env("EDGELINK_FEED", options.feed)
         .env("EDGELINK_CLICKS", options.clicks)
         .env("EDGELINK_WORKERS", options.workers.to_string())
+        .env("EDGELINK_TRUSTED_HOPS", options.trusted_hops.to_string())
+        .env("EDGELINK_COUNTRY_HEADER", options.geo_headers[0])
+        .env("EDGELINK_CITY_HEADER", options.geo_headers[1])
         .env("EDGELINK_DRAIN_SECONDS", options.drain_seconds.to_string())
         .env("EDGELINK_FRESH_SECONDS", options.fresh_seconds.to_string())
         .env("EDGELINK_STALE_SECONDS", options.stale_seconds.to_string())

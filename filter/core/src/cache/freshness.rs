@@ -79,7 +79,7 @@ impl Lifetimes {
 
 impl RecordKind {
     /// The kind of a record.
-    pub(crate) fn of<U>(record: &Record<U>) -> Self {
+    pub(crate) fn of<U, B>(record: &Record<U, B>) -> Self {
         match record {
             Record::Link(_) => Self::Link,
             Record::Absent { .. } => Self::Absent,

@@ -4,11 +4,11 @@ use crate::cache::freshness::RecordKind;
 use crate::flights::FlightId;
 use edgelink_wire::code::MAX_CODE_LENGTH;
 use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
-use edgelink_wire::record::MAX_URL_LENGTH;
+use edgelink_wire::record::MAX_RECORD_LENGTH;
 use edgelink_wire::{LinkAnswer, Record};
 
-/// The longest body that may be an answer, in bytes: key, target, and 64 for all numbers. Longer ones are not read.
-pub const MAX_BODY_BYTES: usize = MAX_DOMAIN_LENGTH + 1 + MAX_CODE_LENGTH + MAX_URL_LENGTH + 64;
+/// The longest body that may be an answer, in bytes: key, record, and 64 for all numbers. Longer ones are not read.
+pub const MAX_BODY_BYTES: usize = MAX_DOMAIN_LENGTH + 1 + MAX_CODE_LENGTH + MAX_RECORD_LENGTH + 64;
 
 const PATH: &str = "/edge/v1/links/";
 
@@ -140,6 +140,7 @@ mod tests {
     use super::*;
     use crate::fake::{aged, answer, hasher, link, settings};
     use crate::flights::{FlightBounds, Flights};
+    use edgelink_wire::record::{MAX_EXTENSION_LENGTH, MAX_URL_LENGTH};
     use proptest::prelude::*;
 
     const TYPE: &[u8] = LinkAnswer::MEDIA_TYPE.as_bytes();
@@ -216,6 +217,8 @@ mod tests {
         };
         longest.valid_since = Some(u64::MAX);
         longest.valid_until = Some(u64::MAX);
+        let extension = vec![b'e'; MAX_EXTENSION_LENGTH];
+        longest.extension = &extension;
         let longest = aged(&key, Record::Link(longest), u64::MAX);
         assert!(longest.len() <= MAX_BODY_BYTES);
     }

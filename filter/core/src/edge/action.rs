@@ -4,6 +4,7 @@ use crate::control_plane::BackgroundCallout;
 use crate::control_plane::callout::Callout;
 use crate::flights::Waiter;
 use crate::metrics::Tier;
+use edgelink_wire::Record;
 use std::rc::Rc;
 
 /// Waiters whose lookup is complete.
@@ -15,6 +16,16 @@ pub struct Resumed {
     pub(super) tier: Tier,
     /// The encoded record; `None` if no tier could answer.
     pub(super) record: Option<Vec<u8>>,
+}
+
+impl Resumed {
+    /// Whether what is answered depends on the headers of each waiter's request; otherwise a waiter's path will do, where it has a
+    /// query.
+    #[must_use]
+    pub fn needs_headers(&self) -> bool {
+        let record = self.record.as_deref().map(Record::decode_again);
+        matches!(record, Some(Ok(Record::Link(link))) if !link.extension.is_empty())
+    }
 }
 
 /// Something that the host has to do.

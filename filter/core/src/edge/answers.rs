@@ -3,26 +3,36 @@
 use super::{Content, Edge, Resumed};
 use crate::answer::Answer;
 use crate::flights::Waiter;
+use crate::host::Clients;
 use crate::metrics::{Counts, Metric, Tier};
-use crate::request;
+use crate::request::{self, Head};
 use crate::settings::Settings;
+use crate::visit::Visit;
 use edgelink_wire::{Outcome, Record};
 
 impl Edge {
-    /// The answer for a waiter that is resumed. `path` is the `:path` of its request; where that has no query, it need
-    /// not be given.
+    /// The answer for a waiter that is resumed. `head` is that of its request: all of it where [`Resumed::needs_headers`] says
+    /// so; otherwise the path, and without a query nothing.
     pub fn answer<'a>(
         &'a mut self,
+        client: &impl Clients,
         waiter: Waiter,
         resumed: &'a Resumed,
-        path: &[u8],
+        head: &Head<'_>,
     ) -> Answer<'a> {
         self.enter(waiter.stream);
-        let seconds = self.wall.seconds(self.now);
-        let (settings, counts) = (&self.here, &mut self.counts);
+        let now = self.wall.seconds(self.now);
+        let (settings, counts) = (&*self.here, &mut self.counts);
         let (record, tier) = (resumed.record.as_deref(), resumed.tier);
-        let query = request::query(path);
-        let answer = compose(record, tier, query, seconds, settings, counts);
+        let visit = Visit {
+            key: &resumed.key,
+            headers: head.headers,
+            query: request::query(head.path),
+            now,
+            geo: &settings.geo,
+            client,
+        };
+        let answer = compose(record, tier, &visit, settings, counts);
         if waiter.is_click
             && self.settings.clicks.is_some()
             && answer.outcome() == Outcome::Redirect
@@ -35,11 +45,12 @@ impl Edge {
     /// The answer for the request at hand, which does not wait.
     pub(super) fn answer_at_once(
         &mut self,
+        client: &impl Clients,
         content: Content,
-        query: &[u8],
-        is_click: bool,
+        head: &Head<'_>,
+        visitor: Waiter,
     ) -> Answer<'_> {
-        let (settings, counts) = (&self.here, &mut self.counts);
+        let (settings, counts) = (&*self.here, &mut self.counts);
         let found = match content {
             Content::Found(found) => found,
             Content::NotFound(tier) => {
@@ -47,31 +58,45 @@ impl Edge {
                 return Answer::not_found(tier, settings);
             }
             Content::Unavailable => {
-                return compose(None, Tier::ControlPlane, b"", 0, settings, counts);
+                let tier = Tier::ControlPlane;
+                counts.count(Metric::Requests(tier, Outcome::Unavailable));
+                return Answer::unavailable(tier, settings);
             }
         };
-        let seconds = self.wall.seconds(self.now);
         let (record, clicker) = self.caches.serve(found, &self.key);
-        let record = Some(record);
-        let answer = compose(record, found.tier, query, seconds, settings, counts);
-        if is_click && self.settings.clicks.is_some() && answer.outcome() == Outcome::Redirect {
+        let visit = Visit {
+            key: &self.key,
+            headers: head.headers,
+            query: if visitor.has_query {
+                request::query(head.path)
+            } else {
+                b""
+            },
+            now: self.wall.seconds(self.now),
+            geo: &settings.geo,
+            client,
+        };
+        let answer = compose(Some(record), found.tier, &visit, settings, counts);
+        if visitor.is_click
+            && self.settings.clicks.is_some()
+            && answer.outcome() == Outcome::Redirect
+        {
             clicker.click();
         }
         answer
     }
 }
 
-/// Makes an answer at `seconds` of unix time, and counts it. A record that does not decode counts as none.
+/// Makes an answer, and counts it. A record that does not decode counts as none.
 fn compose<'a>(
     record: Option<&'a [u8]>,
     tier: Tier,
-    query: &[u8],
-    seconds: u64,
+    visit: &Visit<'_, impl Clients>,
     settings: &'a Settings,
     counts: &mut Counts,
 ) -> Answer<'a> {
     let answer = match record.map(Record::decode_again) {
-        Some(Ok(record)) => Answer::of(record, query, seconds, tier, settings),
+        Some(Ok(record)) => Answer::of(record, visit, tier, settings),
         Some(Err(_)) | None => Answer::unavailable(tier, settings),
     };
     counts.count(Metric::Requests(tier, answer.outcome()));

@@ -1,6 +1,6 @@
 //! The edge against a scripted proxy: what is known and looked up (`lookup`), what happens when that fails (`failure`),
 //! and everything at once (`chaos`, `chaos_redis`); Redis (`redis`) and the feed (`feed`); configurations that come and
-//! end (`roots`).
+//! end (`roots`); conditional targets (`rules`).
 
 mod admission;
 mod background;
@@ -13,6 +13,7 @@ mod gauges;
 mod lookup;
 mod redis;
 mod roots;
+mod rules;
 
 use super::*;
 use crate::control_plane::BackgroundCallout;
@@ -84,7 +85,7 @@ fn get(path: &str) -> Head<'_> {
     Head {
         method: b"GET",
         path: path.as_bytes(),
-        authority: b"",
+        ..Head::default()
     }
 }
 
@@ -182,7 +183,7 @@ impl World {
     fn answers(&mut self, resumed: &Resumed) -> Vec<Seen> {
         let waiters = resumed.waiters.iter();
         waiters
-            .map(|waiter| seen(&self.edge.answer(*waiter, resumed, b"/x")))
+            .map(|waiter| seen(&self.edge.answer(&self.host, *waiter, resumed, &get("/x"))))
             .collect()
     }
 

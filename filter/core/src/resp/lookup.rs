@@ -98,8 +98,8 @@ mod tests {
         lookup.write(b"a.example/x", &mut out);
         assert_eq!(
             out.escape_ascii().to_string().replace("\\r\\n", " "),
-            "*9 $5 HMGET $19 link:70:a.example/x $3 url $8 redirect $5 state $11 valid_since $11 valid_until \
-             $13 forward_query $3 rev "
+            "*10 $5 HMGET $19 link:70:a.example/x $3 url $8 redirect $5 state $11 valid_since $11 valid_until \
+             $13 forward_query $3 rev $6 record "
         );
     }
 
@@ -125,11 +125,11 @@ mod tests {
     #[test]
     fn the_answer_is_a_record_nothing_or_an_error() {
         let read = |bytes| read(Reply::parse(bytes).unwrap());
-        let nil = b"*7\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n";
+        let nil = b"*8\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n";
         assert_eq!(read(nil), Ok(None));
-        let absent = b"*7\r\n$-1\r\n$-1\r\n$6\r\nabsent\r\n$-1\r\n$-1\r\n$-1\r\n$1\r\n5\r\n";
+        let absent = b"*8\r\n$-1\r\n$-1\r\n$6\r\nabsent\r\n$-1\r\n$-1\r\n$-1\r\n$1\r\n5\r\n$-1\r\n";
         assert_eq!(read(absent), Ok(Some(Record::Absent { rev: 5 })));
-        let foreign = b"*7\r\n$3\r\nftp\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n";
+        let foreign = b"*8\r\n$3\r\nftp\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n";
         assert_eq!(
             read(foreign),
             Err(LookupError::Record(RecordError::Field("rev")))

@@ -4,11 +4,11 @@ use super::written::{RedisMode, RedisSection};
 use crate::resp::client::{Auth, ClientSettings, Mode};
 use crate::resp::scan::Limits;
 use edgelink_wire::backoff::Bounds;
-use edgelink_wire::record::MAX_URL_LENGTH;
+use edgelink_wire::record::MAX_RECORD_LENGTH;
 use edgelink_wire::settings::Problems;
 
-/// The most bytes of an answer to a lookup: a target, and 2048 for everything else.
-const LOOKUP_REPLY_BYTES: usize = MAX_URL_LENGTH + 2_048;
+/// The most bytes of an answer to a lookup: a record, and 2048 for everything else.
+const LOOKUP_REPLY_BYTES: usize = MAX_RECORD_LENGTH + 2_048;
 
 /// The most of an answer; an array has room for what an error or a newer server may bring along.
 const LIMITS: Limits = Limits {

@@ -47,6 +47,8 @@ edgelink_wire::settings! {
         pub tick_millis: u32 = 100, 10..=1_000;
         /// HTML of the answers that are no redirects.
         pub pages: PagesSection = PagesSection::default();
+        /// Which headers say where a visitor is.
+        pub geo: GeoSection = GeoSection::default();
     }
 
     /// How the control plane is asked.
@@ -153,6 +155,15 @@ edgelink_wire::settings! {
         pub slots: u32 = 65_536, 0..=1 << 20;
         /// Largest value that is shared: all of it is copied under a lock of the whole process at every read.
         pub max_value_bytes: usize = 2_048, 64..=65_536;
+    }
+
+    /// Which headers say where a visitor is, for rules of links. They are believed: what stands in front must set them, or remove
+    /// those of clients.
+    pub struct GeoSection {
+        /// Header with the country, two letters of ISO 3166-1; without it no visitor has a country.
+        pub country_header: Option<HeaderText> = None;
+        /// Header with the name of the city; without it no visitor has a city.
+        pub city_header: Option<HeaderText> = None;
     }
 
     /// HTML of the answers that are no redirects, at most 16384 bytes each. Without it built-in pages are sent.

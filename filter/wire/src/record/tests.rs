@@ -1,5 +1,17 @@
 use super::*;
+use crate::rules::tests::{TestVisitor, any_rules};
+use crate::rules::{self, Rules};
 use proptest::prelude::*;
+
+/// An extension, or none.
+fn any_extension() -> impl Strategy<Value = Vec<u8>> {
+    let extension = |rules: Vec<rules::Rule>| {
+        let rules = rules::encode(&rules).unwrap();
+        let rules = Rules::of_encoded(&rules);
+        Extension { rules }.to_bytes()
+    };
+    prop_oneof![Just(Vec::new()), any_rules().prop_map(extension)]
+}
 
 pub(crate) fn any_record() -> impl Strategy<Value = Record<String>> {
     let link = (
@@ -10,9 +22,10 @@ pub(crate) fn any_record() -> impl Strategy<Value = Record<String>> {
         any::<Option<u64>>(),
         any::<bool>(),
         any::<u64>(),
+        any_extension(),
     )
         .prop_map(
-            |(url, redirect, disabled, valid_since, valid_until, forward_query, rev)| {
+            |(url, redirect, disabled, valid_since, valid_until, forward_query, rev, extension)| {
                 Record::Link(LinkRecord {
                     url,
                     redirect: RedirectStatus::from_code(redirect).unwrap(),
@@ -25,6 +38,7 @@ pub(crate) fn any_record() -> impl Strategy<Value = Record<String>> {
                     valid_until,
                     forward_query,
                     rev,
+                    extension,
                 })
             },
         );
@@ -37,7 +51,14 @@ fn what_no_version_of_ours_wrote_is_refused() {
         (&b""[..], RecordError::Truncated),
         (b"\x01", RecordError::Truncated),
         (b"\x02\x00\x01x", RecordError::Version(2)),
-        (b"\x01\x40\x01x", RecordError::Flags(0x40)),
+        (b"\x01\x40\x01", RecordError::Truncated),
+        (b"\x01\x40\x01\x00x", RecordError::Field("extension")),
+        (
+            b"\x01\x40\x01\x02\x02\x00x",
+            RecordError::Field("extension"),
+        ),
+        (b"\x01\x40\x01\x02\x01\x00x", RecordError::Field("rules")),
+        (b"\x01\xc0\x01", RecordError::Flags(0xc0)),
         (b"\x01\x81\x01", RecordError::Flags(0x81)),
         (b"\x01\x80\x01x", RecordError::Trailing),
         (b"\x01\x80", RecordError::Truncated),
@@ -81,9 +102,25 @@ proptest! {
         let bytes = record.to_bytes();
         let text = |record: Record<&[u8]>| match record {
             Record::Absent { rev } => Record::Absent { rev },
-            Record::Link(link) => Record::Link(link.with_url(std::str::from_utf8(link.url).unwrap().to_owned())),
+            Record::Link(link) => {
+                let url = std::str::from_utf8(link.url).unwrap().to_owned();
+                Record::Link(link.held_as(url, link.extension.to_vec()))
+            }
         };
         prop_assert_eq!(text(Record::decode_again(&bytes).unwrap()), record);
+    }
+
+    #[test]
+    fn a_record_of_bytes_never_traps_whoever_visits(record in any_record(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
+        let mut bytes = record.to_bytes();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let _ = Record::decode(&bytes);
+        if let Ok(Record::Link(link)) = Record::decode_again(&bytes) {
+            let _ = link.for_visitor(b"d/a", &TestVisitor::default());
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use crate::abi::host::HeaderMap;
 use crate::abi::host::call::{Call, HostcallResult, Refusal, Status, link_hostcalls};
 use crate::abi::host::state::{StreamHalf, VmState};
+use std::net::{IpAddr, SocketAddr};
 use wasmtime::Linker;
 
 pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
@@ -12,8 +13,42 @@ pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
         "proxy_get_header_map_value" => get_value(map, key, key_size, value_at, size_at);
         "proxy_replace_header_map_value" => replace_value(map, key, key_size, value, value_size);
         "proxy_get_header_map_pairs" => get_pairs(map, data_at, size_at);
+        "proxy_get_property" => get_property(path, path_size, value_at, size_at);
     }
     Ok(())
+}
+
+/// The properties that our modules ask for.
+fn get_property(
+    call: &mut Call<'_>,
+    path: u32,
+    path_size: u32,
+    value_at: u32,
+    size_at: u32,
+) -> HostcallResult {
+    let path = call.read(path, path_size)?;
+    if path != b"source\0address" {
+        let text = format!(
+            "this host does not know the property {:?}",
+            path.escape_ascii().to_string()
+        );
+        return Err(Refusal::Trap(wasmtime::Error::msg(text)));
+    }
+    let stream = call.stream().ok_or(Status::NotFound)?;
+    let address = client_address(stream.message(StreamHalf::Request).headers.as_ref());
+    call.give(address.as_bytes(), value_at, size_at)
+}
+
+/// The address of a client behind one trusted proxy, as in `envoy/bootstrap.yaml` with `EDGELINK_TRUSTED_HOPS=1`: the last one of
+/// `x-forwarded-for`, with port 0; without one that of the connection.
+fn client_address(headers: Option<&HeaderMap>) -> String {
+    let forwarded = headers.and_then(|headers| headers.text("x-forwarded-for"));
+    let last = forwarded.and_then(|list| list.rsplit(',').next());
+    let address: Option<IpAddr> = last.and_then(|address| address.trim().parse().ok());
+    match address {
+        Some(address) => SocketAddr::new(address, 0).to_string(),
+        None => "127.0.0.1:40000".to_owned(),
+    }
 }
 
 /// The kinds of maps, by the numbers of the ABI.

@@ -25,6 +25,7 @@ pub(crate) fn run(case: &str, stream: u32, report: &mut Report) {
         "header-read" => header_map::read(report),
         "header-replace" => header_map::replace_in_request(report),
         "header-types" => header_map::types(report),
+        "property" => header_map::property(report),
         "local-response" => crate::callbacks::refused_local_responses(report),
         "log" => log::run(report),
         "metric" => metric::run(report),

@@ -10,7 +10,9 @@ pub use zipf::{Zipf, random, zipf_weight};
 
 use edgelink_filter_core::control_plane::callout::{Callout, Response};
 use edgelink_filter_core::edge::{Action, Edge, Step};
-use edgelink_filter_core::host::{CasMismatch, Log, SharedData, SharedValue, StreamToken, Streams};
+use edgelink_filter_core::host::{
+    CasMismatch, Clients, Log, SharedData, SharedValue, StreamToken, Streams,
+};
 use edgelink_filter_core::metrics::{Metric, Metrics};
 use edgelink_filter_core::request::Head;
 use edgelink_filter_core::settings::Settings;
@@ -110,6 +112,7 @@ impl World<'_> {
             method: b"GET",
             path: path.as_bytes(),
             authority: DOMAIN.as_bytes(),
+            ..Head::default()
         };
         let now = Moment::from_millis(START);
         let callout = match self.edge.on_request(&mut self.host, 1, &head, now) {
@@ -155,7 +158,12 @@ impl World<'_> {
         match actions.as_slice() {
             [Action::Resume(resumed)]
                 if resumed.waiters.iter().all(|waiter| {
-                    let answer = self.edge.answer(*waiter, resumed, path.as_bytes());
+                    let path = path.as_bytes();
+                    let head = Head {
+                        path,
+                        ..Head::default()
+                    };
+                    let answer = self.edge.answer(&self.host, *waiter, resumed, &head);
                     answer.status == 302
                 }) =>
             {
@@ -198,6 +206,7 @@ pub fn link(url: &str) -> Record<&str> {
         valid_until: None,
         forward_query: true,
         rev: 1,
+        extension: &[],
     })
 }
 
@@ -252,6 +261,12 @@ impl Streams for Host {
     }
 
     fn cancel(&mut self, _: StreamToken) {}
+}
+
+impl Clients for Host {
+    fn client_address(&self) -> Option<std::net::IpAddr> {
+        None
+    }
 }
 
 impl Log for Host {

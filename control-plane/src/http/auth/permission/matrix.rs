@@ -102,6 +102,8 @@ fn sample(rule: &Rule) -> (Value, u16) {
         ("PATCH", "/tags/{tag}") => (json!({ "tag": unique() }), 200),
         ("DELETE", "/tags/{tag}") => (Value::Null, 200),
         ("PATCH", "/links/{code}") | ("POST", "/keys/{id}/rotate") => (json!({}), 200),
+        ("POST", "/links/{code}/rules") => (json!({ "redirectRules": [] }), 200),
+        ("POST", "/links/{code}/resolve") => (json!({}), 200),
         ("DELETE", "/links/{code}" | "/keys/{id}") => (Value::Null, 204),
         ("GET", _) => (Value::Null, 200),
         _ => panic!("{rule:?} has no sample: write one"),

@@ -110,7 +110,8 @@ impl Chaos {
                 .waiting
                 .remove(&waiter.stream)
                 .expect("answered once, and only who waits");
-            let answer = self.world.edge.answer(*waiter, resumed, b"/x");
+            let World { edge, host, .. } = &mut self.world;
+            let answer = edge.answer(host, *waiter, resumed, &get("/x"));
             check(&seen(&answer), &code);
         }
     }
@@ -150,7 +151,7 @@ impl Chaos {
                         continue;
                     };
                     let url = url_of(&code_of(&key));
-                    let nothing = [&b"*7\r\n"[..], &b"$-1\r\n".repeat(7)].concat();
+                    let nothing = [&b"*8\r\n"[..], &b"$-1\r\n".repeat(8)].concat();
                     self.wire.extend(if is_link {
                         hash(link(&url, 1))
                     } else {

@@ -7,7 +7,7 @@ use edgelink_wire::{BatchHead, FeedBatch};
 
 impl World {
     /// A worker that has read a feed for some seconds.
-    fn with_feed() -> Self {
+    pub(super) fn with_feed() -> Self {
         let mut world = Self::with_begun_feed();
         world.quiet_seconds(6);
         world
@@ -38,7 +38,7 @@ impl World {
     }
 
     /// These come with the next answer to a poll.
-    fn receive(&mut self, messages: &[FeedMessage<'_>]) {
+    pub(super) fn receive(&mut self, messages: &[FeedMessage<'_>]) {
         self.receive_from(0, messages);
     }
 

@@ -108,7 +108,7 @@ pub(super) fn hash(record: Record<&str>) -> Vec<u8> {
     let mut reply = format!("*{}\r\n", LINK_FIELDS.len()).into_bytes();
     for name in LINK_FIELDS {
         match fields.iter().find(|(field, _)| *field == name) {
-            Some((_, value)) => encode::argument(value.as_bytes(), &mut reply),
+            Some((_, value)) => encode::argument(value, &mut reply),
             None => reply.extend_from_slice(b"$-1\r\n"),
         }
     }
@@ -116,7 +116,7 @@ pub(super) fn hash(record: Record<&str>) -> Vec<u8> {
 }
 
 fn nothing() -> Vec<u8> {
-    [&b"*7\r\n"[..], &b"$-1\r\n".repeat(7)].concat()
+    [&b"*8\r\n"[..], &b"$-1\r\n".repeat(8)].concat()
 }
 
 #[test]

@@ -126,9 +126,11 @@ fn settings_that_are_shown_show_no_password() {
 fn the_longest_answer_there_is_fits_the_limits() {
     use crate::resp::decode::Decoder;
     use crate::resp::encode;
+    use edgelink_wire::record::{MAX_EXTENSION_LENGTH, MAX_URL_LENGTH};
     use edgelink_wire::{LinkRecord, LinkState, Record, RedirectStatus, redis};
 
     let url = "u".repeat(MAX_URL_LENGTH);
+    let extension = vec![b'e'; MAX_EXTENSION_LENGTH];
     let record = Record::Link(LinkRecord {
         url: url.as_str(),
         redirect: RedirectStatus::Found,
@@ -137,13 +139,14 @@ fn the_longest_answer_there_is_fits_the_limits() {
         valid_until: Some(u64::MAX),
         forward_query: true,
         rev: u64::MAX,
+        extension: &extension,
     });
     let settings = parse(&json!({"mode": "direct"})).unwrap();
     let values: Vec<_> = redis::record_to_fields(&record)
         .into_iter()
         .map(|(_, value)| value)
         .collect();
-    let values: Vec<_> = values.iter().map(|value| value.as_bytes()).collect();
+    let values: Vec<_> = values.iter().map(Vec::as_slice).collect();
     let mut reply = Vec::new();
     encode::words(&values, &mut reply);
     let mut decoder = Decoder::new(settings.lookups.limits);

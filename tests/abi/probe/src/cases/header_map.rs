@@ -2,7 +2,7 @@
 
 use crate::abi::{
     NOWHERE, Out, address, proxy_get_header_map_pairs, proxy_get_header_map_value,
-    proxy_replace_header_map_value, read_pairs, size,
+    proxy_get_property, proxy_replace_header_map_value, read_pairs, size,
 };
 use crate::report::{Report, name};
 
@@ -100,6 +100,27 @@ pub(crate) fn read(report: &mut Report) {
     report.status(
         "pairs, size nowhere",
         proxy_get_header_map_pairs(REQUEST, out.at(0), NOWHERE),
+    );
+}
+
+/// The address of the client, which the proxy works out from the headers of those that it trusts.
+pub(crate) fn property(report: &mut Report) {
+    let path = "source\0address";
+    let (path, length) = (address(path), size(path.as_bytes()));
+    let mut out = Out::new();
+    let status = proxy_get_property(path, length, out.at(0), out.at(1));
+    report.bytes("source address", status, &out);
+    report.status(
+        "path nowhere",
+        proxy_get_property(NOWHERE, 32, out.at(0), out.at(1)),
+    );
+    report.status(
+        "value nowhere",
+        proxy_get_property(path, length, NOWHERE, out.at(1)),
+    );
+    report.status(
+        "size nowhere",
+        proxy_get_property(path, length, out.at(0), NOWHERE),
     );
 }
 

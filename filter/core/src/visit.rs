@@ -1,0 +1,53 @@
+//! A visit, as the rules of a link look at it: nothing is read that no condition asks for.
+
+use crate::host::Clients;
+use crate::request::Headers;
+use crate::settings::GeoHeaders;
+use edgelink_wire::rules::Visitor;
+use std::net::IpAddr;
+
+/// A visit of a link.
+#[derive(Debug)]
+pub(crate) struct Visit<'v, C> {
+    /// The link key.
+    pub(crate) key: &'v [u8],
+    pub(crate) headers: Headers<'v>,
+    /// The query without its `?`.
+    pub(crate) query: &'v [u8],
+    /// Unix seconds.
+    pub(crate) now: u64,
+    pub(crate) geo: &'v GeoHeaders,
+    pub(crate) client: &'v C,
+}
+
+impl<C: Clients> Visitor for Visit<'_, C> {
+    fn user_agent(&self) -> &[u8] {
+        self.headers.get("user-agent")
+    }
+
+    fn accept_language(&self) -> &[u8] {
+        self.headers.get("accept-language")
+    }
+
+    fn query(&self) -> &[u8] {
+        self.query
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.client.client_address()
+    }
+
+    fn country(&self) -> &[u8] {
+        let name = self.geo.country.as_deref();
+        name.map_or(&[], |name| self.headers.get(name))
+    }
+
+    fn city(&self) -> &[u8] {
+        let name = self.geo.city.as_deref();
+        name.map_or(&[], |name| self.headers.get(name))
+    }
+
+    fn now(&self) -> u64 {
+        self.now
+    }
+}
