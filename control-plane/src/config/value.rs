@@ -48,11 +48,11 @@ impl SettingValue for Header {
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let text = String::read(value, path, problems)?;
-        let name = text.parse().map(Self);
-        name.map_err(|_| {
-            problems.refuse(path, format!("is '{text}', must be the name of a header"))
-        })
-        .ok()
+        let name = text.parse().ok().map(Self);
+        if name.is_none() {
+            problems.refuse(path, format!("is '{text}', must be the name of a header"));
+        }
+        name
     }
 
     fn written(&self, _: &str) -> Option<Value> {

@@ -17,7 +17,6 @@ mod peer;
 mod rates;
 mod redis;
 mod redis_faults;
-mod rules;
 mod urls;
 mod workers;
 

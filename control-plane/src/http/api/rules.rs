@@ -146,7 +146,10 @@ impl<'a> Reader<'a> {
             let (target, conditions) = (PLACEHOLDER.to_owned(), vec![placeholder()]);
             return Rule { target, conditions };
         };
-        let target = self.target(object.remove("longUrl"), &format!("{path}.longUrl"));
+        let target = self.target(
+            object.remove("longUrl").as_ref(),
+            &format!("{path}.longUrl"),
+        );
         let path_of = |name: &str| format!("{path}.{name}");
         let conditions = match object.remove("conditions") {
             Some(Value::Array(list)) if (1..=MAX_CONDITIONS).contains(&list.len()) => {
@@ -167,8 +170,8 @@ impl<'a> Reader<'a> {
     }
 
     /// A target, by the rules for the target of a link.
-    fn target(&mut self, value: Option<Value>, path: &str) -> String {
-        match values::target(value.as_ref().unwrap_or(&Value::Null), self.links) {
+    fn target(&mut self, value: Option<&Value>, path: &str) -> String {
+        match values::target(value.unwrap_or(&Value::Null), self.links) {
             Ok(target) => target.as_str().to_owned(),
             Err(reason) => {
                 self.refuse(path.to_owned(), reason);
