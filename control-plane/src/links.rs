@@ -5,8 +5,11 @@
 
 pub mod blocked_hosts;
 pub(crate) mod creating;
+pub(crate) mod difference;
 pub(crate) mod group_commit;
 pub mod model;
+pub(crate) mod moving;
 pub(crate) mod order;
 pub mod target;
+pub(crate) mod utm;
 pub mod words;

@@ -89,6 +89,12 @@ kinds! {
     NameTaken: CONFLICT "name-taken", "The name is taken";
     /// the tenant would have no admin any more
     LastAdmin: CONFLICT "last-admin", "The tenant would have no admin";
+    /// another link has the external id, or the link that has it is elsewhere
+    ExternalIdTaken: CONFLICT "external-id-taken", "Another link has the external id";
+    /// the link that is to be restored is not deleted
+    NotDeleted: CONFLICT "not-deleted", "The link is not deleted";
+    /// the content of the deleted link was removed
+    LinkPurged: GONE "link-purged", "The content of the link is gone";
     /// `If-Match` names another revision
     PreconditionFailed: PRECONDITION_FAILED "precondition-failed", "The link has changed meanwhile";
     /// too many bytes or items
@@ -146,7 +152,6 @@ impl Problem {
         }
     }
 
-    #[cfg(test)]
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
@@ -178,6 +183,12 @@ impl Problem {
     pub(crate) fn with_errors(mut self, errors: Vec<FieldError>) -> Self {
         self.errors = errors;
         self
+    }
+
+    /// The problem of a link whose external id another link has.
+    pub(crate) fn external_id_taken() -> Self {
+        let error = FieldError::new("externalId", "is that of another link");
+        Self::new(Kind::ExternalIdTaken).with_errors(vec![error])
     }
 
     /// The problem of a request whose fields break rules.

@@ -4,6 +4,8 @@ mod accounts;
 mod audit;
 mod body;
 mod bulk;
+mod bulk_changes;
+mod bulk_items;
 mod create;
 mod cursor;
 mod dry_run;
@@ -13,6 +15,7 @@ mod if_match;
 mod items;
 mod keys;
 mod list;
+mod moving;
 mod one;
 mod page;
 mod patch;
@@ -21,6 +24,7 @@ mod quota;
 mod rules;
 mod tags;
 mod tenants;
+mod upsert;
 mod users;
 mod values;
 mod view;
@@ -39,7 +43,10 @@ use std::sync::Arc;
 /// The routes that need an API key, paths that do not exist included.
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     let routes = Router::new()
-        .route("/links", post(create::create).get(list::list))
+        .route(
+            "/links",
+            post(create::create).get(list::list).put(upsert::put),
+        )
         .route(
             "/links/{code}",
             get(one::get).patch(patch::patch).delete(one::delete),
@@ -54,6 +61,9 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/users/{id}", get(users::get).patch(users::patch))
         .route("/tenants", post(tenants::create).get(tenants::list))
         .route("/audit", get(audit::list))
+        .route("/links/{code}/restore", post(moving::restore))
+        .route("/links/{code}/history", get(audit::history))
+        .route("/links/{code}/move", post(moving::move_link))
         .route("/links/{code}/rules", get(rules::get).post(rules::replace))
         .route("/links/{code}/resolve", post(dry_run::resolve))
         .route("/tags", get(tags::list))
@@ -65,7 +75,12 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
 
 /// The route of bulk requests, whose time has a bound of its own.
 pub(crate) fn bulk_routes(app: &Arc<App>) -> Router<Arc<App>> {
-    let routes = Router::new().route("/links/bulk", post(bulk::create_many));
+    let routes = Router::new().route(
+        "/links/bulk",
+        post(bulk::create_many)
+            .patch(bulk_changes::patch_many)
+            .delete(bulk_changes::delete_many),
+    );
     protected(routes, app)
 }
 

@@ -217,6 +217,17 @@ impl Creator {
         Ok(())
     }
 
+    /// How often a number and its code are tried.
+    pub(super) fn max_tries(&self) -> u8 {
+        self.max_tries
+    }
+
+    /// The next number, for a link that is made of another one.
+    pub(super) async fn number(&self, order: &Order, attempt: u32) -> Result<u64, CreateFailure> {
+        let (link, _) = self.link(order, attempt).await?;
+        Ok(link.id)
+    }
+
     /// A new link with the next number, and the code of that number: also for an alias, because a number whose code is taken may
     /// be taken itself.
     async fn link(&self, order: &Order, attempt: u32) -> Result<(NewLink, Code), CreateFailure> {
@@ -266,6 +277,7 @@ impl<'a> OpenOrder<'a> {
             Err(CreateError::Found(link)) => made(*link, true),
             Err(CreateError::Repeated(stored)) => Some(self.order.replayed(*stored)),
             Err(CreateError::CodeTaken) if is_alias => Some(Err(CreateFailure::AliasTaken.into())),
+            Err(CreateError::ExternalIdTaken) => Some(Err(CreateFailure::ExternalIdTaken.into())),
             // The next attempt takes another number.
             Err(CreateError::CodeTaken | CreateError::NumberTaken) => None,
         };

@@ -67,6 +67,9 @@ pub struct LinkDetails {
     /// Conditional targets, the first of which counts whose conditions hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
+    /// What a deleted link gets back when it is restored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
 }
 
 impl LinkDetails {
@@ -78,7 +81,37 @@ impl LinkDetails {
     }
 }
 
+/// Properties that a tombstone keeps aside, because their columns have another meaning: a link with an end is to be purged,
+/// and an external id is taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Kept {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    valid_until: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    external_id: Option<String>,
+}
+
 impl LinkContent {
+    /// The content of the tombstone of this link.
+    pub(crate) fn into_tombstone(mut self) -> Self {
+        let kept = Kept {
+            valid_until: self.valid_until.take(),
+            external_id: self.external_id.take(),
+        };
+        self.details.kept = (kept != Kept::default()).then_some(kept);
+        self
+    }
+
+    /// The content of the link of which this is the tombstone; `None` if it was removed.
+    pub(crate) fn restored(&self) -> Option<Self> {
+        let mut content = self.clone();
+        let kept = content.details.kept.take().unwrap_or_default();
+        content.valid_until = kept.valid_until;
+        content.external_id = kept.external_id;
+        (!self.target.as_str().is_empty()).then_some(content)
+    }
+
     /// A link to `target` that has no other property.
     #[must_use]
     pub fn to(target: TargetUrl) -> Self {

@@ -131,6 +131,8 @@ pub(crate) type OrderOutcome = Result<FulfilledOrder, Problem>;
 pub(crate) enum CreateFailure {
     #[error("the alias is taken")]
     AliasTaken,
+    #[error("the external id is taken")]
+    ExternalIdTaken,
     #[error("no free code was found in {0} tries")]
     CodesTaken(usize),
     #[error("too many links wait for their commit")]
@@ -150,6 +152,7 @@ impl From<CreateFailure> for Problem {
                     "is taken on this domain",
                 )])
             }
+            CreateFailure::ExternalIdTaken => Self::external_id_taken(),
             CreateFailure::Overloaded => Self::new(Kind::Overloaded),
             CreateFailure::CodesTaken(_) => {
                 tracing::error!(error = %failure, "no free code was found: the creation is refused with 503");

@@ -4,7 +4,7 @@ use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::rows::name;
 use super::session::Session;
-use super::sql::{Value, sql};
+use super::sql::{LONGEST, Value, pieces, sql};
 use serde_json::Value as Json;
 
 impl Store {
@@ -138,6 +138,46 @@ pub(super) async fn append(session: &mut Session, entry: &Entry<'_>) -> Result<(
         .bind(entry.subject.as_str())
         .bind(Value::Text(&detail));
     session.execute(insert).await.map(drop)
+}
+
+/// An entry of one of several changes.
+#[derive(Clone, Debug)]
+pub(super) struct NewEntry {
+    pub(super) action: &'static str,
+    pub(super) subject: String,
+    /// JSON.
+    pub(super) detail: String,
+}
+
+/// Writes the entries of several changes as a part of their transaction, at `now`, unix milliseconds. One statement takes up to
+/// `max_bytes`, or one entry.
+pub(super) async fn append_all(
+    session: &mut Session,
+    actor: &Actor,
+    now: u64,
+    entries: &[NewEntry],
+    max_bytes: usize,
+) -> Result<(), Fault> {
+    const NUMBERS: usize = 256;
+    let size = |entry: &NewEntry| NUMBERS + entry.subject.len() + entry.detail.len();
+    let largest = entries.iter().map(size).max().unwrap_or(1);
+    let at_once = (max_bytes / largest).clamp(1, LONGEST);
+    for piece in entries.chunks(at_once).flat_map(pieces) {
+        let rows = piece.iter().map(|entry| {
+            [
+                now.into(),
+                actor.tenant_id.into(),
+                actor.key_id.as_str().into(),
+                actor.user_id.into(),
+                entry.action.into(),
+                entry.subject.as_str().into(),
+                Value::Text(&entry.detail),
+            ]
+        });
+        let insert = "INSERT INTO audit (at, tenant_id, actor, user_id, action, subject, detail) ";
+        session.execute(sql(insert).rows(rows)).await?;
+    }
+    Ok(())
 }
 
 /// The filters, the most selective first, with the index of each.

@@ -12,11 +12,11 @@
 use super::calls::{Store, run};
 use super::dialect::Dialect;
 use super::error::{Fault, Remedy, StoreError};
-use super::links::set_content;
+use super::external_ids::external_ids;
 use super::outbox::OutboxBatches;
 use super::receipts::{NewReceipts, Receipt, StoredReceipt, find_receipts};
 use super::revisions::{LastRevisions, Revisions};
-use super::rows::{StoredContent, numbers};
+use super::rows::{ROW_COLUMNS, ROW_LENGTH, StoredContent, numbers, set_content};
 use super::session::Session;
 use super::sql::{LONGEST, Value, insert_literally, pieces, sql};
 use super::terms::Terms;
@@ -153,6 +153,9 @@ pub enum CreateError {
     /// the next number.
     #[error("the number is taken")]
     NumberTaken,
+    /// Another link of the tenant has the external id.
+    #[error("the external id is taken")]
+    ExternalIdTaken,
     /// There is a twin, which is not allowed. The receipt is stored for it.
     #[error("there is a link like it")]
     Found(Box<Link>),
@@ -214,27 +217,14 @@ impl NewRow {
 
     /// About how many bytes the row takes in a packet to the server.
     fn wire_size(&self) -> usize {
-        const NUMBERS: usize = 128;
         const RECEIPT: usize = 256;
-        let content = &self.link.content;
-        let title = content.title.as_ref().map_or(0, String::len);
-        let external_id = content.external_id.as_ref().map_or(0, String::len);
-        let more = self.stored.tags().len() + self.stored.details_length() + external_id;
-        let text = content.target.as_str().len() + title + more;
         let receipt = self.receipt.as_ref().map_or(0, |_| RECEIPT);
-        NUMBERS + text + self.link.code.as_str().len() + Terms::wire_size(content) + receipt
+        self.stored.wire_size(&self.link) + Terms::wire_size(&self.link.content) + receipt
     }
 
-    /// The values of [`INSERT_LINKS`].
-    fn values(&self) -> [Value<'_>; 21] {
-        let link = &self.link;
-        let head: [Value<'_>; 3] = [link.id.into(), self.domain_id.into(), (&link.code).into()];
-        let content = self.stored.values(&link.content);
-        let owner = [link.tenant_id.into(), link.owner_id.into()];
-        let tail = [link.created_at, link.updated_at, link.rev].map(Value::from);
-        let values = head.into_iter().chain(content).chain(owner);
-        let mut values = values.chain(tail);
-        std::array::from_fn(|_| values.next().unwrap_or(Value::Null))
+    /// The values of the row.
+    fn values(&self) -> [Value<'_>; ROW_LENGTH] {
+        self.stored.row(self.domain_id, &self.link)
     }
 
     /// The twin that is not allowed, if any.
@@ -280,6 +270,12 @@ impl NewRow {
         }
     }
 
+    /// Its external id, with its tenant.
+    fn external_id(&self) -> Option<(u32, String)> {
+        let id = self.link.content.external_id.clone()?;
+        Some((self.link.tenant_id, id))
+    }
+
     /// Number, domain and code.
     fn place(&self) -> (u64, u32, &Code) {
         (self.link.id, self.domain_id, &self.link.code)
@@ -293,7 +289,11 @@ impl NewRow {
         conflicts: &Conflicts,
     ) -> Result<(), Fault> {
         let (id, domain_id, code) = self.place();
+        let has_taken_id = |id| conflicts.external_ids.contains(&id);
+        let external_id = self.external_id();
         self.outcome = match conflicts.of_code(domain_id, code) {
+            // First, so that requests for the same link are told that there is one.
+            _ if external_id.is_some_and(has_taken_id) => Some(Err(CreateError::ExternalIdTaken)),
             _ if conflicts.numbers.contains(&id) => Some(Err(CreateError::NumberTaken)),
             None => None,
             Some(taken) if taken.deleted_at.is_none() => Some(Err(CreateError::CodeTaken)),
@@ -351,9 +351,9 @@ impl NewRow {
     }
 }
 
-const INSERT_LINKS: &str = "INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, \
-     valid_since, valid_until, forward_query, title, tags, external_id, archived, details, tenant_id, owner_id, created_at, \
-     updated_at, rev) ";
+fn insert_links() -> String {
+    format!("INSERT INTO links ({ROW_COLUMNS}) ")
+}
 
 /// Links on their way into the database, at `now` by its clock.
 struct Creation {
@@ -423,7 +423,7 @@ impl Creation {
         }
         if !order.is_empty() {
             let links = order.iter().map(|index| self.rows[*index].values());
-            insert_literally(&mut script, INSERT_LINKS, links);
+            insert_literally(&mut script, &insert_links(), links);
             script.push_str("; ");
             self.terms().insert_literally(&mut script, dialect);
             self.changes().insert_literally(&mut script, self.now);
@@ -546,10 +546,14 @@ impl Creation {
             self.rows[index].leader = Some(leader);
         }
         let (mut codes, mut numbers) = (HashSet::new(), HashSet::new());
+        let mut external_ids = HashSet::new();
         let (mut order, mut taken) = (Vec::new(), Vec::new());
         let open = self.rows.iter().enumerate();
         for (index, row) in open.filter(|(_, row)| row.outcome.is_none() && row.leader.is_none()) {
-            if !codes.insert((row.domain_id, &row.link.code)) {
+            let external_id = row.external_id();
+            if external_id.is_some_and(|id| !external_ids.insert(id)) {
+                taken.push((index, CreateError::ExternalIdTaken));
+            } else if !codes.insert((row.domain_id, &row.link.code)) {
                 taken.push((index, CreateError::CodeTaken));
             } else if !numbers.insert(row.link.id) {
                 taken.push((index, CreateError::NumberTaken));
@@ -571,7 +575,7 @@ impl Creation {
     async fn add(&mut self, session: &mut Session, mut pending: Vec<usize>) -> Result<(), Fault> {
         for _ in 0..MAX_ROUNDS {
             let rows = pending.iter().map(|index| self.rows[*index].values());
-            match session.execute(sql(INSERT_LINKS).rows(rows)).await {
+            match session.execute(sql(insert_links()).rows(rows)).await {
                 Err(fault) if fault.is_duplicate() => {}
                 done => {
                     self.mark_created(&pending);
@@ -580,7 +584,11 @@ impl Creation {
             }
             let link = |index: &usize| self.rows[*index].place();
             let links: Vec<_> = pending.iter().map(link).collect();
-            let conflicts = Conflicts::find(session, &links).await?;
+            let mut conflicts = Conflicts::find(session, &links).await?;
+            let wanted = pending
+                .iter()
+                .filter_map(|index| self.rows[*index].external_id());
+            conflicts.find_external_ids(session, wanted).await?;
             for index in &pending {
                 self.rows[*index]
                     .resolve_conflict(session, &conflicts)
@@ -638,6 +646,8 @@ impl Creation {
 struct Conflicts {
     numbers: HashSet<u64>,
     codes: HashMap<(u32, Vec<u8>), TakenRow>,
+    /// With their tenants.
+    external_ids: HashSet<(u32, String)>,
 }
 
 /// A row that has the code of a new link.
@@ -655,6 +665,7 @@ impl Conflicts {
         let mut found = Self {
             numbers: HashSet::new(),
             codes: HashMap::new(),
+            external_ids: HashSet::new(),
         };
         for links in links.chunks(LONGEST) {
             let ids: Vec<u64> = links.iter().map(|(id, ..)| *id).collect();
@@ -673,6 +684,26 @@ impl Conflicts {
             }
         }
         Ok(found)
+    }
+
+    /// Finds those of the external ids, given with their tenants, that links have.
+    async fn find_external_ids(
+        &mut self,
+        session: &mut Session,
+        wanted: impl Iterator<Item = (u32, String)>,
+    ) -> Result<(), Fault> {
+        let mut wanted: Vec<(u32, String)> = wanted.collect();
+        wanted.sort_unstable();
+        for of_tenant in wanted.chunk_by(|(a, _), (b, _)| a == b) {
+            for some in of_tenant.chunks(LONGEST) {
+                let tenant_id = some[0].0;
+                let ids: Vec<&str> = some.iter().map(|(_, id)| id.as_str()).collect();
+                let taken = external_ids(session, tenant_id, &ids).await?;
+                let taken = taken.into_iter().map(|id| (tenant_id, id));
+                self.external_ids.extend(taken);
+            }
+        }
+        Ok(())
     }
 
     /// The row with that code.

@@ -55,13 +55,6 @@ struct NewBatch {
 }
 
 impl OutboxBatches {
-    /// A batch with one change.
-    pub(super) fn one(key: &LinkKey, record: &Record<&str>) -> Self {
-        let mut changes = Self::default();
-        changes.push(key, record);
-        changes
-    }
-
     /// Adds the record of a key.
     pub(super) fn push(&mut self, key: &LinkKey, record: &Record<&str>) {
         let change = LONGEST_KEY + record.max_length();

@@ -16,7 +16,7 @@ pub(super) async fn numbers(session: &mut Session, query: Sql<'_>) -> Result<Vec
 }
 
 /// The columns of a link as [`LinkRow`] reads them.
-pub(super) const LINK_COLUMNS: &str = "l.id, d.name AS domain, l.code, l.url, l.redirect, l.disabled, l.valid_since, \
+pub(super) const LINK_COLUMNS: &str = "l.id, l.domain_id, d.name AS domain, l.code, l.url, l.redirect, l.disabled, l.valid_since, \
      l.valid_until, l.forward_query, l.title, l.tags, l.external_id, l.archived, l.details, l.tenant_id, l.owner_id, l.created_at, l.updated_at, \
      l.deleted_at, l.rev";
 
@@ -24,6 +24,7 @@ pub(super) const LINK_COLUMNS: &str = "l.id, d.name AS domain, l.code, l.url, l.
 #[derive(Debug, sqlx_macros::FromRow)]
 pub(super) struct LinkRow {
     id: u64,
+    pub(super) domain_id: u32,
     domain: Vec<u8>,
     code: Vec<u8>,
     url: Vec<u8>,
@@ -41,7 +42,7 @@ pub(super) struct LinkRow {
     owner_id: Option<u64>,
     created_at: u64,
     updated_at: u64,
-    deleted_at: Option<u64>,
+    pub(super) deleted_at: Option<u64>,
     rev: u64,
 }
 
@@ -141,6 +142,14 @@ pub(super) const CONTENT_COLUMNS: [&str; 13] = [
     "details",
 ];
 
+/// The columns of the row of a link.
+pub(super) const ROW_COLUMNS: &str = "id, domain_id, code, url, url_hash, content_hash, redirect, disabled, valid_since, \
+     valid_until, forward_query, title, tags, external_id, archived, details, tenant_id, owner_id, \
+     created_at, updated_at, rev";
+
+/// How many they are.
+pub(super) const ROW_LENGTH: usize = CONTENT_COLUMNS.len() + 8;
+
 impl StoredContent {
     /// What is derived from that content of a link of that tenant on that domain.
     pub(super) fn new(tenant_id: u32, domain: &Domain, content: &LinkContent) -> Self {
@@ -157,13 +166,32 @@ impl StoredContent {
         &self.tags
     }
 
-    /// The bytes of the details as text.
-    pub(super) fn details_length(&self) -> usize {
-        self.details.as_ref().map_or(0, String::len)
+    /// About how many bytes the row of that link takes in a packet to the server.
+    pub(super) fn wire_size(&self, link: &Link) -> usize {
+        const NUMBERS: usize = 128;
+        let content = &link.content;
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let texts = [&content.title, &content.external_id, &self.details];
+        let text = content.target.as_str().len() + self.tags.len() + link.code.as_str().len();
+        NUMBERS + text + texts.map(length).iter().sum::<usize>()
+    }
+
+    /// The values of [`ROW_COLUMNS`] for that link.
+    pub(super) fn row<'v>(&'v self, domain_id: u32, link: &'v Link) -> [Value<'v>; ROW_LENGTH] {
+        let head = [link.id.into(), domain_id.into(), (&link.code).into()];
+        let content = self.values(&link.content);
+        let tail = [link.created_at, link.updated_at, link.rev].map(Value::from);
+        let owner = [link.tenant_id.into(), link.owner_id.into()];
+        let values = head.into_iter().chain(content).chain(owner);
+        let mut values = values.chain(tail);
+        std::array::from_fn(|_| values.next().unwrap_or(Value::Null))
     }
 
     /// The values of [`CONTENT_COLUMNS`] for that content.
-    pub(super) fn values<'v>(&'v self, content: &'v LinkContent) -> [Value<'v>; 13] {
+    pub(super) fn values<'v>(
+        &'v self,
+        content: &'v LinkContent,
+    ) -> [Value<'v>; CONTENT_COLUMNS.len()] {
         [
             content.target.as_str().into(),
             self.url_hash.into(),
@@ -180,6 +208,18 @@ impl StoredContent {
             self.details.as_deref().map(Value::Text).into(),
         ]
     }
+}
+
+/// Appends the assignments of an UPDATE that replaces the content of a link.
+pub(super) fn set_content<'v>(
+    sql: Sql<'v>,
+    stored: &'v StoredContent,
+    content: &'v LinkContent,
+) -> Sql<'v> {
+    let columns = CONTENT_COLUMNS.into_iter().zip(stored.values(content));
+    sql.join(", ", columns, |sql, (column, value)| {
+        sql.push(column).push(" = ?").bind(value)
+    })
 }
 
 /// The hash by which links to a target are found.
@@ -305,8 +345,11 @@ mod tests {
     fn details_of_a_later_version_are_read() {
         let details = details_from_text(Some(r#"{"notes":"n","later":[1]}"#)).unwrap();
         let notes = Some("n".to_owned());
-        let rules = Vec::new();
-        assert_eq!(details, LinkDetails { notes, rules });
+        let expected = LinkDetails {
+            notes,
+            ..LinkDetails::default()
+        };
+        assert_eq!(details, expected);
         assert_eq!(details_from_text(None).unwrap(), LinkDetails::default());
         assert!(details_from_text(Some("{")).is_err());
         assert_eq!(details_as_text(&LinkDetails::default()), None);

@@ -151,6 +151,8 @@ async fn a_link_that_exists_is_found_if_everything_about_it_is_the_same() {
         ("title", json!("B")),
         ("tags", json!([])),
         ("notes", json!("n")),
+        ("archived", json!(true)),
+        ("utmSource", json!("s")),
         ("domain", json!("other.example")),
         ("customSlug", json!("a")),
         ("redirectStatus", json!(301)),

@@ -144,6 +144,33 @@ async fn the_entity_tag_changes_with_the_link() {
 }
 
 #[tokio::test]
+async fn a_client_that_has_the_link_is_not_sent_it_again() {
+    let server = Running::start().await;
+    let created = server
+        .post(&json!({ "longUrl": "https://example.com/", "customSlug": "x" }))
+        .await;
+    let tag = created.header("etag").to_owned();
+    let get = |tags: &str| {
+        let request = server.api(Method::GET, "/links/x");
+        send(request.header("if-none-match", tags))
+    };
+    for tags in [&tag, &format!("W/{tag}"), &format!("\"1\", {tag}"), "*"] {
+        let answer = get(tags).await;
+        assert_eq!(answer.status, 304, "{tags}");
+        assert_eq!(answer.header("etag"), tag);
+        assert!(answer.body.is_empty());
+    }
+    get("\"1\"").await.expect(200);
+    server
+        .patch("/links/x", &json!({ "title": "t" }))
+        .await
+        .expect(200);
+    assert_eq!(get(&tag).await.expect(200)["title"], "t");
+    server.delete("/links/x").await;
+    get(&tag).await.problem(404, "link-not-found");
+}
+
+#[tokio::test]
 async fn a_condition_lets_a_client_change_and_delete_only_what_it_has_seen() {
     let server = Running::start().await;
     let created = server

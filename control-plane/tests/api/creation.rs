@@ -31,6 +31,13 @@ async fn a_link_needs_a_target_and_nothing_else() {
             "title": null,
             "tags": [],
             "notes": null,
+            "externalId": null,
+            "archived": false,
+            "utmSource": null,
+            "utmMedium": null,
+            "utmCampaign": null,
+            "utmTerm": null,
+            "utmContent": null,
             "createdAt": created_at,
             "updatedAt": created_at,
         })
@@ -57,6 +64,8 @@ async fn every_field_comes_back() {
             "title": "Grüße 🚀",
             "tags": ["b", "a", "b"],
             "notes": "1\n2",
+            "externalId": "order 17",
+            "archived": true,
         }))
         .await;
     let link = answer.expect(201);
@@ -73,6 +82,8 @@ async fn every_field_comes_back() {
         ("title", json!("Grüße 🚀")),
         ("tags", json!(["a", "b"])),
         ("notes", json!("1\n2")),
+        ("externalId", json!("order 17")),
+        ("archived", json!(true)),
     ] {
         assert_eq!(link[field], value, "{field}");
     }
@@ -94,7 +105,8 @@ async fn null_is_the_same_as_nothing() {
     let server = Running::start().await;
     let body = json!({
         "longUrl": "https://example.com/", "customSlug": null, "domain": null, "validSince": null, "validUntil": null,
-        "redirectStatus": null, "forwardQuery": null, "state": null, "title": null, "tags": null, "notes": null,
+        "redirectStatus": null, "forwardQuery": null, "state": null, "title": null, "tags": null, "notes": null, "externalId": null, "archived": null,
+        "utmSource": null,
     });
     let link = server.post(&body).await.expect(201);
     assert_eq!(link["redirectStatus"], 302);

@@ -146,6 +146,59 @@ async fn a_link_of_another_tenant_or_owner_does_not_exist() {
 }
 
 #[tokio::test]
+async fn no_way_of_changing_links_reaches_those_of_others() {
+    let server = Running::start().await;
+    let acme = tenant(&server, "acme").await;
+    let ada = client(&server, "editor", &json!({})).await;
+    let mut theirs = link("x");
+    theirs["externalId"] = json!("1");
+    let theirs = server.post(&theirs).await.expect(201);
+    server.post(&link("gone")).await.expect(201);
+    server.delete("/links/gone").await;
+    let items = json!([{ "shortCode": "x" }, { "shortCode": "gone" }]);
+    let to = json!({ "customSlug": "y" });
+    for client in [&acme, &ada] {
+        for method in [Method::PATCH, Method::DELETE] {
+            let answer = client.send(method, "/links/bulk", &items).await.expect(200);
+            let results = answer["results"].as_array().unwrap();
+            assert!(results.iter().all(|one| one["status"] == 404), "{answer}");
+        }
+        for (path, body) in [
+            ("/links/gone/restore", &Value::Null),
+            ("/links/x/restore", &Value::Null),
+            ("/links/x/move", &to),
+        ] {
+            let answer = client.send(Method::POST, path, body).await;
+            answer.problem(404, "link-not-found");
+        }
+        let history = client.get("/links/x/history").await;
+        history.problem(404, "link-not-found");
+    }
+    // An external id is that of one link of a tenant.
+    let put = json!({ "externalId": "1", "longUrl": "https://example.com/put" });
+    let hidden = ada.send(Method::PUT, "/links", &put).await;
+    assert_eq!(hidden.problem(409, "external-id-taken"), ["externalId"]);
+    let own = acme.send(Method::PUT, "/links", &put).await.expect(201);
+    assert_ne!(own["shortCode"], "x");
+    let again = acme.send(Method::PUT, "/links", &put).await.expect(200);
+    assert_eq!(again, own);
+    assert_eq!(server.get("/links/x").await.expect(200), theirs);
+    // A key that is bound to a domain moves no link to another.
+    let bound = client(&server, "admin", &json!({ "domains": ["other.example"] })).await;
+    bound.create(&link("b")).await.expect(201);
+    let to = json!({ "customSlug": "y", "domain": "go.example:8080" });
+    let path = "/links/b/move?domain=other.example";
+    let refused = bound.send(Method::POST, path, &to).await;
+    assert_eq!(refused.problem(422, "validation"), ["domain"]);
+    // Nor does one with a quota make another link of one.
+    let limited = client(&server, "editor", &json!({ "quota": 1 })).await;
+    limited.create(&link("q")).await.expect(201);
+    let to = json!({ "customSlug": "r", "keepOld": true });
+    let refused = limited.send(Method::POST, "/links/q/move", &to).await;
+    refused.problem(402, "quota-exhausted");
+}
+
+#[tokio::test]
 async fn readers_only_read_and_creators_only_create() {
     let server = Running::start().await;
     let reader = client(&server, "reader", &json!({})).await;

@@ -74,6 +74,19 @@ async fn wrong_fields_are_named() {
         (json!({ "longUrl": url, "notes": "" }), vec!["notes"]),
         (json!({ "longUrl": url, "notes": notes }), vec!["notes"]),
         (json!({ "longUrl": url, "notes": "a\u{0}" }), vec!["notes"]),
+        (
+            json!({ "longUrl": url, "externalId": "" }),
+            vec!["externalId"],
+        ),
+        (
+            json!({ "longUrl": url, "externalId": "ä".repeat(128) }),
+            vec!["externalId"],
+        ),
+        (json!({ "longUrl": url, "archived": 1 }), vec!["archived"]),
+        (
+            json!({ "longUrl": url, "utmSource": "", "utmTerm": "a\nb", "utmContent": title }),
+            vec!["utmSource", "utmTerm", "utmContent"],
+        ),
         (json!({ "longUrl": url, "tags": "a" }), vec!["tags"]),
         (json!({ "longUrl": url, "tags": [1] }), vec!["tags"]),
         (json!({ "longUrl": url, "tags": [""] }), vec!["tags"]),

@@ -6,7 +6,7 @@ use edgelink_control_plane::config::{FeedConfig, ResolveConfig};
 use edgelink_control_plane::feed::{Feed, Listener, Tail};
 use edgelink_control_plane::redis::{Lookup, Redis};
 use edgelink_control_plane::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
-use edgelink_control_plane::store::{NewLink, Store};
+use edgelink_control_plane::store::{Actor, NewLink, Store};
 use edgelink_tests::servers::{RedisCluster, RedisServer};
 use edgelink_tests::stack::until;
 use edgelink_wire::{CodeLength, CodeSpace, LinkKey, Record};
@@ -289,7 +289,7 @@ async fn a_redis_that_takes_no_writes_is_not_believed_for_long() {
     let key: LinkKey = KEY.parse().unwrap();
     setting
         .store
-        .update_link(&key, Box::new(change))
+        .update_link(&key, Box::new(change), &Actor::command_line(1))
         .await
         .unwrap();
     let changed = std::time::Instant::now();
@@ -309,7 +309,7 @@ async fn a_redis_that_takes_no_writes_is_not_believed_for_long() {
     assert!(
         setting
             .store
-            .delete_link(&key, Box::new(|_| Ok(())))
+            .delete_link(&key, Box::new(|_| Ok(())), &Actor::command_line(1))
             .await
             .unwrap()
             .is_some()

@@ -48,6 +48,7 @@ async fn a_created_link_reads_back_in_every_field(database: Database) {
             archived: true,
             details: LinkDetails {
                 notes: Some("a\nb \u{1F600}".to_owned()),
+                ..LinkDetails::default()
             },
         },
         receipt: None,

@@ -3,7 +3,7 @@
 use edgelink_control_plane::config::StoreConfig;
 use edgelink_control_plane::links::model::{Link, LinkContent};
 use edgelink_control_plane::links::target::TargetUrl;
-use edgelink_control_plane::store::{CreateError, NewLink, Store, StoreError, connect};
+use edgelink_control_plane::store::{Actor, CreateError, NewLink, Store, StoreError, connect};
 use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::root;
 use edgelink_wire::LinkKey;
@@ -161,7 +161,9 @@ pub(crate) async fn exists(store: &Store, text: &str) -> bool {
 
 /// Deletes a link whatever it is by now; whether there was one.
 pub(crate) async fn delete(store: &Store, key: &LinkKey) -> Result<bool, StoreError> {
-    let deleted = store.delete_link(key, Box::new(|_| Ok(()))).await?;
+    let deleted = store
+        .delete_link(key, Box::new(|_| Ok(())), &Actor::command_line(1))
+        .await?;
     Ok(deleted.is_some())
 }
 

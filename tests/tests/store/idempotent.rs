@@ -3,7 +3,7 @@
 use crate::fixture::{Database, content, create, delete, exists, key, link};
 use edgelink_control_plane::links::model::{Link, LinkContent};
 use edgelink_control_plane::store::{
-    CreateError, ListQuery, NewLink, Receipt, Store, StoredReceipt, Twin, Wanted,
+    Actor, CreateError, ListQuery, NewLink, Receipt, Store, StoredReceipt, Twin, Wanted,
 };
 use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
 use edgelink_wire::Code;
@@ -133,7 +133,7 @@ async fn a_link_like_another_one_is_found_whatever_leads_to_the_same_target(data
         })
     });
     store
-        .update_link(&key("a.example/b"), change)
+        .update_link(&key("a.example/b"), change, &Actor::command_line(1))
         .await
         .unwrap();
     let found = store.find_like(&asked[..2]).await.unwrap();
@@ -405,6 +405,7 @@ async fn each_of_a_batch_has_an_outcome_of_its_own(database: Database) {
         Ok(link) => ("new", link.id),
         Err(CreateError::CodeTaken) => ("code", 0),
         Err(CreateError::NumberTaken) => ("number", 0),
+        Err(CreateError::ExternalIdTaken) => ("external id", 0),
         Err(CreateError::Found(link)) => ("found", link.id),
         Err(CreateError::Repeated(stored)) => ("repeated", stored.id),
     };

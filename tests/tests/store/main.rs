@@ -6,6 +6,7 @@ mod fixture;
 
 mod accounts;
 mod audit;
+mod changing;
 mod clicks;
 mod connecting;
 mod counters;

@@ -2,8 +2,8 @@
 
 use crate::fixture::{Database, content, create, delete, key, link};
 use edgelink_control_plane::store::{
-    BOUND_LEAD_MILLIS, FeedKind, LeaseClaim, MAX_BATCH_BYTES, MAX_LEASE_MILLIS, NUMBERS_SKIPPED,
-    Packed, Past, PublisherState, Store,
+    Actor, BOUND_LEAD_MILLIS, FeedKind, LeaseClaim, MAX_BATCH_BYTES, MAX_LEASE_MILLIS,
+    NUMBERS_SKIPPED, Packed, Past, PublisherState, Store,
 };
 use edgelink_wire::{FeedPosition, Record};
 
@@ -43,7 +43,7 @@ async fn every_change_of_a_link_is_in_the_outbox_until_it_is_forgotten(database:
     create(store.as_ref(), link(1, "x")).await.unwrap();
     let update = || Box::new(|_: &_| Ok(content("https://x.example/2")));
     store
-        .update_link(&key("a.example/x"), update())
+        .update_link(&key("a.example/x"), update(), &Actor::command_line(1))
         .await
         .unwrap()
         .unwrap()
@@ -117,7 +117,7 @@ async fn what_is_not_changed_is_not_in_the_outbox(database: Database) {
     });
     assert!(
         store
-            .update_link(&key("a.example/x"), refuse)
+            .update_link(&key("a.example/x"), refuse, &Actor::command_line(1))
             .await
             .unwrap()
             .unwrap()

@@ -6,7 +6,7 @@ use edgelink_control_plane::links::model::{Link, LinkContent};
 use edgelink_control_plane::links::target::TargetUrl;
 use edgelink_control_plane::links::words::{SearchTerm, SearchWord, words_of};
 use edgelink_control_plane::store::{
-    ListOrder, ListQuery, ListedState, MAX_EXAMINED, NewLink, Store, TagsMode,
+    Actor, ListOrder, ListQuery, ListedState, MAX_EXAMINED, NewLink, Store, TagsMode,
 };
 use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
 use edgelink_wire::{Domain, LinkState};
@@ -229,7 +229,10 @@ async fn populate(store: &Store, random: &mut SmallRng) -> Vec<Link> {
                 let key = links[index].key();
                 let content = random_link(random, 0).content;
                 let change = Box::new(move |_: &Link| Ok(content.clone()));
-                let changed = store.update_link(&key, change).await.unwrap();
+                let changed = store
+                    .update_link(&key, change, &Actor::command_line(1))
+                    .await
+                    .unwrap();
                 links[index] = changed.unwrap().unwrap();
             }
             _ => {}

@@ -4,7 +4,7 @@ use crate::fixture::{Database, create, delete, exists, key, link};
 use edgelink_control_plane::config::{ClicksConfig, PurgeConfig};
 use edgelink_control_plane::links::model::Link;
 use edgelink_control_plane::purge::Purger;
-use edgelink_control_plane::store::{NewLink, Wanted};
+use edgelink_control_plane::store::{Actor, NewLink, Wanted};
 use edgelink_wire::Record;
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,7 +132,7 @@ async fn a_link_made_where_a_tombstone_was_purged_has_a_greater_revision(databas
     assert_eq!(store.resolve(&x).await.unwrap().rev(), again.rev);
     let change = Box::new(|link: &Link| Ok(link.content.clone()));
     let changed = store
-        .update_link(&key("a.example/y"), change)
+        .update_link(&key("a.example/y"), change, &Actor::command_line(1))
         .await
         .unwrap();
     assert!(changed.unwrap().unwrap().rev > deleted.rev());

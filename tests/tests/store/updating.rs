@@ -2,7 +2,7 @@
 
 use crate::fixture::{Database, content, create, delete, key, link};
 use edgelink_control_plane::links::model::{Link, LinkContent, LinkDetails};
-use edgelink_control_plane::store::ChangeError;
+use edgelink_control_plane::store::{Actor, ChangeError};
 use edgelink_wire::{LinkState, Record, RedirectStatus};
 use std::sync::Arc;
 
@@ -31,12 +31,16 @@ async fn an_update_replaces_the_content_and_raises_the_revision(database: Databa
         archived: true,
         details: LinkDetails {
             notes: Some("note".to_owned()),
+            ..LinkDetails::default()
         },
         ..content("https://new.example/")
     };
     let new = wanted.clone();
     let change = Box::new(move |_: &Link| Ok(new.clone()));
-    let updated = store.update_link(&created.key(), change).await.unwrap();
+    let updated = store
+        .update_link(&created.key(), change, &Actor::command_line(1))
+        .await
+        .unwrap();
     let updated = updated.unwrap().unwrap();
     assert_eq!(updated.content, wanted);
     assert_eq!(updated.id, 1);
@@ -56,7 +60,10 @@ async fn a_refused_change_changes_nothing(database: Database) {
     let refusal = ChangeError::invalid("validUntil", "is before validSince");
     let refuse = refusal.clone();
     let change = Box::new(move |_: &Link| Err(refuse.clone()));
-    let answer = store.update_link(&created.key(), change).await.unwrap();
+    let answer = store
+        .update_link(&created.key(), change, &Actor::command_line(1))
+        .await
+        .unwrap();
     assert_eq!(answer, Some(Err(refusal)));
     assert_eq!(
         store.find_link(&created.key()).await.unwrap(),
@@ -70,7 +77,10 @@ async fn a_missing_link_is_neither_updated_nor_deleted(database: Database) {
     assert!(delete(&store, &key("a.example/gone")).await.unwrap());
     for missing in ["a.example/gone", "a.example/never", "other.example/x"] {
         let change = Box::new(|link: &Link| Ok(link.content.clone()));
-        let updated = store.update_link(&key(missing), change).await.unwrap();
+        let updated = store
+            .update_link(&key(missing), change, &Actor::command_line(1))
+            .await
+            .unwrap();
         assert_eq!(updated, None);
         assert!(!delete(&store, &key(missing)).await.unwrap());
         assert_eq!(store.find_link(&key(missing)).await.unwrap(), None);
@@ -91,7 +101,10 @@ async fn the_revision_grows_over_every_kind_of_change(database: Database) {
         create(&store, link(life, "x")).await.unwrap();
         last = grown(last, &store.resolve(&x).await.unwrap());
         let change = Box::new(|link: &Link| Ok(link.content.clone()));
-        store.update_link(&x, change).await.unwrap();
+        store
+            .update_link(&x, change, &Actor::command_line(1))
+            .await
+            .unwrap();
         last = grown(last, &store.resolve(&x).await.unwrap());
         assert!(delete(&store, &x).await.unwrap());
         last = grown(last, &store.resolve(&x).await.unwrap());
@@ -118,7 +131,9 @@ async fn concurrent_updates_lose_nothing(database: Database) {
                         content.tags.push(format!("{task}-{round}"));
                         Ok(content)
                     });
-                    let updated = store.update_link(&key("a.example/x"), add).await;
+                    let updated = store
+                        .update_link(&key("a.example/x"), add, &Actor::command_line(1))
+                        .await;
                     updated.unwrap().unwrap().unwrap();
                 }
             })

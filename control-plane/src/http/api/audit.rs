@@ -1,12 +1,13 @@
-//! `GET /audit`: who changed what in the tenant.
+//! `GET /audit`: who changed what in the tenant. `GET /links/{code}/history`: the same of one link.
 
 use super::accounts::filter;
 use super::fields::Fields;
+use super::one::LinkAndQuery;
 use super::page;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::problem::Problem;
-use crate::store::{AuditEntry, AuditQuery};
+use crate::problem::{Kind, Problem};
+use crate::store::{AuditEntry, AuditQuery, subject};
 use crate::timestamp;
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
@@ -14,6 +15,26 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
+
+/// `GET /links/{code}/history`: who changed the link, and what.
+pub(crate) async fn history(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    LinkAndQuery(key, mut fields): LinkAndQuery,
+) -> Result<Response, Problem> {
+    let limit = fields.optional("limit", page::limit);
+    let limit = limit.unwrap_or(page::DEFAULT_LIMIT);
+    let query = AuditQuery {
+        subject: Some(subject(&key)),
+        before: fields.optional("cursor", page::cursor),
+        ..AuditQuery::of_tenant(caller.tenant_id(), limit + 1)
+    };
+    fields.finish()?;
+    let link = app.store.find_link(&key).await?;
+    let link = link.filter(|link| caller.check(link).is_ok());
+    link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
+    answer(&app, &query, limit).await
+}
 
 /// An entry as the API shows it.
 #[derive(Serialize)]
@@ -63,7 +84,12 @@ pub(crate) async fn list(
         ..AuditQuery::of_tenant(caller.tenant_id(), limit + 1)
     };
     fields.finish()?;
-    let mut entries = app.store.audit_entries(&query).await?;
+    answer(&app, &query, limit).await
+}
+
+/// A page of `limit` entries, of which one more is read.
+async fn answer(app: &App, query: &AuditQuery, limit: u32) -> Result<Response, Problem> {
+    let mut entries = app.store.audit_entries(query).await?;
     let next_cursor = page::cut(&mut entries, limit, |entry| entry.id);
     let entries = entries.into_iter().map(EntryView::new).collect();
     Ok(Json(AuditView {

@@ -1,37 +1,26 @@
 //! `POST /links/bulk`: many links in one request, each with an outcome of its own.
 //!
-//! Either the body is refused as a whole and creates nothing, or every item has its outcome. The body is parsed as it arrives:
-//! one item and the orders read so far are held, both bounded.
+//! Either the body is refused as a whole and creates nothing, or every item has its outcome.
 
-use super::body::is_json;
+use super::bulk_items::{self, ItemView};
 use super::create;
 use super::idempotency::{RequestId, Route, WholeRequest};
-use super::items::Items;
 use super::quota;
-use super::view::LinkView;
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::links::order::{Order, OrderOutcome};
-use crate::problem::{Document, Kind, Problem};
+use crate::problem::{Kind, Problem};
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use http_body_util::BodyExt;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
-
-/// The most links of one request.
-const MAX_ITEMS: usize = 10_000;
-
-/// The slowest rate of a large body, in bytes a second.
-const MIN_BODY_RATE: usize = 65_536;
+use tokio::time::Instant;
 
 type Parsed = Result<Order, Problem>;
 
@@ -43,31 +32,22 @@ struct BulkView<'a> {
     results: Vec<ItemView<'a>>,
 }
 
-#[derive(Serialize)]
-struct ItemView<'a> {
-    index: usize,
-    status: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    link: Option<LinkView<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Document<'a>>,
-}
-
 pub(crate) async fn create_many(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
-    if !is_json(request.headers()) {
-        return Err(Problem::new(Kind::UnsupportedMediaType)
-            .with_detail("send the body with 'Content-Type: application/json'"));
-    }
     let id = RequestId::of(request.headers(), &caller, Route::Bulk)?;
-    let Ok(_permit) = app.bulk_permits.try_acquire() else {
-        return Err(Problem::new(Kind::Overloaded));
-    };
-    let reader = Reader::new(&app, &caller, id.clone());
-    let (parsed, whole) = reader.read(request.into_body()).await?;
+    let _permit = bulk_items::admit(&app, request.headers())?;
+    let mut whole = WholeRequest::default();
+    let links = &app.config.links;
+    let parsed = bulk_items::read(&app.config.server, request.into_body(), |index, value| {
+        if id.is_some() {
+            whole.add(&value);
+        }
+        parse(index, value, id.as_ref(), links, &caller)
+    });
+    let parsed = parsed.await?;
     if let Some(id) = &id {
         id.claim(app.store.as_ref(), whole).await?;
     }
@@ -82,7 +62,7 @@ pub(crate) async fn create_many(
     let aliases = outcomes.iter().zip(are_aliases).filter(|(_, is)| *is);
     let created = aliases.filter_map(|(outcome, _)| outcome.as_ref().ok()?.new_link());
     let awaited = AwaitedChanges::new(from, created);
-    Ok(awaited.attach_to(answer(&outcomes, &app.config.links)))
+    Ok(awaited.attach_to(answer(&outcomes, links)))
 }
 
 /// Carries out the valid orders; the outcomes are in the order of the items, refused ones included.
@@ -110,89 +90,18 @@ async fn carry_out(
     refused.into_iter().map(outcome).collect()
 }
 
-/// Reads the body of a bulk request.
-struct Reader<'a> {
-    app: &'a App,
-    caller: &'a Caller,
-    id: Option<RequestId>,
-    parsed: Vec<Parsed>,
-    whole: WholeRequest,
-    bytes: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn new(app: &'a App, caller: &'a Caller, id: Option<RequestId>) -> Self {
-        Self {
-            app,
-            caller,
-            id,
-            parsed: Vec::new(),
-            whole: WholeRequest::default(),
-            bytes: 0,
-        }
-    }
-
-    async fn read(mut self, mut body: Body) -> Result<(Vec<Parsed>, WholeRequest), Problem> {
-        let mut items = Items::new(self.app.config.server.max_body_bytes);
-        let start = Instant::now();
-        while let Some(frame) = timeout_at(start + self.allowed(), body.frame())
-            .await
-            .map_err(|_| Problem::new(Kind::BodyTimeout))?
-        {
-            let frame = frame.map_err(|_| {
-                Problem::new(Kind::InvalidBody).with_detail("the body ended too early")
-            })?;
-            let Some(data) = frame.data_ref() else {
-                continue;
-            };
-            self.count(data.len())?;
-            items.feed(data, |element| self.item(element))?;
-        }
-        items.finish()?;
-        Ok((self.parsed, self.whole))
-    }
-
-    /// How long the body may take, by the bytes that have come.
-    fn allowed(&self) -> Duration {
-        let seconds = u64::try_from(self.bytes / MIN_BODY_RATE).unwrap_or(u64::MAX);
-        self.app.config.server.body_timeout_ms + Duration::from_secs(seconds)
-    }
-
-    fn count(&mut self, more: usize) -> Result<(), Problem> {
-        self.bytes += more;
-        let limit = self.app.config.server.max_bulk_body_bytes;
-        if self.bytes > limit {
-            return Err(Problem::new(Kind::BodyTooLarge)
-                .with_detail(format!("the body may have at most {limit} bytes")));
-        }
-        Ok(())
-    }
-
-    fn item(&mut self, element: &[u8]) -> Result<(), Problem> {
-        if self.parsed.len() == MAX_ITEMS {
-            return Err(Problem::new(Kind::BodyTooLarge)
-                .with_detail(format!("at most {MAX_ITEMS} links may be created at once")));
-        }
-        let index = self.parsed.len();
-        let value = serde_json::from_slice(element).map_err(|error| {
-            Problem::new(Kind::InvalidBody).with_detail(format!("item {index}: {error}"))
-        })?;
-        if self.id.is_some() {
-            self.whole.add(&value);
-        }
-        let parsed = self.order(value);
-        self.parsed.push(parsed);
-        Ok(())
-    }
-
-    fn order(&self, value: Value) -> Parsed {
-        let Value::Object(object) = value else {
-            return Err(Problem::new(Kind::Validation).with_detail("the item must be an object"));
-        };
-        let item = u32::try_from(self.parsed.len()).unwrap_or(u32::MAX);
-        let receipt = self.id.as_ref().map(|id| id.receipt(item, &object));
-        create::parse(object, &self.app.config.links, self.caller, receipt)
-    }
+/// The order of an item.
+fn parse(
+    index: usize,
+    value: Value,
+    id: Option<&RequestId>,
+    links: &LinksConfig,
+    caller: &Caller,
+) -> Parsed {
+    let object = bulk_items::object(value)?;
+    let item = u32::try_from(index).unwrap_or(u32::MAX);
+    let receipt = id.map(|id| id.receipt(item, &object));
+    create::parse(object, links, caller, receipt)
 }
 
 fn answer(outcomes: &[OrderOutcome], links: &LinksConfig) -> Response {
@@ -210,18 +119,9 @@ fn answer(outcomes: &[OrderOutcome], links: &LinksConfig) -> Response {
 }
 
 fn item_view<'a>(index: usize, outcome: &'a OrderOutcome, links: &LinksConfig) -> ItemView<'a> {
-    let (status, link, error) = match outcome {
-        Ok(made) if made.is_found => (StatusCode::OK.as_u16(), Some(&made.link), None),
-        Ok(made) => (StatusCode::CREATED.as_u16(), Some(&made.link), None),
-        Err(problem) => {
-            let document = problem.document();
-            (document.status, None, Some(document))
-        }
-    };
-    ItemView {
-        index,
-        status,
-        link: link.map(|link| LinkView::new(link, links)),
-        error,
+    match outcome {
+        Ok(made) if made.is_found => ItemView::done(index, StatusCode::OK, Some(&made.link), links),
+        Ok(made) => ItemView::done(index, StatusCode::CREATED, Some(&made.link), links),
+        Err(problem) => ItemView::refused(index, problem),
     }
 }

@@ -56,6 +56,16 @@ pub(super) fn parse(
     caller: &Caller,
     receipt: Option<Receipt>,
 ) -> Result<Order, Problem> {
+    parse_properties(object, links, caller, receipt).map(|(order, _)| order)
+}
+
+/// The order for the link, and the properties that the request names.
+pub(super) fn parse_properties(
+    object: Map<String, Value>,
+    links: &LinksConfig,
+    caller: &Caller,
+    receipt: Option<Receipt>,
+) -> Result<(Order, Properties), Problem> {
     let mut fields = Fields::new(object);
     let target = fields.required("longUrl", |value| values::target(value, links));
     let alias = fields.optional("customSlug", values::slug);
@@ -65,16 +75,17 @@ pub(super) fn parse(
     if let Err(reason) = domain {
         fields.refuse("domain", reason);
     }
-    let properties = Properties::read(&mut fields, links).by(caller);
+    let mut properties = Properties::read(&mut fields, links).by(caller);
     // A missing target is refused; what else is wrong is named all the same.
     let target = target.unwrap_or_else(|| TargetUrl::from_store(""));
+    properties.set_target(target.clone());
     let content = properties.apply(&LinkContent::to(target));
     if let Err(ChangeError::Invalid { field, reason }) = &content {
         fields.refuse(field, reason.clone());
     }
     fields.finish()?;
     let content = content?;
-    Ok(Order {
+    let order = Order {
         // Another one was refused above.
         domain: domain.unwrap_or_else(|_| links.default_domain().clone()),
         alias,
@@ -84,5 +95,6 @@ pub(super) fn parse(
         scope: caller.scope().clone(),
         find_if_exists: find_if_exists.unwrap_or(false),
         receipt,
-    })
+    };
+    Ok((order, properties))
 }

@@ -1,10 +1,11 @@
-//! `If-Match` (RFC 9110, section 13.1.1): changes a link only if it has a revision that the client names.
+//! `If-Match` (RFC 9110, section 13.1.1): changes a link only if it has a revision that the client names. `If-None-Match`
+//! (section 13.1.2): reads it only if it has none of them.
 
 use crate::links::model::Link;
 use crate::problem::{FieldError, Kind, Problem};
 use crate::store::ChangeError;
 use axum::extract::FromRequestParts;
-use http::header;
+use http::header::{self, HeaderName};
 use http::request::Parts;
 use std::convert::Infallible;
 
@@ -15,16 +16,47 @@ impl<S: Sync> FromRequestParts<S> for IfMatch {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let lines = parts.headers.get_all(header::IF_MATCH).iter();
-        // Bytes that are no text match no entity tag.
-        let texts: Vec<_> = lines
-            .map(|line| String::from_utf8_lossy(line.as_bytes()))
-            .collect();
-        Ok(Self((!texts.is_empty()).then(|| texts.join(","))))
+        Ok(Self(tags(parts, &header::IF_MATCH)))
+    }
+}
+
+/// The entity tags of a header, if it was sent.
+fn tags(parts: &Parts, name: &HeaderName) -> Option<String> {
+    let lines = parts.headers.get_all(name).iter();
+    // Bytes that are no text match no entity tag.
+    let texts: Vec<_> = lines
+        .map(|line| String::from_utf8_lossy(line.as_bytes()))
+        .collect();
+    (!texts.is_empty()).then(|| texts.join(","))
+}
+
+/// The entity tags of `If-None-Match`, if it was sent.
+pub(crate) struct IfNoneMatch(Option<String>);
+
+impl<S: Sync> FromRequestParts<S> for IfNoneMatch {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(tags(parts, &header::IF_NONE_MATCH)))
+    }
+}
+
+impl IfNoneMatch {
+    /// Whether the revision of the link is among the tags. Weak tags match as well (section 8.8.3.2).
+    pub(crate) fn has(&self, link: &Link) -> bool {
+        let current = entity_tag(link);
+        let is_meant = |tag: &str| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == current;
+        let tags = self.0.as_deref().unwrap_or_default();
+        tags.split(',').map(str::trim).any(is_meant)
     }
 }
 
 impl IfMatch {
+    /// The condition that a link has one of these tags; `None` is no condition.
+    pub(crate) fn new(tags: Option<String>) -> Self {
+        Self(tags)
+    }
+
     /// Refuses a link whose revision is not among the tags. Weak tags never match (section 8.8.3.2).
     pub(crate) fn check(&self, link: &Link) -> Result<(), ChangeError> {
         let Some(tags) = &self.0 else {
@@ -44,6 +76,9 @@ impl From<ChangeError> for Problem {
         match error {
             ChangeError::Hidden => Self::new(Kind::LinkNotFound),
             ChangeError::Changed => Self::new(Kind::PreconditionFailed),
+            ChangeError::ExternalIdTaken => Self::external_id_taken(),
+            ChangeError::NotDeleted => Self::new(Kind::NotDeleted),
+            ChangeError::Purged => Self::new(Kind::LinkPurged),
             ChangeError::Invalid { field, reason } => {
                 Self::validation(vec![FieldError::new(field, reason)])
             }

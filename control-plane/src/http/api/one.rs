@@ -1,20 +1,20 @@
 //! `GET` and `DELETE /links/{code}`, and which link a request is about.
 
 use super::fields::Fields;
-use super::if_match::IfMatch;
+use super::if_match::{IfMatch, IfNoneMatch, entity_tag};
 use super::{values, view};
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
+use crate::store::ChangeOutcome;
 use axum::extract::{Extension, FromRequestParts, Path, State};
 use axum::response::{IntoResponse, Response};
 use edgelink_wire::{Code, LinkKey};
-use http::StatusCode;
 use http::request::Parts;
+use http::{StatusCode, header};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The link that path and query name: `/links/{code}?domain=`; without `domain` on the default domain.
 pub(crate) struct RequestedLink(pub(crate) LinkKey);
@@ -23,10 +23,23 @@ impl FromRequestParts<Arc<App>> for RequestedLink {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let LinkAndQuery(key, fields) = LinkAndQuery::from_request_parts(parts, app).await?;
+        fields.finish()?;
+        Ok(Self(key))
+    }
+}
+
+/// The link that path and query name, and the other parameters of the query.
+pub(crate) struct LinkAndQuery(pub(crate) LinkKey, pub(crate) Fields);
+
+impl FromRequestParts<Arc<App>> for LinkAndQuery {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let links = &app.config.links;
         let mut fields = Fields::of_query(parts.uri.query())?;
         let domain = fields.optional("domain", |value| values::domain(value, links));
-        fields.finish()?;
+        // A wrong domain is refused with all other mistakes.
         let domain = domain.unwrap_or_else(|| links.default_domain().clone());
         // A text that cannot be a code names no link, as a code that was never issued.
         let code = Path::<String>::from_request_parts(parts, app)
@@ -34,7 +47,7 @@ impl FromRequestParts<Arc<App>> for RequestedLink {
             .ok()
             .and_then(|Path(code)| Code::parse(&code).ok())
             .ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
-        Ok(Self(LinkKey::new(domain, code)))
+        Ok(Self(LinkKey::new(domain, code), fields))
     }
 }
 
@@ -42,10 +55,18 @@ pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     RequestedLink(key): RequestedLink,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, Problem> {
     let link = app.store.find_link(&key).await?;
     let link = link.filter(|link| caller.check(link).is_ok());
     let link = link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
+    if if_none_match.has(&link) {
+        return Ok((
+            StatusCode::NOT_MODIFIED,
+            [(header::ETAG, entity_tag(&link))],
+        )
+            .into_response());
+    }
     Ok(view::found(&link, &app.config.links))
 }
 
@@ -55,23 +76,20 @@ pub(crate) async fn delete(
     RequestedLink(key): RequestedLink,
     if_match: IfMatch,
 ) -> Result<Response, Problem> {
-    let before = Arc::new(AtomicU64::new(0));
-    let check = {
-        let before = before.clone();
-        Box::new(move |link: &Link| {
-            before.store(link.rev, Ordering::Relaxed);
-            caller.check(link)?;
-            if_match.check(link)
-        })
-    };
+    let actor = caller.actor();
+    let check = Box::new(move |link: &Link| {
+        caller.check(link)?;
+        if_match.check(link)
+    });
     let from = app.feed.end();
-    match app.store.delete_link(&key, check).await? {
-        Some(Ok(())) => {
-            let deleted = (key, before.load(Ordering::Relaxed) + 1);
-            Ok(AwaitedChanges::new(from, [deleted])
-                .attach_to(StatusCode::NO_CONTENT.into_response()))
-        }
-        Some(Err(error)) => Err(error.into()),
-        None => Err(Problem::new(Kind::LinkNotFound)),
-    }
+    let deleted = app.store.delete_link(&key, check, &actor).await?;
+    let deleted = outcome(deleted)?;
+    let awaited = AwaitedChanges::new(from, [(key, deleted.rev)]);
+    Ok(awaited.attach_to(StatusCode::NO_CONTENT.into_response()))
+}
+
+/// What the API answers for the outcome of a change.
+pub(super) fn outcome(changed: ChangeOutcome) -> Result<Link, Problem> {
+    let changed = changed.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
+    Ok(changed?)
 }

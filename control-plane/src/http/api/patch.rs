@@ -3,7 +3,7 @@
 use super::body::JsonObject;
 use super::fields::Fields;
 use super::if_match::IfMatch;
-use super::one::RequestedLink;
+use super::one::{RequestedLink, outcome};
 use super::properties::Properties;
 use super::view;
 use crate::config::LinksConfig;
@@ -11,7 +11,7 @@ use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::links::model::Link;
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use serde_json::{Map, Value};
@@ -26,20 +26,17 @@ pub(crate) async fn patch(
 ) -> Result<Response, Problem> {
     let links = &app.config.links;
     let patch = parse(object, links)?.by(&caller);
+    let actor = caller.actor();
     let change = Box::new(move |link: &Link| {
         caller.check(link)?;
         if_match.check(link)?;
         patch.apply(&link.content)
     });
     let from = app.feed.end();
-    match app.store.update_link(&key, change).await? {
-        Some(Ok(link)) => {
-            let awaited = AwaitedChanges::new(from, [(key, link.rev)]);
-            Ok(awaited.attach_to(view::found(&link, links)))
-        }
-        Some(Err(error)) => Err(error.into()),
-        None => Err(Problem::new(Kind::LinkNotFound)),
-    }
+    let changed = app.store.update_link(&key, change, &actor).await?;
+    let link = outcome(changed)?;
+    let awaited = AwaitedChanges::new(from, [(key, link.rev)]);
+    Ok(awaited.attach_to(view::found(&link, links)))
 }
 
 fn parse(object: Map<String, Value>, links: &LinksConfig) -> Result<Properties, Problem> {

@@ -7,6 +7,7 @@ use crate::config::LinksConfig;
 use crate::http::auth::Caller;
 use crate::links::model::LinkContent;
 use crate::links::target::TargetUrl;
+use crate::links::utm;
 use crate::store::ChangeError;
 use edgelink_wire::{LinkState, RedirectStatus};
 
@@ -22,9 +23,21 @@ pub(super) struct Properties {
     title: Option<Option<String>>,
     tags: Option<Vec<String>>,
     notes: Option<Option<String>>,
+    external_id: Option<Option<String>>,
+    archived: Option<bool>,
+    utm: [Option<Option<String>>; 5],
     /// Who sets them.
     caller: Option<Caller>,
 }
+
+/// The fields of [`utm::NAMES`].
+const UTM_FIELDS: [&str; 5] = [
+    "utmSource",
+    "utmMedium",
+    "utmCampaign",
+    "utmTerm",
+    "utmContent",
+];
 
 impl Properties {
     /// Reads them as a JSON merge patch (RFC 7396): null sets the default, and is refused for the target.
@@ -50,6 +63,11 @@ impl Properties {
                 .change("state", values::state)
                 .map(Option::unwrap_or_default),
             notes: fields.change("notes", values::notes),
+            external_id: fields.change("externalId", values::external_id),
+            archived: fields
+                .change("archived", values::flag)
+                .map(Option::unwrap_or_default),
+            utm: UTM_FIELDS.map(|field| fields.change(field, values::utm)),
             caller: None,
         }
     }
@@ -60,6 +78,11 @@ impl Properties {
             caller: Some(caller.clone()),
             ..self
         }
+    }
+
+    /// Makes the target one of the named properties.
+    pub(super) fn set_target(&mut self, target: TargetUrl) {
+        self.target = Some(target);
     }
 
     /// The changed content. What depends on several properties is checked on it, because a change may name some of them only.
@@ -74,6 +97,13 @@ impl Properties {
         set(&mut new.title, self.title.as_ref());
         set(&mut new.tags, self.tags.as_ref());
         set(&mut new.details.notes, self.notes.as_ref());
+        set(&mut new.external_id, self.external_id.as_ref());
+        set(&mut new.archived, self.archived.as_ref());
+        new.target = utm::with(&new.target, &self.utm).map_err(|error| {
+            let named = UTM_FIELDS.iter().zip(&self.utm);
+            let mut named = named.filter_map(|(field, value)| value.as_ref().map(|_| *field));
+            ChangeError::invalid(named.next().unwrap_or("longUrl"), error.to_string())
+        })?;
         if let Some(caller) = &self.caller {
             new.tags = caller.tags(new.tags);
             values::check_tags(&new.tags).map_err(|reason| ChangeError::invalid("tags", reason))?;

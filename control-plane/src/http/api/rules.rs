@@ -2,7 +2,7 @@
 
 use super::body::JsonObject;
 use super::if_match::{IfMatch, entity_tag};
-use super::one::RequestedLink;
+use super::one::{RequestedLink, outcome};
 use super::values;
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
@@ -43,6 +43,7 @@ pub(crate) async fn replace(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let rules = Reader::read(object, &app.config.links)?;
+    let actor = caller.actor();
     let change = Box::new(move |link: &Link| {
         caller.check(link)?;
         if_match.check(link)?;
@@ -55,14 +56,9 @@ pub(crate) async fn replace(
         })
     });
     let from = app.feed.end();
-    match app.store.update_link(&key, change).await? {
-        Some(Ok(link)) => {
-            let awaited = AwaitedChanges::new(from, [(key, link.rev)]);
-            Ok(awaited.attach_to(view(&link)))
-        }
-        Some(Err(error)) => Err(error.into()),
-        None => Err(Problem::new(Kind::LinkNotFound)),
-    }
+    let link = outcome(app.store.update_link(&key, change, &actor).await?)?;
+    let awaited = AwaitedChanges::new(from, [(key, link.rev)]);
+    Ok(awaited.attach_to(view(&link)))
 }
 
 /// The rules of a link as the API shows them.

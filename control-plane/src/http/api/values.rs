@@ -13,6 +13,10 @@ use std::fmt::Display;
 pub(crate) const MAX_TITLE_LENGTH: usize = 512;
 /// The longest notes in characters.
 pub(crate) const MAX_NOTES_LENGTH: usize = 4096;
+/// The longest external id in bytes.
+pub(crate) const MAX_EXTERNAL_ID_LENGTH: usize = 255;
+/// The longest campaign parameter in characters.
+pub(crate) const MAX_UTM_LENGTH: usize = 255;
 /// The most tags of a link.
 pub(crate) const MAX_TAGS: usize = 32;
 /// The longest tag in characters.
@@ -87,6 +91,30 @@ pub(crate) fn title(value: &Value) -> Result<String, Reason> {
     } else {
         Err("must be 1 to 512 characters without control characters, or null".into())
     }
+}
+
+/// The id of a link in another system.
+pub(crate) fn external_id(value: &Value) -> Result<String, Reason> {
+    let id = text(value)?;
+    if is_line(id, MAX_EXTERNAL_ID_LENGTH) && id.len() <= MAX_EXTERNAL_ID_LENGTH {
+        Ok(id.to_owned())
+    } else {
+        Err("must be 1 to 255 bytes without control characters, or null".into())
+    }
+}
+
+/// The value of a campaign parameter.
+pub(crate) fn utm(value: &Value) -> Result<String, Reason> {
+    let value = text(value)?;
+    if is_line(value, MAX_UTM_LENGTH) {
+        Ok(value.to_owned())
+    } else {
+        Err("must be 1 to 255 characters without control characters, or null".into())
+    }
+}
+
+pub(crate) fn string(value: &Value) -> Result<String, Reason> {
+    text(value).map(str::to_owned)
 }
 
 pub(crate) fn notes(value: &Value) -> Result<String, Reason> {

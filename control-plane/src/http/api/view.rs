@@ -3,12 +3,14 @@
 use super::if_match::entity_tag;
 use crate::config::LinksConfig;
 use crate::links::model::Link;
+use crate::links::utm;
 use crate::timestamp;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// A link as the API shows it.
 #[derive(Debug, Serialize)]
@@ -26,6 +28,13 @@ pub(crate) struct LinkView<'a> {
     title: Option<&'a str>,
     tags: &'a [String],
     notes: Option<&'a str>,
+    external_id: Option<&'a str>,
+    archived: bool,
+    utm_source: Option<Cow<'a, str>>,
+    utm_medium: Option<Cow<'a, str>>,
+    utm_campaign: Option<Cow<'a, str>>,
+    utm_term: Option<Cow<'a, str>>,
+    utm_content: Option<Cow<'a, str>>,
     created_at: String,
     updated_at: String,
 }
@@ -33,6 +42,8 @@ pub(crate) struct LinkView<'a> {
 impl<'a> LinkView<'a> {
     pub(crate) fn new(link: &'a Link, config: &LinksConfig) -> Self {
         let content = &link.content;
+        let [utm_source, utm_medium, utm_campaign, utm_term, utm_content] =
+            utm::values(&content.target);
         Self {
             short_code: link.code.as_str(),
             short_url: config.short_url(&link.domain, &link.code),
@@ -46,6 +57,13 @@ impl<'a> LinkView<'a> {
             title: content.title.as_deref(),
             tags: &content.tags,
             notes: content.details.notes.as_deref(),
+            external_id: content.external_id.as_deref(),
+            archived: content.archived,
+            utm_source,
+            utm_medium,
+            utm_campaign,
+            utm_term,
+            utm_content,
             created_at: timestamp::from_millis(link.created_at),
             updated_at: timestamp::from_millis(link.updated_at),
         }

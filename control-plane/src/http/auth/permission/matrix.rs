@@ -96,7 +96,14 @@ fn sample(rule: &Rule) -> (Value, u16) {
     let name = json!({ "name": unique() });
     match (rule.method.as_str(), rule.path) {
         ("POST", "/links") => (link, 201),
+        ("PUT", "/links") => {
+            let link = json!({ "longUrl": "https://example.com/", "externalId": unique() });
+            (link, 201)
+        }
         ("POST", "/links/bulk") => (json!([link]), 200),
+        ("PATCH" | "DELETE", "/links/bulk") => (json!([{ "shortCode": "absent" }]), 200),
+        ("POST", "/links/{code}/restore") => (Value::Null, 200),
+        ("POST", "/links/{code}/move") => (json!({ "customSlug": unique() }), 201),
         ("POST", "/keys" | "/users" | "/tenants") => (name, 201),
         ("PATCH", "/keys/{id}" | "/users/{id}") => (name, 200),
         ("PATCH", "/tags/{tag}") => (json!({ "tag": unique() }), 200),
@@ -295,7 +302,12 @@ impl Fixture {
             };
             let link = json!({ "longUrl": "https://example.com/" });
             let link = self.by(owner, Method::POST, "/links", &link).await;
-            return rule.path.replace("{code}", &text(&link["shortCode"]));
+            let code = text(&link["shortCode"]);
+            if rule.path.ends_with("/restore") {
+                let path = format!("/links/{code}");
+                self.by(owner, Method::DELETE, &path, &Value::Null).await;
+            }
+            return rule.path.replace("{code}", &code);
         }
         if rule.path.contains("{tag}") {
             let tag = unique();

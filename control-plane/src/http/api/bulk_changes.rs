@@ -1,0 +1,214 @@
+//! `PATCH` and `DELETE /links/bulk`: many changes in one request, each with an outcome of its own.
+//!
+//! Either the body is refused as a whole and changes nothing, or every item has its outcome.
+
+use super::bulk_items::{self, ItemView};
+use super::fields::Fields;
+use super::if_match::IfMatch;
+use super::one::outcome;
+use super::properties::Properties;
+use super::values;
+use crate::config::LinksConfig;
+use crate::feed::AwaitedChanges;
+use crate::http::app::App;
+use crate::http::auth::Caller;
+use crate::links::model::Link;
+use crate::problem::{Kind, Problem};
+use crate::store::{Actor, LinkChange};
+use axum::Json;
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use edgelink_wire::{Code, Domain, LinkKey};
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How many links one transaction changes at most.
+const CHUNK: usize = 500;
+
+type Parsed = Result<(LinkKey, LinkChange), Problem>;
+type Outcome = Result<Link, Problem>;
+
+#[derive(Serialize)]
+struct PatchedView<'a> {
+    changed: usize,
+    failed: usize,
+    results: Vec<ItemView<'a>>,
+}
+
+#[derive(Serialize)]
+struct DeletedView<'a> {
+    deleted: usize,
+    failed: usize,
+    results: Vec<ItemView<'a>>,
+}
+
+pub(crate) async fn patch_many(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (outcomes, awaited) = change_many(&app, &caller, request, parse_patch).await?;
+    let view = |index, link| ItemView::done(index, StatusCode::OK, Some(link), &app.config.links);
+    let (changed, failed, results) = answer(&outcomes, view);
+    let answer = PatchedView {
+        changed,
+        failed,
+        results,
+    };
+    Ok(awaited.attach_to(Json(answer).into_response()))
+}
+
+pub(crate) async fn delete_many(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (outcomes, awaited) = change_many(&app, &caller, request, parse_deletion).await?;
+    let links = &app.config.links;
+    let view = |index, _: &_| ItemView::done(index, StatusCode::NO_CONTENT, None, links);
+    let (deleted, failed, results) = answer(&outcomes, view);
+    let answer = DeletedView {
+        deleted,
+        failed,
+        results,
+    };
+    Ok(awaited.attach_to(Json(answer).into_response()))
+}
+
+/// Makes the changes of a body; the outcomes, and what the feed has to carry before they are answered.
+async fn change_many(
+    app: &App,
+    caller: &Caller,
+    request: Request,
+    parse: impl Fn(Map<String, Value>, &LinksConfig, &Caller) -> Parsed,
+) -> Result<(Vec<Outcome>, AwaitedChanges), Problem> {
+    let _permit = bulk_items::admit(app, request.headers())?;
+    let links = &app.config.links;
+    let parsed = bulk_items::read(&app.config.server, request.into_body(), |_, value| {
+        parse(bulk_items::object(value)?, links, caller)
+    });
+    let parsed = parsed.await?;
+    let from = app.feed.end();
+    // Counted from the end of the body, which may be large.
+    let limit = app.config.server.request_timeout_ms;
+    let outcomes = tokio::time::timeout(limit, carry_out(app, caller, parsed, limit))
+        .await
+        .map_err(|_| Problem::new(Kind::RequestTimeout))?;
+    let changed = outcomes.iter().flatten();
+    let awaited = AwaitedChanges::new(from, changed.map(|link| (link.key(), link.rev)));
+    Ok((outcomes, awaited))
+}
+
+fn parse_patch(object: Map<String, Value>, links: &LinksConfig, caller: &Caller) -> Parsed {
+    let mut fields = Fields::new(object);
+    let named = Named::read(&mut fields, links);
+    let properties = Properties::read(&mut fields, links).by(caller);
+    fields.finish()?;
+    let (key, if_match) = named.finish(links)?;
+    let caller = caller.clone();
+    let change = Box::new(move |link: &Link| {
+        caller.check(link)?;
+        if_match.check(link)?;
+        properties.apply(&link.content)
+    });
+    Ok((key, LinkChange::Update(change)))
+}
+
+fn parse_deletion(object: Map<String, Value>, links: &LinksConfig, caller: &Caller) -> Parsed {
+    let mut fields = Fields::new(object);
+    let named = Named::read(&mut fields, links);
+    fields.finish()?;
+    let (key, if_match) = named.finish(links)?;
+    let caller = caller.clone();
+    let check = Box::new(move |link: &Link| {
+        caller.check(link)?;
+        if_match.check(link)
+    });
+    Ok((key, LinkChange::Delete(check)))
+}
+
+/// Carries out the valid changes; the outcomes are in the order of the items, refused ones included. What is not begun a
+/// little before the request times out is not made, so that the answer names what was changed.
+async fn carry_out(
+    app: &App,
+    caller: &Caller,
+    parsed: Vec<Parsed>,
+    limit: Duration,
+) -> Vec<Outcome> {
+    let deadline = Instant::now() + limit.mul_f32(0.8);
+    let mut changes = Vec::with_capacity(parsed.len());
+    let refused: Vec<Option<Problem>> = parsed
+        .into_iter()
+        .map(|item| item.map(|change| changes.push(change)).err())
+        .collect();
+    let actor = caller.actor();
+    let mut made = Vec::with_capacity(changes.len());
+    for chunk in changes.chunks(CHUNK) {
+        if Instant::now() >= deadline {
+            break;
+        }
+        made.extend(change_chunk(app, chunk, &actor).await);
+    }
+    let mut made = made.into_iter();
+    let outcome = |refusal: Option<Problem>| match refusal {
+        Some(problem) => Err(problem),
+        None => made
+            .next()
+            .unwrap_or(Err(Problem::new(Kind::RequestTimeout))),
+    };
+    refused.into_iter().map(outcome).collect()
+}
+
+async fn change_chunk(app: &App, chunk: &[(LinkKey, LinkChange)], actor: &Actor) -> Vec<Outcome> {
+    match app.store.change_links(chunk, actor).await {
+        Ok(outcomes) => outcomes.into_iter().map(outcome).collect(),
+        Err(error) => {
+            let problem = Problem::from(error);
+            chunk.iter().map(|_| Err(problem.clone())).collect()
+        }
+    }
+}
+
+/// How many items have succeeded and failed, and their answers.
+fn answer<'a>(
+    outcomes: &'a [Outcome],
+    done: impl Fn(usize, &'a Link) -> ItemView<'a>,
+) -> (usize, usize, Vec<ItemView<'a>>) {
+    let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+    let view = |(index, outcome): (usize, &'a Outcome)| match outcome {
+        Ok(link) => done(index, link),
+        Err(problem) => ItemView::refused(index, problem),
+    };
+    let results = outcomes.iter().enumerate().map(view).collect();
+    (outcomes.len() - failed, failed, results)
+}
+
+/// Which link an item is about: `shortCode`, `domain`, and `ifMatch` instead of the header.
+struct Named {
+    code: Option<Code>,
+    domain: Option<Domain>,
+    if_match: IfMatch,
+}
+
+impl Named {
+    fn read(fields: &mut Fields, links: &LinksConfig) -> Self {
+        Self {
+            code: fields.required("shortCode", values::slug),
+            domain: fields.optional("domain", |value| values::domain(value, links)),
+            if_match: IfMatch::new(fields.optional("ifMatch", values::string)),
+        }
+    }
+
+    fn finish(self, links: &LinksConfig) -> Result<(LinkKey, IfMatch), Problem> {
+        let domain = self
+            .domain
+            .unwrap_or_else(|| links.default_domain().clone());
+        // A missing code was refused before.
+        let code = self.code.ok_or_else(|| Problem::new(Kind::Validation))?;
+        Ok((LinkKey::new(domain, code), self.if_match))
+    }
+}

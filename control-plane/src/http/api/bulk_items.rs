@@ -1,0 +1,155 @@
+//! What all bulk requests share: a body that is read as it arrives, and an answer for each item.
+
+use super::body::is_json;
+use super::items::Items;
+use super::view::LinkView;
+use crate::config::{LinksConfig, ServerConfig};
+use crate::http::app::App;
+use crate::links::model::Link;
+use crate::problem::{Document, Kind, Problem};
+use axum::body::Body;
+use http::{HeaderMap, StatusCode};
+use http_body_util::BodyExt;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::time::Duration;
+use tokio::sync::SemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+
+/// The most items of one request.
+const MAX_ITEMS: usize = 10_000;
+
+/// The slowest rate of a large body, in bytes a second.
+const MIN_BODY_RATE: usize = 65_536;
+
+/// Checks the type of the body, and takes the permit to hold it.
+pub(super) fn admit<'a>(app: &'a App, headers: &HeaderMap) -> Result<SemaphorePermit<'a>, Problem> {
+    if !is_json(headers) {
+        return Err(Problem::new(Kind::UnsupportedMediaType)
+            .with_detail("send the body with 'Content-Type: application/json'"));
+    }
+    let permit = app.bulk_permits.try_acquire();
+    permit.map_err(|_| Problem::new(Kind::Overloaded))
+}
+
+/// Reads a body that is an array: what `parse` makes of each item, which is given its place. Either the body is refused as a
+/// whole, or every item is parsed. One item and what was parsed so far are held, both bounded.
+pub(super) async fn read<T>(
+    config: &ServerConfig,
+    body: Body,
+    parse: impl FnMut(usize, Value) -> T,
+) -> Result<Vec<T>, Problem> {
+    let reader = Reader {
+        config,
+        parse,
+        parsed: Vec::new(),
+        bytes: 0,
+    };
+    reader.read(body).await
+}
+
+/// The object of an item.
+pub(super) fn object(value: Value) -> Result<Map<String, Value>, Problem> {
+    match value {
+        Value::Object(object) => Ok(object),
+        _ => Err(Problem::new(Kind::Validation).with_detail("the item must be an object")),
+    }
+}
+
+struct Reader<'a, T, F> {
+    config: &'a ServerConfig,
+    parse: F,
+    parsed: Vec<T>,
+    bytes: usize,
+}
+
+impl<T, F: FnMut(usize, Value) -> T> Reader<'_, T, F> {
+    async fn read(mut self, mut body: Body) -> Result<Vec<T>, Problem> {
+        let mut items = Items::new(self.config.max_body_bytes);
+        let start = Instant::now();
+        while let Some(frame) = timeout_at(start + self.allowed(), body.frame())
+            .await
+            .map_err(|_| Problem::new(Kind::BodyTimeout))?
+        {
+            let frame = frame.map_err(|_| {
+                Problem::new(Kind::InvalidBody).with_detail("the body ended too early")
+            })?;
+            let Some(data) = frame.data_ref() else {
+                continue;
+            };
+            self.count(data.len())?;
+            items.feed(data, |element| self.item(element))?;
+        }
+        items.finish()?;
+        Ok(self.parsed)
+    }
+
+    /// How long the body may take, by the bytes that have come.
+    fn allowed(&self) -> Duration {
+        let seconds = u64::try_from(self.bytes / MIN_BODY_RATE).unwrap_or(u64::MAX);
+        self.config.body_timeout_ms + Duration::from_secs(seconds)
+    }
+
+    fn count(&mut self, more: usize) -> Result<(), Problem> {
+        self.bytes += more;
+        let limit = self.config.max_bulk_body_bytes;
+        if self.bytes > limit {
+            return Err(Problem::new(Kind::BodyTooLarge)
+                .with_detail(format!("the body may have at most {limit} bytes")));
+        }
+        Ok(())
+    }
+
+    fn item(&mut self, element: &[u8]) -> Result<(), Problem> {
+        let index = self.parsed.len();
+        if index == MAX_ITEMS {
+            return Err(Problem::new(Kind::BodyTooLarge)
+                .with_detail(format!("the body may have at most {MAX_ITEMS} items")));
+        }
+        let value = serde_json::from_slice(element).map_err(|error| {
+            Problem::new(Kind::InvalidBody).with_detail(format!("item {index}: {error}"))
+        })?;
+        let parsed = (self.parse)(index, value);
+        self.parsed.push(parsed);
+        Ok(())
+    }
+}
+
+/// The answer for an item.
+#[derive(Serialize)]
+pub(super) struct ItemView<'a> {
+    index: usize,
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<LinkView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Document<'a>>,
+}
+
+impl<'a> ItemView<'a> {
+    /// An item that has succeeded; without a link where it is gone.
+    pub(super) fn done(
+        index: usize,
+        status: StatusCode,
+        link: Option<&'a Link>,
+        links: &LinksConfig,
+    ) -> Self {
+        Self {
+            index,
+            status: status.as_u16(),
+            link: link.map(|link| LinkView::new(link, links)),
+            error: None,
+        }
+    }
+
+    /// An item that was refused.
+    pub(super) fn refused(index: usize, problem: &'a Problem) -> Self {
+        let document = problem.document();
+        Self {
+            index,
+            status: document.status,
+            link: None,
+            error: Some(document),
+        }
+    }
+}

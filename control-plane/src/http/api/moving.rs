@@ -1,0 +1,96 @@
+//! `POST /links/{code}/restore` and `/links/{code}/move`.
+
+use super::body::JsonObject;
+use super::fields::Fields;
+use super::if_match::IfMatch;
+use super::one::{RequestedLink, outcome};
+use super::{values, view};
+use crate::config::LinksConfig;
+use crate::feed::AwaitedChanges;
+use crate::http::app::App;
+use crate::http::auth::Caller;
+use crate::links::model::Link;
+use crate::links::moving::relocate;
+use crate::problem::{FieldError, Kind, Problem};
+use crate::store::LinkMove;
+use axum::extract::{Extension, State};
+use axum::response::Response;
+use edgelink_wire::LinkKey;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// `POST /links/{code}/restore`.
+pub(crate) async fn restore(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    RequestedLink(key): RequestedLink,
+    if_match: IfMatch,
+) -> Result<Response, Problem> {
+    let from = app.feed.end();
+    let actor = caller.actor();
+    let check = Box::new(move |link: &Link| {
+        caller.check(link)?;
+        if_match.check(link)
+    });
+    let restored = app.store.restore_link(&key, check, &actor).await?;
+    let link = outcome(restored)?;
+    let awaited = AwaitedChanges::new(from, [(key, link.rev)]);
+    Ok(awaited.attach_to(view::found(&link, &app.config.links)))
+}
+
+/// `POST /links/{code}/move`.
+pub(crate) async fn move_link(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    RequestedLink(key): RequestedLink,
+    if_match: IfMatch,
+    JsonObject(object): JsonObject,
+) -> Result<Response, Problem> {
+    let links = &app.config.links;
+    let (to, keeps_old) = parse(object, &key, links)?;
+    let refuse = |reason| Problem::validation(vec![FieldError::new("domain", reason)]);
+    caller
+        .domain(Some(to.domain.clone()), links.default_domain())
+        .map_err(refuse)?;
+    if keeps_old && caller.has_quota() {
+        let detail = "a key with a quota cannot keep the old link";
+        return Err(Problem::new(Kind::QuotaExhausted).with_detail(detail));
+    }
+    let from = app.feed.end();
+    let (actor, scope) = (caller.actor(), caller.scope().clone());
+    let check = Arc::new(move |link: &Link| {
+        caller.check(link)?;
+        if_match.check(link)
+    });
+    let wanted = LinkMove {
+        from: key,
+        to,
+        keeps_old,
+    };
+    let moved = relocate(&app.store, &app.creator, &wanted, (&actor, scope), check).await?;
+    let changed = moved.old.iter().chain([&moved.link]);
+    let awaited = AwaitedChanges::new(from, changed.map(|link| (link.key(), link.rev)));
+    Ok(awaited.attach_to(view::created(&moved.link, links)))
+}
+
+/// Where the link goes, and whether it stays where it was as well.
+fn parse(
+    object: Map<String, Value>,
+    old: &LinkKey,
+    links: &LinksConfig,
+) -> Result<(LinkKey, bool), Problem> {
+    let mut fields = Fields::new(object);
+    let code = fields.optional("customSlug", values::slug);
+    let domain = fields.optional("domain", |value| values::domain(value, links));
+    let keeps_old = fields.optional("keepOld", values::flag);
+    fields.finish()?;
+    let to = LinkKey::new(
+        domain.unwrap_or_else(|| old.domain.clone()),
+        code.unwrap_or_else(|| old.code.clone()),
+    );
+    if to == *old {
+        let error = FieldError::new("customSlug", "must be another one, or domain must be");
+        return Err(Problem::validation(vec![error]));
+    }
+    Ok((to, keeps_old.unwrap_or(false)))
+}

@@ -1,0 +1,540 @@
+//! Changes, deletes and restores links that exist: several in one transaction, each with an outcome of its own.
+//!
+//! The rows are locked by domain and code, as creations lock them. Then every change is made in memory, in the order of the
+//! call, and the rows are written at once.
+
+use super::audit::{Actor, NewEntry, append_all};
+use super::calls::{Call, Store, run};
+use super::dialect::Dialect;
+use super::error::{Fault, StoreError};
+use super::external_ids::external_ids;
+use super::links::FoundRow;
+use super::outbox::OutboxBatches;
+use super::revisions::Revisions;
+use super::rows::{CONTENT_COLUMNS, LINK_COLUMNS, ROW_COLUMNS, ROW_LENGTH, StoredContent, numbers};
+use super::session::Session;
+use super::sql::{LONGEST, Value, pieces, sql};
+use super::terms;
+use crate::links::difference::difference;
+use crate::links::model::{Link, LinkContent};
+use edgelink_wire::{LinkKey, Record};
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::atomic::Ordering;
+
+impl Store {
+    /// Replaces the content of a link by `change` of it, with the row locked meanwhile. `None` if there is no such
+    /// link. An error of `change` changes nothing and is the inner error.
+    pub async fn update_link(
+        &self,
+        key: &LinkKey,
+        change: ChangeFn,
+        actor: &Actor,
+    ) -> Result<ChangeOutcome, StoreError> {
+        let call = self.write("update_link", "changing a link");
+        let change = LinkChange::Update(change);
+        self.change_one(call, key, change, actor).await
+    }
+
+    /// Deletes a link if `check` allows it, with the row locked meanwhile. `None` if there is no such link. An error of
+    /// `check` deletes nothing and is the inner error.
+    pub async fn delete_link(
+        &self,
+        key: &LinkKey,
+        check: CheckFn,
+        actor: &Actor,
+    ) -> Result<ChangeOutcome, StoreError> {
+        let call = self.write("delete_link", "deleting a link");
+        let change = LinkChange::Delete(check);
+        self.change_one(call, key, change, actor).await
+    }
+
+    /// Restores a deleted link if `check` allows it. `None` if there is no row of it any more, or none for the caller.
+    pub async fn restore_link(
+        &self,
+        key: &LinkKey,
+        check: CheckFn,
+        actor: &Actor,
+    ) -> Result<ChangeOutcome, StoreError> {
+        let call = self.write("restore_link", "restoring a link");
+        let change = LinkChange::Restore(check);
+        self.change_one(call, key, change, actor).await
+    }
+
+    /// Makes changes in one transaction; the outcomes are in the order of `changes`. One that is refused leaves the others.
+    /// Several of the same link are made one after another.
+    pub async fn change_links(
+        &self,
+        changes: &[(LinkKey, LinkChange)],
+        actor: &Actor,
+    ) -> Result<Vec<ChangeOutcome>, StoreError> {
+        let call = self.write("change_links", "changing links");
+        self.change(call, changes, actor).await
+    }
+
+    async fn change_one(
+        &self,
+        call: Call<'_>,
+        key: &LinkKey,
+        change: LinkChange,
+        actor: &Actor,
+    ) -> Result<ChangeOutcome, StoreError> {
+        let changes = [(key.clone(), change)];
+        let mut outcomes = self.change(call, &changes, actor).await?;
+        Ok(outcomes.pop().flatten())
+    }
+
+    async fn change(
+        &self,
+        call: Call<'_>,
+        changes: &[(LinkKey, LinkChange)],
+        actor: &Actor,
+    ) -> Result<Vec<ChangeOutcome>, StoreError> {
+        let written = Written {
+            actor,
+            max_bytes: self.max_bytes.load(Ordering::Relaxed),
+        };
+        let changed = run!(call, |session| change(session, changes, written).await);
+        let keys: Vec<LinkKey> = changes.iter().map(|(key, _)| key.clone()).collect();
+        self.notify_listener(&keys);
+        changed
+    }
+}
+
+/// What becomes of a link.
+pub enum LinkChange {
+    /// Its content is replaced.
+    Update(ChangeFn),
+    /// It is deleted.
+    Delete(CheckFn),
+    /// It is no longer deleted.
+    Restore(CheckFn),
+}
+
+impl LinkChange {
+    /// What the audit log calls it.
+    fn action(&self) -> &'static str {
+        match self {
+            Self::Update(_) => "link.update",
+            Self::Delete(_) => "link.delete",
+            Self::Restore(_) => "link.restore",
+        }
+    }
+
+    /// What the audit log says of it.
+    fn detail(&self, from: &LinkContent, to: &LinkContent) -> Json {
+        match self {
+            Self::Update(_) => difference(from, to),
+            Self::Delete(_) | Self::Restore(_) => json!({ "longUrl": to.target.as_str() }),
+        }
+    }
+}
+
+/// The subject of a link in the audit log.
+pub fn subject(key: &LinkKey) -> String {
+    format!("link:{key}")
+}
+
+/// Makes the new content of the link, or refuses. It is called again after a deadlock, then with the link as it is by
+/// then.
+pub type ChangeFn = Box<dyn Fn(&Link) -> Result<LinkContent, ChangeError> + Send + Sync>;
+
+/// Whether a link may be deleted or restored; called again like a [`ChangeFn`].
+pub type CheckFn = Box<dyn Fn(&Link) -> Result<(), ChangeError> + Send + Sync>;
+
+/// The link after its change, with the revision of the deletion if it was deleted. `None` if there is no such link.
+pub type ChangeOutcome = Option<Result<Link, ChangeError>>;
+
+/// Why a link is not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// A property does not fit the present link.
+    #[error("{field} {reason}")]
+    Invalid {
+        /// The field in the API's spelling.
+        field: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The link is none of those that the caller may see.
+    #[error("there is no such link")]
+    Hidden,
+    /// The link has another revision than the caller has seen.
+    #[error("the link has changed meanwhile")]
+    Changed,
+    /// Another link has the external id.
+    #[error("the external id is taken")]
+    ExternalIdTaken,
+    /// A link that is to be restored is not deleted.
+    #[error("the link is not deleted")]
+    NotDeleted,
+    /// The content of the deleted link was removed.
+    #[error("the content of the link was purged")]
+    Purged,
+}
+
+impl ChangeError {
+    /// A property, in the API's spelling, that does not fit the link, and what is wrong with it.
+    pub fn invalid(field: &'static str, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::Invalid { field, reason }
+    }
+}
+
+/// How often the changes are made again after another transaction took an external id meanwhile.
+const MAX_ROUNDS: usize = 4;
+
+async fn change(
+    session: &mut Session,
+    changes: &[(LinkKey, LinkChange)],
+    written: Written<'_>,
+) -> Result<Vec<ChangeOutcome>, Fault> {
+    let mut taken = HashSet::new();
+    for _ in 0..MAX_ROUNDS {
+        session.begin().await?;
+        let mut rows = LockedRows::lock(session, changes.iter().map(|(key, _)| key)).await?;
+        let outcomes = rows.change(changes, &taken);
+        if rows.changed.is_empty() {
+            session.rollback().await?;
+            return Ok(outcomes);
+        }
+        match rows.write(session, written).await {
+            Err(fault) if fault.is_duplicate() => {
+                // A part of the changes may be written: what others have is seen without it.
+                session.rollback().await?;
+                let tenant_id = written.actor.tenant_id;
+                taken.extend(rows.taken_external_ids(session, tenant_id).await?);
+            }
+            written => {
+                written?;
+                session.commit(changes.len()).await?;
+                return Ok(outcomes);
+            }
+        }
+    }
+    Err(Fault::Contended)
+}
+
+/// How changes are written.
+#[derive(Clone, Copy)]
+pub(super) struct Written<'a> {
+    /// Who makes them, for the audit log.
+    pub(super) actor: &'a Actor,
+    /// The most bytes of one statement. A single row may be larger.
+    pub(super) max_bytes: usize,
+}
+
+/// Rows that are locked until the transaction ends.
+pub(super) struct LockedRows {
+    rows: HashMap<LinkKey, LockedRow>,
+    revisions: Option<Revisions>,
+    /// The rows that are to be written.
+    changed: BTreeSet<LinkKey>,
+    /// External ids that the changes give to links.
+    claimed: HashMap<String, LinkKey>,
+    /// What the audit log is to say.
+    entries: Vec<NewEntry>,
+}
+
+struct LockedRow {
+    domain_id: u32,
+    link: Link,
+    deleted_at: Option<u64>,
+    /// The link as the database has it; `None` if it has none, or a tombstone.
+    before: Option<Link>,
+    /// Whether there is no such row yet.
+    is_new: bool,
+}
+
+impl LockedRows {
+    /// Locks the rows of these keys, tombstones among them.
+    pub(super) async fn lock(
+        session: &mut Session,
+        keys: impl IntoIterator<Item = &LinkKey>,
+    ) -> Result<Self, Fault> {
+        let mut by_domain: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for key in keys {
+            let codes = by_domain.entry(key.domain.as_str()).or_default();
+            codes.insert(key.code.as_str());
+        }
+        let mut ids = Vec::new();
+        for (domain, codes) in by_domain {
+            let codes: Vec<&str> = codes.into_iter().collect();
+            for codes in codes.chunks(LONGEST) {
+                ids.extend(lock_codes(session, domain, codes).await?);
+            }
+        }
+        let mut locked = Self {
+            rows: HashMap::with_capacity(ids.len()),
+            revisions: None,
+            changed: BTreeSet::new(),
+            claimed: HashMap::new(),
+            entries: Vec::new(),
+        };
+        for ids in ids.chunks(LONGEST) {
+            locked.read(session, ids).await?;
+        }
+        Ok(locked)
+    }
+
+    async fn read(&mut self, session: &mut Session, ids: &[u64]) -> Result<(), Fault> {
+        let now = session.dialect().now_micros;
+        let query = sql(format!(
+            "SELECT p.rev_floor, {now} AS now_micros, {LINK_COLUMNS} FROM publisher p, links l \
+             JOIN domains d ON d.id = l.domain_id WHERE p.id = 1 AND l.id IN "
+        ));
+        let found: Vec<FoundRow> = session.fetch_all(query.list(ids)).await?;
+        for FoundRow { revisions, link } in found {
+            let Some(row) = link else { continue };
+            self.revisions.get_or_insert(revisions);
+            let (domain_id, deleted_at) = (row.domain_id, row.deleted_at);
+            let link = row.into_link()?;
+            let row = LockedRow {
+                domain_id,
+                before: deleted_at.is_none().then(|| link.clone()),
+                link,
+                deleted_at,
+                is_new: false,
+            };
+            self.rows.insert(row.link.key(), row);
+        }
+        Ok(())
+    }
+
+    /// Makes the changes in memory. No link gets an external id of `taken`.
+    fn change(
+        &mut self,
+        changes: &[(LinkKey, LinkChange)],
+        taken: &HashSet<String>,
+    ) -> Vec<ChangeOutcome> {
+        let changes = changes.iter();
+        changes
+            .map(|(key, change)| self.change_row(key, change, taken))
+            .collect()
+    }
+
+    /// Makes a change in memory.
+    pub(super) fn change_row(
+        &mut self,
+        key: &LinkKey,
+        change: &LinkChange,
+        taken: &HashSet<String>,
+    ) -> ChangeOutcome {
+        let revisions = self.revisions?;
+        let row = self.rows.get_mut(key)?;
+        let content = match row.new_content(change)? {
+            Ok(content) => content,
+            Err(error) => return Some(Err(error)),
+        };
+        if let Some(id) = &content.external_id
+            && row.link.content.external_id.as_ref() != Some(id)
+        {
+            let claimed = self.claimed.entry(id.clone());
+            let is_claimed = claimed.or_insert_with(|| key.clone()) != key;
+            if taken.contains(id) || is_claimed {
+                return Some(Err(ChangeError::ExternalIdTaken));
+            }
+        }
+        self.entries.push(NewEntry {
+            action: change.action(),
+            subject: subject(key),
+            detail: change.detail(&row.link.content, &content).to_string(),
+        });
+        let now = revisions.now_millis();
+        row.deleted_at = matches!(change, LinkChange::Delete(_)).then_some(now);
+        row.link.content = content;
+        row.link.updated_at = now;
+        row.link.rev = revisions.after(row.link.rev);
+        self.changed.insert(key.clone());
+        Some(Ok(row.link.clone()))
+    }
+
+    /// Replaces what the audit log is to say.
+    pub(super) fn set_entries(&mut self, entries: Vec<NewEntry>) {
+        self.entries = entries;
+    }
+
+    /// The link of that key, if it is not deleted.
+    pub(super) fn live(&self, key: &LinkKey) -> Option<&Link> {
+        let row = self.rows.get(key)?;
+        row.deleted_at.is_none().then_some(&row.link)
+    }
+
+    /// Adds a link in memory, or replaces a deleted one, whose number it gets then.
+    pub(super) fn put(&mut self, domain_id: u32, link: Link) -> Option<Link> {
+        let revisions = self.revisions?;
+        let now = revisions.now_millis();
+        let key = link.key();
+        let tombstone = self.rows.get(&key).map(|row| (row.link.id, row.link.rev));
+        let (id, last) = tombstone.unwrap_or((link.id, 0));
+        let link = Link {
+            id,
+            updated_at: now,
+            rev: revisions.after(last),
+            ..link
+        };
+        let row = LockedRow {
+            domain_id,
+            link: link.clone(),
+            deleted_at: None,
+            before: None,
+            is_new: tombstone.is_none(),
+        };
+        self.rows.insert(key.clone(), row);
+        self.changed.insert(key);
+        Some(link)
+    }
+
+    fn changed_rows(&self) -> impl Iterator<Item = &LockedRow> {
+        self.changed.iter().filter_map(|key| self.rows.get(key))
+    }
+
+    /// Writes the changed rows, and the changes into the outbox.
+    pub(super) async fn write(
+        &mut self,
+        session: &mut Session,
+        written: Written<'_>,
+    ) -> Result<(), Fault> {
+        let Written { actor, max_bytes } = written;
+        let Some(revisions) = self.revisions else {
+            return Ok(());
+        };
+        let rows = self.changed_rows().map(StoredRow::new);
+        let (new, old): (Vec<_>, Vec<_>) = rows.partition(|stored| stored.row.is_new);
+        let insert = format!("INSERT INTO links ({ROW_COLUMNS}, deleted_at) ");
+        let overwrite = overwrite(session.dialect());
+        for (rows, behind) in [(old, overwrite.as_str()), (new, "")] {
+            let largest = rows.iter().map(StoredRow::wire_size).max();
+            let at_once = (max_bytes / largest.unwrap_or(1)).clamp(1, LONGEST);
+            for piece in rows.chunks(at_once).flat_map(pieces) {
+                let values = piece.iter().map(StoredRow::values);
+                let write = sql(insert.clone()).rows(values).push(behind);
+                session.execute(write).await?;
+            }
+        }
+        self.write_terms(session).await?;
+        let mut changes = OutboxBatches::default();
+        for row in self.changed_rows() {
+            changes.push(&row.link.key(), &row.record().as_deref());
+        }
+        let now = revisions.now_millis();
+        changes.append_outbox(session, now).await?;
+        append_all(session, actor, now, &self.entries, max_bytes).await?;
+        self.entries.clear();
+        self.changed.clear();
+        Ok(())
+    }
+
+    /// Writes the tags and words of the changed rows where they have changed.
+    async fn write_terms(&self, session: &mut Session) -> Result<(), Fault> {
+        let deleted = self.changed_rows().filter(|row| row.deleted_at.is_some());
+        let deleted = deleted.filter_map(|row| row.before.as_ref());
+        terms::remove(session, deleted).await?;
+        let differs = |row: &&LockedRow| match &row.before {
+            Some(before) => terms::differ(before, &row.link),
+            None => true,
+        };
+        let live = self.changed_rows().filter(|row| row.deleted_at.is_none());
+        let changed: Vec<Link> = live.filter(differs).map(|row| row.link.clone()).collect();
+        terms::replace(session, &changed).await
+    }
+
+    /// Those of the claimed external ids that links have.
+    async fn taken_external_ids(
+        &self,
+        session: &mut Session,
+        tenant_id: u32,
+    ) -> Result<Vec<String>, Fault> {
+        let claimed: Vec<&str> = self.claimed.keys().map(String::as_str).collect();
+        let mut taken = Vec::new();
+        for claimed in claimed.chunks(LONGEST) {
+            taken.extend(external_ids(session, tenant_id, claimed).await?);
+        }
+        Ok(taken)
+    }
+}
+
+impl LockedRow {
+    /// The record that edges get.
+    fn record(&self) -> Record<&str, Vec<u8>> {
+        match self.deleted_at {
+            Some(_) => Record::Absent { rev: self.link.rev },
+            None => self.link.record(),
+        }
+    }
+
+    /// The content after the change; `None` if there is nothing to change.
+    fn new_content(&self, change: &LinkChange) -> Option<Result<LinkContent, ChangeError>> {
+        let link = &self.link;
+        let is_live = self.deleted_at.is_none();
+        Some(match change {
+            LinkChange::Update(change) if is_live => change(link),
+            LinkChange::Delete(check) if is_live => {
+                check(link).map(|()| link.content.clone().into_tombstone())
+            }
+            LinkChange::Update(_) | LinkChange::Delete(_) => return None,
+            LinkChange::Restore(check) => {
+                check(link).and_then(|()| match link.content.restored() {
+                    _ if is_live => Err(ChangeError::NotDeleted),
+                    None => Err(ChangeError::Purged),
+                    Some(content) => Ok(content),
+                })
+            }
+        })
+    }
+}
+
+/// A changed row as its columns take it.
+struct StoredRow<'a> {
+    row: &'a LockedRow,
+    stored: StoredContent,
+}
+
+impl<'a> StoredRow<'a> {
+    fn new(row: &'a LockedRow) -> Self {
+        let stored = StoredContent::new(row.link.tenant_id, &row.link.domain, &row.link.content);
+        Self { row, stored }
+    }
+
+    fn wire_size(&self) -> usize {
+        self.stored.wire_size(&self.row.link)
+    }
+
+    fn values(&self) -> [Value<'_>; ROW_LENGTH + 1] {
+        let row = self.row;
+        let values = self.stored.row(row.domain_id, &row.link);
+        let mut values = values.into_iter().chain([row.deleted_at.into()]);
+        std::array::from_fn(|_| values.next().unwrap_or(Value::Null))
+    }
+}
+
+/// What an INSERT of rows that are there does: it overwrites all that can change.
+fn overwrite(dialect: &Dialect) -> String {
+    let columns = CONTENT_COLUMNS.into_iter().chain([
+        "tenant_id",
+        "owner_id",
+        "created_at",
+        "updated_at",
+        "rev",
+        "deleted_at",
+    ]);
+    let assigned = columns.map(|column| format!(" {column} = {}", dialect.inserted(column)));
+    let assigned: Vec<String> = assigned.collect();
+    dialect.on_duplicate("id") + &assigned.join(",")
+}
+
+/// Locks the rows of codes on a domain, tombstones among them, in the order of the codes; their numbers.
+async fn lock_codes(
+    session: &mut Session,
+    domain: &str,
+    codes: &[&str],
+) -> Result<Vec<u64>, Fault> {
+    let dialect = session.dialect();
+    let (index, for_update) = (dialect.force_index("links_domain_code"), dialect.for_update);
+    let query = sql(format!(
+        "SELECT id FROM links{index} WHERE domain_id = (SELECT id FROM domains WHERE name = ?) AND code IN "
+    ));
+    let query = query.bind(domain).list(codes);
+    let query = query.push(" ORDER BY code").push(for_update);
+    numbers(session, query).await
+}

@@ -1,0 +1,172 @@
+//! Moves a link to another code or domain: in one transaction the new one exists, and the old one is deleted or stays.
+
+use super::audit::{Actor, NewEntry};
+use super::calls::{Store, run};
+use super::changing::{ChangeError, CheckFn, LinkChange, LockedRows, Written, subject};
+use super::error::{Fault, StoreError};
+use super::session::Session;
+use crate::links::model::{Link, LinkContent};
+use edgelink_wire::LinkKey;
+use serde_json::{Value as Json, json};
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+impl Store {
+    /// Moves a link if `check` allows it. `None` if there is no such link. At the new place it has the number `id`, unless a
+    /// deleted link is there: then it takes its row, as a new link with that code does.
+    pub async fn move_link(
+        &self,
+        wanted: &LinkMove,
+        id: u64,
+        check: CheckFn,
+        actor: &Actor,
+    ) -> Result<Option<Result<Moved, MoveError>>, StoreError> {
+        let domain_id = self.domain_key(&wanted.to.domain).await?;
+        let call = self.write("move_link", "moving a link");
+        let place = Place {
+            domain_id,
+            id,
+            written: Written {
+                actor,
+                max_bytes: self.max_bytes.load(Ordering::Relaxed),
+            },
+        };
+        let moved = run!(call, |session| relocate(session, wanted, &place, &check)
+            .await);
+        self.notify_listener(&[wanted.from.clone(), wanted.to.clone()]);
+        moved
+    }
+}
+
+/// Where a link moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkMove {
+    /// Where it is.
+    pub from: LinkKey,
+    /// Where it will be.
+    pub to: LinkKey,
+    /// Whether a link to the same target stays, without the external id.
+    pub keeps_old: bool,
+}
+
+/// A link that has moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The link at its new place.
+    pub link: Link,
+    /// The link at its old place, with the revision of its deletion if it was deleted. `None` if it stays as it was.
+    pub old: Option<Link>,
+}
+
+/// Why a link is not moved.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MoveError {
+    /// The link does not allow it.
+    #[error(transparent)]
+    Refused(ChangeError),
+    /// Another link is at the new place.
+    #[error("the code is taken")]
+    CodeTaken,
+    /// Another link has the number. The caller takes the next one.
+    #[error("the number is taken")]
+    NumberTaken,
+}
+
+/// Where the link comes to, and how it is written.
+struct Place<'a> {
+    domain_id: u32,
+    id: u64,
+    written: Written<'a>,
+}
+
+async fn relocate(
+    session: &mut Session,
+    wanted: &LinkMove,
+    place: &Place<'_>,
+    check: &CheckFn,
+) -> Result<Option<Result<Moved, MoveError>>, Fault> {
+    session.begin().await?;
+    let moved = relocate_locked(session, wanted, place, check).await;
+    match moved {
+        Ok(Some(Ok(_))) => session.commit(2).await?,
+        // The connection is of no use after any other fault.
+        Err(fault) if !fault.is_duplicate() => return Err(fault),
+        _ => session.rollback().await?,
+    }
+    match moved {
+        // A code that was taken meanwhile is found by the next attempt.
+        Err(_) => Ok(Some(Err(MoveError::NumberTaken))),
+        moved => moved,
+    }
+}
+
+async fn relocate_locked(
+    session: &mut Session,
+    wanted: &LinkMove,
+    place: &Place<'_>,
+    check: &CheckFn,
+) -> Result<Option<Result<Moved, MoveError>>, Fault> {
+    let LinkMove {
+        from,
+        to,
+        keeps_old,
+    } = wanted;
+    let mut rows = LockedRows::lock(session, [from, to]).await?;
+    let Some(original) = rows.live(from).cloned() else {
+        return Ok(None);
+    };
+    if let Err(error) = check(&original) {
+        return Ok(Some(Err(MoveError::Refused(error))));
+    }
+    if rows.live(to).is_some() {
+        return Ok(Some(Err(MoveError::CodeTaken)));
+    }
+    let release = match (keeps_old, &original.content.external_id) {
+        (true, None) => None,
+        (true, Some(_)) => Some(LinkChange::Update(Box::new(without_external_id))),
+        (false, _) => Some(LinkChange::Delete(Box::new(|_| Ok(())))),
+    };
+    let mut old = None;
+    if let Some(release) = release {
+        let changed = rows.change_row(from, &release, &HashSet::new());
+        old = changed.and_then(Result::ok);
+        rows.set_entries(Vec::new());
+        // First, so that the external id is free.
+        rows.write(session, place.written).await?;
+    }
+    let link = Link {
+        id: place.id,
+        domain: to.domain.clone(),
+        code: to.code.clone(),
+        ..original
+    };
+    let link = rows.put(place.domain_id, link);
+    rows.set_entries(entries(wanted));
+    rows.write(session, place.written).await?;
+    Ok(link.map(|link| Ok(Moved { link, old })))
+}
+
+/// What the audit log says at both places.
+fn entries(wanted: &LinkMove) -> Vec<NewEntry> {
+    let entry = |key: &LinkKey, detail: Json| NewEntry {
+        action: "link.move",
+        subject: subject(key),
+        detail: detail.to_string(),
+    };
+    let LinkMove {
+        from,
+        to,
+        keeps_old,
+    } = wanted;
+    vec![
+        entry(from, json!({ "to": to.to_string(), "keepOld": keeps_old })),
+        entry(to, json!({ "from": from.to_string() })),
+    ]
+}
+
+fn without_external_id(link: &Link) -> Result<LinkContent, ChangeError> {
+    Ok(LinkContent {
+        external_id: None,
+        ..link.content.clone()
+    })
+}
