@@ -112,7 +112,10 @@ async fn visitors_of_the_control_plane_are_sent_where_the_rules_say() {
     ] {
         put_rules(
             &server,
-            json!([rule("https://example.com/rule", &[condition.clone()])]),
+            json!([rule(
+                "https://example.com/rule",
+                std::slice::from_ref(&condition)
+            )]),
         )
         .await;
         let ruled = sent_to(&server, "/a?y", &[header]).await;
@@ -133,7 +136,10 @@ async fn visitors_of_the_control_plane_are_sent_where_the_rules_say() {
     ] {
         put_rules(
             &server,
-            json!([rule("https://example.com/rule", &[condition.clone()])]),
+            json!([rule(
+                "https://example.com/rule",
+                std::slice::from_ref(&condition)
+            )]),
         )
         .await;
         let ruled = sent_to(&server, path, &[]).await;
@@ -159,7 +165,10 @@ async fn visitors_of_the_control_plane_are_sent_where_the_rules_say() {
     ] {
         put_rules(
             &server,
-            json!([rule("https://example.com/rule", &[condition.clone()])]),
+            json!([rule(
+                "https://example.com/rule",
+                std::slice::from_ref(&condition)
+            )]),
         )
         .await;
         let target = sent_to(&server, "/a", &[]).await;
@@ -247,7 +256,7 @@ async fn everything_that_is_wrong_with_rules_is_named() {
     let good = condition("device", None, Some("ios"));
     let body = json!({
         "redirectRules": [
-            rule("https://example.com/", &[good.clone()]),
+            rule("https://example.com/", std::slice::from_ref(&good)),
             {
                 "longUrl": "https://go.example:8080/x",
                 "priority": 9,
@@ -293,7 +302,7 @@ async fn everything_that_is_wrong_with_rules_is_named() {
     ] {
         assert_eq!(send_rules(body).await, ["redirectRules"]);
     }
-    let one = rule("https://example.com/", &[good.clone()]);
+    let one = rule("https://example.com/", std::slice::from_ref(&good));
     let too_many = json!({ "redirectRules": vec![one.clone(); 33] });
     assert_eq!(send_rules(too_many).await, ["redirectRules"]);
     let too_many =
