@@ -17,6 +17,7 @@ mod peer;
 mod rates;
 mod redis;
 mod redis_faults;
+mod rules;
 mod urls;
 mod workers;
 
