@@ -3,7 +3,8 @@
 use crate::fixture::{Database, create, delete, exists, key, link};
 use edgelink_control_plane::links::model::{Link, LinkContent};
 use edgelink_control_plane::store::{
-    Actor, ChangeError, ChangeOutcome, CreateError, LinkChange, LinkMove, MoveError, NewLink, Store,
+    Actor, ChangeError, ChangeOutcome, CheckFn, CreateError, LinkChange, LinkMove, MoveError,
+    NewLink, Store,
 };
 use edgelink_control_plane::tenancy::FIRST_TENANT as TENANT;
 use edgelink_wire::{LinkKey, Record};
@@ -325,7 +326,7 @@ fn to(from: &str, to: &str, keeps_old: bool) -> LinkMove {
     }
 }
 
-fn allowed() -> Box<dyn Fn(&Link) -> Result<(), ChangeError> + Send + Sync> {
+fn allowed() -> CheckFn {
     Box::new(|_| Ok(()))
 }
 

@@ -90,7 +90,7 @@ fn submit(commits: &Arc<GroupCommit>, new: NewLink) -> Task {
     tokio::spawn(async move { create(&commits, new).await })
 }
 
-/// Chunks that fill a transaction each; the last link of the sixth is `c6499`.
+/// Chunks that fill a transaction each.
 fn submit_chunks(
     commits: &Arc<GroupCommit>,
     count: usize,
@@ -228,10 +228,11 @@ async fn a_link_alone_does_not_wait_behind_chunks() {
     }
     let single = submit(&commits, link(1, "single"));
     tokio::task::yield_now().await;
+    // A lane takes it while all those of chunks are occupied.
+    await_queue(&commits, 0).await;
+    assert_eq!(waiting(), 6 - LANES);
     fixture.unblock().await;
     single.await.unwrap().unwrap().unwrap();
-    let last = link(0, "c6499").key;
-    assert_eq!(fixture.store.find_link(&last).await.unwrap(), None);
     for chunk in chunks {
         let created = chunk.await.unwrap().unwrap();
         assert_eq!(created.len(), MAX_BATCH);

@@ -99,7 +99,7 @@ fn a_lookup_of_a_link_brings_its_fields() {
     assert_eq!(
         said,
         [format!(
-            "1: [{nil}, {nil}, \"absent\", {nil}, {nil}, {nil}, \"7\"]"
+            "1: [{nil}, {nil}, \"absent\", {nil}, {nil}, {nil}, \"7\", {nil}]"
         )]
     );
 }
