@@ -2,7 +2,7 @@
 //!
 //! Either the body is refused as a whole and creates nothing, or every item has its outcome.
 
-use super::bulk_items::{self, ItemView};
+use super::bulk_items::{self, Deadlines, ItemView};
 use super::create;
 use super::idempotency::{RequestId, Route, WholeRequest};
 use super::quota;
@@ -19,8 +19,6 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::Instant;
 
 type Parsed = Result<Order, Problem>;
 
@@ -54,40 +52,15 @@ pub(crate) async fn create_many(
     let is_alias = |item: &Parsed| matches!(item, Ok(order) if order.alias.is_some());
     let are_aliases: Vec<bool> = parsed.iter().map(is_alias).collect();
     let from = app.feed.end();
-    // Counted from the end of the body, which may be large.
     let limit = app.config.server.request_timeout_ms;
-    let outcomes = tokio::time::timeout(limit, carry_out(&app, &caller, parsed, limit))
-        .await
-        .map_err(|_| Problem::new(Kind::RequestTimeout))?;
+    let run = async |orders: Vec<Order>, by: Deadlines| {
+        quota::create_many(&app, &caller, &orders, by.begin, by.end).await
+    };
+    let outcomes = bulk_items::carry_out(parsed, limit, Kind::Internal, run).await?;
     let aliases = outcomes.iter().zip(are_aliases).filter(|(_, is)| *is);
     let created = aliases.filter_map(|(outcome, _)| outcome.as_ref().ok()?.new_link());
     let awaited = AwaitedChanges::new(from, created);
     Ok(awaited.attach_to(answer(&outcomes, links)))
-}
-
-/// Carries out the valid orders; the outcomes are in the order of the items, refused ones included.
-async fn carry_out(
-    app: &App,
-    caller: &Caller,
-    parsed: Vec<Parsed>,
-    limit: Duration,
-) -> Vec<OrderOutcome> {
-    let mut orders = Vec::with_capacity(parsed.len());
-    let refused: Vec<Option<Problem>> = parsed
-        .into_iter()
-        .map(|item| item.map(|order| orders.push(order)).err())
-        .collect();
-    // A little before the request times out, so that the answer names what was created.
-    let now = Instant::now();
-    let (deadline, end) = (now + limit.mul_f32(0.8), now + limit.mul_f32(0.95));
-    let mut made = quota::create_many(app, caller, &orders, deadline, end)
-        .await
-        .into_iter();
-    let outcome = |refusal: Option<Problem>| match refusal {
-        Some(problem) => Err(problem),
-        None => made.next().unwrap_or(Err(Problem::new(Kind::Internal))),
-    };
-    refused.into_iter().map(outcome).collect()
 }
 
 /// The order of an item.

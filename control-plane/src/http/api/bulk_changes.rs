@@ -2,7 +2,7 @@
 //!
 //! Either the body is refused as a whole and changes nothing, or every item has its outcome.
 
-use super::bulk_items::{self, ItemView};
+use super::bulk_items::{self, Deadlines, ItemView};
 use super::fields::Fields;
 use super::if_match::IfMatch;
 use super::one::outcome;
@@ -23,7 +23,6 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// How many links one transaction changes at most.
@@ -93,11 +92,19 @@ async fn change_many(
     });
     let parsed = parsed.await?;
     let from = app.feed.end();
-    // Counted from the end of the body, which may be large.
     let limit = app.config.server.request_timeout_ms;
-    let outcomes = tokio::time::timeout(limit, carry_out(app, caller, parsed, limit))
-        .await
-        .map_err(|_| Problem::new(Kind::RequestTimeout))?;
+    let actor = caller.actor();
+    let run = async |changes: Vec<(LinkKey, LinkChange)>, by: Deadlines| {
+        let mut made = Vec::with_capacity(changes.len());
+        for chunk in changes.chunks(CHUNK) {
+            if Instant::now() >= by.begin {
+                break;
+            }
+            made.extend(change_chunk(app, chunk, &actor).await);
+        }
+        made
+    };
+    let outcomes = bulk_items::carry_out(parsed, limit, Kind::RequestTimeout, run).await?;
     let changed = outcomes.iter().flatten();
     let awaited = AwaitedChanges::new(from, changed.map(|link| (link.key(), link.rev)));
     Ok((outcomes, awaited))
@@ -129,38 +136,6 @@ fn parse_deletion(object: Map<String, Value>, links: &LinksConfig, caller: &Call
         if_match.check(link)
     });
     Ok((key, LinkChange::Delete(check)))
-}
-
-/// Carries out the valid changes; the outcomes are in the order of the items, refused ones included. What is not begun a
-/// little before the request times out is not made, so that the answer names what was changed.
-async fn carry_out(
-    app: &App,
-    caller: &Caller,
-    parsed: Vec<Parsed>,
-    limit: Duration,
-) -> Vec<Outcome> {
-    let deadline = Instant::now() + limit.mul_f32(0.8);
-    let mut changes = Vec::with_capacity(parsed.len());
-    let refused: Vec<Option<Problem>> = parsed
-        .into_iter()
-        .map(|item| item.map(|change| changes.push(change)).err())
-        .collect();
-    let actor = caller.actor();
-    let mut made = Vec::with_capacity(changes.len());
-    for chunk in changes.chunks(CHUNK) {
-        if Instant::now() >= deadline {
-            break;
-        }
-        made.extend(change_chunk(app, chunk, &actor).await);
-    }
-    let mut made = made.into_iter();
-    let outcome = |refusal: Option<Problem>| match refusal {
-        Some(problem) => Err(problem),
-        None => made
-            .next()
-            .unwrap_or(Err(Problem::new(Kind::RequestTimeout))),
-    };
-    refused.into_iter().map(outcome).collect()
 }
 
 async fn change_chunk(app: &App, chunk: &[(LinkKey, LinkChange)], actor: &Actor) -> Vec<Outcome> {
