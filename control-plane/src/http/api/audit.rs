@@ -22,8 +22,7 @@ pub(crate) async fn history(
     Extension(caller): Extension<Caller>,
     LinkAndQuery(key, mut fields): LinkAndQuery,
 ) -> Result<Response, Problem> {
-    let limit = fields.optional("limit", page::limit);
-    let limit = limit.unwrap_or(page::DEFAULT_LIMIT);
+    let limit = page::limit(&mut fields);
     let query = AuditQuery {
         subject: Some(subject(&key)),
         before: fields.optional("cursor", page::cursor),
@@ -74,8 +73,7 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let mut fields = Fields::of_query(query.as_deref())?;
-    let limit = fields.optional("limit", page::limit);
-    let limit = limit.unwrap_or(page::DEFAULT_LIMIT);
+    let limit = page::limit(&mut fields);
     let query = AuditQuery {
         subject: fields.optional("subject", filter),
         actor: fields.optional("actor", filter),
@@ -90,7 +88,7 @@ pub(crate) async fn list(
 /// A page of `limit` entries, of which one more is read.
 async fn answer(app: &App, query: &AuditQuery, limit: u32) -> Result<Response, Problem> {
     let mut entries = app.store.audit_entries(query).await?;
-    let next_cursor = page::cut(&mut entries, limit, |entry| entry.id);
+    let next_cursor = page::cut(&mut entries, limit).map(|entry| page::place(entry.id));
     let entries = entries.into_iter().map(EntryView::new).collect();
     Ok(Json(AuditView {
         entries,

@@ -161,8 +161,7 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let mut fields = Fields::of_query(query.as_deref())?;
-    let limit = fields.optional("limit", page::limit);
-    let limit = limit.unwrap_or(page::DEFAULT_LIMIT);
+    let limit = page::limit(&mut fields);
     let after = fields.optional("cursor", cursor::parse_created);
     fields.finish()?;
     let query = KeyQuery {
@@ -171,9 +170,7 @@ pub(crate) async fn list(
         limit: limit + 1,
     };
     let mut keys = app.store.list_api_keys(&query).await?;
-    let more = keys.len() > limit as usize;
-    keys.truncate(limit as usize);
-    let next_cursor = keys.last().filter(|_| more).and_then(place);
+    let next_cursor = page::cut(&mut keys, limit).and_then(place);
     let view = KeysView {
         keys: keys.into_iter().map(KeyView::new).collect(),
         next_cursor,

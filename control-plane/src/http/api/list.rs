@@ -21,9 +21,6 @@ use std::sync::Arc;
 /// The most tags that a list is filtered by, of those wanted and of those excluded.
 const MAX_FILTER_TAGS: usize = 10;
 
-/// The longest `externalId` in bytes.
-const MAX_EXTERNAL_ID: usize = 255;
-
 /// Parameters that may be given several times.
 const LISTS: [&str; 2] = ["tags", "excludeTags"];
 
@@ -53,8 +50,7 @@ pub(crate) async fn list(
 
 fn parse(query: Option<&str>, scope: Scope, config: &LinksConfig) -> Result<ListQuery, Problem> {
     let mut fields = Fields::of_query_with(query, &LISTS)?;
-    let limit = fields.optional("limit", page::limit);
-    let limit = limit.unwrap_or(page::DEFAULT_LIMIT);
+    let limit = page::limit(&mut fields);
     let mut query = ListQuery {
         domain: fields.optional("domain", |value| values::domain(value, config)),
         tags: fields.optional("tags", filter_tags).unwrap_or_default(),
@@ -143,7 +139,7 @@ fn search(value: &Value) -> Result<SearchTerm, Reason> {
 
 fn external_id(value: &Value) -> Result<String, Reason> {
     let id = values::text(value)?;
-    if (1..=MAX_EXTERNAL_ID).contains(&id.len()) {
+    if (1..=values::MAX_EXTERNAL_ID_LENGTH).contains(&id.len()) {
         Ok(id.to_owned())
     } else {
         Err("must be 1 to 255 bytes".into())

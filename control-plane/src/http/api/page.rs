@@ -1,16 +1,21 @@
-//! Pages of what has a number: how long they are, and where the next one begins.
+//! Pages of a list: how long they are, and where the next one begins.
 
-use super::fields::Reason;
+use super::fields::{Fields, Reason};
 use serde_json::Value;
 
 /// The length of a page if none is asked for.
-pub(super) const DEFAULT_LIMIT: u32 = 20;
+const DEFAULT_LIMIT: u32 = 20;
 
 /// The longest page.
 const MAX_LIMIT: u32 = 100;
 
-/// Reads the parameter `limit`.
-pub(super) fn limit(value: &Value) -> Result<u32, Reason> {
+/// Reads the parameter `limit`. One item more is to be read, which shows whether there is a next page.
+pub(super) fn limit(fields: &mut Fields) -> u32 {
+    let limit = fields.optional("limit", parse_limit);
+    limit.unwrap_or(DEFAULT_LIMIT)
+}
+
+fn parse_limit(value: &Value) -> Result<u32, Reason> {
     value
         .as_str()
         .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
@@ -19,7 +24,7 @@ pub(super) fn limit(value: &Value) -> Result<u32, Reason> {
         .ok_or(Reason::Borrowed("must be a number of 1 to 100"))
 }
 
-/// Reads the parameter `cursor`, the number of the last item of the page before.
+/// Reads the parameter `cursor` of a list in the order of numbers: that of the last item of the page before.
 pub(super) fn cursor(value: &Value) -> Result<u64, Reason> {
     let digits = value.as_str().filter(|text| text.len() == 16);
     let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -31,14 +36,19 @@ pub(super) fn cursor(value: &Value) -> Result<u64, Reason> {
         ))
 }
 
-/// Cuts off what was read beyond `limit`; the cursor of the last item if there was something.
-pub(super) fn cut<T>(items: &mut Vec<T>, limit: u32, number: impl Fn(&T) -> u64) -> Option<String> {
+/// The cursor behind the item with that number.
+pub(super) fn place(number: u64) -> String {
+    format!("{number:016x}")
+}
+
+/// Cuts off what was read beyond `limit`; the last item of the page if there was something.
+pub(super) fn cut<T>(items: &mut Vec<T>, limit: u32) -> Option<&T> {
     let limit = usize::try_from(limit).ok()?;
     if items.len() <= limit {
         return None;
     }
     items.truncate(limit);
-    items.last().map(|last| format!("{:016x}", number(last)))
+    items.last()
 }
 
 #[cfg(test)]
@@ -48,8 +58,8 @@ mod tests {
     #[test]
     fn a_page_ends_with_a_cursor_only_if_more_follows() {
         let mut items = vec![1, 2, 3];
-        assert_eq!(cut(&mut items, 3, |item| *item), None);
-        let text = cut(&mut items, 2, |item| *item).unwrap();
+        assert_eq!(cut(&mut items, 3), None);
+        let text = place(*cut(&mut items, 2).unwrap());
         assert_eq!(
             (items.as_slice(), cursor(&Value::from(text))),
             (&[1, 2][..], Ok(2))
@@ -59,9 +69,9 @@ mod tests {
     #[test]
     fn limits_and_cursors_out_of_range_are_refused() {
         for text in ["", "0", "101", "+1", "-1", "1.0", "99999999999"] {
-            assert!(limit(&Value::from(text)).is_err(), "{text}");
+            assert!(parse_limit(&Value::from(text)).is_err(), "{text}");
         }
-        assert_eq!(limit(&Value::from("100")), Ok(100));
+        assert_eq!(parse_limit(&Value::from("100")), Ok(100));
         for text in [
             "",
             "1",

@@ -38,18 +38,17 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Problem> {
-    let query = parse(query.as_deref(), caller.tenant_id())?;
-    // One tag more than asked for shows whether there is a next page.
-    let more = TagQuery {
-        limit: query.limit + 1,
-        ..query.clone()
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let limit = page::limit(&mut fields);
+    let query = TagQuery {
+        tenant_id: caller.tenant_id(),
+        prefix: fields.optional("prefix", values::tag).unwrap_or_default(),
+        after: fields.optional("cursor", cursor),
+        limit: limit + 1,
     };
-    let mut tags = app.store.list_tags(&more).await?;
-    let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
-    let is_last = tags.len() <= limit;
-    tags.truncate(limit);
-    let last = tags.last().filter(|_| !is_last);
-    let next_cursor = last.map(|last| hex::encode(&last.tag));
+    fields.finish()?;
+    let mut tags = app.store.list_tags(&query).await?;
+    let next_cursor = page::cut(&mut tags, limit).map(|last| hex::encode(&last.tag));
     let view = |TagCount { tag, links }| TagView {
         tag,
         links,
@@ -57,19 +56,6 @@ pub(crate) async fn list(
     };
     let tags = tags.into_iter().map(view).collect();
     Ok(Json(json!(TagsView { tags, next_cursor })))
-}
-
-fn parse(query: Option<&str>, tenant_id: u32) -> Result<TagQuery, Problem> {
-    let mut fields = Fields::of_query(query)?;
-    let query = TagQuery {
-        tenant_id,
-        prefix: fields.optional("prefix", values::tag).unwrap_or_default(),
-        after: fields.optional("cursor", cursor),
-        limit: fields
-            .optional("limit", page::limit)
-            .unwrap_or(page::DEFAULT_LIMIT),
-    };
-    fields.finish().map(|()| query)
 }
 
 fn cursor(value: &Value) -> Result<String, Reason> {

@@ -78,13 +78,13 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let mut fields = Fields::of_query(query.as_deref())?;
-    let limit = fields.optional("limit", page::limit);
-    let limit = limit.unwrap_or(page::DEFAULT_LIMIT);
+    let limit = page::limit(&mut fields);
     let after = fields.optional("cursor", page::cursor).unwrap_or(0);
     fields.finish()?;
     let after = u32::try_from(after).unwrap_or(u32::MAX);
     let mut tenants = app.store.list_tenants(after, limit + 1).await?;
-    let next_cursor = page::cut(&mut tenants, limit, |tenant| tenant.id.into());
+    let last = page::cut(&mut tenants, limit);
+    let next_cursor = last.map(|tenant| page::place(tenant.id.into()));
     let tenants = tenants.into_iter().map(TenantView::new).collect();
     Ok(Json(TenantsView {
         tenants,

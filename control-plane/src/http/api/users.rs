@@ -74,13 +74,12 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let mut fields = Fields::of_query(query.as_deref())?;
-    let limit = fields.optional("limit", page::limit);
-    let limit = limit.unwrap_or(page::DEFAULT_LIMIT);
+    let limit = page::limit(&mut fields);
     let after = fields.optional("cursor", page::cursor).unwrap_or(0);
     fields.finish()?;
     let list = app.store.list_users(caller.tenant_id(), after, limit + 1);
     let mut users = list.await?;
-    let next_cursor = page::cut(&mut users, limit, |user| user.id);
+    let next_cursor = page::cut(&mut users, limit).map(|user| page::place(user.id));
     let users = users.into_iter().map(UserView::new).collect();
     Ok(Json(UsersView { users, next_cursor }).into_response())
 }
