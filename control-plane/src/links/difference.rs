@@ -2,10 +2,9 @@
 
 use super::model::LinkContent;
 use crate::timestamp;
-use edgelink_wire::LinkState;
 use serde_json::{Map, Value, json};
 
-/// Properties whose values are no one's business: the log says only whether there is one.
+/// Properties whose values stay out of the log: it says only whether there is one.
 const SECRETS: [&str; 1] = ["password"];
 
 /// The properties in which two contents differ, as `{"title": {"from": null, "to": "a"}}`.
@@ -46,7 +45,6 @@ fn properties(content: &LinkContent) -> Map<String, Value> {
         archived,
         details,
     } = content;
-    let is_disabled = *state == LinkState::Disabled;
     let mut properties = match serde_json::to_value(details) {
         Ok(Value::Object(details)) => details,
         _ => Map::new(),
@@ -55,10 +53,7 @@ fn properties(content: &LinkContent) -> Map<String, Value> {
     for (name, value) in [
         ("longUrl", json!(target.as_str())),
         ("redirectStatus", json!(redirect.code())),
-        (
-            "state",
-            json!(if is_disabled { "disabled" } else { "active" }),
-        ),
+        ("state", json!(state.as_str())),
         (
             "validSince",
             json!(valid_since.map(timestamp::from_seconds)),

@@ -1,4 +1,4 @@
-//! Rules of links: whoever answers a visitor sends him to the same place.
+//! Rules of links: edge, control plane and dry run send a visitor to the same place.
 
 use edgelink_tests::abi::host::WasmtimeEdge;
 use edgelink_tests::scenario::{

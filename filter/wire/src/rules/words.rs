@@ -68,7 +68,7 @@ words! {
         IpAddress = 6 "ip-address",
         /// The country; the value is two letters of ISO 3166-1.
         Country = 7 "geolocation-country-code",
-        /// The city; the value is its name, as who locates visitors spells it. The case of ASCII letters makes no difference.
+        /// The city; the value is its name, in the spelling of the trusted header. The case of ASCII letters makes no difference.
         City = 8 "geolocation-city-name",
         /// It is before a time; the value is a time as in RFC 3339.
         BeforeDate = 9 "before-date",
