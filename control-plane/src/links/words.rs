@@ -78,11 +78,12 @@ impl SearchTerm {
         &self.0
     }
 
-    /// The longest word, which is the rarest as a rule.
+    /// The words, the longest first: it is the rarest as a rule.
     #[must_use]
-    pub fn longest(&self) -> &SearchWord {
-        let longest = self.0.iter().max_by_key(|word| word.text.len());
-        longest.unwrap_or(&self.0[0])
+    pub fn longest_first(&self) -> Vec<&SearchWord> {
+        let mut words: Vec<&SearchWord> = self.0.iter().collect();
+        words.sort_by_key(|word| std::cmp::Reverse(word.text.len()));
+        words
     }
 }
 
@@ -252,7 +253,7 @@ mod tests {
         let term = SearchTerm::parse(" A  bcd e ").unwrap();
         let words: Vec<&str> = term.words().iter().map(SearchWord::text).collect();
         assert_eq!(words, ["a", "bcd", "e"]);
-        assert_eq!(term.longest().text(), "bcd");
+        assert_eq!(term.longest_first()[0].text(), "bcd");
     }
 
     #[test]

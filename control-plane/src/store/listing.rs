@@ -21,7 +21,7 @@ use source::{Candidate, Source};
 use std::collections::HashMap;
 
 /// The most links that are looked at for one page.
-pub const MAX_EXAMINED: usize = 4096;
+pub const MAX_EXAMINED: usize = 1536;
 
 /// The most links that are looked up at once.
 const MAX_BATCH: usize = 512;

@@ -89,13 +89,21 @@ async fn purge(session: &mut Session, kept: u64, limit: u32) -> Result<u64, Faul
     session.begin().await?;
     let dialect = session.dialect();
     let (now, for_update) = (dialect.now_millis, dialect.for_update);
-    let index = dialect.force_index("links_live");
-    let query = sql(format!(
-        "SELECT id, rev FROM links{index} WHERE deleted_at <= CAST({now} AS SIGNED) - ? \
+    let index = dialect.force_index("links_live_on_domain");
+    let select = format!(
+        "SELECT id, rev FROM links{index} WHERE domain_id = ? AND deleted_at <= CAST({now} AS SIGNED) - ? \
          ORDER BY deleted_at LIMIT ?{for_update}"
-    ));
-    let query = query.bind(kept.cast_signed()).bind(limit);
-    let tombstones: Vec<(u64, u64)> = session.fetch_all(query).await?;
+    );
+    let mut tombstones: Vec<(u64, u64)> = Vec::new();
+    for domain_id in numbers(session, sql("SELECT id FROM domains")).await? {
+        let room = u64::from(limit).saturating_sub(tombstones.len() as u64);
+        if room == 0 {
+            break;
+        }
+        let query = sql(select.clone()).bind(domain_id).bind(kept.cast_signed());
+        let of_domain: Vec<(u64, u64)> = session.fetch_all(query.bind(room)).await?;
+        tombstones.extend(of_domain);
+    }
     let Some(greatest) = tombstones.iter().map(|(_, rev)| *rev).max() else {
         session.rollback().await?;
         return Ok(0);

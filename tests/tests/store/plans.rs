@@ -148,7 +148,7 @@ fn lists() -> Vec<(ListQuery, &'static str)> {
                 without_tags: true,
                 ..newest()
             },
-            "links_of_tenant",
+            "links_valid_until",
         ),
         (
             ListQuery {
@@ -302,4 +302,14 @@ async fn links_with_tags_and_titles_are_created_at_once() {
     assert_eq!(scripts.len(), 1, "one message for all of them");
     let inserts = scripts[0].0.matches("INSERT").count();
     assert_eq!(inserts, 4, "links, tags, words, outbox");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_tombstones_are_found_by_an_index() {
+    let mut server = Server::filled().await;
+    server.plans().await;
+    assert_eq!(server.store.purge_tombstones(0, 10).await.unwrap(), 10);
+    let plans = server.plans().await;
+    let of_links = ("links".to_owned(), "links_live_on_domain".to_owned());
+    assert!(plans.concat().contains(&of_links), "{plans:?}");
 }

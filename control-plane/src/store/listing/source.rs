@@ -1,8 +1,8 @@
 //! Where the links of a list come from: ranges of indexes that have them in its order.
 
 use super::filter::code_begins;
-use super::query::{ListCursor, ListOrder, ListQuery, TagsMode};
-use crate::links::words::{SearchWord, TextRange};
+use super::query::{ListCursor, ListOrder, ListQuery, ListedState, TagsMode};
+use crate::links::words::{SearchTerm, SearchWord, TextRange};
 use crate::store::dialect::Dialect;
 use crate::store::error::Fault;
 use crate::store::rows::numbers;
@@ -351,7 +351,7 @@ async fn driving_tags<'q>(
     Ok(rarest.map(|(_, tag)| vec![tag]))
 }
 
-/// The numbers of all links that id or search may mean; `None` if there is neither, or too many are found.
+/// The numbers of all links that id, state or search may mean; `None` if there is none of these, or too many are found.
 async fn find(session: &mut Session, query: &ListQuery) -> Result<Option<Vec<u64>>, Fault> {
     let tenant_id = query.scope.tenant_id;
     if let Some(external_id) = &query.external_id {
@@ -359,11 +359,42 @@ async fn find(session: &mut Session, query: &ListQuery) -> Result<Option<Vec<u64
         let find = find.bind(tenant_id).bind(external_id.as_str());
         return numbers(session, find).await.map(Some);
     }
-    let Some(search) = &query.search else {
-        return Ok(None);
-    };
-    let word = search.longest();
-    let Some(mut found) = by_text(session, tenant_id, word).await? else {
+    if query.state == Some(ListedState::Expired) {
+        let expired = expired(session).await?;
+        if expired.is_some() {
+            return Ok(expired);
+        }
+    }
+    for word in query.search.iter().flat_map(SearchTerm::longest_first) {
+        let found = by_word(session, query, word).await?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// Links of all tenants past their validity; `None` if they are too many.
+async fn expired(session: &mut Session) -> Result<Option<Vec<u64>>, Fault> {
+    let dialect = session.dialect();
+    let (now, index) = (
+        dialect.now_seconds,
+        dialect.force_index("links_valid_until"),
+    );
+    let select = sql(format!(
+        "SELECT id FROM links{index} WHERE valid_until <= {now} AND deleted_at IS NULL LIMIT ?"
+    ));
+    let ids = numbers(session, select.bind(MAX_FOUND as u64 + 1)).await?;
+    Ok((ids.len() <= MAX_FOUND).then_some(ids))
+}
+
+/// The numbers of all links that one word of a search may mean; `None` if they are too many.
+async fn by_word(
+    session: &mut Session,
+    query: &ListQuery,
+    word: &SearchWord,
+) -> Result<Option<Vec<u64>>, Fault> {
+    let Some(mut found) = by_text(session, query.scope.tenant_id, word).await? else {
         return Ok(None);
     };
     if word.is_code() {

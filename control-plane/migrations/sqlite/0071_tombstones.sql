@@ -1,0 +1,2 @@
+-- No query needs it; see migrations/mysql.
+DROP INDEX links_live;
