@@ -14,11 +14,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 const CAPACITY: u32 = 100;
-const PER_SECOND: u32 = 20;
+const PER_SECOND: u32 = 10;
 /// For how long requests come, by the clock of Redis.
-const MICROS: u64 = 10_000_000;
+const MICROS: u64 = 30_000_000;
 const CONNECTIONS: usize = 8;
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(90);
 
 /// Two control planes on one database and one Redis.
 struct Replicas {
