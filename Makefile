@@ -49,13 +49,19 @@ test: setup wasm ## Run every test, with real Envoy and real databases
 	cargo test $(NATIVE)
 
 .PHONY: reference
-reference: ## Write the tables of settings and metrics that the code generates
+reference: ## Write the tables and the OpenAPI document that the code generates
 	UPDATE_REFERENCE=1 cargo test -p edgelink-control-plane -p edgelink-filter-core --lib reference
 
 .PHONY: test-mysql
 test-mysql: ## Run the store's tests on MySQL 9 (Debian; needs root for debootstrap)
 	@tests/install.sh mysql
 	tests/mysql9.sh
+
+.PHONY: test-contract
+test-contract: ## Send thousands of requests by the OpenAPI document, right and wrong ones (schemathesis; EXAMPLES)
+	@tests/install.sh contract
+	cargo build -p edgelink-control-plane
+	tests/contract/run.sh --max-examples $(or $(EXAMPLES),100)
 
 .PHONY: test-urls
 test-urls: setup wasm ## Create all 48,009 real URLs through the API and follow them through Envoy
@@ -165,4 +171,4 @@ setup-lint:
 .PHONY: clean
 clean: ## Remove what was built and the state of `make run`; installed programs stay
 	cargo clean
-	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha -exec rm -rf {} +; fi
+	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha ! -name schemathesis -exec rm -rf {} +; fi

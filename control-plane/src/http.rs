@@ -9,6 +9,7 @@ mod health;
 mod layers;
 mod limits;
 pub(crate) mod observe;
+mod openapi;
 mod pages;
 mod redirect;
 pub(crate) mod routes;

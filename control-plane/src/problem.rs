@@ -9,11 +9,13 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
+use utoipa::ToSchema;
 
 /// How long clients are asked to wait after a 503, in seconds.
 pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
-const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+/// The media type of a problem.
+pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
 /// What the `type` of each problem starts with.
 const TYPE: &str = "urn:edgelink:problem:";
@@ -45,12 +47,13 @@ macro_rules! kinds {
                 }
             }
 
-            /// When it is answered.
-            #[cfg(test)]
-            fn cause(self) -> &'static str {
-                match self {
+            /// Status code, last part of the `type` URI, and when it is answered.
+            pub(crate) fn reference(self) -> (u16, &'static str, &'static str) {
+                let (status, name, _) = self.describe();
+                let cause = match self {
                     $(Self::$kind => concat!($($cause),+),)+
-                }
+                };
+                (status.as_u16(), name, cause.trim_start())
             }
         }
     };
@@ -71,7 +74,7 @@ kinds! {
     QuotaExhausted: PAYMENT_REQUIRED "quota-exhausted", "The key may create no more links";
     /// the role of the key's user, or the key's bounds, do not allow it
     Forbidden: FORBIDDEN "forbidden", "The key may not do this";
-    /// no such path
+    /// no such path, key or user
     NotFound: NOT_FOUND "not-found", "There is nothing here";
     /// no such link
     LinkNotFound: NOT_FOUND "link-not-found", "There is no such link";
@@ -135,7 +138,7 @@ pub(crate) struct Problem {
 }
 
 /// A field of the request and what is wrong with it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct FieldError {
     /// The field in the API's spelling.
     pub(crate) field: Cow<'static, str>,
@@ -258,8 +261,9 @@ impl FieldError {
 }
 
 /// A problem as JSON.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Problem)]
 pub(crate) struct Document<'a> {
     r#type: String,
     title: &'static str,
@@ -286,7 +290,7 @@ impl IntoResponse for Problem {
         };
         let mut response = (status, Json(document)).into_response();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         match status {
             StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(header::RETRY_AFTER, RETRY_AFTER);
@@ -311,9 +315,8 @@ mod tests {
     fn the_reference_of_problems_is_generated() {
         let mut table = "| status | name | when |\n|---|---|---|\n".to_owned();
         for kind in Kind::ALL {
-            let (status, name, _) = kind.describe();
-            let (status, cause) = (status.as_u16(), kind.cause());
-            table += &format!("| {status} | `{name}` |{cause} |\n");
+            let (status, name, cause) = kind.reference();
+            table += &format!("| {status} | `{name}` | {cause} |\n");
         }
         reference::assert_generated("problems", &table);
     }

@@ -22,6 +22,7 @@ mod patch;
 mod properties;
 mod quota;
 mod rules;
+mod schema;
 mod tags;
 mod tenants;
 mod upsert;
@@ -35,52 +36,59 @@ use crate::http::limits;
 use crate::problem::{Problem, method_not_allowed, nothing_here};
 use axum::extract::State;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, patch, post};
 use axum::{Json, Router};
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::sync::Arc;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes, each with its part of the OpenAPI document.
+fn documented() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(create::create, list::list, upsert::put))
+        .routes(routes!(one::get, patch::patch, one::delete))
+        .routes(routes!(moving::restore))
+        .routes(routes!(moving::move_link))
+        .routes(routes!(rules::get, rules::replace))
+        .routes(routes!(dry_run::resolve))
+        .routes(routes!(audit::history))
+        .routes(routes!(tags::list))
+        .routes(routes!(tags::patch, tags::delete))
+        .routes(routes!(keys::create, keys::list))
+        .routes(routes!(keys::get, keys::patch, keys::delete))
+        .routes(routes!(keys::rotate))
+        .routes(routes!(users::create, users::list))
+        .routes(routes!(users::get, users::patch))
+        .routes(routes!(tenants::create, tenants::list))
+        .routes(routes!(audit::list))
+        .routes(routes!(accounting))
+}
+
+/// The routes of bulk requests.
+fn documented_bulk() -> OpenApiRouter<Arc<App>> {
+    let routes = routes!(
+        bulk::create_many,
+        bulk_changes::patch_many,
+        bulk_changes::delete_many
+    );
+    OpenApiRouter::new().routes(routes)
+}
+
+/// What all routes say of themselves, below `/api/v1`.
+pub(super) fn document() -> utoipa::openapi::OpenApi {
+    documented().merge(documented_bulk()).into_openapi()
+}
 
 /// The routes that need an API key, paths that do not exist included.
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
-    let routes = Router::new()
-        .route(
-            "/links",
-            post(create::create).get(list::list).put(upsert::put),
-        )
-        .route(
-            "/links/{code}",
-            get(one::get).patch(patch::patch).delete(one::delete),
-        )
-        .route("/keys", post(keys::create).get(keys::list))
-        .route(
-            "/keys/{id}",
-            get(keys::get).patch(keys::patch).delete(keys::delete),
-        )
-        .route("/keys/{id}/rotate", post(keys::rotate))
-        .route("/users", post(users::create).get(users::list))
-        .route("/users/{id}", get(users::get).patch(users::patch))
-        .route("/tenants", post(tenants::create).get(tenants::list))
-        .route("/audit", get(audit::list))
-        .route("/links/{code}/restore", post(moving::restore))
-        .route("/links/{code}/history", get(audit::history))
-        .route("/links/{code}/move", post(moving::move_link))
-        .route("/links/{code}/rules", get(rules::get).post(rules::replace))
-        .route("/links/{code}/resolve", post(dry_run::resolve))
-        .route("/tags", get(tags::list))
-        .route("/tags/{tag}", patch(tags::patch).delete(tags::delete))
-        .route("/clicks/accounting", get(accounting))
-        .fallback(nothing_here);
-    protected(routes, app)
+    let (routes, _) = documented().split_for_parts();
+    protected(routes.fallback(nothing_here), app)
 }
 
 /// The route of bulk requests, whose time has a bound of its own.
 pub(crate) fn bulk_routes(app: &Arc<App>) -> Router<Arc<App>> {
-    let routes = Router::new().route(
-        "/links/bulk",
-        post(bulk::create_many)
-            .patch(bulk_changes::patch_many)
-            .delete(bulk_changes::delete_many),
-    );
+    let (routes, _) = documented_bulk().split_for_parts();
     protected(routes, app)
 }
 
@@ -93,12 +101,27 @@ fn protected(routes: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<App>> {
         .layer(from_fn_with_state(app.clone(), limits::guard))
 }
 
-/// `GET /clicks/accounting`: how many clicks were sent, counted and dropped.
-async fn accounting(State(app): State<Arc<App>>) -> Result<Json<Value>, Problem> {
+/// How many clicks were sent, counted and dropped.
+#[derive(Serialize, ToSchema)]
+struct Accounting {
+    sent: u64,
+    counted: u64,
+    dropped: u64,
+}
+
+/// Counts the reports of clicks.
+#[utoipa::path(
+    get,
+    path = "/clicks/accounting",
+    operation_id = "getClickAccounting",
+    tag = "operation",
+    responses((status = 200, description = "How many clicks were sent, counted and dropped", body = Accounting))
+)]
+async fn accounting(State(app): State<Arc<App>>) -> Result<Json<Accounting>, Problem> {
     let accounts = app.store.click_accounts().await?;
-    Ok(Json(json!({
-        "sent": accounts.sent,
-        "counted": accounts.counted,
-        "dropped": accounts.dropped,
-    })))
+    Ok(Json(Accounting {
+        sent: accounts.sent,
+        counted: accounts.counted,
+        dropped: accounts.dropped,
+    }))
 }

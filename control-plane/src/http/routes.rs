@@ -1,6 +1,6 @@
 //! Which handler serves a path, and through which layers.
 
-use super::{api, edge_api, health, redirect};
+use super::{api, edge_api, health, openapi, redirect};
 use super::{layers, observe};
 use crate::http::app::App;
 use crate::problem::{Kind, Problem, method_not_allowed};
@@ -29,6 +29,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             "/edge/v1",
             edge_api::routes(&app).layer(map_response(layers::forbid_caching)),
         )
+        .route("/openapi.json", get(openapi::json))
+        .route("/api/docs", get(openapi::page))
         .route("/{code}", get(redirect::follow))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
     let others = bounded(others, &app);

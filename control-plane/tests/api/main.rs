@@ -18,6 +18,7 @@ mod idempotency;
 mod limits;
 mod listing;
 mod moving;
+mod openapi;
 mod operations;
 mod properties;
 mod publishing;

@@ -4,6 +4,7 @@ use super::accounts::filter;
 use super::fields::Fields;
 use super::one::LinkAndQuery;
 use super::page;
+use super::schema;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
@@ -15,8 +16,17 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
+use utoipa::ToSchema;
 
-/// `GET /links/{code}/history`: who changed the link, and what.
+/// Lists who changed the link, and what.
+#[utoipa::path(
+    get,
+    path = "/links/{code}/history",
+    operation_id = "listHistory",
+    tag = "links",
+    params(schema::OfCode, schema::OfDomain, schema::Page),
+    responses((status = 200, description = "A page of entries, newest first", body = AuditView))
+)]
 pub(crate) async fn history(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -36,8 +46,9 @@ pub(crate) async fn history(
 }
 
 /// An entry as the API shows it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = AuditEntry)]
 struct EntryView {
     at: String,
     actor: String,
@@ -60,13 +71,23 @@ impl EntryView {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = AuditPage)]
 struct AuditView {
     entries: Vec<EntryView>,
     next_cursor: Option<String>,
 }
 
+/// Lists who changed what in the tenant.
+#[utoipa::path(
+    get,
+    path = "/audit",
+    operation_id = "listAudit",
+    tag = "accounts",
+    params(schema::OfAudit, schema::Page),
+    responses((status = 200, description = "A page of entries, newest first", body = AuditView))
+)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,

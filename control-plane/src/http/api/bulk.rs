@@ -6,6 +6,7 @@ use super::bulk_items::{self, Deadlines, ItemView};
 use super::create;
 use super::idempotency::{RequestId, Route, WholeRequest};
 use super::quota;
+use super::schema;
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
@@ -19,10 +20,12 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
+use utoipa::ToSchema;
 
 type Parsed = Result<Order, Problem>;
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = CreatedLinks)]
 struct BulkView<'a> {
     created: usize,
     existing: usize,
@@ -30,6 +33,18 @@ struct BulkView<'a> {
     results: Vec<ItemView<'a>>,
 }
 
+/// Creates many links.
+///
+/// At most 10,000. A body that is wrong as a whole creates nothing; otherwise each link has an outcome of its own.
+#[utoipa::path(
+    post,
+    path = "/links/bulk",
+    operation_id = "createLinks",
+    tag = "links",
+    params(schema::Idempotency),
+    request_body = Vec<schema::NewLink>,
+    responses((status = 200, description = "An answer for each item", body = BulkView<'static>))
+)]
 pub(crate) async fn create_many(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,

@@ -7,6 +7,7 @@ use super::fields::Fields;
 use super::if_match::IfMatch;
 use super::one::outcome;
 use super::properties::Properties;
+use super::schema;
 use super::values;
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
@@ -24,6 +25,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 /// How many links one transaction changes at most.
 const CHUNK: usize = 500;
@@ -31,20 +33,33 @@ const CHUNK: usize = 500;
 type Parsed = Result<(LinkKey, LinkChange), Problem>;
 type Outcome = Result<Link, Problem>;
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = ChangedLinks)]
 struct PatchedView<'a> {
     changed: usize,
     failed: usize,
     results: Vec<ItemView<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = DeletedLinks)]
 struct DeletedView<'a> {
     deleted: usize,
     failed: usize,
     results: Vec<ItemView<'a>>,
 }
 
+/// Changes many links.
+///
+/// At most 10,000. A body that is wrong as a whole changes nothing; otherwise each item has an outcome of its own.
+#[utoipa::path(
+    patch,
+    path = "/links/bulk",
+    operation_id = "changeLinks",
+    tag = "links",
+    request_body = Vec<schema::NamedPatch>,
+    responses((status = 200, description = "An answer for each item", body = PatchedView<'static>))
+)]
 pub(crate) async fn patch_many(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -61,6 +76,17 @@ pub(crate) async fn patch_many(
     Ok(awaited.attach_to(Json(answer).into_response()))
 }
 
+/// Deletes many links.
+///
+/// At most 10,000. A body that is wrong as a whole deletes nothing; otherwise each item has an outcome of its own.
+#[utoipa::path(
+    delete,
+    path = "/links/bulk",
+    operation_id = "deleteLinks",
+    tag = "links",
+    request_body = Vec<schema::NamedLink>,
+    responses((status = 200, description = "An answer for each item", body = DeletedView<'static>))
+)]
 pub(crate) async fn delete_many(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,

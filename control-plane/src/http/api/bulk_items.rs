@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
+use utoipa::ToSchema;
 
 /// The most items of one request.
 const MAX_ITEMS: usize = 10_000;
@@ -162,7 +163,8 @@ impl<T, F: FnMut(usize, Value) -> T> Reader<'_, T, F> {
 }
 
 /// The answer for an item.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = BulkItem)]
 pub(super) struct ItemView<'a> {
     index: usize,
     status: u16,

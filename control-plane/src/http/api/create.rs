@@ -4,6 +4,7 @@ use super::body::JsonObject;
 use super::fields::Fields;
 use super::idempotency::{self, RequestId, Route};
 use super::properties::Properties;
+use super::schema;
 use super::{quota, values, view};
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
@@ -20,6 +21,32 @@ use http::HeaderMap;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
+/// Creates a link.
+///
+/// The 201 is sent after the commit. An alias can be followed at every edge then.
+#[utoipa::path(
+    post,
+    path = "/links",
+    operation_id = "createLink",
+    tag = "links",
+    params(schema::Idempotency),
+    request_body = schema::NewLink,
+    responses(
+        (
+            status = 201, description = "The link was created",
+            body = view::LinkView<'static>,
+            headers(
+                ("ETag" = String, description = "The revision"),
+                ("Location" = String, description = "The resource"),
+            ),
+        ),
+        (
+            status = 200, description = "`findIfExists`: there is such a link",
+            body = view::LinkView<'static>,
+            headers(("ETag" = String, description = "The revision")),
+        ),
+    )
+)]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,

@@ -3,6 +3,7 @@
 use super::body::JsonObject;
 use super::fields::{Fields, Reason};
 use super::one::RequestedLink;
+use super::schema;
 use super::values;
 use crate::clock;
 use crate::http::app::App;
@@ -12,24 +13,37 @@ use crate::problem::{Kind, Problem};
 use crate::timestamp;
 use axum::Json;
 use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
 use edgelink_wire::record;
-use edgelink_wire::rules::{self, Condition, ExplainedCondition, ExplainedRule, Visitor};
+use edgelink_wire::rules::{self, Condition, ExplainedRule, Visitor};
 use edgelink_wire::{LinkKey, Outcome, Record};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use std::net::IpAddr;
 use std::sync::Arc;
+use utoipa::ToSchema;
 
+/// Says where a visitor would be sent, and why. Nothing is counted.
+#[utoipa::path(
+    post,
+    path = "/links/{code}/resolve",
+    operation_id = "resolveLink",
+    tag = "links",
+    params(schema::OfCode, schema::OfDomain),
+    request_body = schema::Visitor,
+    responses((status = 200, description = "Where, and which rule matched", body = ResolvedView<'static>))
+)]
 pub(crate) async fn resolve(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     RequestedLink(key): RequestedLink,
     JsonObject(object): JsonObject,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Response, Problem> {
     let visitor = ImaginedVisitor::read(object)?;
     let link = app.store.find_link(&key).await?;
     let link = link.filter(|link| caller.check(link).is_ok());
     let link = link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
-    Ok(Json(answer(&key, &link, &visitor)))
+    Ok(Json(answer(&key, &link, &visitor)).into_response())
 }
 
 /// A visitor as a request describes one. What is missing is not known of the visitor, but for the time, which is now.
@@ -99,7 +113,42 @@ impl Visitor for ImaginedVisitor {
     }
 }
 
-fn answer(key: &LinkKey, link: &Link, visitor: &ImaginedVisitor) -> Value {
+/// The answer of a dry run.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Resolved)]
+struct ResolvedView<'a> {
+    outcome: &'static str,
+    /// The status that the visitor would get.
+    status: u16,
+    location: Option<String>,
+    /// The priority of the rule that matched.
+    matched_rule: Option<usize>,
+    at: String,
+    rules: Vec<ResolvedRule<'a>>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ResolvedRule<'a> {
+    priority: usize,
+    long_url: &'a str,
+    matches: bool,
+    conditions: Vec<ResolvedCondition<'a>>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ResolvedCondition<'a> {
+    r#type: &'static str,
+    match_key: Option<&'a str>,
+    match_value: Option<&'a str>,
+    matches: bool,
+    /// What it looked at.
+    saw: Option<String>,
+}
+
+fn answer<'a>(key: &LinkKey, link: &'a Link, visitor: &ImaginedVisitor) -> ResolvedView<'a> {
     let key = key.to_string();
     let record = link.record();
     let outcome = Outcome::of(&record, visitor.at);
@@ -122,44 +171,33 @@ fn answer(key: &LinkKey, link: &Link, visitor: &ImaginedVisitor) -> Value {
         });
     }
     let matched = explained.iter().position(|rule| rule.holds);
-    let rules = link
-        .content
-        .details
-        .rules
-        .iter()
-        .zip(&explained)
-        .enumerate();
-    let rules = rules.map(|(index, (rule, explained))| {
-        json!({
-            "priority": index + 1,
-            "longUrl": rule.target,
-            "matches": explained.holds,
-            "conditions": conditions(&rule.conditions, explained),
-        })
-    });
-    json!({
-        "outcome": outcome.name(),
-        "status": status,
-        "location": location,
-        "matchedRule": matched.map(|index| index + 1),
-        "at": timestamp::from_seconds(visitor.at),
-        "rules": rules.collect::<Vec<_>>(),
-    })
+    let rules = link.content.details.rules.iter().zip(explained);
+    let rules = rules
+        .enumerate()
+        .map(|(index, (rule, explained))| ResolvedRule {
+            priority: index + 1,
+            long_url: &rule.target,
+            matches: explained.holds,
+            conditions: conditions(&rule.conditions, explained),
+        });
+    ResolvedView {
+        outcome: outcome.name(),
+        status,
+        location,
+        matched_rule: matched.map(|index| index + 1),
+        at: timestamp::from_seconds(visitor.at),
+        rules: rules.collect(),
+    }
 }
 
-fn conditions(conditions: &[Condition], explained: &ExplainedRule) -> Vec<Value> {
-    let view = |(condition, explained): (&Condition, &ExplainedCondition)| {
-        json!({
-            "type": condition.kind.word(),
-            "matchKey": condition.match_key,
-            "matchValue": condition.match_value,
-            "matches": explained.holds,
-            "saw": explained.saw,
-        })
-    };
-    conditions
-        .iter()
-        .zip(&explained.conditions)
-        .map(view)
-        .collect()
+fn conditions(conditions: &[Condition], explained: ExplainedRule) -> Vec<ResolvedCondition<'_>> {
+    let conditions = conditions.iter().zip(explained.conditions);
+    let view = conditions.map(|(condition, explained)| ResolvedCondition {
+        r#type: condition.kind.word(),
+        match_key: condition.match_key.as_deref(),
+        match_value: condition.match_value.as_deref(),
+        matches: explained.holds,
+        saw: explained.saw,
+    });
+    view.collect()
 }

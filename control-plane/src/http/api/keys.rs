@@ -3,6 +3,7 @@
 use super::accounts::{self, created};
 use super::body::JsonObject;
 use super::fields::{Fields, Reason};
+use super::schema;
 use super::{cursor, page, values};
 use crate::clock;
 use crate::config::LinksConfig;
@@ -21,6 +22,7 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use utoipa::ToSchema;
 
 /// The longest overlap of a rotation in seconds: a week.
 const MAX_OVERLAP_SECONDS: u64 = 7 * 24 * 60 * 60;
@@ -29,8 +31,9 @@ const MAX_OVERLAP_SECONDS: u64 = 7 * 24 * 60 * 60;
 const MAX_DOMAINS: usize = 100;
 
 /// A key as the API shows it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Key)]
 pub(super) struct KeyView {
     id: String,
     /// The secret, in the answer that makes it only.
@@ -76,8 +79,9 @@ impl KeyView {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = KeyPage)]
 struct KeysView {
     keys: Vec<KeyView>,
     next_cursor: Option<String>,
@@ -92,7 +96,21 @@ fn no_random(error: impl std::error::Error) -> Problem {
     Problem::new(Kind::Internal)
 }
 
-/// `POST /keys`.
+/// Creates a key.
+#[utoipa::path(
+    post,
+    path = "/keys",
+    operation_id = "createKey",
+    tag = "accounts",
+    request_body = schema::NewKey,
+    responses(
+        (
+            status = 201, description = "The key, with its secret, which is shown this once",
+            body = KeyView,
+            headers(("Location" = String, description = "The resource")),
+        ),
+    )
+)]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -154,7 +172,15 @@ fn later(value: &Value, now: u64) -> Result<u64, Reason> {
     }
 }
 
-/// `GET /keys`.
+/// Lists the keys of the tenant.
+#[utoipa::path(
+    get,
+    path = "/keys",
+    operation_id = "listKeys",
+    tag = "accounts",
+    params(schema::KeysPage),
+    responses((status = 200, description = "A page of keys", body = KeysView))
+)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -184,7 +210,15 @@ fn place(key: &ApiKeyRow) -> Option<String> {
     Some(cursor::format_created(key.created_at, id))
 }
 
-/// `GET /keys/{id}`.
+/// Gets a key.
+#[utoipa::path(
+    get,
+    path = "/keys/{id}",
+    operation_id = "getKey",
+    tag = "accounts",
+    params(("id" = String, Path, description = "The id of the key")),
+    responses((status = 200, description = "The key", body = KeyView))
+)]
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -195,7 +229,18 @@ pub(crate) async fn get(
     Ok(Json(KeyView::new(row)).into_response())
 }
 
-/// `PATCH /keys/{id}`: a JSON merge patch (RFC 7396).
+/// Changes a key.
+///
+/// A JSON merge patch (RFC 7396).
+#[utoipa::path(
+    patch,
+    path = "/keys/{id}",
+    operation_id = "changeKey",
+    tag = "accounts",
+    params(("id" = String, Path, description = "The id of the key")),
+    request_body = schema::KeyPatch,
+    responses((status = 200, description = "The key as it is now", body = KeyView))
+)]
 pub(crate) async fn patch(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -257,7 +302,15 @@ impl KeyPatch {
     }
 }
 
-/// `DELETE /keys/{id}`.
+/// Revokes a key.
+#[utoipa::path(
+    delete,
+    path = "/keys/{id}",
+    operation_id = "revokeKey",
+    tag = "accounts",
+    params(("id" = String, Path, description = "The id of the key")),
+    responses((status = 204, description = "The key is revoked"))
+)]
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -268,7 +321,16 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `POST /keys/{id}/rotate`: a new secret; the old one works for `overlapSeconds` more.
+/// Replaces the secret of a key.
+#[utoipa::path(
+    post,
+    path = "/keys/{id}/rotate",
+    operation_id = "rotateKey",
+    tag = "accounts",
+    params(("id" = String, Path, description = "The id of the key")),
+    request_body = schema::Rotation,
+    responses((status = 200, description = "The key, with its new secret, which is shown this once", body = KeyView))
+)]
 pub(crate) async fn rotate(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,

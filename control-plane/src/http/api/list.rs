@@ -2,6 +2,7 @@
 
 use super::cursor::Continuation;
 use super::fields::{Fields, Reason};
+use super::schema;
 use super::view::LinkView;
 use super::{page, values};
 use crate::config::LinksConfig;
@@ -17,6 +18,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
+use utoipa::ToSchema;
 
 /// The most tags that a list is filtered by, of those wanted and of those excluded.
 const MAX_FILTER_TAGS: usize = 10;
@@ -24,13 +26,23 @@ const MAX_FILTER_TAGS: usize = 10;
 /// Parameters that may be given several times.
 const LISTS: [&str; 2] = ["tags", "excludeTags"];
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = LinkPage)]
 struct ListView<'a> {
     links: Vec<LinkView<'a>>,
     next_cursor: Option<String>,
 }
 
+/// Lists and searches links.
+#[utoipa::path(
+    get,
+    path = "/links",
+    operation_id = "listLinks",
+    tag = "links",
+    params(schema::LinkQuery),
+    responses((status = 200, description = "A page of links", body = ListView<'static>))
+)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,

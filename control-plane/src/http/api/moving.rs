@@ -4,6 +4,7 @@ use super::body::JsonObject;
 use super::fields::Fields;
 use super::if_match::IfMatch;
 use super::one::{RequestedLink, outcome};
+use super::schema;
 use super::{values, view};
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
@@ -19,7 +20,21 @@ use edgelink_wire::LinkKey;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// `POST /links/{code}/restore`.
+/// Restores a deleted link, with everything it had.
+#[utoipa::path(
+    post,
+    path = "/links/{code}/restore",
+    operation_id = "restoreLink",
+    tag = "links",
+    params(schema::OfCode, schema::OfDomain, schema::IfMatch),
+    responses(
+        (
+            status = 200, description = "The link as it is now",
+            body = view::LinkView<'static>,
+            headers(("ETag" = String, description = "The revision")),
+        ),
+    )
+)]
 pub(crate) async fn restore(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -38,7 +53,25 @@ pub(crate) async fn restore(
     Ok(awaited.attach_to(view::found(&link, &app.config.links)))
 }
 
-/// `POST /links/{code}/move`.
+/// Moves a link to another code or domain.
+#[utoipa::path(
+    post,
+    path = "/links/{code}/move",
+    operation_id = "moveLink",
+    tag = "links",
+    params(schema::OfCode, schema::OfDomain, schema::IfMatch),
+    request_body = schema::Move,
+    responses(
+        (
+            status = 201, description = "The link where it is now",
+            body = view::LinkView<'static>,
+            headers(
+                ("ETag" = String, description = "The revision"),
+                ("Location" = String, description = "The resource"),
+            ),
+        ),
+    )
+)]
 pub(crate) async fn move_link(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,

@@ -2,6 +2,7 @@
 
 use super::fields::Fields;
 use super::if_match::{IfMatch, IfNoneMatch, entity_tag};
+use super::schema;
 use super::{values, view};
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
@@ -51,6 +52,25 @@ impl FromRequestParts<Arc<App>> for LinkAndQuery {
     }
 }
 
+/// Gets a link.
+#[utoipa::path(
+    get,
+    path = "/links/{code}",
+    operation_id = "getLink",
+    tag = "links",
+    params(schema::OfCode, schema::OfDomain, schema::UnlessMatch),
+    responses(
+        (
+            status = 200, description = "The link",
+            body = view::LinkView<'static>,
+            headers(("ETag" = String, description = "The revision")),
+        ),
+        (
+            status = 304, description = "`If-None-Match` names its revision",
+            headers(("ETag" = String, description = "The revision")),
+        ),
+    )
+)]
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -70,6 +90,17 @@ pub(crate) async fn get(
     Ok(view::found(&link, &app.config.links))
 }
 
+/// Deletes a link.
+///
+/// Its code is free at once, and until it is purged or taken the link can be restored.
+#[utoipa::path(
+    delete,
+    path = "/links/{code}",
+    operation_id = "deleteLink",
+    tag = "links",
+    params(schema::OfCode, schema::OfDomain, schema::IfMatch),
+    responses((status = 204, description = "The link is deleted"))
+)]
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,

@@ -5,6 +5,7 @@ use super::fields::Fields;
 use super::if_match::IfMatch;
 use super::one::{RequestedLink, outcome};
 use super::properties::Properties;
+use super::schema;
 use super::view;
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
@@ -17,6 +18,24 @@ use axum::response::Response;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
+/// Changes a link.
+///
+/// A JSON merge patch (RFC 7396).
+#[utoipa::path(
+    patch,
+    path = "/links/{code}",
+    operation_id = "changeLink",
+    tag = "links",
+    params(schema::OfCode, schema::OfDomain, schema::IfMatch),
+    request_body = schema::LinkPatch,
+    responses(
+        (
+            status = 200, description = "The link as it is now",
+            body = view::LinkView<'static>,
+            headers(("ETag" = String, description = "The revision")),
+        ),
+    )
+)]
 pub(crate) async fn patch(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,

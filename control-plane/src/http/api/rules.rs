@@ -3,6 +3,7 @@
 use super::body::JsonObject;
 use super::if_match::{IfMatch, entity_tag};
 use super::one::{RequestedLink, outcome};
+use super::schema;
 use super::values;
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
@@ -19,10 +20,25 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
+use utoipa::ToSchema;
 
 const RULES: &str = "redirectRules";
 
-/// `GET`: the rules in the order in which they count.
+/// Gets the rules of a link in the order in which they count.
+#[utoipa::path(
+    get,
+    path = "/links/{code}/rules",
+    operation_id = "getRules",
+    tag = "links",
+    params(schema::OfCode, schema::OfDomain),
+    responses(
+        (
+            status = 200, description = "The rules",
+            body = RulesView<'static>,
+            headers(("ETag" = String, description = "The revision")),
+        ),
+    )
+)]
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -34,7 +50,22 @@ pub(crate) async fn get(
     Ok(view(&link))
 }
 
-/// `POST`: replaces all rules; none if the list is empty.
+/// Replaces all rules of a link; an empty list removes them.
+#[utoipa::path(
+    post,
+    path = "/links/{code}/rules",
+    operation_id = "setRules",
+    tag = "links",
+    params(schema::OfCode, schema::OfDomain, schema::IfMatch),
+    request_body = schema::NewRules,
+    responses(
+        (
+            status = 200, description = "The rules as they are now",
+            body = RulesView<'static>,
+            headers(("ETag" = String, description = "The revision")),
+        ),
+    )
+)]
 pub(crate) async fn replace(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -62,18 +93,21 @@ pub(crate) async fn replace(
 }
 
 /// The rules of a link as the API shows them.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Rules)]
 struct RulesView<'a> {
     default_long_url: &'a str,
     redirect_rules: Vec<RuleView<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Rule)]
 struct RuleView<'a> {
     long_url: &'a str,
     priority: usize,
+    #[schema(value_type = Vec<schema::Condition>)]
     conditions: &'a [Condition],
 }
 

@@ -2,6 +2,7 @@
 
 use super::body::JsonObject;
 use super::fields::{Fields, Reason};
+use super::schema;
 use super::{page, values};
 use crate::http::app::App;
 use crate::http::auth::Caller;
@@ -11,21 +12,24 @@ use axum::Json;
 use axum::extract::{Extension, FromRequestParts, Path, RawQuery, State};
 use http::request::Parts;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
+use utoipa::ToSchema;
 
 /// The most links that one request changes.
 const MAX_LINKS: usize = 10_000;
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct TagsView {
+#[schema(as = TagPage)]
+pub(crate) struct TagsView {
     tags: Vec<TagView>,
     next_cursor: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = TagCount)]
 struct TagView {
     tag: String,
     links: u64,
@@ -33,11 +37,20 @@ struct TagView {
     at_least: bool,
 }
 
+/// Lists tags with their numbers of links.
+#[utoipa::path(
+    get,
+    path = "/tags",
+    operation_id = "listTags",
+    tag = "links",
+    params(schema::TagQuery),
+    responses((status = 200, description = "A page of tags, in the order of their bytes", body = TagsView))
+)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<TagsView>, Problem> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let limit = page::limit(&mut fields);
     let query = TagQuery {
@@ -55,7 +68,7 @@ pub(crate) async fn list(
         at_least: links >= MAX_COUNTED,
     };
     let tags = tags.into_iter().map(view).collect();
-    Ok(Json(json!(TagsView { tags, next_cursor })))
+    Ok(Json(TagsView { tags, next_cursor }))
 }
 
 fn cursor(value: &Value) -> Result<String, Reason> {
@@ -85,13 +98,22 @@ impl FromRequestParts<Arc<App>> for RequestedTag {
     }
 }
 
-/// Renames a tag, or merges it into another one.
+/// Renames a tag in all links, or merges it into another one.
+#[utoipa::path(
+    patch,
+    path = "/tags/{tag}",
+    operation_id = "renameTag",
+    tag = "links",
+    params(schema::OfTag),
+    request_body = schema::TagPatch,
+    responses((status = 200, description = "How many links were changed", body = ReplacedView))
+)]
 pub(crate) async fn patch(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     RequestedTag(tag): RequestedTag,
     JsonObject(object): JsonObject,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<ReplacedView>, Problem> {
     let mut fields = Fields::new(object);
     let by = fields.required("tag", values::tag);
     let may_merge = fields.optional("merge", values::flag).unwrap_or_default();
@@ -114,15 +136,32 @@ pub(crate) async fn patch(
 }
 
 /// Removes a tag from all links.
+#[utoipa::path(
+    delete,
+    path = "/tags/{tag}",
+    operation_id = "deleteTag",
+    tag = "links",
+    params(schema::OfTag),
+    responses((status = 200, description = "How many links were changed", body = ReplacedView))
+)]
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     RequestedTag(tag): RequestedTag,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<ReplacedView>, Problem> {
     if !app.store.has_tag(caller.tenant_id(), &tag).await? {
         return Err(Problem::new(Kind::TagNotFound));
     }
     replace(&app, &caller.actor(), &tag, None).await
+}
+
+/// How many links a request has changed.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ChangedTag)]
+pub(crate) struct ReplacedView {
+    links: usize,
+    /// Whether no link has the tag any more. If not, the request is to be sent again.
+    complete: bool,
 }
 
 /// Replaces a tag of links until none has it, or so many are done that the rest is for another request.
@@ -131,7 +170,7 @@ async fn replace(
     actor: &Actor,
     tag: &str,
     by: Option<&str>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<ReplacedView>, Problem> {
     let mut links = 0;
     while links < MAX_LINKS {
         let done = app.store.replace_tag(actor, tag, by).await?;
@@ -141,5 +180,5 @@ async fn replace(
         links += done;
     }
     let complete = links < MAX_LINKS || !app.store.has_tag(actor.tenant_id, tag).await?;
-    Ok(Json(json!({ "links": links, "complete": complete })))
+    Ok(Json(ReplacedView { links, complete }))
 }

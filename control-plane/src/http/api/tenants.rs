@@ -5,6 +5,7 @@ use super::body::JsonObject;
 use super::fields::Fields;
 use super::keys::{self, KeyView};
 use super::page;
+use super::schema;
 use crate::clock;
 use crate::http::app::App;
 use crate::http::auth::Caller;
@@ -17,13 +18,15 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Serialize;
 use std::sync::Arc;
+use utoipa::ToSchema;
 
 /// The name of the key that a tenant begins with.
 const FIRST_KEY_NAME: &str = "admin";
 
 /// A tenant as the API shows it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Tenant)]
 struct TenantView {
     id: u32,
     name: String,
@@ -44,14 +47,25 @@ impl TenantView {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = TenantPage)]
 struct TenantsView {
     tenants: Vec<TenantView>,
     next_cursor: Option<String>,
 }
 
-/// `POST /tenants`.
+/// Creates a tenant, with a user and a key of it.
+///
+/// For admins of the first tenant.
+#[utoipa::path(
+    post,
+    path = "/tenants",
+    operation_id = "createTenant",
+    tag = "accounts",
+    request_body = schema::NewTenant,
+    responses((status = 201, description = "The tenant, with the key of its first user", body = TenantView))
+)]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -72,7 +86,17 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, Json(view)).into_response())
 }
 
-/// `GET /tenants`.
+/// Lists the tenants.
+///
+/// For admins of the first tenant.
+#[utoipa::path(
+    get,
+    path = "/tenants",
+    operation_id = "listTenants",
+    tag = "accounts",
+    params(schema::Page),
+    responses((status = 200, description = "A page of tenants", body = TenantsView))
+)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     RawQuery(query): RawQuery,

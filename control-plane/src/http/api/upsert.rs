@@ -6,6 +6,7 @@ use super::body::JsonObject;
 use super::create;
 use super::properties::Properties;
 use super::quota;
+use super::schema;
 use super::view;
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
@@ -23,6 +24,31 @@ use std::sync::Arc;
 /// How often the link is looked for, where others create, change and delete it meanwhile.
 const MAX_ROUNDS: usize = 5;
 
+/// Creates the link with an external id, or changes it.
+///
+/// Fields that are missing stay. A request that changes nothing makes no revision.
+#[utoipa::path(
+    put,
+    path = "/links",
+    operation_id = "putLink",
+    tag = "links",
+    request_body = schema::LinkUpsert,
+    responses(
+        (
+            status = 201, description = "The link was created",
+            body = view::LinkView<'static>,
+            headers(
+                ("ETag" = String, description = "The revision"),
+                ("Location" = String, description = "The resource"),
+            ),
+        ),
+        (
+            status = 200, description = "The link as it is now",
+            body = view::LinkView<'static>,
+            headers(("ETag" = String, description = "The revision")),
+        ),
+    )
+)]
 pub(crate) async fn put(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,

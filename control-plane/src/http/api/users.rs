@@ -3,6 +3,7 @@
 use super::accounts::{self, created};
 use super::body::JsonObject;
 use super::fields::Fields;
+use super::schema;
 use super::{page, values};
 use crate::http::app::App;
 use crate::http::auth::Caller;
@@ -15,10 +16,12 @@ use axum::extract::{Extension, Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use std::sync::Arc;
+use utoipa::ToSchema;
 
 /// A user as the API shows it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = User)]
 struct UserView {
     id: u64,
     name: String,
@@ -41,14 +44,29 @@ impl UserView {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = UserPage)]
 struct UsersView {
     users: Vec<UserView>,
     next_cursor: Option<String>,
 }
 
-/// `POST /users`.
+/// Creates a user of the tenant.
+#[utoipa::path(
+    post,
+    path = "/users",
+    operation_id = "createUser",
+    tag = "accounts",
+    request_body = schema::NewUser,
+    responses(
+        (
+            status = 201, description = "The user",
+            body = UserView,
+            headers(("Location" = String, description = "The resource")),
+        ),
+    )
+)]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -67,7 +85,15 @@ pub(crate) async fn create(
     Ok(created(&UserView::new(row), &location))
 }
 
-/// `GET /users`.
+/// Lists the users of the tenant.
+#[utoipa::path(
+    get,
+    path = "/users",
+    operation_id = "listUsers",
+    tag = "accounts",
+    params(schema::Page),
+    responses((status = 200, description = "A page of users", body = UsersView))
+)]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -84,7 +110,15 @@ pub(crate) async fn list(
     Ok(Json(UsersView { users, next_cursor }).into_response())
 }
 
-/// `GET /users/{id}`.
+/// Gets a user.
+#[utoipa::path(
+    get,
+    path = "/users/{id}",
+    operation_id = "getUser",
+    tag = "accounts",
+    params(("id" = u64, Path, description = "The number of the user")),
+    responses((status = 200, description = "The user", body = UserView))
+)]
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -96,7 +130,18 @@ pub(crate) async fn get(
     Ok(Json(UserView::new(row)).into_response())
 }
 
-/// `PATCH /users/{id}`: a JSON merge patch (RFC 7396).
+/// Changes a user.
+///
+/// A JSON merge patch (RFC 7396).
+#[utoipa::path(
+    patch,
+    path = "/users/{id}",
+    operation_id = "changeUser",
+    tag = "accounts",
+    params(("id" = u64, Path, description = "The number of the user")),
+    request_body = schema::UserPatch,
+    responses((status = 200, description = "The user as it is now", body = UserView))
+)]
 pub(crate) async fn patch(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,

@@ -11,10 +11,12 @@ use http::{HeaderValue, StatusCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use std::borrow::Cow;
+use utoipa::ToSchema;
 
 /// A link as the API shows it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Link)]
 pub(crate) struct LinkView<'a> {
     short_code: &'a str,
     short_url: String,
