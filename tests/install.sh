@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB and Redis (`install.sh full`), to test
-# it as well (`install.sh test`), on MySQL too (`install.sh mysql`), to compare it with others (`install.sh bench`) or to
-# check its sources (`install.sh lint`): the wasm target, Envoy and cargo-deny everywhere, packages on Debian. Elsewhere it
+# it as well (`install.sh test`), on MySQL too (`install.sh mysql`), to compare it with others (`install.sh bench`), to
+# check the API against its document (`install.sh contract`) or its sources (`install.sh lint`): the wasm target, Envoy and cargo-deny everywhere, packages on Debian. Elsewhere it
 # says what is missing. What is there already is left alone.
 set -euo pipefail
 
@@ -99,6 +99,15 @@ install_oha() {
   cargo install --quiet --locked --root "$home" "oha@$pinned"
 }
 
+# Requests by the OpenAPI document.
+install_schemathesis() {
+  local pinned=4.32.5 home=$root/.edgelink/schemathesis
+  [[ $("$home/bin/schemathesis" --version 2>/dev/null) != "schemathesis, version $pinned" ]] || return 0
+  printf 'Installing schemathesis %s into %s\n' "$pinned" "$home"
+  python3 -m venv --clear "$home"
+  "$home/bin/python3" -m pip install --quiet --disable-pip-version-check "schemathesis==$pinned"
+}
+
 install_wasm_target() {
   [[ ! -d $(rustc --print sysroot)/lib/rustlib/$wasm_target ]] || return 0
   command -v rustup >/dev/null || fail "this Rust has no target $wasm_target, and there is no rustup to add it with"
@@ -115,10 +124,11 @@ mysql)
   need debootstrap debootstrap
   ;;
 bench) need_for_comparing ;;
-lint) need_venv ;;
+lint | contract) need_venv ;;
 esac
 if ((${#packages[@]})); then install_packages; fi
 install_wasm_target
 "$root/envoy/find.sh" >/dev/null
 if [[ ${1:-} == bench ]]; then install_oha; fi
+if [[ ${1:-} == contract ]]; then install_schemathesis; fi
 if [[ ${1:-} == lint ]]; then "$root/tests/deny.sh" install; fi
