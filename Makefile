@@ -120,7 +120,7 @@ nemesis: setup wasm ## Break everything at random while clients watch, and judge
 BENCH_PROFILE ?= release
 BENCH_OPTIONS ?=
 BENCH_FOLDER := $(if $(filter dev,$(BENCH_PROFILE)),debug,$(BENCH_PROFILE))
-BENCH_TABLES := redirects zipf zipf-core rows creation memory startup feed fuel
+BENCH_TABLES := redirects zipf zipf-core rows creation memory startup feed fuel search
 bench cpu $(BENCH_TABLES:%=bench-%): export EDGELINK_TEST_BIN = $(abspath $(or $(CARGO_TARGET_DIR),target))/$(BENCH_FOLDER)/edgelink
 bench bench-creation: export DRILL_PROFILE = $(BENCH_PROFILE)
 

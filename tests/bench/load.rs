@@ -1,6 +1,7 @@
 //! Load: wrk for as much as a server takes, oha for a rate that is kept.
 
 use crate::process::others;
+use crate::targets::Target;
 use edgelink_simulation::{SimulateReport, SimulateSpec};
 use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::stack::{root, simulation_binary};
@@ -20,23 +21,25 @@ pub(crate) struct Saturated {
     pub(crate) rate: f64,
 }
 
-/// As many requests for the paths of a file, in turn, as there are answers to.
+/// As many requests for the paths of a target, in turn, as there are answers to.
 ///
 /// # Panics
-/// Where an answer is of another kind than `status`: 2xx and 3xx, or all others.
-pub(crate) fn saturate(
-    address: SocketAddr,
-    paths: &Path,
-    status: u16,
-    time: Duration,
-) -> Saturated {
-    let text = ask_for(address, paths, time, &["cycle", "0", "0", "0"]);
+/// Where an answer is of another kind than the target's status: 2xx and 3xx, or all others.
+pub(crate) fn saturate(target: &Target, time: Duration) -> Saturated {
+    let arguments = ["cycle", "0", "0", "0"];
+    let text = ask_for(
+        target.address,
+        &target.paths,
+        time,
+        target.headers,
+        &arguments,
+    );
     let answers = requests(&text);
     let refused = text.lines().find_map(|line| {
         let (_, count) = line.split_once("Non-2xx or 3xx responses: ")?;
         count.trim().parse::<u64>().ok()
     });
-    let expected = (status >= 400).then_some(answers);
+    let expected = (target.status >= 400).then_some(answers);
     assert_eq!(refused, expected, "{text}");
     assert!(!text.contains("Socket errors"), "{text}");
     Saturated {
@@ -63,13 +66,20 @@ pub(crate) fn visit(address: SocketAddr, paths: &Path, pick: Pick, count: u64) {
         Pick::Zipf { seed } => ("zipf", seed),
     };
     let arguments = [pick, &count.to_string(), "302", &seed.to_string()];
-    let text = ask_for(address, paths, LIMIT, &arguments);
+    let text = ask_for(address, paths, LIMIT, &[], &arguments);
     let expected = format!("{count} answers, 0 of them wrong");
     assert!(text.contains(&expected), "{text}");
 }
 
-fn ask_for(address: SocketAddr, paths: &Path, time: Duration, arguments: &[&str]) -> String {
+fn ask_for(
+    address: SocketAddr,
+    paths: &Path,
+    time: Duration,
+    headers: &[&str],
+    arguments: &[&str],
+) -> String {
     let output = wrk(time)
+        .args(headers.iter().flat_map(|header| ["-H", header]))
         .args(["-H", &format!("Host: {DOMAIN}"), "-s"])
         .arg(root().join("tests/bench/load.lua"))
         .arg(format!("http://{address}/"))
@@ -130,7 +140,7 @@ pub(crate) fn keep_rate_with(
     status: u16,
     rate: f64,
     count: u64,
-    headers: &[String],
+    headers: &[&str],
 ) -> Latencies {
     let text = std::fs::read_to_string(paths).expect("paths");
     let urls = text.lines().map(|path| format!("http://{address}{path}\n"));
@@ -148,7 +158,7 @@ pub(crate) fn keep_rate_with(
         ])
         .args(["--latency-correction", "-q", &rate.to_string()])
         .args(["-n", &count.to_string(), "-c", &CONNECTIONS.to_string()])
-        .args(headers.iter().flat_map(|header| ["-H", header.as_str()]))
+        .args(headers.iter().flat_map(|header| ["-H", header]))
         .args(["--host", DOMAIN, "--urls-from-file"])
         .arg(&file)
         .output();

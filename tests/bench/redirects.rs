@@ -4,7 +4,7 @@ use crate::options::{Options, Size};
 use crate::process::resident;
 use crate::report::{Limit, Section, Table};
 use crate::rounds::{Figures, Plan, measure, median, pace};
-use crate::targets::{Field, Target};
+use crate::targets::{Field, OF_A_BROWSER, THREE_RULES, Target};
 use std::time::Duration;
 
 /// The share of answers that has to come from the tier that is measured.
@@ -53,6 +53,9 @@ pub(crate) async fn quick(options: &Options) -> Section {
     judge(&mut section, &field.targets, &figures);
     section
 }
+
+/// The largest ratio of a link with three rules to one without that is aimed at.
+const RULES_GOAL: f64 = 1.1;
 
 fn plan(size: Size) -> Plan {
     Plan {
@@ -155,6 +158,12 @@ fn judge(section: &mut Section, targets: &[Target], figures: &[Figures]) {
             let what = format!("{}, CPU against Envoy's own", target.name);
             section.goal(ratio, Limit::AtMost(*goal), &what);
         }
+    }
+    let named = |name: &str| targets.iter().position(|target| target.name == name);
+    if let (Some(plain), Some(ruled)) = (named(OF_A_BROWSER), named(THREE_RULES)) {
+        let ratio = figures[ruled].ratio(&figures[plain]);
+        let what = "three rules, CPU against the same visitor of a link without rules";
+        section.goal(ratio, Limit::AtMost(RULES_GOAL), what);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Targets that take turns, so that what else the machine does hits all of them alike.
 
-use crate::load::{Latencies, keep_rate, saturate};
+use crate::load::{Latencies, keep_rate_with, saturate};
 use crate::process::{cpu_time, pin};
 use crate::targets::{Server, Target};
 use edgelink_tests::stack::{Stats, until};
@@ -34,12 +34,7 @@ pub(crate) struct Plan {
 pub(crate) async fn measure(targets: &[Target], plan: Plan) -> Vec<Figures> {
     for target in targets {
         pin(&target.processes, "0");
-        saturate(
-            target.address,
-            &target.paths,
-            target.status,
-            Duration::from_secs(1),
-        );
+        saturate(target, Duration::from_secs(1));
     }
     let mut before = Vec::new();
     for target in targets {
@@ -70,7 +65,14 @@ pub(crate) fn pace(targets: &[Target], figures: &mut [Figures], plan: Plan) {
         for (target, figures) in targets.iter().zip(figures.iter_mut()) {
             let rate = median(&figures.rates) / 2.0;
             let count = (rate * plan.time.as_secs_f64()) as u64;
-            let latencies = keep_rate(target.address, &target.paths, target.status, rate, count);
+            let latencies = keep_rate_with(
+                target.address,
+                &target.paths,
+                target.status,
+                rate,
+                count,
+                target.headers,
+            );
             eprintln!("{rate:.0}/s: {:<34} {latencies:?}", target.name);
             figures.paced.push(latencies);
         }
@@ -81,7 +83,7 @@ impl Target {
     /// One round. How many answers there were.
     fn round(&self, time: Duration, figures: &mut Figures) -> u64 {
         let (before, start) = (cpu_time(&self.processes), Instant::now());
-        let load = saturate(self.address, &self.paths, self.status, time);
+        let load = saturate(self, time);
         let used = (cpu_time(&self.processes) - before).as_secs_f64();
         figures.costs.push(used * 1e6 / load.answers as f64);
         figures.rates.push(load.rate);

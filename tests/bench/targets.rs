@@ -9,7 +9,7 @@ use crate::process::{others, pin};
 use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{ControlPlane, Envoy};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -34,6 +34,8 @@ pub(crate) struct Target {
     pub(crate) tier: Option<&'static str>,
     pub(crate) status: u16,
     pub(crate) paths: PathBuf,
+    /// What visitors send beside the host.
+    pub(crate) headers: &'static [&'static str],
     pub(crate) address: SocketAddr,
     pub(crate) processes: Vec<u32>,
     pub(crate) server: Server,
@@ -52,12 +54,36 @@ pub(crate) struct Field {
     control_plane: ControlPlane,
     redis: RedisServer,
     paths: PathBuf,
+    /// Those of links with rules.
+    with_rules: PathBuf,
     /// Those of the links that only Redis has.
     in_redis: PathBuf,
 }
 
 /// The name of what all are compared with.
 pub(crate) const REFERENCE: &str = "Envoy, static redirect";
+
+/// What the visitors of links with rules send, so that no rule of [`rules`] has them.
+const BROWSER: &[&str] = &[
+    "User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 \
+     Safari/537.36",
+    "Accept-Language: en-GB,en;q=0.9,fr;q=0.5",
+];
+
+/// Three rules, each of which looks at another header.
+fn rules() -> Value {
+    let rule = |kind: &str, value: &str| {
+        json!({
+            "longUrl": format!("https://example.com/{value}"),
+            "conditions": [{ "type": kind, "matchKey": null, "matchValue": value }],
+        })
+    };
+    json!({ "redirectRules": [rule("device", "ios"), rule("device", "android"), rule("language", "de")] })
+}
+
+/// The names of the targets of such visitors: without rules, and with.
+pub(crate) const OF_A_BROWSER: &str = "edgelink, LRU hit, of a browser";
+pub(crate) const THREE_RULES: &str = "edgelink, LRU hit, three rules";
 
 /// Name, tier, and what makes that tier answer.
 fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 6] {
@@ -90,6 +116,8 @@ impl Field {
         let folder = TempDir::new().expect("a temporary folder");
         let codes = create_links(&control_plane, &redis).await;
         let paths = write_paths(folder.path(), "links", codes);
+        let with_rules = create_links_with_rules(&control_plane).await;
+        let with_rules = write_paths(folder.path(), "with-rules", with_rules);
         let in_redis = write_paths(folder.path(), "in-redis", fill_redis(&redis).await);
         let mut field = Self {
             targets: Vec::new(),
@@ -97,6 +125,7 @@ impl Field {
             control_plane,
             redis,
             paths,
+            with_rules,
             in_redis,
         };
         let envoy = static_redirect(field.control_plane.address()).await;
@@ -112,6 +141,18 @@ impl Field {
             if options.wants(name) {
                 let envoy = tiers.start(self.control_plane.address()).await;
                 self.add_envoy(name, Some(tier), envoy);
+            }
+        }
+        let with_rules = self.with_rules.clone();
+        for (name, paths) in [
+            (OF_A_BROWSER, self.paths.clone()),
+            (THREE_RULES, with_rules),
+        ] {
+            if options.wants(name) {
+                let envoy = Tiers::USUAL.start(self.control_plane.address()).await;
+                let mut target = Target::of(name, Some("lru"), &paths, envoy);
+                target.headers = BROWSER;
+                self.targets.push(target);
             }
         }
     }
@@ -146,6 +187,7 @@ impl Field {
                 tier: None,
                 status: 302,
                 paths: self.paths.clone(),
+                headers: &[],
                 address: server.address(),
                 processes: server.processes(),
                 server: Server::Nginx { _server: server },
@@ -181,6 +223,7 @@ impl Target {
             tier,
             status: 302,
             paths: paths.to_owned(),
+            headers: &[],
             address: envoy.edge(),
             processes: vec![envoy.process().id()],
             server: Server::Envoy(Box::new(envoy)),
@@ -210,6 +253,19 @@ async fn create_links(control_plane: &ControlPlane, redis: &RedisServer) -> Vec<
         codes.push(code);
     }
     pipe.flush();
+    codes
+}
+
+async fn create_links_with_rules(control_plane: &ControlPlane) -> Vec<String> {
+    let mut codes = Vec::new();
+    for _ in 0..LINKS {
+        let link = control_plane.create(&json!({ "longUrl": TARGET })).await;
+        let code = link.text("shortCode").to_owned();
+        let path = format!("/links/{code}/rules");
+        let answer = control_plane.api("POST", &path, &rules()).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        codes.push(code);
+    }
     codes
 }
 

@@ -2,10 +2,10 @@
 //! so that a test can hold on to it: `tests/bench/fuel.toml` has the figures that are agreed upon.
 
 use crate::abi::host::{Cluster, Fleet, HeaderMap, Metering, Module, Response, Usage, Worker};
-use crate::scenario::{DOMAIN, Reply, feed_batch, link, path_of, snapshot};
+use crate::scenario::{DOMAIN, Reply, feed_batch, link, path_of, snapshot, with_rules};
 use crate::stack::{filter_module, root};
 use edgelink_wire::feed::{Beat, FeedMessage};
-use edgelink_wire::{FeedBatch, LinkAnswer, Snapshot};
+use edgelink_wire::{FeedBatch, LinkAnswer, LinkRecord, Snapshot};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -24,6 +24,14 @@ const REQUESTS: u64 = 15;
 const BOUND: u64 = 1_000_000;
 const GENERATION: u64 = 1_767_225_600_000_000;
 const TARGET: &str = "https://example.com/some/where?a=b";
+
+const RULES: &str = r#"[
+    {"longUrl":"https://a.example/","conditions":[{"type":"device","matchValue":"ios"}]},
+    {"longUrl":"https://b.example/","conditions":[{"type":"device","matchValue":"android"}]},
+    {"longUrl":"https://c.example/","conditions":[{"type":"language","matchValue":"de"}]}]"#;
+const AGENT: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 \
+                     Safari/537.36";
+const LANGUAGES: &str = "en-GB,en;q=0.9,fr;q=0.5";
 
 /// The cost of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +60,7 @@ pub struct FuelFigures {
 pub fn measure() -> FuelFigures {
     let costs = [
         ("lru", lru()),
+        ("lru-three-rules", lru_three_rules()),
         ("shared-data", shared_data()),
         ("admission", admission()),
         ("redis", redis()),
@@ -94,6 +103,26 @@ fn lru() -> Cost {
         teach(worker, &path_of(number));
     }
     median((0..REQUESTS).map(|number| visit(worker, &path_of(number), 302)))
+}
+
+/// The same of a link with three rules, none of which the visitor meets: each looks at a header.
+fn lru_three_rules() -> Cost {
+    let mut fleet = with_feed();
+    let worker = fleet.worker(0);
+    let record = with_rules(TARGET, RULES);
+    for number in 0..REQUESTS {
+        teach_record(worker, &path_of(number), &record);
+    }
+    median((0..REQUESTS).map(|number| {
+        let before = worker.usage();
+        let request = worker.request("GET", path_of(number));
+        let request = request
+            .header("user-agent", AGENT)
+            .header("accept-language", LANGUAGES);
+        let stream = request.send();
+        assert_eq!(worker.outcome(stream).local_response().status(), 302);
+        worker.usage().since(&before)
+    }))
 }
 
 /// What another worker has fetched; it is put into the worker's cache.
@@ -183,10 +212,14 @@ fn batch(next: u64) -> Vec<u8> {
 
 /// Makes the worker fetch a link from the control plane.
 fn teach(worker: &mut Worker, path: &str) {
+    teach_record(worker, path, &link(TARGET));
+}
+
+fn teach_record(worker: &mut Worker, path: &str, record: &LinkRecord<String>) {
     let stream = worker.request("GET", path).send();
     let asked = worker.callout_to(&format!("/edge/v1/links/{DOMAIN}{path}"));
     let key = format!("{DOMAIN}{path}");
-    let reply = Reply::Link(link(TARGET));
+    let reply = Reply::Link(record.clone());
     let (_, _, body) = reply.http(&key).expect("an HTTP answer");
     worker.answer(&asked, Response::ok(LinkAnswer::MEDIA_TYPE, body));
     assert_eq!(worker.outcome(stream).local_response().status(), 302);

@@ -5,43 +5,38 @@ use super::words::{Browser, Device};
 
 /// The device that the words name: one of the six that are no groups; `None` if they name none.
 pub(super) fn device(user_agent: &[u8]) -> Option<Device> {
-    // Phones with Windows called themselves Android and iPhone too.
-    const NONE: [&str; 1] = ["Windows Phone"];
-    const WORDS: [(&str, Device); 9] = [
-        ("iPhone", Device::Ios),
-        ("iPad", Device::Ios),
-        ("iPod", Device::Ios),
-        ("Android", Device::Android),
-        ("CrOS", Device::Chromeos),
-        ("Windows", Device::Windows),
-        ("Macintosh", Device::Macos),
-        ("Linux", Device::Linux),
-        ("X11", Device::Linux),
-    ];
-    first(user_agent, &NONE, &WORDS)
+    most_particular(user_agent, |word| {
+        Some(match word {
+            // Phones with Windows called themselves Android and iPhone too.
+            b"Phone" => (0, None),
+            b"iPhone" | b"iPad" | b"iPod" => (1, Some(Device::Ios)),
+            b"Android" => (2, Some(Device::Android)),
+            b"CrOS" => (3, Some(Device::Chromeos)),
+            b"Windows" => (4, Some(Device::Windows)),
+            b"Macintosh" => (5, Some(Device::Macos)),
+            b"Linux" | b"X11" => (6, Some(Device::Linux)),
+            _ => return None,
+        })
+    })
 }
 
 /// The browser that the words name; `None` if they name none of ours.
 pub(super) fn browser(user_agent: &[u8]) -> Option<Browser> {
-    // These are made of Chrome or Firefox, and name it.
-    const NONE: [&str; 4] = ["SamsungBrowser/", "YaBrowser/", "Vivaldi/", "Seamonkey/"];
-    const WORDS: [(&str, Browser); 13] = [
-        ("Edg/", Browser::Edge),
-        ("EdgA/", Browser::Edge),
-        ("EdgiOS/", Browser::Edge),
-        ("Edge/", Browser::Edge),
-        ("OPR/", Browser::Opera),
-        ("OPiOS/", Browser::Opera),
-        ("Opera", Browser::Opera),
-        ("FxiOS/", Browser::Firefox),
-        ("Firefox/", Browser::Firefox),
-        ("CriOS/", Browser::Chrome),
-        ("Chromium/", Browser::Chrome),
-        ("Chrome/", Browser::Chrome),
-        ("Safari/", Browser::Safari),
-    ];
-    let named = first(user_agent, &NONE, &WORDS)?;
-    let is_androids_own = named == Browser::Safari && contains(user_agent, "Android");
+    let named = most_particular(user_agent, |word| {
+        Some(match word {
+            // These are made of Chrome or Firefox, and name it.
+            b"SamsungBrowser" | b"YaBrowser" | b"Vivaldi" | b"Seamonkey" => (0, None),
+            b"Edg" | b"EdgA" | b"EdgiOS" | b"Edge" => (1, Some(Browser::Edge)),
+            b"OPR" | b"OPiOS" | b"Opera" => (2, Some(Browser::Opera)),
+            b"FxiOS" | b"Firefox" => (3, Some(Browser::Firefox)),
+            b"CriOS" | b"Chromium" | b"Chrome" => (4, Some(Browser::Chrome)),
+            b"Safari" => (5, Some(Browser::Safari)),
+            _ => return None,
+        })
+    })?;
+    // Android's own calls itself Safari.
+    let is_androids_own =
+        named == Browser::Safari && words(user_agent).any(|word| word == b"Android");
     Some(if is_androids_own {
         Browser::AndroidBrowser
     } else {
@@ -60,28 +55,25 @@ impl Device {
     }
 }
 
-fn first<T: Copy>(text: &[u8], none: &[&str], words: &[(&str, T)]) -> Option<T> {
-    let found = words.iter().find(|(word, _)| contains(text, word))?;
-    let is_none = none.iter().any(|word| contains(text, word));
-    (!is_none).then_some(found.1)
+/// The words of the header: letters and digits.
+fn words(user_agent: &[u8]) -> impl Iterator<Item = &[u8]> {
+    user_agent.split(|byte| !byte.is_ascii_alphanumeric())
 }
 
-fn contains(text: &[u8], word: &str) -> bool {
-    let word = word.as_bytes();
-    let Some(first) = word.first() else {
-        return false;
-    };
-    let mut rest = text;
-    while let Some(at) = rest.iter().position(|byte| byte == first) {
-        let Some(found) = rest.get(at..) else {
-            return false;
-        };
-        if found.starts_with(word) {
-            return true;
+/// What the word with the least rank means; `rank` has the words that mean something. The header is read once.
+fn most_particular<T>(
+    user_agent: &[u8],
+    rank: impl Fn(&[u8]) -> Option<(u8, Option<T>)>,
+) -> Option<T> {
+    let (mut least, mut meaning) = (u8::MAX, None);
+    for word in words(user_agent) {
+        if let Some((rank, means)) = rank(word)
+            && rank < least
+        {
+            (least, meaning) = (rank, means);
         }
-        rest = found.get(1..).unwrap_or_default();
     }
-    false
+    meaning
 }
 
 #[cfg(test)]
@@ -158,15 +150,16 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_found_at_the_start_in_the_middle_and_at_the_end() {
-        for (text, is_there) in [
-            ("iPad", true),
-            ("iiPad", true),
-            ("x iPad y", true),
-            ("iPa", false),
-            ("iPaiPa", false),
+    fn a_word_counts_as_a_whole_wherever_it_stands() {
+        for (text, device_of_it) in [
+            ("iPad", Some(Device::Ios)),
+            ("x iPad", Some(Device::Ios)),
+            ("(iPad;", Some(Device::Ios)),
+            ("iiPad", None),
+            ("iPads", None),
+            ("iPa", None),
         ] {
-            assert_eq!(contains(text.as_bytes(), "iPad"), is_there, "{text}");
+            assert_eq!(device(text.as_bytes()), device_of_it, "{text}");
         }
     }
 }
