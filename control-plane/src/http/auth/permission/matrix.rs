@@ -7,7 +7,6 @@ use crate::server::Server;
 use http::Method;
 use reqwest::Response;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
@@ -138,44 +137,6 @@ fn table() -> String {
 #[test]
 fn the_reference_of_permissions_is_generated() {
     reference::assert_generated("permissions", &table());
-}
-
-/// A route without a rule answers no request; here it is found before that.
-#[test]
-fn every_route_of_the_router_has_a_rule_and_every_rule_a_route() {
-    let routes = routes(include_str!("../../api.rs"));
-    let rules = RULES
-        .iter()
-        .map(|rule| format!("{} {}", rule.method, rule.path));
-    assert_eq!(routes, rules.collect());
-    assert_eq!(routes.len(), RULES.len(), "a rule is there twice");
-}
-
-/// The routes that a router's source names.
-fn routes(source: &str) -> BTreeSet<String> {
-    let mut routes = BTreeSet::new();
-    for call in source.split(".route(").skip(1) {
-        let path = call.split('"').nth(1).unwrap();
-        let end = call.find(".fallback").or(call.find(".layer"));
-        let handlers = &call[..end.unwrap_or(call.len())];
-        for method in [
-            Method::GET,
-            Method::POST,
-            Method::PUT,
-            Method::PATCH,
-            Method::DELETE,
-        ] {
-            let name = format!("{}(", method.as_str().to_ascii_lowercase());
-            let is_name = |(at, _): &(usize, &str)| {
-                let before = handlers[..*at].chars().next_back();
-                before.is_some_and(|char| !char.is_alphanumeric() && char != '_')
-            };
-            if handlers.match_indices(&name).any(|found| is_name(&found)) {
-                routes.insert(format!("{method} {path}"));
-            }
-        }
-    }
-    routes
 }
 
 /// A server with a key of each kind of caller.
