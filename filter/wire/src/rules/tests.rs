@@ -469,7 +469,7 @@ fn no_more_than_the_beginning_of_what_a_visitor_sends_is_looked_at() {
     let parameter = || vec![condition("any-value-query-param", Some("a"), None)];
     for (more, holds) in [(0, true), (1, false)] {
         let visitor = TestVisitor {
-            user_agent: late(MAX_HEADER_BYTES + more, "iPhone"),
+            user_agent: late(MAX_HEADER_BYTES + more, " iPhone"),
             query: late(MAX_QUERY_BYTES + more, "&a").into_bytes(),
             ..TestVisitor::default()
         };
