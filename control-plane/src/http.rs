@@ -13,4 +13,5 @@ mod openapi;
 mod pages;
 mod redirect;
 pub(crate) mod routes;
+mod seal;
 mod visit;

@@ -18,6 +18,7 @@ mod dialect;
 mod domains;
 mod error;
 mod external_ids;
+mod installation;
 mod issuers;
 mod leases;
 mod links;

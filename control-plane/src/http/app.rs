@@ -5,6 +5,7 @@ use crate::feed::Feed;
 use crate::http::auth::{EdgeTokens, KeyVerifier};
 use crate::http::health::Health;
 use crate::http::pages::Pages;
+use crate::http::seal::Seal;
 use crate::limits::Limiter;
 use crate::links::creating::Creator;
 use crate::numbers::Minter;
@@ -12,10 +13,10 @@ use crate::publisher::PublisherStatus;
 use crate::redis::Redis;
 use crate::resolve::Resolver;
 use crate::snapshot::Snapshots;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 use axum::extract::FromRef;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 /// The state that handlers share.
 pub(crate) struct App {
@@ -37,6 +38,8 @@ pub(crate) struct App {
     pub(crate) request_permits: Semaphore,
     /// One permit for every bulk request that may be worked on at once.
     pub(crate) bulk_permits: Semaphore,
+    /// See [`App::seal`].
+    seal: OnceCell<Seal>,
 }
 
 /// The parts of the state that answer edges.
@@ -65,9 +68,16 @@ impl App {
             poll_permits: Semaphore::new(config.feed.max_polls),
             request_permits: Semaphore::new(config.server.max_requests),
             bulk_permits: Semaphore::new(config.server.max_bulk_requests),
+            seal: OnceCell::new(),
             store,
             config,
         }
+    }
+
+    /// The seal of cursors, which all control planes of the database share.
+    pub(crate) async fn seal(&self) -> Result<&Seal, StoreError> {
+        let read = async || Ok(Seal::new(&self.store.installation().await?));
+        self.seal.get_or_try_init(read).await
     }
 }
 

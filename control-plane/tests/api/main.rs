@@ -15,6 +15,7 @@ mod edge_feed;
 mod faults;
 mod helpers;
 mod idempotency;
+mod intruders;
 mod limits;
 mod listing;
 mod moving;

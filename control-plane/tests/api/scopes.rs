@@ -5,22 +5,22 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 /// A caller of the API.
-struct Client<'s> {
-    server: &'s Running,
-    key: String,
+pub(crate) struct Client<'s> {
+    pub(crate) server: &'s Running,
+    pub(crate) key: String,
 }
 
 impl Client<'_> {
-    async fn send(&self, method: Method, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Answer {
         let request = self.server.plain(method, &format!("/api/v1{path}"));
         send(request.bearer_auth(&self.key).json(body)).await
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send(Method::GET, path, &Value::Null).await
     }
 
-    async fn create(&self, body: &Value) -> Answer {
+    pub(crate) async fn create(&self, body: &Value) -> Answer {
         self.send(Method::POST, "/links", body).await
     }
 
@@ -36,7 +36,7 @@ impl Client<'_> {
 }
 
 /// A key of a new user of the first tenant, and what more is said of the key.
-async fn client<'s>(server: &'s Running, role: &str, more: &Value) -> Client<'s> {
+pub(crate) async fn client<'s>(server: &'s Running, role: &str, more: &Value) -> Client<'s> {
     let name = format!("{role} {more} {:?}", std::time::Instant::now());
     let name: String = name.chars().rev().take(100).collect();
     let user = json!({ "name": name, "role": role });
@@ -57,7 +57,7 @@ async fn client<'s>(server: &'s Running, role: &str, more: &Value) -> Client<'s>
 }
 
 /// The admin of a new tenant.
-async fn tenant<'s>(server: &'s Running, name: &str) -> Client<'s> {
+pub(crate) async fn tenant<'s>(server: &'s Running, name: &str) -> Client<'s> {
     let made = send(
         server
             .api(Method::POST, "/tenants")
@@ -73,7 +73,7 @@ async fn tenant<'s>(server: &'s Running, name: &str) -> Client<'s> {
     }
 }
 
-fn link(slug: &str) -> Value {
+pub(crate) fn link(slug: &str) -> Value {
     json!({ "longUrl": format!("https://example.com/{slug}"), "customSlug": slug })
 }
 

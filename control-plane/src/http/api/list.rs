@@ -8,6 +8,7 @@ use super::{page, values};
 use crate::config::LinksConfig;
 use crate::http::app::App;
 use crate::http::auth::Caller;
+use crate::http::seal::Seal;
 use crate::links::words::SearchTerm;
 use crate::problem::Problem;
 use crate::store::{ListOrder, ListQuery, ListedState, TagsMode};
@@ -50,17 +51,23 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let config = &app.config.links;
     let scope = caller.scope().as_ref().clone();
-    let query = parse(query.as_deref(), scope, config)?;
+    let seal = app.seal().await?;
+    let query = parse(query.as_deref(), scope, config, seal)?;
     let page = app.store.list_links(&query).await?;
     let links = page.links.iter();
     let links = links.map(|link| LinkView::new(link, config)).collect();
     let order = query.order;
     let next = page.next.map(|place| Continuation { order, place });
-    let next_cursor = next.map(|next| next.format());
+    let next_cursor = next.map(|next| next.format(seal));
     Ok(Json(ListView { links, next_cursor }).into_response())
 }
 
-fn parse(query: Option<&str>, scope: Scope, config: &LinksConfig) -> Result<ListQuery, Problem> {
+fn parse(
+    query: Option<&str>,
+    scope: Scope,
+    config: &LinksConfig,
+    seal: &Seal,
+) -> Result<ListQuery, Problem> {
     let mut fields = Fields::of_query_with(query, &LISTS)?;
     let limit = page::limit(&mut fields);
     let mut query = ListQuery {
@@ -81,7 +88,7 @@ fn parse(query: Option<&str>, scope: Scope, config: &LinksConfig) -> Result<List
         ..ListQuery::newest(scope, limit)
     };
     let order = fields.optional("orderBy", order);
-    let cursor = fields.optional("cursor", Continuation::parse);
+    let cursor = fields.optional("cursor", |value| Continuation::parse(value, seal));
     query.order = match (&cursor, order) {
         (Some(cursor), None) => cursor.order,
         (_, order) => order.unwrap_or_default(),

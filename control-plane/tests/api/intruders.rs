@@ -1,0 +1,56 @@
+//! What others cannot learn, and what no key can do any more.
+
+use crate::helpers::{Running, read_all, send};
+use crate::scopes::{Client, client, link, tenant};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+
+/// More links than a page of a list passes over.
+const MANY: usize = 4_700;
+
+/// The cursor of a page that passes over the links of others.
+async fn cursor(client: &Client<'_>, query: &str) -> String {
+    let path = format!("/links?domain=go.example:8080&limit=1&{query}");
+    let page = client.get(&path).await.expect(200);
+    assert_eq!(
+        page["links"],
+        json!([]),
+        "there are none of the client's so far"
+    );
+    page["nextCursor"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_cursor_does_not_name_the_links_of_others() {
+    let server = Running::start().await;
+    let theirs = |n: usize| link(&format!("secret-{n:04}"));
+    let items: Vec<Value> = (0..MANY).map(theirs).collect();
+    for items in items.chunks(500) {
+        let made = send(server.api(Method::POST, "/links/bulk").json(items)).await;
+        assert_eq!(made.expect(200)["created"], items.len());
+    }
+    let acme = tenant(&server, "acme").await;
+    let ada = client(&server, "editor", &json!({})).await;
+    for (client, own) in [(&acme, "z-acme"), (&ada, "z-ada")] {
+        client.create(&link(own)).await.expect(201);
+        let next = cursor(client, "orderBy=shortCode-asc").await;
+        assert!(!next.contains(&hex::encode("secret-")), "{next}");
+        // It leads on all the same.
+        let path = format!("/links?domain=go.example:8080&limit=1&cursor={next}");
+        let page = client.get(&path).await.expect(200);
+        assert_eq!(page["links"][0]["shortCode"], own);
+        // Nor can one be made that begins where its maker wants.
+        for forged in [
+            format!("s{}", hex::encode("secret-0001")),
+            next.replace(char::is_numeric, "0"),
+        ] {
+            let path = format!("/links?domain=go.example:8080&cursor={forged}");
+            assert_eq!(
+                client.get(&path).await.problem(422, "validation"),
+                ["cursor"]
+            );
+        }
+    }
+}
+
