@@ -1,7 +1,10 @@
 //! The audit log: who changed what. An entry is written in the transaction of the change.
 
+mod history;
+
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
+use super::revisions::TOLERANCE_MILLIS;
 use super::rows::name;
 use super::session::Session;
 use super::sql::{LONGEST, Value, pieces, sql};
@@ -14,6 +17,30 @@ impl Store {
             self.read("audit_entries", "reading the audit log"),
             |session| {
                 let rows = select(session, query).await?;
+                rows.into_iter().map(AuditRow::into_entry).collect()
+            }
+        )
+    }
+
+    /// Entries about the link at `subject` that was created at `created_at`, unix milliseconds; newest first. Those about links
+    /// that were there before, which may have been those of others, are not among them.
+    pub async fn link_history(
+        &self,
+        query: &AuditQuery,
+        subject: &str,
+        created_at: u64,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        run!(
+            self.read("link_history", "reading the history of a link"),
+            |session| {
+                let query = AuditQuery {
+                    subject: Some(subject.to_owned()),
+                    after: history::predecessors_end(session, query.tenant_id, subject).await?,
+                    // The time of creation may be a guess.
+                    since: created_at.saturating_sub(TOLERANCE_MILLIS),
+                    ..query.clone()
+                };
+                let rows = select(session, &query).await?;
                 rows.into_iter().map(AuditRow::into_entry).collect()
             }
         )
@@ -104,6 +131,10 @@ pub struct AuditQuery {
     pub action: Option<String>,
     /// Only those before this id.
     pub before: Option<u64>,
+    /// Only those behind this id.
+    pub after: u64,
+    /// Only those of then or later, unix milliseconds.
+    pub since: u64,
     /// How many at most.
     pub limit: u32,
 }
@@ -118,6 +149,8 @@ impl AuditQuery {
             actor: None,
             action: None,
             before: None,
+            after: 0,
+            since: 0,
             limit,
         }
     }
@@ -207,8 +240,8 @@ async fn select(session: &mut Session, query: &AuditQuery) -> Result<Vec<AuditRo
     }
     let before = query.before.unwrap_or(i64::MAX.cast_unsigned());
     let select = select
-        .push(" AND id < ? ORDER BY id DESC LIMIT ?")
-        .bind(before)
+        .push(" AND id > ? AND id < ? AND at >= ? ORDER BY id DESC LIMIT ?")
+        .bind_all([query.after, before, query.since])
         .bind(query.limit);
     session.fetch_all(select).await
 }

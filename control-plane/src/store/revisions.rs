@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 /// two creations; one that was set is detected.
 const TOLERANCE: u64 = 1_000_000;
 
+/// How far a time that was guessed may be from the database's clock, in milliseconds.
+pub(super) const TOLERANCE_MILLIS: u64 = TOLERANCE / 1000;
+
 /// What the next revisions follow from, as read from the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub(super) struct Revisions {

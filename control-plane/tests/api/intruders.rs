@@ -54,3 +54,49 @@ async fn a_cursor_does_not_name_the_links_of_others() {
     }
 }
 
+#[tokio::test]
+async fn the_history_of_a_link_does_not_tell_of_one_that_was_there_before() {
+    let server = Running::start().await;
+    let ada = client(&server, "editor", &json!({})).await;
+    let bob = client(&server, "editor", &json!({})).await;
+    let note = json!({ "notes": "ada's secret" });
+    for slug in ["created", "moved", "left"] {
+        ada.create(&link(slug)).await.expect(201);
+        let path = format!("/links/{slug}");
+        ada.send(Method::PATCH, &path, &note).await.expect(200);
+    }
+    for slug in ["created", "moved"] {
+        let deleted = ada
+            .send(Method::DELETE, &format!("/links/{slug}"), &Value::Null)
+            .await;
+        assert_eq!(deleted.status, 204);
+    }
+    let to = json!({ "customSlug": "hidden" });
+    ada.send(Method::POST, "/links/left/move", &to)
+        .await
+        .expect(201);
+    for slug in ["created", "left"] {
+        bob.create(&link(slug)).await.expect(201);
+    }
+    // This one is older than the changes of the link whose place it takes.
+    let body = json!({ "longUrl": "https://example.com/", "customSlug": "old" });
+    bob.create(&body).await.expect(201);
+    let to = json!({ "customSlug": "moved" });
+    bob.send(Method::POST, "/links/old/move", &to)
+        .await
+        .expect(201);
+    let patch = json!({ "title": "bob's" });
+    for (slug, expected) in [("created", 1), ("left", 1), ("moved", 2)] {
+        let path = format!("/links/{slug}");
+        bob.send(Method::PATCH, &path, &patch).await.expect(200);
+        for query in ["", "?cursor=00000000000fffff"] {
+            let history = bob.get(&format!("{path}/history{query}")).await.expect(200);
+            assert_eq!(
+                history["entries"].as_array().unwrap().len(),
+                expected,
+                "{history}"
+            );
+        }
+    }
+}
+

@@ -34,15 +34,16 @@ pub(crate) async fn history(
 ) -> Result<Response, Problem> {
     let limit = page::limit(&mut fields);
     let query = AuditQuery {
-        subject: Some(subject(&key)),
         before: fields.optional("cursor", page::cursor),
         ..AuditQuery::of_tenant(caller.tenant_id(), limit + 1)
     };
     fields.finish()?;
     let link = app.store.find_link(&key).await?;
     let link = link.filter(|link| caller.check(link).is_ok());
-    link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
-    answer(&app, &query, limit).await
+    let link = link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
+    let subject = subject(&key);
+    let history = app.store.link_history(&query, &subject, link.created_at);
+    Ok(answer(history.await?, limit))
 }
 
 /// An entry as the API shows it.
@@ -103,17 +104,16 @@ pub(crate) async fn list(
         ..AuditQuery::of_tenant(caller.tenant_id(), limit + 1)
     };
     fields.finish()?;
-    answer(&app, &query, limit).await
+    Ok(answer(app.store.audit_entries(&query).await?, limit))
 }
 
-/// A page of `limit` entries, of which one more is read.
-async fn answer(app: &App, query: &AuditQuery, limit: u32) -> Result<Response, Problem> {
-    let mut entries = app.store.audit_entries(query).await?;
+/// A page of `limit` entries, of which one more was read.
+fn answer(mut entries: Vec<AuditEntry>, limit: u32) -> Response {
     let next_cursor = page::cut(&mut entries, limit).map(|entry| page::place(entry.id));
     let entries = entries.into_iter().map(EntryView::new).collect();
-    Ok(Json(AuditView {
+    Json(AuditView {
         entries,
         next_cursor,
     })
-    .into_response())
+    .into_response()
 }
