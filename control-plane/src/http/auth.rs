@@ -85,6 +85,18 @@ async fn authenticate(keys: &KeyVerifier, headers: &HeaderMap) -> Result<Caller,
     Ok(Caller::new(holder))
 }
 
+/// Refuses a request whose key was revoked or changed since it was let through, because its body took its time.
+pub(crate) async fn check_again(
+    keys: &KeyVerifier,
+    headers: &HeaderMap,
+    caller: &Caller,
+) -> Result<(), Problem> {
+    if authenticate(keys, headers).await?.may_the_same(caller) {
+        return Ok(());
+    }
+    Err(Problem::new(Kind::Forbidden).with_detail("the key was changed while the body came"))
+}
+
 /// The route below [`API`] as the router has it; `None` if the path does not exist.
 fn route(request: &Request) -> Option<&str> {
     let path = request.extensions().get::<MatchedPath>()?.as_str();

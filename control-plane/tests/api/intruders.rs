@@ -100,3 +100,52 @@ async fn the_history_of_a_link_does_not_tell_of_one_that_was_there_before() {
     }
 }
 
+#[tokio::test]
+async fn a_key_that_is_revoked_while_its_body_comes_does_nothing_any_more() {
+    let server = Running::start().await;
+    for (method, path, body) in [
+        (
+            "POST",
+            "/links/bulk",
+            r#"[{"longUrl":"https://example.com/","customSlug":"late"}]"#,
+        ),
+        ("DELETE", "/links/bulk", r#"[{"shortCode":"kept"}]"#),
+        (
+            "POST",
+            "/links",
+            r#"{"longUrl":"https://example.com/","customSlug":"late"}"#,
+        ),
+    ] {
+        server.post(&link("kept")).await;
+        let client = client(&server, "admin", &json!({})).await;
+        let mut stream = server.connect().await;
+        let head = format!(
+            "{method} /api/v1{path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\nexpect: 100-continue\r\n\r\n",
+            client.key,
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // The server asks for the body once the key has let the request through.
+        let mut asked = [0; 25];
+        tokio::io::AsyncReadExt::read_exact(&mut stream, &mut asked)
+            .await
+            .unwrap();
+        assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
+        let id = client.key.split('_').nth(1).unwrap();
+        let revoked = server.delete(&format!("/keys/{id}")).await;
+        assert_eq!(revoked.status, 204);
+        stream.write_all(body.as_bytes()).await.unwrap();
+        let answer = read_all(&mut stream).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 401 "),
+            "{method} {path}: {answer}"
+        );
+        server.get("/links/kept").await.expect(200);
+        server
+            .get("/links/late")
+            .await
+            .problem(404, "link-not-found");
+    }
+}
+

@@ -1,13 +1,16 @@
 //! Reads the body of a request: a JSON object within bounds.
 
 use crate::http::app::App;
+use crate::http::auth::{Caller, check_again};
 use crate::problem::{Kind, Problem};
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Map, Value};
+use std::pin::pin;
 use std::sync::Arc;
 
 /// A body that is a JSON object with a JSON content type.
@@ -22,10 +25,17 @@ impl FromRequest<Arc<App>> for JsonObject {
                 .with_detail("send the body with 'Content-Type: application/json'"));
         }
         let limits = &app.config.server;
-        let body = read(request.into_body(), limits.max_body_bytes);
+        let (parts, body) = request.into_parts();
+        let mut body = pin!(read(body, limits.max_body_bytes));
+        if let Some(bytes) = body.as_mut().now_or_never() {
+            return parse(&bytes?);
+        }
         let bytes = tokio::time::timeout(limits.body_timeout_ms, body)
             .await
             .map_err(|_| Problem::new(Kind::BodyTimeout))??;
+        if let Some(caller) = parts.extensions.get::<Caller>() {
+            check_again(&app.keys, &parts.headers, caller).await?;
+        }
         parse(&bytes)
     }
 }

@@ -10,7 +10,7 @@ use super::schema;
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
-use crate::http::auth::Caller;
+use crate::http::auth::{Caller, check_again};
 use crate::links::order::{Order, OrderOutcome};
 use crate::problem::{Kind, Problem};
 use axum::Json;
@@ -54,13 +54,15 @@ pub(crate) async fn create_many(
     let _permit = bulk_items::admit(&app, request.headers())?;
     let mut whole = WholeRequest::default();
     let links = &app.config.links;
-    let parsed = bulk_items::read(&app.config.server, request.into_body(), |index, value| {
+    let (parts, body) = request.into_parts();
+    let parsed = bulk_items::read(&app.config.server, body, |index, value| {
         if id.is_some() {
             whole.add(&value);
         }
         parse(index, value, id.as_ref(), links, &caller)
     });
     let parsed = parsed.await?;
+    check_again(&app.keys, &parts.headers, &caller).await?;
     if let Some(id) = &id {
         id.claim(app.store.as_ref(), whole).await?;
     }

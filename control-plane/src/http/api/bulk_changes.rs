@@ -12,7 +12,7 @@ use super::values;
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
-use crate::http::auth::Caller;
+use crate::http::auth::{Caller, check_again};
 use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
 use crate::store::{Actor, LinkChange};
@@ -113,10 +113,12 @@ async fn change_many(
 ) -> Result<(Vec<Outcome>, AwaitedChanges), Problem> {
     let _permit = bulk_items::admit(app, request.headers())?;
     let links = &app.config.links;
-    let parsed = bulk_items::read(&app.config.server, request.into_body(), |_, value| {
+    let (parts, body) = request.into_parts();
+    let parsed = bulk_items::read(&app.config.server, body, |_, value| {
         parse(bulk_items::object(value)?, links, caller)
     });
     let parsed = parsed.await?;
+    check_again(&app.keys, &parts.headers, caller).await?;
     let from = app.feed.end();
     let limit = app.config.server.request_timeout_ms;
     let actor = caller.actor();

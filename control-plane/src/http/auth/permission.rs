@@ -44,6 +44,11 @@ impl Caller {
         }
     }
 
+    /// Whether both may do the same with the same links.
+    pub(super) fn may_the_same(&self, other: &Self) -> bool {
+        self.rights == other.rights && self.scope == other.scope
+    }
+
     /// The public part of the key.
     pub(crate) fn id(&self) -> &str {
         &self.holder.key.id
