@@ -149,3 +149,27 @@ async fn a_key_that_is_revoked_while_its_body_comes_does_nothing_any_more() {
     }
 }
 
+#[tokio::test]
+async fn a_link_to_a_host_that_is_blocked_by_now_is_not_restored() {
+    let server = Running::start().await;
+    let bad = json!({ "longUrl": "https://evil.example/", "customSlug": "bad" });
+    server.post(&bad).await.expect(201);
+    server.post(&link("ruled")).await.expect(201);
+    let rules = json!({ "redirectRules": [{
+        "longUrl": "https://evil.example/",
+        "conditions": [{ "type": "device", "matchValue": "ios" }],
+    }] });
+    send(server.api(Method::POST, "/links/ruled/rules").json(&rules))
+        .await
+        .expect(200);
+    for slug in ["bad", "ruled"] {
+        assert_eq!(server.delete(&format!("/links/{slug}")).await.status, 204);
+    }
+    let blocked = [("EDGELINK_LINKS_BLOCKED_HOSTS", "evil.example")];
+    let server = server.restart_with(&blocked).await;
+    for (slug, field) in [("bad", "longUrl"), ("ruled", "redirectRules")] {
+        let restored = send(server.api(Method::POST, &format!("/links/{slug}/restore"))).await;
+        assert_eq!(restored.problem(422, "validation"), [field]);
+        assert_eq!(server.follow(&format!("/{slug}")).await.status, 404);
+    }
+}
