@@ -164,3 +164,23 @@ async fn a_body_that_is_wrong_as_a_whole_changes_nothing() {
     }
     server.get("/links/a").await.expect(200);
 }
+
+#[tokio::test]
+async fn answers_have_a_bound_as_bodies_have() {
+    let server = Running::with(&[("EDGELINK_SERVER_MAX_BULK_BODY_BYTES", "65536")]).await;
+    let notes = "n".repeat(4096);
+    let body = json!({ "longUrl": "https://example.com/", "customSlug": "large", "notes": notes });
+    server.post(&body).await.expect(201);
+    // A chunk more than fits is begun, and no other.
+    let items = vec![json!({ "shortCode": "large", "archived": true }); 1_200];
+    let answer = bulk(&server, Method::PATCH, &Value::from(items))
+        .await
+        .expect(200);
+    assert_eq!(
+        (&answer["changed"], &answer["failed"]),
+        (&json!(500), &json!(700))
+    );
+    let last = &answer["results"][1_199];
+    assert_eq!(last["status"], 503);
+    assert_eq!(last["error"]["type"], "urn:edgelink:problem:overloaded");
+}

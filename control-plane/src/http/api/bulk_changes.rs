@@ -13,7 +13,8 @@ use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::{Caller, check_again};
-use crate::links::model::Link;
+use crate::links::model::{Link, LinkContent, LinkDetails};
+use crate::links::target::TargetUrl;
 use crate::problem::{Kind, Problem};
 use crate::store::{Actor, LinkChange};
 use axum::Json;
@@ -122,13 +123,21 @@ async fn change_many(
     let from = app.feed.end();
     let limit = app.config.server.request_timeout_ms;
     let actor = caller.actor();
+    let room = app.config.server.max_bulk_body_bytes;
     let run = async |changes: Vec<(LinkKey, LinkChange)>, by: Deadlines| {
-        let mut made = Vec::with_capacity(changes.len());
+        let mut made: Vec<Outcome> = Vec::with_capacity(changes.len());
+        let mut held = 0;
         for chunk in changes.chunks(CHUNK) {
             if Instant::now() >= by.begin {
                 break;
             }
+            if held > room {
+                made.resize_with(changes.len(), || Err(too_much()));
+                break;
+            }
             made.extend(change_chunk(app, chunk, &actor).await);
+            let links = made[made.len() - chunk.len()..].iter().flatten();
+            held += links.map(|link| bytes_of(&link.content)).sum::<usize>();
         }
         made
     };
@@ -136,6 +145,21 @@ async fn change_many(
     let changed = outcomes.iter().flatten();
     let awaited = AwaitedChanges::new(from, changed.map(|link| (link.key(), link.rev)));
     Ok((outcomes, awaited))
+}
+
+/// What is not begun because the answer has no room for it.
+fn too_much() -> Problem {
+    let detail = "the answer has no room for more links: send the rest in another request";
+    Problem::new(Kind::Overloaded).with_detail(detail)
+}
+
+/// About how many bytes a link is in an answer, and until then.
+fn bytes_of(content: &LinkContent) -> usize {
+    let LinkDetails { notes, rules, .. } = &content.details;
+    let texts = [&content.title, notes].into_iter().flatten();
+    let texts = texts.chain(&content.tags).map(String::len);
+    let targets = rules.iter().map(|rule| rule.target.len());
+    content.target.as_str().len() + texts.chain(targets).sum::<usize>()
 }
 
 fn parse_patch(object: Map<String, Value>, links: &LinksConfig, caller: &Caller) -> Parsed {
@@ -168,7 +192,18 @@ fn parse_deletion(object: Map<String, Value>, links: &LinksConfig, caller: &Call
 
 async fn change_chunk(app: &App, chunk: &[(LinkKey, LinkChange)], actor: &Actor) -> Vec<Outcome> {
     match app.store.change_links(chunk, actor).await {
-        Ok(outcomes) => outcomes.into_iter().map(outcome).collect(),
+        Ok(outcomes) => {
+            let outcomes = outcomes.into_iter().zip(chunk);
+            let outcomes = outcomes.map(|(changed, (_, change))| {
+                let mut link = outcome(changed)?;
+                if matches!(change, LinkChange::Delete(_)) {
+                    // The answer does not show it.
+                    link.content = LinkContent::to(TargetUrl::from_store(""));
+                }
+                Ok(link)
+            });
+            outcomes.collect()
+        }
         Err(error) => {
             let problem = Problem::from(error);
             chunk.iter().map(|_| Err(problem.clone())).collect()
