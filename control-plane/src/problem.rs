@@ -160,8 +160,11 @@ impl Problem {
     }
 
     /// Whether the request may have taken effect nevertheless.
-    pub(crate) fn is_unavailable(&self) -> bool {
-        self.kind.describe().0.is_server_error()
+    pub(crate) fn is_possibly_done(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Internal | Kind::StoreUnavailable | Kind::RequestTimeout
+        )
     }
 
     /// The problem as JSON.

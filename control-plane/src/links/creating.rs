@@ -57,8 +57,8 @@ impl Creator {
         outcomes.pop().unwrap_or(Err(Problem::new(Kind::Internal)))
     }
 
-    /// Carries orders out; those not begun at `deadline` time out, and those not committed at `end` fail. The outcomes are in
-    /// the order of `orders`.
+    /// Carries orders out; those not begun at `deadline` are left out, and those not committed at `end` fail. The outcomes are
+    /// in the order of `orders`.
     pub(crate) async fn create_many(
         &self,
         orders: &[Order],
@@ -73,7 +73,6 @@ impl Creator {
             let wait_limit = end.saturating_duration_since(Instant::now());
             outcomes.extend(self.create_chunk(chunk, wait_limit).await);
         }
-        outcomes.resize_with(orders.len(), || Err(Problem::new(Kind::RequestTimeout)));
         outcomes
     }
 

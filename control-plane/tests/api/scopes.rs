@@ -353,3 +353,22 @@ async fn a_key_creates_no_more_links_than_its_quota() {
         .expect(200);
     key.create(&link("d")).await.expect(201);
 }
+
+#[tokio::test]
+async fn what_was_not_created_costs_no_quota() {
+    let server = Running::with(&[
+        ("EDGELINK_NUMBERS_SOURCE", "counter"),
+        ("EDGELINK_LINKS_MAX_CODE_TRIES", "1"),
+    ])
+    .await;
+    // The alias has the number 0, and the code of the number 1.
+    server.post(&link("0000001")).await.expect(201);
+    let client = client(&server, "editor", &json!({ "quota": 1 })).await;
+    let anywhere = json!({ "longUrl": "https://example.com/" });
+    client.create(&anywhere).await.problem(503, "codes-taken");
+    client.create(&anywhere).await.expect(201);
+    client
+        .create(&anywhere)
+        .await
+        .problem(402, "quota-exhausted");
+}

@@ -73,7 +73,7 @@ pub(crate) async fn create_many(
     let run = async |orders: Vec<Order>, by: Deadlines| {
         quota::create_many(&app, &caller, &orders, by.begin, by.end).await
     };
-    let outcomes = bulk_items::carry_out(parsed, limit, Kind::Internal, run).await?;
+    let outcomes = bulk_items::carry_out(parsed, limit, Kind::RequestTimeout, run).await?;
     let aliases = outcomes.iter().zip(are_aliases).filter(|(_, is)| *is);
     let created = aliases.filter_map(|(outcome, _)| outcome.as_ref().ok()?.new_link());
     let awaited = AwaitedChanges::new(from, created);

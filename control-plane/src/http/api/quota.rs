@@ -23,8 +23,8 @@ pub(super) async fn create(app: &App, caller: &Caller, order: Order) -> OrderOut
     outcome
 }
 
-/// Carries orders out like [`Creator::create_many`](crate::links::creating::Creator::create_many). The first of them are
-/// within the quota, and the others answered only if they create nothing.
+/// Carries orders out like [`Creator::create_many`](crate::links::creating::Creator::create_many), which may leave out the last
+/// ones. The first of them are within the quota, and the others answered only if they create nothing.
 pub(super) async fn create_many(
     app: &App,
     caller: &Caller,
@@ -46,7 +46,9 @@ pub(super) async fn create_many(
     let (within, rest) = orders.split_at(within.min(orders.len()));
     let mut outcomes = app.creator.create_many(within, deadline, end).await;
     give_back(app, caller, taken, &outcomes).await;
-    outcomes.extend(beyond(app, rest).await);
+    if outcomes.len() == within.len() {
+        outcomes.extend(beyond(app, rest).await);
+    }
     outcomes
 }
 
@@ -69,7 +71,7 @@ fn exhausted() -> Problem {
 async fn give_back(app: &App, caller: &Caller, taken: u64, outcomes: &[OrderOutcome]) {
     let is_taken = |outcome: &&OrderOutcome| match outcome {
         Ok(made) => made.new_link().is_some(),
-        Err(problem) => problem.is_unavailable(),
+        Err(problem) => problem.is_possibly_done(),
     };
     let created = outcomes.iter().filter(is_taken).count() as u64;
     let count = taken.saturating_sub(created);
