@@ -122,6 +122,7 @@ return redis.call('DEL', KEYS[1], KEYS[2])
 ///
 /// Answers which is the first without a token, from 1 on, or 0, and the level of each bucket then in millionths of a token. A
 /// bucket is a text, its level and when that was in microseconds; it expires when it is full. One that cannot be read is full.
+/// One of a time to come, because the clock was set back, gains from now on.
 pub(super) static TAKE: Script = Script::new(
     r"
 local time = redis.call('TIME')
@@ -131,6 +132,10 @@ for i, key in ipairs(KEYS) do
   local full, rate = ARGV[2 * i - 1] * 1000000, tonumber(ARGV[2 * i])
   local level, at = string.match(redis.call('GET', key) or '', '^(%d+) (%d+)$')
   levels[i] = level and math.min(full, level + math.max(0, now - at) * rate) or full
+  if level and tonumber(at) > now then
+    local left = math.max(1, math.ceil((full - levels[i]) / rate / 1000))
+    redis.call('SET', key, string.format('%.0f %.0f', levels[i], now), 'PX', left)
+  end
   if levels[i] < 1000000 and refused == 0 then refused = i end
 end
 if refused == 0 then

@@ -238,6 +238,19 @@ async fn a_redis_that_forgets_its_scripts_changes_nothing() {
     assert_promise(&server.url(), &variables, ask, bucket, flush).await;
 }
 
+#[tokio::test]
+async fn a_clock_that_was_set_back_keeps_nothing_empty_until_it_has_caught_up() {
+    let server = RedisServer::start().await;
+    let replicas = Replicas::start(&server.url(), &limit("GLOBAL", 10, 10)).await;
+    let in_an_hour = micros(&|command| server.ask(command)) + 3_600_000_000;
+    server.ask(&["SET", "{limits}:global:", &format!("0 {in_an_hour}")]);
+    until("a token", LIMIT, async || {
+        let answer = replicas.ask(replicas.addresses[0], "").await;
+        (answer.status == 200).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_takes_from_all_buckets_at_once() {
     let cluster = RedisCluster::start().await;
