@@ -6,7 +6,7 @@ use edgelink_control_plane::links::model::{Link, LinkContent};
 use edgelink_control_plane::links::target::TargetUrl;
 use edgelink_control_plane::links::words::{SearchTerm, SearchWord, words_of};
 use edgelink_control_plane::store::{
-    Actor, ListOrder, ListQuery, ListedState, MAX_EXAMINED, NewLink, Store, TagsMode,
+    Actor, ListOrder, ListQuery, ListedState, MAX_EXAMINED, NewLink, Store, TagQuery, TagsMode,
 };
 use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
 use edgelink_wire::{Domain, LinkState};
@@ -370,6 +370,41 @@ async fn links_from_before_are_found_by_tag_word_and_host(database: Database) {
     }
     for (tags, expected) in [(["t 1"], 1), (["u"], 1), (["t"], 0)] {
         assert_eq!(listed(None, &tags).await, expected, "{tags:?}");
+    }
+}
+
+/// Not on SQLite, which knows only UTF-8.
+#[tokio::test]
+async fn tags_and_titles_from_before_are_read_as_utf_8_in_a_database_of_another_character_set() {
+    let database = Database::on_server().await;
+    database
+        .execute("SET @change = CONCAT('ALTER DATABASE ', DATABASE(), ' CHARACTER SET latin1'); PREPARE change_once FROM @change; EXECUTE change_once")
+        .await;
+    let insert = "INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, forward_query, title, tags, \
+         created_at, updated_at, rev) VALUES";
+    let links = [
+        "INSERT INTO domains (id, name) VALUES (1, 'a.example')",
+        &format!(
+            "{insert} (1, 1, 'a', 'https://a.example', 0, 302, 0, 1, 'Über Ω', '[\"ü 😀\"]', 5, 5, 1)"
+        ),
+    ];
+    database.begin_at(50, &links).await;
+    let store = database.store().await;
+    let tags = TagQuery {
+        tenant_id: FIRST_TENANT,
+        prefix: String::new(),
+        after: None,
+        limit: 9,
+    };
+    let tags = store.list_tags(&tags).await.unwrap();
+    let tags: Vec<&str> = tags.iter().map(|tag| tag.tag.as_str()).collect();
+    assert_eq!(tags, ["ü 😀"]);
+    for text in ["über", "Ω", "😀"] {
+        let query = ListQuery {
+            search: Some(SearchTerm::parse(text).unwrap()),
+            ..ListQuery::newest(Scope::tenant(FIRST_TENANT), 10)
+        };
+        assert_eq!(all_pages(&store, query).await.len(), 1, "{text}");
     }
 }
 

@@ -1,0 +1,1 @@
+-- Texts are UTF-8 here; see migrations/mysql.
