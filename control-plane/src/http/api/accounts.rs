@@ -5,7 +5,9 @@ use crate::problem::{FieldError, Kind, Problem};
 use crate::store::AccountError;
 use crate::tenancy::Role;
 use axum::Json;
+use axum::extract::{FromRequestParts, Path};
 use axum::response::{IntoResponse, Response};
+use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::Value;
@@ -58,6 +60,21 @@ pub(super) fn change<T>(
         fields.refuse(field, "must not be null");
     }
     change.flatten()
+}
+
+/// The id that a path names. There are no parameters.
+pub(crate) struct ResourceId(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for ResourceId {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Fields::of_query(parts.uri.query())?.finish()?;
+        // Bytes that are no text are the id of nothing.
+        let id = Path::<String>::from_request_parts(parts, state).await;
+        id.map(|Path(id)| Self(id))
+            .map_err(|_| Problem::new(Kind::NotFound))
+    }
 }
 
 /// The number of a resource in a path; a text that is no number names none.

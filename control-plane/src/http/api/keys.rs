@@ -1,6 +1,6 @@
 //! `/keys`: API keys of the tenant.
 
-use super::accounts::{self, created};
+use super::accounts::{self, ResourceId, created};
 use super::body::JsonObject;
 use super::fields::{Fields, Reason};
 use super::schema;
@@ -15,7 +15,7 @@ use crate::store::{ApiKeyRow, KeyQuery, PreviousSecret};
 use crate::tenancy::{Bounds, Role};
 use crate::timestamp;
 use axum::Json;
-use axum::extract::{Extension, Path, RawQuery, State};
+use axum::extract::{Extension, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use edgelink_wire::Domain;
 use http::StatusCode;
@@ -222,7 +222,7 @@ fn place(key: &ApiKeyRow) -> Option<String> {
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
+    ResourceId(id): ResourceId,
 ) -> Result<Response, Problem> {
     let row = app.store.api_key_of(caller.tenant_id(), &id).await?;
     let row = row.ok_or_else(|| Problem::new(Kind::NotFound))?;
@@ -244,7 +244,7 @@ pub(crate) async fn get(
 pub(crate) async fn patch(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
+    ResourceId(id): ResourceId,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let detail = Value::Object(object.clone());
@@ -314,7 +314,7 @@ impl KeyPatch {
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
+    ResourceId(id): ResourceId,
 ) -> Result<Response, Problem> {
     app.store.revoke_api_key(&id, &caller.actor()).await??;
     app.keys.forget(&id).await;
@@ -334,7 +334,7 @@ pub(crate) async fn delete(
 pub(crate) async fn rotate(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
+    ResourceId(id): ResourceId,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let mut fields = Fields::new(object);

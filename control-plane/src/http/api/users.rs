@@ -1,6 +1,6 @@
 //! `/users`: users of the tenant.
 
-use super::accounts::{self, created};
+use super::accounts::{self, ResourceId, created};
 use super::body::JsonObject;
 use super::fields::Fields;
 use super::schema;
@@ -12,7 +12,7 @@ use crate::store::{UserPatch, UserRow};
 use crate::tenancy::Role;
 use crate::timestamp;
 use axum::Json;
-use axum::extract::{Extension, Path, RawQuery, State};
+use axum::extract::{Extension, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ pub(crate) async fn list(
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
+    ResourceId(id): ResourceId,
 ) -> Result<Response, Problem> {
     let id = accounts::id(&id)?;
     let row = app.store.find_user(caller.tenant_id(), id).await?;
@@ -145,7 +145,7 @@ pub(crate) async fn get(
 pub(crate) async fn patch(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    Path(id): Path<String>,
+    ResourceId(id): ResourceId,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let id = accounts::id(&id)?;
