@@ -2,12 +2,13 @@
 
 use crate::helpers::{Running, read_all, send};
 use crate::scopes::{Client, client, link, tenant};
+use edgelink_control_plane::store::MAX_EXAMINED;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
 /// More links than a page of a list passes over.
-const MANY: usize = 4_700;
+const MANY: usize = MAX_EXAMINED + 600;
 
 /// The cursor of a page that passes over the links of others.
 async fn cursor(client: &Client<'_>, query: &str) -> String {
@@ -37,9 +38,14 @@ async fn a_cursor_does_not_name_the_links_of_others() {
         let next = cursor(client, "orderBy=shortCode-asc").await;
         assert!(!next.contains(&hex::encode("secret-")), "{next}");
         // It leads on all the same.
-        let path = format!("/links?domain=go.example:8080&limit=1&cursor={next}");
-        let page = client.get(&path).await.expect(200);
-        assert_eq!(page["links"][0]["shortCode"], own);
+        let (mut link, mut place) = (Value::Null, next.clone());
+        while link.is_null() {
+            let path = format!("/links?domain=go.example:8080&limit=1&cursor={place}");
+            let page = client.get(&path).await.expect(200);
+            link = page["links"][0].clone();
+            place = page["nextCursor"].as_str().unwrap_or_default().to_owned();
+        }
+        assert_eq!(link["shortCode"], own);
         // Nor can one be made that begins where its maker wants.
         for forged in [
             format!("s{}", hex::encode("secret-0001")),

@@ -152,6 +152,19 @@ async fn a_cursor_continues_in_its_order() {
             .await
             .expect(200);
         assert_eq!(same, rest);
+        let other = if order == "createdAt-asc" {
+            "createdAt-desc"
+        } else {
+            "createdAt-asc"
+        };
+        let path = format!("/links?orderBy={other}&cursor={next}");
+        let refused = server.get(&path).await;
+        assert_eq!(refused.problem(422, "validation"), ["cursor"]);
+        assert!(
+            refused.text().contains("another order"),
+            "{}",
+            refused.text()
+        );
     }
 }
 

@@ -395,7 +395,7 @@ parameters! {
     /// Which links are listed: those that meet all parameters.
     struct LinkQuery in Query {
         /// The `nextCursor` of the page before; it holds the order.
-        #[param(pattern = "^[osz]?([0-9a-f]{2})+$")]
+        #[param(pattern = "^([0-9a-f]{2})+$")]
         cursor: Option<String>,
         /// How many links at most; by default 20.
         #[param(minimum = 1, maximum = 100)]
