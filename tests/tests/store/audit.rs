@@ -1,7 +1,8 @@
 //! The audit log.
 
-use crate::fixture::{Database, migrated, patient};
-use edgelink_control_plane::store::{Actor, AuditQuery, Store};
+use crate::fixture::{Database, create, delete, key, link, migrated, patient};
+use edgelink_control_plane::links::model::{Link, LinkContent};
+use edgelink_control_plane::store::{Actor, AuditQuery, LinkMove, Store};
 use edgelink_control_plane::tenancy::{FIRST_TENANT, Role};
 use edgelink_tests::servers::MariaDb;
 use sqlx::mysql::MySqlRow;
@@ -12,7 +13,67 @@ on_every_database!(
     entries_are_read_page_by_page,
     another_tenants_entries_are_not_read,
     old_entries_are_purged_in_batches,
+    a_history_begins_with_its_link,
 );
+
+/// Names the link at a place.
+async fn entitle(store: &Store, place: &str) {
+    let with_title = |link: &Link| {
+        let title = Some("t".to_owned());
+        let content = link.content.clone();
+        Ok(LinkContent { title, ..content })
+    };
+    let (place, actor) = (key(place), actor("a"));
+    let changed = store.update_link(&place, Box::new(with_title), &actor);
+    assert!(matches!(changed.await.unwrap(), Some(Ok(_))));
+}
+
+/// Moves a link to a free place, where it has the number `id`.
+async fn relocate(store: &Store, from: &str, to: &str, id: u64) {
+    let wanted = LinkMove {
+        from: key(from),
+        to: key(to),
+        keeps_old: false,
+    };
+    let actor = actor("a");
+    let moved = store.move_link(&wanted, id, Box::new(|_| Ok(())), &actor);
+    assert!(matches!(moved.await.unwrap(), Some(Ok(_))));
+}
+
+/// What was done with the link at a place, the last first.
+async fn history(store: &Store, place: &str) -> Vec<String> {
+    let link = store.find_link(&key(place)).await.unwrap().unwrap();
+    let query = AuditQuery::of_tenant(FIRST_TENANT, 9);
+    let subject = format!("link:{place}");
+    let entries = store.link_history(&query, &subject, link.created_at);
+    let entries = entries.await.unwrap().into_iter();
+    entries.map(|entry| entry.action).collect()
+}
+
+async fn a_history_begins_with_its_link(database: Database) {
+    let store = database.store().await;
+    let (a, b) = ("a.example/a", "a.example/b");
+    create(&store, link(1, "a")).await.unwrap();
+    entitle(&store, a).await;
+    assert_eq!(history(&store, a).await, ["link.update"]);
+    delete(&store, &key(a)).await.unwrap();
+    let (place, actor) = (key(a), actor("a"));
+    let restored = store.restore_link(&place, Box::new(|_| Ok(())), &actor);
+    assert!(matches!(restored.await.unwrap(), Some(Ok(_))));
+    let whole = ["link.restore", "link.delete", "link.update"];
+    assert_eq!(history(&store, a).await, whole);
+    // Another link at its place, and the link at another place.
+    relocate(&store, a, b, 2).await;
+    assert_eq!(history(&store, b).await, ["link.move"]);
+    create(&store, link(3, "a")).await.unwrap();
+    assert!(history(&store, a).await.is_empty());
+    entitle(&store, a).await;
+    assert_eq!(history(&store, a).await, ["link.update"]);
+    // A link that is older than what has happened at its place.
+    delete(&store, &key(a)).await.unwrap();
+    relocate(&store, b, a, 4).await;
+    assert_eq!(history(&store, a).await, ["link.move"]);
+}
 
 fn actor(key_id: &str) -> Actor {
     Actor {
