@@ -195,6 +195,7 @@ mod tests {
             tenant_id: 2,
             owner_id: Some(3),
             content,
+            imported_visits: 0,
             created_at: 0,
             updated_at: 0,
             rev: 1,

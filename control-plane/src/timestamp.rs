@@ -17,11 +17,18 @@ pub(crate) struct TimestampError;
 
 /// Parses a time into unix seconds; the fraction of a second is cut off.
 pub(crate) fn parse(text: &str) -> Result<u64, TimestampError> {
+    u64::try_from(read(text)?.unix_timestamp()).map_err(|_| TimestampError)
+}
+
+/// Parses a time into unix milliseconds; the fraction of a millisecond is cut off.
+pub(crate) fn parse_millis(text: &str) -> Result<u64, TimestampError> {
+    let millis = read(text)?.unix_timestamp_nanos().div_euclid(1_000_000);
+    u64::try_from(millis).map_err(|_| TimestampError)
+}
+
+fn read(text: &str) -> Result<OffsetDateTime, TimestampError> {
     let time = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| TimestampError)?;
-    let time = time
-        .checked_to_offset(UtcOffset::UTC)
-        .ok_or(TimestampError)?;
-    u64::try_from(time.unix_timestamp()).map_err(|_| TimestampError)
+    time.checked_to_offset(UtcOffset::UTC).ok_or(TimestampError)
 }
 
 /// Formats unix seconds, in UTC.

@@ -12,6 +12,7 @@ mod dry_run;
 mod fields;
 mod idempotency;
 mod if_match;
+mod import;
 mod items;
 mod keys;
 mod list;
@@ -72,7 +73,9 @@ fn documented_bulk() -> OpenApiRouter<Arc<App>> {
         bulk_changes::patch_many,
         bulk_changes::delete_many
     );
-    OpenApiRouter::new().routes(routes)
+    OpenApiRouter::new()
+        .routes(routes)
+        .routes(routes!(import::import))
 }
 
 /// What all routes say of themselves, below `/api/v1`.

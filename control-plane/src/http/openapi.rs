@@ -162,7 +162,7 @@ fn kinds(operation: &Operation, path: &str) -> Vec<Kind> {
 /// Problems of certain operations.
 const OF_THEIR_OWN: &[(&[&str], &[Kind])] = &[
     (
-        &["createLink", "putLink", "createLinks"],
+        &["createLink", "putLink", "createLinks", "importLinks"],
         &[
             Kind::QuotaExhausted,
             Kind::CodesExhausted,

@@ -21,6 +21,8 @@ pub struct Link {
     pub owner_id: Option<u64>,
     /// The part that can be changed.
     pub content: LinkContent,
+    /// How often it was visited before it was imported.
+    pub imported_visits: u64,
     /// Unix time in milliseconds.
     pub created_at: u64,
     /// Unix time in milliseconds.
@@ -90,6 +92,15 @@ pub struct Kept {
     valid_until: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     external_id: Option<String>,
+}
+
+/// What an imported link had where it comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// When it was created, unix milliseconds; `None` if that is now.
+    pub created_at: Option<u64>,
+    /// How often it was visited.
+    pub visits: u64,
 }
 
 impl LinkContent {

@@ -2,7 +2,7 @@
 
 use super::creating::Creator;
 use super::order::{CreateFailure, Order};
-use crate::links::model::Link;
+use crate::links::model::{History, Link};
 use crate::problem::{Kind, Problem};
 use crate::store::{Actor, ChangeError, LinkMove, MoveError, Moved, Store};
 use crate::tenancy::{FIRST_USER, Scope};
@@ -28,6 +28,8 @@ pub(crate) async fn relocate(
         owner: actor.key_id.clone(),
         owner_id: actor.user_id.unwrap_or(FIRST_USER),
         scope,
+        history: History::default(),
+        number: None,
         find_if_exists: false,
         receipt: None,
     };

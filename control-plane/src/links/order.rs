@@ -1,6 +1,6 @@
 //! Orders for links, and their outcomes.
 
-use super::model::{Link, LinkContent};
+use super::model::{History, Link, LinkContent};
 use crate::numbers::{IssueError, Subject};
 use crate::problem::{FieldError, Kind, Problem};
 use crate::store::{NewLink, Receipt, StoreError, StoredReceipt, Twin, Wanted};
@@ -21,6 +21,10 @@ pub(crate) struct Order {
     pub(crate) owner_id: u64,
     /// The links that the creator may see; equal ones among them may fulfil the order.
     pub(crate) scope: Arc<Scope>,
+    /// What it had before, if it is imported.
+    pub(crate) history: History,
+    /// The number of an alias that is the code of that number, if it is to have it.
+    pub(crate) number: Option<u64>,
     /// Whether an equal link that exists fulfils the order.
     pub(crate) find_if_exists: bool,
     /// The receipt to store.
@@ -59,6 +63,7 @@ impl Order {
             scope: self.scope.clone(),
             owner_id: Some(self.owner_id),
             content: self.content.clone(),
+            history: self.history,
             receipt: self.receipt.clone(),
             twin: match (self.find_if_exists, &self.alias) {
                 (false, _) => Twin::Allowed,
@@ -76,6 +81,7 @@ impl Order {
             scope: self.scope.clone(),
             owner_id: link.owner_id,
             content: link.content.clone(),
+            history: History::default(),
             receipt: self.receipt.clone(),
             twin: Twin::Known(Box::new(link)),
         }
@@ -95,6 +101,7 @@ impl Order {
                 tenant_id: self.scope.tenant_id,
                 owner_id: Some(self.owner_id),
                 content: self.content.clone(),
+                imported_visits: self.history.visits,
                 created_at: stored.created_at,
                 updated_at: stored.updated_at,
                 rev: stored.rev,

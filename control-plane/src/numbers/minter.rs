@@ -47,6 +47,12 @@ impl Minter {
         }
     }
 
+    /// The number whose code this is; `None` if it does not have the shape of a generated one.
+    #[must_use]
+    pub fn number_of(&self, code: &Code) -> Option<u64> {
+        self.space.number(code.as_str().as_bytes())
+    }
+
     /// Stops the source; unused numbers are kept for others.
     pub async fn shutdown(&self) {
         self.source.shutdown().await;

@@ -513,6 +513,7 @@ fn overwrite(dialect: &Dialect) -> String {
     let columns = CONTENT_COLUMNS.into_iter().chain([
         "tenant_id",
         "owner_id",
+        "imported_visits",
         "created_at",
         "updated_at",
         "rev",

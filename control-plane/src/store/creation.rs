@@ -399,7 +399,7 @@ fn rows_at_once(rows: &[NewRow], max_bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::model::{LinkContent, LinkDetails};
+    use crate::links::model::{History, LinkContent, LinkDetails};
     use crate::links::target::TargetUrl;
     use crate::store::dialect::MYSQL;
     use crate::store::receipts::Receipt;
@@ -429,6 +429,7 @@ mod tests {
             scope: Scope::tenant(2).into(),
             owner_id: Some(6),
             content,
+            history: History::default(),
             receipt: Some(receipt),
             twin: Twin::Allowed,
         };
@@ -469,9 +470,9 @@ mod tests {
             creation.script(&MYSQL, &[0], false),
             format!(
                 "START TRANSACTION; INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, \
-                 valid_since, valid_until, forward_query, title, tags, external_id, archived, details, tenant_id, owner_id, created_at, \
-                 updated_at, rev) VALUES (1, 2, X'63', \
-                 X'273b2d2d', -4, -5, 302, 1, NULL, 7, 1, _utf8mb4 X'5c27c3a4', _utf8mb4 X'5b5d', X'6527', 0, _utf8mb4 X'7b226e6f746573223a226e227d', 2, 6, 3, 3, 8); \
+                 valid_since, valid_until, forward_query, title, tags, external_id, archived, details, tenant_id, owner_id, imported_visits, \
+                 created_at, updated_at, rev) VALUES (1, 2, X'63', \
+                 X'273b2d2d', -4, -5, 302, 1, NULL, 7, 1, _utf8mb4 X'5c27c3a4', _utf8mb4 X'5b5d', X'6527', 0, _utf8mb4 X'7b226e6f746573223a226e227d', 2, 6, 0, 3, 3, 8); \
                  INSERT IGNORE INTO link_words (tenant_id, word, link_id) VALUES (2, X'5c27c3a4', 1); \
                  INSERT INTO outbox (link_keys, records, created_at) VALUES (X'00000003612f63', X'00000008012c0807273b2d2d', 9); \
                  INSERT INTO receipts (request, item, fingerprint, link_id, link_key, rev, created_at, found, link_created_at, \

@@ -7,6 +7,7 @@ use super::bounds::BOUND_LEAD_MILLIS;
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::sql::sql;
+use std::collections::BTreeMap;
 
 /// How many issuers there are: 0 to 999.
 pub const ISSUERS: u16 = 1000;
@@ -71,6 +72,24 @@ impl Store {
                 .bind(rest.end)
                 .bind(token);
             Ok(session.autocommit(back).await? > 0)
+        })
+    }
+
+    /// Makes sure that none of these numbers is drawn any more, nor a lower one of the same issuer.
+    pub async fn reserve_numbers(&self, numbers: &[u64]) -> Result<(), StoreError> {
+        let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
+        for number in numbers {
+            let end = ends.entry(number % u64::from(ISSUERS)).or_default();
+            *end = (number / u64::from(ISSUERS) + 1).max(*end);
+        }
+        let call = self.write("reserve_numbers", "reserving numbers");
+        run!(call, |session| {
+            for (issuer, end) in &ends {
+                let reserve = sql("UPDATE issuers SET next = ? WHERE issuer = ? AND next < ?");
+                let reserve = reserve.bind(*end).bind(*issuer).bind(*end);
+                session.autocommit(reserve).await?;
+            }
+            Ok(())
         })
     }
 

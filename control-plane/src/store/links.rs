@@ -5,12 +5,13 @@ use super::error::{Fault, StoreError};
 use super::revisions::Revisions;
 use super::rows::{LINK_COLUMNS, LinkRow};
 use super::session::Session;
-use super::sql::sql;
+use super::sql::{LONGEST, sql};
 use crate::links::model::Link;
-use edgelink_wire::{LinkKey, Record};
+use edgelink_wire::{Code, Domain, LinkKey, Record};
 use sqlx::mysql::MySqlRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, Row};
+use std::collections::BTreeMap;
 
 impl Store {
     /// The link of that key, if there is one.
@@ -24,6 +25,30 @@ impl Store {
             let row: Option<LinkRow> = session.fetch_optional(query).await?;
             let live = row.filter(|row| !row.is_tombstone());
             live.map(LinkRow::into_link).transpose()
+        })
+    }
+
+    /// The links that there are of these keys, in no order.
+    pub async fn find_links(&self, keys: &[LinkKey]) -> Result<Vec<Link>, StoreError> {
+        let mut by_domain: BTreeMap<&Domain, Vec<&Code>> = BTreeMap::new();
+        for key in keys {
+            by_domain.entry(&key.domain).or_default().push(&key.code);
+        }
+        run!(self.read("find_links", "finding links"), |session| {
+            let mut links = Vec::with_capacity(keys.len());
+            for (domain, codes) in &by_domain {
+                for codes in codes.chunks(LONGEST) {
+                    let query = sql(format!(
+                        "SELECT {LINK_COLUMNS} FROM links l JOIN domains d ON d.id = l.domain_id \
+                         WHERE d.name = ? AND l.code IN "
+                    ));
+                    let rows: Vec<LinkRow> =
+                        session.fetch_all(query.bind(*domain).list(codes)).await?;
+                    let live = rows.into_iter().filter(|row| !row.is_tombstone());
+                    links.extend(LinkRow::into_links(live.collect())?);
+                }
+            }
+            Ok(links)
         })
     }
 

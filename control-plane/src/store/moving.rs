@@ -138,6 +138,12 @@ async fn relocate_locked(
         id: place.id,
         domain: to.domain.clone(),
         code: to.code.clone(),
+        // They are counted once.
+        imported_visits: if *keeps_old {
+            0
+        } else {
+            original.imported_visits
+        },
         ..original
     };
     let link = rows.put(place.domain_id, link);

@@ -17,7 +17,7 @@ pub(super) async fn numbers(session: &mut Session, query: Sql<'_>) -> Result<Vec
 
 /// The columns of a link as [`LinkRow`] reads them.
 pub(super) const LINK_COLUMNS: &str = "l.id, l.domain_id, d.name AS domain, l.code, l.url, l.redirect, l.disabled, l.valid_since, \
-     l.valid_until, l.forward_query, l.title, l.tags, l.external_id, l.archived, l.details, l.tenant_id, l.owner_id, l.created_at, l.updated_at, \
+     l.valid_until, l.forward_query, l.title, l.tags, l.external_id, l.archived, l.details, l.tenant_id, l.owner_id, l.imported_visits, l.created_at, l.updated_at, \
      l.deleted_at, l.rev";
 
 /// A link as a query returns it.
@@ -40,6 +40,7 @@ pub(super) struct LinkRow {
     details: Option<String>,
     tenant_id: u32,
     owner_id: Option<u64>,
+    imported_visits: u64,
     created_at: u64,
     updated_at: u64,
     pub(super) deleted_at: Option<u64>,
@@ -72,6 +73,7 @@ impl LinkRow {
                 .map_err(|error| Fault::corrupt("code", &error))?,
             tenant_id: self.tenant_id,
             owner_id: self.owner_id,
+            imported_visits: self.imported_visits,
             created_at: self.created_at,
             updated_at: self.updated_at,
             rev: self.rev,
@@ -145,10 +147,10 @@ pub(super) const CONTENT_COLUMNS: [&str; 13] = [
 /// The columns of the row of a link.
 pub(super) const ROW_COLUMNS: &str = "id, domain_id, code, url, url_hash, content_hash, redirect, disabled, valid_since, \
      valid_until, forward_query, title, tags, external_id, archived, details, tenant_id, owner_id, \
-     created_at, updated_at, rev";
+     imported_visits, created_at, updated_at, rev";
 
 /// How many they are.
-pub(super) const ROW_LENGTH: usize = CONTENT_COLUMNS.len() + 8;
+pub(super) const ROW_LENGTH: usize = CONTENT_COLUMNS.len() + 9;
 
 impl StoredContent {
     /// What is derived from that content of a link of that tenant on that domain.
@@ -180,10 +182,15 @@ impl StoredContent {
     pub(super) fn row<'v>(&'v self, domain_id: u32, link: &'v Link) -> [Value<'v>; ROW_LENGTH] {
         let head = [link.id.into(), domain_id.into(), (&link.code).into()];
         let content = self.values(&link.content);
-        let tail = [link.created_at, link.updated_at, link.rev].map(Value::from);
+        let tail = [
+            link.imported_visits,
+            link.created_at,
+            link.updated_at,
+            link.rev,
+        ];
         let owner = [link.tenant_id.into(), link.owner_id.into()];
         let values = head.into_iter().chain(content).chain(owner);
-        let mut values = values.chain(tail);
+        let mut values = values.chain(tail.map(Value::from));
         std::array::from_fn(|_| values.next().unwrap_or(Value::Null))
     }
 

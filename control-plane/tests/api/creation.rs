@@ -38,6 +38,7 @@ async fn a_link_needs_a_target_and_nothing_else() {
             "utmCampaign": null,
             "utmTerm": null,
             "utmContent": null,
+            "importedVisits": 0,
             "createdAt": created_at,
             "updatedAt": created_at,
         })

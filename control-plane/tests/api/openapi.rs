@@ -125,6 +125,7 @@ const ORDER: &[&str] = &[
     "changeLinks",
     "deleteLinks",
     "createLinks",
+    "importLinks",
     "moveLink",
     "createKey",
     "listKeys",

@@ -1,7 +1,7 @@
 //! Creating links, alone and many at once.
 
 use crate::fixture::{Database, content, create, delete, exists, key, link};
-use edgelink_control_plane::links::model::{LinkContent, LinkDetails};
+use edgelink_control_plane::links::model::{History, LinkContent, LinkDetails};
 use edgelink_control_plane::links::target::TargetUrl;
 use edgelink_control_plane::store::{CreateError, NewLink, Store, Twin};
 use edgelink_control_plane::tenancy::Scope;
@@ -24,6 +24,7 @@ on_every_database!(
     overlapping_batches_at_once_create_every_code_once,
     a_number_beyond_every_database_is_a_permanent_error,
     nothing_is_created_by_an_empty_batch,
+    an_imported_link_has_its_history_and_the_next_one_with_its_code_has_none,
 );
 
 async fn a_created_link_reads_back_in_every_field(database: Database) {
@@ -51,6 +52,7 @@ async fn a_created_link_reads_back_in_every_field(database: Database) {
                 ..LinkDetails::default()
             },
         },
+        history: History::default(),
         receipt: None,
         twin: Twin::Allowed,
     };
@@ -267,4 +269,40 @@ async fn a_number_beyond_every_database_is_a_permanent_error(database: Database)
 async fn nothing_is_created_by_an_empty_batch(database: Database) {
     let store = database.store().await;
     assert_eq!(store.create_links(Vec::new()).await.unwrap(), []);
+}
+
+async fn an_imported_link_has_its_history_and_the_next_one_with_its_code_has_none(
+    database: Database,
+) {
+    let store = database.store().await;
+    let history = History {
+        created_at: Some(1_400_000_000_123),
+        visits: (1 << 53) - 1,
+    };
+    let imported = NewLink {
+        history,
+        ..link(1, "old")
+    };
+    let created = create(&store, imported.clone()).await.unwrap();
+    assert_eq!(created.created_at, 1_400_000_000_123);
+    assert_eq!(created.imported_visits, history.visits);
+    assert!(created.updated_at > created.created_at);
+    let keys = [
+        key("a.example/old"),
+        key("b.example/old"),
+        key("a.example/none"),
+    ];
+    assert_eq!(store.find_links(&keys).await.unwrap(), [created]);
+    assert!(store.find_links(&[]).await.unwrap().is_empty());
+
+    delete(&store, &imported.key).await.unwrap();
+    assert!(store.find_links(&keys).await.unwrap().is_empty());
+    let next = create(&store, link(2, "old")).await.unwrap();
+    assert_eq!(next.imported_visits, 0);
+    assert_eq!(next.created_at, next.updated_at);
+    assert_eq!(store.find_link(&imported.key).await.unwrap(), Some(next));
+    delete(&store, &imported.key).await.unwrap();
+    let again = create(&store, imported.clone()).await.unwrap();
+    assert_eq!(again.imported_visits, history.visits);
+    assert_eq!(store.find_link(&imported.key).await.unwrap(), Some(again));
 }

@@ -18,6 +18,7 @@ on_every_database!(
     leases_go_to_one_owner_each_until_none_is_left_and_come_back_when_they_run_out,
     an_issuer_at_the_bound_gives_way_to_another_one_while_there_is_one,
     nothing_is_issued_after_a_shutdown,
+    reserved_numbers_are_not_drawn,
     workers_of_several_instances_never_make_the_same_number_and_give_their_time_back,
 );
 
@@ -290,4 +291,14 @@ async fn workers_of_several_instances_never_make_the_same_number_and_give_their_
     let [one, two] = [store.clone(), store].map(snowflake);
     let (one, two) = (take(&one, 1).await[0], take(&two, 1).await[0]);
     assert_ne!(one >> 8 & 1023, two >> 8 & 1023);
+}
+
+async fn reserved_numbers_are_not_drawn(database: Database) {
+    let store = database.store().await;
+    store.reserve_numbers(&[5_003, 2_003, 7_004]).await.unwrap();
+    store.reserve_numbers(&[1_003]).await.unwrap();
+    for (issuer, start) in [(3, 6), (4, 8), (5, 0)] {
+        let drawn = store.draw_segment(issuer, 10).await.unwrap().unwrap();
+        assert_eq!(drawn.start, start);
+    }
 }

@@ -26,7 +26,7 @@ type Parsed = Result<Order, Problem>;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = CreatedLinks)]
-struct BulkView<'a> {
+pub(super) struct BulkView<'a> {
     created: usize,
     existing: usize,
     failed: usize,
@@ -94,16 +94,23 @@ fn parse(
     create::parse(object, links, caller, receipt)
 }
 
-fn answer(outcomes: &[OrderOutcome], links: &LinksConfig) -> Response {
-    let is_new = |outcome: &&OrderOutcome| matches!(outcome, Ok(made) if !made.is_found);
-    let created = outcomes.iter().filter(is_new).count();
-    let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+/// The answer for items that were carried out.
+pub(super) fn answer(outcomes: &[OrderOutcome], links: &LinksConfig) -> Response {
     let view = |(index, outcome)| item_view(index, outcome, links);
+    answer_of(outcomes.iter().enumerate().map(view).collect())
+}
+
+/// The same of the views of items.
+pub(super) fn answer_of(results: Vec<ItemView<'_>>) -> Response {
+    let count = |wanted: fn(StatusCode) -> bool| {
+        let statuses = results.iter().map(ItemView::status);
+        statuses.filter(|status| wanted(*status)).count()
+    };
     let answer = BulkView {
-        created,
-        existing: outcomes.len() - created - failed,
-        failed,
-        results: outcomes.iter().enumerate().map(view).collect(),
+        created: count(|status| status == StatusCode::CREATED),
+        existing: count(|status| status == StatusCode::OK),
+        failed: count(|status| !status.is_success()),
+        results,
     };
     Json(answer).into_response()
 }

@@ -190,6 +190,11 @@ impl<'a> ItemView<'a> {
         }
     }
 
+    /// Its status code.
+    pub(super) fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
     /// An item that was refused.
     pub(super) fn refused(index: usize, problem: &'a Problem) -> Self {
         let document = problem.document();

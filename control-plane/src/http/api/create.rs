@@ -10,7 +10,7 @@ use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::links::model::LinkContent;
+use crate::links::model::{History, LinkContent};
 use crate::links::order::{FulfilledOrder, Order};
 use crate::links::target::TargetUrl;
 use crate::problem::Problem;
@@ -93,7 +93,16 @@ pub(super) fn parse_properties(
     caller: &Caller,
     receipt: Option<Receipt>,
 ) -> Result<(Order, Properties), Problem> {
-    let mut fields = Fields::new(object);
+    read_order(Fields::new(object), links, caller, receipt)
+}
+
+/// The same of fields of which others were read before.
+pub(super) fn read_order(
+    mut fields: Fields,
+    links: &LinksConfig,
+    caller: &Caller,
+    receipt: Option<Receipt>,
+) -> Result<(Order, Properties), Problem> {
     let target = fields.required("longUrl", |value| values::target(value, links));
     let alias = fields.optional("customSlug", values::slug);
     let domain = fields.optional("domain", |value| values::domain(value, links));
@@ -120,6 +129,8 @@ pub(super) fn parse_properties(
         owner: caller.id().to_owned(),
         owner_id: caller.user_id(),
         scope: caller.scope().clone(),
+        history: History::default(),
+        number: None,
         find_if_exists: find_if_exists.unwrap_or(false),
         receipt,
     };

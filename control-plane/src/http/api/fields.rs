@@ -97,6 +97,16 @@ impl Fields {
             .ok()
     }
 
+    /// The value of a field that is parsed elsewhere; `None` if it is missing or null.
+    pub(crate) fn take(&mut self, field: &'static str) -> Option<Value> {
+        self.rest.remove(field).filter(|value| !value.is_null())
+    }
+
+    /// Refuses what was found wrong elsewhere.
+    pub(crate) fn refuse_all(&mut self, errors: Vec<FieldError>) {
+        self.errors.extend(errors);
+    }
+
     pub(crate) fn refuse(&mut self, field: &'static str, reason: impl Into<Reason>) {
         self.errors.push(FieldError::new(field, reason));
     }

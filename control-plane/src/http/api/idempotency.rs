@@ -81,6 +81,8 @@ pub(super) enum Route {
     One,
     /// `POST /links/bulk`.
     Bulk,
+    /// `POST /import`.
+    Import,
 }
 
 impl Route {
@@ -90,6 +92,7 @@ impl Route {
             Self::One => b"\0one",
             // None, as before routes were distinguished: an import that continues after an upgrade finds its receipts.
             Self::Bulk => b"",
+            Self::Import => b"\0import",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `GET` and `POST /links/{code}/rules`: the conditional targets of a link, in the JSON of Shlink.
 
 use super::body::JsonObject;
+use super::fields::Fields;
 use super::if_match::{IfMatch, entity_tag};
 use super::one::{RequestedLink, outcome};
 use super::schema;
@@ -92,6 +93,19 @@ pub(crate) async fn replace(
     Ok(awaited.attach_to(view(&link)))
 }
 
+/// Reads the rules of a link that is imported; none if the field is missing.
+pub(super) fn field(fields: &mut Fields, links: &LinksConfig) -> Vec<Rule> {
+    let Some(value) = fields.take(RULES) else {
+        return Vec::new();
+    };
+    let errors = Vec::new();
+    let mut reader = Reader { links, errors };
+    let rules = reader.list(Some(value));
+    let (rules, errors) = reader.finish(rules);
+    fields.refuse_all(errors);
+    rules
+}
+
 /// The rules of a link as the API shows them.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -138,36 +152,42 @@ impl<'a> Reader<'a> {
     fn read(mut object: Map<String, Value>, links: &'a LinksConfig) -> Result<Vec<Rule>, Problem> {
         let errors = Vec::new();
         let mut reader = Self { links, errors };
-        let rules = match object.remove(RULES) {
+        let rules = reader.list(object.remove(RULES));
+        reader.refuse_unknown(object, "");
+        let (rules, errors) = reader.finish(rules);
+        match errors.is_empty() {
+            true => Ok(rules),
+            false => Err(Problem::validation(errors)),
+        }
+    }
+
+    /// The rules of a list; wrong ones are noted.
+    fn list(&mut self, value: Option<Value>) -> Vec<Rule> {
+        match value {
             Some(Value::Array(rules)) if rules.len() <= MAX_RULES => {
                 let rules = rules.into_iter().enumerate();
                 rules
-                    .map(|(index, rule)| reader.rule(rule, &format!("{RULES}[{index}]")))
+                    .map(|(index, rule)| self.rule(rule, &format!("{RULES}[{index}]")))
                     .collect()
             }
             other => {
                 let is_there = other.is_some();
                 let must = "must be a list of at most 32 rules";
-                reader.refuse(RULES, if is_there { must } else { "is required" });
+                self.refuse(RULES, if is_there { must } else { "is required" });
                 Vec::new()
             }
-        };
-        reader.refuse_unknown(object, "");
-        reader.finish(rules)
+        }
     }
 
-    fn finish(mut self, rules: Vec<Rule>) -> Result<Vec<Rule>, Problem> {
+    /// Checks them together; returns them with all that is wrong.
+    fn finish(mut self, rules: Vec<Rule>) -> (Vec<Rule>, Vec<FieldError>) {
         if let Err(errors) = rules::encode(&rules) {
             let errors = errors.into_iter();
             let errors =
                 errors.map(|error| FieldError::new(format!("{RULES}{}", error.path), error.reason));
             self.errors.extend(errors);
         }
-        if self.errors.is_empty() {
-            Ok(rules)
-        } else {
-            Err(Problem::validation(self.errors))
-        }
+        (rules, self.errors)
     }
 
     fn rule(&mut self, rule: Value, path: &str) -> Rule {

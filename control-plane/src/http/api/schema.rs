@@ -146,6 +146,32 @@ links! {
         find_if_exists: Option<bool>,
     }
 
+    /// A link of another system, with what it had there. Fields are those of `NewLink`.
+    #[schema(example = json!({
+        "longUrl": "https://example.com/old", "customSlug": "old-link", "createdAt": "2016-08-21T20:34:16+02:00",
+        "importedVisits": 328, "tags": ["imported"],
+    }))]
+    struct ImportedLink {
+        #[schema(format = "target-url", max_length = 8000)]
+        long_url: String,
+        /// The code, which stays what it was. Where a link to the same target has it already, that link is answered, with 200.
+        #[schema(format = "alias", pattern = "^[0-9A-Za-z_-]{1,64}$")]
+        custom_slug: Option<String>,
+        #[schema(format = "short-domain")]
+        domain: Option<String>,
+        #[schema(format = "line", min_length = 1, max_length = 255)]
+        external_id: Option<String>,
+        find_if_exists: Option<bool>,
+        /// When it was created, in the past; by default now. Admins only.
+        #[schema(format = "date-time")]
+        created_at: Option<String>,
+        /// How often it was visited; by default 0. Admins only.
+        #[schema(maximum = 9_007_199_254_740_991_i64)]
+        imported_visits: Option<u64>,
+        #[schema(max_items = 32)]
+        redirect_rules: Option<Vec<NewRule>>,
+    }
+
     /// A link to be created or changed: the one with this external id. Fields are those of `NewLink`.
     #[schema(example = json!({ "longUrl": "https://example.com/b", "externalId": "cms-17", "title": "Page 17" }))]
     struct LinkUpsert {
@@ -362,6 +388,13 @@ parameters! {
         /// The domain of the link; by default the first of this shortener.
         #[param(format = "short-domain")]
         domain: Option<String>,
+    }
+
+    /// Whether anything is done.
+    struct DryRun in Query {
+        /// Whether nothing is created, and the answer is what it would be; by default false.
+        #[param(nullable = false)]
+        dry_run: Option<bool>,
     }
 
     /// Which tag is meant.

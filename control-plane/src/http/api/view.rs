@@ -37,6 +37,7 @@ pub(crate) struct LinkView<'a> {
     utm_campaign: Option<Cow<'a, str>>,
     utm_term: Option<Cow<'a, str>>,
     utm_content: Option<Cow<'a, str>>,
+    imported_visits: u64,
     created_at: String,
     updated_at: String,
 }
@@ -66,6 +67,7 @@ impl<'a> LinkView<'a> {
             utm_campaign,
             utm_term,
             utm_content,
+            imported_visits: link.imported_visits,
             created_at: timestamp::from_millis(link.created_at),
             updated_at: timestamp::from_millis(link.updated_at),
         }

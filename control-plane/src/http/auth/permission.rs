@@ -64,6 +64,11 @@ impl Caller {
         self.holder.key.user_id
     }
 
+    /// Whether the caller may say what links had before they were imported: when they were created, how often visited.
+    pub(crate) fn may_set_history(&self) -> bool {
+        self.has(Right::Administer)
+    }
+
     /// Whether the key has a quota of links.
     pub(crate) fn has_quota(&self) -> bool {
         self.holder.key.quota.is_some()
@@ -180,6 +185,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule(Method::POST, "/links/bulk", Right::CreateLinks),
     rule(Method::PATCH, "/links/bulk", Right::ChangeLinks),
     rule(Method::DELETE, "/links/bulk", Right::ChangeLinks),
+    rule(Method::POST, "/import", Right::CreateLinks),
     rule(Method::GET, "/links/{code}", Right::ReadLinks),
     rule(Method::PATCH, "/links/{code}", Right::ChangeLinks),
     rule(Method::DELETE, "/links/{code}", Right::ChangeLinks),

@@ -1,7 +1,7 @@
 //! A link that is to be created: what it shares with others, and what becomes of it in a transaction.
 
 use super::conflicts::{Conflicts, TakenRow};
-use crate::links::model::{Link, LinkContent};
+use crate::links::model::{History, Link, LinkContent};
 use crate::store::error::{Fault, Remedy, StoreError};
 use crate::store::receipts::{Receipt, StoredReceipt};
 use crate::store::rows::{ROW_COLUMNS, ROW_LENGTH, StoredContent, set_content};
@@ -15,8 +15,13 @@ use std::sync::Arc;
 
 /// Databases without unsigned numbers end at 2^63 - 1, so all of them do.
 pub(super) fn check_numbers(link: &NewLink) -> Result<(), StoreError> {
-    let times = [link.content.valid_since, link.content.valid_until];
-    let numbers = times.into_iter().flatten().chain([link.id]);
+    let times = [
+        link.content.valid_since,
+        link.content.valid_until,
+        link.history.created_at,
+    ];
+    let numbers = [link.id, link.history.visits];
+    let numbers = times.into_iter().flatten().chain(numbers);
     match numbers.max() {
         Some(largest) if i64::try_from(largest).is_err() => {
             let reason = format!("{largest} is larger than any number of a link");
@@ -39,6 +44,8 @@ pub struct NewLink {
     pub owner_id: Option<u64>,
     /// The rest.
     pub content: LinkContent,
+    /// What it had before, if it is imported.
+    pub history: History,
     /// The receipt to store with the link.
     pub receipt: Option<Receipt>,
     /// Whether a twin is allowed.
@@ -55,6 +62,7 @@ impl NewLink {
             scope: Scope::tenant(FIRST_TENANT).into(),
             owner_id: None,
             content,
+            history: History::default(),
             receipt: None,
             twin: Twin::Allowed,
         }
@@ -117,7 +125,8 @@ impl NewRow {
                 tenant_id: new.scope.tenant_id,
                 owner_id: new.owner_id,
                 content: new.content,
-                created_at: now,
+                imported_visits: new.history.visits,
+                created_at: new.history.created_at.unwrap_or(now),
                 updated_at: now,
                 rev: 0,
             },
@@ -239,9 +248,12 @@ impl NewRow {
             .bind(self.link.tenant_id)
             .bind(self.link.owner_id);
         let revive = set_content(revive, &self.stored, &self.link.content)
-            .push(", created_at = ?, updated_at = ?, deleted_at = NULL, rev = ?")
+            .push(
+                ", imported_visits = ?, created_at = ?, updated_at = ?, deleted_at = NULL, rev = ?",
+            )
             .push(" WHERE id = ? AND rev = ? AND deleted_at IS NOT NULL")
-            .bind_all([self.link.created_at, self.link.updated_at, rev])
+            .bind_all([self.link.imported_visits, self.link.created_at])
+            .bind_all([self.link.updated_at, rev])
             .bind_all([tombstone.id, tombstone.rev]);
         session.execute(revive).await
     }

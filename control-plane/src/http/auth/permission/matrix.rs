@@ -99,7 +99,7 @@ fn sample(rule: &Rule) -> (Value, u16) {
             let link = json!({ "longUrl": "https://example.com/", "externalId": unique() });
             (link, 201)
         }
-        ("POST", "/links/bulk") => (json!([link]), 200),
+        ("POST", "/links/bulk" | "/import") => (json!([link]), 200),
         ("PATCH" | "DELETE", "/links/bulk") => (json!([{ "shortCode": "absent" }]), 200),
         ("POST", "/links/{code}/restore") => (Value::Null, 200),
         ("POST", "/links/{code}/move") => (json!({ "customSlug": unique() }), 201),
