@@ -68,6 +68,10 @@ test-urls: setup wasm ## Create all 48,009 real URLs through the API and follow 
 	cargo build -p edgelink-control-plane
 	EDGELINK_EVERY_URL=1 cargo test -p edgelink-tests --test e2e urls:: -- --nocapture
 
+.PHONY: test-import
+test-import: ## Import 100,000 links each in the formats of Shlink and YOURLS, twice, and count
+	EDGELINK_IMPORT_LINKS=100000 cargo test -p edgelink-control-plane --test api migration::many -- --nocapture
+
 # Drills, on a control plane built for release: `make DRILL_PROFILE=dev chaos-issuers` for a quicker build.
 DRILL_PROFILE ?= release
 DRILL_FOLDER := $(if $(filter dev,$(DRILL_PROFILE)),debug,$(DRILL_PROFILE))

@@ -14,7 +14,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
-use transfer::{ExportArguments, ImportArguments};
+use transfer::{CommandError, ExportArguments, ImportArguments};
 
 /// The control plane of edgelink.
 #[derive(Debug, Parser)]
@@ -42,7 +42,7 @@ enum Command {
     Keys(KeysCommand),
     /// Purge links past their validity, old tombstones, receipts and clicks, once and now.
     Sweep,
-    /// Create a link for every line of a file, through the API.
+    /// Import links from a file, of this or of another system, through the API.
     Import(ImportArguments),
     /// Write all links to a file, through the API.
     Export(ExportArguments),
@@ -68,7 +68,7 @@ enum Failure {
 }
 
 /// Runs the command that the process was started with. Exit code 0 is success, 2 a wrong command line or configuration,
-/// 1 any other failure; the reason goes to standard error.
+/// 3 an import that has left something out, 1 any other failure; the reason goes to standard error.
 pub async fn main() -> ExitCode {
     match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -76,6 +76,7 @@ pub async fn main() -> ExitCode {
             eprintln!("edgelink: {failure}");
             match failure {
                 Failure::Config(_) => ExitCode::from(2),
+                Failure::Transfer(CommandError::Incomplete { .. }) => ExitCode::from(3),
                 _ => ExitCode::FAILURE,
             }
         }

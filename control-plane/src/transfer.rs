@@ -5,13 +5,18 @@
 
 mod client;
 mod export;
+mod fetch;
+mod http;
 mod import;
-mod item;
-mod lines;
+mod report;
+mod source;
 
-pub use client::{ApiClient, ClientError};
+pub use client::ApiClient;
 pub use export::{ExportOptions, export};
+pub use fetch::{Peer, fetch};
+pub use http::ClientError;
 pub use import::{ImportOptions, ImportSummary, import};
+pub use source::{Format, Mapping};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,7 +1,12 @@
 //! `edgelink import` and `edgelink export`.
 
-use crate::transfer::{ApiClient, ExportOptions, ImportOptions, TransferError, export, import};
+use crate::transfer::{
+    ApiClient, ExportOptions, Format, ImportOptions, ImportSummary, Mapping, Peer, TransferError,
+    export, fetch, import,
+};
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,25 +37,49 @@ struct Api {
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArguments {
-    /// A JSON object (the fields of POST /links, or a line of an export) or a URL on every line.
+    /// The links, in the format that --from names.
     file: PathBuf,
     #[command(flatten)]
     api: Api,
-    /// Where lines that cannot be imported are reported. Default: <FILE>.errors
-    #[arg(long, value_name = "FILE")]
-    errors: Option<PathBuf>,
+    /// Where the links come from. edgelink: on every line a JSON object (the fields of POST /links, or a line of an export) or a
+    /// URL. The others: see control-plane/README.md.
+    #[arg(long, value_name = "FORMAT", default_value = "edgelink", value_parser = formats())]
+    from: Format,
+    /// The address of the other system (shlink-api, kutt, bitly), whose links are fetched into FILE first.
+    #[arg(long, value_name = "URL", requires = "source_key_file")]
+    source_url: Option<String>,
+    /// A file that holds the API key, or token, of the other system.
+    #[arg(long, value_name = "FILE", env = "EDGELINK_SOURCE_KEY_FILE")]
+    source_key_file: Option<PathBuf>,
+    /// Fetch the rules of Shlink's links as well: a request for each link that has some.
+    #[arg(long)]
+    rules: bool,
+    /// Only say what would be imported.
+    #[arg(long)]
+    dry_run: bool,
+    /// Where items that are not imported, or not as they were, are reported. Default: <FILE>.report
+    #[arg(long, value_name = "FILE", alias = "errors")]
+    report: Option<PathBuf>,
     /// Where the progress of the import is stored. Default: <FILE>.checkpoint
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
-    /// How many lines are sent at once, 1 to 10000.
+    /// How many records are sent at once, 1 to 10000.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     batch: u16,
-    /// The domain of links without one.
-    #[arg(long)]
-    domain: Option<String>,
+    /// The domain of links without one, or OLD=NEW: the domain that links on another one get. May be repeated.
+    #[arg(long, value_name = "DOMAIN|OLD=NEW")]
+    domain: Vec<String>,
     /// Take a link that exists with the same target and settings instead of creating another one.
     #[arg(long)]
     find_if_exists: bool,
+    /// Leave out dates of creation and counts of visits, which only admin keys may set.
+    #[arg(long)]
+    no_history: bool,
+}
+
+fn formats() -> impl TypedValueParser<Value = Format> {
+    let words = PossibleValuesParser::new(Format::ALL.map(Format::word));
+    words.map(|word| Format::of_word(&word).unwrap_or_default())
 }
 
 #[derive(Debug, Args)]
@@ -72,35 +101,96 @@ pub(super) struct ExportArguments {
 pub(super) enum CommandError {
     #[error("give an API key: --key, --key-file, EDGELINK_API_KEY or EDGELINK_AUTH_ADMIN_KEY_FILE")]
     NoKey,
+    #[error("--source-url goes with --from shlink-api, kutt or bitly")]
+    NoPeer,
     #[error("{}: {source}", path.display())]
     KeyFile { path: PathBuf, source: io::Error },
     #[error("{0}\nRun the same command again to go on from where it stopped.")]
     Transfer(#[from] TransferError),
+    #[error("{failed} were not imported: see {}", report.display())]
+    Incomplete { failed: u64, report: PathBuf },
 }
 
 impl ImportArguments {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.api.client()?;
+        if let Some(peer) = self.peer()? {
+            let links = fetch(&peer, &self.file, &beside(&self.file, ".fetched")).await?;
+            println!("{links} links fetched into {}", self.file.display());
+        }
         let options = ImportOptions {
-            errors: self.errors.unwrap_or_else(|| beside(&self.file, ".errors")),
+            mapping: self.mapping(),
+            report: self.report.unwrap_or_else(|| beside(&self.file, ".report")),
             checkpoint: self
                 .checkpoint
                 .unwrap_or_else(|| beside(&self.file, ".checkpoint")),
             file: self.file,
             batch: self.batch.into(),
-            domain: self.domain,
-            find_if_exists: self.find_if_exists,
+            is_dry_run: self.dry_run,
         };
         let summary = import(&client, &options).await?;
-        println!(
-            "{} lines: {} created, {} existing, {} failed",
-            summary.lines, summary.created, summary.existing, summary.failed
-        );
-        if summary.failed > 0 {
-            println!("see {}", options.errors.display());
+        println!("{}", description(&summary, options.is_dry_run));
+        if summary.noted > 0 {
+            println!("see {}", options.report.display());
         }
-        Ok(())
+        match summary.failed() {
+            0 => Ok(()),
+            failed => Err(CommandError::Incomplete {
+                failed,
+                report: options.report,
+            }),
+        }
     }
+
+    /// The system that is asked for its links; `None` if FILE has them.
+    fn peer(&self) -> Result<Option<Peer>, CommandError> {
+        let (Some(url), Some(path)) = (&self.source_url, &self.source_key_file) else {
+            return Ok(None);
+        };
+        if !matches!(self.from, Format::ShlinkApi | Format::Kutt | Format::Bitly) {
+            return Err(CommandError::NoPeer);
+        }
+        Ok(Some(Peer {
+            format: self.from,
+            url: url.clone(),
+            key: key_of(path)?,
+            has_rules: self.rules,
+        }))
+    }
+
+    fn mapping(&self) -> Mapping {
+        let pairs = self
+            .domain
+            .iter()
+            .filter_map(|domain| domain.split_once('='));
+        let pairs = pairs.map(|(old, new)| (old.to_ascii_lowercase(), new.to_owned()));
+        let mut plain = self.domain.iter().filter(|domain| !domain.contains('='));
+        Mapping {
+            format: self.from,
+            domain: plain.next_back().cloned(),
+            domains: pairs.collect::<HashMap<_, _>>(),
+            find_if_exists: self.find_if_exists,
+            is_without_history: self.no_history,
+        }
+    }
+}
+
+/// What was imported, in one line.
+fn description(summary: &ImportSummary, is_dry_run: bool) -> String {
+    let ImportSummary {
+        records,
+        created,
+        visits,
+        existing,
+        conflicts,
+        refused,
+        noted,
+    } = summary;
+    let would = if is_dry_run { "would be " } else { "" };
+    format!(
+        "{records} records: {created} {would}created with {visits} visits, {existing} existing, {conflicts} conflicts, \
+         {refused} refused; of {noted} something is not kept"
+    )
 }
 
 impl ExportArguments {
@@ -123,17 +213,20 @@ impl Api {
     fn client(&self) -> Result<ApiClient, CommandError> {
         let key = match (&self.key, &self.key_file) {
             (Some(key), _) => key.clone(),
-            (None, Some(path)) => {
-                fs::read_to_string(path).map_err(|source| CommandError::KeyFile {
-                    path: path.clone(),
-                    source,
-                })?
-            }
+            (None, Some(path)) => key_of(path)?,
             (None, None) => return Err(CommandError::NoKey),
         };
         let client = ApiClient::new(&self.url, key.trim());
         Ok(client.map_err(TransferError::from)?)
     }
+}
+
+fn key_of(path: &Path) -> Result<String, CommandError> {
+    let key = fs::read_to_string(path).map_err(|source| CommandError::KeyFile {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(key.trim().to_owned())
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {

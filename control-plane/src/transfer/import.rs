@@ -1,25 +1,29 @@
-//! Importing: lines become items, items are sent in batches, and a checkpoint follows each batch.
+//! Importing: records become items, items are sent in batches, and a checkpoint follows each batch.
 //!
-//! A batch that was sent before its checkpoint is sent again under the same `Idempotency-Key`, so no line becomes two links.
+//! A batch that was sent before its checkpoint is sent again under the same `Idempotency-Key`, so no record becomes two links.
 //! The API keeps such keys for a day only. A later retry is sent with `findIfExists`: each item finds the link that it has
-//! created, and equal lines become one link.
+//! created, and equal items become one link. Items with a code find their link at any time.
 
-use super::client::{ApiClient, ItemResult};
-use super::item::{self, Defaults};
-use super::lines::{Line, LineReader};
-use super::{TransferError, in_file, open_behind, read_checkpoint, write_checkpoint};
+use super::client::{ApiClient, ItemResult, Mode};
+use super::report::{Entry, Outcome, Report};
+use super::source::{Item, Mapping, Record, Records};
+use super::{TransferError, in_file, read_checkpoint, write_checkpoint};
 use crate::clock;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// A batch ends when its items have this many bytes: below what the API takes at once.
 const MAX_BATCH_BYTES: usize = 8 << 20;
+
+/// The most items of a batch, which is what the API takes at once. A record may have several.
+const MAX_ITEMS: usize = 10_000;
 
 /// How long a batch is retried unchanged, in seconds: an hour less than the API's retention of its key.
 const KEY_RETENTION_SECONDS: u64 = 23 * 60 * 60;
@@ -30,32 +34,46 @@ const HEAD_BYTES: u64 = 65_536;
 /// What to import, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// The file: a JSON object or a URL on every line.
+    /// The file.
     pub file: PathBuf,
-    /// Where lines that could not be imported are reported: number, reason and text, separated by tabs.
-    pub errors: PathBuf,
+    /// Where it comes from, and how its records become links.
+    pub mapping: Mapping,
+    /// Where items that are not imported, or not as they were, are reported: a JSON object a line.
+    pub report: PathBuf,
     /// The file of its progress. It stays when the import is done, so that the same command does nothing.
     pub checkpoint: PathBuf,
-    /// How many lines are sent at once, 1 to 10,000.
+    /// How many records are sent at once, 1 to 10,000.
     pub batch: usize,
-    /// The domain of lines without one.
-    pub domain: Option<String>,
-    /// `findIfExists` of lines without it.
-    pub find_if_exists: bool,
+    /// Whether nothing is created, and no progress is kept.
+    pub is_dry_run: bool,
 }
 
 /// The result of an import, earlier runs included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ImportSummary {
-    /// Lines read, blank ones included.
-    pub lines: u64,
+    /// Records read; of lines, blank ones are included.
+    pub records: u64,
     /// Links created.
     pub created: u64,
-    /// Lines whose link existed already.
+    /// Visits that the created links had before.
+    pub visits: u64,
+    /// Items whose link existed already.
     pub existing: u64,
-    /// Lines that were reported.
-    pub failed: u64,
+    /// Items whose code another link has.
+    pub conflicts: u64,
+    /// Items that cannot be links.
+    pub refused: u64,
+    /// Links created or found of which the report says what was not kept.
+    pub noted: u64,
+}
+
+impl ImportSummary {
+    /// Items that were not imported.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.conflicts + self.refused
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -65,9 +83,10 @@ struct ImportCheckpoint {
     id: String,
     head: String,
     head_bytes: u64,
+    format: String,
     batch: usize,
     offset: u64,
-    error_bytes: u64,
+    report_bytes: u64,
     summary: ImportSummary,
     /// The batch at `offset`, once it may have been sent.
     #[serde(default)]
@@ -83,65 +102,127 @@ struct Sent {
     is_late: bool,
 }
 
-/// Lines that are sent together.
+/// Records that are sent together.
 #[derive(Default)]
 struct ImportBatch {
     items: Vec<Map<String, Value>>,
-    /// The line of each item.
-    lines: Vec<Line>,
-    refused: Vec<(Line, String)>,
+    /// The record of each item, and what of it is not kept.
+    origins: Vec<(usize, Vec<String>)>,
+    records: Vec<Record>,
+    /// Records that cannot be read.
+    refused: Vec<(usize, String)>,
     bytes: usize,
-    read: u64,
     end: u64,
 }
 
 /// Imports a file, or the rest of it after an earlier run.
 ///
 /// # Errors
-/// A [`TransferError`] that stops the import. A line that cannot be imported does not: it is reported.
+/// A [`TransferError`] that stops the import. A record that cannot be imported does not: it is reported.
 pub async fn import(
     client: &ApiClient,
     options: &ImportOptions,
 ) -> Result<ImportSummary, TransferError> {
     let mut state = resume(options)?;
-    let (mut lines, size) = open(options, &state)?;
-    let mut report = Report::open(&options.errors, state.error_bytes)?;
+    let (mut records, size) = open(options, &state)?;
+    let mut report = Report::open(&options.report, state.report_bytes)?;
     let bar = progress(size, &state);
-    let defaults = Defaults {
-        domain: options.domain.clone(),
-        find_if_exists: options.find_if_exists.then_some(true),
-    };
+    let mut foreseen = Foreseen::default();
     while let Some(batch) =
-        next_batch(&mut lines, &state, &defaults).map_err(in_file(&options.file))?
+        next_batch(&mut records, state.batch, &options.mapping).map_err(in_file(&options.file))?
     {
-        let results = if batch.items.is_empty() {
-            Vec::new()
-        } else {
-            state.begin_send(clock::unix_seconds());
+        let mut outcomes = Vec::new();
+        if !batch.items.is_empty() {
+            let mode = if options.is_dry_run {
+                Mode::DryRun
+            } else {
+                state.begin_send(clock::unix_seconds());
+                write_checkpoint(&options.checkpoint, &state)?;
+                Mode::Create(state.request())
+            };
+            let results = client.import(&state.items(&batch), &mode).await?;
+            outcomes = results.iter().map(outcome).collect();
+        }
+        if options.is_dry_run {
+            foreseen.correct(&batch.items, &mut outcomes);
+        }
+        let entries = batch.entries(&outcomes);
+        state.report_bytes = report.add(&entries)?;
+        state.advance(&batch, &outcomes);
+        if !options.is_dry_run {
             write_checkpoint(&options.checkpoint, &state)?;
-            client
-                .create(&state.items(&batch), &state.request())
-                .await?
-        };
-        state.error_bytes = report.add(&batch, &results)?;
-        state.advance(&batch, &results);
-        write_checkpoint(&options.checkpoint, &state)?;
+        }
         show(&bar, &state);
     }
     bar.finish();
     Ok(state.summary)
 }
 
+/// What became of an item, and why.
+type ItemOutcome = (Outcome, String);
+
+fn outcome(result: &ItemResult) -> ItemOutcome {
+    let problem = result.error.as_ref();
+    let reason = problem.map(|problem| problem.to_line());
+    (Outcome::of(result), reason.unwrap_or_default())
+}
+
+/// The codes that a dry run would have taken by now. The API knows only those of one batch.
+#[derive(Debug, Default)]
+struct Foreseen(HashMap<u64, u64>);
+
+impl Foreseen {
+    /// Corrects the outcomes of items whose code an item of an earlier batch would have.
+    fn correct(&mut self, items: &[Map<String, Value>], outcomes: &mut [ItemOutcome]) {
+        let mut own = Vec::new();
+        for (item, outcome) in items.iter().zip(outcomes) {
+            if outcome.0 != Outcome::Created || !item.contains_key("customSlug") {
+                continue;
+            }
+            let place = hash(&[item.get("domain"), item.get("customSlug")]);
+            let target = hash(&[item.get("longUrl")]);
+            match self.0.get(&place) {
+                None => own.push((place, target)),
+                Some(first) if *first == target => *outcome = (Outcome::Existing, String::new()),
+                Some(_) => {
+                    let reason = "customSlug is taken on this domain, by an item before";
+                    *outcome = (Outcome::Conflict, reason.to_owned());
+                }
+            }
+        }
+        self.0.extend(own);
+    }
+}
+
+fn hash(values: &[Option<&Value>]) -> u64 {
+    let mut hash = Sha256::new();
+    for value in values {
+        hash.update(value.map_or_else(String::new, Value::to_string));
+        hash.update([0]);
+    }
+    let digest = hash.finalize();
+    digest.first_chunk().copied().map_or(0, u64::from_be_bytes)
+}
+
 fn resume(options: &ImportOptions) -> Result<ImportCheckpoint, TransferError> {
+    if options.is_dry_run {
+        return ImportCheckpoint::new(options);
+    }
     let wrong = |reason: &str| TransferError::Checkpoint {
         path: options.checkpoint.clone(),
         reason: reason.to_owned(),
     };
     let Some(state) = read_checkpoint::<ImportCheckpoint>(&options.checkpoint)? else {
-        return ImportCheckpoint::new(options);
+        let state = ImportCheckpoint::new(options)?;
+        // Written before the first request: a run that repeats it needs its key.
+        write_checkpoint(&options.checkpoint, &state)?;
+        return Ok(state);
     };
     if head(&options.file, state.head_bytes)? != (state.head.clone(), state.head_bytes) {
         return Err(wrong("is that of another file"));
+    }
+    if state.format != options.mapping.format.word() {
+        return Err(wrong("is that of another format"));
     }
     Ok(state)
 }
@@ -150,19 +231,17 @@ impl ImportCheckpoint {
     fn new(options: &ImportOptions) -> Result<Self, TransferError> {
         let (head, head_bytes) = head(&options.file, HEAD_BYTES)?;
         let id = getrandom::u64().unwrap_or_default();
-        let state = Self {
+        Ok(Self {
             id: format!("{id:016x}"),
             head,
             head_bytes,
+            format: options.mapping.format.word().to_owned(),
             batch: options.batch,
             offset: 0,
-            error_bytes: 0,
+            report_bytes: 0,
             summary: ImportSummary::default(),
             sent: None,
-        };
-        // Written before the first request: a run that repeats it needs its key.
-        write_checkpoint(&options.checkpoint, &state)?;
-        Ok(state)
+        })
     }
 
     /// Records that the next batch is about to be sent, perhaps again.
@@ -197,20 +276,31 @@ impl ImportCheckpoint {
     /// The `Idempotency-Key` of the next batch.
     fn request(&self) -> String {
         let late = if self.is_late() { "-late" } else { "" };
-        format!("import-{}-{}{late}", self.id, self.offset)
+        format!("import-{}-{}{late}", self.id, self.summary.records)
     }
 
-    fn advance(&mut self, batch: &ImportBatch, results: &[ItemResult]) {
-        let count = |wanted: fn(u16) -> bool| {
-            let results = results.iter().filter(|result| wanted(result.status));
-            results.count() as u64
-        };
+    fn advance(&mut self, batch: &ImportBatch, outcomes: &[ItemOutcome]) {
         self.offset = batch.end;
         self.sent = None;
-        self.summary.lines += batch.read;
-        self.summary.created += count(|status| status == 201);
-        self.summary.existing += count(|status| status == 200);
-        self.summary.failed += count(|status| status >= 300) + batch.refused.len() as u64;
+        let summary = &mut self.summary;
+        summary.records += batch.records.len() as u64;
+        summary.refused += batch.refused.len() as u64;
+        for ((item, (_, notes)), (outcome, _)) in
+            batch.items.iter().zip(&batch.origins).zip(outcomes)
+        {
+            let visits = item.get("importedVisits").and_then(Value::as_u64);
+            match outcome {
+                Outcome::Created => {
+                    summary.created += 1;
+                    summary.visits += visits.unwrap_or(0);
+                }
+                Outcome::Existing => summary.existing += 1,
+                Outcome::Conflict => summary.conflicts += 1,
+                Outcome::Refused => summary.refused += 1,
+            }
+            let is_there = matches!(outcome, Outcome::Created | Outcome::Existing);
+            summary.noted += u64::from(is_there && !notes.is_empty());
+        }
     }
 }
 
@@ -228,86 +318,89 @@ fn head(path: &Path, limit: u64) -> Result<(String, u64), TransferError> {
 fn open(
     options: &ImportOptions,
     state: &ImportCheckpoint,
-) -> Result<(LineReader<BufReader<File>>, u64), TransferError> {
+) -> Result<(Records, u64), TransferError> {
     let open = || {
-        let mut file = File::open(&options.file)?;
-        let size = file.metadata()?.len();
-        file.seek(SeekFrom::Start(state.offset))?;
-        Ok((file, size))
+        let size = fs::metadata(&options.file)?.len();
+        let format = options.mapping.format;
+        let read = state.summary.records;
+        let records = Records::open(&options.file, format, state.offset, read)?;
+        Ok((records, size))
     };
-    let (file, size) = open().map_err(in_file(&options.file))?;
-    let lines = LineReader::starting_at(BufReader::new(file), state.offset, state.summary.lines);
-    Ok((lines, size))
+    open().map_err(in_file(&options.file))
 }
 
-/// Reads the next batch. It depends on the file and the offset alone, so that a retry sends the same one.
+/// Reads the next batch. It depends on the file and the place in it alone, so that a retry sends the same one.
 fn next_batch(
-    lines: &mut LineReader<BufReader<File>>,
-    state: &ImportCheckpoint,
-    defaults: &Defaults,
-) -> std::io::Result<Option<ImportBatch>> {
+    records: &mut Records,
+    most: usize,
+    mapping: &Mapping,
+) -> io::Result<Option<ImportBatch>> {
     let mut batch = ImportBatch::default();
-    while batch.read < state.batch as u64 && batch.bytes < MAX_BATCH_BYTES {
-        let Some(line) = lines.next()? else {
+    while batch.has_room(most) {
+        let Some(record) = records.next()? else {
             break;
         };
-        batch.read += 1;
-        batch.end = line.end;
-        batch.bytes += line.bytes.len();
-        match item::parse(&line, defaults) {
-            None => {}
-            Some(Ok(item)) => {
-                batch.items.push(item);
-                batch.lines.push(line);
+        batch.add(record, mapping);
+    }
+    Ok((!batch.records.is_empty()).then_some(batch))
+}
+
+impl ImportBatch {
+    fn has_room(&self, most: usize) -> bool {
+        /// More items than a record has.
+        const SPARE: usize = 100;
+        self.records.len() < most
+            && self.bytes < MAX_BATCH_BYTES
+            && (self.items.len() + SPARE <= MAX_ITEMS || self.items.len() == self.records.len())
+    }
+
+    fn add(&mut self, record: Record, mapping: &Mapping) {
+        let index = self.records.len();
+        self.end = record.end;
+        self.bytes += record.size();
+        for item in mapping.items(&record) {
+            match item {
+                Ok(Item { fields, notes }) => {
+                    self.items.push(fields);
+                    self.origins.push((index, notes));
+                }
+                Err(reason) => self.refused.push((index, reason)),
             }
-            Some(Err(reason)) => batch.refused.push((line, reason)),
         }
-    }
-    Ok((batch.read > 0).then_some(batch))
-}
-
-/// The report of lines that could not be imported.
-struct Report<'a> {
-    path: &'a Path,
-    file: File,
-    bytes: u64,
-}
-
-impl<'a> Report<'a> {
-    /// Opens the report and cuts it to `bytes`.
-    fn open(path: &'a Path, bytes: u64) -> Result<Self, TransferError> {
-        let file = open_behind(path, bytes)?;
-        Ok(Self { path, file, bytes })
+        self.records.push(record);
     }
 
-    /// Appends the lines of a batch that failed, in order; returns the size of the report.
-    fn add(&mut self, batch: &ImportBatch, results: &[ItemResult]) -> Result<u64, TransferError> {
-        let failed = batch
-            .lines
-            .iter()
-            .zip(results)
-            .filter_map(|(line, result)| {
-                let problem = result.error.as_ref()?;
-                Some((line, problem.to_line()))
-            });
-        let refused = batch
-            .refused
-            .iter()
-            .map(|(line, reason)| (line, reason.clone()));
-        let mut entries: Vec<(&Line, String)> = failed.chain(refused).collect();
-        entries.sort_by_key(|(line, _)| line.number);
-        let mut text = String::new();
-        for (line, reason) in entries {
-            let shown = String::from_utf8_lossy(&line.bytes);
-            text += &format!("{}\t{reason}\t{shown}\n", line.number);
+    /// What the report says, in the order of the records.
+    fn entries<'b>(&'b self, outcomes: &[ItemOutcome]) -> Vec<Entry<'b>> {
+        let refused = self.refused.iter();
+        let refused = refused.map(|(index, reason)| {
+            (
+                *index,
+                Entry::unreadable(&self.records[*index], reason.clone()),
+            )
+        });
+        let mut entries: Vec<(usize, Entry<'_>)> = refused.collect();
+        let items = self.items.iter().zip(&self.origins).zip(outcomes);
+        for ((item, (index, notes)), (outcome, reason)) in items {
+            let reasons: Vec<&str> = match outcome {
+                Outcome::Conflict | Outcome::Refused => vec![reason.as_str()],
+                Outcome::Created | Outcome::Existing => notes.iter().map(String::as_str).collect(),
+            };
+            if reasons.is_empty() {
+                continue;
+            }
+            let record = &self.records[*index];
+            let entry = Entry {
+                line: record.number,
+                outcome: *outcome,
+                reason: reasons.join("; "),
+                link: Some(item),
+                source: record.shown(),
+            };
+            entries.push((*index, entry));
         }
-        let write = |file: &mut File| {
-            file.write_all(text.as_bytes())?;
-            file.sync_data()
-        };
-        write(&mut self.file).map_err(in_file(self.path))?;
-        self.bytes += text.len() as u64;
-        Ok(self.bytes)
+        entries.sort_by_key(|(index, _)| *index);
+        entries.into_iter().map(|(_, entry)| entry).collect()
     }
 }
 
@@ -328,7 +421,10 @@ fn show(bar: &ProgressBar, state: &ImportCheckpoint) {
     let summary = &state.summary;
     bar.set_position(state.offset);
     bar.set_message(format!(
-        "{} lines, {} created, {} existing, {} failed",
-        summary.lines, summary.created, summary.existing, summary.failed
+        "{} read, {} created, {} existing, {} failed",
+        summary.records,
+        summary.created,
+        summary.existing,
+        summary.failed()
     ));
 }

@@ -4,7 +4,7 @@ use crate::helpers::Running;
 use edgelink_control_plane::config::StoreConfig;
 use edgelink_control_plane::store::connect;
 use edgelink_control_plane::transfer::{
-    ApiClient, ExportOptions, ImportOptions, TransferError, export, import,
+    ApiClient, ExportOptions, ImportOptions, Mapping, TransferError, export, import,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -17,11 +17,11 @@ fn client(server: &Running) -> ApiClient {
 fn import_of(folder: &Path) -> ImportOptions {
     ImportOptions {
         file: folder.join("links"),
-        errors: folder.join("links.errors"),
+        mapping: Mapping::default(),
+        report: folder.join("links.report"),
         checkpoint: folder.join("links.checkpoint"),
         batch: 3,
-        domain: None,
-        find_if_exists: false,
+        is_dry_run: false,
     }
 }
 
@@ -59,19 +59,25 @@ async fn bad_lines_are_reported_by_number_and_stop_nothing() {
         https://example.com/4";
     fs::write(&options.file, text).unwrap();
     let summary = import(&client(&server), &options).await.unwrap();
-    assert_eq!((summary.lines, summary.created, summary.failed), (9, 3, 5));
+    assert_eq!((summary.records, summary.created), (9, 3));
+    assert_eq!((summary.conflicts, summary.refused), (1, 4));
     let expected: Vec<String> = [1, 2, 4].map(|n| format!("https://example.com/{n}")).into();
     assert_eq!(targets(&server).await, expected);
-    let report = fs::read(&options.errors).unwrap();
-    let report = String::from_utf8_lossy(&report).into_owned();
-    let numbers: Vec<&str> = report
+    let report = fs::read_to_string(&options.report).unwrap();
+    let entries: Vec<Value> = report
         .lines()
-        .map(|line| line.split('\t').next().unwrap())
+        .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(numbers, ["3", "5", "6", "7", "8"], "{report}");
+    let numbers: Vec<u64> = entries
+        .iter()
+        .map(|entry| entry["line"].as_u64().unwrap())
+        .collect();
+    assert_eq!(numbers, [3, 5, 6, 7, 8], "{report}");
+    assert_eq!(entries[1]["outcome"], "conflict");
+    assert_eq!(entries[1]["link"]["customSlug"], "two");
     for part in [
         "nonsense",
-        "customSlug is taken",
+        "customSlug is taken on this domain, by a link to https://example.com/2",
         "not valid JSON",
         "UTF-8",
         "longUrl",
@@ -110,13 +116,13 @@ async fn an_import_that_was_killed_before_it_noted_a_batch_creates_no_link_twice
     let mut checkpoint: Value = serde_json::from_slice(&text).unwrap();
     let second_batch = lines[..3].iter().map(|line| line.len() + 1).sum::<usize>();
     checkpoint["offset"] = json!(second_batch);
-    checkpoint["errorBytes"] = json!(0);
-    checkpoint["summary"] = json!({ "lines": 3, "created": 3, "existing": 0, "failed": 0 });
+    checkpoint["reportBytes"] = json!(0);
+    checkpoint["summary"] = json!({ "records": 3, "created": 3 });
     fs::write(&options.checkpoint, checkpoint.to_string()).unwrap();
 
     assert_eq!(import(&client(&server), &options).await.unwrap(), summary);
     assert_eq!(targets(&server).await, lines);
-    let report = fs::read_to_string(&options.errors).unwrap();
+    let report = fs::read_to_string(&options.report).unwrap();
     assert_eq!(report.lines().count(), 1, "{report}");
 }
 
@@ -142,7 +148,7 @@ async fn an_import_that_continues_after_a_day_creates_no_link_twice() {
         "nothing is under way at the end"
     );
     checkpoint["offset"] = json!(0);
-    checkpoint["summary"] = json!({ "lines": 0, "created": 0, "existing": 0, "failed": 0 });
+    checkpoint["summary"] = json!({});
     checkpoint["sent"] = json!({ "at": 1_700_000_000, "isLate": false });
     fs::write(&options.checkpoint, checkpoint.to_string()).unwrap();
 
@@ -200,13 +206,20 @@ async fn exported_links_are_imported_elsewhere_as_they_were() {
         ..options
     };
     let summary = import(&client(&other), &options).await.unwrap();
-    assert_eq!((summary.created, summary.failed), (600, 0));
+    assert_eq!((summary.created, summary.failed()), (600, 0));
     let exported = fs::read_to_string(&options.file).unwrap();
     for line in exported.lines().take(20) {
         let link: Value = serde_json::from_str(line).unwrap();
         let code = link["shortCode"].as_str().unwrap();
         let copy = other.get(&format!("/links/{code}")).await.expect(200);
-        for field in ["longUrl", "tags", "title", "domain", "redirectStatus"] {
+        for field in [
+            "longUrl",
+            "tags",
+            "title",
+            "domain",
+            "redirectStatus",
+            "createdAt",
+        ] {
             assert_eq!(copy[field], link[field]);
         }
     }

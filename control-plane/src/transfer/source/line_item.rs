@@ -1,23 +1,14 @@
-//! A line as an item of a bulk request.
+//! A line as an item of an import.
 
 use super::lines::{Line, MAX_LINE_BYTES};
+use super::record::Item;
 use serde_json::{Map, Value};
 
 /// Fields of a link that the API shows and does not accept.
-const SHOWN_ONLY: [&str; 3] = ["shortUrl", "createdAt", "updatedAt"];
-
-/// Fields of lines that do not have them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Defaults {
-    pub(super) domain: Option<String>,
-    pub(super) find_if_exists: Option<bool>,
-}
+const SHOWN_ONLY: [&str; 2] = ["shortUrl", "updatedAt"];
 
 /// The item of a line: a JSON object, or else a URL. `None` if the line is blank.
-pub(super) fn parse(
-    line: &Line,
-    defaults: &Defaults,
-) -> Option<Result<Map<String, Value>, String>> {
+pub(super) fn parse(line: &Line) -> Option<Result<Item, String>> {
     if line.is_cut {
         return Some(Err(format!("is longer than {MAX_LINE_BYTES} bytes")));
     }
@@ -28,7 +19,7 @@ pub(super) fn parse(
     if text.is_empty() {
         return None;
     }
-    Some(object(text).and_then(|object| complete(object, defaults)))
+    Some(object(text).map(item))
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {
@@ -39,10 +30,8 @@ fn object(text: &str) -> Result<Map<String, Value>, String> {
     serde_json::from_str(text).map_err(|error| format!("is not valid JSON: {error}"))
 }
 
-fn complete(
-    mut object: Map<String, Value>,
-    defaults: &Defaults,
-) -> Result<Map<String, Value>, String> {
+/// The item of an object, which may be a link as the API shows it.
+fn item(mut object: Map<String, Value>) -> Item {
     for field in SHOWN_ONLY {
         object.remove(field);
     }
@@ -50,38 +39,38 @@ fn complete(
     if let Some(code) = object.remove("shortCode") {
         object.entry("customSlug").or_insert(code);
     }
-    if let Some(domain) = &defaults.domain {
-        let domain = Value::from(domain.as_str());
-        object.entry("domain").or_insert(domain);
+    Item {
+        fields: object,
+        notes: Vec::new(),
     }
-    if let Some(find) = defaults.find_if_exists {
-        object.entry("findIfExists").or_insert(Value::from(find));
-    }
-    let size = serde_json::to_vec(&object).map_or(0, |bytes| bytes.len());
-    if size > MAX_LINE_BYTES {
-        return Err(format!("is longer than {MAX_LINE_BYTES} bytes"));
-    }
-    Ok(object)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Mapping;
+    use super::super::record::{Content, Record};
     use super::*;
     use serde_json::json;
 
-    fn item(bytes: &[u8], defaults: &Defaults) -> Option<Result<Value, String>> {
+    fn item(bytes: &[u8], mapping: &Mapping) -> Option<Result<Value, String>> {
         let line = Line {
             number: 1,
             bytes: bytes.to_vec(),
             is_cut: false,
             end: 0,
         };
-        parse(&line, defaults).map(|item| item.map(Value::Object))
+        let record = Record {
+            number: 1,
+            end: 0,
+            content: Content::Line(line),
+        };
+        let item = mapping.items(&record).pop();
+        item.map(|item| item.map(|item| Value::Object(item.fields)))
     }
 
     #[test]
     fn a_line_is_a_url_or_an_object() {
-        let none = Defaults::default();
+        let none = Mapping::default();
         let url = item(b" https://example.com/a b ", &none);
         assert_eq!(
             url,
@@ -94,25 +83,33 @@ mod tests {
     }
 
     #[test]
-    fn an_exported_line_can_be_imported() {
-        let line = br#"{"shortCode":"a","shortUrl":"https://x/a","longUrl":"https://e/","createdAt":"t","updatedAt":"t"}"#;
+    fn an_exported_line_can_be_imported_with_its_history_or_without() {
+        let line = br#"{"shortCode":"a","shortUrl":"https://x/a","longUrl":"https://e/","createdAt":"t","updatedAt":"t","importedVisits":1}"#;
+        let without = Mapping {
+            is_without_history: true,
+            ..Mapping::default()
+        };
         let expected = json!({ "customSlug": "a", "longUrl": "https://e/" });
-        assert_eq!(item(line, &Defaults::default()), Some(Ok(expected)));
+        assert_eq!(item(line, &without), Some(Ok(expected)));
+        let expected = json!({ "customSlug": "a", "longUrl": "https://e/", "createdAt": "t", "importedVisits": 1 });
+        assert_eq!(item(line, &Mapping::default()), Some(Ok(expected)));
     }
 
     #[test]
-    fn defaults_fill_fields_that_a_line_does_not_have() {
-        let defaults = Defaults {
+    fn what_a_line_does_not_have_is_filled_in_and_domains_are_replaced() {
+        let mapping = Mapping {
             domain: Some("a.example".to_owned()),
-            find_if_exists: Some(true),
+            domains: [("b.example".to_owned(), "c.example".to_owned())].into(),
+            find_if_exists: true,
+            ..Mapping::default()
         };
         let expected =
             json!({ "longUrl": "https://e/", "domain": "a.example", "findIfExists": true });
-        assert_eq!(item(b"https://e/", &defaults), Some(Ok(expected)));
-        let line = br#"{"longUrl":"https://e/","domain":"b.example","findIfExists":false}"#;
+        assert_eq!(item(b"https://e/", &mapping), Some(Ok(expected)));
+        let line = br#"{"longUrl":"https://e/","domain":"B.example","findIfExists":false}"#;
         let expected =
-            json!({ "longUrl": "https://e/", "domain": "b.example", "findIfExists": false });
-        assert_eq!(item(line, &defaults), Some(Ok(expected)));
+            json!({ "longUrl": "https://e/", "domain": "c.example", "findIfExists": false });
+        assert_eq!(item(line, &mapping), Some(Ok(expected)));
     }
 
     #[test]
@@ -122,7 +119,7 @@ mod tests {
             (b"{\"longUrl\":", "JSON"),
             (b"{} x", "JSON"),
         ] {
-            let reason = item(bytes, &Defaults::default()).unwrap().unwrap_err();
+            let reason = item(bytes, &Mapping::default()).unwrap().unwrap_err();
             assert!(reason.contains(part), "{reason}");
         }
     }

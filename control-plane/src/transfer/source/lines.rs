@@ -2,10 +2,10 @@
 
 use std::io::{self, BufRead};
 
-/// The longest line in bytes.
+/// The longest line in bytes, which is what the API takes for an item.
 pub(super) const MAX_LINE_BYTES: usize = 65_536;
 
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A line without its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,7 @@ pub(super) struct Line {
 }
 
 /// Reads lines one by one. `\n` and `\r\n` both end one, and the last needs neither.
+#[derive(Debug)]
 pub(super) struct LineReader<R> {
     reader: R,
     number: u64,

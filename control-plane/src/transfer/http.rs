@@ -1,0 +1,136 @@
+//! Requests that are retried while the other side does not answer.
+
+use bytes::Bytes;
+use edgelink_wire::backoff::Bounds;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Body as _;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+/// How often a request is sent at most while there is no answer: about two minutes with the pauses.
+const MAX_ATTEMPTS: u32 = 10;
+const BACKOFF: Bounds = Bounds {
+    first_millis: 250,
+    cap_millis: 20_000,
+};
+
+/// How long one request may take, and a second more for each [`BODY_RATE`] bytes of its body.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const BODY_RATE: u64 = 65_536;
+
+/// The longest answer in bytes.
+const MAX_ANSWER_BYTES: usize = 128 << 20;
+
+/// A client that sends requests again.
+#[derive(Clone, Debug)]
+pub(super) struct Http(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
+
+/// Why a request has failed after all retries.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The system's certificates cannot be read.
+    #[error("the certificates that this system trusts cannot be read: {0}")]
+    Certificates(#[source] std::io::Error),
+    /// URL or key cannot be sent.
+    #[error("the URL or the key of the API is not valid: {0}")]
+    Invalid(#[source] http::Error),
+    /// The API has refused the request.
+    #[error("the API refuses the request: {0}")]
+    Refused(String),
+    /// The API did not answer, or answered only that it is unavailable.
+    #[error("the API was away for too long: {0}")]
+    Away(String),
+}
+
+/// Why one attempt has failed: for good, or worth a retry.
+pub(super) enum AttemptError {
+    Refused(String),
+    Away(String),
+}
+
+impl Http {
+    /// A client that trusts what the system trusts.
+    pub(super) fn new() -> Result<Self, ClientError> {
+        let provider = rustls::crypto::ring::default_provider();
+        let https = HttpsConnectorBuilder::new()
+            .with_provider_and_native_roots(provider)
+            .map_err(ClientError::Certificates)?
+            .https_or_http()
+            .enable_http1()
+            .build();
+        Ok(Self(Client::builder(TokioExecutor::new()).build(https)))
+    }
+
+    /// Makes attempts until one succeeds or is refused, or there were too many.
+    pub(super) async fn with_retries<T>(
+        &self,
+        attempt: impl AsyncFn() -> Result<T, AttemptError>,
+    ) -> Result<T, ClientError> {
+        let mut failures = 0;
+        loop {
+            match attempt().await {
+                Ok(answer) => return Ok(answer),
+                Err(AttemptError::Refused(reason)) => return Err(ClientError::Refused(reason)),
+                Err(AttemptError::Away(reason)) => {
+                    failures += 1;
+                    if failures == MAX_ATTEMPTS {
+                        return Err(ClientError::Away(reason));
+                    }
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(BACKOFF.longest_millis(failures))).await;
+        }
+    }
+
+    /// Sends a request once, and reads the JSON of the answer. `reason` reads an error out of the body of another answer.
+    pub(super) async fn send<T: DeserializeOwned>(
+        &self,
+        request: Request<Full<Bytes>>,
+        reason: fn(&[u8]) -> Option<String>,
+    ) -> Result<T, AttemptError> {
+        let limit = TIMEOUT + Duration::from_secs(request.body().size_hint().lower() / BODY_RATE);
+        let exchange = async {
+            let answer = self.0.request(request).await;
+            let (head, body) = answer.map_err(|error| away(&error))?.into_parts();
+            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
+            let body = body.map_err(|error| away(&*error))?;
+            Ok((head.status, body.to_bytes()))
+        };
+        let (status, body) = tokio::time::timeout(limit, exchange)
+            .await
+            .unwrap_or_else(|_| Err(AttemptError::Away("no answer in time".to_owned())))?;
+        if !status.is_success() {
+            return Err(refusal(status, reason(&body)));
+        }
+        serde_json::from_slice(&body)
+            .map_err(|error| AttemptError::Refused(format!("the answer cannot be read: {error}")))
+    }
+}
+
+/// A transient failure, with all causes, which the client library's message leaves out.
+fn away(error: &dyn std::error::Error) -> AttemptError {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    AttemptError::Away(text)
+}
+
+fn refusal(status: StatusCode, reason: Option<String>) -> AttemptError {
+    let reason = match reason {
+        Some(reason) => format!("{status}: {reason}"),
+        None => status.to_string(),
+    };
+    match status {
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => AttemptError::Away(reason),
+        status if status.is_server_error() => AttemptError::Away(reason),
+        _ => AttemptError::Refused(reason),
+    }
+}

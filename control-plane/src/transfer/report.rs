@@ -1,0 +1,99 @@
+//! The report of an import: a JSON object a line for each item that was not imported, or not as it was.
+
+use super::client::ItemResult;
+use super::source::Record;
+use super::{TransferError, in_file, open_behind};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+/// What became of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Outcome {
+    /// Its link was created.
+    Created,
+    /// There was such a link.
+    Existing,
+    /// Another link has its code.
+    Conflict,
+    /// It cannot be a link.
+    Refused,
+}
+
+impl Outcome {
+    /// The outcome of an item that was sent.
+    pub(super) fn of(result: &ItemResult) -> Self {
+        match result.status {
+            201 => Self::Created,
+            200 => Self::Existing,
+            409 => Self::Conflict,
+            _ => Self::Refused,
+        }
+    }
+}
+
+/// An entry of the report.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Entry<'a> {
+    /// The line of the file, or which item of it, counted from 1.
+    pub(super) line: u64,
+    pub(super) outcome: Outcome,
+    /// Why, or what was not kept.
+    pub(super) reason: String,
+    /// The item as it was sent; none of those that could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) link: Option<&'a Map<String, Value>>,
+    /// The record as it was read.
+    pub(super) source: Value,
+}
+
+impl Entry<'_> {
+    /// The entry of a record that cannot be read.
+    pub(super) fn unreadable(record: &Record, reason: String) -> Self {
+        Self {
+            line: record.number,
+            outcome: Outcome::Refused,
+            reason,
+            link: None,
+            source: record.shown(),
+        }
+    }
+}
+
+/// A report that is being written.
+pub(super) struct Report<'a> {
+    path: &'a Path,
+    file: File,
+    bytes: u64,
+}
+
+impl<'a> Report<'a> {
+    /// Opens the report and cuts it to `bytes`.
+    pub(super) fn open(path: &'a Path, bytes: u64) -> Result<Self, TransferError> {
+        let file = open_behind(path, bytes)?;
+        Ok(Self { path, file, bytes })
+    }
+
+    /// Appends entries; returns the size of the report.
+    pub(super) fn add(&mut self, entries: &[Entry<'_>]) -> Result<u64, TransferError> {
+        let mut text = Vec::new();
+        for entry in entries {
+            // Writing JSON to memory does not fail.
+            text.extend(serde_json::to_vec(entry).unwrap_or_default());
+            text.push(b'\n');
+        }
+        let write = |file: &mut File| {
+            file.write_all(&text)?;
+            file.sync_data()
+        };
+        if !text.is_empty() {
+            write(&mut self.file).map_err(in_file(self.path))?;
+            self.bytes += text.len() as u64;
+        }
+        Ok(self.bytes)
+    }
+}

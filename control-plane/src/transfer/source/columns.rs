@@ -1,0 +1,324 @@
+//! What the fields of other systems mean: a record becomes items of an import.
+//!
+//! Systems name the same things in different ways, and versions of one do, too. So a field is looked for under all its names, of
+//! which letters and digits count, in any case.
+
+use super::record::{Format, Item};
+use super::times;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use url::Url;
+
+/// Names of fields, in the order in which they are looked for.
+const LONG_URL: &[&str] = &[
+    "longurl",
+    "target",
+    "destinationurl",
+    "destination",
+    "originalurl",
+    "url",
+];
+const CODE: &[&str] = &[
+    "shortcode",
+    "customslug",
+    "slug",
+    "keyword",
+    "address",
+    "backhalf",
+    "code",
+    "source",
+];
+const SHORT_URL: &[&str] = &[
+    "customlink",
+    "shorturl",
+    "shortlink",
+    "link",
+    "bitlink",
+    "id",
+];
+const TITLE: &[&str] = &["title", "description"];
+const CREATED: &[&str] = &[
+    "createdat",
+    "datecreated",
+    "created",
+    "createddate",
+    "creationdate",
+    "timestamp",
+    "date",
+];
+const VISITS: &[&str] = &[
+    "importedvisits",
+    "visitssummarytotal",
+    "visits",
+    "visitscount",
+    "visitcount",
+    "clicks",
+    "hits",
+    "engagements",
+    "totalengagements",
+    "totalclicks",
+];
+const VALID_SINCE: &[&str] = &["validsince", "metavalidsince"];
+const VALID_UNTIL: &[&str] = &["validuntil", "metavaliduntil", "expirein", "expiresat"];
+const MAX_VISITS: &[&str] = &["maxvisits", "metamaxvisits"];
+
+/// What the API takes at most, in characters.
+const MAX_TITLE: usize = 512;
+const MAX_NOTES: usize = 4096;
+
+/// The items of a record: one for each place of the link.
+pub(super) fn items(record: &Map<String, Value>, format: Format) -> Vec<Result<Item, String>> {
+    let fields = Named::of(record);
+    if fields.is_blank() {
+        return Vec::new();
+    }
+    let places = match fields.places(format) {
+        Ok(places) => places,
+        Err(reason) => return vec![Err(reason)],
+    };
+    let at = |place| fields.item(format, place);
+    places.into_iter().map(at).collect()
+}
+
+/// Domain and code of a link; `None` where the default domain, or an issued code, is meant.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Place {
+    domain: Option<String>,
+    code: Option<String>,
+}
+
+/// Fields by their names, in one spelling. Those of an object in an object have both names.
+struct Named<'r>(HashMap<String, &'r Value>);
+
+impl<'r> Named<'r> {
+    fn of(record: &'r Map<String, Value>) -> Self {
+        let mut named = HashMap::new();
+        for (name, value) in record {
+            let name = spelled(name);
+            if let Value::Object(inner) = value {
+                for (inner, value) in inner {
+                    named.insert(format!("{name}{}", spelled(inner)), value);
+                }
+            }
+            named.entry(name).or_insert(value);
+        }
+        Self(named)
+    }
+
+    /// Whether there is nothing in any field.
+    fn is_blank(&self) -> bool {
+        self.0.values().all(|value| is_empty(value))
+    }
+
+    /// The first of these fields that has a value.
+    fn get(&self, names: &[&str]) -> Option<&'r Value> {
+        let mut values = names.iter().filter_map(|name| self.0.get(*name));
+        values.find(|value| !is_empty(value)).copied()
+    }
+
+    /// The same as text. Spaces around it do not count.
+    fn text(&self, names: &[&str]) -> Option<String> {
+        match self.get(names)? {
+            Value::String(text) => Some(text.trim().to_owned()),
+            other => Some(other.to_string()),
+        }
+    }
+
+    fn flag(&self, name: &str) -> Option<bool> {
+        let text = self.text(&[name])?;
+        match text.to_ascii_lowercase().as_str() {
+            "true" | "1" | "yes" => Some(true),
+            "false" | "0" | "no" => Some(false),
+            _ => None,
+        }
+    }
+
+    fn places(&self, format: Format) -> Result<Vec<Place>, String> {
+        if format == Format::Bitly
+            && let Some(Value::Array(custom)) = self.get(&["custombitlinks"])
+        {
+            let custom = custom.iter().filter_map(Value::as_str);
+            return custom.map(place).collect();
+        }
+        let short = self.text(SHORT_URL).filter(|short| short.contains('/'));
+        let code = self.text(CODE);
+        let of_url = match short {
+            Some(short) => place(&short),
+            None => Ok(Place::default()),
+        };
+        let domain = self.text(&["domain"]);
+        let of_url = match (&code, &domain) {
+            // What the URL would say is said.
+            (Some(_), Some(_)) => of_url.unwrap_or_default(),
+            _ => of_url?,
+        };
+        // The APIs of Shlink and Kutt name no domain where they mean the default one.
+        let is_default = matches!(format, Format::ShlinkApi | Format::Kutt);
+        let domain = domain.or_else(|| of_url.domain.filter(|_| !is_default));
+        let code = match code {
+            // The older plugin of YOURLS has slashes around it.
+            Some(code) if format == Format::Yourls => Some(code.trim_matches('/').to_owned()),
+            code => code.or(of_url.code),
+        };
+        if code.is_none() && format != Format::Csv {
+            return Err("has no short code".to_owned());
+        }
+        Ok(vec![Place { domain, code }])
+    }
+
+    fn item(&self, format: Format, place: Place) -> Result<Item, String> {
+        let mut item = Item::default();
+        let target = self.text(LONG_URL);
+        item.set("longUrl", target.ok_or("has no long URL")?);
+        item.set_some("customSlug", place.code);
+        item.set_some("domain", place.domain);
+        self.describe(&mut item);
+        item.set_some("tags", self.tags());
+        item.set_some("createdAt", self.time(CREATED)?);
+        item.set_some("importedVisits", self.visits()?);
+        item.set_some("validSince", self.time(VALID_SINCE)?);
+        item.set_some("validUntil", self.time(VALID_UNTIL)?);
+        // Shlink forwards the query, as links do here; the others do not.
+        let forwards = match format {
+            Format::Yourls | Format::Kutt | Format::Bitly => Some(false),
+            _ => self.flag("forwardquery"),
+        };
+        item.set_some("forwardQuery", forwards);
+        item.set_some("archived", self.flag("archived").filter(|is| *is));
+        item.set_some("redirectRules", self.get(&["redirectrules"]).cloned());
+        if self.flag("banned") == Some(true) {
+            item.set("state", "disabled");
+        }
+        self.note_what_is_lost(&mut item);
+        Ok(item)
+    }
+
+    /// Sets title and notes. A title that is too long is kept in the notes.
+    fn describe(&self, item: &mut Item) {
+        item.set_some(
+            "notes",
+            self.text(&["notes", "note"])
+                .map(|text| cut(&text, MAX_NOTES)),
+        );
+        let Some(title) = self.text(TITLE) else {
+            return;
+        };
+        let letters = title.chars();
+        let line: String = letters
+            .map(|letter| if letter.is_control() { ' ' } else { letter })
+            .collect();
+        let short = cut(&line, MAX_TITLE);
+        if short.len() < line.len() {
+            item.notes.push(format!(
+                "the title is cut to {MAX_TITLE} characters, and whole in the notes"
+            ));
+            let notes = item.fields.entry("notes");
+            notes.or_insert_with(|| cut(&line, MAX_NOTES).into());
+        }
+        item.set("title", short);
+    }
+
+    /// The tags: a list, or text with `|` or else commas between them.
+    fn tags(&self) -> Option<Vec<String>> {
+        let tags: Vec<String> = match self.get(&["tags"])? {
+            Value::Array(tags) => tags
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            Value::String(text) => {
+                let separator = if text.contains('|') { '|' } else { ',' };
+                text.split(separator).map(str::to_owned).collect()
+            }
+            _ => return None,
+        };
+        let tags = tags.iter().map(|tag| tag.trim().to_owned());
+        Some(tags.filter(|tag| !tag.is_empty()).collect())
+    }
+
+    fn time(&self, names: &[&str]) -> Result<Option<String>, String> {
+        let Some(text) = self.text(names).filter(|text| !times::is_none(text)) else {
+            return Ok(None);
+        };
+        let time = times::normalized(&text);
+        time.map(Some)
+            .ok_or_else(|| format!("{} is no time: {text}", names[0]))
+    }
+
+    fn visits(&self) -> Result<Option<u64>, String> {
+        let Some(text) = self.text(VISITS) else {
+            return Ok(None);
+        };
+        let visits = text.parse().map(Some);
+        visits.map_err(|_| format!("visits are no number: {text}"))
+    }
+
+    fn note_what_is_lost(&self, item: &mut Item) {
+        if self
+            .flag("password")
+            .unwrap_or(self.get(&["password"]).is_some())
+        {
+            item.notes.push("the password is not kept".to_owned());
+        }
+        if let Some(most) = self.text(MAX_VISITS) {
+            item.notes
+                .push(format!("the limit of {most} visits is not kept"));
+        }
+    }
+}
+
+impl Item {
+    fn set(&mut self, name: &str, value: impl Into<Value>) {
+        self.fields.insert(name.to_owned(), value.into());
+    }
+
+    fn set_some(&mut self, name: &str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.set(name, value);
+        }
+    }
+}
+
+/// A name by its letters and digits.
+fn spelled(name: &str) -> String {
+    let letters = name.chars().filter(|letter| letter.is_alphanumeric());
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        // NULL: as phpMyAdmin writes it.
+        Value::String(text) => text.trim().is_empty() || text == "NULL",
+        Value::Array(list) => list.is_empty(),
+        _ => false,
+    }
+}
+
+/// Where the link of a short URL is, which may lack its scheme.
+fn place(short: &str) -> Result<Place, String> {
+    let wrong = || format!("{short} is no short URL");
+    let absolute = match short.contains("://") {
+        true => short.to_owned(),
+        false => format!("https://{short}"),
+    };
+    let url = Url::parse(&absolute).map_err(|_| wrong())?;
+    let host = url.host_str().ok_or_else(wrong)?;
+    let port = url.port().map(|port| format!(":{port}"));
+    let code = url.path().trim_start_matches('/');
+    let code = percent_encoding::percent_decode_str(code)
+        .decode_utf8()
+        .map_err(|_| wrong())?;
+    if code.is_empty() {
+        return Err(wrong());
+    }
+    Ok(Place {
+        domain: Some(format!("{host}{}", port.unwrap_or_default())),
+        code: Some(code.into_owned()),
+    })
+}
+
+/// The first `most` characters of a text.
+fn cut(text: &str, most: usize) -> String {
+    text.chars().take(most).collect()
+}

@@ -1,0 +1,246 @@
+//! Rows of CSV (RFC 4180), with the delimiter and the columns that the first row shows.
+
+use super::lines::BYTE_ORDER_MARK;
+use super::record::{Content, Format, Record};
+use csv::{ByteRecord, Reader, ReaderBuilder};
+use serde_json::{Map, Value};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+
+/// The most bytes of a row.
+const MAX_ROW_BYTES: usize = 1 << 20;
+
+/// The columns of the table of YOURLS, in a file that does not name them: as phpMyAdmin exports it.
+const YOURLS_COLUMNS: [&str; 6] = ["keyword", "url", "title", "timestamp", "ip", "clicks"];
+
+/// Reads rows.
+#[derive(Debug)]
+pub(super) struct CsvRows {
+    reader: Reader<Bounded>,
+    columns: Vec<String>,
+    /// The first row, if it names no columns.
+    first: Option<ByteRecord>,
+}
+
+/// A file of which no more than so many bytes are read for one row. Each line ends with `\n`, so that lines can be counted.
+#[derive(Debug)]
+struct Bounded {
+    file: BufReader<File>,
+    left: usize,
+    last: u8,
+}
+
+impl Bounded {
+    fn peek(&mut self) -> io::Result<Option<u8>> {
+        Ok(self.file.fill_buf()?.first().copied())
+    }
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            let reason = format!("a row is longer than {MAX_ROW_BYTES} bytes: is a quote open?");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
+        let mut read = 0;
+        while let Some(room) = buffer.get_mut(read) {
+            let byte = match self.peek()? {
+                None if self.last == b'\n' => break,
+                None => b'\n',
+                Some(byte) => {
+                    self.file.consume(1);
+                    if byte == b'\r' && self.peek()? == Some(b'\n') {
+                        continue;
+                    }
+                    byte
+                }
+            };
+            *room = byte;
+            self.last = byte;
+            read += 1;
+        }
+        self.left = self.left.saturating_sub(read);
+        Ok(read)
+    }
+}
+
+impl CsvRows {
+    /// Reads a file that begins with `head`.
+    pub(super) fn new(mut file: File, head: &[u8], format: Format) -> io::Result<Self> {
+        if head.starts_with(BYTE_ORDER_MARK) {
+            file.seek(SeekFrom::Start(BYTE_ORDER_MARK.len() as u64))?;
+        }
+        let reader = ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .delimiter(delimiter(head))
+            .from_reader(Bounded {
+                file: BufReader::new(file),
+                left: MAX_ROW_BYTES,
+                last: b'\n',
+            });
+        let mut rows = Self {
+            reader,
+            columns: Vec::new(),
+            first: None,
+        };
+        let Some(first) = rows.row()? else {
+            return Ok(rows);
+        };
+        let names: Vec<String> = first
+            .iter()
+            .map(|name| String::from_utf8_lossy(name).trim().to_owned())
+            .collect();
+        let is_nameless = format == Format::Yourls
+            && (5..=6).contains(&names.len())
+            && !names.iter().any(|name| name.eq_ignore_ascii_case("url"));
+        // The older plugin for export: source, target, hits.
+        if is_nameless {
+            rows.columns = YOURLS_COLUMNS.map(str::to_owned).into();
+            rows.first = Some(first);
+        } else {
+            rows.columns = names;
+        }
+        Ok(rows)
+    }
+
+    /// The next record; `None` at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
+        let row = match self.first.take() {
+            Some(first) => Some(first),
+            None => self.row()?,
+        };
+        let Some(row) = row else {
+            return Ok(None);
+        };
+        let lines = row.as_slice().iter().filter(|byte| **byte == b'\n');
+        let place = self.reader.position();
+        Ok(Some(Record {
+            number: place.line().saturating_sub(1 + lines.count() as u64),
+            end: place.byte(),
+            content: self.content(&row),
+        }))
+    }
+
+    fn row(&mut self) -> io::Result<Option<ByteRecord>> {
+        self.reader.get_mut().left = MAX_ROW_BYTES;
+        let mut row = ByteRecord::new();
+        let is_there = self.reader.read_byte_record(&mut row);
+        Ok(is_there.map_err(io::Error::from)?.then_some(row))
+    }
+
+    fn content(&self, row: &ByteRecord) -> Content {
+        let lossy = |reason: String| {
+            let fields: Vec<_> = row.iter().map(String::from_utf8_lossy).collect();
+            Content::Wrong(fields.join(","), reason)
+        };
+        if row.len() > self.columns.len() {
+            return lossy(format!(
+                "has {} fields, and there are {} columns",
+                row.len(),
+                self.columns.len()
+            ));
+        }
+        let mut fields = Map::new();
+        for (column, field) in self.columns.iter().zip(row) {
+            match str::from_utf8(field) {
+                Ok(text) => fields.insert(column.clone(), Value::from(text)),
+                Err(error) => return lossy(format!("{column} is not UTF-8: {error}")),
+            };
+        }
+        Content::Row(fields)
+    }
+}
+
+/// The delimiter that stands in the first line most often, outside of quotes.
+fn delimiter(head: &[u8]) -> u8 {
+    let mut is_quoted = false;
+    let mut counts = [(b',', 0), (b';', 0), (b'\t', 0)];
+    for byte in head {
+        match byte {
+            b'"' => is_quoted = !is_quoted,
+            b'\n' | b'\r' if !is_quoted => break,
+            _ if !is_quoted => {
+                for (delimiter, count) in &mut counts {
+                    *count += usize::from(byte == delimiter);
+                }
+            }
+            _ => {}
+        }
+    }
+    // The first of those that are equal.
+    let most = counts.iter().rev().max_by_key(|(_, count)| *count);
+    most.map_or(b',', |(delimiter, _)| *delimiter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn rows(text: &[u8], format: Format) -> io::Result<Vec<Record>> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text).unwrap();
+        file.rewind().unwrap();
+        let mut rows = CsvRows::new(file, text, format)?;
+        let mut found = Vec::new();
+        while let Some(record) = rows.next()? {
+            found.push(record);
+        }
+        Ok(found)
+    }
+
+    fn shown(text: &[u8]) -> Vec<String> {
+        let rows = rows(text, Format::Csv).unwrap();
+        rows.iter().map(|row| row.shown().to_string()).collect()
+    }
+
+    #[test]
+    fn quotes_line_ends_marks_and_delimiters_are_those_of_the_file() {
+        let text = b"\xef\xbb\xbfa,b\r\n\"x, \"\"y\"\"\r\nz\",=1+1\r\n\r\n,\r\nlast";
+        assert_eq!(
+            shown(text),
+            [
+                r#"{"a":"x, \"y\"\nz","b":"=1+1"}"#,
+                r#"{"a":"","b":""}"#,
+                r#"{"a":"last"}"#
+            ]
+        );
+        let numbers: Vec<u64> = rows(text, Format::Csv)
+            .unwrap()
+            .iter()
+            .map(|row| row.number)
+            .collect();
+        assert_eq!(numbers, [2, 5, 6]);
+        assert_eq!(
+            shown(b"a;\"b,c\";d\n1;2;3"),
+            [r#"{"a":"1","b,c":"2","d":"3"}"#]
+        );
+        assert_eq!(shown(b"a\tb\n1\t2"), [r#"{"a":"1","b":"2"}"#]);
+        assert!(shown(b"").is_empty() && shown(b"a,b\n").is_empty());
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_read_is_one_of_its_own() {
+        let found = rows(b"a,b\n1,2,3\n\xff,x\nok,1\n", Format::Csv).unwrap();
+        let is_wrong = |record: &Record| matches!(record.content, Content::Wrong(..));
+        let wrong: Vec<bool> = found.iter().map(is_wrong).collect();
+        assert_eq!(wrong, [true, true, false]);
+    }
+
+    #[test]
+    fn a_quote_that_is_never_closed_ends_the_reading() {
+        let mut text = b"a,b\n\"x,".to_vec();
+        text.resize(3 << 20, b'y');
+        let error = rows(&text, Format::Csv).unwrap_err();
+        assert!(error.to_string().contains("is a quote open?"), "{error}");
+    }
+
+    #[test]
+    fn a_table_of_yourls_needs_no_names_of_columns() {
+        let text = b"\"abc\",\"https://e/\",\"T\",\"2014-03-08 00:38:44\",\"127.0.0.1\",\"7\"\n";
+        let found = rows(text, Format::Yourls).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].shown()["clicks"], "7");
+    }
+}

@@ -1,0 +1,108 @@
+//! Records of files, and the items that become of them.
+
+use super::lines::Line;
+use serde_json::{Map, Value};
+
+/// Where links come from: the system, and with it what the fields of its files mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Lines of an export, of the fields of `POST /links`, or of URLs.
+    #[default]
+    Edgelink,
+    /// What Shlink's REST API answers, as JSON.
+    ShlinkApi,
+    /// The CSV of Shlink's web client, of `short-url:list`, or for Shlink's own importer.
+    ShlinkCsv,
+    /// A dump of the table `yourls_url` (SQL), the same as CSV, or what the API answers, as JSON.
+    Yourls,
+    /// What Kutt's API answers, as JSON.
+    Kutt,
+    /// What Bitly's API answers, as JSON, or the CSV that its site exports.
+    Bitly,
+    /// CSV with named columns.
+    Csv,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Edgelink,
+        Self::ShlinkApi,
+        Self::ShlinkCsv,
+        Self::Yourls,
+        Self::Kutt,
+        Self::Bitly,
+        Self::Csv,
+    ];
+
+    /// Its word on the command line.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Edgelink => "edgelink",
+            Self::ShlinkApi => "shlink-api",
+            Self::ShlinkCsv => "shlink-csv",
+            Self::Yourls => "yourls",
+            Self::Kutt => "kutt",
+            Self::Bitly => "bitly",
+            Self::Csv => "csv",
+        }
+    }
+
+    /// The format of that word.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.word() == word)
+    }
+}
+
+/// A record of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(in super::super) struct Record {
+    /// The line on which it begins, or its place among the items of a file without lines. Counted from 1.
+    pub(in super::super) number: u64,
+    /// The offset in the file behind it, or behind what it was read with.
+    pub(in super::super) end: u64,
+    pub(super) content: Content,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Content {
+    Line(Line),
+    /// The fields by their names.
+    Row(Map<String, Value>),
+    /// What cannot be read, and why.
+    Wrong(String, String),
+}
+
+/// An item of an import, ready to be sent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in super::super) struct Item {
+    pub(in super::super) fields: Map<String, Value>,
+    /// What of the link is not kept, or not as it was.
+    pub(in super::super) notes: Vec<String>,
+}
+
+impl Record {
+    /// The record as the report shows it.
+    pub(in super::super) fn shown(&self) -> Value {
+        match &self.content {
+            Content::Line(line) => Value::from(String::from_utf8_lossy(&line.bytes)),
+            Content::Row(fields) => Value::Object(fields.clone()),
+            Content::Wrong(text, _) => Value::from(text.as_str()),
+        }
+    }
+
+    /// About how many bytes it has.
+    pub(in super::super) fn size(&self) -> usize {
+        const NAME: usize = 32;
+        match &self.content {
+            Content::Line(line) => line.bytes.len(),
+            Content::Row(fields) => fields
+                .values()
+                .map(|value| NAME + value.as_str().map_or(NAME, str::len))
+                .sum(),
+            Content::Wrong(text, _) => text.len(),
+        }
+    }
+}

@@ -1,0 +1,538 @@
+//! Rows of the table of YOURLS' links in an SQL dump, as mysqldump and phpMyAdmin write it.
+//!
+//! A dump is read as tokens, one by one: what stands in strings and comments is no SQL, and no statement is held as a whole.
+
+use super::record::{Content, Record};
+use serde_json::{Map, Value};
+use std::io::{self, BufRead};
+
+/// The longest value in bytes.
+const MAX_VALUE_BYTES: usize = 65_536;
+
+/// The columns of the table, if the dump does not say which there are.
+const COLUMNS: [&str; 6] = ["keyword", "url", "title", "timestamp", "ip", "clicks"];
+
+/// Reads rows.
+#[derive(Debug)]
+pub(super) struct SqlRows<R> {
+    tokens: Tokens<R>,
+    /// The columns of the table by its CREATE TABLE.
+    columns: Vec<String>,
+    /// The columns of the INSERT whose rows are read; `None` outside of one.
+    inserting: Option<Vec<String>>,
+}
+
+impl<R: BufRead> SqlRows<R> {
+    /// Reads a dump from its start.
+    pub(super) fn new(reader: R) -> Self {
+        Self {
+            tokens: Tokens {
+                reader,
+                line: 1,
+                offset: 0,
+                is_at_end: true,
+            },
+            columns: COLUMNS.map(str::to_owned).into(),
+            inserting: None,
+        }
+    }
+
+    /// The next row of the table; `None` at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
+        loop {
+            let Some(columns) = self.inserting.take() else {
+                match self.find_rows()? {
+                    true => continue,
+                    false => return Ok(None),
+                }
+            };
+            match self.tokens.next()? {
+                Some(Token::Symbol(b'(')) => {
+                    let number = self.tokens.line;
+                    let content = self.row(&columns)?;
+                    self.inserting = Some(columns);
+                    return Ok(Some(Record {
+                        number,
+                        end: self.tokens.offset,
+                        content,
+                    }));
+                }
+                Some(Token::Symbol(b',')) => self.inserting = Some(columns),
+                None => return Ok(None),
+                // The end of the statement, or ON DUPLICATE KEY UPDATE.
+                Some(Token::Symbol(b';')) => {}
+                Some(_) => self.skip_statement()?,
+            }
+        }
+    }
+
+    /// Reads up to the rows of the next INSERT into the table; `false` at the end.
+    fn find_rows(&mut self) -> io::Result<bool> {
+        while let Some(token) = self.tokens.next()? {
+            let found = match token {
+                token if token.is_word("insert") || token.is_word("replace") => {
+                    self.begin_insert()?
+                }
+                token if token.is_word("create") => self.read_create()?,
+                _ => false,
+            };
+            if found {
+                return Ok(true);
+            }
+            self.skip_statement()?;
+        }
+        Ok(false)
+    }
+
+    /// Reads from behind INSERT to behind VALUES; `false` if it is about another table.
+    fn begin_insert(&mut self) -> io::Result<bool> {
+        let mut token = self.tokens.next()?;
+        while token.as_ref().is_some_and(|token| {
+            ["ignore", "into", "delayed", "low_priority"]
+                .iter()
+                .any(|word| token.is_word(word))
+        }) {
+            token = self.tokens.next()?;
+        }
+        let (table, token) = self.table(token)?;
+        if !is_of_links(&table) {
+            return Ok(false);
+        }
+        let (columns, token) = match token {
+            Some(Token::Symbol(b'(')) => (self.names()?, self.tokens.next()?),
+            token => (self.columns.clone(), token),
+        };
+        let is_rows = token
+            .as_ref()
+            .is_some_and(|token| token.is_word("values") || token.is_word("value"));
+        self.inserting = is_rows.then_some(columns);
+        Ok(is_rows)
+    }
+
+    /// The name of a table that may stand behind that of its database, and the token behind it.
+    fn table(&mut self, first: Option<Token>) -> io::Result<(String, Option<Token>)> {
+        let mut name = first.and_then(Token::into_word).unwrap_or_default();
+        let mut next = self.tokens.next()?;
+        while next == Some(Token::Symbol(b'.')) {
+            name = self
+                .tokens
+                .next()?
+                .and_then(Token::into_word)
+                .unwrap_or_default();
+            next = self.tokens.next()?;
+        }
+        Ok((name, next))
+    }
+
+    /// Reads the columns of a CREATE TABLE; never rows.
+    fn read_create(&mut self) -> io::Result<bool> {
+        let mut token = self.tokens.next()?;
+        if !token.as_ref().is_some_and(|token| token.is_word("table")) {
+            return Ok(false);
+        }
+        token = self.tokens.next()?;
+        while token.as_ref().is_some_and(|token| {
+            ["if", "not", "exists"]
+                .iter()
+                .any(|word| token.is_word(word))
+        }) {
+            token = self.tokens.next()?;
+        }
+        let (table, token) = self.table(token)?;
+        if is_of_links(&table) && token == Some(Token::Symbol(b'(')) {
+            self.columns = self.names()?;
+        }
+        Ok(false)
+    }
+
+    /// Names in brackets that are quoted and begin an entry: columns, not keys.
+    fn names(&mut self) -> io::Result<Vec<String>> {
+        let (mut names, mut depth, mut begins) = (Vec::new(), 1, true);
+        while let Some(token) = self.tokens.next()? {
+            match token {
+                Token::Symbol(b'(') => depth += 1,
+                Token::Symbol(b')') => depth -= 1,
+                Token::Symbol(b',') if depth == 1 => {
+                    begins = true;
+                    continue;
+                }
+                Token::Name(name) if begins && depth == 1 => names.push(name),
+                Token::Word(name) if begins && depth == 1 && !is_key(&name) => names.push(name),
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+            begins = false;
+        }
+        Ok(names)
+    }
+
+    /// The values up to the closing bracket.
+    fn row(&mut self, columns: &[String]) -> io::Result<Content> {
+        let mut values = vec![String::new()];
+        let (mut depth, mut wrong) = (1, None);
+        loop {
+            let Some(token) = self.tokens.next()? else {
+                wrong = Some("is cut off".to_owned());
+                break;
+            };
+            let value = values.last_mut();
+            match token {
+                Token::Symbol(b'(') => depth += 1,
+                Token::Symbol(b')') => depth -= 1,
+                Token::Symbol(b',') if depth == 1 => values.push(String::new()),
+                Token::Text(text) => match (value, text.into_value()) {
+                    (Some(value), Ok(text)) => *value = text,
+                    (_, Err(reason)) => wrong = Some(reason),
+                    (None, _) => {}
+                },
+                // NULL, or the character set of the text that follows.
+                Token::Word(word) if word.eq_ignore_ascii_case("null") || word.starts_with('_') => {
+                }
+                Token::Word(word) => {
+                    if let Some(value) = value {
+                        *value += &word;
+                    }
+                }
+                Token::Symbol(b'-') => {
+                    if let Some(value) = value {
+                        value.push('-');
+                    }
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        if values.len() != columns.len() {
+            let reason = format!(
+                "has {} values, and there are {} columns",
+                values.len(),
+                columns.len()
+            );
+            wrong.get_or_insert(reason);
+        }
+        Ok(match wrong {
+            Some(reason) => Content::Wrong(values.join(","), reason),
+            None => {
+                let values = values.into_iter().map(Value::from);
+                Content::Row(columns.iter().cloned().zip(values).collect::<Map<_, _>>())
+            }
+        })
+    }
+
+    /// Reads to behind the semicolon that ends the statement, unless that was read.
+    fn skip_statement(&mut self) -> io::Result<()> {
+        while !self.tokens.is_at_end && self.tokens.next()?.is_some() {}
+        Ok(())
+    }
+}
+
+/// Whether a table has the links of YOURLS, whose prefix can be configured.
+fn is_of_links(table: &str) -> bool {
+    let table = table.to_ascii_lowercase();
+    table == "url" || table.ends_with("_url")
+}
+
+fn is_key(word: &str) -> bool {
+    [
+        "primary",
+        "key",
+        "unique",
+        "index",
+        "fulltext",
+        "constraint",
+    ]
+    .iter()
+    .any(|key| word.eq_ignore_ascii_case(key))
+}
+
+/// A token of SQL.
+#[derive(Debug, PartialEq, Eq)]
+enum Token {
+    /// A keyword, a name without quotes, or a number.
+    Word(String),
+    /// A name in quotes.
+    Name(String),
+    /// A value in quotes.
+    Text(Text),
+    Symbol(u8),
+}
+
+/// The bytes of a value, up to [`MAX_VALUE_BYTES`].
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Text {
+    bytes: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Text {
+    fn push(&mut self, byte: u8) {
+        if self.bytes.len() < MAX_VALUE_BYTES {
+            self.bytes.push(byte);
+        } else {
+            self.is_cut = true;
+        }
+    }
+
+    fn into_value(self) -> Result<String, String> {
+        if self.is_cut {
+            return Err(format!(
+                "has a value that is longer than {MAX_VALUE_BYTES} bytes"
+            ));
+        }
+        String::from_utf8(self.bytes).map_err(|error| format!("is not UTF-8: {error}"))
+    }
+
+    fn into_lossy(self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+}
+
+impl Token {
+    fn is_word(&self, wanted: &str) -> bool {
+        matches!(self, Self::Word(word) if word.eq_ignore_ascii_case(wanted))
+    }
+
+    fn into_word(self) -> Option<String> {
+        match self {
+            Self::Word(word) | Self::Name(word) => Some(word),
+            Self::Text(text) => Some(text.into_lossy()),
+            Self::Symbol(_) => None,
+        }
+    }
+}
+
+/// Reads tokens.
+#[derive(Debug)]
+struct Tokens<R> {
+    reader: R,
+    line: u64,
+    offset: u64,
+    /// Whether the last token was a semicolon.
+    is_at_end: bool,
+}
+
+impl<R: BufRead> Tokens<R> {
+    /// The next token; `None` at the end.
+    fn next(&mut self) -> io::Result<Option<Token>> {
+        let token = self.read()?;
+        self.is_at_end = token == Some(Token::Symbol(b';'));
+        Ok(token)
+    }
+
+    fn read(&mut self) -> io::Result<Option<Token>> {
+        loop {
+            let Some(byte) = self.take()? else {
+                return Ok(None);
+            };
+            match byte {
+                byte if byte.is_ascii_whitespace() => {}
+                b'#' => self.skip_line()?,
+                b'-' if self.peek()? == Some(b'-') => self.skip_line()?,
+                b'/' if self.peek()? == Some(b'*') => self.skip_comment()?,
+                b'\'' => return Ok(Some(Token::Text(self.quoted(b'\'')?))),
+                b'"' => return Ok(Some(Token::Text(self.quoted(b'"')?))),
+                b'`' => return Ok(Some(Token::Name(self.quoted(b'`')?.into_lossy()))),
+                byte if is_of_word(byte) => return self.word(byte).map(Some),
+                symbol => return Ok(Some(Token::Symbol(symbol))),
+            }
+        }
+    }
+
+    fn peek(&mut self) -> io::Result<Option<u8>> {
+        Ok(self.reader.fill_buf()?.first().copied())
+    }
+
+    fn take(&mut self) -> io::Result<Option<u8>> {
+        let byte = self.peek()?;
+        if byte.is_some() {
+            self.reader.consume(1);
+            self.offset += 1;
+            self.line += u64::from(byte == Some(b'\n'));
+        }
+        Ok(byte)
+    }
+
+    fn skip_line(&mut self) -> io::Result<()> {
+        while !matches!(self.take()?, None | Some(b'\n')) {}
+        Ok(())
+    }
+
+    fn skip_comment(&mut self) -> io::Result<()> {
+        let mut last = 0;
+        self.take()?;
+        while let Some(byte) = self.take()? {
+            if (last, byte) == (b'*', b'/') {
+                break;
+            }
+            last = byte;
+        }
+        Ok(())
+    }
+
+    /// What stands in quotes. Backslashes escape in values, not in names; a quote that is doubled stands for itself.
+    fn quoted(&mut self, quote: u8) -> io::Result<Text> {
+        let mut text = Text::default();
+        while let Some(byte) = self.take()? {
+            match byte {
+                b'\\' if quote != b'`' => {
+                    if let Some(byte) = self.take()? {
+                        text.push(unescaped(byte));
+                    }
+                }
+                byte if byte == quote => {
+                    if self.peek()? != Some(quote) {
+                        return Ok(text);
+                    }
+                    self.take()?;
+                    text.push(quote);
+                }
+                byte => text.push(byte),
+            }
+        }
+        text.is_cut = true;
+        Ok(text)
+    }
+
+    /// A word, or a value in hexadecimal digits: `0x61`, `X'61'`.
+    fn word(&mut self, first: u8) -> io::Result<Token> {
+        let mut word = Text::default();
+        word.push(first);
+        while let Some(byte) = self.peek()?.filter(|byte| is_of_word(*byte)) {
+            self.take()?;
+            word.push(byte);
+        }
+        if word.bytes.eq_ignore_ascii_case(b"x") && self.peek()? == Some(b'\'') {
+            self.take()?;
+            let digits = self.quoted(b'\'')?;
+            return Ok(Token::Text(from_hexadecimal(&digits)));
+        }
+        if let Some(digits) = word.bytes.strip_prefix(b"0x") {
+            let digits = Text {
+                bytes: digits.to_vec(),
+                is_cut: word.is_cut,
+            };
+            return Ok(Token::Text(from_hexadecimal(&digits)));
+        }
+        Ok(Token::Word(word.into_lossy()))
+    }
+}
+
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'@') || byte >= 0x80
+}
+
+fn unescaped(byte: u8) -> u8 {
+    match byte {
+        b'0' => 0,
+        b'b' => 8,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'Z' => 26,
+        byte => byte,
+    }
+}
+
+fn from_hexadecimal(digits: &Text) -> Text {
+    let bytes = hex::decode(&digits.bytes);
+    Text {
+        is_cut: digits.is_cut || bytes.is_err(),
+        bytes: bytes.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(dump: &[u8]) -> Vec<Record> {
+        let mut rows = SqlRows::new(dump);
+        std::iter::from_fn(|| rows.next().unwrap()).collect()
+    }
+
+    fn shown(dump: &[u8]) -> Vec<String> {
+        rows(dump)
+            .iter()
+            .map(|row| row.shown().to_string())
+            .collect()
+    }
+
+    #[test]
+    fn a_dump_of_mysqldump_is_read() {
+        let dump = br"-- MariaDB dump 10.19; INSERT INTO `yourls_url` VALUES ('no');
+/*!40101 SET NAMES utf8mb4 */;
+DROP TABLE IF EXISTS `yourls_url`;
+CREATE TABLE `yourls_url` (
+  `keyword` varchar(100) NOT NULL DEFAULT '',
+  `url` text NOT NULL,
+  `title` text DEFAULT 'a, (b)',
+  `timestamp` timestamp NOT NULL DEFAULT current_timestamp(),
+  `clicks` int(10) unsigned NOT NULL,
+  PRIMARY KEY (`keyword`),
+  KEY `timestamp` (`timestamp`)
+) ENGINE=InnoDB;
+INSERT INTO `yourls_options` VALUES (1,'INSERT INTO `yourls_url` VALUES (1)','x;y');
+LOCK TABLES `yourls_url` WRITE;
+INSERT INTO `yourls_url` VALUES
+('a','https://e/?q=\'1\';--','O''Hara \\ \n','2026-02-25 08:28:34',88),
+('b',0x687474703a2f2f65,NULL,'2026-02-25 08:28:34',0),('c',_binary 'https://e/',X'c3a4','',-1);
+UNLOCK TABLES;
+INSERT INTO `yourls_log` VALUES (1,'2026-01-01','a');
+";
+        let rows = rows(dump);
+        let shown: Vec<String> = rows.iter().map(|row| row.shown().to_string()).collect();
+        assert_eq!(
+            shown,
+            [
+                r#"{"clicks":"88","keyword":"a","timestamp":"2026-02-25 08:28:34","title":"O'Hara \\ \n","url":"https://e/?q='1';--"}"#,
+                r#"{"clicks":"0","keyword":"b","timestamp":"2026-02-25 08:28:34","title":"","url":"http://e"}"#,
+                r#"{"clicks":"-1","keyword":"c","timestamp":"","title":"ä","url":"https://e/"}"#,
+            ]
+        );
+        assert_eq!((rows[0].number, rows[2].number), (16, 17));
+    }
+
+    #[test]
+    fn columns_are_those_of_the_insert_and_names_of_tables_may_have_any_prefix() {
+        let dump = br"INSERT IGNORE INTO db.`my_url` (url, keyword) VALUES ('https://e/', 'a') ON DUPLICATE KEY UPDATE url = 'x';
+            REPLACE INTO url VALUES ('b','https://f/','T','2026-02-25 08:28:34','::1',3)";
+        assert_eq!(
+            shown(dump),
+            [
+                r#"{"keyword":"a","url":"https://e/"}"#,
+                r#"{"clicks":"3","ip":"::1","keyword":"b","timestamp":"2026-02-25 08:28:34","title":"T","url":"https://f/"}"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_read_leaves_the_next_ones() {
+        let start = b"INSERT INTO yourls_url (keyword, url) VALUES ('a'),('\xff','u'),('";
+        let mut dump = start.to_vec();
+        dump.resize(dump.len() + MAX_VALUE_BYTES + 1, b'x');
+        dump.extend_from_slice(b"','u'),('d','https://e/'),('e','");
+        let rows = rows(&dump);
+        let is_wrong = |row: &Record| matches!(row.content, Content::Wrong(..));
+        let wrong: Vec<bool> = rows.iter().map(is_wrong).collect();
+        assert_eq!(wrong, [true, true, true, false, true]);
+    }
+
+    #[test]
+    fn a_file_without_the_table_has_no_rows() {
+        for dump in [
+            "",
+            ";",
+            "-- only",
+            "/* open",
+            "INSERT INTO other VALUES (1);",
+            "INSERT",
+            "CREATE TABLE x",
+        ] {
+            assert!(rows(dump.as_bytes()).is_empty(), "{dump}");
+        }
+    }
+}
