@@ -243,7 +243,8 @@ async fn a_clock_that_was_set_back_keeps_nothing_empty_until_it_has_caught_up() 
     let server = RedisServer::start().await;
     let replicas = Replicas::start(&server.url(), &limit("GLOBAL", 10, 10)).await;
     let in_an_hour = micros(&|command| server.ask(command)) + 3_600_000_000;
-    server.ask(&["SET", "{limits}:global:", &format!("0 {in_an_hour}")]);
+    let set = server.ask(&["SET", "{limits}:global:", &format!("0 {in_an_hour}")]);
+    assert_eq!(set.trim(), "OK");
     until("a token", LIMIT, async || {
         let answer = replicas.ask(replicas.addresses[0], "").await;
         (answer.status == 200).then_some(())
