@@ -13,6 +13,7 @@ mod network;
 mod server;
 mod store;
 mod value;
+mod visits;
 
 pub use environment::Environment;
 pub use error::ConfigError;
@@ -23,6 +24,7 @@ pub use network::{Network, Origin};
 pub use server::{AuthConfig, LogConfig, LogFormat, PagesConfig, ServerConfig};
 pub use store::{ClicksConfig, PurgeConfig, RedisConfig, ResolveConfig, StoreConfig};
 pub use value::{FileText, Secret};
+pub use visits::VisitsConfig;
 
 use edgelink_wire::settings::{Problems, SettingValue};
 use environment::Variable;
@@ -56,6 +58,8 @@ edgelink_wire::settings! {
         pub auth: AuthConfig = AuthConfig::default();
         /// See [`LimitsConfig`].
         pub limits: LimitsConfig = LimitsConfig::default();
+        /// See [`VisitsConfig`].
+        pub visits: VisitsConfig = VisitsConfig::default();
         /// See [`PurgeConfig`].
         pub purge: PurgeConfig = PurgeConfig::default();
         /// See [`LogConfig`].

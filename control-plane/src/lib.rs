@@ -25,3 +25,4 @@ pub mod telemetry;
 pub mod tenancy;
 mod timestamp;
 pub mod transfer;
+pub mod visits;

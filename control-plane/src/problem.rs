@@ -68,6 +68,8 @@ kinds! {
     InvalidKey: BAD_REQUEST "invalid-key", "The path names no link";
     /// edge API: the body is not one of click batches
     InvalidBatches: BAD_REQUEST "invalid-batches", "The body is not one of batches of clicks";
+    /// edge API: the body is no request for visits
+    InvalidVisits: BAD_REQUEST "invalid-visits", "The body is no request for visits";
     /// no key, or none that is known, or one that is revoked, has expired, or is a disabled user's
     Unauthorized: UNAUTHORIZED "unauthorized", "A valid key is needed";
     /// the key has created as many links as it may
@@ -84,6 +86,8 @@ kinds! {
     MethodNotAllowed: METHOD_NOT_ALLOWED "method-not-allowed", "The method is not allowed here";
     /// the body took longer than `server.body_timeout_ms`
     BodyTimeout: REQUEST_TIMEOUT "body-timeout", "The body took too long";
+    /// edge API: a later request of the worker for visits of the link was answered
+    StaleVisits: CONFLICT "stale-visits", "A later request was answered";
     /// another link has the alias
     SlugTaken: CONFLICT "slug-taken", "The slug is taken";
     /// other links have the new name of the tag

@@ -42,6 +42,7 @@ mod tenants;
 mod terms;
 mod twins;
 mod users;
+mod visits;
 
 pub use accounts::AccountError;
 pub use api_keys::{ApiKeyRow, KeyChange, KeyHolder, KeyQuery, PreviousSecret};
@@ -70,6 +71,7 @@ pub use tags::{MAX_COUNTED, MAX_RETAGGED, TagCount, TagQuery};
 pub use tenants::TenantRow;
 pub use twins::{Twin, Wanted};
 pub use users::{UserPatch, UserRow};
+pub use visits::VisitCounts;
 
 use crate::config::StoreConfig;
 use std::sync::Arc;

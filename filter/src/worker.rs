@@ -13,7 +13,6 @@ use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
 use edgelink_filter_core::flights::Waiter;
 use edgelink_filter_core::request::Head;
 use edgelink_filter_core::settings::Settings;
-use edgelink_wire::LinkAnswer;
 use edgelink_wire::clicks::WorkerId;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -186,14 +185,16 @@ pub(crate) fn stream_closed(root: u32, stream: u32) {
 }
 
 fn act_on(actions: Vec<Action>) {
-    for action in actions {
-        match action {
-            Action::Resume(resumed) => enqueue_resumed(resumed),
-            Action::Send(callout) => send(&callout),
-            Action::Run(callout) => run(&callout),
-        }
-    }
+    actions.into_iter().for_each(act);
     answer_resumed();
+}
+
+fn act(action: Action) {
+    match action {
+        Action::Resume(resumed) => enqueue_resumed(resumed),
+        Action::Send(callout) => send(&callout),
+        Action::Run(callout) => run(&callout),
+    }
 }
 
 /// A callout has ended. The number of its headers is 0 where there was no answer.
@@ -221,12 +222,14 @@ pub(crate) fn callout_end(token: u32, headers: usize, body_size: usize) {
     act_on(actions.unwrap_or_default());
 }
 
-/// Sends a lookup.
+/// Sends a lookup, or a request for visits.
 fn send(callout: &Callout) {
+    let media_type = callout.media_type();
+    let is_post = !callout.body.is_empty();
     let headers = [
-        (":method", "GET"),
+        (":method", if is_post { "POST" } else { "GET" }),
         (":path", callout.path.as_str()),
-        ("accept", LinkAnswer::MEDIA_TYPE),
+        ("accept", media_type),
         // The proxy does it, within the timeout: another control plane may well be there.
         ("x-envoy-retry-on", "connect-failure,refused-stream,reset"),
         ("x-envoy-max-retries", RETRIES),
@@ -235,17 +238,19 @@ fn send(callout: &Callout) {
         return;
     };
     let timeout = settings.control_plane.timeout_millis;
-    let token = call(&settings, headers.into_iter(), &[], timeout);
+    let content_type = is_post.then_some(("content-type", media_type));
+    let headers = headers.into_iter().chain(content_type);
+    let token = call(&settings, headers, &callout.body, timeout);
     let now = Envoy::now();
-    let resumed = with_worker(|worker| match token {
+    let actions = with_worker(|worker| match token {
         Some(token) => {
             worker.edge.on_sent(callout.flight, token, now);
-            None
+            Vec::new()
         }
         None => worker.edge.on_refused(&mut worker.envoy, callout.flight),
     });
-    if let Some(resumed) = resumed.flatten() {
-        enqueue_resumed(resumed);
+    for action in actions.unwrap_or_default() {
+        act(action);
     }
 }
 
@@ -321,6 +326,7 @@ fn answer_resumed() {
 /// Answers a waiter whose lookup is complete, unless it has gone.
 fn answer(waiter: Waiter, resumed: &Resumed) {
     if !abi::set_effective_context(waiter.stream) {
+        with_worker(|worker| worker.edge.on_unanswered(resumed));
         return;
     }
     let headers = if resumed.needs_headers() {

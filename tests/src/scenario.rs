@@ -257,7 +257,11 @@ pub fn with_rules(url: &str, json: &str) -> LinkRecord<String> {
     let encoded = encode(&rules).expect("valid rules");
     let rules = Rules::of_encoded(&encoded);
     LinkRecord {
-        extension: Extension { rules }.to_bytes(),
+        extension: Extension {
+            rules,
+            ..Extension::default()
+        }
+        .to_bytes(),
         ..link(url)
     }
 }

@@ -1,5 +1,5 @@
-//! The edge API, `/edge/v1`: lookups, snapshot, feed, and reports of clicks. Its edge token opens more than reading: it adds to
-//! the counts by which links are hot.
+//! The edge API, `/edge/v1`: lookups, snapshot, feed, reports of clicks, and visits of links that have a limit. Its edge token
+//! opens more than reading: it adds to the counts by which links are hot, and uses up visits.
 
 mod feed;
 
@@ -10,7 +10,7 @@ use crate::http::auth::require_edge_token;
 use crate::problem::{Kind, Problem, method_not_allowed, nothing_here};
 use crate::resolve::Resolved;
 use crate::snapshot::SnapshotError;
-use crate::telemetry::prometheus::EDGE_LOOKUPS;
+use crate::telemetry::prometheus::{EDGE_LOOKUPS, VISITS_LEASED};
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, State};
@@ -19,7 +19,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use edgelink_wire::clicks::decode;
-use edgelink_wire::{Code, Domain, LinkAnswer, LinkKey, LinkRecord, Record, Snapshot};
+use edgelink_wire::visits;
+use edgelink_wire::{
+    Code, Domain, LinkAnswer, LinkKey, LinkRecord, Record, Snapshot, VisitsAnswer, VisitsRequest,
+};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use metrics::counter;
 use serde_json::{Value, json};
@@ -37,6 +40,10 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route(
             "/clicks",
             post(report).layer(DefaultBodyLimit::max(MAX_CLICKS_BODY)),
+        )
+        .route(
+            "/visits/{domain}/{code}",
+            post(lease_visits).layer(DefaultBodyLimit::max(visits::MAX_LENGTH)),
         )
         .fallback(nothing_here)
         .method_not_allowed_fallback(method_not_allowed)
@@ -165,6 +172,28 @@ async fn report(
         .map_err(|error| Problem::new(Kind::InvalidBatches).with_detail(error.to_string()))?;
     clicks::count(app.store.as_ref(), &batches, clock::unix_millis()).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// `POST /edge/v1/visits/{domain}/{code}`: leases visits of a link that has a limit to a worker, and notes what it gives back.
+/// 409 if the worker has sent a later request.
+async fn lease_visits(
+    State(app): State<Arc<App>>,
+    path: KeyPath,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let key = parse(path)?;
+    let invalid = || Problem::new(Kind::InvalidVisits);
+    let body = body.map_err(|_| invalid())?;
+    let request =
+        VisitsRequest::decode(&body).map_err(|error| invalid().with_detail(error.to_string()))?;
+    let leased = app
+        .store
+        .lease_visits(&key, &request, &app.config.visits)
+        .await?;
+    let answer = leased.map_err(|_| Problem::new(Kind::StaleVisits))?;
+    counter!(VISITS_LEASED).increment(answer.visits);
+    let content_type = HeaderValue::from_static(VisitsAnswer::MEDIA_TYPE);
+    Ok(([(header::CONTENT_TYPE, content_type)], answer.to_bytes()).into_response())
 }
 
 impl From<IngestError> for Problem {

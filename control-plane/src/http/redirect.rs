@@ -6,34 +6,60 @@ use crate::http::app::App;
 use crate::http::visit::Visit;
 use crate::store::StoreError;
 use crate::telemetry::LogThrottle;
-use crate::telemetry::prometheus::REDIRECTS;
+use crate::telemetry::prometheus::{REDIRECTS, VISITS_LEASED};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use edgelink_wire::record::Extension;
 use edgelink_wire::rules::Visitor;
 use edgelink_wire::{Code, Domain, LinkKey, LinkRecord, Outcome, Record};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use metrics::counter;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Answers a visitor. The path is taken as it was sent: a code has no character that needs to be encoded.
 pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Response {
-    let (uri, headers) = (request.uri(), request.headers());
+    let (uri, headers, method) = (request.uri(), request.headers(), request.method());
     let Some(key) = requested_key(&app, uri, headers) else {
         return page(&app, Outcome::NotFound);
     };
     let visit = Visit::new(&app.config, uri, headers, request.extensions());
-    match app
-        .resolver
-        .resolve(&key)
-        .await
-        .map(|resolved| resolved.record)
-    {
-        Ok(record) => answer(&app, &key, &record, &visit),
+    let decided = async {
+        let record = app.resolver.resolve(&key).await?.record;
+        let outcome = Outcome::of(&record, visit.now());
+        let outcome = admit(&app, &key, &record, outcome, method).await?;
+        Ok::<_, Arc<StoreError>>((record, outcome))
+    };
+    match decided.await {
+        Ok((record, outcome)) => answer(&app, &key, &record, outcome, &visit),
         Err(error) => {
             log_failure(&key, &error);
             page(&app, Outcome::Unavailable)
         }
+    }
+}
+
+/// The outcome for a visitor of a link that may have a limit of visits. A redirect uses one, unless it is for HEAD, which is no
+/// visit.
+async fn admit(
+    app: &App,
+    key: &LinkKey,
+    record: &Record<String>,
+    outcome: Outcome,
+    method: &Method,
+) -> Result<Outcome, StoreError> {
+    let Record::Link(link) = record else {
+        return Ok(outcome);
+    };
+    let max_visits = Extension::decode_again(&link.extension).max_visits;
+    if outcome != Outcome::Redirect || max_visits.is_none() || method == Method::HEAD {
+        return Ok(outcome);
+    }
+    if app.store.take_visit(key, &app.config.visits).await? {
+        counter!(VISITS_LEASED).increment(1);
+        Ok(outcome)
+    } else {
+        Ok(outcome.without_visits())
     }
 }
 
@@ -65,8 +91,14 @@ fn requested_domain<'a>(app: &'a App, headers: &HeaderMap) -> Option<&'a Domain>
     Domain::requested(&links.domains, host, default)
 }
 
-fn answer(app: &App, key: &LinkKey, record: &Record<String>, visit: &Visit<'_>) -> Response {
-    match (Outcome::of(record, visit.now()), record.as_bytes()) {
+fn answer(
+    app: &App,
+    key: &LinkKey,
+    record: &Record<String>,
+    outcome: Outcome,
+    visit: &Visit<'_>,
+) -> Response {
+    match (outcome, record.as_bytes()) {
         (Outcome::Redirect, Record::Link(mut link)) => {
             if !link.extension.is_empty() {
                 link = link.for_visitor(key.to_string().as_bytes(), visit);

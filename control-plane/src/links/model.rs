@@ -66,6 +66,9 @@ pub struct LinkDetails {
     /// For people, with lines; at most 4,096 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
+    /// How many visits it has; `None` without a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_visits: Option<u64>,
     /// Conditional targets, the first of which counts whose conditions hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
@@ -79,7 +82,11 @@ impl LinkDetails {
     fn extension(&self) -> Vec<u8> {
         let rules = rules::encode(&self.rules).unwrap_or_default();
         let rules = Rules::of_encoded(&rules);
-        Extension { rules }.to_bytes()
+        Extension {
+            rules,
+            max_visits: self.max_visits,
+        }
+        .to_bytes()
     }
 }
 

@@ -5,6 +5,7 @@ use super::calls::{Store, run};
 use super::changing::{ChangeError, CheckFn, LinkChange, LockedRows, Written, subject};
 use super::error::{Fault, StoreError};
 use super::session::Session;
+use super::visits;
 use crate::links::model::{Link, LinkContent};
 use edgelink_wire::LinkKey;
 use serde_json::{Value as Json, json};
@@ -134,6 +135,7 @@ async fn relocate_locked(
         // First, so that the external id is free.
         rows.write(session, place.written).await?;
     }
+    let original_id = original.id;
     let link = Link {
         id: place.id,
         domain: to.domain.clone(),
@@ -149,6 +151,9 @@ async fn relocate_locked(
     let link = rows.put(place.domain_id, link);
     rows.set_entries(entries(wanted));
     rows.write(session, place.written).await?;
+    if let Some(link) = &link {
+        visits::copy(session, original_id, link.id).await?;
+    }
     Ok(link.map(|link| Ok(Moved { link, old })))
 }
 

@@ -8,6 +8,7 @@ use super::rows::{links_by_id, numbers};
 use super::session::Session;
 use super::sql::sql;
 use super::terms;
+use super::visits;
 use edgelink_wire::Record;
 
 impl Store {
@@ -79,6 +80,7 @@ async fn sweep(session: &mut Session, grace: u64, limit: u32) -> Result<u64, Fau
     let empty = empty.bind(first).bind(now).bind(now).list(&ids);
     session.execute(empty).await?;
     terms::remove(session, &links).await?;
+    visits::remove(session, &ids).await?;
     changes.append_outbox(session, now).await?;
     session.commit(ids.len()).await?;
     Ok(ids.len() as u64)
@@ -111,6 +113,7 @@ async fn purge(session: &mut Session, kept: u64, limit: u32) -> Result<u64, Faul
     let ids: Vec<u64> = tombstones.iter().map(|(id, _)| *id).collect();
     let delete = sql("DELETE FROM links WHERE id IN ").list(&ids);
     session.execute(delete).await?;
+    visits::remove(session, &ids).await?;
     Revisions::raise_floor(session, greatest).await?;
     session.commit(ids.len()).await?;
     Ok(ids.len() as u64)

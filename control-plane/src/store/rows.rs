@@ -295,6 +295,11 @@ fn details_as_text(details: &LinkDetails) -> Option<String> {
     (*details != LinkDetails::default()).then(text).flatten()
 }
 
+/// The limit of visits in the column `details`; `None` without one.
+pub(super) fn max_visits(details: Option<&str>) -> Result<Option<u64>, Fault> {
+    Ok(details_from_text(details)?.max_visits)
+}
+
 fn details_from_text(text: Option<&str>) -> Result<LinkDetails, Fault> {
     let details = text.map(serde_json::from_str).transpose();
     let details = details.map_err(|error| Fault::corrupt("details", &error))?;

@@ -27,6 +27,7 @@ async fn a_link_needs_a_target_and_nothing_else() {
             "validUntil": null,
             "redirectStatus": 302,
             "forwardQuery": true,
+            "maxVisits": null,
             "state": "active",
             "title": null,
             "tags": [],

@@ -35,3 +35,4 @@ mod tags;
 mod transfer;
 mod upsert;
 mod validation;
+mod visits;

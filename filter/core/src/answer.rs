@@ -30,7 +30,11 @@ impl<'a> Answer<'a> {
         settings: &'a Settings,
     ) -> Self {
         let pages = &settings.pages;
-        let (status, location, page, outcome) = match (Outcome::of(&record, visit.now), record) {
+        let mut outcome = Outcome::of(&record, visit.now);
+        if visit.is_used_up {
+            outcome = outcome.without_visits();
+        }
+        let (status, location, page, outcome) = match (outcome, record) {
             (Outcome::Redirect, Record::Link(mut link)) => {
                 if !link.extension.is_empty()
                     && let Some(target) = ruled_target(link.extension, visit)
@@ -154,6 +158,7 @@ mod tests {
             query,
             now,
             geo: &settings.geo,
+            is_used_up: false,
             client: &Host::default(),
         };
         Answer::of(record, &visit, tier, settings)

@@ -1,5 +1,5 @@
 //! Calls to the control plane: lookups, and the background callouts that fetch a snapshot to start from, poll the
-//! feed, and report clicks.
+//! feed, report clicks, and return visits.
 //!
 //! Each of the latter is one callout at a time ([`BackgroundCallout`]), from the root context. As with Redis, a worker begins
 //! with its first request: the copy of the plugin on Envoy's main thread never sees one, and has no use for a feed.
@@ -10,12 +10,14 @@ mod clicks;
 mod periodic;
 pub(crate) mod poll;
 pub(crate) mod snapshots;
+pub(crate) mod visits;
 mod warm;
 
 pub(crate) use clicks::ClickReports;
 pub(crate) use periodic::PeriodicCallout;
 pub(crate) use poll::Poll;
 pub(crate) use snapshots::Snapshots;
+pub(crate) use visits::Visits;
 pub(crate) use warm::{Reading, Warm};
 
 use crate::control_plane::callout::{CalloutError, Response, status};

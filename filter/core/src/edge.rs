@@ -6,18 +6,23 @@ mod background;
 mod redis;
 mod roots;
 mod tiers;
+mod visits;
 
 use crate::admission::Gate;
 use crate::answer::Answer;
 use crate::cache::freshness::RecordKind;
 use crate::cache::{Caches, Fetched, Found, Inserted, Lookup, Source};
 use crate::control_plane::callout::{self, Answered, Callout, CalloutError, Response};
-use crate::flights::{Completed, FlightBounds, FlightId, Flights, StreamId, Token, Waiter};
+use crate::flights::{
+    Completed, FlightBounds, FlightId, Flights, Purpose, StreamId, Token, Waiter,
+};
 use crate::host::{Clients, Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Metrics, Shares, Tier};
 use crate::request::{Head, parse_path};
 use crate::settings::{Settings, UnknownHosts};
 use crate::time::{Moment, WallClock};
+use crate::visits::Leases;
+use action::Visits;
 pub use action::{Action, Resumed};
 pub use roots::RootId;
 
@@ -52,11 +57,14 @@ pub struct Edge {
     seed: u64,
     caches: Caches,
     flights: Flights,
-    /// Lookups whose callouts have ended with the root context that made them; sent again with the next tick.
+    /// Requests for visits in flight.
+    visits: Flights,
+    /// Lookups whose callouts have ended with the root context that made them, and others that are sent with the next tick.
     lost: Vec<FlightId>,
     redis: redis::RedisTier,
     gate: Gate,
     background: background::BackgroundCallouts,
+    hasher: SeedableRandomState,
     /// Whether a request has ever come.
     has_traffic: bool,
     breaker: CircuitBreaker,
@@ -101,6 +109,8 @@ impl<A> Step<A> {
 enum Content {
     /// The record that was found.
     Found(Found),
+    /// The same, of a link that has a limit of visits, and none are left.
+    UsedUp(Found),
     /// There is surely no link, by that tier.
     NotFound(Tier),
     /// No tier can say.
@@ -120,11 +130,22 @@ impl Edge {
             wall,
             seed,
             caches: Caches::new(&settings, hasher.clone()),
-            flights: Flights::new(FlightBounds::of(&settings), hasher),
+            flights: Flights::new(Purpose::Links, FlightBounds::of(&settings), hasher.clone()),
+            visits: Flights::new(
+                Purpose::Visits,
+                FlightBounds::of_visits(&settings),
+                hasher.clone(),
+            ),
             lost: Vec::new(),
             redis: redis::RedisTier::default(),
             gate: Gate::new(settings.background.admission_silence_millis),
-            background: background::BackgroundCallouts::new(&settings, name, seed),
+            background: background::BackgroundCallouts::new(
+                &settings,
+                Leases::new(name, settings.max_limited_links, hasher.clone()),
+                name,
+                seed,
+            ),
+            hasher,
             has_traffic: false,
             breaker: CircuitBreaker::new(TIMEOUTS_TO_OPEN),
             health: Health::Answering,
@@ -148,6 +169,7 @@ impl Edge {
             self.disconnect(host);
         }
         self.flights.set_bounds(FlightBounds::of(&settings));
+        self.visits.set_bounds(FlightBounds::of_visits(&settings));
         if settings.slots != self.settings.slots {
             // Slots that were used before have missed changes since.
             self.caches.mark_all_stale(self.now);
@@ -195,7 +217,10 @@ impl Edge {
             is_click,
         };
         let step = match self.name_key(head.authority, requested.code) {
-            Ok(()) => self.decide(host, visitor),
+            Ok(()) => {
+                let step = self.decide(host, visitor);
+                self.admit(step, visitor)
+            }
             Err(UnknownHosts::Pass) => Step::Pass,
             Err(UnknownHosts::Default | UnknownHosts::NotFound) => {
                 Step::Answer(Content::NotFound(Tier::UnknownHost), None)
@@ -207,12 +232,16 @@ impl Edge {
     /// A stream has ended, whether it waited or not.
     pub fn on_stream_end(&mut self, stream: StreamId) {
         self.flights.leave(stream);
+        self.visits.leave(stream);
         self.roots.leave(stream);
     }
 
     /// The proxy has taken a callout, at `now`.
     pub fn on_sent(&mut self, flight: FlightId, token: Token, now: Moment) {
-        self.flights.sent(flight, token, now);
+        match flight.purpose() {
+            Purpose::Links => self.flights.sent(flight, token, now),
+            Purpose::Visits => self.visits.sent(flight, token, now),
+        }
     }
 
     /// The proxy has refused to send a callout.
@@ -220,11 +249,19 @@ impl Edge {
         &mut self,
         host: &mut (impl SharedData + Log),
         flight: FlightId,
-    ) -> Option<Resumed> {
-        let completed = self.flights.complete(flight)?;
+    ) -> Vec<Action> {
+        if flight.purpose() == Purpose::Visits {
+            let completed = self.visits.complete(flight);
+            let failed = completed.map(|it| self.fail_visits(it, CalloutError::Reset));
+            return failed.into_iter().collect();
+        }
+        let Some(completed) = self.flights.complete(flight) else {
+            return Vec::new();
+        };
         self.count_callout(CalloutOutcome::Rejected);
         self.note(host, Health::Failing, "the proxy does not send them");
-        Some(self.fall_back(host, completed))
+        let resumed = self.fall_back(host, completed);
+        self.admit_resumed(resumed)
     }
 
     /// A callout has ended, at `now`. Nothing is to be done if it is none of ours, or was given up.
@@ -240,8 +277,13 @@ impl Edge {
             let callout = self.on_background_end(host, kind, response, now);
             return callout.map(Action::Run).into_iter().collect();
         }
-        let resumed = self.on_lookup_end(host, token, response, now);
-        resumed.map(Action::Resume).into_iter().collect()
+        if let Some(completed) = self.visits.complete_token(token) {
+            return self.on_visits_end(completed, response);
+        }
+        match self.on_lookup_end(host, token, response, now) {
+            Some(resumed) => self.admit_resumed(resumed),
+            None => Vec::new(),
+        }
     }
 
     fn on_lookup_end(
@@ -280,6 +322,7 @@ impl Edge {
             key: completed.asked.key,
             tier: Tier::ControlPlane,
             record: Some(record.bytes.to_vec()),
+            visits: Visits::default(),
         })
     }
 
@@ -306,7 +349,9 @@ impl Edge {
         let resumed = completed
             .into_iter()
             .map(|completed| Action::Resume(self.fail(host, completed, CalloutError::Timeout)));
-        actions.extend(resumed);
+        let resumed = resumed.collect();
+        actions.extend(self.admit_actions(resumed));
+        actions.extend(self.give_up_visits(now, limit));
         let levels = self.levels();
         self.shares.write(host, levels, self.counts.flushed(), now);
         self.counts.flush(levels, host);
@@ -316,11 +361,15 @@ impl Edge {
     /// Asks the control plane for what was lost with the root context that had asked.
     fn send_again(&mut self, data: &mut impl SharedData) -> Vec<Action> {
         let lost = std::mem::take(&mut self.lost).into_iter();
-        lost.filter_map(|id| {
+        let actions = lost.filter_map(|id| {
+            if id.purpose() == Purpose::Visits {
+                return self.ask_visits_again(id);
+            }
             let key = self.flights.get(id)?.key;
             self.ask_control_plane(data, id, &key)
-        })
-        .collect()
+        });
+        let actions = actions.collect();
+        self.admit_actions(actions)
     }
 
     /// The worker ends: hands over what was counted, and takes its part out of the gauges.
@@ -377,6 +426,7 @@ impl Edge {
             key: completed.asked.key,
             tier: found.map_or(Tier::ControlPlane, |found| found.tier),
             record: found.map(|found| self.caches.record(found).to_vec()),
+            visits: Visits::default(),
         }
     }
 

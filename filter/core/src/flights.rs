@@ -24,8 +24,24 @@ pub type Token = u32;
 /// The number of a lookup in this table. Places are used again, so each has a serial number with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlightId {
+    purpose: Purpose,
     place: u32,
     serial: u32,
+}
+
+/// What is asked for in a table of flights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Records of links.
+    Links,
+    /// Visits of links that have a limit.
+    Visits,
+}
+
+impl FlightId {
+    pub(crate) fn purpose(self) -> Purpose {
+        self.purpose
+    }
 }
 
 /// A stream that waits.
@@ -65,6 +81,7 @@ struct Flight {
 /// All lookups of a worker.
 #[derive(Debug)]
 pub(crate) struct Flights {
+    purpose: Purpose,
     flights: Slab<Flight>,
     /// The places of flights, by their keys.
     by_key: HashTable<u32>,
@@ -101,6 +118,14 @@ impl FlightBounds {
             pending: control_plane.max_pending,
             waiting: control_plane.max_waiting,
             age_millis: fresh.max(Self::LEAST_AGE_MILLIS),
+        }
+    }
+
+    /// The same for requests for visits, of which there is one for a link however old it is.
+    pub(crate) fn of_visits(settings: &Settings) -> Self {
+        Self {
+            age_millis: u64::MAX,
+            ..Self::of(settings)
         }
     }
 }
@@ -161,8 +186,9 @@ pub(crate) struct Completed {
 
 impl Flights {
     /// A table without lookups.
-    pub(crate) fn new(bounds: FlightBounds, hasher: SeedableRandomState) -> Self {
+    pub(crate) fn new(purpose: Purpose, bounds: FlightBounds, hasher: SeedableRandomState) -> Self {
         Self {
+            purpose,
             flights: Slab::new(),
             by_key: HashTable::new(),
             by_token: Map::with_hasher(hasher.clone()),
@@ -287,7 +313,7 @@ impl Flights {
         let flights = self.flights.iter();
         flights
             .filter(|(_, flight)| late(flight))
-            .map(|(place, flight)| flight.id(place as u32))
+            .map(|(place, flight)| self.id(flight, place as u32))
             .collect()
     }
 
@@ -295,7 +321,7 @@ impl Flights {
         let flight = |place: u32| self.flights.get(place as usize);
         let is_ours = |place: &u32| flight(*place).is_some_and(|flight| *flight.asked.key == *key);
         let place = *self.by_key.find(hash, is_ours)?;
-        Some(flight(place)?.id(place))
+        Some(self.id(flight(place)?, place))
     }
 
     /// Whether its answer may be older than what may still be served.
@@ -346,20 +372,24 @@ impl Flights {
             hasher.hash_one(flight.map_or(&[][..], |flight| &*flight.asked.key))
         };
         self.by_key.insert_unique(hash, place, rehash);
-        let serial = self.serial;
-        Some(FlightId { place, serial })
+        Some(FlightId {
+            purpose: self.purpose,
+            place,
+            serial: self.serial,
+        })
+    }
+
+    fn id(&self, flight: &Flight, place: u32) -> FlightId {
+        FlightId {
+            purpose: self.purpose,
+            place,
+            serial: flight.serial,
+        }
     }
 
     fn flight_mut(&mut self, id: FlightId) -> Option<&mut Flight> {
         let flight = self.flights.get_mut(id.place as usize)?;
         (flight.serial == id.serial).then_some(flight)
-    }
-}
-
-impl Flight {
-    fn id(&self, place: u32) -> FlightId {
-        let serial = self.serial;
-        FlightId { place, serial }
     }
 }
 
@@ -383,7 +413,7 @@ mod tests {
             waiting: 3,
             age_millis: 5_000,
         };
-        Flights::new(bounds, hasher)
+        Flights::new(Purpose::Links, bounds, hasher)
     }
 
     fn started(join: Join) -> FlightId {

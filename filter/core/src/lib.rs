@@ -44,3 +44,4 @@ pub mod resp;
 pub mod settings;
 pub mod time;
 mod visit;
+mod visits;

@@ -8,7 +8,7 @@ mod shares;
 
 pub use labels::{
     BackgroundKind, BackgroundOutcome, CalloutOutcome, ClickOutcome, FeedOutcome, RedisOutcome,
-    Tier,
+    Tier, VisitsOutcome,
 };
 
 pub(crate) use shares::Shares;
@@ -115,6 +115,8 @@ metrics! {
     Counter Background(kind: BackgroundKind, outcome: BackgroundOutcome) = "",
     /// Clicks, by what became of them.
     Counter Clicks(outcome: ClickOutcome) = "clicks",
+    /// Requests for visits of links that have a limit, by outcome.
+    Counter Visits(outcome: VisitsOutcome) = "visits",
     /// Milliseconds from sending a lookup's callout to its end: the proxy's histograms take whole numbers only.
     Histogram CalloutMillis = "callout_milliseconds",
     /// Entries in the LRUs of all workers.

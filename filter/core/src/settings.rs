@@ -35,6 +35,8 @@ pub struct Settings {
     pub background: BackgroundSettings,
     /// How clicks are counted and reported; `None` if they are not.
     pub clicks: Option<ClicksSection>,
+    /// The most links that have a limit and of which a worker holds visits.
+    pub max_limited_links: usize,
     /// The bound of the LRU in bytes; 0 for none.
     pub lru_max_bytes: usize,
     /// The number of slots in shared data; 0 for none.
@@ -257,6 +259,7 @@ impl From<Written> for Settings {
             redis: written.redis.map(RedisSettings::from),
             background,
             clicks: written.clicks,
+            max_limited_links: written.visits.max_links,
             lru_max_bytes: written.lru.max_bytes,
             slots: written.shared_data.slots,
             max_value_bytes: written.shared_data.max_value_bytes,

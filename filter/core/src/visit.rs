@@ -17,6 +17,8 @@ pub(crate) struct Visit<'v, C> {
     /// Unix seconds.
     pub(crate) now: u64,
     pub(crate) geo: &'v GeoHeaders,
+    /// Whether the link has a limit of visits, and none are left.
+    pub(crate) is_used_up: bool,
     pub(crate) client: &'v C,
 }
 

@@ -3,8 +3,8 @@
 //! Codes and how they are minted ([`base62`], [`permutation`], [`code`]), the hosts they live on ([`domain`]), what a
 //! link is once it has left the database ([`record`]), how it is named in caches ([`key`]) and in Redis ([`redis`]), what
 //! a visitor of it gets ([`redirect`], [`rules`], [`query`]), how a change travels ([`feed`], [`feed_batch`]), what an edge starts from
-//! ([`snapshot`], [`code_filter`]), and how it reports clicks ([`clicks`]). The crate does no input and output and runs
-//! on wasm32.
+//! ([`snapshot`], [`code_filter`]), how it reports clicks ([`clicks`]), and how it gets visits of links that have a limit
+//! ([`visits`]). The crate does no input and output and runs on wasm32.
 //!
 //! Three things are here because both have them: pauses between retries ([`backoff`]), circuit breakers ([`breaker`]) and how
 //! [`settings`] are declared.
@@ -41,6 +41,7 @@ pub mod rules;
 pub mod settings;
 pub mod snapshot;
 mod varint;
+pub mod visits;
 
 pub use base62::CodeLength;
 pub use clicks::ClickBatch;
@@ -55,3 +56,4 @@ pub use permutation::{Permutation, PermutationKey};
 pub use record::{Entry, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
 pub use redirect::Outcome;
 pub use snapshot::Snapshot;
+pub use visits::{VisitsAnswer, VisitsRequest};

@@ -191,6 +191,14 @@ impl<'a> Record<&'a [u8]> {
     }
 }
 
+/// Whether an encoded record that was decoded before has an [`Extension`]; the quick way to learn that it has none.
+#[must_use]
+pub fn has_extension(bytes: &[u8]) -> bool {
+    bytes
+        .get(1)
+        .is_some_and(|flags| flags & (HAS_EXTENSION | ABSENT) == HAS_EXTENSION)
+}
+
 fn read<'a, U: Holding<Bytes = &'a [u8]>>(
     mut bytes: &'a [u8],
     target: impl FnOnce(&'a [u8]) -> Result<U, RecordError>,

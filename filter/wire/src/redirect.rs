@@ -16,7 +16,7 @@ pub enum Outcome {
     Redirect,
     /// 404: there is no such link, or it is not valid yet.
     NotFound,
-    /// 410: the link is switched off or no longer valid.
+    /// 410: the link is switched off, no longer valid, or has no visits left.
     Gone,
     /// 503: no tier could say whether there is a link.
     Unavailable,
@@ -43,6 +43,15 @@ impl Outcome {
             Self::NotFound
         } else {
             Self::Redirect
+        }
+    }
+
+    /// What becomes of it if the link has a limit of visits and none are left: as after its validity.
+    #[must_use]
+    pub fn without_visits(self) -> Self {
+        match self {
+            Self::Redirect => Self::Gone,
+            other => other,
         }
     }
 

@@ -4,9 +4,11 @@
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{self, Rule, Rules, Visitor};
+use edgelink_wire::visits::SettledBlock;
 use edgelink_wire::{
     BatchHead, ClickBatch, CodeFilter, CodeLength, CodeSpace, Entry, FeedBatch, FeedPosition,
-    LinkRecord, LinkState, PermutationKey, Record, RedirectStatus, Snapshot, clicks,
+    LinkRecord, LinkState, PermutationKey, Record, RedirectStatus, Snapshot, VisitsAnswer,
+    VisitsRequest, clicks,
 };
 use std::net::IpAddr;
 
@@ -129,6 +131,7 @@ fn records_with_rules() {
     let encoded = rules::encode(&rules).unwrap();
     let extension = Extension {
         rules: Rules::of_encoded(&encoded),
+        ..Extension::default()
     };
     let extension = extension.to_bytes();
     let record = Record::Link(LinkRecord {
@@ -299,6 +302,32 @@ fn clicks() {
     .concat();
     assert_eq!(bytes, known);
     assert_eq!(clicks::decode(&bytes), Ok(vec![batch]));
+}
+
+#[test]
+fn visits() {
+    let extension = Extension {
+        max_visits: Some(1_000),
+        ..Extension::default()
+    };
+    assert_eq!(extension.to_bytes(), b"\x05\x02\xe8\x07");
+    let request = VisitsRequest {
+        worker: *b"0123456789abcdef",
+        number: 300,
+        settled: Some(SettledBlock {
+            number: 299,
+            spent: 5,
+        }),
+        wants: true,
+    };
+    let known = b"\x010123456789abcdef\xac\x02\xab\x02\x05\x01";
+    assert_eq!(request.to_bytes(), known);
+    let answer = VisitsAnswer {
+        number: 300,
+        visits: 125,
+        millis: 5_000,
+    };
+    assert_eq!(answer.to_bytes(), b"\x01\xac\x02\x7d\x88\x27");
 }
 
 #[test]

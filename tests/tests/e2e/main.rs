@@ -19,6 +19,7 @@ mod redis;
 mod redis_faults;
 mod rules;
 mod urls;
+mod visits;
 mod workers;
 
 /// The scenarios of every edge.

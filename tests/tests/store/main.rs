@@ -24,3 +24,4 @@ mod segments;
 mod sweeping;
 mod tags;
 mod updating;
+mod visits;

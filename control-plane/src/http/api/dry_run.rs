@@ -43,7 +43,14 @@ pub(crate) async fn resolve(
     let link = app.store.find_link(&key).await?;
     let link = link.filter(|link| caller.check(link).is_ok());
     let link = link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
-    Ok(Json(answer(&key, &link, &visitor)).into_response())
+    let mut outcome = Outcome::of(&link.record(), visitor.at);
+    if let Some(max) = link.content.details.max_visits {
+        let visits = app.store.find_visits(link.id).await?;
+        if visits.used >= max {
+            outcome = outcome.without_visits();
+        }
+    }
+    Ok(Json(answer(&key, &link, outcome, &visitor)).into_response())
 }
 
 /// A visitor as a request describes one. What is missing is not known of the visitor, but for the time, which is now.
@@ -148,10 +155,14 @@ struct ResolvedCondition<'a> {
     saw: Option<String>,
 }
 
-fn answer<'a>(key: &LinkKey, link: &'a Link, visitor: &ImaginedVisitor) -> ResolvedView<'a> {
+fn answer<'a>(
+    key: &LinkKey,
+    link: &'a Link,
+    outcome: Outcome,
+    visitor: &ImaginedVisitor,
+) -> ResolvedView<'a> {
     let key = key.to_string();
     let record = link.record();
-    let outcome = Outcome::of(&record, visitor.at);
     let status = match outcome {
         Outcome::Redirect => link.content.redirect.code(),
         Outcome::NotFound => 404,

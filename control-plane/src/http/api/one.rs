@@ -80,14 +80,19 @@ pub(crate) async fn get(
     let link = app.store.find_link(&key).await?;
     let link = link.filter(|link| caller.check(link).is_ok());
     let link = link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
-    if if_none_match.has(&link) {
+    let visits = match link.content.details.max_visits {
+        Some(_) => Some(app.store.find_visits(link.id).await?),
+        None => None,
+    };
+    // The count of visits changes without the link.
+    if visits.is_none() && if_none_match.has(&link) {
         return Ok((
             StatusCode::NOT_MODIFIED,
             [(header::ETAG, entity_tag(&link))],
         )
             .into_response());
     }
-    Ok(view::found(&link, &app.config.links))
+    Ok(view::found_with_visits(&link, visits, &app.config.links))
 }
 
 /// Deletes a link.

@@ -25,6 +25,7 @@ pub(super) struct Properties {
     notes: Option<Option<String>>,
     external_id: Option<Option<String>>,
     archived: Option<bool>,
+    max_visits: Option<Option<u64>>,
     utm: [Option<Option<String>>; 5],
     /// Who sets them.
     caller: Option<Caller>,
@@ -67,6 +68,7 @@ impl Properties {
             archived: fields
                 .change("archived", values::flag)
                 .map(Option::unwrap_or_default),
+            max_visits: fields.change("maxVisits", values::max_visits),
             utm: UTM_FIELDS.map(|field| fields.change(field, values::utm)),
             caller: None,
         }
@@ -99,6 +101,7 @@ impl Properties {
         set(&mut new.details.notes, self.notes.as_ref());
         set(&mut new.external_id, self.external_id.as_ref());
         set(&mut new.archived, self.archived.as_ref());
+        set(&mut new.details.max_visits, self.max_visits.as_ref());
         new.target = utm::with(&new.target, &self.utm).map_err(|error| {
             let named = UTM_FIELDS.iter().zip(&self.utm);
             let mut named = named.filter_map(|(field, value)| value.as_ref().map(|_| *field));

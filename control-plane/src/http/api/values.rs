@@ -17,6 +17,8 @@ pub(crate) const MAX_NOTES_LENGTH: usize = 4096;
 pub(crate) const MAX_EXTERNAL_ID_LENGTH: usize = 255;
 /// The longest campaign parameter in characters.
 pub(crate) const MAX_UTM_LENGTH: usize = 255;
+/// The highest limit of visits.
+pub(crate) const MAX_MAX_VISITS: u64 = 1_000_000_000_000;
 /// The most tags of a link.
 pub(crate) const MAX_TAGS: usize = 32;
 /// The longest tag in characters.
@@ -73,6 +75,16 @@ pub(crate) fn flag(value: &Value) -> Result<bool, Reason> {
     value
         .as_bool()
         .ok_or(Reason::Borrowed("must be true or false"))
+}
+
+/// A limit of visits.
+pub(crate) fn max_visits(value: &Value) -> Result<u64, Reason> {
+    let limit = value
+        .as_u64()
+        .filter(|limit| (1..=MAX_MAX_VISITS).contains(limit));
+    limit.ok_or(Reason::Borrowed(
+        "must be a whole number from 1 to 1000000000000, or null",
+    ))
 }
 
 /// A flag in a query, where all values are texts.

@@ -4,6 +4,7 @@ use super::if_match::entity_tag;
 use crate::config::LinksConfig;
 use crate::links::model::Link;
 use crate::links::utm;
+use crate::store::VisitCounts;
 use crate::timestamp;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -32,6 +33,10 @@ pub(crate) struct LinkView<'a> {
     notes: Option<&'a str>,
     external_id: Option<&'a str>,
     archived: bool,
+    max_visits: Option<u64>,
+    /// Only of a single link that has a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visits: Option<VisitsView>,
     utm_source: Option<Cow<'a, str>>,
     utm_medium: Option<Cow<'a, str>>,
     utm_campaign: Option<Cow<'a, str>>,
@@ -62,6 +67,8 @@ impl<'a> LinkView<'a> {
             notes: content.details.notes.as_deref(),
             external_id: content.external_id.as_deref(),
             archived: content.archived,
+            max_visits: content.details.max_visits,
+            visits: None,
             utm_source,
             utm_medium,
             utm_campaign,
@@ -74,14 +81,34 @@ impl<'a> LinkView<'a> {
     }
 }
 
-/// 200 with the link.
-pub(crate) fn found(link: &Link, config: &LinksConfig) -> Response {
+/// How many visits of a link there were.
+#[derive(Debug, Serialize)]
+struct VisitsView {
+    used: u64,
+    leased: u64,
+}
+
+/// 200 with the link, and with its visits if it has a limit.
+pub(crate) fn found_with_visits(
+    link: &Link,
+    visits: Option<VisitCounts>,
+    config: &LinksConfig,
+) -> Response {
+    let view = LinkView {
+        visits: visits.map(|VisitCounts { used, leased }| VisitsView { used, leased }),
+        ..LinkView::new(link, config)
+    };
     (
         StatusCode::OK,
         [(header::ETAG, entity_tag(link))],
-        Json(LinkView::new(link, config)),
+        Json(view),
     )
         .into_response()
+}
+
+/// 200 with the link.
+pub(crate) fn found(link: &Link, config: &LinksConfig) -> Response {
+    found_with_visits(link, None, config)
 }
 
 /// 201 with the link and the address of its resource.

@@ -23,6 +23,8 @@ pub(super) struct TakenRow {
     code: Vec<u8>,
     pub(super) rev: u64,
     pub(super) deleted_at: Option<u64>,
+    /// Whether it has rarely used properties.
+    pub(super) has_details: bool,
 }
 
 impl Conflicts {
@@ -44,7 +46,8 @@ impl Conflicts {
                 let domain_id = group[0].1;
                 let codes: Vec<&Code> = group.iter().map(|(.., code)| *code).collect();
                 let query = sql(
-                    "SELECT id, code, rev, deleted_at FROM links WHERE domain_id = ? AND code IN ",
+                    "SELECT id, code, rev, deleted_at, details IS NOT NULL AS has_details FROM links \
+                     WHERE domain_id = ? AND code IN ",
                 );
                 let query = query.bind(domain_id).list(&codes);
                 let rows: Vec<TakenRow> = session.fetch_all(query).await?;

@@ -9,6 +9,7 @@ use crate::store::session::Session;
 use crate::store::sql::{Value, sql};
 use crate::store::terms::Terms;
 use crate::store::twins::{Candidate, Twin, Wanted};
+use crate::store::visits;
 use crate::tenancy::{FIRST_TENANT, Scope};
 use edgelink_wire::{Code, LinkKey};
 use std::sync::Arc;
@@ -236,7 +237,8 @@ impl NewRow {
         Ok(())
     }
 
-    /// Writes the link with the revision `rev` over a tombstone; how many rows that were: 0 if it has changed.
+    /// Writes the link with the revision `rev` over a tombstone; how many rows that were: 0 if it has changed. The visits of
+    /// the deleted link are not those of this one.
     pub(super) async fn revive(
         &self,
         session: &mut Session,
@@ -255,7 +257,11 @@ impl NewRow {
             .bind_all([self.link.imported_visits, self.link.created_at])
             .bind_all([self.link.updated_at, rev])
             .bind_all([tombstone.id, tombstone.rev]);
-        session.execute(revive).await
+        let revived = session.execute(revive).await?;
+        if revived > 0 && tombstone.has_details {
+            visits::remove(session, &[tombstone.id]).await?;
+        }
+        Ok(revived)
     }
 
     /// The outcome of a link that waits for this one.

@@ -5,7 +5,7 @@ use super::record::Item;
 use serde_json::{Map, Value};
 
 /// Fields of a link that the API shows and does not accept.
-const SHOWN_ONLY: [&str; 2] = ["shortUrl", "updatedAt"];
+const SHOWN_ONLY: [&str; 3] = ["shortUrl", "updatedAt", "visits"];
 
 /// The item of a line: a JSON object, or else a URL. `None` if the line is blank.
 pub(super) fn parse(line: &Line) -> Option<Result<Item, String>> {

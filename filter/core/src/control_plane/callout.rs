@@ -1,39 +1,68 @@
-//! Tier 5: lookups at the control plane: the request, and reading the answer.
+//! Tier 5: lookups at the control plane: the request, and reading the answer. Requests for visits go the same way.
 
+use super::visits;
 use crate::cache::freshness::RecordKind;
-use crate::flights::FlightId;
+use crate::flights::{FlightId, Purpose};
 use edgelink_wire::code::MAX_CODE_LENGTH;
 use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
 use edgelink_wire::record::MAX_RECORD_LENGTH;
-use edgelink_wire::{LinkAnswer, Record};
+use edgelink_wire::{LinkAnswer, Record, VisitsRequest};
 
 /// The longest body that may be an answer, in bytes: key, record, and 64 for all numbers. Longer ones are not read.
 pub const MAX_BODY_BYTES: usize = MAX_DOMAIN_LENGTH + 1 + MAX_CODE_LENGTH + MAX_RECORD_LENGTH + 64;
 
 const PATH: &str = "/edge/v1/links/";
 
-/// A lookup that is to be sent.
+/// A lookup, or a request for visits, that is to be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Callout {
     /// What the lookup is called until the proxy gives it a token.
     pub flight: FlightId,
-    /// The `:path` of the request. It is a GET; the rest stands in the settings.
+    /// The `:path` of the request; the rest stands in the settings.
     pub path: String,
+    /// The body of a POST; empty for a GET.
+    pub body: Vec<u8>,
 }
 
 impl Callout {
     pub(crate) fn new(flight: FlightId, key: &[u8]) -> Self {
-        let mut path = String::with_capacity(PATH.len() + key.len() + 8);
-        path.push_str(PATH);
-        for byte in key {
-            match byte {
-                b'[' => path.push_str("%5B"),
-                b']' => path.push_str("%5D"),
-                byte => path.push(char::from(*byte)),
-            }
+        Self {
+            flight,
+            path: path_of(PATH, key),
+            body: Vec::new(),
         }
-        Self { flight, path }
     }
+
+    pub(crate) fn visits(flight: FlightId, key: &[u8], request: &VisitsRequest) -> Self {
+        Self {
+            flight,
+            path: path_of(visits::PATH, key),
+            body: request.to_bytes(),
+        }
+    }
+
+    /// The media type of the answer, and of the body.
+    #[must_use]
+    pub fn media_type(&self) -> &'static str {
+        match self.flight.purpose() {
+            Purpose::Links => LinkAnswer::MEDIA_TYPE,
+            Purpose::Visits => VisitsRequest::MEDIA_TYPE,
+        }
+    }
+}
+
+/// The path of a key below a prefix.
+pub(crate) fn path_of(prefix: &str, key: &[u8]) -> String {
+    let mut path = String::with_capacity(prefix.len() + key.len() + 8);
+    path.push_str(prefix);
+    for byte in key {
+        match byte {
+            b'[' => path.push_str("%5B"),
+            b']' => path.push_str("%5D"),
+            byte => path.push(char::from(*byte)),
+        }
+    }
+    path
 }
 
 /// What came back. Without headers (the connection broke) nothing is set.
@@ -196,7 +225,7 @@ mod tests {
 
     #[test]
     fn an_address_in_brackets_is_encoded() {
-        let flight = Flights::new(FlightBounds::of(&settings()), hasher())
+        let flight = Flights::new(Purpose::Links, FlightBounds::of(&settings()), hasher())
             .start(b"k", crate::time::Moment::default())
             .unwrap();
         let path = |key: &str| Callout::new(flight, key.as_bytes()).path;

@@ -16,6 +16,19 @@ pub struct Resumed {
     pub(super) tier: Tier,
     /// The encoded record; `None` if no tier could answer.
     pub(super) record: Option<Vec<u8>>,
+    pub(super) visits: Visits,
+}
+
+/// What is known of the visits of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Visits {
+    /// None is to be taken.
+    #[default]
+    Unlimited,
+    /// One was taken for each waiter.
+    Taken,
+    /// None are left.
+    UsedUp,
 }
 
 impl Resumed {
@@ -33,7 +46,7 @@ impl Resumed {
 pub enum Action {
     /// Answer these waiters.
     Resume(Resumed),
-    /// Send this lookup: Redis could not answer it.
+    /// Send this lookup, which Redis could not answer, or request for visits.
     Send(Callout),
     /// Send this background callout.
     Run(BackgroundCallout),

@@ -1,5 +1,6 @@
 //! Makes answers, and counts them.
 
+use super::action::Visits;
 use super::{Content, Edge, Resumed};
 use crate::answer::Answer;
 use crate::flights::Waiter;
@@ -30,6 +31,7 @@ impl Edge {
             query: request::query(head.path),
             now,
             geo: &settings.geo,
+            is_used_up: resumed.visits == Visits::UsedUp,
             client,
         };
         let answer = compose(record, tier, &visit, settings, counts);
@@ -51,8 +53,9 @@ impl Edge {
         visitor: Waiter,
     ) -> Answer<'_> {
         let (settings, counts) = (&*self.here, &mut self.counts);
-        let found = match content {
-            Content::Found(found) => found,
+        let (found, is_used_up) = match content {
+            Content::Found(found) => (found, false),
+            Content::UsedUp(found) => (found, true),
             Content::NotFound(tier) => {
                 counts.count(Metric::Requests(tier, Outcome::NotFound));
                 return Answer::not_found(tier, settings);
@@ -74,6 +77,7 @@ impl Edge {
             },
             now: self.wall.seconds(self.now),
             geo: &settings.geo,
+            is_used_up,
             client,
         };
         let answer = compose(Some(record), found.tier, &visit, settings, counts);

@@ -7,8 +7,8 @@ use crate::cache::freshness::Coverage;
 use crate::control_plane::Reading;
 use crate::control_plane::callout::{CalloutError, MAX_BODY_BYTES, Response};
 use crate::control_plane::{
-    BackgroundCallout, BackgroundKind, ClickReports, PeriodicCallout, Poll, Snapshots, Warm, poll,
-    snapshots,
+    BackgroundCallout, BackgroundKind, ClickReports, PeriodicCallout, Poll, Snapshots, Visits,
+    Warm, poll, snapshots,
 };
 use crate::feed::FeedApplier;
 use crate::flights::Token;
@@ -17,6 +17,7 @@ use crate::metrics::{BackgroundOutcome, Metric};
 use crate::redis::FeedView;
 use crate::settings::Settings;
 use crate::time::Moment;
+use crate::visits::Leases;
 use edgelink_wire::Record;
 use edgelink_wire::clicks::WorkerId;
 
@@ -26,6 +27,7 @@ pub(super) struct BackgroundCallouts {
     snapshots: Option<Snapshots>,
     poll: Option<Poll>,
     clicks: Option<ClickReports>,
+    pub(super) visits: Visits,
     pub(super) warm: Warm,
     /// Where the batches had come when clicks were switched off: the control plane counts none with a number of before.
     clicks_before: Option<ClickReports>,
@@ -34,7 +36,7 @@ pub(super) struct BackgroundCallouts {
 }
 
 impl BackgroundCallouts {
-    pub(super) fn new(settings: &Settings, name: WorkerId, seed: u64) -> Self {
+    pub(super) fn new(settings: &Settings, leases: Leases, name: WorkerId, seed: u64) -> Self {
         // Without a feed nothing of a snapshot would ever count.
         let snapshots = settings.background.snapshot.clone();
         let snapshots = snapshots.filter(|_| settings.has_feed());
@@ -44,6 +46,7 @@ impl BackgroundCallouts {
             snapshots: snapshots.map(|settings| Snapshots::new(settings, seed.rotate_left(24))),
             poll: poll.map(|settings| Poll::new(settings, seed.rotate_left(40))),
             clicks: clicks.map(|settings| ClickReports::new(settings, name, seed.rotate_left(8))),
+            visits: Visits::new(settings, leases, seed.rotate_left(56)),
             warm: Warm::default(),
             clicks_before: None,
             name,
@@ -66,6 +69,7 @@ impl BackgroundCallouts {
             BackgroundKind::Snapshot => self.snapshots.as_mut()?.ask(now),
             BackgroundKind::Poll => self.poll.as_mut()?.ask(now),
             BackgroundKind::Clicks => self.clicks.as_mut()?.ask(now),
+            BackgroundKind::Visits => self.visits.ask(now),
         }
     }
 
@@ -74,6 +78,7 @@ impl BackgroundCallouts {
             BackgroundKind::Snapshot => self.snapshots.as_ref().map(|snapshots| &snapshots.callout),
             BackgroundKind::Poll => self.poll.as_ref().map(|poll| &poll.callout),
             BackgroundKind::Clicks => self.clicks.as_ref().map(|clicks| &clicks.callout),
+            BackgroundKind::Visits => Some(&self.visits.callout),
         }
     }
 
@@ -94,6 +99,7 @@ impl BackgroundCallouts {
                 .map(|snapshots| &mut snapshots.callout),
             BackgroundKind::Poll => self.poll.as_mut().map(|poll| &mut poll.callout),
             BackgroundKind::Clicks => self.clicks.as_mut().map(|clicks| &mut clicks.callout),
+            BackgroundKind::Visits => Some(&mut self.visits.callout),
         }
     }
 }
@@ -136,8 +142,11 @@ impl Edge {
         if settings.clicks.is_none() {
             self.end_clicks();
         }
-        let background = BackgroundCallouts::new(settings, name, seed);
+        let leases = Leases::new(name, settings.max_limited_links, self.hasher.clone());
+        let background = BackgroundCallouts::new(settings, leases, name, seed);
         let before = std::mem::replace(&mut self.background, background);
+        self.background.visits = before.visits;
+        self.background.visits.configure(settings);
         if is_same_feed && settings.background.snapshot == self.settings.background.snapshot {
             self.background.snapshots = before.snapshots;
         }
@@ -233,6 +242,7 @@ impl Edge {
             let seconds = self.wall.seconds(now);
             clicks.flush(self.caches.take_clicks(), now, seconds, &mut self.counts);
         }
+        background.visits.leases.on_tick(now);
         let callouts = BackgroundKind::ALL.map(|kind| self.background.ask(kind, now));
         callouts.into_iter().flatten().collect()
     }
@@ -267,6 +277,7 @@ impl Edge {
             BackgroundKind::Snapshot => self.end_snapshot(host, response, now),
             BackgroundKind::Poll => self.end_poll(host, response, now),
             BackgroundKind::Clicks => self.end_report(response, now),
+            BackgroundKind::Visits => self.background.visits.on_answer(response, now),
         };
         match ended {
             Ok(failures) => {

@@ -1,7 +1,7 @@
 //! Redis in the order of the tiers.
 
 use super::Edge;
-use super::action::{Action, Resumed};
+use super::action::{Action, Resumed, Visits};
 use crate::cache::freshness::RecordKind;
 use crate::cache::{Fetched, Inserted, Source};
 use crate::control_plane::callout::{Callout, FetchedRecord};
@@ -149,7 +149,8 @@ impl Edge {
                 }
             }
         });
-        actions.collect()
+        let actions: Vec<_> = actions.collect();
+        self.admit_actions(actions)
     }
 
     /// Inserts what Redis has, and counts it. An older record than the caches hold is refused: the control plane decides.
@@ -183,6 +184,7 @@ impl Edge {
             key: asked.key,
             tier: Tier::Redis,
             record: Some(bytes),
+            visits: Visits::default(),
         }))
     }
 

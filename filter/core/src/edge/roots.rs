@@ -167,6 +167,7 @@ impl Edge {
     fn leave_home(&mut self, host: &mut (impl SharedData + Streams + Log)) {
         self.lose_connection(host);
         self.background.lose_background();
+        self.lost.extend(self.visits.lose_tokens());
         let lost = self.flights.lose_tokens();
         for _ in &lost {
             self.count_callout(CalloutOutcome::Failed);

@@ -1,6 +1,6 @@
 //! The edge against a scripted proxy: what is known and looked up (`lookup`), what happens when that fails (`failure`),
 //! and everything at once (`chaos`, `chaos_redis`); Redis (`redis`) and the feed (`feed`); configurations that come and
-//! end (`roots`); conditional targets (`rules`).
+//! end (`roots`); conditional targets (`rules`); links that have a limit of visits (`visits`).
 
 mod admission;
 mod background;
@@ -14,6 +14,7 @@ mod lookup;
 mod redis;
 mod roots;
 mod rules;
+mod visits;
 
 use super::*;
 use crate::control_plane::BackgroundCallout;

@@ -102,6 +102,8 @@ labels! {
         Poll = "poll",
         /// A report of clicks.
         Clicks = "click_report",
+        /// The return of visits of a link that has a limit.
+        Visits = "visit_return",
     }
 
     /// How a background callout ended.
@@ -110,6 +112,18 @@ labels! {
         Ok = "ok",
         /// In any other way, or not at all.
         Failed = "failed",
+    }
+
+    /// How a request for visits of a link that has a limit ended.
+    VisitsOutcome {
+        /// There are some to spend.
+        Leased = "leased",
+        /// None are left.
+        UsedUp = "used_up",
+        /// An answer that is none, or none at all.
+        Failed = "failed",
+        /// Not sent: a bound was reached, or the control plane has been silent.
+        Rejected = "rejected",
     }
 
     /// What became of clicks.

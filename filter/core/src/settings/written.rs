@@ -27,6 +27,8 @@ edgelink_wire::settings! {
         pub admission: Option<AdmissionSection> = None;
         /// Redirects of GET are counted by link and reported.
         pub clicks: Option<ClicksSection> = None;
+        /// Visits of links that have a limit.
+        pub visits: VisitsSection = VisitsSection::default();
         /// The cache of a worker.
         pub lru: LruSection = LruSection::default();
         /// What the workers share.
@@ -141,6 +143,12 @@ edgelink_wire::settings! {
         pub max_unsent: usize = 512, 64..=100_000;
         /// Bytes of them; at least `maxBytes`.
         pub max_unsent_bytes: usize = 8 << 20, 1 << 20..=256 << 20;
+    }
+
+    /// Visits of links that have a limit.
+    pub struct VisitsSection {
+        /// Links of which a worker holds visits, or knows that none are left. A visitor of a further one gets 503.
+        pub max_links: usize = 4_096, 1..=100_000;
     }
 
     /// The cache of a worker.

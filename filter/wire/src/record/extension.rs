@@ -6,8 +6,9 @@
 //! | tag | value |
 //! |---|---|
 //! | 1 | rules, see [`crate::rules`] |
+//! | 5 | the limit of visits, a number from 1; see [`crate::visits`] |
 //!
-//! 2 to 15 are kept for properties that are planned.
+//! The others up to 15 are kept for properties that are planned.
 
 use crate::error::RecordError;
 use crate::record::target::MAX_URL_LENGTH;
@@ -15,6 +16,7 @@ use crate::rules::{self, Rules};
 use crate::varint;
 
 const RULES: u64 = 1;
+const MAX_VISITS: u64 = 5;
 
 /// The most bytes of an extension: of rules, of one more target, and 256 for all else.
 pub const MAX_EXTENSION_LENGTH: usize = rules::MAX_ENCODED_LENGTH + MAX_URL_LENGTH + 256;
@@ -26,6 +28,8 @@ const MALFORMED: RecordError = RecordError::Field("extension");
 pub struct Extension<'a> {
     /// The conditional targets; `None` without any.
     pub rules: Option<Rules<'a>>,
+    /// How many visits the link has, at least 1; `None` without a limit.
+    pub max_visits: Option<u64>,
 }
 
 impl<'a> Extension<'a> {
@@ -36,6 +40,12 @@ impl<'a> Extension<'a> {
         if let Some(rules) = self.rules {
             varint::write(RULES, &mut out);
             varint::write_bytes(rules.as_bytes(), &mut out);
+        }
+        if let Some(max_visits) = self.max_visits {
+            let mut value = Vec::new();
+            varint::write(max_visits, &mut value);
+            varint::write(MAX_VISITS, &mut out);
+            varint::write_bytes(&value, &mut out);
         }
         out
     }
@@ -70,11 +80,20 @@ fn read<'a>(
         match tag {
             tag if tag <= last => return Err(MALFORMED),
             RULES => extension.rules = Some(rules(value)?),
+            MAX_VISITS => extension.max_visits = Some(max_visits(value)?),
             _ => return Err(MALFORMED),
         }
         last = tag;
     }
     Ok(extension)
+}
+
+fn max_visits(mut value: &[u8]) -> Result<u64, RecordError> {
+    let max_visits = varint::read(&mut value)?;
+    match (max_visits, value) {
+        (1.., []) => Ok(max_visits),
+        _ => Err(MALFORMED),
+    }
 }
 
 #[cfg(test)]
@@ -93,6 +112,10 @@ mod tests {
             Extension::decode(&entry(1, rules)).unwrap().to_bytes(),
             entry(1, rules)
         );
+        let limited = [entry(1, rules), entry(5, b"\xe8\x07")].concat();
+        let extension = Extension::decode(&limited).unwrap();
+        assert_eq!(extension.max_visits, Some(1_000));
+        assert_eq!(extension.to_bytes(), limited);
         for bytes in [
             Vec::new(),
             entry(0, rules),
@@ -101,6 +124,10 @@ mod tests {
             entry(1, &rules[1..]),
             [entry(1, rules), entry(1, rules)].concat(),
             [entry(1, rules), entry(16, b"")].concat(),
+            entry(5, b""),
+            entry(5, b"\x00"),
+            entry(5, b"\x01\x01"),
+            [entry(5, b"\x01"), entry(1, rules)].concat(),
             entry(1, rules)[..5].to_vec(),
             vec![1; MAX_EXTENSION_LENGTH + 1],
         ] {

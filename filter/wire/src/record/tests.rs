@@ -8,7 +8,11 @@ fn any_extension() -> impl Strategy<Value = Vec<u8>> {
     let extension = |rules: Vec<rules::Rule>| {
         let rules = rules::encode(&rules).unwrap();
         let rules = Rules::of_encoded(&rules);
-        Extension { rules }.to_bytes()
+        Extension {
+            rules,
+            ..Extension::default()
+        }
+        .to_bytes()
     };
     prop_oneof![Just(Vec::new()), any_rules().prop_map(extension)]
 }

@@ -83,10 +83,11 @@ proptest! {
                         Step::Answer(_, callout) => callout,
                         Step::Pass => None,
                     };
-                    if let Some(callout) = callout
-                        && let Some(resumed) = world.edge.on_refused(&mut world.host, callout.flight)
-                    {
-                        answered(&mut waiting, &resumed);
+                    let refused = callout.map(|callout| world.edge.on_refused(&mut world.host, callout.flight));
+                    for action in refused.unwrap_or_default() {
+                        if let Action::Resume(resumed) = action {
+                            answered(&mut waiting, &resumed);
+                        }
                     }
                 }
                 Event::Back(millis) => world.wall -= millis,

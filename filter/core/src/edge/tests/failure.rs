@@ -148,12 +148,8 @@ fn a_callout_that_the_proxy_does_not_send_is_answered_at_once() {
         Step::Wait(Some(callout)) => callout,
         other => panic!("{other:?}"),
     };
-    let resumed = world
-        .edge
-        .on_refused(&mut world.host, callout.flight)
-        .unwrap();
-    assert_eq!(resumed.waiters[0].stream, 1);
-    assert_eq!(world.answers(&resumed), [unavailable()]);
+    let refused = world.edge.on_refused(&mut world.host, callout.flight);
+    assert_eq!(world.act_on(refused), [unavailable()]);
     assert_eq!(world.counted("callouts.rejected"), 1);
     world.ask("/a");
 }

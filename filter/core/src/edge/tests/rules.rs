@@ -27,7 +27,11 @@ fn rule(condition: &str) -> Vec<u8> {
     let rules: Vec<Rule> = serde_json::from_str(&json).unwrap();
     let encoded = rules::encode(&rules).unwrap();
     let rules = Rules::of_encoded(&encoded);
-    Extension { rules }.to_bytes()
+    Extension {
+        rules,
+        ..Extension::default()
+    }
+    .to_bytes()
 }
 
 fn with_rule(extension: &[u8], rev: u64) -> Record<&str> {

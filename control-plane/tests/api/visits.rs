@@ -1,0 +1,192 @@
+//! Links that have a limit of visits.
+
+use crate::helpers::{Answer, Running, send};
+use edgelink_wire::visits::SettledBlock;
+use edgelink_wire::{VisitsAnswer, VisitsRequest};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+const TARGET: &str = "https://example.com/";
+
+async fn create(server: &Running, slug: &str, max_visits: u64) -> Value {
+    let link = json!({ "longUrl": TARGET, "customSlug": slug, "maxVisits": max_visits });
+    server.post(&link).await.expect(201)
+}
+
+async fn visits(server: &Running, slug: &str) -> Value {
+    let link = server.get(&format!("/links/{slug}")).await.expect(200);
+    link["visits"].clone()
+}
+
+async fn ask(server: &Running, slug: &str, body: Vec<u8>) -> Answer {
+    let path = format!("/edge/v1/visits/go.example:8080/{slug}");
+    let request = server.plain(Method::POST, &path);
+    let request = request.bearer_auth("first-token-of-the-edges").body(body);
+    send(request).await
+}
+
+/// How many visits a worker gets, who says what it has spent of the block with that number.
+async fn lease(server: &Running, slug: &str, number: u64, settled: Option<(u64, u64)>) -> u64 {
+    let request = VisitsRequest {
+        worker: [7; 16],
+        number,
+        settled: settled.map(|(number, spent)| SettledBlock { number, spent }),
+        wants: true,
+    };
+    let answer = ask(server, slug, request.to_bytes()).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.header("content-type"), VisitsAnswer::MEDIA_TYPE);
+    let answer = VisitsAnswer::decode(&answer.body).unwrap();
+    assert_eq!(answer.number, number);
+    answer.visits
+}
+
+#[tokio::test]
+async fn a_limit_is_shown_changed_and_removed() {
+    let server = Running::start().await;
+    assert_eq!(create(&server, "a", 3).await["maxVisits"], 3);
+    assert_eq!(
+        visits(&server, "a").await,
+        json!({ "used": 0, "leased": 0 })
+    );
+    for (limit, shown) in [
+        (json!(1_000_000_000_000_u64), 1_000_000_000_000_u64),
+        (json!(1), 1),
+    ] {
+        let changed = server
+            .patch("/links/a", &json!({ "maxVisits": limit }))
+            .await;
+        assert_eq!(changed.expect(200)["maxVisits"], json!(shown));
+    }
+    let changed = server
+        .patch("/links/a", &json!({ "maxVisits": null }))
+        .await;
+    assert_eq!(changed.expect(200)["maxVisits"], Value::Null);
+    assert_eq!(visits(&server, "a").await, Value::Null);
+    for wrong in [
+        json!(0),
+        json!(-1),
+        json!(1.5),
+        json!("1"),
+        json!(1_000_000_000_001_u64),
+    ] {
+        let answer = server
+            .patch("/links/a", &json!({ "maxVisits": wrong }))
+            .await;
+        assert_eq!(answer.problem(422, "validation"), ["maxVisits"]);
+    }
+    let history = server.get("/links/a/history").await.expect(200);
+    let history = history.to_string();
+    assert!(
+        history.contains(r#""maxVisits":{"from":1,"to":null}"#),
+        "{history}"
+    );
+}
+
+#[tokio::test]
+async fn visitors_of_the_control_plane_use_visits_until_none_are_left() {
+    let server = Running::start().await;
+    create(&server, "a", 2).await;
+    for used in 1..=2 {
+        send(server.plain(Method::HEAD, "/a"))
+            .await
+            .redirects(302, TARGET);
+        server.follow("/a").await.redirects(302, TARGET);
+        assert_eq!(visits(&server, "a").await["used"], used);
+    }
+    for _ in 0..2 {
+        server.follow("/a").await.page(410, "no longer available");
+    }
+    let link = server.get("/links/a").await;
+    let unchanged = server
+        .api(Method::GET, "/links/a")
+        .header("if-none-match", link.header("etag"));
+    assert_eq!(
+        send(unchanged).await.status,
+        200,
+        "the count may have changed"
+    );
+    let resolved = server.api(Method::POST, "/links/a/resolve");
+    let resolved = send(resolved.json(&json!({}))).await.expect(200);
+    assert_eq!(resolved["outcome"], "gone");
+
+    server
+        .patch("/links/a", &json!({ "maxVisits": 3 }))
+        .await
+        .expect(200);
+    server.follow("/a").await.redirects(302, TARGET);
+    server.follow("/a").await.page(410, "no longer available");
+    let history = server.get("/links/a/history").await.expect(200);
+    let reached = history.to_string().matches("link.limit-reached").count();
+    assert_eq!(reached, 2, "once for each limit: {history}");
+}
+
+#[tokio::test]
+async fn workers_lease_visits_and_give_back_what_they_have_not_spent() {
+    let server = Running::start().await;
+    create(&server, "a", 10).await;
+    assert_eq!(lease(&server, "a", 1, None).await, 5);
+    assert_eq!(lease(&server, "a", 1, None).await, 5, "sent again");
+    assert_eq!(
+        visits(&server, "a").await,
+        json!({ "used": 0, "leased": 5 })
+    );
+    assert_eq!(lease(&server, "a", 2, Some((1, 3))).await, 3);
+    assert_eq!(
+        visits(&server, "a").await,
+        json!({ "used": 3, "leased": 3 })
+    );
+    for _ in 0..4 {
+        server.follow("/a").await.redirects(302, TARGET);
+    }
+    server.follow("/a").await.page(410, "no longer available");
+    assert_eq!(lease(&server, "a", 3, Some((2, 2))).await, 1);
+    assert_eq!(lease(&server, "a", 4, Some((3, 1))).await, 0);
+    assert_eq!(
+        visits(&server, "a").await,
+        json!({ "used": 10, "leased": 0 })
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_request_for_visits_is_refused() {
+    let server = Running::start().await;
+    create(&server, "a", 10).await;
+    for body in [Vec::new(), vec![9], vec![0; 1_000]] {
+        let answer = ask(&server, "a", body).await;
+        answer.problem(400, "invalid-visits");
+    }
+    lease(&server, "a", 2, None).await;
+    let stale = VisitsRequest {
+        worker: [7; 16],
+        number: 1,
+        settled: None,
+        wants: true,
+    };
+    let answer = ask(&server, "a", stale.to_bytes()).await;
+    answer.problem(409, "stale-visits");
+    let path = "/edge/v1/visits/go.example:8080/a";
+    let answer = send(server.plain(Method::POST, path)).await;
+    answer.problem(401, "unauthorized");
+    assert_eq!(lease(&server, "none", 1, None).await, 0);
+}
+
+#[tokio::test]
+async fn a_restored_link_goes_on_and_a_new_one_begins_at_0() {
+    let server = Running::start().await;
+    create(&server, "a", 2).await;
+    server.follow("/a").await.redirects(302, TARGET);
+    server.delete("/links/a").await;
+    let restored = server.api(Method::POST, "/links/a/restore");
+    send(restored).await.expect(200);
+    assert_eq!(visits(&server, "a").await["used"], 1);
+    server.delete("/links/a").await;
+    create(&server, "a", 2).await;
+    assert_eq!(visits(&server, "a").await["used"], 0);
+    server.follow("/a").await.redirects(302, TARGET);
+
+    let moved = server.api(Method::POST, "/links/a/move");
+    let moved = moved.json(&json!({ "customSlug": "b" }));
+    send(moved).await;
+    assert_eq!(visits(&server, "b").await["used"], 1);
+}

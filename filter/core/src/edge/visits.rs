@@ -1,0 +1,264 @@
+//! Visits of links that have a limit: a redirect takes one of the worker's block, or waits until the control plane has leased
+//! another.
+
+use super::action::{Action, Resumed, Visits};
+use super::{Content, Edge, Step};
+use crate::cache::Found;
+use crate::control_plane::callout::{Callout, CalloutError, Response};
+use crate::control_plane::visits;
+use crate::flights::{Completed, FlightId, Join, Waiter, Wanted};
+use crate::metrics::{Metric, Tier, VisitsOutcome};
+use crate::time::Moment;
+use crate::visits::{AskedRecord, Visit};
+use edgelink_wire::record::{Extension, has_extension};
+use edgelink_wire::{Outcome, Record};
+use std::rc::Rc;
+
+/// What becomes of a visit of a link that has a limit.
+enum Admitted {
+    Taken,
+    UsedUp,
+    Waits(Option<Callout>),
+    Unavailable,
+}
+
+impl Edge {
+    /// Takes a visit for the request at hand, if its link has a limit.
+    pub(super) fn admit(&mut self, step: Step<Content>, visitor: Waiter) -> Step<Content> {
+        match step {
+            Step::Answer(Content::Found(found), refresh)
+                if has_extension(self.caches.record(found)) =>
+            {
+                self.admit_found(found, refresh, visitor)
+            }
+            step => step,
+        }
+    }
+
+    #[cold]
+    fn admit_found(
+        &mut self,
+        found: Found,
+        refresh: Option<Callout>,
+        visitor: Waiter,
+    ) -> Step<Content> {
+        let record = self.caches.record(found);
+        let Some(rev) = limited(record, self.wall.seconds(self.now)) else {
+            return Step::Answer(Content::Found(found), refresh);
+        };
+        let admitted = if visitor.is_click {
+            let asked = AskedRecord {
+                record: record.into(),
+                rev,
+            };
+            let key = Rc::from(self.key.as_slice());
+            self.take_visit(&key, asked, visitor)
+        } else if self.is_used_up(rev) {
+            Admitted::UsedUp
+        } else {
+            Admitted::Taken
+        };
+        let content = match admitted {
+            Admitted::Taken => Content::Found(found),
+            Admitted::UsedUp => Content::UsedUp(found),
+            Admitted::Unavailable => Content::Unavailable,
+            Admitted::Waits(callout) => {
+                // One callout goes out with a request; the other with the next tick, as no request waits for it.
+                self.lost.extend(refresh.map(|refresh| refresh.flight));
+                return Step::Wait(callout);
+            }
+        };
+        Step::Answer(content, refresh)
+    }
+
+    fn is_used_up(&self, rev: u64) -> bool {
+        let leases = &self.background.visits.leases;
+        leases.is_used_up(&self.key, rev, self.now)
+    }
+
+    /// Takes a visit, or makes the visitor wait for one.
+    fn take_visit(&mut self, key: &Rc<[u8]>, asked: AskedRecord, visitor: Waiter) -> Admitted {
+        let leases = &mut self.background.visits.leases;
+        match leases.visit(key, asked.rev, self.now) {
+            Visit::Taken => return Admitted::Taken,
+            Visit::UsedUp => return Admitted::UsedUp,
+            Visit::Ask => {}
+            Visit::Full => return self.reject_visit(),
+        }
+        let joined = self.visits.join(key, Wanted::held(self.now), visitor);
+        let pause = self.settings.retry_after_millis;
+        match joined {
+            Join::Joined => Admitted::Waits(None),
+            Join::Started(id) if self.breaker.permits(self.now.millis(), pause) => {
+                let request = leases.ask(key, asked, self.now);
+                Admitted::Waits(Some(Callout::visits(id, key, &request)))
+            }
+            Join::Started(id) => {
+                self.visits.complete(id);
+                self.reject_visit()
+            }
+            Join::Full => self.reject_visit(),
+        }
+    }
+
+    fn reject_visit(&mut self) -> Admitted {
+        self.count_visits(VisitsOutcome::Rejected);
+        Admitted::Unavailable
+    }
+
+    /// Takes visits for waiters whose lookup is complete, if their link has a limit.
+    pub(super) fn admit_resumed(&mut self, resumed: Resumed) -> Vec<Action> {
+        let record = resumed.record.as_deref();
+        let Some(record) = record.filter(|record| has_extension(record)) else {
+            return vec![Action::Resume(resumed)];
+        };
+        match limited(record, self.wall.seconds(self.now)) {
+            Some(rev) => {
+                let asked = AskedRecord {
+                    record: record.into(),
+                    rev,
+                };
+                let Resumed {
+                    waiters, key, tier, ..
+                } = resumed;
+                self.admit_waiters(waiters, &key, tier, &asked)
+            }
+            None => vec![Action::Resume(resumed)],
+        }
+    }
+
+    fn admit_waiters(
+        &mut self,
+        waiters: Vec<Waiter>,
+        key: &Rc<[u8]>,
+        tier: Tier,
+        asked: &AskedRecord,
+    ) -> Vec<Action> {
+        let AskedRecord { record, rev } = asked;
+        let resumed = |visits: Visits, record: Option<&Rc<[u8]>>| Resumed {
+            waiters: Vec::new(),
+            key: Rc::clone(key),
+            tier,
+            record: record.map(|record| record.to_vec()),
+            visits,
+        };
+        let mut unlimited = resumed(Visits::Unlimited, Some(record));
+        let mut taken = resumed(Visits::Taken, Some(record));
+        let mut used_up = resumed(Visits::UsedUp, Some(record));
+        let mut unavailable = resumed(Visits::Unlimited, None);
+        let mut actions = Vec::new();
+        for waiter in waiters {
+            let asked = AskedRecord {
+                record: Rc::clone(record),
+                rev: *rev,
+            };
+            if !waiter.is_click {
+                unlimited.waiters.push(waiter);
+                continue;
+            }
+            match self.take_visit(key, asked, waiter) {
+                Admitted::Taken => taken.waiters.push(waiter),
+                Admitted::UsedUp => used_up.waiters.push(waiter),
+                Admitted::Unavailable => unavailable.waiters.push(waiter),
+                Admitted::Waits(callout) => actions.extend(callout.map(Action::Send)),
+            }
+        }
+        let resumed = [unlimited, taken, used_up, unavailable];
+        let resumed = resumed
+            .into_iter()
+            .filter(|resumed| !resumed.waiters.is_empty());
+        actions.extend(resumed.map(Action::Resume));
+        actions
+    }
+
+    /// A request for a block has ended: its waiters take visits of the block, and those for which there is none wait for the
+    /// next.
+    pub(super) fn on_visits_end(
+        &mut self,
+        completed: Completed,
+        response: Response<'_>,
+    ) -> Vec<Action> {
+        let answer = match visits::read(response) {
+            Ok(answer) => answer,
+            Err(failure) => return vec![self.fail_visits(completed, failure)],
+        };
+        let (asked, leases) = (&completed.asked, &mut self.background.visits.leases);
+        let record = leases.on_answer(&asked.key, answer, asked.started, self.now);
+        let Some(record) = record else {
+            return vec![self.fail_visits(completed, CalloutError::Answer(200))];
+        };
+        self.breaker.succeed();
+        self.count_visits(match answer.visits {
+            0 => VisitsOutcome::UsedUp,
+            _ => VisitsOutcome::Leased,
+        });
+        let Completed { asked, waiters, .. } = completed;
+        self.admit_waiters(waiters, &asked.key, Tier::ControlPlane, &record)
+    }
+
+    /// The waiters of a request that has failed get 503.
+    pub(super) fn fail_visits(&mut self, completed: Completed, failure: CalloutError) -> Action {
+        if failure == CalloutError::Timeout {
+            self.breaker.fail(self.now.millis());
+        } else {
+            self.breaker.succeed();
+        }
+        self.count_visits(VisitsOutcome::Failed);
+        let leases = &mut self.background.visits.leases;
+        leases.on_failure(&completed.asked.key, visits::is_stale(failure));
+        Action::Resume(Resumed {
+            waiters: completed.waiters,
+            key: completed.asked.key,
+            tier: Tier::ControlPlane,
+            record: None,
+            visits: Visits::Unlimited,
+        })
+    }
+
+    /// Takes visits for all waiters that are to be resumed.
+    pub(super) fn admit_actions(&mut self, actions: Vec<Action>) -> Vec<Action> {
+        let admit = |action| match action {
+            Action::Resume(resumed) => self.admit_resumed(resumed),
+            action => vec![action],
+        };
+        actions.into_iter().flat_map(admit).collect()
+    }
+
+    /// Gives up the requests for blocks that the proxy has forgotten.
+    pub(super) fn give_up_visits(&mut self, now: Moment, limit: u64) -> Vec<Action> {
+        let overdue = self.visits.overdue(now, limit).into_iter();
+        let overdue: Vec<_> = overdue.filter_map(|id| self.visits.complete(id)).collect();
+        let fail = |completed| self.fail_visits(completed, CalloutError::Timeout);
+        overdue.into_iter().map(fail).collect()
+    }
+
+    /// The request for a block that was lost with the root context that had sent it.
+    pub(super) fn ask_visits_again(&mut self, id: FlightId) -> Option<Action> {
+        let key = self.visits.get(id)?.key;
+        let leases = &mut self.background.visits.leases;
+        let asked = leases.asked(&key)?;
+        let request = leases.ask(&key, asked, self.now);
+        Some(Action::Send(Callout::visits(id, &key, &request)))
+    }
+
+    /// A waiter has gone before its answer: the visit that was taken for it is there for another one.
+    pub fn on_unanswered(&mut self, resumed: &Resumed) {
+        if resumed.visits == Visits::Taken {
+            self.background.visits.leases.give_back(&resumed.key);
+        }
+    }
+
+    fn count_visits(&mut self, outcome: VisitsOutcome) {
+        self.counts.count(Metric::Visits(outcome));
+    }
+}
+
+/// The revision of the link of an encoded record, if the link has a limit of visits and redirects at `now`.
+fn limited(record: &[u8], now: u64) -> Option<u64> {
+    let record = Record::decode_again(record).ok()?;
+    let Record::Link(link) = &record else {
+        return None;
+    };
+    Extension::decode_again(link.extension).max_visits?;
+    (Outcome::of(&record, now) == Outcome::Redirect).then_some(link.rev)
+}

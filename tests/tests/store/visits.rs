@@ -1,0 +1,204 @@
+//! Visits of links that have a limit.
+
+use crate::fixture::{Database, create, delete, key, link};
+use edgelink_control_plane::config::VisitsConfig;
+use edgelink_control_plane::store::{Actor, AuditQuery, NewLink, Store, VisitCounts};
+use edgelink_control_plane::visits::StaleRequest;
+use edgelink_tests::stack::until;
+use edgelink_wire::visits::SettledBlock;
+use edgelink_wire::{VisitsAnswer, VisitsRequest};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+on_every_database!(
+    workers_that_ask_at_once_get_no_more_than_the_limit,
+    a_request_that_is_sent_again_gets_the_same_block,
+    a_worker_that_says_nothing_loses_its_block_to_others,
+    that_the_limit_is_reached_is_told_once,
+    the_visits_of_a_link_go_with_it,
+    a_changed_limit_counts_from_the_next_block,
+);
+
+fn limited(id: u64, code: &str, max_visits: u64) -> NewLink {
+    let mut new = link(id, code);
+    new.content.details.max_visits = Some(max_visits);
+    new
+}
+
+fn request(worker: u8, number: u64, settled: Option<(u64, u64)>) -> VisitsRequest {
+    VisitsRequest {
+        worker: [worker; 16],
+        number,
+        settled: settled.map(|(number, spent)| SettledBlock { number, spent }),
+        wants: true,
+    }
+}
+
+async fn lease(
+    store: &Store,
+    request: VisitsRequest,
+    config: &VisitsConfig,
+) -> Result<VisitsAnswer, StaleRequest> {
+    let leased = store.lease_visits(&key("a.example/a"), &request, config);
+    leased.await.expect("an answer")
+}
+
+/// How many visits a worker gets.
+async fn block(store: &Store, request: VisitsRequest) -> u64 {
+    let answer = lease(store, request, &VisitsConfig::default()).await;
+    answer.expect("a block").visits
+}
+
+async fn counts(store: &Store, id: u64) -> (u64, u64) {
+    let VisitCounts { used, leased } = store.find_visits(id).await.expect("an answer");
+    (used, leased)
+}
+
+async fn workers_that_ask_at_once_get_no_more_than_the_limit(database: Database) {
+    let store = database.store().await;
+    create(&store, limited(1, "a", 100)).await.unwrap();
+    let mut workers = JoinSet::new();
+    for worker in 1..=8 {
+        let store = Arc::clone(&store);
+        workers.spawn(async move {
+            let (mut served, mut settled) = (0, None);
+            for number in 1.. {
+                let answer = lease(
+                    &store,
+                    request(worker, number, settled),
+                    &VisitsConfig::default(),
+                );
+                let answer = answer.await.expect("a block");
+                if answer.visits == 0 && answer.millis > 1_000 {
+                    break;
+                }
+                served += answer.visits;
+                settled = Some((number, answer.visits));
+            }
+            served
+        });
+    }
+    let own = {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            let (key, config) = (key("a.example/a"), VisitsConfig::default());
+            let mut served = 0;
+            for _ in 0..10 {
+                served += u64::from(store.take_visit(&key, &config).await.expect("an answer"));
+            }
+            served
+        })
+    };
+    let served: u64 = workers.join_all().await.into_iter().sum();
+    assert_eq!(served + own.await.expect("visitors"), 100);
+    assert_eq!(counts(&store, 1).await, (100, 0));
+}
+
+async fn a_request_that_is_sent_again_gets_the_same_block(database: Database) {
+    let store = database.store().await;
+    create(&store, limited(1, "a", 100)).await.unwrap();
+    assert_eq!(block(&store, request(1, 1, None)).await, 50);
+    for _ in 0..2 {
+        assert_eq!(block(&store, request(1, 2, Some((1, 20)))).await, 40);
+        assert_eq!(counts(&store, 1).await, (20, 40));
+    }
+    let stale = lease(&store, request(1, 1, None), &VisitsConfig::default()).await;
+    assert_eq!(stale, Err(StaleRequest));
+    assert_eq!(counts(&store, 1).await, (20, 40));
+}
+
+async fn a_worker_that_says_nothing_loses_its_block_to_others(database: Database) {
+    let store = database.store().await;
+    create(&store, limited(1, "a", 1)).await.unwrap();
+    let short = VisitsConfig {
+        lease_ms: Duration::from_millis(100),
+        grace_ms: Duration::from_millis(100),
+        ..VisitsConfig::default()
+    };
+    let leased = lease(&store, request(1, 1, None), &short).await;
+    assert_eq!(leased.unwrap().visits, 1);
+    let mut number = 0;
+    until(
+        "the block comes back",
+        Duration::from_secs(10),
+        async || {
+            number += 1;
+            let leased = lease(&store, request(2, number, None), &short).await;
+            (leased.unwrap().visits == 1).then_some(())
+        },
+    )
+    .await;
+    // What it has spent nevertheless counts.
+    assert_eq!(block(&store, request(1, 2, Some((1, 1)))).await, 0);
+    assert_eq!(counts(&store, 1).await.0, 1);
+}
+
+async fn that_the_limit_is_reached_is_told_once(database: Database) {
+    let store = database.store().await;
+    create(&store, limited(1, "a", 2)).await.unwrap();
+    let (key, config) = (key("a.example/a"), VisitsConfig::default());
+    let entries = async || {
+        let mut query = AuditQuery::of_tenant(1, 10);
+        query.action = Some("link.limit-reached".to_owned());
+        store.audit_entries(&query).await.unwrap()
+    };
+    assert!(store.take_visit(&key, &config).await.unwrap());
+    assert!(entries().await.is_empty());
+    assert!(store.take_visit(&key, &config).await.unwrap());
+    for number in 1..=2 {
+        assert_eq!(block(&store, request(1, number, None)).await, 0);
+        assert!(!store.take_visit(&key, &config).await.unwrap());
+    }
+    let entries = entries().await;
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0].subject, "link:a.example/a");
+    let detail = serde_json::json!({ "maxVisits": 2, "used": 2 });
+    assert_eq!(entries[0].detail, detail);
+}
+
+async fn the_visits_of_a_link_go_with_it(database: Database) {
+    let store = database.store().await;
+    create(&store, limited(1, "a", 100)).await.unwrap();
+    block(&store, request(1, 1, None)).await;
+    assert!(delete(&store, &key("a.example/a")).await.unwrap());
+    assert_eq!(block(&store, request(2, 1, None)).await, 0, "deleted");
+    assert_eq!(counts(&store, 1).await, (0, 50));
+    create(&store, limited(2, "a", 100)).await.unwrap();
+    assert_eq!(
+        (counts(&store, 1).await, counts(&store, 2).await),
+        ((0, 0), (0, 0))
+    );
+    let late = block(&store, request(1, 2, Some((1, 50)))).await;
+    assert_eq!(late, 50, "of the link before");
+    assert_eq!(counts(&store, 2).await, (0, 50));
+    assert!(delete(&store, &key("a.example/a")).await.unwrap());
+    until(
+        "the tombstone is purged",
+        Duration::from_secs(10),
+        async || (store.purge_tombstones(0, 10).await.unwrap() == 1).then_some(()),
+    )
+    .await;
+    assert_eq!(counts(&store, 2).await, (0, 0));
+}
+
+async fn a_changed_limit_counts_from_the_next_block(database: Database) {
+    let store = database.store().await;
+    create(&store, limited(1, "a", 100)).await.unwrap();
+    assert_eq!(block(&store, request(1, 1, None)).await, 50);
+    for (max_visits, number, settled, expected) in [
+        (Some(10), 2, Some((1, 10)), 0),
+        (Some(30), 3, None, 10),
+        (None, 4, Some((3, 10)), 1_000),
+    ] {
+        let change = move |link: &edgelink_control_plane::links::model::Link| {
+            let mut content = link.content.clone();
+            content.details.max_visits = max_visits;
+            Ok(content)
+        };
+        let actor = Actor::command_line(1);
+        let changed = store.update_link(&key("a.example/a"), Box::new(change), &actor);
+        changed.await.unwrap().unwrap().unwrap();
+        assert_eq!(block(&store, request(1, number, settled)).await, expected);
+    }
+}
