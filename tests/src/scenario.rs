@@ -1,6 +1,6 @@
 //! What must be true of the edge, written once and run on every host: the wasmtime one and real Envoy.
 //!
-//! A scenario is an `async fn(&mut impl Edge)` in [`lookup`], [`failure`], [`request`] or [`rules`]. [`for_each_scenario!`] makes
+//! A scenario is an `async fn(&mut impl Edge)` in [`lookup`], [`failure`], [`request`], [`rules`] or [`visits`]. [`for_each_scenario!`] makes
 //! a test of each of them:
 //!
 //! ```ignore
@@ -14,13 +14,14 @@ pub mod failure;
 pub mod lookup;
 pub mod request;
 pub mod rules;
+pub mod visits;
 
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{Rule, Rules, encode};
 use edgelink_wire::{
     BatchHead, CodeFilter, CodeLength, CodeSpace, FeedBatch, FeedPosition, LinkAnswer, LinkRecord,
-    LinkState, Record, RedirectStatus, Snapshot,
+    LinkState, Record, RedirectStatus, Snapshot, VisitsAnswer, VisitsRequest,
 };
 use std::time::Duration;
 
@@ -49,6 +50,9 @@ pub trait Edge {
 
     /// From now on the control plane answers lookups of `code` with `reply`, also those that hang at the moment.
     async fn script(&mut self, code: &str, reply: Reply);
+
+    /// The requests for visits of `code` that the control plane has seen.
+    async fn visit_requests(&mut self, code: &str) -> Vec<VisitsRequest>;
 
     /// How many lookups of `code` the control plane has seen.
     async fn lookups(&mut self, code: &str) -> usize;
@@ -192,6 +196,13 @@ pub enum Reply {
     },
     /// 200 with a link, but for that other key.
     OtherKey(String),
+    /// To each request for visits: so many, for so many milliseconds. Such requests are scripted for [`visits_of`] a code.
+    Visits {
+        /// How many.
+        visits: u64,
+        /// For how long.
+        millis: u64,
+    },
     /// Nothing, until the script of the code changes.
     Hang,
     /// The connection is closed without an answer.
@@ -227,9 +238,45 @@ impl Reply {
                 content_type,
                 body,
             } => Some((*status, *content_type, body.clone())),
-            Self::Hang | Self::Reset => None,
+            Self::Visits { .. } | Self::Hang | Self::Reset => None,
         }
     }
+
+    /// The HTTP answer to a lookup of `key`, or to a request for visits of it with that body.
+    #[must_use]
+    pub fn to_request(
+        &self,
+        key: &str,
+        body: &[u8],
+    ) -> Option<(u16, Option<&'static str>, Vec<u8>)> {
+        let Self::Visits { visits, millis } = *self else {
+            return self.http(key);
+        };
+        let number = VisitsRequest::decode(body).ok()?.number;
+        let answer = VisitsAnswer {
+            number,
+            visits,
+            millis,
+        };
+        Some((200, Some(VisitsAnswer::MEDIA_TYPE), answer.to_bytes()))
+    }
+}
+
+/// What requests for visits of a code are scripted as.
+#[must_use]
+pub fn visits_of(code: &str) -> String {
+    format!("visits:{code}")
+}
+
+/// The script of a request, by its path, and the link key in it; `None` if it is of another kind.
+#[must_use]
+pub fn script_of(path: &str) -> Option<(String, String)> {
+    let code = |key: &str| key.rsplit('/').next().unwrap_or_default().to_owned();
+    if let Some(key) = path.strip_prefix("/edge/v1/links/") {
+        return Some((code(key), key.to_owned()));
+    }
+    let key = path.strip_prefix("/edge/v1/visits/")?;
+    Some((visits_of(&code(key)), key.to_owned()))
 }
 
 /// An ordinary link of rev 1: 302, active, valid for ever, with the query forwarded.
@@ -262,6 +309,19 @@ pub fn with_rules(url: &str, json: &str) -> LinkRecord<String> {
             ..Extension::default()
         }
         .to_bytes(),
+        ..link(url)
+    }
+}
+
+/// The same with a limit of visits.
+#[must_use]
+pub fn with_limit(url: &str) -> LinkRecord<String> {
+    let extension = Extension {
+        max_visits: Some(1_000),
+        ..Extension::default()
+    };
+    LinkRecord {
+        extension: extension.to_bytes(),
         ..link(url)
     }
 }
@@ -351,6 +411,13 @@ macro_rules! for_each_scenario {
                 waiters_are_sent_by_their_own_headers,
                 rules_are_served_stale_and_replaced,
                 any_bytes_in_what_rules_look_at_are_survived,
+            }
+            visits {
+                a_block_is_spent_and_then_the_next_is_asked_for,
+                a_link_without_visits_left_is_gone,
+                waiters_share_the_requests_for_blocks,
+                what_is_left_of_a_block_comes_back,
+                a_request_for_visits_that_fails_is_503_and_not_410,
             }
         }
     };

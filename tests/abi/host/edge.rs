@@ -8,18 +8,20 @@ use super::plugin::Cluster;
 use super::worker::StreamId;
 use crate::scenario::{
     Answer, CITY_HEADER, COUNTRY_HEADER, DOMAIN, Edge, Lives, PASSED_THROUGH, Reply, Request,
+    script_of, visits_of,
 };
+use edgelink_wire::VisitsRequest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const CLUSTER: &str = "control_plane";
-const LINKS: &str = "/edge/v1/links/";
 
 /// The filter on the wasmtime host, in front of a control plane that does as scenarios say.
 pub struct WasmtimeEdge {
     fleet: Fleet,
     scripts: BTreeMap<String, Reply>,
     lookups: BTreeMap<String, usize>,
+    visit_requests: BTreeMap<String, Vec<VisitsRequest>>,
     seen: BTreeSet<u32>,
     lives: Lives,
 }
@@ -45,6 +47,7 @@ impl WasmtimeEdge {
             fleet,
             scripts: BTreeMap::new(),
             lookups: BTreeMap::new(),
+            visit_requests: BTreeMap::new(),
             seen: BTreeSet::new(),
             lives,
         }
@@ -53,9 +56,9 @@ impl WasmtimeEdge {
     /// Lets the control plane answer what it will answer by now.
     fn answer_callouts(&mut self) {
         while let Some((callout, reply)) = self.next_answer() {
-            let key = key_of(&callout);
+            let (_, key) = request_of(&callout);
             let worker = self.fleet.worker(0);
-            match reply.http(&key) {
+            match reply.to_request(&key, &callout.body) {
                 Some(http) => worker.answer(&callout, response(http)),
                 None => worker.refuse_callout(&callout),
             }
@@ -64,12 +67,14 @@ impl WasmtimeEdge {
 
     fn next_answer(&mut self) -> Option<(Callout, Reply)> {
         for callout in self.fleet.worker(0).callouts() {
-            let key = key_of(&callout);
-            let code = key.rsplit('/').next().unwrap_or_default();
+            let (code, _) = request_of(&callout);
             if self.seen.insert(callout.token) {
-                *self.lookups.entry(code.to_owned()).or_default() += 1;
+                *self.lookups.entry(code.clone()).or_default() += 1;
+                let request = VisitsRequest::decode(&callout.body);
+                let requests = self.visit_requests.entry(code.clone()).or_default();
+                requests.extend(request.ok());
             }
-            let script = self.scripts.get(code);
+            let script = self.scripts.get(&code);
             let reply = script.cloned().unwrap_or(Reply::Absent { rev: 0 });
             if !matches!(reply, Reply::Hang) {
                 return Some((callout, reply));
@@ -106,12 +111,9 @@ fn configuration(lives: Lives) -> String {
     .to_string()
 }
 
-fn key_of(callout: &Callout) -> String {
+fn request_of(callout: &Callout) -> (String, String) {
     let path = callout.path();
-    let key = path
-        .strip_prefix(LINKS)
-        .unwrap_or_else(|| panic!("not a lookup: {path}"));
-    key.to_owned()
+    script_of(path).unwrap_or_else(|| panic!("not a lookup: {path}"))
 }
 
 fn response((status, content_type, body): (u16, Option<&str>, Vec<u8>)) -> Response {
@@ -156,6 +158,11 @@ impl Edge for WasmtimeEdge {
     async fn script(&mut self, code: &str, reply: Reply) {
         self.scripts.insert(code.to_owned(), reply);
         self.answer_callouts();
+    }
+
+    async fn visit_requests(&mut self, code: &str) -> Vec<VisitsRequest> {
+        let requests = self.visit_requests.get(&visits_of(code));
+        requests.cloned().unwrap_or_default()
     }
 
     async fn lookups(&mut self, code: &str) -> usize {

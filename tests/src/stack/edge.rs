@@ -3,8 +3,9 @@
 use super::http::request_bytes;
 use super::{Behaviour, Connection, Envoy, EnvoyOptions, ScriptedControlPlane, until};
 use crate::scenario::{
-    Answer, CITY_HEADER, COUNTRY_HEADER, Edge, Lives, PASSED_THROUGH, Reply, Request,
+    Answer, CITY_HEADER, COUNTRY_HEADER, Edge, Lives, PASSED_THROUGH, Reply, Request, visits_of,
 };
+use edgelink_wire::VisitsRequest;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What the default route of `envoy/bootstrap.yaml` answers.
@@ -113,6 +114,12 @@ impl Edge for EnvoyEdge {
 
     async fn script(&mut self, code: &str, reply: Reply) {
         self.control_plane.script(code, Behaviour::Reply(reply));
+    }
+
+    async fn visit_requests(&mut self, code: &str) -> Vec<VisitsRequest> {
+        let bodies = self.control_plane.bodies(&visits_of(code));
+        let request = |body: Vec<u8>| VisitsRequest::decode(&body).expect("a request for visits");
+        bodies.into_iter().map(request).collect()
     }
 
     async fn lookups(&mut self, code: &str) -> usize {

@@ -2,13 +2,13 @@
 
 use super::place::{free_port, local};
 use super::{EDGE_TOKEN, until};
-use crate::scenario::Reply;
+use crate::scenario::{Reply, script_of};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -43,6 +43,7 @@ struct Script {
     /// What comes before that, once each.
     first: VecDeque<Behaviour>,
     lookups: usize,
+    bodies: Vec<Vec<u8>>,
 }
 
 impl ScriptedControlPlane {
@@ -86,6 +87,12 @@ impl ScriptedControlPlane {
     #[must_use]
     pub fn lookups(&self, code: &str) -> usize {
         self.shared.with(code, |script| script.lookups)
+    }
+
+    /// The bodies of these requests.
+    #[must_use]
+    pub fn bodies(&self, code: &str) -> Vec<Vec<u8>> {
+        self.shared.with(code, |script| script.bodies.clone())
     }
 
     /// Returns when there were at least `count`.
@@ -142,18 +149,21 @@ async fn accept(listener: TcpListener, shared: Arc<ScriptState>) {
 async fn serve(stream: TcpStream, shared: &ScriptState) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     while let Some(head) = read_head(&mut stream).await? {
-        let Some(key) = key_of(&head) else {
+        let body = read_body(&mut stream, &head).await?;
+        let Some((code, key)) = request_of(&head) else {
             stream
                 .get_mut()
                 .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
                 .await?;
             continue;
         };
-        let code = key.rsplit('/').next().unwrap_or_default();
-        shared.with(code, |script| script.lookups += 1);
-        let answer = match shared.behaviour(code).await {
+        shared.with(&code, |script| {
+            script.lookups += 1;
+            script.bodies.push(body.clone());
+        });
+        let answer = match shared.behaviour(&code).await {
             _ if !is_authorized(&head) => http_bytes(401, None, b""),
-            Behaviour::Reply(reply) => match reply.http(&key) {
+            Behaviour::Reply(reply) => match reply.to_request(&key, &body) {
                 Some((status, content_type, body)) => http_bytes(status, content_type, &body),
                 None => return Ok(()),
             },
@@ -179,10 +189,22 @@ async fn read_head(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Strin
     Ok(Some(head))
 }
 
-/// `{domain}/{code}` of a lookup.
-fn key_of(head: &str) -> Option<String> {
-    let rest = head.strip_prefix("GET /edge/v1/links/")?;
-    Some(rest.split_once(' ')?.0.to_owned())
+/// The body of a request; empty without a length.
+async fn read_body(stream: &mut BufReader<TcpStream>, head: &str) -> io::Result<Vec<u8>> {
+    let lines = head.to_ascii_lowercase();
+    let length = lines
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let length = length.and_then(|length| length.parse().ok());
+    let mut body = vec![0; length.unwrap_or_default()];
+    stream.read_exact(&mut body).await?;
+    Ok(body)
+}
+
+/// The script of a request, and `{domain}/{code}`.
+fn request_of(head: &str) -> Option<(String, String)> {
+    let (_, rest) = head.split_once(' ')?;
+    script_of(rest.split_once(' ')?.0)
 }
 
 fn is_authorized(head: &str) -> bool {
@@ -208,7 +230,8 @@ mod tests {
     #[test]
     fn the_key_of_a_lookup_is_read_from_its_path() {
         let head = format!("GET /edge/v1/links/{DOMAIN}/abc HTTP/1.1\r\n\r\n");
-        assert_eq!(key_of(&head), Some(format!("{DOMAIN}/abc")));
-        assert_eq!(key_of("GET /health/ready HTTP/1.1\r\n\r\n"), None);
+        let lookup = ("abc".to_owned(), format!("{DOMAIN}/abc"));
+        assert_eq!(request_of(&head), Some(lookup));
+        assert_eq!(request_of("GET /health/ready HTTP/1.1\r\n\r\n"), None);
     }
 }

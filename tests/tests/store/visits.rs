@@ -40,8 +40,9 @@ async fn lease(
     request: VisitsRequest,
     config: &VisitsConfig,
 ) -> Result<VisitsAnswer, StaleRequest> {
-    let leased = store.lease_visits(&key("a.example/a"), &request, config);
-    leased.await.expect("an answer")
+    let key = key("a.example/a");
+    let leased = store.lease_visits(&key, &request, config).await;
+    leased.expect("an answer")
 }
 
 /// How many visits a worker gets.
@@ -64,12 +65,8 @@ async fn workers_that_ask_at_once_get_no_more_than_the_limit(database: Database)
         workers.spawn(async move {
             let (mut served, mut settled) = (0, None);
             for number in 1.. {
-                let answer = lease(
-                    &store,
-                    request(worker, number, settled),
-                    &VisitsConfig::default(),
-                );
-                let answer = answer.await.expect("a block");
+                let (request, config) = (request(worker, number, settled), VisitsConfig::default());
+                let answer = lease(&store, request, &config).await.expect("a block");
                 if answer.visits == 0 && answer.millis > 1_000 {
                     break;
                 }
@@ -197,7 +194,8 @@ async fn a_changed_limit_counts_from_the_next_block(database: Database) {
             Ok(content)
         };
         let actor = Actor::command_line(1);
-        let changed = store.update_link(&key("a.example/a"), Box::new(change), &actor);
+        let key = key("a.example/a");
+        let changed = store.update_link(&key, Box::new(change), &actor);
         changed.await.unwrap().unwrap().unwrap();
         assert_eq!(block(&store, request(1, number, settled)).await, expected);
     }
