@@ -23,20 +23,11 @@ enum Admitted {
 }
 
 impl Edge {
-    /// Takes a visit for the request at hand, if its link has a limit.
-    pub(super) fn admit(&mut self, step: Step<Content>, visitor: Waiter) -> Step<Content> {
-        match step {
-            Step::Answer(Content::Found(found), refresh)
-                if has_extension(self.caches.record(found)) =>
-            {
-                self.admit_found(found, refresh, visitor)
-            }
-            step => step,
-        }
-    }
-
+    /// Takes a visit for the request at hand, if its link has a limit. Apart, so that links without an extension do not pay for
+    /// it.
     #[cold]
-    fn admit_found(
+    #[inline(never)]
+    pub(super) fn admit(
         &mut self,
         found: Found,
         refresh: Option<Callout>,
