@@ -52,6 +52,9 @@ macro_rules! links {
                 state: Option<State>,
                 /// Whether the link is put away; by default false. It redirects as before.
                 archived: Option<bool>,
+                /// How many visits the link has; then visitors get 410. By default there is no limit.
+                #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
+                max_visits: Option<u64>,
                 /// A campaign parameter, which is a part of the target.
                 #[schema(format = "line", min_length = 1, max_length = 255)]
                 utm_source: Option<String>,
@@ -126,7 +129,7 @@ links! {
         "longUrl": "https://example.com/a?b=c", "customSlug": "summer-sale", "domain": "go.example:8080",
         "validSince": "2020-01-01T00:00:00Z", "validUntil": "2099-12-31T23:59:59Z", "redirectStatus": 302,
         "forwardQuery": true, "title": "Summer sale", "tags": ["summer"], "notes": "For the newsletter", "state": "active",
-        "utmSource": "newsletter", "archived": false, "findIfExists": false,
+        "utmSource": "newsletter", "archived": false, "maxVisits": 1000, "findIfExists": false,
     }))]
     struct NewLink {
         /// Where the link goes: http or https, without user and password, and neither on a domain of this shortener nor on a

@@ -82,9 +82,12 @@ impl<'a> LinkView<'a> {
 }
 
 /// How many visits of a link there were.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Visits)]
 struct VisitsView {
+    /// As far as edges have said.
     used: u64,
+    /// Those that are out at edges.
     leased: u64,
 }
 
