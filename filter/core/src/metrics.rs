@@ -277,6 +277,20 @@ mod tests {
     }
 
     #[test]
+    fn every_outcome_is_a_tag_of_the_bootstrap() {
+        let bootstrap = include_str!("../../../envoy/bootstrap.yaml");
+        let tags = bootstrap.lines().find(|line| line.contains("|callouts|"));
+        let tags = tags.unwrap();
+        for metric in Metric::all().filter(|metric| metric.kind() == MetricKind::Counter) {
+            let name = metric.name();
+            let base = name.split('.').nth(1).unwrap();
+            let is_tagged = tags.split(['|', '(', ')', ':']).any(|tag| tag == base);
+            let is_with_tier = base == "requests" || base == "redis_attempts";
+            assert!(is_tagged || is_with_tier, "{name}");
+        }
+    }
+
+    #[test]
     fn what_was_counted_is_handed_over_once_and_gauges_by_difference() {
         let mut counts = Counts::default();
         let mut stats = Stats::default();

@@ -1,6 +1,5 @@
 //! Tier 5: lookups at the control plane: the request, and reading the answer. Requests for visits go the same way.
 
-use super::visits;
 use crate::cache::freshness::RecordKind;
 use crate::flights::{FlightId, Purpose};
 use edgelink_wire::code::MAX_CODE_LENGTH;
@@ -12,6 +11,9 @@ use edgelink_wire::{LinkAnswer, Record, VisitsRequest};
 pub const MAX_BODY_BYTES: usize = MAX_DOMAIN_LENGTH + 1 + MAX_CODE_LENGTH + MAX_RECORD_LENGTH + 64;
 
 const PATH: &str = "/edge/v1/links/";
+
+/// Where visits are leased.
+pub(crate) const VISITS_PATH: &str = "/edge/v1/visits/";
 
 /// A lookup, or a request for visits, that is to be sent.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ impl Callout {
     pub(crate) fn visits(flight: FlightId, key: &[u8], request: &VisitsRequest) -> Self {
         Self {
             flight,
-            path: path_of(visits::PATH, key),
+            path: path_of(VISITS_PATH, key),
             body: request.to_bytes(),
         }
     }

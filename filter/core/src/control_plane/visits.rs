@@ -1,14 +1,12 @@
 //! Visits of links that have a limit: answers to requests for them, and returns.
 
-use super::callout::{CalloutError, Response, path_of, status};
+use super::callout::{CalloutError, Response, VISITS_PATH, path_of, status};
 use super::{BackgroundCallout, BackgroundKind, PeriodicCallout, body_of};
 use crate::settings::Settings;
 use crate::time::Moment;
 use crate::visits::Leases;
 use edgelink_wire::backoff::Bounds;
 use edgelink_wire::{VisitsAnswer, VisitsRequest};
-
-pub(crate) const PATH: &str = "/edge/v1/visits/";
 
 /// The status of the answer to a request that came after a later one.
 const STALE: u16 = 409;
@@ -58,7 +56,7 @@ impl Visits {
         Some(BackgroundCallout {
             kind: BackgroundKind::Visits,
             method: "POST",
-            path: path_of(PATH, &key),
+            path: path_of(VISITS_PATH, &key),
             accept: VisitsAnswer::MEDIA_TYPE,
             content_type: Some(VisitsRequest::MEDIA_TYPE),
             body: request.to_bytes(),
