@@ -52,15 +52,20 @@ async fn admit(
         return Ok(outcome);
     };
     let max_visits = Extension::decode_again(&link.extension).max_visits;
-    if outcome != Outcome::Redirect || max_visits.is_none() || method == Method::HEAD {
+    if outcome != Outcome::Redirect || max_visits.is_none() {
         return Ok(outcome);
     }
-    if app.store.take_visit(key, &app.config.visits).await? {
-        counter!(VISITS_LEASED).increment(1);
-        Ok(outcome)
+    let is_visit = method != Method::HEAD;
+    let has_one = match is_visit {
+        true => app.store.take_visit(key, &app.config.visits).await?,
+        false => app.store.has_visits(key).await?,
+    };
+    counter!(VISITS_LEASED).increment(u64::from(is_visit && has_one));
+    Ok(if has_one {
+        outcome
     } else {
-        Ok(outcome.without_visits())
-    }
+        outcome.without_visits()
+    })
 }
 
 /// Logs a failed lookup, throttled, because an outage meets every visitor.

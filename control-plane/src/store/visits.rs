@@ -54,6 +54,15 @@ impl Store {
         })
     }
 
+    /// Whether visits of a link are left that are not used, be they leased.
+    pub async fn has_visits(&self, key: &LinkKey) -> Result<bool, StoreError> {
+        let call = self.read("has_visits", "looking for visits of a link");
+        run!(call, |session| {
+            let limited = find(session, key).await?;
+            Ok(limited.is_some_and(|limited| !limited.is_used_up()))
+        })
+    }
+
     /// How many visits of the link with that number were used, and how many are leased.
     pub async fn find_visits(&self, link_id: u64) -> Result<VisitCounts, StoreError> {
         let call = self.read("find_visits", "counting visits of a link");

@@ -97,6 +97,8 @@ async fn visitors_of_the_control_plane_use_visits_until_none_are_left() {
     for _ in 0..2 {
         server.follow("/a").await.page(410, "no longer available");
     }
+    let head = send(server.plain(Method::HEAD, "/a")).await;
+    assert_eq!(head.status, 410);
     let link = server.get("/links/a").await;
     let unchanged = server
         .api(Method::GET, "/links/a")
