@@ -29,7 +29,6 @@ pub use roots::RootId;
 use edgelink_wire::Domain;
 use edgelink_wire::breaker::CircuitBreaker;
 use edgelink_wire::clicks::WorkerId;
-use edgelink_wire::record::has_extension;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use std::rc::Rc;
@@ -218,15 +217,7 @@ impl Edge {
             is_click,
         };
         let step = match self.name_key(head.authority, requested.code) {
-            Ok(()) => {
-                let mut step = self.decide(host, visitor);
-                if let Step::Answer(Content::Found(found), refresh) = &mut step
-                    && has_extension(self.caches.record(*found))
-                {
-                    step = self.admit(*found, refresh.take(), visitor);
-                }
-                step
-            }
+            Ok(()) => self.decide(host, visitor),
             Err(UnknownHosts::Pass) => Step::Pass,
             Err(UnknownHosts::Default | UnknownHosts::NotFound) => {
                 Step::Answer(Content::NotFound(Tier::UnknownHost), None)

@@ -193,6 +193,7 @@ impl<'a> Record<&'a [u8]> {
 
 /// Whether an encoded record that was decoded before has an [`Extension`]; the quick way to learn that it has none.
 #[must_use]
+#[inline(always)]
 pub fn has_extension(bytes: &[u8]) -> bool {
     bytes
         .get(1)

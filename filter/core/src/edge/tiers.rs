@@ -6,6 +6,7 @@ use crate::control_plane::callout::Callout;
 use crate::flights::{FlightId, Join, Waiter, Wanted};
 use crate::host::{Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Tier};
+use edgelink_wire::record::has_extension;
 
 impl Edge {
     /// LRU, admission, shared data, Redis, control plane; [`crate::admission`] says why it comes before shared data.
@@ -15,7 +16,7 @@ impl Edge {
         visitor: Waiter,
     ) -> Step<Content> {
         let held = match self.caches.look_up_lru(&self.key, self.now) {
-            Ok(found) => return Step::Answer(Content::Found(found), None),
+            Ok(found) => return self.serve(found, None, visitor),
             Err(held) => held,
         };
         // What the LRU knows as a link is not refused, whatever the numbers say.
@@ -26,20 +27,30 @@ impl Edge {
         }
         let known = self.caches.look_up_shared(host, &self.key, held, self.now);
         match known {
-            Lookup::Fresh(found) => Step::Answer(Content::Found(found), None),
+            Lookup::Fresh(found) => self.serve(found, None, visitor),
             // The record is asked for again, but no visitor waits for a tier that has just failed to answer.
             Lookup::Stale(found) if !self.can_start() || self.has_just_failed(found) => {
-                Step::Answer(Content::Found(found), self.refresh(host, found))
+                let refresh = self.refresh(host, found);
+                self.serve(found, refresh, visitor)
             }
             Lookup::Stale(found) => {
                 let waits = self.wait(host, visitor, Wanted::held(self.now));
-                waits.unwrap_or(Step::Answer(Content::Found(found), None))
+                waits.unwrap_or_else(|| self.serve(found, None, visitor))
             }
             Lookup::Missing(version) => {
                 let waits = self.wait(host, visitor, Wanted::unknown(version, self.now));
                 waits.unwrap_or(Step::Answer(Content::Unavailable, None))
             }
         }
+    }
+
+    /// Serves what was found, if it has a limit of visits one of those.
+    #[inline(always)]
+    fn serve(&mut self, found: Found, refresh: Option<Callout>, visitor: Waiter) -> Step<Content> {
+        if has_extension(self.caches.record(found)) {
+            return self.admit(found, refresh, visitor);
+        }
+        Step::Answer(Content::Found(found), refresh)
     }
 
     /// The code of the request at hand.
