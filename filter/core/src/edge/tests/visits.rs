@@ -24,8 +24,10 @@ fn limited(extension: &[u8], rev: u64) -> Record<&str> {
     }
 }
 
-/// What a request asks for.
-fn read(body: &[u8]) -> (u64, Option<(u64, u64)>, bool) {
+/// A request: its number, the block that it settles and what was spent of that, and whether it asks for another one.
+type Read = (u64, Option<(u64, u64)>, bool);
+
+fn read(body: &[u8]) -> Read {
     let request = VisitsRequest::decode(body).unwrap();
     assert_eq!(request.worker, [7; 16]);
     let settled = request.settled;
@@ -111,7 +113,7 @@ impl World {
     }
 
     /// The return under way.
-    fn returned(&mut self) -> (Token, (u64, Option<(u64, u64)>, bool)) {
+    fn returned(&mut self) -> (Token, Read) {
         let (token, callout) = self.callouts.pop().expect("a return");
         assert_eq!(
             (callout.kind, callout.method),
