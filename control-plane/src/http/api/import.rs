@@ -13,7 +13,7 @@ use crate::clock;
 use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
-use crate::http::auth::Caller;
+use crate::http::auth::{Caller, check_again};
 use crate::links::model::{History, Link};
 use crate::links::order::{FulfilledOrder, Order, OrderOutcome};
 use crate::links::target::TargetUrl;
@@ -119,13 +119,15 @@ impl Importer<'_> {
         let _permit = bulk_items::admit(app, request.headers())?;
         let mut whole = WholeRequest::default();
         let config = &app.config.server;
-        let parsed = bulk_items::read(config, request.into_body(), |index, value| {
+        let (parts, body) = request.into_parts();
+        let parsed = bulk_items::read(config, body, |index, value| {
             if id.is_some() {
                 whole.add(&value);
             }
             self.parse(index, value, id.as_ref())
         });
         let parsed = parsed.await?;
+        check_again(&app.keys, &parts.headers, self.caller).await?;
         if let Some(id) = &id {
             id.claim(app.store.as_ref(), whole).await?;
         }
@@ -135,7 +137,7 @@ impl Importer<'_> {
             let outcomes = self.carry_out(&orders, by).await;
             outcomes.unwrap_or_else(|problem| vec![Err(problem); orders.len()])
         };
-        let outcomes = bulk_items::carry_out(parsed, limit, Kind::Internal, run).await?;
+        let outcomes = bulk_items::carry_out(parsed, limit, Kind::RequestTimeout, run).await?;
         let made = outcomes.iter().flatten();
         let awaited = AwaitedChanges::new(from, made.filter_map(FulfilledOrder::new_link));
         Ok(awaited.attach_to(answer(&outcomes, &app.config.links)))
@@ -146,16 +148,16 @@ impl Importer<'_> {
         let app = self.app;
         let _permit = bulk_items::admit(app, request.headers())?;
         let config = &app.config.server;
-        let parsed = bulk_items::read(config, request.into_body(), |index, value| {
-            self.parse(index, value, None)
-        });
+        let (parts, body) = request.into_parts();
+        let parsed = bulk_items::read(config, body, |index, value| self.parse(index, value, None));
         let parsed = parsed.await?;
+        check_again(&app.keys, &parts.headers, self.caller).await?;
         let limit = config.request_timeout_ms;
         let run = async |orders: Vec<Order>, _: Deadlines| {
             let outcomes = self.foresee(&orders).await;
             outcomes.unwrap_or_else(|problem| vec![Err(problem); orders.len()])
         };
-        let outcomes = bulk_items::carry_out(parsed, limit, Kind::Internal, run).await?;
+        let outcomes = bulk_items::carry_out(parsed, limit, Kind::RequestTimeout, run).await?;
         let links = &app.config.links;
         let results = outcomes.iter().enumerate();
         let results = results.map(|(index, outcome)| view(index, outcome, links));
