@@ -336,7 +336,7 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
     };
     let mut head = Head::read(&headers).unwrap_or_default();
     let path =
-        (headers.is_empty() && waiter.has_query).then(|| abi::header(Map::RequestHeaders, ":path"));
+        (headers.is_empty() && waiter.has_more).then(|| abi::header(Map::RequestHeaders, ":path"));
     let path = path.flatten().unwrap_or_default();
     if !path.is_empty() {
         head.path = &path;
@@ -373,9 +373,13 @@ fn pace_ticks() {
 
 impl Reply {
     fn new(answer: &Answer<'_>, mut pairs: Pairs) -> Self {
-        match answer.plain_redirect() {
-            Some(location) => pairs.encode_redirect(location),
-            None => pairs.encode(answer.headers()),
+        match (answer.plain_redirect(), answer.more()) {
+            (Some(location), _) => pairs.encode_redirect(location),
+            (None, []) => pairs.encode(answer.headers()),
+            (None, more) => {
+                let more = more.iter().map(|(name, value)| (*name, value.as_bytes()));
+                pairs.encode(answer.headers().chain(more))
+            }
         };
         Self {
             status: answer.status,

@@ -1,6 +1,7 @@
 //! What must be true of the edge, written once and run on every host: the wasmtime one and real Envoy.
 //!
-//! A scenario is an `async fn(&mut impl Edge)` in [`lookup`], [`failure`], [`request`], [`rules`] or [`visits`]. [`for_each_scenario!`] makes
+//! A scenario is an `async fn(&mut impl Edge)` in [`lookup`], [`failure`], [`request`], [`rules`], [`visits`] or
+//! [`properties`]. [`for_each_scenario!`] makes
 //! a test of each of them:
 //!
 //! ```ignore
@@ -12,6 +13,7 @@
 
 pub mod failure;
 pub mod lookup;
+pub mod properties;
 pub mod request;
 pub mod rules;
 pub mod visits;
@@ -29,8 +31,8 @@ use std::time::Duration;
 /// on the answer of its default route.
 pub const PASSED_THROUGH: &str = "x-passed-through";
 
-/// A running edge with one worker behind one trusted proxy, the filter configured with [`DOMAIN`] alone, `tierHeader` on,
-/// [`COUNTRY_HEADER`] and [`CITY_HEADER`], and a control plane that answers what a scenario scripts. A code that nothing was scripted for is [`Reply::Absent`] with rev 0.
+/// A running edge with one worker behind one trusted proxy, the filter configured with [`DOMAIN`] alone, `tierHeader` and
+/// `forwardPaths` on, [`COUNTRY_HEADER`] and [`CITY_HEADER`], and a control plane that answers what a scenario scripts. A code that nothing was scripted for is [`Reply::Absent`] with rev 0.
 #[expect(
     async_fn_in_trait,
     reason = "the futures are awaited where they are made and need not be Send"
@@ -294,6 +296,15 @@ pub fn link(url: &str) -> LinkRecord<String> {
     }
 }
 
+/// The same with what few links have.
+#[must_use]
+pub fn extended(url: &str, extension: &Extension<'_>) -> LinkRecord<String> {
+    LinkRecord {
+        extension: extension.to_bytes(),
+        ..link(url)
+    }
+}
+
 /// The same with rules, in the JSON of the API.
 ///
 /// # Panics
@@ -302,15 +313,11 @@ pub fn link(url: &str) -> LinkRecord<String> {
 pub fn with_rules(url: &str, json: &str) -> LinkRecord<String> {
     let rules: Vec<Rule> = serde_json::from_str(json).expect("rules");
     let encoded = encode(&rules).expect("valid rules");
-    let rules = Rules::of_encoded(&encoded);
-    LinkRecord {
-        extension: Extension {
-            rules,
-            ..Extension::default()
-        }
-        .to_bytes(),
-        ..link(url)
-    }
+    let extension = Extension {
+        rules: Rules::of_encoded(&encoded),
+        ..Extension::default()
+    };
+    extended(url, &extension)
 }
 
 /// The same with a limit of visits.
@@ -320,10 +327,7 @@ pub fn with_limit(url: &str) -> LinkRecord<String> {
         max_visits: Some(1_000),
         ..Extension::default()
     };
-    LinkRecord {
-        extension: extension.to_bytes(),
-        ..link(url)
-    }
+    extended(url, &extension)
 }
 
 /// The path of the code of a number, where codes are plain numbers.
@@ -418,6 +422,12 @@ macro_rules! for_each_scenario {
                 waiters_share_the_requests_for_blocks,
                 what_is_left_of_a_block_comes_back,
                 a_request_for_visits_that_fails_is_503_and_not_410,
+            }
+            properties {
+                a_link_that_is_over_leads_to_where_its_owner_says,
+                what_follows_the_code_joins_the_target_where_the_link_says_so,
+                nothing_leads_out_of_the_target,
+                a_path_below_any_other_code_is_404,
             }
         }
     };

@@ -37,6 +37,8 @@ edgelink_wire::settings! {
         pub country_header: Option<Header> = None, "cf-ipcountry";
         /// The same with the name of the city.
         pub city_header: Option<Header> = None, "cf-ipcity";
+        /// Whether redirects of links that are not `crawlable` carry `X-Robots-Tag: noindex`. Edges have a setting of their own.
+        pub noindex: bool = false;
     }
 
     /// Sources of numbers.

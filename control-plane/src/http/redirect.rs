@@ -1,21 +1,23 @@
-//! `GET /{code}`: redirects answered by the control plane itself, for installations without Envoy. Visitors see the same as at
+//! `GET /{code}`, and paths below it: redirects answered by the control plane itself, for installations without Envoy. Visitors see the same as at
 //! an edge.
 
 use crate::config::UnknownHosts;
 use crate::http::app::App;
-use crate::http::visit::Visit;
+use crate::http::visit::{Visit, behind_code};
 use crate::store::StoreError;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::{REDIRECTS, VISITS_LEASED};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use edgelink_wire::record::Extension;
-use edgelink_wire::rules::Visitor;
-use edgelink_wire::{Code, Domain, LinkKey, LinkRecord, Outcome, Record};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use edgelink_wire::redirect::{Decision, NOINDEX, SentTo};
+use edgelink_wire::{Code, Domain, LinkKey, Outcome, Record};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use metrics::counter;
 use std::sync::Arc;
 use std::time::Instant;
+
+const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 
 /// Answers a visitor. The path is taken as it was sent: a code has no character that needs to be encoded.
 pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -23,15 +25,17 @@ pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Res
     let Some(key) = requested_key(&app, uri, headers) else {
         return page(&app, Outcome::NotFound);
     };
-    let visit = Visit::new(&app.config, uri, headers, request.extensions());
-    let decided = async {
+    let mut visit = Visit::new(&app.config, uri, headers, request.extensions());
+    let admitted = async {
         let record = app.resolver.resolve(&key).await?.record;
-        let outcome = Outcome::of(&record, visit.now());
-        let outcome = admit(&app, &key, &record, outcome, method).await?;
-        Ok::<_, Arc<StoreError>>((record, outcome))
+        let has_visits = admit(&app, &key, &record, &visit, method).await?;
+        Ok::<_, Arc<StoreError>>((record, has_visits))
     };
-    match decided.await {
-        Ok((record, outcome)) => answer(&app, &key, &record, outcome, &visit),
+    match admitted.await {
+        Ok((record, has_visits)) => {
+            visit.set_used_up(!has_visits);
+            answer(&app, &key, &record, &visit)
+        }
         Err(error) => {
             log_failure(&key, &error);
             page(&app, Outcome::Unavailable)
@@ -39,21 +43,26 @@ pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Res
     }
 }
 
-/// The outcome for a visitor of a link that may have a limit of visits. A redirect uses one, unless it is for HEAD, which is no
+/// What a visitor gets.
+fn decide<'a>(key: &LinkKey, record: &'a Record<String>, visit: &Visit<'_>) -> Decision<'a> {
+    Decision::of(&record.as_bytes(), key.to_string().as_bytes(), visit)
+}
+
+/// Whether there is a visit left for a visitor, if the link has a limit. A redirect uses one, unless it is for HEAD, which is no
 /// visit.
 async fn admit(
     app: &App,
     key: &LinkKey,
     record: &Record<String>,
-    outcome: Outcome,
+    visit: &Visit<'_>,
     method: &Method,
-) -> Result<Outcome, StoreError> {
+) -> Result<bool, StoreError> {
     let Record::Link(link) = record else {
-        return Ok(outcome);
+        return Ok(true);
     };
     let max_visits = Extension::decode_again(&link.extension).max_visits;
-    if outcome != Outcome::Redirect || max_visits.is_none() {
-        return Ok(outcome);
+    if max_visits.is_none() || decide(key, record, visit).outcome != Outcome::Redirect {
+        return Ok(true);
     }
     let is_visit = method != Method::HEAD;
     let has_one = match is_visit {
@@ -61,11 +70,7 @@ async fn admit(
         false => app.store.has_visits(key).await?,
     };
     counter!(VISITS_LEASED).increment(u64::from(is_visit && has_one));
-    Ok(if has_one {
-        outcome
-    } else {
-        outcome.without_visits()
-    })
+    Ok(has_one)
 }
 
 /// Logs a failed lookup, throttled, because an outage meets every visitor.
@@ -77,8 +82,14 @@ fn log_failure(key: &LinkKey, error: &StoreError) {
     }
 }
 
+/// Whether a path may be that of a link, or go on behind one.
+pub(super) fn may_be_link(uri: &Uri) -> bool {
+    Code::parse(behind_code(uri.path()).0).is_ok()
+}
+
 fn requested_key(app: &App, uri: &Uri, headers: &HeaderMap) -> Option<LinkKey> {
-    let code = Code::parse(uri.path().strip_prefix('/')?).ok()?;
+    let (code, _) = behind_code(uri.path());
+    let code = Code::parse(code).ok()?;
     Some(LinkKey::new(requested_domain(app, headers)?.clone(), code))
 }
 
@@ -96,34 +107,31 @@ fn requested_domain<'a>(app: &'a App, headers: &HeaderMap) -> Option<&'a Domain>
     Domain::requested(&links.domains, host, default)
 }
 
-fn answer(
-    app: &App,
-    key: &LinkKey,
-    record: &Record<String>,
-    outcome: Outcome,
-    visit: &Visit<'_>,
-) -> Response {
-    match (outcome, record.as_bytes()) {
-        (Outcome::Redirect, Record::Link(mut link)) => {
-            if !link.extension.is_empty() {
-                link = link.for_visitor(key.to_string().as_bytes(), visit);
-            }
-            redirect(&link, visit.query()).unwrap_or_else(|| page(app, Outcome::Unavailable))
-        }
-        (outcome, _) => page(app, outcome),
+fn answer(app: &App, key: &LinkKey, record: &Record<String>, visit: &Visit<'_>) -> Response {
+    let decision = decide(key, record, visit);
+    let Some(sent_to) = &decision.sent_to else {
+        return page(app, decision.outcome);
+    };
+    let Some(mut response) = redirect(decision.outcome, sent_to) else {
+        return page(app, Outcome::Unavailable);
+    };
+    if visit.asks_not_to_list() && !decision.is_crawlable {
+        let noindex = HeaderValue::from_static(NOINDEX);
+        response.headers_mut().insert(X_ROBOTS_TAG, noindex);
     }
+    response
 }
 
 /// The redirect; `None` if the stored target is no header value, which the checks at creation rule out.
-fn redirect(link: &LinkRecord<&[u8]>, visitor_query: &[u8]) -> Option<Response> {
-    let location = HeaderValue::from_bytes(&link.location(visitor_query)).ok()?;
-    let status = StatusCode::from_u16(link.redirect.code()).ok()?;
-    let cache_control = HeaderValue::from_static(Outcome::Redirect.cache_control());
+fn redirect(outcome: Outcome, sent_to: &SentTo<'_>) -> Option<Response> {
+    let location = HeaderValue::from_bytes(&sent_to.location).ok()?;
+    let status = StatusCode::from_u16(sent_to.status.code()).ok()?;
+    let cache_control = HeaderValue::from_static(outcome.cache_control());
     let headers = [
         (header::LOCATION, location),
         (header::CACHE_CONTROL, cache_control),
     ];
-    count(Outcome::Redirect);
+    count(outcome);
     Some((status, headers).into_response())
 }
 
@@ -137,6 +145,6 @@ fn page(app: &App, outcome: Outcome) -> Response {
     match outcome {
         Outcome::NotFound => app.pages.not_found(),
         Outcome::Gone => app.pages.gone(),
-        Outcome::Redirect | Outcome::Unavailable => app.pages.unavailable(),
+        Outcome::Redirect | Outcome::Expired | Outcome::Unavailable => app.pages.unavailable(),
     }
 }

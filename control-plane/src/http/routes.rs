@@ -5,7 +5,7 @@ use super::{layers, observe};
 use crate::http::app::App;
 use crate::problem::{Kind, Problem, method_not_allowed};
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -74,14 +74,33 @@ async fn overloaded() -> Problem {
     Problem::new(Kind::Overloaded).with_detail("too many connections are open")
 }
 
-/// Answers a path that no link can have: visitors get a page, programs a problem.
-async fn nothing_here(State(app): State<Arc<App>>, method: Method, uri: Uri) -> Response {
+/// Answers a path that nothing is served at: it may go on behind the code of a link. Otherwise visitors get a page, programs a
+/// problem.
+async fn nothing_here(State(app): State<Arc<App>>, request: Request) -> Response {
+    if is_for_visitors(request.method(), request.uri()) {
+        return follow_within_bounds(app, request).await;
+    }
+    Problem::new(Kind::NotFound).into_response()
+}
+
+/// Follows a path below a code, within the bounds of all requests.
+async fn follow_within_bounds(app: Arc<App>, request: Request) -> Response {
+    if !redirect::may_be_link(request.uri()) {
+        return app.pages.not_found();
+    }
+    let Ok(_permit) = app.request_permits.try_acquire() else {
+        return Problem::new(Kind::Overloaded).into_response();
+    };
+    let limit = app.config.server.request_timeout_ms;
+    let answered = redirect::follow(State(Arc::clone(&app)), request);
+    tokio::time::timeout(limit, answered)
+        .await
+        .unwrap_or_else(|_| Problem::new(Kind::RequestTimeout).into_response())
+}
+
+fn is_for_visitors(method: &Method, uri: &Uri) -> bool {
     let is_api = ["/api/", "/edge/"]
         .iter()
         .any(|prefix| uri.path().starts_with(prefix));
-    if !is_api && matches!(method, Method::GET | Method::HEAD) {
-        app.pages.not_found()
-    } else {
-        Problem::new(Kind::NotFound).into_response()
-    }
+    !is_api && matches!(*method, Method::GET | Method::HEAD)
 }

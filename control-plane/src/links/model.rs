@@ -72,9 +72,22 @@ pub struct LinkDetails {
     /// Conditional targets, the first of which counts whose conditions hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
+    /// Where visitors are sent when the link is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expired_url: Option<String>,
+    /// Whether what follows the code in the path is appended to that of the target.
+    #[serde(skip_serializing_if = "is_false")]
+    pub forward_path: bool,
+    /// Whether search engines may list the link.
+    #[serde(skip_serializing_if = "is_false")]
+    pub crawlable: bool,
     /// What a deleted link gets back when it is restored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl LinkDetails {
@@ -82,11 +95,14 @@ impl LinkDetails {
     fn extension(&self) -> Vec<u8> {
         let rules = rules::encode(&self.rules).unwrap_or_default();
         let rules = Rules::of_encoded(&rules);
-        Extension {
+        let extension = Extension {
             rules,
+            expired_url: self.expired_url.as_deref().map(str::as_bytes),
+            forward_path: self.forward_path,
+            crawlable: self.crawlable,
             max_visits: self.max_visits,
-        }
-        .to_bytes()
+        };
+        extension.to_bytes()
     }
 }
 

@@ -101,3 +101,149 @@ async fn an_external_id_is_that_of_one_link() {
     server.patch("/links/b", &body).await.expect(200);
     server.post(&link("g", "2")).await.expect(201);
 }
+
+#[tokio::test]
+async fn a_link_that_is_over_leads_to_its_expired_url() {
+    let server = Running::start().await;
+    let over = "https://example.com/over";
+    let link = json!({
+        "longUrl": "https://example.com/", "customSlug": "x", "validUntil": "2020-01-01T00:00:00Z",
+        "expiredUrl": over, "redirectStatus": 301,
+    });
+    let created = server.post(&link).await.expect(201);
+    assert_eq!(created["expiredUrl"], over);
+    server.follow("/x?a").await.redirects(302, over);
+    let request = server.api(Method::POST, "/links/x/resolve");
+    let run = send(request.json(&json!({}))).await.expect(200);
+    assert_eq!(
+        (&run["outcome"], &run["status"], &run["location"]),
+        (&json!("expired"), &json!(302), &json!(over))
+    );
+    let disabled = json!({ "state": "disabled" });
+    server.patch("/links/x", &disabled).await.expect(200);
+    server.follow("/x").await.page(410, "no longer available");
+    let without = json!({ "state": null, "expiredUrl": null });
+    let changed = server.patch("/links/x", &without).await.expect(200);
+    assert_eq!(changed["expiredUrl"], json!(null));
+    server.follow("/x").await.page(410, "no longer available");
+}
+
+#[tokio::test]
+async fn a_link_without_visits_left_leads_to_its_expired_url() {
+    let server = Running::start().await;
+    let over = "https://example.com/over";
+    let link = json!({
+        "longUrl": "https://example.com/", "customSlug": "x", "maxVisits": 1, "expiredUrl": over, "forwardPath": true,
+    });
+    server.post(&link).await.expect(201);
+    server.follow("/x/%2e%2e%2fa").await.page(404, "not found");
+    server
+        .follow("/x")
+        .await
+        .redirects(302, "https://example.com/");
+    server.follow("/x").await.redirects(302, over);
+    let request = server.api(Method::POST, "/links/x/resolve");
+    let run = send(request.json(&json!({}))).await.expect(200);
+    assert_eq!(
+        (&run["outcome"], &run["location"]),
+        (&json!("expired"), &json!(over))
+    );
+}
+
+#[tokio::test]
+async fn an_expired_url_is_checked_as_a_target_is() {
+    let blocked = [("EDGELINK_LINKS_BLOCKED_HOSTS", "*.evil.example")];
+    let server = Running::with(&blocked).await;
+    for url in [
+        json!("ftp://example.com/"),
+        json!("https://go.example:8080/a"),
+        json!("https://a.evil.example/"),
+        json!(5),
+    ] {
+        let link = json!({ "longUrl": "https://example.com/", "expiredUrl": url });
+        let refused = server.post(&link).await;
+        assert_eq!(refused.problem(422, "validation"), ["expiredUrl"], "{url}");
+    }
+    let link = json!({ "longUrl": "https://example.com/", "expiredUrl": "https://example.com/ b" });
+    let created = server.post(&link).await.expect(201);
+    assert_eq!(created["expiredUrl"], "https://example.com/%20b");
+}
+
+#[tokio::test]
+async fn what_follows_the_code_joins_the_target_where_the_link_says_so() {
+    let server = Running::start().await;
+    let target = "https://example.com/docs?v=1";
+    for (slug, forwards) in [("yes", true), ("no", false)] {
+        let link = json!({ "longUrl": target, "customSlug": slug, "forwardPath": forwards });
+        let created = server.post(&link).await.expect(201);
+        assert_eq!(created["forwardPath"], forwards);
+    }
+    for (path, location) in [
+        ("/yes", target),
+        ("/yes/", "https://example.com/docs/?v=1"),
+        ("/yes/a/b?w", "https://example.com/docs/a/b?v=1&w"),
+        (
+            "/yes//evil.example",
+            "https://example.com/docs//evil.example?v=1",
+        ),
+    ] {
+        server.follow(path).await.redirects(302, location);
+    }
+    for path in [
+        "/no/",
+        "/no/a",
+        "/none/a",
+        "/yes/%2e%2e/a",
+        "/yes/a%2f..%2fb",
+        "/api2/a",
+    ] {
+        server.follow(path).await.page(404, "not found");
+    }
+    let head = send(server.plain(Method::HEAD, "/yes/a")).await;
+    head.redirects(302, "https://example.com/docs/a?v=1");
+    let posted = send(server.plain(Method::POST, "/yes/a")).await;
+    posted.problem(404, "not-found");
+    let run = async |path: &str| {
+        let request = server.api(Method::POST, "/links/yes/resolve");
+        send(request.json(&json!({ "path": path, "query": "w" }))).await
+    };
+    let joined = run("/a").await.expect(200);
+    assert_eq!(joined["location"], "https://example.com/docs/a?v=1&w");
+    let hostile = run("/..").await.expect(200);
+    assert_eq!(
+        (&hostile["outcome"], &hostile["status"]),
+        (&json!("not_found"), &json!(404))
+    );
+    assert_eq!(run("a").await.problem(422, "validation"), ["path"]);
+    let off = json!({ "forwardPath": null });
+    let changed = server.patch("/links/yes", &off).await.expect(200);
+    assert_eq!(changed["forwardPath"], false);
+    server.follow("/yes/a").await.page(404, "not found");
+}
+
+#[tokio::test]
+async fn redirects_ask_not_to_be_listed_where_that_is_configured() {
+    for is_configured in ["false", "true"] {
+        let server = Running::with(&[("EDGELINK_LINKS_NOINDEX", is_configured)]).await;
+        for (slug, crawlable) in [("yes", true), ("no", false)] {
+            let link = json!({ "longUrl": "https://example.com/", "customSlug": slug, "crawlable": crawlable });
+            let created = server.post(&link).await.expect(201);
+            assert_eq!(created["crawlable"], crawlable);
+        }
+        let says = async |path: &str| {
+            let answer = server.follow(path).await;
+            answer
+                .headers
+                .get("x-robots-tag")
+                .map(|value| value.to_str().unwrap().to_owned())
+        };
+        let noindex = (is_configured == "true").then(|| "noindex".to_owned());
+        assert_eq!(says("/no").await, noindex);
+        assert_eq!(says("/yes").await, None);
+        let changed = server
+            .patch("/links/yes", &json!({ "crawlable": null }))
+            .await;
+        assert_eq!(changed.expect(200)["crawlable"], false);
+        assert_eq!(says("/yes").await, noindex);
+    }
+}

@@ -4,7 +4,7 @@ use crate::host::Clients;
 use crate::metrics::Tier;
 use crate::settings::Settings;
 use crate::visit::Visit;
-use edgelink_wire::record::Extension;
+use edgelink_wire::redirect::{Decision, NOINDEX, SentTo};
 use edgelink_wire::{Outcome, Record};
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -18,42 +18,64 @@ pub struct Answer<'a> {
     page: Option<&'a Rc<str>>,
     retry_after: Option<&'a str>,
     tier: Option<&'static str>,
+    /// What few answers have.
+    more: More,
     outcome: Outcome,
 }
 
 impl<'a> Answer<'a> {
-    /// The answer for a record.
-    pub(crate) fn of(
+    /// The answer for a record, at `now` in unix seconds. `has_more` is that of [`crate::flights::Waiter`]; `visit` is read only
+    /// where it counts.
+    #[inline(always)]
+    pub(crate) fn of<'v, C: Clients + 'v>(
+        record: Record<&'a [u8]>,
+        (now, has_more): (u64, bool),
+        visit: impl FnOnce() -> Visit<'v, C>,
+        tier: Tier,
+        settings: &'a Settings,
+    ) -> Self {
+        if !has_more && let Some(sent_to) = SentTo::plain(&record, now) {
+            return Self::redirect(sent_to, tier, settings);
+        }
+        Self::decided(record, &visit(), tier, settings)
+    }
+
+    /// The answer where something counts that few links have, or there is no redirect. Apart, so that others do not pay for it.
+    #[cold]
+    #[inline(never)]
+    fn decided(
         record: Record<&'a [u8]>,
         visit: &Visit<'_, impl Clients>,
         tier: Tier,
         settings: &'a Settings,
     ) -> Self {
-        let pages = &settings.pages;
-        let mut outcome = Outcome::of(&record, visit.now);
-        if visit.is_used_up {
-            outcome = outcome.without_visits();
+        let decision = Decision::of(&record, visit.key, visit);
+        match (decision.sent_to, decision.outcome) {
+            (Some(sent_to), outcome) => Self {
+                outcome,
+                more: more(settings.noindex && !decision.is_crawlable),
+                ..Self::redirect(sent_to, tier, settings)
+            },
+            (None, Outcome::Gone) => Self {
+                status: 410,
+                page: Some(&settings.pages.gone),
+                outcome: Outcome::Gone,
+                ..Self::not_found(tier, settings)
+            },
+            (None, _) => Self::not_found(tier, settings),
         }
-        let (status, location, page, outcome) = match (outcome, record) {
-            (Outcome::Redirect, Record::Link(mut link)) => {
-                if !link.extension.is_empty()
-                    && let Some(target) = ruled_target(link.extension, visit)
-                {
-                    link.url = target;
-                }
-                let location = Some(link.location(visit.query));
-                (link.redirect.code(), location, None, Outcome::Redirect)
-            }
-            (Outcome::Gone, _) => (410, None, Some(&pages.gone), Outcome::Gone),
-            _ => return Self::not_found(tier, settings),
-        };
+    }
+
+    #[inline(always)]
+    fn redirect(sent_to: SentTo<'a>, tier: Tier, settings: &'a Settings) -> Self {
         Self {
-            status,
-            location,
-            page,
+            status: sent_to.status.code(),
+            location: Some(sent_to.location),
+            page: None,
             retry_after: None,
             tier: settings.tier_header.then(|| tier.name()),
-            outcome,
+            more: more(settings.noindex),
+            outcome: Outcome::Redirect,
         }
     }
 
@@ -65,6 +87,7 @@ impl<'a> Answer<'a> {
             page: Some(&settings.pages.not_found),
             retry_after: None,
             tier: settings.tier_header.then(|| tier.name()),
+            more: More::Nothing,
             outcome: Outcome::NotFound,
         }
     }
@@ -77,11 +100,12 @@ impl<'a> Answer<'a> {
             page: Some(&settings.pages.unavailable),
             retry_after: Some(&settings.retry_after),
             tier: settings.tier_header.then(|| tier.name()),
+            more: More::Nothing,
             outcome: Outcome::Unavailable,
         }
     }
 
-    /// The headers, without `:status` and `content-length`.
+    /// The headers, without `:status` and `content-length`, and without those of [`Self::more`].
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, &[u8])> + Clone {
         let cache_control = self.outcome.cache_control();
         let html = self.page.map(|_| "text/html; charset=utf-8");
@@ -96,11 +120,20 @@ impl<'a> Answer<'a> {
         .filter_map(|(name, value)| Some((name, value?)))
     }
 
+    /// Further headers, which few answers have.
+    #[must_use]
+    pub fn more(&self) -> &'static [(&'static str, &'static str)] {
+        match self.more {
+            More::Nothing => &[],
+            More::Noindex => &[("x-robots-tag", NOINDEX)],
+        }
+    }
+
     /// The target of a redirect that has no other headers than this and `Cache-Control`, as nearly every answer has:
     /// the quick way to [`Self::headers`].
     #[must_use]
     pub fn plain_redirect(&self) -> Option<&[u8]> {
-        let is_plain = self.tier.is_none() && self.outcome == Outcome::Redirect;
+        let is_plain = self.tier.is_none() && self.more == More::Nothing;
         self.location.as_deref().filter(|_| is_plain)
     }
 
@@ -115,11 +148,20 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// The target that the rules in an extension have for the visitor. Apart, so that links without rules do not pay for it.
-#[cold]
-#[inline(never)]
-fn ruled_target<'a>(extension: &'a [u8], visit: &Visit<'_, impl Clients>) -> Option<&'a [u8]> {
-    Extension::decode_again(extension).target_for(visit.key, visit)
+/// What few answers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum More {
+    Nothing,
+    /// Search engines are asked not to list the link.
+    Noindex,
+}
+
+/// What redirects have more, of links that are not crawlable.
+fn more(noindex: bool) -> More {
+    match noindex {
+        false => More::Nothing,
+        true => More::Noindex,
+    }
 }
 
 #[cfg(test)]
@@ -152,16 +194,19 @@ mod tests {
         tier: Tier,
         settings: &'a Settings,
     ) -> Answer<'a> {
-        let visit = Visit {
+        let host = Host::default();
+        let visit = || Visit {
             key: b"go.example/a",
             headers: Headers::default(),
+            below: b"",
             query,
             now,
             geo: &settings.geo,
             is_used_up: false,
-            client: &Host::default(),
+            client: &host,
         };
-        Answer::of(record, &visit, tier, settings)
+        let has_more = !query.is_empty();
+        Answer::of(record, (now, has_more), visit, tier, settings)
     }
 
     fn status_at(now: u64, record: Record<&[u8]>) -> u16 {

@@ -18,7 +18,7 @@ use crate::flights::{
 };
 use crate::host::{Clients, Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Metrics, Shares, Tier};
-use crate::request::{Head, parse_path};
+use crate::request::{Head, Requested, parse_path, parse_path_below};
 use crate::settings::{Settings, UnknownHosts};
 use crate::time::{Moment, WallClock};
 use crate::visits::Leases;
@@ -206,14 +206,19 @@ impl Edge {
         if !matches!(head.method, b"GET" | b"HEAD") {
             return Step::Pass;
         }
-        let Some(requested) = parse_path(head.path) else {
-            return Step::Pass;
+        let (requested, is_below) = match parse_path(head.path) {
+            Some(requested) => (requested, false),
+            None => match self.parse_path_below(head.path) {
+                Some(requested) => (requested, true),
+                None => return Step::Pass,
+            },
         };
         // HEAD comes from programs that check or preview a link.
         let is_click = head.method == b"GET";
         let visitor = Waiter {
             stream,
-            has_query: !requested.query.is_empty(),
+            has_more: is_below || !requested.query.is_empty(),
+            is_below,
             is_click,
         };
         let step = match self.name_key(head.authority, requested.code) {
@@ -449,6 +454,14 @@ impl Edge {
             self.caches
                 .await_feed(self.now.after(FEED_BEGINS_WITHIN_MILLIS));
         }
+    }
+
+    /// Reads a path that goes on behind a code, where such paths may be those of links.
+    #[cold]
+    #[inline(never)]
+    fn parse_path_below<'p>(&self, path: &'p [u8]) -> Option<Requested<'p>> {
+        let may_be_ours = self.here.forward_paths;
+        may_be_ours.then(|| parse_path_below(path)).flatten()
     }
 
     /// Writes the key of the request at hand.

@@ -49,8 +49,10 @@ impl FlightId {
 pub struct Waiter {
     /// Its number.
     pub stream: StreamId,
-    /// Whether its request has a query, which the answer may depend on.
-    pub has_query: bool,
+    /// Whether more than a code stands in its path, a query or further segments, which the answer may depend on.
+    pub has_more: bool,
+    /// Whether its path goes on behind the code.
+    pub is_below: bool,
     /// Whether a redirect of it is a click.
     pub is_click: bool,
 }
@@ -424,10 +426,11 @@ mod tests {
     }
 
     fn waiter(stream: StreamId) -> Waiter {
-        let has_query = stream.is_multiple_of(2);
+        let has_more = stream.is_multiple_of(2);
         Waiter {
             stream,
-            has_query,
+            has_more,
+            is_below: false,
             is_click: true,
         }
     }

@@ -125,12 +125,31 @@ pub fn parse_path(path: &[u8]) -> Option<Requested<'_>> {
     Some(Requested { code, query })
 }
 
-/// The query of a `:path` without its `?`; empty where there is none.
+/// Reads a request's `:path` that goes on behind a code. `None` if it does not, or if its first segment may not be a code.
 #[must_use]
-pub fn query(path: &[u8]) -> &[u8] {
-    let mut parts = path.splitn(2, |byte| *byte == b'?');
-    parts.next();
-    parts.next().unwrap_or_default()
+#[cold]
+pub fn parse_path_below(path: &[u8]) -> Option<Requested<'_>> {
+    let (below, query) = behind_code(path);
+    let code = path
+        .strip_prefix(b"/")?
+        .split(|byte| *byte == b'/')
+        .next()?;
+    let is_code = !below.is_empty() && has_code_shape(code) && !is_reserved(code);
+    is_code.then_some(Requested { code, query })
+}
+
+/// What follows the first segment of a `:path`, from its slash on, and the query without its `?`; empty where there is none.
+#[must_use]
+#[inline(never)]
+pub fn behind_code(path: &[u8]) -> (&[u8], &[u8]) {
+    let (path, query) = match path.iter().position(|byte| *byte == b'?') {
+        Some(at) => (path.get(..at), path.get(at + 1..)),
+        None => (Some(path), None),
+    };
+    let path = path.unwrap_or_default();
+    let slash = path.iter().skip(1).position(|byte| *byte == b'/');
+    let below = slash.and_then(|at| path.get(at + 1..));
+    (below.unwrap_or_default(), query.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -218,8 +237,10 @@ mod tests {
             (b"/a?b=c?d", b"a", b"b=c?d"),
             (b"/_-?\xff", b"_-", b"\xff"),
         ] {
-            assert_eq!(parse_path(path), Some(Requested { code, query: rest }));
-            assert_eq!(query(path), rest);
+            let expected = Requested { code, query: rest };
+            assert_eq!(parse_path(path), Some(expected));
+            assert_eq!(behind_code(path), (&b""[..], rest));
+            assert_eq!(parse_path_below(path), None);
         }
         assert!(parse_path(&[b"/".as_slice(), &[b'a'; 64]].concat()).is_some());
     }
@@ -259,12 +280,40 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_path_may_go_on_behind_a_code() {
+        for (path, code, below, query) in [
+            (&b"/a/"[..], &b"a"[..], &b"/"[..], &b""[..]),
+            (b"/a/b/c?d/e", b"a", b"/b/c", b"d/e"),
+            (b"/a//b?", b"a", b"//b", b""),
+            (b"/a/%2e%2e\xff", b"a", b"/%2e%2e\xff", b""),
+        ] {
+            let expected = Requested { code, query };
+            assert_eq!(parse_path_below(path), Some(expected));
+            assert_eq!(parse_path(path), None);
+            assert_eq!(behind_code(path), (below, query));
+        }
+        for path in [
+            &b""[..],
+            b"/",
+            b"/a",
+            b"//a",
+            b"a/b",
+            b"/a?b/c",
+            b"/a;b/c",
+            b"/API/v1/links",
+            b"/./a",
+        ] {
+            assert_eq!(parse_path_below(path), None, "{}", path.escape_ascii());
+        }
+    }
+
     proptest! {
         #[test]
         fn any_path_is_taken_without_a_panic(path in prop::collection::vec(any::<u8>(), 0..80)) {
-            if let Some(asked) = parse_path(&path) {
-                prop_assert!(path.starts_with(&[b"/", asked.code].concat()));
-                prop_assert_eq!(asked.query, query(&path));
+            for asked in [parse_path(&path), parse_path_below(&path)].into_iter().flatten() {
+                prop_assert!(path.starts_with(&[b"/", asked.code, behind_code(&path).0].concat()));
+                prop_assert_eq!(asked.query, behind_code(&path).1);
             }
         }
     }

@@ -57,6 +57,10 @@ pub struct Settings {
     pub pages: Pages,
     /// Where it is said where a visitor is.
     pub geo: GeoHeaders,
+    /// Whether paths that go on behind a code are those of links.
+    pub forward_paths: bool,
+    /// Whether redirects of links that are not crawlable say `X-Robots-Tag: noindex`.
+    pub noindex: bool,
 }
 
 /// The headers that say where a visitor is, in lower case.
@@ -275,6 +279,8 @@ impl From<Written> for Settings {
             tick_millis: written.tick_millis,
             pages: written.pages.into(),
             geo: written.geo.into(),
+            forward_paths: written.forward_paths,
+            noindex: written.noindex,
         }
     }
 }

@@ -12,6 +12,8 @@ pub(crate) struct Visit<'v, C> {
     /// The link key.
     pub(crate) key: &'v [u8],
     pub(crate) headers: Headers<'v>,
+    /// What follows the code in the path.
+    pub(crate) below: &'v [u8],
     /// The query without its `?`.
     pub(crate) query: &'v [u8],
     /// Unix seconds.
@@ -33,6 +35,14 @@ impl<C: Clients> Visitor for Visit<'_, C> {
 
     fn query(&self) -> &[u8] {
         self.query
+    }
+
+    fn below(&self) -> &[u8] {
+        self.below
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.is_used_up
     }
 
     fn address(&self) -> Option<IpAddr> {

@@ -24,13 +24,13 @@ pub fn merge<'a>(target: &'a str, query: &[u8]) -> Cow<'a, str> {
     if query.is_empty() || query.len() > MAX_MERGED_LENGTH {
         return Cow::Borrowed(target);
     }
-    let (rest, fragment) = split_before(target, '#');
-    let (base, own) = split_before(rest, '?');
+    let (rest, fragment) = split_before(target, &['#']);
+    let (base, own) = split_before(rest, &['?']);
     let mut merged = String::with_capacity(target.len() + query.len() + 1);
     merged.push_str(base);
     merged.push('?');
     push_parameters_not_in(query, own, &mut merged);
-    push_encoded(query, &mut merged);
+    push_encoded(query, may_stand_in_a_query, &mut merged);
     merged.push_str(fragment);
     if merged.len() > MAX_MERGED_LENGTH {
         return Cow::Borrowed(target);
@@ -38,9 +38,9 @@ pub fn merge<'a>(target: &'a str, query: &[u8]) -> Cow<'a, str> {
     Cow::Owned(merged)
 }
 
-/// Splits in front of the first `separator`; the second part is empty where there is none.
-fn split_before(text: &str, separator: char) -> (&str, &str) {
-    let at = text.find(separator).unwrap_or(text.len());
+/// Splits in front of the first of `separators`; the second part is empty where there is none.
+pub(crate) fn split_before<'t>(text: &'t str, separators: &[char]) -> (&'t str, &'t str) {
+    let at = text.find(separators).unwrap_or(text.len());
     text.split_at_checked(at).unwrap_or((text, ""))
 }
 
@@ -105,22 +105,23 @@ pub(crate) fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
 }
 
 /// The byte whose two hexadecimal digits start `text`, and what follows them.
-fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
+pub(crate) fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
     let ([high, low], rest) = text.split_first_chunk()?;
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let byte = digit(*high)? << 4 | digit(*low)?;
     Some((u8::try_from(byte).ok()?, rest))
 }
 
-fn push_encoded(mut query: &[u8], out: &mut String) {
-    while let Some((byte, rest)) = query.split_first() {
+/// Appends bytes of strangers, those that may not stand there percent-encoded.
+pub(crate) fn push_encoded(mut text: &[u8], may_stand: fn(u8) -> bool, out: &mut String) {
+    while let Some((byte, rest)) = text.split_first() {
         // A per cent sign that escapes nothing is itself a byte that may not stand there.
-        if may_stand_in_a_query(*byte) || (*byte == b'%' && escaped(rest).is_some()) {
+        if may_stand(*byte) || (*byte == b'%' && escaped(rest).is_some()) {
             out.push(char::from(*byte));
         } else {
             push_escape(*byte, out);
         }
-        query = rest;
+        text = rest;
     }
 }
 

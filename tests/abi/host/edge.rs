@@ -106,6 +106,7 @@ fn configuration(lives: Lives) -> String {
         "absentFreshSeconds": lives.fresh.as_secs(),
         "staleSeconds": lives.stale.as_secs(),
         "tierHeader": true,
+        "forwardPaths": true,
         "geo": {"countryHeader": COUNTRY_HEADER, "cityHeader": CITY_HEADER},
     })
     .to_string()

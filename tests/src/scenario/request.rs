@@ -7,8 +7,9 @@ pub async fn paths_that_are_no_code_pass_through(edge: &mut impl Edge) {
     let long = format!("/{}", "a".repeat(65));
     let paths = [
         "/",
-        "/a/b",
-        "/a/",
+        "/a.b/c",
+        "/a%2eb/c",
+        "/api/v1/links",
         "/a.b",
         "/a~b",
         "/a;b",

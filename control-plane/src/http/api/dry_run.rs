@@ -15,6 +15,7 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use edgelink_wire::record;
+use edgelink_wire::redirect::Decision;
 use edgelink_wire::rules::{self, Condition, ExplainedRule, Visitor};
 use edgelink_wire::{LinkKey, Outcome, Record};
 use serde::Serialize;
@@ -39,18 +40,14 @@ pub(crate) async fn resolve(
     RequestedLink(key): RequestedLink,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
-    let visitor = ImaginedVisitor::read(object)?;
+    let mut visitor = ImaginedVisitor::read(object)?;
     let link = app.store.find_link(&key).await?;
     let link = link.filter(|link| caller.check(link).is_ok());
     let link = link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
-    let mut outcome = Outcome::of(&link.record(), visitor.at);
     if let Some(max) = link.content.details.max_visits {
-        let visits = app.store.find_visits(link.id).await?;
-        if visits.used >= max {
-            outcome = outcome.without_visits();
-        }
+        visitor.is_used_up = app.store.find_visits(link.id).await?.used >= max;
     }
-    Ok(Json(answer(&key, &link, outcome, &visitor)).into_response())
+    Ok(Json(answer(&key, &link, &visitor)).into_response())
 }
 
 /// A visitor as a request describes one. What is missing is not known of the visitor, but for the time, which is now.
@@ -58,11 +55,14 @@ pub(crate) async fn resolve(
 struct ImaginedVisitor {
     user_agent: String,
     accept_language: String,
+    path: String,
     query: String,
     ip: Option<IpAddr>,
     country: String,
     city: String,
     at: u64,
+    /// Whether the link has a limit of visits, and none are left.
+    is_used_up: bool,
 }
 
 impl ImaginedVisitor {
@@ -73,6 +73,7 @@ impl ImaginedVisitor {
         let visitor = Self {
             user_agent: fields.optional("userAgent", text).unwrap_or_default(),
             accept_language: fields.optional("acceptLanguage", text).unwrap_or_default(),
+            path: fields.optional("path", below).unwrap_or_default(),
             query: query.strip_prefix('?').unwrap_or(&query).to_owned(),
             ip: fields.optional("ip", address),
             country: fields.optional("country", text).unwrap_or_default(),
@@ -80,8 +81,18 @@ impl ImaginedVisitor {
             at: fields
                 .optional("at", values::time)
                 .unwrap_or_else(clock::unix_seconds),
+            is_used_up: false,
         };
         fields.finish().map(|()| visitor)
+    }
+}
+
+/// What follows the code in the path.
+fn below(value: &Value) -> Result<String, Reason> {
+    let path = values::text(value)?;
+    match path.is_empty() || path.starts_with('/') {
+        true => Ok(path.to_owned()),
+        false => Err("must be what follows the code, from its slash on".into()),
     }
 }
 
@@ -101,6 +112,14 @@ impl Visitor for ImaginedVisitor {
 
     fn query(&self) -> &[u8] {
         self.query.as_bytes()
+    }
+
+    fn below(&self) -> &[u8] {
+        self.path.as_bytes()
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.is_used_up
     }
 
     fn address(&self) -> Option<IpAddr> {
@@ -155,27 +174,21 @@ struct ResolvedCondition<'a> {
     saw: Option<String>,
 }
 
-fn answer<'a>(
-    key: &LinkKey,
-    link: &'a Link,
-    outcome: Outcome,
-    visitor: &ImaginedVisitor,
-) -> ResolvedView<'a> {
+fn answer<'a>(key: &LinkKey, link: &'a Link, visitor: &ImaginedVisitor) -> ResolvedView<'a> {
     let key = key.to_string();
     let record = link.record();
-    let status = match outcome {
-        Outcome::Redirect => link.content.redirect.code(),
-        Outcome::NotFound => 404,
-        Outcome::Gone => 410,
-        Outcome::Unavailable => 503,
+    let decision = Decision::of(&record.as_bytes(), key.as_bytes(), visitor);
+    let (outcome, sent_to) = (decision.outcome, &decision.sent_to);
+    let status = match (outcome, sent_to) {
+        (_, Some(sent_to)) => sent_to.status.code(),
+        (Outcome::NotFound, _) => 404,
+        (Outcome::Gone, _) => 410,
+        (Outcome::Redirect | Outcome::Expired | Outcome::Unavailable, None) => 503,
     };
-    let (mut location, mut explained) = (None, Vec::new());
+    let location = sent_to.as_ref();
+    let location = location.map(|sent_to| String::from_utf8_lossy(&sent_to.location).into_owned());
+    let mut explained = Vec::new();
     if let Record::Link(link) = record.as_bytes() {
-        if outcome == Outcome::Redirect {
-            let chosen = link.for_visitor(key.as_bytes(), visitor);
-            let target = chosen.location(visitor.query());
-            location = Some(String::from_utf8_lossy(&target).into_owned());
-        }
         let rules = record::Extension::decode_again(link.extension).rules;
         explained = rules.map_or(explained, |rules| {
             rules::explain(rules, key.as_bytes(), visitor)

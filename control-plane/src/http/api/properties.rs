@@ -26,6 +26,9 @@ pub(super) struct Properties {
     external_id: Option<Option<String>>,
     archived: Option<bool>,
     max_visits: Option<Option<u64>>,
+    expired_url: Option<Option<String>>,
+    forward_path: Option<bool>,
+    crawlable: Option<bool>,
     utm: [Option<Option<String>>; 5],
     /// Who sets them.
     caller: Option<Caller>,
@@ -48,6 +51,7 @@ impl Properties {
             fields.refuse("longUrl", "must not be null");
         }
         let or_true = |change: Option<Option<bool>>| change.map(|value| value.unwrap_or(true));
+        let or_false = |change: Option<Option<bool>>| change.map(Option::unwrap_or_default);
         Self {
             target: target.flatten(),
             valid_since: fields.change("validSince", values::time),
@@ -65,9 +69,12 @@ impl Properties {
                 .map(Option::unwrap_or_default),
             notes: fields.change("notes", values::notes),
             external_id: fields.change("externalId", values::external_id),
-            archived: fields
-                .change("archived", values::flag)
-                .map(Option::unwrap_or_default),
+            archived: or_false(fields.change("archived", values::flag)),
+            expired_url: fields.change("expiredUrl", |value| {
+                values::target(value, links).map(|target| target.as_str().to_owned())
+            }),
+            forward_path: or_false(fields.change("forwardPath", values::flag)),
+            crawlable: or_false(fields.change("crawlable", values::flag)),
             max_visits: fields.change("maxVisits", values::max_visits),
             utm: UTM_FIELDS.map(|field| fields.change(field, values::utm)),
             caller: None,
@@ -102,6 +109,9 @@ impl Properties {
         set(&mut new.external_id, self.external_id.as_ref());
         set(&mut new.archived, self.archived.as_ref());
         set(&mut new.details.max_visits, self.max_visits.as_ref());
+        set(&mut new.details.expired_url, self.expired_url.as_ref());
+        set(&mut new.details.forward_path, self.forward_path.as_ref());
+        set(&mut new.details.crawlable, self.crawlable.as_ref());
         new.target = utm::with(&new.target, &self.utm).map_err(|error| {
             let named = UTM_FIELDS.iter().zip(&self.utm);
             let mut named = named.filter_map(|(field, value)| value.as_ref().map(|_| *field));

@@ -52,9 +52,16 @@ macro_rules! links {
                 state: Option<State>,
                 /// Whether the link is put away; by default false. It redirects as before.
                 archived: Option<bool>,
-                /// How many visits the link has; then visitors get 410. By default there is no limit.
+                /// How many visits the link has; then visitors get 410, or are sent to `expiredUrl`. By default there is no limit.
                 #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
                 max_visits: Option<u64>,
+                /// Where visitors are sent from `validUntil` on, or when no visits are left; by default they get 410. As `longUrl`.
+                #[schema(format = "target-url", max_length = 8000)]
+                expired_url: Option<String>,
+                /// Whether what follows the code in the path is appended to that of the target; by default false.
+                forward_path: Option<bool>,
+                /// Whether search engines may list the link; by default false.
+                crawlable: Option<bool>,
                 /// A campaign parameter, which is a part of the target.
                 #[schema(format = "line", min_length = 1, max_length = 255)]
                 utm_source: Option<String>,
@@ -129,7 +136,8 @@ links! {
         "longUrl": "https://example.com/a?b=c", "customSlug": "summer-sale", "domain": "go.example:8080",
         "validSince": "2020-01-01T00:00:00Z", "validUntil": "2099-12-31T23:59:59Z", "redirectStatus": 302,
         "forwardQuery": true, "title": "Summer sale", "tags": ["summer"], "notes": "For the newsletter", "state": "active",
-        "utmSource": "newsletter", "archived": false, "maxVisits": 1000, "findIfExists": false,
+        "utmSource": "newsletter", "archived": false, "expiredUrl": "https://example.com/over", "forwardPath": false,
+        "crawlable": true, "maxVisits": 1000, "findIfExists": false,
     }))]
     struct NewLink {
         /// Where the link goes: http or https, without user and password, and neither on a domain of this shortener nor on a
@@ -279,6 +287,9 @@ requests! {
     struct Visitor {
         user_agent: Option<String>,
         accept_language: Option<String>,
+        /// What follows the code in the path, from its slash on.
+        #[schema(pattern = "^(/.*)?$")]
+        path: Option<String>,
         query: Option<String>,
         /// An IPv4 or IPv6 address.
         #[schema(format = "ip")]

@@ -37,6 +37,9 @@ pub(crate) struct LinkView<'a> {
     /// Only of a single link that has a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     visits: Option<VisitsView>,
+    expired_url: Option<&'a str>,
+    forward_path: bool,
+    crawlable: bool,
     utm_source: Option<Cow<'a, str>>,
     utm_medium: Option<Cow<'a, str>>,
     utm_campaign: Option<Cow<'a, str>>,
@@ -69,6 +72,9 @@ impl<'a> LinkView<'a> {
             archived: content.archived,
             max_visits: content.details.max_visits,
             visits: None,
+            expired_url: content.details.expired_url.as_deref(),
+            forward_path: content.details.forward_path,
+            crawlable: content.details.crawlable,
             utm_source,
             utm_medium,
             utm_campaign,

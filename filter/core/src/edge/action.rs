@@ -32,8 +32,8 @@ pub(super) enum Visits {
 }
 
 impl Resumed {
-    /// Whether what is answered depends on the headers of each waiter's request; otherwise a waiter's path will do, where it has a
-    /// query.
+    /// Whether what is answered depends on the headers of each waiter's request; otherwise a waiter's path will do, where more than a code
+    /// stands in it.
     #[must_use]
     pub fn needs_headers(&self) -> bool {
         let record = self.record.as_deref().map(Record::decode_again);

@@ -13,7 +13,7 @@ use edgelink_wire::{Outcome, Record};
 
 impl Edge {
     /// The answer for a waiter that is resumed. `head` is that of its request: all of it where [`Resumed::needs_headers`] says
-    /// so; otherwise the path, and without a query nothing.
+    /// so; otherwise the path, and nothing if that is a code alone.
     pub fn answer<'a>(
         &'a mut self,
         client: &impl Clients,
@@ -25,16 +25,12 @@ impl Edge {
         let now = self.wall.seconds(self.now);
         let (settings, counts) = (&*self.here, &mut self.counts);
         let (record, tier) = (resumed.record.as_deref(), resumed.tier);
-        let visit = Visit {
-            key: &resumed.key,
-            headers: head.headers,
-            query: request::query(head.path),
-            now,
-            geo: &settings.geo,
+        let visit = || Visit {
             is_used_up: resumed.visits == Visits::UsedUp,
-            client,
+            ..visit(&resumed.key, now, head, settings, client)
         };
-        let answer = compose(record, tier, &visit, settings, counts);
+        let of = (now, waiter.has_more);
+        let answer = compose(record, tier, of, visit, settings, counts);
         if waiter.is_click
             && self.settings.clicks.is_some()
             && answer.outcome() == Outcome::Redirect
@@ -67,20 +63,13 @@ impl Edge {
             }
         };
         let (record, clicker) = self.caches.serve(found, &self.key);
-        let visit = Visit {
-            key: &self.key,
-            headers: head.headers,
-            query: if visitor.has_query {
-                request::query(head.path)
-            } else {
-                b""
-            },
-            now: self.wall.seconds(self.now),
-            geo: &settings.geo,
+        let now = self.wall.seconds(self.now);
+        let visit = || Visit {
             is_used_up,
-            client,
+            ..visit(&self.key, now, head, settings, client)
         };
-        let answer = compose(Some(record), found.tier, &visit, settings, counts);
+        let of = (now, visitor.has_more);
+        let answer = compose(Some(record), found.tier, of, visit, settings, counts);
         if visitor.is_click
             && self.settings.clicks.is_some()
             && answer.outcome() == Outcome::Redirect
@@ -91,16 +80,38 @@ impl Edge {
     }
 }
 
+/// What links may look at of a request for `key`.
+fn visit<'v, C>(
+    key: &'v [u8],
+    now: u64,
+    head: &Head<'v>,
+    settings: &'v Settings,
+    client: &'v C,
+) -> Visit<'v, C> {
+    let (below, query) = request::behind_code(head.path);
+    Visit {
+        key,
+        headers: head.headers,
+        below,
+        query,
+        now,
+        geo: &settings.geo,
+        is_used_up: false,
+        client,
+    }
+}
+
 /// Makes an answer, and counts it. A record that does not decode counts as none.
-fn compose<'a>(
+fn compose<'a, 'v, C: Clients + 'v>(
     record: Option<&'a [u8]>,
     tier: Tier,
-    visit: &Visit<'_, impl Clients>,
+    of: (u64, bool),
+    visit: impl FnOnce() -> Visit<'v, C>,
     settings: &'a Settings,
     counts: &mut Counts,
 ) -> Answer<'a> {
     let answer = match record.map(Record::decode_again) {
-        Some(Ok(record)) => Answer::of(record, visit, tier, settings),
+        Some(Ok(record)) => Answer::of(record, of, visit, tier, settings),
         Some(Err(_)) | None => Answer::unavailable(tier, settings),
     };
     counts.count(Metric::Requests(tier, answer.outcome()));

@@ -1,6 +1,7 @@
 //! The edge against a scripted proxy: what is known and looked up (`lookup`), what happens when that fails (`failure`),
 //! and everything at once (`chaos`, `chaos_redis`); Redis (`redis`) and the feed (`feed`); configurations that come and
-//! end (`roots`); conditional targets (`rules`); links that have a limit of visits (`visits`).
+//! end (`roots`); conditional targets (`rules`); links that have a limit of visits (`visits`), and other properties that few links
+//! have (`properties`).
 
 mod admission;
 mod background;
@@ -11,6 +12,7 @@ mod failure;
 mod feed;
 mod gauges;
 mod lookup;
+mod properties;
 mod redis;
 mod roots;
 mod rules;

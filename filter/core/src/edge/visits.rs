@@ -34,7 +34,8 @@ impl Edge {
         visitor: Waiter,
     ) -> Step<Content> {
         let record = self.caches.record(found);
-        let Some(rev) = limited(record, self.wall.seconds(self.now)) else {
+        let limited = limited(record, self.wall.seconds(self.now));
+        let Some(rev) = limited.filter(|_| may_redirect(record, visitor)) else {
             return Step::Answer(Content::Found(found), refresh);
         };
         let admitted = if visitor.is_click {
@@ -143,7 +144,7 @@ impl Edge {
                 record: Rc::clone(record),
                 rev: *rev,
             };
-            if !waiter.is_click {
+            if !waiter.is_click || !may_redirect(record, waiter) {
                 unlimited.waiters.push(waiter);
                 continue;
             }
@@ -252,4 +253,11 @@ fn limited(record: &[u8], now: u64) -> Option<u64> {
     };
     Extension::decode_again(link.extension).max_visits?;
     (Outcome::of(&record, now) == Outcome::Redirect).then_some(link.rev)
+}
+
+/// Whether the link of an encoded record may redirect a visitor: below a code it has to forward paths.
+fn may_redirect(record: &[u8], visitor: Waiter) -> bool {
+    !visitor.is_below
+        || matches!(Record::decode_again(record), Ok(Record::Link(link))
+            if Extension::decode_again(link.extension).forward_path)
 }

@@ -43,6 +43,11 @@ edgelink_wire::settings! {
         pub stale_seconds: u64 = 86_400, 1..=31_536_000;
         /// `Retry-After` of 503; and for how long a failed lookup is remembered where there is a stale record to serve.
         pub retry_after_seconds: u32 = 1, 1..=3_600;
+        /// Whether paths that go on behind a code (`/code/more`) are those of links with `forwardPath`, and 404 without such a link.
+        /// Otherwise they pass through without a lookup, for routes of others on the same host, and `forwardPath` has no effect.
+        pub forward_paths: bool = false;
+        /// Whether redirects of links that are not `crawlable` carry `X-Robots-Tag: noindex`.
+        pub noindex: bool = false;
         /// Whether answers say in `x-edgelink-tier` where they come from.
         pub tier_header: bool = false;
         /// Between two ticks: timeouts are exact to this, and metrics are that much behind.

@@ -6,17 +6,24 @@
 //! | tag | value |
 //! |---|---|
 //! | 1 | rules, see [`crate::rules`] |
+//! | 2 | where visitors are sent when the link is over: visible ASCII, 1 to [`MAX_URL_LENGTH`] bytes |
+//! | 3 | flags, one byte and not 0: bit 0 forward path, bit 1 crawlable |
 //! | 5 | the limit of visits, a number from 1; see [`crate::visits`] |
 //!
 //! The others up to 15 are kept for properties that are planned.
 
 use crate::error::RecordError;
-use crate::record::target::MAX_URL_LENGTH;
+use crate::record::target::{MAX_URL_LENGTH, is_target};
 use crate::rules::{self, Rules};
 use crate::varint;
 
 const RULES: u64 = 1;
+const EXPIRED_URL: u64 = 2;
+const FLAGS: u64 = 3;
 const MAX_VISITS: u64 = 5;
+
+const FORWARD_PATH: u8 = 0b01;
+const CRAWLABLE: u8 = 0b10;
 
 /// The most bytes of an extension: of rules, of one more target, and 256 for all else.
 pub const MAX_EXTENSION_LENGTH: usize = rules::MAX_ENCODED_LENGTH + MAX_URL_LENGTH + 256;
@@ -28,6 +35,12 @@ const MALFORMED: RecordError = RecordError::Field("extension");
 pub struct Extension<'a> {
     /// The conditional targets; `None` without any.
     pub rules: Option<Rules<'a>>,
+    /// Where visitors are sent when the link is over; `None` if they get 410.
+    pub expired_url: Option<&'a [u8]>,
+    /// Whether what follows the code in the path is appended to that of the target.
+    pub forward_path: bool,
+    /// Whether search engines may list the link.
+    pub crawlable: bool,
     /// How many visits the link has, at least 1; `None` without a limit.
     pub max_visits: Option<u64>,
 }
@@ -37,9 +50,17 @@ impl<'a> Extension<'a> {
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        if let Some(rules) = self.rules {
-            varint::write(RULES, &mut out);
-            varint::write_bytes(rules.as_bytes(), &mut out);
+        let flags = self.flags();
+        let entries = [
+            (RULES, self.rules.map(|rules| rules.as_bytes())),
+            (EXPIRED_URL, self.expired_url),
+            (FLAGS, (flags != [0]).then_some(&flags[..])),
+        ];
+        for (tag, value) in entries {
+            if let Some(value) = value {
+                varint::write(tag, &mut out);
+                varint::write_bytes(value, &mut out);
+            }
         }
         if let Some(max_visits) = self.max_visits {
             let mut value = Vec::new();
@@ -48,6 +69,11 @@ impl<'a> Extension<'a> {
             varint::write_bytes(&value, &mut out);
         }
         out
+    }
+
+    fn flags(&self) -> [u8; 1] {
+        let when = |is_set, flag| if is_set { flag } else { 0 };
+        [when(self.forward_path, FORWARD_PATH) | when(self.crawlable, CRAWLABLE)]
     }
 
     /// Reads an extension that takes up all of `bytes`.
@@ -68,6 +94,19 @@ impl<'a> Extension<'a> {
     }
 }
 
+impl Extension<'_> {
+    fn read_flags(&mut self, value: &[u8]) -> Result<(), RecordError> {
+        match value {
+            [flags @ 1..=3] => {
+                self.forward_path = flags & FORWARD_PATH != 0;
+                self.crawlable = flags & CRAWLABLE != 0;
+                Ok(())
+            }
+            _ => Err(MALFORMED),
+        }
+    }
+}
+
 fn read<'a>(
     bytes: &'a [u8],
     rules: impl Fn(&'a [u8]) -> Result<Rules<'a>, RecordError>,
@@ -80,6 +119,8 @@ fn read<'a>(
         match tag {
             tag if tag <= last => return Err(MALFORMED),
             RULES => extension.rules = Some(rules(value)?),
+            EXPIRED_URL if is_target(value) => extension.expired_url = Some(value),
+            FLAGS => extension.read_flags(value)?,
             MAX_VISITS => extension.max_visits = Some(max_visits(value)?),
             _ => return Err(MALFORMED),
         }
@@ -101,6 +142,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_written_is_read() {
+        for forward_path in [false, true] {
+            for crawlable in [false, true] {
+                for expired_url in [None, Some(&b"https://e.com/over"[..])] {
+                    let extension = Extension {
+                        expired_url,
+                        forward_path,
+                        crawlable,
+                        ..Extension::default()
+                    };
+                    let bytes = extension.to_bytes();
+                    let is_nothing = extension == Extension::default();
+                    assert_eq!(bytes.is_empty(), is_nothing);
+                    assert_eq!(Extension::decode_again(&bytes), extension);
+                    assert_eq!(Extension::decode(&bytes).is_ok(), !is_nothing);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn what_no_version_of_ours_wrote_is_refused() {
         let rules: &[u8] = b"\x0b\x08http://a\x01\x01";
         let entry = |tag: u8, value: &[u8]| {
@@ -120,6 +182,13 @@ mod tests {
             Vec::new(),
             entry(0, rules),
             entry(2, b""),
+            entry(2, b"http://a b"),
+            entry(2, &[b'a'; MAX_URL_LENGTH + 1]),
+            entry(3, b""),
+            entry(3, &[0]),
+            entry(3, &[4]),
+            entry(3, &[1, 1]),
+            [entry(3, &[1]), entry(2, b"http://a")].concat(),
             entry(1, b""),
             entry(1, &rules[1..]),
             [entry(1, rules), entry(1, rules)].concat(),

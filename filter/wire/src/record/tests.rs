@@ -1,20 +1,28 @@
 use super::*;
+use crate::redirect::Decision;
 use crate::rules::tests::{TestVisitor, any_rules};
 use crate::rules::{self, Rules};
 use proptest::prelude::*;
 
 /// An extension, or none.
 fn any_extension() -> impl Strategy<Value = Vec<u8>> {
-    let extension = |rules: Vec<rules::Rule>| {
-        let rules = rules::encode(&rules).unwrap();
-        let rules = Rules::of_encoded(&rules);
-        Extension {
-            rules,
-            ..Extension::default()
-        }
-        .to_bytes()
-    };
-    prop_oneof![Just(Vec::new()), any_rules().prop_map(extension)]
+    let extension =
+        |(rules, expired_url, [forward_path, crawlable]): (_, Option<String>, [bool; 2])| {
+            let rules: Vec<rules::Rule> = rules;
+            let rules = rules::encode(&rules).unwrap();
+            let rules = Rules::of_encoded(&rules);
+            Extension {
+                rules,
+                expired_url: expired_url.as_ref().map(String::as_bytes),
+                forward_path,
+                crawlable,
+                max_visits: None,
+            }
+            .to_bytes()
+        };
+    let url = prop::option::of("[!-~]{1,60}");
+    let any = (any_rules(), url, any::<[bool; 2]>());
+    prop_oneof![Just(Vec::new()), any.prop_map(extension)]
 }
 
 pub(crate) fn any_record() -> impl Strategy<Value = Record<String>> {
@@ -122,8 +130,8 @@ proptest! {
             bytes[at] = byte;
         }
         let _ = Record::decode(&bytes);
-        if let Ok(Record::Link(link)) = Record::decode_again(&bytes) {
-            let _ = link.for_visitor(b"d/a", &TestVisitor::default());
+        if let Ok(record) = Record::decode_again(&bytes) {
+            let _ = Decision::of(&record, b"d/a", &TestVisitor::default());
         }
     }
 

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// What conditions ask about a visitor. Nothing is asked that no condition needs.
+/// What links ask about a visitor. Nothing is asked that no condition needs.
 pub trait Visitor {
     /// The header `User-Agent`; empty without one.
     fn user_agent(&self) -> &[u8];
@@ -21,6 +21,14 @@ pub trait Visitor {
     fn accept_language(&self) -> &[u8];
     /// The query without its `?`; empty without one.
     fn query(&self) -> &[u8];
+    /// What follows the code in the path, from its slash on; empty if nothing does.
+    fn below(&self) -> &[u8] {
+        b""
+    }
+    /// Whether the link has a limit of visits, and none are left for this one.
+    fn is_used_up(&self) -> bool {
+        false
+    }
     /// The address of the client; `None` if it is not known.
     fn address(&self) -> Option<IpAddr>;
     /// The country, two letters; empty if it is not known.

@@ -43,9 +43,12 @@ fn with_rule(extension: &[u8], rev: u64) -> Record<&str> {
 
 impl World {
     /// The control plane answers; those whose lookup is complete.
-    fn resume(&mut self, token: Token, key: &str, record: Record<&str>) -> Resumed {
+    pub(super) fn resume(&mut self, token: Token, key: &str, record: Record<&str>) -> Resumed {
         let response = Response {
-            status: b"200",
+            status: match record {
+                Record::Link(_) => b"200",
+                Record::Absent { .. } => b"404",
+            },
             content_type: LinkAnswer::MEDIA_TYPE.as_bytes(),
             body: &aged(key, record, 0),
         };
@@ -57,6 +60,23 @@ impl World {
             Some(Action::Resume(resumed)) => resumed,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The control plane answers, and those who wait get what it says, each by the path of its request.
+    pub(super) fn answer_waiters(
+        &mut self,
+        token: Token,
+        key: &str,
+        record: Record<&str>,
+        path_of: impl Fn(StreamId) -> &'static str,
+    ) -> Vec<Seen> {
+        let resumed = self.resume(token, key, record);
+        let waiters = resumed.waiters.iter();
+        let answer = |waiter: &Waiter| {
+            let head = get(path_of(waiter.stream));
+            seen(&self.edge.answer(&self.host, *waiter, &resumed, &head))
+        };
+        waiters.map(answer).collect()
     }
 
     /// Where a visitor with those headers is sent from the caches.
