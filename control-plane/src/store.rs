@@ -21,6 +21,7 @@ mod external_ids;
 mod installation;
 mod issuers;
 mod leases;
+mod link_clicks;
 mod links;
 mod listing;
 mod migrate;
@@ -55,9 +56,11 @@ pub use creation::{CreateError, NewLink};
 pub use error::StoreError;
 pub use issuers::{ISSUERS, IssuerHolder, IssuerUsage, Segment};
 pub use leases::MAX_LEASE_MILLIS;
+pub use link_clicks::{ClickMinute, MAX_MINUTES, MinuteQuery, TagClicks};
 pub use links::ScannedKey;
 pub use listing::{
-    LinkPage, ListCursor, ListOrder, ListQuery, ListedState, MAX_EXAMINED, TagsMode,
+    LinkPage, ListCursor, ListOrder, ListQuery, ListedState, MAX_EXAMINED, MAX_NUMBERED,
+    NumberedPage, NumberedQuery, SortBy, TagsMode, VisitSum,
 };
 pub use moving::{LinkMove, MoveError, Moved};
 pub use outbox::{MAX_BATCH_BYTES, MalformedBatch, OutboxSize, PendingBatch, PendingChange};

@@ -122,8 +122,26 @@ async fn count(session: &mut Session, batches: &[CountedBatch]) -> Result<usize,
             .push(&format!("{update} clicks = clicks + {clicks}"));
         session.execute(add).await?;
     }
+    add_to_totals(session, &new).await?;
     session.commit(1).await?;
     Ok(new.len())
+}
+
+/// Adds to the totals of links.
+async fn add_to_totals(session: &mut Session, batches: &[&CountedBatch]) -> Result<(), Fault> {
+    let totals: Vec<(&str, u64)> = by_link(batches).into_iter().collect();
+    for rows in pieces(&totals) {
+        let update = session.dialect().on_duplicate("link_key");
+        let clicks = session.dialect().inserted("clicks");
+        let rows = rows
+            .iter()
+            .map(|(key, clicks)| [(*key).into(), (*clicks).into()]);
+        let add = sql("INSERT INTO click_totals (link_key, clicks) ")
+            .rows(rows)
+            .push(&format!("{update} clicks = clicks + {clicks}"));
+        session.execute(add).await?;
+    }
+    Ok(())
 }
 
 /// Transactions that touch the same rows in the same order do not deadlock.
@@ -174,6 +192,15 @@ fn by_minute<'a>(batches: &[&'a CountedBatch]) -> BTreeMap<(u64, &'a str), u64> 
             let sum: &mut u64 = sums.entry((batch.minute, key.as_str())).or_default();
             *sum = sum.saturating_add(*clicks);
         }
+    }
+    sums
+}
+
+fn by_link<'a>(batches: &[&'a CountedBatch]) -> BTreeMap<&'a str, u64> {
+    let mut sums = BTreeMap::new();
+    for (key, clicks) in batches.iter().flat_map(|batch| &batch.clicks) {
+        let sum: &mut u64 = sums.entry(key.as_str()).or_default();
+        *sum = sum.saturating_add(*clicks);
     }
     sums
 }

@@ -6,9 +6,11 @@
 //! and has a successor.
 
 mod filter;
+mod numbered;
 mod query;
 mod source;
 
+pub use numbered::{MAX_NUMBERED, NumberedPage, NumberedQuery, SortBy, VisitSum};
 pub use query::{LinkPage, ListCursor, ListOrder, ListQuery, ListedState, TagsMode};
 
 use super::calls::{Store, run};

@@ -2,6 +2,7 @@
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
+use super::link_clicks;
 use super::outbox::OutboxBatches;
 use super::revisions::Revisions;
 use super::rows::{links_by_id, numbers};
@@ -42,7 +43,8 @@ impl Store {
     }
 
     /// Removes tombstones of links that were deleted `kept_millis` ago or earlier by the database's clock, `limit` at
-    /// most; how many they were. The floor of revisions covers theirs: a new link of the same key has a greater one.
+    /// most; how many they were. The floor of revisions covers theirs: a new link of the same key has a greater one. Their
+    /// clicks are removed with them.
     pub async fn purge_tombstones(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
         let call = self.write("purge_tombstones", "purging tombstones");
         run!(call, |session| purge(session, kept_millis, limit).await)
@@ -111,6 +113,7 @@ async fn purge(session: &mut Session, kept: u64, limit: u32) -> Result<u64, Faul
         return Ok(0);
     };
     let ids: Vec<u64> = tombstones.iter().map(|(id, _)| *id).collect();
+    link_clicks::remove_totals(session, &ids).await?;
     let delete = sql("DELETE FROM links WHERE id IN ").list(&ids);
     session.execute(delete).await?;
     visits::remove(session, &ids).await?;

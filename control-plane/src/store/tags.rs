@@ -53,6 +53,24 @@ impl Store {
         })
     }
 
+    /// The same tags without the numbers, which are counted one by one.
+    pub async fn tag_names(&self, query: &TagQuery) -> Result<Vec<String>, StoreError> {
+        let call = self.read("tag_names", "listing tags");
+        run!(call, |session| tags(session, query).await)
+    }
+
+    /// How many links have each of the tags; those that none has are left out.
+    pub async fn count_tags(
+        &self,
+        tenant_id: u32,
+        tags: &[String],
+    ) -> Result<Vec<TagCount>, StoreError> {
+        let call = self.read("count_tags", "counting links of tags");
+        run!(call, |session| {
+            count(session, tenant_id, tags.to_vec()).await
+        })
+    }
+
     /// Whether a link of the tenant has the tag.
     pub async fn has_tag(&self, tenant_id: u32, tag: &str) -> Result<bool, StoreError> {
         run!(self.read("has_tag", "looking for a tag"), |session| {

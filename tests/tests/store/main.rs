@@ -15,6 +15,7 @@ mod creating;
 mod idempotent;
 mod issuer;
 mod keys;
+mod link_clicks;
 mod listing;
 mod plans;
 mod publisher;

@@ -4,7 +4,8 @@
 use crate::fixture::{create, link, migrated, patient};
 use edgelink_control_plane::links::words::SearchTerm;
 use edgelink_control_plane::store::{
-    Actor, ListCursor, ListOrder, ListQuery, ListedState, NewLink, Store, TagQuery, TagsMode,
+    Actor, ListCursor, ListOrder, ListQuery, ListedState, MinuteQuery, NewLink, NumberedQuery,
+    SortBy, Store, TagQuery, TagsMode,
 };
 use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
 use edgelink_tests::servers::MariaDb;
@@ -22,10 +23,13 @@ const FILL: &str = "INSERT INTO links (id, domain_id, code, url, url_hash, redir
      INSERT INTO link_tags (tenant_id, tag, created_at, link_id) \
      SELECT 1, CONCAT('t', seq % 100), seq, seq FROM seq_8_to_20000_step_8; \
      INSERT INTO link_words (tenant_id, word, link_id) SELECT 1, CONCAT('w', seq), seq FROM seq_8_to_20000_step_8; \
-     ANALYZE TABLE links, domains, link_tags, link_words";
+     INSERT INTO click_totals (link_key, clicks) SELECT CONCAT('a.example/c', seq), seq FROM seq_1_to_20000; \
+     INSERT INTO click_minutes (minute, link_key, clicks) \
+     SELECT seq DIV 20, CONCAT('a.example/c', seq % 1000), 1 FROM seq_1_to_20000; \
+     ANALYZE TABLE links, domains, link_tags, link_words, click_totals, click_minutes";
 
 /// The tables whose rows become many.
-const LARGE: [&str; 4] = ["l", "t", "w", "links"];
+const LARGE: [&str; 5] = ["l", "t", "w", "c", "links"];
 
 /// Tables of one statement, and the index by which each is read.
 type Plan = Vec<(String, String)>;
@@ -84,7 +88,8 @@ fn check(row: &MySqlRow, statement: &str) -> Option<(String, String)> {
     let of = |column| row.get::<Option<String>, _>(column).unwrap_or_default();
     let (table, index, kind, extra) = (of("table"), of("key"), of("type"), of("Extra"));
     assert!(!extra.contains("filesort"), "{extra}: {statement}");
-    let is_large = LARGE.contains(&table.as_str()) || table.starts_with("link_");
+    let is_large = LARGE.contains(&table.as_str())
+        || ["link_", "click_"].iter().any(|of| table.starts_with(of));
     if !is_large {
         return None;
     }
@@ -267,6 +272,44 @@ async fn tags_are_listed_and_replaced_by_indexes() {
     );
     let plans = server.plans().await;
     assert!(plans.len() > 4, "{plans:?}");
+    assert!(
+        plans.concat().iter().all(|(_, index)| !index.is_empty()),
+        "{plans:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clicks_are_found_by_indexes() {
+    let mut server = Server::filled().await;
+    server.plans().await;
+    let store = &server.store;
+    let keys = ["a.example/c4", "a.example/c8"].map(crate::fixture::key);
+    assert_eq!(store.click_totals(&keys).await.unwrap().len(), 2);
+    let [key, _] = keys;
+    for (key, from, minutes) in [(Some(key), 0, 20), (None, 900, 2001)] {
+        let query = MinuteQuery {
+            key,
+            from,
+            to: 1000,
+        };
+        let found = store.click_minutes(&query).await.unwrap();
+        assert_eq!(found.len(), minutes);
+    }
+    let tags = ["t8", "u"].map(str::to_owned);
+    let sums = store.tag_clicks(FIRST_TENANT, &tags, 50).await.unwrap();
+    assert!(
+        sums.iter().all(|sum| sum.links == 50 && sum.clicks > 50),
+        "{sums:?}"
+    );
+    assert!(store.sum_visits(&newest()).await.unwrap().visits > 0);
+    let query = NumberedQuery {
+        list: newest(),
+        sort: Some((SortBy::Visits, true)),
+        offset: 20,
+    };
+    assert_eq!(store.numbered_page(&query).await.unwrap().links.len(), 20);
+    let plans = server.plans().await;
+    assert!(plans.len() > 20, "{plans:?}");
     assert!(
         plans.concat().iter().all(|(_, index)| !index.is_empty()),
         "{plans:?}"

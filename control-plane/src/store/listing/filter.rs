@@ -8,9 +8,23 @@ use crate::store::sql::{Sql, Value, sql};
 
 /// The query for those of the links with these numbers that meet all conditions.
 pub(super) fn select<'q>(dialect: &Dialect, query: &'q ListQuery, ids: &[u64]) -> Sql<'q> {
+    select_columns(LINK_COLUMNS, dialect, query, ids)
+}
+
+/// The same query for the numbers alone.
+pub(super) fn select_ids<'q>(dialect: &Dialect, query: &'q ListQuery, ids: &[u64]) -> Sql<'q> {
+    select_columns("l.id", dialect, query, ids)
+}
+
+fn select_columns<'q>(
+    columns: &str,
+    dialect: &Dialect,
+    query: &'q ListQuery,
+    ids: &[u64],
+) -> Sql<'q> {
     let (index, join) = (dialect.force_index("PRIMARY"), dialect.join_in_order);
     let sql = sql(format!(
-        "SELECT {LINK_COLUMNS} FROM links l{index} {join} domains d ON d.id = l.domain_id WHERE l.id IN "
+        "SELECT {columns} FROM links l{index} {join} domains d ON d.id = l.domain_id WHERE l.id IN "
     ));
     let sql = sql.list(ids).push(" AND l.deleted_at IS NULL");
     let sql = in_scope(sql, query);
@@ -55,7 +69,14 @@ fn with_tags<'q>(mut sql: Sql<'q>, query: &'q ListQuery) -> Sql<'q> {
         };
     }
     if !query.exclude_tags.is_empty() {
-        sql = has_one(sql.push(" AND NOT"), &query.exclude_tags);
+        sql = match query.exclude_mode {
+            TagsMode::Any => has_one(sql.push(" AND NOT"), &query.exclude_tags),
+            TagsMode::All => {
+                let each = query.exclude_tags.chunks(1);
+                let all = |sql: Sql<'q>, tag| has_one(sql, tag);
+                sql.push(" AND NOT (").join(" AND", each, all).push(")")
+            }
+        };
     }
     if query.without_tags {
         sql = sql.push(" AND l.tags = '[]'");
@@ -81,6 +102,9 @@ fn of_time<'q>(mut sql: Sql<'q>, dialect: &Dialect, query: &ListQuery) -> Sql<'q
     let now = dialect.now_seconds;
     let is_expired = format!("COALESCE(l.valid_until <= {now}, FALSE)");
     let is_early = format!("COALESCE(l.valid_since > {now}, FALSE)");
+    if query.hides_expired {
+        sql = sql.push(&format!(" AND NOT {is_expired}"));
+    }
     let condition = match query.state {
         None => return sql,
         Some(ListedState::Active) => {

@@ -17,12 +17,16 @@ pub struct ListQuery {
     pub tags: Vec<String>,
     /// Whether one of the tags is enough.
     pub tags_mode: TagsMode,
-    /// None with one of these tags.
+    /// None with these tags; empty for all.
     pub exclude_tags: Vec<String>,
+    /// Whether one of those tags is enough to leave a link out.
+    pub exclude_mode: TagsMode,
     /// Only those without tags.
     pub without_tags: bool,
     /// Only those in this state.
     pub state: Option<ListedState>,
+    /// Only those whose validity has not ended.
+    pub hides_expired: bool,
     /// Only those created then or later, unix milliseconds.
     pub created_from: Option<u64>,
     /// Only those created before then, unix milliseconds.
@@ -49,8 +53,10 @@ impl ListQuery {
             tags: Vec::new(),
             tags_mode: TagsMode::default(),
             exclude_tags: Vec::new(),
+            exclude_mode: TagsMode::default(),
             without_tags: false,
             state: None,
+            hides_expired: false,
             created_from: None,
             created_before: None,
             external_id: None,

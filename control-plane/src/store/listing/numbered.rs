@@ -1,0 +1,227 @@
+//! Lists with numbered pages and a total, for clients that know no cursors.
+//!
+//! A number of a page means nothing without all links before it. So such a list is that of the first [`MAX_NUMBERED`]
+//! links of a [`Source`]: all conditions and orders are about these, and the answer says whether there are more.
+
+use super::filter;
+use super::query::ListQuery;
+use super::source::{Candidate, Source};
+use crate::links::model::Link;
+use crate::store::calls::{Store, run};
+use crate::store::error::{Fault, StoreError};
+use crate::store::link_clicks::{self, JOIN_TOTALS};
+use crate::store::rows::{LinkRow, numbers};
+use crate::store::session::Session;
+use crate::store::sql::{LONGEST, sql};
+use std::collections::HashMap;
+
+/// The most links that a list with numbered pages looks at.
+pub const MAX_NUMBERED: usize = 10_000;
+
+/// The beginning of a target by which links are sorted, in bytes.
+const SORTED_LENGTH: usize = 255;
+
+/// Which page of which links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NumberedQuery {
+    /// Which links. Its `limit` is that of a page; it has no `after`.
+    pub list: ListQuery,
+    /// Another order than that of the list, which needs all of its links.
+    pub sort: Option<(SortBy, bool)>,
+    /// How many links are before the page.
+    pub offset: usize,
+}
+
+/// What the links of a whole list are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SortBy {
+    /// The code.
+    ShortCode,
+    /// The first 255 bytes of the target.
+    LongUrl,
+    /// The title in lower case.
+    Title,
+    /// The number of visits.
+    Visits,
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NumberedPage {
+    /// The links.
+    pub links: Vec<Link>,
+    /// How many links the list has.
+    pub total: usize,
+    /// Whether there are links that were not looked at. Then a list is in no order by [`SortBy`], and `links` is empty.
+    pub is_cut_off: bool,
+}
+
+/// How often the links of a list were visited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VisitSum {
+    /// The sum.
+    pub visits: u64,
+    /// Whether there are links that were not looked at.
+    pub is_cut_off: bool,
+}
+
+impl Store {
+    /// A page of links by its place.
+    pub async fn numbered_page(&self, query: &NumberedQuery) -> Result<NumberedPage, StoreError> {
+        let call = self.read("numbered_page", "listing links by number");
+        run!(call, |session| numbered_page(session, query).await)
+    }
+
+    /// How often the links of a list were visited.
+    pub async fn sum_visits(&self, query: &ListQuery) -> Result<VisitSum, StoreError> {
+        let call = self.read("sum_visits", "summing up clicks of links");
+        run!(call, |session| {
+            let list = Numbered::read(session, query).await?;
+            let mut visits: u64 = 0;
+            for ids in list.ids.chunks(LONGEST) {
+                visits = visits.saturating_add(link_clicks::sum(session, ids).await?);
+            }
+            Ok(VisitSum {
+                visits,
+                is_cut_off: list.is_cut_off,
+            })
+        })
+    }
+}
+
+async fn numbered_page(
+    session: &mut Session,
+    query: &NumberedQuery,
+) -> Result<NumberedPage, Fault> {
+    let Numbered {
+        mut ids,
+        is_cut_off,
+    } = Numbered::read(session, &query.list).await?;
+    let mut page = NumberedPage {
+        total: ids.len(),
+        is_cut_off,
+        ..NumberedPage::default()
+    };
+    if let Some((by, is_descending)) = query.sort {
+        if is_cut_off {
+            return Ok(page);
+        }
+        ids = sorted(session, by, is_descending, &ids).await?;
+    }
+    let limit = usize::try_from(query.list.limit).unwrap_or(usize::MAX);
+    let ids: Vec<u64> = ids.into_iter().skip(query.offset).take(limit).collect();
+    let mut links: HashMap<u64, Link> = HashMap::with_capacity(ids.len());
+    for ids in ids.chunks(LONGEST) {
+        let select = filter::select(session.dialect(), &query.list, ids);
+        let found = LinkRow::into_links(session.fetch_all(select).await?)?;
+        links.extend(found.into_iter().map(|link| (link.id, link)));
+    }
+    page.links = ids.iter().filter_map(|id| links.remove(id)).collect();
+    Ok(page)
+}
+
+/// The numbers of the links of a list, in its order.
+struct Numbered {
+    ids: Vec<u64>,
+    is_cut_off: bool,
+}
+
+impl Numbered {
+    async fn read(session: &mut Session, query: &ListQuery) -> Result<Self, Fault> {
+        let source = Source::choose(session, query).await?;
+        let (mut ids, mut place, mut examined) = (Vec::new(), None, 0);
+        loop {
+            let size = LONGEST.min(MAX_NUMBERED - examined);
+            if size == 0 {
+                // One link more shows whether there are others.
+                let more = source.after(session, query, place.as_ref(), 1).await?;
+                let is_cut_off = !more.is_empty();
+                return Ok(Self { ids, is_cut_off });
+            }
+            let batch = source.after(session, query, place.as_ref(), size).await?;
+            examined += batch.len();
+            place = batch.last().map(|last| last.place.clone());
+            let is_last = batch.len() < size;
+            ids.extend(matching(session, query, &batch).await?);
+            if is_last {
+                let is_cut_off = false;
+                return Ok(Self { ids, is_cut_off });
+            }
+        }
+    }
+}
+
+/// The numbers of the candidates that meet all conditions, in their order.
+async fn matching(
+    session: &mut Session,
+    query: &ListQuery,
+    candidates: &[Candidate],
+) -> Result<Vec<u64>, Fault> {
+    if candidates.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<u64> = candidates.iter().map(|candidate| candidate.id).collect();
+    let select = filter::select_ids(session.dialect(), query, &ids);
+    let mut found = numbers(session, select).await?;
+    found.sort_unstable();
+    let is_found = |id: &u64| found.binary_search(id).is_ok();
+    Ok(ids.into_iter().filter(is_found).collect())
+}
+
+async fn sorted(
+    session: &mut Session,
+    by: SortBy,
+    is_descending: bool,
+    ids: &[u64],
+) -> Result<Vec<u64>, Fault> {
+    let mut keys = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(LONGEST) {
+        keys.extend(match by {
+            SortBy::Visits => by_visits(session, ids).await?,
+            SortBy::ShortCode => by_text(session, "l.code", ids).await?,
+            SortBy::LongUrl => {
+                let beginning = format!("SUBSTR(l.url, 1, {SORTED_LENGTH})");
+                by_text(session, &beginning, ids).await?
+            }
+            SortBy::Title => {
+                let mut keys = by_text(session, "l.title", ids).await?;
+                for (title, _) in &mut keys {
+                    *title = String::from_utf8_lossy(title).to_lowercase().into_bytes();
+                }
+                keys
+            }
+        });
+    }
+    keys.sort_unstable();
+    if is_descending {
+        keys.reverse();
+    }
+    Ok(keys.into_iter().map(|(_, id)| id).collect())
+}
+
+async fn by_text(
+    session: &mut Session,
+    column: &str,
+    ids: &[u64],
+) -> Result<Vec<(Vec<u8>, u64)>, Fault> {
+    let query = sql(format!(
+        "SELECT {column} AS sort_key, l.id FROM links l WHERE l.id IN "
+    ));
+    let rows: Vec<(Option<Vec<u8>>, u64)> = session.fetch_all(query.list(ids)).await?;
+    let key = |(key, id): (Option<Vec<u8>>, u64)| (key.unwrap_or_default(), id);
+    Ok(rows.into_iter().map(key).collect())
+}
+
+/// The numbers of visits, as bytes that are in their order.
+async fn by_visits(session: &mut Session, ids: &[u64]) -> Result<Vec<(Vec<u8>, u64)>, Fault> {
+    let join = session.dialect().join_in_order;
+    let query = sql(format!(
+        "SELECT c.clicks, l.id FROM links l {join} domains d ON d.id = l.domain_id {JOIN_TOTALS} WHERE l.id IN "
+    ));
+    let rows: Vec<(Option<u64>, u64)> = session.fetch_all(query.list(ids)).await?;
+    let key = |(clicks, id): (Option<u64>, u64)| {
+        let clicks = clicks.unwrap_or_default();
+        (clicks.to_be_bytes().to_vec(), id)
+    };
+    Ok(rows.into_iter().map(key).collect())
+}

@@ -1,0 +1,232 @@
+//! Clicks as visits, and lists with numbered pages.
+
+use crate::fixture::{Database, create, delete, key, link};
+use edgelink_control_plane::store::{
+    Actor, ClickMinute, CountedBatch, ListQuery, MAX_NUMBERED, MinuteQuery, NewLink, NumberedPage,
+    NumberedQuery, SortBy, Store, TagClicks, VisitSum,
+};
+use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
+use std::collections::HashMap;
+
+on_every_database!(
+    totals_outlive_minutes_and_go_with_the_tombstone,
+    clicks_of_a_link_are_deleted_and_counted_again,
+    clicks_from_before_the_totals_are_in_them,
+    minutes_come_newest_first,
+    clicks_are_summed_up_by_tag_and_by_list,
+    a_page_has_its_place_in_any_order,
+    a_list_of_more_links_than_are_looked_at_says_so,
+);
+
+const ALL: MinuteQuery = MinuteQuery {
+    key: None,
+    from: 0,
+    to: u32::MAX as u64,
+};
+
+async fn count(store: &Store, seq: u64, minute: u64, clicks: &[(&str, u64)]) {
+    let batch = CountedBatch {
+        worker: [1; 16],
+        seq,
+        sent: 0,
+        dropped: 0,
+        minute,
+        received_at: 1,
+        clicks: clicks
+            .iter()
+            .map(|(code, clicks)| (format!("a.example/{code}"), *clicks))
+            .collect(),
+    };
+    assert_eq!(store.count_clicks(&[batch]).await.unwrap(), 1);
+}
+
+async fn total(store: &Store, code: &str) -> Option<u64> {
+    let key = key(&format!("a.example/{code}"));
+    let totals = store.click_totals(std::slice::from_ref(&key)).await;
+    totals.unwrap().get(&key.to_string()).copied()
+}
+
+fn newest(limit: u32) -> ListQuery {
+    ListQuery::newest(Scope::tenant(FIRST_TENANT), limit)
+}
+
+async fn totals_outlive_minutes_and_go_with_the_tombstone(database: Database) {
+    let store = database.store().await;
+    create(&store, link(1, "a")).await.unwrap();
+    count(&store, 1, 5, &[("a", 3), ("b", 1)]).await;
+    count(&store, 2, 6, &[("a", 4)]).await;
+    let keys = ["a.example/a", "a.example/b", "a.example/c"].map(key);
+    let expected = [("a.example/a", 7), ("a.example/b", 1)];
+    let expected: HashMap<String, u64> = expected.map(|(key, n)| (key.to_owned(), n)).into();
+    assert_eq!(store.click_totals(&keys).await.unwrap(), expected);
+    assert_eq!(store.purge_clicks(0, 0, 100).await.unwrap(), 5);
+    assert_eq!(total(&store, "a").await, Some(7));
+    assert!(delete(&store, &key("a.example/a")).await.unwrap());
+    assert_eq!(total(&store, "a").await, Some(7));
+    assert_eq!(store.purge_tombstones(0, 10).await.unwrap(), 1);
+    assert_eq!(total(&store, "a").await, None);
+    assert_eq!(total(&store, "b").await, Some(1));
+}
+
+async fn clicks_of_a_link_are_deleted_and_counted_again(database: Database) {
+    let store = database.store().await;
+    // More minutes than one statement deletes.
+    for seq in 1..=3 {
+        count(&store, seq, seq, &[("a", 1), ("b", 1)]).await;
+    }
+    let minutes: Vec<String> = (100..1300)
+        .map(|minute| format!("({minute}, 'a.example/a', 1)"))
+        .collect();
+    let insert = "INSERT INTO click_minutes (minute, link_key, clicks) VALUES ";
+    database
+        .execute(&format!("{insert}{}", minutes.join(", ")))
+        .await;
+    let (a, actor) = (key("a.example/a"), Actor::command_line(FIRST_TENANT));
+    assert_eq!(store.delete_clicks(&a, &actor).await.unwrap(), 3);
+    assert_eq!(store.delete_clicks(&a, &actor).await.unwrap(), 0);
+    let rest = store.click_minutes(&ALL).await.unwrap();
+    assert!(rest.iter().all(|minute| minute.key == "a.example/b"));
+    assert_eq!((rest.len(), total(&store, "b").await), (3, Some(3)));
+    count(&store, 4, 9, &[("a", 2)]).await;
+    assert_eq!(total(&store, "a").await, Some(2));
+}
+
+async fn clicks_from_before_the_totals_are_in_them(database: Database) {
+    let before = "INSERT INTO click_minutes (minute, link_key, clicks) \
+                  VALUES (5, 'a.example/a', 2), (6, 'a.example/a', 3), (6, 'a.example/b', 1)";
+    database.begin_at(84, &[before]).await;
+    let store = database.store().await;
+    assert_eq!(total(&store, "a").await, Some(5));
+    count(&store, 1, 7, &[("a", 1)]).await;
+    assert_eq!(total(&store, "a").await, Some(6));
+}
+
+async fn minutes_come_newest_first(database: Database) {
+    let store = database.store().await;
+    count(&store, 1, 5, &[("a", 3), ("b", 1)]).await;
+    count(&store, 2, 7, &[("a", 4)]).await;
+    count(&store, 3, 6, &[("a", 2)]).await;
+    let of = |minute: u64, code: &str, clicks: u64| ClickMinute {
+        minute,
+        key: format!("a.example/{code}"),
+        clicks,
+    };
+    let found = async |code: Option<&str>, from, to| {
+        let key = code.map(|code| key(&format!("a.example/{code}")));
+        let query = MinuteQuery { key, from, to };
+        store.click_minutes(&query).await.unwrap()
+    };
+    let all = [of(7, "a", 4), of(6, "a", 2), of(5, "b", 1), of(5, "a", 3)];
+    assert_eq!(store.click_minutes(&ALL).await.unwrap(), all);
+    assert_eq!(found(Some("b"), 0, 100).await, [of(5, "b", 1)]);
+    assert_eq!(found(Some("a"), 6, 6).await, [of(6, "a", 2)]);
+    assert_eq!(found(None, 8, 9).await, []);
+}
+
+fn tagged(id: u64, code: &str, tags: &[&str]) -> NewLink {
+    let mut new = link(id, code);
+    new.content.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+    new
+}
+
+async fn clicks_are_summed_up_by_tag_and_by_list(database: Database) {
+    let store = database.store().await;
+    for new in [
+        tagged(1, "a", &["x", "y"]),
+        tagged(2, "b", &["x"]),
+        tagged(3, "c", &[]),
+    ] {
+        create(&store, new).await.unwrap();
+    }
+    count(&store, 1, 5, &[("a", 3), ("b", 2), ("c", 1), ("none", 9)]).await;
+    let tags = ["x", "y", "z"].map(str::to_owned);
+    let sums = |most| store.tag_clicks(FIRST_TENANT, &tags, most);
+    let of = |tag: &str, links, clicks| TagClicks {
+        tag: tag.to_owned(),
+        links,
+        clicks,
+    };
+    assert_eq!(sums(10).await.unwrap(), [of("x", 2, 5), of("y", 1, 3)]);
+    assert_eq!(sums(1).await.unwrap().len(), 2);
+    assert!(sums(1).await.unwrap().iter().all(|sum| sum.links == 1));
+    let sum = async |query: &ListQuery| store.sum_visits(query).await.unwrap();
+    let visits = |visits| VisitSum {
+        visits,
+        is_cut_off: false,
+    };
+    assert_eq!(sum(&newest(1)).await, visits(6));
+    let tags = vec!["x".to_owned()];
+    assert_eq!(sum(&ListQuery { tags, ..newest(1) }).await, visits(5));
+    let scope = Scope::tenant(2);
+    assert_eq!(sum(&ListQuery::newest(scope, 1)).await, visits(0));
+}
+
+async fn a_page_has_its_place_in_any_order(database: Database) {
+    let store = database.store().await;
+    for (id, code, title, target) in [
+        (1, "b", Some("Zoo"), "https://b.example/"),
+        (2, "c", Some("apple"), "https://c.example/"),
+        (3, "a", None, "https://a.example/"),
+    ] {
+        let mut new = link(id, code);
+        new.content = crate::fixture::content(target);
+        new.content.title = title.map(str::to_owned);
+        create(&store, new).await.unwrap();
+    }
+    count(&store, 1, 5, &[("a", 1), ("c", 2)]).await;
+    let page = async |sort, offset, limit| {
+        let list = newest(limit);
+        let query = NumberedQuery { list, sort, offset };
+        let page = store.numbered_page(&query).await.unwrap();
+        assert_eq!((page.total, page.is_cut_off), (3, false));
+        let codes = page.links.iter().map(|link| link.code.to_string());
+        codes.collect::<Vec<_>>().concat()
+    };
+    for (by, ascending, descending) in [
+        (SortBy::ShortCode, "abc", "cba"),
+        (SortBy::LongUrl, "abc", "cba"),
+        (SortBy::Title, "acb", "bca"),
+        (SortBy::Visits, "bac", "cab"),
+    ] {
+        assert_eq!(page(Some((by, false)), 0, 10).await, ascending, "{by:?}");
+        assert_eq!(page(Some((by, true)), 0, 10).await, descending, "{by:?}");
+        assert_eq!(
+            page(Some((by, false)), 1, 1).await,
+            ascending[1..2],
+            "{by:?}"
+        );
+    }
+    assert_eq!(page(None, 0, 2).await.len(), 2);
+    assert_eq!(page(None, 2, 2).await.len(), 1);
+    assert_eq!(page(None, 3, 2).await, "");
+    assert_eq!(page(None, usize::MAX, 2).await, "");
+}
+
+async fn a_list_of_more_links_than_are_looked_at_says_so(database: Database) {
+    let store = database.store().await;
+    let links = (0..MAX_NUMBERED as u64).map(|id| link(id, &format!("c{id}")));
+    for batch in links.collect::<Vec<_>>().chunks(500) {
+        let made = store.create_links(batch.to_vec()).await.unwrap();
+        assert!(made.iter().all(Result::is_ok));
+    }
+    let page = async |sort| {
+        let query = NumberedQuery {
+            list: newest(2),
+            sort,
+            offset: MAX_NUMBERED - 1,
+        };
+        let NumberedPage {
+            links,
+            total,
+            is_cut_off,
+        } = store.numbered_page(&query).await.unwrap();
+        (links.len(), total, is_cut_off)
+    };
+    let by_title = Some((SortBy::Title, false));
+    assert_eq!(page(None).await, (1, MAX_NUMBERED, false));
+    assert_eq!(page(by_title).await, (1, MAX_NUMBERED, false));
+    create(&store, link(1 << 20, "more")).await.unwrap();
+    assert_eq!(page(None).await, (1, MAX_NUMBERED, true));
+    assert_eq!(page(by_title).await, (0, MAX_NUMBERED, true));
+    assert!(store.sum_visits(&newest(1)).await.unwrap().is_cut_off);
+}
