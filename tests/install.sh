@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB and Redis (`install.sh full`), to test
 # it as well (`install.sh test`), on MySQL too (`install.sh mysql`), to compare it with others (`install.sh bench`), to
-# check the API against its document (`install.sh contract`) or its sources (`install.sh lint`): the wasm target, Envoy and cargo-deny everywhere, packages on Debian. Elsewhere it
-# says what is missing. What is there already is left alone.
+# check the API against its document (`install.sh contract`) or its sources (`install.sh lint`): the wasm target, Envoy,
+# cargo-deny and what tests take from npm everywhere, packages on Debian. Elsewhere it says what is missing. What is there
+# already is left alone.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -45,6 +46,8 @@ need_for_testing() {
   [[ -e /usr/share/java/zookeeper.jar ]] || packages+=(libzookeeper-java)
   need wrk wrk
   need openssl openssl
+  need node nodejs
+  need npm npm
 }
 
 # nginx as others redirect with it.
@@ -108,6 +111,13 @@ install_schemathesis() {
   "$home/bin/python3" -m pip install --quiet --disable-pip-version-check "schemathesis==$pinned"
 }
 
+# What tests/package.json names, by its lock file.
+install_node_modules() {
+  local installed=$root/tests/node_modules/.package-lock.json
+  [[ ! -e $installed || $installed -ot $root/tests/package-lock.json ]] || return 0
+  (cd "$root/tests" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+}
+
 install_wasm_target() {
   [[ ! -d $(rustc --print sysroot)/lib/rustlib/$wasm_target ]] || return 0
   command -v rustup >/dev/null || fail "this Rust has no target $wasm_target, and there is no rustup to add it with"
@@ -131,4 +141,5 @@ install_wasm_target
 "$root/envoy/find.sh" >/dev/null
 if [[ ${1:-} == bench ]]; then install_oha; fi
 if [[ ${1:-} == contract ]]; then install_schemathesis; fi
+if [[ ${1:-} == test ]]; then install_node_modules; fi
 if [[ ${1:-} == lint ]]; then "$root/tests/deny.sh" install; fi

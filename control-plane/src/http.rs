@@ -14,4 +14,5 @@ mod pages;
 mod redirect;
 pub(crate) mod routes;
 mod seal;
+mod shlink;
 mod visit;

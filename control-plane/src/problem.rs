@@ -195,6 +195,21 @@ impl Problem {
         self
     }
 
+    /// The same with further fields that are wrong.
+    pub(crate) fn and_errors(mut self, errors: impl IntoIterator<Item = FieldError>) -> Self {
+        self.errors.extend(errors);
+        self
+    }
+
+    /// The problem as JSON in the answer to this task's request, which it names.
+    pub(crate) fn answer(&self) -> Document<'_> {
+        let id = CURRENT_REQUEST_ID.try_with(|id| id.to_str().unwrap_or_default().to_owned());
+        Document {
+            request_id: id.ok(),
+            ..self.document()
+        }
+    }
+
     /// The problem of a link whose external id another link has.
     pub(crate) fn external_id_taken() -> Self {
         let error = FieldError::new("externalId", "is that of another link");
@@ -290,12 +305,7 @@ pub(crate) struct Document<'a> {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (status, ..) = self.kind.describe();
-        let id = CURRENT_REQUEST_ID.try_with(|id| id.to_str().unwrap_or_default().to_owned());
-        let document = Document {
-            request_id: id.ok(),
-            ..self.document()
-        };
-        let mut response = (status, Json(document)).into_response();
+        let mut response = (status, Json(self.answer())).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         match status {
@@ -308,6 +318,8 @@ impl IntoResponse for Problem {
             }
             _ => {}
         }
+        // For those who show it in the shape of another API.
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -2,33 +2,33 @@
 
 mod accounts;
 mod audit;
-mod body;
+pub(super) mod body;
 mod bulk;
 mod bulk_changes;
 mod bulk_items;
-mod create;
+pub(super) mod create;
 mod cursor;
 mod dry_run;
-mod fields;
+pub(super) mod fields;
 mod idempotency;
-mod if_match;
+pub(super) mod if_match;
 mod import;
 mod items;
 mod keys;
-mod list;
+pub(super) mod list;
 mod moving;
-mod one;
+pub(super) mod one;
 mod page;
-mod patch;
+pub(super) mod patch;
 mod properties;
 mod quota;
-mod rules;
+pub(super) mod rules;
 mod schema;
-mod tags;
+pub(super) mod tags;
 mod tenants;
 mod upsert;
 mod users;
-mod values;
+pub(super) mod values;
 mod view;
 
 use crate::http::app::App;
@@ -96,7 +96,7 @@ pub(crate) fn bulk_routes(app: &Arc<App>) -> Router<Arc<App>> {
 }
 
 /// Routes behind API keys and rate limits.
-fn protected(routes: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<App>> {
+pub(super) fn protected(routes: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<App>> {
     routes
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(app.clone(), limits::count))

@@ -52,6 +52,9 @@ fn hash(token: &str) -> [u8; 32] {
 /// The base path of the admin API.
 const API: &str = "/api/v1";
 
+/// The base path of Shlink's API.
+const SHLINK: &str = "/rest/v3";
+
 /// Lets requests with a valid API key through that may do what they ask for.
 pub(crate) async fn require_api_key(
     State(keys): State<Arc<KeyVerifier>>,
@@ -97,10 +100,16 @@ pub(crate) async fn check_again(
     Err(Problem::new(Kind::Forbidden).with_detail("the key was changed while the body came"))
 }
 
-/// The route below [`API`] as the router has it; `None` if the path does not exist.
+/// The route below [`API`], or with [`SHLINK`] in front, as the router has it; `None` if the path does not exist.
 fn route(request: &Request) -> Option<&str> {
     let path = request.extensions().get::<MatchedPath>()?.as_str();
     path.strip_prefix(API)
+        .or_else(|| path.starts_with(SHLINK).then_some(path))
+}
+
+/// Whether a request comes with anything that may be an API key.
+pub(crate) fn sends_key(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::AUTHORIZATION) || headers.contains_key(API_KEY_HEADER)
 }
 
 /// Lets requests with one of the edges' tokens through.

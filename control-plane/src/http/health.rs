@@ -63,6 +63,11 @@ impl Health {
         self.readiness.stopping.store(true, Ordering::Relaxed);
     }
 
+    /// Whether to send requests to this process.
+    pub(crate) async fn is_ready(&self) -> bool {
+        self.check().await.is_ok()
+    }
+
     async fn check(&self) -> Result<(), NotReady> {
         if self.readiness.stopping.load(Ordering::Relaxed) {
             return Err(NotReady::Stopping);

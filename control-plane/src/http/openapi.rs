@@ -214,10 +214,12 @@ mod tests {
     }
 
     /// The document is made of the routes, so this holds for the router as well: a route without a rule answers no request.
+    /// Shlink's API has its own document.
     #[test]
     fn every_route_has_a_rule_and_is_documented() {
         let routes = RULES
             .iter()
+            .filter(|rule| !rule.path.starts_with("/rest/"))
             .map(|rule| (format!("/api/v1{}", rule.path), rule.method.to_string()));
         let documented = documented()
             .into_iter()

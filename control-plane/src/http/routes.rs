@@ -1,6 +1,6 @@
 //! Which handler serves a path, and through which layers.
 
-use super::{api, edge_api, health, openapi, redirect};
+use super::{api, edge_api, health, openapi, redirect, shlink};
 use super::{layers, observe};
 use crate::http::app::App;
 use crate::problem::{Kind, Problem, method_not_allowed};
@@ -19,7 +19,14 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .nest("/api/v1", api::routes(&app))
         .layer(from_fn_with_state(app.clone(), layers::limit_time))
         .merge(Router::new().nest("/api/v1", api::bulk_routes(&app)));
-    let api = bounded(api, &app).layer(map_response(layers::forbid_caching));
+    let shlink = Router::new()
+        .nest("/rest/v3", shlink::routes(&app))
+        .route("/rest/v3/health", get(shlink::health))
+        .layer(from_fn_with_state(app.clone(), layers::limit_time));
+    let shlink = bounded(shlink, &app).layer(from_fn(shlink::translate));
+    let api = bounded(api, &app)
+        .merge(shlink)
+        .layer(map_response(layers::forbid_caching));
     let api = match layers::cors(&app.config.server.cors_origins) {
         Some(cors) => api.layer(cors),
         None => api,
@@ -99,7 +106,7 @@ async fn follow_within_bounds(app: Arc<App>, request: Request) -> Response {
 }
 
 fn is_for_visitors(method: &Method, uri: &Uri) -> bool {
-    let is_api = ["/api/", "/edge/"]
+    let is_api = ["/api/", "/edge/", "/rest/"]
         .iter()
         .any(|prefix| uri.path().starts_with(prefix));
     !is_api && matches!(*method, Method::GET | Method::HEAD)

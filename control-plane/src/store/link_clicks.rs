@@ -24,6 +24,9 @@ const MAX_DELETED: u32 = 1000;
 pub(super) const JOIN_TOTALS: &str =
     "LEFT JOIN click_totals c ON c.link_key = CONCAT(d.name, '/', l.code)";
 
+/// The visits of such a link, with those before it was imported.
+pub(super) const VISITS: &str = "(l.imported_visits + COALESCE(c.clicks, 0))";
+
 /// Which minutes of links to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinuteQuery {
@@ -46,7 +49,7 @@ pub struct ClickMinute {
     pub clicks: u64,
 }
 
-/// How often the links of a tag were followed.
+/// How often the links of a tag were followed, before they were imported as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagClicks {
     /// The tag.
@@ -125,7 +128,8 @@ impl Store {
         })
     }
 
-    /// Deletes the clicks of a link; how many they were. Those that are counted meanwhile may stay.
+    /// Deletes the clicks of a link; how many they were. Those that are counted meanwhile may stay, and those from before
+    /// it was imported do.
     pub async fn delete_clicks(&self, key: &LinkKey, actor: &Actor) -> Result<u64, StoreError> {
         let text = key.to_string();
         while self.delete_minutes(&text).await? >= MAX_DELETED.into() {}
@@ -177,7 +181,7 @@ async fn tag_clicks(
     let dialect = session.dialect();
     let (index, join) = (dialect.force_index("PRIMARY"), dialect.join_in_order);
     let part = format!(
-        "SELECT MIN(t.tag) AS tag, COUNT(*) AS links, CAST(COALESCE(SUM(c.clicks), 0) AS UNSIGNED) AS clicks \
+        "SELECT MIN(t.tag) AS tag, COUNT(*) AS links, CAST(COALESCE(SUM({VISITS}), 0) AS UNSIGNED) AS clicks \
          FROM (SELECT tag, link_id FROM link_tags{index} WHERE tenant_id = ? AND tag = ? \
          ORDER BY created_at DESC, link_id DESC LIMIT ?) AS t \
          {join} links l ON l.id = t.link_id {join} domains d ON d.id = l.domain_id {JOIN_TOTALS}"
@@ -198,12 +202,12 @@ async fn tag_clicks(
     rows.into_iter().filter_map(sum).collect()
 }
 
-/// How often links were followed in all. `ids` are at most [`LONGEST`].
+/// How often links were followed in all, before they were imported as well. `ids` are at most [`LONGEST`].
 pub(super) async fn sum(session: &mut Session, ids: &[u64]) -> Result<u64, Fault> {
     let dialect = session.dialect();
     let (index, join) = (dialect.force_index("PRIMARY"), dialect.join_in_order);
     let query = sql(format!(
-        "SELECT CAST(COALESCE(SUM(c.clicks), 0) AS UNSIGNED) AS clicks FROM links l{index} \
+        "SELECT CAST(COALESCE(SUM({VISITS}), 0) AS UNSIGNED) AS clicks FROM links l{index} \
          {join} domains d ON d.id = l.domain_id {JOIN_TOTALS} WHERE l.id IN "
     ));
     let (clicks,): (u64,) = session.fetch_one(query.list(ids)).await?;

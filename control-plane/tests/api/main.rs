@@ -29,6 +29,7 @@ mod purging;
 mod redirects;
 mod rules;
 mod scopes;
+mod shlink;
 mod sources;
 mod stopping;
 mod tags;

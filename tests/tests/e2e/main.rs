@@ -18,6 +18,7 @@ mod rates;
 mod redis;
 mod redis_faults;
 mod rules;
+mod shlink;
 mod urls;
 mod visits;
 mod workers;

@@ -2,12 +2,12 @@
 
 use super::accounts::filter;
 use super::fields::Fields;
-use super::one::LinkAndQuery;
+use super::one::{self, LinkAndQuery};
 use super::page;
 use super::schema;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
 use crate::store::{AuditEntry, AuditQuery, subject};
 use crate::timestamp;
 use axum::Json;
@@ -38,9 +38,7 @@ pub(crate) async fn history(
         ..AuditQuery::of_tenant(caller.tenant_id(), limit + 1)
     };
     fields.finish()?;
-    let link = app.store.find_link(&key).await?;
-    let link = link.filter(|link| caller.check(link).is_ok());
-    let link = link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
+    let link = one::find(&app, &caller, &key).await?;
     let subject = subject(&key);
     let history = app.store.link_history(&query, &subject, link.created_at);
     Ok(answer(history.await?, limit))

@@ -57,12 +57,22 @@ pub(crate) async fn create(
     let id = RequestId::of(&headers, &caller, Route::One)?;
     let receipt = id.map(|id| id.receipt(0, &object));
     let order = parse(object, links, &caller, receipt)?;
+    let (made, awaited) = carry_out(&app, &caller, order).await?;
+    Ok(awaited.attach_to(answer(&made, links)))
+}
+
+/// Carries an order out within the caller's quota.
+pub(crate) async fn carry_out(
+    app: &App,
+    caller: &Caller,
+    order: Order,
+) -> Result<(FulfilledOrder, AwaitedChanges), Problem> {
     let is_alias = order.alias.is_some();
     let from = app.feed.end();
-    let made = quota::create(&app, &caller, order).await?;
+    let made = quota::create(app, caller, order).await?;
     // Edges answer an alias with 404 until the feed has carried it.
     let awaited = AwaitedChanges::new(from, made.new_link().filter(|_| is_alias));
-    Ok(awaited.attach_to(answer(&made, links)))
+    Ok((made, awaited))
 }
 
 fn answer(made: &FulfilledOrder, links: &LinksConfig) -> Response {
@@ -77,7 +87,7 @@ fn answer(made: &FulfilledOrder, links: &LinksConfig) -> Response {
     response
 }
 
-pub(super) fn parse(
+pub(crate) fn parse(
     object: Map<String, Value>,
     links: &LinksConfig,
     caller: &Caller,

@@ -115,7 +115,7 @@ fn check(query: &ListQuery, fields: &mut Fields) {
     }
 }
 
-fn filter_tags(value: &Value) -> Result<Vec<String>, Reason> {
+pub(crate) fn filter_tags(value: &Value) -> Result<Vec<String>, Reason> {
     let tags = values::tags(value)?;
     if tags.len() > MAX_FILTER_TAGS {
         return Err("must be at most 10 tags".into());
@@ -123,7 +123,7 @@ fn filter_tags(value: &Value) -> Result<Vec<String>, Reason> {
     Ok(tags)
 }
 
-fn tags_mode(value: &Value) -> Result<TagsMode, Reason> {
+pub(crate) fn tags_mode(value: &Value) -> Result<TagsMode, Reason> {
     match values::text(value)? {
         "any" => Ok(TagsMode::Any),
         "all" => Ok(TagsMode::All),
@@ -152,7 +152,7 @@ fn order(value: &Value) -> Result<ListOrder, Reason> {
     }
 }
 
-fn search(value: &Value) -> Result<SearchTerm, Reason> {
+pub(crate) fn search(value: &Value) -> Result<SearchTerm, Reason> {
     SearchTerm::parse(values::text(value)?).map_err(|error| Reason::Owned(error.to_string()))
 }
 

@@ -77,9 +77,7 @@ pub(crate) async fn get(
     RequestedLink(key): RequestedLink,
     if_none_match: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    let link = app.store.find_link(&key).await?;
-    let link = link.filter(|link| caller.check(link).is_ok());
-    let link = link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
+    let link = find(&app, &caller, &key).await?;
     let visits = match link.content.details.max_visits {
         Some(_) => Some(app.store.find_visits(link.id).await?),
         None => None,
@@ -93,6 +91,13 @@ pub(crate) async fn get(
             .into_response());
     }
     Ok(view::found_with_visits(&link, visits, &app.config.links))
+}
+
+/// The link, if it exists for the caller.
+pub(crate) async fn find(app: &App, caller: &Caller, key: &LinkKey) -> Result<Link, Problem> {
+    let link = app.store.find_link(key).await?;
+    let link = link.filter(|link| caller.check(link).is_ok());
+    link.ok_or_else(|| Problem::new(Kind::LinkNotFound))
 }
 
 /// Deletes a link.

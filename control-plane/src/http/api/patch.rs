@@ -15,6 +15,7 @@ use crate::links::model::Link;
 use crate::problem::Problem;
 use axum::extract::{Extension, State};
 use axum::response::Response;
+use edgelink_wire::LinkKey;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -44,7 +45,20 @@ pub(crate) async fn patch(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let links = &app.config.links;
-    let patch = parse(object, links)?.by(&caller);
+    let patch = parse(object, links)?;
+    let (link, awaited) = carry_out(&app, caller, key, if_match, patch).await?;
+    Ok(awaited.attach_to(view::found(&link, links)))
+}
+
+/// Changes a link that the caller may see.
+pub(crate) async fn carry_out(
+    app: &App,
+    caller: Caller,
+    key: LinkKey,
+    if_match: IfMatch,
+    patch: Properties,
+) -> Result<(Link, AwaitedChanges), Problem> {
+    let patch = patch.by(&caller);
     let actor = caller.actor();
     let change = Box::new(move |link: &Link| {
         caller.check(link)?;
@@ -55,10 +69,13 @@ pub(crate) async fn patch(
     let changed = app.store.update_link(&key, change, &actor).await?;
     let link = outcome(changed)?;
     let awaited = AwaitedChanges::new(from, [(key, link.rev)]);
-    Ok(awaited.attach_to(view::found(&link, links)))
+    Ok((link, awaited))
 }
 
-fn parse(object: Map<String, Value>, links: &LinksConfig) -> Result<Properties, Problem> {
+pub(crate) fn parse(
+    object: Map<String, Value>,
+    links: &LinksConfig,
+) -> Result<Properties, Problem> {
     let mut fields = Fields::new(object);
     let properties = Properties::read(&mut fields, links);
     fields.finish().map(|()| properties)

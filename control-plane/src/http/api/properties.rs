@@ -13,7 +13,7 @@ use edgelink_wire::{LinkState, RedirectStatus};
 
 /// The new values of the properties that a request names. The outer `None` stays as it is.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Properties {
+pub(crate) struct Properties {
     target: Option<TargetUrl>,
     redirect: Option<RedirectStatus>,
     state: Option<LinkState>,

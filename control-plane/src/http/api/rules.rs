@@ -3,7 +3,7 @@
 use super::body::JsonObject;
 use super::fields::Fields;
 use super::if_match::{IfMatch, entity_tag};
-use super::one::{RequestedLink, outcome};
+use super::one::{self, RequestedLink, outcome};
 use super::schema;
 use super::values;
 use crate::config::LinksConfig;
@@ -11,7 +11,7 @@ use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::links::model::{Link, LinkContent, LinkDetails};
-use crate::problem::{FieldError, Kind, Problem};
+use crate::problem::{FieldError, Problem};
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
@@ -45,9 +45,7 @@ pub(crate) async fn get(
     Extension(caller): Extension<Caller>,
     RequestedLink(key): RequestedLink,
 ) -> Result<Response, Problem> {
-    let link = app.store.find_link(&key).await?;
-    let link = link.filter(|link| caller.check(link).is_ok());
-    let link = link.ok_or_else(|| Problem::new(Kind::LinkNotFound))?;
+    let link = one::find(&app, &caller, &key).await?;
     Ok(view(&link))
 }
 

@@ -132,7 +132,8 @@ pub(crate) async fn patch(
         );
         return Err(Problem::new(Kind::TagTaken).with_errors(vec![error]));
     }
-    replace(&app, &caller.actor(), &tag, Some(&by)).await
+    let replaced = replace(&app, &caller.actor(), &tag, Some(&by)).await?;
+    Ok(Json(replaced))
 }
 
 /// Removes a tag from all links.
@@ -152,7 +153,8 @@ pub(crate) async fn delete(
     if !app.store.has_tag(caller.tenant_id(), &tag).await? {
         return Err(Problem::new(Kind::TagNotFound));
     }
-    replace(&app, &caller.actor(), &tag, None).await
+    let replaced = replace(&app, &caller.actor(), &tag, None).await?;
+    Ok(Json(replaced))
 }
 
 /// How many links a request has changed.
@@ -161,16 +163,16 @@ pub(crate) async fn delete(
 pub(crate) struct ReplacedView {
     links: usize,
     /// Whether no link has the tag any more. If not, the request is to be sent again.
-    complete: bool,
+    pub(crate) complete: bool,
 }
 
 /// Replaces a tag of links until none has it, or so many are done that the rest is for another request.
-async fn replace(
+pub(crate) async fn replace(
     app: &App,
     actor: &Actor,
     tag: &str,
     by: Option<&str>,
-) -> Result<Json<ReplacedView>, Problem> {
+) -> Result<ReplacedView, Problem> {
     let mut links = 0;
     while links < MAX_LINKS {
         let done = app.store.replace_tag(actor, tag, by).await?;
@@ -180,5 +182,5 @@ async fn replace(
         links += done;
     }
     let complete = links < MAX_LINKS || !app.store.has_tag(actor.tenant_id, tag).await?;
-    Ok(Json(ReplacedView { links, complete }))
+    Ok(ReplacedView { links, complete })
 }

@@ -24,7 +24,7 @@ pub(crate) const MAX_TAGS: usize = 32;
 /// The longest tag in characters.
 pub(crate) const MAX_TAG_LENGTH: usize = 64;
 
-pub(super) fn text(value: &Value) -> Result<&str, Reason> {
+pub(crate) fn text(value: &Value) -> Result<&str, Reason> {
     value.as_str().ok_or(Reason::Borrowed("must be a string"))
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn max_visits(value: &Value) -> Result<u64, Reason> {
 }
 
 /// A flag in a query, where all values are texts.
-pub(super) fn query_flag(value: &Value) -> Result<bool, Reason> {
+pub(crate) fn query_flag(value: &Value) -> Result<bool, Reason> {
     match text(value)? {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -144,7 +144,7 @@ pub(crate) fn notes(value: &Value) -> Result<String, Reason> {
 }
 
 /// One tag.
-pub(super) fn tag(value: &Value) -> Result<String, Reason> {
+pub(crate) fn tag(value: &Value) -> Result<String, Reason> {
     let tag = text(value)?;
     if is_line(tag, MAX_TAG_LENGTH) {
         Ok(tag.to_owned())

@@ -164,7 +164,7 @@ pub(crate) enum Right {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) method: Method,
-    /// The path as the router has it, below `/api/v1`.
+    /// The path as the router has it: below `/api/v1`, or with `/rest/v3` in front.
     pub(crate) path: &'static str,
     pub(crate) right: Right,
 }
@@ -212,10 +212,64 @@ pub(crate) const RULES: &[Rule] = &[
     rule(Method::POST, "/tenants", Right::Operate),
     rule(Method::GET, "/tenants", Right::Operate),
     rule(Method::GET, "/clicks/accounting", Right::Operate),
+    rule(Method::GET, "/rest/v3/short-urls", Right::ReadLinks),
+    rule(Method::POST, "/rest/v3/short-urls", Right::CreateLinks),
+    rule(Method::GET, "/rest/v3/short-urls/{code}", Right::ReadLinks),
+    rule(
+        Method::PATCH,
+        "/rest/v3/short-urls/{code}",
+        Right::ChangeLinks,
+    ),
+    rule(
+        Method::DELETE,
+        "/rest/v3/short-urls/{code}",
+        Right::ChangeLinks,
+    ),
+    rule(
+        Method::GET,
+        "/rest/v3/short-urls/{code}/redirect-rules",
+        Right::ReadLinks,
+    ),
+    rule(
+        Method::POST,
+        "/rest/v3/short-urls/{code}/redirect-rules",
+        Right::ChangeLinks,
+    ),
+    rule(
+        Method::GET,
+        "/rest/v3/short-urls/{code}/visits",
+        Right::ReadLinks,
+    ),
+    rule(
+        Method::DELETE,
+        "/rest/v3/short-urls/{code}/visits",
+        Right::ChangeLinks,
+    ),
+    rule(Method::GET, "/rest/v3/tags", Right::ReadTenant),
+    rule(Method::PUT, "/rest/v3/tags", Right::Administer),
+    rule(Method::DELETE, "/rest/v3/tags", Right::Administer),
+    rule(Method::GET, "/rest/v3/tags/stats", Right::ReadTenant),
+    rule(Method::GET, "/rest/v3/tags/{tag}/visits", Right::ReadTenant),
+    rule(Method::GET, "/rest/v3/domains", Right::ReadLinks),
+    rule(
+        Method::PATCH,
+        "/rest/v3/domains/redirects",
+        Right::Administer,
+    ),
+    rule(
+        Method::GET,
+        "/rest/v3/domains/{domain}/visits",
+        Right::ReadLinks,
+    ),
+    rule(Method::GET, "/rest/v3/visits", Right::ReadLinks),
+    rule(Method::GET, "/rest/v3/visits/non-orphan", Right::ReadLinks),
+    rule(Method::GET, "/rest/v3/visits/orphan", Right::ReadLinks),
+    rule(Method::DELETE, "/rest/v3/visits/orphan", Right::Administer),
+    rule(Method::GET, "/rest/v3/mercure-info", Right::ReadLinks),
 ];
 
 /// The refusal of a request of `caller` to a route; `None` if it may pass. `path` is the route as the router has it, below
-/// `/api/v1`.
+/// `/api/v1` or with `/rest/v3` in front.
 pub(super) fn refusal(caller: &Caller, method: &Method, path: &str) -> Option<Response> {
     let method = if method == Method::HEAD {
         &Method::GET

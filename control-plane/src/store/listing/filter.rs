@@ -102,6 +102,12 @@ fn of_time<'q>(mut sql: Sql<'q>, dialect: &Dialect, query: &ListQuery) -> Sql<'q
     let now = dialect.now_seconds;
     let is_expired = format!("COALESCE(l.valid_until <= {now}, FALSE)");
     let is_early = format!("COALESCE(l.valid_since > {now}, FALSE)");
+    if query.hides_used_up {
+        sql = sql.push(
+            " AND NOT EXISTS (SELECT 1 FROM visits v WHERE v.link_id = l.id \
+             AND v.used >= CAST(JSON_EXTRACT(l.details, '$.maxVisits') AS SIGNED))",
+        );
+    }
     if query.hides_expired {
         sql = sql.push(&format!(" AND NOT {is_expired}"));
     }

@@ -9,7 +9,7 @@ use super::source::{Candidate, Source};
 use crate::links::model::Link;
 use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};
-use crate::store::link_clicks::{self, JOIN_TOTALS};
+use crate::store::link_clicks::{self, JOIN_TOTALS, VISITS};
 use crate::store::rows::{LinkRow, numbers};
 use crate::store::session::Session;
 use crate::store::sql::{LONGEST, sql};
@@ -216,12 +216,9 @@ async fn by_text(
 async fn by_visits(session: &mut Session, ids: &[u64]) -> Result<Vec<(Vec<u8>, u64)>, Fault> {
     let join = session.dialect().join_in_order;
     let query = sql(format!(
-        "SELECT c.clicks, l.id FROM links l {join} domains d ON d.id = l.domain_id {JOIN_TOTALS} WHERE l.id IN "
+        "SELECT {VISITS} AS visits, l.id FROM links l {join} domains d ON d.id = l.domain_id {JOIN_TOTALS} WHERE l.id IN "
     ));
-    let rows: Vec<(Option<u64>, u64)> = session.fetch_all(query.list(ids)).await?;
-    let key = |(clicks, id): (Option<u64>, u64)| {
-        let clicks = clicks.unwrap_or_default();
-        (clicks.to_be_bytes().to_vec(), id)
-    };
+    let rows: Vec<(u64, u64)> = session.fetch_all(query.list(ids)).await?;
+    let key = |(visits, id): (u64, u64)| (visits.to_be_bytes().to_vec(), id);
     Ok(rows.into_iter().map(key).collect())
 }

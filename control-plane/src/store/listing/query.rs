@@ -27,6 +27,8 @@ pub struct ListQuery {
     pub state: Option<ListedState>,
     /// Only those whose validity has not ended.
     pub hides_expired: bool,
+    /// Only those that have visits left, or no limit of them.
+    pub hides_used_up: bool,
     /// Only those created then or later, unix milliseconds.
     pub created_from: Option<u64>,
     /// Only those created before then, unix milliseconds.
@@ -57,6 +59,7 @@ impl ListQuery {
             without_tags: false,
             state: None,
             hides_expired: false,
+            hides_used_up: false,
             created_from: None,
             created_before: None,
             external_id: None,

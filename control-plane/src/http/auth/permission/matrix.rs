@@ -66,7 +66,7 @@ impl Who {
     /// Whether what the path names exists for the caller.
     fn sees(self, path: &str) -> bool {
         match self {
-            Self::OtherAdmin => !path.contains('{'),
+            Self::OtherAdmin => !path.contains('{') || path.contains("{domain}"),
             Self::EditorOfOthers => !path.contains("{code}"),
             _ => true,
         }
@@ -82,6 +82,9 @@ fn expected(rule: &Rule, who: Who) -> u16 {
         _ => sample(rule).1,
     }
 }
+
+/// The domain of the links.
+const DOMAIN: &str = "go.example";
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -111,6 +114,22 @@ fn sample(rule: &Rule) -> (Value, u16) {
         ("POST", "/links/{code}/rules") => (json!({ "redirectRules": [] }), 200),
         ("POST", "/links/{code}/resolve") => (json!({}), 200),
         ("DELETE", "/links/{code}" | "/keys/{id}") => (Value::Null, 204),
+        ("POST", "/rest/v3/short-urls") => (link, 200),
+        ("PATCH", "/rest/v3/short-urls/{code}") => (json!({}), 200),
+        ("POST", "/rest/v3/short-urls/{code}/redirect-rules") => {
+            (json!({ "redirectRules": [] }), 200)
+        }
+        ("DELETE", "/rest/v3/short-urls/{code}") => (Value::Null, 204),
+        ("DELETE", "/rest/v3/short-urls/{code}/visits" | "/rest/v3/visits/orphan") => {
+            (Value::Null, 200)
+        }
+        ("PUT", "/rest/v3/tags") => {
+            let same = unique();
+            (json!({ "oldName": same, "newName": same }), 404)
+        }
+        ("DELETE", "/rest/v3/tags") => (Value::Null, 204),
+        ("PATCH", "/rest/v3/domains/redirects") => (json!({ "domain": DOMAIN }), 200),
+        ("GET", "/rest/v3/mercure-info") => (Value::Null, 501),
         ("GET", _) => (Value::Null, 200),
         _ => panic!("{rule:?} has no sample: write one"),
     }
@@ -155,7 +174,7 @@ impl Fixture {
         let variables = [
             ("EDGELINK_SERVER_LISTEN", "127.0.0.1:0".to_owned()),
             ("EDGELINK_STORE_URL", database),
-            ("EDGELINK_LINKS_DOMAINS", "go.example".to_owned()),
+            ("EDGELINK_LINKS_DOMAINS", DOMAIN.to_owned()),
             ("EDGELINK_AUTH_ADMIN_KEY_FILE", path("admin-key")),
             ("EDGELINK_AUTH_KEY_CACHE_MS", "0".to_owned()),
         ];
@@ -230,7 +249,12 @@ impl Fixture {
     }
 
     async fn send(&self, key: Option<&str>, method: Method, path: &str, body: &Value) -> Response {
-        let url = format!("http://{}/api/v1{path}", self.address);
+        let base = if path.starts_with("/rest/") {
+            ""
+        } else {
+            "/api/v1"
+        };
+        let url = format!("http://{}{base}{path}", self.address);
         let mut request = self.client.request(method, url);
         if let Some(key) = key {
             request = request.bearer_auth(key);
@@ -275,6 +299,12 @@ impl Fixture {
             let link = json!({ "longUrl": "https://example.com/", "tags": [tag] });
             self.admin(Method::POST, "/links", &link).await;
             return rule.path.replace("{tag}", &tag);
+        }
+        if (&rule.method, rule.path) == (&Method::DELETE, "/rest/v3/tags") {
+            return format!("{}?tags[]=absent", rule.path);
+        }
+        if rule.path.contains("{domain}") {
+            return rule.path.replace("{domain}", DOMAIN);
         }
         let collection = rule.path.split("/{id}").next().unwrap();
         if collection == rule.path {

@@ -1,0 +1,120 @@
+//! What Shlink's clients send that the admin API does not take as it is.
+
+use crate::config::LinksConfig;
+use crate::http::api::fields::{Fields, Reason};
+use crate::http::api::values;
+use crate::http::app::App;
+use crate::problem::{FieldError, Kind, Problem};
+use axum::extract::{FromRequestParts, Path};
+use edgelink_wire::{Code, Domain, LinkKey};
+use http::request::Parts;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// How clients name the default domain in filters.
+const DEFAULT_DOMAIN: &str = "DEFAULT";
+
+/// The text in the path, percent-decoded and not checked, and the parameters of the query.
+pub(super) struct Named(pub(super) String, pub(super) Fields);
+
+impl FromRequestParts<Arc<App>> for Named {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let fields = Fields::of_query(parts.uri.query())?;
+        let path = Path::<String>::from_request_parts(parts, app).await;
+        let Path(text) = path.map_err(|_| Problem::new(Kind::NotFound))?;
+        Ok(Self(text, fields))
+    }
+}
+
+/// The link that path and query name, and the other parameters of the query. A domain that is none of ours has no
+/// links.
+pub(super) struct NamedLink(pub(super) LinkKey, pub(super) Fields);
+
+impl FromRequestParts<Arc<App>> for NamedLink {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let links = &app.config.links;
+        let Named(code, mut fields) = Named::from_request_parts(parts, app).await?;
+        let not_found = || Problem::new(Kind::LinkNotFound);
+        let code = Code::parse(&code).map_err(|_| not_found())?;
+        let domain = match fields.optional("domain", values::string) {
+            Some(text) => domain(&Value::from(text), links).map_err(|_| not_found())?,
+            None => links.default_domain().clone(),
+        };
+        Ok(Self(LinkKey::new(domain, code), fields))
+    }
+}
+
+/// A domain, or `DEFAULT`.
+pub(super) fn domain(value: &Value, links: &LinksConfig) -> Result<Domain, Reason> {
+    match value.as_str() {
+        Some(DEFAULT_DOMAIN) => Ok(links.default_domain().clone()),
+        _ => values::domain(value, links),
+    }
+}
+
+/// The number of a page, or of its items, as a query has it.
+pub(super) fn number(value: &Value, most: usize) -> Result<usize, Reason> {
+    let text = values::text(value)?;
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| is_number);
+    number
+        .filter(|number| (1..=most).contains(number))
+        .ok_or_else(|| Reason::Owned(format!("must be a number of 1 to {most}")))
+}
+
+/// Takes the fields of a short URL out of `object` that the admin API does not have; what is wrong with them. Those
+/// that say what is the case anyway are let be.
+pub(super) fn take_foreign(
+    object: &mut Map<String, Value>,
+    links: &LinksConfig,
+) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if let Some(length) = object.remove("shortCodeLength")
+        && !length.is_null()
+        && length.as_u64() != Some(links.code_length.into())
+    {
+        let reason = format!(
+            "must be {}, the length of all codes here",
+            links.code_length
+        );
+        errors.push(FieldError::new("shortCodeLength", reason));
+    }
+    if let Some(crawlable) = object.remove("crawlable")
+        && !matches!(crawlable, Value::Null | Value::Bool(false))
+    {
+        errors.push(FieldError::new("crawlable", "must be false"));
+    }
+    errors
+}
+
+/// What was read, unless other fields are wrong: then all that is wrong.
+pub(super) fn unless_wrong<T>(
+    errors: Vec<FieldError>,
+    read: Result<T, Problem>,
+) -> Result<T, Problem> {
+    match read {
+        read if errors.is_empty() => read,
+        Err(problem) if problem.kind() == Kind::Validation => Err(problem.and_errors(errors)),
+        Err(problem) => Err(problem),
+        Ok(_) => Err(Problem::validation(errors)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_out_of_range_is_refused() {
+        let read = |text: &str| number(&Value::from(text), 20).ok();
+        assert_eq!(read("1"), Some(1));
+        assert_eq!(read("20"), Some(20));
+        for text in ["", "0", "21", "-1", "+1", "1.0", "99999999999999999999999"] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! `/rest/v3`, where Shlink's SDK does not see what matters: the end-to-end suite runs that.
+
+use crate::helpers::{Answer, EDGE_TOKENS, Running, send, until};
+use edgelink_wire::clicks::{ClickBatch, encode};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+async fn call(server: &Running, method: Method, path: &str, body: &Value) -> Answer {
+    let request = server.plain(method, &format!("/rest/v3{path}"));
+    let request = request.header("x-api-key", &server.admin_key);
+    match body {
+        Value::Null => send(request).await,
+        body => send(request.json(body)).await,
+    }
+}
+
+async fn get(server: &Running, path: &str) -> Answer {
+    call(server, Method::GET, path, &Value::Null).await
+}
+
+/// Counts clicks of links on the default domain.
+async fn count(server: &Running, seq: u64, at: u64, clicks: &[(&str, u64)]) {
+    let keys: Vec<(String, u64)> = clicks
+        .iter()
+        .map(|(code, clicks)| (format!("go.example:8080/{code}"), *clicks))
+        .collect();
+    let batch = ClickBatch {
+        worker: [1; 16],
+        seq,
+        at,
+        total: 0,
+        dropped: 0,
+        clicks: keys
+            .iter()
+            .map(|(key, clicks)| (key.as_str(), *clicks))
+            .collect(),
+    };
+    let (token, _) = EDGE_TOKENS.split_once(',').unwrap();
+    let request = server
+        .plain(Method::POST, "/edge/v1/clicks")
+        .bearer_auth(token);
+    let answer = send(request.body(encode(&[batch]))).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT);
+}
+
+async fn create(server: &Running, code: &str, tags: &[&str]) {
+    let body = json!({ "longUrl": "https://example.com/", "customSlug": code, "tags": tags });
+    server.post(&body).await.expect(201);
+}
+
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.unwrap().as_secs()
+}
+
+#[tokio::test]
+async fn problems_have_the_shape_of_shlinks_and_the_id_of_their_request() {
+    let server = Running::start().await;
+    let answer = get(&server, "/short-urls/absent?domain=other.example").await;
+    assert_eq!(answer.header("content-type"), "application/problem+json");
+    let expected = json!({
+        "type": "https://shlink.io/api/error/short-url-not-found",
+        "title": "Short URL not found",
+        "status": 404,
+        "detail": "Short URL not found",
+        "shortCode": "absent",
+        "domain": "other.example",
+        "requestId": answer.header("x-request-id"),
+    });
+    assert_eq!((answer.status.as_u16(), answer.json()), (404, expected));
+
+    let body = json!({ "longUrl": 1, "maxVisits": -5, "crawlable": true, "colour": "red" });
+    let answer = call(&server, Method::POST, "/short-urls", &body).await;
+    let problem = answer.json();
+    assert_eq!(answer.status, 400);
+    assert_eq!(problem["type"], "https://shlink.io/api/error/invalid-data");
+    assert_eq!(
+        problem["invalidElements"],
+        json!(["longUrl", "maxVisits", "colour", "crawlable"])
+    );
+    let crawlable = json!({ "field": "crawlable", "reason": "must be false" });
+    assert_eq!(problem["errors"][3], crawlable);
+
+    let raw = |body: &'static str| {
+        let request = server.plain(Method::POST, "/rest/v3/short-urls").body(body);
+        request
+            .header("x-api-key", &server.admin_key)
+            .header("content-type", "application/json")
+    };
+    let answer = send(raw("{")).await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(
+        answer.json()["type"],
+        "https://shlink.io/api/error/malformed-request-body"
+    );
+    let answer = get(&server, "/no-such-path").await;
+    assert_eq!(answer.status, 404);
+    assert_eq!(
+        answer.json()["type"],
+        "https://shlink.io/api/error/not-found"
+    );
+    let answer = call(&server, Method::PUT, "/domains", &Value::Null).await;
+    answer.problem(405, "method-not-allowed");
+    let answer = send(server.plain(Method::GET, "/rest/v3/tags")).await;
+    assert_eq!(answer.status, 401);
+    assert!(!answer.header("www-authenticate").is_empty());
+}
+
+#[tokio::test]
+async fn limits_count_requests_and_refuse_them_as_elsewhere() {
+    let server = Running::with(&[
+        ("EDGELINK_LIMITS_KEY_CAPACITY", "1"),
+        ("EDGELINK_LIMITS_KEY_PER_SECOND", "1"),
+    ])
+    .await;
+    let first = get(&server, "/domains").await;
+    assert_eq!(first.status, 200);
+    assert!(!first.header("ratelimit").is_empty());
+    let mut answer = first;
+    until("a refusal", async || {
+        answer = get(&server, "/domains").await;
+        answer.status == 429
+    })
+    .await;
+    answer.problem(429, "rate-limited");
+}
+
+#[tokio::test]
+async fn health_needs_no_key_and_pages_of_other_origins_may_ask() {
+    let server = Running::with(&[("EDGELINK_SERVER_CORS_ORIGINS", "https://web.example")]).await;
+    let request = server.plain(Method::GET, "/rest/v3/health");
+    let answer = send(request.header("origin", "https://web.example")).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("content-type"), "application/health+json");
+    assert_eq!(
+        answer.header("access-control-allow-origin"),
+        "https://web.example"
+    );
+    assert_eq!(answer.json()["status"], "pass");
+}
+
+#[tokio::test]
+async fn visits_are_listed_by_the_minute_whatever_the_size_of_pages() {
+    let server = Running::start().await;
+    create(&server, "a", &["x"]).await;
+    create(&server, "b", &[]).await;
+    let minute = now() / 60 - 10;
+    count(&server, 1, minute * 60, &[("a", 3), ("b", 1), ("gone", 7)]).await;
+    count(&server, 2, (minute + 2) * 60 + 59, &[("a", 2)]).await;
+    let mut all = Vec::new();
+    for page in 1..=3 {
+        let path = format!("/short-urls/a/visits?itemsPerPage=2&page={page}");
+        let visits = get(&server, &path).await.expect(200)["visits"].clone();
+        assert_eq!(visits["pagination"]["totalItems"], 5);
+        assert_eq!(visits["pagination"]["pagesCount"], 3);
+        all.extend(visits["data"].as_array().unwrap().clone());
+    }
+    let answer = get(&server, "/short-urls/a/visits").await.expect(200);
+    assert_eq!(answer["visits"]["data"], json!(all));
+    let dates: Vec<&str> = all
+        .iter()
+        .map(|visit| visit["date"].as_str().unwrap())
+        .collect();
+    assert_eq!(dates.len(), 5);
+    assert!(
+        dates[0] == dates[1] && dates[2] == dates[4] && dates[1] > dates[2],
+        "{dates:?}"
+    );
+    let first = dates[2].replace('+', "%2B");
+    let within = format!("/short-urls/a/visits?startDate={first}&endDate={first}");
+    let within = get(&server, &within).await.expect(200);
+    assert_eq!(within["visits"]["pagination"]["totalItems"], 3);
+    let all = get(&server, "/visits/non-orphan").await.expect(200);
+    assert_eq!(all["visits"]["pagination"]["totalItems"], 6);
+    let tagged = get(&server, "/tags/x/visits").await.expect(200);
+    assert_eq!(tagged["visits"]["pagination"]["totalItems"], 5);
+}
+
+#[tokio::test]
+async fn a_key_sees_the_visits_of_its_links_alone() {
+    let server = Running::start().await;
+    create(&server, "others", &[]).await;
+    let user = json!({ "name": "e", "role": "editor" });
+    let user = send(server.api(Method::POST, "/users").json(&user))
+        .await
+        .expect(201);
+    let key = json!({ "name": "e", "role": "editor", "userId": user["id"] });
+    let key = send(server.api(Method::POST, "/keys").json(&key))
+        .await
+        .expect(201);
+    let key = key["key"].as_str().unwrap();
+    let editor = |method: Method, path: &str| {
+        let request = server.plain(method, &format!("/rest/v3{path}"));
+        request.header("x-api-key", key)
+    };
+    let own = json!({ "longUrl": "https://example.com/", "customSlug": "own" });
+    send(editor(Method::POST, "/short-urls").json(&own))
+        .await
+        .expect(200);
+    count(&server, 1, now(), &[("others", 5), ("own", 2)]).await;
+    let overview = send(editor(Method::GET, "/visits")).await.expect(200);
+    assert_eq!(overview["visits"]["nonOrphanVisits"]["total"], 2);
+    let visits = send(editor(Method::GET, "/visits/non-orphan"))
+        .await
+        .expect(200);
+    assert_eq!(visits["visits"]["pagination"]["totalItems"], 2);
+    let list = send(editor(Method::GET, "/short-urls")).await.expect(200);
+    assert_eq!(list["shortUrls"]["pagination"]["totalItems"], 1);
+    for method in [Method::GET, Method::DELETE] {
+        let answer = send(editor(method, "/short-urls/others/visits")).await;
+        assert_eq!(answer.status, 404);
+    }
+    let total = get(&server, "/short-urls/others").await.expect(200);
+    assert_eq!(total["visitsSummary"]["total"], 5);
+}
+
+#[tokio::test]
+async fn the_deletion_of_visits_is_in_the_history_of_the_link() {
+    let server = Running::start().await;
+    create(&server, "a", &[]).await;
+    count(&server, 1, now(), &[("a", 4)]).await;
+    let deleted = call(
+        &server,
+        Method::DELETE,
+        "/short-urls/a/visits",
+        &Value::Null,
+    )
+    .await;
+    assert_eq!(deleted.expect(200), json!({ "deletedVisits": 4 }));
+    let history = server.get("/links/a/history").await.expect(200);
+    let entry = &history["entries"][0];
+    assert_eq!(
+        (&entry["action"], &entry["detail"]),
+        (&json!("clicks.delete"), &json!({ "clicks": 4 }))
+    );
+}

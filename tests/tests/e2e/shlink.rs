@@ -1,0 +1,30 @@
+//! Shlink's clients: its SDK, as npm has it, calls the control plane.
+
+use edgelink_tests::scenario::DOMAIN;
+use edgelink_tests::stack::{Deployment, EnvoyOptions, root};
+use tokio::process::Command;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_call_of_shlinks_sdk_is_answered_as_it_expects() {
+    let options = EnvoyOptions {
+        domains: vec![DOMAIN.to_owned(), "other.example".to_owned()],
+        clicks: "true",
+        ..EnvoyOptions::default()
+    };
+    let edgelink = Deployment::start(&options).await;
+    let script = root().join("tests/shlink/calls.mjs");
+    let output = Command::new("node")
+        .arg(script)
+        .env(
+            "API",
+            format!("http://{}", edgelink.control_plane.address()),
+        )
+        .env("API_KEY", edgelink.control_plane.admin_key())
+        .env("EDGE", format!("http://{}", edgelink.envoy.edge()))
+        .output()
+        .await
+        .expect("node: run `make setup`");
+    let said = [&output.stdout[..], &output.stderr].concat();
+    println!("{}", String::from_utf8_lossy(&said));
+    assert!(output.status.success(), "{}", output.status);
+}
