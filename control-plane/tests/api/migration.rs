@@ -196,11 +196,11 @@ async fn the_csv_of_shlinks_command_line_and_that_for_its_importer_are_read() {
 const SHLINK_API: &str = r#"{"shortUrls":{"data":[
   {"shortCode":"12C18","shortUrl":"https://s.test/12C18","longUrl":"https://store.steampowered.com","dateCreated":"2016-08-21T20:34:16+02:00",
    "visitsSummary":{"total":328,"nonBots":285,"bots":43},"visitsCount":328,"tags":["games","tech"],
-   "meta":{"validSince":"2017-01-21T00:00:00+02:00","validUntil":null,"maxVisits":100},"domain":null,"title":null,"crawlable":false,
+   "meta":{"validSince":"2017-01-21T00:00:00+02:00","validUntil":null,"maxVisits":1000},"domain":null,"title":null,"crawlable":false,
    "forwardQuery":false,"hasRedirectRules":true,
    "redirectRules":[{"longUrl":"https://example.com/ios","priority":1,"conditions":[{"type":"device","matchKey":null,"matchValue":"ios"}]}]},
   {"shortCode":"x","shortUrl":"https://other.example/x","longUrl":"https://shlink.io","dateCreated":"2016-05-01T20:34:16+02:00",
-   "visitsCount":3,"tags":[],"meta":{"validSince":null,"validUntil":null,"maxVisits":null},"domain":"other.example","title":"S","forwardQuery":true}],
+   "visitsCount":3,"tags":[],"meta":{"validSince":null,"validUntil":null,"maxVisits":3},"domain":"other.example","title":"S","forwardQuery":true}],
   "pagination":{"currentPage":1,"pagesCount":1}}}"#;
 
 #[tokio::test]
@@ -208,13 +208,15 @@ async fn pages_of_shlinks_api_are_read_with_rules_and_what_is_not_kept_is_said()
     let server = Running::start().await;
     let done = thrice(&server, Format::ShlinkApi, SHLINK_API.as_bytes()).await;
     assert_eq!((done.summary.created, done.summary.visits), (2, 331));
-    assert_eq!(done.summary.noted, 1);
-    assert_eq!(
-        done.entries()[0],
-        (1, "created", "the limit of 100 visits is not kept")
-    );
+    let notes: Vec<&str> = done.entries().iter().map(|entry| entry.2).collect();
+    let expected = [
+        "672 of 1000 visits are left, which are its limit now",
+        "its limit of 3 visits is used up, so it is disabled",
+    ];
+    assert_eq!(notes, expected);
     let link = server.get("/links/12C18").await.expect(200);
     assert_eq!(link["validSince"], "2017-01-20T22:00:00Z");
+    assert_eq!(link["maxVisits"], 672);
     assert_eq!(link["forwardQuery"], false);
     let rules = server.get("/links/12C18/rules").await.expect(200);
     assert_eq!(

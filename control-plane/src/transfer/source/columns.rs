@@ -175,7 +175,9 @@ impl<'r> Named<'r> {
         self.describe(&mut item);
         item.set_some("tags", self.tags());
         item.set_some("createdAt", self.time(CREATED)?);
-        item.set_some("importedVisits", self.visits()?);
+        let visits = self.visits()?;
+        item.set_some("importedVisits", visits);
+        self.limit(&mut item, visits.unwrap_or(0))?;
         item.set_some("validSince", self.time(VALID_SINCE)?);
         item.set_some("validUntil", self.time(VALID_UNTIL)?);
         // Shlink forwards the query, as links do here; the others do not.
@@ -253,16 +255,37 @@ impl<'r> Named<'r> {
         visits.map_err(|_| format!("visits are no number: {text}"))
     }
 
+    /// Sets how many visits are left of the limit, of which the link has used some.
+    fn limit(&self, item: &mut Item, used: u64) -> Result<(), String> {
+        let Some(text) = self.text(MAX_VISITS) else {
+            return Ok(());
+        };
+        let most: u64 = text
+            .parse()
+            .map_err(|_| format!("maxvisits is no number: {text}"))?;
+        match most.checked_sub(used).filter(|left| *left > 0) {
+            Some(left) => {
+                item.set("maxVisits", left);
+                if used > 0 {
+                    let note = format!("{left} of {most} visits are left, which are its limit now");
+                    item.notes.push(note);
+                }
+            }
+            None => {
+                item.set("state", "disabled");
+                let note = format!("its limit of {most} visits is used up, so it is disabled");
+                item.notes.push(note);
+            }
+        }
+        Ok(())
+    }
+
     fn note_what_is_lost(&self, item: &mut Item) {
         if self
             .flag("password")
             .unwrap_or(self.get(&["password"]).is_some())
         {
             item.notes.push("the password is not kept".to_owned());
-        }
-        if let Some(most) = self.text(MAX_VISITS) {
-            item.notes
-                .push(format!("the limit of {most} visits is not kept"));
         }
     }
 }
