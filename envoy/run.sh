@@ -150,6 +150,15 @@ set_feed() {
   values[SECTIONS]+=$',\n  "snapshot": {},\n  "admission": {}'
 }
 
+# Whether domains that the API has made are served as well.
+set_api_domains() {
+  case $1 in
+  false) return ;;
+  true) values[SECTIONS]+=$',\n  "apiDomains": true' ;;
+  *) fail "EDGELINK_API_DOMAINS must be true or false, not '$1'" ;;
+  esac
+}
+
 # Whether redirects are counted by link and reported to the control plane.
 set_clicks() {
   case $1 in
@@ -196,6 +205,7 @@ unset EDGELINK_EDGE_TOKEN EDGELINK_AUTH_EDGE_TOKENS # `up.sh` exports the latter
 
 [[ -z ${EDGELINK_REDIS:-} ]] || set_redis "$EDGELINK_REDIS"
 set_feed "${EDGELINK_FEED:-none}"
+set_api_domains "${EDGELINK_API_DOMAINS:-$([[ ${EDGELINK_FEED:-none} == none ]] && echo false || echo true)}"
 set_clicks "${EDGELINK_CLICKS:-false}"
 set_geo "${EDGELINK_COUNTRY_HEADER:-}" "${EDGELINK_CITY_HEADER:-}"
 unset EDGELINK_REDIS_PASSWORD

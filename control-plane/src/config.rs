@@ -4,6 +4,7 @@
 //! `EDGELINK_<SECTION>_<FIELD>`; `edgelink.example.toml` and the reference in the README are generated (`make reference`).
 //! An unknown field or a wrong value stops the start, and all of them are named at once.
 
+mod domains;
 mod environment;
 mod error;
 mod feed;
@@ -15,6 +16,7 @@ mod store;
 mod value;
 mod visits;
 
+pub use domains::DomainsConfig;
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use feed::{FeedConfig, PublisherConfig};
@@ -52,6 +54,8 @@ edgelink_wire::settings! {
         pub clicks: ClicksConfig = ClicksConfig::default();
         /// See [`LinksConfig`].
         pub links: LinksConfig = LinksConfig::default();
+        /// See [`DomainsConfig`].
+        pub domains: DomainsConfig = DomainsConfig::default();
         /// See [`NumbersConfig`].
         pub numbers: NumbersConfig = NumbersConfig::default();
         /// See [`AuthConfig`].

@@ -15,4 +15,5 @@ mod redirect;
 pub(crate) mod routes;
 mod seal;
 mod shlink;
+pub(crate) mod tenant_links;
 mod visit;

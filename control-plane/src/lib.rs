@@ -6,6 +6,7 @@ pub mod cli;
 pub mod clicks;
 mod clock;
 pub mod config;
+pub mod domains;
 pub mod feed;
 pub mod http;
 mod limits;

@@ -82,6 +82,8 @@ kinds! {
     LinkNotFound: NOT_FOUND "link-not-found", "There is no such link";
     /// no link has the tag
     TagNotFound: NOT_FOUND "tag-not-found", "No link has the tag";
+    /// no such domain
+    DomainNotFound: NOT_FOUND "domain-not-found", "There is no such domain";
     /// `Allow` lists the right ones
     MethodNotAllowed: METHOD_NOT_ALLOWED "method-not-allowed", "The method is not allowed here";
     /// the body took longer than `server.body_timeout_ms`
@@ -94,6 +96,14 @@ kinds! {
     TagTaken: CONFLICT "tag-taken", "The tag is taken";
     /// another tenant or user has the name
     NameTaken: CONFLICT "name-taken", "The name is taken";
+    /// the configuration or a tenant has the domain, or links from before have it
+    DomainTaken: CONFLICT "domain-taken", "The domain is taken";
+    /// the domain is configured, or has links
+    DomainInUse: CONFLICT "domain-in-use", "The domain cannot be removed";
+    /// the DNS does not answer, or does not have the TXT record
+    VerificationFailed: CONFLICT "verification-failed", "The domain could not be verified";
+    /// the installation has 1,000 domains
+    TooManyDomains: CONFLICT "too-many-domains", "There are too many domains";
     /// the tenant would have no admin any more
     LastAdmin: CONFLICT "last-admin", "The tenant would have no admin";
     /// another link has the external id, or the link that has it is elsewhere

@@ -85,10 +85,12 @@ impl Server {
         make_admin_key(&config, store.as_ref()).await?;
         let minter = numbers::minter(&config, store.clone(), background.known_keys()).await?;
         let (listener, address) = listen(config.server.listen).await?;
+        background.domains.read(&store).await?;
         let publisher = background.start(&config, &store);
         let lookups = Lookups {
             feed: background.feed.clone(),
             publisher,
+            domains: background.domains.clone(),
             resolver: background.resolver(&config, &store),
             snapshots: background.snapshots(&config, &store),
             redis: background.redis.clone(),

@@ -2,12 +2,14 @@
 
 use crate::clicks::{HotLink, hot_links};
 use crate::config::ClicksConfig;
+use crate::domains::model::DomainRow;
 use crate::feed::{Feed, FeedError};
 use crate::resolve::KnownKeys;
 use crate::store::{Store, StoreError};
 use bytes::Bytes;
+use edgelink_wire::domain_record::domain_key;
 use edgelink_wire::snapshot::{MAX_DOMAINS, MAX_HOT, MAX_HOT_BYTES};
-use edgelink_wire::{CodeLength, Domain, Entry, PermutationKey, Snapshot};
+use edgelink_wire::{CodeLength, Domain, Entry, PermutationKey, Record, Snapshot};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -113,6 +115,7 @@ impl Snapshots {
             .code_filter()
             .ok_or(SnapshotError::NotReady)?;
         let bound = self.store.bound_state().await?.bound;
+        let domain_records = self.domain_records().await?;
         let hot = hot_links(&self.store, &self.settings.clicks).await?;
         // Another generation has begun: the codes may be of the one before.
         if found != generation || self.generation()? != generation {
@@ -127,27 +130,40 @@ impl Snapshots {
             key: self.settings.key.clone(),
             domains: domains.map(Domain::as_str).collect(),
             codes,
-            hot: bounded(&hot),
+            hot: entries(&domain_records)
+                .chain(bounded(&hot))
+                .take(MAX_HOT)
+                .collect(),
         };
         Ok(snapshot.to_bytes().into())
     }
+
+    /// Keys and records of the domains that edges have to know.
+    async fn domain_records(&self) -> Result<Vec<(String, Record<String>)>, StoreError> {
+        let rows = self.store.domains().await?;
+        let configured = &self.settings.domains;
+        let is_needed = |row: &DomainRow| row.is_in_effect() || configured.contains(&row.domain);
+        let rows = rows.iter().filter(|row| is_needed(row));
+        let entry = |row: &DomainRow| (domain_key(&row.domain), row.record());
+        Ok(rows.map(entry).collect())
+    }
+}
+
+fn entries(links: &[HotLink]) -> impl Iterator<Item = Entry<'_>> {
+    links.iter().map(|(key, record)| Entry {
+        key: key.as_bytes(),
+        record: record.as_deref(),
+    })
 }
 
 /// The hot links that fit into a snapshot.
-fn bounded(links: &[HotLink]) -> Vec<Entry<'_>> {
+fn bounded(links: &[HotLink]) -> impl Iterator<Item = Entry<'_>> {
     let mut bytes = 0;
     let mut buffer = Vec::new();
-    let entries = links.iter().map(|(key, record)| Entry {
-        key: key.as_bytes(),
-        record: record.as_deref(),
-    });
-    entries
-        .take(MAX_HOT)
-        .take_while(|entry| {
-            buffer.clear();
-            entry.encode(&mut buffer);
-            bytes += buffer.len();
-            bytes <= MAX_HOT_BYTES
-        })
-        .collect()
+    entries(links).take_while(move |entry| {
+        buffer.clear();
+        entry.encode(&mut buffer);
+        bytes += buffer.len();
+        bytes <= MAX_HOT_BYTES
+    })
 }

@@ -6,6 +6,7 @@
 //! [`calls`], the operations, and last what [`connect`]s.
 
 mod accounts;
+mod api_domains;
 mod api_keys;
 mod audit;
 mod bounds;
@@ -46,6 +47,7 @@ mod users;
 mod visits;
 
 pub use accounts::AccountError;
+pub use api_domains::{ChangedDomain, DomainError, MAX_COUNTED_LINKS, NewDomain};
 pub use api_keys::{ApiKeyRow, KeyChange, KeyHolder, KeyQuery, PreviousSecret};
 pub use audit::{Actor, AuditEntry, AuditQuery, Entry};
 pub use bounds::{BOUND_LEAD_MILLIS, BoundState};

@@ -335,6 +335,9 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
         HostBytes::default()
     };
     let mut head = Head::read(&headers).unwrap_or_default();
+    if resumed.is_undecided() {
+        return decide_again(waiter, &head);
+    }
     let path =
         (headers.is_empty() && waiter.has_more).then(|| abi::header(Map::RequestHeaders, ":path"));
     let path = path.flatten().unwrap_or_default();
@@ -348,6 +351,31 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
     });
     if let Some(reply) = reply {
         reply.send();
+    }
+}
+
+/// Decides about a request that has waited until the domains are known. The stream is in effect.
+fn decide_again(waiter: Waiter, head: &Head<'_>) {
+    let now = Envoy::now();
+    let step = with_worker(|worker| {
+        worker.envoy.enter(waiter.stream);
+        let pairs = &mut worker.pairs;
+        let step = worker
+            .edge
+            .on_request_again(&mut worker.envoy, waiter.stream, head, now);
+        step.map(|answer| Reply::new(&answer, std::mem::take(pairs)))
+    });
+    let callout = match step {
+        // Only requests that are never passed on wait.
+        None | Some(Step::Pass) => None,
+        Some(Step::Answer(reply, callout)) => {
+            reply.send();
+            callout
+        }
+        Some(Step::Wait(callout)) => callout,
+    };
+    if let Some(callout) = callout {
+        send(&callout);
     }
 }
 

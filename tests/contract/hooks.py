@@ -16,6 +16,7 @@ time = st.datetimes(datetime.datetime(2030, 1, 1), datetime.datetime(2090, 1, 1)
 FORMATS = {
     "target-url": st.builds("{}://{}{}".format, st.sampled_from(["http", "https"]), host, path),
     "short-domain": st.sampled_from(DOMAINS),
+    "domain-name": st.from_regex(r"\A[a-z][a-z0-9]{0,20}\.example\Z"),
     "alias": st.from_regex(r"\A[0-9A-Za-z_-]{1,64}\Z"),
     "line": line,
     "notes": line,

@@ -6,10 +6,11 @@
 use super::Feed;
 use crate::config::FeedConfig;
 use axum::response::Response;
+use edgelink_wire::FeedPosition;
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::feed_batch::decode_message;
-use edgelink_wire::{FeedPosition, LinkKey};
 use std::collections::HashMap;
+use std::fmt::Display;
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// Changes that the feed has to carry before a response is sent. They travel with the response, so that the wait begins
@@ -18,13 +19,16 @@ use tokio::time::{Instant, sleep, timeout_at};
 pub(crate) struct AwaitedChanges {
     /// The end of the feed before the links were changed.
     from: FeedPosition,
-    /// The keys of the links, and their new revisions.
+    /// The keys of links and domains, and their new revisions.
     revs: HashMap<String, u64>,
 }
 
 impl AwaitedChanges {
-    /// Links that were changed after the feed ended at `from`, with their new revisions.
-    pub(crate) fn new(from: FeedPosition, links: impl IntoIterator<Item = (LinkKey, u64)>) -> Self {
+    /// Links, or domains, that were changed after the feed ended at `from`, with their new revisions.
+    pub(crate) fn new<K: Display>(
+        from: FeedPosition,
+        links: impl IntoIterator<Item = (K, u64)>,
+    ) -> Self {
         let revs = links.into_iter().map(|(key, rev)| (key.to_string(), rev));
         Self {
             from,
@@ -126,7 +130,7 @@ mod tests {
 
     fn awaited(from: FeedPosition) -> AwaitedChanges {
         let links = [("a.example/one", 7), ("a.example/two", 8)];
-        AwaitedChanges::new(from, links.map(|(key, rev)| (key.parse().unwrap(), rev)))
+        AwaitedChanges::new(from, links)
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ mod bulk_changes;
 mod bulk_items;
 pub(super) mod create;
 mod cursor;
+mod domains;
 mod dry_run;
 pub(super) mod fields;
 mod idempotency;
@@ -62,6 +63,9 @@ fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(users::create, users::list))
         .routes(routes!(users::get, users::patch))
         .routes(routes!(tenants::create, tenants::list))
+        .routes(routes!(domains::create, domains::list))
+        .routes(routes!(domains::get, domains::patch, domains::delete))
+        .routes(routes!(domains::verify))
         .routes(routes!(audit::list))
         .routes(routes!(accounting))
 }

@@ -1,11 +1,13 @@
 //! The state that handlers share.
 
 use crate::config::Config;
+use crate::domains::{Domains, Verifier};
 use crate::feed::Feed;
-use crate::http::auth::{EdgeTokens, KeyVerifier};
+use crate::http::auth::{Caller, EdgeTokens, KeyVerifier};
 use crate::http::health::Health;
 use crate::http::pages::Pages;
 use crate::http::seal::Seal;
+use crate::http::tenant_links::TenantLinks;
 use crate::limits::Limiter;
 use crate::links::creating::Creator;
 use crate::numbers::Minter;
@@ -26,6 +28,8 @@ pub(crate) struct App {
     pub(crate) keys: Arc<KeyVerifier>,
     pub(crate) edge_tokens: Arc<EdgeTokens>,
     pub(crate) pages: Pages,
+    pub(crate) domains: Arc<Domains>,
+    pub(crate) verifier: Verifier,
     pub(crate) feed: Arc<Feed>,
     pub(crate) resolver: Resolver,
     pub(crate) snapshots: Snapshots,
@@ -46,6 +50,7 @@ pub(crate) struct App {
 pub(crate) struct Lookups {
     pub(crate) feed: Arc<Feed>,
     pub(crate) publisher: PublisherStatus,
+    pub(crate) domains: Arc<Domains>,
     pub(crate) resolver: Resolver,
     pub(crate) snapshots: Snapshots,
     /// Where rate limits are counted; `None` if this is the only control plane.
@@ -61,6 +66,8 @@ impl App {
             edge_tokens: Arc::new(EdgeTokens::new(&config.auth.edge_tokens)),
             pages: Pages::new(&config.pages),
             health: Health::new(store.clone(), lookups.feed.clone(), lookups.publisher),
+            verifier: Verifier::new(&config.domains),
+            domains: lookups.domains,
             limiter: Limiter::new(&config.limits, lookups.redis),
             feed: lookups.feed,
             resolver: lookups.resolver,
@@ -78,6 +85,15 @@ impl App {
     pub(crate) async fn seal(&self) -> Result<&Seal, StoreError> {
         let read = async || Ok(Seal::new(&self.store.installation().await?));
         self.seal.get_or_try_init(read).await
+    }
+
+    /// The settings of links for the requests of a caller.
+    pub(crate) fn links(&self, caller: &Caller) -> TenantLinks<'_> {
+        TenantLinks::new(
+            &self.config.links,
+            self.domains.current(),
+            caller.tenant_id(),
+        )
     }
 }
 

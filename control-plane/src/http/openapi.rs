@@ -44,6 +44,7 @@ pub(crate) async fn page() -> Response {
     security(("key" = []), ("bearer" = [])),
     tags(
         (name = "links", description = "Links"),
+        (name = "domains", description = "Domains of short links"),
         (name = "accounts", description = "Keys, users and tenants, and who has changed what"),
         (name = "operation", description = "The installation"),
     ),
@@ -131,6 +132,7 @@ fn kinds(operation: &Operation, path: &str) -> Vec<Kind> {
         (path.contains("{code}"), &[Kind::LinkNotFound]),
         (path.contains("{tag}"), &[Kind::TagNotFound]),
         (path.contains("{id}"), &[Kind::NotFound]),
+        (path.contains("/domains/{name}"), &[Kind::DomainNotFound]),
         (
             has_body,
             &[
@@ -178,6 +180,12 @@ const OF_THEIR_OWN: &[(&[&str], &[Kind])] = &[
     (&["moveLink"], &[Kind::QuotaExhausted]),
     (&["restoreLink"], &[Kind::NotDeleted, Kind::LinkPurged]),
     (&["renameTag"], &[Kind::TagTaken]),
+    (
+        &["createDomain"],
+        &[Kind::DomainTaken, Kind::TooManyDomains],
+    ),
+    (&["verifyDomain"], &[Kind::VerificationFailed]),
+    (&["deleteDomain"], &[Kind::DomainInUse]),
     (
         &["createUser", "changeUser", "createTenant"],
         &[Kind::NameTaken],

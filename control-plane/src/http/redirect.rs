@@ -2,6 +2,7 @@
 //! an edge.
 
 use crate::config::UnknownHosts;
+use crate::domains::DomainTable;
 use crate::http::app::App;
 use crate::http::visit::{Visit, behind_code};
 use crate::store::StoreError;
@@ -11,7 +12,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use edgelink_wire::record::Extension;
 use edgelink_wire::redirect::{Decision, NOINDEX, SentTo};
-use edgelink_wire::{Code, Domain, LinkKey, Outcome, Record};
+use edgelink_wire::{Code, Domain, DomainTargets, LinkKey, Outcome, Record};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use metrics::counter;
 use std::sync::Arc;
@@ -22,9 +23,14 @@ const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 /// Answers a visitor. The path is taken as it was sent: a code has no character that needs to be encoded.
 pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Response {
     let (uri, headers, method) = (request.uri(), request.headers(), request.method());
-    let Some(key) = requested_key(&app, uri, headers) else {
+    let domains = app.domains.current();
+    let domain = requested_domain(&app, &domains, headers);
+    let code = Code::parse(behind_code(uri.path()).0);
+    let (Some(domain), Ok(code)) = (domain, code) else {
         return page(&app, Outcome::NotFound);
     };
+    let key = LinkKey::new(domain.clone(), code);
+    let targets = domains.targets(domain);
     let mut visit = Visit::new(&app.config, uri, headers, request.extensions());
     let admitted = async {
         let record = app.resolver.resolve(&key).await?.record;
@@ -34,7 +40,7 @@ pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Res
     match admitted.await {
         Ok((record, has_visits)) => {
             visit.set_used_up(!has_visits);
-            answer(&app, &key, &record, &visit)
+            answer(&app, &key, &record, &visit, &targets)
         }
         Err(error) => {
             log_failure(&key, &error);
@@ -87,15 +93,22 @@ pub(super) fn may_be_link(uri: &Uri) -> bool {
     Code::parse(behind_code(uri.path()).0).is_ok()
 }
 
-fn requested_key(app: &App, uri: &Uri, headers: &HeaderMap) -> Option<LinkKey> {
-    let (code, _) = behind_code(uri.path());
-    let code = Code::parse(code).ok()?;
-    Some(LinkKey::new(requested_domain(app, headers)?.clone(), code))
+/// Answers a visitor of `/`.
+pub(crate) async fn root(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    let domains = app.domains.current();
+    let domain = requested_domain(&app, &domains, &headers);
+    let root = domain.and_then(|domain| domains.targets(domain).root);
+    let redirect = root.and_then(|root| found(root, Outcome::Redirect));
+    redirect.unwrap_or_else(|| page(&app, Outcome::NotFound))
 }
 
 /// The domain that `Host` names. For a missing or unknown one it is the default domain, or `None` if `links.unknown_hosts` is
 /// `not_found`.
-fn requested_domain<'a>(app: &'a App, headers: &HeaderMap) -> Option<&'a Domain> {
+fn requested_domain<'a>(
+    app: &'a App,
+    domains: &'a DomainTable,
+    headers: &HeaderMap,
+) -> Option<&'a Domain> {
     let links = &app.config.links;
     let host = headers
         .get(header::HOST)
@@ -104,13 +117,21 @@ fn requested_domain<'a>(app: &'a App, headers: &HeaderMap) -> Option<&'a Domain>
         UnknownHosts::Default => Some(links.default_domain()),
         UnknownHosts::NotFound => None,
     };
-    Domain::requested(&links.domains, host, default)
+    domains.requested(host, default)
 }
 
-fn answer(app: &App, key: &LinkKey, record: &Record<String>, visit: &Visit<'_>) -> Response {
+fn answer(
+    app: &App,
+    key: &LinkKey,
+    record: &Record<String>,
+    visit: &Visit<'_>,
+    targets: &DomainTargets<&str>,
+) -> Response {
     let decision = decide(key, record, visit);
     let Some(sent_to) = &decision.sent_to else {
-        return page(app, decision.outcome);
+        let target = targets.instead_of(decision.outcome);
+        let elsewhere = target.and_then(|target| found(target, decision.outcome));
+        return elsewhere.unwrap_or_else(|| page(app, decision.outcome));
     };
     let Some(mut response) = redirect(decision.outcome, sent_to) else {
         return page(app, Outcome::Unavailable);
@@ -133,6 +154,18 @@ fn redirect(outcome: Outcome, sent_to: &SentTo<'_>) -> Option<Response> {
     ];
     count(outcome);
     Some((status, headers).into_response())
+}
+
+/// The redirect to a target of the domain; `None` if it is no header value, which the checks rule out.
+fn found(target: &str, outcome: Outcome) -> Option<Response> {
+    let location = HeaderValue::from_str(target).ok()?;
+    let cache_control = HeaderValue::from_static(outcome.cache_control());
+    let headers = [
+        (header::LOCATION, location),
+        (header::CACHE_CONTROL, cache_control),
+    ];
+    count(outcome);
+    Some((StatusCode::FOUND, headers).into_response())
 }
 
 /// Counts a visit, under the outcomes of the edges' metrics.

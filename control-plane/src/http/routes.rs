@@ -38,6 +38,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         )
         .route("/openapi.json", get(openapi::json))
         .route("/api/docs", get(openapi::page))
+        .route("/", get(redirect::root))
         .route("/{code}", get(redirect::follow))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
     let others = bounded(others, &app);

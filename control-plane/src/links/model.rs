@@ -101,6 +101,7 @@ impl LinkDetails {
             forward_path: self.forward_path,
             crawlable: self.crawlable,
             max_visits: self.max_visits,
+            ..Extension::default()
         };
         extension.to_bytes()
     }

@@ -1,6 +1,7 @@
 //! Background tasks: publishing changes, following the feed, and scanning the keys.
 
 use crate::config::Config;
+use crate::domains::Domains;
 use crate::feed::{Feed, Listener, Tail};
 use crate::numbers;
 use crate::publisher::{Destination, Publisher, PublisherStatus};
@@ -18,6 +19,7 @@ pub(super) struct Background {
     pub(super) feed: Arc<Feed>,
     memory: Arc<Memory>,
     known_keys: Arc<KnownKeys>,
+    pub(super) domains: Arc<Domains>,
     pub(super) redis: Option<Arc<Redis>>,
     wake: Arc<Notify>,
     stop: CancellationToken,
@@ -30,11 +32,14 @@ impl Background {
         let redis = Redis::start(&config.redis, &config.feed)?;
         let memory = Arc::new(Memory::new(&config.resolve));
         let known_keys = Arc::new(KnownKeys::new(config.links.code_space()));
-        let listeners: Vec<Arc<dyn Listener>> = vec![known_keys.clone(), memory.clone()];
+        let domains = Arc::new(Domains::new(&config.links.domains));
+        let listeners: Vec<Arc<dyn Listener>> =
+            vec![known_keys.clone(), memory.clone(), domains.clone()];
         Ok(Self {
             feed: Arc::new(Feed::new(&config.feed, listeners)),
             memory,
             known_keys,
+            domains,
             redis,
             wake: Arc::new(Notify::new()),
             stop: CancellationToken::new(),
@@ -74,6 +79,11 @@ impl Background {
         let scanner = KeyScanner::new(self.known_keys.clone(), store.clone());
         self.tasks.spawn(publisher.run(self.stop.clone()));
         self.tasks.spawn(scanner.run(self.stop.clone()));
+        let following = self
+            .domains
+            .clone()
+            .follow(store.clone(), self.stop.clone());
+        self.tasks.spawn(following);
         status
     }
 

@@ -7,7 +7,8 @@ use super::session::Session;
 use super::sql::{Value, insert_literally, sql};
 use edgelink_wire::code::MAX_CODE_LENGTH;
 use edgelink_wire::domain::MAX_DOMAIN_LENGTH;
-use edgelink_wire::{LinkKey, Record, RecordError};
+use edgelink_wire::{Record, RecordError};
+use std::fmt::Display;
 use std::io::Write;
 use std::str::Utf8Error;
 
@@ -55,8 +56,8 @@ struct NewBatch {
 }
 
 impl OutboxBatches {
-    /// Adds the record of a key.
-    pub(super) fn push(&mut self, key: &LinkKey, record: &Record<&str>) {
+    /// Adds the record of a key, of a link or a domain.
+    pub(super) fn push(&mut self, key: &impl Display, record: &Record<&str>) {
         let change = LONGEST_KEY + record.max_length();
         if self.0.last().is_none_or(|batch| !batch.has_room(change)) {
             self.0.push(NewBatch::default());

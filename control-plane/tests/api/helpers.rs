@@ -254,6 +254,14 @@ impl Answer {
         self.json()
     }
 
+    /// The JSON of a problem with that status.
+    #[track_caller]
+    pub(crate) fn refused(&self, status: u16) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text());
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        self.json()
+    }
+
     /// The fields of a problem, after a check of what all problems share.
     #[track_caller]
     pub(crate) fn problem(&self, status: u16, name: &str) -> Vec<String> {

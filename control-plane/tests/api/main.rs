@@ -10,6 +10,7 @@ mod bulk_changes;
 mod changes;
 mod commands;
 mod creation;
+mod domains;
 mod edge;
 mod edge_feed;
 mod faults;

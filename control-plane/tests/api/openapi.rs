@@ -139,6 +139,12 @@ const ORDER: &[&str] = &[
     "changeUser",
     "createTenant",
     "listTenants",
+    "createDomain",
+    "listDomains",
+    "getDomain",
+    "changeDomain",
+    "verifyDomain",
+    "deleteDomain",
     "listAudit",
     "getClickAccounting",
 ];
@@ -166,6 +172,7 @@ async fn the_examples_are_answered_as_documented() {
     let mut made = String::new();
     for (_, path, method, operation) in operations {
         let path = path.replace("{code}", "summer-sale");
+        let path = path.replace("{name}", "brand.example");
         let path = path.replace("{tag}", "summer").replace("{id}", &made);
         let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
         let request = server

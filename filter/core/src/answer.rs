@@ -5,7 +5,7 @@ use crate::metrics::Tier;
 use crate::settings::Settings;
 use crate::visit::Visit;
 use edgelink_wire::redirect::{Decision, NOINDEX, SentTo};
-use edgelink_wire::{Outcome, Record};
+use edgelink_wire::{Outcome, Record, RedirectStatus};
 use std::borrow::Cow;
 use std::rc::Rc;
 
@@ -92,6 +92,29 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// The answer to a request for the root of a domain that has a target for it.
+    pub(crate) fn root(target: &'a str, settings: &'a Settings) -> Self {
+        let outcome = Outcome::Redirect;
+        let page = Self {
+            outcome,
+            ..Self::not_found(Tier::Domain, settings)
+        };
+        page.instead(Some(target))
+    }
+
+    /// The same answer with a redirect to `target` instead of the page, if there is one. The outcome stays.
+    pub(crate) fn instead(self, target: Option<&'a (impl AsRef<str> + ?Sized)>) -> Self {
+        match target {
+            Some(target) if self.location.is_none() => Self {
+                status: RedirectStatus::Found.code(),
+                location: Some(Cow::Borrowed(target.as_ref().as_bytes())),
+                page: None,
+                ..self
+            },
+            _ => self,
+        }
+    }
+
     /// The answer if no tier could say whether there is a link.
     pub(crate) fn unavailable(tier: Tier, settings: &'a Settings) -> Self {
         Self {
@@ -170,7 +193,7 @@ mod tests {
     use crate::fake::{Host, settings};
     use crate::request::Headers;
     use edgelink_wire::redirect::CACHE_CONTROL;
-    use edgelink_wire::{LinkRecord, LinkState, RedirectStatus};
+    use edgelink_wire::{LinkRecord, LinkState};
 
     fn changed(change: impl FnOnce(&mut LinkRecord<&'static [u8]>)) -> Record<&'static [u8]> {
         let mut record = LinkRecord {

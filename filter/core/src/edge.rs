@@ -3,6 +3,7 @@
 mod action;
 mod answers;
 mod background;
+mod domains;
 mod redis;
 mod roots;
 mod tiers;
@@ -10,6 +11,7 @@ mod visits;
 
 use crate::admission::Gate;
 use crate::answer::Answer;
+use crate::api_domains::ApiDomains;
 use crate::cache::freshness::RecordKind;
 use crate::cache::{Caches, Fetched, Found, Inserted, Lookup, Source};
 use crate::control_plane::callout::{self, Answered, Callout, CalloutError, Response};
@@ -19,14 +21,13 @@ use crate::flights::{
 use crate::host::{Clients, Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Metrics, Shares, Tier};
 use crate::request::{Head, Requested, parse_path, parse_path_below};
-use crate::settings::{Settings, UnknownHosts};
+use crate::settings::Settings;
 use crate::time::{Moment, WallClock};
 use crate::visits::Leases;
 use action::Visits;
 pub use action::{Action, Resumed};
 pub use roots::RootId;
 
-use edgelink_wire::Domain;
 use edgelink_wire::breaker::CircuitBreaker;
 use edgelink_wire::clicks::WorkerId;
 use foldhash::SharedSeed;
@@ -63,6 +64,7 @@ pub struct Edge {
     lost: Vec<FlightId>,
     redis: redis::RedisTier,
     gate: Gate,
+    api_domains: ApiDomains,
     background: background::BackgroundCallouts,
     hasher: SeedableRandomState,
     /// Whether a request has ever come.
@@ -104,6 +106,13 @@ impl<A> Step<A> {
     }
 }
 
+/// Whether a request waits until the domains are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    Waits,
+    HasWaited,
+}
+
 /// The content of an answer that is given at once.
 #[derive(Clone, Copy)]
 enum Content {
@@ -139,6 +148,7 @@ impl Edge {
             lost: Vec::new(),
             redis: redis::RedisTier::default(),
             gate: Gate::new(settings.background.admission_silence_millis),
+            api_domains: ApiDomains::new(settings.api_domains),
             background: background::BackgroundCallouts::new(
                 &settings,
                 Leases::new(name, settings.max_limited_links, hasher.clone()),
@@ -203,6 +213,16 @@ impl Edge {
             self.await_feed();
         }
         self.enter(stream);
+        self.decide_request(host, stream, head, Patience::Waits)
+    }
+
+    fn decide_request(
+        &mut self,
+        host: &mut (impl SharedData + Streams + Log + Clients),
+        stream: StreamId,
+        head: &Head<'_>,
+        patience: Patience,
+    ) -> Step<Answer<'_>> {
         if !matches!(head.method, b"GET" | b"HEAD") {
             return Step::Pass;
         }
@@ -210,7 +230,7 @@ impl Edge {
             Some(requested) => (requested, false),
             None => match self.parse_path_below(head.path) {
                 Some(requested) => (requested, true),
-                None => return Step::Pass,
+                None => return self.answer_root(head),
             },
         };
         // HEAD comes from programs that check or preview a link.
@@ -223,10 +243,7 @@ impl Edge {
         };
         let step = match self.name_key(head.authority, requested.code) {
             Ok(()) => self.decide(host, visitor),
-            Err(UnknownHosts::Pass) => Step::Pass,
-            Err(UnknownHosts::Default | UnknownHosts::NotFound) => {
-                Step::Answer(Content::NotFound(Tier::UnknownHost), None)
-            }
+            Err(reason) => self.decide_without_domain(reason, visitor, patience),
         };
         step.map(|content| self.answer_at_once(host, content, head, visitor))
     }
@@ -235,6 +252,7 @@ impl Edge {
     pub fn on_stream_end(&mut self, stream: StreamId) {
         self.flights.leave(stream);
         self.visits.leave(stream);
+        self.api_domains.leave(stream);
         self.roots.leave(stream);
     }
 
@@ -277,7 +295,12 @@ impl Edge {
         self.at(now);
         if let Some(kind) = self.background.carries(token) {
             let callout = self.on_background_end(host, kind, response, now);
-            return callout.map(Action::Run).into_iter().collect();
+            let undecided = self.take_undecided().map(Action::Resume);
+            return callout
+                .map(Action::Run)
+                .into_iter()
+                .chain(undecided)
+                .collect();
         }
         if let Some(completed) = self.visits.complete_token(token) {
             return self.on_visits_end(completed, response);
@@ -341,6 +364,7 @@ impl Edge {
         actions.extend(self.send_again(host));
         let callouts = self.tick_background(host, now);
         actions.extend(callouts.into_iter().map(Action::Run));
+        actions.extend(self.take_undecided().map(Action::Resume));
         let control_plane = u64::from(self.settings.control_plane.timeout_millis);
         let limit = control_plane + self.redis.timeout_millis() + GRACE_MILLIS;
         let overdue = self.flights.overdue(now, limit);
@@ -462,23 +486,6 @@ impl Edge {
     fn parse_path_below<'p>(&self, path: &'p [u8]) -> Option<Requested<'p>> {
         let may_be_ours = self.here.forward_paths;
         may_be_ours.then(|| parse_path_below(path)).flatten()
-    }
-
-    /// Writes the key of the request at hand.
-    ///
-    /// # Errors
-    /// What becomes of the request if its host is none of the domains and it is not for the default one.
-    fn name_key(&mut self, host: &[u8], code: &[u8]) -> Result<(), UnknownHosts> {
-        let unknown_hosts = self.here.unknown_hosts;
-        let domains = &self.here.domains;
-        let default = domains.first();
-        let default = default.filter(|_| unknown_hosts == UnknownHosts::Default);
-        let domain = Domain::requested(domains, host, default).ok_or(unknown_hosts)?;
-        self.key.clear();
-        self.key.extend_from_slice(domain.as_str().as_bytes());
-        self.key.push(b'/');
-        self.key.extend_from_slice(code);
-        Ok(())
     }
 }
 

@@ -1,18 +1,21 @@
-//! Applies messages of the feed to the caches, to admission, and to the warm links.
+//! Applies messages of the feed to the caches, to admission, to the domains, and to the warm links.
 
 use crate::admission::Gate;
+use crate::api_domains::ApiDomains;
 use crate::cache::{Caches, Update};
 use crate::control_plane::Warm;
 use crate::host::{Log, SharedData};
 use crate::metrics::{Counts, FeedOutcome, Metric};
 use crate::time::Moment;
 use edgelink_wire::Record;
+use edgelink_wire::domain_record::domain_of_key;
 use edgelink_wire::feed::FeedMessage;
 
 /// Applies feed messages.
 pub(crate) struct FeedApplier<'a> {
     pub(crate) caches: &'a mut Caches,
     pub(crate) gate: &'a mut Gate,
+    pub(crate) domains: &'a mut ApiDomains,
     pub(crate) warm: &'a mut Warm,
     pub(crate) counts: &'a mut Counts,
     /// Up to when everything was read before: what comes now was committed later.
@@ -37,15 +40,13 @@ impl FeedApplier<'_> {
                 FeedOutcome::Del
             }
             FeedMessage::Changed { key } => {
-                // There may be a link now.
-                self.admit(key);
-                self.warm.on_change(key.as_bytes());
-                self.caches.mark_stale(key.as_bytes(), now);
+                self.mark_changed(key, now);
                 FeedOutcome::Changed
             }
             FeedMessage::Flush => {
                 self.caches.invalidate_all(now);
                 self.gate.restart();
+                self.domains.restart();
                 self.warm.clear();
                 FeedOutcome::Flush
             }
@@ -62,13 +63,25 @@ impl FeedApplier<'_> {
         self.counts.count(Metric::Feed(FeedOutcome::Gap));
         self.caches.mark_all_stale(now);
         self.gate.restart();
+        self.domains.restart();
         self.warm.clear();
         log.warn(&format!(
             "changes may have been missed, for {why}: every record is stale until it is fetched again"
         ));
     }
 
-    /// Applies the new record of a link.
+    /// Applies a change of which only the key is known.
+    fn mark_changed(&mut self, key: &str, now: Moment) {
+        if domain_of_key(key).is_some() {
+            return self.domains.restart();
+        }
+        // There may be a link now.
+        self.admit(key);
+        self.warm.on_change(key.as_bytes());
+        self.caches.mark_stale(key.as_bytes(), now);
+    }
+
+    /// Applies the new record of a link, or of a domain.
     fn apply_update(
         &mut self,
         data: &mut impl SharedData,
@@ -77,6 +90,9 @@ impl FeedApplier<'_> {
         is_hot: bool,
         now: Moment,
     ) {
+        if let Some(domain) = domain_of_key(key) {
+            return self.domains.on_change(domain, &record);
+        }
         if let Record::Link(_) = record {
             self.admit(key);
         }

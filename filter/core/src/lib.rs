@@ -27,6 +27,7 @@
 
 mod admission;
 pub mod answer;
+mod api_domains;
 pub mod cache;
 mod clicks;
 pub mod control_plane;

@@ -27,6 +27,8 @@ pub struct Settings {
     pub domains: Vec<Domain>,
     /// What becomes of requests for any other host.
     pub unknown_hosts: UnknownHosts,
+    /// Whether domains that the API has made are served as well.
+    pub api_domains: bool,
     /// How the control plane is asked.
     pub control_plane: ControlPlane,
     /// How Redis is asked; `None` without Redis.
@@ -186,6 +188,7 @@ impl Written {
         }
         self.check_poll(problems);
         self.check_admission(problems);
+        self.check_api_domains(problems);
         if let Some(clicks) = &self.clicks
             && clicks.max_unsent_bytes < clicks.max_bytes
         {
@@ -219,6 +222,22 @@ impl Written {
         }
         if self.lru.max_bytes < FEED_LRU_BYTES {
             problems.refuse("lru.maxBytes", "must be at least 1048576 with poll");
+        }
+    }
+
+    fn check_api_domains(&self, problems: &mut Problems) {
+        if !self.api_domains {
+            return;
+        }
+        if self.snapshot.is_none() || self.poll.is_none() {
+            problems.refuse(
+                "apiDomains",
+                "must be left out, or given with snapshot and poll",
+            );
+        }
+        if self.unknown_hosts == UnknownHosts::Pass {
+            // A request that has waited cannot pass any more.
+            problems.refuse("unknownHosts", "must not be pass with apiDomains");
         }
     }
 
@@ -259,6 +278,7 @@ impl From<Written> for Settings {
         Self {
             domains: written.domains,
             unknown_hosts: written.unknown_hosts,
+            api_domains: written.api_domains,
             control_plane,
             redis: written.redis.map(RedisSettings::from),
             background,

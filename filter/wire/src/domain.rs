@@ -91,7 +91,8 @@ impl Domain {
 }
 
 /// A host without a default port and without a trailing dot.
-fn without_defaults(host: &[u8]) -> &[u8] {
+#[must_use]
+pub fn without_defaults(host: &[u8]) -> &[u8] {
     let host = [&b":443"[..], b":80"]
         .into_iter()
         .find_map(|port| host.strip_suffix(port))

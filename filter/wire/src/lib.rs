@@ -1,7 +1,7 @@
 //! What the edge filter and the control plane must agree on.
 //!
 //! Codes and how they are minted ([`base62`], [`permutation`], [`code`]), the hosts they live on ([`domain`]), what a
-//! link is once it has left the database ([`record`]), how it is named in caches ([`key`]) and in Redis ([`redis`]), what
+//! link is once it has left the database ([`record`]), and a domain ([`domain_record`]), how it is named in caches ([`key`]) and in Redis ([`redis`]), what
 //! a visitor of it gets ([`redirect`], [`rules`], [`query`], [`path`]), how a change travels ([`feed`], [`feed_batch`]), what an edge starts from
 //! ([`snapshot`], [`code_filter`]), how it reports clicks ([`clicks`]), and how it gets visits of links that have a limit
 //! ([`visits`]). The crate does no input and output and runs on wasm32.
@@ -28,6 +28,7 @@ pub mod clicks;
 pub mod code;
 pub mod code_filter;
 pub mod domain;
+pub mod domain_record;
 mod error;
 pub mod feed;
 pub mod feed_batch;
@@ -54,7 +55,7 @@ pub use feed::FeedPosition;
 pub use feed_batch::{BatchHead, FeedBatch};
 pub use key::LinkKey;
 pub use permutation::{Permutation, PermutationKey};
-pub use record::{Entry, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
+pub use record::{DomainTargets, Entry, LinkAnswer, LinkRecord, LinkState, Record, RedirectStatus};
 pub use redirect::Outcome;
 pub use snapshot::Snapshot;
 pub use visits::{VisitsAnswer, VisitsRequest};

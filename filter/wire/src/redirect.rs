@@ -2,7 +2,7 @@
 
 use crate::path;
 use crate::query;
-use crate::record::{Extension, LinkRecord, LinkState, Record, RedirectStatus};
+use crate::record::{DomainTargets, Extension, LinkRecord, LinkState, Record, RedirectStatus};
 use crate::rules::{self, Visitor};
 use std::borrow::Cow;
 
@@ -114,6 +114,18 @@ impl<'a> SentTo<'a> {
                 })
             }
             _ => None,
+        }
+    }
+}
+
+impl<T> DomainTargets<T> {
+    /// The target instead of the page for that outcome; `None` if the page is shown.
+    #[must_use]
+    pub fn instead_of(&self, outcome: Outcome) -> Option<&T> {
+        match outcome {
+            Outcome::NotFound => self.not_found.as_ref(),
+            Outcome::Gone => self.expired.as_ref(),
+            Outcome::Redirect | Outcome::Expired | Outcome::Unavailable => None,
         }
     }
 }
@@ -429,6 +441,24 @@ mod tests {
                 let decision = Decision::of(&record, b"go.example/a", &At { now, ..WITHIN });
                 assert_eq!(decision.is_crawlable, !extension.is_empty());
             }
+        }
+    }
+
+    #[test]
+    fn only_outcomes_without_a_link_that_redirects_have_a_target() {
+        let targets = DomainTargets {
+            root: Some("r"),
+            not_found: None,
+            expired: Some("https://brand.example/over"),
+        };
+        for (outcome, target) in [
+            (Outcome::Redirect, None),
+            (Outcome::NotFound, None),
+            (Outcome::Gone, Some("https://brand.example/over")),
+            (Outcome::Expired, None),
+            (Outcome::Unavailable, None),
+        ] {
+            assert_eq!(targets.instead_of(outcome).copied(), target, "{outcome:?}");
         }
     }
 }

@@ -1,14 +1,15 @@
 //! Known answers: the formats as bytes. A change that breaks one of these breaks every deployed edge and every code
 //! ever printed. The codes were computed by an independent implementation of the description in `permutation`.
 
+use edgelink_wire::domain_record::domain_key;
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{self, Rule, Rules, Visitor};
 use edgelink_wire::visits::SettledBlock;
 use edgelink_wire::{
-    BatchHead, ClickBatch, CodeFilter, CodeLength, CodeSpace, Entry, FeedBatch, FeedPosition,
-    LinkRecord, LinkState, PermutationKey, Record, RedirectStatus, Snapshot, VisitsAnswer,
-    VisitsRequest, clicks,
+    BatchHead, ClickBatch, CodeFilter, CodeLength, CodeSpace, Domain, DomainTargets, Entry,
+    FeedBatch, FeedPosition, LinkRecord, LinkState, PermutationKey, Record, RedirectStatus,
+    Snapshot, VisitsAnswer, VisitsRequest, clicks,
 };
 use std::net::IpAddr;
 
@@ -124,6 +125,21 @@ const RULES: &str = r#"[
     {"type": "weight", "matchKey": null, "matchValue": "30"}
   ]}
 ]"#;
+
+#[test]
+fn records_of_domains() {
+    let targets = DomainTargets {
+        root: Some("http://a"),
+        not_found: None,
+        expired: Some("http://b"),
+    };
+    let domain = Domain::parse("go.example").unwrap();
+    assert_eq!(domain_key(&domain), "go.example/");
+    let bytes = b"\x01\x40\x01\x15\x06\x13\x08http://a\0\x08http://bhttp://go.example/";
+    assert_eq!(targets.record(&domain, 1).to_bytes(), bytes);
+    let none = DomainTargets::default().record(&domain, 1).to_bytes();
+    assert_eq!(none, b"\x01\x40\x01\x05\x06\x03\0\0\0http://go.example/");
+}
 
 #[test]
 fn records_with_rules() {

@@ -4,6 +4,7 @@ mod api_input;
 mod capacity;
 mod configuration;
 mod dead_feed;
+mod domains;
 mod draining;
 mod fleet;
 mod hostile_bytes;

@@ -12,6 +12,7 @@ mod connecting;
 mod counters;
 mod crash;
 mod creating;
+mod domains;
 mod idempotent;
 mod issuer;
 mod keys;

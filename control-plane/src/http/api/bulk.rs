@@ -11,6 +11,7 @@ use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::{Caller, check_again};
+use crate::http::tenant_links::TenantLinks;
 use crate::links::order::{Order, OrderOutcome};
 use crate::problem::{Kind, Problem};
 use axum::Json;
@@ -53,7 +54,7 @@ pub(crate) async fn create_many(
     let id = RequestId::of(request.headers(), &caller, Route::Bulk)?;
     let _permit = bulk_items::admit(&app, request.headers())?;
     let mut whole = WholeRequest::default();
-    let links = &app.config.links;
+    let links = &app.links(&caller);
     let (parts, body) = request.into_parts();
     let parsed = bulk_items::read(&app.config.server, body, |index, value| {
         if id.is_some() {
@@ -85,7 +86,7 @@ fn parse(
     index: usize,
     value: Value,
     id: Option<&RequestId>,
-    links: &LinksConfig,
+    links: &TenantLinks<'_>,
     caller: &Caller,
 ) -> Parsed {
     let object = bulk_items::object(value)?;

@@ -9,10 +9,10 @@ use super::one::outcome;
 use super::properties::Properties;
 use super::schema;
 use super::values;
-use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::{Caller, check_again};
+use crate::http::tenant_links::TenantLinks;
 use crate::links::model::{Link, LinkContent, LinkDetails};
 use crate::links::target::TargetUrl;
 use crate::problem::{Kind, Problem};
@@ -110,10 +110,10 @@ async fn change_many(
     app: &App,
     caller: &Caller,
     request: Request,
-    parse: impl Fn(Map<String, Value>, &LinksConfig, &Caller) -> Parsed,
+    parse: impl Fn(Map<String, Value>, &TenantLinks<'_>, &Caller) -> Parsed,
 ) -> Result<(Vec<Outcome>, AwaitedChanges), Problem> {
     let _permit = bulk_items::admit(app, request.headers())?;
-    let links = &app.config.links;
+    let links = &app.links(caller);
     let (parts, body) = request.into_parts();
     let parsed = bulk_items::read(&app.config.server, body, |_, value| {
         parse(bulk_items::object(value)?, links, caller)
@@ -162,7 +162,7 @@ fn bytes_of(content: &LinkContent) -> usize {
     content.target.as_str().len() + texts.chain(targets).sum::<usize>()
 }
 
-fn parse_patch(object: Map<String, Value>, links: &LinksConfig, caller: &Caller) -> Parsed {
+fn parse_patch(object: Map<String, Value>, links: &TenantLinks<'_>, caller: &Caller) -> Parsed {
     let mut fields = Fields::new(object);
     let named = Named::read(&mut fields, links);
     let properties = Properties::read(&mut fields, links).by(caller);
@@ -177,7 +177,7 @@ fn parse_patch(object: Map<String, Value>, links: &LinksConfig, caller: &Caller)
     Ok((key, LinkChange::Update(change)))
 }
 
-fn parse_deletion(object: Map<String, Value>, links: &LinksConfig, caller: &Caller) -> Parsed {
+fn parse_deletion(object: Map<String, Value>, links: &TenantLinks<'_>, caller: &Caller) -> Parsed {
     let mut fields = Fields::new(object);
     let named = Named::read(&mut fields, links);
     fields.finish()?;
@@ -233,7 +233,7 @@ struct Named {
 }
 
 impl Named {
-    fn read(fields: &mut Fields, links: &LinksConfig) -> Self {
+    fn read(fields: &mut Fields, links: &TenantLinks<'_>) -> Self {
         Self {
             code: fields.required("shortCode", values::slug),
             domain: fields.optional("domain", |value| values::domain(value, links)),
@@ -241,7 +241,7 @@ impl Named {
         }
     }
 
-    fn finish(self, links: &LinksConfig) -> Result<(LinkKey, IfMatch), Problem> {
+    fn finish(self, links: &TenantLinks<'_>) -> Result<(LinkKey, IfMatch), Problem> {
         let domain = self
             .domain
             .unwrap_or_else(|| links.default_domain().clone());

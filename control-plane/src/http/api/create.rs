@@ -10,7 +10,8 @@ use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::links::model::{History, LinkContent};
+use crate::http::tenant_links::TenantLinks;
+use crate::links::model::History;
 use crate::links::order::{FulfilledOrder, Order};
 use crate::links::target::TargetUrl;
 use crate::problem::Problem;
@@ -53,7 +54,7 @@ pub(crate) async fn create(
     headers: HeaderMap,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
-    let links = &app.config.links;
+    let links = &app.links(&caller);
     let id = RequestId::of(&headers, &caller, Route::One)?;
     let receipt = id.map(|id| id.receipt(0, &object));
     let order = parse(object, links, &caller, receipt)?;
@@ -89,7 +90,7 @@ fn answer(made: &FulfilledOrder, links: &LinksConfig) -> Response {
 
 pub(crate) fn parse(
     object: Map<String, Value>,
-    links: &LinksConfig,
+    links: &TenantLinks<'_>,
     caller: &Caller,
     receipt: Option<Receipt>,
 ) -> Result<Order, Problem> {
@@ -99,7 +100,7 @@ pub(crate) fn parse(
 /// The order for the link, and the properties that the request names.
 pub(super) fn parse_properties(
     object: Map<String, Value>,
-    links: &LinksConfig,
+    links: &TenantLinks<'_>,
     caller: &Caller,
     receipt: Option<Receipt>,
 ) -> Result<(Order, Properties), Problem> {
@@ -109,31 +110,32 @@ pub(super) fn parse_properties(
 /// The same of fields of which others were read before.
 pub(super) fn read_order(
     mut fields: Fields,
-    links: &LinksConfig,
+    links: &TenantLinks<'_>,
     caller: &Caller,
     receipt: Option<Receipt>,
 ) -> Result<(Order, Properties), Problem> {
     let target = fields.required("longUrl", |value| values::target(value, links));
     let alias = fields.optional("customSlug", values::slug);
-    let domain = fields.optional("domain", |value| values::domain(value, links));
+    let domain = fields.optional("domain", |value| values::usable_domain(value, links));
     let find_if_exists = fields.optional("findIfExists", values::flag);
     let domain = caller.domain(domain, links.default_domain());
     if let Err(reason) = domain {
         fields.refuse("domain", reason);
     }
     let mut properties = Properties::read(&mut fields, links).by(caller);
+    // Another one was refused above.
+    let domain = domain.unwrap_or_else(|_| links.default_domain().clone());
     // A missing target is refused; what else is wrong is named all the same.
     let target = target.unwrap_or_else(|| TargetUrl::from_store(""));
     properties.set_target(target.clone());
-    let content = properties.apply(&LinkContent::to(target));
+    let content = properties.apply(&links.new_content(&domain, target));
     if let Err(ChangeError::Invalid { field, reason }) = &content {
         fields.refuse(field, reason.clone());
     }
     fields.finish()?;
     let content = content?;
     let order = Order {
-        // Another one was refused above.
-        domain: domain.unwrap_or_else(|_| links.default_domain().clone()),
+        domain,
         alias,
         content,
         owner: caller.id().to_owned(),

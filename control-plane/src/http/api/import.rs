@@ -170,7 +170,7 @@ impl Importer<'_> {
         let object = bulk_items::object(value)?;
         let item = u32::try_from(index).unwrap_or(u32::MAX);
         let receipt = id.map(|id| id.receipt(item, &object));
-        let links = &self.app.config.links;
+        let links = &self.app.links(self.caller);
         let mut fields = Fields::new(object);
         let history = self.history(&mut fields);
         let rules = rules::field(&mut fields, links);

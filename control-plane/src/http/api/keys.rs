@@ -6,10 +6,10 @@ use super::fields::{Fields, Reason};
 use super::schema;
 use super::{cursor, page, values};
 use crate::clock;
-use crate::config::LinksConfig;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::http::auth::api_key::ApiKey;
+use crate::http::tenant_links::TenantLinks;
 use crate::problem::{Kind, Problem};
 use crate::store::{ApiKeyRow, KeyQuery, PreviousSecret};
 use crate::tenancy::{Bounds, Role};
@@ -117,7 +117,7 @@ pub(crate) async fn create(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let key = generate()?;
-    let row = parse(object, &app.config.links, &caller, &key)?;
+    let row = parse(object, &app.links(&caller), &caller, &key)?;
     app.store.insert_api_key(&row, &caller.actor()).await??;
     let location = format!("/api/v1/keys/{}", row.id);
     Ok(created(&KeyView::with_secret(row, &key), &location))
@@ -125,7 +125,7 @@ pub(crate) async fn create(
 
 fn parse(
     object: Map<String, Value>,
-    links: &LinksConfig,
+    links: &TenantLinks<'_>,
     caller: &Caller,
     key: &ApiKey,
 ) -> Result<ApiKeyRow, Problem> {
@@ -153,7 +153,7 @@ fn parse(
     fields.finish().map(|()| row)
 }
 
-fn domains(value: &Value, links: &LinksConfig) -> Result<Vec<Domain>, Reason> {
+fn domains(value: &Value, links: &TenantLinks<'_>) -> Result<Vec<Domain>, Reason> {
     let items = value.as_array().filter(|items| items.len() <= MAX_DOMAINS);
     let items = items.ok_or(Reason::Borrowed("must be a list of at most 100 domains"))?;
     let domains = items.iter().map(|item| values::domain(item, links));
@@ -248,7 +248,7 @@ pub(crate) async fn patch(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let detail = Value::Object(object.clone());
-    let patch = KeyPatch::parse(object, &app.config.links)?;
+    let patch = KeyPatch::parse(object, &app.links(&caller))?;
     let change = Box::new(move |row: &ApiKeyRow| (patch.apply(row), detail.clone()));
     let actor = caller.actor();
     let changed = app.store.change_api_key(&id, &actor, "key.update", change);
@@ -269,7 +269,7 @@ struct KeyPatch {
 }
 
 impl KeyPatch {
-    fn parse(object: Map<String, Value>, links: &LinksConfig) -> Result<Self, Problem> {
+    fn parse(object: Map<String, Value>, links: &TenantLinks<'_>) -> Result<Self, Problem> {
         let mut fields = Fields::new(object);
         let now = clock::unix_millis();
         let domains = fields.change("domains", |value| domains(value, links));

@@ -5,10 +5,10 @@ use super::fields::{Fields, Reason};
 use super::schema;
 use super::view::LinkView;
 use super::{page, values};
-use crate::config::LinksConfig;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::http::seal::Seal;
+use crate::http::tenant_links::TenantLinks;
 use crate::links::words::SearchTerm;
 use crate::problem::Problem;
 use crate::store::{ListOrder, ListQuery, ListedState, TagsMode};
@@ -49,7 +49,7 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let config = &app.config.links;
+    let config = &app.links(&caller);
     let scope = caller.scope().as_ref().clone();
     let seal = app.seal().await?;
     let query = parse(query.as_deref(), scope, config, seal)?;
@@ -65,7 +65,7 @@ pub(crate) async fn list(
 fn parse(
     query: Option<&str>,
     scope: Scope,
-    config: &LinksConfig,
+    config: &TenantLinks<'_>,
     seal: &Seal,
 ) -> Result<ListQuery, Problem> {
     let mut fields = Fields::of_query_with(query, &LISTS)?;

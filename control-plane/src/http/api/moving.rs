@@ -6,10 +6,10 @@ use super::if_match::IfMatch;
 use super::one::{RequestedLink, outcome};
 use super::schema;
 use super::{values, view};
-use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
+use crate::http::tenant_links::TenantLinks;
 use crate::links::model::{Link, LinkContent};
 use crate::links::moving::relocate;
 use crate::problem::{FieldError, Kind, Problem};
@@ -47,7 +47,7 @@ pub(crate) async fn restore(
     let check = Box::new(move |link: &Link| {
         caller.check(link)?;
         if_match.check(link)?;
-        check_targets(&link.content, &checked.config.links)
+        check_targets(&link.content, &checked.links(&caller))
     });
     let restored = app.store.restore_link(&key, check, &actor).await?;
     let link = outcome(restored)?;
@@ -56,7 +56,7 @@ pub(crate) async fn restore(
 }
 
 /// Refuses a link whose targets no link may have any more: it would be as good as a new one.
-fn check_targets(content: &LinkContent, links: &LinksConfig) -> Result<(), ChangeError> {
+fn check_targets(content: &LinkContent, links: &TenantLinks<'_>) -> Result<(), ChangeError> {
     let check = |field, target: &str| {
         let target = values::target(&Value::from(target), links);
         target.map_err(|reason| ChangeError::invalid(field, reason))
@@ -98,7 +98,7 @@ pub(crate) async fn move_link(
     if_match: IfMatch,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
-    let links = &app.config.links;
+    let links = &app.links(&caller);
     let (to, keeps_old) = parse(object, &key, links)?;
     let refuse = |reason| Problem::validation(vec![FieldError::new("domain", reason)]);
     caller
@@ -129,11 +129,11 @@ pub(crate) async fn move_link(
 fn parse(
     object: Map<String, Value>,
     old: &LinkKey,
-    links: &LinksConfig,
+    links: &TenantLinks<'_>,
 ) -> Result<(LinkKey, bool), Problem> {
     let mut fields = Fields::new(object);
     let code = fields.optional("customSlug", values::slug);
-    let domain = fields.optional("domain", |value| values::domain(value, links));
+    let domain = fields.optional("domain", |value| values::usable_domain(value, links));
     let keeps_old = fields.optional("keepOld", values::flag);
     fields.finish()?;
     let to = LinkKey::new(

@@ -37,7 +37,9 @@ impl FromRequestParts<Arc<App>> for LinkAndQuery {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let links = &app.config.links;
+        let caller = parts.extensions.get::<Caller>();
+        let caller = caller.ok_or_else(|| Problem::new(Kind::Unauthorized))?;
+        let links = &app.links(caller);
         let mut fields = Fields::of_query(parts.uri.query())?;
         let domain = fields.optional("domain", |value| values::domain(value, links));
         // A wrong domain is refused with all other mistakes.

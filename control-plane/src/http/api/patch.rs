@@ -7,10 +7,10 @@ use super::one::{RequestedLink, outcome};
 use super::properties::Properties;
 use super::schema;
 use super::view;
-use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
+use crate::http::tenant_links::TenantLinks;
 use crate::links::model::Link;
 use crate::problem::Problem;
 use axum::extract::{Extension, State};
@@ -44,7 +44,7 @@ pub(crate) async fn patch(
     if_match: IfMatch,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
-    let links = &app.config.links;
+    let links = &app.links(&caller);
     let patch = parse(object, links)?;
     let (link, awaited) = carry_out(&app, caller, key, if_match, patch).await?;
     Ok(awaited.attach_to(view::found(&link, links)))
@@ -74,7 +74,7 @@ pub(crate) async fn carry_out(
 
 pub(crate) fn parse(
     object: Map<String, Value>,
-    links: &LinksConfig,
+    links: &TenantLinks<'_>,
 ) -> Result<Properties, Problem> {
     let mut fields = Fields::new(object);
     let properties = Properties::read(&mut fields, links);

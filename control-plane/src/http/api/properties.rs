@@ -3,8 +3,8 @@
 
 use super::fields::Fields;
 use super::values;
-use crate::config::LinksConfig;
 use crate::http::auth::Caller;
+use crate::http::tenant_links::TenantLinks;
 use crate::links::model::LinkContent;
 use crate::links::target::TargetUrl;
 use crate::links::utm;
@@ -45,7 +45,7 @@ const UTM_FIELDS: [&str; 5] = [
 
 impl Properties {
     /// Reads them as a JSON merge patch (RFC 7396): null sets the default, and is refused for the target.
-    pub(super) fn read(fields: &mut Fields, links: &LinksConfig) -> Self {
+    pub(super) fn read(fields: &mut Fields, links: &TenantLinks<'_>) -> Self {
         let target = fields.change("longUrl", |value| values::target(value, links));
         if target == Some(None) {
             fields.refuse("longUrl", "must not be null");

@@ -6,10 +6,10 @@ use super::if_match::{IfMatch, entity_tag};
 use super::one::{self, RequestedLink, outcome};
 use super::schema;
 use super::values;
-use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
+use crate::http::tenant_links::TenantLinks;
 use crate::links::model::{Link, LinkContent, LinkDetails};
 use crate::problem::{FieldError, Problem};
 use axum::Json;
@@ -72,7 +72,7 @@ pub(crate) async fn replace(
     if_match: IfMatch,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
-    let rules = Reader::read(object, &app.config.links)?;
+    let rules = Reader::read(object, &app.links(&caller))?;
     let actor = caller.actor();
     let change = Box::new(move |link: &Link| {
         caller.check(link)?;
@@ -92,7 +92,7 @@ pub(crate) async fn replace(
 }
 
 /// Reads the rules of a link that is imported; none if the field is missing.
-pub(super) fn field(fields: &mut Fields, links: &LinksConfig) -> Vec<Rule> {
+pub(super) fn field(fields: &mut Fields, links: &TenantLinks<'_>) -> Vec<Rule> {
     let Some(value) = fields.take(RULES) else {
         return Vec::new();
     };
@@ -141,13 +141,16 @@ fn view(link: &Link) -> Response {
 /// Reads rules, and gathers all that is wrong by its path. What is wrong is replaced by something that is valid, so that the places
 /// of the others stay what they are.
 struct Reader<'a> {
-    links: &'a LinksConfig,
+    links: &'a TenantLinks<'a>,
     errors: Vec<FieldError>,
 }
 
 impl<'a> Reader<'a> {
     /// Reads the body of a request.
-    fn read(mut object: Map<String, Value>, links: &'a LinksConfig) -> Result<Vec<Rule>, Problem> {
+    fn read(
+        mut object: Map<String, Value>,
+        links: &'a TenantLinks<'a>,
+    ) -> Result<Vec<Rule>, Problem> {
         let errors = Vec::new();
         let mut reader = Self { links, errors };
         let rules = reader.list(object.remove(RULES));

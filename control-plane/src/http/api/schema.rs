@@ -380,6 +380,44 @@ requests! {
         disabled: Option<bool>,
     }
 
+    /// A domain to be made.
+    #[schema(example = json!({
+        "name": "brand.example", "rootUrl": "https://example.com/", "notFoundUrl": "https://example.com/none",
+        "expiredUrl": "https://example.com/over", "defaultStatus": 307,
+    }))]
+    struct NewDomain {
+        /// A DNS name of two labels or more, without port.
+        #[schema(format = "domain-name", max_length = 253)]
+        name: String,
+        /// Where `/` leads.
+        #[schema(format = "target-url", max_length = 2048)]
+        root_url: Option<String>,
+        /// Where codes lead that no link has.
+        #[schema(format = "target-url", max_length = 2048)]
+        not_found_url: Option<String>,
+        /// Where links lead that are disabled or no longer valid.
+        #[schema(format = "target-url", max_length = 2048)]
+        expired_url: Option<String>,
+        /// The status of redirects of new links that name none.
+        default_status: Option<Status>,
+    }
+
+    /// A JSON merge patch (RFC 7396) of a domain; null sets the default.
+    #[schema(example = json!({
+        "rootUrl": "https://example.com/root", "notFoundUrl": null, "expiredUrl": null, "defaultStatus": null, "verified": true,
+    }))]
+    struct DomainPatch {
+        #[schema(format = "target-url", max_length = 2048)]
+        root_url: Option<String>,
+        #[schema(format = "target-url", max_length = 2048)]
+        not_found_url: Option<String>,
+        #[schema(format = "target-url", max_length = 2048)]
+        expired_url: Option<String>,
+        default_status: Option<Status>,
+        /// Whether it counts as verified: for admins of the first tenant, and not of a configured domain.
+        verified: Option<bool>,
+    }
+
     /// A tenant to be created, with a user and a key of it.
     #[schema(example = json!({ "name": "acme" }))]
     struct NewTenant {
@@ -416,6 +454,13 @@ parameters! {
         /// The tag, percent-encoded.
         #[param(example = "summer")]
         tag: String,
+    }
+
+    /// Which domain is meant.
+    struct OfDomainName in Path {
+        /// The name of the domain.
+        #[param(example = "brand.example")]
+        name: String,
     }
 
     /// A request that is safe to repeat.
@@ -485,6 +530,16 @@ parameters! {
     struct Page in Query {
         /// The `nextCursor` of the page before.
         #[param(pattern = "^[0-7][0-9a-f]{15}$")]
+        cursor: Option<String>,
+        /// How many at most; by default 20.
+        #[param(minimum = 1, maximum = 100)]
+        limit: Option<u32>,
+    }
+
+    /// Which page of domains.
+    struct DomainsPage in Query {
+        /// The `nextCursor` of the page before.
+        #[param(pattern = "^([0-9a-f]{2})+$")]
         cursor: Option<String>,
         /// How many at most; by default 20.
         #[param(minimum = 1, maximum = 100)]

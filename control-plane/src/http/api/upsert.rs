@@ -8,10 +8,10 @@ use super::properties::Properties;
 use super::quota;
 use super::schema;
 use super::view;
-use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
+use crate::http::tenant_links::TenantLinks;
 use crate::links::model::Link;
 use crate::links::order::Order;
 use crate::problem::{FieldError, Kind, Problem};
@@ -54,7 +54,7 @@ pub(crate) async fn put(
     Extension(caller): Extension<Caller>,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
-    let upsert = Upsert::parse(object, &app.config.links, &caller)?;
+    let upsert = Upsert::parse(object, &app.links(&caller), &caller)?;
     for _ in 0..MAX_ROUNDS {
         let id = &upsert.external_id;
         let answer = match app
@@ -86,7 +86,7 @@ struct Upsert {
 impl Upsert {
     fn parse(
         object: Map<String, Value>,
-        links: &LinksConfig,
+        links: &TenantLinks<'_>,
         caller: &Caller,
     ) -> Result<Self, Problem> {
         let is_on_domain = object.get("domain").is_some_and(|domain| !domain.is_null());

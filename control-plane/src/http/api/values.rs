@@ -1,9 +1,10 @@
 //! Parses values of fields into types that are valid by construction.
 
 use super::fields::Reason;
-use crate::config::LinksConfig;
+use crate::domains::NoDomain;
+use crate::http::tenant_links::TenantLinks;
 use crate::links::blocked_hosts::is_blocked;
-use crate::links::target::TargetUrl;
+use crate::links::target::{TargetError, TargetUrl};
 use crate::timestamp;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use serde_json::Value;
@@ -32,8 +33,11 @@ fn reason(error: impl Display) -> Reason {
     Reason::Owned(error.to_string())
 }
 
-pub(crate) fn target(value: &Value, links: &LinksConfig) -> Result<TargetUrl, Reason> {
+pub(crate) fn target(value: &Value, links: &TenantLinks<'_>) -> Result<TargetUrl, Reason> {
     let target = TargetUrl::parse(text(value)?, &links.domains).map_err(reason)?;
+    if links.is_on_made_domain(&target) {
+        return Err(reason(TargetError::OwnDomain));
+    }
     if is_blocked(&target, &links.blocked_hosts) {
         return Err("must not point to a blocked host".into());
     }
@@ -44,14 +48,20 @@ pub(crate) fn slug(value: &Value) -> Result<Code, Reason> {
     Code::parse(text(value)?).map_err(reason)
 }
 
-/// One of the configured domains.
-pub(crate) fn domain(value: &Value, links: &LinksConfig) -> Result<Domain, Reason> {
+/// A domain that the tenant knows.
+pub(crate) fn domain(value: &Value, links: &TenantLinks<'_>) -> Result<Domain, Reason> {
     let domain = Domain::parse(text(value)?).map_err(reason)?;
-    if links.domains.contains(&domain) {
-        Ok(domain)
-    } else {
-        Err("is not a domain of this shortener".into())
+    match links.knows(&domain) {
+        true => Ok(domain),
+        false => Err(reason(NoDomain::Unknown)),
     }
+}
+
+/// A domain on which the tenant may have new links.
+pub(crate) fn usable_domain(value: &Value, links: &TenantLinks<'_>) -> Result<Domain, Reason> {
+    let domain = Domain::parse(text(value)?).map_err(reason)?;
+    links.check(&domain).map_err(reason)?;
+    Ok(domain)
 }
 
 /// A time in unix seconds.

@@ -69,6 +69,11 @@ impl Caller {
         self.has(Right::Administer)
     }
 
+    /// Whether the caller administers the installation.
+    pub(crate) fn is_operator(&self) -> bool {
+        self.has(Right::Operate)
+    }
+
     /// Whether the key has a quota of links.
     pub(crate) fn has_quota(&self) -> bool {
         self.holder.key.quota.is_some()
@@ -208,6 +213,12 @@ pub(crate) const RULES: &[Rule] = &[
     rule(Method::GET, "/users", Right::Administer),
     rule(Method::GET, "/users/{id}", Right::Administer),
     rule(Method::PATCH, "/users/{id}", Right::Administer),
+    rule(Method::POST, "/domains", Right::Administer),
+    rule(Method::GET, "/domains", Right::ReadLinks),
+    rule(Method::GET, "/domains/{name}", Right::ReadLinks),
+    rule(Method::PATCH, "/domains/{name}", Right::Administer),
+    rule(Method::DELETE, "/domains/{name}", Right::Administer),
+    rule(Method::POST, "/domains/{name}/verify", Right::Administer),
     rule(Method::GET, "/audit", Right::Administer),
     rule(Method::POST, "/tenants", Right::Operate),
     rule(Method::GET, "/tenants", Right::Operate),

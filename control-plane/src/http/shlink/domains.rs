@@ -1,6 +1,7 @@
 //! `/domains`.
 
 use super::failure::Failure;
+use crate::domains::DomainTable;
 use crate::http::api::body::JsonObject;
 use crate::http::api::fields::Fields;
 use crate::http::api::values;
@@ -20,6 +21,17 @@ struct Redirects {
     base_url_redirect: Option<String>,
     regular404_redirect: Option<String>,
     invalid_short_url_redirect: Option<String>,
+}
+
+impl Redirects {
+    fn of(table: &DomainTable, domain: &Domain) -> Self {
+        let targets = table.targets(domain).map(|target| (*target).to_owned());
+        Self {
+            base_url_redirect: targets.root,
+            regular404_redirect: targets.not_found.clone(),
+            invalid_short_url_redirect: targets.not_found,
+        }
+    }
 }
 
 /// The fields of [`Redirects`].
@@ -45,31 +57,45 @@ pub(super) async fn list(
     let links = &app.config.links;
     let bounds = &caller.scope().domains;
     let is_allowed = |domain: &&Domain| bounds.is_empty() || bounds.contains(domain);
+    let table = app.domains.current();
+    let made = table.made_by(caller.tenant_id());
+    let domains = table.configured().iter().chain(made).filter(is_allowed);
     let view = |domain| DomainView {
         domain: Domain::as_str(domain),
         is_default: domain == links.default_domain(),
-        redirects: Redirects::default(),
+        redirects: Redirects::of(&table, domain),
     };
-    let data: Vec<DomainView<'_>> = links.domains.iter().filter(is_allowed).map(view).collect();
+    let data: Vec<DomainView<'_>> = domains.map(view).collect();
     let redirects = Redirects::default();
     Json(json!({ "domains": { "data": data, "defaultRedirects": redirects } }))
 }
 
-/// `PATCH /domains/redirects`: there are none, so none can be set.
+/// `PATCH /domains/redirects`: they are set by the admin API, and none can be set here.
 pub(super) async fn redirects(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     JsonObject(object): JsonObject,
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::new(object);
-    let name = fields.required("domain", values::string);
-    for field in REDIRECTS {
-        if let Some(Some(_)) = fields.change(field, values::string) {
-            fields.refuse(field, "must be null");
+    let name = fields
+        .required("domain", values::string)
+        .unwrap_or_default();
+    let domain = values::domain(&Value::from(name.as_str()), &app.links(&caller));
+    let table = app.domains.current();
+    let is = domain.as_ref().map(|domain| Redirects::of(&table, domain));
+    let is = is.unwrap_or_default();
+    let present = [
+        &is.base_url_redirect,
+        &is.regular404_redirect,
+        &is.invalid_short_url_redirect,
+    ];
+    for (field, present) in REDIRECTS.into_iter().zip(present) {
+        let wanted = fields.change(field, values::string);
+        if wanted.is_some_and(|wanted| wanted != *present) {
+            fields.refuse(field, "is changed by /api/v1/domains");
         }
     }
     fields.finish()?;
-    let name = name.unwrap_or_default();
-    values::domain(&Value::from(name.as_str()), &app.config.links)
-        .map_err(|_| Failure::domain_not_found(&name))?;
-    Ok(Json(json!(Redirects::default())))
+    domain.map_err(|_| Failure::domain_not_found(&name))?;
+    Ok(Json(json!(is)))
 }

@@ -4,6 +4,8 @@ use crate::config::LinksConfig;
 use crate::http::api::fields::{Fields, Reason};
 use crate::http::api::values;
 use crate::http::app::App;
+use crate::http::auth::Caller;
+use crate::http::tenant_links::TenantLinks;
 use crate::problem::{FieldError, Kind, Problem};
 use axum::extract::{FromRequestParts, Path};
 use edgelink_wire::{Code, Domain, LinkKey};
@@ -36,7 +38,9 @@ impl FromRequestParts<Arc<App>> for NamedLink {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let links = &app.config.links;
+        let caller = parts.extensions.get::<Caller>().cloned();
+        let caller = caller.ok_or_else(|| Problem::new(Kind::Unauthorized))?;
+        let links = &app.links(&caller);
         let Named(code, mut fields) = Named::from_request_parts(parts, app).await?;
         let not_found = || Problem::new(Kind::LinkNotFound);
         let code = Code::parse(&code).map_err(|_| not_found())?;
@@ -49,7 +53,7 @@ impl FromRequestParts<Arc<App>> for NamedLink {
 }
 
 /// A domain, or `DEFAULT`.
-pub(super) fn domain(value: &Value, links: &LinksConfig) -> Result<Domain, Reason> {
+pub(super) fn domain(value: &Value, links: &TenantLinks<'_>) -> Result<Domain, Reason> {
     match value.as_str() {
         Some(DEFAULT_DOMAIN) => Ok(links.default_domain().clone()),
         _ => values::domain(value, links),

@@ -4,11 +4,11 @@ use super::failure::Failure;
 use super::fields::domain;
 use super::pages::{Page, Pagination};
 use super::view::ShortUrl;
-use crate::config::LinksConfig;
 use crate::http::api::fields::{Fields, Reason};
 use crate::http::api::{list as admin_list, values};
 use crate::http::app::App;
 use crate::http::auth::Caller;
+use crate::http::tenant_links::TenantLinks;
 use crate::problem::{FieldError, Problem};
 use crate::store::{ListOrder, ListQuery, MAX_NUMBERED, NumberedPage, NumberedQuery, SortBy};
 use crate::tenancy::Scope;
@@ -40,7 +40,7 @@ pub(super) async fn list(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Failure> {
-    let config = &app.config.links;
+    let config = &app.links(&caller);
     let scope = caller.scope().as_ref().clone();
     let (query, page) = parse(query.as_deref(), scope, config)?;
     let NumberedPage {
@@ -67,7 +67,7 @@ pub(super) async fn list(
 fn parse(
     query: Option<&str>,
     scope: Scope,
-    config: &LinksConfig,
+    config: &TenantLinks<'_>,
 ) -> Result<(NumberedQuery, Page), Problem> {
     let mut fields = Fields::of_query_with(query, &LISTS)?;
     let page = Page::read(&mut fields, DEFAULT_SIZE, MAX_SIZE);

@@ -20,7 +20,7 @@ pub(super) async fn create(
     Extension(caller): Extension<Caller>,
     JsonObject(mut object): JsonObject,
 ) -> Result<Response, Failure> {
-    let links = &app.config.links;
+    let links = &app.links(&caller);
     let slug = object.get("customSlug").cloned();
     let errors = take_foreign(&mut object, links);
     let order = creating::parse(object, links, &caller, None);
@@ -54,7 +54,7 @@ pub(super) async fn patch(
     JsonObject(mut object): JsonObject,
 ) -> Result<Response, Failure> {
     fields.finish()?;
-    let links = &app.config.links;
+    let links = &app.links(&caller);
     let errors = take_foreign(&mut object, links);
     let patch = unless_wrong(errors, changing::parse(object, links))?;
     let changed = changing::carry_out(&app, caller, key, if_match, patch).await;

@@ -122,7 +122,7 @@ pub(super) async fn of_tag(
     Named(tag, mut fields): Named,
 ) -> Result<Json<Value>, Failure> {
     let mut wanted = Wanted::read(&mut fields);
-    wanted.domain = fields.optional("domain", |value| domain(value, &app.config.links));
+    wanted.domain = fields.optional("domain", |value| domain(value, &app.links(&caller)));
     fields.finish()?;
     if !app.store.has_tag(caller.tenant_id(), &tag).await? {
         return Err(Failure::from(Problem::new(Kind::TagNotFound)).with("tag", tag));
@@ -139,7 +139,7 @@ pub(super) async fn of_domain(
 ) -> Result<Json<Value>, Failure> {
     let mut wanted = Wanted::read(&mut fields);
     fields.finish()?;
-    let domain = domain(&Value::from(name.as_str()), &app.config.links);
+    let domain = domain(&Value::from(name.as_str()), &app.links(&caller));
     wanted.domain = Some(domain.map_err(|_| Failure::domain_not_found(&name))?);
     of_many(&app, &caller, &wanted).await
 }
@@ -152,7 +152,7 @@ pub(super) async fn non_orphan(
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let mut wanted = Wanted::read(&mut fields);
-    wanted.domain = fields.optional("domain", |value| domain(value, &app.config.links));
+    wanted.domain = fields.optional("domain", |value| domain(value, &app.links(&caller)));
     fields.finish()?;
     of_many(&app, &caller, &wanted).await
 }
@@ -160,11 +160,12 @@ pub(super) async fn non_orphan(
 /// `GET /visits/orphan`: none.
 pub(super) async fn orphan(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let wanted = Wanted::read(&mut fields);
-    fields.optional("domain", |value| domain(value, &app.config.links));
+    fields.optional("domain", |value| domain(value, &app.links(&caller)));
     fields.optional("type", orphan_type);
     fields.finish()?;
     Ok(answer(&app, &[], wanted.page, false))

@@ -179,7 +179,10 @@ impl Poll {
                 };
                 feed.on_gap(log, now, why);
             }
-            (true, None) => feed.gate.restart(),
+            (true, None) => {
+                feed.gate.restart();
+                feed.domains.restart();
+            }
             (false, Some(_)) => return,
             (false, None) => {}
         }

@@ -5,8 +5,9 @@
 
 use crate::admission::FeedPlace;
 use crate::time::Moment;
+use edgelink_wire::domain_record::is_key_of_domain;
 use edgelink_wire::redis::FeedState;
-use edgelink_wire::{FeedPosition, Snapshot};
+use edgelink_wire::{Entry, FeedPosition, Snapshot};
 use std::collections::HashSet;
 
 /// The most links that may have changed meanwhile. With more, the links of the snapshot are given up.
@@ -55,7 +56,9 @@ impl Warm {
             generation: snapshot.generation,
             position: snapshot.position,
         });
-        let links = snapshot.hot.iter().map(|entry| WarmLink {
+        let is_link = |entry: &&Entry<'_>| !is_key_of_domain(entry.key);
+        let links = snapshot.hot.iter().filter(is_link);
+        let links = links.map(|entry| WarmLink {
             key: entry.key.into(),
             record: entry.record.to_bytes().into(),
         });
@@ -105,7 +108,7 @@ mod tests {
     use super::*;
     use crate::fake::link;
     use crate::time::Moment;
-    use edgelink_wire::{CodeFilter, CodeLength, Entry, FeedPosition, Snapshot};
+    use edgelink_wire::{CodeFilter, CodeLength};
 
     const SINCE: Moment = Moment::from_millis(1_000);
 

@@ -12,6 +12,7 @@ use std::rc::Rc;
 pub struct Resumed {
     /// The waiters, each to be answered with what [`super::Edge::answer`] gives.
     pub waiters: Vec<Waiter>,
+    /// Empty if the domains had to be known first: the requests are to be decided again.
     pub(super) key: Rc<[u8]>,
     pub(super) tier: Tier,
     /// The encoded record; `None` if no tier could answer.
@@ -36,8 +37,17 @@ impl Resumed {
     /// stands in it.
     #[must_use]
     pub fn needs_headers(&self) -> bool {
+        if self.is_undecided() {
+            return true;
+        }
         let record = self.record.as_deref().map(Record::decode_again);
         matches!(record, Some(Ok(Record::Link(link))) if !link.extension.is_empty())
+    }
+
+    /// Whether each waiter is to be answered with what [`super::Edge::on_request_again`] says instead.
+    #[must_use]
+    pub fn is_undecided(&self) -> bool {
+        self.key.is_empty()
     }
 }
 

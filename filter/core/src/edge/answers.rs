@@ -3,6 +3,7 @@
 use super::action::Visits;
 use super::{Content, Edge, Resumed};
 use crate::answer::Answer;
+use crate::api_domains::ApiDomains;
 use crate::flights::Waiter;
 use crate::host::Clients;
 use crate::metrics::{Counts, Metric, Tier};
@@ -24,6 +25,7 @@ impl Edge {
         self.enter(waiter.stream);
         let now = self.wall.seconds(self.now);
         let (settings, counts) = (&*self.here, &mut self.counts);
+        let domains = &self.api_domains;
         let (record, tier) = (resumed.record.as_deref(), resumed.tier);
         let visit = || Visit {
             is_used_up: resumed.visits == Visits::UsedUp,
@@ -31,6 +33,7 @@ impl Edge {
         };
         let of = (now, waiter.has_more);
         let answer = compose(record, tier, of, visit, settings, counts);
+        let answer = or_elsewhere(answer, &resumed.key, domains);
         if waiter.is_click
             && self.settings.clicks.is_some()
             && answer.outcome() == Outcome::Redirect
@@ -49,12 +52,17 @@ impl Edge {
         visitor: Waiter,
     ) -> Answer<'_> {
         let (settings, counts) = (&*self.here, &mut self.counts);
+        let domains = &self.api_domains;
         let (found, is_used_up) = match content {
             Content::Found(found) => (found, false),
             Content::UsedUp(found) => (found, true),
             Content::NotFound(tier) => {
                 counts.count(Metric::Requests(tier, Outcome::NotFound));
-                return Answer::not_found(tier, settings);
+                let answer = Answer::not_found(tier, settings);
+                return match tier {
+                    Tier::UnknownHost => answer,
+                    _ => or_elsewhere(answer, &self.key, domains),
+                };
             }
             Content::Unavailable => {
                 let tier = Tier::ControlPlane;
@@ -70,6 +78,7 @@ impl Edge {
         };
         let of = (now, visitor.has_more);
         let answer = compose(Some(record), found.tier, of, visit, settings, counts);
+        let answer = or_elsewhere(answer, &self.key, domains);
         if visitor.is_click
             && self.settings.clicks.is_some()
             && answer.outcome() == Outcome::Redirect
@@ -98,6 +107,17 @@ fn visit<'v, C>(
         geo: &settings.geo,
         is_used_up: false,
         client,
+    }
+}
+
+/// The same answer, or where its domain sends the visitors of such a link instead.
+fn or_elsewhere<'a>(answer: Answer<'a>, key: &[u8], domains: &'a ApiDomains) -> Answer<'a> {
+    match answer.outcome() {
+        Outcome::Redirect | Outcome::Expired | Outcome::Unavailable => answer,
+        outcome => {
+            let targets = domains.targets_of_key(key);
+            answer.instead(targets.and_then(|targets| targets.instead_of(outcome)))
+        }
     }
 }
 

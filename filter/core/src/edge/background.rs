@@ -133,10 +133,12 @@ impl Edge {
     pub(super) fn configure_background(&mut self, settings: &Settings) {
         self.gate
             .configure(settings.background.admission_silence_millis);
+        self.api_domains.configure(settings.api_domains);
         let is_same_feed = settings.feed_cluster() == self.settings.feed_cluster();
         if !is_same_feed {
             // The end of one feed and the begin of the other may be far apart.
             self.gate.restart();
+            self.api_domains.restart();
         }
         let BackgroundCallouts { name, seed, .. } = self.background;
         if settings.clicks.is_none() {
@@ -188,13 +190,16 @@ impl Edge {
         self.caches.on_time(now, begun, coverage);
         let read_until = coverage.map(|coverage| coverage.read_until);
         self.gate.on_time(read_until);
+        self.api_domains.on_time(read_until);
         if let Some((reading, generation)) = reading.and_then(|read| Some((read, read.generation?)))
         {
             let position = reading.position;
-            self.gate.begin(FeedPlace {
+            let place = FeedPlace {
                 generation,
                 position,
-            });
+            };
+            self.gate.begin(place);
+            self.api_domains.begin(place);
         }
         let beat = reading.and_then(|reading| reading.beat).zip(read_until);
         let view = beat.map(|(beat, read_until)| FeedView { beat, read_until });
@@ -229,7 +234,7 @@ impl Edge {
         self.warm_up(host, now);
         let background = &mut self.background;
         if let Some(snapshots) = &mut background.snapshots
-            && self.gate.wants_snapshot()
+            && (self.gate.wants_snapshot() || self.api_domains.wants_snapshot())
         {
             snapshots.renew();
         }
@@ -318,6 +323,7 @@ impl Edge {
         let mut feed = FeedApplier {
             caches: &mut self.caches,
             gate: &mut self.gate,
+            domains: &mut self.api_domains,
             warm,
             counts: &mut self.counts,
             read_until: poll.read_until(),
@@ -343,7 +349,9 @@ impl Edge {
         }
         self.background.warm.keep(&snapshot);
         self.rely_on_feed(now);
+        self.api_domains.apply_snapshot(&snapshot, now);
         let is_of_use = self.gate.apply_snapshot(snapshot) || !self.gate.wants_snapshot();
+        let is_of_use = is_of_use && !self.api_domains.wants_snapshot();
         self.warm_up(host, now);
         let Some(snapshots) = &mut self.background.snapshots else {
             return Ok(0);
@@ -372,6 +380,9 @@ impl Edge {
         if let (BackgroundKind::Snapshot, Some(poll)) = (kind, &mut self.background.poll) {
             // The feed does not wait for a snapshot that may never come.
             poll.begin();
+        }
+        if kind == BackgroundKind::Snapshot {
+            self.api_domains.on_failure();
         }
     }
 }

@@ -8,6 +8,7 @@ mod background;
 mod chaos;
 mod chaos_redis;
 mod clicks;
+mod domains;
 mod failure;
 mod feed;
 mod gauges;
@@ -49,6 +50,10 @@ struct World {
     beats: u64,
     /// The last entry of the stream.
     last_entry: u64,
+    /// Host and path of requests that may wait until the domains are known.
+    requests: Vec<(StreamId, String, String)>,
+    /// What became of them then.
+    decided: Vec<Became>,
 }
 
 /// What a visitor saw.
@@ -134,6 +139,8 @@ impl World {
             lookups: 0,
             beats: 0,
             last_entry: 0,
+            requests: Vec::new(),
+            decided: Vec::new(),
         }
     }
 
@@ -184,6 +191,10 @@ impl World {
     }
 
     fn answers(&mut self, resumed: &Resumed) -> Vec<Seen> {
+        if resumed.is_undecided() {
+            self.decide_again(resumed);
+            return Vec::new();
+        }
         let waiters = resumed.waiters.iter();
         waiters
             .map(|waiter| seen(&self.edge.answer(&self.host, *waiter, resumed, &get("/x"))))

@@ -34,6 +34,8 @@ labels! {
         Admission = "admission",
         /// No link was looked for: the host is none of the domains.
         UnknownHost = "unknown-host",
+        /// No link was looked for: the path is that of the domain itself.
+        Domain = "domain",
         /// Redis.
         Redis = "redis",
         /// The control plane, or no tier at all when the control plane was needed and did not answer.

@@ -15,6 +15,9 @@ edgelink_wire::settings! {
         /// Requests for other hosts: they are for the first domain (with one domain the host is never looked at); 404, counted as
         /// `unknown_host`; or they pass through.
         pub unknown_hosts: UnknownHosts = UnknownHosts::Default;
+        /// Domains that the API has made are served beside `domains`, and all have the targets that the API has given them. It
+        /// needs `snapshot` and `poll`, and `unknownHosts` cannot be `pass`.
+        pub api_domains: bool = false;
         /// How the control plane is asked.
         pub control_plane: ControlPlaneSection = ControlPlaneSection::default(), Range::Required;
         /// Redis is asked. It needs a feed, which says whether Redis is current; the log says so if there is none.

@@ -9,10 +9,12 @@
 //! | 2 | where visitors are sent when the link is over: visible ASCII, 1 to [`MAX_URL_LENGTH`] bytes |
 //! | 3 | flags, one byte and not 0: bit 0 forward path, bit 1 crawlable |
 //! | 5 | the limit of visits, a number from 1; see [`crate::visits`] |
+//! | 6 | targets of a domain, see [`DomainTargets`] |
 //!
 //! The others up to 15 are kept for properties that are planned.
 
 use crate::error::RecordError;
+use crate::record::domain_targets::DomainTargets;
 use crate::record::target::{MAX_URL_LENGTH, is_target};
 use crate::rules::{self, Rules};
 use crate::varint;
@@ -21,6 +23,7 @@ const RULES: u64 = 1;
 const EXPIRED_URL: u64 = 2;
 const FLAGS: u64 = 3;
 const MAX_VISITS: u64 = 5;
+const DOMAIN: u64 = 6;
 
 const FORWARD_PATH: u8 = 0b01;
 const CRAWLABLE: u8 = 0b10;
@@ -43,6 +46,8 @@ pub struct Extension<'a> {
     pub crawlable: bool,
     /// How many visits the link has, at least 1; `None` without a limit.
     pub max_visits: Option<u64>,
+    /// The targets of the domain whose record it is; `None` for a link.
+    pub domain: Option<DomainTargets<&'a str>>,
 }
 
 impl<'a> Extension<'a> {
@@ -67,6 +72,10 @@ impl<'a> Extension<'a> {
             varint::write(max_visits, &mut value);
             varint::write(MAX_VISITS, &mut out);
             varint::write_bytes(&value, &mut out);
+        }
+        if let Some(domain) = self.domain {
+            varint::write(DOMAIN, &mut out);
+            varint::write_bytes(&domain.to_bytes(), &mut out);
         }
         out
     }
@@ -122,6 +131,7 @@ fn read<'a>(
             EXPIRED_URL if is_target(value) => extension.expired_url = Some(value),
             FLAGS => extension.read_flags(value)?,
             MAX_VISITS => extension.max_visits = Some(max_visits(value)?),
+            DOMAIN => extension.domain = Some(DomainTargets::decode(value)?),
             _ => return Err(MALFORMED),
         }
         last = tag;

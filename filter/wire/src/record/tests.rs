@@ -16,7 +16,7 @@ fn any_extension() -> impl Strategy<Value = Vec<u8>> {
                 expired_url: expired_url.as_ref().map(String::as_bytes),
                 forward_path,
                 crawlable,
-                max_visits: None,
+                ..Extension::default()
             }
             .to_bytes()
         };

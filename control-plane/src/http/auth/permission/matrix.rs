@@ -108,6 +108,11 @@ fn sample(rule: &Rule) -> (Value, u16) {
         ("POST", "/links/{code}/move") => (json!({ "customSlug": unique() }), 201),
         ("POST", "/keys" | "/users" | "/tenants") => (name, 201),
         ("PATCH", "/keys/{id}" | "/users/{id}") => (name, 200),
+        ("POST", "/domains") => (json!({ "name": unique() + ".example" }), 201),
+        ("PATCH", "/domains/{name}") => (json!({}), 200),
+        ("DELETE", "/domains/{name}") => (Value::Null, 204),
+        // It is verified already.
+        ("POST", "/domains/{name}/verify") => (Value::Null, 200),
         ("PATCH", "/tags/{tag}") => (json!({ "tag": unique() }), 200),
         ("DELETE", "/tags/{tag}") => (Value::Null, 200),
         ("PATCH", "/links/{code}") | ("POST", "/keys/{id}/rotate") => (json!({}), 200),
@@ -305,6 +310,15 @@ impl Fixture {
         }
         if rule.path.contains("{domain}") {
             return rule.path.replace("{domain}", DOMAIN);
+        }
+        if rule.path.contains("{name}") {
+            let domain = unique() + ".example";
+            let body = json!({ "name": domain });
+            self.admin(Method::POST, "/domains", &body).await;
+            let path = format!("/domains/{domain}");
+            let verified = json!({ "verified": true });
+            self.admin(Method::PATCH, &path, &verified).await;
+            return rule.path.replace("{name}", &domain);
         }
         let collection = rule.path.split("/{id}").next().unwrap();
         if collection == rule.path {

@@ -35,6 +35,21 @@ fn what_is_not_said_has_the_documented_default() {
 }
 
 #[test]
+fn domains_of_the_api_need_a_snapshot_and_a_feed_and_hosts_that_do_not_pass() {
+    assert!(parse(&json!({"apiDomains": true, "snapshot": {}, "poll": {}})).is_ok());
+    for more in [
+        json!({"apiDomains": true}),
+        json!({"apiDomains": true, "snapshot": {}}),
+        json!({"apiDomains": true, "poll": {}}),
+    ] {
+        let expected = "field 'apiDomains': must be left out, or given with snapshot and poll";
+        assert_eq!(error(&more), expected);
+    }
+    let passes = json!({"apiDomains": true, "snapshot": {}, "poll": {}, "unknownHosts": "pass"});
+    assert!(error(&passes).starts_with("field 'unknownHosts'"));
+}
+
+#[test]
 fn every_bad_field_is_named() {
     for (section, field, value) in [
         ("snapshot", "timeoutMs", json!(99)),

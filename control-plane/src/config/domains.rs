@@ -1,0 +1,19 @@
+//! Settings of domains that the API makes.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+edgelink_wire::settings! {
+    snake_case;
+
+    /// Domains that the API makes.
+    pub struct DomainsConfig {
+        /// Whether the owner of a domain has to prove with a TXT record that it is his before it has links. Without that, a tenant
+        /// can take any name that no other has.
+        pub require_verification: bool = true;
+        /// The DNS server that is asked for TXT records. Without it those of `/etc/resolv.conf` are.
+        pub resolver: Option<SocketAddr> = None, "192.0.2.53:53";
+        /// How long a verification waits for the DNS.
+        pub timeout_ms: Duration = Duration::from_secs(3), 100..=10_000;
+    }
+}

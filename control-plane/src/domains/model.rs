@@ -1,0 +1,116 @@
+//! A domain as the store has it.
+
+use edgelink_wire::{Domain, DomainTargets, Record, RedirectStatus};
+use serde::{Deserialize, Serialize};
+
+/// What a domain has of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct DomainDetails {
+    /// Where `/` leads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_url: Option<String>,
+    /// Where codes lead that no link has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_found_url: Option<String>,
+    /// Where links lead that are switched off or no longer valid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expired_url: Option<String>,
+    /// The status of redirects of new links that name none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_status: Option<u16>,
+}
+
+impl DomainDetails {
+    /// Where visitors are sent who ask for no link that redirects.
+    #[must_use]
+    pub fn targets(&self) -> DomainTargets<&str> {
+        DomainTargets {
+            root: self.root_url.as_deref(),
+            not_found: self.not_found_url.as_deref(),
+            expired: self.expired_url.as_deref(),
+        }
+    }
+
+    /// The status of redirects of new links that name none; `None` if the domain has no default.
+    #[must_use]
+    pub fn default_status(&self) -> Option<RedirectStatus> {
+        self.default_status.and_then(RedirectStatus::from_code)
+    }
+}
+
+/// A domain that the API has made or changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainRow {
+    /// Its key.
+    pub id: u32,
+    /// Its name.
+    pub domain: Domain,
+    /// Its tenant; the first one for a configured domain.
+    pub tenant_id: u32,
+    /// What it has of its own.
+    pub details: DomainDetails,
+    /// What a TXT record has to say before the domain counts as verified; `None` for a configured domain.
+    pub token: Option<String>,
+    /// When it was verified, unix time in milliseconds; `None` if it is not.
+    pub verified_at: Option<u64>,
+    /// When it was made, unix time in milliseconds; `None` for a configured domain.
+    pub created_at: Option<u64>,
+    /// Its revision.
+    pub rev: u64,
+}
+
+impl DomainRow {
+    /// Whether the API has made it.
+    #[must_use]
+    pub fn is_made(&self) -> bool {
+        self.created_at.is_some()
+    }
+
+    /// Whether its links are served: the API has made it, and it is verified.
+    #[must_use]
+    pub fn is_in_effect(&self) -> bool {
+        self.is_made() && self.verified_at.is_some()
+    }
+
+    /// The record for edges: absent while its links are not served. Edges have configured domains anyway.
+    #[must_use]
+    pub fn record(&self) -> Record<String> {
+        if self.is_in_effect() || !self.is_made() {
+            self.details.targets().record(&self.domain, self.rev)
+        } else {
+            Record::Absent { rev: self.rev }
+        }
+    }
+}
+
+/// What is to change of a domain: `Some(None)` clears a field.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DomainPatch {
+    /// The new `rootUrl`.
+    pub root_url: Option<Option<String>>,
+    /// The new `notFoundUrl`.
+    pub not_found_url: Option<Option<String>>,
+    /// The new `expiredUrl`.
+    pub expired_url: Option<Option<String>>,
+    /// The new `defaultStatus`.
+    pub default_status: Option<Option<u16>>,
+    /// Whether it counts as verified from now on.
+    pub verified: Option<bool>,
+}
+
+impl DomainPatch {
+    /// The details after the change.
+    #[must_use]
+    pub fn apply(&self, old: &DomainDetails) -> DomainDetails {
+        let text = |new: &Option<Option<String>>, old: &Option<String>| {
+            new.clone().unwrap_or_else(|| old.clone())
+        };
+        DomainDetails {
+            root_url: text(&self.root_url, &old.root_url),
+            not_found_url: text(&self.not_found_url, &old.not_found_url),
+            expired_url: text(&self.expired_url, &old.expired_url),
+            default_status: self.default_status.unwrap_or(old.default_status),
+        }
+    }
+}

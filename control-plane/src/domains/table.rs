@@ -1,0 +1,198 @@
+//! All domains as they are at one moment.
+
+use super::model::{DomainDetails, DomainRow};
+use edgelink_wire::domain::without_defaults;
+use edgelink_wire::{Domain, DomainTargets};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The domains of the configuration, and those of the API.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DomainTable {
+    configured: Arc<[Domain]>,
+    rows: HashMap<Box<str>, DomainRow>,
+}
+
+/// Why a domain cannot have links of a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoDomain {
+    /// There is none of that name, or it is another tenant's.
+    #[error("is not a domain of this shortener")]
+    Unknown,
+    #[error("is not verified yet")]
+    NotVerified,
+}
+
+impl DomainTable {
+    /// The configured domains, and the rows of the database.
+    pub(super) fn new(configured: Arc<[Domain]>, rows: Vec<DomainRow>) -> Self {
+        // What was set of a domain that was configured once is of no effect.
+        let is_known = |row: &DomainRow| row.is_made() || configured.contains(&row.domain);
+        let rows = rows.into_iter().filter(is_known);
+        let rows = rows.map(|row| (row.domain.as_str().into(), row)).collect();
+        Self { configured, rows }
+    }
+
+    /// The configured domains.
+    pub(crate) fn configured(&self) -> &[Domain] {
+        &self.configured
+    }
+
+    /// Whether the configuration has that domain.
+    pub(crate) fn is_configured(&self, domain: &Domain) -> bool {
+        self.configured.contains(domain)
+    }
+
+    /// What the API has made, and set of configured domains.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &DomainRow> {
+        self.rows.values()
+    }
+
+    /// What the API has made, or set of a configured domain.
+    pub(crate) fn row(&self, domain: &Domain) -> Option<&DomainRow> {
+        self.rows.get(domain.as_str())
+    }
+
+    /// The domains that a tenant has made, in the order of their names.
+    pub(crate) fn made_by(&self, tenant_id: u32) -> impl Iterator<Item = &Domain> {
+        let is_own = |row: &&DomainRow| row.is_made() && row.tenant_id == tenant_id;
+        let own = self.rows().filter(is_own).map(|row| &row.domain);
+        let mut own: Vec<&Domain> = own.filter(|domain| !self.is_configured(domain)).collect();
+        own.sort_unstable();
+        own.into_iter()
+    }
+
+    /// Whether a tenant knows a domain: a configured one, or one of its own.
+    pub(crate) fn is_known_to(&self, domain: &Domain, tenant_id: u32) -> bool {
+        let is_own = |row: &DomainRow| row.is_made() && row.tenant_id == tenant_id;
+        self.is_configured(domain) || self.row(domain).is_some_and(is_own)
+    }
+
+    /// Checks that new links of a tenant may be on that domain.
+    pub(crate) fn check(&self, domain: &Domain, tenant_id: u32) -> Result<(), NoDomain> {
+        if !self.is_known_to(domain, tenant_id) {
+            return Err(NoDomain::Unknown);
+        }
+        match self.is_configured(domain) || self.row(domain).is_some_and(DomainRow::is_in_effect) {
+            true => Ok(()),
+            false => Err(NoDomain::NotVerified),
+        }
+    }
+
+    /// Whether the API has made a domain of that host, in lower case, for any tenant.
+    pub(crate) fn has_made(&self, host: &str) -> bool {
+        self.rows.get(host).is_some_and(DomainRow::is_made)
+    }
+
+    /// What the domain has of its own.
+    pub(crate) fn details(&self, domain: &Domain) -> Option<&DomainDetails> {
+        self.row(domain).map(|row| &row.details)
+    }
+
+    /// Where visitors of the domain are sent who ask for no link that redirects.
+    pub(crate) fn targets(&self, domain: &Domain) -> DomainTargets<&str> {
+        self.details(domain)
+            .map(DomainDetails::targets)
+            .unwrap_or_default()
+    }
+
+    /// The domain that a request is for, by the value of its `Host` header; see [`Domain::requested`].
+    pub(crate) fn requested<'a>(
+        &'a self,
+        host: &[u8],
+        default: Option<&'a Domain>,
+    ) -> Option<&'a Domain> {
+        let named = Domain::of_host(&self.configured, host);
+        named
+            .or_else(|| self.in_effect(host))
+            .or_else(|| self.in_effect(without_defaults(host)))
+            .or(default)
+    }
+
+    fn in_effect(&self, host: &[u8]) -> Option<&Domain> {
+        if self.rows.is_empty() {
+            return None;
+        }
+        let host = str::from_utf8(host).ok()?.to_ascii_lowercase();
+        let row = self.rows.get(host.as_str())?;
+        row.is_in_effect().then_some(&row.domain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn domain(name: &str) -> Domain {
+        Domain::parse(name).unwrap()
+    }
+
+    fn row(name: &str, tenant_id: u32, created_at: Option<u64>) -> DomainRow {
+        DomainRow {
+            id: 1,
+            domain: domain(name),
+            tenant_id,
+            details: DomainDetails {
+                root_url: Some(format!("https://root.example/{name}")),
+                ..DomainDetails::default()
+            },
+            token: None,
+            verified_at: None,
+            created_at,
+            rev: 1,
+        }
+    }
+
+    fn table() -> DomainTable {
+        let rows = vec![
+            row("go.example", 1, None),
+            row("formerly.example", 1, None),
+            row("new.example", 2, Some(1)),
+            DomainRow {
+                verified_at: Some(1),
+                ..row("brand.example", 2, Some(1))
+            },
+        ];
+        DomainTable::new([domain("go.example"), domain("b.example")].into(), rows)
+    }
+
+    #[test]
+    fn a_domain_is_for_links_of_its_tenant_once_it_is_verified() {
+        let table = table();
+        for (name, tenant_id, expected) in [
+            ("go.example", 1, Ok(())),
+            ("b.example", 2, Ok(())),
+            ("brand.example", 2, Ok(())),
+            ("brand.example", 1, Err(NoDomain::Unknown)),
+            ("new.example", 2, Err(NoDomain::NotVerified)),
+            ("new.example", 1, Err(NoDomain::Unknown)),
+            ("formerly.example", 1, Err(NoDomain::Unknown)),
+            ("none.example", 1, Err(NoDomain::Unknown)),
+        ] {
+            let checked = table.check(&domain(name), tenant_id);
+            assert_eq!(checked, expected, "{name} {tenant_id}");
+        }
+        assert!(table.has_made("new.example") && !table.has_made("go.example"));
+    }
+
+    #[test]
+    fn visitors_of_a_domain_that_is_not_verified_are_those_of_an_unknown_host() {
+        let table = table();
+        let default = domain("go.example");
+        for (host, name) in [
+            ("GO.example", "go.example"),
+            ("Brand.Example:443", "brand.example"),
+            ("brand.example.", "brand.example"),
+            ("new.example", "go.example"),
+            ("formerly.example", "go.example"),
+            ("", "go.example"),
+        ] {
+            let found = table.requested(host.as_bytes(), Some(&default));
+            assert_eq!(found.unwrap().as_str(), name, "{host}");
+        }
+        assert_eq!(table.requested(b"new.example", None), None);
+        let root = "https://root.example/go.example";
+        assert_eq!(table.targets(&default).root, Some(root));
+        assert_eq!(table.targets(&domain("b.example")).root, None);
+    }
+}

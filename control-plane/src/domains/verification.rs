@@ -1,0 +1,98 @@
+//! Verifies that a domain belongs to who has made it: by a TXT record in the DNS that only its owner can write. The server of the
+//! domain itself is not asked.
+
+use crate::config::DomainsConfig;
+use edgelink_wire::Domain;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::{RData, Record, RecordType};
+
+/// How often a DNS server is asked before it counts as silent.
+const ATTEMPTS: usize = 2;
+
+/// The name of the TXT record of a domain.
+pub(crate) fn record_name(domain: &Domain) -> String {
+    format!("_edgelink.{domain}")
+}
+
+/// What the TXT record of a domain with that token has to say.
+pub(crate) fn record_value(token: &str) -> String {
+    format!("edgelink-verification={token}")
+}
+
+/// What the DNS says of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The record is there.
+    Verified,
+    /// There is no TXT record of that name, or none that says so.
+    NotFound,
+    /// No DNS server has answered in time.
+    NoAnswer,
+}
+
+/// Asks the DNS.
+pub(crate) struct Verifier {
+    config: DomainsConfig,
+}
+
+impl Verifier {
+    pub(crate) fn new(config: &DomainsConfig) -> Self {
+        let config = config.clone();
+        Self { config }
+    }
+
+    /// Whether the TXT record of a domain has its token.
+    pub(crate) async fn verify(&self, domain: &Domain, token: &str) -> Verdict {
+        let asking = self.texts(domain);
+        let texts = match tokio::time::timeout(self.config.timeout_ms, asking).await {
+            Ok(Ok(texts)) => texts,
+            Ok(Err(error)) if error.is_no_records_found() => return Verdict::NotFound,
+            Ok(Err(error)) => {
+                tracing::warn!(%domain, %error, "asking the DNS for the record of a domain failed");
+                return Verdict::NoAnswer;
+            }
+            Err(_) => return Verdict::NoAnswer,
+        };
+        let expected = record_value(token);
+        match texts.iter().any(|text| text == expected.as_bytes()) {
+            true => Verdict::Verified,
+            false => Verdict::NotFound,
+        }
+    }
+
+    /// The TXT records of a domain.
+    async fn texts(&self, domain: &Domain) -> Result<Vec<Vec<u8>>, NetError> {
+        let name = format!("{}.", record_name(domain));
+        let answer = self.resolver()?.lookup(name, RecordType::TXT).await?;
+        let text = |record: &Record| match &record.data {
+            // A long text comes in pieces.
+            RData::TXT(text) => Some(text.txt_data.concat()),
+            _ => None,
+        };
+        Ok(answer.answers().iter().filter_map(text).collect())
+    }
+
+    /// The configured DNS server, or else those of the system as they are now.
+    fn resolver(&self) -> Result<TokioResolver, NetError> {
+        let mut builder = match self.config.resolver {
+            Some(address) => {
+                let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
+                let connections = connections.map(|mut connection| {
+                    connection.port = address.port();
+                    connection
+                });
+                let server = NameServerConfig::new(address.ip(), true, connections.into());
+                let servers = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
+                TokioResolver::builder_with_config(servers, TokioRuntimeProvider::default())
+            }
+            None => TokioResolver::builder_tokio()?,
+        };
+        let options = builder.options_mut();
+        options.timeout = self.config.timeout_ms;
+        options.attempts = ATTEMPTS;
+        builder.build()
+    }
+}

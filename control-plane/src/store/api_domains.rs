@@ -1,0 +1,408 @@
+//! Domains that the API makes, and what it sets of configured ones. Changes come one after another, each with its row in the
+//! outbox and its entry in the audit log.
+
+use super::accounts::lock_tenant;
+use super::audit::{Actor, Entry, append};
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::outbox::OutboxBatches;
+use super::revisions::Revisions;
+use super::rows::name;
+use super::session::Session;
+use super::sql::{Value, sql};
+use crate::domains::model::{DomainDetails, DomainPatch, DomainRow};
+use crate::tenancy::FIRST_TENANT;
+use edgelink_wire::Domain;
+use edgelink_wire::domain_record::{MAX_DOMAIN_RECORDS, domain_key};
+use serde_json::{Map, Value as Json, json};
+
+/// Up to how many links of a domain are counted before it is removed.
+pub const MAX_COUNTED_LINKS: u64 = 1_000;
+
+/// Why a domain is not made, changed or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DomainError {
+    /// There is none, or it is another tenant's.
+    #[error("there is no such domain")]
+    NotFound,
+    /// A tenant has it already, or it has links from before.
+    #[error("the domain is taken")]
+    Taken,
+    /// There are as many domains as there may be.
+    #[error("there are too many domains")]
+    TooMany,
+    /// It still has so many links, counted up to [`MAX_COUNTED_LINKS`].
+    #[error("the domain has {0} links")]
+    HasLinks(u64),
+}
+
+/// A domain that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewDomain {
+    /// Its name.
+    pub domain: Domain,
+    /// What it has of its own.
+    pub details: DomainDetails,
+    /// What a TXT record has to say.
+    pub token: String,
+    /// Whether it counts as verified at once.
+    pub is_verified: bool,
+}
+
+/// Which domain is to be changed or removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedDomain {
+    /// Its name.
+    pub domain: Domain,
+    /// The tenant that it has to belong to; `None` for any.
+    pub tenant_id: Option<u32>,
+    /// The token that it has to have; `None` for any.
+    pub token: Option<String>,
+    /// Whether it is configured: then it need not have a row.
+    pub is_configured: bool,
+}
+
+impl Store {
+    /// All domains that the API has made, and those that it has changed.
+    pub async fn domains(&self) -> Result<Vec<DomainRow>, StoreError> {
+        run!(self.read("domains", "reading the domains"), |session| {
+            let query = sql(format!(
+                "SELECT {COLUMNS} FROM domains WHERE tenant_id IS NOT NULL"
+            ));
+            let rows: Vec<Row> = session.fetch_all(query).await?;
+            let rows = rows
+                .into_iter()
+                .filter_map(|row| row.into_domain().transpose());
+            rows.collect()
+        })
+    }
+
+    /// Makes a domain of the actor's tenant. One that was removed keeps its key.
+    pub async fn insert_domain(
+        &self,
+        new: &NewDomain,
+        actor: &Actor,
+    ) -> Result<Result<DomainRow, DomainError>, StoreError> {
+        let call = self.write("insert_domain", "adding a domain");
+        let made = run!(call, |session| {
+            session.begin().await?;
+            let made = insert(session, new, actor).await?;
+            end(session, made).await
+        })?;
+        self.notify_listener(&[]);
+        Ok(made)
+    }
+
+    /// Changes a domain.
+    pub async fn change_domain(
+        &self,
+        which: &ChangedDomain,
+        patch: &DomainPatch,
+        actor: &Actor,
+    ) -> Result<Result<DomainRow, DomainError>, StoreError> {
+        let call = self.write("change_domain", "changing a domain");
+        let changed = run!(call, |session| {
+            session.begin().await?;
+            let changed = change(session, which, patch, actor).await?;
+            end(session, changed).await
+        })?;
+        self.notify_listener(&[]);
+        Ok(changed)
+    }
+
+    /// Removes a domain that has no links. Its row stays, for the revision and for the tombstones of its links.
+    pub async fn delete_domain(
+        &self,
+        which: &ChangedDomain,
+        actor: &Actor,
+    ) -> Result<Result<DomainRow, DomainError>, StoreError> {
+        let call = self.write("delete_domain", "removing a domain");
+        let removed = run!(call, |session| {
+            session.begin().await?;
+            let removed = delete(session, which, actor).await?;
+            end(session, removed).await
+        })?;
+        self.notify_listener(&[]);
+        Ok(removed)
+    }
+}
+
+async fn end(
+    session: &mut Session,
+    changed: Result<DomainRow, DomainError>,
+) -> Result<Result<DomainRow, DomainError>, Fault> {
+    match changed {
+        Ok(_) => session.commit(1).await?,
+        Err(_) => session.rollback().await?,
+    }
+    Ok(changed)
+}
+
+const COLUMNS: &str = "id, name, tenant_id, details, token, verified_at, created_at, rev";
+
+#[derive(Debug, sqlx_macros::FromRow)]
+struct Row {
+    id: u32,
+    name: Vec<u8>,
+    tenant_id: Option<u32>,
+    details: Option<String>,
+    token: Option<Vec<u8>>,
+    verified_at: Option<u64>,
+    created_at: Option<u64>,
+    rev: u64,
+}
+
+impl Row {
+    /// The domain; `None` if the row only gives links their domain.
+    fn into_domain(self) -> Result<Option<DomainRow>, Fault> {
+        let Some(tenant_id) = self.tenant_id else {
+            return Ok(None);
+        };
+        let details = self.details.as_deref().map(serde_json::from_str);
+        let details = details.transpose();
+        let details = details.map_err(|error| Fault::corrupt("details", &error))?;
+        let domain = Domain::parse(&name(&self.name)?);
+        Ok(Some(DomainRow {
+            id: self.id,
+            domain: domain.map_err(|error| Fault::corrupt("domain", &error))?,
+            tenant_id,
+            details: details.unwrap_or_default(),
+            token: self.token.as_deref().map(name).transpose()?,
+            verified_at: self.verified_at,
+            created_at: self.created_at,
+            rev: self.rev,
+        }))
+    }
+}
+
+async fn find(session: &mut Session, domain: &Domain) -> Result<Option<Row>, Fault> {
+    let query = sql(format!("SELECT {COLUMNS} FROM domains WHERE name = ?"));
+    session.fetch_optional(query.bind(domain)).await
+}
+
+async fn insert(
+    session: &mut Session,
+    new: &NewDomain,
+    actor: &Actor,
+) -> Result<Result<DomainRow, DomainError>, Fault> {
+    lock_tenant(session, FIRST_TENANT).await?;
+    let old = find(session, &new.domain).await?;
+    if let Some(old) = &old
+        && (old.created_at.is_some() || count_links(session, old.id, 1).await? > 0)
+    {
+        return Ok(Err(DomainError::Taken));
+    }
+    if count_domains(session).await? >= MAX_DOMAIN_RECORDS as u64 {
+        return Ok(Err(DomainError::TooMany));
+    }
+    let revisions = Revisions::read(session).await?;
+    let now = revisions.now_millis();
+    let row = DomainRow {
+        id: row_id(session, &new.domain, old.as_ref()).await?,
+        domain: new.domain.clone(),
+        tenant_id: actor.tenant_id,
+        details: new.details.clone(),
+        token: Some(new.token.clone()),
+        verified_at: new.is_verified.then_some(now),
+        created_at: Some(now),
+        rev: revisions.after(old.map_or(0, |old| old.rev)),
+    };
+    write(session, Some(&row), &row, now).await?;
+    let mut detail = Map::new();
+    detail.insert("verified".to_owned(), new.is_verified.into());
+    note_details(&mut detail, &new.details);
+    note(session, actor, &row, "domain.create", detail).await?;
+    Ok(Ok(row))
+}
+
+async fn change(
+    session: &mut Session,
+    which: &ChangedDomain,
+    patch: &DomainPatch,
+    actor: &Actor,
+) -> Result<Result<DomainRow, DomainError>, Fault> {
+    lock_tenant(session, FIRST_TENANT).await?;
+    let old = match find_changed(session, which).await? {
+        Ok(old) => old,
+        Err(error) => return Ok(Err(error)),
+    };
+    let revisions = Revisions::read(session).await?;
+    let now = revisions.now_millis();
+    let verified_at = match patch.verified {
+        Some(true) => old.verified_at.or(Some(now)),
+        Some(false) => None,
+        None => old.verified_at,
+    };
+    let new = DomainRow {
+        details: patch.apply(&old.details),
+        verified_at,
+        rev: revisions.after(old.rev),
+        ..old.clone()
+    };
+    let is_same = new.details == old.details && new.verified_at == old.verified_at;
+    if is_same {
+        return Ok(Ok(old));
+    }
+    write(session, Some(&new), &new, now).await?;
+    let mut detail = Map::new();
+    if new.verified_at.is_some() != old.verified_at.is_some() {
+        detail.insert("verified".to_owned(), new.verified_at.is_some().into());
+    }
+    note_details(&mut detail, &new.details);
+    note(session, actor, &new, "domain.update", detail).await?;
+    Ok(Ok(new))
+}
+
+async fn delete(
+    session: &mut Session,
+    which: &ChangedDomain,
+    actor: &Actor,
+) -> Result<Result<DomainRow, DomainError>, Fault> {
+    lock_tenant(session, FIRST_TENANT).await?;
+    let old = match find_changed(session, which).await? {
+        Ok(old) => old,
+        Err(error) => return Ok(Err(error)),
+    };
+    let links = count_links(session, old.id, MAX_COUNTED_LINKS).await?;
+    if links > 0 {
+        return Ok(Err(DomainError::HasLinks(links)));
+    }
+    let revisions = Revisions::read(session).await?;
+    // As one that is not verified it is absent.
+    let removed = DomainRow {
+        verified_at: None,
+        rev: revisions.after(old.rev),
+        ..old
+    };
+    write(session, None, &removed, revisions.now_millis()).await?;
+    note(session, actor, &removed, "domain.delete", Map::new()).await?;
+    Ok(Ok(removed))
+}
+
+/// The domain that is to be changed or removed. A configured one gets a row if it has none.
+async fn find_changed(
+    session: &mut Session,
+    which: &ChangedDomain,
+) -> Result<Result<DomainRow, DomainError>, Fault> {
+    let row = find(session, &which.domain).await?;
+    let (id, rev) = (
+        row.as_ref().map(|row| row.id),
+        row.as_ref().map(|row| row.rev),
+    );
+    let found = row.map(Row::into_domain).transpose()?.flatten();
+    let is_known = |row: &DomainRow| row.is_made() || which.is_configured;
+    if let Some(found) = found.filter(is_known) {
+        let is_tenants = which.tenant_id.is_none_or(|id| id == found.tenant_id);
+        let is_it = which.token.is_none() || which.token == found.token;
+        return Ok(match is_tenants && is_it {
+            true => Ok(found),
+            false => Err(DomainError::NotFound),
+        });
+    }
+    if !which.is_configured {
+        return Ok(Err(DomainError::NotFound));
+    }
+    let id = match id {
+        Some(id) => id,
+        None => row_id(session, &which.domain, None).await?,
+    };
+    Ok(Ok(DomainRow {
+        id,
+        domain: which.domain.clone(),
+        tenant_id: FIRST_TENANT,
+        details: DomainDetails::default(),
+        token: None,
+        verified_at: None,
+        created_at: None,
+        rev: rev.unwrap_or(0),
+    }))
+}
+
+/// The key of a domain, which is added if it has no row yet.
+async fn row_id(session: &mut Session, domain: &Domain, old: Option<&Row>) -> Result<u32, Fault> {
+    if let Some(old) = old {
+        return Ok(old.id);
+    }
+    let insert = sql("INSERT INTO domains (name) VALUES (?)").bind(domain);
+    match session.execute(insert).await {
+        Err(fault) if fault.is_duplicate() => return Err(Fault::Contended),
+        inserted => inserted?,
+    };
+    let row = find(session, domain).await?;
+    row.map(|row| row.id).ok_or(Fault::Contended)
+}
+
+/// Writes a row, or clears it, and publishes what it is now.
+async fn write(
+    session: &mut Session,
+    row: Option<&DomainRow>,
+    published: &DomainRow,
+    now: u64,
+) -> Result<(), Fault> {
+    let details = row.map(|row| &row.details);
+    let details = details.filter(|details| **details != DomainDetails::default());
+    // Writing JSON to a string does not fail.
+    let details = details.and_then(|details| serde_json::to_string(details).ok());
+    let update = sql(
+        "UPDATE domains SET tenant_id = ?, details = ?, token = ?, verified_at = ?, created_at = ?, rev = ? WHERE id = ?",
+    );
+    let update = update
+        .bind(row.map(|row| row.tenant_id))
+        .bind(details.as_deref().map(Value::Text))
+        .bind(row.and_then(|row| row.token.as_deref()))
+        .bind(row.and_then(|row| row.verified_at))
+        .bind(row.and_then(|row| row.created_at))
+        .bind(published.rev)
+        .bind(published.id);
+    session.execute(update).await?;
+    let mut outbox = OutboxBatches::default();
+    let record = published.record();
+    outbox.push(&domain_key(&published.domain), &record.as_deref());
+    outbox.append_outbox(session, now).await
+}
+
+async fn count_links(session: &mut Session, id: u32, most: u64) -> Result<u64, Fault> {
+    let query = sql(
+        "SELECT COUNT(*) FROM (SELECT id FROM links WHERE domain_id = ? AND deleted_at IS NULL LIMIT ?) AS live",
+    );
+    let (count,): (i64,) = session.fetch_one(query.bind(id).bind(most)).await?;
+    Ok(count.cast_unsigned())
+}
+
+async fn count_domains(session: &mut Session) -> Result<u64, Fault> {
+    let query = sql("SELECT COUNT(*) FROM domains WHERE tenant_id IS NOT NULL");
+    let (count,): (i64,) = session.fetch_one(query).await?;
+    Ok(count.cast_unsigned())
+}
+
+fn note_details(detail: &mut Map<String, Json>, details: &DomainDetails) {
+    if let Json::Object(details) = json!(details) {
+        detail.extend(details);
+    }
+}
+
+/// Writes the audit log of the domain's tenant, and that of the actor if he is of another one.
+async fn note(
+    session: &mut Session,
+    actor: &Actor,
+    row: &DomainRow,
+    action: &'static str,
+    detail: Map<String, Json>,
+) -> Result<(), Fault> {
+    let within = Actor {
+        tenant_id: row.tenant_id,
+        user_id: actor.user_id.filter(|_| actor.tenant_id == row.tenant_id),
+        ..actor.clone()
+    };
+    let actors = [Some(&within), Some(actor).filter(|actor| **actor != within)];
+    for actor in actors.into_iter().flatten() {
+        let entry = Entry {
+            actor,
+            action,
+            subject: format!("domain:{}", row.domain),
+            detail: Json::Object(detail.clone()),
+        };
+        append(session, &entry).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,456 @@
+//! `/domains`.
+
+use crate::helpers::{Answer, Running, send, until};
+use hickory_resolver::proto::op::{Message, MessageType, ResponseCode};
+use hickory_resolver::proto::rr::rdata::TXT;
+use hickory_resolver::proto::rr::{RData, Record};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use tokio::net::UdpSocket;
+
+async fn post(server: &Running, path: &str, body: &Value) -> Answer {
+    send(server.api(Method::POST, path).json(body)).await
+}
+
+/// A domain that counts as verified.
+async fn verified(server: &Running, mut body: Value) -> Value {
+    let name = body["name"].as_str().unwrap().to_owned();
+    post(server, "/domains", &body).await.expect(201);
+    body = json!({ "verified": true });
+    server
+        .patch(&format!("/domains/{name}"), &body)
+        .await
+        .expect(200)
+}
+
+async fn visit(server: &Running, host: &str, path: &str) -> Answer {
+    send(server.plain(Method::GET, path).header("host", host)).await
+}
+
+/// A DNS server on a free port, with TXT records that a test sets.
+struct Dns {
+    address: SocketAddr,
+    records: Arc<Mutex<HashMap<String, String>>>,
+}
+
+impl Dns {
+    async fn start() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let records = Arc::new(Mutex::new(HashMap::new()));
+        tokio::spawn(serve(socket, records.clone()));
+        Self { address, records }
+    }
+
+    fn set(&self, name: &str, value: &str) {
+        let mut records = self.records.lock().unwrap();
+        records.insert(format!("{name}."), value.to_owned());
+    }
+}
+
+async fn serve(socket: UdpSocket, records: Arc<Mutex<HashMap<String, String>>>) {
+    let mut buffer = [0; 1500];
+    while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
+        let request = Message::from_vec(&buffer[..length]).unwrap();
+        let query = request.queries[0].clone();
+        let name = query.name().to_string().to_ascii_lowercase();
+        let mut answer = Message::response(request.metadata.id, request.metadata.op_code);
+        answer.metadata.message_type = MessageType::Response;
+        answer.metadata.recursion_available = true;
+        answer.add_query(query.clone());
+        match records.lock().unwrap().get(&name) {
+            Some(text) => {
+                let data = RData::TXT(TXT::new(vec!["v=spf1".to_owned()]));
+                answer.add_answer(Record::from_rdata(query.name().clone(), 60, data));
+                // In two pieces, as long ones come.
+                let (head, tail) = text.split_at(5);
+                let data = RData::TXT(TXT::new(vec![head.to_owned(), tail.to_owned()]));
+                answer.add_answer(Record::from_rdata(query.name().clone(), 60, data));
+            }
+            None => answer.metadata.response_code = ResponseCode::NXDomain,
+        }
+        let bytes = answer.to_vec().unwrap();
+        socket.send_to(&bytes, from).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_domain_is_made_verified_by_the_dns_and_then_has_links() {
+    let dns = Dns::start().await;
+    let address = dns.address.to_string();
+    let server = Running::with(&[("EDGELINK_DOMAINS_RESOLVER", &address)]).await;
+    let made = post(&server, "/domains", &json!({ "name": "Brand.Example" })).await;
+    assert_eq!(made.header("location"), "/api/v1/domains/brand.example");
+    let domain = made.expect(201);
+    assert_eq!(domain["verified"], false);
+    assert_eq!(domain["configured"], false);
+    assert_eq!(domain["tenant"], 1);
+    let link =
+        json!({ "longUrl": "https://example.com/", "domain": "brand.example", "customSlug": "x" });
+    let refused = server.post(&link).await.refused(422);
+    assert_eq!(refused["errors"][0]["reason"], "is not verified yet");
+
+    let verify = || post(&server, "/domains/brand.example/verify", &Value::Null);
+    let failed = verify().await.refused(409);
+    assert_eq!(failed["type"], "urn:edgelink:problem:verification-failed");
+    let record = &domain["verification"];
+    assert_eq!(record["name"], "_edgelink.brand.example");
+    dns.set("_edgelink.brand.example", "edgelink-verification=another");
+    verify().await.refused(409);
+    dns.set("_edgelink.brand.example", record["value"].as_str().unwrap());
+    let domain = verify().await.expect(200);
+    assert_eq!(domain["verified"], true);
+    assert!(domain["verifiedAt"].is_string());
+    assert_eq!(verify().await.expect(200), domain, "again");
+
+    let link = server.post(&link).await.expect(201);
+    assert_eq!(link["shortUrl"], "https://brand.example/x");
+    visit(&server, "brand.example", "/x")
+        .await
+        .redirects(302, "https://example.com/");
+    visit(&server, "go.example:8080", "/x")
+        .await
+        .page(404, "not found");
+    let read = server
+        .get("/links/x?domain=brand.example")
+        .await
+        .expect(200);
+    assert_eq!(read["shortUrl"], link["shortUrl"]);
+}
+
+#[tokio::test]
+async fn a_dns_that_does_not_answer_is_no_proof() {
+    let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let server = Running::with(&[
+        ("EDGELINK_DOMAINS_RESOLVER", address.as_str()),
+        ("EDGELINK_DOMAINS_TIMEOUT_MS", "100"),
+    ])
+    .await;
+    post(&server, "/domains", &json!({ "name": "brand.example" }))
+        .await
+        .expect(201);
+    let refused = post(&server, "/domains/brand.example/verify", &Value::Null).await;
+    assert_eq!(refused.refused(409)["detail"], "the DNS does not answer");
+}
+
+#[tokio::test]
+async fn a_domain_needs_no_verification_where_none_is_required() {
+    let server = Running::with(&[("EDGELINK_DOMAINS_REQUIRE_VERIFICATION", "false")]).await;
+    let made = post(&server, "/domains", &json!({ "name": "brand.example" })).await;
+    assert_eq!(made.expect(201)["verified"], true);
+}
+
+#[tokio::test]
+async fn visitors_without_a_link_are_sent_where_the_domain_says() {
+    let server = Running::start().await;
+    let body = json!({
+        "name": "brand.example",
+        "rootUrl": "https://example.com/root",
+        "notFoundUrl": "https://example.com/none",
+        "expiredUrl": "https://example.com/over",
+    });
+    verified(&server, body).await;
+    let link = |slug: &str, more: Value| {
+        let mut link = json!({ "longUrl": "https://example.com/", "domain": "brand.example", "customSlug": slug });
+        link.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        link
+    };
+    let over = json!({ "validUntil": "2020-01-01T00:00:00Z" });
+    server.post(&link("over", over)).await.expect(201);
+    server
+        .post(&link("off", json!({ "state": "disabled" })))
+        .await
+        .expect(201);
+    for (path, target) in [
+        ("/", "root"),
+        ("/?a=b", "root"),
+        ("/absent", "none"),
+        ("/over", "over"),
+        ("/off", "over"),
+    ] {
+        let answer = visit(&server, "BRAND.example:443", path).await;
+        answer.redirects(302, &format!("https://example.com/{target}"));
+        assert_eq!(answer.header("cache-control"), "private, max-age=0");
+        visit(&server, "other.example", path)
+            .await
+            .page(404, "not found");
+    }
+    let body = json!({ "notFoundUrl": null, "rootUrl": "https://example.com/new" });
+    let changed = server
+        .patch("/domains/brand.example", &body)
+        .await
+        .expect(200);
+    assert_eq!(changed["notFoundUrl"], Value::Null);
+    assert_eq!(changed["expiredUrl"], "https://example.com/over");
+    visit(&server, "brand.example", "/absent")
+        .await
+        .page(404, "not found");
+    visit(&server, "brand.example", "/")
+        .await
+        .redirects(302, "https://example.com/new");
+
+    let body = json!({ "notFoundUrl": "https://example.com/none" });
+    server
+        .patch("/domains/other.example", &body)
+        .await
+        .expect(200);
+    visit(&server, "other.example", "/absent")
+        .await
+        .redirects(302, "https://example.com/none");
+}
+
+#[tokio::test]
+async fn a_link_without_a_status_takes_that_of_its_domain() {
+    let server = Running::start().await;
+    let body = json!({ "name": "brand.example", "defaultStatus": 308 });
+    verified(&server, body).await;
+    for (more, status) in [(json!({}), 308), (json!({ "redirectStatus": 302 }), 302)] {
+        let mut link = json!({ "longUrl": "https://example.com/", "domain": "brand.example" });
+        link.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        assert_eq!(
+            server.post(&link).await.expect(201)["redirectStatus"],
+            status
+        );
+    }
+    let body = json!({ "defaultStatus": 301 });
+    server
+        .patch("/domains/go.example:8080", &body)
+        .await
+        .expect(200);
+    let link = json!({ "longUrl": "https://example.com/" });
+    assert_eq!(server.post(&link).await.expect(201)["redirectStatus"], 301);
+}
+
+#[tokio::test]
+async fn configured_domains_are_listed_and_stay() {
+    let server = Running::start().await;
+    for name in ["b.example", "a.example"] {
+        post(&server, "/domains", &json!({ "name": name }))
+            .await
+            .expect(201);
+    }
+    let (mut names, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = server
+            .get(&format!("/domains?limit=1{cursor}"))
+            .await
+            .expect(200);
+        for domain in page["domains"].as_array().unwrap() {
+            names.push((domain["name"].clone(), domain["configured"].clone()));
+        }
+        let Some(next) = page["nextCursor"].as_str() else {
+            break;
+        };
+        cursor = format!("&cursor={next}");
+    }
+    let expected = [
+        ("a.example", false),
+        ("b.example", false),
+        ("go.example:8080", true),
+        ("other.example", true),
+    ];
+    let expected = expected.map(|(name, configured)| (json!(name), json!(configured)));
+    assert_eq!(names, expected);
+    let kept = server.delete("/domains/other.example").await.refused(409);
+    assert_eq!(kept["type"], "urn:edgelink:problem:domain-in-use");
+    let refused = server
+        .patch("/domains/other.example", &json!({ "verified": true }))
+        .await;
+    assert_eq!(refused.refused(422)["invalidElements"], json!(["verified"]));
+    let taken = post(&server, "/domains", &json!({ "name": "other.example" })).await;
+    assert_eq!(
+        taken.refused(409)["type"],
+        "urn:edgelink:problem:domain-taken"
+    );
+}
+
+#[tokio::test]
+async fn a_domain_is_removed_once_it_has_no_links() {
+    let server = Running::start().await;
+    verified(&server, json!({ "name": "brand.example" })).await;
+    let link =
+        json!({ "longUrl": "https://example.com/", "domain": "brand.example", "customSlug": "x" });
+    server.post(&link).await.expect(201);
+    let kept = server.delete("/domains/brand.example").await.refused(409);
+    assert_eq!(kept["detail"], "the domain has 1 links");
+    assert_eq!(
+        server.delete("/links/x?domain=brand.example").await.status,
+        204
+    );
+    assert_eq!(server.delete("/domains/brand.example").await.status, 204);
+    server.get("/domains/brand.example").await.refused(404);
+    server.delete("/domains/brand.example").await.refused(404);
+    server.post(&link).await.refused(422);
+    visit(&server, "brand.example", "/x")
+        .await
+        .page(404, "not found");
+
+    let log = server
+        .get("/audit?subject=domain:brand.example")
+        .await
+        .expect(200);
+    let actions = log["entries"].as_array().unwrap().iter();
+    let actions: Vec<&str> = actions
+        .map(|entry| entry["action"].as_str().unwrap())
+        .collect();
+    assert_eq!(actions, ["domain.delete", "domain.update", "domain.create"]);
+    verified(&server, json!({ "name": "brand.example" })).await;
+    server.post(&link).await.expect(201);
+}
+
+#[tokio::test]
+async fn a_domain_belongs_to_its_tenant() {
+    let server = Running::start().await;
+    verified(&server, json!({ "name": "first.example" })).await;
+    let tenant = post(&server, "/tenants", &json!({ "name": "second" }))
+        .await
+        .expect(201);
+    let key = tenant["adminKey"]["key"].as_str().unwrap();
+    let by = |method: Method, path: &str, body: Value| {
+        send(
+            server
+                .plain(method, &format!("/api/v1{path}"))
+                .bearer_auth(key)
+                .json(&body),
+        )
+    };
+    let made = by(
+        Method::POST,
+        "/domains",
+        json!({ "name": "second.example" }),
+    )
+    .await;
+    assert_eq!(made.expect(201)["tenant"], tenant["id"]);
+    by(Method::POST, "/domains", json!({ "name": "first.example" }))
+        .await
+        .refused(409);
+    for (method, path, body, status) in [
+        (Method::GET, "/domains/first.example", json!({}), 404),
+        (Method::PATCH, "/domains/first.example", json!({}), 404),
+        (Method::DELETE, "/domains/first.example", json!({}), 404),
+        (Method::PATCH, "/domains/other.example", json!({}), 403),
+        (
+            Method::PATCH,
+            "/domains/second.example",
+            json!({ "verified": true }),
+            422,
+        ),
+        (
+            Method::POST,
+            "/links",
+            json!({ "longUrl": "https://e.com/", "domain": "first.example" }),
+            422,
+        ),
+        (
+            Method::POST,
+            "/links",
+            json!({ "longUrl": "https://first.example/x" }),
+            422,
+        ),
+        (
+            Method::POST,
+            "/links",
+            json!({ "longUrl": "https://e.com/", "domain": "other.example" }),
+            201,
+        ),
+    ] {
+        assert_eq!(by(method, path, body).await.status, status, "{path}");
+    }
+    let list = by(Method::GET, "/domains", json!({})).await.expect(200);
+    let names = list["domains"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|domain| &domain["name"]);
+    let names: Vec<&Value> = names.collect();
+    assert_eq!(
+        names,
+        ["go.example:8080", "other.example", "second.example"]
+    );
+
+    // Those who operate the installation see all domains, and answer for them.
+    let body = json!({ "verified": true });
+    server
+        .patch("/domains/second.example", &body)
+        .await
+        .expect(200);
+    let link = json!({ "longUrl": "https://e.com/", "domain": "second.example" });
+    by(Method::POST, "/links", link.clone()).await.expect(201);
+    server.post(&link).await.refused(422);
+}
+
+#[tokio::test]
+async fn every_bad_field_is_named() {
+    let server = Running::start().await;
+    let body = json!({
+        "name": "a.example:80",
+        "rootUrl": "ftp://e.com/",
+        "notFoundUrl": format!("https://e.com/{}", "x".repeat(2048)),
+        "expiredUrl": "https://other.example/",
+        "defaultStatus": 303,
+        "verified": true,
+    });
+    let refused = post(&server, "/domains", &body).await.refused(422);
+    let mut fields: Vec<&str> = refused["invalidElements"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|field| field.as_str().unwrap())
+        .collect();
+    fields.sort_unstable();
+    assert_eq!(
+        fields,
+        [
+            "defaultStatus",
+            "expiredUrl",
+            "name",
+            "notFoundUrl",
+            "rootUrl",
+            "verified"
+        ]
+    );
+    for name in [
+        "",
+        "localhost",
+        "127.0.0.1",
+        "[::1]",
+        "a..example",
+        "a_b.example",
+        "x.1",
+        "https://a.example",
+    ] {
+        post(&server, "/domains", &json!({ "name": name }))
+            .await
+            .refused(422);
+    }
+    post(&server, "/domains", &json!({})).await.refused(422);
+    for path in [
+        "/domains?limit=0",
+        "/domains?cursor=zz",
+        "/domains/other.example?a=b",
+    ] {
+        server.get(path).await.refused(422);
+    }
+    server.get("/domains/a%20b").await.refused(404);
+}
+
+/// Without Redis the other process learns nothing from the feed.
+#[tokio::test]
+async fn another_process_knows_a_domain_soon() {
+    let server = Running::start().await;
+    let other = server.another().await;
+    let body = json!({ "name": "brand.example", "rootUrl": "https://example.com/root" });
+    verified(&server, body).await;
+    until("the domain is known", async || {
+        visit(&other, "brand.example", "/").await.status == 302
+    })
+    .await;
+}

@@ -1,0 +1,168 @@
+use super::*;
+use edgelink_wire::domain::Domain;
+use edgelink_wire::{CodeFilter, CodeLength, Entry, FeedPosition};
+
+const NOW: Moment = Moment::from_millis(100_000);
+
+fn place(millis: u64) -> FeedPlace {
+    FeedPlace {
+        generation: 7,
+        position: FeedPosition::new(millis, 0),
+    }
+}
+
+fn bytes(name: &str, root: &str, rev: u64) -> Vec<u8> {
+    let targets = DomainTargets {
+        root: Some(root),
+        ..DomainTargets::default()
+    };
+    targets
+        .record(&Domain::parse(name).unwrap(), rev)
+        .to_bytes()
+}
+
+fn snapshot<'a>(at: FeedPlace, domains: &'a [(String, Vec<u8>)]) -> Snapshot<'a> {
+    let entry = |(key, record): &'a (String, Vec<u8>)| Entry {
+        key: key.as_bytes(),
+        record: Record::decode(record).unwrap(),
+    };
+    Snapshot {
+        generation: at.generation,
+        position: at.position,
+        bound: 0,
+        length: CodeLength::DEFAULT,
+        key: None,
+        domains: Vec::new(),
+        codes: CodeFilter::with_capacity(0).unwrap(),
+        hot: domains.iter().map(entry).collect(),
+    }
+}
+
+/// A table with a snapshot at 5 that has these domains.
+fn complete(names: &[&str]) -> ApiDomains {
+    let mut domains = ApiDomains::new(true);
+    domains.begin(place(5));
+    apply(&mut domains, 5, names);
+    domains
+}
+
+/// Each with revision 10.
+fn apply(domains: &mut ApiDomains, millis: u64, names: &[&str]) {
+    let entries = names
+        .iter()
+        .map(|name| (format!("{name}/"), bytes(name, "https://s/", 10)));
+    let entries: Vec<_> = entries.collect();
+    domains.apply_snapshot(&snapshot(place(millis), &entries), NOW);
+}
+
+fn change(domains: &mut ApiDomains, name: &str, root: &str, rev: u64) {
+    let bytes = bytes(name, root, rev);
+    domains.on_change(name, &Record::decode(&bytes).unwrap());
+}
+
+fn root<'a>(domains: &'a ApiDomains, name: &str) -> Option<&'a str> {
+    domains.targets(name.as_bytes())?.root.as_deref()
+}
+
+fn find<'a>(domains: &'a ApiDomains, host: &str) -> HostState<'a> {
+    domains.find(host.as_bytes(), NOW, 5_000)
+}
+
+#[test]
+fn a_host_is_found_in_any_case_and_with_a_default_port() {
+    let domains = complete(&["b.example", "a.example", "c.example"]);
+    for host in ["a.example", "A.Example", "a.example:443", "a.example."] {
+        assert_eq!(find(&domains, host), HostState::Domain("a.example"));
+    }
+    for host in ["", "aa.example", "a.example:81", "d.example"] {
+        assert_eq!(find(&domains, host), HostState::Unknown, "{host}");
+    }
+    assert_eq!(root(&domains, "c.example"), Some("https://s/"));
+    assert!(domains.targets_of_key(b"c.example/abc").is_some());
+    assert!(domains.targets_of_key(b"d.example/abc").is_none());
+}
+
+#[test]
+fn a_host_is_unknown_only_while_the_feed_says_that_nothing_is_missing() {
+    let mut domains = ApiDomains::new(true);
+    assert_eq!(find(&domains, "x"), HostState::Awaited);
+    domains.begin(place(5));
+    apply(&mut domains, 5, &[]);
+    assert_eq!(find(&domains, "x"), HostState::Unknown);
+    let later = NOW.after(5_000);
+    assert_eq!(domains.find(b"x", later, 5_000), HostState::Doubtful);
+    domains.on_time(Some(later));
+    assert_eq!(domains.find(b"x", later, 5_000), HostState::Unknown);
+    domains.restart();
+    assert_eq!(domains.find(b"x", later, 5_000), HostState::Awaited);
+}
+
+#[test]
+fn the_newest_record_counts_in_whichever_order_they_come() {
+    let mut domains = complete(&["a.example"]);
+    change(&mut domains, "a.example", "https://old/", 9);
+    assert_eq!(root(&domains, "a.example"), Some("https://s/"));
+    change(&mut domains, "a.example", "https://new/", 11);
+    assert_eq!(root(&domains, "a.example"), Some("https://new/"));
+    domains.on_change("a.example", &Record::Absent { rev: 12 });
+    change(&mut domains, "a.example", "https://late/", 11);
+    assert_eq!(find(&domains, "a.example"), HostState::Unknown);
+}
+
+#[test]
+fn a_snapshot_takes_what_has_gone_meanwhile_and_leaves_what_the_feed_has_brought_since() {
+    let mut domains = complete(&["gone.example", "stays.example"]);
+    domains.restart();
+    assert!(!domains.wants_snapshot());
+    domains.begin(place(7));
+    change(&mut domains, "new.example", "https://new/", 20);
+    domains.on_change("removed.example", &Record::Absent { rev: 20 });
+    assert!(domains.wants_snapshot());
+    apply(&mut domains, 6, &[]);
+    assert!(domains.wants_snapshot(), "it is older");
+    assert_eq!(
+        find(&domains, "gone.example"),
+        HostState::Domain("gone.example")
+    );
+    apply(&mut domains, 7, &["stays.example", "removed.example"]);
+    assert!(!domains.wants_snapshot());
+    assert_eq!(find(&domains, "gone.example"), HostState::Unknown);
+    assert_eq!(find(&domains, "removed.example"), HostState::Unknown);
+    assert_eq!(root(&domains, "stays.example"), Some("https://s/"));
+    assert_eq!(root(&domains, "new.example"), Some("https://new/"));
+}
+
+#[test]
+fn those_who_wait_are_answered_once_it_is_known_and_not_later_than_the_bound() {
+    let waiter = |stream| Waiter {
+        stream,
+        has_more: false,
+        is_below: false,
+        is_click: true,
+    };
+    let mut domains = ApiDomains::new(true);
+    assert!(domains.wait(waiter(1), NOW, 2));
+    assert!(domains.wait(waiter(2), NOW.after(1_000), 2));
+    assert!(!domains.wait(waiter(3), NOW, 2));
+    assert!(domains.take_waiting(NOW.after(1_999)).is_empty());
+    assert_eq!(domains.take_waiting(NOW.after(2_000)), [waiter(1)]);
+    domains.leave(2);
+    assert!(domains.wait(waiter(4), NOW, 2));
+    domains.on_failure();
+    assert_eq!(domains.take_waiting(NOW), [waiter(4)]);
+    assert!(domains.wait(waiter(5), NOW, 2));
+    domains.begin(place(5));
+    apply(&mut domains, 5, &[]);
+    assert_eq!(domains.take_waiting(NOW), [waiter(5)]);
+}
+
+#[test]
+fn with_too_many_that_have_gone_another_snapshot_is_wanted() {
+    let mut domains = complete(&[]);
+    for number in 0..=MAX_KEPT {
+        let name = format!("{number}.example");
+        domains.on_change(&name, &Record::Absent { rev: 1 });
+    }
+    assert_eq!(domains.known.len(), 1);
+    assert_eq!(find(&domains, "x"), HostState::Awaited);
+}

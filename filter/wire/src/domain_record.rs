@@ -1,0 +1,91 @@
+//! What a domain has of its own, and how it travels: as the record of the key `{domain}/`, which no link can have.
+//!
+//! So a domain is published, ordered by revisions, and missed like a link. Its record is that of a link to the domain itself with
+//! an [`Extension`](crate::record::Extension) that has the [`DomainTargets`]; edges that do not know of it leave it out.
+//! A domain that is removed, or not verified any more, is absent.
+
+use crate::domain::Domain;
+use crate::record::{DomainTargets, Extension, LinkRecord, LinkState, Record, RedirectStatus};
+
+/// The most domains of an installation that have a record.
+pub const MAX_DOMAIN_RECORDS: usize = 1000;
+
+impl<'a> DomainTargets<&'a str> {
+    /// The record of a domain with these targets.
+    #[must_use]
+    pub fn record(self, domain: &Domain, rev: u64) -> Record<String> {
+        let extension = Extension {
+            domain: Some(self),
+            ..Extension::default()
+        };
+        Record::Link(LinkRecord {
+            url: format!("http://{domain}/"),
+            redirect: RedirectStatus::Found,
+            state: LinkState::Active,
+            valid_since: None,
+            valid_until: None,
+            forward_query: false,
+            rev,
+            extension: extension.to_bytes(),
+        })
+    }
+
+    /// The targets in the record of a domain; `None` if it is absent, or that of a link.
+    #[must_use]
+    pub fn of_record(record: &Record<&'a str>) -> Option<Self> {
+        match record {
+            Record::Link(link) => Extension::decode_again(link.extension).domain,
+            Record::Absent { .. } => None,
+        }
+    }
+}
+
+/// The key of the record of a domain.
+#[must_use]
+pub fn domain_key(domain: &Domain) -> String {
+    format!("{domain}/")
+}
+
+/// Whether that is the key of the record of a domain, and not of a link.
+#[must_use]
+pub fn is_key_of_domain(key: &[u8]) -> bool {
+    key.ends_with(b"/")
+}
+
+/// The domain whose record has that key; `None` if it is the key of a link.
+#[must_use]
+pub fn domain_of_key(key: &str) -> Option<&str> {
+    key.strip_suffix('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGETS: DomainTargets<&str> = DomainTargets {
+        root: Some("https://brand.example/"),
+        not_found: None,
+        expired: Some("https://brand.example/over"),
+    };
+
+    #[test]
+    fn the_record_of_a_domain_reads_back() {
+        let domain = Domain::parse("go.example").unwrap();
+        for targets in [TARGETS, DomainTargets::default()] {
+            let bytes = targets.record(&domain, 7).to_bytes();
+            let record = Record::decode(&bytes).unwrap();
+            assert_eq!(record.rev(), 7);
+            assert_eq!(DomainTargets::of_record(&record), Some(targets));
+        }
+        let absent = Record::Absent { rev: 7 };
+        assert_eq!(DomainTargets::of_record(&absent), None);
+    }
+
+    #[test]
+    fn the_key_of_a_domain_is_no_key_of_a_link() {
+        let key = domain_key(&Domain::parse("go.example:81").unwrap());
+        assert_eq!(domain_of_key(&key), Some("go.example:81"));
+        assert_eq!(domain_of_key("go.example/a"), None);
+        assert!(key.parse::<crate::LinkKey>().is_err());
+    }
+}

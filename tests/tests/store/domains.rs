@@ -1,0 +1,262 @@
+//! Domains that the API makes.
+
+use crate::fixture::{Database, content, create, delete, key};
+use edgelink_control_plane::domains::model::{DomainDetails, DomainPatch, DomainRow};
+use edgelink_control_plane::store::{
+    Actor, AuditQuery, ChangedDomain, DomainError, NewDomain, NewLink, Store,
+};
+use edgelink_wire::domain_record::MAX_DOMAIN_RECORDS;
+use edgelink_wire::{Domain, DomainTargets, Record};
+
+on_every_database!(
+    a_domain_is_made_changed_and_removed_with_its_changes_in_the_outbox,
+    a_domain_that_was_removed_keeps_its_key_and_its_revision_grows,
+    a_domain_with_links_stays,
+    a_domain_of_another_tenant_does_not_exist,
+    a_configured_domain_gets_a_row_with_its_first_change,
+    domains_are_bounded,
+);
+
+const ROOT: &str = "https://root.example/";
+
+fn actor(tenant_id: u32) -> Actor {
+    Actor::command_line(tenant_id)
+}
+
+fn domain(name: &str) -> Domain {
+    Domain::parse(name).expect("a domain")
+}
+
+fn new(name: &str, is_verified: bool) -> NewDomain {
+    NewDomain {
+        domain: domain(name),
+        details: DomainDetails {
+            root_url: Some(ROOT.to_owned()),
+            ..DomainDetails::default()
+        },
+        token: "t".to_owned(),
+        is_verified,
+    }
+}
+
+fn which(name: &str) -> ChangedDomain {
+    ChangedDomain {
+        domain: domain(name),
+        tenant_id: None,
+        token: None,
+        is_configured: false,
+    }
+}
+
+fn verified(is: bool) -> DomainPatch {
+    DomainPatch {
+        verified: Some(is),
+        ..DomainPatch::default()
+    }
+}
+
+async fn insert(store: &Store, name: &str, is_verified: bool) -> Result<DomainRow, DomainError> {
+    let made = store.insert_domain(&new(name, is_verified), &actor(1));
+    made.await.expect("an answer")
+}
+
+async fn change(
+    store: &Store,
+    which: &ChangedDomain,
+    patch: &DomainPatch,
+) -> Result<DomainRow, DomainError> {
+    let changed = store.change_domain(which, patch, &actor(1));
+    changed.await.expect("an answer")
+}
+
+async fn remove(store: &Store, name: &str) -> Result<DomainRow, DomainError> {
+    let removed = store.delete_domain(&which(name), &actor(1));
+    removed.await.expect("an answer")
+}
+
+/// Key, revision, and target of `/` of each change in the outbox; no revision for an absence.
+async fn outbox(store: &Store) -> Vec<(String, u64, Option<String>)> {
+    let pending = store.pending(100).await.expect("the outbox");
+    let mut changes = Vec::new();
+    for batch in &pending.batches {
+        for change in batch.changes().expect("changes") {
+            let record: Record<&str> = change.record().expect("a record");
+            let root = DomainTargets::of_record(&record).and_then(|targets| targets.root);
+            let root = root.map(str::to_owned);
+            changes.push((change.key.to_owned(), record.rev(), root));
+        }
+    }
+    changes
+}
+
+async fn a_domain_is_made_changed_and_removed_with_its_changes_in_the_outbox(database: Database) {
+    let store = database.store().await;
+    let made = insert(&store, "a.example", false).await.unwrap();
+    assert!(made.is_made() && !made.is_in_effect());
+    assert_eq!(store.domains().await.unwrap(), std::slice::from_ref(&made));
+    assert_eq!(
+        insert(&store, "a.example", false).await,
+        Err(DomainError::Taken)
+    );
+
+    let in_effect = change(&store, &which("a.example"), &verified(true))
+        .await
+        .unwrap();
+    assert!(in_effect.is_in_effect() && in_effect.rev > made.rev);
+    let again = change(&store, &which("a.example"), &verified(true)).await;
+    assert_eq!(again.as_ref(), Ok(&in_effect), "no change, no revision");
+    let patch = DomainPatch {
+        root_url: Some(None),
+        default_status: Some(Some(308)),
+        ..DomainPatch::default()
+    };
+    let changed = change(&store, &which("a.example"), &patch).await.unwrap();
+    assert_eq!(changed.details.root_url, None);
+    assert_eq!(changed.details.default_status, Some(308));
+    assert_eq!(changed.verified_at, in_effect.verified_at);
+    let other_token = ChangedDomain {
+        token: Some("other".to_owned()),
+        ..which("a.example")
+    };
+    let refused = change(&store, &other_token, &verified(false)).await;
+    assert_eq!(refused, Err(DomainError::NotFound));
+
+    let removed = remove(&store, "a.example").await.unwrap();
+    assert!(store.domains().await.unwrap().is_empty());
+    assert_eq!(
+        remove(&store, "a.example").await,
+        Err(DomainError::NotFound)
+    );
+    let key = || "a.example/".to_owned();
+    let expected = [
+        (key(), made.rev, None),
+        (key(), in_effect.rev, Some(ROOT.to_owned())),
+        (key(), changed.rev, None),
+        (key(), removed.rev, None),
+    ];
+    assert_eq!(outbox(&store).await, expected);
+    let query = AuditQuery {
+        subject: Some("domain:a.example".to_owned()),
+        ..AuditQuery::of_tenant(1, 10)
+    };
+    let log = store.audit_entries(&query).await.unwrap();
+    let actions: Vec<&str> = log.iter().map(|entry| entry.action.as_str()).collect();
+    let expected = [
+        "domain.delete",
+        "domain.update",
+        "domain.update",
+        "domain.create",
+    ];
+    assert_eq!(actions, expected);
+}
+
+async fn a_domain_that_was_removed_keeps_its_key_and_its_revision_grows(database: Database) {
+    let store = database.store().await;
+    let first = insert(&store, "a.example", true).await.unwrap();
+    let removed = remove(&store, "a.example").await.unwrap();
+    let second = insert(&store, "a.example", true).await.unwrap();
+    assert_eq!((first.id, second.id), (removed.id, first.id));
+    assert!(first.rev < removed.rev && removed.rev < second.rev);
+}
+
+async fn a_domain_with_links_stays(database: Database) {
+    let store = database.store().await;
+    insert(&store, "a.example", true).await.unwrap();
+    for id in 1..=2 {
+        let text = format!("a.example/x{id}");
+        let new = NewLink::new(id, key(&text), content("https://x.example/"));
+        create(&store, new).await.unwrap();
+    }
+    assert_eq!(
+        remove(&store, "a.example").await,
+        Err(DomainError::HasLinks(2))
+    );
+    for id in 1..=2 {
+        delete(&store, &key(&format!("a.example/x{id}")))
+            .await
+            .unwrap();
+    }
+    assert!(remove(&store, "a.example").await.is_ok());
+
+    // A domain that was configured has links from before: they are not for another tenant.
+    let text = "formerly.example/x";
+    create(
+        &store,
+        NewLink::new(3, key(text), content("https://x.example/")),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        insert(&store, "formerly.example", true).await,
+        Err(DomainError::Taken)
+    );
+}
+
+async fn a_domain_of_another_tenant_does_not_exist(database: Database) {
+    let store = database.store().await;
+    insert(&store, "a.example", true).await.unwrap();
+    let of_second = ChangedDomain {
+        tenant_id: Some(2),
+        ..which("a.example")
+    };
+    let changed = change(&store, &of_second, &verified(false)).await;
+    assert_eq!(changed, Err(DomainError::NotFound));
+    let removed = store.delete_domain(&of_second, &actor(2)).await.unwrap();
+    assert_eq!(removed, Err(DomainError::NotFound));
+    // One of the first tenant who changes a domain of the second is in both logs.
+    let made = store
+        .insert_domain(&new("b.example", false), &actor(2))
+        .await
+        .unwrap();
+    assert_eq!(made.unwrap().tenant_id, 2);
+    change(&store, &which("b.example"), &verified(true))
+        .await
+        .unwrap();
+    for (tenant_id, entries) in [(1, 1), (2, 2)] {
+        let query = AuditQuery {
+            subject: Some("domain:b.example".to_owned()),
+            ..AuditQuery::of_tenant(tenant_id, 10)
+        };
+        assert_eq!(store.audit_entries(&query).await.unwrap().len(), entries);
+    }
+}
+
+async fn a_configured_domain_gets_a_row_with_its_first_change(database: Database) {
+    let store = database.store().await;
+    let patch = DomainPatch {
+        root_url: Some(Some(ROOT.to_owned())),
+        ..DomainPatch::default()
+    };
+    let unknown = change(&store, &which("go.example"), &patch).await;
+    assert_eq!(unknown, Err(DomainError::NotFound));
+    let configured = ChangedDomain {
+        is_configured: true,
+        ..which("go.example")
+    };
+    let row = change(&store, &configured, &patch).await.unwrap();
+    assert!(!row.is_made());
+    assert_eq!(row.details.root_url.as_deref(), Some(ROOT));
+    let expected = ("go.example/".to_owned(), row.rev, Some(ROOT.to_owned()));
+    assert_eq!(outbox(&store).await, [expected]);
+    // Once the configuration has it no longer, a tenant may make it.
+    assert!(
+        insert(&store, "go.example", true)
+            .await
+            .unwrap()
+            .is_in_effect()
+    );
+}
+
+async fn domains_are_bounded(database: Database) {
+    let store = database.store().await;
+    let names = (0..MAX_DOMAIN_RECORDS).map(|number| format!("('{number}.example', 1, 1)"));
+    let values = names.collect::<Vec<_>>().join(", ");
+    let insertion = format!("INSERT INTO domains (name, tenant_id, created_at) VALUES {values}");
+    database.execute(&insertion).await;
+    assert_eq!(
+        insert(&store, "a.example", true).await,
+        Err(DomainError::TooMany)
+    );
+    remove(&store, "7.example").await.unwrap();
+    assert!(insert(&store, "a.example", true).await.is_ok());
+}
