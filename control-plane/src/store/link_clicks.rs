@@ -101,9 +101,9 @@ impl Store {
         let call = self.read("click_minutes", "reading clicks by the minute");
         let key = query.key.as_ref().map(LinkKey::to_string);
         run!(call, |session| {
-            let index = match key {
-                Some(_) => "click_minutes_of_link",
-                None => "PRIMARY",
+            let (index, order) = match key {
+                Some(_) => ("click_minutes_of_link", "minute DESC"),
+                None => ("PRIMARY", "minute DESC, link_key DESC"),
             };
             let index = session.dialect().force_index(index);
             let mut select = sql(format!(
@@ -114,7 +114,7 @@ impl Store {
             if let Some(key) = &key {
                 select = select.push(" AND link_key = ?").bind(key.as_str());
             }
-            let select = select.push(" ORDER BY minute DESC, link_key DESC LIMIT ?");
+            let select = select.push(&format!(" ORDER BY {order} LIMIT ?"));
             let rows: Vec<(u64, Vec<u8>, u64)> =
                 session.fetch_all(select.bind(MAX_MINUTES)).await?;
             let minute = |(minute, key, clicks): (u64, Vec<u8>, u64)| {

@@ -15,6 +15,7 @@ on_every_database!(
     minutes_come_newest_first,
     clicks_are_summed_up_by_tag_and_by_list,
     a_page_has_its_place_in_any_order,
+    links_without_visits_left_are_left_out,
     a_list_of_more_links_than_are_looked_at_says_so,
 );
 
@@ -200,6 +201,29 @@ async fn a_page_has_its_place_in_any_order(database: Database) {
     assert_eq!(page(None, 2, 2).await.len(), 1);
     assert_eq!(page(None, 3, 2).await, "");
     assert_eq!(page(None, usize::MAX, 2).await, "");
+}
+
+async fn links_without_visits_left_are_left_out(database: Database) {
+    let store = database.store().await;
+    for (id, code, max) in [(1, "a", Some(2)), (2, "b", Some(2)), (3, "c", None)] {
+        let mut new = link(id, code);
+        new.content.details.max_visits = max;
+        create(&store, new).await.unwrap();
+    }
+    let visits = "INSERT INTO visits (link_id, used) VALUES (1, 2), (2, 1), (3, 9)";
+    database.execute(visits).await;
+    let list = ListQuery {
+        hides_used_up: true,
+        ..newest(10)
+    };
+    let query = NumberedQuery {
+        list,
+        sort: Some((SortBy::ShortCode, false)),
+        offset: 0,
+    };
+    let page = store.numbered_page(&query).await.unwrap();
+    let codes: Vec<&str> = page.links.iter().map(|link| link.code.as_str()).collect();
+    assert_eq!(codes, ["b", "c"]);
 }
 
 async fn a_list_of_more_links_than_are_looked_at_says_so(database: Database) {

@@ -216,7 +216,7 @@ async fn by_text(
 async fn by_visits(session: &mut Session, ids: &[u64]) -> Result<Vec<(Vec<u8>, u64)>, Fault> {
     let join = session.dialect().join_in_order;
     let query = sql(format!(
-        "SELECT {VISITS} AS visits, l.id FROM links l {join} domains d ON d.id = l.domain_id {JOIN_TOTALS} WHERE l.id IN "
+        "SELECT CAST({VISITS} AS UNSIGNED) AS visits, l.id FROM links l {join} domains d ON d.id = l.domain_id {JOIN_TOTALS} WHERE l.id IN "
     ));
     let rows: Vec<(u64, u64)> = session.fetch_all(query.list(ids)).await?;
     let key = |(visits, id): (u64, u64)| (visits.to_be_bytes().to_vec(), id);
