@@ -205,9 +205,9 @@ impl Problem {
         self
     }
 
-    /// The same with further fields that are wrong.
-    pub(crate) fn and_errors(mut self, errors: impl IntoIterator<Item = FieldError>) -> Self {
-        self.errors.extend(errors);
+    /// The same with a further field that is wrong.
+    pub(crate) fn and_error(mut self, error: FieldError) -> Self {
+        self.errors.push(error);
         self
     }
 

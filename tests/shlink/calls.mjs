@@ -110,12 +110,14 @@ async function creating() {
     customSlug: 'full',
     title: 'A full one',
     tags: ['red', 'blue'],
+    crawlable: true,
     validSince: '2020-01-01T00:00:00+01:00',
     validUntil: '2099-01-01T00:00:00+00:00',
   };
   const made = await byFetch.createShortUrl(full);
   assert.equal(made.shortCode, 'full');
   assert.equal(made.title, full.title);
+  assert.equal(made.crawlable, true);
   assert.deepEqual(made.tags, ['blue', 'red']);
   assert.deepEqual(made.meta, {
     validSince: '2019-12-31T23:00:00+00:00', validUntil: '2099-01-01T00:00:00+00:00', maxVisits: null,
@@ -137,7 +139,7 @@ async function creating() {
 async function changing() {
   const id = { shortCode: 'full' };
   const before = await shlink.getShortUrl(id);
-  const changes = { longUrl: 'https://example.com/changed', title: null, forwardQuery: false };
+  const changes = { longUrl: 'https://example.com/changed', title: null, forwardQuery: false, crawlable: false };
   const after = await byFetch.updateShortUrl(id, { ...changes, validUntil: null, maxVisits: null });
   assert.deepEqual(after, { ...before, ...changes, meta: { ...before.meta, validUntil: null } });
   assert.deepEqual(await shlink.getShortUrl(id), after);

@@ -69,17 +69,18 @@ async fn problems_have_the_shape_of_shlinks_and_the_id_of_their_request() {
     });
     assert_eq!((answer.status.as_u16(), answer.json()), (404, expected));
 
-    let body = json!({ "longUrl": 1, "maxVisits": -5, "crawlable": true, "colour": "red" });
+    let body = json!({ "longUrl": 1, "maxVisits": -5, "shortCodeLength": 4, "colour": "red" });
     let answer = call(&server, Method::POST, "/short-urls", &body).await;
     let problem = answer.json();
     assert_eq!(answer.status, 400);
     assert_eq!(problem["type"], "https://shlink.io/api/error/invalid-data");
     assert_eq!(
         problem["invalidElements"],
-        json!(["longUrl", "maxVisits", "colour", "crawlable"])
+        json!(["longUrl", "maxVisits", "colour", "shortCodeLength"])
     );
-    let crawlable = json!({ "field": "crawlable", "reason": "must be false" });
-    assert_eq!(problem["errors"][3], crawlable);
+    let reason = "must be 7, the length of all codes here";
+    let length = json!({ "field": "shortCodeLength", "reason": reason });
+    assert_eq!(problem["errors"][3], length);
 
     let raw = |body: &'static str| {
         let request = server.plain(Method::POST, "/rest/v3/short-urls").body(body);

@@ -70,41 +70,33 @@ pub(super) fn number(value: &Value, most: usize) -> Result<usize, Reason> {
         .ok_or_else(|| Reason::Owned(format!("must be a number of 1 to {most}")))
 }
 
-/// Takes the fields of a short URL out of `object` that the admin API does not have; what is wrong with them. Those
-/// that say what is the case anyway are let be.
+/// Takes the field of a short URL out of `object` that the admin API does not have; what is wrong with it. One that says what
+/// is the case anyway is let be.
 pub(super) fn take_foreign(
     object: &mut Map<String, Value>,
     links: &LinksConfig,
-) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if let Some(length) = object.remove("shortCodeLength")
-        && !length.is_null()
-        && length.as_u64() != Some(links.code_length.into())
-    {
-        let reason = format!(
-            "must be {}, the length of all codes here",
-            links.code_length
-        );
-        errors.push(FieldError::new("shortCodeLength", reason));
+) -> Option<FieldError> {
+    let length = object.remove("shortCodeLength")?;
+    if length.is_null() || length.as_u64() == Some(links.code_length.into()) {
+        return None;
     }
-    if let Some(crawlable) = object.remove("crawlable")
-        && !matches!(crawlable, Value::Null | Value::Bool(false))
-    {
-        errors.push(FieldError::new("crawlable", "must be false"));
-    }
-    errors
+    let reason = format!(
+        "must be {}, the length of all codes here",
+        links.code_length
+    );
+    Some(FieldError::new("shortCodeLength", reason))
 }
 
-/// What was read, unless other fields are wrong: then all that is wrong.
+/// What was read, unless another field is wrong: then all that is wrong.
 pub(super) fn unless_wrong<T>(
-    errors: Vec<FieldError>,
+    error: Option<FieldError>,
     read: Result<T, Problem>,
 ) -> Result<T, Problem> {
+    let Some(error) = error else { return read };
     match read {
-        read if errors.is_empty() => read,
-        Err(problem) if problem.kind() == Kind::Validation => Err(problem.and_errors(errors)),
+        Err(problem) if problem.kind() == Kind::Validation => Err(problem.and_error(error)),
         Err(problem) => Err(problem),
-        Ok(_) => Err(Problem::validation(errors)),
+        Ok(_) => Err(Problem::validation(vec![error])),
     }
 }
 

@@ -22,9 +22,9 @@ pub(super) async fn create(
 ) -> Result<Response, Failure> {
     let links = &app.links(&caller);
     let slug = object.get("customSlug").cloned();
-    let errors = take_foreign(&mut object, links);
+    let foreign = take_foreign(&mut object, links);
     let order = creating::parse(object, links, &caller, None);
-    let order = unless_wrong(errors, order)?;
+    let order = unless_wrong(foreign, order)?;
     let taken = |problem: Problem| match problem.kind() {
         Kind::SlugTaken => Failure::from(problem).with("customSlug", slug.unwrap_or_default()),
         _ => problem.into(),
@@ -55,8 +55,8 @@ pub(super) async fn patch(
 ) -> Result<Response, Failure> {
     fields.finish()?;
     let links = &app.links(&caller);
-    let errors = take_foreign(&mut object, links);
-    let patch = unless_wrong(errors, changing::parse(object, links))?;
+    let foreign = take_foreign(&mut object, links);
+    let patch = unless_wrong(foreign, changing::parse(object, links))?;
     let changed = changing::carry_out(&app, caller, key, if_match, patch).await;
     let (link, awaited) = changed?;
     Ok(awaited.attach_to(view::found(&app, &link).await?))

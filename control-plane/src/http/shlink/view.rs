@@ -75,7 +75,7 @@ impl<'a> ShortUrl<'a> {
             },
             domain: (!is_default).then_some(link.domain.as_str()),
             title: content.title.as_deref(),
-            crawlable: false,
+            crawlable: content.details.crawlable,
             forward_query: content.forward_query,
             has_redirect_rules: !content.details.rules.is_empty(),
         }
