@@ -10,6 +10,8 @@ const FORWARDING: Extension<'_> = Extension {
     rules: None,
     expired_url: None,
     crawlable: false,
+    max_visits: None,
+    domain: None,
 };
 
 /// From its last second on; the visitor's query stays behind.

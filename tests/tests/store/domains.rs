@@ -56,8 +56,9 @@ fn verified(is: bool) -> DomainPatch {
 }
 
 async fn insert(store: &Store, name: &str, is_verified: bool) -> Result<DomainRow, DomainError> {
-    let made = store.insert_domain(&new(name, is_verified), &actor(1));
-    made.await.expect("an answer")
+    let (domain, actor) = (new(name, is_verified), actor(1));
+    let made = store.insert_domain(&domain, &actor).await;
+    made.expect("an answer")
 }
 
 async fn change(
@@ -65,13 +66,13 @@ async fn change(
     which: &ChangedDomain,
     patch: &DomainPatch,
 ) -> Result<DomainRow, DomainError> {
-    let changed = store.change_domain(which, patch, &actor(1));
-    changed.await.expect("an answer")
+    let changed = store.change_domain(which, patch, &actor(1)).await;
+    changed.expect("an answer")
 }
 
 async fn remove(store: &Store, name: &str) -> Result<DomainRow, DomainError> {
-    let removed = store.delete_domain(&which(name), &actor(1));
-    removed.await.expect("an answer")
+    let removed = store.delete_domain(&which(name), &actor(1)).await;
+    removed.expect("an answer")
 }
 
 /// Key, revision, and target of `/` of each change in the outbox; no revision for an absence.
