@@ -79,9 +79,10 @@ impl DomainTable {
         }
     }
 
-    /// Whether the API has made a domain of that host, in lower case, for any tenant.
+    /// Whether the API has made a domain of that host, in lower case, for any tenant, and it is verified: one that is not
+    /// says nothing about a host of others.
     pub(crate) fn has_made(&self, host: &str) -> bool {
-        self.rows.get(host).is_some_and(DomainRow::is_made)
+        self.rows.get(host).is_some_and(DomainRow::is_in_effect)
     }
 
     /// What the domain has of its own.
@@ -172,7 +173,13 @@ mod tests {
             let checked = table.check(&domain(name), tenant_id);
             assert_eq!(checked, expected, "{name} {tenant_id}");
         }
-        assert!(table.has_made("new.example") && !table.has_made("go.example"));
+        for (host, has_made) in [
+            ("brand.example", true),
+            ("new.example", false),
+            ("go.example", false),
+        ] {
+            assert_eq!(table.has_made(host), has_made, "{host}");
+        }
     }
 
     #[test]

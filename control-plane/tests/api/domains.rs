@@ -1,6 +1,7 @@
 //! `/domains`.
 
 use crate::helpers::{Answer, Running, send, until};
+use crate::scopes::client;
 use hickory_resolver::proto::op::{Message, MessageType, ResponseCode};
 use hickory_resolver::proto::rr::rdata::TXT;
 use hickory_resolver::proto::rr::{RData, Record};
@@ -453,4 +454,22 @@ async fn another_process_knows_a_domain_soon() {
         visit(&other, "brand.example", "/").await.status == 302
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_bound_key_that_names_no_domain_creates_on_one_that_is_served_only() {
+    let server = Running::start().await;
+    let body = json!({ "name": "new.example" });
+    post(&server, "/domains", &body).await.expect(201);
+    let bound = client(&server, "admin", &json!({ "domains": ["new.example"] })).await;
+    let link = json!({ "longUrl": "https://e.com/" });
+    let refused = bound.send(Method::POST, "/links", &link).await.refused(422);
+    assert_eq!(refused["invalidElements"], json!(["domain"]));
+    let body = json!({ "verified": true });
+    server
+        .patch("/domains/new.example", &body)
+        .await
+        .expect(200);
+    let made = bound.send(Method::POST, "/links", &link).await.expect(201);
+    assert_eq!(made["domain"], "new.example");
 }

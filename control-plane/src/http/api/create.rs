@@ -119,8 +119,13 @@ pub(super) fn read_order(
     let domain = fields.optional("domain", |value| values::usable_domain(value, links));
     let find_if_exists = fields.optional("findIfExists", values::flag);
     let domain = caller.domain(domain, links.default_domain());
-    if let Err(reason) = domain {
-        fields.refuse("domain", reason);
+    // That of a bound key, which none was asked for, may have been removed or be another tenant's by now.
+    match &domain {
+        Ok(domain) => match links.check(domain) {
+            Ok(()) => {}
+            Err(reason) => fields.refuse("domain", reason.to_string()),
+        },
+        Err(reason) => fields.refuse("domain", *reason),
     }
     let mut properties = Properties::read(&mut fields, links).by(caller);
     // Another one was refused above.
