@@ -196,9 +196,13 @@ async fn a_migration_that_was_cut_off_is_run_again(database: Database) {
     if !database.url().starts_with("mysql") {
         return;
     }
-    database
-        .execute("UPDATE _sqlx_migrations SET success = FALSE WHERE version >= 30")
-        .await;
+    // What a later migration removes is there when an earlier one is cut off.
+    for statement in [
+        "ALTER TABLE links ADD INDEX links_live (deleted_at, created_at, id)",
+        "UPDATE _sqlx_migrations SET success = FALSE WHERE version >= 30",
+    ] {
+        database.execute(statement).await;
+    }
     let again = database.store().await;
     assert_eq!(
         again.find_link(&made.key()).await.unwrap(),
