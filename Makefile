@@ -61,7 +61,7 @@ test-mysql: ## Run the store's tests on MySQL 9 (Debian; needs root for debootst
 test-contract: ## Send thousands of requests by the OpenAPI document, right and wrong ones (schemathesis; EXAMPLES)
 	@tests/install.sh contract
 	cargo build -p edgelink-control-plane
-	tests/contract/run.sh --max-examples $(or $(EXAMPLES),100)
+	tests/contract/run.sh --max-examples $(or $(EXAMPLES),150)
 
 .PHONY: test-urls
 test-urls: setup wasm ## Create all 48,009 real URLs through the API and follow them through Envoy

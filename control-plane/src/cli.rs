@@ -70,7 +70,7 @@ enum Failure {
 /// Runs the command that the process was started with. Exit code 0 is success, 2 a wrong command line or configuration,
 /// 3 an import that has left something out, 1 any other failure; the reason goes to standard error.
 pub async fn main() -> ExitCode {
-    match run(Arguments::parse()).await {
+    match Box::pin(run(Arguments::parse())).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("edgelink: {failure}");

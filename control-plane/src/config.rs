@@ -15,6 +15,7 @@ mod server;
 mod store;
 mod value;
 mod visits;
+mod webhooks;
 
 pub use domains::DomainsConfig;
 pub use environment::Environment;
@@ -27,6 +28,7 @@ pub use server::{AuthConfig, LogConfig, LogFormat, PagesConfig, ServerConfig};
 pub use store::{ClicksConfig, PurgeConfig, RedisConfig, ResolveConfig, StoreConfig};
 pub use value::{FileText, Secret};
 pub use visits::VisitsConfig;
+pub use webhooks::WebhooksConfig;
 
 use edgelink_wire::settings::{Problems, SettingValue};
 use environment::Variable;
@@ -64,6 +66,8 @@ edgelink_wire::settings! {
         pub limits: LimitsConfig = LimitsConfig::default();
         /// See [`VisitsConfig`].
         pub visits: VisitsConfig = VisitsConfig::default();
+        /// See [`WebhooksConfig`].
+        pub webhooks: WebhooksConfig = WebhooksConfig::default();
         /// See [`PurgeConfig`].
         pub purge: PurgeConfig = PurgeConfig::default();
         /// See [`LogConfig`].

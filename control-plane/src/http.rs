@@ -1,6 +1,6 @@
 //! The HTTP interface: admin API, edge API, redirects, probes and metrics, and the layers around them.
 
-mod api;
+pub(crate) mod api;
 pub(crate) mod app;
 pub mod auth;
 pub(crate) mod client_address;

@@ -27,3 +27,4 @@ pub mod tenancy;
 mod timestamp;
 pub mod transfer;
 pub mod visits;
+pub mod webhooks;

@@ -76,7 +76,7 @@ kinds! {
     QuotaExhausted: PAYMENT_REQUIRED "quota-exhausted", "The key may create no more links";
     /// the role of the key's user, or the key's bounds, do not allow it
     Forbidden: FORBIDDEN "forbidden", "The key may not do this";
-    /// no such path, key or user
+    /// no such path, key, user or webhook
     NotFound: NOT_FOUND "not-found", "There is nothing here";
     /// no such link
     LinkNotFound: NOT_FOUND "link-not-found", "There is no such link";
@@ -106,6 +106,8 @@ kinds! {
     TooManyDomains: CONFLICT "too-many-domains", "There are too many domains";
     /// the tenant would have no admin any more
     LastAdmin: CONFLICT "last-admin", "The tenant would have no admin";
+    /// the tenant has 20 webhooks
+    TooManyWebhooks: CONFLICT "too-many-webhooks", "There are too many webhooks";
     /// another link has the external id, or the link that has it is elsewhere
     ExternalIdTaken: CONFLICT "external-id-taken", "Another link has the external id";
     /// the link that is to be restored is not deleted

@@ -48,6 +48,8 @@ pub struct Purged {
     pub clicks: u64,
     /// Entries of the audit log.
     pub audit: u64,
+    /// Deliveries to webhooks.
+    pub deliveries: u64,
 }
 
 /// A kind of row to purge.
@@ -59,6 +61,7 @@ enum PurgeKind {
     Unhashed,
     Clicks,
     Audit,
+    Deliveries,
 }
 
 impl Purger {
@@ -173,6 +176,7 @@ impl Purger {
             grace_seconds,
             tombstone_days,
             audit_days,
+            delivery_days,
             batch,
             ..
         } = self.settings;
@@ -199,6 +203,10 @@ impl Purger {
                 let kept = audit_days * DAY_MILLIS;
                 self.store.purge_audit(kept, batch).await
             }
+            PurgeKind::Deliveries => {
+                let kept = delivery_days * DAY_MILLIS;
+                self.store.purge_deliveries(kept, batch).await
+            }
         }
     }
 }
@@ -212,18 +220,20 @@ impl Purged {
             PurgeKind::Unhashed => &mut self.hashed,
             PurgeKind::Clicks => &mut self.clicks,
             PurgeKind::Audit => &mut self.audit,
+            PurgeKind::Deliveries => &mut self.deliveries,
         }
     }
 }
 
 impl PurgeKind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Links,
         Self::Tombstones,
         Self::Receipts,
         Self::Unhashed,
         Self::Clicks,
         Self::Audit,
+        Self::Deliveries,
     ];
 
     fn label(self) -> &'static str {
@@ -234,6 +244,7 @@ impl PurgeKind {
             Self::Unhashed => "unhashed",
             Self::Clicks => "clicks",
             Self::Audit => "audit",
+            Self::Deliveries => "deliveries",
         }
     }
 }

@@ -5,6 +5,7 @@ mod background;
 mod connections;
 
 use crate::config::{Config, StoreConfig};
+use crate::http::api::show_link;
 use crate::http::app::{App, Lookups};
 use crate::http::auth::{AdminKeyError, ensure_admin_key};
 use crate::http::{observe, routes};
@@ -12,6 +13,7 @@ use crate::numbers::{self, Minter};
 use crate::purge::Purger;
 use crate::redis::RedisError;
 use crate::store::{self, Store, StoreError};
+use crate::webhooks::Deliverer;
 
 use background::Background;
 use connections::{Acceptor, Routers};
@@ -46,6 +48,9 @@ pub enum StartError {
     /// The URL of Redis cannot be used.
     #[error("redis.url cannot be used: {0}")]
     Redis(#[from] RedisError),
+    /// The certificates that the system trusts cannot be read, and webhooks need them.
+    #[error("webhooks cannot be delivered: {0}")]
+    Webhooks(#[source] io::Error),
     /// The first start has no admin key.
     #[error(transparent)]
     AdminKey(#[from] AdminKeyError),
@@ -82,11 +87,16 @@ impl Server {
         let store = open_store(&config.store).await?;
         let background = Background::new(&config)?;
         let store = store.with_listener(background.on_change());
+        let store = with_events(&config, store);
         make_admin_key(&config, store.as_ref()).await?;
         let minter = numbers::minter(&config, store.clone(), background.known_keys()).await?;
         let (listener, address) = listen(config.server.listen).await?;
         background.domains.read(&store).await?;
         let publisher = background.start(&config, &store);
+        let deliverer = Deliverer::new(store.clone(), &config.webhooks);
+        if let Some(deliverer) = deliverer.map_err(StartError::Webhooks)? {
+            background.spawn(|stop| deliverer.run(stop));
+        }
         let lookups = Lookups {
             feed: background.feed.clone(),
             publisher,
@@ -143,6 +153,15 @@ impl Server {
         self.background.finish().await;
         tracing::info!("stopped");
     }
+}
+
+/// The same store, which writes events if there can be webhooks.
+fn with_events(config: &Config, store: Arc<Store>) -> Arc<Store> {
+    if !config.webhooks.is_on() {
+        return store;
+    }
+    let links = config.links.clone();
+    store.with_events(Arc::new(move |link| show_link(link, &links)))
 }
 
 async fn make_admin_key(config: &Config, store: &Store) -> Result<(), StartError> {

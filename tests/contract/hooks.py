@@ -23,6 +23,7 @@ FORMATS = {
     "ip": st.ip_addresses().map(str),
     "date-time": time.map(lambda value: value.strftime("%Y-%m-%dT%H:%M:%SZ")),
     "entity-tags": st.just("*"),
+    "webhook-url": st.builds("https://hooks.example/{}".format, st.from_regex(r"\A[a-z]{0,10}\Z")),
     # A new one each time: the same key with another body is refused.
     "idempotency-key": st.builds(uuid.uuid4).map(str),
 }

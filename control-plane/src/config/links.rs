@@ -1,7 +1,7 @@
 //! Settings of links: domains, codes, short URLs, and the number source.
 
 use super::value::{FileText, Header, Secret};
-use crate::links::blocked_hosts::BlockedHost;
+use crate::links::blocked_hosts::HostPattern;
 use crate::numbers::{ZookeeperAuth, snowflake};
 use edgelink_wire::settings::Problems;
 use edgelink_wire::{Code, CodeLength, CodeSpace, Domain, PermutationKey};
@@ -19,7 +19,7 @@ edgelink_wire::settings! {
         /// What visitors of other hosts get: the links of the default domain, or 404.
         pub unknown_hosts: UnknownHosts = UnknownHosts::Default;
         /// Hosts that no link may go to: `evil.example` is this one, `*.evil.example` all below it. Links that exist stay.
-        pub blocked_hosts: Vec<BlockedHost> = Vec::new();
+        pub blocked_hosts: Vec<HostPattern> = Vec::new();
         /// What `shortUrl` starts with.
         pub short_url_scheme: Scheme = Scheme::Https;
         /// Characters of generated codes; codes of another length that exist stay.

@@ -78,6 +78,8 @@ edgelink_wire::settings! {
         pub tombstone_days: u64 = 30, 8..=3_650;
         /// Retention of the audit log, and so of the history of links.
         pub audit_days: u64 = 400, 1..=36_500;
+        /// Retention of deliveries to webhooks, also of those that still wait.
+        pub delivery_days: u64 = 7, 1..=365;
         /// Rows purged by one transaction.
         pub batch: u32 = 500, 1..=10_000;
         /// Expired links counted at most, for `edgelink_purge_due_links`.

@@ -31,15 +31,19 @@ mod upsert;
 mod users;
 pub(super) mod values;
 mod view;
+mod webhooks;
 
+use crate::config::LinksConfig;
 use crate::http::app::App;
 use crate::http::auth::require_api_key;
 use crate::http::limits;
+use crate::links::model::Link;
 use crate::problem::{Problem, method_not_allowed, nothing_here};
 use axum::extract::State;
 use axum::middleware::from_fn_with_state;
 use axum::{Json, Router};
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -67,6 +71,11 @@ fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(domains::get, domains::patch, domains::delete))
         .routes(routes!(domains::verify))
         .routes(routes!(audit::list))
+        .routes(routes!(webhooks::create, webhooks::list))
+        .routes(routes!(webhooks::get, webhooks::patch, webhooks::delete))
+        .routes(routes!(webhooks::rotate))
+        .routes(routes!(webhooks::ping))
+        .routes(routes!(webhooks::deliveries))
         .routes(routes!(accounting))
 }
 
@@ -97,6 +106,11 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
 pub(crate) fn bulk_routes(app: &Arc<App>) -> Router<Arc<App>> {
     let (routes, _) = documented_bulk().split_for_parts();
     protected(routes, app)
+}
+
+/// A link as the API shows it.
+pub(crate) fn show_link(link: &Link, config: &LinksConfig) -> Value {
+    json!(view::LinkView::new(link, config))
 }
 
 /// Routes behind API keys and rate limits.

@@ -46,6 +46,7 @@ pub(crate) async fn page() -> Response {
         (name = "links", description = "Links"),
         (name = "domains", description = "Domains of short links"),
         (name = "accounts", description = "Keys, users and tenants, and who has changed what"),
+        (name = "webhooks", description = "Where events are sent"),
         (name = "operation", description = "The installation"),
     ),
 )]
@@ -180,6 +181,7 @@ const OF_THEIR_OWN: &[(&[&str], &[Kind])] = &[
     (&["moveLink"], &[Kind::QuotaExhausted]),
     (&["restoreLink"], &[Kind::NotDeleted, Kind::LinkPurged]),
     (&["renameTag"], &[Kind::TagTaken]),
+    (&["createWebhook"], &[Kind::TooManyWebhooks]),
     (
         &["createDomain"],
         &[Kind::DomainTaken, Kind::TooManyDomains],

@@ -1,19 +1,19 @@
-//! Hosts that no link may go to.
+//! Hosts that no link may go to, and patterns of hosts.
 
 use super::target::{TargetUrl, is_host_name, is_same_host};
 use edgelink_wire::settings::{Kind, Problems, SettingValue, Value};
 use url::{Host, Url};
 
-/// A host that no link may go to, or all hosts below a domain.
+/// A host, or all hosts below a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BlockedHost {
+pub enum HostPattern {
     /// This host.
     One(Host),
     /// All hosts that end so: a dot and a domain in lower case, in Punycode, without a dot at its end.
     Below(String),
 }
 
-impl BlockedHost {
+impl HostPattern {
     /// Parses `evil.example` (this host) or `*.evil.example` (all below it, whatever the depth, but not it); `None` if it is
     /// neither. Case and Punycode make no difference.
     #[must_use]
@@ -31,9 +31,10 @@ impl BlockedHost {
         }
     }
 
-    fn blocks(&self, host: &Host) -> bool {
+    /// Whether it is that host, or one of those.
+    pub(crate) fn matches(&self, host: &Host) -> bool {
         match (self, host) {
-            (Self::One(blocked), host) => is_same_host(blocked, host),
+            (Self::One(one), host) => is_same_host(one, host),
             (Self::Below(end), Host::Domain(domain)) => {
                 domain.trim_end_matches('.').ends_with(end.as_str())
             }
@@ -43,7 +44,7 @@ impl BlockedHost {
 }
 
 /// Whether one of `hosts` blocks the target.
-pub(crate) fn is_blocked(target: &TargetUrl, hosts: &[BlockedHost]) -> bool {
+pub(crate) fn is_blocked(target: &TargetUrl, hosts: &[HostPattern]) -> bool {
     if hosts.is_empty() {
         return false;
     }
@@ -51,11 +52,11 @@ pub(crate) fn is_blocked(target: &TargetUrl, hosts: &[BlockedHost]) -> bool {
     let host = url.as_ref().and_then(Url::host);
     host.is_some_and(|host| {
         let host = host.to_owned();
-        hosts.iter().any(|blocked| blocked.blocks(&host))
+        hosts.iter().any(|pattern| pattern.matches(&host))
     })
 }
 
-impl SettingValue for BlockedHost {
+impl SettingValue for HostPattern {
     const KIND: Kind = Kind::Text;
 
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
@@ -80,9 +81,9 @@ impl SettingValue for BlockedHost {
 mod tests {
     use super::*;
 
-    fn blocks(pattern: &str, target: &str) -> bool {
+    fn matches(pattern: &str, target: &str) -> bool {
         let target = TargetUrl::parse(target, &[]).unwrap();
-        is_blocked(&target, &[BlockedHost::parse(pattern).unwrap()])
+        is_blocked(&target, &[HostPattern::parse(pattern).unwrap()])
     }
 
     #[test]
@@ -92,27 +93,27 @@ mod tests {
             "http://EVIL.example:8080/x?y",
             "https://evil.example./",
         ] {
-            assert!(blocks("evil.example", target), "{target}");
-            assert!(blocks("Evil.Example.", target), "{target}");
+            assert!(matches("evil.example", target), "{target}");
+            assert!(matches("Evil.Example.", target), "{target}");
         }
         for target in [
             "https://a.evil.example/",
             "https://example/evil.example",
             "https://evil.example.org/",
         ] {
-            assert!(!blocks("evil.example", target), "{target}");
+            assert!(!matches("evil.example", target), "{target}");
         }
-        assert!(blocks(
+        assert!(matches(
             "xn--bcher-kva.example",
             "https://b\u{fc}cher.example/"
         ));
-        assert!(blocks(
+        assert!(matches(
             "b\u{fc}cher.example",
             "https://xn--bcher-kva.example/"
         ));
-        assert!(blocks("192.0.2.1", "http://192.0.2.1/"));
-        assert!(blocks("192.0.2.1", "http://[::ffff:192.0.2.1]/"));
-        assert!(blocks("[2001:db8::1]", "http://[2001:DB8:0::1]/"));
+        assert!(matches("192.0.2.1", "http://192.0.2.1/"));
+        assert!(matches("192.0.2.1", "http://[::ffff:192.0.2.1]/"));
+        assert!(matches("[2001:db8::1]", "http://[2001:DB8:0::1]/"));
     }
 
     #[test]
@@ -123,7 +124,7 @@ mod tests {
             ("https://evil.example/", false),
             ("https://notevil.example/", false),
         ] {
-            assert_eq!(blocks("*.evil.example", target), is_blocked, "{target}");
+            assert_eq!(matches("*.evil.example", target), is_blocked, "{target}");
         }
     }
 
@@ -138,14 +139,14 @@ mod tests {
             "evil.example/x",
             "*.192.0.2.1",
         ] {
-            assert_eq!(BlockedHost::parse(text), None, "{text}");
+            assert_eq!(HostPattern::parse(text), None, "{text}");
         }
     }
 
     #[test]
     fn a_blocked_host_is_written_as_it_is_read() {
         for text in ["evil.example", "*.evil.example"] {
-            let host = BlockedHost::parse(text).unwrap();
+            let host = HostPattern::parse(text).unwrap();
             assert_eq!(host.written(""), Some(Value::from(text)));
         }
     }

@@ -87,6 +87,14 @@ impl Background {
         status
     }
 
+    /// Starts another task, which gets to know when it has to stop.
+    pub(super) fn spawn<F>(&self, task: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.spawn(task(self.stop.clone()));
+    }
+
     /// Where changes are published. With Redis it starts the tail of the feed.
     fn destination(&self) -> Destination {
         let Some(redis) = &self.redis else {

@@ -2,6 +2,7 @@
 
 use super::domains::{self, DomainKeys};
 use super::error::{Fault, Remedy, StoreError};
+use super::events::Events;
 use super::newest::NewestRow;
 use super::revisions::{LastRevisions, Revisions};
 use super::session::{Pool, Session};
@@ -34,6 +35,8 @@ pub struct Store {
     pub(super) last_revisions: Arc<LastRevisions>,
     pub(super) newest: Arc<NewestRow>,
     on_change: Option<OnChange>,
+    /// What writes events for webhooks; `None` if there are none.
+    pub(super) events: Option<Arc<Events>>,
 }
 
 /// A listener for the keys of links that may have changed; see [`Store::with_listener`].
@@ -89,6 +92,7 @@ impl Store {
             last_revisions: Arc::default(),
             newest: Arc::default(),
             on_change: None,
+            events: None,
         }
     }
 

@@ -7,6 +7,7 @@ use super::audit::{Actor, NewEntry, append_all};
 use super::calls::{Call, Store, run};
 use super::dialect::Dialect;
 use super::error::{Fault, StoreError};
+use super::events::{Events, LinkEvent};
 use super::external_ids::external_ids;
 use super::links::FoundRow;
 use super::outbox::OutboxBatches;
@@ -93,6 +94,7 @@ impl Store {
         let written = Written {
             actor,
             max_bytes: self.max_bytes.load(Ordering::Relaxed),
+            events: self.events.as_deref(),
         };
         let changed = run!(call, |session| change(session, changes, written).await);
         let keys: Vec<LinkKey> = changes.iter().map(|(key, _)| key.clone()).collect();
@@ -222,6 +224,8 @@ pub(super) struct Written<'a> {
     pub(super) actor: &'a Actor,
     /// The most bytes of one statement. A single row may be larger.
     pub(super) max_bytes: usize,
+    /// What writes events for webhooks, if there is anything.
+    pub(super) events: Option<&'a Events>,
 }
 
 /// Rows that are locked until the transaction ends.
@@ -395,7 +399,11 @@ impl LockedRows {
         session: &mut Session,
         written: Written<'_>,
     ) -> Result<(), Fault> {
-        let Written { actor, max_bytes } = written;
+        let Written {
+            actor,
+            max_bytes,
+            events,
+        } = written;
         let Some(revisions) = self.revisions else {
             return Ok(());
         };
@@ -420,6 +428,10 @@ impl LockedRows {
         let now = revisions.now_millis();
         changes.append_outbox(session, now).await?;
         append_all(session, actor, now, &self.entries, max_bytes).await?;
+        if let Some(events) = events {
+            let happened: Vec<_> = self.changed_rows().filter_map(LockedRow::event).collect();
+            events.append(session, now, &happened, max_bytes).await?;
+        }
         self.entries.clear();
         self.changed.clear();
         Ok(())
@@ -460,6 +472,16 @@ impl LockedRow {
         match self.deleted_at {
             Some(_) => Record::Absent { rev: self.link.rev },
             None => self.link.record(),
+        }
+    }
+
+    /// What has happened to the link; `None` if it is deleted as it was before. A deleted one is shown as it was.
+    fn event(&self) -> Option<(LinkEvent, &Link)> {
+        match (&self.before, self.deleted_at) {
+            (None, Some(_)) => None,
+            (Some(before), Some(_)) => Some((LinkEvent::Deleted, before)),
+            (Some(_), None) => Some((LinkEvent::Changed, &self.link)),
+            (None, None) => Some((LinkEvent::Created, &self.link)),
         }
     }
 

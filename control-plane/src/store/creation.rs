@@ -19,6 +19,7 @@ use self::row::{Dependency, NewRow, check_numbers, insert_links};
 use super::calls::{Store, run};
 use super::dialect::Dialect;
 use super::error::{Fault, StoreError};
+use super::events::{Events, LinkEvent, NewDeliveries};
 use super::outbox::OutboxBatches;
 use super::receipts::{NewReceipts, find_receipts};
 use super::revisions::{LastRevisions, Revisions};
@@ -94,6 +95,7 @@ impl Store {
             rows,
             max_bytes: self.max_bytes.load(Ordering::Relaxed),
             last: Arc::clone(&self.last_revisions),
+            events: self.events.clone(),
             now,
         })
     }
@@ -109,12 +111,16 @@ struct Creation {
     /// The most bytes of one INSERT, which MySQL bounds. A single row may be larger.
     max_bytes: usize,
     last: Arc<LastRevisions>,
+    events: Option<Arc<Events>>,
     now: u64,
 }
 
 impl Creation {
     /// Begins a transaction and creates the links in it.
     async fn create(&mut self, session: &mut Session) -> Result<(), Fault> {
+        if let Some(events) = &self.events {
+            events.refresh(session).await?;
+        }
         let guess = self.last.guess().filter(|_| self.fit_at_once());
         if let (Some(guess), true) = (guess, session.dialect().takes_scripts()) {
             if self.create_at_once(session, guess.first()).await? {
@@ -146,7 +152,12 @@ impl Creation {
         let order = self.order();
         self.mark_created(&order);
         self.settle_followers();
-        let script = self.script(session.dialect(), &order, is_begun);
+        let deliveries = self.deliveries();
+        // As text, each byte takes two.
+        if deliveries.wire_size() * 4 > self.max_bytes {
+            return Ok(false);
+        }
+        let script = self.script(session.dialect(), &order, is_begun, &deliveries);
         let revisions: Revisions = match session.script(script).await {
             Err(fault) if fault.is_duplicate() => return Ok(false),
             revisions => revisions?,
@@ -163,7 +174,13 @@ impl Creation {
 
     /// The transaction as one text, which ends with the query of [`Revisions`]. A prepared statement has a fixed number
     /// of rows, so a batch of any length would take several round trips.
-    fn script(&self, dialect: &Dialect, order: &[usize], is_begun: bool) -> String {
+    fn script(
+        &self,
+        dialect: &Dialect,
+        order: &[usize],
+        is_begun: bool,
+        deliveries: &NewDeliveries,
+    ) -> String {
         let mut script = String::with_capacity(512 * (order.len() + 1));
         if !is_begun {
             script.push_str(dialect.begin);
@@ -178,6 +195,7 @@ impl Creation {
             script.push_str("; ");
         }
         self.receipts().insert_literally(&mut script);
+        deliveries.insert_literally(&mut script);
         script.push_str(&Revisions::select(dialect));
         script
     }
@@ -200,6 +218,7 @@ impl Creation {
         self.find_receipts(session).await?;
         self.terms().add(session).await?;
         self.changes().append_outbox(session, self.now).await?;
+        self.deliveries().write(session, self.max_bytes).await?;
         match self.receipts().write(session).await {
             Err(fault) if fault.is_duplicate() => return Ok(false),
             written => written?,
@@ -385,6 +404,14 @@ impl Creation {
         changes
     }
 
+    fn deliveries(&self) -> NewDeliveries {
+        let created = self.created().map(|link| (LinkEvent::Created, link));
+        let events = self.events.as_ref();
+        events.map_or_else(NewDeliveries::default, |events| {
+            events.deliveries(self.now, created)
+        })
+    }
+
     fn receipts(&self) -> NewReceipts {
         NewReceipts::new(self.rows.iter().filter_map(NewRow::new_receipt), self.now)
     }
@@ -463,11 +490,12 @@ mod tests {
             rows: vec![row],
             max_bytes: 4096,
             last: Arc::default(),
+            events: None,
             now: 9,
         };
         let [request, fingerprint] = ["ab", "cd"].map(|byte| byte.repeat(32));
         assert_eq!(
-            creation.script(&MYSQL, &[0], false),
+            creation.script(&MYSQL, &[0], false, &NewDeliveries::default()),
             format!(
                 "START TRANSACTION; INSERT INTO links (id, domain_id, code, url, url_hash, content_hash, redirect, disabled, \
                  valid_since, valid_until, forward_query, title, tags, external_id, archived, details, tenant_id, owner_id, imported_visits, \

@@ -30,6 +30,7 @@ impl Store {
             written: Written {
                 actor,
                 max_bytes: self.max_bytes.load(Ordering::Relaxed),
+                events: self.events.as_deref(),
             },
         };
         let moved = run!(call, |session| relocate(session, wanted, &place, &check)

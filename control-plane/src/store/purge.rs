@@ -2,6 +2,7 @@
 
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
+use super::events::{Events, LinkEvent};
 use super::link_clicks;
 use super::outbox::OutboxBatches;
 use super::revisions::Revisions;
@@ -11,6 +12,7 @@ use super::sql::sql;
 use super::terms;
 use super::visits;
 use edgelink_wire::Record;
+use std::sync::atomic::Ordering;
 
 impl Store {
     /// Deletes links that expired `grace_seconds` ago or earlier by the database's clock, `limit` at most; how many
@@ -18,7 +20,10 @@ impl Store {
     /// are removed at once.
     pub async fn purge_expired(&self, grace_seconds: u64, limit: u32) -> Result<u64, StoreError> {
         let call = self.write("sweep_expired", "deleting links past their validity");
-        let swept = run!(call, |session| sweep(session, grace_seconds, limit).await);
+        let max_bytes = self.max_bytes.load(Ordering::Relaxed);
+        let events = self.events.as_deref().map(|events| (events, max_bytes));
+        let swept = run!(call, |session| sweep(session, grace_seconds, limit, events)
+            .await);
         self.notify_listener(&[]);
         swept
     }
@@ -51,7 +56,12 @@ impl Store {
     }
 }
 
-async fn sweep(session: &mut Session, grace: u64, limit: u32) -> Result<u64, Fault> {
+async fn sweep(
+    session: &mut Session,
+    grace: u64,
+    limit: u32,
+    events: Option<(&Events, usize)>,
+) -> Result<u64, Fault> {
     session.begin().await?;
     let dialect = session.dialect();
     let (now, for_update, greatest) = (dialect.now_seconds, dialect.for_update, dialect.greatest);
@@ -84,6 +94,11 @@ async fn sweep(session: &mut Session, grace: u64, limit: u32) -> Result<u64, Fau
     terms::remove(session, &links).await?;
     visits::remove(session, &ids).await?;
     changes.append_outbox(session, now).await?;
+    if let Some((events, max_bytes)) = events {
+        let deleted = links.iter().map(|link| (LinkEvent::Deleted, link));
+        let deleted: Vec<_> = deleted.collect();
+        events.append(session, now, &deleted, max_bytes).await?;
+    }
     session.commit(ids.len()).await?;
     Ok(ids.len() as u64)
 }

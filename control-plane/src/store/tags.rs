@@ -6,6 +6,7 @@
 use super::audit::{self, Actor, Entry};
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
+use super::events::LinkEvent;
 use super::revisions::Revisions;
 use super::rows::{StoredContent, links_by_id, numbers};
 use super::session::Session;
@@ -14,6 +15,7 @@ use super::terms::{self, Terms};
 use crate::links::model::Link;
 use crate::links::words::TextRange;
 use serde_json::json;
+use std::sync::atomic::Ordering;
 
 /// Links of a tag are counted up to this number.
 pub const MAX_COUNTED: u64 = 1000;
@@ -92,10 +94,17 @@ impl Store {
     ) -> Result<usize, StoreError> {
         run!(self.write("replace_tag", "replacing a tag"), |session| {
             session.begin().await?;
-            let done = replace(session, actor.tenant_id, tag, by).await?;
+            let (done, links) = replace(session, actor.tenant_id, tag, by).await?;
             if done == 0 {
                 session.rollback().await?;
                 return Ok(0);
+            }
+            if let Some(events) = &self.events {
+                let now = links.first().map_or(0, |link| link.updated_at);
+                let changed = links.iter().map(|link| (LinkEvent::Changed, link));
+                let changed: Vec<_> = changed.collect();
+                let max_bytes = self.max_bytes.load(Ordering::Relaxed);
+                events.append(session, now, &changed, max_bytes).await?;
             }
             audit::append(session, &entry(actor, tag, by, done)).await?;
             session.commit(done).await?;
@@ -173,12 +182,12 @@ async fn replace(
     tenant_id: u32,
     tag: &str,
     by: Option<&str>,
-) -> Result<usize, Fault> {
+) -> Result<(usize, Vec<Link>), Fault> {
     let query = sql("SELECT link_id FROM link_tags WHERE tenant_id = ? AND tag = ? LIMIT ?");
     let query = query.bind(tenant_id).bind(tag).bind(MAX_RETAGGED as u64);
     let tagged = numbers(session, query).await?;
     if tagged.is_empty() {
-        return Ok(0);
+        return Ok((0, Vec::new()));
     }
     let for_update = session.dialect().for_update;
     let query = sql("SELECT id FROM links WHERE id IN ").list(&tagged);
@@ -187,17 +196,18 @@ async fn replace(
         .push(for_update);
     let ids = numbers(session, query).await?;
     let mut links = links_by_id(session, &ids).await?;
+    let revisions = Revisions::read(session).await?;
     for link in &mut links {
         replace_in(&mut link.content.tags, tag, by);
+        link.updated_at = revisions.now_millis();
     }
-    let revisions = Revisions::read(session).await?;
     for links in pieces(&links) {
         update(session, revisions, links).await?;
     }
     // Those of links that an older version has deleted, too.
     terms::remove_by_id(session, &tagged).await?;
     Terms::of(&links).add(session).await?;
-    Ok(tagged.len())
+    Ok((tagged.len(), links))
 }
 
 fn replace_in(tags: &mut Vec<String>, tag: &str, by: Option<&str>) {

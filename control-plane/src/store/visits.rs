@@ -5,7 +5,8 @@ use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
 use super::changing::subject;
 use super::error::{Fault, StoreError};
-use super::rows::max_visits;
+use super::events::{Events, LinkEvent};
+use super::rows::{links_by_id, max_visits};
 use super::session::Session;
 use super::sql::{Value, pieces, sql};
 use crate::config::VisitsConfig;
@@ -28,9 +29,14 @@ impl Store {
         let call = self.write("lease_visits", "leasing visits of a link");
         run!(call, |session| {
             let limited = find(session, key).await?;
-            change(session, key, limited.as_ref(), |ledger, max, now| {
-                ledger.lease(max, request, config, now)
-            })
+            let events = self.events.as_deref();
+            change(
+                session,
+                key,
+                limited.as_ref(),
+                events,
+                |ledger, max, now| ledger.lease(max, request, config, now),
+            )
             .await
         })
     }
@@ -47,9 +53,14 @@ impl Store {
             if limited.as_ref().is_none_or(Limited::is_used_up) {
                 return Ok(false);
             }
-            change(session, key, limited.as_ref(), |ledger, max, now| {
-                ledger.take(max, config, now)
-            })
+            let events = self.events.as_deref();
+            change(
+                session,
+                key,
+                limited.as_ref(),
+                events,
+                |ledger, max, now| ledger.take(max, config, now),
+            )
             .await
         })
     }
@@ -145,6 +156,7 @@ async fn change<T>(
     session: &mut Session,
     key: &LinkKey,
     limited: Option<&Limited>,
+    events: Option<&Events>,
     act: impl FnOnce(&mut Ledger, u64, u64) -> T,
 ) -> Result<T, Fault> {
     let Some(limited) = limited else {
@@ -171,6 +183,13 @@ async fn change<T>(
     }
     if reached.is_some() && reached != locked.reached {
         on_limit_reached(session, key, limited, after.used).await?;
+        if let Some(events) = events {
+            let links = links_by_id(session, &[limited.id]).await?;
+            let reached = links.iter().map(|link| (LinkEvent::LimitReached, link));
+            let reached: Vec<_> = reached.collect();
+            let now = locked.now_millis;
+            events.append(session, now, &reached, usize::MAX).await?;
+        }
     }
     session.commit(1).await?;
     Ok(outcome)

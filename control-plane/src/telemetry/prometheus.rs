@@ -110,8 +110,14 @@ metrics! {
     CLICKS_COUNTED: Counter "edgelink_clicks_counted_total";
     /// Batches of clicks.
     CLICK_BATCHES: Counter "edgelink_click_batches_total", "`outcome` (new, repeated)";
+    /// Attempts to deliver an event to a webhook; `retried` and `failed`: without success, `failed` for the last time.
+    WEBHOOK_ATTEMPTS: Counter "edgelink_webhook_attempts_total", "`outcome` (delivered, retried, failed)";
+    /// Age of the oldest event that waits for its delivery to an active webhook, where this replica delivers; otherwise 0.
+    WEBHOOK_AGE: Gauge "edgelink_webhook_age_seconds";
+    /// Webhooks disabled because they failed for `webhooks.disable_after_seconds`.
+    WEBHOOKS_DISABLED: Counter "edgelink_webhooks_disabled_total";
     /// Rows purged; `unhashed` are not purged, but given their hash.
-    PURGED: Counter "edgelink_purged_total", "`kind` (links, tombstones, receipts, unhashed, clicks, audit)";
+    PURGED: Counter "edgelink_purged_total", "`kind` (links, tombstones, receipts, unhashed, clicks, audit, deliveries)";
     /// Purges that failed; they are retried.
     PURGE_FAILURES: Counter "edgelink_purge_failures_total", "`kind`";
     /// Links past their retention that the last purge has left, counted up to `purge.count_limit`; above 0, purging does not

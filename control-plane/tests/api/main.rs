@@ -38,3 +38,4 @@ mod transfer;
 mod upsert;
 mod validation;
 mod visits;
+mod webhooks;

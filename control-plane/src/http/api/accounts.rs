@@ -10,10 +10,13 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The longest name of a tenant, user or key, in characters.
 const MAX_NAME_LENGTH: usize = 100;
+
+/// The longest overlap of a rotation in seconds: a week.
+const MAX_OVERLAP_SECONDS: u64 = 7 * 24 * 60 * 60;
 
 /// The greatest number that every reader of JSON reads as it was written: 2^53 - 1.
 const MAX_NUMBER: u64 = (1 << 53) - 1;
@@ -39,6 +42,20 @@ pub(super) fn number(value: &Value) -> Result<u64, Reason> {
     number.ok_or(Reason::Borrowed(
         "must be a whole number of 0 to 9007199254740991",
     ))
+}
+
+/// How long a secret works beside the one that replaces it, in seconds: the body of a rotation.
+pub(super) fn overlap(object: Map<String, Value>) -> Result<u64, Problem> {
+    let parse = |value: &Value| {
+        let seconds = value.as_u64();
+        let seconds = seconds.filter(|seconds| *seconds <= MAX_OVERLAP_SECONDS);
+        seconds.ok_or(Reason::Borrowed(
+            "must be a whole number of seconds, 0 to 604800",
+        ))
+    };
+    let mut fields = Fields::new(object);
+    let overlap = fields.optional("overlapSeconds", parse);
+    fields.finish().map(|()| overlap.unwrap_or(0))
 }
 
 /// A filter of a query: any text.

@@ -24,9 +24,6 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// The longest overlap of a rotation in seconds: a week.
-const MAX_OVERLAP_SECONDS: u64 = 7 * 24 * 60 * 60;
-
 /// The most domains that a key is bound to.
 const MAX_DOMAINS: usize = 100;
 
@@ -337,9 +334,7 @@ pub(crate) async fn rotate(
     ResourceId(id): ResourceId,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
-    let mut fields = Fields::new(object);
-    let overlap = fields.optional("overlapSeconds", overlap).unwrap_or(0);
-    fields.finish()?;
+    let overlap = accounts::overlap(object)?;
     let key = ApiKey::rotated(&id).map_err(no_random)?;
     let hash = key.secret_hash();
     let until = clock::unix_millis() + overlap * 1000;
@@ -360,13 +355,4 @@ pub(crate) async fn rotate(
     let row = changed.await??;
     app.keys.forget(&id).await;
     Ok(Json(KeyView::with_secret(row, &key)).into_response())
-}
-
-fn overlap(value: &Value) -> Result<u64, Reason> {
-    let seconds = value
-        .as_u64()
-        .filter(|seconds| *seconds <= MAX_OVERLAP_SECONDS);
-    seconds.ok_or(Reason::Borrowed(
-        "must be a whole number of seconds, 0 to 604800",
-    ))
 }

@@ -1,6 +1,7 @@
 //! What requests hold, for the OpenAPI document. Handlers read requests field by field, so that all mistakes are named; a test
 //! sends the examples.
 
+use crate::store::LinkEvent;
 use crate::tenancy;
 use edgelink_wire::rules::ConditionType;
 use edgelink_wire::{LinkState, RedirectStatus};
@@ -122,6 +123,10 @@ values! {
     Role: String = tenancy::Role::ALL.map(tenancy::Role::word);
     /// What a condition looks at.
     Kind: String = ConditionType::ALL.iter().map(|kind| kind.word());
+    /// What happens to a link.
+    EventName: String = LinkEvent::ALL.map(LinkEvent::word);
+    /// Whether a webhook gets events.
+    WebhookState: String = ["active", "paused"];
     /// In which state a listed link is.
     ListedState: String = ["active", "disabled", "expired", "scheduled", "archived"];
     /// The order of a list.
@@ -356,6 +361,31 @@ requests! {
         /// How long the old secret works beside the new one; by default not at all.
         #[schema(maximum = 604_800)]
         overlap_seconds: Option<u64>,
+    }
+
+    /// A webhook to be created.
+    #[schema(example = json!({ "url": "https://hooks.example/edgelink", "events": ["link.created", "link.deleted"] }))]
+    struct NewWebhook {
+        /// Where events are sent: https, on one of the hosts that the configuration allows.
+        #[schema(format = "webhook-url", max_length = 2000)]
+        url: String,
+        /// By default all of them; not null.
+        #[schema(nullable = false, min_items = 1)]
+        events: Option<Vec<EventName>>,
+        /// By default `active`; not null.
+        #[schema(nullable = false)]
+        state: Option<WebhookState>,
+    }
+
+    /// A JSON merge patch (RFC 7396) of a webhook; no field is null.
+    #[schema(example = json!({ "events": ["link.created"], "state": "paused" }))]
+    struct WebhookPatch {
+        #[schema(nullable = false, format = "webhook-url", max_length = 2000)]
+        url: Option<String>,
+        #[schema(nullable = false, min_items = 1)]
+        events: Option<Vec<EventName>>,
+        #[schema(nullable = false)]
+        state: Option<WebhookState>,
     }
 
     /// A user to be created.

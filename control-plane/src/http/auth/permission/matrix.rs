@@ -135,9 +135,18 @@ fn sample(rule: &Rule) -> (Value, u16) {
         ("DELETE", "/rest/v3/tags") => (Value::Null, 204),
         ("PATCH", "/rest/v3/domains/redirects") => (json!({ "domain": DOMAIN }), 200),
         ("GET", "/rest/v3/mercure-info") => (Value::Null, 501),
+        ("POST", "/webhooks") => (webhook(), 201),
+        ("PATCH", "/webhooks/{id}") | ("POST", "/webhooks/{id}/rotate") => (json!({}), 200),
+        ("POST", "/webhooks/{id}/ping") => (Value::Null, 202),
+        ("DELETE", "/webhooks/{id}") => (Value::Null, 204),
         ("GET", _) => (Value::Null, 200),
         _ => panic!("{rule:?} has no sample: write one"),
     }
+}
+
+/// A webhook to a name that does not exist.
+fn webhook() -> Value {
+    json!({ "url": "https://hooks.invalid/" })
 }
 
 fn table() -> String {
@@ -182,6 +191,10 @@ impl Fixture {
             ("EDGELINK_LINKS_DOMAINS", DOMAIN.to_owned()),
             ("EDGELINK_AUTH_ADMIN_KEY_FILE", path("admin-key")),
             ("EDGELINK_AUTH_KEY_CACHE_MS", "0".to_owned()),
+            (
+                "EDGELINK_WEBHOOKS_ALLOWED_HOSTS",
+                "hooks.invalid".to_owned(),
+            ),
         ];
         let variables = variables.map(|(name, value)| (name.to_owned(), value));
         let environment: Environment = variables.into_iter().collect();
@@ -324,9 +337,21 @@ impl Fixture {
         if collection == rule.path {
             return rule.path.to_owned();
         }
-        let made = self.admin(Method::POST, collection, &name).await;
-        let id = made["id"].to_string();
-        rule.path.replace("{id}", id.trim_matches('"'))
+        let body = if collection == "/webhooks" {
+            webhook()
+        } else {
+            name
+        };
+        let path = |id: &str| rule.path.replace("{id}", id.trim_matches('"'));
+        // There are not many webhooks in a tenant.
+        if collection == "/webhooks" && rule.method != Method::DELETE {
+            let list = self.admin(Method::GET, collection, &Value::Null).await;
+            if let Some(last) = list["webhooks"].as_array().unwrap().last() {
+                return path(&last["id"].to_string());
+            }
+        }
+        let made = self.admin(Method::POST, collection, &body).await;
+        path(&made["id"].to_string())
     }
 }
 

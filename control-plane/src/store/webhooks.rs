@@ -1,0 +1,342 @@
+//! Webhooks: where events of links are sent.
+
+use super::accounts::lock_tenant;
+use super::audit::{Actor, Entry, append};
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::events::{Events, LinkEvent, ShowLink};
+use super::rows::name;
+use super::session::Session;
+use super::sql::{Sql, sql};
+use serde_json::{Value as Json, json};
+use std::sync::Arc;
+
+/// The most webhooks of a tenant.
+pub const MAX_WEBHOOKS: u64 = 20;
+
+/// A webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookRow {
+    /// Its key.
+    pub id: u64,
+    /// Its tenant.
+    pub tenant_id: u32,
+    /// Where events are sent: a valid URL.
+    pub url: String,
+    /// The events that are sent.
+    pub events: Vec<LinkEvent>,
+    /// The key that signs.
+    pub secret: [u8; 32],
+    /// The key before the last rotation, and until when it signs as well, unix time in milliseconds.
+    pub previous_secret: Option<([u8; 32], u64)>,
+    /// Whether events are sent.
+    pub state: WebhookState,
+    /// When it failed first since its last success, unix time in milliseconds.
+    pub failing_since: Option<u64>,
+    /// Unix time in milliseconds.
+    pub created_at: u64,
+    /// Unix time in milliseconds.
+    pub updated_at: u64,
+}
+
+/// Whether a webhook gets events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebhookState {
+    /// It does.
+    Active,
+    /// It does not, as its owner wants it.
+    Paused,
+    /// It does not, because it has failed for too long.
+    Disabled,
+}
+
+impl WebhookState {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Active, Self::Paused, Self::Disabled];
+
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
+/// Why a webhook is not made or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WebhookError {
+    /// There is none, or it is another tenant's.
+    #[error("there is no such webhook")]
+    NotFound,
+    /// The tenant has [`MAX_WEBHOOKS`].
+    #[error("there are too many webhooks")]
+    TooMany,
+}
+
+/// Makes the new row of a webhook from the present one. It is called again after a deadlock.
+pub type WebhookChange = Box<dyn Fn(&WebhookRow) -> WebhookRow + Send + Sync>;
+
+impl Store {
+    /// The same store, which writes events for webhooks; `show` makes what they say of a link.
+    #[must_use]
+    pub fn with_events(&self, show: ShowLink) -> Arc<Self> {
+        let mut store = self.clone();
+        store.events = Some(Arc::new(Events::new(show)));
+        Arc::new(store)
+    }
+
+    /// Waits until this process has written an event, or changed a webhook; for ever if it writes none.
+    pub async fn event_written(&self) {
+        match &self.events {
+            Some(events) => events.written().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Makes the next event ask which webhooks there are.
+    pub(super) fn forget_webhooks(&self) {
+        if let Some(events) = &self.events {
+            events.forget_webhooks();
+        }
+    }
+
+    /// Makes a webhook in the actor's tenant; `id` and times of the row are ignored.
+    pub async fn insert_webhook(
+        &self,
+        row: &WebhookRow,
+        actor: &Actor,
+    ) -> Result<Result<WebhookRow, WebhookError>, StoreError> {
+        let call = self.write("insert_webhook", "adding a webhook");
+        let made = run!(call, |session| {
+            session.begin().await?;
+            lock_tenant(session, actor.tenant_id).await?;
+            let made = insert(session, row, actor).await?;
+            match made {
+                Ok(_) => session.commit(1).await?,
+                Err(_) => session.rollback().await?,
+            }
+            Ok(made)
+        });
+        self.forget_webhooks();
+        made
+    }
+
+    /// The webhook of that id in a tenant.
+    pub async fn find_webhook(
+        &self,
+        tenant_id: u32,
+        id: u64,
+    ) -> Result<Option<WebhookRow>, StoreError> {
+        run!(self.read("find_webhook", "finding a webhook"), |session| {
+            find(session, tenant_id, id).await
+        })
+    }
+
+    /// Webhooks of a tenant with a greater id than `after`, in the order of their ids.
+    pub async fn list_webhooks(
+        &self,
+        tenant_id: u32,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<WebhookRow>, StoreError> {
+        run!(self.read("list_webhooks", "listing webhooks"), |session| {
+            let query =
+                select("tenant_id = ? AND state <> 'deleted' AND id > ? ORDER BY id LIMIT ?");
+            let query = query.bind(tenant_id).bind(after).bind(limit);
+            let rows: Vec<Row> = session.fetch_all(query).await?;
+            rows.into_iter().map(Row::into_webhook).collect()
+        })
+    }
+
+    /// Replaces what may change of a webhook of the actor's tenant by `change` of it, and writes `action` and `detail` to the audit
+    /// log.
+    pub async fn change_webhook(
+        &self,
+        id: u64,
+        actor: &Actor,
+        (action, detail): (&'static str, Json),
+        change: WebhookChange,
+    ) -> Result<Result<WebhookRow, WebhookError>, StoreError> {
+        let call = self.write("change_webhook", "changing a webhook");
+        let changed = run!(call, |session| {
+            session.begin().await?;
+            lock_tenant(session, actor.tenant_id).await?;
+            let Some(old) = find(session, actor.tenant_id, id).await? else {
+                session.rollback().await?;
+                return Ok(Err(WebhookError::NotFound));
+            };
+            update(session, &change(&old)).await?;
+            let entry = Entry {
+                actor,
+                action,
+                subject: subject(id),
+                detail: detail.clone(),
+            };
+            append(session, &entry).await?;
+            let new = find(session, actor.tenant_id, id).await?;
+            session.commit(1).await?;
+            Ok(new.ok_or(WebhookError::NotFound))
+        });
+        self.forget_webhooks();
+        changed
+    }
+
+    /// Removes a webhook of the actor's tenant. Its deliveries are no longer attempted, and purged in time.
+    pub async fn delete_webhook(
+        &self,
+        id: u64,
+        actor: &Actor,
+    ) -> Result<Result<(), WebhookError>, StoreError> {
+        let call = self.write("delete_webhook", "removing a webhook");
+        let deleted = run!(call, |session| {
+            session.begin().await?;
+            let now = session.dialect().now_millis;
+            let delete = sql(format!(
+                "UPDATE webhooks SET state = 'deleted', secret = ?, previous_secret = NULL, updated_at = {now} \
+                 WHERE id = ? AND tenant_id = ? AND state <> 'deleted'"
+            ));
+            let delete = delete.bind(&[0; 32]).bind(id).bind(actor.tenant_id);
+            if session.execute(delete).await? == 0 {
+                session.rollback().await?;
+                return Ok(Err(WebhookError::NotFound));
+            }
+            let entry = Entry {
+                actor,
+                action: "webhook.delete",
+                subject: subject(id),
+                detail: json!({}),
+            };
+            append(session, &entry).await?;
+            session.commit(1).await?;
+            Ok(Ok(()))
+        });
+        self.forget_webhooks();
+        deleted
+    }
+}
+
+fn subject(id: u64) -> String {
+    format!("webhook:{id}")
+}
+
+async fn insert(
+    session: &mut Session,
+    row: &WebhookRow,
+    actor: &Actor,
+) -> Result<Result<WebhookRow, WebhookError>, Fault> {
+    let query = sql("SELECT COUNT(*) FROM webhooks WHERE tenant_id = ? AND state <> 'deleted'");
+    let (count,): (i64,) = session.fetch_one(query.bind(actor.tenant_id)).await?;
+    if count.cast_unsigned() >= MAX_WEBHOOKS {
+        return Ok(Err(WebhookError::TooMany));
+    }
+    let now = session.dialect().now_millis;
+    let insert = sql(format!(
+        "INSERT INTO webhooks (tenant_id, url, events, secret, state, created_at, updated_at) \
+         VALUES (?, ?, ?, ?, ?, {now}, {now})"
+    ));
+    let insert = insert.bind(actor.tenant_id).bind(row.url.as_str());
+    let insert = insert.bind(bits(&row.events)).bind(&row.secret);
+    session.execute(insert.bind(row.state.word())).await?;
+    // The tenant is locked, so that the newest one is this.
+    let newest = select("tenant_id = ? ORDER BY id DESC LIMIT 1").bind(actor.tenant_id);
+    let made: Row = session.fetch_one(newest).await?;
+    let made = made.into_webhook()?;
+    let entry = Entry {
+        actor,
+        action: "webhook.create",
+        subject: subject(made.id),
+        detail: json!({ "url": row.url }),
+    };
+    append(session, &entry).await?;
+    Ok(Ok(made))
+}
+
+async fn update(session: &mut Session, new: &WebhookRow) -> Result<(), Fault> {
+    let now = session.dialect().now_millis;
+    let update = sql(format!(
+        "UPDATE webhooks SET url = ?, events = ?, secret = ?, previous_secret = ?, previous_until = ?, state = ?, \
+         failing_since = ?, updated_at = {now} WHERE id = ?"
+    ));
+    let (previous, until) = new
+        .previous_secret
+        .as_ref()
+        .map(|(key, at)| (key, *at))
+        .unzip();
+    let update = update
+        .bind(new.url.as_str())
+        .bind(bits(&new.events))
+        .bind(&new.secret)
+        .bind(previous)
+        .bind(until)
+        .bind(new.state.word())
+        .bind(new.failing_since)
+        .bind(new.id);
+    session.execute(update).await.map(drop)
+}
+
+async fn find(session: &mut Session, tenant_id: u32, id: u64) -> Result<Option<WebhookRow>, Fault> {
+    let query = select("id = ? AND tenant_id = ? AND state <> 'deleted'").bind(id);
+    let row: Option<Row> = session.fetch_optional(query.bind(tenant_id)).await?;
+    row.map(Row::into_webhook).transpose()
+}
+
+fn bits(events: &[LinkEvent]) -> u32 {
+    events.iter().fold(0, |bits, event| bits | event.bit())
+}
+
+/// A query of webhooks.
+pub(super) fn select<'v>(condition: &str) -> Sql<'v> {
+    sql(format!(
+        "SELECT id, tenant_id, url, events, secret, previous_secret, previous_until, state, failing_since, created_at, \
+         updated_at FROM webhooks WHERE {condition}"
+    ))
+}
+
+#[derive(Debug, sqlx_macros::FromRow)]
+pub(super) struct Row {
+    id: u64,
+    tenant_id: u32,
+    url: Vec<u8>,
+    events: u32,
+    secret: Vec<u8>,
+    previous_secret: Option<Vec<u8>>,
+    previous_until: Option<u64>,
+    state: Vec<u8>,
+    failing_since: Option<u64>,
+    created_at: u64,
+    updated_at: u64,
+}
+
+impl Row {
+    pub(super) fn into_webhook(self) -> Result<WebhookRow, Fault> {
+        let events = LinkEvent::ALL.into_iter();
+        let word = name(&self.state)?;
+        let state = WebhookState::ALL
+            .into_iter()
+            .find(|state| state.word() == word);
+        let previous = self.previous_secret.zip(self.previous_until);
+        let previous = previous.map(|(key, until)| Ok::<_, Fault>((secret(&key)?, until)));
+        Ok(WebhookRow {
+            id: self.id,
+            tenant_id: self.tenant_id,
+            url: name(&self.url)?,
+            events: events
+                .filter(|event| self.events & event.bit() != 0)
+                .collect(),
+            secret: secret(&self.secret)?,
+            previous_secret: previous.transpose()?,
+            state: state.ok_or_else(|| Fault::Corrupt(format!("state of a webhook is {word}")))?,
+            failing_since: self.failing_since,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+        })
+    }
+}
+
+fn secret(bytes: &[u8]) -> Result<[u8; 32], Fault> {
+    let secret = bytes.try_into();
+    secret.map_err(|error| Fault::corrupt("secret of a webhook", &error))
+}

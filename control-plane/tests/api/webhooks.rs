@@ -1,0 +1,372 @@
+//! Webhooks: events arrive at a real receiver, signed, at least once.
+
+use crate::helpers::{Running, send, until};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::routing::post;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use http::{HeaderMap, StatusCode};
+use reqwest::Method;
+use serde_json::{Value, json};
+use sha2::Sha256;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// Settings with which events go to this machine, and failures are retried soon.
+const SETTINGS: [(&str, &str); 5] = [
+    ("EDGELINK_WEBHOOKS_ALLOWED_HOSTS", "127.0.0.1,localhost"),
+    ("EDGELINK_WEBHOOKS_ALLOWED_NETWORKS", "127.0.0.0/8,::1"),
+    ("EDGELINK_WEBHOOKS_ALLOW_HTTP", "true"),
+    ("EDGELINK_WEBHOOKS_FIRST_PAUSE_MS", "10"),
+    ("EDGELINK_WEBHOOKS_LONGEST_PAUSE_MS", "50"),
+];
+
+/// What a receiver has got.
+#[derive(Default)]
+struct Received {
+    /// Messages that it has accepted: id and body.
+    accepted: Mutex<Vec<(String, Value)>>,
+    /// How many requests it refuses from now on.
+    refuses: Mutex<usize>,
+    /// The secret that signs.
+    secret: Mutex<String>,
+}
+
+impl Received {
+    fn accepted(&self) -> Vec<(String, Value)> {
+        self.accepted.lock().unwrap().clone()
+    }
+
+    fn has(&self, event: &str, code: &str) -> bool {
+        let is_it = |(_, body): &(String, Value)| {
+            body["type"] == event && body["data"]["shortCode"] == code
+        };
+        self.accepted().iter().any(is_it)
+    }
+}
+
+struct Receiver {
+    received: Arc<Received>,
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Receiver {
+    async fn start() -> Self {
+        Self::at("127.0.0.1:0".parse().unwrap(), Arc::default()).await
+    }
+
+    async fn at(address: SocketAddr, received: Arc<Received>) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let routes = Router::new().route("/", post(receive));
+        let routes = routes.with_state(Arc::clone(&received));
+        let task = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        Self {
+            received,
+            address,
+            task,
+        }
+    }
+
+    /// Kills the receiver; what it has received and its address.
+    async fn kill(self) -> (SocketAddr, Arc<Received>) {
+        self.task.abort();
+        let _ = self.task.await;
+        (self.address, self.received)
+    }
+}
+
+async fn receive(
+    State(received): State<Arc<Received>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
+    let header = |name: &str| headers[name].to_str().unwrap().to_owned();
+    let (id, timestamp) = (header("webhook-id"), header("webhook-timestamp"));
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    let secret = received.secret.lock().unwrap().clone();
+    let key = STANDARD
+        .decode(secret.strip_prefix("whsec_").unwrap())
+        .unwrap();
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).unwrap();
+    mac.update(format!("{id}.{timestamp}.{text}").as_bytes());
+    let expected = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
+    if !header("webhook-signature")
+        .split(' ')
+        .any(|one| one == expected)
+    {
+        return StatusCode::UNAUTHORIZED;
+    }
+    {
+        let mut refuses = received.refuses.lock().unwrap();
+        if *refuses > 0 {
+            *refuses -= 1;
+            return StatusCode::INTERNAL_SERVER_ERROR;
+        }
+    }
+    let body = serde_json::from_str(&text).unwrap();
+    received.accepted.lock().unwrap().push((id, body));
+    StatusCode::NO_CONTENT
+}
+
+/// Makes a webhook to the receiver; its path.
+async fn subscribe(server: &Running, receiver: &Receiver, events: &Value) -> String {
+    let url = format!("http://{}/", receiver.address);
+    let body = json!({ "url": url, "events": events });
+    let made = send(server.api(Method::POST, "/webhooks").json(&body)).await;
+    let webhook = made.expect(201);
+    *receiver.received.secret.lock().unwrap() = webhook["secret"].as_str().unwrap().to_owned();
+    format!("/webhooks/{}", webhook["id"])
+}
+
+async fn deliveries(server: &Running, path: &str) -> Vec<Value> {
+    let page = server.get(&format!("{path}/deliveries")).await.expect(200);
+    page["deliveries"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn events_arrive_signed_though_the_receiver_fails_and_is_away() {
+    let server = Running::with(&SETTINGS).await;
+    let receiver = Receiver::start().await;
+    let all = json!(["link.created", "link.changed", "link.deleted"]);
+    let path = subscribe(&server, &receiver, &all).await;
+    *receiver.received.refuses.lock().unwrap() = 3;
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "one" });
+    server.post(&link).await.expect(201);
+    let received = Arc::clone(&receiver.received);
+    until("the first event", async || {
+        received.has("link.created", "one")
+    })
+    .await;
+
+    let (address, received) = receiver.kill().await;
+    server
+        .patch("/links/one", &json!({ "title": "t" }))
+        .await
+        .expect(200);
+    let bulk = json!([
+        { "longUrl": "https://example.com/", "customSlug": "two" },
+        { "longUrl": "https://example.com/", "customSlug": "three" },
+    ]);
+    send(server.api(Method::POST, "/links/bulk").json(&bulk))
+        .await
+        .expect(200);
+    assert_eq!(server.delete("/links/two").await.status, 204);
+    until("a failed attempt while the receiver is away", async || {
+        let list = deliveries(&server, &path).await;
+        list.iter()
+            .any(|one| one["error"].is_string() && one["responseStatus"].is_null())
+    })
+    .await;
+
+    let receiver = Receiver::at(address, received).await;
+    let expected = [
+        ("link.changed", "one"),
+        ("link.created", "two"),
+        ("link.created", "three"),
+        ("link.deleted", "two"),
+    ];
+    for (event, code) in expected {
+        until(event, async || receiver.received.has(event, code)).await;
+    }
+    let accepted = receiver.received.accepted();
+    let (_, changed) = accepted
+        .iter()
+        .find(|(_, body)| body["type"] == "link.changed")
+        .unwrap();
+    assert_eq!(changed["data"]["title"], "t");
+    until("all deliveries are done", async || {
+        let list = deliveries(&server, &path).await;
+        list.len() == 5 && list.iter().all(|one| one["state"] == "delivered")
+    })
+    .await;
+    for delivery in deliveries(&server, &path).await {
+        let id = delivery["id"].as_str().unwrap();
+        assert!(accepted.iter().any(|(one, _)| one == id), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn the_last_visit_of_a_limited_link_is_an_event() {
+    let server = Running::with(&SETTINGS).await;
+    let receiver = Receiver::start().await;
+    subscribe(&server, &receiver, &json!(["link.limit-reached"])).await;
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "few", "maxVisits": 1 });
+    server.post(&link).await.expect(201);
+    assert_eq!(server.follow("/few").await.status, 302);
+    let received = &receiver.received;
+    until("the event", async || {
+        received.has("link.limit-reached", "few")
+    })
+    .await;
+    assert_eq!(received.accepted().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_not_delivered_before_a_restart_is_delivered_after_it() {
+    let server = Running::with(&SETTINGS).await;
+    let receiver = Receiver::start().await;
+    let path = subscribe(&server, &receiver, &json!(["link.created"])).await;
+    let (address, received) = receiver.kill().await;
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "kept" });
+    server.post(&link).await.expect(201);
+    let server = server.restart_with(&SETTINGS).await;
+    let receiver = Receiver::at(address, received).await;
+    until("the event", async || {
+        receiver.received.has("link.created", "kept")
+    })
+    .await;
+    assert_eq!(deliveries(&server, &path).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_secret_that_was_replaced_signs_for_a_while() {
+    let server = Running::with(&SETTINGS).await;
+    let receiver = Receiver::start().await;
+    let path = subscribe(&server, &receiver, &json!(["link.created"])).await;
+    let rotate = server.api(Method::POST, &format!("{path}/rotate"));
+    let rotated = send(rotate.json(&json!({ "overlapSeconds": 60 })))
+        .await
+        .expect(200);
+    let ping = || async {
+        let ping = server.api(Method::POST, &format!("{path}/ping"));
+        send(ping).await.expect(202)["id"].clone()
+    };
+    for secret in [None, rotated["secret"].as_str()] {
+        if let Some(secret) = secret {
+            *receiver.received.secret.lock().unwrap() = secret.to_owned();
+        }
+        let id = ping().await;
+        let has_come = || {
+            receiver
+                .received
+                .accepted()
+                .iter()
+                .any(|(one, _)| *one == id)
+        };
+        until("the ping", async || has_come()).await;
+    }
+    assert!(server.get(&path).await.expect(200)["secret"].is_null());
+}
+
+#[tokio::test]
+async fn a_webhook_that_fails_for_too_long_is_disabled_and_can_be_activated_again() {
+    let mut settings = SETTINGS.to_vec();
+    settings.push(("EDGELINK_WEBHOOKS_DISABLE_AFTER_SECONDS", "1"));
+    settings.push(("EDGELINK_WEBHOOKS_MAX_ATTEMPTS", "100"));
+    let server = Running::with(&settings).await;
+    let receiver = Receiver::start().await;
+    let path = subscribe(&server, &receiver, &json!(["link.created"])).await;
+    let (address, received) = receiver.kill().await;
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "late" });
+    server.post(&link).await.expect(201);
+    until("it is disabled", async || {
+        let webhook = server.get(&path).await.expect(200);
+        webhook["state"] == "disabled" && webhook["failingSince"].is_string()
+    })
+    .await;
+    let receiver = Receiver::at(address, received).await;
+    server
+        .patch(&path, &json!({ "state": "active" }))
+        .await
+        .expect(200);
+    until("what waited", async || {
+        receiver.received.has("link.created", "late")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_delivery_is_given_up_after_its_last_attempt() {
+    let mut settings = SETTINGS.to_vec();
+    settings.push(("EDGELINK_WEBHOOKS_MAX_ATTEMPTS", "2"));
+    let server = Running::with(&settings).await;
+    let receiver = Receiver::start().await;
+    let path = subscribe(&server, &receiver, &json!(["link.created"])).await;
+    *receiver.received.refuses.lock().unwrap() = 2;
+    send(server.api(Method::POST, &format!("{path}/ping")))
+        .await
+        .expect(202);
+    until("it is given up", async || {
+        let list = deliveries(&server, &path).await;
+        list[0]["state"] == "failed"
+    })
+    .await;
+    let delivery = deliveries(&server, &path).await.remove(0);
+    assert_eq!(
+        (&delivery["attempts"], &delivery["responseStatus"]),
+        (&json!(2), &json!(500))
+    );
+    assert!(delivery["nextAt"].is_null());
+}
+
+#[tokio::test]
+async fn a_name_of_a_private_address_is_refused_at_delivery_and_the_address_at_once() {
+    let mut settings = SETTINGS.to_vec();
+    settings.retain(|(name, _)| !name.ends_with("_NETWORKS"));
+    let server = Running::with(&settings).await;
+    let make = |url: String| {
+        let body = json!({ "url": url });
+        send(server.api(Method::POST, "/webhooks").json(&body))
+    };
+    for url in [
+        "http://127.0.0.1/",
+        "https://elsewhere.example/",
+        "ftp://localhost/",
+    ] {
+        let refused = make(url.to_owned()).await;
+        assert_eq!(refused.problem(422, "validation"), ["url"], "{url}");
+    }
+    let receiver = Receiver::start().await;
+    let port = receiver.address.port();
+    let webhook = make(format!("http://localhost:{port}/")).await.expect(201);
+    let path = format!("/webhooks/{}", webhook["id"]);
+    send(server.api(Method::POST, &format!("{path}/ping")))
+        .await
+        .expect(202);
+    until("it is refused", async || {
+        let list = deliveries(&server, &path).await;
+        let error = list[0]["error"].as_str().unwrap_or_default();
+        error.ends_with("is not public")
+    })
+    .await;
+    assert!(receiver.received.accepted().is_empty());
+}
+
+#[tokio::test]
+async fn a_tenant_has_so_many_webhooks_at_most_and_none_of_another() {
+    let server = Running::with(&SETTINGS).await;
+    let make = || {
+        let body = json!({ "url": "http://localhost/", "state": "paused" });
+        send(server.api(Method::POST, "/webhooks").json(&body))
+    };
+    for _ in 0..20 {
+        make().await.expect(201);
+    }
+    make().await.problem(409, "too-many-webhooks");
+    let tenant = send(
+        server
+            .api(Method::POST, "/tenants")
+            .json(&json!({ "name": "other" })),
+    )
+    .await;
+    let key = tenant.expect(201)["adminKey"]["key"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let others = server
+        .plain(Method::GET, "/api/v1/webhooks")
+        .header("x-api-key", key);
+    assert_eq!(send(others).await.expect(200)["webhooks"], json!([]));
+    let first = server.get("/webhooks?limit=1").await.expect(200);
+    let path = format!("/webhooks/{}", first["webhooks"][0]["id"]);
+    assert_eq!(server.delete(&path).await.status, 204);
+    server.get(&path).await.problem(404, "not-found");
+    make().await.expect(201);
+}
