@@ -233,8 +233,8 @@ async fn note_failure(session: &mut Session, id: u64, disable_after: u64) -> Res
 
 fn deliveries_of<'v>(condition: &str) -> Sql<'v> {
     sql(format!(
-        "SELECT id, message_id, event, body, state, attempts, response_status, error, created_at, \
-         CASE WHEN waiting IS NULL THEN NULL ELSE next_at END AS next_at FROM webhook_deliveries WHERE {condition}"
+        "SELECT id, message_id, event, body, state, attempts, response_status, error, created_at, waiting, \
+         next_at FROM webhook_deliveries WHERE {condition}"
     ))
 }
 
@@ -254,7 +254,8 @@ struct DeliveryRow {
     response_status: Option<u16>,
     error: Option<Vec<u8>>,
     created_at: u64,
-    next_at: Option<u64>,
+    waiting: Option<u64>,
+    next_at: u64,
 }
 
 impl DeliveryRow {
@@ -269,7 +270,7 @@ impl DeliveryRow {
             response_status: self.response_status,
             error: self.error.as_deref().map(name).transpose()?,
             created_at: self.created_at,
-            next_at: self.next_at,
+            next_at: self.waiting.map(|_| self.next_at),
         })
     }
 }

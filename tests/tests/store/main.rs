@@ -27,3 +27,4 @@ mod sweeping;
 mod tags;
 mod updating;
 mod visits;
+mod webhooks;
