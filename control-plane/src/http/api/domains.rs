@@ -157,8 +157,11 @@ pub(crate) async fn list(
 
 /// The name of the last domain of the page before.
 fn cursor(value: &Value) -> Result<Vec<u8>, Reason> {
-    hex::decode(values::text(value)?)
-        .map_err(|_| Reason::Borrowed("must be a nextCursor of an earlier answer"))
+    let name = hex::decode(values::text(value)?).ok();
+    let name = name.filter(|name| !name.is_empty());
+    name.ok_or(Reason::Borrowed(
+        "must be a nextCursor of an earlier answer",
+    ))
 }
 
 /// The domain that the path names, and all domains as they are now.

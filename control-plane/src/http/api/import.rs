@@ -64,9 +64,11 @@ pub(crate) async fn import(
         caller: &caller,
         agreed: agreed(app.store.bound_state().await?.bound),
     };
+    // A dry run refuses a wrong key too, and does nothing with a right one.
+    let id = RequestId::of(request.headers(), &caller, Route::Import)?;
     match is_dry_run {
         Some(true) => importer.try_out(request).await,
-        _ => importer.run(request).await,
+        _ => importer.run(request, id).await,
     }
 }
 
@@ -113,9 +115,8 @@ fn agreed(bound: u64) -> u64 {
 }
 
 impl Importer<'_> {
-    async fn run(&self, request: Request) -> Result<Response, Problem> {
+    async fn run(&self, request: Request, id: Option<RequestId>) -> Result<Response, Problem> {
         let app = self.app;
-        let id = RequestId::of(request.headers(), self.caller, Route::Import)?;
         let _permit = bulk_items::admit(app, request.headers())?;
         let mut whole = WholeRequest::default();
         let config = &app.config.server;
