@@ -50,7 +50,7 @@ test: setup wasm ## Run every test, with real Envoy and real databases
 
 .PHONY: reference
 reference: ## Write the tables and the OpenAPI document that the code generates
-	UPDATE_REFERENCE=1 cargo test -p edgelink-control-plane -p edgelink-filter-core --lib reference
+	UPDATE_REFERENCE=1 cargo test --workspace --exclude edgelink-filter --lib reference
 
 .PHONY: test-mysql
 test-mysql: ## Run the store's tests on MySQL 9 (Debian; needs root for debootstrap)

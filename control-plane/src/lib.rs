@@ -9,6 +9,7 @@ pub mod config;
 pub mod domains;
 pub mod feed;
 pub mod http;
+mod lease;
 mod limits;
 pub mod links;
 pub mod numbers;

@@ -2,6 +2,7 @@
 //! own, and by one replica at a time.
 
 use crate::config::{ClicksConfig, PurgeConfig};
+use crate::lease::NamedLease;
 use crate::store::{Store, StoreError};
 use crate::telemetry::prometheus::{PURGE_DUE, PURGE_FAILURES, PURGED};
 use metrics::{counter, gauge};
@@ -11,8 +12,8 @@ use std::time::Duration;
 /// The name of the lease, as the migrations have it.
 const LEASE: &str = "sweeper";
 
-/// How long the lease lasts in milliseconds. It is renewed with every batch.
-const LEASE_MILLIS: u64 = 30_000;
+/// How long the lease lasts.
+const LEASE_TIME: Duration = Duration::from_secs(30);
 
 /// Retention of receipts in milliseconds: what `Idempotency-Key` promises.
 const RECEIPT_RETENTION_MILLIS: u64 = DAY_MILLIS;
@@ -30,7 +31,7 @@ pub struct Purger {
     store: Arc<Store>,
     settings: PurgeConfig,
     click_minutes: u64,
-    owner: String,
+    lease: NamedLease,
 }
 
 /// What one pass has purged.
@@ -48,8 +49,10 @@ pub struct Purged {
     pub clicks: u64,
     /// Entries of the audit log.
     pub audit: u64,
-    /// Deliveries to webhooks.
+    /// Deliveries to webhooks that were made, or given up.
     pub deliveries: u64,
+    /// Deliveries to webhooks that still waited.
+    pub undelivered: u64,
 }
 
 /// A kind of row to purge.
@@ -62,23 +65,23 @@ enum PurgeKind {
     Clicks,
     Audit,
     Deliveries,
+    Undelivered,
 }
 
 impl Purger {
     /// A purger that holds the lease under a name of its own.
     #[must_use]
     pub fn new(store: Arc<Store>, settings: &PurgeConfig, clicks: &ClicksConfig) -> Self {
-        let random = getrandom::u64().unwrap_or_default();
         Self {
+            lease: NamedLease::new(Arc::clone(&store), LEASE, LEASE_TIME),
             store,
             settings: settings.clone(),
             click_minutes: clicks.keep_minutes,
-            owner: format!("{}-{random:016x}", std::process::id()),
         }
     }
 
     /// Purges at every interval, for ever; returns at once if the interval is 0.
-    pub async fn run(self) {
+    pub async fn run(mut self) {
         if self.settings.interval_seconds.is_zero() {
             return;
         }
@@ -102,7 +105,7 @@ impl Purger {
     ///
     /// # Errors
     /// The last failure of the store; what was removed stays removed.
-    pub async fn purge(&self) -> Result<Option<Purged>, StoreError> {
+    pub async fn purge(&mut self) -> Result<Option<Purged>, StoreError> {
         let mut purged = Purged::default();
         let mut failure = None;
         for kind in PurgeKind::ALL {
@@ -117,7 +120,7 @@ impl Purger {
                 }
             }
         }
-        self.store.release_lease(LEASE, &self.owner).await?;
+        self.lease.release().await?;
         match failure {
             Some(error) => Err(error),
             None => {
@@ -141,14 +144,10 @@ impl Purger {
         }
     }
 
-    async fn purge_all(&self, kind: PurgeKind) -> Result<Option<u64>, StoreError> {
+    async fn purge_all(&mut self, kind: PurgeKind) -> Result<Option<u64>, StoreError> {
         let mut total = 0;
         loop {
-            if !self
-                .store
-                .take_lease(LEASE, &self.owner, LEASE_MILLIS)
-                .await?
-            {
+            if !self.lease.hold().await? {
                 return Ok(None);
             }
             let count = self.purge_batch(kind).await?;
@@ -203,9 +202,10 @@ impl Purger {
                 let kept = audit_days * DAY_MILLIS;
                 self.store.purge_audit(kept, batch).await
             }
-            PurgeKind::Deliveries => {
+            PurgeKind::Deliveries | PurgeKind::Undelivered => {
                 let kept = delivery_days * DAY_MILLIS;
-                self.store.purge_deliveries(kept, batch).await
+                let is_waiting = matches!(kind, PurgeKind::Undelivered);
+                self.store.purge_deliveries(is_waiting, kept, batch).await
             }
         }
     }
@@ -221,12 +221,13 @@ impl Purged {
             PurgeKind::Clicks => &mut self.clicks,
             PurgeKind::Audit => &mut self.audit,
             PurgeKind::Deliveries => &mut self.deliveries,
+            PurgeKind::Undelivered => &mut self.undelivered,
         }
     }
 }
 
 impl PurgeKind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Links,
         Self::Tombstones,
         Self::Receipts,
@@ -234,6 +235,7 @@ impl PurgeKind {
         Self::Clicks,
         Self::Audit,
         Self::Deliveries,
+        Self::Undelivered,
     ];
 
     fn label(self) -> &'static str {
@@ -245,6 +247,7 @@ impl PurgeKind {
             Self::Clicks => "clicks",
             Self::Audit => "audit",
             Self::Deliveries => "deliveries",
+            Self::Undelivered => "undelivered",
         }
     }
 }

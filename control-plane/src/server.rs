@@ -156,7 +156,7 @@ impl Server {
 }
 
 /// The same store, which writes events if there can be webhooks.
-fn with_events(config: &Config, store: Arc<Store>) -> Arc<Store> {
+pub(crate) fn with_events(config: &Config, store: Arc<Store>) -> Arc<Store> {
     if !config.webhooks.is_on() {
         return store;
     }

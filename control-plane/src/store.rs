@@ -58,7 +58,7 @@ pub use calls::{OnChange, Store};
 pub use changing::{ChangeError, ChangeFn, ChangeOutcome, CheckFn, LinkChange, subject};
 pub use clicks::{ClickAccounts, CountedBatch};
 pub use creation::{CreateError, NewLink};
-pub use deliveries::{Attempt, Delivery, PING};
+pub use deliveries::{AttemptOutcome, Delivery, FailurePolicy, PING};
 pub use error::StoreError;
 pub use events::{LinkEvent, MAX_AGE as WEBHOOKS_AGE, ShowLink};
 pub use issuers::{ISSUERS, IssuerHolder, IssuerUsage, Segment};
@@ -82,7 +82,7 @@ pub use tenants::TenantRow;
 pub use twins::{Twin, Wanted};
 pub use users::{UserPatch, UserRow};
 pub use visits::VisitCounts;
-pub use webhooks::{MAX_WEBHOOKS, WebhookChange, WebhookError, WebhookRow, WebhookState};
+pub use webhooks::{Secret, WebhookError, WebhookRow, WebhookState};
 
 use crate::config::StoreConfig;
 use std::sync::Arc;

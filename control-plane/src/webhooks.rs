@@ -1,22 +1,24 @@
 //! Webhooks: sends events of links to where tenants want them.
 //!
 //! One process at a time delivers, the holder of a lease. Each delivery is a row of the database until it has succeeded, or was attempted
-//! as often as it may be: so each event arrives at least once, with an id that is the same at each attempt. Webhooks do not wait for each
-//! other: each is worked on by a task of its own.
+//! as often as it may be: so each event arrives at least once, with an id that is the same at each attempt. A task works on a webhook for
+//! a turn, and turns go round, so that webhooks do not wait for each other. After a failure a webhook gets one delivery at a time, with
+//! growing pauses, until one succeeds.
 
 mod addresses;
 mod sender;
 mod signature;
 
-pub(crate) use sender::Destination;
+pub(crate) use sender::WebhookUrl;
 pub(crate) use signature::{new_secret, secret_text};
 
 use crate::clock;
 use crate::config::WebhooksConfig;
-use crate::store::{Attempt, Delivery, Store, StoreError, WebhookRow};
+use crate::lease::NamedLease;
+use crate::store::{AttemptOutcome, Delivery, FailurePolicy, Store, StoreError, WebhookRow};
 use crate::telemetry::prometheus::{WEBHOOK_AGE, WEBHOOK_ATTEMPTS, WEBHOOKS_DISABLED};
-use futures_util::StreamExt;
-use futures_util::stream::iter;
+use edgelink_wire::backoff::Bounds;
+use futures_util::future::join_all;
 use metrics::{counter, gauge};
 use sender::Sender;
 use std::collections::HashMap;
@@ -30,23 +32,33 @@ use tokio_util::sync::CancellationToken;
 /// The name of the lease, as the migrations have it.
 const LEASE: &str = "webhooks";
 
-/// How long the lease lasts. It is renewed after a third of this.
+/// How long the lease lasts.
 const LEASE_TIME: Duration = Duration::from_secs(15);
 
 /// How often due deliveries are looked for, beside when this process has written an event.
 const POLL: Duration = Duration::from_millis(500);
 
-/// Deliveries that the task of a webhook takes.
-const BATCH: u32 = 64;
+/// The least time between two looks.
+const REST: Duration = Duration::from_millis(20);
 
-/// Attempts of a webhook at once.
-const ATTEMPTS_AT_ONCE: usize = 4;
+/// How often what waits is measured.
+const MEASURING: Duration = Duration::from_secs(5);
+
+/// How long a task works on a webhook. Then it is the next one's turn.
+const TURN: Duration = Duration::from_secs(10);
+
+/// The part of all tasks that a tenant may have: one of so many, and one at least.
+const SHARE: u32 = 4;
 
 /// Delivers what is due.
 pub struct Deliverer {
     work: Arc<Work>,
-    lease: Lease,
-    busy: HashMap<Id, u64>,
+    lease: NamedLease,
+    measure_at: Instant,
+    /// The webhook and tenant of each task.
+    busy: HashMap<Id, (u64, u32)>,
+    /// The webhook that had its turn last.
+    last: u64,
     tasks: JoinSet<()>,
 }
 
@@ -69,12 +81,14 @@ impl Deliverer {
         let work = Work {
             sender: Sender::new(settings)?,
             settings: settings.clone(),
-            store: store.clone(),
+            store: Arc::clone(&store),
         };
         Ok(Some(Self {
             work: Arc::new(work),
-            lease: Lease::new(store),
+            lease: NamedLease::new(store, LEASE, LEASE_TIME),
+            measure_at: Instant::now(),
             busy: HashMap::new(),
+            last: 0,
             tasks: JoinSet::new(),
         }))
     }
@@ -95,129 +109,153 @@ impl Deliverer {
                 tracing::warn!(%error, "looking for deliveries to webhooks failed: it is retried");
                 tokio::time::sleep(POLL).await;
             }
+            tokio::time::sleep(REST).await;
         }
         self.tasks.shutdown().await;
-        self.lease.release().await;
+        if let Err(error) = self.lease.release().await {
+            tracing::warn!(%error, "giving the lease of webhooks back failed: it ends by itself");
+        }
     }
 
-    /// Starts a task for each webhook that has something to be delivered and is not worked on.
+    /// Starts a task for each webhook whose turn it is. Without the lease it ends all tasks.
     async fn start_due(&mut self) -> Result<(), StoreError> {
-        if !self.lease.hold().await? {
-            return Ok(());
+        let asked = self.lease.hold().await;
+        if !self.lease.is_held() {
+            self.tasks.abort_all();
+            gauge!(WEBHOOK_AGE).set(0.0);
+            return asked.map(drop);
         }
-        let free = usize::try_from(self.work.settings.max_concurrent).unwrap_or(1);
-        let free = free.saturating_sub(self.busy.len());
-        let Some(free) = u32::try_from(free).ok().filter(|free| *free > 0) else {
-            return Ok(());
-        };
-        let busy: Vec<u64> = self.busy.values().copied().collect();
-        for webhook in self.work.store.due_webhooks(&busy, free).await? {
-            let (work, id) = (Arc::clone(&self.work), webhook.id);
-            let task = self
-                .tasks
-                .spawn(async move { work.deliver_due(&webhook).await });
-            self.busy.insert(task.id(), id);
+        self.measure().await;
+        // The webhooks behind the last one, then those from the first one on.
+        for after in [self.last, 0] {
+            let free = self.free_tasks();
+            if free == 0 {
+                break;
+            }
+            let (busy, tenants) = (self.busy_webhooks(), self.busy_tenants());
+            let due = self.work.store.due_webhooks(after, &busy, &tenants, free);
+            for webhook in due.await? {
+                if !self.busy_tenants().contains(&webhook.tenant_id) {
+                    self.start(&webhook);
+                }
+            }
         }
         Ok(())
+    }
+
+    fn start(&mut self, webhook: &WebhookRow) {
+        let (work, id) = (Arc::clone(&self.work), webhook.id);
+        let task = self.tasks.spawn(async move { work.take_turn(id).await });
+        self.busy.insert(task.id(), (id, webhook.tenant_id));
+        self.last = id;
+    }
+
+    fn free_tasks(&self) -> u32 {
+        let busy = u32::try_from(self.busy.len()).unwrap_or(u32::MAX);
+        self.work.settings.max_concurrent.saturating_sub(busy)
+    }
+
+    fn busy_webhooks(&self) -> Vec<u64> {
+        self.busy.values().map(|(webhook, _)| *webhook).collect()
+    }
+
+    /// Tenants that have their share of all tasks.
+    fn busy_tenants(&self) -> Vec<u32> {
+        let share = (self.work.settings.max_concurrent / SHARE).max(1);
+        let mut tasks: HashMap<u32, u32> = HashMap::new();
+        for (_, tenant) in self.busy.values() {
+            *tasks.entry(*tenant).or_default() += 1;
+        }
+        tasks.retain(|_, tasks| *tasks >= share);
+        tasks.into_keys().collect()
+    }
+
+    async fn measure(&mut self) {
+        if Instant::now() < self.measure_at {
+            return;
+        }
+        self.measure_at = Instant::now() + MEASURING;
+        match self.work.store.longest_due_millis().await {
+            Ok(due) => {
+                let due = Duration::from_millis(due.unwrap_or(0));
+                gauge!(WEBHOOK_AGE).set(due.as_secs_f64());
+            }
+            Err(error) => {
+                tracing::warn!(%error, "measuring deliveries failed: edgelink_webhook_age_seconds keeps its value");
+            }
+        }
     }
 }
 
 impl Work {
-    /// Attempts what is due of a webhook.
-    async fn deliver_due(&self, webhook: &WebhookRow) {
-        let due = match self.store.due_deliveries(webhook.id, BATCH).await {
-            Ok(due) => due,
-            Err(error) => {
-                tracing::warn!(%error, webhook = webhook.id, "reading deliveries failed: it is retried");
-                return tokio::time::sleep(POLL).await;
+    /// Attempts what is due of a webhook, for the time of a turn.
+    async fn take_turn(&self, webhook_id: u64) {
+        let end = Instant::now() + TURN;
+        let turn = async {
+            while Instant::now() < end && self.deliver_some(webhook_id).await? {}
+            let max = self.settings.max_waiting;
+            if self.store.disable_if_full(webhook_id, max).await? {
+                counter!(WEBHOOKS_DISABLED, "reason" => "full").increment(1);
+                tracing::warn!(
+                    webhook_id,
+                    "a webhook is disabled: more events than webhooks.max_waiting wait for it"
+                );
             }
+            Ok::<_, StoreError>(())
         };
-        let attempts = iter(due).for_each_concurrent(ATTEMPTS_AT_ONCE, async |delivery| {
-            if let Err(error) = self.attempt(webhook, &delivery).await {
-                let id = delivery.message_id;
-                tracing::warn!(%error, id, "noting a delivery failed: it is made again");
-                tokio::time::sleep(POLL).await;
-            }
-        });
-        attempts.await;
+        if let Err(error) = turn.await {
+            tracing::warn!(%error, webhook_id, "deliveries failed to be read or noted: they are made again");
+            tokio::time::sleep(POLL).await;
+        }
     }
 
-    /// Attempts a delivery, and notes what became of it.
-    async fn attempt(&self, webhook: &WebhookRow, delivery: &Delivery) -> Result<(), StoreError> {
-        let sent = self.sender.send(webhook, delivery).await;
+    /// Attempts some deliveries at once, and notes what became of them; whether more may be due.
+    async fn deliver_some(&self, webhook_id: u64) -> Result<bool, StoreError> {
+        let limit = self.settings.max_attempts_at_once;
+        let due = self.store.due_deliveries(webhook_id, limit).await?;
+        let Some((webhook, due)) = due.filter(|(_, due)| !due.is_empty()) else {
+            return Ok(false);
+        };
+        let attempts = due.iter().map(|delivery| self.attempt(&webhook, delivery));
+        let outcomes: Vec<_> = join_all(attempts).await;
+        let policy = FailurePolicy {
+            pause_millis: self.pause(webhook.failures + 1, self.settings.longest_probe_pause_ms),
+            disable_after_millis: self.settings.disable_after_seconds * 1000,
+        };
+        let noted = self.store.note_attempts(webhook_id, &outcomes, policy);
+        if noted.await? {
+            counter!(WEBHOOKS_DISABLED, "reason" => "failing").increment(1);
+            tracing::warn!(
+                webhook_id,
+                "a webhook is disabled: it has failed for webhooks.disable_after_seconds"
+            );
+        }
+        Ok(outcomes.iter().all(|(_, outcome)| outcome.error.is_none()))
+    }
+
+    /// Attempts a delivery; its id, and what came of it.
+    async fn attempt(&self, webhook: &WebhookRow, delivery: &Delivery) -> (u64, AttemptOutcome) {
+        let mut outcome = self.sender.send(webhook, delivery).await;
         let failures = delivery.attempts + 1;
         let is_last = failures >= self.settings.max_attempts;
-        let pause = clock::pause_after(failures, self.settings.pauses());
-        let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-        let attempt = Attempt {
-            response_status: sent.status,
-            retry_in: (sent.error.is_some() && !is_last).then_some(pause),
-            error: sent.error,
-        };
-        let outcome = match (&attempt.error, is_last) {
+        if outcome.error.is_some() && !is_last {
+            outcome.retry_in = Some(self.pause(failures, self.settings.longest_pause_ms));
+        }
+        let label = match (&outcome.error, is_last) {
             (None, _) => "delivered",
             (Some(_), false) => "retried",
             (Some(_), true) => "failed",
         };
-        counter!(WEBHOOK_ATTEMPTS, "outcome" => outcome).increment(1);
-        let patience = self.settings.disable_after_seconds * 1000;
-        let noted = self
-            .store
-            .note_attempt(webhook, delivery, &attempt, patience);
-        if noted.await? {
-            counter!(WEBHOOKS_DISABLED).increment(1);
-            tracing::warn!(
-                webhook = webhook.id,
-                tenant = webhook.tenant_id,
-                "a webhook is disabled: it has failed for webhooks.disable_after_seconds"
-            );
-        }
-        Ok(())
-    }
-}
-
-/// The lease of the process that delivers.
-struct Lease {
-    store: Arc<Store>,
-    owner: String,
-    until: Option<Instant>,
-    ask_at: Instant,
-}
-
-impl Lease {
-    fn new(store: Arc<Store>) -> Self {
-        Self {
-            store,
-            owner: format!("{}-{:016x}", std::process::id(), rand::random::<u64>()),
-            until: None,
-            ask_at: Instant::now(),
-        }
+        counter!(WEBHOOK_ATTEMPTS, "outcome" => label).increment(1);
+        (delivery.id, outcome)
     }
 
-    /// Whether this process holds the lease; takes or renews it if that is due. Measures what waits as often.
-    async fn hold(&mut self) -> Result<bool, StoreError> {
-        let now = Instant::now();
-        if now >= self.ask_at {
-            self.ask_at = now + LEASE_TIME / 3;
-            let millis = u64::try_from(LEASE_TIME.as_millis()).unwrap_or(u64::MAX);
-            let is_held = self.store.take_lease(LEASE, &self.owner, millis).await?;
-            self.until = is_held.then_some(now + LEASE_TIME);
-            let age = match is_held {
-                true => self.store.oldest_waiting_millis().await?.unwrap_or(0),
-                false => 0,
-            };
-            gauge!(WEBHOOK_AGE).set(Duration::from_millis(age).as_secs_f64());
-        }
-        Ok(self.until.is_some_and(|until| now < until))
-    }
-
-    /// Gives the lease back, so that another process need not wait for its end.
-    async fn release(&mut self) {
-        if self.until.take().is_none() {
-            return;
-        }
-        if let Err(error) = self.store.release_lease(LEASE, &self.owner).await {
-            tracing::warn!(%error, "giving the lease of webhooks back failed: it ends by itself");
-        }
+    /// The pause after failures in a row, in milliseconds.
+    fn pause(&self, failures: u32, longest: u64) -> u64 {
+        let bounds = Bounds {
+            first_millis: self.settings.first_pause_ms,
+            cap_millis: longest,
+        };
+        u64::try_from(clock::pause_after(failures, bounds).as_millis()).unwrap_or(u64::MAX)
     }
 }

@@ -1,7 +1,8 @@
 -- Webhooks, and deliveries of events to them. Times are unix milliseconds.
 --
 -- events: a bit for each kind of event. secret: the key that signs; the one before the last rotation signs as well until
--- previous_until. state: active, paused, disabled (after failures) or deleted. failing_since: the first failure since the last success.
+-- previous_until. state: active, paused or disabled (after failures). failures, failing_since: their number and the first one since the last
+-- success; next_at: when it may be tried again.
 CREATE TABLE IF NOT EXISTS webhooks (
     id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
     tenant_id INT UNSIGNED NOT NULL,
@@ -11,7 +12,9 @@ CREATE TABLE IF NOT EXISTS webhooks (
     previous_secret VARBINARY(64) NULL,
     previous_until BIGINT UNSIGNED NULL,
     state VARBINARY(16) NOT NULL,
+    failures INT UNSIGNED NOT NULL DEFAULT 0,
     failing_since BIGINT UNSIGNED NULL,
+    next_at BIGINT UNSIGNED NOT NULL DEFAULT 0,
     created_at BIGINT UNSIGNED NOT NULL,
     updated_at BIGINT UNSIGNED NOT NULL,
     KEY webhooks_of_tenant (tenant_id, id),

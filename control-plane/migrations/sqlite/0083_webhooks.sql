@@ -8,7 +8,9 @@ CREATE TABLE webhooks (
     previous_secret BLOB,
     previous_until INTEGER,
     state TEXT NOT NULL,
+    failures INTEGER NOT NULL DEFAULT 0,
     failing_since INTEGER,
+    next_at INTEGER NOT NULL DEFAULT 0,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL
 ) STRICT;

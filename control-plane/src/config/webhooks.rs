@@ -2,7 +2,6 @@
 
 use super::network::Network;
 use crate::links::blocked_hosts::HostPattern;
-use edgelink_wire::backoff::Bounds;
 use std::time::Duration;
 
 edgelink_wire::settings! {
@@ -27,10 +26,16 @@ edgelink_wire::settings! {
         pub first_pause_ms: u64 = 2_000, 1..=3_600_000;
         /// The longest pause of all.
         pub longest_pause_ms: u64 = 7_200_000, 1..=86_400_000;
+        /// The longest pause of a webhook whose last attempts have failed. Meanwhile one delivery at a time is attempted.
+        pub longest_probe_pause_ms: u64 = 300_000, 1..=86_400_000;
         /// A webhook all of whose attempts have failed for so long is disabled.
         pub disable_after_seconds: u64 = 432_000, 1..=31_536_000;
-        /// Webhooks that are worked on at once, each with up to 4 attempts.
+        /// A webhook for which more deliveries wait after its turn is disabled.
+        pub max_waiting: u64 = 100_000, 1..=100_000_000;
+        /// Webhooks that are worked on at once; a quarter of them, and one at least, may be of the same tenant.
         pub max_concurrent: u32 = 16, 1..=1_000;
+        /// Deliveries of a webhook that are attempted at once.
+        pub max_attempts_at_once: u32 = 8, 1..=100;
     }
 }
 
@@ -38,13 +43,5 @@ impl WebhooksConfig {
     /// Whether there can be webhooks.
     pub(crate) fn is_on(&self) -> bool {
         !self.allowed_hosts.is_empty()
-    }
-
-    /// The pauses between attempts.
-    pub(crate) fn pauses(&self) -> Bounds {
-        Bounds {
-            first_millis: self.first_pause_ms,
-            cap_millis: self.longest_pause_ms,
-        }
     }
 }

@@ -429,8 +429,8 @@ impl LockedRows {
         changes.append_outbox(session, now).await?;
         append_all(session, actor, now, &self.entries, max_bytes).await?;
         if let Some(events) = events {
-            let happened: Vec<_> = self.changed_rows().filter_map(LockedRow::event).collect();
-            events.append(session, now, &happened, max_bytes).await?;
+            let happened = self.changed_rows().filter_map(LockedRow::event);
+            events.append(session, now, happened).await?;
         }
         self.entries.clear();
         self.changed.clear();

@@ -19,7 +19,7 @@ use self::row::{Dependency, NewRow, check_numbers, insert_links};
 use super::calls::{Store, run};
 use super::dialect::Dialect;
 use super::error::{Fault, StoreError};
-use super::events::{Events, LinkEvent, NewDeliveries};
+use super::events::{Events, LinkEvent, NewDeliveries, Subscribers};
 use super::outbox::OutboxBatches;
 use super::receipts::{NewReceipts, find_receipts};
 use super::revisions::{LastRevisions, Revisions};
@@ -96,6 +96,7 @@ impl Store {
             max_bytes: self.max_bytes.load(Ordering::Relaxed),
             last: Arc::clone(&self.last_revisions),
             events: self.events.clone(),
+            subscribers: None,
             now,
         })
     }
@@ -112,6 +113,8 @@ struct Creation {
     max_bytes: usize,
     last: Arc<LastRevisions>,
     events: Option<Arc<Events>>,
+    /// The webhooks that may want the events.
+    subscribers: Option<Subscribers>,
     now: u64,
 }
 
@@ -119,7 +122,7 @@ impl Creation {
     /// Begins a transaction and creates the links in it.
     async fn create(&mut self, session: &mut Session) -> Result<(), Fault> {
         if let Some(events) = &self.events {
-            events.refresh(session).await?;
+            self.subscribers = Some(events.subscribers(session).await?);
         }
         let guess = self.last.guess().filter(|_| self.fit_at_once());
         if let (Some(guess), true) = (guess, session.dialect().takes_scripts()) {
@@ -153,8 +156,8 @@ impl Creation {
         self.mark_created(&order);
         self.settle_followers();
         let deliveries = self.deliveries();
-        // As text, each byte takes two.
-        if deliveries.wire_size() * 4 > self.max_bytes {
+        // As text, each byte takes two. Of the links there may be the other half.
+        if deliveries.wire_size() * 2 > self.max_bytes {
             return Ok(false);
         }
         let script = self.script(session.dialect(), &order, is_begun, &deliveries);
@@ -406,10 +409,10 @@ impl Creation {
 
     fn deliveries(&self) -> NewDeliveries {
         let created = self.created().map(|link| (LinkEvent::Created, link));
-        let events = self.events.as_ref();
-        events.map_or_else(NewDeliveries::default, |events| {
-            events.deliveries(self.now, created)
-        })
+        match (&self.events, &self.subscribers) {
+            (Some(events), Some(subscribers)) => events.deliveries(subscribers, self.now, created),
+            _ => NewDeliveries::default(),
+        }
     }
 
     fn receipts(&self) -> NewReceipts {
@@ -491,6 +494,7 @@ mod tests {
             max_bytes: 4096,
             last: Arc::default(),
             events: None,
+            subscribers: None,
             now: 9,
         };
         let [request, fingerprint] = ["ab", "cd"].map(|byte| byte.repeat(32));

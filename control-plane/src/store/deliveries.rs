@@ -37,9 +37,9 @@ pub struct Delivery {
     pub next_at: Option<u64>,
 }
 
-/// What became of an attempt.
+/// What became of an attempt to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub struct AttemptOutcome {
     /// The status of the answer, if there was any.
     pub response_status: Option<u16>,
     /// Why it has failed; `None` if it did not.
@@ -48,8 +48,20 @@ pub struct Attempt {
     pub retry_in: Option<u64>,
 }
 
+/// What follows for a webhook all of whose attempts have failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailurePolicy {
+    /// The pause before the next attempt of any delivery, in milliseconds.
+    pub pause_millis: u64,
+    /// The webhook is disabled once it has failed for so many milliseconds, without a day of rest in between.
+    pub disable_after_millis: u64,
+}
+
+/// A time without attempts after which failures count from the beginning.
+const REST_MILLIS: u64 = 24 * 60 * 60 * 1000;
+
 impl Store {
-    /// Adds a delivery that only tests a webhook.
+    /// Adds a delivery that only tests a webhook, and ends the pause after a failure of it.
     pub async fn ping_webhook(&self, webhook: &WebhookRow) -> Result<Delivery, StoreError> {
         let now = self.now().await?;
         let data = json!({ "webhookId": webhook.id });
@@ -66,6 +78,11 @@ impl Store {
         let made = run!(call, |session| {
             session.begin().await?;
             deliveries.write(session, usize::MAX).await?;
+            let now = session.dialect().now_millis;
+            let retry = sql(format!(
+                "UPDATE webhooks SET next_at = {now} WHERE id = ? AND next_at > {now}"
+            ));
+            session.execute(retry.bind(webhook.id)).await?;
             let query = deliveries_of("webhook_id = ? AND message_id = ? ORDER BY id DESC LIMIT 1");
             let row: DeliveryRow = session
                 .fetch_one(query.bind(webhook.id).bind(id.as_str()))
@@ -73,7 +90,9 @@ impl Store {
             session.commit(1).await?;
             row.into_delivery()
         });
-        self.forget_webhooks();
+        if let Some(events) = &self.events {
+            events.notify();
+        }
         made
     }
 
@@ -93,21 +112,28 @@ impl Store {
         })
     }
 
-    /// Active webhooks with a delivery that is due, `limit` at most, without `busy` ones.
+    /// Active webhooks with a delivery that is due, and a greater id than `after`, in the order of their ids; without `busy` ones and
+    /// those of `busy_tenants`.
     pub async fn due_webhooks(
         &self,
+        after: u64,
         busy: &[u64],
+        busy_tenants: &[u32],
         limit: u32,
     ) -> Result<Vec<WebhookRow>, StoreError> {
         let call = self.read("due_webhooks", "looking for deliveries");
         run!(call, |session| {
             let now = session.dialect().now_millis;
-            let mut query = select(&format!(
-                "state = 'active' AND EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.waiting = webhooks.id \
-                 AND d.next_at <= {now})"
+            let query = select(&format!(
+                "state = 'active' AND id > ? AND next_at <= {now} AND EXISTS (SELECT 1 FROM webhook_deliveries d \
+                 WHERE d.waiting = webhooks.id AND d.next_at <= {now})"
             ));
+            let mut query = query.bind(after);
             if !busy.is_empty() {
                 query = query.push(" AND id NOT IN ").list(busy);
+            }
+            if !busy_tenants.is_empty() {
+                query = query.push(" AND tenant_id NOT IN ").list(busy_tenants);
             }
             let query = query.push(" ORDER BY id LIMIT ?").bind(limit);
             let rows: Vec<Row> = session.fetch_all(query).await?;
@@ -115,29 +141,37 @@ impl Store {
         })
     }
 
-    /// Deliveries to a webhook that are due, the one that waits longest first.
+    /// A webhook as it is now, and deliveries to it that are due, the one that waits longest first: `limit` at most, one after a
+    /// failure. `None` if it is not active, or pauses after a failure.
     pub async fn due_deliveries(
         &self,
         webhook_id: u64,
         limit: u32,
-    ) -> Result<Vec<Delivery>, StoreError> {
+    ) -> Result<Option<(WebhookRow, Vec<Delivery>)>, StoreError> {
         let call = self.read("due_deliveries", "looking for deliveries");
         run!(call, |session| {
             let now = session.dialect().now_millis;
+            let query = select(&format!("id = ? AND state = 'active' AND next_at <= {now}"));
+            let row: Option<Row> = session.fetch_optional(query.bind(webhook_id)).await?;
+            let Some(webhook) = row.map(Row::into_webhook).transpose()? else {
+                return Ok(None);
+            };
+            let limit = if webhook.failures > 0 { 1 } else { limit };
             let query = deliveries_of(&format!(
                 "waiting = ? AND next_at <= {now} ORDER BY next_at, id LIMIT ?"
             ));
-            read(session, query.bind(webhook_id).bind(limit)).await
+            let due = read(session, query.bind(webhook_id).bind(limit)).await?;
+            Ok(Some((webhook, due)))
         })
     }
 
-    /// Age of the oldest delivery that waits, of active webhooks, in milliseconds; `None` if none waits.
-    pub async fn oldest_waiting_millis(&self) -> Result<Option<u64>, StoreError> {
-        let call = self.read("oldest_waiting_millis", "measuring deliveries");
+    /// For how many milliseconds the delivery of an active webhook that is due longest is due; `None` if none waits.
+    pub async fn longest_due_millis(&self) -> Result<Option<u64>, StoreError> {
+        let call = self.read("longest_due_millis", "measuring deliveries");
         run!(call, |session| {
             let now = session.dialect().now_millis;
             let query = sql(format!(
-                "SELECT {now} AS now, (SELECT MIN((SELECT MIN(d.created_at) FROM webhook_deliveries d \
+                "SELECT {now} AS now, (SELECT MIN((SELECT MIN(d.next_at) FROM webhook_deliveries d \
                  WHERE d.waiting = w.id)) FROM webhooks w WHERE w.state = 'active') AS oldest"
             ));
             let (now, oldest): (u64, Option<u64>) = session.fetch_one(query).await?;
@@ -145,22 +179,24 @@ impl Store {
         })
     }
 
-    /// Notes what became of an attempt, and of its webhook: it is disabled once it has failed for `disable_after` milliseconds.
-    /// Returns whether that is so now.
-    pub async fn note_attempt(
+    /// Notes what became of attempts of deliveries to a webhook, and of the webhook: a success ends its failures, and if all have
+    /// failed, `policy` says what follows. Returns whether it is disabled by that.
+    pub async fn note_attempts(
         &self,
-        webhook: &WebhookRow,
-        delivery: &Delivery,
-        attempt: &Attempt,
-        disable_after: u64,
+        webhook_id: u64,
+        outcomes: &[(u64, AttemptOutcome)],
+        policy: FailurePolicy,
     ) -> Result<bool, StoreError> {
-        let call = self.write("note_attempt", "noting a delivery");
+        let call = self.write("note_attempts", "noting deliveries");
+        let has_success = outcomes.iter().any(|(_, outcome)| outcome.error.is_none());
         let disabled = run!(call, |session| {
             session.begin().await?;
-            note_delivery(session, delivery.id, attempt).await?;
-            let disabled = match attempt.error {
-                None => note_success(session, webhook).await?,
-                Some(_) => note_failure(session, webhook.id, disable_after).await?,
+            for (id, outcome) in outcomes {
+                note_delivery(session, *id, outcome).await?;
+            }
+            let disabled = match has_success {
+                true => note_success(session, webhook_id).await.map(|()| false)?,
+                false => note_failure(session, webhook_id, policy).await?,
             };
             session.commit(1).await?;
             Ok(disabled)
@@ -171,13 +207,42 @@ impl Store {
         Ok(disabled)
     }
 
-    /// Removes deliveries that were made `kept_millis` ago or earlier by the database's clock, `limit` at most; how many they were.
-    pub async fn purge_deliveries(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
+    /// Disables an active webhook for which more deliveries wait than so many; whether it did.
+    pub async fn disable_if_full(&self, webhook_id: u64, max: u64) -> Result<bool, StoreError> {
+        let call = self.write("disable_if_full", "counting deliveries");
+        let disabled = run!(call, |session| {
+            let count = sql(
+                "SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries WHERE waiting = ? LIMIT ?) some",
+            );
+            let (waiting,): (i64,) = session
+                .fetch_one(count.bind(webhook_id).bind(max + 1))
+                .await?;
+            if waiting.cast_unsigned() <= max {
+                return Ok(false);
+            }
+            let disable = disable(session, webhook_id, "");
+            Ok(session.autocommit(disable).await? > 0)
+        })?;
+        if disabled {
+            self.forget_webhooks();
+        }
+        Ok(disabled)
+    }
+
+    /// Removes deliveries that were made `kept_millis` ago or earlier by the database's clock and still wait, or do not, `limit` at most;
+    /// how many they were.
+    pub async fn purge_deliveries(
+        &self,
+        is_waiting: bool,
+        kept_millis: u64,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
         let call = self.write("purge_deliveries", "purging deliveries");
         run!(call, |session| {
             let dialect = session.dialect();
+            let not = if is_waiting { " NOT" } else { "" };
             let old = format!(
-                "created_at < CAST({} AS SIGNED) - ? ORDER BY created_at",
+                "created_at < CAST({} AS SIGNED) - ? AND waiting IS{not} NULL ORDER BY created_at",
                 dialect.now_millis
             );
             let purge = sql(dialect.delete_some("webhook_deliveries", "id", &old));
@@ -187,48 +252,64 @@ impl Store {
     }
 }
 
-async fn note_delivery(session: &mut Session, id: u64, attempt: &Attempt) -> Result<(), Fault> {
+/// Notes an attempt, unless the delivery no longer waits: another process has made it too.
+async fn note_delivery(
+    session: &mut Session,
+    id: u64,
+    outcome: &AttemptOutcome,
+) -> Result<(), Fault> {
     let now = session.dialect().now_millis;
-    let (state, waiting) = match (&attempt.error, attempt.retry_in) {
+    let (state, waiting) = match (&outcome.error, outcome.retry_in) {
         (None, _) => ("delivered", "NULL"),
         (Some(_), None) => ("failed", "NULL"),
         (Some(_), Some(_)) => ("pending", "waiting"),
     };
     let note = sql(format!(
         "UPDATE webhook_deliveries SET state = ?, waiting = {waiting}, attempts = attempts + 1, \
-         next_at = {now} + ?, response_status = ?, error = ? WHERE id = ?"
+         next_at = {now} + ?, response_status = ?, error = ? WHERE id = ? AND waiting IS NOT NULL"
     ));
     let note = note
         .bind(state)
-        .bind(attempt.retry_in.unwrap_or(0))
-        .bind(attempt.response_status)
-        .bind(attempt.error.as_deref())
+        .bind(outcome.retry_in.unwrap_or(0))
+        .bind(outcome.response_status)
+        .bind(outcome.error.as_deref())
         .bind(id);
     session.execute(note).await.map(drop)
 }
 
-async fn note_success(session: &mut Session, webhook: &WebhookRow) -> Result<bool, Fault> {
-    if webhook.failing_since.is_some() {
-        let note = sql("UPDATE webhooks SET failing_since = NULL WHERE id = ?").bind(webhook.id);
-        session.execute(note).await?;
-    }
-    Ok(false)
+async fn note_success(session: &mut Session, id: u64) -> Result<(), Fault> {
+    let note = sql(
+        "UPDATE webhooks SET failures = 0, failing_since = NULL, next_at = 0 WHERE id = ? AND failures > 0",
+    );
+    session.execute(note.bind(id)).await.map(drop)
 }
 
-async fn note_failure(session: &mut Session, id: u64, disable_after: u64) -> Result<bool, Fault> {
+/// Notes a failure; whether the webhook is disabled by it.
+async fn note_failure(
+    session: &mut Session,
+    id: u64,
+    policy: FailurePolicy,
+) -> Result<bool, Fault> {
     let now = session.dialect().now_millis;
+    // MySQL evaluates assignments from left to right, so `next_at` comes last.
     let note = sql(format!(
-        "UPDATE webhooks SET failing_since = {now} WHERE id = ? AND failing_since IS NULL"
+        "UPDATE webhooks SET failures = failures + 1, failing_since = CASE WHEN failing_since IS NULL OR next_at + ? < {now} \
+         THEN {now} ELSE failing_since END, next_at = {now} + ? WHERE id = ?"
     ));
-    session.execute(note.bind(id)).await?;
+    let note = note.bind(REST_MILLIS).bind(policy.pause_millis).bind(id);
+    session.execute(note).await?;
+    let disable = disable(session, id, &format!(" AND failing_since + ? <= {now}"));
+    let disable = disable.bind(policy.disable_after_millis);
+    Ok(session.execute(disable).await? > 0)
+}
+
+/// Disables an active webhook under a condition.
+fn disable<'v>(session: &Session, id: u64, condition: &str) -> Sql<'v> {
+    let now = session.dialect().now_millis;
     let disable = sql(format!(
-        "UPDATE webhooks SET state = 'disabled', updated_at = {now} \
-         WHERE id = ? AND state = 'active' AND failing_since + ? <= {now}"
+        "UPDATE webhooks SET state = 'disabled', updated_at = {now} WHERE id = ? AND state = 'active'{condition}"
     ));
-    let disabled = session
-        .execute(disable.bind(id).bind(disable_after))
-        .await?;
-    Ok(disabled > 0)
+    disable.bind(id)
 }
 
 fn deliveries_of<'v>(condition: &str) -> Sql<'v> {

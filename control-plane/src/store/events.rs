@@ -1,7 +1,7 @@
 //! Events of links, for webhooks. They are written in the transaction of the change: a delivery for each webhook that wants the event.
 //!
 //! Which webhooks there are is read at most every [`MAX_AGE`] and kept in between, so that changes of tenants without webhooks cost
-//! nothing. A process therefore may miss events of a webhook that another process has made or activated less than that ago.
+//! nothing. What makes or activates a webhook therefore takes effect in all processes only after that time.
 
 use super::error::Fault;
 use super::session::Session;
@@ -9,13 +9,14 @@ use super::sql::{LONGEST, Value, insert_literally, pieces, sql};
 use crate::links::model::Link;
 use crate::timestamp;
 use serde_json::{Value as Json, json};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// How long the list of webhooks counts.
-pub const MAX_AGE: Duration = Duration::from_secs(2);
+pub const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// What happens to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,16 +69,24 @@ pub type ShowLink = Arc<dyn Fn(&Link) -> Json + Send + Sync>;
 /// What events need beside the session of their change.
 pub(super) struct Events {
     show: ShowLink,
-    known: Mutex<Option<Known>>,
+    /// The most bytes of one statement. A single row may be larger.
+    max_bytes: Arc<AtomicUsize>,
+    known: Mutex<Known>,
     written: Notify,
 }
 
-/// The active webhooks, as they were read.
-#[derive(Clone)]
+/// The active webhooks, if they are known.
+#[derive(Default)]
 struct Known {
-    read_at: Instant,
-    subscribers: Arc<[Subscriber]>,
+    /// When they were read.
+    subscribers: Option<(Instant, Subscribers)>,
+    /// Grows whenever they are forgotten.
+    generation: u64,
 }
+
+/// Active webhooks, in the order of tenants.
+#[derive(Clone)]
+pub(super) struct Subscribers(Arc<[Subscriber]>);
 
 /// An active webhook.
 #[derive(Clone, Copy, Debug, sqlx_macros::FromRow)]
@@ -87,11 +96,23 @@ struct Subscriber {
     events: u32,
 }
 
+impl Subscribers {
+    /// The webhooks of a tenant that want an event.
+    fn of(&self, tenant_id: u32, event: LinkEvent) -> impl Iterator<Item = &Subscriber> {
+        let first = self.0.partition_point(|one| one.tenant_id < tenant_id);
+        let own = self.0[first..]
+            .iter()
+            .take_while(move |one| one.tenant_id == tenant_id);
+        own.filter(move |one| one.events & event.bit() != 0)
+    }
+}
+
 impl Events {
     /// Events that say of a link what `show` makes of it.
-    pub(super) fn new(show: ShowLink) -> Self {
+    pub(super) fn new(show: ShowLink, max_bytes: Arc<AtomicUsize>) -> Self {
         Self {
             show,
+            max_bytes,
             known: Mutex::default(),
             written: Notify::new(),
         }
@@ -102,54 +123,63 @@ impl Events {
         self.written.notified().await;
     }
 
-    /// Makes the next event ask which webhooks there are.
-    pub(super) fn forget_webhooks(&self) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// Makes the deliverer of this process look for deliveries.
+    pub(super) fn notify(&self) {
         self.written.notify_one();
     }
 
-    /// Reads which webhooks there are, unless that is known. To be called before events are written.
-    pub(super) async fn refresh(&self, session: &mut Session) -> Result<(), Fault> {
-        let is_fresh = |known: &Known| known.read_at.elapsed() < MAX_AGE;
-        if self.known().as_ref().is_some_and(is_fresh) {
-            return Ok(());
-        }
+    /// Makes the next event ask which webhooks there are.
+    pub(super) fn forget_webhooks(&self) {
+        let mut known = self.known();
+        known.generation += 1;
+        known.subscribers = None;
+        drop(known);
+        self.notify();
+    }
+
+    /// The active webhooks as they were [`MAX_AGE`] ago, or later.
+    pub(super) async fn subscribers(&self, session: &mut Session) -> Result<Subscribers, Fault> {
+        let generation = {
+            let known = self.known();
+            let fresh = known.subscribers.as_ref();
+            if let Some((_, subscribers)) = fresh.filter(|(read, _)| read.elapsed() < MAX_AGE) {
+                return Ok(subscribers.clone());
+            }
+            known.generation
+        };
         let read_at = Instant::now();
         let index = session.dialect().force_index("webhooks_by_state");
         let query = sql(format!(
-            "SELECT id, tenant_id, events FROM webhooks{index} WHERE state = 'active' ORDER BY id"
+            "SELECT id, tenant_id, events FROM webhooks{index} WHERE state = 'active'"
         ));
-        let rows: Vec<Subscriber> = session.fetch_all(query).await?;
-        let known = Known {
-            read_at,
-            subscribers: rows.into(),
-        };
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
-        Ok(())
+        let mut rows: Vec<Subscriber> = session.fetch_all(query).await?;
+        rows.sort_unstable_by_key(|one| (one.tenant_id, one.id));
+        let subscribers = Subscribers(rows.into());
+        let mut known = self.known();
+        // A webhook that was changed since may be missing.
+        if known.generation == generation {
+            known.subscribers = Some((read_at, subscribers.clone()));
+        }
+        Ok(subscribers)
     }
 
-    fn known(&self) -> Option<Known> {
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The deliveries of an event of several links at `now`, unix milliseconds; none without webhooks that want it.
+    /// The deliveries of events of links at `now`, unix milliseconds; none without webhooks that want them.
     pub(super) fn deliveries<'l>(
         &self,
+        subscribers: &Subscribers,
         now: u64,
         events: impl IntoIterator<Item = (LinkEvent, &'l Link)>,
     ) -> NewDeliveries {
         let mut deliveries = NewDeliveries::default();
-        let Some(known) = self.known().filter(|known| !known.subscribers.is_empty()) else {
+        if subscribers.0.is_empty() {
             return deliveries;
-        };
+        }
         for (event, link) in events {
-            let wants = |one: &&Subscriber| {
-                one.tenant_id == link.tenant_id && one.events & event.bit() != 0
-            };
-            let mut wanted = known.subscribers.iter().filter(wants).peekable();
+            let mut wanted = subscribers.of(link.tenant_id, event).peekable();
             if wanted.peek().is_none() {
                 continue;
             }
@@ -163,22 +193,22 @@ impl Events {
             }));
         }
         if !deliveries.0.is_empty() {
-            // It may be found only after the commit: the next look comes soon in any case.
-            self.written.notify_one();
+            // They may be found only after the commit: the next look comes soon in any case.
+            self.notify();
         }
         deliveries
     }
 
-    /// Writes an event of each of these links as a part of the transaction of their change.
-    pub(super) async fn append(
+    /// Writes these events as a part of the transaction of their change.
+    pub(super) async fn append<'l>(
         &self,
         session: &mut Session,
         now: u64,
-        events: &[(LinkEvent, &Link)],
-        max_bytes: usize,
+        events: impl IntoIterator<Item = (LinkEvent, &'l Link)>,
     ) -> Result<(), Fault> {
-        self.refresh(session).await?;
-        let deliveries = self.deliveries(now, events.iter().copied());
+        let subscribers = self.subscribers(session).await?;
+        let deliveries = self.deliveries(&subscribers, now, events);
+        let max_bytes = self.max_bytes.load(Ordering::Relaxed);
         deliveries.write(session, max_bytes).await
     }
 }

@@ -12,7 +12,6 @@ use super::sql::sql;
 use super::terms;
 use super::visits;
 use edgelink_wire::Record;
-use std::sync::atomic::Ordering;
 
 impl Store {
     /// Deletes links that expired `grace_seconds` ago or earlier by the database's clock, `limit` at most; how many
@@ -20,8 +19,7 @@ impl Store {
     /// are removed at once.
     pub async fn purge_expired(&self, grace_seconds: u64, limit: u32) -> Result<u64, StoreError> {
         let call = self.write("sweep_expired", "deleting links past their validity");
-        let max_bytes = self.max_bytes.load(Ordering::Relaxed);
-        let events = self.events.as_deref().map(|events| (events, max_bytes));
+        let events = self.events.as_deref();
         let swept = run!(call, |session| sweep(session, grace_seconds, limit, events)
             .await);
         self.notify_listener(&[]);
@@ -60,7 +58,7 @@ async fn sweep(
     session: &mut Session,
     grace: u64,
     limit: u32,
-    events: Option<(&Events, usize)>,
+    events: Option<&Events>,
 ) -> Result<u64, Fault> {
     session.begin().await?;
     let dialect = session.dialect();
@@ -94,10 +92,9 @@ async fn sweep(
     terms::remove(session, &links).await?;
     visits::remove(session, &ids).await?;
     changes.append_outbox(session, now).await?;
-    if let Some((events, max_bytes)) = events {
+    if let Some(events) = events {
         let deleted = links.iter().map(|link| (LinkEvent::Deleted, link));
-        let deleted: Vec<_> = deleted.collect();
-        events.append(session, now, &deleted, max_bytes).await?;
+        events.append(session, now, deleted).await?;
     }
     session.commit(ids.len()).await?;
     Ok(ids.len() as u64)

@@ -15,7 +15,6 @@ use super::terms::{self, Terms};
 use crate::links::model::Link;
 use crate::links::words::TextRange;
 use serde_json::json;
-use std::sync::atomic::Ordering;
 
 /// Links of a tag are counted up to this number.
 pub const MAX_COUNTED: u64 = 1000;
@@ -102,9 +101,7 @@ impl Store {
             if let Some(events) = &self.events {
                 let now = links.first().map_or(0, |link| link.updated_at);
                 let changed = links.iter().map(|link| (LinkEvent::Changed, link));
-                let changed: Vec<_> = changed.collect();
-                let max_bytes = self.max_bytes.load(Ordering::Relaxed);
-                events.append(session, now, &changed, max_bytes).await?;
+                events.append(session, now, changed).await?;
             }
             audit::append(session, &entry(actor, tag, by, done)).await?;
             session.commit(done).await?;

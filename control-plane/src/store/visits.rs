@@ -186,9 +186,7 @@ async fn change<T>(
         if let Some(events) = events {
             let links = links_by_id(session, &[limited.id]).await?;
             let reached = links.iter().map(|link| (LinkEvent::LimitReached, link));
-            let reached: Vec<_> = reached.collect();
-            let now = locked.now_millis;
-            events.append(session, now, &reached, usize::MAX).await?;
+            events.append(session, locked.now_millis, reached).await?;
         }
     }
     session.commit(1).await?;

@@ -9,10 +9,11 @@ use super::rows::name;
 use super::session::Session;
 use super::sql::{Sql, sql};
 use serde_json::{Value as Json, json};
+use std::fmt;
 use std::sync::Arc;
 
 /// The most webhooks of a tenant.
-pub const MAX_WEBHOOKS: u64 = 20;
+const MAX_WEBHOOKS: u64 = 20;
 
 /// A webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,17 +27,29 @@ pub struct WebhookRow {
     /// The events that are sent.
     pub events: Vec<LinkEvent>,
     /// The key that signs.
-    pub secret: [u8; 32],
+    pub secret: Secret,
     /// The key before the last rotation, and until when it signs as well, unix time in milliseconds.
-    pub previous_secret: Option<([u8; 32], u64)>,
+    pub previous_secret: Option<(Secret, u64)>,
     /// Whether events are sent.
     pub state: WebhookState,
-    /// When it failed first since its last success, unix time in milliseconds.
+    /// How often it has failed since its last success.
+    pub failures: u32,
+    /// When it failed first since its last success, or a day without attempts; unix time in milliseconds.
     pub failing_since: Option<u64>,
     /// Unix time in milliseconds.
     pub created_at: u64,
     /// Unix time in milliseconds.
     pub updated_at: u64,
+}
+
+/// A key that signs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret(pub [u8; 32]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret")
+    }
 }
 
 /// Whether a webhook gets events.
@@ -46,7 +59,7 @@ pub enum WebhookState {
     Active,
     /// It does not, as its owner wants it.
     Paused,
-    /// It does not, because it has failed for too long.
+    /// It does not, because it has failed for too long, or too many deliveries wait.
     Disabled,
 }
 
@@ -71,20 +84,20 @@ pub enum WebhookError {
     /// There is none, or it is another tenant's.
     #[error("there is no such webhook")]
     NotFound,
-    /// The tenant has [`MAX_WEBHOOKS`].
+    /// The tenant has as many as it may.
     #[error("there are too many webhooks")]
     TooMany,
 }
 
 /// Makes the new row of a webhook from the present one. It is called again after a deadlock.
-pub type WebhookChange = Box<dyn Fn(&WebhookRow) -> WebhookRow + Send + Sync>;
+type WebhookChange = Box<dyn Fn(&WebhookRow) -> WebhookRow + Send + Sync>;
 
 impl Store {
     /// The same store, which writes events for webhooks; `show` makes what they say of a link.
     #[must_use]
     pub fn with_events(&self, show: ShowLink) -> Arc<Self> {
         let mut store = self.clone();
-        store.events = Some(Arc::new(Events::new(show)));
+        store.events = Some(Arc::new(Events::new(show, Arc::clone(&self.max_bytes))));
         Arc::new(store)
     }
 
@@ -103,17 +116,19 @@ impl Store {
         }
     }
 
-    /// Makes a webhook in the actor's tenant; `id` and times of the row are ignored.
+    /// Makes a webhook in the actor's tenant. Of the row, `url`, `events`, `secret` and `state` count;
+    /// the audit log gets `detail`.
     pub async fn insert_webhook(
         &self,
         row: &WebhookRow,
         actor: &Actor,
+        detail: Json,
     ) -> Result<Result<WebhookRow, WebhookError>, StoreError> {
         let call = self.write("insert_webhook", "adding a webhook");
         let made = run!(call, |session| {
             session.begin().await?;
             lock_tenant(session, actor.tenant_id).await?;
-            let made = insert(session, row, actor).await?;
+            let made = insert(session, row, actor, detail.clone()).await?;
             match made {
                 Ok(_) => session.commit(1).await?,
                 Err(_) => session.rollback().await?,
@@ -131,7 +146,7 @@ impl Store {
         id: u64,
     ) -> Result<Option<WebhookRow>, StoreError> {
         run!(self.read("find_webhook", "finding a webhook"), |session| {
-            find(session, tenant_id, id).await
+            find(session, tenant_id, id, "").await
         })
     }
 
@@ -143,8 +158,7 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<WebhookRow>, StoreError> {
         run!(self.read("list_webhooks", "listing webhooks"), |session| {
-            let query =
-                select("tenant_id = ? AND state <> 'deleted' AND id > ? ORDER BY id LIMIT ?");
+            let query = select("tenant_id = ? AND id > ? ORDER BY id LIMIT ?");
             let query = query.bind(tenant_id).bind(after).bind(limit);
             let rows: Vec<Row> = session.fetch_all(query).await?;
             rows.into_iter().map(Row::into_webhook).collect()
@@ -163,8 +177,8 @@ impl Store {
         let call = self.write("change_webhook", "changing a webhook");
         let changed = run!(call, |session| {
             session.begin().await?;
-            lock_tenant(session, actor.tenant_id).await?;
-            let Some(old) = find(session, actor.tenant_id, id).await? else {
+            let for_update = session.dialect().for_update;
+            let Some(old) = find(session, actor.tenant_id, id, for_update).await? else {
                 session.rollback().await?;
                 return Ok(Err(WebhookError::NotFound));
             };
@@ -176,7 +190,7 @@ impl Store {
                 detail: detail.clone(),
             };
             append(session, &entry).await?;
-            let new = find(session, actor.tenant_id, id).await?;
+            let new = find(session, actor.tenant_id, id, "").await?;
             session.commit(1).await?;
             Ok(new.ok_or(WebhookError::NotFound))
         });
@@ -193,12 +207,8 @@ impl Store {
         let call = self.write("delete_webhook", "removing a webhook");
         let deleted = run!(call, |session| {
             session.begin().await?;
-            let now = session.dialect().now_millis;
-            let delete = sql(format!(
-                "UPDATE webhooks SET state = 'deleted', secret = ?, previous_secret = NULL, updated_at = {now} \
-                 WHERE id = ? AND tenant_id = ? AND state <> 'deleted'"
-            ));
-            let delete = delete.bind(&[0; 32]).bind(id).bind(actor.tenant_id);
+            let delete = sql("DELETE FROM webhooks WHERE id = ? AND tenant_id = ?");
+            let delete = delete.bind(id).bind(actor.tenant_id);
             if session.execute(delete).await? == 0 {
                 session.rollback().await?;
                 return Ok(Err(WebhookError::NotFound));
@@ -226,8 +236,9 @@ async fn insert(
     session: &mut Session,
     row: &WebhookRow,
     actor: &Actor,
+    detail: Json,
 ) -> Result<Result<WebhookRow, WebhookError>, Fault> {
-    let query = sql("SELECT COUNT(*) FROM webhooks WHERE tenant_id = ? AND state <> 'deleted'");
+    let query = sql("SELECT COUNT(*) FROM webhooks WHERE tenant_id = ?");
     let (count,): (i64,) = session.fetch_one(query.bind(actor.tenant_id)).await?;
     if count.cast_unsigned() >= MAX_WEBHOOKS {
         return Ok(Err(WebhookError::TooMany));
@@ -238,7 +249,7 @@ async fn insert(
          VALUES (?, ?, ?, ?, ?, {now}, {now})"
     ));
     let insert = insert.bind(actor.tenant_id).bind(row.url.as_str());
-    let insert = insert.bind(bits(&row.events)).bind(&row.secret);
+    let insert = insert.bind(bits(&row.events)).bind(&row.secret.0);
     session.execute(insert.bind(row.state.word())).await?;
     // The tenant is locked, so that the newest one is this.
     let newest = select("tenant_id = ? ORDER BY id DESC LIMIT 1").bind(actor.tenant_id);
@@ -248,7 +259,7 @@ async fn insert(
         actor,
         action: "webhook.create",
         subject: subject(made.id),
-        detail: json!({ "url": row.url }),
+        detail,
     };
     append(session, &entry).await?;
     Ok(Ok(made))
@@ -258,28 +269,37 @@ async fn update(session: &mut Session, new: &WebhookRow) -> Result<(), Fault> {
     let now = session.dialect().now_millis;
     let update = sql(format!(
         "UPDATE webhooks SET url = ?, events = ?, secret = ?, previous_secret = ?, previous_until = ?, state = ?, \
-         failing_since = ?, updated_at = {now} WHERE id = ?"
+         failures = ?, failing_since = ?, next_at = CASE WHEN ? = 0 THEN 0 ELSE next_at END, updated_at = {now} WHERE id = ?"
     ));
     let (previous, until) = new
         .previous_secret
         .as_ref()
-        .map(|(key, at)| (key, *at))
+        .map(|(key, at)| (&key.0, *at))
         .unzip();
     let update = update
         .bind(new.url.as_str())
         .bind(bits(&new.events))
-        .bind(&new.secret)
+        .bind(&new.secret.0)
         .bind(previous)
         .bind(until)
         .bind(new.state.word())
+        .bind(new.failures)
         .bind(new.failing_since)
+        .bind(new.failures)
         .bind(new.id);
     session.execute(update).await.map(drop)
 }
 
-async fn find(session: &mut Session, tenant_id: u32, id: u64) -> Result<Option<WebhookRow>, Fault> {
-    let query = select("id = ? AND tenant_id = ? AND state <> 'deleted'").bind(id);
-    let row: Option<Row> = session.fetch_optional(query.bind(tenant_id)).await?;
+async fn find(
+    session: &mut Session,
+    tenant_id: u32,
+    id: u64,
+    lock: &str,
+) -> Result<Option<WebhookRow>, Fault> {
+    let query = select("id = ? AND tenant_id = ?").push(lock);
+    let row: Option<Row> = session
+        .fetch_optional(query.bind(id).bind(tenant_id))
+        .await?;
     row.map(Row::into_webhook).transpose()
 }
 
@@ -290,7 +310,7 @@ fn bits(events: &[LinkEvent]) -> u32 {
 /// A query of webhooks.
 pub(super) fn select<'v>(condition: &str) -> Sql<'v> {
     sql(format!(
-        "SELECT id, tenant_id, url, events, secret, previous_secret, previous_until, state, failing_since, created_at, \
+        "SELECT id, tenant_id, url, events, secret, previous_secret, previous_until, state, failures, failing_since, created_at, \
          updated_at FROM webhooks WHERE {condition}"
     ))
 }
@@ -305,6 +325,7 @@ pub(super) struct Row {
     previous_secret: Option<Vec<u8>>,
     previous_until: Option<u64>,
     state: Vec<u8>,
+    failures: u32,
     failing_since: Option<u64>,
     created_at: u64,
     updated_at: u64,
@@ -329,6 +350,7 @@ impl Row {
             secret: secret(&self.secret)?,
             previous_secret: previous.transpose()?,
             state: state.ok_or_else(|| Fault::Corrupt(format!("state of a webhook is {word}")))?,
+            failures: self.failures,
             failing_since: self.failing_since,
             created_at: self.created_at,
             updated_at: self.updated_at,
@@ -336,7 +358,7 @@ impl Row {
     }
 }
 
-fn secret(bytes: &[u8]) -> Result<[u8; 32], Fault> {
-    let secret = bytes.try_into();
+fn secret(bytes: &[u8]) -> Result<Secret, Fault> {
+    let secret = bytes.try_into().map(Secret);
     secret.map_err(|error| Fault::corrupt("secret of a webhook", &error))
 }

@@ -112,12 +112,12 @@ metrics! {
     CLICK_BATCHES: Counter "edgelink_click_batches_total", "`outcome` (new, repeated)";
     /// Attempts to deliver an event to a webhook; `retried` and `failed`: without success, `failed` for the last time.
     WEBHOOK_ATTEMPTS: Counter "edgelink_webhook_attempts_total", "`outcome` (delivered, retried, failed)";
-    /// Age of the oldest event that waits for its delivery to an active webhook, where this replica delivers; otherwise 0.
+    /// For how long the delivery to an active webhook that is due longest is due, where this replica delivers; otherwise 0.
     WEBHOOK_AGE: Gauge "edgelink_webhook_age_seconds";
-    /// Webhooks disabled because they failed for `webhooks.disable_after_seconds`.
-    WEBHOOKS_DISABLED: Counter "edgelink_webhooks_disabled_total";
-    /// Rows purged; `unhashed` are not purged, but given their hash.
-    PURGED: Counter "edgelink_purged_total", "`kind` (links, tombstones, receipts, unhashed, clicks, audit, deliveries)";
+    /// Webhooks disabled: they have failed for `webhooks.disable_after_seconds`, or more than `webhooks.max_waiting` deliveries wait.
+    WEBHOOKS_DISABLED: Counter "edgelink_webhooks_disabled_total", "`reason` (failing, full)";
+    /// Rows purged; `unhashed` are not purged, but given their hash; `undelivered` are deliveries to webhooks that still waited.
+    PURGED: Counter "edgelink_purged_total", "`kind` (links, tombstones, receipts, unhashed, clicks, audit, deliveries, undelivered)";
     /// Purges that failed; they are retried.
     PURGE_FAILURES: Counter "edgelink_purge_failures_total", "`kind`";
     /// Links past their retention that the last purge has left, counted up to `purge.count_limit`; above 0, purging does not

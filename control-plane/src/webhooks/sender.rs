@@ -7,9 +7,9 @@ use super::addresses::is_allowed;
 use super::signature::signatures;
 use crate::clock;
 use crate::config::WebhooksConfig;
-use crate::store::{Delivery, WebhookRow};
+use crate::store::{AttemptOutcome, Delivery, WebhookRow};
 use bytes::Bytes;
-use http::{Request, header};
+use http::{Request, StatusCode, header};
 use http_body_util::Full;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -32,20 +32,12 @@ const MAX_REASON_LENGTH: usize = 200;
 
 const USER_AGENT: &str = concat!("edgelink/", env!("CARGO_PKG_VERSION"));
 
-type Resolver = BoxCloneSyncService<Name, IntoIter<SocketAddr>, io::Error>;
+type AddressLookup = BoxCloneSyncService<Name, IntoIter<SocketAddr>, io::Error>;
 
 /// Sends events.
 pub(super) struct Sender {
-    http: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
+    http: Client<HttpsConnector<HttpConnector<AddressLookup>>, Full<Bytes>>,
     settings: Arc<WebhooksConfig>,
-}
-
-/// What came of an attempt.
-pub(super) struct Sent {
-    /// The status of the answer; `None` if there was none.
-    pub(super) status: Option<u16>,
-    /// Why it has failed; `None` if the status is one of success.
-    pub(super) error: Option<String>,
 }
 
 impl Sender {
@@ -55,7 +47,7 @@ impl Sender {
     /// The system's certificates cannot be read.
     pub(super) fn new(settings: &WebhooksConfig) -> io::Result<Self> {
         let settings = Arc::new(settings.clone());
-        let mut http = HttpConnector::new_with_resolver(resolver(&settings));
+        let mut http = HttpConnector::new_with_resolver(address_lookup(&settings));
         http.enforce_http(false);
         let provider = rustls::crypto::ring::default_provider();
         let https = HttpsConnectorBuilder::new()
@@ -71,28 +63,38 @@ impl Sender {
     }
 
     /// Sends a delivery to a webhook.
-    pub(super) async fn send(&self, webhook: &WebhookRow, delivery: &Delivery) -> Sent {
-        let failed = |error: &str| Sent {
-            status: None,
-            error: Some(cut(error)),
+    pub(super) async fn send(&self, webhook: &WebhookRow, delivery: &Delivery) -> AttemptOutcome {
+        let answer = self.request(webhook, delivery).await;
+        let (response_status, error) = match answer {
+            Ok(status) if status.is_success() => (Some(status.as_u16()), None),
+            Ok(status) => {
+                let error = format!("the answer is {}", status.as_u16());
+                (Some(status.as_u16()), Some(error))
+            }
+            Err(error) => (None, Some(cut(&error))),
         };
-        // The settings may have changed since the webhook was made.
-        if let Err(error) = Destination::parse(&webhook.url, &self.settings) {
-            return failed(&format!("the URL {error}"));
+        AttemptOutcome {
+            response_status,
+            error,
+            retry_in: None,
         }
-        let request = match request(webhook, delivery) {
-            Ok(request) => request,
-            Err(error) => return failed(&error.to_string()),
-        };
+    }
+
+    /// The status of the answer, or why there is none.
+    async fn request(
+        &self,
+        webhook: &WebhookRow,
+        delivery: &Delivery,
+    ) -> Result<StatusCode, String> {
+        // The settings may have changed since the webhook was made.
+        let url = WebhookUrl::parse(&webhook.url, &self.settings);
+        url.map_err(|error| format!("the URL {error}"))?;
+        let request = request(webhook, delivery).map_err(|error| error.to_string())?;
         let answer = tokio::time::timeout(self.settings.timeout_ms, self.http.request(request));
         match answer.await {
-            Ok(Ok(answer)) => Sent {
-                status: Some(answer.status().as_u16()),
-                error: (!answer.status().is_success())
-                    .then(|| format!("the answer is {}", answer.status().as_u16())),
-            },
-            Ok(Err(error)) => failed(&root_cause(&error)),
-            Err(_) => failed("there was no answer in time"),
+            Ok(Ok(answer)) => Ok(answer.status()),
+            Ok(Err(error)) => Err(root_cause(&error)),
+            Err(_) => Err("there was no answer in time".to_owned()),
         }
     }
 }
@@ -116,7 +118,7 @@ fn request(webhook: &WebhookRow, delivery: &Delivery) -> Result<Request<Full<Byt
 }
 
 /// Looks names up, and refuses those with an address that is not allowed.
-fn resolver(settings: &Arc<WebhooksConfig>) -> Resolver {
+fn address_lookup(settings: &Arc<WebhooksConfig>) -> AddressLookup {
     let settings = Arc::clone(settings);
     BoxCloneSyncService::new(tower::service_fn(move |name: Name| {
         let settings = Arc::clone(&settings);
@@ -139,7 +141,7 @@ fn not_public(address: IpAddr) -> String {
 
 /// A URL to which events may be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Destination(String);
+pub(crate) struct WebhookUrl(String);
 
 /// Why a URL is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -156,7 +158,7 @@ pub(crate) enum UrlError {
     Address,
 }
 
-impl Destination {
+impl WebhookUrl {
     /// Parses a URL. A host that is a name is looked up when it is connected to.
     pub(crate) fn parse(text: &str, settings: &WebhooksConfig) -> Result<Self, UrlError> {
         let url = Url::parse(text).map_err(|_| UrlError::NoUrl)?;
@@ -212,6 +214,7 @@ fn cut(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::links::blocked_hosts::HostPattern;
+    use crate::store::Secret;
 
     fn settings(hosts: &[&str]) -> WebhooksConfig {
         WebhooksConfig {
@@ -241,13 +244,13 @@ mod tests {
             ("https://2130706433/", Err(UrlError::Address)),
             ("hooks.example", Err(UrlError::NoUrl)),
         ] {
-            let parsed = Destination::parse(url, &settings).map(drop);
+            let parsed = WebhookUrl::parse(url, &settings).map(drop);
             assert_eq!(parsed, expected, "{url}");
         }
         let long = format!("https://hooks.example/{}", "x".repeat(1978));
-        assert!(Destination::parse(&long, &settings).is_ok());
+        assert!(WebhookUrl::parse(&long, &settings).is_ok());
         assert_eq!(
-            Destination::parse(&format!("{long}x"), &settings),
+            WebhookUrl::parse(&format!("{long}x"), &settings),
             Err(UrlError::NoUrl)
         );
     }
@@ -276,9 +279,10 @@ mod tests {
             tenant_id: 1,
             url: url.to_owned(),
             events: Vec::new(),
-            secret: [7; 32],
+            secret: Secret([7; 32]),
             previous_secret: None,
             state: crate::store::WebhookState::Active,
+            failures: 0,
             failing_since: None,
             created_at: 0,
             updated_at: 0,

@@ -160,7 +160,7 @@ async fn what_cannot_be_swept_keeps_nothing_else_from_it(database: Database) {
         grace_seconds: 0,
         ..PurgeConfig::default()
     };
-    let purger = Purger::new(Arc::clone(&store), &settings, &ClicksConfig::default());
+    let mut purger = Purger::new(Arc::clone(&store), &settings, &ClicksConfig::default());
     assert!(purger.purge().await.is_err());
     assert_eq!(
         store.purge_tombstones(0, 10).await.unwrap(),

@@ -3,7 +3,8 @@
 use crate::fixture::{Database, content, delete, key, link};
 use edgelink_control_plane::links::model::Link;
 use edgelink_control_plane::store::{
-    Actor, Attempt, Delivery, LinkEvent, PING, Store, WebhookRow, WebhookState,
+    Actor, AttemptOutcome, Delivery, FailurePolicy, LinkEvent, PING, Secret, Store, WebhookRow,
+    WebhookState,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -11,7 +12,12 @@ use std::sync::Arc;
 on_every_database!(
     each_change_has_its_deliveries_to_the_webhooks_that_want_it,
     a_delivery_waits_until_it_has_succeeded_or_is_given_up,
-    a_webhook_that_fails_for_too_long_is_disabled,
+    a_delivery_is_noted_once,
+    a_webhook_that_fails_pauses_and_is_disabled_in_the_end,
+    a_webhook_for_which_too_much_waits_is_disabled,
+    webhooks_have_their_turns,
+    events_are_not_lost_while_webhooks_change,
+    a_webhook_that_is_removed_meanwhile_does_not_come_back,
 );
 
 /// A store that writes events.
@@ -30,24 +36,54 @@ async fn webhook(store: &Store, events: &[LinkEvent]) -> WebhookRow {
         tenant_id: 1,
         url: "https://hooks.example/".to_owned(),
         events: events.to_vec(),
-        secret: [7; 32],
-        previous_secret: Some(([8; 32], 9)),
+        secret: Secret([7; 32]),
+        previous_secret: Some((Secret([8; 32]), 9)),
         state: WebhookState::Active,
+        failures: 0,
         failing_since: None,
         created_at: 0,
         updated_at: 0,
     };
-    let made = store.insert_webhook(&row, &actor()).await;
+    let made = store.insert_webhook(&row, &actor(), json!({})).await;
     made.expect("an answer").expect("a webhook")
 }
 
-/// The events that wait for a webhook, the oldest first.
+/// The events that wait for an active webhook, the oldest first.
 async fn waiting(store: &Store, webhook: &WebhookRow) -> Vec<Delivery> {
     let due = store.due_deliveries(webhook.id, 1000).await;
-    let mut due = due.expect("deliveries");
+    let mut due = due
+        .expect("an answer")
+        .map_or_else(Vec::new, |(_, due)| due);
     due.sort_by_key(|delivery| delivery.id);
     due
 }
+
+/// The active webhooks with something due.
+async fn due(store: &Store) -> Vec<u64> {
+    let due = store.due_webhooks(0, &[], &[], 10).await;
+    due.expect("webhooks").iter().map(|one| one.id).collect()
+}
+
+fn failure(retry_in: Option<u64>) -> AttemptOutcome {
+    AttemptOutcome {
+        response_status: Some(500),
+        error: Some("the answer is 500".to_owned()),
+        retry_in,
+    }
+}
+
+fn success() -> AttemptOutcome {
+    AttemptOutcome {
+        response_status: Some(204),
+        error: None,
+        retry_in: None,
+    }
+}
+
+const PATIENT: FailurePolicy = FailurePolicy {
+    pause_millis: 0,
+    disable_after_millis: 3_600_000,
+};
 
 async fn each_change_has_its_deliveries_to_the_webhooks_that_want_it(database: Database) {
     let store = with_events(&database).await;
@@ -92,118 +128,217 @@ async fn each_change_has_its_deliveries_to_the_webhooks_that_want_it(database: D
         .create_links(vec![link(400, "code400")])
         .await
         .expect("a link");
-    assert_eq!(waiting(&store, &all).await.len(), 302);
-    let due = store.due_webhooks(&[], 10).await.expect("webhooks");
-    assert_eq!(due, [deletions]);
+    assert_eq!(waiting(&store, &all).await, []);
+    assert_eq!(due(&store).await, [deletions.id]);
 }
 
 async fn a_delivery_waits_until_it_has_succeeded_or_is_given_up(database: Database) {
     let store = with_events(&database).await;
     let webhook = webhook(&store, &LinkEvent::ALL).await;
-    assert_eq!(store.oldest_waiting_millis().await.expect("an age"), None);
-    let ping = store.ping_webhook(&webhook).await.expect("a delivery");
-    assert_eq!((ping.event.as_str(), ping.attempts), (PING, 0));
-    assert!(
-        store
-            .oldest_waiting_millis()
-            .await
-            .expect("an age")
-            .is_some()
-    );
-    assert_eq!(
-        store.due_webhooks(&[], 10).await.expect("webhooks").len(),
-        1
-    );
-    let busy = store.due_webhooks(&[webhook.id], 10).await;
-    assert_eq!(busy.expect("webhooks"), []);
-
-    let note = async |response_status, error: Option<&str>, retry_in| {
-        let attempt = Attempt {
-            response_status,
-            error: error.map(str::to_owned),
-            retry_in,
-        };
-        let noted = store.note_attempt(&webhook, &ping, &attempt, 3_600_000);
+    let is_measured = async || {
+        let due = store.longest_due_millis().await;
+        due.expect("a time").is_some()
+    };
+    assert!(!is_measured().await);
+    let note = async |delivery: &Delivery, outcome| {
+        let outcomes = [(delivery.id, outcome)];
+        let noted = store.note_attempts(webhook.id, &outcomes, PATIENT);
         assert!(!noted.await.expect("an answer"));
         let list = store.list_deliveries(webhook.id, None, 10).await;
         list.expect("deliveries").remove(0)
     };
-    let retried = note(Some(500), Some("the answer is 500"), Some(60_000)).await;
+    let ping = store.ping_webhook(&webhook).await.expect("a delivery");
+    assert_eq!((ping.event.as_str(), ping.attempts), (PING, 0));
+    assert!(is_measured().await);
+    assert_eq!(due(&store).await, [webhook.id]);
+    let retried = note(&ping, failure(Some(60_000))).await;
     assert_eq!((retried.state.as_str(), retried.attempts), ("pending", 1));
     assert_eq!(
         (retried.response_status, retried.next_at.is_some()),
         (Some(500), true)
     );
     assert_eq!(waiting(&store, &webhook).await, []);
-    let failed = note(None, Some("there was no answer in time"), None).await;
+    let failed = note(&ping, failure(None)).await;
     assert_eq!((failed.state.as_str(), failed.attempts), ("failed", 2));
-    assert_eq!((failed.response_status, failed.next_at), (None, None));
-    let delivered = note(Some(204), None, None).await;
+    assert_eq!(failed.next_at, None);
+    assert!(!is_measured().await);
+
+    let second = store.ping_webhook(&webhook).await.expect("a delivery");
+    let delivered = note(&second, success()).await;
     assert_eq!(
         (delivered.state.as_str(), delivered.error),
         ("delivered", None)
     );
-    assert_eq!(store.oldest_waiting_millis().await.expect("an age"), None);
-    assert_eq!(
-        store
-            .purge_deliveries(3_600_000, 10)
-            .await
-            .expect("a count"),
-        0
-    );
+    let waits = store.ping_webhook(&webhook).await.expect("a delivery");
+    let purge = async |is_waiting| {
+        let purged = store.purge_deliveries(is_waiting, 3_600_000, 10).await;
+        purged.expect("a count")
+    };
+    assert_eq!((purge(false).await, purge(true).await), (0, 0));
     database
         .execute("UPDATE webhook_deliveries SET created_at = 1")
         .await;
-    assert_eq!(
-        store
-            .purge_deliveries(3_600_000, 10)
-            .await
-            .expect("a count"),
-        1
-    );
+    assert_eq!(purge(false).await, 2);
+    assert_eq!(waiting(&store, &webhook).await[0].id, waits.id);
+    assert_eq!(purge(true).await, 1);
 }
 
-async fn a_webhook_that_fails_for_too_long_is_disabled(database: Database) {
+async fn a_delivery_is_noted_once(database: Database) {
     let store = with_events(&database).await;
     let webhook = webhook(&store, &LinkEvent::ALL).await;
     let ping = store.ping_webhook(&webhook).await.expect("a delivery");
-    let attempt = Attempt {
-        response_status: Some(500),
-        error: Some("the answer is 500".to_owned()),
-        retry_in: Some(0),
+    for outcome in [success(), failure(Some(0))] {
+        let outcomes = [(ping.id, outcome)];
+        let noted = store.note_attempts(webhook.id, &outcomes, PATIENT);
+        noted.await.expect("an answer");
+    }
+    let list = store.list_deliveries(webhook.id, None, 10).await;
+    let noted = list.expect("deliveries").remove(0);
+    assert_eq!((noted.state.as_str(), noted.attempts), ("delivered", 1));
+}
+
+async fn a_webhook_that_fails_pauses_and_is_disabled_in_the_end(database: Database) {
+    let store = with_events(&database).await;
+    let webhook = webhook(&store, &LinkEvent::ALL).await;
+    let find = async || {
+        let found = store.find_webhook(1, webhook.id).await;
+        found.expect("an answer").expect("one")
     };
-    let note = async |patience| {
-        let noted = store.note_attempt(&webhook, &ping, &attempt, patience);
+    let first = store.ping_webhook(&webhook).await.expect("a delivery");
+    let note = async |outcomes: &[(u64, AttemptOutcome)], pause_millis, disable_after_millis| {
+        let policy = FailurePolicy {
+            pause_millis,
+            disable_after_millis,
+        };
+        let noted = store.note_attempts(webhook.id, outcomes, policy);
         noted.await.expect("an answer")
     };
-    assert!(!note(3_600_000).await);
-    assert!(note(0).await);
-    let find = async || {
+    let failed = [(first.id, failure(Some(0)))];
+    assert!(!note(&failed, 3_600_000, 3_600_000).await);
+    assert_eq!((find().await.failures, due(&store).await), (1, vec![]));
+    assert_eq!(
         store
-            .find_webhook(1, webhook.id)
+            .due_deliveries(webhook.id, 10)
             .await
-            .expect("an answer")
-            .expect("one")
-    };
+            .expect("an answer"),
+        None
+    );
+
+    // A ping ends the pause; then one delivery at a time is attempted.
+    let second = store.ping_webhook(&webhook).await.expect("a delivery");
+    assert_eq!(due(&store).await, [webhook.id]);
+    assert_eq!(waiting(&store, &webhook).await.len(), 1);
+    // One success among failures ends them.
+    let mixed = [(first.id, failure(Some(0))), (second.id, success())];
+    assert!(!note(&mixed, 0, 0).await);
+    let working = find().await;
+    assert_eq!((working.failures, working.failing_since), (0, None));
+
+    // Failures from long ago do not count.
+    assert!(!note(&failed, 0, 3_600_000).await);
+    database
+        .execute("UPDATE webhooks SET failing_since = 1, next_at = 2")
+        .await;
+    assert!(!note(&failed, 0, 3_600_000).await);
+    assert!(note(&failed, 0, 0).await);
     let disabled = find().await;
     assert_eq!(disabled.state, WebhookState::Disabled);
-    assert!(disabled.failing_since.is_some());
-    assert_eq!(disabled.previous_secret, None);
-    assert_eq!(store.due_webhooks(&[], 10).await.expect("webhooks"), []);
+    assert!(disabled.failing_since.is_some_and(|since| since > 1));
+    assert_eq!(due(&store).await, [0; 0]);
 
     let activate = Box::new(|row: &WebhookRow| WebhookRow {
         state: WebhookState::Active,
+        failures: 0,
         failing_since: None,
-        previous_secret: Some(([8; 32], 9)),
+        previous_secret: Some((Secret([8; 32]), 9)),
         ..row.clone()
     });
     let entry = ("webhook.update", json!({ "state": "active" }));
     let actor = actor();
     let changed = store.change_webhook(webhook.id, &actor, entry, activate);
     let changed = changed.await.expect("an answer").expect("a webhook");
-    assert_eq!(changed.previous_secret, Some(([8; 32], 9)));
-    assert_eq!(
-        store.due_webhooks(&[], 10).await.expect("webhooks"),
-        [changed]
-    );
+    assert_eq!(changed.previous_secret, Some((Secret([8; 32]), 9)));
+    assert_eq!(due(&store).await, [webhook.id]);
+}
+
+async fn a_webhook_for_which_too_much_waits_is_disabled(database: Database) {
+    let store = with_events(&database).await;
+    let webhook = webhook(&store, &[LinkEvent::Created]).await;
+    let links = (1..=4).map(|id| link(id, &format!("code{id}")));
+    store.create_links(links.collect()).await.expect("links");
+    let is_full = async |max| {
+        store
+            .disable_if_full(webhook.id, max)
+            .await
+            .expect("an answer")
+    };
+    assert!(!is_full(4).await);
+    assert!(is_full(3).await);
+    assert!(!is_full(3).await);
+    let link = link(5, "code5");
+    store.create_links(vec![link]).await.expect("a link");
+    let list = store.list_deliveries(webhook.id, None, 10).await;
+    assert_eq!(list.expect("deliveries").len(), 4);
+}
+
+async fn webhooks_have_their_turns(database: Database) {
+    let store = with_events(&database).await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let webhook = webhook(&store, &LinkEvent::ALL).await;
+        store.ping_webhook(&webhook).await.expect("a delivery");
+        ids.push(webhook.id);
+    }
+    let due = async |after, busy: &[u64], tenants: &[u32], limit| {
+        let due = store.due_webhooks(after, busy, tenants, limit).await;
+        let due = due.expect("webhooks");
+        due.iter().map(|one| one.id).collect::<Vec<u64>>()
+    };
+    assert_eq!(due(0, &[], &[], 2).await, ids[..2]);
+    assert_eq!(due(ids[0], &[], &[], 2).await, ids[1..]);
+    assert_eq!(due(0, &ids[..2], &[], 3).await, ids[2..]);
+    assert_eq!(due(0, &[], &[2], 3).await, ids);
+    assert_eq!(due(0, &[], &[1], 3).await, [0; 0]);
+}
+
+async fn events_are_not_lost_while_webhooks_change(database: Database) {
+    let store = with_events(&database).await;
+    let wanted = webhook(&store, &[LinkEvent::Created]).await;
+    let changing = {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            loop {
+                let made = webhook(&store, &[LinkEvent::Deleted]).await;
+                let deleted = store.delete_webhook(made.id, &actor()).await;
+                deleted.expect("an answer").expect("a webhook");
+            }
+        })
+    };
+    for id in 1..=100 {
+        let link = link(id, &format!("code{id}"));
+        store.create_links(vec![link]).await.expect("a link");
+    }
+    changing.abort();
+    let _ = changing.await;
+    assert_eq!(waiting(&store, &wanted).await.len(), 100);
+}
+
+async fn a_webhook_that_is_removed_meanwhile_does_not_come_back(database: Database) {
+    let store = with_events(&database).await;
+    for _ in 0..20 {
+        let id = webhook(&store, &LinkEvent::ALL).await.id;
+        let change = Box::new(|row: &WebhookRow| WebhookRow {
+            state: WebhookState::Active,
+            ..row.clone()
+        });
+        let actor = actor();
+        let entry = ("webhook.update", json!({}));
+        let (changed, deleted) = tokio::join!(
+            store.change_webhook(id, &actor, entry, change),
+            store.delete_webhook(id, &actor)
+        );
+        changed.expect("an answer").ok();
+        deleted.expect("an answer").expect("a webhook");
+        assert_eq!(store.find_webhook(1, id).await.expect("an answer"), None);
+    }
 }

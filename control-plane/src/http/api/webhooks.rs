@@ -9,9 +9,9 @@ use crate::config::WebhooksConfig;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
-use crate::store::{Delivery, LinkEvent, WebhookError, WebhookRow, WebhookState};
+use crate::store::{Delivery, LinkEvent, WEBHOOKS_AGE, WebhookError, WebhookRow, WebhookState};
 use crate::timestamp;
-use crate::webhooks::{Destination, new_secret, secret_text};
+use crate::webhooks::{WebhookUrl, new_secret, secret_text};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Extension, Path, RawQuery, State};
@@ -33,7 +33,7 @@ struct WebhookView {
     secret: Option<String>,
     url: String,
     events: Vec<&'static str>,
-    /// `active`, `paused`, or `disabled`: it has failed for too long.
+    /// `active`, `paused`, or `disabled`: it has failed for too long, or too many deliveries wait.
     state: &'static str,
     /// When it failed first since it last succeeded.
     failing_since: Option<String>,
@@ -160,13 +160,30 @@ pub(crate) async fn create(
         secret: new_secret().map_err(no_random)?,
         previous_secret: None,
         state: WebhookState::Active,
+        failures: 0,
         failing_since: None,
         created_at: 0,
         updated_at: 0,
     });
-    let row = app.store.insert_webhook(&row, &caller.actor()).await??;
+    let detail = json!({ "url": origin(&row.url) });
+    let actor = caller.actor();
+    let row = app.store.insert_webhook(&row, &actor, detail).await??;
+    take_effect(&row).await;
     let location = format!("/api/v1/webhooks/{}", row.id);
     Ok(created(&WebhookView::with_secret(row), &location))
+}
+
+/// Waits until all control planes know a webhook that is active now: events of later changes are not missed.
+async fn take_effect(row: &WebhookRow) {
+    if row.state == WebhookState::Active {
+        tokio::time::sleep(WEBHOOKS_AGE).await;
+    }
+}
+
+/// What of a URL is written to the audit log: path and query may hold a password of the receiver.
+fn origin(url: &str) -> Option<String> {
+    let url = url::Url::parse(url).ok()?;
+    Some(url.origin().ascii_serialization())
 }
 
 fn no_random(error: impl std::error::Error) -> Problem {
@@ -248,19 +265,24 @@ pub(crate) async fn patch(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let id = accounts::id(&id)?;
-    let detail = Value::Object(object.clone());
+    let mut detail = object.clone();
     let patch = WebhookPatch::parse(object, &app.config.webhooks)?;
+    if let Some(url) = &patch.url {
+        detail.insert("url".to_owned(), json!(origin(url.as_str())));
+    }
     let change = Box::new(move |row: &WebhookRow| patch.apply(row));
-    let entry = ("webhook.update", detail);
+    let entry = ("webhook.update", Value::Object(detail));
     let actor = caller.actor();
     let changed = app.store.change_webhook(id, &actor, entry, change);
-    Ok(Json(WebhookView::new(changed.await??)).into_response())
+    let row = changed.await??;
+    take_effect(&row).await;
+    Ok(Json(WebhookView::new(row)).into_response())
 }
 
 /// The new values of the fields that change.
 #[derive(Clone)]
 struct WebhookPatch {
-    url: Option<Destination>,
+    url: Option<WebhookUrl>,
     events: Option<Vec<LinkEvent>>,
     state: Option<WebhookState>,
 }
@@ -286,14 +308,15 @@ impl WebhookPatch {
         }
         if let Some(state) = self.state {
             new.state = state;
+            new.failures = 0;
             new.failing_since = None;
         }
         new
     }
 }
 
-fn url(value: &Value, settings: &WebhooksConfig) -> Result<Destination, Reason> {
-    let url = Destination::parse(values::text(value)?, settings);
+fn url(value: &Value, settings: &WebhooksConfig) -> Result<WebhookUrl, Reason> {
+    let url = WebhookUrl::parse(values::text(value)?, settings);
     url.map_err(|error| Reason::Owned(error.to_string()))
 }
 
@@ -337,7 +360,9 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Replaces the secret of a webhook. Meanwhile the old one signs as well.
+/// Replaces the secret of a webhook.
+///
+/// The one before signs as well for `overlapSeconds`; if that one was to be replaced already, the one before it.
 #[utoipa::path(
     post,
     path = "/webhooks/{id}/rotate",
@@ -356,11 +381,17 @@ pub(crate) async fn rotate(
     let id = accounts::id(&id)?;
     let overlap = accounts::overlap(object)?;
     let secret = new_secret().map_err(no_random)?;
-    let until = clock::unix_millis() + overlap * 1000;
-    let change = Box::new(move |row: &WebhookRow| WebhookRow {
-        secret,
-        previous_secret: (overlap > 0).then_some((row.secret, until)),
-        ..row.clone()
+    let now = clock::unix_millis();
+    let until = now + overlap * 1000;
+    let change = Box::new(move |row: &WebhookRow| {
+        // The answer of an earlier rotation may be lost: what the receiver knows for sure is the one before it.
+        let previous = row.previous_secret.filter(|(_, until)| *until > now);
+        let previous = previous.map_or(row.secret, |(secret, _)| secret);
+        WebhookRow {
+            secret,
+            previous_secret: (overlap > 0).then_some((previous, until)),
+            ..row.clone()
+        }
     });
     let entry = ("webhook.rotate", json!({ "overlapSeconds": overlap }));
     let actor = caller.actor();
@@ -368,7 +399,7 @@ pub(crate) async fn rotate(
     Ok(Json(WebhookView::with_secret(changed.await??)).into_response())
 }
 
-/// Sends an event that only tests a webhook, if it is active.
+/// Sends an event that only tests a webhook; one that is not active gets it when it is activated.
 #[utoipa::path(
     post,
     path = "/webhooks/{id}/ping",

@@ -1,0 +1,63 @@
+//! A lease by name: work that one replica does at a time.
+
+use crate::store::{Store, StoreError};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A named lease of the database, held by this process or not.
+pub(crate) struct NamedLease {
+    store: Arc<Store>,
+    /// As the migrations have it.
+    name: &'static str,
+    /// A name that no other process has.
+    owner: String,
+    duration: Duration,
+    /// Until when it is held. Counted from before the question, so that this clock never runs longer than the database's.
+    until: Option<Instant>,
+    /// When to ask for it again.
+    ask_at: Instant,
+}
+
+impl NamedLease {
+    /// A lease that is not held yet, and lasts so long each time.
+    pub(crate) fn new(store: Arc<Store>, name: &'static str, duration: Duration) -> Self {
+        Self {
+            store,
+            name,
+            owner: format!("{}-{:016x}", std::process::id(), rand::random::<u64>()),
+            duration,
+            until: None,
+            ask_at: Instant::now(),
+        }
+    }
+
+    /// Whether this process holds the lease now.
+    pub(crate) fn is_held(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Takes or renews the lease after each third of its duration; whether this process holds it.
+    pub(crate) async fn hold(&mut self) -> Result<bool, StoreError> {
+        let now = Instant::now();
+        if now >= self.ask_at {
+            let millis = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
+            let taken = self
+                .store
+                .take_lease(self.name, &self.owner, millis)
+                .await?;
+            self.until = taken.then_some(now + self.duration);
+            self.ask_at = now + self.duration / 3;
+        }
+        Ok(self.is_held())
+    }
+
+    /// Gives the lease back, so that another process need not wait for its end.
+    pub(crate) async fn release(&mut self) -> Result<(), StoreError> {
+        self.ask_at = Instant::now();
+        match self.until.take() {
+            Some(_) => self.store.release_lease(self.name, &self.owner).await,
+            None => Ok(()),
+        }
+    }
+}
