@@ -105,11 +105,14 @@ impl Server {
             snapshots: background.snapshots(&config, &store),
             redis: background.redis.clone(),
         };
+        let acceptor = Acceptor::new(listener, &config.server);
+        let app = Arc::new(App::new(config, store, minter.clone(), lookups));
+        app.keys.prepare().await;
         tracing::info!(%address, "listening");
         Ok(Self {
-            acceptor: Acceptor::new(listener, &config.server),
+            acceptor,
             address,
-            app: Arc::new(App::new(config, store, minter.clone(), lookups)),
+            app,
             minter,
             background,
         })

@@ -51,7 +51,7 @@ mod webhooks;
 
 pub use accounts::AccountError;
 pub use api_domains::{ChangedDomain, DomainError, MAX_COUNTED_LINKS, NewDomain};
-pub use api_keys::{ApiKeyRow, KeyChange, KeyHolder, KeyQuery, PreviousSecret};
+pub use api_keys::{ApiKeyRow, KeyChange, KeyHolder, KeyPlace, KeyQuery, PreviousSecret};
 pub use audit::{Actor, AuditEntry, AuditQuery, Entry};
 pub use bounds::{BOUND_LEAD_MILLIS, BoundState};
 pub use calls::{OnChange, Store};

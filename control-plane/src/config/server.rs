@@ -75,9 +75,9 @@ edgelink_wire::settings! {
         pub key_cache_ms: Duration = Duration::from_secs(2), 0..=5_000;
         /// API keys in the cache.
         pub key_cache_entries: u64 = 10_000, 1..=1_000_000;
-        /// Lookups at once of keys that were never found; then 503. Keys in use do not count, so that invented keys do not
-        /// keep them from the database.
-        pub max_key_lookups: usize = 4, 1..=1_000;
+        /// Unknown keys that may wait at once until this process has read the ids of new keys, which it does for all of
+        /// them together; others get 401 at once, or 503 while the database does not answer. Keys in use do not count.
+        pub max_key_lookups: usize = 64, 1..=1_000;
     }
 
     /// The log, on standard error.

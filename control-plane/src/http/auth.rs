@@ -7,6 +7,7 @@ pub mod api_key;
 mod first_key;
 mod key_uses;
 mod key_verifier;
+mod known_ids;
 pub(crate) mod permission;
 
 pub use first_key::{AdminKeyError, ensure_admin_key};

@@ -60,6 +60,15 @@ pub struct KeyHolder {
     pub user_role: Role,
 }
 
+/// The place of a key in the order of their creation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyPlace {
+    /// Unix time in milliseconds.
+    pub created_at: u64,
+    /// Its id.
+    pub id: String,
+}
+
 /// Which keys to list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyQuery {
@@ -102,6 +111,27 @@ impl Store {
             let query = select("k.id = ? AND NOT u.disabled").bind(id);
             let row: Option<KeyRow> = session.fetch_optional(query).await?;
             row.map(KeyRow::into_holder).transpose()
+        })
+    }
+
+    /// The places of keys of all tenants behind one of them, revoked keys included, `limit` at most.
+    pub async fn key_places(
+        &self,
+        after: KeyPlace,
+        limit: u32,
+    ) -> Result<Vec<KeyPlace>, StoreError> {
+        run!(self.read("key_places", "reading ids of keys"), |session| {
+            let index = session.dialect().force_index("api_keys_by_creation");
+            let query = sql(format!(
+                "SELECT created_at, id FROM api_keys{index} WHERE created_at >= ? AND (created_at > ? OR id > ?) \
+                 ORDER BY created_at, id LIMIT ?"
+            ));
+            let query = query.bind(after.created_at).bind(after.created_at);
+            let query = query.bind(after.id.as_str()).bind(limit);
+            let rows: Vec<(u64, Vec<u8>)> = session.fetch_all(query).await?;
+            let place =
+                |(created_at, id): (u64, Vec<u8>)| name(&id).map(|id| KeyPlace { created_at, id });
+            rows.into_iter().map(place).collect()
         })
     }
 

@@ -1,7 +1,9 @@
 //! API keys and edge tokens.
 
-use crate::helpers::{Running, send};
+use crate::helpers::{Running, send, until};
+use futures_util::future::join_all;
 use reqwest::Method;
+use serde_json::json;
 
 #[tokio::test]
 async fn a_key_may_come_in_either_header() {
@@ -71,6 +73,47 @@ async fn without_a_valid_key_every_path_of_the_api_is_closed() {
         .plain(Method::GET, "/api/v1/links")
         .header("x-api-key", b"\xff\xfe".as_slice());
     send(bytes).await.problem(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn invented_keys_are_refused_as_what_they_are_however_many_come() {
+    let server = Running::start().await;
+    for round in 0..20 {
+        let invented = (0..50).map(|n| format!("edgelink_{:016x}_{:064x}", round * 50 + n, n));
+        let requests = invented.map(|key| {
+            send(
+                server
+                    .plain(Method::GET, "/api/v1/links")
+                    .header("x-api-key", key),
+            )
+        });
+        for answer in join_all(requests).await {
+            answer.problem(401, "unauthorized");
+        }
+    }
+    server.get("/links").await.expect(200);
+}
+
+#[tokio::test]
+async fn a_key_that_another_replica_has_made_works_and_a_revoked_one_does_not() {
+    let server = Running::start().await;
+    let other = server.another().await;
+    other.get("/links").await.expect(200);
+    let made = server.api(Method::POST, "/keys");
+    let made = send(made.json(&json!({ "name": "new" }))).await.expect(201);
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let list = async |server: &Running| {
+        let request = server.plain(Method::GET, "/api/v1/links");
+        send(request.header("x-api-key", key)).await.status.as_u16()
+    };
+    for status in join_all((0..200).map(|_| list(&other))).await {
+        assert_ne!(status, 503, "requests with one key wait together");
+    }
+    assert_eq!(list(&server).await, 200);
+    until("the key is known", async || list(&other).await == 200).await;
+    assert_eq!(server.delete(&format!("/keys/{id}")).await.status, 204);
+    assert_eq!(list(&server).await, 401);
+    until("the key is revoked", async || list(&other).await == 401).await;
 }
 
 #[tokio::test]

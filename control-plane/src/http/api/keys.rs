@@ -116,6 +116,7 @@ pub(crate) async fn create(
     let key = generate()?;
     let row = parse(object, &app.links(&caller), &caller, &key)?;
     app.store.insert_api_key(&row, &caller.actor()).await??;
+    app.keys.add(&row.id);
     let location = format!("/api/v1/keys/{}", row.id);
     Ok(created(&KeyView::with_secret(row, &key), &location))
 }

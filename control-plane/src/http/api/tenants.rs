@@ -79,6 +79,7 @@ pub(crate) async fn create(
     let actor = caller.actor();
     let made = app.store.insert_tenant(&name, &row, &actor);
     let (tenant, row) = made.await??;
+    app.keys.add(&row.id);
     let view = TenantView {
         admin_key: Some(KeyView::with_secret(row, &key)),
         ..TenantView::new(tenant)
