@@ -7,19 +7,28 @@ use edgelink_wire::Domain;
 use edgelink_wire::domain_record::domain_of_key;
 use edgelink_wire::feed::FeedMessage;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// The longest time between two reads of the domains: what the feed does not say is known that much later.
 const PERIOD: Duration = Duration::from_secs(2);
 
+/// How old the domains may be before this process no longer denies others: one may have been made meanwhile.
+const MAX_AGE: Duration = Duration::from_secs(5);
+
 /// The domains, kept up to date. While the database does not answer they are those of before.
 pub(crate) struct Domains {
     configured: Arc<[Domain]>,
-    current: RwLock<Arc<DomainTable>>,
+    current: RwLock<Current>,
     /// Notified when a domain has changed.
     changed: Notify,
+}
+
+struct Current {
+    table: Arc<DomainTable>,
+    /// When the read of it has begun; at first, when this process has begun.
+    since: Instant,
 }
 
 impl Domains {
@@ -27,7 +36,10 @@ impl Domains {
     pub(crate) fn new(configured: &[Domain]) -> Self {
         let configured: Arc<[Domain]> = configured.into();
         Self {
-            current: RwLock::new(Arc::new(DomainTable::new(configured.clone(), Vec::new()))),
+            current: RwLock::new(Current {
+                table: Arc::new(DomainTable::new(configured.clone(), Vec::new())),
+                since: Instant::now(),
+            }),
             configured,
             changed: Notify::new(),
         }
@@ -36,15 +48,25 @@ impl Domains {
     /// The domains, as they were when they were last read.
     pub(crate) fn current(&self) -> Arc<DomainTable> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        current.clone()
+        current.table.clone()
+    }
+
+    /// Whether there may be domains that this process does not know, because it is cut off from changes.
+    pub(crate) fn is_outdated(&self) -> bool {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.since.elapsed() > MAX_AGE
     }
 
     /// Reads the domains.
     pub(crate) async fn read(&self, store: &Store) -> Result<Arc<DomainTable>, StoreError> {
+        let since = Instant::now();
         let rows = store.domains().await?;
         let table = Arc::new(DomainTable::new(self.configured.clone(), rows));
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        *current = table.clone();
+        *current = Current {
+            table: table.clone(),
+            since,
+        };
         Ok(table)
     }
 

@@ -26,8 +26,11 @@ pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Res
     let domains = app.domains.current();
     let domain = requested_domain(&app, &domains, headers);
     let code = Code::parse(behind_code(uri.path()).0);
-    let (Some(domain), Ok(code)) = (domain, code) else {
+    let Ok(code) = code else {
         return page(&app, Outcome::NotFound);
+    };
+    let Some(domain) = domain else {
+        return unknown_host(&app);
     };
     let key = LinkKey::new(domain.clone(), code);
     let targets = domains.targets(domain);
@@ -96,10 +99,20 @@ pub(super) fn may_be_link(uri: &Uri) -> bool {
 /// Answers a visitor of `/`.
 pub(crate) async fn root(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let domains = app.domains.current();
-    let domain = requested_domain(&app, &domains, &headers);
-    let root = domain.and_then(|domain| domains.targets(domain).root);
+    let Some(domain) = requested_domain(&app, &domains, &headers) else {
+        return unknown_host(&app);
+    };
+    let root = domains.targets(domain).root;
     let redirect = root.and_then(|root| found(root, Outcome::Redirect));
     redirect.unwrap_or_else(|| page(&app, Outcome::NotFound))
+}
+
+/// Answers for a host that is not known: it may be that of a domain that was just made.
+fn unknown_host(app: &App) -> Response {
+    match app.domains.is_outdated() {
+        true => page(app, Outcome::Unavailable),
+        false => page(app, Outcome::NotFound),
+    }
 }
 
 /// The domain that `Host` names. For a missing or unknown one it is the default domain, or `None` if `links.unknown_hosts` is

@@ -1,6 +1,7 @@
 //! A database that fails.
 
-use crate::helpers::Running;
+use crate::helpers::{Running, send, until};
+use reqwest::Method;
 use serde_json::json;
 use sqlx::{Connection, Executor, SqliteConnection};
 use std::time::{Duration, Instant};
@@ -58,6 +59,29 @@ async fn a_broken_database_is_never_taken_for_a_missing_link() {
             .text()
             .contains(r#"edgelink_store_errors_total{operation="resolve",transient="false"} "#)
     );
+}
+
+#[tokio::test]
+async fn a_host_that_may_be_that_of_a_new_domain_is_not_denied_while_the_domains_cannot_be_read() {
+    let server = Running::with(&[("EDGELINK_LINKS_UNKNOWN_HOSTS", "not_found")]).await;
+    let visit = async |path: &str, host: &str| {
+        let request = server.plain(Method::GET, path);
+        send(request.header("host", host)).await
+    };
+    visit("/x", "new.example").await.page(404, "not found");
+    visit("/", "new.example").await.page(404, "not found");
+    run(&server, "ALTER TABLE domains RENAME TO away").await;
+    until("the domains are too old", async || {
+        visit("/x", "new.example").await.status == 503
+    })
+    .await;
+    visit("/", "new.example").await.page(503, "try again");
+    visit("/", "other.example").await.page(404, "not found");
+    run(&server, "ALTER TABLE away RENAME TO domains").await;
+    until("the domains are read again", async || {
+        visit("/x", "new.example").await.status == 404
+    })
+    .await;
 }
 
 #[tokio::test]
