@@ -3,7 +3,7 @@
 //! Tags are for people: edges do not get them. So a change of tags raises the revision of a link, which its ETag
 //! shows, but has no row in the outbox: what caches hold is as right as before.
 
-use super::audit::{self, Actor, Entry};
+use super::audit::{self, Actor, AuditQuery, Entry};
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::events::LinkEvent;
@@ -21,6 +21,9 @@ pub const MAX_COUNTED: u64 = 1000;
 
 /// The most links that one call of [`Store::replace_tag`] changes.
 pub const MAX_RETAGGED: usize = LONGEST;
+
+/// The name of the action that replaces a tag by another one.
+const RENAME: &str = "tag.rename";
 
 /// Which tags to list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +86,23 @@ impl Store {
         })
     }
 
+    /// Whether the last change of the tag was to give links `by` instead, and it may have left some of them: a call of
+    /// [`Store::replace_tag`] without a successor.
+    pub async fn is_half_renamed(
+        &self,
+        tenant_id: u32,
+        tag: &str,
+        by: &str,
+    ) -> Result<bool, StoreError> {
+        let query = AuditQuery {
+            subject: Some(subject(tag)),
+            ..AuditQuery::of_tenant(tenant_id, 1)
+        };
+        let last = self.audit_entries(&query).await?.pop();
+        let left_some = json!({ "tag": by, "links": MAX_RETAGGED });
+        Ok(last.is_some_and(|last| last.action == RENAME && last.detail == left_some))
+    }
+
     /// Replaces a tag of the actor's tenant by another one, or removes it: of [`MAX_RETAGGED`] links at most, in one
     /// transaction. How many of the tag's rows are done with; 0 if no link has the tag any more.
     pub async fn replace_tag(
@@ -112,15 +132,19 @@ impl Store {
 
 fn entry<'a>(actor: &'a Actor, tag: &str, by: Option<&str>, links: usize) -> Entry<'a> {
     let (action, detail) = match by {
-        Some(by) => ("tag.rename", json!({ "tag": by, "links": links })),
+        Some(by) => (RENAME, json!({ "tag": by, "links": links })),
         None => ("tag.delete", json!({ "links": links })),
     };
     Entry {
         actor,
         action,
-        subject: format!("tag:{tag}"),
+        subject: subject(tag),
         detail,
     }
+}
+
+fn subject(tag: &str) -> String {
+    format!("tag:{tag}")
 }
 
 /// The tags of a page. MySQL jumps from one tag to the next.

@@ -178,6 +178,32 @@ async fn visits_are_listed_by_the_minute_whatever_the_size_of_pages() {
 }
 
 #[tokio::test]
+async fn a_tag_of_too_many_links_for_one_request_is_renamed_by_several() {
+    let server = Running::start().await;
+    create(&server, "taken", &["taken"]).await;
+    for _ in 0..2 {
+        let links: Vec<Value> = (0..5_200)
+            .map(|n| json!({ "longUrl": format!("https://example.com/{n}"), "tags": ["many"] }))
+            .collect();
+        let created = server.api(Method::POST, "/links/bulk").json(&links);
+        send(created).await.expect(200);
+    }
+    let rename = async |new: &str| {
+        let body = json!({ "oldName": "many", "newName": new });
+        call(&server, Method::PUT, "/tags", &body)
+            .await
+            .status
+            .as_u16()
+    };
+    assert_eq!(rename("taken").await, 409);
+    assert_eq!(rename("more").await, 503);
+    assert_eq!(rename("taken").await, 409);
+    assert_eq!(rename("more").await, 204);
+    create(&server, "another", &["many"]).await;
+    assert_eq!(rename("more").await, 409, "another tag of that name");
+}
+
+#[tokio::test]
 async fn a_key_sees_the_visits_of_its_links_alone() {
     let server = Running::start().await;
     create(&server, "others", &[]).await;

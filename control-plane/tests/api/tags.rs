@@ -127,7 +127,7 @@ async fn one_request_changes_so_many_links_and_another_one_the_rest() {
         .await
         .expect(200);
     assert_eq!(first["complete"], false);
-    let second = json!({ "tag": "more", "merge": true });
+    let second = json!({ "tag": "more" });
     let second = server.patch("/tags/many", &second).await.expect(200);
     assert_eq!(second["complete"], true);
     let changed = |answer: &Value| answer["links"].as_u64().unwrap();

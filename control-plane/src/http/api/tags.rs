@@ -125,7 +125,7 @@ pub(crate) async fn patch(
     if !app.store.has_tag(caller.tenant_id(), &tag).await? {
         return Err(Problem::new(Kind::TagNotFound));
     }
-    if !may_merge && app.store.has_tag(caller.tenant_id(), &by).await? {
+    if !may_merge && !may_rename(&app, &caller, &tag, &by).await? {
         let error = FieldError::new(
             "tag",
             "is a tag of other links; merge: true puts them together",
@@ -134,6 +134,18 @@ pub(crate) async fn patch(
     }
     let replaced = replace(&app, &caller.actor(), &tag, Some(&by)).await?;
     Ok(Json(replaced))
+}
+
+/// Whether a tag may be renamed to `by`: no other link has that, or a request before has given it to a part of the links.
+pub(crate) async fn may_rename(
+    app: &App,
+    caller: &Caller,
+    tag: &str,
+    by: &str,
+) -> Result<bool, Problem> {
+    let tenant_id = caller.tenant_id();
+    Ok(!app.store.has_tag(tenant_id, by).await?
+        || app.store.is_half_renamed(tenant_id, tag, by).await?)
 }
 
 /// Removes a tag from all links.

@@ -128,7 +128,7 @@ pub(super) async fn rename(
     if !app.store.has_tag(caller.tenant_id(), &old).await? {
         return Err(Failure::from(Problem::new(Kind::TagNotFound)).with("tag", old));
     }
-    if old != new && app.store.has_tag(caller.tenant_id(), &new).await? {
+    if old != new && !admin_tags::may_rename(&app, &caller, &old, &new).await? {
         let taken = Failure::from(Problem::new(Kind::TagTaken));
         return Err(taken.with("oldName", old).with("newName", new));
     }
