@@ -21,6 +21,7 @@ on_every_database!(
     a_page_looks_at_so_many_links_and_no_more,
     links_from_before_are_found_by_tag_word_and_host,
     a_search_finds_codes_on_many_domains,
+    a_search_reads_so_many_codes_and_no_more,
 );
 
 const TAGS: [&str; 5] = ["a", "A", "b", "Team Red", "\u{e4}"];
@@ -408,6 +409,39 @@ async fn tags_and_titles_from_before_are_read_as_utf_8_in_a_database_of_another_
     }
 }
 
+/// With so many domains, a search reads the codes that have the first letter of the word.
+async fn a_search_reads_so_many_codes_and_no_more(database: Database) {
+    let store = database.store().await;
+    for n in 0..20 {
+        let new = NewLink {
+            key: key(&format!("d{n}.example/abcdef")),
+            ..link(n, "x")
+        };
+        create(&store, new).await.unwrap();
+    }
+    let search = async |text: &str| {
+        let query = ListQuery {
+            search: Some(SearchTerm::parse(text).unwrap()),
+            ..ListQuery::newest(Scope::tenant(FIRST_TENANT), 100)
+        };
+        store.list_links(&query).await.unwrap()
+    };
+    assert_eq!(search("abcdef").await.links.len(), 20);
+    let links = (0..4200).map(|n| link(100 + n, &format!("a{n}")));
+    let links: Vec<NewLink> = links.collect();
+    for links in links.chunks(500) {
+        store.create_links(links.to_vec()).await.unwrap();
+    }
+    let page = search("abcdef").await;
+    assert_eq!(page.links, [], "they are older than all that are looked at");
+    assert!(page.next.is_some());
+    let query = ListQuery {
+        search: Some(SearchTerm::parse("abcdef").unwrap()),
+        ..ListQuery::newest(Scope::tenant(FIRST_TENANT), 100)
+    };
+    assert_eq!(all_pages(&store, query).await.len(), 20);
+}
+
 async fn a_search_finds_codes_on_many_domains(database: Database) {
     let store = database.store().await;
     for n in 0..70 {
@@ -416,8 +450,13 @@ async fn a_search_finds_codes_on_many_domains(database: Database) {
             ..link(n, "x")
         };
         create(&store, new).await.unwrap();
+        let new = NewLink {
+            key: key(&format!("d{n}.example/77-{n}")),
+            ..link(100 + n, "x")
+        };
+        create(&store, new).await.unwrap();
     }
-    for (text, expected) in [("abc-", 70), ("ABC-69", 1), ("abc-6", 11)] {
+    for (text, expected) in [("abc-", 70), ("ABC-69", 1), ("abc-6", 11), ("77-", 70)] {
         let query = ListQuery {
             search: Some(SearchTerm::parse(text).unwrap()),
             ..ListQuery::newest(Scope::tenant(FIRST_TENANT), 100)

@@ -151,7 +151,7 @@ fn found_by<'q>(sql: Sql<'q>, dialect: &Dialect, word: &'q SearchWord) -> Sql<'q
 }
 
 /// That the code begins with the word.
-pub(super) fn code_begins<'q>(sql: Sql<'q>, dialect: &Dialect, word: &'q SearchWord) -> Sql<'q> {
+fn code_begins<'q>(sql: Sql<'q>, dialect: &Dialect, word: &'q SearchWord) -> Sql<'q> {
     let code = dialect.lower("SUBSTR(l.code, 1, ?)");
     sql.push(&format!("{code} = ?"))
         .bind(Value::Unsigned(word.text().len() as u64))

@@ -1,6 +1,5 @@
 //! Where the links of a list come from: ranges of indexes that have them in its order.
 
-use super::filter::code_begins;
 use super::query::{ListCursor, ListOrder, ListQuery, ListedState, TagsMode};
 use crate::links::words::{SearchTerm, SearchWord, TextRange};
 use crate::store::dialect::Dialect;
@@ -17,6 +16,9 @@ pub(super) const MAX_FOUND: usize = 1000;
 
 /// The most ranges of codes that one search reads.
 const MAX_CODE_RANGES: usize = 64;
+
+/// The most codes that a search reads in these ranges.
+const MAX_CODES: usize = 4096;
 
 /// A link that may be in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -435,8 +437,8 @@ async fn by_text(
     Ok((ids.len() <= MAX_FOUND).then_some(ids))
 }
 
-/// Links whose code begins with the word, in whatever case; `None` if they are more than `most`, or there are too many
-/// domains to look for them.
+/// Links whose code begins with the word, in whatever case, tombstones among them; `None` if they are more than `most`,
+/// or there are too many domains or codes to look for them.
 async fn by_code_beginning(
     session: &mut Session,
     query: &ListQuery,
@@ -445,7 +447,7 @@ async fn by_code_beginning(
 ) -> Result<Option<Vec<u64>>, Fault> {
     let domains = match &query.domain {
         Some(domain) => sql("SELECT id FROM domains WHERE name = ?").bind(domain),
-        None => sql("SELECT id FROM domains LIMIT ?").bind(MAX_CODE_RANGES as u64),
+        None => sql("SELECT id FROM domains LIMIT ?").bind(MAX_CODE_RANGES as u64 + 1),
     };
     let domains = numbers(session, domains).await?;
     if domains.is_empty() {
@@ -465,19 +467,32 @@ async fn by_code_beginning(
     let dialect = session.dialect();
     let (open, index) = (dialect.part, dialect.force_index("links_domain_code"));
     let part = format!(
-        "{open}SELECT l.id FROM links l{index} WHERE l.domain_id = ? AND l.code >= ? AND l.code < ? \
-         AND l.deleted_at IS NULL AND "
+        "{open}SELECT l.id, l.code FROM links l{index} WHERE l.domain_id = ? AND l.code >= ? AND l.code < ? LIMIT ?)"
     );
-    let mut found = Vec::new();
+    let mut codes: Vec<(u64, Vec<u8>)> = Vec::new();
     for ranges in lookups(&ranges) {
+        // Of a beginning of the word only, there may be far more codes than of the word.
+        let room = (MAX_CODES - codes.len()) as u64 + 1;
         let query = sql("").join(" UNION ALL ", ranges, |sql, (domain, range)| {
             let sql = sql.push(&part).bind(*domain);
             let sql = sql.bind(range.from.as_str()).bind(range.to.as_str());
-            code_begins(sql, dialect, word)
-                .push(" LIMIT ?)")
-                .bind(most as u64 + 1)
+            sql.bind(room)
         });
-        found.extend(numbers(session, query).await?);
+        let query = match ranges.len() {
+            1 => query,
+            _ => query.push(" LIMIT ?").bind(room),
+        };
+        let read: Vec<(u64, Vec<u8>)> = session.fetch_all(query).await?;
+        codes.extend(read);
+        if codes.len() > MAX_CODES {
+            return Ok(None);
+        }
     }
+    let begins = |code: &[u8]| {
+        let beginning = code.get(..word.text().len());
+        beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(word.text().as_bytes()))
+    };
+    let found = codes.into_iter().filter(|(_, code)| begins(code));
+    let found: Vec<u64> = found.map(|(id, _)| id).collect();
     Ok((found.len() <= most).then_some(found))
 }
