@@ -66,8 +66,8 @@ pub use leases::MAX_LEASE_MILLIS;
 pub use link_clicks::{ClickMinute, MAX_MINUTES, MinuteQuery, TagClicks};
 pub use links::ScannedKey;
 pub use listing::{
-    LinkPage, ListCursor, ListOrder, ListQuery, ListedState, MAX_EXAMINED, MAX_NUMBERED,
-    NumberedPage, NumberedQuery, SortBy, TagsMode, VisitSum,
+    LinkPage, ListCursor, ListMinutes, ListOrder, ListQuery, ListedState, MAX_EXAMINED,
+    MAX_EXAMINED_MINUTES, MAX_NUMBERED, NumberedPage, NumberedQuery, SortBy, TagsMode, VisitSum,
 };
 pub use moving::{LinkMove, MoveError, Moved};
 pub use outbox::{MAX_BATCH_BYTES, MalformedBatch, OutboxSize, PendingBatch, PendingChange};

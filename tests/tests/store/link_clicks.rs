@@ -13,6 +13,7 @@ on_every_database!(
     clicks_of_a_link_are_deleted_and_counted_again,
     clicks_from_before_the_totals_are_in_them,
     minutes_come_newest_first,
+    minutes_of_a_list_are_found_behind_those_of_other_links,
     clicks_are_summed_up_by_tag_and_by_list,
     a_page_has_its_place_in_any_order,
     links_without_visits_left_are_left_out,
@@ -122,6 +123,51 @@ async fn minutes_come_newest_first(database: Database) {
     assert_eq!(found(Some("b"), 0, 100).await, [of(5, "b", 1)]);
     assert_eq!(found(Some("a"), 6, 6).await, [of(6, "a", 2)]);
     assert_eq!(found(None, 8, 9).await, []);
+}
+
+async fn minutes_of_a_list_are_found_behind_those_of_other_links(database: Database) {
+    let store = database.store().await;
+    let others = link(1, "others");
+    create(&store, others).await.unwrap();
+    create(&store, tagged(2, "own", &["t"])).await.unwrap();
+    create(&store, tagged(3, "gone", &["t"])).await.unwrap();
+    delete(&store, &key("a.example/gone")).await.unwrap();
+    let rows: Vec<String> = (1..=25_000)
+        .map(|minute| format!("({minute}, 'a.example/others', 1)"))
+        .collect();
+    let insert = "INSERT INTO click_minutes (minute, link_key, clicks) VALUES ";
+    for rows in rows.chunks(5_000) {
+        let rows = rows.join(", ");
+        database.execute(&format!("{insert}{rows}")).await;
+    }
+    count(&store, 1, 25_000, &[("own", 1), ("gone", 1), ("absent", 1)]).await;
+    count(&store, 2, 12_000, &[("own", 2)]).await;
+    count(&store, 3, 4_000, &[("own", 4)]).await;
+    let of = |minute: u64, clicks: u64| ClickMinute {
+        minute,
+        key: "a.example/own".to_owned(),
+        clicks,
+    };
+    let query = ListQuery {
+        tags: vec!["t".to_owned()],
+        ..newest(1)
+    };
+    let found = async |from, to| store.list_minutes(&query, from, to).await.unwrap();
+    let (all, rest) = (found(0, 30_000).await, found(0, 15_000).await);
+    assert_eq!(
+        (all.minutes, all.is_cut_off),
+        (vec![of(25_000, 1), of(12_000, 2)], true)
+    );
+    assert_eq!(
+        (rest.minutes, rest.is_cut_off),
+        (vec![of(12_000, 2), of(4_000, 4)], false)
+    );
+    assert_eq!(found(4_000, 4_000).await.minutes, [of(4_000, 4)]);
+    let many = store.list_minutes(&newest(1), 0, 30_000).await.unwrap();
+    assert!(many.is_cut_off && many.minutes.len() >= 10_000);
+    let foreign = ListQuery::newest(Scope::tenant(FIRST_TENANT + 1), 1);
+    let foreign = store.list_minutes(&foreign, 0, 30_000).await.unwrap();
+    assert_eq!(foreign.minutes, []);
 }
 
 fn tagged(id: u64, code: &str, tags: &[&str]) -> NewLink {

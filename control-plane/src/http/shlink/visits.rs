@@ -12,7 +12,6 @@ use crate::http::api::fields::{Fields, Reason};
 use crate::http::api::{one, values};
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
 use crate::store::{ClickMinute, ListQuery, MAX_MINUTES, MinuteQuery};
 use axum::Json;
@@ -20,7 +19,6 @@ use axum::extract::{Extension, RawQuery, State};
 use edgelink_wire::{Domain, LinkKey};
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// The most visits of a page, and how many it has if no number is asked for.
@@ -45,6 +43,11 @@ struct Wanted {
     from: u64,
     /// The last minute.
     to: u64,
+}
+
+/// Of which of the caller's links.
+#[derive(Default)]
+struct Of {
     domain: Option<Domain>,
     tag: Option<String>,
 }
@@ -59,16 +62,6 @@ impl Wanted {
             page: Page::read(fields, MAX_SIZE, MAX_SIZE),
             from: from.map_or(0, |from| from.div_ceil(60)),
             to: to.map_or(u32::MAX.into(), |to| to / 60),
-            domain: None,
-            tag: None,
-        }
-    }
-
-    fn minutes(&self, key: Option<LinkKey>) -> MinuteQuery {
-        MinuteQuery {
-            key,
-            from: self.from,
-            to: self.to,
         }
     }
 }
@@ -98,8 +91,13 @@ pub(super) async fn of_short_url(
     let wanted = Wanted::read(&mut fields);
     fields.finish()?;
     one::find(&app, &caller, &key).await?;
-    let minutes = app.store.click_minutes(&wanted.minutes(Some(key))).await?;
-    let is_cut_off = is_cut_off(&minutes);
+    let query = MinuteQuery {
+        key: Some(key),
+        from: wanted.from,
+        to: wanted.to,
+    };
+    let minutes = app.store.click_minutes(&query).await?;
+    let is_cut_off = minutes.len() >= MAX_MINUTES as usize;
     Ok(answer(&app, &minutes, wanted.page, is_cut_off))
 }
 
@@ -121,14 +119,14 @@ pub(super) async fn of_tag(
     Extension(caller): Extension<Caller>,
     Named(tag, mut fields): Named,
 ) -> Result<Json<Value>, Failure> {
-    let mut wanted = Wanted::read(&mut fields);
-    wanted.domain = fields.optional("domain", |value| domain(value, &app.links(&caller)));
+    let wanted = Wanted::read(&mut fields);
+    let domain = fields.optional("domain", |value| domain(value, &app.links(&caller)));
     fields.finish()?;
     if !app.store.has_tag(caller.tenant_id(), &tag).await? {
         return Err(Failure::from(Problem::new(Kind::TagNotFound)).with("tag", tag));
     }
-    wanted.tag = Some(tag);
-    of_many(&app, &caller, &wanted).await
+    let tag = Some(tag);
+    of_many(&app, &caller, &wanted, Of { domain, tag }).await
 }
 
 /// `GET /domains/{domain}/visits`.
@@ -137,11 +135,15 @@ pub(super) async fn of_domain(
     Extension(caller): Extension<Caller>,
     Named(name, mut fields): Named,
 ) -> Result<Json<Value>, Failure> {
-    let mut wanted = Wanted::read(&mut fields);
+    let wanted = Wanted::read(&mut fields);
     fields.finish()?;
     let domain = domain(&Value::from(name.as_str()), &app.links(&caller));
-    wanted.domain = Some(domain.map_err(|_| Failure::domain_not_found(&name))?);
-    of_many(&app, &caller, &wanted).await
+    let domain = Some(domain.map_err(|_| Failure::domain_not_found(&name))?);
+    let of = Of {
+        domain,
+        ..Of::default()
+    };
+    of_many(&app, &caller, &wanted, of).await
 }
 
 /// `GET /visits/non-orphan`: those of all links of the caller.
@@ -151,10 +153,14 @@ pub(super) async fn non_orphan(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::of_query(query.as_deref())?;
-    let mut wanted = Wanted::read(&mut fields);
-    wanted.domain = fields.optional("domain", |value| domain(value, &app.links(&caller)));
+    let wanted = Wanted::read(&mut fields);
+    let domain = fields.optional("domain", |value| domain(value, &app.links(&caller)));
     fields.finish()?;
-    of_many(&app, &caller, &wanted).await
+    let of = Of {
+        domain,
+        ..Of::default()
+    };
+    of_many(&app, &caller, &wanted, of).await
 }
 
 /// `GET /visits/orphan`: none.
@@ -183,33 +189,25 @@ fn orphan_type(value: &Value) -> Result<(), Reason> {
     }
 }
 
-/// The visits of several links: of the newest minutes of the installation, those of links that the caller may see.
-async fn of_many(app: &App, caller: &Caller, wanted: &Wanted) -> Result<Json<Value>, Failure> {
-    let mut minutes = app.store.click_minutes(&wanted.minutes(None)).await?;
-    let is_cut_off = is_cut_off(&minutes);
-    let keys: BTreeSet<LinkKey> = minutes.iter().filter_map(key).collect();
-    let keys: Vec<LinkKey> = keys.into_iter().collect();
-    let links = app.store.find_links(&keys).await?;
-    let links = links.iter().filter(|link| is_meant(caller, wanted, link));
-    let keys: HashSet<String> = links.map(|link| link.key().to_string()).collect();
-    minutes.retain(|minute| keys.contains(&minute.key));
-    Ok(answer(app, &minutes, wanted.page, is_cut_off))
-}
-
-fn is_meant(caller: &Caller, wanted: &Wanted, link: &Link) -> bool {
-    let is_on = |domain: &Domain| *domain == link.domain;
-    let has = |tag: &String| link.content.tags.contains(tag);
-    caller.check(link).is_ok()
-        && wanted.domain.as_ref().is_none_or(is_on)
-        && wanted.tag.as_ref().is_none_or(has)
+/// The visits of several links: of the newest minutes, those of links that the caller may see.
+async fn of_many(
+    app: &App,
+    caller: &Caller,
+    wanted: &Wanted,
+    of: Of,
+) -> Result<Json<Value>, Failure> {
+    let query = ListQuery {
+        domain: of.domain,
+        tags: of.tag.into_iter().collect(),
+        ..ListQuery::newest(caller.scope().as_ref().clone(), 1)
+    };
+    let found = app.store.list_minutes(&query, wanted.from, wanted.to);
+    let found = found.await?;
+    Ok(answer(app, &found.minutes, wanted.page, found.is_cut_off))
 }
 
 fn key(minute: &ClickMinute) -> Option<LinkKey> {
     minute.key.parse().ok()
-}
-
-fn is_cut_off(minutes: &[ClickMinute]) -> bool {
-    minutes.len() >= MAX_MINUTES as usize
 }
 
 /// A page of visits, the newest first.

@@ -26,8 +26,12 @@ fn select_columns<'q>(
     let sql = sql(format!(
         "SELECT {columns} FROM links l{index} {join} domains d ON d.id = l.domain_id WHERE l.id IN "
     ));
-    let sql = sql.list(ids).push(" AND l.deleted_at IS NULL");
-    let sql = in_scope(sql, query);
+    that_meet(sql.list(ids), dialect, query)
+}
+
+/// Adds all conditions to the one that is there.
+pub(super) fn that_meet<'q>(sql: Sql<'q>, dialect: &Dialect, query: &'q ListQuery) -> Sql<'q> {
+    let sql = in_scope(sql.push(" AND l.deleted_at IS NULL"), query);
     let sql = with_tags(sql, query);
     let sql = of_time(sql, dialect, query);
     let words = query.search.iter().flat_map(|search| search.words());
