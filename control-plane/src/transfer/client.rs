@@ -135,7 +135,7 @@ impl ApiClient {
         domain: Option<&str>,
         cursor: Option<&str>,
     ) -> Result<Page, ClientError> {
-        let query = url::form_urlencoded::Serializer::new("limit=100".to_owned())
+        let query = url::form_urlencoded::Serializer::new("limit=100&withRules=true".to_owned())
             .extend_pairs(domain.map(|domain| ("domain", domain)))
             .extend_pairs(cursor.map(|cursor| ("cursor", cursor)))
             .finish();

@@ -1,4 +1,4 @@
-//! Exporting: one link a line, as the API shows it, newest first.
+//! Exporting: one link a line, as the API shows it with its rules, newest first.
 
 use super::client::{ApiClient, Page};
 use super::{TransferError, in_file, open_behind, read_checkpoint, write_checkpoint};

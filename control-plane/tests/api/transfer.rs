@@ -1,11 +1,12 @@
 //! Importing and exporting through the API.
 
-use crate::helpers::Running;
+use crate::helpers::{Running, send};
 use edgelink_control_plane::config::StoreConfig;
 use edgelink_control_plane::store::connect;
 use edgelink_control_plane::transfer::{
     ApiClient, ExportOptions, ImportOptions, Mapping, TransferError, export, import,
 };
+use reqwest::Method;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -182,6 +183,64 @@ async fn a_wrong_key_stops_the_import_at_once() {
     let client = ApiClient::new(&server.url("/"), "wrong").unwrap();
     let error = import(&client, &options).await.unwrap_err();
     assert!(error.to_string().contains("401"), "{error}");
+}
+
+#[tokio::test]
+async fn an_exported_link_is_imported_with_all_that_it_has() {
+    let server = Running::start().await;
+    let link = json!({
+        "longUrl": "https://example.com/a?utm_source=x",
+        "customSlug": "all",
+        "domain": "other.example",
+        "validSince": "2020-01-01T00:00:00Z",
+        "validUntil": "2020-01-02T00:00:00Z",
+        "redirectStatus": 308,
+        "forwardQuery": false,
+        "title": "T",
+        "tags": ["a", "b"],
+        "notes": "two\nlines",
+        "state": "disabled",
+        "archived": true,
+        "maxVisits": 7,
+        "expiredUrl": "https://example.com/expired",
+        "forwardPath": true,
+        "crawlable": true,
+        "externalId": "id 1",
+    });
+    server.post(&link).await.expect(201);
+    let rules = json!({ "redirectRules": [
+        { "longUrl": "https://example.com/de", "conditions": [
+            { "type": "language", "matchKey": null, "matchValue": "de" },
+            { "type": "query-param", "matchKey": "a", "matchValue": "b" },
+        ] },
+        { "longUrl": "https://example.com/ios", "conditions": [
+            { "type": "device", "matchKey": null, "matchValue": "ios" },
+        ] },
+    ] });
+    let set = server.api(Method::POST, "/links/all/rules?domain=other.example");
+    send(set.json(&rules)).await.expect(200);
+    server
+        .post(&json!({ "longUrl": "https://example.com/plain", "customSlug": "plain" }))
+        .await
+        .expect(201);
+
+    let folder = tempfile::tempdir().unwrap();
+    let options = import_of(folder.path());
+    let exported = export(&client(&server), &export_to(&options.file)).await;
+    assert_eq!(exported.unwrap(), 2);
+    let other = Running::start().await;
+    let summary = import(&client(&other), &options).await.unwrap();
+    assert_eq!((summary.created, summary.failed()), (2, 0));
+    let all = async |server: &Running| {
+        let list = server.get("/links?withRules=true").await.expect(200);
+        let mut links = list["links"].as_array().unwrap().clone();
+        for link in &mut links {
+            link.as_object_mut().unwrap().remove("updatedAt");
+        }
+        links
+    };
+    assert_eq!(all(&other).await, all(&server).await);
+    assert_eq!(all(&other).await[1]["redirectRules"][1]["priority"], 2);
 }
 
 #[tokio::test]

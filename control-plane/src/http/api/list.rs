@@ -52,23 +52,28 @@ pub(crate) async fn list(
     let config = &app.links(&caller);
     let scope = caller.scope().as_ref().clone();
     let seal = app.seal().await?;
-    let query = parse(query.as_deref(), scope, config, seal)?;
+    let (query, has_rules) = parse(query.as_deref(), scope, config, seal)?;
     let page = app.store.list_links(&query).await?;
-    let links = page.links.iter();
-    let links = links.map(|link| LinkView::new(link, config)).collect();
+    let view = |link| match has_rules {
+        true => LinkView::with_rules(link, config),
+        false => LinkView::new(link, config),
+    };
+    let links = page.links.iter().map(view).collect();
     let order = query.order;
     let next = page.next.map(|place| Continuation { order, place });
     let next_cursor = next.map(|next| next.format(seal));
     Ok(Json(ListView { links, next_cursor }).into_response())
 }
 
+/// The list that is wanted, and whether it has the rules of links.
 fn parse(
     query: Option<&str>,
     scope: Scope,
     config: &TenantLinks<'_>,
     seal: &Seal,
-) -> Result<ListQuery, Problem> {
+) -> Result<(ListQuery, bool), Problem> {
     let mut fields = Fields::of_query_with(query, &LISTS)?;
+    let has_rules = fields.optional("withRules", values::query_flag);
     let limit = page::limit(&mut fields);
     let mut query = ListQuery {
         domain: fields.optional("domain", |value| values::domain(value, config)),
@@ -101,7 +106,8 @@ fn parse(
     }
     query.after = cursor.map(|cursor| cursor.place);
     check(&query, &mut fields);
-    fields.finish().map(|()| query)
+    fields.finish()?;
+    Ok((query, has_rules.unwrap_or_default()))
 }
 
 /// Checks what parameters mean together.

@@ -5,7 +5,7 @@ use super::fields::Fields;
 use super::if_match::{IfMatch, entity_tag};
 use super::one::{self, RequestedLink, outcome};
 use super::schema;
-use super::values;
+use super::{values, view};
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
@@ -46,7 +46,7 @@ pub(crate) async fn get(
     RequestedLink(key): RequestedLink,
 ) -> Result<Response, Problem> {
     let link = one::find(&app, &caller, &key).await?;
-    Ok(view(&link))
+    Ok(answer(&link))
 }
 
 /// Replaces all rules of a link; an empty list removes them.
@@ -88,7 +88,7 @@ pub(crate) async fn replace(
     let from = app.feed.end();
     let link = outcome(app.store.update_link(&key, change, &actor).await?)?;
     let awaited = AwaitedChanges::new(from, [(key, link.rev)]);
-    Ok(awaited.attach_to(view(&link)))
+    Ok(awaited.attach_to(answer(&link)))
 }
 
 /// Reads the rules of a link that is imported; none if the field is missing.
@@ -110,30 +110,13 @@ pub(super) fn field(fields: &mut Fields, links: &TenantLinks<'_>) -> Vec<Rule> {
 #[schema(as = Rules)]
 struct RulesView<'a> {
     default_long_url: &'a str,
-    redirect_rules: Vec<RuleView<'a>>,
+    redirect_rules: Vec<view::RuleView<'a>>,
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Rule)]
-struct RuleView<'a> {
-    long_url: &'a str,
-    priority: usize,
-    #[schema(value_type = Vec<schema::Condition>)]
-    conditions: &'a [Condition],
-}
-
-fn view(link: &Link) -> Response {
-    let rules = link.content.details.rules.iter().enumerate();
+fn answer(link: &Link) -> Response {
     let view = RulesView {
         default_long_url: link.content.target.as_str(),
-        redirect_rules: rules
-            .map(|(index, rule)| RuleView {
-                long_url: &rule.target,
-                priority: index + 1,
-                conditions: &rule.conditions,
-            })
-            .collect(),
+        redirect_rules: view::rules(link),
     };
     ([(header::ETAG, entity_tag(link))], Json(view)).into_response()
 }

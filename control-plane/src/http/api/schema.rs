@@ -554,6 +554,8 @@ parameters! {
         /// With this id in another system.
         #[param(min_length = 1, max_length = 255)]
         external_id: Option<String>,
+        /// Whether each link has its `redirectRules`; by default false.
+        with_rules: Option<bool>,
     }
 
     /// Which page.

@@ -1,6 +1,7 @@
 //! A link as the API shows it.
 
 use super::if_match::entity_tag;
+use super::schema;
 use crate::config::LinksConfig;
 use crate::links::model::Link;
 use crate::links::utm;
@@ -8,6 +9,7 @@ use crate::store::VisitCounts;
 use crate::timestamp;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use edgelink_wire::rules::{Condition, Rule};
 use http::{HeaderValue, StatusCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
@@ -48,6 +50,37 @@ pub(crate) struct LinkView<'a> {
     imported_visits: u64,
     created_at: String,
     updated_at: String,
+    /// Only in lists that are asked for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redirect_rules: Option<Vec<RuleView<'a>>>,
+}
+
+/// A rule of a link as the API shows it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Rule)]
+pub(super) struct RuleView<'a> {
+    long_url: &'a str,
+    priority: usize,
+    #[schema(value_type = Vec<schema::Condition>)]
+    conditions: &'a [Condition],
+}
+
+/// The rules of a link in the order in which they count.
+pub(super) fn rules(link: &Link) -> Vec<RuleView<'_>> {
+    let rules = link.content.details.rules.iter().zip(1..);
+    let view = |(rule, priority)| RuleView::new(rule, priority);
+    rules.map(view).collect()
+}
+
+impl<'a> RuleView<'a> {
+    fn new(rule: &'a Rule, priority: usize) -> Self {
+        Self {
+            long_url: &rule.target,
+            priority,
+            conditions: &rule.conditions,
+        }
+    }
 }
 
 impl<'a> LinkView<'a> {
@@ -83,6 +116,15 @@ impl<'a> LinkView<'a> {
             imported_visits: link.imported_visits,
             created_at: timestamp::from_millis(link.created_at),
             updated_at: timestamp::from_millis(link.updated_at),
+            redirect_rules: None,
+        }
+    }
+
+    /// The same with the rules.
+    pub(super) fn with_rules(link: &'a Link, config: &LinksConfig) -> Self {
+        Self {
+            redirect_rules: Some(rules(link)),
+            ..Self::new(link, config)
         }
     }
 }
