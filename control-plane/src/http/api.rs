@@ -18,6 +18,7 @@ mod items;
 mod keys;
 pub(super) mod list;
 mod moving;
+mod no_query;
 pub(super) mod one;
 mod page;
 pub(super) mod patch;
@@ -98,14 +99,21 @@ pub(super) fn document() -> utoipa::openapi::OpenApi {
 
 /// The routes that need an API key, paths that do not exist included.
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
-    let (routes, _) = documented().split_for_parts();
-    protected(routes.fallback(nothing_here), app)
+    protected(described(documented()).fallback(nothing_here), app)
 }
 
 /// The route of bulk requests, whose time has a bound of its own.
 pub(crate) fn bulk_routes(app: &Arc<App>) -> Router<Arc<App>> {
-    let (routes, _) = documented_bulk().split_for_parts();
-    protected(routes, app)
+    protected(described(documented_bulk()), app)
+}
+
+/// Routes that take the parameters which their document names, and no others.
+fn described(routes: OpenApiRouter<Arc<App>>) -> Router<Arc<App>> {
+    let (routes, document) = routes.split_for_parts();
+    routes.route_layer(from_fn_with_state(
+        no_query::Bare::of(&document),
+        no_query::refuse,
+    ))
 }
 
 /// A link as the API shows it.

@@ -102,7 +102,7 @@ pub(crate) async fn check_again(
 }
 
 /// The route below [`API`], or with [`SHLINK`] in front, as the router has it; `None` if the path does not exist.
-fn route(request: &Request) -> Option<&str> {
+pub(crate) fn route(request: &Request) -> Option<&str> {
     let path = request.extensions().get::<MatchedPath>()?.as_str();
     path.strip_prefix(API)
         .or_else(|| path.starts_with(SHLINK).then_some(path))

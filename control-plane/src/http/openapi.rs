@@ -10,7 +10,7 @@ use http::{HeaderValue, header};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use utoipa::OpenApi;
-use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
+use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Components, Content, Ref, RefOr, ResponseBuilder};
 
@@ -113,9 +113,6 @@ fn kinds(operation: &Operation, path: &str) -> Vec<Kind> {
         RefOr::Ref(_) => None,
     });
     let has = |name: &str| parameters.clone().any(|parameter| parameter.name == name);
-    let has_query = parameters
-        .clone()
-        .any(|parameter| parameter.parameter_in == ParameterIn::Query);
     let has_body = operation.request_body.is_some();
     let cases: &[(bool, &[Kind])] = &[
         (
@@ -123,6 +120,7 @@ fn kinds(operation: &Operation, path: &str) -> Vec<Kind> {
             &[
                 Kind::Unauthorized,
                 Kind::Forbidden,
+                Kind::Validation,
                 Kind::RateLimited,
                 Kind::Internal,
                 Kind::StoreUnavailable,
@@ -143,7 +141,6 @@ fn kinds(operation: &Operation, path: &str) -> Vec<Kind> {
                 Kind::UnsupportedMediaType,
             ],
         ),
-        (has_body || has_query, &[Kind::Validation]),
         (
             has("Idempotency-Key"),
             &[Kind::InvalidIdempotencyKey, Kind::IdempotencyKeyReused],

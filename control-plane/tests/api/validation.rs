@@ -1,7 +1,34 @@
 //! Fields that break a rule: 422 with the names of all of them.
 
-use crate::helpers::Running;
+use crate::helpers::{Running, send};
+use reqwest::Method;
 use serde_json::{Value, json};
+
+#[tokio::test]
+async fn a_parameter_that_is_not_known_is_refused_by_every_route() {
+    let server = Running::start().await;
+    let document = server.follow("/openapi.json").await.json();
+    let mut count = 0;
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        let path = path.strip_prefix("/api/v1").unwrap();
+        for method in operations.as_object().unwrap().keys() {
+            let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+            let path = path.replace("{code}", "x").replace("{id}", "1");
+            let path = path.replace("{name}", "go.example%3A8080");
+            let path = path.replace("{tag}", "x");
+            let request = server.api(method.clone(), &format!("{path}?colour=red"));
+            let answer = send(request.json(&json!({}))).await;
+            assert_eq!(answer.status, 422, "{method} {path}: {}", answer.text());
+            let fields = answer.problem(422, "validation");
+            assert!(
+                fields.contains(&"colour".to_owned()),
+                "{method} {path}: {fields:?}"
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 40, "{count}");
+}
 
 #[tokio::test]
 async fn wrong_fields_are_named() {
