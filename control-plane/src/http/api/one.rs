@@ -7,9 +7,9 @@ use super::{values, view};
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::links::model::Link;
+use crate::links::model::{Link, LinkContent};
 use crate::problem::{Kind, Problem};
-use crate::store::ChangeOutcome;
+use crate::store::{ChangeError, ChangeOutcome};
 use axum::extract::{Extension, FromRequestParts, Path, State};
 use axum::response::{IntoResponse, Response};
 use edgelink_wire::{Code, LinkKey};
@@ -100,6 +100,26 @@ pub(crate) async fn find(app: &App, caller: &Caller, key: &LinkKey) -> Result<Li
     let link = app.store.find_link(key).await?;
     let link = link.filter(|link| caller.check(link).is_ok());
     link.ok_or_else(|| Problem::new(Kind::LinkNotFound))
+}
+
+/// Replaces the content of a link that the caller may see by `change` of it.
+pub(super) async fn change(
+    app: &App,
+    caller: Caller,
+    key: LinkKey,
+    if_match: IfMatch,
+    change: impl Fn(&LinkContent) -> Result<LinkContent, ChangeError> + Send + Sync + 'static,
+) -> Result<(Link, AwaitedChanges), Problem> {
+    let actor = caller.actor();
+    let change = Box::new(move |link: &Link| {
+        caller.check(link)?;
+        if_match.check(link)?;
+        change(&link.content)
+    });
+    let from = app.feed.end();
+    let link = outcome(app.store.update_link(&key, change, &actor).await?)?;
+    let awaited = AwaitedChanges::new(from, [(key, link.rev)]);
+    Ok((link, awaited))
 }
 
 /// Deletes a link.

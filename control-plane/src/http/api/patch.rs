@@ -3,7 +3,7 @@
 use super::body::JsonObject;
 use super::fields::Fields;
 use super::if_match::IfMatch;
-use super::one::{RequestedLink, outcome};
+use super::one::{self, RequestedLink};
 use super::properties::Properties;
 use super::schema;
 use super::view;
@@ -11,7 +11,7 @@ use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
-use crate::links::model::Link;
+use crate::links::model::{Link, LinkContent};
 use crate::problem::Problem;
 use axum::extract::{Extension, State};
 use axum::response::Response;
@@ -59,17 +59,8 @@ pub(crate) async fn carry_out(
     patch: Properties,
 ) -> Result<(Link, AwaitedChanges), Problem> {
     let patch = patch.by(&caller);
-    let actor = caller.actor();
-    let change = Box::new(move |link: &Link| {
-        caller.check(link)?;
-        if_match.check(link)?;
-        patch.apply(&link.content)
-    });
-    let from = app.feed.end();
-    let changed = app.store.update_link(&key, change, &actor).await?;
-    let link = outcome(changed)?;
-    let awaited = AwaitedChanges::new(from, [(key, link.rev)]);
-    Ok((link, awaited))
+    let apply = move |content: &LinkContent| patch.apply(content);
+    one::change(app, caller, key, if_match, apply).await
 }
 
 pub(crate) fn parse(

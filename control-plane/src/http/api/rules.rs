@@ -3,14 +3,13 @@
 use super::body::JsonObject;
 use super::fields::Fields;
 use super::if_match::{IfMatch, entity_tag};
-use super::one::{self, RequestedLink, outcome};
+use super::one::{self, RequestedLink};
 use super::schema;
 use super::{values, view};
-use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
-use crate::links::model::{Link, LinkContent, LinkDetails};
+use crate::links::model::{Link, LinkContent};
 use crate::problem::{FieldError, Problem};
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -73,21 +72,12 @@ pub(crate) async fn replace(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let rules = Reader::read(object, &app.links(&caller))?;
-    let actor = caller.actor();
-    let change = Box::new(move |link: &Link| {
-        caller.check(link)?;
-        if_match.check(link)?;
-        Ok(LinkContent {
-            details: LinkDetails {
-                rules: rules.clone(),
-                ..link.content.details.clone()
-            },
-            ..link.content.clone()
-        })
-    });
-    let from = app.feed.end();
-    let link = outcome(app.store.update_link(&key, change, &actor).await?)?;
-    let awaited = AwaitedChanges::new(from, [(key, link.rev)]);
+    let change = move |content: &LinkContent| {
+        let mut content = content.clone();
+        content.details.rules.clone_from(&rules);
+        Ok(content)
+    };
+    let (link, awaited) = one::change(&app, caller, key, if_match, change).await?;
     Ok(awaited.attach_to(answer(&link)))
 }
 
