@@ -5,7 +5,6 @@
 use super::body::JsonObject;
 use super::create;
 use super::properties::Properties;
-use super::quota;
 use super::schema;
 use super::view;
 use crate::feed::AwaitedChanges;
@@ -108,13 +107,10 @@ impl Upsert {
 
     /// Creates the link; `None` if another request did so meanwhile.
     async fn create(&self, app: &App, caller: &Caller) -> Result<Option<Response>, Problem> {
-        let from = app.feed.end();
-        let made = match quota::create(app, caller, self.order.clone()).await {
+        let (made, awaited) = match create::carry_out(app, caller, self.order.clone()).await {
             Err(problem) if problem.kind() == Kind::ExternalIdTaken => return Ok(None),
             made => made?,
         };
-        let is_alias = self.order.alias.is_some();
-        let awaited = AwaitedChanges::new(from, made.new_link().filter(|_| is_alias));
         let answer = view::created(&made.link, &app.config.links);
         Ok(Some(awaited.attach_to(answer)))
     }
