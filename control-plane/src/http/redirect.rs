@@ -11,8 +11,8 @@ use crate::telemetry::prometheus::{REDIRECTS, VISITS_LEASED};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use edgelink_wire::record::Extension;
-use edgelink_wire::redirect::{Decision, NOINDEX, SentTo};
-use edgelink_wire::{Code, Domain, DomainTargets, LinkKey, Outcome, Record};
+use edgelink_wire::redirect::{Decision, NOINDEX};
+use edgelink_wire::{Code, Domain, DomainTargets, LinkKey, Outcome, Record, RedirectStatus};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use metrics::counter;
 use std::sync::Arc;
@@ -146,7 +146,7 @@ fn answer(
         let elsewhere = target.and_then(|target| found(target, decision.outcome));
         return elsewhere.unwrap_or_else(|| page(app, decision.outcome));
     };
-    let Some(mut response) = redirect(decision.outcome, sent_to) else {
+    let Some(mut response) = redirect(decision.outcome, sent_to.status, &sent_to.location) else {
         return page(app, Outcome::Unavailable);
     };
     if visit.asks_not_to_list() && !decision.is_crawlable {
@@ -156,10 +156,10 @@ fn answer(
     response
 }
 
-/// The redirect; `None` if the stored target is no header value, which the checks at creation rule out.
-fn redirect(outcome: Outcome, sent_to: &SentTo<'_>) -> Option<Response> {
-    let location = HeaderValue::from_bytes(&sent_to.location).ok()?;
-    let status = StatusCode::from_u16(sent_to.status.code()).ok()?;
+/// The redirect; `None` if the stored target is no header value, which the checks rule out.
+fn redirect(outcome: Outcome, status: RedirectStatus, location: &[u8]) -> Option<Response> {
+    let location = HeaderValue::from_bytes(location).ok()?;
+    let status = StatusCode::from_u16(status.code()).ok()?;
     let cache_control = HeaderValue::from_static(outcome.cache_control());
     let headers = [
         (header::LOCATION, location),
@@ -169,16 +169,9 @@ fn redirect(outcome: Outcome, sent_to: &SentTo<'_>) -> Option<Response> {
     Some((status, headers).into_response())
 }
 
-/// The redirect to a target of the domain; `None` if it is no header value, which the checks rule out.
+/// The redirect to a target of the domain.
 fn found(target: &str, outcome: Outcome) -> Option<Response> {
-    let location = HeaderValue::from_str(target).ok()?;
-    let cache_control = HeaderValue::from_static(outcome.cache_control());
-    let headers = [
-        (header::LOCATION, location),
-        (header::CACHE_CONTROL, cache_control),
-    ];
-    count(outcome);
-    Some((StatusCode::FOUND, headers).into_response())
+    redirect(outcome, RedirectStatus::Found, target.as_bytes())
 }
 
 /// Counts a visit, under the outcomes of the edges' metrics.
