@@ -295,6 +295,8 @@ async fn clicks_are_found_by_indexes() {
         let found = store.click_minutes(&query).await.unwrap();
         assert_eq!(found.len(), minutes);
     }
+    let found = store.list_minutes(&newest(), 900, 1000).await.unwrap();
+    assert!(!found.minutes.is_empty());
     let tags = ["t8", "u"].map(str::to_owned);
     let sums = store.tag_clicks(FIRST_TENANT, &tags, 50).await.unwrap();
     assert!(
