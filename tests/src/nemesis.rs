@@ -12,12 +12,14 @@ mod faults;
 mod history;
 mod part;
 mod proxy;
+mod receiver;
 
 use crate::stack::root;
-use clients::{Client, ClientContext, Clients, read_back};
+use clients::{Client, ClientContext, Clients, domains, read_back};
 use deployment::{CONTROL_PLANES, DisturbedDeployment, ENVOYS};
 use faults::{Nemesis, copy, plan};
 use history::{History, Via, What};
+use receiver::{Receiver, await_deliveries};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,13 +82,16 @@ pub async fn run(options: Options) -> Verdict {
     let mut background = JoinSet::new();
     background.spawn(clicks.clone().watch(deployment.clone()));
     background.spawn(supervise(deployment.clone(), history.clone()));
+    let receiver = Receiver::start(&deployment, &history, seed).await;
     let clients = Clients::start(&deployment, &history, seed);
     sleep(WARM_UP).await;
     let nemesis = Arc::new(Nemesis::new(&deployment, &history, &clicks, &only));
     disturb(&nemesis, seed, time).await;
     let shared = clients.finish().await;
     sweep(&shared).await;
+    await_deliveries(&deployment).await;
     count_clicks(&shared, &clicks).await;
+    drop(receiver);
     history.flush();
     background.shutdown().await;
 
@@ -167,7 +172,10 @@ async fn sweep(shared: &Arc<ClientContext>) {
             let mut client = Client::new(Via::ControlPlane(number));
             for code in &codes {
                 read_back(&shared, &mut client, code).await;
-                client.follow(&shared, code).await;
+                client.follow(&shared, code, false).await;
+            }
+            for domain in domains() {
+                client.follow(&shared, &domain, false).await;
             }
         });
     }
@@ -183,8 +191,10 @@ async fn sweep(shared: &Arc<ClientContext>) {
         for mut visitor in visitors {
             let (shared, codes) = (shared.clone(), codes.clone());
             tasks.spawn(async move {
-                for code in &codes {
-                    visitor.follow(&shared, code).await;
+                for code in codes.iter().cloned().chain(domains()) {
+                    for picks in [false, true] {
+                        visitor.follow(&shared, &code, picks).await;
+                    }
                 }
             });
         }

@@ -7,116 +7,35 @@
 //! that were when it was copied.
 
 mod clicks;
+mod limits;
+mod losses;
+mod quiet;
 mod spans;
 mod story;
 #[cfg(test)]
 mod tests;
+mod verdict;
+mod webhooks;
 
-use super::history::{Ask, Event, Micros, OperationOutcome, Value, Via, What};
-use spans::Spans;
+use super::history::{Ask, Event, Micros, OperationOutcome, Value, Via, View, What};
+use quiet::QuietTimes;
+use spans::{Seen, Spans};
 use std::collections::{BTreeMap, HashMap};
 
 pub use story::print;
+pub use verdict::{Promise, Verdict, Violation};
 
 /// An answer is right for some moment that is no longer ago than this.
 const WINDOW: Micros = 5_000_000;
 /// The tier of an answer that is served because asking fails. How old it may be is a setting, a day by default.
 const STALE: &str = "stale";
-/// So long after the last fault everything is as without faults.
-const RECOVERY: Micros = 10_000_000;
-
-/// What a promise is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Promise {
-    /// (a) No answer is older than the contract allows.
-    NothingOld,
-    /// (b) An acknowledged link is not 404 or 410.
-    NothingMissing,
-    /// (c) No number and no alias is given twice.
-    NothingTwice,
-    /// (d) Nothing acknowledged is lost.
-    NothingLost,
-    /// (e) Counted clicks are at least the acknowledged and at most the served ones.
-    ClicksCounted,
-    /// (f) Soon after the last fault everything is as without faults.
-    Recovered,
-    /// No answer is of a kind that the product does not give.
-    NothingStrange,
-}
-
-impl Promise {
-    /// All of them, in the order of the issue.
-    pub const ALL: [Self; 7] = [
-        Self::NothingOld,
-        Self::NothingMissing,
-        Self::NothingTwice,
-        Self::NothingLost,
-        Self::ClicksCounted,
-        Self::Recovered,
-        Self::NothingStrange,
-    ];
-
-    /// As the report names it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NothingOld => "(a) nothing old",
-            Self::NothingMissing => "(b) nothing missing",
-            Self::NothingTwice => "(c) nothing twice",
-            Self::NothingLost => "(d) nothing lost",
-            Self::ClicksCounted => "(e) clicks counted",
-            Self::Recovered => "(f) recovered",
-            Self::NothingStrange => "nothing strange",
-        }
-    }
-}
-
-/// A promise that was broken.
-#[derive(Clone, Debug)]
-pub struct Violation {
-    /// Which.
-    pub promise: Promise,
-    /// The code, where it is about one.
-    pub code: Option<String>,
-    /// From when to when.
-    pub time: (Micros, Micros),
-    /// When what was answered had ceased to be so, where it once was.
-    pub since: Option<Micros>,
-    /// What was seen.
-    pub text: String,
-}
-
-/// What the checker found.
-#[derive(Debug, Default)]
-pub struct Verdict {
-    /// Promises that were broken.
-    pub violations: Vec<Violation>,
-    /// Operations by kind and outcome.
-    pub operations: BTreeMap<(String, String), u64>,
-    /// Older answers that say that they are stale, while something was broken.
-    pub stale: u64,
-    /// Faults by kind.
-    pub faults: BTreeMap<String, u64>,
-    /// Acknowledged changes while nothing was broken, each with the age, in microseconds, of the oldest answer that a
-    /// visitor had after it: 0 where all answers were new.
-    pub propagation: Vec<Micros>,
-}
-
-impl Verdict {
-    /// The age that one change of a hundred exceeded.
-    #[must_use]
-    pub fn propagation_p99(&self) -> Option<Micros> {
-        let mut ages = self.propagation.clone();
-        ages.sort_unstable();
-        let index = (ages.len() * 99).div_ceil(100);
-        ages.get(index.checked_sub(1)?).copied()
-    }
-}
 
 /// An operation, put together from its events.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) ask: Ask,
+    /// What a write was to write, where something else came of it.
+    pub(crate) asked: Option<Value>,
     pub(crate) invoked: Micros,
     pub(crate) end: Option<(Micros, OperationOutcome)>,
 }
@@ -130,9 +49,47 @@ impl Operation {
                 },
                 _,
             )
-            | (Ask::Read { code, .. } | Ask::Follow { code, .. }, _)
+            | (
+                Ask::Read { code, .. }
+                | Ask::Follow { code, .. }
+                | Ask::Limit { code, .. }
+                | Ask::Visit { code, .. }
+                | Ask::Count { code, .. },
+                _,
+            )
             | (Ask::Write { .. }, Some((_, OperationOutcome::Done { code, .. }))) => Some(code),
             _ => None,
+        }
+    }
+
+    fn complete(&mut self, at: Micros, outcome: OperationOutcome) {
+        if let (
+            Ask::Write { value, .. },
+            OperationOutcome::Done {
+                shown: Some(shown), ..
+            },
+        ) = (&mut self.ask, &outcome)
+        {
+            self.asked = Some(*value);
+            *value = *shown;
+        }
+        self.end = Some((at, outcome));
+    }
+
+    /// What a write writes.
+    fn value(&self) -> Option<Value> {
+        match self.ask {
+            Ask::Write { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+
+    /// What of a value the answer shows.
+    fn view(&self) -> View {
+        match self.ask {
+            Ask::Follow { picks: true, .. } => View::Picked,
+            Ask::Follow { .. } => View::Plain,
+            _ => View::Whole,
         }
     }
 
@@ -147,6 +104,12 @@ impl Operation {
                 via: Via::Envoy(_), ..
             } => "follow (envoy)".to_owned(),
             Ask::Follow { .. } => "follow (control plane)".to_owned(),
+            Ask::Limit { .. } => "limit".to_owned(),
+            Ask::Visit {
+                via: Via::Envoy(_), ..
+            } => "visit (envoy)".to_owned(),
+            Ask::Visit { .. } => "visit (control plane)".to_owned(),
+            Ask::Count { .. } => "count".to_owned(),
         }
     }
 }
@@ -177,8 +140,7 @@ pub(crate) struct Run {
     /// Failed attempts of writes.
     attempts: Vec<(u64, Micros, Micros, String)>,
     sweep: Option<Micros>,
-    /// Times in which nothing is broken and everything must be well.
-    quiet: Vec<(Micros, Micros)>,
+    quiet: QuietTimes,
 }
 
 impl Run {
@@ -194,7 +156,8 @@ impl Run {
                 operations.push(*number);
             }
         }
-        run.quiet = run.quiet_times(events.last().map_or(0, |event| event.at));
+        let end = events.last().map_or(0, |event| event.at);
+        run.quiet = QuietTimes::between(run.faults.values(), end);
         run
     }
 
@@ -204,6 +167,7 @@ impl Run {
             What::Invoke { op, ask } => {
                 let operation = Operation {
                     ask: ask.clone(),
+                    asked: None,
                     invoked: at,
                     end: None,
                 };
@@ -211,7 +175,7 @@ impl Run {
             }
             What::Complete { op, outcome } => {
                 if let Some(operation) = self.operations.get_mut(op) {
-                    operation.end = Some((at, outcome.clone()));
+                    operation.complete(at, outcome.clone());
                 }
             }
             What::Attempt { op, since, end, .. } => {
@@ -251,37 +215,11 @@ impl Run {
                 }
             }
             What::Sweep => self.sweep = Some(at),
-            What::Clicks { .. } | What::Unexpected { .. } => {}
+            What::Clicks { .. }
+            | What::Unexpected { .. }
+            | What::Subscribed
+            | What::Delivered { .. } => {}
         }
-    }
-
-    /// Between faults, [`RECOVERY`] after the last one.
-    fn quiet_times(&self, end: Micros) -> Vec<(Micros, Micros)> {
-        let mut faults: Vec<(Micros, Micros)> = self
-            .faults
-            .values()
-            .map(|fault| (fault.from, fault.to.saturating_add(RECOVERY)))
-            .collect();
-        faults.sort_unstable();
-        let (mut quiet, mut since) = (Vec::new(), 0);
-        for (from, to) in faults {
-            if from > since {
-                quiet.push((since, from));
-            }
-            since = since.max(to);
-        }
-        if since < end {
-            quiet.push((since, end));
-        }
-        quiet
-    }
-
-    /// Whether all of that time was quiet.
-    pub(crate) fn is_quiet(&self, from: Micros, to: Micros) -> bool {
-        let index = self.quiet.partition_point(|&(_, end)| end < to);
-        self.quiet
-            .get(index)
-            .is_some_and(|&(start, _)| start <= from)
     }
 }
 
@@ -295,7 +233,9 @@ pub fn check(events: &[Event]) -> Verdict {
             Some((_, OperationOutcome::Done { .. })) => "done",
             Some((_, OperationOutcome::Undone { .. })) => "undone",
             Some((_, OperationOutcome::Unknown)) | None => "unknown",
-            Some((_, OperationOutcome::Answer { .. })) => "answered",
+            Some((_, OperationOutcome::Answer { .. } | OperationOutcome::Counted { .. })) => {
+                "answered"
+            }
             Some((_, OperationOutcome::Unavailable { .. })) => "unavailable",
             Some((_, OperationOutcome::NoAnswer { .. })) => "no answer",
             Some((_, OperationOutcome::Strange { .. })) => "strange",
@@ -324,6 +264,8 @@ pub fn check(events: &[Event]) -> Verdict {
         }
     }
     clicks::check(&run, events, &mut verdict);
+    limits::check(&run, &mut verdict);
+    webhooks::check(&run, events, &mut verdict);
     verdict.violations.sort_by_key(|v| (v.promise, v.time));
     verdict
 }
@@ -343,17 +285,22 @@ fn check_code(run: &Run, code: &str, verdict: &mut Verdict) {
             text: format!("'{code}' was given to a new link while it belonged to another one"),
         });
     }
+    check_restored(run, code, &operations, verdict);
     let mut late: BTreeMap<Micros, Micros> = spans
         .changes()
-        .filter(|&at| run.is_quiet(at, at + WINDOW))
+        .filter(|&at| run.quiet.contain(code, at, at + WINDOW))
         .map(|at| (at, 0))
         .collect();
     for operation in operations {
         let Some((completed, OperationOutcome::Answer { value, tier })) = &operation.end else {
             continue;
         };
+        if matches!(operation.ask, Ask::Visit { .. }) {
+            continue; // see `limits`
+        }
         let (invoked, completed) = (operation.invoked, *completed);
-        let is_now = spans.is_possible(*value, invoked, completed);
+        let seen = Seen(*value, operation.view());
+        let is_now = spans.is_possible(seen, invoked, completed);
         if is_now {
             continue;
         }
@@ -361,24 +308,32 @@ fn check_code(run: &Run, code: &str, verdict: &mut Verdict) {
             (Ask::Follow { via, .. }, Value::Target(_)) => (Promise::NothingOld, via, WINDOW),
             (Ask::Follow { via, .. }, _) => (Promise::NothingMissing, via, WINDOW),
             (Ask::Read { via, .. }, _) => (Promise::NothingLost, via, 0),
-            (Ask::Write { .. }, _) => continue,
+            _ => continue,
         };
         let margin = if run.sweep.is_some_and(|sweep| sweep <= invoked) {
             0
         } else {
             margin
         };
-        if spans.is_possible(*value, invoked.saturating_sub(margin), completed) {
-            if let Some(end) = spans.last_end(*value, invoked)
+        if spans.is_possible(seen, invoked.saturating_sub(margin), completed) {
+            if let Some(end) = spans.last_end(seen, invoked)
                 && let Some(age) = late.get_mut(&end)
             {
                 *age = (*age).max(invoked - end);
             }
             continue;
         }
+        // A domain stays in effect until an edge or control plane hears otherwise, and a new edge has none at first.
+        let was_known = *value == Value::Absent || spans.was_possible(seen, completed);
+        if code.ends_with('/') && was_known && !run.quiet.contain(code, invoked, completed) {
+            continue;
+        }
         // An Envoy serves known links as stale while no control plane answers it.
         let is_stale = tier.as_deref() == Some(STALE);
-        if is_stale && spans.was_possible(*value, completed) && !run.is_quiet(invoked, completed) {
+        if is_stale
+            && spans.was_possible(seen, completed)
+            && !run.quiet.contain(code, invoked, completed)
+        {
             verdict.stale += 1;
             continue;
         }
@@ -389,14 +344,37 @@ fn check_code(run: &Run, code: &str, verdict: &mut Verdict) {
             promise,
             code: Some(code.to_owned()),
             time: (invoked, completed),
-            since: spans.last_end(*value, invoked),
+            since: spans.last_end(seen, invoked),
             text: format!(
                 "{via} answered '{code}' with {value:?}{tier}; {}",
-                spans.excuse(*value, invoked)
+                spans.excuse(seen, invoked)
             ),
         });
     }
     verdict.propagation.extend(late.into_values());
+}
+
+/// A link that is restored is as it was when it was deleted. Only a database that was itself restored may have forgotten
+/// that deletion, and have an earlier one.
+fn check_restored(run: &Run, code: &str, operations: &[&Operation], verdict: &mut Verdict) {
+    for operation in operations {
+        let (Some(asked), Some((at, _))) = (operation.asked, &operation.end) else {
+            continue;
+        };
+        if run.restores.iter().any(|restore| restore.restored.0 <= *at) {
+            continue;
+        }
+        let shown = operation.value();
+        verdict.violations.push(Violation {
+            promise: Promise::NothingLost,
+            code: Some(code.to_owned()),
+            time: (operation.invoked, *at),
+            since: None,
+            text: format!(
+                "'{code}' was restored as {shown:?}, and was {asked:?} when it was deleted"
+            ),
+        });
+    }
 }
 
 /// While nothing is broken, everything is answered; an answer that makes no sense is never right.
@@ -424,14 +402,16 @@ fn check_availability(run: &Run, verdict: &mut Verdict) {
             OperationOutcome::Strange { answer } => (Promise::NothingStrange, answer.clone()),
             _ => continue,
         };
-        if promise == Promise::NothingStrange || run.is_quiet(time.0, time.1) {
+        if promise == Promise::NothingStrange
+            || run.quiet.contain(code.unwrap_or_default(), time.0, time.1)
+        {
             add(promise, code, time, format!("{:?}: {what}", operation.ask));
         }
     }
     for (op, since, at, end) in &run.attempts {
         let is_answer = end.starts_with('2') || end.starts_with('4');
-        if !is_answer && run.is_quiet(*since, *at) {
-            let code = run.operations.get(op).and_then(Operation::code);
+        let code = run.operations.get(op).and_then(Operation::code);
+        if !is_answer && run.quiet.contain(code.unwrap_or_default(), *since, *at) {
             add(
                 Promise::Recovered,
                 code,

@@ -1,12 +1,16 @@
 //! The clients: writers, each with links of its own, and followers.
 
+mod domains;
 mod follower;
+mod limited;
+mod link;
 mod writer;
 
-pub(super) use writer::read_back;
+pub(super) use domains::codes as domains;
+pub(super) use link::read_back;
 
 use super::deployment::{CONTROL_PLANES, DisturbedDeployment, ENVOYS};
-use super::history::{Ask, History, OperationOutcome, Value, Via};
+use super::history::{Ask, History, OperationOutcome, PICK, Value, Via};
 use crate::scenario::{Answer, Request};
 use crate::stack::Connection;
 use rand::rngs::StdRng;
@@ -27,6 +31,8 @@ const FOLLOWERS_OF_AN_ENVOY: usize = 3;
 const RECENT: usize = 24;
 /// How long an answer may take.
 const LIMIT: Duration = Duration::from_secs(5);
+/// A path that no link has.
+const UNKNOWN: &str = "/no-such-link";
 const TARGET: &str = "https://example.com/v/";
 
 /// Which codes there are.
@@ -80,6 +86,7 @@ pub(super) struct ClientContext {
     pub(super) deployment: Arc<DisturbedDeployment>,
     pub(super) history: Arc<History>,
     pub(super) codes: Codes,
+    limited: limited::LimitedCodes,
     is_over: AtomicBool,
 }
 
@@ -114,6 +121,7 @@ impl Clients {
             deployment: deployment.clone(),
             history: history.clone(),
             codes: Codes::default(),
+            limited: limited::LimitedCodes::default(),
             is_over: AtomicBool::new(false),
         });
         let mut rng = StdRng::seed_from_u64(seed);
@@ -127,6 +135,16 @@ impl Clients {
         for via in edges.chain(control_planes).chain([Via::Stray]) {
             let rng = StdRng::seed_from_u64(rng.random());
             tasks.spawn(follower::Follower::new(&shared, via, rng).run());
+        }
+        let rng_of = |rng: &mut StdRng| StdRng::seed_from_u64(rng.random());
+        let limiter = limited::Limiter::new(&shared, rng_of(&mut rng));
+        tasks.spawn(limiter.run());
+        let domains = domains::DomainWriter::new(&shared, rng_of(&mut rng));
+        tasks.spawn(domains.run());
+        let control_planes = (0..CONTROL_PLANES).map(Via::ControlPlane);
+        for via in (0..ENVOYS).map(Via::Envoy).chain(control_planes) {
+            tasks.spawn(limited::visit(shared.clone(), via, rng_of(&mut rng)));
+            tasks.spawn(domains::visit(shared.clone(), via, rng_of(&mut rng)));
         }
         Self { shared, tasks }
     }
@@ -194,23 +212,57 @@ impl Client {
 
     /// Follows a code as a visitor and writes down what comes. A kept connection may be closed at any time, which is no
     /// failure to answer: the visitor comes again.
-    pub(super) async fn follow(&mut self, shared: &ClientContext, code: &str) {
+    ///
+    /// With `picks` the visitor meets the condition of a rule.
+    pub(super) async fn follow(&mut self, shared: &ClientContext, code: &str, picks: bool) {
         let was_open = self.connection.is_some();
-        let is_closed = self.follow_once(shared, code, was_open).await;
+        let is_closed = self.follow_once(shared, code, picks, was_open).await;
         if is_closed {
-            self.follow_once(shared, code, false).await;
+            self.follow_once(shared, code, picks, false).await;
         }
     }
 
-    async fn follow_once(&mut self, shared: &ClientContext, code: &str, was_open: bool) -> bool {
-        let op = shared.history.invoke(Ask::Follow {
-            code: code.to_owned(),
-            via: self.via,
-        });
-        let request = Request::get(&format!("/{code}"));
+    async fn follow_once(
+        &mut self,
+        shared: &ClientContext,
+        code: &str,
+        picks: bool,
+        was_open: bool,
+    ) -> bool {
+        let (code, via) = (code.to_owned(), self.via);
+        let ask = Ask::Follow { code, via, picks };
+        self.request_link(shared, ask, was_open).await
+    }
+
+    /// Visits a link that has a limit, once.
+    async fn visit(&mut self, shared: &ClientContext, code: &str) {
+        let (code, via) = (code.to_owned(), self.via);
+        let was_open = self.connection.is_some();
+        self.request_link(shared, Ask::Visit { code, via }, was_open)
+            .await;
+    }
+
+    /// Says whether there is no answer because a kept connection was closed.
+    async fn request_link(&mut self, shared: &ClientContext, ask: Ask, was_open: bool) -> bool {
+        let (Ask::Follow { code, .. } | Ask::Visit { code, .. }) = &ask else {
+            return false;
+        };
+        let (code, picks) = (code.clone(), matches!(ask, Ask::Follow { picks: true, .. }));
+        let op = shared.history.invoke(ask);
+        let query = match picks && !code.contains('/') {
+            true => format!("?{PICK}"),
+            false => String::new(),
+        };
+        let request = match code.strip_suffix('/') {
+            // A domain: its root, or what no link has.
+            Some(domain) => {
+                Request::get(if picks { UNKNOWN } else { "/" }).header("host", domain.as_bytes())
+            }
+            None => Request::get(&format!("/{code}{query}")),
+        };
         let answer = self.ask(shared, &request, b"").await;
         let (outcome, is_closed) = match answer {
-            Ok(answer) => (followed(&answer), false),
+            Ok(answer) => (followed(&answer, &query), false),
             Err(error) if was_open && is_closed(&error) => (OperationOutcome::Unknown, true),
             Err(error) => (OperationOutcome::NoAnswer { error }, false),
         };
@@ -225,9 +277,13 @@ fn is_closed(error: &str) -> bool {
         .any(|kind| error.contains(kind))
 }
 
-fn followed(answer: &Answer) -> OperationOutcome {
+/// What a visitor was answered. The query is merged into the target.
+fn followed(answer: &Answer, query: &str) -> OperationOutcome {
     let value = match answer.status {
-        301 | 302 | 307 | 308 => version(answer.location()).map(Value::Target),
+        301 | 302 | 307 | 308 => {
+            let target = answer.location().and_then(|to| to.strip_suffix(query));
+            version(target).map(Value::Target)
+        }
         404 => Some(Value::Absent),
         410 => Some(Value::Disabled),
         status @ (429 | 500..=599) => return OperationOutcome::Unavailable { status },
@@ -243,6 +299,6 @@ fn followed(answer: &Answer) -> OperationOutcome {
 }
 
 /// The number in a target.
-fn version(target: Option<&str>) -> Option<u64> {
+pub(super) fn version(target: Option<&str>) -> Option<u64> {
     target?.strip_prefix(TARGET)?.parse().ok()
 }

@@ -28,9 +28,16 @@ pub(super) const CONTROL_PLANES: usize = 2;
 /// How many Envoys.
 pub(super) const ENVOYS: usize = 2;
 /// Worker threads of each.
-const WORKERS: usize = 2;
+pub(super) const WORKERS: usize = 2;
+/// Visits that a worker leases at once, at most.
+pub(super) const MAX_BLOCK: u64 = 20;
+/// For how long, and how long it is waited for after that.
+pub(super) const VISITS_LEASE: Duration = Duration::from_secs(2);
+pub(super) const VISITS_GRACE: Duration = Duration::from_secs(8);
 /// How long a part may take to start, on a machine that builds meanwhile.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long a control plane waits for an answer of the receiver.
+pub(super) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(1);
 const CODE_KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
 /// What Redis there is.
@@ -233,6 +240,25 @@ fn serve(folder: &Path, address: SocketAddr, database: SocketAddr) -> Command {
         .env("EDGELINK_AUTH_EDGE_TOKENS", EDGE_TOKEN)
         .env("EDGELINK_AUTH_ADMIN_KEY_FILE", folder.join("admin-key"))
         .env("EDGELINK_LINKS_CODE_KEY", CODE_KEY)
+        .env("EDGELINK_DOMAINS_REQUIRE_VERIFICATION", "false")
+        .env("EDGELINK_VISITS_MAX_BLOCK", MAX_BLOCK.to_string())
+        .env(
+            "EDGELINK_VISITS_LEASE_MS",
+            VISITS_LEASE.as_millis().to_string(),
+        )
+        .env(
+            "EDGELINK_VISITS_GRACE_MS",
+            VISITS_GRACE.as_millis().to_string(),
+        )
+        .env("EDGELINK_WEBHOOKS_ALLOWED_HOSTS", "127.0.0.1")
+        .env("EDGELINK_WEBHOOKS_ALLOWED_NETWORKS", "127.0.0.0/8")
+        .env("EDGELINK_WEBHOOKS_ALLOW_HTTP", "true")
+        .env(
+            "EDGELINK_WEBHOOKS_TIMEOUT_MS",
+            WEBHOOK_TIMEOUT.as_millis().to_string(),
+        )
+        .env("EDGELINK_WEBHOOKS_FIRST_PAUSE_MS", "200")
+        .env("EDGELINK_WEBHOOKS_LONGEST_PAUSE_MS", "2000")
         .process_group(0);
     command
 }

@@ -22,6 +22,38 @@ pub enum Value {
     Disabled,
     /// A redirect. Every write of a target has a number of its own in it.
     Target(u64),
+    /// A link whose first rule leads visitors with [`PICK`] in their query elsewhere than others.
+    Ruled {
+        /// The target of the link.
+        plain: u64,
+        /// That of the rule.
+        picked: u64,
+    },
+}
+
+/// What a visitor sends in the query to meet the condition of a rule.
+pub(super) const PICK: &str = "pick=1";
+
+/// What of a value somebody gets to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// A client of the API sees all of it.
+    Whole,
+    /// A visitor who meets no condition.
+    Plain,
+    /// A visitor who meets the condition of the first rule.
+    Picked,
+}
+
+impl View {
+    /// What is seen of a value.
+    pub(crate) fn of(self, value: Value) -> Value {
+        match (value, self) {
+            (Value::Ruled { plain, .. }, Self::Plain) => Value::Target(plain),
+            (Value::Ruled { picked, .. }, Self::Picked) => Value::Target(picked),
+            (value, _) => value,
+        }
+    }
 }
 
 /// Through which part something is asked.
@@ -53,7 +85,8 @@ pub enum Ask {
     /// A change of a link, until it is known whether it has happened. Of a link with a generated code the code is
     /// known when it was answered.
     Write {
-        /// `create`, `change`, `disable`, `enable` or `delete`.
+        /// `create`, `change`, `rules`, `disable`, `enable`, `delete`, `restore`, `move` for the code that a link leaves,
+        /// or `move here`.
         kind: String,
         /// The code.
         code: Option<String>,
@@ -73,6 +106,32 @@ pub enum Ask {
         code: String,
         /// Who is asked.
         via: Via,
+        /// Whether the visitor meets the condition of a rule.
+        #[serde(default)]
+        picks: bool,
+    },
+    /// A limit of visits, of a new link or of one whose limit is raised.
+    Limit {
+        /// The code.
+        code: String,
+        /// Where the link leads.
+        target: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// A visit of a link that has a limit.
+    Visit {
+        /// The code.
+        code: String,
+        /// Who is asked.
+        via: Via,
+    },
+    /// How many visits of a link are used, as the API shows it.
+    Count {
+        /// The code.
+        code: String,
+        /// Who is asked.
+        via: Via,
     },
 }
 
@@ -86,6 +145,13 @@ pub enum OperationOutcome {
         code: String,
         /// When the attempt began that was acknowledged, or the reading that showed the write.
         since: Micros,
+        /// What a link was restored to, where that is not what its client has deleted: a database that was itself restored
+        /// may have an older tombstone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shown: Option<Value>,
+        /// Whether an answer said so, and not a reading.
+        #[serde(default)]
+        is_answered: bool,
     },
     /// Whether a write has happened is not known, but from now on it is not in effect: reading that began at `since`
     /// has shown something else.
@@ -102,6 +168,13 @@ pub enum OperationOutcome {
         /// The tier that answered a visitor.
         tier: Option<String>,
     },
+    /// How many visits are used, as far as edges have said, and how many are out at edges.
+    Counted {
+        /// Used.
+        used: u64,
+        /// Out.
+        leased: u64,
+    },
     /// 503 or another answer that says nothing about the link.
     Unavailable {
         /// The status.
@@ -117,6 +190,18 @@ pub enum OperationOutcome {
         /// What it was.
         answer: String,
     },
+}
+
+impl OperationOutcome {
+    /// A write has happened as it was asked for; `is_answered` if an answer said so.
+    pub(super) fn done(code: &str, since: Micros, is_answered: bool) -> Self {
+        Self::Done {
+            code: code.to_owned(),
+            since,
+            shown: None,
+            is_answered,
+        }
+    }
 }
 
 /// A line of the history.
@@ -191,6 +276,25 @@ pub enum What {
         acknowledged: u64,
         /// By code.
         by_code: Vec<(String, u64)>,
+    },
+    /// From now on a webhook is to be told of every change of a link.
+    Subscribed,
+    /// A webhook is told of an event.
+    Delivered {
+        /// The id of the message.
+        id: String,
+        /// Its type.
+        event: String,
+        /// The code of the link.
+        code: String,
+        /// What the link is, as visitors without conditions see it.
+        value: Option<Value>,
+        /// Of the body.
+        digest: String,
+        /// Whether a signature is right.
+        is_signed: bool,
+        /// What was answered.
+        status: u16,
     },
     /// Something that must not happen and that no client sees: a part has ended by itself, a VM was replaced.
     Unexpected {

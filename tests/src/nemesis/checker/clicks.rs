@@ -56,13 +56,12 @@ pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
 fn served(run: &Run) -> HashMap<&str, u64> {
     let mut served = HashMap::new();
     for operation in run.operations.values() {
-        let Ask::Follow {
-            code,
-            via: Via::Envoy(_),
-        } = &operation.ask
-        else {
+        let (Ask::Follow { code, via, .. } | Ask::Visit { code, via }) = &operation.ask else {
             continue;
         };
+        if !matches!(via, Via::Envoy(_)) {
+            continue;
+        }
         let may_be_redirect = match &operation.end {
             Some((_, OperationOutcome::Answer { value, .. })) => matches!(value, Value::Target(_)),
             Some((_, OperationOutcome::NoAnswer { .. } | OperationOutcome::Unknown)) | None => true,

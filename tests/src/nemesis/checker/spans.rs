@@ -1,6 +1,6 @@
 //! What a code may have stood for, and from when to when.
 
-use super::super::history::{Ask, Micros, OperationOutcome, Value};
+use super::super::history::{Ask, Micros, OperationOutcome, Value, View};
 use super::{Operation, Restore};
 
 #[derive(Clone, Copy, Debug)]
@@ -10,6 +10,16 @@ struct Span {
     to: Micros,
     /// When the write of it was answered, or is known to have had no effect that lasts.
     settled: Micros,
+}
+
+/// A value as it was seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen(pub(super) Value, pub(super) View);
+
+impl Seen {
+    fn is_of(self, value: Value) -> bool {
+        self.1.of(value) == self.0
+    }
 }
 
 /// The values of one code.
@@ -91,7 +101,7 @@ impl Spans {
             .iter()
             .any(|restore| since < restore.restored.1 && at > restore.restored.0);
         let is_done = matches!(operation.end, Some((_, OperationOutcome::Done { .. })));
-        if is_done && kind == "create" {
+        if is_done && ["create", "restore", "move here"].contains(&kind.as_str()) {
             let was_free = self
                 .spans
                 .iter()
@@ -133,21 +143,21 @@ impl Spans {
         self.spans.append(&mut revived);
     }
 
-    /// Whether the code may have stood for that at some moment from `from` to `to`.
-    pub(super) fn is_possible(&self, value: Value, from: Micros, to: Micros) -> bool {
+    /// Whether that may have been seen of the code at some moment from `from` to `to`.
+    pub(super) fn is_possible(&self, seen: Seen, from: Micros, to: Micros) -> bool {
         self.spans
             .iter()
-            .any(|span| span.value == value && span.from <= to && span.to >= from)
+            .any(|span| seen.is_of(span.value) && span.from <= to && span.to >= from)
     }
 
-    /// Whether the code may have stood for that at some moment up to `to`.
-    pub(super) fn was_possible(&self, value: Value, to: Micros) -> bool {
-        self.is_possible(value, 0, to)
+    /// Whether that may have been seen of the code at some moment up to `to`.
+    pub(super) fn was_possible(&self, seen: Seen, to: Micros) -> bool {
+        self.is_possible(seen, 0, to)
     }
 
-    /// When the code last ceased to stand for that, before `before`.
-    pub(super) fn last_end(&self, value: Value, before: Micros) -> Option<Micros> {
-        let ends = self.spans.iter().filter(|span| span.value == value);
+    /// When the code last ceased to look like that, before `before`.
+    pub(super) fn last_end(&self, seen: Seen, before: Micros) -> Option<Micros> {
+        let ends = self.spans.iter().filter(|span| seen.is_of(span.value));
         ends.map(|span| span.to).filter(|&to| to <= before).max()
     }
 
@@ -162,7 +172,7 @@ impl Spans {
     }
 
     /// What can be said of a value that is not right at `at`.
-    pub(super) fn excuse(&self, value: Value, at: Micros) -> String {
+    pub(super) fn excuse(&self, seen: Seen, at: Micros) -> String {
         let possible: Vec<String> = self
             .spans
             .iter()
@@ -170,7 +180,7 @@ impl Spans {
             .map(|span| format!("{:?}", span.value))
             .collect();
         let right = possible.join(" or ");
-        match self.last_end(value, at) {
+        match self.last_end(seen, at) {
             Some(end) => {
                 let seconds = (at - end) as f64 / 1e6;
                 format!(

@@ -157,7 +157,15 @@ fn line_of(run: &Run, number: u64, from: Micros, to: Micros) -> Option<(Micros, 
     let ask = match &operation.ask {
         Ask::Write { kind, value, .. } => format!("{kind} -> {value:?}"),
         Ask::Read { via, .. } => format!("read by {via}"),
-        Ask::Follow { via, .. } => format!("follow by {via}"),
+        Ask::Follow { via, picks, .. } => {
+            format!(
+                "follow by {via}{}",
+                if *picks { " with a condition" } else { "" }
+            )
+        }
+        Ask::Limit { max, .. } => format!("limit of {max}"),
+        Ask::Visit { via, .. } => format!("visit by {via}"),
+        Ask::Count { via, .. } => format!("count by {via}"),
     };
     let here = if operation.invoked == from {
         " <=="
@@ -178,6 +186,7 @@ fn outcome_text(outcome: &OperationOutcome) -> String {
                 .map_or(String::new(), |tier| format!(" ({tier})"));
             format!("{value:?}{tier}")
         }
+        OperationOutcome::Counted { used, leased } => format!("{used} used, {leased} out"),
         OperationOutcome::Unavailable { status } => status.to_string(),
         OperationOutcome::NoAnswer { error } => format!("no answer: {error}"),
         OperationOutcome::Strange { answer } => answer.clone(),

@@ -1,5 +1,10 @@
 //! Histories written by hand, those that must fail included.
 
+mod domains;
+mod limits;
+mod moves;
+mod webhooks;
+
 use super::super::history::{Ask, Event, Micros, OperationOutcome, Value, Via, What};
 use super::{Promise, Verdict, check};
 use Value::{Absent, Disabled, Target};
@@ -28,8 +33,8 @@ impl Story {
 
     fn write(mut self, kind: &str, value: Value, from: u64, to: u64) -> Self {
         let ask = write(kind, value);
-        let (code, since) = ("x".to_owned(), from * 1000);
-        self.operation(from, to, ask, OperationOutcome::Done { code, since });
+        let done = OperationOutcome::done("x", from * 1000, true);
+        self.operation(from, to, ask, done);
         self
     }
 
@@ -55,8 +60,8 @@ impl Story {
             code: None,
             value: Target(from),
         };
-        let (code, since) = (code.to_owned(), from * 1000);
-        self.operation(from, to, ask, OperationOutcome::Done { code, since });
+        let done = OperationOutcome::done(code, from * 1000, true);
+        self.operation(from, to, ask, done);
         self
     }
 
@@ -96,10 +101,14 @@ impl Story {
         self
     }
 
-    fn fault(mut self, from: u64, to: u64) -> Self {
+    fn fault(self, from: u64, to: u64) -> Self {
+        self.broken("kill", "cp-0", from, to)
+    }
+
+    fn broken(mut self, kind: &str, detail: &str, from: u64, to: u64) -> Self {
         self.number += 1;
         let fault = self.number;
-        let (kind, detail) = ("kill".to_owned(), "cp-0".to_owned());
+        let (kind, detail) = (kind.to_owned(), detail.to_owned());
         self.add(
             from,
             What::Break {
@@ -163,6 +172,7 @@ fn follow(code: &str) -> Ask {
     Ask::Follow {
         code: code.to_owned(),
         via: Via::Envoy(0),
+        picks: false,
     }
 }
 

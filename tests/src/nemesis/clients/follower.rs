@@ -40,7 +40,8 @@ impl Follower {
                 self.shared.codes.pick(&mut self.rng)
             };
             if let Some(code) = code {
-                client.follow(&self.shared, &code).await;
+                let picks = self.rng.random_bool(0.3);
+                client.follow(&self.shared, &code, picks).await;
             }
             count += 1;
             if count % REQUESTS == 0 {

@@ -1,10 +1,14 @@
 //! A client who manages links: a set of aliases and of generated codes that is its own.
 //!
 //! A change names the revision that it is made to (`If-Match`), and a creation has an `Idempotency-Key`, so that both may
-//! be tried until there is an answer that says whether they have happened. A creation without a key is tried once; the
-//! alias is left alone for as long as the request may still be on its way.
+//! be tried until there is an answer that says whether they have happened. What has neither is tried once: a creation
+//! without a key, a restoration, a move that keeps the old link. The alias is left alone then for as long as the request may
+//! still be on its way.
 
-use super::{ALIASES, Client, ClientContext, LIMIT, TARGET, version};
+mod moves;
+
+use super::link::{Known, Link, read, request, rules};
+use super::{ALIASES, Client, ClientContext, TARGET};
 use crate::nemesis::deployment::CONTROL_PLANES;
 use crate::nemesis::history::{Ask, Micros, OperationOutcome, Value, Via, What};
 use crate::scenario::{Answer, Request};
@@ -21,42 +25,39 @@ const MOST_GENERATED: usize = 14;
 /// How many tries an operation has that is refused for a reason that goes away.
 const TRIES: u32 = 60;
 
-/// A link as its client knows it.
-#[derive(Clone, Debug, PartialEq)]
-enum Known {
-    Absent,
-    Link {
-        tag: String,
-        is_disabled: bool,
-        target: u64,
-    },
-    /// Read it before anything else.
-    Unread,
-    /// A creation may still be on its way.
-    Unclear {
-        op: u64,
-        value: Value,
-        until: Instant,
-    },
-}
-
-impl Known {
-    fn value(&self) -> Option<Value> {
-        match self {
-            Self::Absent => Some(Value::Absent),
-            Self::Link {
-                is_disabled: true, ..
-            } => Some(Value::Disabled),
-            Self::Link { target, .. } => Some(Value::Target(*target)),
-            Self::Unread | Self::Unclear { .. } => None,
-        }
-    }
-}
-
 #[derive(Debug)]
 struct Slot {
     code: String,
     known: Known,
+    /// The link that was deleted last, while it can be restored.
+    buried: Option<Link>,
+}
+
+impl Slot {
+    /// Notes how the link is. One that exists cannot be restored.
+    fn know(&mut self, known: Known) {
+        if known != Known::Absent {
+            self.buried = None;
+        }
+        self.known = known;
+    }
+
+    /// Leaves the link alone while a write that was tried once may still be on its way.
+    fn linger(&mut self, op: u64, value: Value) {
+        let until = Instant::now() + LINGER;
+        self.known = Known::Unclear { op, value, until };
+    }
+}
+
+/// A change of a link that exists.
+struct Change {
+    kind: &'static str,
+    method: &'static str,
+    /// What follows the code.
+    path: &'static str,
+    body: Json,
+    /// The link afterwards, with the old tag; `None` if it is deleted.
+    link: Option<Link>,
 }
 
 /// What an attempt said.
@@ -86,7 +87,11 @@ impl Writer {
             };
             shared.codes.add(&code);
             let known = Known::Absent;
-            Slot { code, known }
+            Slot {
+                code,
+                known,
+                buried: None,
+            }
         };
         Self {
             shared: shared.clone(),
@@ -114,10 +119,10 @@ impl Writer {
             } else {
                 self.generated.swap_remove(index - self.aliases.len())
             };
-            self.step(&mut slot).await;
+            self.step(&mut slot, is_alias).await;
             if is_alias {
                 self.aliases.push(slot);
-            } else if slot.known != Known::Absent {
+            } else if slot.known != Known::Absent || slot.buried.is_some() {
                 self.generated.push(slot);
             }
         }
@@ -130,22 +135,19 @@ impl Writer {
         }
     }
 
-    async fn step(&mut self, slot: &mut Slot) {
+    async fn step(&mut self, slot: &mut Slot, is_alias: bool) {
         match slot.known.clone() {
-            Known::Absent => self.create(slot).await,
+            Known::Absent => self.create_or_restore(slot, is_alias).await,
             Known::Unread => slot.known = self.read(&slot.code).await.0,
             Known::Unclear { op, value, until } => {
                 if Instant::now() >= until {
                     self.clear_up(slot, op, value).await;
                 }
             }
-            Known::Link {
-                tag,
-                is_disabled,
-                target,
-            } => {
-                self.change(slot, &tag, is_disabled, target).await;
-            }
+            Known::Link(link) => match self.rng.random_range(0..100) {
+                0..8 => self.relocate(slot, &link).await,
+                _ => self.change(slot, &link).await,
+            },
         }
     }
 
@@ -155,26 +157,21 @@ impl Writer {
         if known == Known::Unread {
             return;
         }
-        let outcome = if known.value() == Some(value) {
-            OperationOutcome::Done {
-                code: slot.code.clone(),
-                since,
+        match known.value() {
+            Some(found) if found == value => self.done(op, &slot.code, since),
+            // Of a restoration, from an older tombstone.
+            Some(found) if slot.buried.is_some() && found != Value::Absent => {
+                self.restored_to(op, &slot.code, (since, found), false);
             }
-        } else {
-            OperationOutcome::Undone { since }
-        };
-        self.shared.history.complete(op, outcome);
-        slot.known = known;
+            _ => self.undone(op, since),
+        }
+        slot.know(known);
     }
 
     async fn create(&mut self, slot: &mut Slot) {
         let target = self.shared.history.number();
         let value = Value::Target(target);
-        let op = self.shared.history.invoke(Ask::Write {
-            kind: "create".to_owned(),
-            code: Some(slot.code.clone()),
-            value,
-        });
+        let op = self.invoke("create", &slot.code, value);
         let body = json!({ "longUrl": format!("{TARGET}{target}"), "customSlug": slot.code });
         let has_key = self.rng.random_bool(0.5);
         let mut request = self.request("POST", "/links");
@@ -186,8 +183,8 @@ impl Writer {
             let (since, said) = self.attempt(op, &request, &body).await;
             match said {
                 Said::Yes(answer) => {
-                    self.done(op, &slot.code, since);
-                    slot.known = link(&answer);
+                    self.acknowledged(op, &slot.code, since);
+                    slot.know(Link::of(&answer, None).into());
                     return;
                 }
                 Said::No => {
@@ -196,8 +193,8 @@ impl Writer {
                     }
                 }
                 Said::Nothing if !has_key => {
-                    let until = Instant::now() + LINGER;
-                    slot.known = Known::Unclear { op, value, until };
+                    slot.buried = None;
+                    slot.linger(op, value);
                     return;
                 }
                 Said::Nothing => {}
@@ -228,9 +225,14 @@ impl Writer {
                 let code = body["shortCode"].as_str().unwrap_or_default().to_owned();
                 self.shared.codes.add(&code);
                 self.shared.codes.touch(&code);
-                self.done(op, &code, since);
-                let known = link(&answer);
-                self.generated.push(Slot { code, known });
+                self.acknowledged(op, &code, since);
+                let known = Link::of(&answer, None).into();
+                let buried = None;
+                self.generated.push(Slot {
+                    code,
+                    known,
+                    buried,
+                });
                 return;
             }
             if !has_key {
@@ -241,46 +243,26 @@ impl Writer {
         self.shared.history.complete(op, OperationOutcome::Unknown);
     }
 
-    async fn change(&mut self, slot: &mut Slot, tag: &str, is_disabled: bool, target: u64) {
-        let next = self.shared.history.number();
-        let url = format!("{TARGET}{next}");
-        let dice = self.rng.random_range(0..100);
-        let (kind, value, body) = match (dice, is_disabled) {
-            (0..25, _) => ("delete", Value::Absent, Json::Null),
-            (25..60, true) => (
-                "enable",
-                Value::Target(target),
-                json!({ "state": "active" }),
-            ),
-            (60.., true) => (
-                "enable",
-                Value::Target(next),
-                json!({ "state": "active", "longUrl": url }),
-            ),
-            (25..45, false) => ("disable", Value::Disabled, json!({ "state": "disabled" })),
-            (45.., false) => ("change", Value::Target(next), json!({ "longUrl": url })),
-            _ => unreachable!("dice have no negative sides"),
-        };
-        let op = self.shared.history.invoke(Ask::Write {
-            kind: kind.to_owned(),
-            code: Some(slot.code.clone()),
-            value,
-        });
-        let method = if kind == "delete" { "DELETE" } else { "PATCH" };
-        let request = self
-            .request(method, &format!("/links/{}", slot.code))
-            .header("if-match", tag.as_bytes());
+    async fn change(&mut self, slot: &mut Slot, link: &Link) {
+        let change = self.choose(link);
+        let value = change.link.as_ref().map_or(Value::Absent, Link::value);
+        let op = self.invoke(change.kind, &slot.code, value);
+        let path = format!("/links/{}{}", slot.code, change.path);
+        let request = self.request(change.method, &path);
+        let request = request.header("if-match", link.tag.as_bytes());
         self.shared.codes.touch(&slot.code);
         for _ in 0..TRIES {
-            let (since, said) = self.attempt(op, &request, &body).await;
+            let (since, said) = self.attempt(op, &request, &change.body).await;
             match said {
                 Said::Yes(answer) => {
-                    self.done(op, &slot.code, since);
-                    slot.known = if kind == "delete" {
-                        Known::Absent
-                    } else {
-                        link(&answer)
+                    self.acknowledged(op, &slot.code, since);
+                    let Some(changed) = change.link else {
+                        slot.buried = Some(link.clone());
+                        slot.known = Known::Absent;
+                        return;
                     };
+                    let tag = answer.header("etag").unwrap_or_default().to_owned();
+                    slot.know(Known::Link(Link { tag, ..changed }));
                     return;
                 }
                 Said::No => {
@@ -293,13 +275,84 @@ impl Writer {
             self.pause().await;
         }
         self.shared.history.complete(op, OperationOutcome::Unknown);
-        slot.known = Known::Unread;
+        slot.know(Known::Unread);
     }
 
+    fn choose(&mut self, link: &Link) -> Change {
+        let next = self.shared.history.number();
+        let url = format!("{TARGET}{next}");
+        let patch = |kind, link: Link, body| Change {
+            kind,
+            method: "PATCH",
+            path: "",
+            body,
+            link: Some(link),
+        };
+        let mut changed = link.clone();
+        match (self.rng.random_range(0..100), link.is_disabled) {
+            (0..22, _) => Change {
+                kind: "delete",
+                method: "DELETE",
+                path: "",
+                body: Json::Null,
+                link: None,
+            },
+            (22..40, _) => {
+                // A rule where there is none or, half of the time, another one.
+                let is_removed = link.picked.is_some() && self.rng.random_bool(0.5);
+                changed.picked = (!is_removed).then_some(next);
+                let body = rules(changed.picked);
+                Change {
+                    method: "POST",
+                    path: "/rules",
+                    ..patch("rules", changed, body)
+                }
+            }
+            (40..65, true) => {
+                changed.is_disabled = false;
+                patch("enable", changed, json!({ "state": "active" }))
+            }
+            (65.., true) => {
+                (changed.is_disabled, changed.target) = (false, next);
+                let body = json!({ "state": "active", "longUrl": url });
+                patch("enable", changed, body)
+            }
+            (40..55, false) => {
+                changed.is_disabled = true;
+                patch("disable", changed, json!({ "state": "disabled" }))
+            }
+            (55.., false) => {
+                changed.target = next;
+                patch("change", changed, json!({ "longUrl": url }))
+            }
+            _ => unreachable!("dice have no negative sides"),
+        }
+    }
+
+    fn invoke(&self, kind: &str, code: &str, value: Value) -> u64 {
+        self.shared.history.invoke(Ask::Write {
+            kind: kind.to_owned(),
+            code: Some(code.to_owned()),
+            value,
+        })
+    }
+
+    /// A reading has shown that a write has happened.
     fn done(&self, op: u64, code: &str, since: Micros) {
-        let code = code.to_owned();
-        let outcome = OperationOutcome::Done { code, since };
+        let outcome = OperationOutcome::done(code, since, false);
         self.shared.history.complete(op, outcome);
+    }
+
+    /// An answer has said so.
+    fn acknowledged(&self, op: u64, code: &str, since: Micros) {
+        let outcome = OperationOutcome::done(code, since, true);
+        self.shared.history.complete(op, outcome);
+    }
+
+    fn undone(&self, op: u64, since: Micros) {
+        self.shared
+            .history
+            .complete(op, OperationOutcome::Undone { since });
     }
 
     /// Reads a link whose write was refused; says whether that shows what became of the write.
@@ -310,20 +363,17 @@ impl Writer {
         } else if known == Known::Unread || known == Known::Absent && slot.known == Known::Absent {
             return false; // not known, or a creation of what is not there yet: once more
         } else {
-            self.shared
-                .history
-                .complete(op, OperationOutcome::Undone { since });
+            self.undone(op, since);
         }
-        slot.known = known;
+        slot.know(known);
         true
     }
 
     /// Reads a link until there is an answer, and says when that reading began; [`Known::Unread`] if none comes.
     async fn read(&mut self, code: &str) -> (Known, Micros) {
-        let request = self.request("GET", &format!("/links/{code}"));
         for _ in 0..TRIES {
             let index = self.rng.random_range(0..self.clients.len());
-            let (known, since) = read(&self.shared, &mut self.clients[index], &request, code).await;
+            let (known, since) = read(&self.shared, &mut self.clients[index], code).await;
             if known != Known::Unread {
                 return (known, since);
             }
@@ -368,76 +418,5 @@ impl Writer {
 
     fn request(&self, method: &str, path: &str) -> Request {
         request(&self.shared, method, path)
-    }
-}
-
-fn request(shared: &ClientContext, method: &str, path: &str) -> Request {
-    Request::new(method, format!("/api/v1{path}").as_bytes())
-        .header("x-api-key", shared.deployment.admin_key().as_bytes())
-        .header("content-type", b"application/json")
-}
-
-/// A link as an answer of the API shows it.
-fn link(answer: &Answer) -> Known {
-    let body: Json = serde_json::from_slice(&answer.body).unwrap_or_default();
-    let Some(target) = version(body["longUrl"].as_str()) else {
-        return Known::Unread;
-    };
-    Known::Link {
-        tag: answer.header("etag").unwrap_or_default().to_owned(),
-        is_disabled: body["state"] == "disabled",
-        target,
-    }
-}
-
-async fn read(
-    shared: &ClientContext,
-    client: &mut Client,
-    request: &Request,
-    code: &str,
-) -> (Known, Micros) {
-    let op = shared.history.invoke(Ask::Read {
-        code: code.to_owned(),
-        via: client.via,
-    });
-    let since = shared.history.now();
-    let answer = client.ask(shared, request, b"").await;
-    let (known, outcome) = match answer {
-        Ok(answer) if answer.status == 200 => {
-            let known = link(&answer);
-            let outcome = known.value().map_or_else(
-                || OperationOutcome::Strange {
-                    answer: String::from_utf8_lossy(&answer.body).into_owned(),
-                },
-                |value| OperationOutcome::Answer { value, tier: None },
-            );
-            (known, outcome)
-        }
-        Ok(answer) if answer.status == 404 => {
-            let value = Value::Absent;
-            (
-                Known::Absent,
-                OperationOutcome::Answer { value, tier: None },
-            )
-        }
-        Ok(answer) => {
-            let status = answer.status;
-            (Known::Unread, OperationOutcome::Unavailable { status })
-        }
-        // A kept connection was closed meanwhile: nothing is wrong with the part that is asked.
-        Err(error) if super::is_closed(&error) => (Known::Unread, OperationOutcome::Unknown),
-        Err(error) => (Known::Unread, OperationOutcome::NoAnswer { error }),
-    };
-    shared.history.complete(op, outcome);
-    (known, since)
-}
-
-/// Reads a link once, as each client does at the end.
-pub(in crate::nemesis) async fn read_back(shared: &ClientContext, client: &mut Client, code: &str) {
-    let request = request(shared, "GET", &format!("/links/{code}"));
-    let (known, _) = read(shared, client, &request, code).await;
-    if known == Known::Unread {
-        tokio::time::sleep(LIMIT / 50).await;
-        read(shared, client, &request, code).await;
     }
 }

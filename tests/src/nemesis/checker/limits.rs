@@ -1,0 +1,200 @@
+//! Whether links that have a limit of visits keep to it: what was served is at most the limit, and a block for each worker
+//! that was lost; what is counted was served; and once all is used and nothing is out, nothing is served any more.
+
+use super::super::deployment::{ENVOYS, MAX_BLOCK, WORKERS};
+use super::super::history::{Ask, Micros, OperationOutcome, Value};
+use super::losses::losses;
+use super::{Operation, Promise, Run, Verdict, Violation, WINDOW};
+
+/// Blocks that were leased before a database went back are spent for so long.
+const SPENT: Micros = 4_000_000;
+
+pub(super) fn check(run: &Run, verdict: &mut Verdict) {
+    let mut codes: Vec<&String> = run.by_code.keys().collect();
+    codes.sort_unstable();
+    for code in codes {
+        let numbers = run.by_code[code].iter();
+        let operations: Vec<&Operation> = numbers.map(|number| &run.operations[number]).collect();
+        let limited = Limited::of(run, code, &operations);
+        let Some(limited) = limited else { continue };
+        for (promise, time, text) in limited.check() {
+            verdict.violations.push(Violation {
+                promise,
+                code: Some(code.clone()),
+                time,
+                since: None,
+                text,
+            });
+        }
+    }
+}
+
+type Wrong = (Promise, (Micros, Micros), String);
+
+/// A link that has a limit.
+struct Limited<'a> {
+    run: &'a Run,
+    code: &'a str,
+    target: u64,
+    /// When each limit was asked for, and what it is.
+    limits: Vec<(Micros, u64)>,
+    /// When it was acknowledged that there is such a link.
+    created: Option<Micros>,
+    visits: Vec<&'a Operation>,
+    counts: Vec<&'a Operation>,
+}
+
+impl<'a> Limited<'a> {
+    /// `None` if it has none.
+    fn of(run: &'a Run, code: &'a str, operations: &[&'a Operation]) -> Option<Self> {
+        let mut limited = Self {
+            run,
+            code,
+            target: 0,
+            limits: Vec::new(),
+            created: None,
+            visits: Vec::new(),
+            counts: Vec::new(),
+        };
+        for &operation in operations {
+            match operation.ask {
+                Ask::Limit { target, max, .. } => {
+                    limited.target = target;
+                    limited.limits.push((operation.invoked, max));
+                    if let Some((at, OperationOutcome::Done { .. })) = operation.end {
+                        limited.created.get_or_insert(at);
+                    }
+                }
+                Ask::Visit { .. } => limited.visits.push(operation),
+                Ask::Count { .. } => limited.counts.push(operation),
+                _ => {}
+            }
+        }
+        (!limited.limits.is_empty()).then_some(limited)
+    }
+
+    fn check(&self) -> Vec<Wrong> {
+        let mut wrong = self.kind_of_answers();
+        wrong.extend(self.served_at_most());
+        wrong.extend(self.counts.iter().filter_map(|count| self.counted(count)));
+        wrong.extend(
+            self.visits
+                .iter()
+                .filter_map(|visit| self.after_the_end(visit)),
+        );
+        wrong
+    }
+
+    /// The largest limit that was asked for until then.
+    fn max(&self, until: Micros) -> u64 {
+        let until = self.limits.iter().filter(|(at, _)| *at <= until);
+        until.map(|(_, max)| *max).max().unwrap_or_default()
+    }
+
+    /// A link that is there leads to its target, or is used up.
+    fn kind_of_answers(&self) -> Vec<Wrong> {
+        let wrong = self.visits.iter().filter_map(|visit| {
+            let (at, OperationOutcome::Answer { value, .. }) = visit.end.as_ref()? else {
+                return None;
+            };
+            let promise = match value {
+                Value::Target(target) if *target == self.target => return None,
+                Value::Disabled => return None,
+                Value::Absent if !self.must_be_there(visit) => return None,
+                Value::Absent => Promise::NothingMissing,
+                _ => Promise::NothingOld,
+            };
+            let text = format!("'{}' was answered with {value:?}", self.code);
+            Some((promise, (visit.invoked, *at), text))
+        });
+        wrong.collect()
+    }
+
+    fn must_be_there(&self, visit: &Operation) -> bool {
+        let is_old = |at: Micros| at + WINDOW < visit.invoked;
+        self.created.is_some_and(is_old) && self.run.restores.is_empty()
+    }
+
+    fn served_at_most(&self) -> Option<Wrong> {
+        let served: Vec<&&Operation> = self
+            .visits
+            .iter()
+            .filter(|visit| is_served(visit))
+            .collect();
+        let (first, last) = (served.first()?.invoked, served.last()?.invoked);
+        let forgotten = served
+            .iter()
+            .filter(|visit| self.is_forgotten(visit))
+            .count() as u64;
+        let lost = losses(self.run, first, last, (ENVOYS, WORKERS)) * MAX_BLOCK;
+        let most = self.max(Micros::MAX) + lost + forgotten;
+        let served = served.len() as u64;
+        (served > most).then(|| {
+            let text = format!(
+                "'{}' was served {served} times; right are {} and {lost} of workers that were lost, \
+                 and {forgotten} that a restored database has forgotten",
+                self.code,
+                self.max(Micros::MAX)
+            );
+            (Promise::LimitsKept, (first, last), text)
+        })
+    }
+
+    /// Whether a restored database may not know of a visit.
+    fn is_forgotten(&self, visit: &Operation) -> bool {
+        self.run.restores.iter().any(|restore| {
+            let (from, to) = (restore.copied.0, restore.restored.1 + SPENT);
+            // What was spent of a block is told later.
+            visit.invoked + SPENT >= from && visit.invoked <= to
+        })
+    }
+
+    /// What is counted was served, or may have been.
+    fn counted(&self, count: &Operation) -> Option<Wrong> {
+        let (at, OperationOutcome::Counted { used, .. }) = count.end.as_ref()? else {
+            return None;
+        };
+        let may_be_served = |visit: &&&Operation| visit.invoked <= *at && may_be_served(visit);
+        let most = self.visits.iter().filter(may_be_served).count() as u64;
+        (*used > most).then(|| {
+            let text = format!("'{}' has used {used} visits, of {most} at most", self.code);
+            (Promise::LimitsKept, (count.invoked, *at), text)
+        })
+    }
+
+    /// A visit that was served although all were used up before it, and no limit was raised.
+    fn after_the_end(&self, visit: &Operation) -> Option<Wrong> {
+        let ended = visit.end.as_ref().map(|(at, _)| *at)?;
+        let over = self.counts.iter().find(|count| {
+            let Some((at, OperationOutcome::Counted { used, leased: 0 })) = count.end else {
+                return false;
+            };
+            at < visit.invoked && used >= self.max(ended)
+        })?;
+        let is_restored = |from| {
+            let mut restores = self.run.restores.iter();
+            restores.any(|restore| restore.restored.1 >= from)
+        };
+        (is_served(visit) && !is_restored(over.invoked)).then(|| {
+            let text = format!("'{}' was served after all its visits were used", self.code);
+            (Promise::LimitsKept, (visit.invoked, ended), text)
+        })
+    }
+}
+
+fn is_served(visit: &Operation) -> bool {
+    let answer = |value| matches!(value, Value::Target(_));
+    matches!(visit.end, Some((_, OperationOutcome::Answer { value, .. })) if answer(value))
+}
+
+/// Whether it was served, or no answer came.
+pub(super) fn may_be_served(visit: &Operation) -> bool {
+    let has_no_answer = matches!(
+        visit.end,
+        None | Some((
+            _,
+            OperationOutcome::NoAnswer { .. } | OperationOutcome::Unknown
+        ))
+    );
+    has_no_answer || is_served(visit)
+}

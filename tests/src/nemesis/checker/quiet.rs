@@ -1,0 +1,66 @@
+//! When nothing is broken, and everything must be well.
+
+use super::super::history::Micros;
+use super::FaultSpan;
+
+/// So long after the last fault everything is as without faults.
+const RECOVERY: Micros = 10_000_000;
+/// The fault after which the feed is silent for longer. Links are asked for meanwhile; domains stay as they are, for nothing else
+/// brings them.
+const SILENCING: &str = "control plane without redis";
+const SILENCE: Micros = 35_000_000;
+
+/// Times without faults.
+#[derive(Debug, Default)]
+pub(super) struct QuietTimes {
+    links: Vec<(Micros, Micros)>,
+    domains: Vec<(Micros, Micros)>,
+}
+
+impl QuietTimes {
+    /// Between faults, until the end of the history.
+    pub(super) fn between<'a>(
+        faults: impl Iterator<Item = &'a FaultSpan> + Clone,
+        end: Micros,
+    ) -> Self {
+        let recovery_of_domains = |fault: &FaultSpan| match fault.kind == SILENCING {
+            true => SILENCE,
+            false => RECOVERY,
+        };
+        Self {
+            links: between(faults.clone(), end, |_| RECOVERY),
+            domains: between(faults, end, recovery_of_domains),
+        }
+    }
+
+    /// Whether all of that time was quiet, for a link, or for a domain: `{name}/`.
+    pub(super) fn contain(&self, code: &str, from: Micros, to: Micros) -> bool {
+        let times = match code.ends_with('/') {
+            true => &self.domains,
+            false => &self.links,
+        };
+        let index = times.partition_point(|&(_, end)| end < to);
+        times.get(index).is_some_and(|&(start, _)| start <= from)
+    }
+}
+
+fn between<'a>(
+    faults: impl Iterator<Item = &'a FaultSpan>,
+    end: Micros,
+    recovery: impl Fn(&FaultSpan) -> Micros,
+) -> Vec<(Micros, Micros)> {
+    let span = |fault: &FaultSpan| (fault.from, fault.to.saturating_add(recovery(fault)));
+    let mut faults: Vec<(Micros, Micros)> = faults.map(span).collect();
+    faults.sort_unstable();
+    let (mut quiet, mut since) = (Vec::new(), 0);
+    for (from, to) in faults {
+        if from > since {
+            quiet.push((since, from));
+        }
+        since = since.max(to);
+    }
+    if since < end {
+        quiet.push((since, end));
+    }
+    quiet
+}

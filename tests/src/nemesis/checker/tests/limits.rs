@@ -1,0 +1,133 @@
+//! Links that have a limit of visits.
+
+use super::*;
+
+/// Of three visits.
+fn limited() -> Story {
+    Story::default().limit(3, 1000, 1010)
+}
+
+impl Story {
+    fn limit(mut self, max: u64, from: u64, to: u64) -> Self {
+        let (code, target) = ("x".to_owned(), 1);
+        let done = OperationOutcome::done("x", from * 1000, true);
+        self.operation(from, to, Ask::Limit { code, target, max }, done);
+        self
+    }
+
+    fn visit(mut self, value: Value, from: u64) -> Self {
+        let (code, via) = ("x".to_owned(), Via::Envoy(0));
+        let answer = OperationOutcome::Answer { value, tier: None };
+        self.operation(from, from + 1, Ask::Visit { code, via }, answer);
+        self
+    }
+
+    fn visits(mut self, count: u64, from: u64) -> Self {
+        for number in 0..count {
+            self = self.visit(Target(1), from + 2 * number);
+        }
+        self
+    }
+
+    fn unanswered(mut self, from: u64) -> Self {
+        let (code, via) = ("x".to_owned(), Via::Envoy(0));
+        self.operation(
+            from,
+            from + 1,
+            Ask::Visit { code, via },
+            OperationOutcome::Unknown,
+        );
+        self
+    }
+
+    fn count(mut self, used: u64, leased: u64, from: u64) -> Self {
+        let (code, via) = ("x".to_owned(), Via::ControlPlane(0));
+        let counted = OperationOutcome::Counted { used, leased };
+        self.operation(from, from + 1, Ask::Count { code, via }, counted);
+        self
+    }
+}
+
+#[test]
+fn a_link_is_served_as_often_as_its_limit_says() {
+    let story = limited().visits(3, 2000).visit(Disabled, 3000);
+    assert_eq!(story.breaks(), []);
+    assert_eq!(limited().visits(4, 2000).breaks(), [Promise::LimitsKept]);
+    let raised = limited().visits(3, 2000).limit(5, 3000, 3010);
+    assert_eq!(raised.visits(2, 4000).breaks(), []);
+    let raised = limited().visits(3, 2000).limit(5, 3000, 3010);
+    assert_eq!(raised.visits(3, 4000).breaks(), [Promise::LimitsKept]);
+}
+
+#[test]
+fn each_worker_that_is_killed_costs_a_block() {
+    let story = |count| {
+        limited()
+            .broken("kill", "envoy-0", 2010, 2020)
+            .visits(count, 2000)
+    };
+    assert_eq!(story(3 + 2 * 20).breaks(), []);
+    assert_eq!(story(3 + 2 * 20 + 1).breaks(), [Promise::LimitsKept]);
+    let other = limited().broken("kill", "cp-0", 2010, 2020);
+    assert_eq!(other.visits(4, 2000).breaks(), [Promise::LimitsKept]);
+}
+
+#[test]
+fn workers_that_reach_no_control_plane_for_long_cost_a_block() {
+    let story = |until, count| {
+        limited()
+            .broken("stop", "cp-0", 2000, 10_000)
+            .broken("isolate", "cp-1", 2000, until)
+            .visits(count, 2000)
+    };
+    assert_eq!(story(9000, 3 + 4 * 20).breaks(), []);
+    assert_eq!(story(9000, 3 + 4 * 20 + 1).breaks(), [Promise::LimitsKept]);
+    assert_eq!(story(3000, 4).breaks(), [Promise::LimitsKept]);
+    let redis = limited().broken("stop", "redis-0", 2000, 40_000);
+    assert_eq!(redis.visits(4, 2000).breaks(), [Promise::LimitsKept]);
+}
+
+#[test]
+fn what_is_counted_was_served() {
+    let story = || limited().visits(2, 2000).unanswered(2500);
+    assert_eq!(story().count(3, 0, 3000).breaks(), []);
+    assert_eq!(story().count(4, 0, 3000).breaks(), [Promise::LimitsKept]);
+}
+
+#[test]
+fn nothing_is_served_after_all_was_used() {
+    let story = |leased| {
+        limited()
+            .visits(2, 2000)
+            .unanswered(2500)
+            .count(3, leased, 3000)
+    };
+    let out = story(1).visit(Target(1), 4000);
+    assert_eq!(out.breaks(), []);
+    let over = story(0).visit(Target(1), 4000);
+    assert_eq!(over.breaks(), [Promise::LimitsKept]);
+    let raised = story(0).limit(4, 3500, 3600).visit(Target(1), 4000);
+    assert_eq!(raised.breaks(), []);
+}
+
+#[test]
+fn a_restored_database_has_forgotten_visits() {
+    let story = || {
+        limited()
+            .copied(5000, 5100)
+            .visits(3, 10_000)
+            .count(3, 0, 11_000)
+    };
+    let forgotten = story().restored(20_000, 22_000).visits(3, 30_000);
+    assert_eq!(forgotten.breaks(), []);
+    let more = story().restored(20_000, 22_000).visits(4, 30_000);
+    assert_eq!(more.breaks(), [Promise::LimitsKept]);
+}
+
+#[test]
+fn a_limited_link_is_there_and_leads_to_its_target() {
+    let missing = limited().visit(Absent, 6011);
+    assert_eq!(missing.breaks(), [Promise::NothingMissing]);
+    let elsewhere = limited().visit(Target(2), 2000);
+    assert_eq!(elsewhere.breaks(), [Promise::NothingOld]);
+}

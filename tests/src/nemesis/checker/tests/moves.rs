@@ -1,0 +1,112 @@
+//! Moves, restorations and rules.
+
+use super::*;
+
+const RULED: Value = Value::Ruled {
+    plain: 1,
+    picked: 2,
+};
+
+impl Story {
+    /// A link is restored as something else than it was when it was deleted.
+    fn restored_as(mut self, asked: Value, shown: Value, from: u64, to: u64) -> Self {
+        let outcome = OperationOutcome::Done {
+            code: "x".to_owned(),
+            since: from * 1000,
+            shown: Some(shown),
+            is_answered: true,
+        };
+        self.operation(from, to, write("restore", asked), outcome);
+        self
+    }
+
+    fn pick(mut self, value: Value, from: u64, to: u64) -> Self {
+        let (code, via, picks) = ("x".to_owned(), Via::Envoy(0), true);
+        let ask = Ask::Follow { code, via, picks };
+        let answer = OperationOutcome::Answer { value, tier: None };
+        self.operation(from, to, ask, answer);
+        self
+    }
+}
+
+fn deleted() -> Story {
+    created().write("delete", Absent, 10_000, 10_010)
+}
+
+#[test]
+fn a_link_that_has_moved_away_is_not_followed() {
+    let story = || created().write("move", Absent, 10_000, 10_010);
+    assert_eq!(story().follow(Target(1), 15_000, 15_001).breaks(), []);
+    let late = story().follow(Target(1), 15_011, 15_020);
+    assert_eq!(late.breaks(), [Promise::NothingOld]);
+}
+
+#[test]
+fn a_link_that_has_moved_here_is_not_missing_and_takes_no_code_of_another() {
+    let story = || Story::default().write("move here", Target(1), 1000, 1010);
+    assert_eq!(story().follow(Target(1), 2000, 2001).breaks(), []);
+    let missing = story().follow(Absent, 6011, 6012);
+    assert_eq!(missing.breaks(), [Promise::NothingMissing]);
+    let taken = created().write("move here", Target(3), 3000, 3010);
+    assert_eq!(taken.breaks(), [Promise::NothingTwice]);
+}
+
+#[test]
+fn a_restored_link_is_there_with_its_content() {
+    let story = || deleted().write("restore", Target(1), 20_000, 20_010);
+    assert_eq!(story().follow(Target(1), 40_000, 40_001).breaks(), []);
+    let missing = story().follow(Absent, 40_000, 40_001);
+    assert_eq!(missing.breaks(), [Promise::NothingMissing]);
+    let over_another = deleted().write("create", Target(3), 12_000, 12_010).write(
+        "restore",
+        Target(1),
+        20_000,
+        20_010,
+    );
+    assert_eq!(over_another.breaks(), [Promise::NothingTwice]);
+}
+
+#[test]
+fn a_link_that_is_restored_otherwise_than_it_was_has_lost_something() {
+    let story = || deleted().restored_as(Target(1), Target(7), 20_000, 20_010);
+    assert_eq!(story().breaks(), [Promise::NothingLost]);
+    // A restored database may have an older tombstone.
+    let older = created()
+        .write("delete", Absent, 2000, 2010)
+        .copied(5000, 5100)
+        .write("create", Target(3), 6000, 6010)
+        .write("delete", Absent, 7000, 7010)
+        .restored(12_000, 13_000)
+        .restored_as(Target(3), Target(1), 20_000, 20_010)
+        .follow(Target(1), 40_000, 40_001);
+    assert_eq!(older.breaks(), []);
+}
+
+#[test]
+fn a_rule_leads_those_who_meet_its_condition_elsewhere() {
+    let story = || created().write("rules", RULED, 10_000, 10_010);
+    let right = story()
+        .follow(Target(1), 20_000, 20_001)
+        .pick(Target(2), 20_000, 20_001)
+        .read(RULED, 20_000, 20_001);
+    assert_eq!(right.breaks(), []);
+    let ignored = story().pick(Target(1), 15_011, 15_012);
+    assert_eq!(ignored.breaks(), [Promise::NothingOld]);
+    let for_all = story().follow(Target(2), 20_000, 20_001);
+    assert_eq!(for_all.breaks(), [Promise::NothingOld]);
+    let lost = story().read(Target(1), 20_000, 20_001);
+    assert_eq!(lost.breaks(), [Promise::NothingLost]);
+}
+
+#[test]
+fn a_rule_that_was_removed_leads_nowhere() {
+    let story = || {
+        created()
+            .write("rules", RULED, 10_000, 10_010)
+            .write("rules", Target(1), 20_000, 20_010)
+    };
+    assert_eq!(story().pick(Target(2), 25_000, 25_001).breaks(), []);
+    assert_eq!(story().pick(Target(1), 40_000, 40_001).breaks(), []);
+    let late = story().pick(Target(2), 25_011, 25_012);
+    assert_eq!(late.breaks(), [Promise::NothingOld]);
+}

@@ -1,0 +1,228 @@
+//! A client who makes, changes and removes domains, and visitors of these.
+//!
+//! Changes of domains name no revision, so each is tried once; without an answer the domain is left alone for as long as the
+//! request may still be on its way. In the history a domain is the code `{name}/`: visitors of `/` see its root, those of
+//! codes that no link has the target for these, as those who meet the condition of a rule.
+
+use super::link::request;
+use super::{Client, ClientContext, TARGET, is_closed, version};
+use crate::nemesis::deployment::CONTROL_PLANES;
+use crate::nemesis::history::{Ask, Micros, OperationOutcome, Value, Via, What};
+use crate::scenario::Answer;
+use rand::RngExt;
+use rand::rngs::StdRng;
+use serde_json::{Value as Json, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+const DOMAINS: usize = 6;
+/// Longer than all timeouts and faults that may hold up a request together.
+const LINGER: Duration = Duration::from_secs(75);
+const TRIES: u32 = 40;
+
+/// The codes of all domains.
+pub(in crate::nemesis) fn codes() -> impl Iterator<Item = String> {
+    (0..DOMAINS).map(|number| format!("d{number}.nemesis.example/"))
+}
+
+/// Visits domains.
+pub(super) async fn visit(shared: Arc<ClientContext>, via: Via, mut rng: StdRng) {
+    let codes: Vec<String> = codes().collect();
+    let mut client = Client::new(via);
+    let mut count = 0;
+    while !shared.is_over() {
+        sleep(Duration::from_millis(rng.random_range(20..100))).await;
+        let code = &codes[rng.random_range(0..codes.len())];
+        client.follow(&shared, code, rng.random_bool(0.5)).await;
+        count += 1;
+        if count % 30 == 0 {
+            client = Client::new(via);
+        }
+    }
+}
+
+struct Slot {
+    code: String,
+    value: Option<Value>,
+    /// A change that may still be on its way.
+    unclear: Option<(u64, Value, Instant)>,
+}
+
+/// Makes, changes and removes domains.
+pub(super) struct DomainWriter {
+    shared: Arc<ClientContext>,
+    rng: StdRng,
+    clients: Vec<Client>,
+    slots: Vec<Slot>,
+}
+
+impl DomainWriter {
+    pub(super) fn new(shared: &Arc<ClientContext>, rng: StdRng) -> Self {
+        let slot = |code| Slot {
+            code,
+            value: Some(Value::Absent),
+            unclear: None,
+        };
+        Self {
+            shared: shared.clone(),
+            rng,
+            clients: (0..CONTROL_PLANES)
+                .map(|number| Client::new(Via::ControlPlane(number)))
+                .collect(),
+            slots: codes().map(slot).collect(),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        while !self.shared.is_over() {
+            sleep(Duration::from_millis(self.rng.random_range(100..500))).await;
+            let index = self.rng.random_range(0..self.slots.len());
+            let mut slot = self.slots.swap_remove(index);
+            self.step(&mut slot).await;
+            self.slots.push(slot);
+        }
+        for (op, ..) in self.slots.iter().filter_map(|slot| slot.unclear) {
+            self.shared.history.complete(op, OperationOutcome::Unknown);
+        }
+    }
+
+    async fn step(&mut self, slot: &mut Slot) {
+        match slot.unclear {
+            Some((_, _, until)) if Instant::now() < until => {}
+            Some((op, value, _)) => {
+                if self.settle(slot, op, value).await {
+                    slot.unclear = None;
+                }
+            }
+            None => match slot.value {
+                None => slot.value = self.read(&slot.code).await.0,
+                Some(value) => self.write(slot, value).await,
+            },
+        }
+    }
+
+    async fn write(&mut self, slot: &mut Slot, before: Value) {
+        let name = slot.code.trim_end_matches('/');
+        let [plain, picked] = [(); 2].map(|()| self.shared.history.number());
+        let url = |number| format!("{TARGET}{number}");
+        let urls = json!({ "rootUrl": url(plain), "notFoundUrl": url(picked) });
+        let made = Value::Ruled { plain, picked };
+        let (kind, value, method, path, body) = match before {
+            Value::Absent => {
+                let mut body = urls;
+                body["name"] = Json::from(name);
+                ("make domain", made, "POST", String::new(), body)
+            }
+            _ if self.rng.random_bool(0.2) => {
+                let path = format!("/{name}");
+                ("remove domain", Value::Absent, "DELETE", path, Json::Null)
+            }
+            _ => ("change domain", made, "PATCH", format!("/{name}"), urls),
+        };
+        let op = self.shared.history.invoke(Ask::Write {
+            kind: kind.to_owned(),
+            code: Some(slot.code.clone()),
+            value,
+        });
+        let request = request(&self.shared, method, &format!("/domains{path}"));
+        let bytes = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let index = self.rng.random_range(0..self.clients.len());
+        let client = &mut self.clients[index];
+        let (via, since) = (client.via, self.shared.history.now());
+        let answer = client.ask(&self.shared, &request, bytes.as_bytes()).await;
+        let end = match &answer {
+            Ok(answer) => answer.status.to_string(),
+            Err(error) if is_closed(error) => format!("499 {error}"),
+            Err(error) => error.clone(),
+        };
+        self.shared.history.add(What::Attempt {
+            op,
+            since,
+            via,
+            end,
+        });
+        match answer {
+            Ok(answer) if matches!(answer.status, 200 | 201 | 204) => {
+                let done = OperationOutcome::done(&slot.code, since, true);
+                self.shared.history.complete(op, done);
+                slot.value = Some(value);
+            }
+            Ok(answer) if matches!(answer.status, 404 | 409) => {
+                if !self.settle(slot, op, value).await {
+                    self.shared.history.complete(op, OperationOutcome::Unknown);
+                }
+            }
+            _ => slot.unclear = Some((op, value, Instant::now() + LINGER)),
+        }
+    }
+
+    /// Reads a domain and says what became of a change of it; `false` if it cannot be read.
+    async fn settle(&mut self, slot: &mut Slot, op: u64, value: Value) -> bool {
+        let (found, since) = self.read(&slot.code).await;
+        slot.value = found;
+        let outcome = match found {
+            None => return false,
+            Some(found) if found == value => OperationOutcome::done(&slot.code, since, false),
+            Some(_) => OperationOutcome::Undone { since },
+        };
+        self.shared.history.complete(op, outcome);
+        true
+    }
+
+    async fn read(&mut self, code: &str) -> (Option<Value>, Micros) {
+        for _ in 0..TRIES {
+            let index = self.rng.random_range(0..self.clients.len());
+            let (value, since) = read(&self.shared, &mut self.clients[index], code).await;
+            if value.is_some() {
+                return (value, since);
+            }
+            sleep(Duration::from_millis(self.rng.random_range(50..400))).await;
+        }
+        (None, 0)
+    }
+}
+
+/// Reads a domain, and says when that began.
+async fn read(shared: &ClientContext, client: &mut Client, code: &str) -> (Option<Value>, Micros) {
+    let op = shared.history.invoke(Ask::Read {
+        code: code.to_owned(),
+        via: client.via,
+    });
+    let since = shared.history.now();
+    let request = request(
+        shared,
+        "GET",
+        &format!("/domains/{}", code.trim_end_matches('/')),
+    );
+    let (value, outcome) = match client.ask(shared, &request, b"").await {
+        Ok(answer) if answer.status == 200 => match shown(&answer) {
+            Some(value) => (Some(value), OperationOutcome::Answer { value, tier: None }),
+            None => (None, super::link::strange(&answer)),
+        },
+        Ok(answer) if answer.status == 404 => {
+            let value = Value::Absent;
+            (Some(value), OperationOutcome::Answer { value, tier: None })
+        }
+        Ok(answer) => {
+            let status = answer.status;
+            (None, OperationOutcome::Unavailable { status })
+        }
+        Err(error) if is_closed(&error) => (None, OperationOutcome::Unknown),
+        Err(error) => (None, OperationOutcome::NoAnswer { error }),
+    };
+    shared.history.complete(op, outcome);
+    (value, since)
+}
+
+fn shown(answer: &Answer) -> Option<Value> {
+    let body: Json = serde_json::from_slice(&answer.body).ok()?;
+    Some(Value::Ruled {
+        plain: version(body["rootUrl"].as_str())?,
+        picked: version(body["notFoundUrl"].as_str())?,
+    })
+}

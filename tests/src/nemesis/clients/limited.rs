@@ -1,0 +1,254 @@
+//! Links that have a limit of visits: one client makes them, watches their counts and raises limits, others visit them.
+
+use super::link::{self, request};
+use super::{Client, ClientContext, TARGET, is_closed};
+use crate::nemesis::deployment::{CONTROL_PLANES, ENVOYS};
+use crate::nemesis::history::{Ask, OperationOutcome, Via, What};
+use crate::scenario::Request;
+use rand::RngExt;
+use rand::rngs::StdRng;
+use rand::seq::{IndexedMutRandom, IndexedRandom};
+use serde_json::{Value as Json, json};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// Links that are visited until their visits are used up, at the same time.
+const OPEN: usize = 3;
+/// Links that are visited although their visits are used up.
+const CLOSED: usize = 4;
+const WATCH: Duration = Duration::from_millis(300);
+const TRIES: u32 = 40;
+/// After so many visits another connection is opened, which may be that of another worker.
+const VISITS: usize = 20;
+/// At the end, until all visits are used up.
+const USE_LIMIT: Duration = Duration::from_secs(45);
+
+/// A link with a limit.
+#[derive(Clone, Debug)]
+struct Limited {
+    code: String,
+    tag: String,
+    max: u64,
+    is_used_up: bool,
+}
+
+/// Those that are visited.
+#[derive(Debug, Default)]
+pub(super) struct LimitedCodes(RwLock<Vec<String>>);
+
+impl LimitedCodes {
+    fn pick(&self, rng: &mut StdRng) -> Option<String> {
+        let codes = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        codes.choose(rng).cloned()
+    }
+
+    fn set(&self, links: &[Limited]) {
+        let mut codes = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *codes = links.iter().map(|link| link.code.clone()).collect();
+    }
+}
+
+/// Visits links that have a limit.
+pub(super) async fn visit(shared: Arc<ClientContext>, via: Via, mut rng: StdRng) {
+    let mut client = Client::new(via);
+    let mut count = 0;
+    while !shared.is_over() {
+        sleep(Duration::from_millis(rng.random_range(10..60))).await;
+        let Some(code) = shared.limited.pick(&mut rng) else {
+            continue;
+        };
+        client.visit(&shared, &code).await;
+        count += 1;
+        if count % VISITS == 0 {
+            client = Client::new(via);
+        }
+    }
+}
+
+/// What a reading of a link's count says.
+enum Count {
+    Counted { used: u64, leased: u64 },
+    Absent,
+    Unknown,
+}
+
+/// Makes such links, and watches them.
+pub(super) struct Limiter {
+    shared: Arc<ClientContext>,
+    rng: StdRng,
+    clients: Vec<Client>,
+    links: Vec<Limited>,
+}
+
+impl Limiter {
+    pub(super) fn new(shared: &Arc<ClientContext>, rng: StdRng) -> Self {
+        Self {
+            shared: shared.clone(),
+            rng,
+            clients: (0..CONTROL_PLANES)
+                .map(|number| Client::new(Via::ControlPlane(number)))
+                .collect(),
+            links: Vec::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        while !self.shared.is_over() {
+            if self.links.iter().filter(|link| !link.is_used_up).count() < OPEN {
+                self.create().await;
+            }
+            self.look().await;
+            self.shared.limited.set(&self.links);
+            sleep(WATCH).await;
+        }
+        self.use_up().await;
+    }
+
+    async fn create(&mut self) {
+        let number = self.shared.history.number();
+        let max = self.rng.random_range(30..250);
+        let code = format!("limit-{number}");
+        let body =
+            json!({ "longUrl": format!("{TARGET}{number}"), "customSlug": code, "maxVisits": max });
+        let op = self.shared.history.invoke(Ask::Limit {
+            code: code.clone(),
+            target: number,
+            max,
+        });
+        let request = request(&self.shared, "POST", "/links");
+        let request = request.header("idempotency-key", format!("nemesis-{op}").as_bytes());
+        if let Some(tag) = self.write(op, &code, &request, &body).await {
+            if self.links.iter().filter(|link| link.is_used_up).count() > CLOSED {
+                let first = self.links.iter().position(|link| link.is_used_up);
+                self.links.remove(first.unwrap_or_default());
+            }
+            let is_used_up = false;
+            self.links.push(Limited {
+                code,
+                tag,
+                max,
+                is_used_up,
+            });
+        }
+    }
+
+    async fn raise(&mut self, link: &mut Limited) {
+        let max = link.max + self.rng.random_range(10..60);
+        let op = self.shared.history.invoke(Ask::Limit {
+            code: link.code.clone(),
+            target: link.code["limit-".len()..].parse().unwrap_or_default(),
+            max,
+        });
+        let request = request(&self.shared, "PATCH", &format!("/links/{}", link.code));
+        let request = request.header("if-match", link.tag.as_bytes());
+        let body = json!({ "maxVisits": max });
+        if let Some(tag) = self.write(op, &link.code, &request, &body).await {
+            (link.tag, link.max, link.is_used_up) = (tag, max, false);
+        }
+    }
+
+    /// Makes a write until it is known to have happened; its entity tag. `None` if it never is: the link is left alone then.
+    async fn write(
+        &mut self,
+        op: u64,
+        code: &str,
+        request: &Request,
+        body: &Json,
+    ) -> Option<String> {
+        let bytes = body.to_string();
+        for _ in 0..TRIES {
+            let client = self.clients.choose_mut(&mut self.rng)?;
+            let answer = client.ask(&self.shared, request, bytes.as_bytes()).await;
+            match answer {
+                Ok(answer) if matches!(answer.status, 200 | 201) => {
+                    let done = OperationOutcome::done(code, self.shared.history.now(), true);
+                    self.shared.history.complete(op, done);
+                    return Some(answer.header("etag").unwrap_or_default().to_owned());
+                }
+                Ok(answer) if matches!(answer.status, 404 | 409 | 412 | 422) => break,
+                _ => sleep(WATCH).await,
+            }
+        }
+        self.shared.history.complete(op, OperationOutcome::Unknown);
+        None
+    }
+
+    /// Looks at the count of each link; some limits are raised when they are reached.
+    async fn look(&mut self) {
+        for mut link in std::mem::take(&mut self.links) {
+            let counted = self.count(&link.code).await;
+            match counted {
+                Count::Absent => continue, // a restored database has forgotten it
+                Count::Counted { used, leased } if !link.is_used_up => {
+                    link.is_used_up = used >= link.max && leased == 0;
+                    if link.is_used_up && self.rng.random_bool(0.3) && !self.shared.is_over() {
+                        self.raise(&mut link).await;
+                    }
+                }
+                _ => {}
+            }
+            self.links.push(link);
+        }
+    }
+
+    async fn count(&mut self, code: &str) -> Count {
+        let index = self.rng.random_range(0..self.clients.len());
+        let client = &mut self.clients[index];
+        let (code, via) = (code.to_owned(), client.via);
+        let path = format!("/links/{code}");
+        let op = self.shared.history.invoke(Ask::Count { code, via });
+        let request = request(&self.shared, "GET", &path);
+        let (count, outcome) = match client.ask(&self.shared, &request, b"").await {
+            Ok(answer) if answer.status == 200 => {
+                let body: Json = serde_json::from_slice(&answer.body).unwrap_or_default();
+                let figure = |name: &str| body["visits"][name].as_u64();
+                match (figure("used"), figure("leased")) {
+                    (Some(used), Some(leased)) => (
+                        Count::Counted { used, leased },
+                        OperationOutcome::Counted { used, leased },
+                    ),
+                    _ => (Count::Unknown, link::strange(&answer)),
+                }
+            }
+            Ok(answer) if answer.status == 404 => (Count::Absent, OperationOutcome::Unknown),
+            Ok(answer) => {
+                let status = answer.status;
+                (Count::Unknown, OperationOutcome::Unavailable { status })
+            }
+            Err(error) if is_closed(&error) => (Count::Unknown, OperationOutcome::Unknown),
+            Err(error) => (Count::Unknown, OperationOutcome::NoAnswer { error }),
+        };
+        self.shared.history.complete(op, outcome);
+        count
+    }
+
+    /// Visits every link until its visits are used up, and some times more.
+    async fn use_up(&mut self) {
+        let is_open = |links: &[Limited]| links.iter().any(|link| !link.is_used_up);
+        let mut clients: Vec<Client> = (0..ENVOYS)
+            .map(|number| Client::new(Via::Envoy(number)))
+            .collect();
+        let all_used = async {
+            while is_open(&self.links) {
+                for link in self.links.clone() {
+                    for client in &mut clients {
+                        client.visit(&self.shared, &link.code).await;
+                    }
+                }
+                self.look().await;
+            }
+        };
+        if timeout(USE_LIMIT, all_used).await.is_err() {
+            let open = self.links.iter().filter(|link| !link.is_used_up);
+            let open: Vec<&str> = open.map(|link| link.code.as_str()).collect();
+            let text = format!("visits that visitors do not get: {}", open.join(", "));
+            self.shared.history.add(What::Unexpected { text });
+        }
+        for link in &self.links {
+            for client in &mut clients {
+                client.visit(&self.shared, &link.code).await;
+            }
+        }
+    }
+}
