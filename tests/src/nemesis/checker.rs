@@ -6,6 +6,7 @@
 //! write without a definite answer leaves both possible. A database that is restored makes the values possible again
 //! that were when it was copied.
 
+mod answers;
 mod clicks;
 mod limits;
 mod losses;
@@ -19,7 +20,6 @@ mod webhooks;
 
 use super::history::{Ask, Event, Micros, OperationOutcome, Value, Via, View, What};
 use quiet::QuietTimes;
-use spans::{Seen, Spans};
 use std::collections::{BTreeMap, HashMap};
 
 pub use story::print;
@@ -27,8 +27,6 @@ pub use verdict::{Promise, Verdict, Violation};
 
 /// An answer is right for some moment that is no longer ago than this.
 const WINDOW: Micros = 5_000_000;
-/// The tier of an answer that is served because asking fails. How old it may be is a setting, a day by default.
-const STALE: &str = "stale";
 
 /// An operation, put together from its events.
 #[derive(Debug)]
@@ -243,13 +241,14 @@ pub fn check(events: &[Event]) -> Verdict {
         let key = (operation.kind(), outcome.to_owned());
         *verdict.operations.entry(key).or_default() += 1;
     }
+    webhooks::count(events, &mut verdict);
     for fault in run.faults.values() {
         *verdict.faults.entry(fault.kind.clone()).or_default() += 1;
     }
     let mut codes: Vec<&String> = run.by_code.keys().collect();
     codes.sort_unstable();
     for code in codes {
-        check_code(&run, code, &mut verdict);
+        answers::check(&run, code, &mut verdict);
     }
     check_availability(&run, &mut verdict);
     for event in events {
@@ -268,113 +267,6 @@ pub fn check(events: &[Event]) -> Verdict {
     webhooks::check(&run, events, &mut verdict);
     verdict.violations.sort_by_key(|v| (v.promise, v.time));
     verdict
-}
-
-fn check_code(run: &Run, code: &str, verdict: &mut Verdict) {
-    let operations: Vec<&Operation> = run.by_code[code]
-        .iter()
-        .map(|number| &run.operations[number])
-        .collect();
-    let spans = Spans::of(&operations, &run.restores);
-    for &(invoked, completed) in spans.twice() {
-        verdict.violations.push(Violation {
-            promise: Promise::NothingTwice,
-            code: Some(code.to_owned()),
-            time: (invoked, completed),
-            since: None,
-            text: format!("'{code}' was given to a new link while it belonged to another one"),
-        });
-    }
-    check_restored(run, code, &operations, verdict);
-    let mut late: BTreeMap<Micros, Micros> = spans
-        .changes()
-        .filter(|&at| run.quiet.contain(code, at, at + WINDOW))
-        .map(|at| (at, 0))
-        .collect();
-    for operation in operations {
-        let Some((completed, OperationOutcome::Answer { value, tier })) = &operation.end else {
-            continue;
-        };
-        if matches!(operation.ask, Ask::Visit { .. }) {
-            continue; // see `limits`
-        }
-        let (invoked, completed) = (operation.invoked, *completed);
-        let seen = Seen(*value, operation.view());
-        let is_now = spans.is_possible(seen, invoked, completed);
-        if is_now {
-            continue;
-        }
-        let (promise, via, margin) = match (&operation.ask, *value) {
-            (Ask::Follow { via, .. }, Value::Target(_)) => (Promise::NothingOld, via, WINDOW),
-            (Ask::Follow { via, .. }, _) => (Promise::NothingMissing, via, WINDOW),
-            (Ask::Read { via, .. }, _) => (Promise::NothingLost, via, 0),
-            _ => continue,
-        };
-        let margin = if run.sweep.is_some_and(|sweep| sweep <= invoked) {
-            0
-        } else {
-            margin
-        };
-        if spans.is_possible(seen, invoked.saturating_sub(margin), completed) {
-            if let Some(end) = spans.last_end(seen, invoked)
-                && let Some(age) = late.get_mut(&end)
-            {
-                *age = (*age).max(invoked - end);
-            }
-            continue;
-        }
-        // A domain stays in effect until an edge or control plane hears otherwise, and a new edge has none at first.
-        let was_known = *value == Value::Absent || spans.was_possible(seen, completed);
-        if code.ends_with('/') && was_known && !run.quiet.contain(code, invoked, completed) {
-            continue;
-        }
-        // An Envoy serves known links as stale while no control plane answers it.
-        let is_stale = tier.as_deref() == Some(STALE);
-        if is_stale
-            && spans.was_possible(seen, completed)
-            && !run.quiet.contain(code, invoked, completed)
-        {
-            verdict.stale += 1;
-            continue;
-        }
-        let tier = tier
-            .as_ref()
-            .map_or(String::new(), |tier| format!(" (tier {tier})"));
-        verdict.violations.push(Violation {
-            promise,
-            code: Some(code.to_owned()),
-            time: (invoked, completed),
-            since: spans.last_end(seen, invoked),
-            text: format!(
-                "{via} answered '{code}' with {value:?}{tier}; {}",
-                spans.excuse(seen, invoked)
-            ),
-        });
-    }
-    verdict.propagation.extend(late.into_values());
-}
-
-/// A link that is restored is as it was when it was deleted. Only a database that was itself restored may have forgotten
-/// that deletion, and have an earlier one.
-fn check_restored(run: &Run, code: &str, operations: &[&Operation], verdict: &mut Verdict) {
-    for operation in operations {
-        let (Some(asked), Some((at, _))) = (operation.asked, &operation.end) else {
-            continue;
-        };
-        if run.restores.iter().any(|restore| restore.restored.0 <= *at) {
-            continue;
-        }
-        let shown = operation.value();
-        verdict.violations.push(Violation {
-            promise: Promise::NothingLost,
-            code: Some(code.to_owned()),
-            time: (operation.invoked, *at),
-            since: None,
-            text: format!(
-                "'{code}' was restored as {shown:?}, and was {asked:?} when it was deleted"
-            ),
-        });
-    }
 }
 
 /// While nothing is broken, everything is answered; an answer that makes no sense is never right.

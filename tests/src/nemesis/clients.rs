@@ -29,6 +29,10 @@ const ALIASES: u64 = 36;
 const FOLLOWERS_OF_AN_ENVOY: usize = 3;
 /// How many codes were changed last.
 const RECENT: usize = 24;
+/// Longer than all timeouts and faults that may hold up a request together.
+const LINGER: Duration = Duration::from_secs(75);
+/// How many tries an operation has that is refused for a reason that goes away.
+const TRIES: u32 = 60;
 /// How long an answer may take.
 const LIMIT: Duration = Duration::from_secs(5);
 /// A path that no link has.
@@ -268,6 +272,27 @@ impl Client {
         };
         shared.history.complete(op, outcome);
         is_closed
+    }
+}
+
+/// What came of a request whose answer does not say what was asked for.
+fn failed(answer: Result<Answer, String>) -> OperationOutcome {
+    match answer {
+        Ok(answer) => OperationOutcome::Unavailable {
+            status: answer.status,
+        },
+        // A kept connection was closed meanwhile: nothing is wrong with the part that is asked.
+        Err(error) if is_closed(&error) => OperationOutcome::Unknown,
+        Err(error) => OperationOutcome::NoAnswer { error },
+    }
+}
+
+/// How an attempt to write ended, for the history.
+fn end_of(answer: &Result<Answer, String>) -> String {
+    match answer {
+        Ok(answer) => answer.status.to_string(),
+        Err(error) if is_closed(error) => format!("499 {error}"),
+        Err(error) => error.clone(),
     }
 }
 

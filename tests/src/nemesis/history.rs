@@ -34,7 +34,7 @@ pub enum Value {
 /// What a visitor sends in the query to meet the condition of a rule.
 pub(super) const PICK: &str = "pick=1";
 
-/// What of a value somebody gets to see.
+/// How much of a value is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     /// A client of the API sees all of it.

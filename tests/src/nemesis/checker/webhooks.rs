@@ -29,7 +29,7 @@ pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
         };
         messages.check(event, verdict);
         if (200..300).contains(status) {
-            let value = value.filter(|_| name != DELETED);
+            let value = value.filter(|_| name == CREATED || name == CHANGED);
             let ids = arrived.entry((name, code, value)).or_default();
             ids.insert(id);
         }
@@ -47,9 +47,24 @@ pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
     }
 }
 
+/// Counts the messages among the operations.
+pub(super) fn count(events: &[Event], verdict: &mut Verdict) {
+    for event in events {
+        if let What::Delivered { event, status, .. } = &event.what {
+            let outcome = match status {
+                200..300 => "told",
+                _ => "refused",
+            };
+            let key = (event.clone(), outcome.to_owned());
+            *verdict.operations.entry(key).or_default() += 1;
+        }
+    }
+}
+
 const CREATED: &str = "link.created";
 const CHANGED: &str = "link.changed";
 const DELETED: &str = "link.deleted";
+const REACHED: &str = "link.limit-reached";
 
 /// The event that a kind of write raises.
 fn event_of(kind: &str) -> Option<&'static str> {
@@ -69,17 +84,52 @@ fn expected(run: &Run, since: Micros) -> BTreeMap<Told<'_>, (usize, (Micros, Mic
             continue;
         };
         let time = (operation.invoked, at);
-        // A database that goes back takes events with it that were written since it was copied.
-        let may_be_forgotten = run
-            .restores
-            .iter()
-            .any(|restore| time.0 <= restore.restored.1 && time.1 >= restore.copied.0);
-        if time.0 >= since && !may_be_forgotten {
+        if time.0 >= since && !may_be_forgotten(run, time) {
             let (count, last) = expected.entry(told).or_insert((0, time));
             (*count, *last) = (*count + 1, time);
         }
     }
+    for (code, operations) in &run.by_code {
+        let operations = operations.iter().map(|number| &run.operations[number]);
+        let operations: Vec<&Operation> = operations.collect();
+        let reached = reached(&operations);
+        let reached = reached.filter(|time| time.0 >= since && !may_be_forgotten(run, *time));
+        for (count, time) in (1..).zip(reached) {
+            expected.insert((REACHED, code, None), (count, time));
+        }
+    }
     expected
+}
+
+/// A database that goes back takes events with it that were written since it was copied.
+fn may_be_forgotten(run: &Run, time: (Micros, Micros)) -> bool {
+    let mut restores = run.restores.iter();
+    restores.any(|restore| time.0 <= restore.restored.1 && time.1 >= restore.copied.0)
+}
+
+/// From when to when each limit of a link was reached that a reading shows to be, before it was raised.
+fn reached(operations: &[&Operation]) -> impl Iterator<Item = (Micros, Micros)> {
+    let limits = operations
+        .iter()
+        .filter_map(|operation| match operation.ask {
+            Ask::Limit { max, .. } => Some((operation.invoked, max)),
+            _ => None,
+        });
+    let limits: Vec<(Micros, u64)> = limits.collect();
+    let ends = limits.iter().skip(1).map(|(raised, _)| *raised);
+    let ends: Vec<Micros> = ends.chain([Micros::MAX]).collect();
+    limits
+        .into_iter()
+        .zip(ends)
+        .filter_map(|((set, max), end)| {
+            let seen = operations.iter().filter_map(|operation| {
+                let (at, OperationOutcome::Counted { used, .. }) = operation.end.as_ref()? else {
+                    return None;
+                };
+                (set < operation.invoked && *at < end && *used >= max).then_some(*at)
+            });
+            Some((set, seen.min()?))
+        })
 }
 
 /// What an acknowledged write tells, and when it was acknowledged. One that only a reading shows may be another's work.

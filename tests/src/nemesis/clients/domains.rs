@@ -5,7 +5,7 @@
 //! codes that no link has the target for these, as those who meet the condition of a rule.
 
 use super::link::request;
-use super::{Client, ClientContext, TARGET, is_closed, version};
+use super::{Client, ClientContext, LINGER, TARGET, TRIES, end_of, failed, version};
 use crate::nemesis::deployment::CONTROL_PLANES;
 use crate::nemesis::history::{Ask, Micros, OperationOutcome, Value, Via, What};
 use crate::scenario::Answer;
@@ -17,9 +17,6 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 const DOMAINS: usize = 6;
-/// Longer than all timeouts and faults that may hold up a request together.
-const LINGER: Duration = Duration::from_secs(75);
-const TRIES: u32 = 40;
 
 /// The codes of all domains.
 pub(in crate::nemesis) fn codes() -> impl Iterator<Item = String> {
@@ -47,6 +44,17 @@ struct Slot {
     value: Option<Value>,
     /// A change that may still be on its way.
     unclear: Option<(u64, Value, Instant)>,
+}
+
+/// A change of a domain, as it is asked for.
+struct Change {
+    kind: &'static str,
+    method: &'static str,
+    /// Behind `/domains`.
+    path: String,
+    body: String,
+    /// What the domain is afterwards.
+    value: Value,
 }
 
 /// Makes, changes and removes domains.
@@ -103,43 +111,20 @@ impl DomainWriter {
     }
 
     async fn write(&mut self, slot: &mut Slot, before: Value) {
-        let name = slot.code.trim_end_matches('/');
-        let [plain, picked] = [(); 2].map(|()| self.shared.history.number());
-        let url = |number| format!("{TARGET}{number}");
-        let urls = json!({ "rootUrl": url(plain), "notFoundUrl": url(picked) });
-        let made = Value::Ruled { plain, picked };
-        let (kind, value, method, path, body) = match before {
-            Value::Absent => {
-                let mut body = urls;
-                body["name"] = Json::from(name);
-                ("make domain", made, "POST", String::new(), body)
-            }
-            _ if self.rng.random_bool(0.2) => {
-                let path = format!("/{name}");
-                ("remove domain", Value::Absent, "DELETE", path, Json::Null)
-            }
-            _ => ("change domain", made, "PATCH", format!("/{name}"), urls),
-        };
+        let change = self.choose(slot.code.trim_end_matches('/'), before);
         let op = self.shared.history.invoke(Ask::Write {
-            kind: kind.to_owned(),
+            kind: change.kind.to_owned(),
             code: Some(slot.code.clone()),
-            value,
+            value: change.value,
         });
-        let request = request(&self.shared, method, &format!("/domains{path}"));
-        let bytes = if body.is_null() {
-            String::new()
-        } else {
-            body.to_string()
-        };
+        let path = format!("/domains{}", change.path);
+        let request = request(&self.shared, change.method, &path);
         let index = self.rng.random_range(0..self.clients.len());
         let client = &mut self.clients[index];
         let (via, since) = (client.via, self.shared.history.now());
-        let answer = client.ask(&self.shared, &request, bytes.as_bytes()).await;
-        let end = match &answer {
-            Ok(answer) => answer.status.to_string(),
-            Err(error) if is_closed(error) => format!("499 {error}"),
-            Err(error) => error.clone(),
-        };
+        let answer = client.ask(&self.shared, &request, change.body.as_bytes());
+        let answer = answer.await;
+        let end = end_of(&answer);
         self.shared.history.add(What::Attempt {
             op,
             since,
@@ -150,14 +135,44 @@ impl DomainWriter {
             Ok(answer) if matches!(answer.status, 200 | 201 | 204) => {
                 let done = OperationOutcome::done(&slot.code, since, true);
                 self.shared.history.complete(op, done);
-                slot.value = Some(value);
+                slot.value = Some(change.value);
             }
             Ok(answer) if matches!(answer.status, 404 | 409) => {
-                if !self.settle(slot, op, value).await {
+                if !self.settle(slot, op, change.value).await {
                     self.shared.history.complete(op, OperationOutcome::Unknown);
                 }
             }
-            _ => slot.unclear = Some((op, value, Instant::now() + LINGER)),
+            _ => slot.unclear = Some((op, change.value, Instant::now() + LINGER)),
+        }
+    }
+
+    fn choose(&mut self, name: &str, before: Value) -> Change {
+        let [plain, picked] = [(); 2].map(|()| self.shared.history.number());
+        let url = |number| format!("{TARGET}{number}");
+        let mut urls = json!({ "rootUrl": url(plain), "notFoundUrl": url(picked) });
+        let (kind, method) = match before {
+            Value::Absent => ("make domain", "POST"),
+            _ if self.rng.random_bool(0.2) => ("remove domain", "DELETE"),
+            _ => ("change domain", "PATCH"),
+        };
+        let is_removal = method == "DELETE";
+        let mut path = format!("/{name}");
+        if before == Value::Absent {
+            path.clear();
+            urls["name"] = Json::from(name);
+        }
+        Change {
+            kind,
+            method,
+            path,
+            body: match is_removal {
+                true => String::new(),
+                false => urls.to_string(),
+            },
+            value: match is_removal {
+                true => Value::Absent,
+                false => Value::Ruled { plain, picked },
+            },
         }
     }
 
@@ -208,12 +223,7 @@ async fn read(shared: &ClientContext, client: &mut Client, code: &str) -> (Optio
             let value = Value::Absent;
             (Some(value), OperationOutcome::Answer { value, tier: None })
         }
-        Ok(answer) => {
-            let status = answer.status;
-            (None, OperationOutcome::Unavailable { status })
-        }
-        Err(error) if is_closed(&error) => (None, OperationOutcome::Unknown),
-        Err(error) => (None, OperationOutcome::NoAnswer { error }),
+        answer => (None, failed(answer)),
     };
     shared.history.complete(op, outcome);
     (value, since)

@@ -1,7 +1,7 @@
 //! Links that have a limit of visits: one client makes them, watches their counts and raises limits, others visit them.
 
 use super::link::{self, request};
-use super::{Client, ClientContext, TARGET, is_closed};
+use super::{Client, ClientContext, TARGET, TRIES, failed};
 use crate::nemesis::deployment::{CONTROL_PLANES, ENVOYS};
 use crate::nemesis::history::{Ask, OperationOutcome, Via, What};
 use crate::scenario::Request;
@@ -18,7 +18,6 @@ const OPEN: usize = 3;
 /// Links that are visited although their visits are used up.
 const CLOSED: usize = 4;
 const WATCH: Duration = Duration::from_millis(300);
-const TRIES: u32 = 40;
 /// After so many visits another connection is opened, which may be that of another worker.
 const VISITS: usize = 20;
 /// At the end, until all visits are used up.
@@ -212,12 +211,7 @@ impl Limiter {
                 }
             }
             Ok(answer) if answer.status == 404 => (Count::Absent, OperationOutcome::Unknown),
-            Ok(answer) => {
-                let status = answer.status;
-                (Count::Unknown, OperationOutcome::Unavailable { status })
-            }
-            Err(error) if is_closed(&error) => (Count::Unknown, OperationOutcome::Unknown),
-            Err(error) => (Count::Unknown, OperationOutcome::NoAnswer { error }),
+            answer => (Count::Unknown, failed(answer)),
         };
         self.shared.history.complete(op, outcome);
         count

@@ -1,6 +1,6 @@
 //! A link as its client knows it, and how the API shows it.
 
-use super::{Client, ClientContext, LIMIT, TARGET, is_closed, version};
+use super::{Client, ClientContext, LIMIT, TARGET, failed, version};
 use crate::nemesis::history::{Ask, Micros, OperationOutcome, PICK, Value};
 use crate::scenario::{Answer, Request};
 use serde_json::{Value as Json, json};
@@ -149,12 +149,7 @@ async fn get(
     match client.ask(shared, &request, b"").await {
         Ok(answer) if answer.status == 200 => Ok(Some(answer)),
         Ok(answer) if answer.status == 404 => Ok(None),
-        Ok(answer) => Err(OperationOutcome::Unavailable {
-            status: answer.status,
-        }),
-        // A kept connection was closed meanwhile: nothing is wrong with the part that is asked.
-        Err(error) if is_closed(&error) => Err(OperationOutcome::Unknown),
-        Err(error) => Err(OperationOutcome::NoAnswer { error }),
+        answer => Err(failed(answer)),
     }
 }
 

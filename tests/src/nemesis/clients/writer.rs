@@ -8,7 +8,7 @@
 mod moves;
 
 use super::link::{Known, Link, read, request, rules};
-use super::{ALIASES, Client, ClientContext, TARGET};
+use super::{ALIASES, Client, ClientContext, LINGER, TARGET, TRIES, end_of};
 use crate::nemesis::deployment::CONTROL_PLANES;
 use crate::nemesis::history::{Ask, Micros, OperationOutcome, Value, Via, What};
 use crate::scenario::{Answer, Request};
@@ -18,12 +18,8 @@ use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longer than all timeouts and faults that may hold up a request together.
-const LINGER: Duration = Duration::from_secs(75);
 /// Generated codes of a client at the same time.
 const MOST_GENERATED: usize = 14;
-/// How many tries an operation has that is refused for a reason that goes away.
-const TRIES: u32 = 60;
 
 #[derive(Debug)]
 struct Slot {
@@ -393,11 +389,7 @@ impl Writer {
         };
         let since = self.shared.history.now();
         let answer = client.ask(&self.shared, request, bytes.as_bytes()).await;
-        let end = match &answer {
-            Ok(answer) => answer.status.to_string(),
-            Err(error) if super::is_closed(error) => format!("499 {error}"),
-            Err(error) => error.clone(),
-        };
+        let end = end_of(&answer);
         self.shared.history.add(What::Attempt {
             op,
             since,

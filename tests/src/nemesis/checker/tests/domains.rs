@@ -1,4 +1,4 @@
-//! Domains: the code `{name}/`, whose root everyone sees, and the target for unknown codes those who ask for one.
+//! Domains: the code `{name}/`, as which visitors see its root or, if they ask for an unknown code, the target for these.
 
 use super::*;
 

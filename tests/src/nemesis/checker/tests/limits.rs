@@ -8,7 +8,7 @@ fn limited() -> Story {
 }
 
 impl Story {
-    fn limit(mut self, max: u64, from: u64, to: u64) -> Self {
+    pub(super) fn limit(mut self, max: u64, from: u64, to: u64) -> Self {
         let (code, target) = ("x".to_owned(), 1);
         let done = OperationOutcome::done("x", from * 1000, true);
         self.operation(from, to, Ask::Limit { code, target, max }, done);
@@ -22,7 +22,7 @@ impl Story {
         self
     }
 
-    fn visits(mut self, count: u64, from: u64) -> Self {
+    pub(super) fn visits(mut self, count: u64, from: u64) -> Self {
         for number in 0..count {
             self = self.visit(Target(1), from + 2 * number);
         }
@@ -40,7 +40,7 @@ impl Story {
         self
     }
 
-    fn count(mut self, used: u64, leased: u64, from: u64) -> Self {
+    pub(super) fn count(mut self, used: u64, leased: u64, from: u64) -> Self {
         let (code, via) = ("x".to_owned(), Via::ControlPlane(0));
         let counted = OperationOutcome::Counted { used, leased };
         self.operation(from, from + 1, Ask::Count { code, via }, counted);

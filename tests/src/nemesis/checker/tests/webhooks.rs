@@ -127,3 +127,23 @@ fn a_restored_database_may_forget_what_was_to_be_told_since_its_copy() {
     assert_eq!(story(4999).breaks(), [Promise::WebhooksTold]);
     assert_eq!(story(30_000).breaks(), [Promise::WebhooksTold]);
 }
+
+#[test]
+fn each_limit_that_is_reached_is_told() {
+    let story = || {
+        Story::default()
+            .subscribed()
+            .limit(3, 1000, 1010)
+            .visits(3, 2000)
+            .count(3, 0, 3000)
+    };
+    let told = || story().told("link.limit-reached", "a", Some(Target(1)));
+    assert_eq!(story().breaks(), [Promise::WebhooksTold]);
+    assert_eq!(told().breaks(), []);
+    let raised = || told().limit(5, 4000, 4010).visits(2, 5000);
+    assert_eq!(raised().breaks(), []);
+    let again = || raised().count(5, 0, 6000);
+    assert_eq!(again().breaks(), [Promise::WebhooksTold]);
+    let both = again().told("link.limit-reached", "b", Some(Target(1)));
+    assert_eq!(both.breaks(), []);
+}

@@ -1,0 +1,157 @@
+//! Whether the answers about a code are right: no older than they may be, nothing missing, lost, or given twice.
+
+use super::super::history::{Ask, Micros, OperationOutcome, Value, Via};
+use super::spans::{Seen, Spans};
+use super::{Operation, Promise, Run, Verdict, Violation, WINDOW};
+use std::collections::BTreeMap;
+
+/// The tier of an answer that is served because asking fails. How old it may be is a setting, a day by default.
+const STALE: &str = "stale";
+
+/// What is known of a code.
+struct Judge<'a> {
+    run: &'a Run,
+    code: &'a str,
+    spans: Spans,
+    /// Changes while nothing was broken, with the age of the oldest answer after each.
+    late: BTreeMap<Micros, Micros>,
+}
+
+/// An answer, as far as it is judged.
+struct Judged<'a> {
+    seen: Seen,
+    via: Via,
+    tier: Option<&'a str>,
+    invoked: Micros,
+    completed: Micros,
+    /// What it breaks if it is wrong, and how old it may be.
+    promise: Promise,
+    margin: Micros,
+}
+
+pub(super) fn check(run: &Run, code: &str, verdict: &mut Verdict) {
+    let numbers = run.by_code[code].iter();
+    let operations: Vec<&Operation> = numbers.map(|number| &run.operations[number]).collect();
+    let spans = Spans::of(&operations, &run.restores);
+    let text = format!("'{code}' was given to a new link while it belonged to another one");
+    let twice = spans.twice().iter();
+    let twice = twice.map(|&time| violation(Promise::NothingTwice, code, time, text.clone()));
+    verdict.violations.extend(twice);
+    check_restored(run, code, &operations, verdict);
+    let changes = spans.changes();
+    let changes = changes.filter(|&at| run.quiet.contain(code, at, at + WINDOW));
+    let mut judge = Judge {
+        run,
+        code,
+        late: changes.map(|at| (at, 0)).collect(),
+        spans,
+    };
+    for operation in operations {
+        if let Some(answer) = judge.answer(operation) {
+            judge.check(&answer, verdict);
+        }
+    }
+    verdict.propagation.extend(judge.late.into_values());
+}
+
+impl Judge<'_> {
+    /// `None` if it is no answer, or judged elsewhere.
+    fn answer<'o>(&self, operation: &'o Operation) -> Option<Judged<'o>> {
+        let (completed, OperationOutcome::Answer { value, tier }) = operation.end.as_ref()? else {
+            return None;
+        };
+        let (promise, via, margin) = match (&operation.ask, *value) {
+            (Ask::Follow { via, .. }, Value::Target(_)) => (Promise::NothingOld, via, WINDOW),
+            (Ask::Follow { via, .. }, _) => (Promise::NothingMissing, via, WINDOW),
+            (Ask::Read { via, .. }, _) => (Promise::NothingLost, via, 0),
+            _ => return None,
+        };
+        let invoked = operation.invoked;
+        let is_at_end = self.run.sweep.is_some_and(|sweep| sweep <= invoked);
+        Some(Judged {
+            seen: Seen(*value, operation.view()),
+            via: *via,
+            tier: tier.as_deref(),
+            invoked,
+            completed: *completed,
+            promise,
+            margin: if is_at_end { 0 } else { margin },
+        })
+    }
+
+    fn check(&mut self, answer: &Judged<'_>, verdict: &mut Verdict) {
+        let (seen, invoked, completed) = (answer.seen, answer.invoked, answer.completed);
+        let is_possible = |from| self.spans.is_possible(seen, from, completed);
+        if is_possible(invoked) {
+            return;
+        }
+        if is_possible(invoked.saturating_sub(answer.margin)) {
+            if let Some(end) = self.spans.last_end(seen, invoked)
+                && let Some(age) = self.late.get_mut(&end)
+            {
+                *age = (*age).max(invoked - end);
+            }
+            return;
+        }
+        if !self.run.quiet.contain(self.code, invoked, completed) {
+            let was_so = self.spans.was_possible(seen, completed);
+            // A domain stays in effect until an edge or control plane hears otherwise, and a new edge has none at first.
+            if self.code.ends_with('/') && (was_so || seen.0 == Value::Absent) {
+                return;
+            }
+            // An Envoy serves known links as stale while no control plane answers it.
+            if was_so && answer.tier == Some(STALE) {
+                verdict.stale += 1;
+                return;
+            }
+        }
+        verdict.violations.push(self.wrong(answer));
+    }
+
+    fn wrong(&self, answer: &Judged<'_>) -> Violation {
+        let &Judged {
+            seen, via, invoked, ..
+        } = answer;
+        let (code, value) = (self.code, seen.0);
+        let tier = answer.tier.map(|tier| format!(" (tier {tier})"));
+        let text = format!(
+            "{via} answered '{code}' with {value:?}{}; {}",
+            tier.unwrap_or_default(),
+            self.spans.excuse(seen, invoked)
+        );
+        Violation {
+            since: self.spans.last_end(seen, invoked),
+            ..violation(answer.promise, code, (invoked, answer.completed), text)
+        }
+    }
+}
+
+/// A link that is restored is as it was when it was deleted. Only a database that was itself restored may have forgotten
+/// that deletion, and have an earlier one.
+fn check_restored(run: &Run, code: &str, operations: &[&Operation], verdict: &mut Verdict) {
+    for operation in operations {
+        let (Some(asked), Some((at, _))) = (operation.asked, &operation.end) else {
+            continue;
+        };
+        if run.restores.iter().any(|restore| restore.restored.0 <= *at) {
+            continue;
+        }
+        let shown = operation.value();
+        let text =
+            format!("'{code}' was restored as {shown:?}, and was {asked:?} when it was deleted");
+        let time = (operation.invoked, *at);
+        verdict
+            .violations
+            .push(violation(Promise::NothingLost, code, time, text));
+    }
+}
+
+fn violation(promise: Promise, code: &str, time: (Micros, Micros), text: String) -> Violation {
+    Violation {
+        promise,
+        code: Some(code.to_owned()),
+        time,
+        since: None,
+        text,
+    }
+}
