@@ -118,6 +118,9 @@ pub enum Ask {
         target: u64,
         /// The limit.
         max: u64,
+        /// Where visitors are sent when it is reached; otherwise they are told that the link is gone.
+        #[serde(default)]
+        expired: Option<u64>,
     },
     /// A visit of a link that has a limit.
     Visit {

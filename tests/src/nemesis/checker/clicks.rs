@@ -1,8 +1,8 @@
 //! Whether clicks are counted between those acknowledged and those served.
 
 use super::super::history::{Ask, Event, OperationOutcome, Value, Via, What};
-use super::{Promise, Run, Verdict, Violation};
-use std::collections::HashMap;
+use super::{Operation, Promise, Run, Verdict, Violation};
+use std::collections::{HashMap, HashSet};
 
 pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
     let is_clicks = |event: &&Event| matches!(event.what, What::Clicks { .. });
@@ -55,6 +55,9 @@ pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
 /// By code, how many redirects Envoys may have sent: those that came, and those of which no answer came.
 fn served(run: &Run) -> HashMap<&str, u64> {
     let mut served = HashMap::new();
+    let expired: HashSet<u64> = run.operations.values().filter_map(expired).collect();
+    let is_click =
+        |value: &Value| matches!(value, Value::Target(target) if !expired.contains(target));
     for operation in run.operations.values() {
         let (Ask::Follow { code, via, .. } | Ask::Visit { code, via }) = &operation.ask else {
             continue;
@@ -63,7 +66,7 @@ fn served(run: &Run) -> HashMap<&str, u64> {
             continue;
         }
         let may_be_redirect = match &operation.end {
-            Some((_, OperationOutcome::Answer { value, .. })) => matches!(value, Value::Target(_)),
+            Some((_, OperationOutcome::Answer { value, .. })) => is_click(value),
             Some((_, OperationOutcome::NoAnswer { .. } | OperationOutcome::Unknown)) | None => true,
             Some(_) => false,
         };
@@ -72,4 +75,12 @@ fn served(run: &Run) -> HashMap<&str, u64> {
         }
     }
     served
+}
+
+/// Where visitors of a link are sent once it is over, which is no click.
+fn expired(operation: &Operation) -> Option<u64> {
+    match operation.ask {
+        Ask::Limit { expired, .. } => expired,
+        _ => None,
+    }
 }

@@ -36,6 +36,7 @@ struct Limited<'a> {
     run: &'a Run,
     code: &'a str,
     target: u64,
+    expired: Option<u64>,
     /// When each limit was asked for, and what it is.
     limits: Vec<(Micros, u64)>,
     /// When it was acknowledged that there is such a link.
@@ -51,6 +52,7 @@ impl<'a> Limited<'a> {
             run,
             code,
             target: 0,
+            expired: None,
             limits: Vec::new(),
             created: None,
             visits: Vec::new(),
@@ -58,8 +60,13 @@ impl<'a> Limited<'a> {
         };
         for &operation in operations {
             match operation.ask {
-                Ask::Limit { target, max, .. } => {
-                    limited.target = target;
+                Ask::Limit {
+                    target,
+                    max,
+                    expired,
+                    ..
+                } => {
+                    (limited.target, limited.expired) = (target, expired);
                     limited.limits.push((operation.invoked, max));
                     if let Some((at, OperationOutcome::Done { .. })) = operation.end {
                         limited.created.get_or_insert(at);
@@ -99,9 +106,10 @@ impl<'a> Limited<'a> {
             };
             let promise = match value {
                 Value::Target(target) if *target == self.target => return None,
-                Value::Disabled => return None,
+                Value::Target(expired) if Some(*expired) == self.expired => return None,
+                Value::Disabled if self.expired.is_none() => return None,
                 Value::Absent if !self.must_be_there(visit) => return None,
-                Value::Absent => Promise::NothingMissing,
+                Value::Absent | Value::Disabled => Promise::NothingMissing,
                 _ => Promise::NothingOld,
             };
             let text = format!("'{}' was answered with {value:?}", self.code);
@@ -119,7 +127,7 @@ impl<'a> Limited<'a> {
         let served: Vec<&&Operation> = self
             .visits
             .iter()
-            .filter(|visit| is_served(visit))
+            .filter(|visit| self.is_served(visit))
             .collect();
         let (first, last) = (served.first()?.invoked, served.last()?.invoked);
         let forgotten = served
@@ -154,7 +162,7 @@ impl<'a> Limited<'a> {
         let (at, OperationOutcome::Counted { used, .. }) = count.end.as_ref()? else {
             return None;
         };
-        let may_be_served = |visit: &&&Operation| visit.invoked <= *at && may_be_served(visit);
+        let may_be_served = |visit: &&&Operation| visit.invoked <= *at && self.may_be_served(visit);
         let most = self.visits.iter().filter(may_be_served).count() as u64;
         (*used > most).then(|| {
             let text = format!("'{}' has used {used} visits, of {most} at most", self.code);
@@ -175,26 +183,26 @@ impl<'a> Limited<'a> {
             let mut restores = self.run.restores.iter();
             restores.any(|restore| restore.restored.1 >= from)
         };
-        (is_served(visit) && !is_restored(over.invoked)).then(|| {
+        (self.is_served(visit) && !is_restored(over.invoked)).then(|| {
             let text = format!("'{}' was served after all its visits were used", self.code);
             (Promise::LimitsKept, (visit.invoked, ended), text)
         })
     }
-}
 
-fn is_served(visit: &Operation) -> bool {
-    let answer = |value| matches!(value, Value::Target(_));
-    matches!(visit.end, Some((_, OperationOutcome::Answer { value, .. })) if answer(value))
-}
+    fn is_served(&self, visit: &Operation) -> bool {
+        let answer = |value| value == Value::Target(self.target);
+        matches!(visit.end, Some((_, OperationOutcome::Answer { value, .. })) if answer(value))
+    }
 
-/// Whether it was served, or no answer came.
-pub(super) fn may_be_served(visit: &Operation) -> bool {
-    let has_no_answer = matches!(
-        visit.end,
-        None | Some((
-            _,
-            OperationOutcome::NoAnswer { .. } | OperationOutcome::Unknown
-        ))
-    );
-    has_no_answer || is_served(visit)
+    /// Whether it was served, or no answer came.
+    fn may_be_served(&self, visit: &Operation) -> bool {
+        let has_no_answer = matches!(
+            visit.end,
+            None | Some((
+                _,
+                OperationOutcome::NoAnswer { .. } | OperationOutcome::Unknown
+            ))
+        );
+        has_no_answer || self.is_served(visit)
+    }
 }

@@ -7,6 +7,13 @@ use super::{FaultSpan, Run};
 
 /// So long after a fault a part may still start, or connect.
 const SLOW: Micros = 4_000_000;
+/// The fault that drains workers, which tell of their blocks unless they reach no control plane then.
+const RECONFIGURED: &str = "envoy reconfigured";
+/// The fault that moves the clock of a part.
+const MOVED: &str = "clock moved";
+/// So many workers are drained for each that there is.
+const CONFIGURATIONS: u64 = 4;
+const DRAINED: Micros = 25_000_000;
 
 /// From `from` to `to`, for so many Envoys of so many workers.
 pub(super) fn losses(
@@ -25,13 +32,16 @@ pub(super) fn losses(
         let name = format!("envoy-{envoy}");
         let kills = |fault: &&&FaultSpan| fault.kind == "kill" && fault.part() == name;
         let kills = faults.iter().filter(kills).count() as u64;
-        let moves = |fault: &&&FaultSpan| fault.kind == "clock moved" && fault.part() == "mariadb";
+        let moves = |fault: &&&FaultSpan| fault.kind == MOVED && fault.part() == "mariadb";
         // There and back.
         let clocks = 2 * faults.iter().filter(moves).count() as u64;
         let patience = u64::try_from((VISITS_LEASE + VISITS_GRACE).as_micros()).unwrap_or(1);
-        let silences = cut_off(&faults, &name).into_iter();
-        let silences: u64 = silences.map(|(from, to)| (to - from) / patience).sum();
-        workers * (kills + clocks + silences)
+        let cut_off = cut_off(&faults, &name);
+        let silences = cut_off.iter().map(|(from, to)| (to - from) / patience);
+        let silences: u64 = silences.sum();
+        let drains = |fault: &&&FaultSpan| fault.drains_in(&name, &cut_off);
+        let drains = CONFIGURATIONS * faults.iter().filter(drains).count() as u64;
+        workers * (kills + clocks + silences + drains)
     });
     lost.sum()
 }
@@ -43,14 +53,21 @@ impl FaultSpan {
         part.unwrap_or_default()
     }
 
+    /// Whether it drains workers of an Envoy, some of them while that reaches no control plane.
+    fn drains_in(&self, envoy: &str, cut_off: &[(Micros, Micros)]) -> bool {
+        let until = self.to.saturating_add(DRAINED);
+        let mut cut_off = cut_off.iter();
+        let is_cut_off = cut_off.any(|&(from, to)| self.from <= to && until >= from);
+        self.kind == RECONFIGURED && self.part() == envoy && is_cut_off
+    }
+
     /// Whether an Envoy reaches no control plane meanwhile that reaches the database.
     fn is_for_all(&self, envoy: &str) -> bool {
-        let kinds = [
-            "database restored",
-            "rolling restart",
-            "control plane without redis",
-        ];
-        kinds.contains(&self.kind.as_str()) || [envoy, "mariadb"].contains(&self.part())
+        match self.kind.as_str() {
+            "database copied" | "database restored" => true,
+            "rolling restart" | "control plane without redis" => true,
+            _ => [envoy, "mariadb"].contains(&self.part()),
+        }
     }
 
     /// Whether it does not reach that control plane.
@@ -65,7 +82,8 @@ impl FaultSpan {
 /// When an Envoy reaches no control plane.
 fn cut_off(faults: &[&FaultSpan], envoy: &str) -> Vec<(Micros, Micros)> {
     let broken = |control_plane: &str| {
-        let faults = faults.iter();
+        let is_silent = |fault: &&&FaultSpan| ![RECONFIGURED, MOVED].contains(&fault.kind.as_str());
+        let faults = faults.iter().filter(is_silent);
         let faults = faults.filter(|fault| fault.is_for(envoy, control_plane));
         union(faults.map(|fault| (fault.from, fault.to.saturating_add(SLOW))))
     };

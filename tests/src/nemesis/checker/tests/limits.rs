@@ -8,10 +8,24 @@ fn limited() -> Story {
 }
 
 impl Story {
-    pub(super) fn limit(mut self, max: u64, from: u64, to: u64) -> Self {
+    pub(super) fn limit(self, max: u64, from: u64, to: u64) -> Self {
+        self.limit_with(max, None, from, to)
+    }
+
+    fn limit_with(mut self, max: u64, expired: Option<u64>, from: u64, to: u64) -> Self {
         let (code, target) = ("x".to_owned(), 1);
         let done = OperationOutcome::done("x", from * 1000, true);
-        self.operation(from, to, Ask::Limit { code, target, max }, done);
+        self.operation(
+            from,
+            to,
+            Ask::Limit {
+                code,
+                target,
+                max,
+                expired,
+            },
+            done,
+        );
         self
     }
 
@@ -88,6 +102,27 @@ fn workers_that_reach_no_control_plane_for_long_cost_a_block() {
 }
 
 #[test]
+fn workers_that_are_drained_cost_nothing_unless_they_reach_no_control_plane() {
+    let story = || {
+        limited().broken(
+            "envoy reconfigured",
+            "envoy-0 [(Second, 909)]",
+            1500,
+            26_000,
+        )
+    };
+    assert_eq!(story().visits(4, 2000).breaks(), [Promise::LimitsKept]);
+    let cut_off = || story().broken("kill", "mariadb", 2000, 2100);
+    assert_eq!(cut_off().visits(3 + 2 * 4 * 20, 2000).breaks(), []);
+    let more = cut_off().visits(3 + 2 * 4 * 20 + 1, 2000);
+    assert_eq!(more.breaks(), [Promise::LimitsKept]);
+    let moved = limited().broken("clock moved", "mariadb +90 s", 2000, 2100);
+    assert_eq!(moved.visits(3 + 2 * 4 * 20, 2000).breaks(), []);
+    let other = limited().broken("clock moved", "envoy-0 +90 s", 2000, 30_000);
+    assert_eq!(other.visits(4, 2000).breaks(), [Promise::LimitsKept]);
+}
+
+#[test]
 fn what_is_counted_was_served() {
     let story = || limited().visits(2, 2000).unanswered(2500);
     assert_eq!(story().count(3, 0, 3000).breaks(), []);
@@ -128,6 +163,18 @@ fn a_restored_database_has_forgotten_visits() {
 fn a_limited_link_is_there_and_leads_to_its_target() {
     let missing = limited().visit(Absent, 6011);
     assert_eq!(missing.breaks(), [Promise::NothingMissing]);
+}
+
+#[test]
+fn visitors_who_come_too_late_are_sent_where_the_link_says() {
     let elsewhere = limited().visit(Target(2), 2000);
     assert_eq!(elsewhere.breaks(), [Promise::NothingOld]);
+    let expiring = || Story::default().limit_with(3, Some(2), 1000, 1010);
+    let right = expiring().visits(3, 2000).visit(Target(2), 3000);
+    assert_eq!(right.clicks(3, 3).breaks(), []);
+    let gone = expiring().visits(3, 2000).visit(Disabled, 3000);
+    assert_eq!(gone.breaks(), [Promise::NothingMissing]);
+    let counted = expiring().visits(3, 2000).visit(Target(2), 3000);
+    let of_all_and_of_one = [Promise::ClicksCounted, Promise::ClicksCounted];
+    assert_eq!(counted.clicks(4, 3).breaks(), of_all_and_of_one);
 }
