@@ -1,9 +1,9 @@
 //! Judges a history by the contract alone: it knows what clients asked and were answered, what was broken and when, and
 //! nothing of how the product works.
 //!
-//! A link is written by one client at a time, so that what a code may stand for at a moment follows from the writes: the
-//! value of a write is possible from its invocation on; the value before it is not, once the write is acknowledged. A
-//! write without a definite answer leaves both possible. A database that is restored makes the values possible again
+//! A link is written by one client at a time, so that what a code may stand for at a moment follows from the writes:
+//! the value of a write is possible from its invocation on; the value before it is not, once the write is acknowledged.
+//! A write without a definite answer leaves both possible. A database that is restored makes the values possible again
 //! that were when it was copied.
 
 mod answers;

@@ -85,8 +85,8 @@ pub enum Ask {
     /// A change of a link, until it is known whether it has happened. Of a link with a generated code the code is
     /// known when it was answered.
     Write {
-        /// `create`, `change`, `rules`, `disable`, `enable`, `delete`, `restore`, `move` for the code that a link leaves,
-        /// or `move here`.
+        /// `create`, `change`, `rules`, `disable`, `enable`, `delete`, `restore`, `move` for the code that a link
+        /// leaves, or `move here`.
         kind: String,
         /// The code.
         code: Option<String>,
@@ -148,8 +148,8 @@ pub enum OperationOutcome {
         code: String,
         /// When the attempt began that was acknowledged, or the reading that showed the write.
         since: Micros,
-        /// What a link was restored to, where that is not what its client has deleted: a database that was itself restored
-        /// may have an older tombstone.
+        /// What a link was restored to, where that is not what its client has deleted: a database that was itself
+        /// restored may have an older tombstone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         shown: Option<Value>,
         /// Whether an answer said so, and not a reading.

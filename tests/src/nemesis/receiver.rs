@@ -1,5 +1,5 @@
-//! The receiver of a webhook, which writes down what it is told. It is out of reach of the faults and has its own: it refuses
-//! some messages, and answers others too late.
+//! The receiver of a webhook, which writes down what it is told. It is out of reach of the faults and has its own: it
+//! refuses some messages, and answers others too late.
 
 use super::deployment::{CONTROL_PLANES, DisturbedDeployment, WEBHOOK_TIMEOUT};
 use super::history::{History, Value, What};

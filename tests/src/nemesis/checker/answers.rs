@@ -95,7 +95,8 @@ impl Judge<'_> {
         }
         if !self.run.quiet.contain(self.code, invoked, completed) {
             let was_so = self.spans.was_possible(seen, completed);
-            // A domain stays in effect until an edge or control plane hears otherwise, and a new edge has none at first.
+            // A domain stays in effect until an edge or control plane hears otherwise, and a new edge has none at
+            // first.
             if self.code.ends_with('/') && (was_so || seen.0 == Value::Absent) {
                 return;
             }
@@ -126,8 +127,8 @@ impl Judge<'_> {
     }
 }
 
-/// A link that is restored is as it was when it was deleted. Only a database that was itself restored may have forgotten
-/// that deletion, and have an earlier one.
+/// A link that is restored is as it was when it was deleted. Only a database that was itself restored may have
+/// forgotten that deletion, and have an earlier one.
 fn check_restored(run: &Run, code: &str, operations: &[&Operation], verdict: &mut Verdict) {
     for operation in operations {
         let (Some(asked), Some((at, _))) = (operation.asked, &operation.end) else {

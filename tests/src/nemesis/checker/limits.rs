@@ -1,5 +1,6 @@
-//! Whether links that have a limit of visits keep to it: what was served is at most the limit, and a block for each worker
-//! that was lost; what is counted was served; and once all is used and nothing is out, nothing is served any more.
+//! Whether links that have a limit of visits keep to it: what was served is at most the limit, and a block for each
+//! worker that was lost; what is counted was served; and once all is used and nothing is out, nothing is served any
+//! more.
 
 use super::super::deployment::{ENVOYS, MAX_BLOCK, WORKERS};
 use super::super::history::{Ask, Micros, OperationOutcome, Value};

@@ -1,5 +1,6 @@
-//! How many blocks of visits may have been lost, by what was broken: those of workers that were killed or reached no control
-//! plane for longer than their lease and its grace, and all of them when the clock that leases are measured by was moved.
+//! How many blocks of visits may have been lost, by what was broken: those of workers that were killed or reached no
+//! control plane for longer than their lease and its grace, and all of them when the clock that leases are measured by
+//! was moved.
 
 use super::super::deployment::{VISITS_GRACE, VISITS_LEASE};
 use super::super::history::Micros;

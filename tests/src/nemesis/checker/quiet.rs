@@ -5,8 +5,8 @@ use super::FaultSpan;
 
 /// So long after the last fault everything is as without faults.
 const RECOVERY: Micros = 10_000_000;
-/// The fault after which the feed is silent for longer. Links are asked for meanwhile; domains stay as they are, for nothing else
-/// brings them.
+/// The fault after which the feed is silent for longer. Links are asked for meanwhile; domains stay as they are, for
+/// nothing else brings them.
 const SILENCING: &str = "control plane without redis";
 const SILENCE: Micros = 35_000_000;
 

@@ -1,5 +1,5 @@
-//! Whether a webhook is told of every change of a link that was acknowledged: at least once, signed, and with one id for each
-//! event.
+//! Whether a webhook is told of every change of a link that was acknowledged: at least once, signed, and with one id
+//! for each event.
 
 use super::super::history::{Ask, Event, Micros, OperationOutcome, Value, View, What};
 use super::{Operation, Promise, Run, Verdict, Violation};

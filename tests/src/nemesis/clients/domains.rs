@@ -1,8 +1,8 @@
 //! A client who makes, changes and removes domains, and visitors of these.
 //!
-//! Changes of domains name no revision, so each is tried once; without an answer the domain is left alone for as long as the
-//! request may still be on its way. In the history a domain is the code `{name}/`: visitors of `/` see its root, those of
-//! codes that no link has the target for these, as those who meet the condition of a rule.
+//! Changes of domains name no revision, so each is tried once; without an answer the domain is left alone for as long
+//! as the request may still be on its way. In the history a domain is the code `{name}/`: visitors of `/` see its root,
+//! those of codes that no link has the target for these, as those who meet the condition of a rule.
 
 use super::link::request;
 use super::{Client, ClientContext, LINGER, TARGET, TRIES, end_of, failed, version};

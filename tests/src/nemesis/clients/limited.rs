@@ -20,8 +20,8 @@ const CLOSED: usize = 4;
 const WATCH: Duration = Duration::from_millis(300);
 /// After so many visits another connection is opened, which may be that of another worker.
 const VISITS: usize = 20;
-/// At the end, until all visits are used up. A clock that was moved may keep a block for 90 s longer, and after a restored
-/// database an edge takes a link for used up for a minute.
+/// At the end, until all visits are used up. A clock that was moved may keep a block for 90 s longer, and after a
+/// restored database an edge takes a link for used up for a minute.
 const USE_LIMIT: Duration = Duration::from_secs(150);
 
 /// A link with a limit.
@@ -161,7 +161,8 @@ impl Limiter {
         }
     }
 
-    /// Makes a write until it is known to have happened; its entity tag. `None` if it never is: the link is left alone then.
+    /// Makes a write until it is known to have happened; its entity tag. `None` if it never is: the link is left alone
+    /// then.
     async fn write(
         &mut self,
         op: u64,

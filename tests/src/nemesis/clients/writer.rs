@@ -1,9 +1,9 @@
 //! A client who manages links: a set of aliases and of generated codes that is its own.
 //!
-//! A change names the revision that it is made to (`If-Match`), and a creation has an `Idempotency-Key`, so that both may
-//! be tried until there is an answer that says whether they have happened. What has neither is tried once: a creation
-//! without a key, a restoration, a move that keeps the old link. The alias is left alone then for as long as the request may
-//! still be on its way.
+//! A change names the revision that it is made to (`If-Match`), and a creation has an `Idempotency-Key`, so that both
+//! may be tried until there is an answer that says whether they have happened. What has neither is tried once: a
+//! creation without a key, a restoration, a move that keeps the old link. The alias is left alone then for as long as
+//! the request may still be on its way.
 
 mod moves;
 
