@@ -17,6 +17,8 @@ use tokio::time::{sleep, timeout};
 const OPEN: usize = 3;
 /// Links that are visited although their visits are used up.
 const CLOSED: usize = 4;
+/// Between rounds of visits at the end.
+const USE_PAUSE: Duration = Duration::from_millis(20);
 const WATCH: Duration = Duration::from_millis(300);
 /// After so many visits another connection is opened, which may be that of another worker.
 const VISITS: usize = 20;
@@ -70,7 +72,13 @@ pub(super) async fn visit(shared: Arc<ClientContext>, via: Via, mut rng: StdRng)
 
 /// What a reading of a link's count says.
 enum Count {
-    Counted { used: u64, leased: u64 },
+    Counted {
+        used: u64,
+        leased: u64,
+        /// The limit: a restored database may have forgotten that it was raised.
+        max: u64,
+        tag: String,
+    },
     Absent,
     Unknown,
 }
@@ -194,8 +202,14 @@ impl Limiter {
             let counted = self.count(&link.code).await;
             match counted {
                 Count::Absent => continue, // a restored database has forgotten it
-                Count::Counted { used, leased } if !link.is_used_up => {
-                    link.is_used_up = used >= link.max && leased == 0;
+                Count::Counted {
+                    used,
+                    leased,
+                    max,
+                    tag,
+                } if !link.is_used_up => {
+                    (link.max, link.tag) = (max, tag);
+                    link.is_used_up = used >= max && leased == 0;
                     if link.is_used_up && self.rng.random_bool(0.3) && !self.shared.is_over() {
                         self.raise(&mut link).await;
                     }
@@ -217,9 +231,15 @@ impl Limiter {
             Ok(answer) if answer.status == 200 => {
                 let body: Json = serde_json::from_slice(&answer.body).unwrap_or_default();
                 let figure = |name: &str| body["visits"][name].as_u64();
-                match (figure("used"), figure("leased")) {
-                    (Some(used), Some(leased)) => (
-                        Count::Counted { used, leased },
+                let tag = answer.header("etag").unwrap_or_default().to_owned();
+                match (figure("used"), figure("leased"), body["maxVisits"].as_u64()) {
+                    (Some(used), Some(leased), Some(max)) => (
+                        Count::Counted {
+                            used,
+                            leased,
+                            max,
+                            tag,
+                        },
                         OperationOutcome::Counted { used, leased },
                     ),
                     _ => (Count::Unknown, link::strange(&answer)),
@@ -240,12 +260,13 @@ impl Limiter {
             .collect();
         let all_used = async {
             while is_open(&self.links) {
-                for link in self.links.clone() {
+                for link in self.links.iter().filter(|link| !link.is_used_up) {
                     for client in &mut clients {
                         client.visit(&self.shared, &link.code).await;
                     }
                 }
                 self.look().await;
+                sleep(USE_PAUSE).await;
             }
         };
         if timeout(USE_LIMIT, all_used).await.is_err() {
