@@ -259,6 +259,7 @@ fn serve(folder: &Path, address: SocketAddr, database: SocketAddr) -> Command {
         )
         .env("EDGELINK_WEBHOOKS_FIRST_PAUSE_MS", "200")
         .env("EDGELINK_WEBHOOKS_LONGEST_PAUSE_MS", "2000")
+        .env("EDGELINK_WEBHOOKS_LONGEST_PROBE_PAUSE_MS", "1000")
         .process_group(0);
     command
 }
