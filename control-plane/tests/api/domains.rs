@@ -473,3 +473,41 @@ async fn a_bound_key_that_names_no_domain_creates_on_one_that_is_served_only() {
     let made = bound.send(Method::POST, "/links", &link).await.expect(201);
     assert_eq!(made["domain"], "new.example");
 }
+
+#[tokio::test]
+async fn a_link_moves_on_a_domain_that_is_served_only() {
+    let server = Running::start().await;
+    let set = async |verified: bool| {
+        let body = json!({ "verified": verified });
+        server
+            .patch("/domains/new.example", &body)
+            .await
+            .expect(200);
+    };
+    let body = json!({ "name": "new.example" });
+    post(&server, "/domains", &body).await.expect(201);
+    set(true).await;
+    let link = json!({ "longUrl": "https://e.com/", "customSlug": "x", "domain": "new.example" });
+    server.post(&link).await.expect(201);
+    set(false).await;
+    let bound = client(&server, "admin", &json!({ "domains": ["new.example"] })).await;
+    let path = "/links/x/move?domain=new.example";
+    for (body, wrong) in [
+        (json!({ "customSlug": "y" }), json!(["domain"])),
+        (
+            json!({ "customSlug": "y", "domain": "new.example" }),
+            json!(["domain"]),
+        ),
+        (
+            json!({ "customSlug": "/", "domain": "go.example:8080" }),
+            json!(["customSlug", "domain"]),
+        ),
+    ] {
+        let refused = bound.send(Method::POST, path, &body).await.refused(422);
+        assert_eq!(refused["invalidElements"], wrong, "{body}");
+    }
+    set(true).await;
+    let body = json!({ "customSlug": "y" });
+    let moved = bound.send(Method::POST, path, &body).await.expect(201);
+    assert_eq!(moved["domain"], "new.example");
+}

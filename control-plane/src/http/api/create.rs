@@ -116,20 +116,10 @@ pub(super) fn read_order(
 ) -> Result<(Order, Properties), Problem> {
     let target = fields.required("longUrl", |value| values::target(value, links));
     let alias = fields.optional("customSlug", values::slug);
-    let domain = fields.optional("domain", |value| values::usable_domain(value, links));
+    let default = caller.default_domain(links.default_domain());
+    let domain = values::place(&mut fields, default, caller, links);
     let find_if_exists = fields.optional("findIfExists", values::flag);
-    let domain = caller.domain(domain, links.default_domain());
-    // That of a bound key, which none was asked for, may have been removed or be another tenant's by now.
-    match &domain {
-        Ok(domain) => match links.check(domain) {
-            Ok(()) => {}
-            Err(reason) => fields.refuse("domain", reason.to_string()),
-        },
-        Err(reason) => fields.refuse("domain", *reason),
-    }
     let mut properties = Properties::read(&mut fields, links).by(caller);
-    // Another one was refused above.
-    let domain = domain.unwrap_or_else(|_| links.default_domain().clone());
     // A missing target is refused; what else is wrong is named all the same.
     let target = target.unwrap_or_else(|| TargetUrl::from_store(""));
     properties.set_target(target.clone());

@@ -99,11 +99,7 @@ pub(crate) async fn move_link(
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
     let links = &app.links(&caller);
-    let (to, keeps_old) = parse(object, &key, links)?;
-    let refuse = |reason| Problem::validation(vec![FieldError::new("domain", reason)]);
-    caller
-        .domain(Some(to.domain.clone()), links.default_domain())
-        .map_err(refuse)?;
+    let (to, keeps_old) = parse(object, &key, &caller, links)?;
     if keeps_old && caller.has_quota() {
         let detail = "a key with a quota cannot keep the old link";
         return Err(Problem::new(Kind::QuotaExhausted).with_detail(detail));
@@ -129,17 +125,15 @@ pub(crate) async fn move_link(
 fn parse(
     object: Map<String, Value>,
     old: &LinkKey,
+    caller: &Caller,
     links: &TenantLinks<'_>,
 ) -> Result<(LinkKey, bool), Problem> {
     let mut fields = Fields::new(object);
     let code = fields.optional("customSlug", values::slug);
-    let domain = fields.optional("domain", |value| values::usable_domain(value, links));
+    let domain = values::place(&mut fields, &old.domain, caller, links);
     let keeps_old = fields.optional("keepOld", values::flag);
     fields.finish()?;
-    let to = LinkKey::new(
-        domain.unwrap_or_else(|| old.domain.clone()),
-        code.unwrap_or_else(|| old.code.clone()),
-    );
+    let to = LinkKey::new(domain, code.unwrap_or_else(|| old.code.clone()));
     if to == *old {
         let error = FieldError::new("customSlug", "must be another one, or domain must be");
         return Err(Problem::validation(vec![error]));

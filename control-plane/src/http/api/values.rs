@@ -1,7 +1,8 @@
 //! Parses values of fields into types that are valid by construction.
 
-use super::fields::Reason;
+use super::fields::{Fields, Reason};
 use crate::domains::NoDomain;
+use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
 use crate::links::blocked_hosts::is_blocked;
 use crate::links::target::{TargetError, TargetUrl};
@@ -57,11 +58,27 @@ pub(crate) fn domain(value: &Value, links: &TenantLinks<'_>) -> Result<Domain, R
     }
 }
 
-/// A domain on which the tenant may have new links.
-pub(crate) fn usable_domain(value: &Value, links: &TenantLinks<'_>) -> Result<Domain, Reason> {
-    let domain = Domain::parse(text(value)?).map_err(reason)?;
-    links.check(&domain).map_err(reason)?;
-    Ok(domain)
+/// The domain of a new link, or of one that moves: that of the body, or else `otherwise`. It is refused where the tenant, or the
+/// key, may not have new links; `otherwise` stands for it then.
+pub(super) fn place(
+    fields: &mut Fields,
+    otherwise: &Domain,
+    caller: &Caller,
+    links: &TenantLinks<'_>,
+) -> Domain {
+    let asked_for = match fields.take("domain") {
+        Some(value) => text(&value).and_then(|name| Domain::parse(name).map_err(reason)),
+        None => Ok(otherwise.clone()),
+    };
+    let checked = asked_for.and_then(|domain| {
+        links.check(&domain).map_err(reason)?;
+        caller.check_domain(&domain)?;
+        Ok(domain)
+    });
+    checked.unwrap_or_else(|reason| {
+        fields.refuse("domain", reason);
+        otherwise.clone()
+    })
 }
 
 /// A time in unix seconds.

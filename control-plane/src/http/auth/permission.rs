@@ -101,20 +101,20 @@ impl Caller {
         }
     }
 
-    /// The domain of a new link: the one that was asked for, or else `default`. A key that is bound to others takes the
-    /// first of them instead.
-    pub(crate) fn domain(
-        &self,
-        asked_for: Option<Domain>,
-        default: &Domain,
-    ) -> Result<Domain, &'static str> {
+    /// The domain of new links for which none is asked for: `default`, or the first one of a key that is bound to others.
+    pub(crate) fn default_domain<'d>(&'d self, default: &'d Domain) -> &'d Domain {
+        match self.check_domain(default) {
+            Ok(()) => default,
+            Err(_) => self.scope.domains.first().unwrap_or(default),
+        }
+    }
+
+    /// Refuses a domain on which the key may not have links.
+    pub(crate) fn check_domain(&self, domain: &Domain) -> Result<(), &'static str> {
         let domains = &self.scope.domains;
-        let is_allowed = |domain: &Domain| domains.is_empty() || domains.contains(domain);
-        match asked_for {
-            Some(domain) if is_allowed(&domain) => Ok(domain),
-            Some(_) => Err("is not a domain of this key"),
-            None if is_allowed(default) => Ok(default.clone()),
-            None => Ok(domains.first().unwrap_or(default).clone()),
+        match domains.is_empty() || domains.contains(domain) {
+            true => Ok(()),
+            false => Err("is not a domain of this key"),
         }
     }
 
