@@ -1,12 +1,14 @@
 //! Reads and deletes the clicks of links: how many, and in which minutes.
 //!
 //! A total is all that was counted of a link since its clicks were deleted last; minutes are kept for
-//! `clicks.keep_minutes`.
+//! `clicks.keep_minutes`. Clicks are counted by the key, which several links may have one after another: a total says from which
+//! minute on they are those of the present link.
 
 use super::audit::{self, Actor, Entry};
 use super::calls::{Store, run};
 use super::changing::subject;
 use super::error::{Fault, StoreError};
+use super::revisions::Revisions;
 use super::rows::name;
 use super::session::Session;
 use super::sql::{LONGEST, lookups, sql};
@@ -19,6 +21,8 @@ pub const MAX_MINUTES: u32 = 10_000;
 
 /// The most minutes that one statement deletes.
 const MAX_DELETED: u32 = 1000;
+
+const MINUTE_MILLIS: u64 = 60_000;
 
 /// Joins the total of each link `l` on domain `d`.
 pub(super) const JOIN_TOTALS: &str =
@@ -69,7 +73,9 @@ impl Store {
             let mut totals = HashMap::with_capacity(keys.len());
             for keys in keys.chunks(LONGEST) {
                 let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-                let query = sql("SELECT link_key, clicks FROM click_totals WHERE link_key IN ");
+                let query = sql(
+                    "SELECT link_key, clicks FROM click_totals WHERE clicks > 0 AND link_key IN ",
+                );
                 let rows: Vec<(Vec<u8>, u64)> = session.fetch_all(query.list(&keys)).await?;
                 for (key, clicks) in rows {
                     totals.insert(name(&key)?, clicks);
@@ -102,17 +108,19 @@ impl Store {
         let key = query.key.as_ref().map(LinkKey::to_string);
         run!(call, |session| {
             let (index, order) = match key {
-                Some(_) => ("click_minutes_of_link", "minute DESC"),
-                None => ("PRIMARY", "minute DESC, link_key DESC"),
+                Some(_) => ("click_minutes_of_link", "m.minute DESC"),
+                None => ("PRIMARY", "m.minute DESC, m.link_key DESC"),
             };
             let index = session.dialect().force_index(index);
             let mut select = sql(format!(
-                "SELECT minute, link_key, clicks FROM click_minutes{index} WHERE minute >= ? AND minute <= ?"
+                "SELECT m.minute, m.link_key, m.clicks FROM click_minutes m{index} \
+                 LEFT JOIN click_totals t ON t.link_key = m.link_key \
+                 WHERE m.minute >= ? AND m.minute <= ? AND m.minute >= COALESCE(t.since, 0)"
             ))
             .bind(query.from)
             .bind(query.to);
             if let Some(key) = &key {
-                select = select.push(" AND link_key = ?").bind(key.as_str());
+                select = select.push(" AND m.link_key = ?").bind(key.as_str());
             }
             let select = select.push(&format!(" ORDER BY {order} LIMIT ?"));
             let rows: Vec<(u64, Vec<u8>, u64)> =
@@ -130,46 +138,71 @@ impl Store {
 
     /// Deletes the clicks of a link; how many they were. Those that are counted meanwhile may stay, and those from before
     /// it was imported do.
+    ///
+    /// Once they are gone from the total no minute of before is shown, even if the rest of the call fails: then the next one
+    /// removes what is left of them.
     pub async fn delete_clicks(&self, key: &LinkKey, actor: &Actor) -> Result<u64, StoreError> {
-        let text = key.to_string();
-        while self.delete_minutes(&text).await? >= MAX_DELETED.into() {}
         let call = self.write("delete_clicks", "deleting the clicks of a link");
-        run!(call, |session| {
+        let (clicks, since) = run!(call, |session| {
             session.begin().await?;
-            let for_update = session.dialect().for_update;
-            let query = sql(format!(
-                "SELECT clicks FROM click_totals WHERE link_key = ?{for_update}"
-            ));
-            let row: Option<(u64,)> = session.fetch_optional(query.bind(text.as_str())).await?;
-            let Some((clicks,)) = row else {
-                session.rollback().await?;
-                return Ok(0);
-            };
-            let delete = sql("DELETE FROM click_totals WHERE link_key = ?");
-            session.execute(delete.bind(text.as_str())).await?;
-            let entry = Entry {
-                actor,
-                action: "clicks.delete",
-                subject: subject(key),
-                detail: json!({ "clicks": clicks }),
-            };
-            audit::append(session, &entry).await?;
+            let now = Revisions::read(session).await?.now_millis();
+            let ended = end(session, key, now).await?;
+            if ended.0 > 0 {
+                let entry = Entry {
+                    actor,
+                    action: "clicks.delete",
+                    subject: subject(key),
+                    detail: json!({ "clicks": ended.0 }),
+                };
+                audit::append(session, &entry).await?;
+            }
             session.commit(1).await?;
-            Ok(clicks)
-        })
+            Ok(ended)
+        })?;
+        while self.delete_minutes(key, since).await? >= MAX_DELETED.into() {}
+        Ok(clicks)
     }
 
-    async fn delete_minutes(&self, key: &str) -> Result<u64, StoreError> {
+    /// Deletes some of the minutes of a link before this one.
+    async fn delete_minutes(&self, key: &LinkKey, before: u64) -> Result<u64, StoreError> {
         let call = self.write("delete_clicks", "deleting the clicks of a link");
+        let key = key.to_string();
         run!(call, |session| {
-            let of_link = "link_key = ? ORDER BY minute";
+            let of_link = "link_key = ? AND minute < ? ORDER BY minute";
             let dialect = session.dialect();
             let delete = dialect.delete_some("click_minutes", "minute, link_key", of_link);
-            session
-                .autocommit(sql(delete).bind(key).bind(MAX_DELETED))
-                .await
+            let delete = sql(delete).bind(key.as_str()).bind(before);
+            session.autocommit(delete.bind(MAX_DELETED)).await
         })
     }
+}
+
+/// Makes an end of the clicks of a key at `now`, unix milliseconds: those that were counted are not those of the link that it
+/// has from now on. How many they were, and the minute from which on clicks are shown. Part of a transaction.
+pub(super) async fn end(
+    session: &mut Session,
+    key: &LinkKey,
+    now: u64,
+) -> Result<(u64, u64), Fault> {
+    let (text, since) = (key.to_string(), now / MINUTE_MILLIS);
+    // In the order in which clicks are counted.
+    let delete = sql("DELETE FROM click_minutes WHERE link_key = ? AND minute >= ?");
+    session
+        .execute(delete.bind(text.as_str()).bind(since))
+        .await?;
+    let for_update = session.dialect().for_update;
+    let query = sql(format!(
+        "SELECT clicks FROM click_totals WHERE link_key = ?{for_update}"
+    ));
+    let row: Option<(u64,)> = session.fetch_optional(query.bind(text.as_str())).await?;
+    let dialect = session.dialect();
+    let columns = ["clicks", "since"];
+    let columns = columns.map(|column| format!(" {column} = {}", dialect.inserted(column)));
+    let update = dialect.on_duplicate("link_key") + &columns.join(",");
+    let row_of_none = [text.as_str().into(), 0_u64.into(), since.into()];
+    let write = sql("INSERT INTO click_totals (link_key, clicks, since) ").rows([row_of_none]);
+    session.execute(write.push(&update)).await?;
+    Ok((row.map_or(0, |(clicks,)| clicks), since))
 }
 
 async fn tag_clicks(
@@ -214,8 +247,9 @@ pub(super) async fn sum(session: &mut Session, ids: &[u64]) -> Result<u64, Fault
     Ok(clicks)
 }
 
-/// Removes the totals of links, deleted ones among them.
-pub(super) async fn remove_totals(session: &mut Session, ids: &[u64]) -> Result<(), Fault> {
+/// Removes the clicks of links, deleted ones among them. `false`, and only some are removed, if there are more than one statement
+/// deletes. Part of a transaction.
+pub(super) async fn remove(session: &mut Session, ids: &[u64]) -> Result<bool, Fault> {
     for ids in ids.chunks(LONGEST) {
         let query = sql(
             "SELECT CAST(CONCAT(d.name, '/', l.code) AS CHAR) AS link_key FROM links l \
@@ -223,10 +257,22 @@ pub(super) async fn remove_totals(session: &mut Session, ids: &[u64]) -> Result<
         );
         let rows: Vec<(String,)> = session.fetch_all(query.list(ids)).await?;
         let keys: Vec<&str> = rows.iter().map(|(key,)| key.as_str()).collect();
-        if !keys.is_empty() {
-            let delete = sql("DELETE FROM click_totals WHERE link_key IN ").list(&keys);
-            session.execute(delete).await?;
+        if keys.is_empty() {
+            continue;
         }
+        let of_links = sql("link_key IN ").list(&keys);
+        let delete = session.dialect().delete_some(
+            "click_minutes",
+            "minute, link_key",
+            &format!("{} ORDER BY link_key, minute", of_links.text),
+        );
+        let mut delete = sql(delete);
+        delete.values = of_links.values;
+        if session.execute(delete.bind(MAX_DELETED)).await? >= MAX_DELETED.into() {
+            return Ok(false);
+        }
+        let delete = sql("DELETE FROM click_totals WHERE link_key IN ").list(&keys);
+        session.execute(delete).await?;
     }
-    Ok(())
+    Ok(true)
 }

@@ -4,6 +4,7 @@ use super::audit::{Actor, NewEntry};
 use super::calls::{Store, run};
 use super::changing::{ChangeError, CheckFn, LinkChange, LockedRows, Written, subject};
 use super::error::{Fault, StoreError};
+use super::link_clicks;
 use super::session::Session;
 use super::visits;
 use crate::links::model::{Link, LinkContent};
@@ -154,6 +155,8 @@ async fn relocate_locked(
     rows.write(session, place.written).await?;
     if let Some(link) = &link {
         visits::copy(session, original_id, link.id).await?;
+        // Those of a deleted link that was there.
+        link_clicks::end(session, to, link.updated_at).await?;
     }
     Ok(link.map(|link| Ok(Moved { link, old })))
 }

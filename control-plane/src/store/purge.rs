@@ -49,8 +49,13 @@ impl Store {
     /// most; how many they were. The floor of revisions covers theirs: a new link of the same key has a greater one. Their
     /// clicks are removed with them.
     pub async fn purge_tombstones(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
-        let call = self.write("purge_tombstones", "purging tombstones");
-        run!(call, |session| purge(session, kept_millis, limit).await)
+        loop {
+            let call = self.write("purge_tombstones", "purging tombstones");
+            let purged = run!(call, |session| purge(session, kept_millis, limit).await)?;
+            if let Some(purged) = purged {
+                return Ok(purged);
+            }
+        }
     }
 }
 
@@ -100,8 +105,9 @@ async fn sweep(
     Ok(ids.len() as u64)
 }
 
-/// Removes tombstones. Caches may have their revisions, so the floor is raised to the greatest of them.
-async fn purge(session: &mut Session, kept: u64, limit: u32) -> Result<u64, Fault> {
+/// Removes tombstones; `None` if only some of their clicks are removed. Caches may have their revisions, so the floor is raised to
+/// the greatest of them.
+async fn purge(session: &mut Session, kept: u64, limit: u32) -> Result<Option<u64>, Fault> {
     session.begin().await?;
     let dialect = session.dialect();
     let (now, for_update) = (dialect.now_millis, dialect.for_update);
@@ -122,14 +128,17 @@ async fn purge(session: &mut Session, kept: u64, limit: u32) -> Result<u64, Faul
     }
     let Some(greatest) = tombstones.iter().map(|(_, rev)| *rev).max() else {
         session.rollback().await?;
-        return Ok(0);
+        return Ok(Some(0));
     };
     let ids: Vec<u64> = tombstones.iter().map(|(id, _)| *id).collect();
-    link_clicks::remove_totals(session, &ids).await?;
+    if !link_clicks::remove(session, &ids).await? {
+        session.commit(ids.len()).await?;
+        return Ok(None);
+    }
     let delete = sql("DELETE FROM links WHERE id IN ").list(&ids);
     session.execute(delete).await?;
     visits::remove(session, &ids).await?;
     Revisions::raise_floor(session, greatest).await?;
     session.commit(ids.len()).await?;
-    Ok(ids.len() as u64)
+    Ok(Some(ids.len() as u64))
 }

@@ -2,16 +2,21 @@
 
 use crate::fixture::{Database, create, delete, key, link};
 use edgelink_control_plane::store::{
-    Actor, ClickMinute, CountedBatch, ListQuery, MAX_NUMBERED, MinuteQuery, NewLink, NumberedPage,
-    NumberedQuery, SortBy, Store, TagClicks, VisitSum,
+    Actor, AuditQuery, ClickMinute, CountedBatch, LinkMove, ListQuery, MAX_NUMBERED, MinuteQuery,
+    NewLink, NumberedPage, NumberedQuery, SortBy, Store, TagClicks, VisitSum,
 };
 use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
+use edgelink_tests::stack::until;
+use edgelink_wire::LinkKey;
 use std::collections::HashMap;
+use std::time::Duration;
 
 on_every_database!(
     totals_outlive_minutes_and_go_with_the_tombstone,
     clicks_of_a_link_are_deleted_and_counted_again,
     clicks_from_before_the_totals_are_in_them,
+    clicks_of_a_link_are_not_those_of_the_next_one,
+    what_is_left_of_deleted_clicks_is_not_shown_and_goes_later,
     minutes_come_newest_first,
     minutes_of_a_list_are_found_behind_those_of_other_links,
     clicks_are_summed_up_by_tag_and_by_list,
@@ -101,6 +106,117 @@ async fn clicks_from_before_the_totals_are_in_them(database: Database) {
     assert_eq!(total(&store, "a").await, Some(5));
     count(&store, 1, 7, &[("a", 1)]).await;
     assert_eq!(total(&store, "a").await, Some(6));
+}
+
+/// A minute from which on clicks are those of links that are there.
+fn minute_from_now(minutes: u64) -> u64 {
+    let now = std::time::SystemTime::now();
+    let since = now.duration_since(std::time::UNIX_EPOCH).unwrap();
+    since.as_secs() / 60 + minutes
+}
+
+async fn clicks_of_a_link_are_not_those_of_the_next_one(database: Database) {
+    let store = database.store().await;
+    let (a, now) = (key("a.example/a"), minute_from_now(0));
+    let minutes = async |key: Option<LinkKey>| {
+        let query = MinuteQuery { key, ..ALL };
+        store.click_minutes(&query).await.unwrap().len()
+    };
+    let mut seq = 0;
+    let mut follow = async || {
+        for minute in [now - 2, now - 1, now, now + 1] {
+            seq += 1;
+            count(&store, seq, minute, &[("a", 1)]).await;
+        }
+    };
+    create(&store, link(1, "a")).await.unwrap();
+    create(&store, link(2, "b")).await.unwrap();
+    follow().await;
+    assert!(delete(&store, &a).await.unwrap());
+    assert_eq!(
+        (total(&store, "a").await, minutes(Some(a.clone())).await),
+        (Some(4), 4)
+    );
+    let mut later = link(3, "a");
+    // An imported link may be older than the one before.
+    later.history.created_at = Some(1);
+    create(&store, later).await.unwrap();
+    let shown = async || {
+        (
+            total(&store, "a").await,
+            minutes(Some(a.clone())).await,
+            minutes(None).await,
+        )
+    };
+    assert_eq!(shown().await, (None, 0, 0), "a new link");
+    follow().await;
+    assert_eq!(total(&store, "a").await, Some(4));
+
+    assert!(delete(&store, &a).await.unwrap());
+    let wanted = LinkMove {
+        from: key("a.example/b"),
+        to: a.clone(),
+        keeps_old: false,
+    };
+    let actor = Actor::command_line(FIRST_TENANT);
+    let moved = store
+        .move_link(&wanted, 4, Box::new(|_| Ok(())), &actor)
+        .await;
+    moved.unwrap().unwrap().unwrap();
+    assert_eq!(shown().await, (None, 0, 0), "a link that has moved");
+    follow().await;
+
+    assert!(delete(&store, &a).await.unwrap());
+    let restored = store.restore_link(&a, Box::new(|_| Ok(())), &actor).await;
+    restored.unwrap().unwrap().unwrap();
+    assert_eq!(total(&store, "a").await, Some(4), "the same link");
+    assert!(delete(&store, &a).await.unwrap());
+    until(
+        "the tombstones are purged",
+        Duration::from_secs(10),
+        async || {
+            store.purge_tombstones(0, 10).await.unwrap();
+            let found = store.restore_link(&a, Box::new(|_| Ok(())), &actor).await;
+            found.unwrap().is_none().then_some(())
+        },
+    )
+    .await;
+    create(&store, link(5, "a")).await.unwrap();
+    assert_eq!(shown().await, (None, 0, 0), "after a purge");
+}
+
+async fn what_is_left_of_deleted_clicks_is_not_shown_and_goes_later(database: Database) {
+    let store = database.store().await;
+    create(&store, link(1, "a")).await.unwrap();
+    count(&store, 1, 5, &[("a", 3)]).await;
+    let refusal = match database.url().starts_with("sqlite") {
+        true => {
+            "CREATE TRIGGER refusal BEFORE DELETE ON click_minutes BEGIN SELECT RAISE(ABORT, 'no'); END"
+        }
+        false => {
+            "CREATE TRIGGER refusal BEFORE DELETE ON click_minutes FOR EACH ROW SIGNAL SQLSTATE '45000'"
+        }
+    };
+    database.execute(refusal).await;
+    let (a, actor) = (key("a.example/a"), Actor::command_line(FIRST_TENANT));
+    store.delete_clicks(&a, &actor).await.unwrap_err();
+    // What has an entry in the log has happened, and the other way round.
+    let query = AuditQuery {
+        action: Some("clicks.delete".to_owned()),
+        ..AuditQuery::of_tenant(1, 10)
+    };
+    let entries = store.audit_entries(&query).await.unwrap();
+    assert_eq!(entries[0].detail, serde_json::json!({ "clicks": 3 }));
+    assert_eq!(total(&store, "a").await, None);
+    assert_eq!(store.click_minutes(&ALL).await.unwrap(), []);
+    database.execute("DROP TRIGGER refusal").await;
+    assert_eq!(store.delete_clicks(&a, &actor).await.unwrap(), 0);
+    assert_eq!(store.audit_entries(&query).await.unwrap().len(), 1);
+    assert_eq!(
+        store.purge_clicks(0, 0, 10).await.unwrap(),
+        1,
+        "the batch alone"
+    );
 }
 
 async fn minutes_come_newest_first(database: Database) {

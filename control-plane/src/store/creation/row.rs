@@ -3,6 +3,7 @@
 use super::conflicts::{Conflicts, TakenRow};
 use crate::links::model::{History, Link, LinkContent};
 use crate::store::error::{Fault, Remedy, StoreError};
+use crate::store::link_clicks;
 use crate::store::receipts::{Receipt, StoredReceipt};
 use crate::store::rows::{ROW_COLUMNS, ROW_LENGTH, StoredContent, set_content};
 use crate::store::session::Session;
@@ -237,8 +238,8 @@ impl NewRow {
         Ok(())
     }
 
-    /// Writes the link with the revision `rev` over a tombstone; how many rows that were: 0 if it has changed. The visits of
-    /// the deleted link are not those of this one.
+    /// Writes the link with the revision `rev` over a tombstone; how many rows that were: 0 if it has changed. The visits and
+    /// clicks of the deleted link are not those of this one.
     pub(super) async fn revive(
         &self,
         session: &mut Session,
@@ -258,8 +259,11 @@ impl NewRow {
             .bind_all([self.link.updated_at, rev])
             .bind_all([tombstone.id, tombstone.rev]);
         let revived = session.execute(revive).await?;
-        if revived > 0 && tombstone.has_details {
-            visits::remove(session, &[tombstone.id]).await?;
+        if revived > 0 {
+            if tombstone.has_details {
+                visits::remove(session, &[tombstone.id]).await?;
+            }
+            link_clicks::end(session, &self.link.key(), self.link.updated_at).await?;
         }
         Ok(revived)
     }
