@@ -21,7 +21,7 @@ const RETRY_MILLIS: u64 = 1_000;
 const REACHED_MILLIS: u64 = 60_000;
 
 /// How long the last block of a worker is remembered after its end, in milliseconds.
-const KEPT_MILLIS: u64 = 24 * 60 * 60 * 1_000;
+pub(crate) const KEPT_MILLIS: u64 = 24 * 60 * 60 * 1_000;
 
 /// The visits of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

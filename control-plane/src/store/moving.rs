@@ -137,7 +137,7 @@ async fn relocate_locked(
         // First, so that the external id is free.
         rows.write(session, place.written).await?;
     }
-    let original_id = original.id;
+    let moved_from = original.clone();
     let link = Link {
         id: place.id,
         domain: to.domain.clone(),
@@ -154,7 +154,7 @@ async fn relocate_locked(
     rows.set_entries(entries(wanted));
     rows.write(session, place.written).await?;
     if let Some(link) = &link {
-        visits::copy(session, original_id, link.id).await?;
+        visits::carry(session, &moved_from, link.id, *keeps_old).await?;
         // Those of a deleted link that was there.
         link_clicks::end(session, to, link.updated_at).await?;
     }

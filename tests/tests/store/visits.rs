@@ -2,12 +2,13 @@
 
 use crate::fixture::{Database, create, delete, key, link};
 use edgelink_control_plane::config::VisitsConfig;
-use edgelink_control_plane::store::{Actor, AuditQuery, NewLink, Store, VisitCounts};
+use edgelink_control_plane::store::{Actor, AuditQuery, LinkMove, NewLink, Store, VisitCounts};
 use edgelink_control_plane::visits::StaleRequest;
 use edgelink_tests::stack::until;
 use edgelink_wire::visits::SettledBlock;
 use edgelink_wire::{VisitsAnswer, VisitsRequest};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -18,6 +19,11 @@ on_every_database!(
     that_the_limit_is_reached_is_told_once,
     the_visits_of_a_link_go_with_it,
     a_changed_limit_counts_from_the_next_block,
+    blocks_of_a_link_that_moves_count_where_it_is_then,
+    blocks_of_a_link_that_moves_there_and_back_count_once,
+    a_link_that_goes_while_its_visits_are_taken_has_none,
+    visits_of_a_link_that_had_a_limit_go_with_it,
+    old_leases_are_purged_in_batches,
 );
 
 fn limited(id: u64, code: &str, max_visits: u64) -> NewLink {
@@ -40,7 +46,16 @@ async fn lease(
     request: VisitsRequest,
     config: &VisitsConfig,
 ) -> Result<VisitsAnswer, StaleRequest> {
-    let key = key("a.example/a");
+    lease_of(store, "a", request, config).await
+}
+
+async fn lease_of(
+    store: &Store,
+    code: &str,
+    request: VisitsRequest,
+    config: &VisitsConfig,
+) -> Result<VisitsAnswer, StaleRequest> {
+    let key = key(&format!("a.example/{code}"));
     let leased = store.lease_visits(&key, &request, config).await;
     leased.expect("an answer")
 }
@@ -199,4 +214,126 @@ async fn a_changed_limit_counts_from_the_next_block(database: Database) {
         changed.await.unwrap().unwrap().unwrap();
         assert_eq!(block(&store, request(1, number, settled)).await, expected);
     }
+}
+
+/// How many visits a worker gets of the link with that code.
+async fn block_of(store: &Store, code: &str, request: VisitsRequest) -> u64 {
+    let answer = lease_of(store, code, request, &VisitsConfig::default()).await;
+    answer.expect("a block").visits
+}
+
+async fn relocate(store: &Store, from: &str, to: &str, id: u64, keeps_old: bool) -> u64 {
+    let wanted = LinkMove {
+        from: key(&format!("a.example/{from}")),
+        to: key(&format!("a.example/{to}")),
+        keeps_old,
+    };
+    let actor = Actor::command_line(1);
+    let moved = store.move_link(&wanted, id, Box::new(|_| Ok(())), &actor);
+    moved.await.unwrap().unwrap().unwrap().link.id
+}
+
+async fn blocks_of_a_link_that_moves_count_where_it_is_then(database: Database) {
+    let store = database.store().await;
+    create(&store, limited(1, "a", 100)).await.unwrap();
+    assert_eq!(block(&store, request(1, 1, None)).await, 50);
+    assert_eq!(relocate(&store, "a", "b", 2, false).await, 2);
+    assert_eq!(counts(&store, 2).await, (0, 50));
+    assert_eq!(block_of(&store, "b", request(1, 2, None)).await, 12);
+    assert_eq!(relocate(&store, "b", "c", 3, false).await, 3);
+    assert_eq!(counts(&store, 3).await, (0, 62));
+    // What the worker says of the old places counts at the new one, once, and it gets no more there.
+    for _ in 0..2 {
+        assert_eq!(block(&store, request(1, 3, Some((1, 20)))).await, 0);
+        assert_eq!(counts(&store, 3).await, (20, 12));
+    }
+    assert_eq!(block_of(&store, "b", request(1, 4, Some((2, 12)))).await, 0);
+    assert_eq!(counts(&store, 3).await, (32, 0));
+    assert!(
+        !store
+            .take_visit(&key("a.example/a"), &VisitsConfig::default())
+            .await
+            .unwrap()
+    );
+    // A link that stays keeps its blocks.
+    let kept = block_of(&store, "c", request(2, 1, None)).await;
+    assert_eq!(relocate(&store, "c", "d", 4, true).await, 4);
+    assert_eq!(counts(&store, 4).await, (32, 0));
+    block_of(&store, "c", request(2, 2, Some((1, kept)))).await;
+    assert_eq!(counts(&store, 3).await.0, 32 + kept);
+    assert_eq!(counts(&store, 4).await, (32, 0));
+}
+
+async fn blocks_of_a_link_that_moves_there_and_back_count_once(database: Database) {
+    let store = database.store().await;
+    create(&store, limited(1, "a", 100)).await.unwrap();
+    assert_eq!(block(&store, request(1, 1, None)).await, 50);
+    relocate(&store, "a", "b", 2, false).await;
+    assert_eq!(block_of(&store, "b", request(2, 1, None)).await, 12);
+    assert_eq!(relocate(&store, "b", "a", 3, false).await, 1);
+    assert_eq!(counts(&store, 1).await, (0, 62));
+    assert_eq!(block_of(&store, "b", request(2, 2, Some((1, 7)))).await, 0);
+    assert_eq!(counts(&store, 1).await, (7, 50));
+    let next = block(&store, request(1, 2, Some((1, 50)))).await;
+    assert_eq!(counts(&store, 1).await, (57, next));
+}
+
+async fn a_link_that_goes_while_its_visits_are_taken_has_none(database: Database) {
+    let store = database.store().await;
+    let done = Arc::new(AtomicBool::new(false));
+    let mut visitors = JoinSet::new();
+    for _ in 0..4 {
+        let (store, done) = (Arc::clone(&store), Arc::clone(&done));
+        visitors.spawn(async move {
+            let (key, config) = (key("a.example/a"), VisitsConfig::default());
+            while !done.load(Ordering::Relaxed) {
+                store.take_visit(&key, &config).await.expect("an answer");
+            }
+        });
+    }
+    for id in 1..=50 {
+        create(&store, limited(id, "a", 1_000_000)).await.unwrap();
+        tokio::task::yield_now().await;
+        assert!(delete(&store, &key("a.example/a")).await.unwrap());
+    }
+    done.store(true, Ordering::Relaxed);
+    visitors.join_all().await;
+    for id in 1..50 {
+        assert_eq!(counts(&store, id).await, (0, 0), "{id}");
+    }
+}
+
+async fn visits_of_a_link_that_had_a_limit_go_with_it(database: Database) {
+    let store = database.store().await;
+    create(&store, limited(1, "a", 100)).await.unwrap();
+    block(&store, request(1, 1, None)).await;
+    let change = |link: &edgelink_control_plane::links::model::Link| {
+        let mut content = link.content.clone();
+        content.details.max_visits = None;
+        Ok(content)
+    };
+    let (a, actor) = (key("a.example/a"), Actor::command_line(1));
+    let changed = store.update_link(&a, Box::new(change), &actor);
+    changed.await.unwrap().unwrap().unwrap();
+    assert!(delete(&store, &key("a.example/a")).await.unwrap());
+    create(&store, link(2, "a")).await.unwrap();
+    assert_eq!(counts(&store, 1).await, (0, 0));
+}
+
+async fn old_leases_are_purged_in_batches(database: Database) {
+    let store = database.store().await;
+    create(&store, limited(1, "a", 100)).await.unwrap();
+    block(&store, request(1, 1, None)).await;
+    let day = 24 * 60 * 60 * 1000;
+    let old: Vec<String> = (0..5)
+        .map(|n| format!("({n}, X'000000000000000000000000000000{n:02x}', 1, 0, 1, {day})"))
+        .collect();
+    let insert =
+        "INSERT INTO visit_leases (link_id, worker, number, size, settled, lease_until) VALUES ";
+    database
+        .execute(&format!("{insert}{}", old.join(", ")))
+        .await;
+    let purged = async || store.purge_visit_leases(3).await.unwrap();
+    assert_eq!([purged().await, purged().await, purged().await], [3, 2, 0]);
+    assert_eq!(counts(&store, 1).await, (0, 50));
 }

@@ -23,8 +23,8 @@ pub(super) struct TakenRow {
     code: Vec<u8>,
     pub(super) rev: u64,
     pub(super) deleted_at: Option<u64>,
-    /// Whether it has rarely used properties.
-    pub(super) has_details: bool,
+    /// Whether visits of it were leased.
+    pub(super) has_visits: bool,
 }
 
 impl Conflicts {
@@ -45,10 +45,9 @@ impl Conflicts {
             for group in links.chunk_by(|(_, a, _), (_, b, _)| a == b) {
                 let domain_id = group[0].1;
                 let codes: Vec<&Code> = group.iter().map(|(.., code)| *code).collect();
-                let query = sql(
-                    "SELECT id, code, rev, deleted_at, details IS NOT NULL AS has_details FROM links \
-                     WHERE domain_id = ? AND code IN ",
-                );
+                let query = sql("SELECT id, code, rev, deleted_at, \
+                     EXISTS (SELECT 1 FROM visits v WHERE v.link_id = links.id) AS has_visits FROM links \
+                     WHERE domain_id = ? AND code IN ");
                 let query = query.bind(domain_id).list(&codes);
                 let rows: Vec<TakenRow> = session.fetch_all(query).await?;
                 let keyed = |row: TakenRow| ((domain_id, row.code.clone()), row);

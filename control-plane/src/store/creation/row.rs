@@ -260,7 +260,7 @@ impl NewRow {
             .bind_all([tombstone.id, tombstone.rev]);
         let revived = session.execute(revive).await?;
         if revived > 0 {
-            if tombstone.has_details {
+            if tombstone.has_visits {
                 visits::remove(session, &[tombstone.id]).await?;
             }
             link_clicks::end(session, &self.link.key(), self.link.updated_at).await?;
