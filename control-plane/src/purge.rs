@@ -53,6 +53,8 @@ pub struct Purged {
     pub deliveries: u64,
     /// Deliveries to webhooks that still waited.
     pub undelivered: u64,
+    /// Blocks of visits of which nothing more is expected.
+    pub visit_leases: u64,
 }
 
 /// A kind of row to purge.
@@ -66,6 +68,7 @@ enum PurgeKind {
     Audit,
     Deliveries,
     Undelivered,
+    VisitLeases,
 }
 
 impl Purger {
@@ -207,6 +210,7 @@ impl Purger {
                 let is_waiting = matches!(kind, PurgeKind::Undelivered);
                 self.store.purge_deliveries(is_waiting, kept, batch).await
             }
+            PurgeKind::VisitLeases => self.store.purge_visit_leases(batch).await,
         }
     }
 }
@@ -222,12 +226,13 @@ impl Purged {
             PurgeKind::Audit => &mut self.audit,
             PurgeKind::Deliveries => &mut self.deliveries,
             PurgeKind::Undelivered => &mut self.undelivered,
+            PurgeKind::VisitLeases => &mut self.visit_leases,
         }
     }
 }
 
 impl PurgeKind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Links,
         Self::Tombstones,
         Self::Receipts,
@@ -236,6 +241,7 @@ impl PurgeKind {
         Self::Audit,
         Self::Deliveries,
         Self::Undelivered,
+        Self::VisitLeases,
     ];
 
     fn label(self) -> &'static str {
@@ -248,6 +254,7 @@ impl PurgeKind {
             Self::Audit => "audit",
             Self::Deliveries => "deliveries",
             Self::Undelivered => "undelivered",
+            Self::VisitLeases => "visit_leases",
         }
     }
 }
