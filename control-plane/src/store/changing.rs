@@ -192,7 +192,7 @@ async fn change(
     written: Written<'_>,
 ) -> Result<Vec<ChangeOutcome>, Fault> {
     let mut taken = HashSet::new();
-    for _ in 0..MAX_ROUNDS {
+    for round in 0..MAX_ROUNDS {
         session.begin().await?;
         let mut rows = LockedRows::lock(session, changes.iter().map(|(key, _)| key)).await?;
         let outcomes = rows.change(changes, &taken);
@@ -205,7 +205,13 @@ async fn change(
                 // A part of the changes may be written: what others have is seen without it.
                 session.rollback().await?;
                 let tenant_id = written.actor.tenant_id;
-                taken.extend(rows.taken_external_ids(session, tenant_id).await?);
+                let others = rows.taken_external_ids(session, tenant_id).await?;
+                // First those that no change gives up: where a link keeps one, those that wait for it follow.
+                let given_up = rows.given_up();
+                let kept = others.iter().filter(|id| !given_up.contains(id.as_str()));
+                let kept: Vec<String> = kept.cloned().collect();
+                let is_progress = round < 2 && kept.iter().any(|id| !taken.contains(id));
+                taken.extend(if is_progress { kept } else { others });
             }
             written => {
                 written?;
@@ -442,6 +448,7 @@ impl LockedRows {
         let deleted = self.changed_rows().filter(|row| row.deleted_at.is_some());
         let deleted = deleted.filter_map(|row| row.before.as_ref());
         terms::remove(session, deleted).await?;
+        self.release_external_ids(session).await?;
         let differs = |row: &&LockedRow| match &row.before {
             Some(before) => terms::differ(before, &row.link),
             None => true,
@@ -486,6 +493,24 @@ impl LockedRow {
     }
 
     /// The content after the change; `None` if there is nothing to change.
+    /// The external ids that the changes take from links.
+    fn given_up(&self) -> HashSet<&str> {
+        let given_up = self.changed_rows().filter_map(LockedRow::given_up);
+        given_up.map(|(_, id)| id).collect()
+    }
+
+    /// Takes external ids from links that give them up to others of the call, so that the order of writing does not matter.
+    async fn release_external_ids(&self, session: &mut Session) -> Result<(), Fault> {
+        let given_up = self.changed_rows().filter_map(LockedRow::given_up);
+        let passed_on = given_up.filter(|(_, id)| self.claimed.contains_key(*id));
+        let ids: Vec<u64> = passed_on.map(|(id, _)| id).collect();
+        for ids in ids.chunks(LONGEST) {
+            let release = sql("UPDATE links SET external_id = NULL WHERE id IN ").list(ids);
+            session.execute(release).await?;
+        }
+        Ok(())
+    }
+
     fn new_content(&self, change: &LinkChange) -> Option<Result<LinkContent, ChangeError>> {
         let link = &self.link;
         let is_live = self.deleted_at.is_none();
@@ -502,6 +527,14 @@ impl LockedRow {
                     Some(content) => Ok(content),
                 })
             }
+    /// The external id that the change takes from the link, with its number.
+    fn given_up(&self) -> Option<(u64, &str)> {
+        let before = self.before.as_ref()?;
+        let id = before.content.external_id.as_deref()?;
+        let is_kept = self.link.content.external_id.as_deref() == Some(id);
+        (!is_kept).then_some((before.id, id))
+    }
+
         })
     }
 }

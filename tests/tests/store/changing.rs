@@ -15,6 +15,7 @@ on_every_database!(
     changes_of_one_link_follow_each_other,
     an_external_id_is_that_of_one_link,
     an_external_id_that_is_free_again_can_be_taken,
+    links_of_one_request_swap_their_external_ids,
     of_concurrent_changes_to_one_external_id_one_wins,
     concurrent_changes_of_the_same_links_lose_nothing,
     a_restored_link_has_everything_and_a_higher_revision,
@@ -205,6 +206,49 @@ async fn an_external_id_that_is_free_again_can_be_taken(database: Database) {
     let found = store.find_link(&revived.key()).await.unwrap();
     assert_eq!(found.as_ref(), Some(&revived));
     assert_eq!(revived.content.details.kept, None);
+}
+
+/// What becomes of changes that give links, by their codes, external ids.
+async fn identify(store: &Store, ids: &[(&str, &str)]) -> Vec<bool> {
+    let change = |(code, id): &(&str, &str)| (key(&format!("a.example/{code}")), identified(id));
+    let changes: Vec<_> = ids.iter().map(change).collect();
+    let outcomes = store.change_links(&changes, &Actor::command_line(1)).await;
+    let is_taken = |outcome: ChangeOutcome| match outcome {
+        Some(Ok(_)) => false,
+        Some(Err(ChangeError::ExternalIdTaken)) => true,
+        outcome => panic!("{outcome:?}"),
+    };
+    outcomes.unwrap().into_iter().map(is_taken).collect()
+}
+
+async fn links_of_one_request_swap_their_external_ids(database: Database) {
+    let store = database.store().await;
+    for (id, code) in [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")] {
+        create(&store, with_id(id, code, &id.to_string()))
+            .await
+            .unwrap();
+    }
+    let ids = async || {
+        let mut ids = Vec::new();
+        for code in ["a", "b", "c", "d", "e"] {
+            let link = store.find_link(&key(&format!("a.example/{code}"))).await;
+            ids.push(link.unwrap().unwrap().content.external_id.unwrap());
+        }
+        ids.join("")
+    };
+    assert_eq!(
+        identify(&store, &[("a", "2"), ("b", "1")]).await,
+        [false; 2]
+    );
+    assert_eq!(ids().await, "21345");
+    // In a circle, beside one that is refused.
+    let circle = [("a", "3"), ("b", "2"), ("c", "1"), ("d", "5")];
+    assert_eq!(identify(&store, &circle).await, [false, false, false, true]);
+    assert_eq!(ids().await, "32145");
+    // A row of links of which the last one is refused, and so each before it.
+    let row = [("a", "2"), ("b", "1"), ("c", "4"), ("d", "5")];
+    assert_eq!(identify(&store, &row).await, [true; 4]);
+    assert_eq!(ids().await, "32145");
 }
 
 async fn of_concurrent_changes_to_one_external_id_one_wins(database: Database) {
