@@ -87,6 +87,7 @@ impl Server {
         let store = open_store(&config.store).await?;
         let background = Background::new(&config)?;
         let store = store.with_listener(background.on_change());
+        let store = store.with_configured_domains(&config.links.domains);
         let store = with_events(&config, store);
         make_admin_key(&config, store.as_ref()).await?;
         let minter = numbers::minter(&config, store.clone(), background.known_keys()).await?;

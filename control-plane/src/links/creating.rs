@@ -286,6 +286,7 @@ impl<'a> OpenOrder<'a> {
             Err(CreateError::Repeated(stored)) => Some(self.order.replayed(*stored)),
             Err(CreateError::CodeTaken) if is_alias => Some(Err(CreateFailure::AliasTaken.into())),
             Err(CreateError::ExternalIdTaken) => Some(Err(CreateFailure::ExternalIdTaken.into())),
+            Err(CreateError::DomainGone) => Some(Err(CreateFailure::DomainGone.into())),
             // The next attempt takes another number.
             Err(CreateError::CodeTaken | CreateError::NumberTaken) => None,
         };

@@ -41,6 +41,7 @@ pub(crate) async fn relocate(
             Ok(moved) => return Ok(moved),
             Err(MoveError::Refused(error)) => return Err(error.into()),
             Err(MoveError::CodeTaken) => return Err(CreateFailure::AliasTaken.into()),
+            Err(MoveError::DomainGone) => return Err(CreateFailure::DomainGone.into()),
             Err(MoveError::NumberTaken) => {}
         }
     }

@@ -1,6 +1,7 @@
 //! Orders for links, and their outcomes.
 
 use super::model::{History, Link, LinkContent};
+use crate::domains::NoDomain;
 use crate::numbers::{IssueError, Subject};
 use crate::problem::{FieldError, Kind, Problem};
 use crate::store::{NewLink, Receipt, StoreError, StoredReceipt, Twin, Wanted};
@@ -140,6 +141,8 @@ pub(crate) enum CreateFailure {
     AliasTaken,
     #[error("the external id is taken")]
     ExternalIdTaken,
+    #[error("the domain is gone")]
+    DomainGone,
     #[error("no free code was found in {0} tries")]
     CodesTaken(usize),
     #[error("too many links wait for their commit")]
@@ -160,6 +163,11 @@ impl From<CreateFailure> for Problem {
                 )])
             }
             CreateFailure::ExternalIdTaken => Self::external_id_taken(),
+            // As if it had been asked for a moment later.
+            CreateFailure::DomainGone => {
+                let reason = NoDomain::Unknown.to_string();
+                Self::validation(vec![FieldError::new("domain", reason)])
+            }
             CreateFailure::Overloaded => Self::new(Kind::Overloaded),
             CreateFailure::CodesTaken(_) => {
                 tracing::error!(error = %failure, "no free code was found: the creation is refused with 503");

@@ -7,7 +7,7 @@ use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::outbox::OutboxBatches;
 use super::revisions::Revisions;
-use super::rows::name;
+use super::rows::{name, numbers};
 use super::session::Session;
 use super::sql::{Value, sql};
 use crate::domains::model::{DomainDetails, DomainPatch, DomainRow};
@@ -280,6 +280,10 @@ async fn delete(
 }
 
 /// The domain that is to be changed or removed. A configured one gets a row if it has none.
+    // Waits for those who create links there; later ones find the domain removed.
+    let for_update = session.dialect().for_update;
+    let locking = sql(format!("SELECT id FROM domains WHERE id = ?{for_update}"));
+    numbers(session, locking.bind(old.id)).await?;
 async fn find_changed(
     session: &mut Session,
     which: &ChangedDomain,

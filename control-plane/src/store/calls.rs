@@ -1,6 +1,6 @@
 //! The store, and how a call of it is made: measured, bounded in time, and retried where the database allows it.
 
-use super::domains::{self, DomainKeys};
+use super::domains::{self, Configured, DomainKeys};
 use super::error::{Fault, Remedy, StoreError};
 use super::events::Events;
 use super::newest::NewestRow;
@@ -35,6 +35,8 @@ pub struct Store {
     pub(super) last_revisions: Arc<LastRevisions>,
     pub(super) newest: Arc<NewestRow>,
     on_change: Option<OnChange>,
+    /// The domains that no tenant has made.
+    pub(super) configured: Configured,
     /// What writes events for webhooks; `None` if there are none.
     pub(super) events: Option<Arc<Events>>,
 }
@@ -92,6 +94,7 @@ impl Store {
             last_revisions: Arc::default(),
             newest: Arc::default(),
             on_change: None,
+            configured: None,
             events: None,
         }
     }
@@ -102,6 +105,15 @@ impl Store {
     pub fn with_listener(&self, on_change: OnChange) -> Arc<Self> {
         Arc::new(Self {
             on_change: Some(on_change),
+            ..self.clone()
+        })
+    }
+
+    /// The same store, which refuses new links on domains that their tenant does not have, but for these.
+    #[must_use]
+    pub fn with_configured_domains(&self, domains: &[Domain]) -> Arc<Self> {
+        Arc::new(Self {
+            configured: Some(domains.into()),
             ..self.clone()
         })
     }

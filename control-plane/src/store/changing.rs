@@ -6,6 +6,7 @@
 use super::audit::{Actor, NewEntry, append_all};
 use super::calls::{Call, Store, run};
 use super::dialect::Dialect;
+use super::domains::{self, Configured, Made};
 use super::error::{Fault, StoreError};
 use super::events::{Events, LinkEvent};
 use super::external_ids::external_ids;
@@ -95,6 +96,7 @@ impl Store {
             actor,
             max_bytes: self.max_bytes.load(Ordering::Relaxed),
             events: self.events.as_deref(),
+            configured: &self.configured,
         };
         let changed = run!(call, |session| change(session, changes, written).await);
         let keys: Vec<LinkKey> = changes.iter().map(|(key, _)| key.clone()).collect();
@@ -195,6 +197,8 @@ async fn change(
     for round in 0..MAX_ROUNDS {
         session.begin().await?;
         let mut rows = LockedRows::lock(session, changes.iter().map(|(key, _)| key)).await?;
+        rows.leave_out_gone(session, changes, written.configured)
+            .await?;
         let outcomes = rows.change(changes, &taken);
         if rows.changed.is_empty() {
             session.rollback().await?;
@@ -232,6 +236,8 @@ pub(super) struct Written<'a> {
     pub(super) max_bytes: usize,
     /// What writes events for webhooks, if there is anything.
     pub(super) events: Option<&'a Events>,
+    /// The domains that no tenant has made.
+    pub(super) configured: &'a Configured,
 }
 
 /// Rows that are locked until the transaction ends.
@@ -307,6 +313,34 @@ impl LockedRows {
                 is_new: false,
             };
             self.rows.insert(row.link.key(), row);
+        }
+        Ok(())
+    }
+
+    /// Leaves those links out that are to be restored on a domain that their tenant does not have any more.
+    async fn leave_out_gone(
+        &mut self,
+        session: &mut Session,
+        changes: &[(LinkKey, LinkChange)],
+        configured: &Configured,
+    ) -> Result<(), Fault> {
+        let restored = changes
+            .iter()
+            .filter(|(_, change)| matches!(change, LinkChange::Restore(_)));
+        let mut made: BTreeMap<Made, Vec<&LinkKey>> = BTreeMap::new();
+        for (key, _) in restored {
+            if let Some(row) = self.rows.get(key)
+                && let Some(domain) =
+                    domains::made(configured, &key.domain, (row.domain_id, row.link.tenant_id))
+            {
+                made.entry(domain).or_default().push(key);
+            }
+        }
+        let domains: Vec<Made> = made.keys().copied().collect();
+        for gone in domains::gone(session, &domains).await? {
+            for key in made.remove(&gone).into_iter().flatten() {
+                self.rows.remove(key);
+            }
         }
         Ok(())
     }
@@ -409,10 +443,12 @@ impl LockedRows {
             actor,
             max_bytes,
             events,
+            ..
         } = written;
         let Some(revisions) = self.revisions else {
             return Ok(());
         };
+        self.release_external_ids(session).await?;
         let rows = self.changed_rows().map(StoredRow::new);
         let (new, old): (Vec<_>, Vec<_>) = rows.partition(|stored| stored.row.is_new);
         let insert = format!("INSERT INTO links ({ROW_COLUMNS}, deleted_at) ");
@@ -448,7 +484,6 @@ impl LockedRows {
         let deleted = self.changed_rows().filter(|row| row.deleted_at.is_some());
         let deleted = deleted.filter_map(|row| row.before.as_ref());
         terms::remove(session, deleted).await?;
-        self.release_external_ids(session).await?;
         let differs = |row: &&LockedRow| match &row.before {
             Some(before) => terms::differ(before, &row.link),
             None => true,
@@ -456,6 +491,24 @@ impl LockedRows {
         let live = self.changed_rows().filter(|row| row.deleted_at.is_none());
         let changed: Vec<Link> = live.filter(differs).map(|row| row.link.clone()).collect();
         terms::replace(session, &changed).await
+    }
+
+    /// The external ids that the changes take from links.
+    fn given_up(&self) -> HashSet<&str> {
+        let given_up = self.changed_rows().filter_map(LockedRow::given_up);
+        given_up.map(|(_, id)| id).collect()
+    }
+
+    /// Takes external ids from links that give them up to others of the call, so that the order of writing does not matter.
+    async fn release_external_ids(&self, session: &mut Session) -> Result<(), Fault> {
+        let given_up = self.changed_rows().filter_map(LockedRow::given_up);
+        let passed_on = given_up.filter(|(_, id)| self.claimed.contains_key(*id));
+        let ids: Vec<u64> = passed_on.map(|(id, _)| id).collect();
+        for ids in ids.chunks(LONGEST) {
+            let release = sql("UPDATE links SET external_id = NULL WHERE id IN ").list(ids);
+            session.execute(release).await?;
+        }
+        Ok(())
     }
 
     /// Those of the claimed external ids that links have.
@@ -474,6 +527,14 @@ impl LockedRows {
 }
 
 impl LockedRow {
+    /// The external id that the change takes from the link, with its number.
+    fn given_up(&self) -> Option<(u64, &str)> {
+        let before = self.before.as_ref()?;
+        let id = before.content.external_id.as_deref()?;
+        let is_kept = self.link.content.external_id.as_deref() == Some(id);
+        (!is_kept).then_some((before.id, id))
+    }
+
     /// The record that edges get.
     fn record(&self) -> Record<&str, Vec<u8>> {
         match self.deleted_at {
@@ -493,24 +554,6 @@ impl LockedRow {
     }
 
     /// The content after the change; `None` if there is nothing to change.
-    /// The external ids that the changes take from links.
-    fn given_up(&self) -> HashSet<&str> {
-        let given_up = self.changed_rows().filter_map(LockedRow::given_up);
-        given_up.map(|(_, id)| id).collect()
-    }
-
-    /// Takes external ids from links that give them up to others of the call, so that the order of writing does not matter.
-    async fn release_external_ids(&self, session: &mut Session) -> Result<(), Fault> {
-        let given_up = self.changed_rows().filter_map(LockedRow::given_up);
-        let passed_on = given_up.filter(|(_, id)| self.claimed.contains_key(*id));
-        let ids: Vec<u64> = passed_on.map(|(id, _)| id).collect();
-        for ids in ids.chunks(LONGEST) {
-            let release = sql("UPDATE links SET external_id = NULL WHERE id IN ").list(ids);
-            session.execute(release).await?;
-        }
-        Ok(())
-    }
-
     fn new_content(&self, change: &LinkChange) -> Option<Result<LinkContent, ChangeError>> {
         let link = &self.link;
         let is_live = self.deleted_at.is_none();
@@ -527,14 +570,6 @@ impl LockedRow {
                     Some(content) => Ok(content),
                 })
             }
-    /// The external id that the change takes from the link, with its number.
-    fn given_up(&self) -> Option<(u64, &str)> {
-        let before = self.before.as_ref()?;
-        let id = before.content.external_id.as_deref()?;
-        let is_kept = self.link.content.external_id.as_deref() == Some(id);
-        (!is_kept).then_some((before.id, id))
-    }
-
         })
     }
 }

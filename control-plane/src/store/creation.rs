@@ -18,6 +18,7 @@ use self::conflicts::Conflicts;
 use self::row::{Dependency, NewRow, check_numbers, insert_links};
 use super::calls::{Store, run};
 use super::dialect::Dialect;
+use super::domains::{self, Made};
 use super::error::{Fault, StoreError};
 use super::events::{Events, LinkEvent, NewDeliveries, Subscribers};
 use super::outbox::OutboxBatches;
@@ -29,7 +30,7 @@ use super::terms::Terms;
 use super::twins::{Twin, find_like, lock_targets};
 use crate::links::model::Link;
 use edgelink_wire::{Code, LinkKey};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -86,13 +87,17 @@ impl Store {
     async fn creation(&self, links: Vec<NewLink>) -> Result<Creation, StoreError> {
         let now = self.now().await?;
         let mut rows = Vec::with_capacity(links.len());
+        let mut made = BTreeSet::new();
         for link in links {
             check_numbers(&link)?;
             let domain_id = self.domain_key(&link.key.domain).await?;
+            let row = (domain_id, link.scope.tenant_id);
+            made.extend(domains::made(&self.configured, &link.key.domain, row));
             rows.push(NewRow::new(link, domain_id, now));
         }
         Ok(Creation {
             rows,
+            made: made.into_iter().collect(),
             max_bytes: self.max_bytes.load(Ordering::Relaxed),
             last: Arc::clone(&self.last_revisions),
             events: self.events.clone(),
@@ -109,6 +114,8 @@ const MAX_ROUNDS: usize = 4;
 /// Links on their way into the database, at `now` by its clock.
 struct Creation {
     rows: Vec<NewRow>,
+    /// The domains that tenants have made.
+    made: Vec<Made>,
     /// The most bytes of one INSERT, which MySQL bounds. A single row may be larger.
     max_bytes: usize,
     last: Arc<LastRevisions>,
@@ -162,7 +169,7 @@ impl Creation {
         }
         let script = self.script(session.dialect(), &order, is_begun, &deliveries);
         let revisions: Revisions = match session.script(script).await {
-            Err(fault) if fault.is_duplicate() => return Ok(false),
+            Err(fault) if fault.is_duplicate() || fault.is_missing_row() => return Ok(false),
             revisions => revisions?,
         };
         self.last.note(revisions);
@@ -200,6 +207,13 @@ impl Creation {
         self.receipts().insert_literally(&mut script);
         deliveries.insert_literally(&mut script);
         script.push_str(&Revisions::select(dialect));
+        if !self.made.is_empty() {
+            // The insertion has waited for those who remove a domain, and they wait for its end.
+            let gone = domains::are_gone(&self.made);
+            script.push_str(&format!(
+                " AND NOT EXISTS (SELECT 1 FROM domains WHERE {gone})"
+            ));
+        }
         script
     }
 
@@ -209,6 +223,7 @@ impl Creation {
         session.begin().await?;
         let first = Revisions::read(session).await?.first();
         self.reset(first);
+        self.find_gone_domains(session).await?;
         self.find_receipts(session).await?;
         self.find_twins(session).await?;
         let order = self.order();
@@ -244,6 +259,18 @@ impl Creation {
                 _ => None,
             };
         }
+    }
+
+    /// Sets the outcome of links whose domain their tenant does not have any more, and keeps the other domains until the
+    /// transaction ends.
+    async fn find_gone_domains(&mut self, session: &mut Session) -> Result<(), Fault> {
+        let gone = domains::gone(session, &self.made).await?;
+        for row in &mut self.rows {
+            if row.outcome.is_none() && gone.contains(&(row.domain_id, row.link.tenant_id)) {
+                row.outcome = Some(Err(CreateError::DomainGone));
+            }
+        }
+        Ok(())
     }
 
     /// Sets the outcome of links whose receipt is stored, unless they were created just now.
@@ -491,6 +518,7 @@ mod tests {
         row.outcome = Some(Ok(()));
         let creation = Creation {
             rows: vec![row],
+            made: vec![(2, 3)],
             max_bytes: 4096,
             last: Arc::default(),
             events: None,
@@ -510,7 +538,7 @@ mod tests {
                  INSERT INTO receipts (request, item, fingerprint, link_id, link_key, rev, created_at, found, link_created_at, \
                  link_updated_at) VALUES (X'{request}', 5, X'{fingerprint}', 1, X'612f63', 8, 9, 0, 3, 3); \
                  SELECT rev_floor, CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED) AS now_micros FROM publisher \
-                 WHERE id = 1"
+                 WHERE id = 1 AND NOT EXISTS (SELECT 1 FROM domains WHERE (id = 2 AND COALESCE(tenant_id, 0) <> 3))"
             )
         );
     }

@@ -15,6 +15,8 @@ pub(super) struct Dialect {
     pub(super) begin: &'static str,
     /// Locks the rows of a query. In SQLite, a transaction that writes has the whole file for itself.
     pub(super) for_update: &'static str,
+    /// Keeps the rows of a query as they are until the transaction ends, and lets others read them.
+    pub(super) for_share: &'static str,
     /// The greater of two values.
     pub(super) greatest: &'static str,
     /// The smaller of two values.
@@ -42,6 +44,8 @@ pub(super) static MYSQL: Dialect = Dialect {
     now_seconds: "CAST(UNIX_TIMESTAMP() AS SIGNED)",
     begin: "START TRANSACTION",
     for_update: " FOR UPDATE",
+    // MariaDB has no FOR SHARE.
+    for_share: " LOCK IN SHARE MODE",
     greatest: "GREATEST",
     least: "LEAST",
     insert_ignore: "INSERT IGNORE INTO",
@@ -58,6 +62,7 @@ pub(super) static SQLITE: Dialect = Dialect {
     // A transaction that starts as a reader and then writes can fail as busy at once, without waiting.
     begin: "BEGIN IMMEDIATE",
     for_update: "",
+    for_share: "",
     greatest: "MAX",
     least: "MIN",
     insert_ignore: "INSERT OR IGNORE INTO",

@@ -64,6 +64,11 @@ impl Fault {
         self.remedy() == Remedy::Duplicate
     }
 
+    /// Whether a query had no row that is to have one.
+    pub(super) fn is_missing_row(&self) -> bool {
+        matches!(self, Self::Sql(sqlx::Error::RowNotFound))
+    }
+
     /// Turns the fault into what callers of the store see.
     pub(super) fn into_error(self, context: &'static str, remedy: Remedy) -> StoreError {
         StoreError {

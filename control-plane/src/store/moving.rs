@@ -3,6 +3,7 @@
 use super::audit::{Actor, NewEntry};
 use super::calls::{Store, run};
 use super::changing::{ChangeError, CheckFn, LinkChange, LockedRows, Written, subject};
+use super::domains;
 use super::error::{Fault, StoreError};
 use super::link_clicks;
 use super::session::Session;
@@ -32,6 +33,7 @@ impl Store {
                 actor,
                 max_bytes: self.max_bytes.load(Ordering::Relaxed),
                 events: self.events.as_deref(),
+                configured: &self.configured,
             },
         };
         let moved = run!(call, |session| relocate(session, wanted, &place, &check)
@@ -70,6 +72,9 @@ pub enum MoveError {
     /// Another link is at the new place.
     #[error("the code is taken")]
     CodeTaken,
+    /// The tenant of the link does not have the domain any more.
+    #[error("the domain is gone")]
+    DomainGone,
     /// Another link has the number. The caller takes the next one.
     #[error("the number is taken")]
     NumberTaken,
@@ -120,6 +125,11 @@ async fn relocate_locked(
     };
     if let Err(error) = check(&original) {
         return Ok(Some(Err(MoveError::Refused(error))));
+    }
+    let row = (place.domain_id, original.tenant_id);
+    let made = domains::made(place.written.configured, &to.domain, row);
+    if !domains::gone(session, made.as_slice()).await?.is_empty() {
+        return Ok(Some(Err(MoveError::DomainGone)));
     }
     if rows.live(to).is_some() {
         return Ok(Some(Err(MoveError::CodeTaken)));

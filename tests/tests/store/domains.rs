@@ -2,8 +2,10 @@
 
 use crate::fixture::{Database, content, create, delete, key};
 use edgelink_control_plane::domains::model::{DomainDetails, DomainPatch, DomainRow};
+use edgelink_control_plane::links::model::Link;
 use edgelink_control_plane::store::{
-    Actor, AuditQuery, ChangedDomain, DomainError, NewDomain, NewLink, Store,
+    Actor, AuditQuery, ChangedDomain, CreateError, DomainError, LinkMove, MoveError, NewDomain,
+    NewLink, Store,
 };
 use edgelink_wire::domain_record::MAX_DOMAIN_RECORDS;
 use edgelink_wire::{Domain, DomainTargets, Record};
@@ -15,6 +17,8 @@ on_every_database!(
     a_domain_of_another_tenant_does_not_exist,
     a_configured_domain_gets_a_row_with_its_first_change,
     domains_are_bounded,
+    no_link_comes_to_a_domain_that_was_removed,
+    a_domain_is_removed_or_has_the_links_that_are_created_meanwhile,
 );
 
 const ROOT: &str = "https://root.example/";
@@ -260,4 +264,92 @@ async fn domains_are_bounded(database: Database) {
     );
     remove(&store, "7.example").await.unwrap();
     assert!(insert(&store, "a.example", true).await.is_ok());
+}
+
+fn on(id: u64, name: &str) -> NewLink {
+    let key = key(&format!("{name}/x{id}"));
+    NewLink::new(id, key, content("https://x.example/"))
+}
+
+async fn no_link_comes_to_a_domain_that_was_removed(database: Database) {
+    let store = database.store().await;
+    let store = store.with_configured_domains(&[domain("go.example")]);
+    insert(&store, "a.example", true).await.unwrap();
+    insert(&store, "b.example", true).await.unwrap();
+    // The second is created in one message to a server, the first is not.
+    for id in 1..=2 {
+        create(&store, on(id, "a.example")).await.unwrap();
+        assert!(delete(&store, &on(id, "a.example").key).await.unwrap());
+    }
+    create(&store, on(3, "b.example")).await.unwrap();
+    remove(&store, "a.example").await.unwrap();
+    let links = vec![
+        on(4, "a.example"),
+        on(5, "b.example"),
+        on(6, "go.example"),
+        on(1, "a.example"),
+    ];
+    let created = store.create_links(links).await.unwrap();
+    let are_gone: Vec<bool> = created
+        .iter()
+        .map(|created| created == &Err(CreateError::DomainGone))
+        .collect();
+    assert_eq!(are_gone, [true, false, false, true]);
+    let check = || Box::new(|_: &Link| Ok(()));
+    let (deleted, actor_of_first) = (on(1, "a.example").key, actor(1));
+    let restored = store.restore_link(&deleted, check(), &actor_of_first);
+    assert_eq!(restored.await.unwrap(), None);
+    let wanted = LinkMove {
+        from: on(3, "b.example").key,
+        to: on(7, "a.example").key,
+        keeps_old: true,
+    };
+    let moved = store.move_link(&wanted, 7, check(), &actor(1)).await;
+    assert_eq!(moved.unwrap(), Some(Err(MoveError::DomainGone)));
+    // One that another tenant has made by now.
+    database
+        .execute("INSERT INTO tenants (id, name, created_at) VALUES (2, 'b', 1)")
+        .await;
+    let made = store
+        .insert_domain(&new("a.example", true), &actor(2))
+        .await;
+    made.unwrap().unwrap();
+    let refused = create(&store, on(8, "a.example")).await;
+    assert_eq!(refused, Err(CreateError::DomainGone));
+}
+
+async fn a_domain_is_removed_or_has_the_links_that_are_created_meanwhile(database: Database) {
+    let store = database.store().await;
+    let store = store.with_configured_domains(&[]);
+    let mut removals = 0;
+    for round in 0..40 {
+        insert(&store, "a.example", true).await.unwrap();
+        let creations = (0..4).map(|n| {
+            let store = store.clone();
+            tokio::spawn(async move { create(&store, on(round * 4 + n, "a.example")).await })
+        });
+        let creations: Vec<_> = creations.collect();
+        let removed = remove(&store, "a.example").await;
+        let mut created = 0;
+        for creation in creations {
+            match creation.await.expect("an answer") {
+                Ok(_) => created += 1,
+                Err(error) => assert_eq!(error, CreateError::DomainGone),
+            }
+        }
+        match removed {
+            Ok(_) => assert_eq!(created, 0, "{round}"),
+            Err(error) => assert!(matches!(error, DomainError::HasLinks(1..=4)), "{error}"),
+        }
+        removals += usize::from(removed.is_ok());
+        for n in 0..4 {
+            delete(&store, &on(round * 4 + n, "a.example").key)
+                .await
+                .unwrap();
+        }
+        if removed.is_err() {
+            remove(&store, "a.example").await.unwrap();
+        }
+    }
+    println!("{removals} of 40 removed before the links came");
 }

@@ -406,6 +406,7 @@ async fn each_of_a_batch_has_an_outcome_of_its_own(database: Database) {
         Err(CreateError::CodeTaken) => ("code", 0),
         Err(CreateError::NumberTaken) => ("number", 0),
         Err(CreateError::ExternalIdTaken) => ("external id", 0),
+        Err(CreateError::DomainGone) => ("domain", 0),
         Err(CreateError::Found(link)) => ("found", link.id),
         Err(CreateError::Repeated(stored)) => ("repeated", stored.id),
     };

@@ -84,6 +84,9 @@ pub enum CreateError {
     /// Another link of the tenant has the external id.
     #[error("the external id is taken")]
     ExternalIdTaken,
+    /// The tenant of the link does not have the domain any more.
+    #[error("the domain is gone")]
+    DomainGone,
     /// There is a twin, which is not allowed. The receipt is stored for it.
     #[error("there is a link like it")]
     Found(Box<Link>),
