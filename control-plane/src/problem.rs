@@ -102,7 +102,7 @@ kinds! {
     DomainInUse: CONFLICT "domain-in-use", "The domain cannot be removed";
     /// the DNS does not answer, or does not have the TXT record
     VerificationFailed: CONFLICT "verification-failed", "The domain could not be verified";
-    /// the installation has 1,000 domains
+    /// the installation has 1,000 domains, or the tenant as many as it may have, or as many that are not verified
     TooManyDomains: CONFLICT "too-many-domains", "There are too many domains";
     /// the tenant would have no admin any more
     LastAdmin: CONFLICT "last-admin", "The tenant would have no admin";

@@ -11,6 +11,10 @@ edgelink_wire::settings! {
         /// Whether the owner of a domain has to prove with a TXT record that it is his before it has links. Without that, a tenant
         /// can take any name that no other has.
         pub require_verification: bool = true;
+        /// Domains that a tenant may make at most. An installation has 1,000 at most.
+        pub max_per_tenant: u64 = 100, 1..=1_000;
+        /// Domains of a tenant that are not verified at most.
+        pub max_unverified: u64 = 20, 1..=1_000;
         /// The DNS server that is asked for TXT records. Without it those of `/etc/resolv.conf` are.
         pub resolver: Option<SocketAddr> = None, "192.0.2.53:53";
         /// How long a verification waits for the DNS.

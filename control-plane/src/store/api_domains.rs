@@ -31,6 +31,12 @@ pub enum DomainError {
     /// There are as many domains as there may be.
     #[error("there are too many domains")]
     TooMany,
+    /// The tenant has so many domains, which is as many as it may have.
+    #[error("the tenant has {0} domains")]
+    TooManyOfTenant(u64),
+    /// So many domains of the tenant are not verified, which is as many as may be.
+    #[error("the tenant has {0} domains that are not verified")]
+    TooManyUnverified(u64),
     /// It still has so many links, counted up to [`MAX_COUNTED_LINKS`].
     #[error("the domain has {0} links")]
     HasLinks(u64),
@@ -47,6 +53,10 @@ pub struct NewDomain {
     pub token: String,
     /// Whether it counts as verified at once.
     pub is_verified: bool,
+    /// How many domains the tenant may have.
+    pub max_of_tenant: u64,
+    /// How many of them may be such that are not verified.
+    pub max_unverified: u64,
 }
 
 /// Which domain is to be changed or removed.
@@ -195,6 +205,13 @@ async fn insert(
     if count_domains(session).await? >= MAX_DOMAIN_RECORDS as u64 {
         return Ok(Err(DomainError::TooMany));
     }
+    let (of_tenant, unverified) = count_of_tenant(session, actor.tenant_id).await?;
+    if of_tenant >= new.max_of_tenant {
+        return Ok(Err(DomainError::TooManyOfTenant(of_tenant)));
+    }
+    if !new.is_verified && unverified >= new.max_unverified {
+        return Ok(Err(DomainError::TooManyUnverified(unverified)));
+    }
     let revisions = Revisions::read(session).await?;
     let now = revisions.now_millis();
     let row = DomainRow {
@@ -263,6 +280,10 @@ async fn delete(
         Ok(old) => old,
         Err(error) => return Ok(Err(error)),
     };
+    // Waits for those who create links there; later ones find the domain removed.
+    let for_update = session.dialect().for_update;
+    let locking = sql(format!("SELECT id FROM domains WHERE id = ?{for_update}"));
+    numbers(session, locking.bind(old.id)).await?;
     let links = count_links(session, old.id, MAX_COUNTED_LINKS).await?;
     if links > 0 {
         return Ok(Err(DomainError::HasLinks(links)));
@@ -280,10 +301,6 @@ async fn delete(
 }
 
 /// The domain that is to be changed or removed. A configured one gets a row if it has none.
-    // Waits for those who create links there; later ones find the domain removed.
-    let for_update = session.dialect().for_update;
-    let locking = sql(format!("SELECT id FROM domains WHERE id = ?{for_update}"));
-    numbers(session, locking.bind(old.id)).await?;
 async fn find_changed(
     session: &mut Session,
     which: &ChangedDomain,
@@ -377,6 +394,16 @@ async fn count_domains(session: &mut Session) -> Result<u64, Fault> {
     let query = sql("SELECT COUNT(*) FROM domains WHERE tenant_id IS NOT NULL");
     let (count,): (i64,) = session.fetch_one(query).await?;
     Ok(count.cast_unsigned())
+}
+
+/// How many domains a tenant has made, and how many of them are not verified.
+async fn count_of_tenant(session: &mut Session, tenant_id: u32) -> Result<(u64, u64), Fault> {
+    let query = sql(
+        "SELECT COUNT(*) AS domains, COUNT(*) - COUNT(verified_at) AS unverified FROM domains \
+         WHERE tenant_id = ? AND created_at IS NOT NULL",
+    );
+    let (domains, unverified): (i64, i64) = session.fetch_one(query.bind(tenant_id)).await?;
+    Ok((domains.cast_unsigned(), unverified.cast_unsigned()))
 }
 
 fn note_details(detail: &mut Map<String, Json>, details: &DomainDetails) {

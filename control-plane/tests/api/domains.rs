@@ -1,7 +1,7 @@
 //! `/domains`.
 
 use crate::helpers::{Answer, Running, send, until};
-use crate::scopes::client;
+use crate::scopes::{client, tenant};
 use hickory_resolver::proto::op::{Message, MessageType, ResponseCode};
 use hickory_resolver::proto::rr::rdata::TXT;
 use hickory_resolver::proto::rr::{RData, Record};
@@ -510,4 +510,35 @@ async fn a_link_moves_on_a_domain_that_is_served_only() {
     let body = json!({ "customSlug": "y" });
     let moved = bound.send(Method::POST, path, &body).await.expect(201);
     assert_eq!(moved["domain"], "new.example");
+}
+
+#[tokio::test]
+async fn a_tenant_has_so_many_domains_and_fewer_that_are_not_verified() {
+    let server = Running::with(&[
+        ("EDGELINK_DOMAINS_MAX_PER_TENANT", "2"),
+        ("EDGELINK_DOMAINS_MAX_UNVERIFIED", "1"),
+    ])
+    .await;
+    let make = async |name: &str| post(&server, "/domains", &json!({ "name": name })).await;
+    make("a.example").await.expect(201);
+    let refused = make("b.example").await.refused(409);
+    assert_eq!(refused["type"], "urn:edgelink:problem:too-many-domains");
+    let detail = refused["detail"].as_str().unwrap();
+    assert!(detail.contains("not verified"), "{detail}");
+    let verified = json!({ "verified": true });
+    server
+        .patch("/domains/a.example", &verified)
+        .await
+        .expect(200);
+    make("b.example").await.expect(201);
+    let refused = make("c.example").await.refused(409);
+    assert_eq!(
+        refused["detail"],
+        "the tenant has 2 domains, and may have no more"
+    );
+    // Those of another tenant are its own.
+    let other = tenant(&server, "other").await;
+    let body = json!({ "name": "c.example" });
+    let made = other.send(Method::POST, "/domains", &body).await;
+    made.expect(201);
 }

@@ -17,6 +17,7 @@ on_every_database!(
     a_domain_of_another_tenant_does_not_exist,
     a_configured_domain_gets_a_row_with_its_first_change,
     domains_are_bounded,
+    domains_of_a_tenant_are_bounded,
     no_link_comes_to_a_domain_that_was_removed,
     a_domain_is_removed_or_has_the_links_that_are_created_meanwhile,
 );
@@ -40,6 +41,8 @@ fn new(name: &str, is_verified: bool) -> NewDomain {
         },
         token: "t".to_owned(),
         is_verified,
+        max_of_tenant: u64::MAX,
+        max_unverified: u64::MAX,
     }
 }
 
@@ -264,6 +267,35 @@ async fn domains_are_bounded(database: Database) {
     );
     remove(&store, "7.example").await.unwrap();
     assert!(insert(&store, "a.example", true).await.is_ok());
+}
+
+async fn domains_of_a_tenant_are_bounded(database: Database) {
+    let store = database.store().await;
+    database
+        .execute("INSERT INTO tenants (id, name, created_at) VALUES (2, 'b', 1)")
+        .await;
+    let insert = async |name: &str, is_verified: bool, tenant_id: u32| {
+        let domain = NewDomain {
+            max_of_tenant: 3,
+            max_unverified: 2,
+            ..new(name, is_verified)
+        };
+        let made = store.insert_domain(&domain, &actor(tenant_id)).await;
+        made.expect("an answer").map(|row| row.tenant_id)
+    };
+    assert_eq!(insert("a.example", false, 2).await, Ok(2));
+    assert_eq!(insert("b.example", false, 2).await, Ok(2));
+    let too_many = Err(DomainError::TooManyUnverified(2));
+    assert_eq!(insert("c.example", false, 2).await, too_many);
+    assert_eq!(insert("c.example", false, 1).await, Ok(1), "another tenant");
+    change(&store, &which("a.example"), &verified(true))
+        .await
+        .unwrap();
+    assert_eq!(insert("d.example", false, 2).await, Ok(2));
+    let too_many = Err(DomainError::TooManyOfTenant(3));
+    assert_eq!(insert("e.example", true, 2).await, too_many);
+    remove(&store, "b.example").await.unwrap();
+    assert_eq!(insert("e.example", true, 2).await, Ok(2));
 }
 
 fn on(id: u64, name: &str) -> NewLink {

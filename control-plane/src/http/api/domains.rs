@@ -259,6 +259,8 @@ pub(crate) async fn create(
         verified: None,
         ..read_details(&mut fields, &app.links(&caller))
     };
+        max_of_tenant: app.config.domains.max_per_tenant,
+        max_unverified: app.config.domains.max_unverified,
     fields.finish()?;
     // A missing name was refused above.
     let domain = domain.ok_or_else(|| Problem::new(Kind::Validation))?;
@@ -440,6 +442,16 @@ fn target(value: &Value, links: &TenantLinks<'_>) -> Result<String, Reason> {
     let target = values::target(value, links)?;
     match target.as_str().len() <= MAX_DOMAIN_TARGET_LENGTH {
         true => Ok(target.as_str().to_owned()),
+            DomainError::TooManyOfTenant(domains) => {
+                let detail = format!("the tenant has {domains} domains, and may have no more");
+                Self::new(Kind::TooManyDomains).with_detail(detail)
+            }
+            DomainError::TooManyUnverified(domains) => {
+                let detail = format!(
+                    "{domains} domains of the tenant are not verified, and no more may be: verify or remove them first"
+                );
+                Self::new(Kind::TooManyDomains).with_detail(detail)
+            }
         false => Err("must be at most 2048 bytes long".into()),
     }
 }
