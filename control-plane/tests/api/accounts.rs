@@ -184,6 +184,26 @@ async fn wrong_fields_of_accounts_are_named() {
 }
 
 #[tokio::test]
+async fn a_forged_cursor_is_refused() {
+    let server = start().await;
+    for path in ["/keys", "/domains", "/tags"] {
+        for cursor in [
+            "",
+            "ff",
+            "ffffffffffffffff".repeat(2).as_str(),
+            "80000000000000000000000000000000",
+        ] {
+            let answer = server.get(&format!("{path}?cursor={cursor}")).await;
+            assert_eq!(
+                answer.problem(422, "validation"),
+                ["cursor"],
+                "{path} {cursor}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_revoked_key_is_refused_and_the_last_admin_key_stays() {
     let server = start().await;
     let (id, text) = key(&server, &json!({ "name": "a", "role": "admin" })).await;

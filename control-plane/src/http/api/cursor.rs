@@ -69,7 +69,7 @@ pub(crate) fn parse_created(value: &Value) -> Result<(u64, u64), Reason> {
     value.as_str().and_then(read_created).ok_or(NO_CURSOR)
 }
 
-const NO_CURSOR: Reason = Reason::Borrowed("must be a nextCursor of an earlier answer");
+pub(super) const NO_CURSOR: Reason = Reason::Borrowed("must be a nextCursor of an earlier answer");
 
 fn created(text: &str) -> Option<ListCursor> {
     let (created_at, id) = read_created(text)?;
@@ -78,7 +78,9 @@ fn created(text: &str) -> Option<ListCursor> {
 
 fn read_created(text: &str) -> Option<(u64, u64)> {
     let (created_at, id) = text.split_at_checked(DIGITS)?;
-    Some((number(created_at)?, number(id)?))
+    // Databases without unsigned numbers end there. The number of a key is no number to them.
+    let created_at = number(created_at).filter(|time| i64::try_from(*time).is_ok());
+    Some((created_at?, number(id)?))
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -86,6 +88,18 @@ fn number(text: &str) -> Option<u64> {
         return None;
     }
     u64::from_str_radix(text, 16).ok()
+}
+
+/// The place of what has that name.
+pub(super) fn format_name(name: &str) -> String {
+    hex::encode(name)
+}
+
+/// Reads what [`format_name`] has written.
+pub(super) fn parse_name(value: &Value) -> Result<String, Reason> {
+    let name = value.as_str().and_then(|text| hex::decode(text).ok());
+    let name = name.and_then(|name| String::from_utf8(name).ok());
+    name.filter(|name| !name.is_empty()).ok_or(NO_CURSOR)
 }
 
 fn coded(text: &str) -> Option<ListCursor> {
@@ -117,6 +131,7 @@ mod tests {
             "s.",
             "zä",
             "xa",
+            &"8000000000000000".repeat(2),
         ] {
             let seal = Seal::new("secret");
             for text in [text, &seal.seal(text)] {
@@ -128,9 +143,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_name_reads_back() {
+        assert_eq!(
+            parse_name(&Value::from(format_name("\u{e4}.b"))),
+            Ok("\u{e4}.b".to_owned())
+        );
+        for text in ["", "6", "6g", "ff"] {
+            assert!(parse_name(&Value::from(text)).is_err(), "{text}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn a_cursor_reads_back(created_at: u64, id: u64, code in "[0-9A-Za-z_-]{1,64}") {
+        fn a_cursor_reads_back(created_at in 0..1_u64 << 63, id: u64, code in "[0-9A-Za-z_-]{1,64}") {
             let created = ListCursor::Created { created_at, id };
             let coded = ListCursor::Code(Code::stored(&code).unwrap());
             for (order, place) in [

@@ -3,7 +3,7 @@
 use super::accounts::created;
 use super::body::JsonObject;
 use super::fields::{Fields, Reason};
-use super::{page, schema, values};
+use super::{cursor, page, schema, values};
 use crate::domains::model::{DomainDetails, DomainPatch, DomainRow};
 use crate::domains::{DomainTable, Verdict, record_name, record_value};
 use crate::feed::AwaitedChanges;
@@ -129,22 +129,18 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let limit = page::limit(&mut fields);
-    let after = fields.optional("cursor", cursor);
+    let after = fields.optional("cursor", cursor::parse_name);
     fields.finish()?;
     let table = app.domains.read(&app.store).await?;
     let made = table.rows().map(|row| &row.domain);
     let domains = table.configured().iter().chain(made);
     let domains = domains.filter(|domain| sees(&caller, &table, domain));
     let mut domains: Vec<&Domain> = domains
-        .filter(|domain| {
-            after
-                .as_deref()
-                .is_none_or(|after| domain.as_str().as_bytes() > after)
-        })
+        .filter(|domain| after.as_deref().is_none_or(|after| domain.as_str() > after))
         .collect();
     domains.sort_unstable();
     domains.dedup();
-    let next_cursor = page::cut(&mut domains, limit).map(|last| hex::encode(last.as_str()));
+    let next_cursor = page::cut(&mut domains, limit).map(|last| cursor::format_name(last.as_str()));
     let view =
         |domain: &Domain| DomainView::new(domain, table.row(domain), table.is_configured(domain));
     let domains = domains.into_iter().map(view).collect();
@@ -153,15 +149,6 @@ pub(crate) async fn list(
         next_cursor,
     })
     .into_response())
-}
-
-/// The name of the last domain of the page before.
-fn cursor(value: &Value) -> Result<Vec<u8>, Reason> {
-    let name = hex::decode(values::text(value)?).ok();
-    let name = name.filter(|name| !name.is_empty());
-    name.ok_or(Reason::Borrowed(
-        "must be a nextCursor of an earlier answer",
-    ))
 }
 
 /// The domain that the path names, and all domains as they are now.
@@ -259,8 +246,6 @@ pub(crate) async fn create(
         verified: None,
         ..read_details(&mut fields, &app.links(&caller))
     };
-        max_of_tenant: app.config.domains.max_per_tenant,
-        max_unverified: app.config.domains.max_unverified,
     fields.finish()?;
     // A missing name was refused above.
     let domain = domain.ok_or_else(|| Problem::new(Kind::Validation))?;
@@ -274,6 +259,8 @@ pub(crate) async fn create(
         details: patch.apply(&DomainDetails::default()),
         token: hex::encode(token),
         is_verified: !app.config.domains.require_verification,
+        max_of_tenant: app.config.domains.max_per_tenant,
+        max_unverified: app.config.domains.max_unverified,
     };
     let from = app.feed.end();
     let row = app.store.insert_domain(&new, &caller.actor()).await??;
@@ -442,16 +429,6 @@ fn target(value: &Value, links: &TenantLinks<'_>) -> Result<String, Reason> {
     let target = values::target(value, links)?;
     match target.as_str().len() <= MAX_DOMAIN_TARGET_LENGTH {
         true => Ok(target.as_str().to_owned()),
-            DomainError::TooManyOfTenant(domains) => {
-                let detail = format!("the tenant has {domains} domains, and may have no more");
-                Self::new(Kind::TooManyDomains).with_detail(detail)
-            }
-            DomainError::TooManyUnverified(domains) => {
-                let detail = format!(
-                    "{domains} domains of the tenant are not verified, and no more may be: verify or remove them first"
-                );
-                Self::new(Kind::TooManyDomains).with_detail(detail)
-            }
         false => Err("must be at most 2048 bytes long".into()),
     }
 }
@@ -465,6 +442,16 @@ impl From<DomainError> for Problem {
                 Self::new(Kind::DomainTaken).with_errors(vec![error])
             }
             DomainError::TooMany => Self::new(Kind::TooManyDomains),
+            DomainError::TooManyOfTenant(domains) => {
+                let detail = format!("the tenant has {domains} domains, and may have no more");
+                Self::new(Kind::TooManyDomains).with_detail(detail)
+            }
+            DomainError::TooManyUnverified(domains) => {
+                let detail = format!(
+                    "{domains} domains of the tenant are not verified, and no more may be: verify or remove them first"
+                );
+                Self::new(Kind::TooManyDomains).with_detail(detail)
+            }
             DomainError::HasLinks(links) => {
                 let more = if links >= MAX_COUNTED_LINKS {
                     " or more"

@@ -3,7 +3,7 @@
 use super::body::JsonObject;
 use super::fields::{Fields, Reason};
 use super::schema;
-use super::{page, values};
+use super::{cursor, page, values};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::{FieldError, Kind, Problem};
@@ -56,12 +56,12 @@ pub(crate) async fn list(
     let query = TagQuery {
         tenant_id: caller.tenant_id(),
         prefix: fields.optional("prefix", values::tag).unwrap_or_default(),
-        after: fields.optional("cursor", cursor),
+        after: fields.optional("cursor", after),
         limit: limit + 1,
     };
     fields.finish()?;
     let mut tags = app.store.list_tags(&query).await?;
-    let next_cursor = page::cut(&mut tags, limit).map(|last| hex::encode(&last.tag));
+    let next_cursor = page::cut(&mut tags, limit).map(|last| cursor::format_name(&last.tag));
     let view = |TagCount { tag, links }| TagView {
         tag,
         links,
@@ -71,13 +71,10 @@ pub(crate) async fn list(
     Ok(Json(TagsView { tags, next_cursor }))
 }
 
-fn cursor(value: &Value) -> Result<String, Reason> {
-    let bytes = hex::decode(values::text(value)?).ok();
-    let tag = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-    let tag = tag.and_then(|tag| values::tag(&Value::from(tag)).ok());
-    tag.ok_or(Reason::Borrowed(
-        "must be a nextCursor of an earlier answer",
-    ))
+/// The last tag of the page before.
+fn after(value: &Value) -> Result<String, Reason> {
+    let tag = cursor::parse_name(value)?;
+    values::tag(&Value::from(tag)).map_err(|_| cursor::NO_CURSOR)
 }
 
 /// The tag that the path names, percent-encoded.
