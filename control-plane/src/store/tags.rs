@@ -113,7 +113,9 @@ impl Store {
     ) -> Result<usize, StoreError> {
         run!(self.write("replace_tag", "replacing a tag"), |session| {
             session.begin().await?;
-            let (done, links) = replace(session, actor.tenant_id, tag, by).await?;
+            let max_bytes = self.max_bytes.load(Ordering::Relaxed);
+            let tenant_id = actor.tenant_id;
+            let (done, links) = replace(session, tenant_id, (tag, by), max_bytes).await?;
             if done == 0 {
                 session.rollback().await?;
                 return Ok(0);
@@ -201,8 +203,8 @@ fn text(tag: Vec<u8>) -> Result<String, Fault> {
 async fn replace(
     session: &mut Session,
     tenant_id: u32,
-    tag: &str,
-    by: Option<&str>,
+    (tag, by): (&str, Option<&str>),
+    max_bytes: usize,
 ) -> Result<(usize, Vec<Link>), Fault> {
     let query = sql("SELECT link_id FROM link_tags WHERE tenant_id = ? AND tag = ? LIMIT ?");
     let query = query.bind(tenant_id).bind(tag).bind(MAX_RETAGGED as u64);
@@ -222,8 +224,9 @@ async fn replace(
         replace_in(&mut link.content.tags, tag, by);
         link.updated_at = revisions.now_millis();
     }
-    for links in pieces(&links) {
-        update(session, revisions, links).await?;
+    let stored: Vec<(u64, StoredContent)> = links.iter().map(stored).collect();
+    for stored in stored.chunks(at_once(&stored, max_bytes)).flat_map(pieces) {
+        update(session, revisions, stored).await?;
     }
     // Those of links that an older version has deleted, too.
     terms::remove_by_id(session, &tagged).await?;
@@ -241,22 +244,36 @@ fn replace_in(tags: &mut Vec<String>, tag: &str, by: Option<&str>) {
     }
 }
 
-/// Writes the tags of links, whose number is one of the few lengths, with a revision behind their last one.
-async fn update(session: &mut Session, revisions: Revisions, links: &[Link]) -> Result<(), Fault> {
-    let greatest = session.dialect().greatest;
-    let stored = links
+fn stored(link: &Link) -> (u64, StoredContent) {
+    let stored = StoredContent::new(link.tenant_id, &link.domain, &link.content);
+    (link.id, stored)
+}
+
+/// How many links one statement changes: as many as `max_bytes` allow if all were as large as the largest, and always one.
+fn at_once(stored: &[(u64, StoredContent)], max_bytes: usize) -> usize {
+    const NUMBERS: usize = 128;
+    let sizes = stored
         .iter()
-        .map(|link| StoredContent::new(link.tenant_id, &link.domain, &link.content));
-    let stored: Vec<(u64, StoredContent)> = links.iter().map(|link| link.id).zip(stored).collect();
-    let ids: Vec<u64> = links.iter().map(|link| link.id).collect();
+        .map(|(_, stored)| NUMBERS + stored.tags().len());
+    (max_bytes / sizes.max().unwrap_or(1)).clamp(1, LONGEST)
+}
+
+/// Writes the tags of links, whose number is one of the few lengths, with a revision behind their last one.
+async fn update(
+    session: &mut Session,
+    revisions: Revisions,
+    stored: &[(u64, StoredContent)],
+) -> Result<(), Fault> {
+    let greatest = session.dialect().greatest;
+    let ids: Vec<u64> = stored.iter().map(|(id, _)| *id).collect();
     let update = sql("UPDATE links SET tags = CASE id")
-        .join("", &stored, |sql, (id, stored)| {
+        .join("", stored, |sql, (id, stored)| {
             sql.push(" WHEN ? THEN ?")
                 .bind(*id)
                 .bind(Value::Text(stored.tags()))
         })
         .push(" END, content_hash = CASE id")
-        .join("", &stored, |sql, (id, stored)| {
+        .join("", stored, |sql, (id, stored)| {
             sql.push(" WHEN ? THEN ?")
                 .bind(*id)
                 .bind(stored.content_hash)

@@ -1,6 +1,6 @@
 //! Tags of all links: listing, renaming, merging and removing them.
 
-use crate::fixture::{Database, create, delete, key, link};
+use crate::fixture::{Database, create, delete, key, link, migrated, patient};
 use crate::listing::all_pages;
 use edgelink_control_plane::links::model::{Link, LinkContent};
 use edgelink_control_plane::links::words::SearchTerm;
@@ -8,6 +8,7 @@ use edgelink_control_plane::store::{
     Actor, AuditQuery, ListQuery, MAX_COUNTED, MAX_RETAGGED, NewLink, Store, TagCount, TagQuery,
 };
 use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
+use edgelink_tests::servers::MariaDb;
 
 on_every_database!(
     tags_are_listed_with_their_number_of_links,
@@ -243,4 +244,19 @@ async fn expired_links_lose_their_tags(database: Database) {
     create(&store, tagged(2, &["b"])).await.unwrap();
     assert_eq!(store.purge_expired(0, 10).await.unwrap(), 1);
     assert_eq!(all(&store).await, counts(&[("b", 1)]));
+}
+
+/// A statement as long as the tags of 512 links can be does not reach a server that takes short ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_tags_of_many_links_are_replaced_on_a_server_with_small_packets() {
+    let server = MariaDb::start_with(&["--max-allowed-packet=1048576"]);
+    let store = migrated(&patient(&server.database())).await;
+    let long: Vec<String> = (0..31).map(|n| format!("{n:\u{1f517}>64}")).collect();
+    let tags: Vec<&str> = long.iter().map(String::as_str).chain(["old"]).collect();
+    let links = (0..MAX_RETAGGED as u64).map(|id| tagged(id, &tags));
+    let created = store.create_links(links.collect()).await.unwrap();
+    assert!(created.iter().all(Result::is_ok));
+    let replaced = store.replace_tag(&actor(), "old", Some("new")).await;
+    assert_eq!(replaced.unwrap(), MAX_RETAGGED);
+    assert_eq!(with_tag(&store, "new").await.len(), MAX_RETAGGED);
 }
