@@ -17,14 +17,7 @@ impl Store {
     /// The link of that key, if there is one.
     pub async fn find_link(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         run!(self.read("find_link", "finding a link"), |session| {
-            let query = sql(format!(
-                "SELECT {LINK_COLUMNS} FROM links l JOIN domains d ON d.id = l.domain_id \
-                 WHERE d.name = ? AND l.code = ?"
-            ));
-            let query = query.bind(&key.domain).bind(&key.code);
-            let row: Option<LinkRow> = session.fetch_optional(query).await?;
-            let live = row.filter(|row| !row.is_tombstone());
-            live.map(LinkRow::into_link).transpose()
+            Ok(find(session, &key.domain, &[&key.code]).await?.pop())
         })
     }
 
@@ -38,14 +31,7 @@ impl Store {
             let mut links = Vec::with_capacity(keys.len());
             for (domain, codes) in &by_domain {
                 for codes in codes.chunks(LONGEST) {
-                    let query = sql(format!(
-                        "SELECT {LINK_COLUMNS} FROM links l JOIN domains d ON d.id = l.domain_id \
-                         WHERE d.name = ? AND l.code IN "
-                    ));
-                    let rows: Vec<LinkRow> =
-                        session.fetch_all(query.bind(*domain).list(codes)).await?;
-                    let live = rows.into_iter().filter(|row| !row.is_tombstone());
-                    links.extend(LinkRow::into_links(live.collect())?);
+                    links.extend(find(session, domain, codes).await?);
                 }
             }
             Ok(links)
@@ -76,6 +62,17 @@ impl Store {
             session.fetch_all(query.bind(from).bind(limit)).await
         })
     }
+}
+
+/// The links on a domain that have these codes.
+async fn find(session: &mut Session, domain: &Domain, codes: &[&Code]) -> Result<Vec<Link>, Fault> {
+    let query = sql(format!(
+        "SELECT {LINK_COLUMNS} FROM links l JOIN domains d ON d.id = l.domain_id \
+         WHERE d.name = ? AND l.code IN "
+    ));
+    let rows: Vec<LinkRow> = session.fetch_all(query.bind(domain).list(codes)).await?;
+    let live = rows.into_iter().filter(|row| !row.is_tombstone());
+    LinkRow::into_links(live.collect())
 }
 
 /// A key with the number of its link.
