@@ -130,10 +130,7 @@ impl Snapshots {
             key: self.settings.key.clone(),
             domains: domains.map(Domain::as_str).collect(),
             codes,
-            hot: entries(&domain_records)
-                .chain(bounded(&hot))
-                .take(MAX_HOT)
-                .collect(),
+            hot: carried(&domain_records, &hot),
         };
         Ok(snapshot.to_bytes().into())
     }
@@ -156,14 +153,84 @@ fn entries(links: &[HotLink]) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
-/// The hot links that fit into a snapshot.
-fn bounded(links: &[HotLink]) -> impl Iterator<Item = Entry<'_>> {
-    let mut bytes = 0;
-    let mut buffer = Vec::new();
-    entries(links).take_while(move |entry| {
-        buffer.clear();
+/// The records of all domains, without which an edge would call their hosts unknown, and the hot links that fit in behind them.
+fn carried<'a>(domains: &'a [HotLink], hot: &'a [HotLink]) -> Vec<Entry<'a>> {
+    let size = |entry: &Entry<'_>| {
+        let mut buffer = Vec::new();
         entry.encode(&mut buffer);
-        bytes += buffer.len();
-        bytes <= MAX_HOT_BYTES
-    })
+        buffer.len()
+    };
+    let of_domains: usize = entries(domains).map(|entry| size(&entry)).sum();
+    let mut room = MAX_HOT_BYTES.checked_sub(of_domains);
+    let fitting = entries(hot).take_while(|entry| {
+        room = room.and_then(|room| room.checked_sub(size(entry)));
+        room.is_some()
+    });
+    entries(domains).chain(fitting).take(MAX_HOT).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edgelink_wire::DomainTargets;
+    use edgelink_wire::FeedPosition;
+    use edgelink_wire::code_filter::CodeFilter;
+    use edgelink_wire::domain_record::MAX_DOMAIN_RECORDS;
+    use edgelink_wire::record::MAX_DOMAIN_TARGET_LENGTH;
+
+    /// The longest snapshot that an edge takes by default.
+    const MAX_BYTES: usize = 16 << 20;
+
+    fn domains(count: usize, target_length: usize) -> Vec<HotLink> {
+        let target = format!("{:x<target_length$}", "https://e.com/");
+        let targets = DomainTargets {
+            root: Some(target.as_str()),
+            not_found: Some(&target),
+            expired: Some(&target),
+        };
+        let made = (0..count).map(|number| Domain::parse(&format!("{number}.example")).unwrap());
+        made.map(|domain| (domain_key(&domain), targets.record(&domain, 1)))
+            .collect()
+    }
+
+    #[test]
+    fn domains_are_all_there_and_hot_links_have_the_rest_of_the_room() {
+        let hot = domains(2_000, 1_000);
+        for (count, length, all_hot, any_hot) in [
+            (0, 100, false, true),
+            (3, 100, false, true),
+            (MAX_DOMAIN_RECORDS, 100, false, true),
+            (MAX_DOMAIN_RECORDS, MAX_DOMAIN_TARGET_LENGTH, false, false),
+        ] {
+            let made = domains(count, length);
+            let snapshot = Snapshot {
+                generation: 1,
+                position: FeedPosition::default(),
+                bound: 1,
+                length: CodeLength::DEFAULT,
+                key: None,
+                domains: Vec::new(),
+                codes: CodeFilter::with_capacity(1).unwrap(),
+                hot: carried(&made, &hot),
+            };
+            let bytes = snapshot.to_bytes();
+            assert!(bytes.len() < MAX_BYTES / 2, "{count} {}", bytes.len());
+            let read = Snapshot::decode(&bytes).unwrap();
+            let keys =
+                |links: &[HotLink]| links.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+            let carried: Vec<String> = read
+                .hot
+                .iter()
+                .map(|entry| String::from_utf8(entry.key.into()).unwrap())
+                .collect();
+            assert_eq!(carried[..count], keys(&made));
+            let hot_ones = carried.len() - count;
+            assert_eq!(
+                (hot_ones == hot.len(), hot_ones > 0),
+                (all_hot, any_hot),
+                "{count}"
+            );
+        }
+        assert_eq!(carried(&[], &hot[..5]).len(), 5);
+    }
 }

@@ -33,7 +33,7 @@ pub const MAX_DOMAINS: usize = 1024;
 /// The most hot links.
 pub const MAX_HOT: usize = 10_000;
 
-/// The most bytes of hot links together; further ones are left out.
+/// The most bytes of hot links together, less those of the records of domains, which are all there; further ones are left out.
 pub const MAX_HOT_BYTES: usize = 2 << 20;
 
 /// Everything an edge needs before it can answer without asking.
