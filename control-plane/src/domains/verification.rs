@@ -8,6 +8,7 @@ use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfi
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::{RData, Record, RecordType};
+use tokio::sync::OnceCell;
 
 /// How often a DNS server is asked before it counts as silent.
 const ATTEMPTS: usize = 2;
@@ -36,12 +37,16 @@ pub(crate) enum Verdict {
 /// Asks the DNS.
 pub(crate) struct Verifier {
     config: DomainsConfig,
+    /// Made for the first question.
+    resolver: OnceCell<TokioResolver>,
 }
 
 impl Verifier {
     pub(crate) fn new(config: &DomainsConfig) -> Self {
-        let config = config.clone();
-        Self { config }
+        Self {
+            config: config.clone(),
+            resolver: OnceCell::new(),
+        }
     }
 
     /// Whether the TXT record of a domain has its token.
@@ -66,7 +71,8 @@ impl Verifier {
     /// The TXT records of a domain.
     async fn texts(&self, domain: &Domain) -> Result<Vec<Vec<u8>>, NetError> {
         let name = format!("{}.", record_name(domain));
-        let answer = self.resolver()?.lookup(name, RecordType::TXT).await?;
+        let resolver = self.resolver.get_or_try_init(async || self.resolver());
+        let answer = resolver.await?.lookup(name, RecordType::TXT).await?;
         let text = |record: &Record| match &record.data {
             // A long text comes in pieces.
             RData::TXT(text) => Some(text.txt_data.concat()),
@@ -75,7 +81,7 @@ impl Verifier {
         Ok(answer.answers().iter().filter_map(text).collect())
     }
 
-    /// The configured DNS server, or else those of the system as they are now.
+    /// Asks the configured DNS server, or else those of the system as they are now.
     fn resolver(&self) -> Result<TokioResolver, NetError> {
         let mut builder = match self.config.resolver {
             Some(address) => {
@@ -93,6 +99,8 @@ impl Verifier {
         let options = builder.options_mut();
         options.timeout = self.config.timeout_ms;
         options.attempts = ATTEMPTS;
+        // A record that was missing is there as soon as its server says so.
+        options.cache_size = 0;
         builder.build()
     }
 }
