@@ -15,6 +15,7 @@ use super::terms::{self, Terms};
 use crate::links::model::Link;
 use crate::links::words::TextRange;
 use serde_json::json;
+use std::sync::atomic::Ordering;
 
 /// Links of a tag are counted up to this number.
 pub const MAX_COUNTED: u64 = 1000;
