@@ -16,4 +16,5 @@ pub(crate) mod routes;
 mod seal;
 mod shlink;
 pub(crate) mod tenant_links;
+mod unlock;
 mod visit;

@@ -3,6 +3,7 @@
 
 pub(crate) mod bucket;
 mod local;
+pub(crate) mod tries;
 
 use crate::config::LimitsConfig;
 use crate::redis::Redis;

@@ -10,6 +10,7 @@ pub(crate) mod group_commit;
 pub mod model;
 pub(crate) mod moving;
 pub(crate) mod order;
+pub(crate) mod passwords;
 pub mod target;
 pub(crate) mod utm;
 pub mod words;

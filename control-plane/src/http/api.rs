@@ -6,6 +6,7 @@ pub(super) mod body;
 mod bulk;
 mod bulk_changes;
 mod bulk_items;
+mod bulk_passwords;
 pub(super) mod create;
 mod cursor;
 mod domains;

@@ -9,7 +9,9 @@ use crate::http::pages::Pages;
 use crate::http::seal::Seal;
 use crate::http::tenant_links::TenantLinks;
 use crate::limits::Limiter;
+use crate::limits::tries::Tries;
 use crate::links::creating::Creator;
+use crate::links::passwords::Passwords;
 use crate::numbers::Minter;
 use crate::publisher::PublisherStatus;
 use crate::redis::Redis;
@@ -38,6 +40,9 @@ pub(crate) struct App {
     pub(crate) health: Health,
     /// The rate limits; `None` if there are none.
     pub(crate) limiter: Option<Limiter>,
+    pub(crate) passwords: Passwords,
+    /// How often passwords may be tried.
+    pub(crate) tries: Tries,
     /// One permit for every request that may be worked on at once.
     pub(crate) request_permits: Semaphore,
     /// One permit for every bulk request that may be worked on at once.
@@ -68,6 +73,8 @@ impl App {
             health: Health::new(store.clone(), lookups.feed.clone(), lookups.publisher),
             verifier: Verifier::new(&config.domains),
             domains: lookups.domains,
+            passwords: Passwords::new(),
+            tries: Tries::new(lookups.redis.clone()),
             limiter: Limiter::new(&config.limits, lookups.redis),
             feed: lookups.feed,
             resolver: lookups.resolver,

@@ -3,6 +3,7 @@
 
 mod feed;
 
+use super::unlock;
 use crate::clicks::{self, IngestError};
 use crate::clock;
 use crate::http::app::App;
@@ -19,6 +20,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use edgelink_wire::clicks::decode;
+use edgelink_wire::password::{MAX_FORM_LENGTH, VISITOR_HEADER};
 use edgelink_wire::visits;
 use edgelink_wire::{
     Code, Domain, LinkAnswer, LinkKey, LinkRecord, Record, Snapshot, VisitsAnswer, VisitsRequest,
@@ -26,6 +28,7 @@ use edgelink_wire::{
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use metrics::counter;
 use serde_json::{Value, json};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +39,10 @@ const MAX_CLICKS_BODY: usize = 4 << 20;
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/links/{domain}/{code}", get(resolve))
+        .route(
+            "/unlock/{domain}/{code}",
+            post(unlock).layer(DefaultBodyLimit::max(MAX_FORM_LENGTH)),
+        )
         .route("/snapshot", get(snapshot))
         .route(
             "/clicks",
@@ -137,6 +144,23 @@ fn link_for_people(key: &LinkKey, link: &LinkRecord<String>) -> Value {
         "validUntil": link.valid_until,
         "forwardQuery": link.forward_query,
     })
+}
+
+/// `POST /edge/v1/unlock/{domain}/{code}`: checks the password in the form of an edge's visitor, whose address is in the header
+/// `x-edgelink-visitor`. 200 with the value of a cookie, 403, 429, or 404 where the link has no password.
+async fn unlock(
+    State(app): State<Arc<App>>,
+    path: KeyPath,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let key = parse(path)?;
+    let form = body.map_err(|_| Problem::new(Kind::BodyTooLarge))?;
+    let address = headers.get(VISITOR_HEADER);
+    let address = address.and_then(|address| address.to_str().ok()?.parse().ok());
+    let address = address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+    let unlocking = unlock::unlock(&app, &key, &form, address).await?;
+    Ok(unlock::for_edge(unlocking))
 }
 
 /// `GET /edge/v1/snapshot`: the snapshot from which a worker starts. 503 while there is none; workers start without it then.

@@ -5,7 +5,9 @@ use crate::problem::RETRY_AFTER;
 use axum::response::{Html, IntoResponse, Response};
 use bytes::Bytes;
 use edgelink_wire::Outcome;
-use http::{HeaderValue, StatusCode, header};
+use edgelink_wire::password::{Notice, PAGE_HEADERS};
+use edgelink_wire::redirect::NO_STORE;
+use http::{HeaderName, HeaderValue, StatusCode, header};
 
 const NOT_FOUND: &str = include_str!("pages/not_found.html");
 const GONE: &str = include_str!("pages/gone.html");
@@ -59,4 +61,17 @@ fn respond(status: StatusCode, outcome: Outcome, html: &Bytes) -> Response {
         Html(html.clone()),
     )
         .into_response()
+}
+
+/// The page with the form for the password of a link.
+pub(crate) fn password_page(notice: Notice) -> Response {
+    let status = StatusCode::from_u16(notice.status()).unwrap_or(StatusCode::FORBIDDEN);
+    let mut response = (status, Html(notice.page())).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(NO_STORE));
+    for (name, value) in PAGE_HEADERS {
+        let name = HeaderName::from_static(name);
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
 }

@@ -1,6 +1,7 @@
 //! `GET /{code}`, and paths below it: redirects answered by the control plane itself, for installations without Envoy. Visitors see the same as at
 //! an edge.
 
+use super::pages::password_page;
 use crate::config::UnknownHosts;
 use crate::domains::DomainTable;
 use crate::http::app::App;
@@ -10,8 +11,9 @@ use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::{REDIRECTS, VISITS_LEASED};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use edgelink_wire::password::{Notice, REFERRER_POLICY};
 use edgelink_wire::record::Extension;
-use edgelink_wire::redirect::{Decision, NOINDEX};
+use edgelink_wire::redirect::{Decision, NO_STORE, NOINDEX};
 use edgelink_wire::{Code, Domain, DomainTargets, LinkKey, Outcome, Record, RedirectStatus};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use metrics::counter;
@@ -115,6 +117,14 @@ fn unknown_host(app: &App) -> Response {
     }
 }
 
+/// The link that a request is for. `None` if its path names no code, or its host no domain.
+pub(super) fn requested_key(app: &App, uri: &Uri, headers: &HeaderMap) -> Option<LinkKey> {
+    let code = Code::parse(behind_code(uri.path()).0).ok()?;
+    let domains = app.domains.current();
+    let domain = requested_domain(app, &domains, headers)?;
+    Some(LinkKey::new(domain.clone(), code))
+}
+
 /// The domain that `Host` names. For a missing or unknown one it is the default domain, or `None` if `links.unknown_hosts` is
 /// `not_found`.
 fn requested_domain<'a>(
@@ -149,6 +159,12 @@ fn answer(
     let Some(mut response) = redirect(decision.outcome, sent_to.status, &sent_to.location) else {
         return page(app, Outcome::Unavailable);
     };
+    if decision.is_unlocked {
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(NO_STORE));
+        let policy = HeaderValue::from_static(REFERRER_POLICY);
+        headers.insert(header::REFERRER_POLICY, policy);
+    }
     if visit.asks_not_to_list() && !decision.is_crawlable {
         let noindex = HeaderValue::from_static(NOINDEX);
         response.headers_mut().insert(X_ROBOTS_TAG, noindex);
@@ -184,6 +200,7 @@ fn page(app: &App, outcome: Outcome) -> Response {
     match outcome {
         Outcome::NotFound => app.pages.not_found(),
         Outcome::Gone => app.pages.gone(),
+        Outcome::Locked => password_page(Notice::Locked),
         Outcome::Redirect | Outcome::Expired | Outcome::Unavailable => app.pages.unavailable(),
     }
 }

@@ -1,6 +1,6 @@
 //! Which handler serves a path, and through which layers.
 
-use super::{api, edge_api, health, openapi, redirect, shlink};
+use super::{api, edge_api, health, openapi, redirect, shlink, unlock};
 use super::{layers, observe};
 use crate::http::app::App;
 use crate::problem::{Kind, Problem, method_not_allowed};
@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::{Method, Uri};
+use http::{HeaderValue, Method, Uri, header};
 use std::sync::Arc;
 
 /// The router of all paths. Polls have a bound of their own, and so has the time of bulk requests. Probes and metrics have none,
@@ -39,7 +39,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/openapi.json", get(openapi::json))
         .route("/api/docs", get(openapi::page))
         .route("/", get(redirect::root))
-        .route("/{code}", get(redirect::follow))
+        .route("/{code}", get(redirect::follow).post(form))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
     let others = bounded(others, &app);
     let waiting = Router::new().nest(
@@ -85,30 +85,46 @@ async fn overloaded() -> Problem {
 /// Answers a path that nothing is served at: it may go on behind the code of a link. Otherwise visitors get a page, programs a
 /// problem.
 async fn nothing_here(State(app): State<Arc<App>>, request: Request) -> Response {
-    if is_for_visitors(request.method(), request.uri()) {
-        return follow_within_bounds(app, request).await;
+    let nothing = || Problem::new(Kind::NotFound).into_response();
+    if is_for_programs(request.uri()) {
+        return nothing();
     }
-    Problem::new(Kind::NotFound).into_response()
+    let may_be_link = redirect::may_be_link(request.uri());
+    match *request.method() {
+        Method::GET | Method::HEAD if may_be_link => {
+            let follow = redirect::follow(State(Arc::clone(&app)), request);
+            within_bounds(&app, follow).await
+        }
+        Method::GET | Method::HEAD => app.pages.not_found(),
+        Method::POST if may_be_link => {
+            let answered = unlock::answer(&app, request);
+            let answer = async { answered.await.unwrap_or_else(nothing) };
+            Box::pin(within_bounds(&app, answer)).await
+        }
+        _ => nothing(),
+    }
 }
 
-/// Follows a path below a code, within the bounds of all requests.
-async fn follow_within_bounds(app: Arc<App>, request: Request) -> Response {
-    if !redirect::may_be_link(request.uri()) {
-        return app.pages.not_found();
-    }
+/// Answers a form with the password of a link. All else that is sent to a link is 405.
+async fn form(State(app): State<Arc<App>>, request: Request) -> Response {
+    let answered = unlock::answer(&app, request).await;
+    answered.unwrap_or_else(|| {
+        let allow = [(header::ALLOW, HeaderValue::from_static("GET,HEAD"))];
+        (allow, Problem::new(Kind::MethodNotAllowed)).into_response()
+    })
+}
+
+/// An answer within the bounds of all requests.
+async fn within_bounds(app: &App, answer: impl Future<Output = Response>) -> Response {
     let Ok(_permit) = app.request_permits.try_acquire() else {
         return Problem::new(Kind::Overloaded).into_response();
     };
     let limit = app.config.server.request_timeout_ms;
-    let answered = redirect::follow(State(Arc::clone(&app)), request);
-    tokio::time::timeout(limit, answered)
-        .await
-        .unwrap_or_else(|_| Problem::new(Kind::RequestTimeout).into_response())
+    let answered = tokio::time::timeout(limit, answer).await;
+    answered.unwrap_or_else(|_| Problem::new(Kind::RequestTimeout).into_response())
 }
 
-fn is_for_visitors(method: &Method, uri: &Uri) -> bool {
-    let is_api = ["/api/", "/edge/", "/rest/"]
-        .iter()
-        .any(|prefix| uri.path().starts_with(prefix));
-    !is_api && matches!(*method, Method::GET | Method::HEAD)
+fn is_for_programs(uri: &Uri) -> bool {
+    let prefixes = ["/api/", "/edge/", "/rest/"];
+    prefixes.iter().any(|prefix| uri.path().starts_with(prefix))
 }

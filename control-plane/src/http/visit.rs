@@ -83,6 +83,10 @@ impl Visitor for Visit<'_> {
         self.is_used_up
     }
 
+    fn cookies(&self) -> &[u8] {
+        self.header(&header::COOKIE)
+    }
+
     fn address(&self) -> Option<IpAddr> {
         self.address
     }

@@ -10,6 +10,8 @@ pub(crate) struct Rate {
     pub(crate) capacity: u32,
     /// Tokens a second; at least one.
     pub(crate) per_second: u32,
+    /// Tokens that are taken at once; at least one, and at most the capacity.
+    pub(crate) cost: u32,
 }
 
 /// A bucket, by the key under which it is kept.
@@ -34,7 +36,13 @@ impl Rate {
         (capacity > 0 && per_second > 0).then_some(Self {
             capacity,
             per_second,
+            cost: 1,
         })
+    }
+
+    /// How much is taken at once.
+    pub(crate) fn price(self) -> u64 {
+        u64::from(self.cost) * TOKEN
     }
 
     /// The level of a full bucket.
@@ -66,15 +74,21 @@ impl Rate {
     }
 }
 
-/// Takes a token of each bucket, or of none if one of them holds none. Answers the levels then, and which is the first without.
+/// Takes what a request costs of each bucket, or nothing if one of them holds less. Answers the levels then, and which is the first without.
 pub(crate) fn take(buckets: &[(Rate, Option<Bucket>)], now: u64) -> Taken {
     let mut levels: Vec<u64> = buckets
         .iter()
         .map(|(rate, bucket)| rate.level(*bucket, now))
         .collect();
-    let refused_by = levels.iter().position(|level| *level < TOKEN);
+    let prices = buckets.iter().map(|(rate, _)| rate.price());
+    let refused_by = levels
+        .iter()
+        .zip(prices.clone())
+        .position(|(level, price)| *level < price);
     if refused_by.is_none() {
-        levels.iter_mut().for_each(|level| *level -= TOKEN);
+        for (level, price) in levels.iter_mut().zip(prices) {
+            *level -= price;
+        }
     }
     Taken { refused_by, levels }
 }
@@ -124,6 +138,25 @@ mod tests {
             admitted(rate(2, 3), (0..=10_000).map(|milli| milli * 1_000)),
             32
         );
+    }
+
+    #[test]
+    fn a_request_that_costs_more_comes_so_much_less_often() {
+        let tries = Rate {
+            cost: 10,
+            ..rate(100, 1)
+        };
+        // One each second for five minutes.
+        assert_eq!(
+            admitted(tries, (0..=300).map(|second| second * 1_000_000)),
+            40
+        );
+        let empty = Some(Bucket {
+            level: 10 * TOKEN - 1,
+            at: 0,
+        });
+        assert_eq!(take(&[(tries, empty)], 0).refused_by, Some(0));
+        assert_eq!(tries.micros_until(10 * TOKEN - 1, tries.price()), 1);
     }
 
     #[test]

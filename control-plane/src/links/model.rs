@@ -1,6 +1,7 @@
 //! A link in the control plane: the record that edges get, and fields for people.
 
 use crate::links::target::TargetUrl;
+use edgelink_wire::password::UnlockKey;
 use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{self, Rule, Rules};
 use edgelink_wire::{Code, Domain, LinkKey, LinkRecord, LinkState, Record, RedirectStatus};
@@ -81,6 +82,9 @@ pub struct LinkDetails {
     /// Whether search engines may list the link.
     #[serde(skip_serializing_if = "is_false")]
     pub crawlable: bool,
+    /// The hash of the password that visitors have to give: a PHC string.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
     /// What a deleted link gets back when it is restored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
@@ -92,7 +96,7 @@ fn is_false(flag: &bool) -> bool {
 
 impl LinkDetails {
     /// What edges get of this, encoded. What the store has was valid when it was written, and bounds only grow.
-    fn extension(&self) -> Vec<u8> {
+    fn extension(&self, key: impl FnOnce() -> LinkKey) -> Vec<u8> {
         let rules = rules::encode(&self.rules).unwrap_or_default();
         let rules = Rules::of_encoded(&rules);
         let extension = Extension {
@@ -101,6 +105,10 @@ impl LinkDetails {
             forward_path: self.forward_path,
             crawlable: self.crawlable,
             max_visits: self.max_visits,
+            unlock_key: self.password.as_ref().map(|hash| {
+                let key = key().to_string();
+                UnlockKey::new(hash, key.as_bytes())
+            }),
             ..Extension::default()
         };
         extension.to_bytes()
@@ -184,7 +192,7 @@ impl Link {
             valid_until: self.content.valid_until,
             forward_query: self.content.forward_query,
             rev: self.rev,
-            extension: self.content.details.extension(),
+            extension: self.content.details.extension(|| self.key()),
         })
     }
 }

@@ -7,12 +7,13 @@ use crate::limits::bucket::{KeyedBucket, Taken};
 use fred::types::Value;
 
 impl Redis {
-    /// Takes a token of each bucket, or of none if one of them has none. In a cluster all keys must be in one slot. If it fails,
+    /// Takes what a request costs of each bucket, or nothing if one of them holds less. In a cluster all keys must be in one slot. If it fails,
     /// tokens may have been taken.
     pub(crate) async fn take(&self, buckets: &[KeyedBucket]) -> Result<Taken, RedisError> {
         let arguments = |bucket: &KeyedBucket| {
             let rate = bucket.rate;
-            [rate.capacity, rate.per_second].map(|number| Value::from(number.to_string()))
+            let numbers = [rate.capacity, rate.per_second, rate.cost];
+            numbers.map(|number| Value::from(number.to_string()))
         };
         let run = ScriptCall {
             keys: buckets.iter().map(|bucket| bucket.key.clone()).collect(),

@@ -116,11 +116,11 @@ return redis.call('DEL', KEYS[1], KEYS[2])
 ",
 );
 
-/// Takes a token of each bucket, or of none if one of them has none. The rule is that of `limits/bucket.rs`, by Redis' own clock.
+/// Takes so many tokens of each bucket, or none if one of them has less. The rule is that of `limits/bucket.rs`, by Redis' own clock.
 ///
-/// `KEYS`: the buckets, all in one slot. `ARGV`: for each its capacity and what it gains a second, in tokens.
+/// `KEYS`: the buckets, all in one slot. `ARGV`: for each its capacity, what it gains a second, and what is taken, in tokens.
 ///
-/// Answers which is the first without a token, from 1 on, or 0, and the level of each bucket then in millionths of a token. A
+/// Answers which is the first that has less, from 1 on, or 0, and the level of each bucket then in millionths of a token. A
 /// bucket is a text, its level and when that was in microseconds; it expires when it is full. One that cannot be read is full.
 /// One of a time to come, because the clock was set back, gains from now on.
 pub(super) static TAKE: Script = Script::new(
@@ -129,21 +129,21 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local refused, levels = 0, {}
 for i, key in ipairs(KEYS) do
-  local full, rate = ARGV[2 * i - 1] * 1000000, tonumber(ARGV[2 * i])
+  local full, rate, price = ARGV[3 * i - 2] * 1000000, tonumber(ARGV[3 * i - 1]), ARGV[3 * i] * 1000000
   local level, at = string.match(redis.call('GET', key) or '', '^(%d+) (%d+)$')
   levels[i] = level and math.min(full, level + math.max(0, now - at) * rate) or full
   if level and tonumber(at) > now then
     local left = math.max(1, math.ceil((full - levels[i]) / rate / 1000))
     redis.call('SET', key, string.format('%.0f %.0f', levels[i], now), 'PX', left)
   end
-  if levels[i] < 1000000 and refused == 0 then refused = i end
+  if levels[i] < price and refused == 0 then refused = i end
 end
 if refused == 0 then
   for i, key in ipairs(KEYS) do
-    levels[i] = levels[i] - 1000000
-    local missing = ARGV[2 * i - 1] * 1000000 - levels[i]
+    levels[i] = levels[i] - ARGV[3 * i] * 1000000
+    local missing = ARGV[3 * i - 2] * 1000000 - levels[i]
     local bucket = string.format('%.0f %.0f', levels[i], now)
-    redis.call('SET', key, bucket, 'PX', math.ceil(missing / ARGV[2 * i] / 1000))
+    redis.call('SET', key, bucket, 'PX', math.ceil(missing / ARGV[3 * i - 1] / 1000))
   end
 end
 return {refused, unpack(levels)}

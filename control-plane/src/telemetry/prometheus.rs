@@ -63,9 +63,11 @@ metrics! {
     /// Lookups by edges.
     EDGE_LOOKUPS: Counter "edgelink_edge_lookups_total", "`outcome` (link, absent)";
     /// Visitors answered by the control plane itself.
-    REDIRECTS: Counter "edgelink_redirects_total", "`outcome` (redirect, expired, not_found, gone, unavailable)";
+    REDIRECTS: Counter "edgelink_redirects_total", "`outcome` (redirect, expired, locked, not_found, gone, unavailable)";
     /// Visits of links that have a limit, leased to workers of edges or taken by visitors of the control plane itself.
     VISITS_LEASED: Counter "edgelink_visits_leased_total";
+    /// Passwords that visitors gave, also at edges.
+    UNLOCKS: Counter "edgelink_unlocks_total", "`outcome` (opened, wrong, limited, not_locked)";
     /// Links created.
     LINKS_CREATED: Counter "edgelink_links_created_total", "`kind` (generated, alias)";
     /// Transactions that create links: of requests that arrive together, or a chunk of a bulk request.

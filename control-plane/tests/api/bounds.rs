@@ -28,6 +28,11 @@ async fn more_requests_than_configured_are_answered_503_while_health_is_answered
     let get = || send(server.plain(Method::GET, "/x"));
     until("overload", async || get().await.status == 503).await;
     get().await.problem(503, "overloaded");
+    for path in ["/x", "/x/y"] {
+        let form = server.plain(Method::POST, path).body("password=x");
+        let form = form.header("content-type", "application/x-www-form-urlencoded");
+        send(form).await.problem(503, "overloaded");
+    }
     assert_eq!(server.follow("/health/ready").await.status, 200);
     assert_eq!(server.follow("/metrics").await.status, 200);
     drop(busy);

@@ -23,6 +23,7 @@ mod migration;
 mod moving;
 mod openapi;
 mod operations;
+mod passwords;
 mod peers;
 mod properties;
 mod publishing;

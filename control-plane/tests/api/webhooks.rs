@@ -85,6 +85,31 @@ async fn the_last_visit_of_a_limited_link_is_an_event() {
 }
 
 #[tokio::test]
+async fn an_event_says_whether_there_is_a_password_and_not_which() {
+    let server = Running::with(&SETTINGS).await;
+    let receiver = Receiver::start().await;
+    let all = json!(["link.created", "link.changed"]);
+    subscribe(&server, &receiver, &all).await;
+    let link =
+        json!({ "longUrl": "https://example.com/", "customSlug": "a", "password": "sesame" });
+    server.post(&link).await.expect(201);
+    let patch = json!({ "password": "another" });
+    server.patch("/links/a", &patch).await.expect(200);
+    let received = &receiver.received;
+    until("the events", async || {
+        received.has("link.created", "a") && received.has("link.changed", "a")
+    })
+    .await;
+    for (_, event) in received.accepted() {
+        assert_eq!(event["data"]["hasPassword"], true, "{event}");
+        let text = event.to_string();
+        for secret in ["sesame", "another", "argon2"] {
+            assert!(!text.contains(secret), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_delivered_before_a_restart_is_delivered_after_it() {
     let server = Running::with(&SETTINGS).await;
     let receiver = Receiver::start().await;

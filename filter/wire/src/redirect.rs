@@ -10,6 +10,9 @@ use std::borrow::Cow;
 /// visit, for links change.
 pub const CACHE_CONTROL: &str = "private, max-age=0";
 
+/// The `Cache-Control` of what may not be kept at all.
+pub const NO_STORE: &str = "no-store";
+
 /// The `X-Robots-Tag` of redirects of links that search engines are not to list.
 pub const NOINDEX: &str = "noindex";
 
@@ -26,16 +29,19 @@ pub enum Outcome {
     Unavailable,
     /// A redirect to where the owner of a link that is over says.
     Expired,
+    /// 200 with a form: the link has a password, which the visitor has not given yet.
+    Locked,
 }
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Redirect,
         Self::NotFound,
         Self::Gone,
         Self::Unavailable,
         Self::Expired,
+        Self::Locked,
     ];
 
     /// The outcome for a record at `now`, unix time in seconds, by state and validity alone: [`Decision`] is what counts.
@@ -62,6 +68,7 @@ impl Outcome {
             Self::Gone => "gone",
             Self::Unavailable => "unavailable",
             Self::Expired => "expired",
+            Self::Locked => "locked",
         }
     }
 
@@ -70,7 +77,7 @@ impl Outcome {
     pub fn cache_control(self) -> &'static str {
         match self {
             Self::Redirect | Self::NotFound | Self::Gone | Self::Expired => CACHE_CONTROL,
-            Self::Unavailable => "no-store",
+            Self::Unavailable | Self::Locked => NO_STORE,
         }
     }
 }
@@ -85,6 +92,9 @@ pub struct Decision<'a> {
     pub sent_to: Option<SentTo<'a>>,
     /// Whether search engines may list the link.
     pub is_crawlable: bool,
+    /// Whether the link has a password, which the visitor has given: the answer is for him alone, and says so by [`NO_STORE`] and
+    /// [`crate::password::REFERRER_POLICY`].
+    pub is_unlocked: bool,
 }
 
 /// Where a visitor is sent.
@@ -125,7 +135,7 @@ impl<T> DomainTargets<T> {
         match outcome {
             Outcome::NotFound => self.not_found.as_ref(),
             Outcome::Gone => self.expired.as_ref(),
-            Outcome::Redirect | Outcome::Expired | Outcome::Unavailable => None,
+            Outcome::Redirect | Outcome::Expired | Outcome::Locked | Outcome::Unavailable => None,
         }
     }
 }
@@ -142,8 +152,7 @@ impl<'a> Decision<'a> {
             Self::page(Outcome::NotFound)
         } else {
             match Outcome::of(record, visitor.now()) {
-                Outcome::Redirect if visitor.is_used_up() => Self::over(&extension),
-                Outcome::Redirect => Self::redirect_extended(link, &extension, key, visitor),
+                Outcome::Redirect => Self::unlocked(link, &extension, key, visitor),
                 Outcome::Gone if link.state == LinkState::Active => Self::over(&extension),
                 outcome => Self::page(outcome),
             }
@@ -167,6 +176,40 @@ impl<'a> Decision<'a> {
                 location: Cow::Borrowed(expired_url),
             }),
             is_crawlable: extension.crawlable,
+            is_unlocked: false,
+        }
+    }
+
+    /// The redirect, if the visitor has given the password, or the link has none.
+    fn unlocked(
+        link: &LinkRecord<&'a [u8]>,
+        extension: &Extension<'a>,
+        key: &[u8],
+        visitor: &impl Visitor,
+    ) -> Self {
+        let Some(unlock_key) = extension.unlock_key else {
+            return Self::unless_used_up(link, extension, key, visitor);
+        };
+        if !unlock_key.is_opened_by(visitor.cookies(), key, visitor.now()) {
+            return Self::page(Outcome::Locked);
+        }
+        let decision = Self::unless_used_up(link, extension, key, visitor);
+        Self {
+            is_unlocked: true,
+            ..decision
+        }
+    }
+
+    /// The redirect, if a visit is left for the visitor, or the link has no limit.
+    fn unless_used_up(
+        link: &LinkRecord<&'a [u8]>,
+        extension: &Extension<'a>,
+        key: &[u8],
+        visitor: &impl Visitor,
+    ) -> Self {
+        match visitor.is_used_up() {
+            true => Self::over(extension),
+            false => Self::redirect_extended(link, extension, key, visitor),
         }
     }
 
@@ -175,6 +218,7 @@ impl<'a> Decision<'a> {
             outcome: Outcome::Redirect,
             sent_to: Some(sent_to),
             is_crawlable: false,
+            is_unlocked: false,
         }
     }
 
@@ -208,6 +252,7 @@ impl<'a> Decision<'a> {
             outcome,
             sent_to: None,
             is_crawlable: false,
+            is_unlocked: false,
         }
     }
 }
@@ -233,232 +278,4 @@ fn with_query<'a>(url: &'a [u8], visitor_query: &[u8]) -> Cow<'a, [u8]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn link(change: impl FnOnce(&mut LinkRecord<&'static str>)) -> LinkRecord<&'static str> {
-        let mut link = LinkRecord {
-            url: "https://e.com/?a=1",
-            redirect: RedirectStatus::Found,
-            state: LinkState::Active,
-            valid_since: Some(10),
-            valid_until: Some(20),
-            forward_query: true,
-            rev: 1,
-            extension: &[][..],
-        };
-        change(&mut link);
-        link
-    }
-
-    #[test]
-    fn a_link_redirects_from_its_first_second_up_to_the_one_before_its_last() {
-        let link = Record::Link(link(|_| {}));
-        for (now, expected) in [
-            (9, Outcome::NotFound),
-            (10, Outcome::Redirect),
-            (19, Outcome::Redirect),
-            (20, Outcome::Gone),
-        ] {
-            assert_eq!(Outcome::of(&link, now), expected, "{now}");
-        }
-        let absent = Record::<&str>::Absent { rev: 1 };
-        assert_eq!(Outcome::of(&absent, 10), Outcome::NotFound);
-    }
-
-    #[test]
-    fn a_disabled_link_is_gone_whatever_its_validity() {
-        for (since, until) in [(None, None), (Some(99), None), (None, Some(1))] {
-            let link = link(|link| {
-                link.state = LinkState::Disabled;
-                (link.valid_since, link.valid_until) = (since, until);
-            });
-            assert_eq!(Outcome::of(&Record::Link(link), 10), Outcome::Gone);
-        }
-    }
-
-    /// A visitor at second 15, between the first and the last of [`link`], or at 30.
-    #[derive(Clone, Copy)]
-    struct At<'v> {
-        now: u64,
-        below: &'v str,
-        query: &'v str,
-    }
-
-    impl Visitor for At<'_> {
-        fn user_agent(&self) -> &[u8] {
-            b"curl"
-        }
-
-        fn accept_language(&self) -> &[u8] {
-            b""
-        }
-
-        fn query(&self) -> &[u8] {
-            self.query.as_bytes()
-        }
-
-        fn below(&self) -> &[u8] {
-            self.below.as_bytes()
-        }
-
-        fn address(&self) -> Option<std::net::IpAddr> {
-            None
-        }
-
-        fn country(&self) -> &[u8] {
-            b""
-        }
-
-        fn city(&self) -> &[u8] {
-            b""
-        }
-
-        fn now(&self) -> u64 {
-            self.now
-        }
-    }
-
-    const WITHIN: At<'static> = At {
-        now: 15,
-        below: "",
-        query: "",
-    };
-
-    /// The outcome, and status and location of a redirect.
-    fn decided(
-        link: LinkRecord<&str>,
-        extension: &Extension<'_>,
-        visitor: At<'_>,
-    ) -> (Outcome, Option<(u16, String)>) {
-        let extension = extension.to_bytes();
-        let link = link.held_as(link.url.as_bytes(), &extension[..]);
-        let decision = Decision::of(&Record::Link(link), b"go.example/a", &visitor);
-        let sent_to = decision.sent_to.map(|sent_to| {
-            let location = String::from_utf8(sent_to.location.into_owned()).unwrap();
-            (sent_to.status.code(), location)
-        });
-        (decision.outcome, sent_to)
-    }
-
-    #[test]
-    fn the_query_is_forwarded_where_the_link_says_so() {
-        for (forward_query, query, location) in [
-            (true, "a=2", "https://e.com/?a=2"),
-            (true, "", "https://e.com/?a=1"),
-            (false, "a=2", "https://e.com/?a=1"),
-        ] {
-            let link = link(|link| link.forward_query = forward_query);
-            let visitor = At { query, ..WITHIN };
-            let decided = decided(link, &Extension::default(), visitor);
-            let expected = (302, location.to_owned());
-            assert_eq!(decided, (Outcome::Redirect, Some(expected)));
-        }
-    }
-
-    #[test]
-    fn a_link_that_is_over_leads_to_where_its_owner_says() {
-        let extension = Extension {
-            expired_url: Some(b"https://e.com/over"),
-            ..Extension::default()
-        };
-        let over = At {
-            now: 30,
-            query: "a=2",
-            ..WITHIN
-        };
-        let moved = |link: &mut LinkRecord<&str>| link.redirect = RedirectStatus::MovedPermanently;
-        let expected = Some((302, "https://e.com/over".to_owned()));
-        assert_eq!(
-            decided(link(moved), &extension, over),
-            (Outcome::Expired, expected)
-        );
-        let gone = (Outcome::Gone, None);
-        assert_eq!(decided(link(|_| {}), &Extension::default(), over), gone);
-        let disabled = |link: &mut LinkRecord<&str>| link.state = LinkState::Disabled;
-        assert_eq!(decided(link(disabled), &extension, over), gone);
-        let early = At { now: 5, ..WITHIN };
-        assert_eq!(
-            decided(link(|_| {}), &extension, early),
-            (Outcome::NotFound, None)
-        );
-    }
-
-    #[test]
-    fn a_path_below_a_code_is_that_of_a_link_that_forwards_it() {
-        let forwarding = Extension {
-            forward_path: true,
-            ..Extension::default()
-        };
-        let not_found = (Outcome::NotFound, None);
-        let to = |location: &str| (Outcome::Redirect, Some((302, location.to_owned())));
-        for (below, query, expected) in [
-            ("", "", to("https://e.com/?a=1")),
-            ("/x/y", "", to("https://e.com/x/y?a=1")),
-            ("/x", "a=2", to("https://e.com/x?a=2")),
-            ("/..", "", not_found.clone()),
-        ] {
-            let visitor = At {
-                below,
-                query,
-                ..WITHIN
-            };
-            assert_eq!(
-                decided(link(|_| {}), &forwarding, visitor),
-                expected,
-                "{below}"
-            );
-        }
-        let below = At {
-            below: "/x",
-            ..WITHIN
-        };
-        let crawlable = Extension {
-            crawlable: true,
-            ..Extension::default()
-        };
-        for extension in [Extension::default(), crawlable] {
-            for change in [
-                |_: &mut _| {},
-                |link: &mut LinkRecord<&str>| link.state = LinkState::Disabled,
-            ] {
-                assert_eq!(decided(link(change), &extension, below), not_found);
-            }
-        }
-    }
-
-    #[test]
-    fn a_link_is_crawlable_where_it_says_so() {
-        let crawlable = Extension {
-            crawlable: true,
-            ..Extension::default()
-        };
-        let bytes = crawlable.to_bytes();
-        for extension in [&[][..], &bytes] {
-            for now in [15, 30] {
-                let plain = link(|_| {});
-                let record = Record::Link(plain.held_as(plain.url.as_bytes(), extension));
-                let decision = Decision::of(&record, b"go.example/a", &At { now, ..WITHIN });
-                assert_eq!(decision.is_crawlable, !extension.is_empty());
-            }
-        }
-    }
-
-    #[test]
-    fn only_outcomes_without_a_link_that_redirects_have_a_target() {
-        let targets = DomainTargets {
-            root: Some("r"),
-            not_found: None,
-            expired: Some("https://brand.example/over"),
-        };
-        for (outcome, target) in [
-            (Outcome::Redirect, None),
-            (Outcome::NotFound, None),
-            (Outcome::Gone, Some("https://brand.example/over")),
-            (Outcome::Expired, None),
-            (Outcome::Unavailable, None),
-        ] {
-            assert_eq!(targets.instead_of(outcome).copied(), target, "{outcome:?}");
-        }
-    }
-}
+mod tests;

@@ -3,6 +3,7 @@
 
 use edgelink_wire::domain_record::domain_key;
 use edgelink_wire::feed::{Beat, FeedMessage};
+use edgelink_wire::password::{UnlockKey, cookie_name};
 use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{self, Rule, Rules, Visitor};
 use edgelink_wire::visits::SettledBlock;
@@ -318,6 +319,24 @@ fn clicks() {
     .concat();
     assert_eq!(bytes, known);
     assert_eq!(clicks::decode(&bytes), Ok(vec![batch]));
+}
+
+/// Computed by an independent implementation of the description in `password`.
+#[test]
+fn passwords() {
+    let key = b"go.example:8080/a";
+    let hash = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaA";
+    let unlock_key = UnlockKey::new(hash, key);
+    let extension = Extension {
+        unlock_key: Some(unlock_key),
+        ..Extension::default()
+    };
+    let known = b"\x04\x20\x0e\xb5\x32\x36\x87\xb0\xb7\x9f\xfd\x6e\x78\xc0\x4c\xb2\xa7\x2b\
+                  \xb2\x2e\xcc\x21\x48\xbd\x2c\x38\xb5\x4d\x4d\x55\x61\x4e\xb5\x9d";
+    assert_eq!(extension.to_bytes(), known);
+    assert_eq!(cookie_name(key), "edgelink-6c1c0d47");
+    let known = "1767225600.dec4ff24f17cd64f21d8eae79ab6f240941cb400b56dbfa71c73ac7cc9bf516a";
+    assert_eq!(unlock_key.cookie(key, 1_767_225_600), known);
 }
 
 #[test]

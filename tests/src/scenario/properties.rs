@@ -12,6 +12,7 @@ const FORWARDING: Extension<'_> = Extension {
     crawlable: false,
     max_visits: None,
     domain: None,
+    unlock_key: None,
 };
 
 /// From its last second on; the visitor's query stays behind.

@@ -3,8 +3,10 @@
 //! Either the body is refused as a whole and creates nothing, or every item has its outcome.
 
 use super::bulk_items::{self, Deadlines, ItemView};
+use super::bulk_passwords::{MAX_PASSWORDS, hash_all};
 use super::create;
 use super::idempotency::{RequestId, Route, WholeRequest};
+use super::properties::Properties;
 use super::quota;
 use super::schema;
 use crate::config::LinksConfig;
@@ -23,7 +25,8 @@ use serde_json::Value;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-type Parsed = Result<Order, Problem>;
+/// The order of an item, and the properties that it names.
+pub(super) type Parsed = Result<(Order, Properties), Problem>;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = CreatedLinks)]
@@ -57,8 +60,8 @@ pub(crate) async fn create_many(
     let links = &app.links(&caller);
     let (parts, body) = request.into_parts();
     let parsed = bulk_items::read(&app.config.server, body, |index, value| {
-        if id.is_some() {
-            whole.add(&value);
+        if let Some(id) = &id {
+            whole.add(id, &value);
         }
         parse(index, value, id.as_ref(), links, &caller)
     });
@@ -67,7 +70,8 @@ pub(crate) async fn create_many(
     if let Some(id) = &id {
         id.claim(app.store.as_ref(), whole).await?;
     }
-    let is_alias = |item: &Parsed| matches!(item, Ok(order) if order.alias.is_some());
+    let parsed = hash_passwords(&app, parsed).await;
+    let is_alias = |item: &Result<Order, _>| matches!(item, Ok(order) if order.alias.is_some());
     let are_aliases: Vec<bool> = parsed.iter().map(is_alias).collect();
     let from = app.feed.end();
     let limit = app.config.server.request_timeout_ms;
@@ -92,7 +96,27 @@ fn parse(
     let object = bulk_items::object(value)?;
     let item = u32::try_from(index).unwrap_or(u32::MAX);
     let receipt = id.map(|id| id.receipt(item, &object));
-    create::parse(object, links, caller, receipt)
+    create::parse_properties(object, links, caller, receipt)
+}
+
+/// Hashes the passwords of items; the orders with the hashes.
+pub(super) async fn hash_passwords(
+    app: &App,
+    mut parsed: Vec<Parsed>,
+) -> Vec<Result<Order, Problem>> {
+    let passwords = &app.passwords;
+    hash_all(
+        passwords,
+        &mut parsed,
+        |item| item.1.new_password(),
+        MAX_PASSWORDS,
+    )
+    .await;
+    let order = |(mut order, properties): (Order, Properties)| {
+        create::set_hash(&properties, &mut order);
+        order
+    };
+    parsed.into_iter().map(|item| item.map(order)).collect()
 }
 
 /// The answer for items that were carried out.

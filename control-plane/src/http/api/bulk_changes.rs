@@ -3,6 +3,7 @@
 //! Either the body is refused as a whole and changes nothing, or every item has its outcome.
 
 use super::bulk_items::{self, Deadlines, ItemView};
+use super::bulk_passwords::{MAX_PASSWORDS, hash_all};
 use super::fields::Fields;
 use super::if_match::IfMatch;
 use super::one::outcome;
@@ -14,6 +15,7 @@ use crate::http::app::App;
 use crate::http::auth::{Caller, check_again};
 use crate::http::tenant_links::TenantLinks;
 use crate::links::model::{Link, LinkContent, LinkDetails};
+use crate::links::passwords::NewPassword;
 use crate::links::target::TargetUrl;
 use crate::problem::{Kind, Problem};
 use crate::store::{Actor, LinkChange};
@@ -31,7 +33,9 @@ use utoipa::ToSchema;
 /// How many links one transaction changes at most.
 const CHUNK: usize = 500;
 
-type Parsed = Result<(LinkKey, LinkChange), Problem>;
+/// A change, and the password that it sets.
+type ParsedItem = (LinkKey, LinkChange, Option<NewPassword>);
+type Parsed = Result<ParsedItem, Problem>;
 type Outcome = Result<Link, Problem>;
 
 #[derive(Serialize, ToSchema)]
@@ -118,8 +122,18 @@ async fn change_many(
     let parsed = bulk_items::read(&app.config.server, body, |_, value| {
         parse(bulk_items::object(value)?, links, caller)
     });
-    let parsed = parsed.await?;
+    let mut parsed = parsed.await?;
     check_again(&app.keys, &parts.headers, caller).await?;
+    let passwords = &app.passwords;
+    hash_all(
+        passwords,
+        &mut parsed,
+        |item| item.2.as_ref(),
+        MAX_PASSWORDS,
+    )
+    .await;
+    let change = |(key, change, _): ParsedItem| (key, change);
+    let parsed: Vec<_> = parsed.into_iter().map(|item| item.map(change)).collect();
     let from = app.feed.end();
     let limit = app.config.server.request_timeout_ms;
     let actor = caller.actor();
@@ -166,6 +180,7 @@ fn parse_patch(object: Map<String, Value>, links: &TenantLinks<'_>, caller: &Cal
     let mut fields = Fields::new(object);
     let named = Named::read(&mut fields, links);
     let properties = Properties::read(&mut fields, links).by(caller);
+    let password = properties.new_password().cloned();
     fields.finish()?;
     let (key, if_match) = named.finish(links)?;
     let caller = caller.clone();
@@ -174,7 +189,7 @@ fn parse_patch(object: Map<String, Value>, links: &TenantLinks<'_>, caller: &Cal
         if_match.check(link)?;
         properties.apply(&link.content)
     });
-    Ok((key, LinkChange::Update(change)))
+    Ok((key, LinkChange::Update(change), password))
 }
 
 fn parse_deletion(object: Map<String, Value>, links: &TenantLinks<'_>, caller: &Caller) -> Parsed {
@@ -187,7 +202,7 @@ fn parse_deletion(object: Map<String, Value>, links: &TenantLinks<'_>, caller: &
         caller.check(link)?;
         if_match.check(link)
     });
-    Ok((key, LinkChange::Delete(check)))
+    Ok((key, LinkChange::Delete(check), None))
 }
 
 async fn change_chunk(app: &App, chunk: &[(LinkKey, LinkChange)], actor: &Actor) -> Vec<Outcome> {

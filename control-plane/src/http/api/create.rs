@@ -13,6 +13,7 @@ use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
 use crate::links::model::History;
 use crate::links::order::{FulfilledOrder, Order};
+use crate::links::passwords::Passwords;
 use crate::links::target::TargetUrl;
 use crate::problem::Problem;
 use crate::store::{ChangeError, Receipt};
@@ -57,7 +58,8 @@ pub(crate) async fn create(
     let links = &app.links(&caller);
     let id = RequestId::of(&headers, &caller, Route::One)?;
     let receipt = id.map(|id| id.receipt(0, &object));
-    let order = parse(object, links, &caller, receipt)?;
+    let (mut order, properties) = parse_properties(object, links, &caller, receipt)?;
+    hash(&app.passwords, &properties, &mut order).await?;
     let (made, awaited) = carry_out(&app, &caller, order).await?;
     Ok(awaited.attach_to(answer(&made, links)))
 }
@@ -88,17 +90,28 @@ fn answer(made: &FulfilledOrder, links: &LinksConfig) -> Response {
     response
 }
 
-pub(crate) fn parse(
-    object: Map<String, Value>,
-    links: &TenantLinks<'_>,
-    caller: &Caller,
-    receipt: Option<Receipt>,
-) -> Result<Order, Problem> {
-    parse_properties(object, links, caller, receipt).map(|(order, _)| order)
+/// Hashes the password of an order, if it has one.
+pub(crate) async fn hash(
+    passwords: &Passwords,
+    properties: &Properties,
+    order: &mut Order,
+) -> Result<(), Problem> {
+    if let Some(password) = properties.new_password() {
+        passwords.hash(password).await?;
+        set_hash(properties, order);
+    }
+    Ok(())
+}
+
+/// Gives an order the hash of its password.
+pub(super) fn set_hash(properties: &Properties, order: &mut Order) {
+    if let Some(password) = properties.new_password() {
+        order.content.details.password = Some(password.hash().to_owned());
+    }
 }
 
 /// The order for the link, and the properties that the request names.
-pub(super) fn parse_properties(
+pub(crate) fn parse_properties(
     object: Map<String, Value>,
     links: &TenantLinks<'_>,
     caller: &Caller,

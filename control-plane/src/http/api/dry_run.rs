@@ -14,6 +14,7 @@ use crate::timestamp;
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
+use edgelink_wire::password::{Notice, UnlockKey, cookie_name};
 use edgelink_wire::record;
 use edgelink_wire::redirect::Decision;
 use edgelink_wire::rules::{self, Condition, ExplainedRule, Visitor};
@@ -47,6 +48,7 @@ pub(crate) async fn resolve(
     if let Some(max) = link.content.details.max_visits {
         visitor.is_used_up = app.store.find_visits(link.id).await?.used >= max;
     }
+    visitor.unlock(&key, &link);
     Ok(Json(answer(&key, &link, &visitor)).into_response())
 }
 
@@ -56,6 +58,9 @@ struct ImaginedVisitor {
     user_agent: String,
     accept_language: String,
     path: String,
+    has_password: bool,
+    /// What follows from that, for the link.
+    cookies: String,
     query: String,
     ip: Option<IpAddr>,
     country: String,
@@ -74,6 +79,10 @@ impl ImaginedVisitor {
             user_agent: fields.optional("userAgent", text).unwrap_or_default(),
             accept_language: fields.optional("acceptLanguage", text).unwrap_or_default(),
             path: fields.optional("path", below).unwrap_or_default(),
+            has_password: fields
+                .optional("hasPassword", values::flag)
+                .unwrap_or_default(),
+            cookies: String::new(),
             query: query.strip_prefix('?').unwrap_or(&query).to_owned(),
             ip: fields.optional("ip", address),
             country: fields.optional("country", text).unwrap_or_default(),
@@ -84,6 +93,20 @@ impl ImaginedVisitor {
             is_used_up: false,
         };
         fields.finish().map(|()| visitor)
+    }
+}
+
+impl ImaginedVisitor {
+    /// Gives a visitor who has the password the cookie for a link.
+    fn unlock(&mut self, key: &LinkKey, link: &Link) {
+        let password = link.content.details.password.as_ref();
+        let Some(hash) = password.filter(|_| self.has_password) else {
+            return;
+        };
+        let key = key.to_string();
+        let key = key.as_bytes();
+        let value = UnlockKey::new(hash, key).cookie(key, self.at.saturating_add(1));
+        self.cookies = format!("{}={value}", cookie_name(key));
     }
 }
 
@@ -120,6 +143,10 @@ impl Visitor for ImaginedVisitor {
 
     fn is_used_up(&self) -> bool {
         self.is_used_up
+    }
+
+    fn cookies(&self) -> &[u8] {
+        self.cookies.as_bytes()
     }
 
     fn address(&self) -> Option<IpAddr> {
@@ -183,6 +210,7 @@ fn answer<'a>(key: &LinkKey, link: &'a Link, visitor: &ImaginedVisitor) -> Resol
         (_, Some(sent_to)) => sent_to.status.code(),
         (Outcome::NotFound, _) => 404,
         (Outcome::Gone, _) => 410,
+        (Outcome::Locked, _) => Notice::Locked.status(),
         (Outcome::Redirect | Outcome::Expired | Outcome::Unavailable, None) => 503,
     };
     let location = sent_to.as_ref();

@@ -23,7 +23,12 @@ const MAX_KEY_LENGTH: usize = 255;
 
 /// The hash of a request's key, caller and route.
 #[derive(Clone, Debug)]
-pub(super) struct RequestId([u8; 32]);
+pub(super) struct RequestId {
+    hash: [u8; 32],
+    /// Another hash of the key, which is stored nowhere: passwords are mixed with it before they become part of a fingerprint, so that
+    /// no one who has only the fingerprint can try them out.
+    secret: [u8; 32],
+}
 
 impl RequestId {
     /// Reads the header; `None` if there is none. The same key of another caller or route is another id.
@@ -47,7 +52,11 @@ impl RequestId {
             .chain_update([0])
             .chain_update(key)
             .chain_update(route.suffix());
-        Ok(Some(Self(hash.finalize().into())))
+        let secret = Sha256::new().chain_update(b"password\0").chain_update(key);
+        Ok(Some(Self {
+            hash: hash.finalize().into(),
+            secret: secret.finalize().into(),
+        }))
     }
 
     /// Stores the fingerprint of the whole request.
@@ -56,7 +65,7 @@ impl RequestId {
     /// A problem if the key was used for another request, or the store's.
     pub(super) async fn claim(&self, store: &Store, whole: WholeRequest) -> Result<(), Problem> {
         let fingerprint = whole.0.finalize().into();
-        match store.claim_request(&self.0, &fingerprint).await? {
+        match store.claim_request(&self.hash, &fingerprint).await? {
             true => Ok(()),
             false => Err(Problem::new(Kind::IdempotencyKeyReused)),
         }
@@ -64,13 +73,27 @@ impl RequestId {
 
     /// The receipt of a link of this request.
     pub(super) fn receipt(&self, item: u32, object: &Map<String, Value>) -> Receipt {
-        // Objects are sorted by their keys, so the order and the white space of the body do not matter.
-        let canonical = serde_json::to_vec(object).unwrap_or_default();
         Receipt {
-            request: self.0,
+            request: self.hash,
             item,
-            fingerprint: Sha256::digest(canonical).into(),
+            fingerprint: self.fingerprint(object),
         }
+    }
+
+    fn fingerprint(&self, object: &Map<String, Value>) -> [u8; 32] {
+        // Objects are sorted by their keys, so the order and the white space of the body do not matter.
+        let canonical =
+            |object: &Map<String, Value>| serde_json::to_vec(object).unwrap_or_default();
+        let Some(Value::String(password)) = object.get("password") else {
+            return Sha256::digest(canonical(object)).into();
+        };
+        let password = Sha256::new()
+            .chain_update(self.secret)
+            .chain_update(password)
+            .finalize();
+        let mut object = object.clone();
+        object.insert("password".to_owned(), hex::encode(password).into());
+        Sha256::digest(canonical(&object)).into()
     }
 }
 
@@ -103,9 +126,12 @@ pub(super) struct WholeRequest(Sha256);
 
 impl WholeRequest {
     /// Adds an item.
-    pub(super) fn add(&mut self, item: &Value) {
-        let canonical = serde_json::to_vec(item).unwrap_or_default();
-        self.0.update(Sha256::digest(canonical));
+    pub(super) fn add(&mut self, id: &RequestId, item: &Value) {
+        let fingerprint = match item {
+            Value::Object(object) => id.fingerprint(object),
+            item => Sha256::digest(serde_json::to_vec(item).unwrap_or_default()).into(),
+        };
+        self.0.update(fingerprint);
     }
 }
 
@@ -132,6 +158,26 @@ mod tests {
         assert_eq!(unquoted(" 8e03978e "), Some("8e03978e"));
         let long = "k".repeat(MAX_KEY_LENGTH);
         assert_eq!(unquoted(&long), Some(long.as_str()));
+    }
+
+    #[test]
+    fn a_password_is_part_of_the_fingerprint_and_cannot_be_tried_out_by_it() {
+        let id = |secret| RequestId {
+            hash: [0; 32],
+            secret: [secret; 32],
+        };
+        let fingerprint = |secret, object: Value| {
+            let Value::Object(object) = object else {
+                unreachable!()
+            };
+            id(secret).fingerprint(&object)
+        };
+        let with = |password: &str| serde_json::json!({ "longUrl": "u", "password": password });
+        assert_eq!(fingerprint(1, with("a")), fingerprint(1, with("a")));
+        assert_ne!(fingerprint(1, with("a")), fingerprint(1, with("b")));
+        assert_ne!(fingerprint(1, with("a")), fingerprint(2, with("a")));
+        let without = serde_json::json!({ "longUrl": "u" });
+        assert_eq!(fingerprint(1, without.clone()), fingerprint(2, without));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! and how often it was visited. A code that a link to the same target has already counts as imported, so that a repeated import
 //! changes nothing. With `dryRun=true` nothing is created, and the answer is what it would be.
 
-use super::bulk::{self, answer};
+use super::bulk::{self, Parsed, answer};
 use super::bulk_items::{self, Deadlines, ItemView};
 use super::fields::{Fields, Reason};
 use super::idempotency::{RequestId, Route, WholeRequest};
@@ -34,8 +34,6 @@ const MAX_AHEAD_MILLIS: u64 = 300_000;
 
 /// The most visits of a link: a number that every reader of JSON has.
 const MAX_VISITS: u64 = (1 << 53) - 1;
-
-type Parsed = Result<Order, Problem>;
 
 /// Imports links of another system.
 ///
@@ -122,8 +120,8 @@ impl Importer<'_> {
         let config = &app.config.server;
         let (parts, body) = request.into_parts();
         let parsed = bulk_items::read(config, body, |index, value| {
-            if id.is_some() {
-                whole.add(&value);
+            if let Some(id) = &id {
+                whole.add(id, &value);
             }
             self.parse(index, value, id.as_ref())
         });
@@ -132,6 +130,7 @@ impl Importer<'_> {
         if let Some(id) = &id {
             id.claim(app.store.as_ref(), whole).await?;
         }
+        let parsed = bulk::hash_passwords(app, parsed).await;
         let from = app.feed.end();
         let limit = config.request_timeout_ms;
         let run = async |orders: Vec<Order>, by: Deadlines| {
@@ -153,6 +152,8 @@ impl Importer<'_> {
         let parsed = bulk_items::read(config, body, |index, value| self.parse(index, value, None));
         let parsed = parsed.await?;
         check_again(&app.keys, &parts.headers, self.caller).await?;
+        // Nothing is kept, so passwords need no hash.
+        let parsed = parsed.into_iter().map(|item| Ok(item?.0)).collect();
         let limit = config.request_timeout_ms;
         let run = async |orders: Vec<Order>, _: Deadlines| {
             let outcomes = self.foresee(&orders).await;
@@ -175,13 +176,13 @@ impl Importer<'_> {
         let mut fields = Fields::new(object);
         let history = self.history(&mut fields);
         let rules = rules::field(&mut fields, links);
-        let (mut order, _) = create::read_order(fields, links, self.caller, receipt)?;
+        let (mut order, properties) = create::read_order(fields, links, self.caller, receipt)?;
         order.history = history;
         order.content.details.rules = rules;
         let creator = &self.app.creator;
         let alias = order.alias.as_ref();
         order.number = alias.and_then(|code| creator.number_of(code, self.agreed));
-        Ok(order)
+        Ok((order, properties))
     }
 
     /// What the link had where it comes from.

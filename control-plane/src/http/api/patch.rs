@@ -59,6 +59,9 @@ pub(crate) async fn carry_out(
     patch: Properties,
 ) -> Result<(Link, AwaitedChanges), Problem> {
     let patch = patch.by(&caller);
+    if let Some(password) = patch.new_password() {
+        app.passwords.hash(password).await?;
+    }
     let apply = move |content: &LinkContent| patch.apply(content);
     one::change(app, caller, key, if_match, apply).await
 }

@@ -6,6 +6,7 @@ use super::values;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
 use crate::links::model::LinkContent;
+use crate::links::passwords::NewPassword;
 use crate::links::target::TargetUrl;
 use crate::links::utm;
 use crate::store::ChangeError;
@@ -29,6 +30,7 @@ pub(crate) struct Properties {
     expired_url: Option<Option<String>>,
     forward_path: Option<bool>,
     crawlable: Option<bool>,
+    password: Option<Option<NewPassword>>,
     utm: [Option<Option<String>>; 5],
     /// Who sets them.
     caller: Option<Caller>,
@@ -76,6 +78,7 @@ impl Properties {
             forward_path: or_false(fields.change("forwardPath", values::flag)),
             crawlable: or_false(fields.change("crawlable", values::flag)),
             max_visits: fields.change("maxVisits", values::max_visits),
+            password: fields.change("password", values::password),
             utm: UTM_FIELDS.map(|field| fields.change(field, values::utm)),
             caller: None,
         }
@@ -92,6 +95,11 @@ impl Properties {
     /// Makes the target one of the named properties.
     pub(super) fn set_target(&mut self, target: TargetUrl) {
         self.target = Some(target);
+    }
+
+    /// The new password, which is to be hashed before the properties are applied to a link that is kept.
+    pub(super) fn new_password(&self) -> Option<&NewPassword> {
+        self.password.as_ref()?.as_ref()
     }
 
     /// The changed content. What depends on several properties is checked on it, because a change may name some of them only.
@@ -112,6 +120,10 @@ impl Properties {
         set(&mut new.details.expired_url, self.expired_url.as_ref());
         set(&mut new.details.forward_path, self.forward_path.as_ref());
         set(&mut new.details.crawlable, self.crawlable.as_ref());
+        if let Some(password) = &self.password {
+            let hash = password.as_ref().map(|password| password.hash().to_owned());
+            new.details.password = hash;
+        }
         new.target = utm::with(&new.target, &self.utm).map_err(|error| {
             let named = UTM_FIELDS.iter().zip(&self.utm);
             let mut named = named.filter_map(|(field, value)| value.as_ref().map(|_| *field));

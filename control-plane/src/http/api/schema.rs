@@ -63,6 +63,10 @@ macro_rules! links {
                 forward_path: Option<bool>,
                 /// Whether search engines may list the link; by default false.
                 crawlable: Option<bool>,
+                /// What visitors have to give before they are redirected; by default nothing. Answers say `hasPassword` only. 1 to 255
+                /// bytes.
+                #[schema(format = "password", min_length = 1, max_length = 255)]
+                password: Option<String>,
                 /// A campaign parameter, which is a part of the target.
                 #[schema(format = "line", min_length = 1, max_length = 255)]
                 utm_source: Option<String>,
@@ -295,6 +299,8 @@ requests! {
         /// What follows the code in the path, from its slash on.
         #[schema(pattern = "^(/.*)?$")]
         path: Option<String>,
+        /// Whether the visitor has given the password of the link; by default false.
+        has_password: Option<bool>,
         query: Option<String>,
         /// An IPv4 or IPv6 address.
         #[schema(format = "ip")]

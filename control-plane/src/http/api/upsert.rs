@@ -53,7 +53,8 @@ pub(crate) async fn put(
     Extension(caller): Extension<Caller>,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
-    let upsert = Upsert::parse(object, &app.links(&caller), &caller)?;
+    let mut upsert = Upsert::parse(object, &app.links(&caller), &caller)?;
+    create::hash(&app.passwords, &upsert.properties, &mut upsert.order).await?;
     for _ in 0..MAX_ROUNDS {
         let id = &upsert.external_id;
         let answer = match app

@@ -5,8 +5,10 @@ use crate::domains::NoDomain;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
 use crate::links::blocked_hosts::is_blocked;
+use crate::links::passwords::NewPassword;
 use crate::links::target::{TargetError, TargetUrl};
 use crate::timestamp;
+use edgelink_wire::password::MAX_PASSWORD_LENGTH;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use serde_json::Value;
 use std::fmt::Display;
@@ -139,6 +141,16 @@ pub(crate) fn external_id(value: &Value) -> Result<String, Reason> {
         Ok(id.to_owned())
     } else {
         Err("must be 1 to 255 bytes without control characters, or null".into())
+    }
+}
+
+/// A new password; its text is in no message.
+pub(crate) fn password(value: &Value) -> Result<NewPassword, Reason> {
+    let password = text(value)?;
+    if (1..=MAX_PASSWORD_LENGTH).contains(&password.len()) {
+        Ok(NewPassword::new(password))
+    } else {
+        Err("must be 1 to 255 bytes, or null".into())
     }
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct LinkView<'a> {
     expired_url: Option<&'a str>,
     forward_path: bool,
     crawlable: bool,
+    /// Whether visitors have to give a password, which no answer has.
+    has_password: bool,
     utm_source: Option<Cow<'a, str>>,
     utm_medium: Option<Cow<'a, str>>,
     utm_campaign: Option<Cow<'a, str>>,
@@ -108,6 +110,7 @@ impl<'a> LinkView<'a> {
             expired_url: content.details.expired_url.as_deref(),
             forward_path: content.details.forward_path,
             crawlable: content.details.crawlable,
+            has_password: content.details.password.is_some(),
             utm_source,
             utm_medium,
             utm_campaign,

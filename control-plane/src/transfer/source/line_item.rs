@@ -19,7 +19,7 @@ pub(super) fn parse(line: &Line) -> Option<Result<Item, String>> {
     if text.is_empty() {
         return None;
     }
-    Some(object(text).map(item))
+    Some(object(text).and_then(item))
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {
@@ -31,18 +31,24 @@ fn object(text: &str) -> Result<Map<String, Value>, String> {
 }
 
 /// The item of an object, which may be a link as the API shows it.
-fn item(mut object: Map<String, Value>) -> Item {
+fn item(mut object: Map<String, Value>) -> Result<Item, String> {
     for field in SHOWN_ONLY {
         object.remove(field);
+    }
+    let had_password = object.remove("hasPassword") == Some(Value::Bool(true));
+    if had_password && !object.contains_key("password") {
+        let reason =
+            "has a password, which an export does not hold: add 'password', or null for none";
+        return Err(reason.to_owned());
     }
     // A link that was exported keeps its code.
     if let Some(code) = object.remove("shortCode") {
         object.entry("customSlug").or_insert(code);
     }
-    Item {
+    Ok(Item {
         fields: object,
         notes: Vec::new(),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -93,6 +99,20 @@ mod tests {
         assert_eq!(item(line, &without), Some(Ok(expected)));
         let expected = json!({ "customSlug": "a", "longUrl": "https://e/", "createdAt": "t", "importedVisits": 1 });
         assert_eq!(item(line, &Mapping::default()), Some(Ok(expected)));
+    }
+
+    #[test]
+    fn a_link_with_a_password_is_imported_with_one_that_is_given_only() {
+        let none = Mapping::default();
+        let line = br#"{"longUrl":"https://e/","hasPassword":true}"#;
+        let refused = item(line, &none).unwrap().unwrap_err();
+        assert!(refused.contains("password"), "{refused}");
+        let line = br#"{"longUrl":"https://e/","hasPassword":false}"#;
+        let expected = json!({ "longUrl": "https://e/" });
+        assert_eq!(item(line, &none), Some(Ok(expected)));
+        let line = br#"{"longUrl":"https://e/","hasPassword":true,"password":"p"}"#;
+        let expected = json!({ "longUrl": "https://e/", "password": "p" });
+        assert_eq!(item(line, &none), Some(Ok(expected)));
     }
 
     #[test]

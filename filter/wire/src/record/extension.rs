@@ -8,12 +8,14 @@
 //! | 1 | rules, see [`crate::rules`] |
 //! | 2 | where visitors are sent when the link is over: visible ASCII, 1 to [`MAX_URL_LENGTH`] bytes |
 //! | 3 | flags, one byte and not 0: bit 0 forward path, bit 1 crawlable |
+//! | 4 | the unlock key of a link with a password, 32 bytes, see [`crate::password`] |
 //! | 5 | the limit of visits, a number from 1; see [`crate::visits`] |
 //! | 6 | targets of a domain, see [`DomainTargets`] |
 //!
 //! The others up to 15 are kept for properties that are planned.
 
 use crate::error::RecordError;
+use crate::password::UnlockKey;
 use crate::record::domain_targets::DomainTargets;
 use crate::record::target::{MAX_URL_LENGTH, is_target};
 use crate::rules::{self, Rules};
@@ -22,6 +24,7 @@ use crate::varint;
 const RULES: u64 = 1;
 const EXPIRED_URL: u64 = 2;
 const FLAGS: u64 = 3;
+const UNLOCK_KEY: u64 = 4;
 const MAX_VISITS: u64 = 5;
 const DOMAIN: u64 = 6;
 
@@ -44,6 +47,8 @@ pub struct Extension<'a> {
     pub forward_path: bool,
     /// Whether search engines may list the link.
     pub crawlable: bool,
+    /// By which visitors are known who have given the password; `None` if the link has none.
+    pub unlock_key: Option<UnlockKey>,
     /// How many visits the link has, at least 1; `None` without a limit.
     pub max_visits: Option<u64>,
     /// The targets of the domain whose record it is; `None` for a link.
@@ -60,6 +65,7 @@ impl<'a> Extension<'a> {
             (RULES, self.rules.map(|rules| rules.as_bytes())),
             (EXPIRED_URL, self.expired_url),
             (FLAGS, (flags != [0]).then_some(&flags[..])),
+            (UNLOCK_KEY, self.unlock_key.as_ref().map(|key| &key.0[..])),
         ];
         for (tag, value) in entries {
             if let Some(value) = value {
@@ -130,6 +136,10 @@ fn read<'a>(
             RULES => extension.rules = Some(rules(value)?),
             EXPIRED_URL if is_target(value) => extension.expired_url = Some(value),
             FLAGS => extension.read_flags(value)?,
+            UNLOCK_KEY => {
+                let key = value.try_into().map_err(|_| MALFORMED)?;
+                extension.unlock_key = Some(UnlockKey(key));
+            }
             MAX_VISITS => extension.max_visits = Some(max_visits(value)?),
             DOMAIN => extension.domain = Some(DomainTargets::decode(value)?),
             _ => return Err(MALFORMED),
@@ -158,6 +168,7 @@ mod tests {
                 for expired_url in [None, Some(&b"https://e.com/over"[..])] {
                     let extension = Extension {
                         expired_url,
+                        unlock_key: expired_url.map(|_| UnlockKey::new("hash", b"go.example/a")),
                         forward_path,
                         crawlable,
                         ..Extension::default()
@@ -198,6 +209,8 @@ mod tests {
             entry(3, &[0]),
             entry(3, &[4]),
             entry(3, &[1, 1]),
+            entry(4, &[0; 31]),
+            entry(4, &[0; 33]),
             [entry(3, &[1]), entry(2, b"http://a")].concat(),
             entry(1, b""),
             entry(1, &rules[1..]),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::password::UnlockKey;
 use crate::redirect::Decision;
 use crate::rules::tests::{TestVisitor, any_rules};
 use crate::rules::{self, Rules};
@@ -16,6 +17,7 @@ fn any_extension() -> impl Strategy<Value = Vec<u8>> {
                 expired_url: expired_url.as_ref().map(String::as_bytes),
                 forward_path,
                 crawlable,
+                unlock_key: crawlable.then(|| UnlockKey::new("hash", b"go.example/a")),
                 ..Extension::default()
             }
             .to_bytes()

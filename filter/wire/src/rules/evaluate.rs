@@ -29,6 +29,11 @@ pub trait Visitor {
     fn is_used_up(&self) -> bool {
         false
     }
+
+    /// The header `Cookie`; empty without one.
+    fn cookies(&self) -> &[u8] {
+        b""
+    }
     /// The address of the client; `None` if it is not known.
     fn address(&self) -> Option<IpAddr>;
     /// The country, two letters; empty if it is not known.

@@ -1,0 +1,178 @@
+//! Passwords of links that visitors give: `POST /{code}` here, and `POST /edge/v1/unlock/{domain}/{code}` of an edge whose visitor
+//! has given one.
+
+use super::client_address::{Peer, client_address, network};
+use super::pages::password_page;
+use super::redirect::{may_be_link, requested_key};
+use crate::clock;
+use crate::http::app::App;
+use crate::problem::{Kind, Problem};
+use crate::telemetry::prometheus::UNLOCKS;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use edgelink_wire::password::{
+    COOKIE_SECONDS, FORM_MEDIA_TYPE, MAX_FORM_LENGTH, Notice, UnlockKey, password_of_form,
+    set_cookie,
+};
+use edgelink_wire::record::Extension;
+use edgelink_wire::redirect::NO_STORE;
+use edgelink_wire::{LinkKey, Outcome, Record};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use metrics::counter;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// What became of a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unlocking {
+    /// It is right; the value of the cookie.
+    Opened(String),
+    /// It is wrong.
+    Wrong,
+    /// There were too many tries; the seconds until there may be another one.
+    Limited(u64),
+    /// There is no such link, it is over, or it has no password.
+    NotLocked,
+}
+
+/// Checks the password in a form for a link. `address` is that of the visitor.
+pub(super) async fn unlock(
+    app: &App,
+    key: &LinkKey,
+    form: &[u8],
+    address: IpAddr,
+) -> Result<Unlocking, Problem> {
+    let unlocking = check(app, key, form, address).await?;
+    let outcome = match unlocking {
+        Unlocking::Opened(_) => "opened",
+        Unlocking::Wrong => "wrong",
+        Unlocking::Limited(_) => "limited",
+        Unlocking::NotLocked => "not_locked",
+    };
+    counter!(UNLOCKS, "outcome" => outcome).increment(1);
+    Ok(unlocking)
+}
+
+async fn check(
+    app: &App,
+    key: &LinkKey,
+    form: &[u8],
+    address: IpAddr,
+) -> Result<Unlocking, Problem> {
+    // What has no password costs no more than a lookup.
+    let record = app.resolver.resolve(key).await?.record;
+    if !is_locked(&record) {
+        return Ok(Unlocking::NotLocked);
+    }
+    if let Err(seconds) = app.tries.take(key, network(address)).await {
+        return Ok(Unlocking::Limited(seconds));
+    }
+    let link = app.store.find_link(key).await?;
+    let Some(hash) = link.and_then(|link| link.content.details.password) else {
+        return Ok(Unlocking::NotLocked);
+    };
+    let Some(password) = password_of_form(form) else {
+        return Ok(Unlocking::Wrong);
+    };
+    if !app.passwords.check(hash.clone(), password).await? {
+        return Ok(Unlocking::Wrong);
+    }
+    let key = key.to_string();
+    let end = clock::unix_seconds() + COOKIE_SECONDS;
+    let cookie = UnlockKey::new(&hash, key.as_bytes()).cookie(key.as_bytes(), end);
+    Ok(Unlocking::Opened(cookie))
+}
+
+/// Whether a link has a password, and would redirect visitors who give it.
+fn is_locked(record: &Record<String>) -> bool {
+    let Record::Link(link) = record else {
+        return false;
+    };
+    let has_password = Extension::decode_again(&link.extension)
+        .unlock_key
+        .is_some();
+    has_password && Outcome::of(&record.as_bytes(), clock::unix_seconds()) == Outcome::Redirect
+}
+
+/// Answers a form that a visitor has sent to the address of a link. `None` if it is no form, or for a link without a password, or
+/// one that is over.
+pub(super) async fn answer(app: &App, request: Request) -> Option<Response> {
+    let (head, body) = request.into_parts();
+    if !is_form(&head.headers) || !may_be_link(&head.uri) {
+        return None;
+    }
+    let Some(key) = requested_key(app, &head.uri, &head.headers) else {
+        // The host may be that of a domain that was just made.
+        return app.domains.is_outdated().then(|| app.pages.unavailable());
+    };
+    let peer = head.extensions.get::<Peer>();
+    let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
+    let address = client_address(peer, &head.headers, &app.config.server.trusted_proxies);
+    let form = read(app, body).await?;
+    let path = head.uri.path_and_query();
+    let path = path.map_or("/", |path| path.as_str());
+    match unlock(app, &key, &form, address).await {
+        Ok(Unlocking::Opened(cookie)) => {
+            let proto = head.headers.get("x-forwarded-proto");
+            let is_secure = proto.is_some_and(|proto| proto == "https");
+            let cookie = set_cookie(key.to_string().as_bytes(), &cookie, is_secure);
+            Some(see_again(path, &cookie))
+        }
+        Ok(Unlocking::Wrong) => Some(password_page(Notice::Wrong)),
+        Ok(Unlocking::Limited(seconds)) => {
+            let mut response = password_page(Notice::Limited);
+            let seconds = HeaderValue::from(seconds);
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+            Some(response)
+        }
+        Ok(Unlocking::NotLocked) => None,
+        Err(_) => Some(app.pages.unavailable()),
+    }
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(header::CONTENT_TYPE);
+    let media_type = media_type.and_then(|value| value.to_str().ok());
+    let essence = media_type.and_then(|value| value.split(';').next());
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(FORM_MEDIA_TYPE))
+}
+
+/// The body; `None` if it is longer than a form, or does not come.
+async fn read(app: &App, body: Body) -> Option<Bytes> {
+    let body = Limited::new(body, MAX_FORM_LENGTH).collect();
+    let body = tokio::time::timeout(app.config.server.body_timeout_ms, body).await;
+    Some(body.ok()?.ok()?.to_bytes())
+}
+
+/// 303 to the address of the form.
+fn see_again(path: &str, cookie: &str) -> Response {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(NO_STORE));
+    for (name, value) in [(header::LOCATION, path), (header::SET_COOKIE, cookie)] {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    }
+    (StatusCode::SEE_OTHER, headers).into_response()
+}
+
+/// What an edge gets for a form of its visitor.
+pub(super) fn for_edge(unlocking: Unlocking) -> Response {
+    match unlocking {
+        Unlocking::Opened(cookie) => {
+            let media_type = edgelink_wire::password::COOKIE_MEDIA_TYPE;
+            let media_type = HeaderValue::from_static(media_type);
+            ([(header::CONTENT_TYPE, media_type)], cookie).into_response()
+        }
+        Unlocking::Wrong => StatusCode::FORBIDDEN.into_response(),
+        Unlocking::Limited(seconds) => {
+            let mut response = Problem::new(Kind::RateLimited).into_response();
+            let seconds = HeaderValue::from(seconds);
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+            response
+        }
+        Unlocking::NotLocked => Problem::new(Kind::LinkNotFound).into_response(),
+    }
+}

@@ -1,0 +1,108 @@
+//! How often the password of a link may be tried: by the client's address, and for each link by whomever.
+
+use super::bucket::{KeyedBucket, Rate, Taken};
+use super::local::LocalBuckets;
+use super::{PREFIX, report_degraded};
+use crate::redis::Redis;
+use edgelink_wire::LinkKey;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Of an address: 10 tries at once, and then one every 10 seconds.
+const ADDRESS: Rate = Rate {
+    capacity: 100,
+    per_second: 1,
+    cost: 10,
+};
+
+/// Of a link: 60 tries at once, and then one every 2 seconds.
+const LINK: Rate = Rate {
+    capacity: 120,
+    per_second: 1,
+    cost: 2,
+};
+
+/// Buckets in this process.
+const MAX_BUCKETS: u64 = 100_000;
+
+/// The tries of passwords, which all control planes of a Redis count together. Without Redis, and while it does not answer, each
+/// counts by itself.
+pub(crate) struct Tries {
+    redis: Option<Arc<Redis>>,
+    local: LocalBuckets,
+}
+
+impl Tries {
+    pub(crate) fn new(redis: Option<Arc<Redis>>) -> Self {
+        let longest = ADDRESS.window_seconds().max(LINK.window_seconds());
+        Self {
+            redis,
+            local: LocalBuckets::new(MAX_BUCKETS, Duration::from_secs(longest)),
+        }
+    }
+
+    /// Takes a try. The seconds until there is one, at least 1, if there is none now.
+    pub(crate) async fn take(&self, key: &LinkKey, address: IpAddr) -> Result<(), u64> {
+        let bucket = |key: String, rate| KeyedBucket { key, rate };
+        let buckets = [
+            bucket(format!("{PREFIX}try:{address}"), ADDRESS),
+            bucket(format!("{PREFIX}try:{key}"), LINK),
+        ];
+        let taken = match &self.redis {
+            Some(redis) => redis.take(&buckets).await.unwrap_or_else(|error| {
+                report_degraded(&error);
+                self.local.take(&buckets)
+            }),
+            None => self.local.take(&buckets),
+        };
+        refusal(&buckets, &taken).map_or(Ok(()), Err)
+    }
+}
+
+fn refusal(buckets: &[KeyedBucket], taken: &Taken) -> Option<u64> {
+    let index = taken.refused_by?;
+    let (bucket, level) = buckets.get(index).zip(taken.levels.get(index))?;
+    let micros = bucket.rate.micros_until(*level, bucket.rate.price());
+    Some(micros.div_ceil(1_000_000).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edgelink_wire::{Code, Domain};
+
+    fn key(code: &str) -> LinkKey {
+        LinkKey::new(
+            Domain::parse("go.example").unwrap(),
+            Code::parse(code).unwrap(),
+        )
+    }
+
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    #[tokio::test]
+    async fn tries_are_limited_by_address_over_all_links() {
+        let tries = Tries::new(None);
+        for index in 0..10 {
+            let code = format!("a{}", index % 3);
+            assert_eq!(tries.take(&key(&code), address(1)).await, Ok(()));
+        }
+        let seconds = tries.take(&key("b"), address(1)).await.unwrap_err();
+        assert!((1..=10).contains(&seconds), "{seconds}");
+        assert_eq!(tries.take(&key("b"), address(2)).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn tries_are_limited_by_link_over_all_addresses() {
+        let tries = Tries::new(None);
+        for index in 0..60 {
+            assert_eq!(tries.take(&key("a"), address(index)).await, Ok(()));
+        }
+        let seconds = tries.take(&key("a"), address(99)).await.unwrap_err();
+        assert!((1..=2).contains(&seconds), "{seconds}");
+        assert_eq!(tries.take(&key("b"), address(99)).await, Ok(()));
+    }
+}

@@ -1,0 +1,333 @@
+//! Links with a password: how an edge knows a visitor who has given it, without knowing the password or its hash.
+//!
+//! A link carries an unlock key, which follows from the hash of its password and so changes with it. The control plane checks a
+//! password and gives the visitor a cookie for [`COOKIE_SECONDS`]: its end, and an HMAC-SHA256 (RFC 2104) of link key and end
+//! under the unlock key. Edges check that alone. Whoever can read records can make cookies for them.
+
+use crate::query;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+
+/// For how long a visitor does not have to give a password again, in seconds.
+pub const COOKIE_SECONDS: u64 = 3_600;
+
+/// The longest password in bytes.
+pub const MAX_PASSWORD_LENGTH: usize = 255;
+
+/// The longest form with a password, in bytes: each byte of the password may be percent-encoded.
+pub const MAX_FORM_LENGTH: usize = 1_024;
+
+/// The media type of the form.
+pub const FORM_MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
+
+/// The path of the edge API under which a form is sent to the control plane; `{domain}/{code}` follows.
+pub const UNLOCK_PATH: &str = "/edge/v1/unlock/";
+
+/// The header of such a request that has the address of the visitor.
+pub const VISITOR_HEADER: &str = "x-edgelink-visitor";
+
+/// The media type of its answer, the value of the cookie.
+pub const COOKIE_MEDIA_TYPE: &str = "application/vnd.edgelink.cookie";
+
+/// The longest value of the cookie: digits, a dot, and the code in hexadecimal digits.
+pub const MAX_COOKIE_LENGTH: usize = 20 + 1 + 2 * 32;
+
+/// So many cookies of the right name are looked at: a visitor may send more than is reasonable.
+const MAX_COOKIES: usize = 4;
+
+const CONTEXT: &[u8] = b"edgelink-unlock";
+
+/// By which cookies for a link are made and checked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct UnlockKey(pub(crate) [u8; Self::LENGTH]);
+
+impl std::fmt::Debug for UnlockKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("UnlockKey(..)")
+    }
+}
+
+impl UnlockKey {
+    /// Its length in bytes.
+    pub const LENGTH: usize = 32;
+
+    /// The key of the link `key` (`{domain}/{code}`) with the password of that hash.
+    #[must_use]
+    pub fn new(password_hash: &str, key: &[u8]) -> Self {
+        let secret = Sha256::digest(password_hash).into();
+        let mac = mac(&secret, &[CONTEXT, key]);
+        Self(mac.finalize().into_bytes().into())
+    }
+
+    /// The value of a cookie for the link `key` that counts until `end`, unix seconds.
+    #[must_use]
+    pub fn cookie(&self, key: &[u8], end: u64) -> String {
+        let end = end.to_string();
+        let code = mac(&self.0, &[key, b"|", end.as_bytes()]);
+        format!("{end}.{}", hex::encode(code.finalize().into_bytes()))
+    }
+
+    /// Whether one of the cookies in a `Cookie` header opens the link `key` at `now`, unix seconds. Codes are compared in
+    /// constant time.
+    #[must_use]
+    pub fn is_opened_by(&self, cookies: &[u8], key: &[u8], now: u64) -> bool {
+        let name = cookie_name(key);
+        cookies
+            .split(|byte| *byte == b';')
+            .map(<[u8]>::trim_ascii)
+            .filter_map(|cookie| cookie.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+            .take(MAX_COOKIES)
+            .any(|value| self.accepts(value, key, now))
+    }
+
+    fn accepts(&self, cookie: &[u8], key: &[u8], now: u64) -> bool {
+        let mut parts = cookie.splitn(2, |byte| *byte == b'.');
+        let (Some(end), Some(code)) = (parts.next(), parts.next()) else {
+            return false;
+        };
+        let is_number = end.len() <= 20 && end.iter().all(u8::is_ascii_digit);
+        let seconds = std::str::from_utf8(end)
+            .ok()
+            .and_then(|end| end.parse().ok());
+        let is_current = seconds.is_some_and(|end: u64| now < end);
+        let mut bytes = [0; Self::LENGTH];
+        let is_whole = hex::decode_to_slice(code, &mut bytes).is_ok();
+        is_number
+            && is_current
+            && is_whole
+            && mac(&self.0, &[key, b"|", end]).verify_slice(&bytes).is_ok()
+    }
+}
+
+/// The HMAC of all parts, one after the other.
+fn mac(key: &[u8; UnlockKey::LENGTH], parts: &[&[u8]]) -> Hmac<Sha256> {
+    // Shorter keys are filled up with zeros to the length of a block.
+    let mut block = [0; 64];
+    let (start, _) = block.split_at_mut(UnlockKey::LENGTH);
+    start.copy_from_slice(key);
+    let mut mac = Hmac::<Sha256>::new(&block.into());
+    for part in parts {
+        mac.update(part);
+    }
+    mac
+}
+
+/// The name of the cookie for the link `key`: links of several hosts and ports may share a browser's cookies.
+#[must_use]
+pub fn cookie_name(key: &[u8]) -> String {
+    let hash = Sha256::digest(key);
+    let [first, second, third, fourth, ..] = hash.0;
+    format!("edgelink-{}", hex::encode([first, second, third, fourth]))
+}
+
+/// The value of `Set-Cookie` for the link `key`. `Secure` where the visitor uses TLS.
+#[must_use]
+pub fn set_cookie(key: &[u8], value: &str, is_secure: bool) -> String {
+    let name = cookie_name(key);
+    let code = key.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let code = String::from_utf8_lossy(code);
+    let secure = if is_secure { "; Secure" } else { "" };
+    format!(
+        "{name}={value}; Path=/{code}; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Lax{secure}"
+    )
+}
+
+/// Whether that is the value of a cookie as [`UnlockKey::cookie`] makes it, by its form alone.
+#[must_use]
+pub fn is_cookie(value: &[u8]) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b'.';
+    (1..=MAX_COOKIE_LENGTH).contains(&value.len()) && value.iter().all(is_part)
+}
+
+/// The password in a form; `None` if there is none, or one that is too long.
+#[must_use]
+pub fn password_of_form(form: &[u8]) -> Option<Vec<u8>> {
+    let value = query::last_value(form, b"password")?;
+    let password: Vec<u8> = query::decoded(value).collect();
+    (1..=MAX_PASSWORD_LENGTH)
+        .contains(&password.len())
+        .then_some(password)
+}
+
+macro_rules! page {
+    ($text:literal) => {
+        concat!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
+            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
+            "<meta name=\"robots\" content=\"noindex\">\n<title>Password</title>\n",
+            "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:32em;margin:20vh auto;padding:0 1em}</style>\n",
+            "</head>\n<body>\n<h1>Password</h1>\n<p>",
+            $text,
+            "</p>\n<form method=\"post\">\n<label>Password <input type=\"password\" name=\"password\" maxlength=\"255\" ",
+            "autocomplete=\"off\" required autofocus></label>\n<button>Continue</button>\n</form>\n</body>\n</html>\n",
+        )
+    };
+}
+/// What the page says above its form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// That a password is needed.
+    Locked,
+    /// That it was wrong.
+    Wrong,
+    /// That there were too many tries.
+    Limited,
+}
+
+impl Notice {
+    /// The status code of the page.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Locked => 200,
+            Self::Wrong => 403,
+            Self::Limited => 429,
+        }
+    }
+
+    /// The page: no script, and nothing of the visitor or of the link. The form goes to the address at which the page is.
+    #[must_use]
+    pub fn page(self) -> &'static str {
+        match self {
+            Self::Locked => page!("This link needs a password."),
+            Self::Wrong => page!("That is not the password. Please try again."),
+            Self::Limited => {
+                page!("There were too many tries. Please wait a little and try again.")
+            }
+        }
+    }
+}
+
+/// The headers of the page, beside `Cache-Control` and `Content-Type`. `form-action` is left out: browsers apply it to where a
+/// form leads in the end, which is another host.
+pub const PAGE_HEADERS: [(&str, &str); 4] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    ("referrer-policy", REFERRER_POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("x-robots-tag", "noindex"),
+];
+
+/// The `Referrer-Policy` of the page, and of redirects of links with a password.
+pub const REFERRER_POLICY: &str = "no-referrer";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KEY: &[u8] = b"go.example:8080/a";
+    const HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaA";
+
+    fn key() -> UnlockKey {
+        UnlockKey::new(HASH, KEY)
+    }
+
+    fn header(value: &str) -> String {
+        format!("a=b; {}={value}; c=d", cookie_name(KEY))
+    }
+
+    #[test]
+    fn a_cookie_opens_its_link_until_its_end() {
+        let cookie = key().cookie(KEY, 100);
+        assert!(is_cookie(cookie.as_bytes()));
+        let opens = |now| key().is_opened_by(header(&cookie).as_bytes(), KEY, now);
+        assert!(opens(0) && opens(99));
+        assert!(!opens(100) && !opens(u64::MAX));
+        let longest = key().cookie(KEY, u64::MAX);
+        assert_eq!(longest.len(), MAX_COOKIE_LENGTH);
+        assert!(key().is_opened_by(header(&longest).as_bytes(), KEY, 100));
+    }
+
+    #[test]
+    fn no_other_cookie_opens_it() {
+        let good = key().cookie(KEY, 100);
+        let (_, code) = good.split_once('.').unwrap();
+        let other_link = key().cookie(b"go.example:8080/b", 100);
+        let other_password = UnlockKey::new("$argon2id$other", KEY).cookie(KEY, 100);
+        for value in [
+            String::new(),
+            ".".to_owned(),
+            good.replace("100", "101"),
+            good.replace("100", "0100"),
+            good.replace("100", "+100"),
+            format!("100.{}", &code[1..]),
+            format!("100.{code}00"),
+            format!("100.{}", "0".repeat(64)),
+            format!("100.{}", "z".repeat(64)),
+            other_link,
+            other_password,
+            UnlockKey::new(HASH, b"go.example:8080/b").cookie(KEY, 100),
+        ] {
+            assert!(
+                !key().is_opened_by(header(&value).as_bytes(), KEY, 5),
+                "{value}"
+            );
+        }
+        let named_otherwise = format!("x{}={good}", cookie_name(KEY));
+        assert!(!key().is_opened_by(named_otherwise.as_bytes(), KEY, 5));
+    }
+
+    #[test]
+    fn the_first_cookies_of_the_name_are_looked_at() {
+        let good = key().cookie(KEY, 100);
+        let bad = format!("{}=1.2;", cookie_name(KEY));
+        let opens = |bad: &str| {
+            let cookies = format!("{bad}{}={good}", cookie_name(KEY));
+            key().is_opened_by(cookies.as_bytes(), KEY, 5)
+        };
+        assert!(opens(&bad.repeat(MAX_COOKIES - 1)));
+        assert!(!opens(&bad.repeat(MAX_COOKIES)));
+    }
+
+    #[test]
+    fn the_cookie_is_for_the_path_of_the_link_alone() {
+        let plain = set_cookie(KEY, "1.2", false);
+        let expected = format!(
+            "{}=1.2; Path=/a; Max-Age=3600; HttpOnly; SameSite=Lax",
+            cookie_name(KEY)
+        );
+        assert_eq!(plain, expected);
+        assert_eq!(set_cookie(KEY, "1.2", true), format!("{expected}; Secure"));
+    }
+
+    #[test]
+    fn the_password_is_read_from_the_form() {
+        let longest = "x".repeat(MAX_PASSWORD_LENGTH);
+        for (form, password) in [
+            ("password=secret", Some("secret")),
+            ("a=b&password=a+b%20c%26%C3%A9", Some("a b c&\u{e9}")),
+            ("password=", None),
+            ("password", None),
+            ("", None),
+            ("Password=x", None),
+            (&format!("password={longest}"), Some(longest.as_str())),
+            (&format!("password={longest}x"), None),
+        ] {
+            let found = password_of_form(form.as_bytes());
+            assert_eq!(found.as_deref(), password.map(str::as_bytes), "{form}");
+        }
+        let form = format!("password={}", "%C3".repeat(MAX_PASSWORD_LENGTH));
+        assert!(form.len() <= MAX_FORM_LENGTH);
+    }
+
+    #[test]
+    fn a_page_is_a_form_without_script() {
+        for notice in [Notice::Locked, Notice::Wrong, Notice::Limited] {
+            let page = notice.page();
+            assert!(page.contains("<form method=\"post\">") && !page.contains("<script"));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_header_and_form_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let named = [cookie_name(KEY).as_bytes(), b"=", &bytes].concat();
+            prop_assert!(!key().is_opened_by(&bytes, KEY, 5));
+            prop_assert!(!key().is_opened_by(&named, KEY, 5));
+            let _ = password_of_form(&bytes);
+        }
+    }
+}

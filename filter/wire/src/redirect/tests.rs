@@ -1,0 +1,270 @@
+use super::*;
+use crate::password::{UnlockKey, cookie_name};
+
+fn link(change: impl FnOnce(&mut LinkRecord<&'static str>)) -> LinkRecord<&'static str> {
+    let mut link = LinkRecord {
+        url: "https://e.com/?a=1",
+        redirect: RedirectStatus::Found,
+        state: LinkState::Active,
+        valid_since: Some(10),
+        valid_until: Some(20),
+        forward_query: true,
+        rev: 1,
+        extension: &[][..],
+    };
+    change(&mut link);
+    link
+}
+
+#[test]
+fn a_link_redirects_from_its_first_second_up_to_the_one_before_its_last() {
+    let link = Record::Link(link(|_| {}));
+    for (now, expected) in [
+        (9, Outcome::NotFound),
+        (10, Outcome::Redirect),
+        (19, Outcome::Redirect),
+        (20, Outcome::Gone),
+    ] {
+        assert_eq!(Outcome::of(&link, now), expected, "{now}");
+    }
+    let absent = Record::<&str>::Absent { rev: 1 };
+    assert_eq!(Outcome::of(&absent, 10), Outcome::NotFound);
+}
+
+#[test]
+fn a_disabled_link_is_gone_whatever_its_validity() {
+    for (since, until) in [(None, None), (Some(99), None), (None, Some(1))] {
+        let link = link(|link| {
+            link.state = LinkState::Disabled;
+            (link.valid_since, link.valid_until) = (since, until);
+        });
+        assert_eq!(Outcome::of(&Record::Link(link), 10), Outcome::Gone);
+    }
+}
+
+/// A visitor at second 15, between the first and the last of [`link`], or at 30.
+#[derive(Clone, Copy)]
+struct At<'v> {
+    now: u64,
+    below: &'v str,
+    query: &'v str,
+    cookies: &'v str,
+}
+
+impl Visitor for At<'_> {
+    fn user_agent(&self) -> &[u8] {
+        b"curl"
+    }
+
+    fn accept_language(&self) -> &[u8] {
+        b""
+    }
+
+    fn query(&self) -> &[u8] {
+        self.query.as_bytes()
+    }
+
+    fn below(&self) -> &[u8] {
+        self.below.as_bytes()
+    }
+
+    fn cookies(&self) -> &[u8] {
+        self.cookies.as_bytes()
+    }
+
+    fn address(&self) -> Option<std::net::IpAddr> {
+        None
+    }
+
+    fn country(&self) -> &[u8] {
+        b""
+    }
+
+    fn city(&self) -> &[u8] {
+        b""
+    }
+
+    fn now(&self) -> u64 {
+        self.now
+    }
+}
+
+const WITHIN: At<'static> = At {
+    now: 15,
+    below: "",
+    query: "",
+    cookies: "",
+};
+
+/// The outcome, and status and location of a redirect.
+fn decided(
+    link: LinkRecord<&str>,
+    extension: &Extension<'_>,
+    visitor: At<'_>,
+) -> (Outcome, Option<(u16, String)>) {
+    let extension = extension.to_bytes();
+    let link = link.held_as(link.url.as_bytes(), &extension[..]);
+    let decision = Decision::of(&Record::Link(link), b"go.example/a", &visitor);
+    let sent_to = decision.sent_to.map(|sent_to| {
+        let location = String::from_utf8(sent_to.location.into_owned()).unwrap();
+        (sent_to.status.code(), location)
+    });
+    (decision.outcome, sent_to)
+}
+
+#[test]
+fn the_query_is_forwarded_where_the_link_says_so() {
+    for (forward_query, query, location) in [
+        (true, "a=2", "https://e.com/?a=2"),
+        (true, "", "https://e.com/?a=1"),
+        (false, "a=2", "https://e.com/?a=1"),
+    ] {
+        let link = link(|link| link.forward_query = forward_query);
+        let visitor = At { query, ..WITHIN };
+        let decided = decided(link, &Extension::default(), visitor);
+        let expected = (302, location.to_owned());
+        assert_eq!(decided, (Outcome::Redirect, Some(expected)));
+    }
+}
+
+#[test]
+fn a_link_that_is_over_leads_to_where_its_owner_says() {
+    let extension = Extension {
+        expired_url: Some(b"https://e.com/over"),
+        ..Extension::default()
+    };
+    let over = At {
+        now: 30,
+        query: "a=2",
+        ..WITHIN
+    };
+    let moved = |link: &mut LinkRecord<&str>| link.redirect = RedirectStatus::MovedPermanently;
+    let expected = Some((302, "https://e.com/over".to_owned()));
+    assert_eq!(
+        decided(link(moved), &extension, over),
+        (Outcome::Expired, expected)
+    );
+    let gone = (Outcome::Gone, None);
+    assert_eq!(decided(link(|_| {}), &Extension::default(), over), gone);
+    let disabled = |link: &mut LinkRecord<&str>| link.state = LinkState::Disabled;
+    assert_eq!(decided(link(disabled), &extension, over), gone);
+    let early = At { now: 5, ..WITHIN };
+    assert_eq!(
+        decided(link(|_| {}), &extension, early),
+        (Outcome::NotFound, None)
+    );
+}
+
+#[test]
+fn a_path_below_a_code_is_that_of_a_link_that_forwards_it() {
+    let forwarding = Extension {
+        forward_path: true,
+        ..Extension::default()
+    };
+    let not_found = (Outcome::NotFound, None);
+    let to = |location: &str| (Outcome::Redirect, Some((302, location.to_owned())));
+    for (below, query, expected) in [
+        ("", "", to("https://e.com/?a=1")),
+        ("/x/y", "", to("https://e.com/x/y?a=1")),
+        ("/x", "a=2", to("https://e.com/x?a=2")),
+        ("/..", "", not_found.clone()),
+    ] {
+        let visitor = At {
+            below,
+            query,
+            ..WITHIN
+        };
+        assert_eq!(
+            decided(link(|_| {}), &forwarding, visitor),
+            expected,
+            "{below}"
+        );
+    }
+    let below = At {
+        below: "/x",
+        ..WITHIN
+    };
+    let crawlable = Extension {
+        crawlable: true,
+        ..Extension::default()
+    };
+    for extension in [Extension::default(), crawlable] {
+        for change in [
+            |_: &mut _| {},
+            |link: &mut LinkRecord<&str>| link.state = LinkState::Disabled,
+        ] {
+            assert_eq!(decided(link(change), &extension, below), not_found);
+        }
+    }
+}
+
+#[test]
+fn a_link_with_a_password_redirects_those_who_have_a_cookie_only() {
+    let unlock_key = UnlockKey::new("hash", b"go.example/a");
+    let extension = Extension {
+        unlock_key: Some(unlock_key),
+        forward_path: true,
+        ..Extension::default()
+    };
+    let name = cookie_name(b"go.example/a");
+    let cookie = |end| format!("{name}={}", unlock_key.cookie(b"go.example/a", end));
+    let (good, expired) = (cookie(16), cookie(15));
+    let to = |location: &str| (Outcome::Redirect, Some((302, location.to_owned())));
+    let locked = (Outcome::Locked, None);
+    for (cookies, below, expected) in [
+        ("", "", locked.clone()),
+        ("", "/x", locked.clone()),
+        (&expired, "", locked),
+        (&good, "", to("https://e.com/?a=1")),
+        (&good, "/x", to("https://e.com/x?a=1")),
+    ] {
+        let visitor = At {
+            cookies,
+            below,
+            ..WITHIN
+        };
+        assert_eq!(decided(link(|_| {}), &extension, visitor), expected);
+    }
+    let off = link(|link| link.state = LinkState::Disabled);
+    assert_eq!(decided(off, &extension, WITHIN), (Outcome::Gone, None));
+    let over = At { now: 30, ..WITHIN };
+    assert_eq!(
+        decided(link(|_| {}), &extension, over),
+        (Outcome::Gone, None)
+    );
+}
+
+#[test]
+fn a_link_is_crawlable_where_it_says_so() {
+    let crawlable = Extension {
+        crawlable: true,
+        ..Extension::default()
+    };
+    let bytes = crawlable.to_bytes();
+    for extension in [&[][..], &bytes] {
+        for now in [15, 30] {
+            let plain = link(|_| {});
+            let record = Record::Link(plain.held_as(plain.url.as_bytes(), extension));
+            let decision = Decision::of(&record, b"go.example/a", &At { now, ..WITHIN });
+            assert_eq!(decision.is_crawlable, !extension.is_empty());
+        }
+    }
+}
+
+#[test]
+fn only_outcomes_without_a_link_that_redirects_have_a_target() {
+    let targets = DomainTargets {
+        root: Some("r"),
+        not_found: None,
+        expired: Some("https://brand.example/over"),
+    };
+    for (outcome, target) in [
+        (Outcome::Redirect, None),
+        (Outcome::NotFound, None),
+        (Outcome::Gone, Some("https://brand.example/over")),
+        (Outcome::Expired, None),
+        (Outcome::Unavailable, None),
+    ] {
+        assert_eq!(targets.instead_of(outcome).copied(), target, "{outcome:?}");
+    }
+}
