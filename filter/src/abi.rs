@@ -28,6 +28,8 @@ pub(crate) enum Map {
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(crate) enum Buffer {
+    /// The body of the request at hand, as far as it is there.
+    RequestBody = 0,
     /// The body of the callout that has ended.
     CalloutBody = 4,
     /// The message that has come on a gRPC stream.
@@ -132,6 +134,7 @@ unsafe extern "C" {
         value_size: usize,
         cas: u32,
     ) -> Status;
+    fn proxy_continue_stream(stream_type: u32) -> Status;
     fn proxy_set_effective_context(context: u32) -> Status;
     fn proxy_define_metric(
         kind: u32,
@@ -263,6 +266,13 @@ pub(crate) fn send_local_response(status: u16, headers: &[u8], body: &[u8]) {
             NO_GRPC,
         )
     };
+}
+
+/// Lets the request of the context in effect, which was held, go on to the next filter.
+pub(crate) fn continue_request() {
+    const REQUEST: u32 = 0;
+    // SAFETY: there are no pointers in it.
+    unsafe { proxy_continue_stream(REQUEST) };
 }
 
 /// Sends a request for the context in effect, without a body if that is empty. `None` if the proxy refuses, as for

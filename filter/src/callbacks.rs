@@ -46,6 +46,16 @@ pub(crate) extern "C" fn proxy_on_request_headers(
     worker::request(stream) as u32
 }
 
+/// A part of the body of a request is there; `size` is how much so far.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn proxy_on_request_body(
+    stream: u32,
+    size: usize,
+    end_of_stream: u32,
+) -> u32 {
+    worker::request_body(stream, size, end_of_stream != 0) as u32
+}
+
 /// A callout has ended, with an answer or without.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_http_call_response(

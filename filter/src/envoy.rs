@@ -1,6 +1,6 @@
 //! The host of the logic: the proxy, through the ABI.
 
-use crate::abi::{self, Clock, HostBytes, Level, MetricType};
+use crate::abi::{self, Clock, HostBytes, Level, Map, MetricType};
 use edgelink_filter_core::host::{
     CasMismatch, Clients, Log, SharedData, SharedValue, StreamToken, Streams,
 };
@@ -124,6 +124,11 @@ impl Clients for Envoy {
         let text = abi::property(CLIENT_ADDRESS)?;
         let address: SocketAddr = std::str::from_utf8(&text).ok()?.parse().ok()?;
         Some(address.ip())
+    }
+
+    fn cookies(&self) -> Vec<u8> {
+        let cookies = abi::header(Map::RequestHeaders, "cookie");
+        cookies.map_or_else(Vec::new, |cookies| cookies.to_vec())
     }
 }
 

@@ -3,9 +3,15 @@
 //! Sending a callout and answering a request are host calls that may end in another callback before they return. So
 //! the worker is borrowed to decide, given back, and only then they are made.
 
+mod forms;
+mod sending;
+mod state;
+
+pub(crate) use forms::on_body as request_body;
+pub(crate) use sending::Flow;
+
 use crate::abi::{self, Buffer, HostBytes, Map};
 use crate::envoy::Envoy;
-use crate::pairs::Pairs;
 use edgelink_filter_core::answer::Answer;
 use edgelink_filter_core::control_plane::BackgroundCallout;
 use edgelink_filter_core::control_plane::callout::{Callout, Response};
@@ -13,9 +19,10 @@ use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
 use edgelink_filter_core::flights::Waiter;
 use edgelink_filter_core::request::Head;
 use edgelink_filter_core::settings::Settings;
+use edgelink_filter_core::time::Moment;
 use edgelink_wire::clicks::WorkerId;
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use sending::{RETRY, Reply, call};
+use state::{Worker, with_worker};
 use std::rc::Rc;
 
 /// How many waiters are answered in one callback. The proxy sends the answers once the callback has returned, each
@@ -23,72 +30,16 @@ use std::rc::Rc;
 /// V8 gives up at some 300.
 const BATCH: usize = 32;
 
-/// How often a lookup is sent again whose connection broke before the answer.
-const RETRIES: &str = "2";
-
 /// Milliseconds until the next ones are answered.
 const BATCH_PAUSE_MILLIS: u32 = 1;
-
-thread_local! {
-    static WORKER: RefCell<Option<Worker>> = const { RefCell::new(None) };
-}
-
-/// The state of a VM.
-struct Worker {
-    /// It knows the root contexts, and in which of them callouts are made: those of a stream's own context would end
-    /// with that stream, and all other waiters would wait for ever.
-    edge: Edge,
-    envoy: Envoy,
-    pairs: Pairs,
-    /// Waiters whose lookup is complete and that are not answered yet.
-    resumed: VecDeque<Resumed>,
-    /// Whether the tick comes early for them.
-    is_hurrying: bool,
-}
-
-/// `FilterHeadersStatus`: whether the proxy passes a request on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Flow {
-    /// `Continue`: to the next filter.
-    Continue = 0,
-    /// `StopAllIterationAndWatermark`: the request waits, or is answered. With `StopIteration` (1) the body would not
-    /// wait, and would take the headers with it, where the plugin has `allow_on_headers_stop_iteration`.
-    Pause = 4,
-}
-
-/// A local response, ready to be sent.
-struct Reply {
-    status: u16,
-    pairs: Pairs,
-    page: Option<Rc<str>>,
-}
-
-/// Lends the worker to `act`. `None` if there is none yet, or if it is lent already.
-fn with_worker<R>(act: impl FnOnce(&mut Worker) -> R) -> Option<R> {
-    WORKER.with(|worker| {
-        let mut worker = worker.try_borrow_mut().ok()?;
-        worker.as_mut().map(act)
-    })
-}
 
 /// Puts a configuration into effect. Caches and waiters are kept.
 pub(crate) fn configure(root: u32, settings: Settings) {
     let settings = Rc::new(settings);
     abi::set_tick_period(jittered(settings.tick_millis));
-    WORKER.with(|place| {
-        place.borrow_mut().get_or_insert_with(|| Worker {
-            edge: Edge::new(
-                settings.clone(),
-                name(),
-                random(),
-                Envoy::wall_clock(Envoy::now()),
-            ),
-            envoy: Envoy::new(),
-            pairs: Pairs::default(),
-            resumed: VecDeque::new(),
-            is_hurrying: false,
-        });
+    state::make_once(|| {
+        let wall = Envoy::wall_clock(Envoy::now());
+        Worker::new(Edge::new(settings.clone(), name(), random(), wall))
     });
     with_worker(|worker| {
         worker.envoy.enter(root);
@@ -108,17 +59,16 @@ pub(crate) fn request(stream: u32) -> Flow {
     let Some(head) = Head::read(&headers) else {
         return Flow::Continue;
     };
-    let now = Envoy::now();
-    let step = with_worker(|worker| {
-        worker.envoy.enter(stream);
-        let pairs = &mut worker.pairs;
-        let step = worker
-            .edge
-            .on_request(&mut worker.envoy, stream, &head, now);
-        step.map(|answer| Reply::new(&answer, std::mem::take(pairs)))
-    });
-    let callout = match step {
+    let callout = match decide(stream, &head, Edge::on_request) {
         None | Some(Step::Pass) => return Flow::Continue,
+        Some(Step::Hold(callout)) => {
+            if let Some(callout) = callout {
+                send(&callout);
+                // Within this callback the stream cannot go on, even if its lookup was refused.
+                pace_ticks();
+            }
+            return Flow::Hold;
+        }
         Some(Step::Answer(reply, callout)) => {
             reply.send();
             callout
@@ -130,6 +80,22 @@ pub(crate) fn request(stream: u32) -> Flow {
         answer_resumed();
     }
     Flow::Pause
+}
+
+/// Decides about the request of the stream in effect. `None` if there is no worker. Inlined, for it is on the hot path.
+#[inline(always)]
+fn decide(
+    stream: u32,
+    head: &Head<'_>,
+    decide: impl for<'e> FnOnce(&'e mut Edge, &mut Envoy, u32, &Head<'_>, Moment) -> Step<Answer<'e>>,
+) -> Option<Step<Reply>> {
+    let now = Envoy::now();
+    with_worker(|worker| {
+        worker.envoy.enter(stream);
+        let pairs = &mut worker.pairs;
+        let step = decide(&mut worker.edge, &mut worker.envoy, stream, head, now);
+        step.map(|answer| Reply::new(&answer, std::mem::take(pairs)))
+    })
 }
 
 /// A context has ended: a stream's, or a root.
@@ -194,6 +160,7 @@ fn act(action: Action) {
         Action::Resume(resumed) => enqueue_resumed(resumed),
         Action::Send(callout) => send(&callout),
         Action::Run(callout) => run(&callout),
+        Action::EndForm(end) => forms::end(&end),
     }
 }
 
@@ -208,13 +175,16 @@ pub(crate) fn callout_end(token: u32, headers: usize, body_size: usize) {
     let is_readable = headers > 0 && (1..=limit).contains(&body_size);
     let body = is_readable.then(|| abi::buffer(Buffer::CalloutBody, body_size));
     let body = body.flatten().unwrap_or_default();
+    let response = Response {
+        status: &status,
+        content_type: &content_type,
+        body: &body,
+    };
+    if with_worker(|worker| worker.edge.carries_form(token)) == Some(true) {
+        return forms::on_end(token, response, &header("retry-after"));
+    }
     let now = Envoy::now();
     let actions = with_worker(|worker| {
-        let response = Response {
-            status: &status,
-            content_type: &content_type,
-            body: &body,
-        };
         worker
             .edge
             .on_callout_end(&mut worker.envoy, token, response, now)
@@ -230,16 +200,13 @@ fn send(callout: &Callout) {
         (":method", if is_post { "POST" } else { "GET" }),
         (":path", callout.path.as_str()),
         ("accept", media_type),
-        // The proxy does it, within the timeout: another control plane may well be there.
-        ("x-envoy-retry-on", "connect-failure,refused-stream,reset"),
-        ("x-envoy-max-retries", RETRIES),
     ];
     let Some(settings) = with_worker(|worker| worker.edge.settings().clone()) else {
         return;
     };
     let timeout = settings.control_plane.timeout_millis;
     let content_type = is_post.then_some(("content-type", media_type));
-    let headers = headers.into_iter().chain(content_type);
+    let headers = headers.into_iter().chain(RETRY).chain(content_type);
     let token = call(&settings, headers, &callout.body, timeout);
     let now = Envoy::now();
     let actions = with_worker(|worker| match token {
@@ -276,28 +243,6 @@ fn run(callout: &BackgroundCallout) {
     });
 }
 
-/// Sends a callout in the home of the worker, with the headers that every one has.
-fn call<'a>(
-    settings: &'a Settings,
-    headers: impl Iterator<Item = (&'a str, &'a str)> + Clone,
-    body: &[u8],
-    timeout_millis: u32,
-) -> Option<u32> {
-    let control_plane = &settings.control_plane;
-    let common = [
-        (":authority", control_plane.authority.as_str()),
-        ("authorization", &control_plane.authorization),
-    ];
-    let mut pairs = Pairs::default();
-    let headers = headers.chain(common);
-    let headers = pairs.encode(headers.map(|(name, value)| (name, value.as_bytes())));
-    let home = with_worker(|worker| worker.edge.home()).flatten()?;
-    if !abi::set_effective_context(home) {
-        return None;
-    }
-    abi::http_call(&control_plane.cluster, headers, body, timeout_millis)
-}
-
 /// Queues waiters whose lookup is complete.
 fn enqueue_resumed(resumed: Resumed) {
     with_worker(|worker| worker.resumed.push_back(resumed));
@@ -325,9 +270,16 @@ fn answer_resumed() {
 
 /// Answers a waiter whose lookup is complete, unless it has gone.
 fn answer(waiter: Waiter, resumed: &Resumed) {
+    if waiter.is_form {
+        return forms::on_link(waiter, resumed);
+    }
     if !abi::set_effective_context(waiter.stream) {
         with_worker(|worker| worker.edge.on_unanswered(resumed));
         return;
+    }
+    let admitted = with_worker(|worker| worker.edge.admit_unlocked(&worker.envoy, waiter, resumed));
+    if let Some(actions) = admitted.flatten() {
+        return actions.into_iter().for_each(act);
     }
     let headers = if resumed.needs_headers() {
         abi::headers(Map::RequestHeaders)
@@ -356,23 +308,14 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
 
 /// Decides about a request that has waited until the domains are known. The stream is in effect.
 fn decide_again(waiter: Waiter, head: &Head<'_>) {
-    let now = Envoy::now();
-    let step = with_worker(|worker| {
-        worker.envoy.enter(waiter.stream);
-        let pairs = &mut worker.pairs;
-        let step = worker
-            .edge
-            .on_request_again(&mut worker.envoy, waiter.stream, head, now);
-        step.map(|answer| Reply::new(&answer, std::mem::take(pairs)))
-    });
-    let callout = match step {
-        // Only requests that are never passed on wait.
-        None | Some(Step::Pass) => None,
+    let callout = match decide(waiter.stream, head, Edge::on_request_again) {
         Some(Step::Answer(reply, callout)) => {
             reply.send();
             callout
         }
         Some(Step::Wait(callout)) => callout,
+        // Only requests that are never passed on, and no forms, wait.
+        None | Some(Step::Pass | Step::Hold(_)) => None,
     };
     if let Some(callout) = callout {
         send(&callout);
@@ -396,31 +339,6 @@ fn pace_ticks() {
     if let Some((home, period)) = change.flatten() {
         abi::set_effective_context(home);
         abi::set_tick_period(period);
-    }
-}
-
-impl Reply {
-    fn new(answer: &Answer<'_>, mut pairs: Pairs) -> Self {
-        match (answer.plain_redirect(), answer.more()) {
-            (Some(location), _) => pairs.encode_redirect(location),
-            (None, []) => pairs.encode(answer.headers()),
-            (None, more) => {
-                let more = more.iter().map(|(name, value)| (*name, value.as_bytes()));
-                pairs.encode(answer.headers().chain(more))
-            }
-        };
-        Self {
-            status: answer.status,
-            pairs,
-            page: answer.page().cloned(),
-        }
-    }
-
-    /// Answers the stream in effect, and gives the buffer back for the next one.
-    fn send(self) {
-        let page = self.page.as_deref().unwrap_or_default();
-        abi::send_local_response(self.status, self.pairs.encoded(), page.as_bytes());
-        with_worker(|worker| worker.pairs = self.pairs);
     }
 }
 

@@ -4,7 +4,8 @@ use crate::host::Clients;
 use crate::metrics::Tier;
 use crate::settings::Settings;
 use crate::visit::Visit;
-use edgelink_wire::redirect::{Decision, NOINDEX, SentTo};
+use edgelink_wire::password::{Notice, PAGE_HEADERS, REFERRER_POLICY};
+use edgelink_wire::redirect::{Decision, NO_STORE, NOINDEX, SentTo};
 use edgelink_wire::{Outcome, Record, RedirectStatus};
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -53,13 +54,27 @@ impl<'a> Answer<'a> {
         match (decision.sent_to, decision.outcome) {
             (Some(sent_to), outcome) => Self {
                 outcome,
-                more: more(settings.noindex && !decision.is_crawlable),
+                more: match (
+                    decision.is_unlocked,
+                    settings.noindex && !decision.is_crawlable,
+                ) {
+                    (false, noindex) => more(noindex),
+                    (true, false) => More::Unlocked,
+                    (true, true) => More::UnlockedNoindex,
+                },
                 ..Self::redirect(sent_to, tier, settings)
             },
             (None, Outcome::Gone) => Self {
                 status: 410,
                 page: Some(&settings.pages.gone),
                 outcome: Outcome::Gone,
+                ..Self::not_found(tier, settings)
+            },
+            (None, Outcome::Locked) => Self {
+                status: Notice::Locked.status(),
+                page: Some(&settings.pages.password),
+                outcome: Outcome::Locked,
+                more: More::Locked,
                 ..Self::not_found(tier, settings)
             },
             (None, _) => Self::not_found(tier, settings),
@@ -130,7 +145,10 @@ impl<'a> Answer<'a> {
 
     /// The headers, without `:status` and `content-length`, and without those of [`Self::more`].
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, &[u8])> + Clone {
-        let cache_control = self.outcome.cache_control();
+        let cache_control = match self.more {
+            More::Unlocked | More::UnlockedNoindex => NO_STORE,
+            _ => self.outcome.cache_control(),
+        };
         let html = self.page.map(|_| "text/html; charset=utf-8");
         [
             ("location", self.location.as_deref()),
@@ -149,6 +167,12 @@ impl<'a> Answer<'a> {
         match self.more {
             More::Nothing => &[],
             More::Noindex => &[("x-robots-tag", NOINDEX)],
+            More::Locked => &PAGE_HEADERS,
+            More::Unlocked => &[("referrer-policy", REFERRER_POLICY)],
+            More::UnlockedNoindex => &[
+                ("referrer-policy", REFERRER_POLICY),
+                ("x-robots-tag", NOINDEX),
+            ],
         }
     }
 
@@ -177,6 +201,12 @@ enum More {
     Nothing,
     /// Search engines are asked not to list the link.
     Noindex,
+    /// The page asks for the password of the link.
+    Locked,
+    /// The visitor has given it.
+    Unlocked,
+    /// Both.
+    UnlockedNoindex,
 }
 
 /// What redirects have more, of links that are not crawlable.

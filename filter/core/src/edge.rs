@@ -4,6 +4,7 @@ mod action;
 mod answers;
 mod background;
 mod domains;
+mod forms;
 mod redis;
 mod roots;
 mod tiers;
@@ -18,6 +19,7 @@ use crate::control_plane::callout::{self, Answered, Callout, CalloutError, Respo
 use crate::flights::{
     Completed, FlightBounds, FlightId, Flights, Purpose, StreamId, Token, Waiter,
 };
+use crate::forms::{FormEnd, Forms};
 use crate::host::{Clients, Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Counts, Levels, Metric, Metrics, Shares, Tier};
 use crate::request::{Head, Requested, parse_path, parse_path_below};
@@ -67,6 +69,7 @@ pub struct Edge {
     api_domains: ApiDomains,
     background: background::BackgroundCallouts,
     hasher: SeedableRandomState,
+    forms: Forms,
     /// Whether a request has ever come.
     has_traffic: bool,
     breaker: CircuitBreaker,
@@ -93,6 +96,8 @@ pub enum Step<A> {
     Answer(A, Option<Callout>),
     /// Pause it, and send the callout, if there is one.
     Wait(Option<Callout>),
+    /// It is a form: hold its headers, let its body come ([`Edge::on_form_body`]), and send the callout, if there is one.
+    Hold(Option<Callout>),
 }
 
 impl<A> Step<A> {
@@ -102,6 +107,7 @@ impl<A> Step<A> {
             Self::Pass => Step::Pass,
             Self::Answer(answer, callout) => Step::Answer(form(answer), callout),
             Self::Wait(callout) => Step::Wait(callout),
+            Self::Hold(callout) => Step::Hold(callout),
         }
     }
 }
@@ -156,6 +162,7 @@ impl Edge {
                 seed,
             ),
             hasher,
+            forms: Forms::default(),
             has_traffic: false,
             breaker: CircuitBreaker::new(TIMEOUTS_TO_OPEN),
             health: Health::Answering,
@@ -224,7 +231,7 @@ impl Edge {
         patience: Patience,
     ) -> Step<Answer<'_>> {
         if !matches!(head.method, b"GET" | b"HEAD") {
-            return Step::Pass;
+            return self.on_other_method(host, stream, head);
         }
         let (requested, is_below) = match parse_path(head.path) {
             Some(requested) => (requested, false),
@@ -240,6 +247,7 @@ impl Edge {
             has_more: is_below || !requested.query.is_empty(),
             is_below,
             is_click,
+            is_form: false,
         };
         let step = match self.name_key(head.authority, requested.code) {
             Ok(()) => self.decide(host, visitor),
@@ -254,6 +262,7 @@ impl Edge {
         self.visits.leave(stream);
         self.api_domains.leave(stream);
         self.roots.leave(stream);
+        self.forms.leave(stream);
     }
 
     /// The proxy has taken a callout, at `now`.
@@ -378,6 +387,8 @@ impl Edge {
         let resumed = resumed.collect();
         actions.extend(self.admit_actions(resumed));
         actions.extend(self.give_up_visits(now, limit));
+        let ends = self.forms.on_time(now).into_iter();
+        actions.extend(ends.map(Action::EndForm));
         let levels = self.levels();
         self.shares.write(host, levels, self.counts.flushed(), now);
         self.counts.flush(levels, host);

@@ -100,11 +100,17 @@ pub(crate) struct Host {
     pub(crate) wires: Wires,
     /// The address of every client.
     pub(crate) client: Option<IpAddr>,
+    /// The header `Cookie` of the request at hand.
+    pub(crate) cookies: Vec<u8>,
 }
 
 impl Clients for Host {
     fn client_address(&self) -> Option<IpAddr> {
         self.client
+    }
+
+    fn cookies(&self) -> Vec<u8> {
+        self.cookies.clone()
     }
 }
 

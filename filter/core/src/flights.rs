@@ -55,6 +55,8 @@ pub struct Waiter {
     pub is_below: bool,
     /// Whether a redirect of it is a click.
     pub is_click: bool,
+    /// Whether it is a form, which is held for its link ([`crate::forms`]).
+    pub is_form: bool,
 }
 
 /// What a lookup is for.
@@ -432,6 +434,7 @@ mod tests {
             has_more,
             is_below: false,
             is_click: true,
+            is_form: false,
         }
     }
 

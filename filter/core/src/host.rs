@@ -57,6 +57,9 @@ pub type StreamToken = u32;
 pub trait Clients {
     /// The address of the client, as far as the proxy trusts who says so. `None` if it does not know it.
     fn client_address(&self) -> Option<IpAddr>;
+
+    /// The header `Cookie` of its request; empty without one.
+    fn cookies(&self) -> Vec<u8>;
 }
 
 /// The proxy's log.

@@ -36,6 +36,7 @@ pub mod edge;
 mod fake;
 mod feed;
 pub mod flights;
+pub mod forms;
 pub mod host;
 mod log_throttle;
 pub mod metrics;

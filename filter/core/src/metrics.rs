@@ -8,7 +8,7 @@ mod shares;
 
 pub use labels::{
     BackgroundKind, BackgroundOutcome, CalloutOutcome, ClickOutcome, FeedOutcome, RedisOutcome,
-    Tier, VisitsOutcome,
+    Tier, UnlockOutcome, VisitsOutcome,
 };
 
 pub(crate) use shares::Shares;
@@ -117,6 +117,8 @@ metrics! {
     Counter Clicks(outcome: ClickOutcome) = "clicks",
     /// Requests for visits of links that have a limit, by outcome.
     Counter Visits(outcome: VisitsOutcome) = "visits",
+    /// Forms with passwords, by outcome.
+    Counter Unlocks(outcome: UnlockOutcome) = "unlocks",
     /// Milliseconds from sending a lookup's callout to its end: the proxy's histograms take whole numbers only.
     Histogram CalloutMillis = "callout_milliseconds",
     /// Entries in the LRUs of all workers.

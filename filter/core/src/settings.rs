@@ -10,6 +10,7 @@ pub use written::{ClicksSection, SnapshotSection, UnknownHosts};
 
 use crate::cache::freshness::Lifetimes;
 use edgelink_wire::Domain;
+use edgelink_wire::password::Notice;
 use edgelink_wire::settings::{Problem, Problems, SettingValue};
 use std::fmt::{self, Display};
 use std::rc::Rc;
@@ -122,6 +123,8 @@ pub struct Pages {
     pub gone: Rc<str>,
     /// 503.
     pub unavailable: Rc<str>,
+    /// That of a link with a password.
+    pub password: Rc<str>,
 }
 
 /// Why a configuration is refused: every field that is wrong.
@@ -335,6 +338,7 @@ impl From<PagesSection> for Pages {
             not_found: page(section.not_found, NOT_FOUND),
             gone: page(section.gone, GONE),
             unavailable: page(section.unavailable, UNAVAILABLE),
+            password: Notice::Locked.page().into(),
         }
     }
 }

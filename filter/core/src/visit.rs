@@ -45,6 +45,10 @@ impl<C: Clients> Visitor for Visit<'_, C> {
         self.is_used_up
     }
 
+    fn cookies(&self) -> &[u8] {
+        self.headers.get("cookie")
+    }
+
     fn address(&self) -> Option<IpAddr> {
         self.client.client_address()
     }

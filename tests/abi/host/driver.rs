@@ -111,6 +111,7 @@ impl Driver<'_> {
             } => self.grpc_closed(root, token, status),
             Deferred::DropGrpcMessage => self.drop_grpc_message(),
             Deferred::DropGrpcClose => self.drop_grpc_close(),
+            Deferred::Continue { stream } => self.continue_request(stream),
         }
     }
 

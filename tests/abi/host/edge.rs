@@ -41,6 +41,7 @@ impl WasmtimeEdge {
         let fleet = Fleet::of(&Module::filter(Metering::Off))
             .configuration(configuration(lives))
             .cluster(CLUSTER, Cluster::Healthy)
+            .allow_on_headers_stop_iteration()
             .start()
             .unwrap_or_else(|error| panic!("{error}: {:#?}", error.log));
         Self {

@@ -44,6 +44,13 @@ impl FleetBuilder {
         self
     }
 
+    /// Lets the filter hold headers and see the body.
+    #[must_use]
+    pub fn allow_on_headers_stop_iteration(mut self) -> Self {
+        self.plugin.allow_on_headers_stop_iteration = true;
+        self
+    }
+
     /// How many worker threads there are; one, unless said otherwise.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {

@@ -31,4 +31,6 @@ pub(crate) struct Plugin {
     pub(crate) configuration: Vec<u8>,
     pub(crate) clusters: BTreeMap<Vec<u8>, Cluster>,
     pub(crate) failure_policy: FailurePolicy,
+    /// Whether `StopIteration` holds headers only; otherwise nothing more of the stream is seen.
+    pub(crate) allow_on_headers_stop_iteration: bool,
 }

@@ -46,6 +46,7 @@ pub(crate) enum Deferred {
     GrpcClosed { root: u32, token: u32, status: u32 },
     DropGrpcMessage,
     DropGrpcClose,
+    Continue { stream: u32 },
 }
 
 /// One way through the filter.
@@ -245,8 +246,13 @@ pub(crate) struct Message {
     pub(crate) are_headers_visible: bool,
     /// The body that the module can see.
     pub(crate) buffer: Option<Vec<u8>>,
-    /// Whether the filter holds it. Nothing continues it: our modules answer what they hold.
+    /// Whether the filter holds it, and sees no more of it.
     pub(crate) is_paused: bool,
+    /// Whether the filter holds its headers only (`StopIteration`, with `allow_on_headers_stop_iteration`): it sees the body, which is
+    /// gathered until it lets both go.
+    pub(crate) is_held: bool,
+    /// Whether its end has come while it was held.
+    pub(crate) has_ended: bool,
     pub(crate) have_headers_passed: bool,
     /// The body that has passed the filter.
     pub(crate) passed: Vec<u8>,

@@ -7,6 +7,17 @@ use super::hostcalls::context::local_response;
 use super::message::{End, Response};
 use super::state::{HttpStream, Message, StreamHalf};
 
+/// What the filter does with headers, or with a part of a body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It lets them through.
+    GoOn,
+    /// It keeps headers, and wants to see the body; a body waits.
+    Hold,
+    /// It keeps them, and wants to see no more.
+    Stop,
+}
+
 impl Driver<'_> {
     /// Begins a stream of a root, and shows its request headers to the filter.
     pub(crate) fn open(&mut self, root: u32, headers: HeaderMap, end: End) -> u32 {
@@ -19,12 +30,12 @@ impl Driver<'_> {
         self.message(stream, StreamHalf::Request)
             .are_headers_visible = true;
         self.http(stream).is_decoding = true;
-        let goes_on = self.show(
+        let verdict = self.show(
             stream,
             |exports| &exports.request_headers,
             (stream, count, end.flag()),
         );
-        self.after_headers(stream, StreamHalf::Request, goes_on, end);
+        self.after_headers(stream, StreamHalf::Request, verdict, end);
         self.http(stream).is_decoding = false;
         self.send_prepared(stream);
         stream
@@ -48,12 +59,12 @@ impl Driver<'_> {
         }
         self.message(stream, StreamHalf::Response)
             .are_headers_visible = true;
-        let goes_on = self.show(
+        let verdict = self.show(
             stream,
             |exports| &exports.response_headers,
             (stream, count, end.flag()),
         );
-        self.after_headers(stream, StreamHalf::Response, goes_on, end);
+        self.after_headers(stream, StreamHalf::Response, verdict, end);
     }
 
     /// Shows a part of the response body to the filter.
@@ -61,14 +72,38 @@ impl Driver<'_> {
         self.data(stream, StreamHalf::Response, data, end);
     }
 
-    fn after_headers(&mut self, stream: u32, direction: StreamHalf, goes_on: bool, end: End) {
+    fn after_headers(&mut self, stream: u32, direction: StreamHalf, verdict: Verdict, end: End) {
+        let may_hold = self.state().plugin.allow_on_headers_stop_iteration;
         let message = self.message(stream, direction);
-        if goes_on {
-            message.are_headers_visible = false;
-            self.pass_headers(stream, direction, end);
-        } else {
-            message.is_paused = true;
+        match verdict {
+            Verdict::GoOn => {
+                message.are_headers_visible = false;
+                self.pass_headers(stream, direction, end);
+            }
+            Verdict::Hold if may_hold && direction == StreamHalf::Request => {
+                message.is_held = true;
+                message.has_ended = end == End::Last;
+            }
+            Verdict::Hold | Verdict::Stop => message.is_paused = true,
         }
+    }
+
+    /// Lets a request go on that the filter has held, headers only or all of it, with what has come of its body.
+    pub(crate) fn continue_request(&mut self, stream: u32) {
+        let message = self.message(stream, StreamHalf::Request);
+        if !message.is_held && !message.is_paused {
+            return;
+        }
+        (message.is_held, message.is_paused) = (false, false);
+        message.are_headers_visible = false;
+        let body = message.buffer.take().unwrap_or_default();
+        let end = match message.has_ended {
+            true => End::Last,
+            false => End::More,
+        };
+        self.message(stream, StreamHalf::Request)
+            .have_headers_passed = true;
+        self.pass_data(stream, StreamHalf::Request, &body, end);
     }
 
     fn data(&mut self, stream: u32, direction: StreamHalf, data: &[u8], end: End) {
@@ -82,42 +117,56 @@ impl Driver<'_> {
         if message.is_paused {
             return;
         }
-        message.buffer = Some(data.to_vec());
-        let params = (stream, data.len() as u32, end.flag());
-        let goes_on = match direction {
+        if message.is_held {
+            message.buffer.get_or_insert_default().extend(data);
+            message.has_ended = end == End::Last;
+        } else {
+            message.buffer = Some(data.to_vec());
+        }
+        let size = message.buffer.as_ref().map_or(0, Vec::len);
+        let params = (stream, size as u32, end.flag());
+        let verdict = match direction {
             StreamHalf::Request => self.show(stream, |exports| &exports.request_body, params),
             StreamHalf::Response => self.show(stream, |exports| &exports.response_body, params),
         };
         let message = self.message(stream, direction);
+        if message.is_held {
+            // What it says of the body while it holds the headers is that it waits.
+            return;
+        }
         let buffer = message.buffer.take().unwrap_or_default();
-        if goes_on {
+        if verdict == Verdict::GoOn {
             self.pass_data(stream, direction, &buffer, end);
         } else {
             message.is_paused = true;
         }
     }
 
-    /// Calls a callback of the stream, and says whether the filter lets what it was shown through.
+    /// Calls a callback of the stream, and says what the filter does with what it was shown.
     fn show(
         &mut self,
         stream: u32,
         which: impl FnOnce(&Exports) -> &Callback<(u32, u32, u32), u32>,
         params: (u32, u32, u32),
-    ) -> bool {
+    ) -> Verdict {
+        const STOP_ITERATION: u32 = 1;
         if self.has_failed() {
             self.fail_stream(stream);
-            return false;
+            return Verdict::Stop;
         }
-        let goes_on = match self.enter(which, stream, params) {
-            Entered::Absent => return true,
+        let verdict = match self.enter(which, stream, params) {
+            Entered::Absent => return Verdict::GoOn,
             Entered::Trapped => {
                 self.fail_stream(stream);
-                false
+                Verdict::Stop
             }
-            Entered::Returned(code) => !self.state().stop_iteration && code == 0,
+            Entered::Returned(_) if self.state().stop_iteration => Verdict::Stop,
+            Entered::Returned(0) => Verdict::GoOn,
+            Entered::Returned(STOP_ITERATION) => Verdict::Hold,
+            Entered::Returned(_) => Verdict::Stop,
         };
         self.after_call();
-        goes_on
+        verdict
     }
 
     /// The filter has failed: the client gets 503, and the filter sees no more of this stream.

@@ -3,7 +3,8 @@
 
 use edgelink_tests::abi::host::{Metering, Module};
 
-const FILTER: [&str; 23] = [
+const FILTER: [&str; 24] = [
+    "env.proxy_continue_stream",
     "env.proxy_define_metric",
     "env.proxy_get_buffer_bytes",
     "env.proxy_get_header_map_pairs",

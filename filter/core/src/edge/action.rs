@@ -3,6 +3,7 @@
 use crate::control_plane::BackgroundCallout;
 use crate::control_plane::callout::Callout;
 use crate::flights::Waiter;
+use crate::forms::FormEnd;
 use crate::metrics::Tier;
 use edgelink_wire::Record;
 use std::rc::Rc;
@@ -30,6 +31,8 @@ pub(super) enum Visits {
     Taken,
     /// None are left.
     UsedUp,
+    /// The link has a password too: [`super::Edge::admit_unlocked`] takes one for each waiter that has given it.
+    Unknown,
 }
 
 impl Resumed {
@@ -58,6 +61,8 @@ pub enum Action {
     Resume(Resumed),
     /// Send this lookup, which Redis could not answer, or request for visits.
     Send(Callout),
+    /// Answer this form.
+    EndForm(FormEnd),
     /// Send this background callout.
     Run(BackgroundCallout),
 }

@@ -1,7 +1,7 @@
 //! The edge against a scripted proxy: what is known and looked up (`lookup`), what happens when that fails (`failure`),
 //! and everything at once (`chaos`, `chaos_redis`); Redis (`redis`) and the feed (`feed`); configurations that come and
-//! end (`roots`); conditional targets (`rules`); links that have a limit of visits (`visits`), and other properties that few links
-//! have (`properties`).
+//! end (`roots`); conditional targets (`rules`); links that have a limit of visits (`visits`) or a password (`forms`), and other
+//! properties that few links have (`properties`).
 
 mod admission;
 mod background;
@@ -11,6 +11,7 @@ mod clicks;
 mod domains;
 mod failure;
 mod feed;
+mod forms;
 mod gauges;
 mod lookup;
 mod properties;
@@ -168,7 +169,7 @@ impl World {
         let (became, callout) = match self.request(stream, &get(path)) {
             Step::Pass => (Passed, None),
             Step::Answer(answer, callout) => (Answered(seen(&answer)), callout),
-            Step::Wait(callout) => (Waiting(stream), callout),
+            Step::Wait(callout) | Step::Hold(callout) => (Waiting(stream), callout),
         };
         let token = callout.map(|callout| self.send(&callout));
         (became, token)
@@ -211,6 +212,7 @@ impl World {
                     self.send(&callout);
                 }
                 Action::Run(callout) => self.run(callout),
+                Action::EndForm(end) => panic!("{end:?}"),
             }
         }
         answers

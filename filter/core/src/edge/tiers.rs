@@ -1,10 +1,10 @@
 //! The order in which the tiers are asked.
 
 use super::{Content, Edge, Step};
-use crate::cache::{Found, Lookup};
+use crate::cache::{Found, Held, Lookup};
 use crate::control_plane::callout::Callout;
 use crate::flights::{FlightId, Join, Waiter, Wanted};
-use crate::host::{Log, SharedData, Streams};
+use crate::host::{Clients, Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Tier};
 use edgelink_wire::record::has_extension;
 
@@ -12,30 +12,27 @@ impl Edge {
     /// LRU, admission, shared data, Redis, control plane; [`crate::admission`] says why it comes before shared data.
     pub(super) fn decide(
         &mut self,
-        host: &mut (impl SharedData + Streams + Log),
+        host: &mut (impl SharedData + Streams + Log + Clients),
         visitor: Waiter,
     ) -> Step<Content> {
         let held = match self.caches.look_up_lru(&self.key, self.now) {
-            Ok(found) => return self.serve(found, None, visitor),
+            Ok(found) => return self.serve(host, found, None, visitor),
             Err(held) => held,
         };
-        // What the LRU knows as a link is not refused, whatever the numbers say.
-        if self.gate.refuses(self.code(), self.now)
-            && !held.is_some_and(|held| self.caches.is_link(held))
-        {
+        if self.refuses(held) {
             return Step::Answer(Content::NotFound(Tier::Admission), None);
         }
         let known = self.caches.look_up_shared(host, &self.key, held, self.now);
         match known {
-            Lookup::Fresh(found) => self.serve(found, None, visitor),
+            Lookup::Fresh(found) => self.serve(host, found, None, visitor),
             // The record is asked for again, but no visitor waits for a tier that has just failed to answer.
             Lookup::Stale(found) if !self.can_start() || self.has_just_failed(found) => {
                 let refresh = self.refresh(host, found);
-                self.serve(found, refresh, visitor)
+                self.serve(host, found, refresh, visitor)
             }
             Lookup::Stale(found) => {
                 let waits = self.wait(host, visitor, Wanted::held(self.now));
-                waits.unwrap_or_else(|| self.serve(found, None, visitor))
+                waits.unwrap_or_else(|| self.serve(host, found, None, visitor))
             }
             Lookup::Missing(version) => {
                 let waits = self.wait(host, visitor, Wanted::unknown(version, self.now));
@@ -46,11 +43,24 @@ impl Edge {
 
     /// Serves what was found, if it has a limit of visits one of those.
     #[inline(always)]
-    fn serve(&mut self, found: Found, refresh: Option<Callout>, visitor: Waiter) -> Step<Content> {
+    fn serve(
+        &mut self,
+        client: &impl Clients,
+        found: Found,
+        refresh: Option<Callout>,
+        visitor: Waiter,
+    ) -> Step<Content> {
         if has_extension(self.caches.record(found)) {
-            return self.admit(found, refresh, visitor);
+            return self.admit(client, found, refresh, visitor);
         }
         Step::Answer(Content::Found(found), refresh)
+    }
+
+    /// Whether the code of the request at hand was never issued. What the LRU knows as a link is not refused, whatever the
+    /// numbers say.
+    pub(super) fn refuses(&mut self, held: Option<Held>) -> bool {
+        self.gate.refuses(self.code(), self.now)
+            && !held.is_some_and(|held| self.caches.is_link(held))
     }
 
     /// The code of the request at hand.
@@ -85,7 +95,7 @@ impl Edge {
     }
 
     /// Makes a visitor wait for a lookup of its key. `None` if a bound is reached or the circuit is open.
-    fn wait(
+    pub(super) fn wait(
         &mut self,
         host: &mut (impl Streams + Log),
         visitor: Waiter,

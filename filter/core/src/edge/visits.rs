@@ -7,9 +7,11 @@ use crate::cache::Found;
 use crate::control_plane::callout::{Callout, CalloutError, Response};
 use crate::control_plane::visits;
 use crate::flights::{Completed, FlightId, Join, Waiter, Wanted};
+use crate::host::Clients;
 use crate::metrics::{Metric, Tier, VisitsOutcome};
 use crate::time::Moment;
 use crate::visits::{AskedRecord, Visit};
+use edgelink_wire::password::UnlockKey;
 use edgelink_wire::record::{Extension, has_extension};
 use edgelink_wire::{Outcome, Record};
 use std::rc::Rc;
@@ -29,13 +31,16 @@ impl Edge {
     #[inline(never)]
     pub(super) fn admit(
         &mut self,
+        client: &impl Clients,
         found: Found,
         refresh: Option<Callout>,
         visitor: Waiter,
     ) -> Step<Content> {
         let record = self.caches.record(found);
         let limited = limited(record, self.wall.seconds(self.now));
-        let Some(rev) = limited.filter(|_| may_redirect(record, visitor)) else {
+        let is_visit =
+            |_: &u64| may_redirect(record, visitor) && !self.is_locked(client, record, &self.key);
+        let Some(rev) = limited.filter(is_visit) else {
             return Step::Answer(Content::Found(found), refresh);
         };
         let admitted = if visitor.is_click {
@@ -105,6 +110,11 @@ impl Edge {
             return vec![Action::Resume(resumed)];
         };
         match limited(record, self.wall.seconds(self.now)) {
+            // Each is looked at for itself, when the host has its cookies at hand.
+            Some(_) if has_password(record) => vec![Action::Resume(Resumed {
+                visits: Visits::Unknown,
+                ..resumed
+            })],
             Some(rev) => {
                 let asked = AskedRecord {
                     record: record.into(),
@@ -117,6 +127,36 @@ impl Edge {
             }
             None => vec![Action::Resume(resumed)],
         }
+    }
+
+    /// Takes a visit for a waiter of a link that has both a password and a limit, if it has given the password: its request is at
+    /// hand. `None` if it is to be answered as it is.
+    pub fn admit_unlocked(
+        &mut self,
+        client: &impl Clients,
+        waiter: Waiter,
+        resumed: &Resumed,
+    ) -> Option<Vec<Action>> {
+        let record = resumed.record.as_deref();
+        let record = record.filter(|_| resumed.visits == Visits::Unknown)?;
+        let rev = limited(record, self.wall.seconds(self.now))?;
+        if self.is_locked(client, record, &resumed.key) {
+            return None;
+        }
+        let asked = AskedRecord {
+            record: record.into(),
+            rev,
+        };
+        Some(self.admit_waiters(vec![waiter], &resumed.key, resumed.tier, &asked))
+    }
+
+    /// Whether the link of a record has a password that the request at hand does not give.
+    fn is_locked(&self, client: &impl Clients, record: &[u8], key: &[u8]) -> bool {
+        let unlock_key = unlock_key(record);
+        unlock_key.is_some_and(|unlock_key| {
+            let now = self.wall.seconds(self.now);
+            !unlock_key.is_opened_by(&client.cookies(), key, now)
+        })
     }
 
     fn admit_waiters(
@@ -253,6 +293,17 @@ fn limited(record: &[u8], now: u64) -> Option<u64> {
     };
     Extension::decode_again(link.extension).max_visits?;
     (Outcome::of(&record, now) == Outcome::Redirect).then_some(link.rev)
+}
+
+fn has_password(record: &[u8]) -> bool {
+    unlock_key(record).is_some()
+}
+
+fn unlock_key(record: &[u8]) -> Option<UnlockKey> {
+    match Record::decode_again(record) {
+        Ok(Record::Link(link)) => Extension::decode_again(link.extension).unlock_key,
+        _ => None,
+    }
 }
 
 /// Whether the link of an encoded record may redirect a visitor: below a code it has to forward paths.

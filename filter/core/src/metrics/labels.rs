@@ -128,6 +128,18 @@ labels! {
         Rejected = "rejected",
     }
 
+    /// What became of a form with the password of a link.
+    UnlockOutcome {
+        /// The password was right.
+        Ok = "ok",
+        /// It was wrong.
+        Wrong = "wrong",
+        /// There were too many tries.
+        Limited = "limited",
+        /// The control plane could not be asked, or has not answered.
+        Failed = "failed",
+    }
+
     /// What became of clicks.
     ClickOutcome {
         /// Counted by a worker. Some of them may still wait to be reported.

@@ -19,6 +19,7 @@ pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
     link_hostcalls! { linker;
         "proxy_set_effective_context" => set_effective_context(context);
         "proxy_close_stream" => close_stream(stream_type);
+        "proxy_continue_stream" => continue_stream(stream_type);
         "proxy_send_local_response" => send_local_response(
             status, details, details_size, body, body_size, headers, headers_size, grpc_status
         );
@@ -33,6 +34,19 @@ fn set_effective_context(call: &mut Call<'_>, context: u32) -> HostcallResult {
         return Err(Status::BadArgument.into());
     }
     state.effective = context;
+    Ok(())
+}
+
+/// Lets a request go on that is held, when the callback has returned.
+fn continue_stream(call: &mut Call<'_>, stream_type: u32) -> HostcallResult {
+    if stream_type > 3 {
+        return Err(Status::BadArgument.into());
+    }
+    let state = call.state();
+    let stream = state.context();
+    if stream_type == 0 && state.streams.contains_key(&stream) {
+        state.deferred.push_back(Deferred::Continue { stream });
+    }
     Ok(())
 }
 

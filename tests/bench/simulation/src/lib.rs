@@ -267,6 +267,10 @@ impl Clients for Host {
     fn client_address(&self) -> Option<std::net::IpAddr> {
         None
     }
+
+    fn cookies(&self) -> Vec<u8> {
+        Vec::new()
+    }
 }
 
 impl Log for Host {

@@ -72,7 +72,7 @@ impl Chaos {
         let path = format!("/{code}");
         let step = self.world.request(stream, &get(&path));
         let callout = match step {
-            Step::Pass => panic!("{path}"),
+            Step::Pass | Step::Hold(_) => panic!("{path}"),
             Step::Answer(answer, callout) => {
                 check(&seen(&answer), &code);
                 callout
@@ -99,6 +99,7 @@ impl Chaos {
                 Action::Send(callout) => self.send(&callout),
                 Action::Resume(resumed) => self.resume(&resumed),
                 Action::Run(callout) => self.world.run(callout),
+                Action::EndForm(_) => unreachable!("no form"),
             }
         }
         self.look_at_wires();

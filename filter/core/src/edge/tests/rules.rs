@@ -7,7 +7,7 @@ use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{self, Rule, Rules};
 
 /// An encoded header map.
-fn map(headers: &[(&str, &str)]) -> Vec<u8> {
+pub(super) fn map(headers: &[(&str, &str)]) -> Vec<u8> {
     let length = |text: &str| u32::try_from(text.len()).unwrap().to_le_bytes();
     let mut out = u32::try_from(headers.len()).unwrap().to_le_bytes().to_vec();
     for (name, value) in headers {

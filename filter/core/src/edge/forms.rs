@@ -1,0 +1,217 @@
+//! Forms with passwords of links: which requests are such forms, and what becomes of them.
+
+use super::domains::NoDomain;
+use super::{Content, Edge, FormEnd, Resumed, Step};
+use crate::answer::Answer;
+use crate::cache::{Found, Lookup};
+use crate::control_plane::callout::{Callout, Response, status};
+use crate::flights::{StreamId, Token, Waiter, Wanted};
+use crate::forms::{FormAnswer, FormResult, FormStep, is_form};
+use crate::host::{Clients, Log, SharedData, Streams};
+use crate::metrics::Metric;
+use crate::request::{Head, Headers, parse_path};
+use crate::visit::Visit;
+use edgelink_wire::password::{COOKIE_MEDIA_TYPE, is_cookie};
+use edgelink_wire::redirect::Decision;
+use edgelink_wire::{Outcome, Record};
+
+/// What is known of the link of a form.
+enum FormLink {
+    Known(Found),
+    /// It is looked up; the callout is to be sent.
+    Awaited(Option<Callout>),
+    /// It was never issued.
+    Absent,
+    /// No tier can say.
+    Unknown,
+}
+
+impl Edge {
+    /// A request has come that follows no link. A form is held if its link has a password, or may have one, and refused if no tier
+    /// can say; all else passes.
+    #[cold]
+    pub(super) fn on_other_method(
+        &mut self,
+        host: &mut (impl SharedData + Streams + Log + Clients),
+        stream: StreamId,
+        head: &Head<'_>,
+    ) -> Step<Answer<'_>> {
+        if head.method != b"POST" || !is_form(head.headers) {
+            return Step::Pass;
+        }
+        let Some(requested) = parse_path(head.path).or_else(|| self.parse_path_below(head.path))
+        else {
+            return Step::Pass;
+        };
+        let form = Waiter {
+            stream,
+            has_more: true,
+            is_below: false,
+            is_click: false,
+            is_form: true,
+        };
+        let link = match self.name_key(head.authority, requested.code) {
+            Ok(()) => self.find_for_form(host, form),
+            Err(NoDomain::Unknown(_)) => FormLink::Absent,
+            Err(NoDomain::Awaited | NoDomain::Doubtful) => FormLink::Unknown,
+        };
+        let (is_locked, callout) = match link {
+            FormLink::Known(found) if !self.locks(host, found) => return Step::Pass,
+            FormLink::Absent => return Step::Pass,
+            FormLink::Known(_) if self.forms.has_room() => (true, None),
+            FormLink::Awaited(callout) => (false, callout),
+            FormLink::Known(_) | FormLink::Unknown => {
+                let content = Content::Unavailable;
+                return Step::Answer(self.answer_at_once(host, content, head, form), None);
+            }
+        };
+        let visitor = host.client_address();
+        self.forms
+            .hold(stream, &self.key, visitor, is_locked, self.now);
+        Step::Hold(callout)
+    }
+
+    /// As for a visitor, but nothing is refreshed, and stale records will do.
+    fn find_for_form(
+        &mut self,
+        host: &mut (impl SharedData + Streams + Log),
+        form: Waiter,
+    ) -> FormLink {
+        let held = match self.caches.look_up_lru(&self.key, self.now) {
+            Ok(found) => return FormLink::Known(found),
+            Err(held) => held,
+        };
+        if self.refuses(held) {
+            return FormLink::Absent;
+        }
+        let version = match self.caches.look_up_shared(host, &self.key, held, self.now) {
+            Lookup::Fresh(found) | Lookup::Stale(found) => return FormLink::Known(found),
+            Lookup::Missing(version) => version,
+        };
+        if !self.forms.has_room() {
+            return FormLink::Unknown;
+        }
+        match self.wait(host, form, Wanted::unknown(version, self.now)) {
+            Some(Step::Wait(callout)) => FormLink::Awaited(callout),
+            _ => FormLink::Unknown,
+        }
+    }
+
+    /// Whether what was found for the request at hand asks for a password.
+    fn locks(&self, host: &impl Clients, found: Found) -> bool {
+        self.asks_for_password(host, self.caches.record(found), &self.key)
+    }
+
+    fn asks_for_password(&self, client: &impl Clients, record: &[u8], key: &[u8]) -> bool {
+        let stranger = Visit {
+            key,
+            headers: Headers::default(),
+            below: b"",
+            query: b"",
+            now: self.wall.seconds(self.now),
+            geo: &self.here.geo,
+            is_used_up: false,
+            client,
+        };
+        let record = Record::decode_again(record);
+        record.is_ok_and(|record| Decision::of(&record, key, &stranger).outcome == Outcome::Locked)
+    }
+
+    /// Whether the stream is that of a form, which is held until its body is there.
+    #[must_use]
+    pub fn holds_form(&self, stream: StreamId) -> bool {
+        !self.forms.is_empty() && self.forms.holds(stream)
+    }
+
+    /// All of the body of a form is there.
+    pub fn on_form_body(&mut self, stream: StreamId, body: &[u8]) -> FormStep {
+        self.forms.on_body(stream, body)
+    }
+
+    /// The form is longer than it said.
+    pub fn on_form_too_long(&mut self, stream: StreamId) -> Option<FormEnd> {
+        self.forms.end(stream, FormResult::Wrong)
+    }
+
+    /// The link of a form, which waited for it, is known.
+    pub fn on_form_link(
+        &mut self,
+        client: &impl Clients,
+        form: Waiter,
+        resumed: &Resumed,
+    ) -> FormStep {
+        self.enter(form.stream);
+        let record = resumed.record.as_deref();
+        let is_locked = record.map(|record| self.asks_for_password(client, record, &resumed.key));
+        self.forms.on_link(form.stream, is_locked)
+    }
+
+    /// The proxy has taken the callout of a form.
+    pub fn on_form_sent(&mut self, stream: StreamId, token: Token) {
+        self.forms.on_sent(stream, token);
+    }
+
+    /// The proxy has refused the callout of a form.
+    pub fn on_form_refused(&mut self, stream: StreamId) -> Option<FormEnd> {
+        self.forms.end(stream, FormResult::Unavailable)
+    }
+
+    /// Whether a callout is that of a form.
+    #[must_use]
+    pub fn carries_form(&self, token: Token) -> bool {
+        self.forms.carries(token)
+    }
+
+    /// The callout of a form has ended; `retry_after` is that header of the answer. `None` if the visitor has gone.
+    pub fn on_form_end(
+        &mut self,
+        token: Token,
+        response: Response<'_>,
+        retry_after: &[u8],
+    ) -> Option<FormEnd> {
+        self.forms.on_end(token, result(response, retry_after))
+    }
+
+    /// The answer to a form, by the headers of its request.
+    pub fn answer_form(&mut self, end: &FormEnd, head: &Head<'_>) -> FormAnswer {
+        self.enter(end.stream);
+        self.counts.count(Metric::Unlocks(end.result.outcome()));
+        let is_secure = head.headers.get("x-forwarded-proto") == b"https";
+        let mut answer = end.result.answer(&end.key, head.path, is_secure);
+        if end.result == FormResult::Unavailable {
+            answer.page = self.here.pages.unavailable.clone();
+            answer.headers = vec![
+                ("cache-control", b"no-store".to_vec()),
+                ("content-type", b"text/html; charset=utf-8".to_vec()),
+                ("retry-after", self.here.retry_after.clone().into_bytes()),
+            ];
+        }
+        answer
+    }
+}
+
+/// What the control plane says of a form. All that is no answer is a failure.
+fn result(response: Response<'_>, retry_after: &[u8]) -> FormResult {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match status(response) {
+        Ok(200)
+            if response.content_type == COOKIE_MEDIA_TYPE.as_bytes()
+                && is_cookie(response.body) =>
+        {
+            FormResult::Opened(text(response.body))
+        }
+        Ok(403) => FormResult::Wrong,
+        Ok(404) => FormResult::NotLocked,
+        Ok(429) => {
+            let is_number = retry_after.len() <= 9
+                && !retry_after.is_empty()
+                && retry_after.iter().all(u8::is_ascii_digit);
+            FormResult::Limited(if is_number {
+                text(retry_after)
+            } else {
+                "1".to_owned()
+            })
+        }
+        _ => FormResult::Unavailable,
+    }
+}

@@ -1,0 +1,313 @@
+//! Forms with passwords of links, on their way to the control plane: streams that are held until their body is there, and what
+//! they wait for.
+//!
+//! A form is held while its link is looked up, its body comes, and the control plane checks it. All three take a bounded time,
+//! and their number is bounded.
+
+use crate::flights::{StreamId, Token};
+use crate::request::{Headers, behind_code};
+use crate::time::Moment;
+use edgelink_wire::password::{FORM_MEDIA_TYPE, MAX_FORM_LENGTH, Notice, UNLOCK_PATH, set_cookie};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+/// The most forms of a worker; further ones get 503.
+pub(crate) const MAX_FORMS: usize = 256;
+
+/// Milliseconds after which a form is given up whose body does not come, or whose callout the proxy has forgotten.
+pub(crate) const FORM_MILLIS: u64 = 10_000;
+
+/// Milliseconds that the control plane has to check a password: it does one after the other.
+pub const UNLOCK_TIMEOUT_MILLIS: u32 = 5_000;
+
+/// What is to be done with the stream of a form.
+#[derive(Debug, PartialEq, Eq)]
+pub enum FormStep {
+    /// It stays held.
+    Hold,
+    /// It goes on to the next filter: its link has no password.
+    Pass,
+    /// It is answered.
+    End(FormEnd),
+    /// It stays held, and the control plane is asked.
+    Ask(UnlockCallout),
+}
+
+/// A form that is to be sent to the control plane.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UnlockCallout {
+    /// The stream of the form.
+    pub stream: StreamId,
+    /// The `:path`. It is a POST.
+    pub path: String,
+    /// The address of the visitor; empty if it is not known.
+    pub visitor: String,
+    /// The form.
+    pub body: Vec<u8>,
+}
+
+/// What became of a form.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FormEnd {
+    /// Its stream.
+    pub stream: StreamId,
+    /// The key of its link.
+    pub(crate) key: Rc<[u8]>,
+    pub(crate) result: FormResult,
+}
+
+/// What the control plane says of a form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FormResult {
+    /// The password is right; the value of the cookie.
+    Opened(String),
+    /// It is wrong.
+    Wrong,
+    /// There were too many tries; the seconds after which there may be another one.
+    Limited(String),
+    /// The link has no password any more.
+    NotLocked,
+    /// Nothing, or nothing that is an answer.
+    Unavailable,
+}
+
+/// The answer to a form.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FormAnswer {
+    /// The status code.
+    pub status: u16,
+    /// The headers, without `:status` and `content-length`.
+    pub headers: Vec<(&'static str, Vec<u8>)>,
+    /// The body.
+    pub page: Rc<str>,
+}
+
+#[derive(Debug)]
+struct Form {
+    key: Rc<[u8]>,
+    visitor: Option<IpAddr>,
+    since: Moment,
+    /// Whether its link is known to have a password; it is looked up otherwise.
+    is_locked: bool,
+    /// `None` until all of it is there.
+    body: Option<Vec<u8>>,
+}
+
+/// The forms of a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Forms {
+    forms: HashMap<StreamId, Form>,
+    by_token: HashMap<Token, StreamId>,
+}
+
+/// Whether a POST with these headers may be a form with a password.
+pub(crate) fn is_form(headers: Headers<'_>) -> bool {
+    let media_type = headers.get("content-type");
+    let media_type = media_type.split(|byte| *byte == b';').next();
+    let is_form = media_type.is_some_and(|media_type| {
+        media_type
+            .trim_ascii()
+            .eq_ignore_ascii_case(FORM_MEDIA_TYPE.as_bytes())
+    });
+    let length = std::str::from_utf8(headers.get("content-length")).ok();
+    let length = length.and_then(|length| length.parse::<usize>().ok());
+    is_form && length.is_some_and(|length| (1..=MAX_FORM_LENGTH).contains(&length))
+}
+
+impl Forms {
+    /// Whether there is room for another one.
+    pub(crate) fn has_room(&self) -> bool {
+        self.forms.len() < MAX_FORMS
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.forms.is_empty()
+    }
+
+    pub(crate) fn holds(&self, stream: StreamId) -> bool {
+        self.forms.contains_key(&stream)
+    }
+
+    /// Holds a form for the link `key`.
+    pub(crate) fn hold(
+        &mut self,
+        stream: StreamId,
+        key: &[u8],
+        visitor: Option<IpAddr>,
+        is_locked: bool,
+        now: Moment,
+    ) {
+        let form = Form {
+            key: key.into(),
+            visitor,
+            since: now,
+            is_locked,
+            body: None,
+        };
+        self.forms.insert(stream, form);
+    }
+
+    /// The lookup of the link of a form is complete; `is_locked` is `None` if no tier could answer.
+    pub(crate) fn on_link(&mut self, stream: StreamId, is_locked: Option<bool>) -> FormStep {
+        let Some(form) = self.forms.get_mut(&stream) else {
+            return FormStep::Hold;
+        };
+        match is_locked {
+            Some(true) => {
+                form.is_locked = true;
+                form.ask(stream)
+            }
+            Some(false) => {
+                self.forms.remove(&stream);
+                FormStep::Pass
+            }
+            None => {
+                let end = self.end(stream, FormResult::Unavailable);
+                end.map_or(FormStep::Hold, FormStep::End)
+            }
+        }
+    }
+
+    /// All of the body of a form is there.
+    pub(crate) fn on_body(&mut self, stream: StreamId, body: &[u8]) -> FormStep {
+        let Some(form) = self.forms.get_mut(&stream) else {
+            return FormStep::Hold;
+        };
+        form.body = Some(body.to_vec());
+        form.ask(stream)
+    }
+
+    /// The proxy has taken the callout of a form.
+    pub(crate) fn on_sent(&mut self, stream: StreamId, token: Token) {
+        self.by_token.insert(token, stream);
+    }
+
+    /// Whether a callout is that of a form.
+    pub(crate) fn carries(&self, token: Token) -> bool {
+        self.by_token.contains_key(&token)
+    }
+
+    /// The callout of a form has ended. `None` if its visitor has gone.
+    pub(crate) fn on_end(&mut self, token: Token, result: FormResult) -> Option<FormEnd> {
+        let stream = self.by_token.remove(&token)?;
+        self.end(stream, result)
+    }
+
+    /// Ends a form. `None` if there is no such form.
+    pub(crate) fn end(&mut self, stream: StreamId, result: FormResult) -> Option<FormEnd> {
+        let Form { key, .. } = self.forms.remove(&stream)?;
+        Some(FormEnd {
+            stream,
+            key,
+            result,
+        })
+    }
+
+    /// The stream of a form has ended, if it is one.
+    pub(crate) fn leave(&mut self, stream: StreamId) {
+        if !self.forms.is_empty() {
+            self.forms.remove(&stream);
+        }
+    }
+
+    /// Ends forms that were held too long.
+    pub(crate) fn on_time(&mut self, now: Moment) -> Vec<FormEnd> {
+        if self.forms.is_empty() {
+            // Callouts whose root context has ended never do.
+            self.by_token.clear();
+            return Vec::new();
+        }
+        let is_overdue = |form: &Form| form.since.age(now) >= FORM_MILLIS;
+        let overdue = self.forms.iter().filter(|(_, form)| is_overdue(form));
+        let overdue: Vec<_> = overdue.map(|(stream, _)| *stream).collect();
+        let ends = overdue.into_iter();
+        ends.filter_map(|stream| self.end(stream, FormResult::Unavailable))
+            .collect()
+    }
+}
+
+impl Form {
+    /// The callout, once everything for it is there.
+    fn ask(&mut self, stream: StreamId) -> FormStep {
+        if !self.is_locked {
+            return FormStep::Hold;
+        }
+        let Some(body) = self.body.take() else {
+            return FormStep::Hold;
+        };
+        let visitor = self.visitor.map(|visitor| visitor.to_string());
+        FormStep::Ask(UnlockCallout {
+            stream,
+            path: crate::control_plane::callout::path_of(UNLOCK_PATH, &self.key),
+            visitor: visitor.unwrap_or_default(),
+            body,
+        })
+    }
+}
+
+impl FormResult {
+    /// The answer, for a form whose request has that path.
+    pub(crate) fn answer(&self, key: &[u8], path: &[u8], is_secure: bool) -> FormAnswer {
+        match self {
+            Self::Opened(cookie) => {
+                let cookie = set_cookie(key, cookie, is_secure);
+                see_again(path, Some(cookie.into_bytes()))
+            }
+            Self::NotLocked => see_again(path, None),
+            Self::Wrong => page(Notice::Wrong, None),
+            Self::Limited(seconds) => page(Notice::Limited, Some(seconds)),
+            Self::Unavailable => FormAnswer {
+                status: 503,
+                headers: Vec::new(),
+                page: "".into(),
+            },
+        }
+    }
+
+    /// Its name in metrics.
+    pub(crate) fn outcome(&self) -> crate::metrics::UnlockOutcome {
+        use crate::metrics::UnlockOutcome;
+        match self {
+            Self::Opened(_) | Self::NotLocked => UnlockOutcome::Ok,
+            Self::Wrong => UnlockOutcome::Wrong,
+            Self::Limited(_) => UnlockOutcome::Limited,
+            Self::Unavailable => UnlockOutcome::Failed,
+        }
+    }
+}
+
+/// 303 to the address of the form. A query that may not stand in a header is left out.
+fn see_again(path: &[u8], cookie: Option<Vec<u8>>) -> FormAnswer {
+    let location = if path.iter().all(u8::is_ascii_graphic) {
+        path
+    } else {
+        let (_, query) = behind_code(path);
+        path.strip_suffix(query).unwrap_or(path)
+    };
+    let cookie = cookie.map(|cookie| ("set-cookie", cookie));
+    let headers = [
+        ("location", location.to_vec()),
+        ("cache-control", b"no-store".to_vec()),
+    ];
+    FormAnswer {
+        status: 303,
+        headers: headers.into_iter().chain(cookie).collect(),
+        page: "".into(),
+    }
+}
+
+fn page(notice: Notice, retry_after: Option<&str>) -> FormAnswer {
+    let mut headers = vec![
+        ("cache-control", b"no-store".to_vec()),
+        ("content-type", b"text/html; charset=utf-8".to_vec()),
+    ];
+    let more = edgelink_wire::password::PAGE_HEADERS.into_iter();
+    headers.extend(more.map(|(name, value)| (name, value.as_bytes().to_vec())));
+    headers.extend(retry_after.map(|seconds| ("retry-after", seconds.as_bytes().to_vec())));
+    FormAnswer {
+        status: notice.status(),
+        headers,
+        page: notice.page().into(),
+    }
+}

@@ -1,0 +1,104 @@
+//! Forms with passwords of links, between the proxy and the core.
+
+use super::sending::{Flow, RETRY, Reply, call};
+use super::state::with_worker;
+use crate::abi::{self, Buffer, Map};
+use edgelink_filter_core::control_plane::callout::Response;
+use edgelink_filter_core::edge::Resumed;
+use edgelink_filter_core::flights::{Token, Waiter};
+use edgelink_filter_core::forms::{FormEnd, FormStep, UNLOCK_TIMEOUT_MILLIS, UnlockCallout};
+use edgelink_filter_core::request::Head;
+use edgelink_wire::password::{FORM_MEDIA_TYPE, MAX_FORM_LENGTH, VISITOR_HEADER};
+
+/// A part of the body of a request has come.
+pub(crate) fn on_body(stream: u32, size: usize, is_all: bool) -> Flow {
+    let holds = with_worker(|worker| worker.edge.holds_form(stream)).unwrap_or(false);
+    if !holds {
+        return Flow::Continue;
+    }
+    if size > MAX_FORM_LENGTH {
+        let ended = with_worker(|worker| worker.edge.on_form_too_long(stream));
+        ended.flatten().iter().for_each(end);
+        return Flow::Hold;
+    }
+    if !is_all {
+        return Flow::Hold;
+    }
+    let body = abi::buffer(Buffer::RequestBody, size).unwrap_or_default();
+    let step = with_worker(|worker| worker.edge.on_form_body(stream, &body));
+    step.into_iter().for_each(|step| take_step(stream, step));
+    Flow::Hold
+}
+
+/// The lookup of the link of a form is complete.
+pub(super) fn on_link(form: Waiter, resumed: &Resumed) {
+    let step = with_worker(|worker| worker.edge.on_form_link(&worker.envoy, form, resumed));
+    step.into_iter()
+        .for_each(|step| take_step(form.stream, step));
+}
+
+/// The callout of a form has ended.
+pub(super) fn on_end(token: Token, response: Response<'_>, retry_after: &[u8]) {
+    let ended = with_worker(|worker| worker.edge.on_form_end(token, response, retry_after));
+    ended.flatten().iter().for_each(end);
+}
+
+/// Does what is to be done with the stream of a form.
+fn take_step(stream: u32, step: FormStep) {
+    match step {
+        FormStep::Hold => {}
+        FormStep::Pass => {
+            if abi::set_effective_context(stream) {
+                abi::continue_request();
+            }
+        }
+        FormStep::End(ended) => end(&ended),
+        FormStep::Ask(callout) => ask(&callout),
+    }
+}
+
+/// Sends a form to the control plane.
+fn ask(callout: &UnlockCallout) {
+    let Some(settings) = with_worker(|worker| worker.edge.settings().clone()) else {
+        return;
+    };
+    let headers = [
+        (":method", "POST"),
+        (":path", callout.path.as_str()),
+        ("content-type", FORM_MEDIA_TYPE),
+        (VISITOR_HEADER, callout.visitor.as_str()),
+    ];
+    let headers = headers.into_iter().chain(RETRY);
+    let token = call(&settings, headers, &callout.body, UNLOCK_TIMEOUT_MILLIS);
+    let ended = with_worker(|worker| match token {
+        Some(token) => {
+            worker.edge.on_form_sent(callout.stream, token);
+            None
+        }
+        None => worker.edge.on_form_refused(callout.stream),
+    });
+    ended.flatten().iter().for_each(end);
+}
+
+/// Answers a form, unless its visitor has gone.
+pub(super) fn end(ended: &FormEnd) {
+    if !abi::set_effective_context(ended.stream) {
+        return;
+    }
+    let headers = abi::headers(Map::RequestHeaders);
+    let head = Head::read(&headers).unwrap_or_default();
+    let reply = with_worker(|worker| {
+        let mut pairs = std::mem::take(&mut worker.pairs);
+        let answer = worker.edge.answer_form(ended, &head);
+        let headers = answer.headers.iter();
+        pairs.encode(headers.map(|(name, value)| (*name, value.as_slice())));
+        Reply {
+            status: answer.status,
+            pairs,
+            page: Some(answer.page),
+        }
+    });
+    if let Some(reply) = reply {
+        reply.send();
+    }
+}

@@ -1,0 +1,51 @@
+//! The worker that a VM holds between two callbacks, which is lent to each of them.
+
+use crate::envoy::Envoy;
+use crate::pairs::Pairs;
+use edgelink_filter_core::edge::{Edge, Resumed};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+thread_local! {
+    static WORKER: RefCell<Option<Worker>> = const { RefCell::new(None) };
+}
+
+/// The state of a VM.
+pub(super) struct Worker {
+    /// It knows the root contexts, and in which of them callouts are made: those of a stream's own context would end
+    /// with that stream, and all other waiters would wait for ever.
+    pub(super) edge: Edge,
+    pub(super) envoy: Envoy,
+    pub(super) pairs: Pairs,
+    /// Waiters whose lookup is complete and that are not answered yet.
+    pub(super) resumed: VecDeque<Resumed>,
+    /// Whether the tick comes early for them.
+    pub(super) is_hurrying: bool,
+}
+
+impl Worker {
+    pub(super) fn new(edge: Edge) -> Self {
+        Self {
+            edge,
+            envoy: Envoy::new(),
+            pairs: Pairs::default(),
+            resumed: VecDeque::new(),
+            is_hurrying: false,
+        }
+    }
+}
+
+/// Makes the worker, unless there is one.
+pub(super) fn make_once(make: impl FnOnce() -> Worker) {
+    WORKER.with(|place| {
+        place.borrow_mut().get_or_insert_with(make);
+    });
+}
+
+/// Lends the worker to `act`. `None` if there is none yet, or if it is lent already.
+pub(super) fn with_worker<R>(act: impl FnOnce(&mut Worker) -> R) -> Option<R> {
+    WORKER.with(|worker| {
+        let mut worker = worker.try_borrow_mut().ok()?;
+        worker.as_mut().map(act)
+    })
+}
