@@ -13,6 +13,7 @@ mod listeners;
 mod load;
 mod make_run;
 mod outage;
+mod passwords;
 mod paths;
 mod peer;
 mod rates;

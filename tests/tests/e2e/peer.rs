@@ -191,19 +191,14 @@ async fn a_lookup_whose_connection_breaks_is_sent_again() {
     envoy.assert_unharmed().await;
 }
 
-/// A GET may have a body. With this option Envoy sends it on by itself where a filter does not say that it has to wait.
+/// A GET may have a body. With `allow_on_headers_stop_iteration` Envoy sends it on by itself where a filter does not say that it
+/// has to wait.
 #[tokio::test]
 async fn a_get_with_a_body_waits_with_its_body() {
     let control_plane = ScriptedControlPlane::start().await;
-    let plugin = "                root_id: edgelink\n";
-    let bootstrap = Envoy::bootstrap_template();
-    assert!(bootstrap.contains(plugin), "the plugin");
-    let option = format!("{plugin}                allow_on_headers_stop_iteration: true\n");
-    let options = EnvoyOptions {
-        bootstrap: Some(bootstrap.replace(plugin, &option)),
-        ..EnvoyOptions::default()
-    };
-    let envoy = Envoy::start(&options, &[control_plane.address()]).await;
+    let option = "                allow_on_headers_stop_iteration: true\n";
+    assert!(Envoy::bootstrap_template().contains(option), "the option");
+    let envoy = Envoy::start(&EnvoyOptions::default(), &[control_plane.address()]).await;
     control_plane.script("body", Behaviour::Reply(Reply::Hang));
 
     let mut connection = envoy.connect().await;

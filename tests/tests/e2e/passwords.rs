@@ -1,0 +1,148 @@
+//! Links with a password, on real Envoy and a real control plane.
+
+use edgelink_tests::scenario::{Answer, Request};
+use edgelink_tests::stack::{Deployment, EnvoyOptions, until};
+use serde_json::json;
+use std::time::Duration;
+
+const TARGET: &str = "https://example.com/secret";
+const LIMIT: Duration = Duration::from_secs(10);
+
+fn form(path: &str) -> Request {
+    Request::new("POST", path.as_bytes())
+        .header("content-type", b"application/x-www-form-urlencoded")
+}
+
+/// Sends a form with a password.
+async fn give(edgelink: &Deployment, path: &str, password: &str) -> Answer {
+    let body = format!("password={password}");
+    let mut connection = edgelink.envoy.connect().await;
+    let answer = connection.exchange(&form(path), body.as_bytes()).await;
+    answer.expect("an answer")
+}
+
+async fn visit_with(edgelink: &Deployment, path: &str, cookie: &str) -> Answer {
+    let request = Request::get(path).header("cookie", cookie.as_bytes());
+    edgelink.envoy.visit(&request).await
+}
+
+fn assert_page(answer: &Answer, status: u16) {
+    assert_eq!(answer.status, status, "{answer:?}");
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    assert_eq!(answer.header("x-robots-tag"), Some("noindex"));
+    assert!(answer.location().is_none());
+    let page = String::from_utf8_lossy(&answer.body);
+    assert!(page.contains("<form method=\"post\">"), "{page}");
+}
+
+/// The name and value of the cookie that an answer sets.
+fn cookie_of(answer: &Answer) -> String {
+    let cookie = answer.header("set-cookie").expect("a cookie");
+    cookie.split(';').next().unwrap_or_default().to_owned()
+}
+
+async fn with_password() -> Deployment {
+    let edgelink = Deployment::start(&EnvoyOptions::default()).await;
+    let link = json!({ "longUrl": TARGET, "customSlug": "locked", "password": "open sesame" });
+    edgelink.create(&link).await;
+    edgelink
+}
+
+#[tokio::test]
+async fn a_link_with_a_password_redirects_those_who_give_it() {
+    let edgelink = with_password().await;
+    assert_page(&edgelink.envoy.follow("/locked").await, 200);
+    assert_page(&give(&edgelink, "/locked", "wrong").await, 403);
+    let opened = give(&edgelink, "/locked?a=1", "open+sesame").await;
+    assert_eq!(opened.status, 303, "{opened:?}");
+    assert_eq!(opened.location(), Some("/locked?a=1"));
+    let cookie = cookie_of(&opened);
+    for _ in 0..2 {
+        let answer = visit_with(&edgelink, "/locked?a=1", &cookie).await;
+        let location = format!("{TARGET}?a=1");
+        assert_eq!(answer.location(), Some(location.as_str()), "{answer:?}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
+    }
+    assert_page(&visit_with(&edgelink, "/locked", "a=b").await, 200);
+    edgelink.envoy.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn another_password_voids_the_cookies_of_the_one_before() {
+    let edgelink = with_password().await;
+    let cookie = cookie_of(&give(&edgelink, "/locked", "open+sesame").await);
+    let patch = json!({ "password": "another" });
+    let changed = edgelink
+        .control_plane
+        .api("PATCH", "/links/locked", &patch)
+        .await;
+    assert_eq!(changed.status, 200, "{changed:?}");
+    until("the cookie is void", LIMIT, async || {
+        let answer = visit_with(&edgelink, "/locked", &cookie).await;
+        (answer.status == 200).then_some(())
+    })
+    .await;
+    assert_page(&give(&edgelink, "/locked", "open+sesame").await, 403);
+    assert_eq!(give(&edgelink, "/locked", "another").await.status, 303);
+}
+
+#[tokio::test]
+async fn tries_are_limited() {
+    let edgelink = with_password().await;
+    edgelink.envoy.follow("/locked").await;
+    let mut statuses = Vec::new();
+    for _ in 0..15 {
+        let answer = give(&edgelink, "/locked", "wrong").await;
+        if answer.status == 429 {
+            assert_page(&answer, 429);
+            assert!(answer.header("retry-after").is_some(), "{answer:?}");
+        }
+        statuses.push(answer.status);
+    }
+    assert!(statuses.starts_with(&[403; 10]), "{statuses:?}");
+    assert!(statuses.contains(&429), "{statuses:?}");
+}
+
+#[tokio::test]
+async fn without_the_control_plane_cookies_count_and_forms_are_503() {
+    let mut edgelink = with_password().await;
+    edgelink.envoy.follow("/locked").await;
+    let cookie = cookie_of(&give(&edgelink, "/locked", "open+sesame").await);
+    edgelink.control_plane.process().kill();
+    let refused = give(&edgelink, "/locked", "open+sesame").await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    let answer = visit_with(&edgelink, "/locked", &cookie).await;
+    assert_eq!(answer.location(), Some(TARGET), "{answer:?}");
+    assert_page(&edgelink.envoy.follow("/locked").await, 200);
+    edgelink.envoy.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn forms_for_others_pass_through_with_their_bodies() {
+    let edgelink = with_password().await;
+    edgelink.create_alias("plain", "https://example.com/").await;
+    for path in ["/plain", "/none", "/plain/x", "/x.y"] {
+        for _ in 0..2 {
+            let answer = give(&edgelink, path, "open+sesame").await;
+            assert_eq!(answer.status, 404, "{path}: {answer:?}");
+            assert_eq!(answer.body, b"Not found.\n", "{path}");
+        }
+    }
+    // In parts, and longer than a form may be.
+    let mut connection = edgelink.envoy.connect().await;
+    let head = "POST /locked HTTP/1.1\r\nhost: go.example\r\ncontent-type: application/x-www-form-urlencoded\r\n\
+                content-length: 20\r\n\r\npassword=";
+    connection
+        .send(head.as_bytes())
+        .await
+        .expect("a connection");
+    edgelink.envoy.follow("/locked").await;
+    connection.send(b"open%20sesa").await.expect("a connection");
+    let answer = connection.receive("POST").await.expect("an answer");
+    assert_page(&answer, 403);
+    let long = "x".repeat(2_000);
+    let answer = give(&edgelink, "/locked", &long).await;
+    assert_eq!(answer.status, 404, "{answer:?}");
+    edgelink.envoy.assert_unharmed().await;
+}
