@@ -42,8 +42,14 @@ async fn a_deleted_link_is_restored_as_it_was() {
     let page = server.get("/links").await.expect(200);
     assert_eq!(page["links"], json!([expected]));
     // And once more, with its end and its external id.
-    server.delete("/links/x").await;
-    let again = restore(&server, "x/restore").await.expect(200);
+    let deleted = server.delete("/links/x").await;
+    let request = |tag: &str| {
+        let request = server.api(Method::POST, "/links/x/restore");
+        send(request.header("if-match", tag))
+    };
+    let outdated = restored.header("etag");
+    request(outdated).await.problem(412, "precondition-failed");
+    let again = request(deleted.header("etag")).await.expect(200);
     assert_eq!(again["validUntil"], link["validUntil"]);
     assert_eq!(again["externalId"], "1");
 }

@@ -131,7 +131,12 @@ pub(super) async fn change(
     operation_id = "deleteLink",
     tag = "links",
     params(schema::OfCode, schema::OfDomain, schema::IfMatch),
-    responses((status = 204, description = "The link is deleted"))
+    responses(
+        (
+            status = 204, description = "The link is deleted",
+            headers(("ETag" = String, description = "The revision of the deletion, for a restore")),
+        ),
+    )
 )]
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
@@ -148,7 +153,11 @@ pub(crate) async fn delete(
     let deleted = app.store.delete_link(&key, check, &actor).await?;
     let deleted = outcome(deleted)?;
     let awaited = AwaitedChanges::new(from, [(key, deleted.rev)]);
-    Ok(awaited.attach_to(StatusCode::NO_CONTENT.into_response()))
+    let answer = (
+        StatusCode::NO_CONTENT,
+        [(header::ETAG, entity_tag(&deleted))],
+    );
+    Ok(awaited.attach_to(answer.into_response()))
 }
 
 /// What the API answers for the outcome of a change.
