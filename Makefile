@@ -50,7 +50,7 @@ test: setup wasm ## Run every test, with real Envoy and real databases
 
 .PHONY: reference
 reference: ## Write the tables and the OpenAPI document that the code generates
-	UPDATE_REFERENCE=1 cargo test --workspace --exclude edgelink-filter --lib reference
+	UPDATE_REFERENCE=1 cargo test $(NATIVE) --lib reference
 
 .PHONY: test-mysql
 test-mysql: ## Run the store's tests on MySQL 9 (Debian; needs root for debootstrap)
@@ -60,17 +60,17 @@ test-mysql: ## Run the store's tests on MySQL 9 (Debian; needs root for debootst
 .PHONY: test-contract
 test-contract: ## Send thousands of requests by the OpenAPI document, right and wrong ones (schemathesis; EXAMPLES)
 	@tests/install.sh contract
-	cargo build -p edgelink-control-plane
+	cargo build $(NATIVE) --bin edgelink
 	tests/contract/run.sh --max-examples $(or $(EXAMPLES),150)
 
 .PHONY: test-urls
 test-urls: setup wasm ## Create all 48,009 real URLs through the API and follow them through Envoy
-	cargo build -p edgelink-control-plane
-	EDGELINK_EVERY_URL=1 cargo test -p edgelink-tests --test e2e urls:: -- --nocapture
+	cargo build $(NATIVE) --bin edgelink
+	EDGELINK_EVERY_URL=1 cargo test $(NATIVE) --test e2e urls:: -- --nocapture
 
 .PHONY: test-import
 test-import: ## Import 100,000 links each in the formats of Shlink and YOURLS, twice, and count
-	EDGELINK_IMPORT_LINKS=100000 cargo test -p edgelink-control-plane --test api migration::many -- --nocapture
+	EDGELINK_IMPORT_LINKS=100000 cargo test $(NATIVE) --test api migration::many -- --nocapture
 
 # Drills, on a control plane built for release: `make DRILL_PROFILE=dev chaos-issuers` for a quicker build.
 DRILL_PROFILE ?= release
@@ -100,12 +100,12 @@ click-accounting: ## Count 100,000 clicks while Redis and control planes are kil
 $(DRILLS): setup wasm
 	cargo build --profile $(DRILL_PROFILE) -p edgelink-control-plane
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
-	  cargo test -p edgelink-tests --test drill -- --ignored --exact --nocapture --test-threads 1 $(DRILL)
+	  cargo test $(NATIVE) --test drill -- --ignored --exact --nocapture --test-threads 1 $(DRILL)
 
 .PHONY: envoy-spin
 envoy-spin: setup wasm ## See whether Envoy still never returns from a second gRPC stream that fails at once
 	cargo build --profile wasm --target $(WASM_TARGET) -p edgelink-abi-probe
-	cargo test -p edgelink-tests --test drill -- --ignored --nocapture envoy_spin::
+	cargo test $(NATIVE) --test drill -- --ignored --nocapture envoy_spin::
 
 # The nemesis: `make MINUTES=10 SEED=42 SHAPE=cluster nemesis`; without a seed the time chooses one, which is printed first.
 # FAULTS='kill,redis older' has faults of these kinds only; CHECK=history.jsonl judges the history of an earlier run.
@@ -117,34 +117,36 @@ nemesis: setup wasm ## Break everything at random while clients watch, and judge
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(NEMESIS_FOLDER)/edgelink \
 	  NEMESIS_MINUTES=$(MINUTES) NEMESIS_SEED=$(SEED) NEMESIS_SHAPE=$(SHAPE) \
 	  NEMESIS_CHECK=$(abspath $(CHECK)) NEMESIS_FAULTS="$(FAULTS)" \
-	  cargo test -p edgelink-tests --test nemesis -- --ignored --exact --nocapture nemesis
+	  cargo test $(NATIVE) --test nemesis -- --ignored --exact --nocapture nemesis
 
 # Benchmarks, beside a control plane built for release: `make BENCH_PROFILE=dev BENCH_OPTIONS=--short bench` to try them
 # out. One table alone: `make bench-zipf`; `make bench-redirects BENCH_OPTIONS='--only lru'`.
 BENCH_PROFILE ?= release
 BENCH_OPTIONS ?=
 BENCH_FOLDER := $(if $(filter dev,$(BENCH_PROFILE)),debug,$(BENCH_PROFILE))
+RUN_BENCH := $(or $(CARGO_TARGET_DIR),target)/debug/bench
 BENCH_TABLES := redirects zipf zipf-core rows creation memory startup feed fuel search
 bench cpu $(BENCH_TABLES:%=bench-%): export EDGELINK_TEST_BIN = $(abspath $(or $(CARGO_TARGET_DIR),target))/$(BENCH_FOLDER)/edgelink
 bench bench-creation: export DRILL_PROFILE = $(BENCH_PROFILE)
 
 .PHONY: bench
 bench: bench-programs ## Measure everything side by side and write tests/bench/RESULTS.md
-	cargo run -p edgelink-tests --bin bench -- all $(BENCH_OPTIONS)
+	$(RUN_BENCH) all $(BENCH_OPTIONS)
 
 .PHONY: cpu
 cpu: bench-programs ## Measure the CPU of a redirect by tier against Envoy's own
-	cargo run -p edgelink-tests --bin bench -- cpu $(BENCH_OPTIONS)
+	$(RUN_BENCH) cpu $(BENCH_OPTIONS)
 
 .PHONY: $(BENCH_TABLES:%=bench-%)
 $(BENCH_TABLES:%=bench-%): bench-%: bench-programs
-	cargo run -p edgelink-tests --bin bench -- $* $(BENCH_OPTIONS)
+	$(RUN_BENCH) $* $(BENCH_OPTIONS)
 
 .PHONY: bench-programs
 bench-programs: wasm
 	@tests/install.sh bench
 	cargo build --profile wasm --target $(WASM_TARGET) $(HELLO_PACKAGES)
 	cargo build --release -p edgelink-simulation
+	cargo build $(NATIVE) --bin bench
 	cargo build --profile $(BENCH_PROFILE) -p edgelink-control-plane
 
 .PHONY: lint
