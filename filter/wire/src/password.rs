@@ -139,6 +139,26 @@ pub fn is_cookie(value: &[u8]) -> bool {
     (1..=MAX_COOKIE_LENGTH).contains(&value.len()) && value.iter().all(is_part)
 }
 
+/// Whether a `Content-Type` is that of the form.
+#[must_use]
+pub fn is_form(content_type: &[u8]) -> bool {
+    let media_type = content_type.split(|byte| *byte == b';').next();
+    let media_type = media_type.unwrap_or_default().trim_ascii();
+    media_type.eq_ignore_ascii_case(FORM_MEDIA_TYPE.as_bytes())
+}
+
+/// The `Location` of a visitor who has given the password: the `:path` to which the form was sent, or its first segment, which is
+/// the code, if the rest has bytes that may not stand in a header.
+#[must_use]
+pub fn address_of_form(path: &[u8]) -> &[u8] {
+    if path.iter().all(u8::is_ascii_graphic) {
+        return path;
+    }
+    let ends = |byte: &u8| matches!(byte, b'/' | b'?');
+    let code = path.iter().skip(1).position(ends);
+    code.map_or(path, |length| path.split_at(1 + length).0)
+}
+
 /// The password in a form; `None` if there is none, or one that is too long.
 #[must_use]
 pub fn password_of_form(form: &[u8]) -> Option<Vec<u8>> {
@@ -311,6 +331,32 @@ mod tests {
         }
         let form = format!("password={}", "%C3".repeat(MAX_PASSWORD_LENGTH));
         assert!(form.len() <= MAX_FORM_LENGTH);
+    }
+
+    #[test]
+    fn a_form_is_known_by_its_media_type() {
+        for form in [
+            "application/x-www-form-urlencoded",
+            "Application/X-WWW-Form-Urlencoded ;charset=utf-8",
+        ] {
+            assert!(is_form(form.as_bytes()), "{form}");
+        }
+        for other in ["", ";", "text/plain", "application/x-www-form-urlencoded2"] {
+            assert!(!is_form(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_form_leads_back_to_its_address_as_far_as_that_may_stand_in_a_header() {
+        for (path, location) in [
+            (&b"/a"[..], &b"/a"[..]),
+            (b"/a/b?c=d/e", b"/a/b?c=d/e"),
+            (b"/a?\xff/b", b"/a"),
+            (b"/a/\xc3\xa4?b", b"/a"),
+            (b"/a/b?c d", b"/a"),
+        ] {
+            assert_eq!(address_of_form(path), location, "{}", path.escape_ascii());
+        }
     }
 
     #[test]

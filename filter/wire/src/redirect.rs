@@ -257,6 +257,20 @@ impl<'a> Decision<'a> {
     }
 }
 
+/// Whether a link has a password, and redirects visitors who give it at `now`, unix seconds. `is_below` says whether they ask for a
+/// path that goes on behind its code. The record is one that was decoded before.
+#[must_use]
+pub fn is_locked(record: &Record<&[u8]>, is_below: bool, now: u64) -> bool {
+    let Record::Link(link) = record else {
+        return false;
+    };
+    let extension = Extension::decode_again(link.extension);
+    let has_password = extension.unlock_key.is_some();
+    has_password
+        && (!is_below || extension.forward_path)
+        && Outcome::of(record, now) == Outcome::Redirect
+}
+
 /// The target of the first rule that a visitor of `key` meets; `None` if there is none.
 fn rules_target<'a>(
     extension: &Extension<'a>,
