@@ -37,10 +37,12 @@ impl Edge {
         visitor: Waiter,
     ) -> Step<Content> {
         let record = self.caches.record(found);
-        let limited = limited(record, self.wall.seconds(self.now));
-        let is_visit =
-            |_: &u64| may_redirect(record, visitor) && !self.is_locked(client, record, &self.key);
-        let Some(rev) = limited.filter(is_visit) else {
+        let now = self.wall.seconds(self.now);
+        let is_visit = |limited: &Limited| {
+            (!visitor.is_below || limited.forward_path)
+                && !limited.is_locked(client, &self.key, now)
+        };
+        let Some(Limited { rev, .. }) = Limited::of(record, now).filter(is_visit) else {
             return Step::Answer(Content::Found(found), refresh);
         };
         let admitted = if visitor.is_click {
@@ -109,13 +111,13 @@ impl Edge {
         let Some(record) = record.filter(|record| has_extension(record)) else {
             return vec![Action::Resume(resumed)];
         };
-        match limited(record, self.wall.seconds(self.now)) {
+        match Limited::of(record, self.wall.seconds(self.now)) {
             // Each is looked at for itself, when the host has its cookies at hand.
-            Some(_) if has_password(record) => vec![Action::Resume(Resumed {
+            Some(limited) if limited.unlock_key.is_some() => vec![Action::Resume(Resumed {
                 visits: Visits::Unknown,
                 ..resumed
             })],
-            Some(rev) => {
+            Some(Limited { rev, .. }) => {
                 let asked = AskedRecord {
                     record: record.into(),
                     rev,
@@ -139,24 +141,16 @@ impl Edge {
     ) -> Option<Vec<Action>> {
         let record = resumed.record.as_deref();
         let record = record.filter(|_| resumed.visits == Visits::Unknown)?;
-        let rev = limited(record, self.wall.seconds(self.now))?;
-        if self.is_locked(client, record, &resumed.key) {
+        let now = self.wall.seconds(self.now);
+        let limited = Limited::of(record, now)?;
+        if limited.is_locked(client, &resumed.key, now) {
             return None;
         }
         let asked = AskedRecord {
             record: record.into(),
-            rev,
+            rev: limited.rev,
         };
         Some(self.admit_waiters(vec![waiter], &resumed.key, resumed.tier, &asked))
-    }
-
-    /// Whether the link of a record has a password that the request at hand does not give.
-    fn is_locked(&self, client: &impl Clients, record: &[u8], key: &[u8]) -> bool {
-        let unlock_key = unlock_key(record);
-        unlock_key.is_some_and(|unlock_key| {
-            let now = self.wall.seconds(self.now);
-            !unlock_key.is_opened_by(&client.cookies(), key, now)
-        })
     }
 
     fn admit_waiters(
@@ -167,6 +161,8 @@ impl Edge {
         asked: &AskedRecord,
     ) -> Vec<Action> {
         let AskedRecord { record, rev } = asked;
+        let is_below = |waiter: &Waiter| waiter.is_below;
+        let redirects_below = waiters.iter().any(is_below) && forwards_paths(record);
         let resumed = |visits: Visits, record: Option<&Rc<[u8]>>| Resumed {
             waiters: Vec::new(),
             key: Rc::clone(key),
@@ -184,7 +180,7 @@ impl Edge {
                 record: Rc::clone(record),
                 rev: *rev,
             };
-            if !waiter.is_click || !may_redirect(record, waiter) {
+            if !waiter.is_click || (waiter.is_below && !redirects_below) {
                 unlimited.waiters.push(waiter);
                 continue;
             }
@@ -285,30 +281,38 @@ impl Edge {
     }
 }
 
-/// The revision of the link of an encoded record, if the link has a limit of visits and redirects at `now`.
-fn limited(record: &[u8], now: u64) -> Option<u64> {
-    let record = Record::decode_again(record).ok()?;
-    let Record::Link(link) = &record else {
-        return None;
-    };
-    Extension::decode_again(link.extension).max_visits?;
-    (Outcome::of(&record, now) == Outcome::Redirect).then_some(link.rev)
+/// A link that has a limit of visits and redirects.
+struct Limited {
+    rev: u64,
+    unlock_key: Option<UnlockKey>,
+    forward_path: bool,
 }
 
-fn has_password(record: &[u8]) -> bool {
-    unlock_key(record).is_some()
-}
+impl Limited {
+    /// That of an encoded record. `None` if it has no limit, or does not redirect at `now`.
+    fn of(record: &[u8], now: u64) -> Option<Self> {
+        let record = Record::decode_again(record).ok()?;
+        let Record::Link(link) = &record else {
+            return None;
+        };
+        let extension = Extension::decode_again(link.extension);
+        extension.max_visits?;
+        (Outcome::of(&record, now) == Outcome::Redirect).then_some(Self {
+            rev: link.rev,
+            unlock_key: extension.unlock_key,
+            forward_path: extension.forward_path,
+        })
+    }
 
-fn unlock_key(record: &[u8]) -> Option<UnlockKey> {
-    match Record::decode_again(record) {
-        Ok(Record::Link(link)) => Extension::decode_again(link.extension).unlock_key,
-        _ => None,
+    /// Whether it has a password that the request at hand does not give at `now`.
+    fn is_locked(&self, client: &impl Clients, key: &[u8], now: u64) -> bool {
+        let unlock_key = self.unlock_key;
+        unlock_key.is_some_and(|unlock_key| !unlock_key.is_opened_by(&client.cookies(), key, now))
     }
 }
 
-/// Whether the link of an encoded record may redirect a visitor: below a code it has to forward paths.
-fn may_redirect(record: &[u8], visitor: Waiter) -> bool {
-    !visitor.is_below
-        || matches!(Record::decode_again(record), Ok(Record::Link(link))
-            if Extension::decode_again(link.extension).forward_path)
+/// Whether the link of an encoded record redirects below its code.
+fn forwards_paths(record: &[u8]) -> bool {
+    matches!(Record::decode_again(record), Ok(Record::Link(link))
+        if Extension::decode_again(link.extension).forward_path)
 }
