@@ -159,7 +159,7 @@ async fn unlock(
     let address = headers.get(VISITOR_HEADER);
     let address = address.and_then(|address| address.to_str().ok()?.parse().ok());
     let address = address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
-    let unlocking = unlock::unlock(&app, &key, &form, address).await?;
+    let unlocking = unlock::unlock(&app, (&key, false), &form, address).await?;
     Ok(unlock::for_edge(unlocking))
 }
 

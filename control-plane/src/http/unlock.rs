@@ -6,19 +6,19 @@ use super::pages::password_page;
 use super::redirect::{may_be_link, requested_key};
 use crate::clock;
 use crate::http::app::App;
+use crate::http::visit::behind_code;
 use crate::problem::{Kind, Problem};
 use crate::telemetry::prometheus::UNLOCKS;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use edgelink_wire::LinkKey;
 use edgelink_wire::password::{
-    COOKIE_SECONDS, FORM_MEDIA_TYPE, MAX_FORM_LENGTH, Notice, UnlockKey, password_of_form,
+    COOKIE_SECONDS, MAX_FORM_LENGTH, Notice, UnlockKey, address_of_form, is_form, password_of_form,
     set_cookie,
 };
-use edgelink_wire::record::Extension;
-use edgelink_wire::redirect::NO_STORE;
-use edgelink_wire::{LinkKey, Outcome, Record};
+use edgelink_wire::redirect::{NO_STORE, is_locked};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use metrics::counter;
@@ -37,33 +37,34 @@ pub(super) enum Unlocking {
     NotLocked,
 }
 
-/// Checks the password in a form for a link. `address` is that of the visitor.
+/// Checks the password in a form for a link, or for a path that goes on behind its code. `address` is that of the visitor.
 pub(super) async fn unlock(
     app: &App,
-    key: &LinkKey,
+    (key, is_below): (&LinkKey, bool),
     form: &[u8],
     address: IpAddr,
 ) -> Result<Unlocking, Problem> {
-    let unlocking = check(app, key, form, address).await?;
+    let unlocking = check(app, (key, is_below), form, address).await;
     let outcome = match unlocking {
-        Unlocking::Opened(_) => "opened",
-        Unlocking::Wrong => "wrong",
-        Unlocking::Limited(_) => "limited",
-        Unlocking::NotLocked => "not_locked",
+        Ok(Unlocking::Opened(_)) => "opened",
+        Ok(Unlocking::Wrong) => "wrong",
+        Ok(Unlocking::Limited(_)) => "limited",
+        Ok(Unlocking::NotLocked) => "not_locked",
+        Err(_) => "failed",
     };
     counter!(UNLOCKS, "outcome" => outcome).increment(1);
-    Ok(unlocking)
+    unlocking
 }
 
 async fn check(
     app: &App,
-    key: &LinkKey,
+    (key, is_below): (&LinkKey, bool),
     form: &[u8],
     address: IpAddr,
 ) -> Result<Unlocking, Problem> {
     // What has no password costs no more than a lookup.
     let record = app.resolver.resolve(key).await?.record;
-    if !is_locked(&record) {
+    if !is_locked(&record.as_bytes(), is_below, clock::unix_seconds()) {
         return Ok(Unlocking::NotLocked);
     }
     if let Err(seconds) = app.tries.take(key, network(address)).await {
@@ -85,22 +86,13 @@ async fn check(
     Ok(Unlocking::Opened(cookie))
 }
 
-/// Whether a link has a password, and would redirect visitors who give it.
-fn is_locked(record: &Record<String>) -> bool {
-    let Record::Link(link) = record else {
-        return false;
-    };
-    let has_password = Extension::decode_again(&link.extension)
-        .unlock_key
-        .is_some();
-    has_password && Outcome::of(&record.as_bytes(), clock::unix_seconds()) == Outcome::Redirect
-}
-
 /// Answers a form that a visitor has sent to the address of a link. `None` if it is no form, or for a link without a password, or
 /// one that is over.
 pub(super) async fn answer(app: &App, request: Request) -> Option<Response> {
     let (head, body) = request.into_parts();
-    if !is_form(&head.headers) || !may_be_link(&head.uri) {
+    let media_type = head.headers.get(header::CONTENT_TYPE);
+    let is_form = media_type.is_some_and(|value| is_form(value.as_bytes()));
+    if !is_form || !may_be_link(&head.uri) {
         return None;
     }
     let Some(key) = requested_key(app, &head.uri, &head.headers) else {
@@ -113,7 +105,8 @@ pub(super) async fn answer(app: &App, request: Request) -> Option<Response> {
     let form = read(app, body).await?;
     let path = head.uri.path_and_query();
     let path = path.map_or("/", |path| path.as_str());
-    match unlock(app, &key, &form, address).await {
+    let is_below = !behind_code(head.uri.path()).1.is_empty();
+    match unlock(app, (&key, is_below), &form, address).await {
         Ok(Unlocking::Opened(cookie)) => {
             let proto = head.headers.get("x-forwarded-proto");
             let is_secure = proto.is_some_and(|proto| proto == "https");
@@ -132,13 +125,6 @@ pub(super) async fn answer(app: &App, request: Request) -> Option<Response> {
     }
 }
 
-fn is_form(headers: &HeaderMap) -> bool {
-    let media_type = headers.get(header::CONTENT_TYPE);
-    let media_type = media_type.and_then(|value| value.to_str().ok());
-    let essence = media_type.and_then(|value| value.split(';').next());
-    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(FORM_MEDIA_TYPE))
-}
-
 /// The body; `None` if it is longer than a form, or does not come.
 async fn read(app: &App, body: Body) -> Option<Bytes> {
     let body = Limited::new(body, MAX_FORM_LENGTH).collect();
@@ -150,8 +136,12 @@ async fn read(app: &App, body: Body) -> Option<Bytes> {
 fn see_again(path: &str, cookie: &str) -> Response {
     let mut headers = HeaderMap::new();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(NO_STORE));
-    for (name, value) in [(header::LOCATION, path), (header::SET_COOKIE, cookie)] {
-        if let Ok(value) = HeaderValue::from_str(value) {
+    let location = address_of_form(path.as_bytes());
+    for (name, value) in [
+        (header::LOCATION, location),
+        (header::SET_COOKIE, cookie.as_bytes()),
+    ] {
+        if let Ok(value) = HeaderValue::from_bytes(value) {
             headers.insert(name, value);
         }
     }

@@ -67,7 +67,7 @@ metrics! {
     /// Visits of links that have a limit, leased to workers of edges or taken by visitors of the control plane itself.
     VISITS_LEASED: Counter "edgelink_visits_leased_total";
     /// Passwords that visitors gave, also at edges.
-    UNLOCKS: Counter "edgelink_unlocks_total", "`outcome` (opened, wrong, limited, not_locked)";
+    UNLOCKS: Counter "edgelink_unlocks_total", "`outcome` (opened, wrong, limited, not_locked, failed)";
     /// Links created.
     LINKS_CREATED: Counter "edgelink_links_created_total", "`kind` (generated, alias)";
     /// Transactions that create links: of requests that arrive together, or a chunk of a bulk request.

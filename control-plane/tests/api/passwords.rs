@@ -187,6 +187,17 @@ async fn give(server: &Running, path: &str, password: &str) -> Answer {
     submit(server, path, body).await
 }
 
+/// The same for a path that is sent byte by byte, whatever it is.
+async fn give_raw(server: &Running, path: &str, password: &str) -> String {
+    let body = format!("password={}", password.replace(' ', "+"));
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: go.example:8080\r\nconnection: close\r\n\
+         content-type: application/x-www-form-urlencoded\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    server.exchange(request.as_bytes()).await
+}
+
 async fn follow_with(server: &Running, path: &str, cookie: &str) -> Answer {
     send(server.plain(Method::GET, path).header("cookie", cookie)).await
 }
@@ -310,7 +321,14 @@ async fn a_form_leads_nowhere_but_to_its_own_link() {
         assert_eq!(opened.status, 303, "{path}: {opened:?}");
         assert_eq!(opened.header("location"), path);
     }
+    for path in ["/a?b=\u{e4}", "/a/\u{e4}"] {
+        let opened = give_raw(&server, path, PASSWORD).await;
+        assert!(opened.starts_with("HTTP/1.1 303 "), "{path}: {opened}");
+        assert!(opened.contains("\r\nlocation: /a\r\n"), "{path}: {opened}");
+    }
+    server.post(&link("b")).await.expect(201);
     for (path, status) in [
+        ("/b/x", 404),
         ("//evil.example/a", 404),
         ("/none/x", 404),
         ("/open/x", 404),
