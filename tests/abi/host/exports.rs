@@ -46,6 +46,7 @@ exports! {
     tick = "proxy_on_tick": (u32,) => ();
     request_headers = "proxy_on_request_headers": (u32, u32, u32) => u32;
     request_body = "proxy_on_request_body": (u32, u32, u32) => u32;
+    request_trailers = "proxy_on_request_trailers": (u32, u32) => u32;
     response_headers = "proxy_on_response_headers": (u32, u32, u32) => u32;
     response_body = "proxy_on_response_body": (u32, u32, u32) => u32;
     http_call_response = "proxy_on_http_call_response": (u32, u32, u32, u32, u32) => ();

@@ -6,6 +6,7 @@ use super::exports::{Callback, Exports};
 use super::hostcalls::context::local_response;
 use super::message::{End, Response};
 use super::state::{HttpStream, Message, StreamHalf};
+use wasmtime::WasmParams;
 
 /// What the filter does with headers, or with a part of a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,6 +47,33 @@ impl Driver<'_> {
         self.http(stream).is_decoding = true;
         self.data(stream, StreamHalf::Request, data, end);
         self.http(stream).is_decoding = false;
+        self.send_prepared(stream);
+    }
+
+    /// Shows request trailers to the filter, behind a body of which no part was the last. What trailers have is of no use to a module,
+    /// and is not kept.
+    pub(crate) fn request_trailers(&mut self, stream: u32) {
+        let http = self.http(stream);
+        if !http.is_live {
+            return;
+        }
+        let (has_failed, request) = (http.has_failed, &mut http.request);
+        request.has_ended = true;
+        if request.is_paused {
+            return;
+        }
+        let is_held = request.is_held;
+        http.is_decoding = true;
+        let verdict = match has_failed {
+            true => Verdict::GoOn,
+            false => self.show(stream, |exports| &exports.request_trailers, (stream, 0)),
+        };
+        self.http(stream).is_decoding = false;
+        match verdict {
+            Verdict::GoOn if is_held => self.continue_request(stream),
+            Verdict::GoOn => self.pass_data(stream, StreamHalf::Request, b"", End::Last),
+            Verdict::Hold | Verdict::Stop => {}
+        }
         self.send_prepared(stream);
     }
 
@@ -143,11 +171,11 @@ impl Driver<'_> {
     }
 
     /// Calls a callback of the stream, and says what the filter does with what it was shown.
-    fn show(
+    fn show<P: WasmParams>(
         &mut self,
         stream: u32,
-        which: impl FnOnce(&Exports) -> &Callback<(u32, u32, u32), u32>,
-        params: (u32, u32, u32),
+        which: impl FnOnce(&Exports) -> &Callback<P, u32>,
+        params: P,
     ) -> Verdict {
         const STOP_ITERATION: u32 = 1;
         if self.has_failed() {

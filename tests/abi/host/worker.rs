@@ -184,6 +184,13 @@ impl Worker {
             .request_data(stream.context, data, end);
     }
 
+    /// Ends the request with trailers, behind a body of which no part was the last.
+    pub fn send_trailers(&mut self, stream: StreamId) {
+        self.vm(stream.generation)
+            .drive()
+            .request_trailers(stream.context);
+    }
+
     /// The request body that the filter has let through so far, and whether that is all of it.
     #[must_use]
     pub fn passed_body(&self, stream: StreamId) -> (Vec<u8>, End) {
