@@ -23,7 +23,7 @@ pub use deployment::Deployment;
 pub use edge::EnvoyEdge;
 pub use envoy::{Envoy, EnvoyOptions, RedisOptions};
 pub use http::{Connection, request_bytes};
-pub use http2::{Http2Answer, http2_request};
+pub use http2::{Http2Answer, http2_request, http2_request_with_trailers};
 pub use listeners::Listener;
 pub use place::{
     bridge_module, edgelink_binary, filter_module, free_port, hello_module, probe_module, root,

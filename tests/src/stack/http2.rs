@@ -10,10 +10,12 @@ use tokio::time::timeout;
 const LIMIT: Duration = Duration::from_secs(10);
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
+const END_HEADERS: u8 = 0x4;
 const END_STREAM_AND_HEADERS: u8 = 0x5;
 
 /// What a server does about a request.
@@ -35,13 +37,31 @@ pub async fn http2_request(
     address: SocketAddr,
     fields: &[(&str, &[u8])],
 ) -> io::Result<Http2Answer> {
-    timeout(LIMIT, request(address, fields)).await?
+    let headers = frame(HEADERS, END_STREAM_AND_HEADERS, 1, &header_block(fields));
+    timeout(LIMIT, request(address, &headers)).await?
 }
 
-async fn request(address: SocketAddr, fields: &[(&str, &[u8])]) -> io::Result<Http2Answer> {
+/// Sends a request of these fields with a body and trailers, over a connection of its own.
+///
+/// # Errors
+/// As [`http2_request`].
+pub async fn http2_request_with_trailers(
+    address: SocketAddr,
+    fields: &[(&str, &[u8])],
+    body: &[u8],
+) -> io::Result<Http2Answer> {
+    let trailers = header_block(&[("x-trailer", b"1")]);
+    let frames = [
+        frame(HEADERS, END_HEADERS, 1, &header_block(fields)),
+        frame(DATA, 0, 1, body),
+        frame(HEADERS, END_STREAM_AND_HEADERS, 1, &trailers),
+    ];
+    timeout(LIMIT, request(address, &frames.concat())).await?
+}
+
+async fn request(address: SocketAddr, frames: &[u8]) -> io::Result<Http2Answer> {
     let mut stream = TcpStream::connect(address).await?;
-    let headers = frame(HEADERS, END_STREAM_AND_HEADERS, 1, &header_block(fields));
-    let bytes = [PREFACE, &frame(SETTINGS, 0, 0, b""), &headers].concat();
+    let bytes = [PREFACE, &frame(SETTINGS, 0, 0, b""), frames].concat();
     stream.write_all(&bytes).await?;
     loop {
         let Some((kind, payload)) = read_frame(&mut stream).await? else {
