@@ -56,6 +56,12 @@ pub(crate) extern "C" fn proxy_on_request_body(
     worker::request_body(stream, size, end_of_stream != 0) as u32
 }
 
+/// The trailers of a request are there, behind its body.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn proxy_on_request_trailers(stream: u32, _trailers: u32) -> u32 {
+    worker::request_trailers(stream) as u32
+}
+
 /// A callout has ended, with an answer or without.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn proxy_on_http_call_response(

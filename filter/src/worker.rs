@@ -7,7 +7,7 @@ mod forms;
 mod sending;
 mod state;
 
-pub(crate) use forms::on_body as request_body;
+pub(crate) use forms::{on_body as request_body, on_trailers as request_trailers};
 pub(crate) use sending::Flow;
 
 use crate::abi::{self, Buffer, HostBytes, Map};
@@ -17,6 +17,7 @@ use edgelink_filter_core::control_plane::BackgroundCallout;
 use edgelink_filter_core::control_plane::callout::{Callout, Response};
 use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
 use edgelink_filter_core::flights::Waiter;
+use edgelink_filter_core::forms::FormEnd;
 use edgelink_filter_core::request::Head;
 use edgelink_filter_core::settings::Settings;
 use edgelink_filter_core::time::Moment;
@@ -25,7 +26,7 @@ use sending::{RETRY, Reply, call};
 use state::{Worker, with_worker};
 use std::rc::Rc;
 
-/// How many waiters are answered in one callback. The proxy sends the answers once the callback has returned, each
+/// How many waiters and forms are answered in one callback. The proxy sends the answers once the callback has returned, each
 /// from within the end of the stream that was answered before it, so that its stack grows with every one of them;
 /// V8 gives up at some 300.
 const BATCH: usize = 32;
@@ -61,12 +62,11 @@ pub(crate) fn request(stream: u32) -> Flow {
     };
     let callout = match decide(stream, &head, Edge::on_request) {
         None | Some(Step::Pass) => return Flow::Continue,
-        Some(Step::Hold(callout)) => {
-            if let Some(callout) = callout {
-                send(&callout);
-                // Within this callback the stream cannot go on, even if its lookup was refused.
-                pace_ticks();
-            }
+        Some(Step::Hold(callout, ended)) => {
+            ended.into_iter().for_each(enqueue_form);
+            callout.iter().for_each(send);
+            // Within this callback the stream cannot go on, even if its lookup was refused.
+            pace_ticks();
             return Flow::Hold;
         }
         Some(Step::Answer(reply, callout)) => {
@@ -160,7 +160,7 @@ fn act(action: Action) {
         Action::Resume(resumed) => enqueue_resumed(resumed),
         Action::Send(callout) => send(&callout),
         Action::Run(callout) => run(&callout),
-        Action::EndForm(end) => forms::end(&end),
+        Action::EndForm(end) => enqueue_form(end),
     }
 }
 
@@ -248,7 +248,12 @@ fn enqueue_resumed(resumed: Resumed) {
     with_worker(|worker| worker.resumed.push_back(resumed));
 }
 
-/// Answers the waiters at the front of the queue; the last thing that a callback does.
+/// Queues the answer to a form.
+fn enqueue_form(end: FormEnd) {
+    with_worker(|worker| worker.ended_forms.push_back(end));
+}
+
+/// Answers the waiters at the front of the queue, then forms; the last thing that a callback does.
 fn answer_resumed() {
     let mut room = BATCH;
     while room > 0 {
@@ -264,6 +269,12 @@ fn answer_resumed() {
             resumed.waiters = later;
             with_worker(|worker| worker.resumed.push_front(resumed));
         }
+    }
+    for _ in 0..room {
+        let Some(end) = with_worker(|worker| worker.ended_forms.pop_front()).flatten() else {
+            break;
+        };
+        forms::end(&end);
     }
     pace_ticks();
 }
@@ -314,18 +325,18 @@ fn decide_again(waiter: Waiter, head: &Head<'_>) {
             callout
         }
         Some(Step::Wait(callout)) => callout,
-        // Only requests that are never passed on, and no forms, wait.
-        None | Some(Step::Pass | Step::Hold(_)) => None,
+        // Requests that wait are visits of links: nothing else becomes of them.
+        _ => None,
     };
     if let Some(callout) = callout {
         send(&callout);
     }
 }
 
-/// Sets the tick to come early while the queue has waiters, and as configured when it is empty.
+/// Sets the tick to come early while a queue has waiters or forms, and as configured otherwise.
 fn pace_ticks() {
     let change = with_worker(|worker| {
-        let is_hurrying = !worker.resumed.is_empty();
+        let is_hurrying = !(worker.resumed.is_empty() && worker.ended_forms.is_empty());
         if std::mem::replace(&mut worker.is_hurrying, is_hurrying) == is_hurrying {
             return None;
         }

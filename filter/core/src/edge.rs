@@ -96,8 +96,9 @@ pub enum Step<A> {
     Answer(A, Option<Callout>),
     /// Pause it, and send the callout, if there is one.
     Wait(Option<Callout>),
-    /// It is a form: hold its headers, let its body come ([`Edge::on_form_body`]), and send the callout, if there is one.
-    Hold(Option<Callout>),
+    /// It is a form: hold its headers, let its body come ([`Edge::on_form_body`]), and send the callout, if there is one. Answer
+    /// the other form that has ended for it, if there is one, but not before the callback has returned.
+    Hold(Option<Callout>, Option<FormEnd>),
 }
 
 impl<A> Step<A> {
@@ -107,7 +108,7 @@ impl<A> Step<A> {
             Self::Pass => Step::Pass,
             Self::Answer(answer, callout) => Step::Answer(form(answer), callout),
             Self::Wait(callout) => Step::Wait(callout),
-            Self::Hold(callout) => Step::Hold(callout),
+            Self::Hold(callout, ended) => Step::Hold(callout, ended),
         }
     }
 }

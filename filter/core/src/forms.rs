@@ -4,18 +4,27 @@
 //! A form is held while its link is looked up, its body comes, and the control plane checks it. All three take a bounded time,
 //! and their number is bounded.
 
+use crate::answer::Answer;
 use crate::flights::{StreamId, Token};
-use crate::request::{Headers, behind_code};
+use crate::metrics::{Tier, UnlockOutcome};
+use crate::request::Headers;
+use crate::settings::Settings;
 use crate::time::Moment;
-use edgelink_wire::password::{FORM_MEDIA_TYPE, MAX_FORM_LENGTH, Notice, UNLOCK_PATH, set_cookie};
+use edgelink_wire::password::{
+    self, MAX_FORM_LENGTH, Notice, UNLOCK_PATH, address_of_form, set_cookie,
+};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-/// The most forms of a worker; further ones get 503.
+/// The most forms of a worker. A further one takes the place of the oldest whose body has not come, or gets 503 if all of them have
+/// theirs.
 pub(crate) const MAX_FORMS: usize = 256;
 
-/// Milliseconds after which a form is given up whose body does not come, or whose callout the proxy has forgotten.
+/// Milliseconds after which a form is given up whose body does not come.
+pub(crate) const BODY_MILLIS: u64 = 2_000;
+
+/// Milliseconds after which any other is given up, as one whose callout the proxy has forgotten.
 pub(crate) const FORM_MILLIS: u64 = 10_000;
 
 /// Milliseconds that the control plane has to check a password: it does one after the other.
@@ -90,8 +99,18 @@ struct Form {
     since: Moment,
     /// Whether its link is known to have a password; it is looked up otherwise.
     is_locked: bool,
-    /// `None` until all of it is there.
-    body: Option<Vec<u8>>,
+    body: Body,
+}
+
+/// The body of a form.
+#[derive(Debug)]
+enum Body {
+    /// It is not all there.
+    Awaited,
+    /// It is there, and the lookup is awaited.
+    Whole(Vec<u8>),
+    /// The control plane has it.
+    Sent,
 }
 
 /// The forms of a worker.
@@ -103,22 +122,22 @@ pub(crate) struct Forms {
 
 /// Whether a POST with these headers may be a form with a password.
 pub(crate) fn is_form(headers: Headers<'_>) -> bool {
-    let media_type = headers.get("content-type");
-    let media_type = media_type.split(|byte| *byte == b';').next();
-    let is_form = media_type.is_some_and(|media_type| {
-        media_type
-            .trim_ascii()
-            .eq_ignore_ascii_case(FORM_MEDIA_TYPE.as_bytes())
-    });
     let length = std::str::from_utf8(headers.get("content-length")).ok();
     let length = length.and_then(|length| length.parse::<usize>().ok());
-    is_form && length.is_some_and(|length| (1..=MAX_FORM_LENGTH).contains(&length))
+    let is_short = length.is_some_and(|length| (1..=MAX_FORM_LENGTH).contains(&length));
+    is_short && password::is_form(headers.get("content-type"))
 }
 
 impl Forms {
-    /// Whether there is room for another one.
+    /// Whether there is room for another one, or can be.
     pub(crate) fn has_room(&self) -> bool {
-        self.forms.len() < MAX_FORMS
+        self.forms.len() < MAX_FORMS || self.oldest_without_body().is_some()
+    }
+
+    fn oldest_without_body(&self) -> Option<StreamId> {
+        let forms = self.forms.iter().filter(|(_, form)| form.awaits_body());
+        let oldest = forms.min_by_key(|(stream, form)| (form.since, **stream));
+        oldest.map(|(stream, _)| *stream)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -129,7 +148,7 @@ impl Forms {
         self.forms.contains_key(&stream)
     }
 
-    /// Holds a form for the link `key`.
+    /// Holds a form for the link `key`. Another one ends if its place is needed.
     pub(crate) fn hold(
         &mut self,
         stream: StreamId,
@@ -137,15 +156,19 @@ impl Forms {
         visitor: Option<IpAddr>,
         is_locked: bool,
         now: Moment,
-    ) {
+    ) -> Option<FormEnd> {
+        let is_full = self.forms.len() >= MAX_FORMS;
+        let oldest = is_full.then(|| self.oldest_without_body()).flatten();
+        let ended = oldest.and_then(|oldest| self.end(oldest, FormResult::Unavailable));
         let form = Form {
             key: key.into(),
             visitor,
             since: now,
             is_locked,
-            body: None,
+            body: Body::Awaited,
         };
         self.forms.insert(stream, form);
+        ended
     }
 
     /// The lookup of the link of a form is complete; `is_locked` is `None` if no tier could answer.
@@ -171,10 +194,11 @@ impl Forms {
 
     /// All of the body of a form is there.
     pub(crate) fn on_body(&mut self, stream: StreamId, body: &[u8]) -> FormStep {
-        let Some(form) = self.forms.get_mut(&stream) else {
+        let form = self.forms.get_mut(&stream);
+        let Some(form) = form.filter(|form| form.awaits_body()) else {
             return FormStep::Hold;
         };
-        form.body = Some(body.to_vec());
+        form.body = Body::Whole(body.to_vec());
         form.ask(stream)
     }
 
@@ -218,7 +242,13 @@ impl Forms {
             self.by_token.clear();
             return Vec::new();
         }
-        let is_overdue = |form: &Form| form.since.age(now) >= FORM_MILLIS;
+        let is_overdue = |form: &Form| {
+            let limit = match form.body {
+                Body::Awaited => BODY_MILLIS,
+                Body::Whole(_) | Body::Sent => FORM_MILLIS,
+            };
+            form.since.age(now) >= limit
+        };
         let overdue = self.forms.iter().filter(|(_, form)| is_overdue(form));
         let overdue: Vec<_> = overdue.map(|(stream, _)| *stream).collect();
         let ends = overdue.into_iter();
@@ -228,14 +258,17 @@ impl Forms {
 }
 
 impl Form {
+    fn awaits_body(&self) -> bool {
+        matches!(self.body, Body::Awaited)
+    }
+
     /// The callout, once everything for it is there.
     fn ask(&mut self, stream: StreamId) -> FormStep {
-        if !self.is_locked {
-            return FormStep::Hold;
-        }
-        let Some(body) = self.body.take() else {
-            return FormStep::Hold;
+        let body = match &mut self.body {
+            Body::Whole(body) if self.is_locked => std::mem::take(body),
+            _ => return FormStep::Hold,
         };
+        self.body = Body::Sent;
         let visitor = self.visitor.map(|visitor| visitor.to_string());
         FormStep::Ask(UnlockCallout {
             stream,
@@ -248,7 +281,13 @@ impl Form {
 
 impl FormResult {
     /// The answer, for a form whose request has that path.
-    pub(crate) fn answer(&self, key: &[u8], path: &[u8], is_secure: bool) -> FormAnswer {
+    pub(crate) fn answer(
+        &self,
+        key: &[u8],
+        path: &[u8],
+        is_secure: bool,
+        settings: &Settings,
+    ) -> FormAnswer {
         match self {
             Self::Opened(cookie) => {
                 let cookie = set_cookie(key, cookie, is_secure);
@@ -257,19 +296,15 @@ impl FormResult {
             Self::NotLocked => see_again(path, None),
             Self::Wrong => page(Notice::Wrong, None),
             Self::Limited(seconds) => page(Notice::Limited, Some(seconds)),
-            Self::Unavailable => FormAnswer {
-                status: 503,
-                headers: Vec::new(),
-                page: "".into(),
-            },
+            Self::Unavailable => Answer::unavailable(Tier::ControlPlane, settings).into(),
         }
     }
 
     /// Its name in metrics.
-    pub(crate) fn outcome(&self) -> crate::metrics::UnlockOutcome {
-        use crate::metrics::UnlockOutcome;
+    pub(crate) fn outcome(&self) -> UnlockOutcome {
         match self {
-            Self::Opened(_) | Self::NotLocked => UnlockOutcome::Ok,
+            Self::Opened(_) => UnlockOutcome::Opened,
+            Self::NotLocked => UnlockOutcome::NotLocked,
             Self::Wrong => UnlockOutcome::Wrong,
             Self::Limited(_) => UnlockOutcome::Limited,
             Self::Unavailable => UnlockOutcome::Failed,
@@ -277,17 +312,24 @@ impl FormResult {
     }
 }
 
-/// 303 to the address of the form. A query that may not stand in a header is left out.
+impl From<Answer<'_>> for FormAnswer {
+    fn from(answer: Answer<'_>) -> Self {
+        let headers = answer.headers();
+        Self {
+            status: answer.status,
+            headers: headers
+                .map(|(name, value)| (name, value.to_vec()))
+                .collect(),
+            page: answer.page().cloned().unwrap_or_default(),
+        }
+    }
+}
+
+/// 303 to the address of the form.
 fn see_again(path: &[u8], cookie: Option<Vec<u8>>) -> FormAnswer {
-    let location = if path.iter().all(u8::is_ascii_graphic) {
-        path
-    } else {
-        let (_, query) = behind_code(path);
-        path.strip_suffix(query).unwrap_or(path)
-    };
     let cookie = cookie.map(|cookie| ("set-cookie", cookie));
     let headers = [
-        ("location", location.to_vec()),
+        ("location", address_of_form(path).to_vec()),
         ("cache-control", b"no-store".to_vec()),
     ];
     FormAnswer {

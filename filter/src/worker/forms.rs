@@ -1,6 +1,6 @@
 //! Forms with passwords of links, between the proxy and the core.
 
-use super::sending::{Flow, RETRY, Reply, call};
+use super::sending::{Flow, RETRY_UNSEEN, Reply, call};
 use super::state::with_worker;
 use crate::abi::{self, Buffer, Map};
 use edgelink_filter_core::control_plane::callout::Response;
@@ -12,8 +12,7 @@ use edgelink_wire::password::{FORM_MEDIA_TYPE, MAX_FORM_LENGTH, VISITOR_HEADER};
 
 /// A part of the body of a request has come.
 pub(crate) fn on_body(stream: u32, size: usize, is_all: bool) -> Flow {
-    let holds = with_worker(|worker| worker.edge.holds_form(stream)).unwrap_or(false);
-    if !holds {
+    if !is_held(stream) {
         return Flow::Continue;
     }
     if size > MAX_FORM_LENGTH {
@@ -24,15 +23,33 @@ pub(crate) fn on_body(stream: u32, size: usize, is_all: bool) -> Flow {
     if !is_all {
         return Flow::Hold;
     }
+    take_body(stream, size);
+    Flow::Hold
+}
+
+/// The trailers of a request have come: there is no more of its body.
+pub(crate) fn on_trailers(stream: u32) -> Flow {
+    if !is_held(stream) {
+        return Flow::Continue;
+    }
+    take_body(stream, MAX_FORM_LENGTH);
+    Flow::Hold
+}
+
+fn is_held(stream: u32) -> bool {
+    with_worker(|worker| worker.edge.holds_form(stream)).unwrap_or(false)
+}
+
+/// All of the body of a form is there: `size` bytes at most.
+fn take_body(stream: u32, size: usize) {
     let body = abi::buffer(Buffer::RequestBody, size).unwrap_or_default();
     let step = with_worker(|worker| worker.edge.on_form_body(stream, &body));
     step.into_iter().for_each(|step| take_step(stream, step));
-    Flow::Hold
 }
 
 /// The lookup of the link of a form is complete.
 pub(super) fn on_link(form: Waiter, resumed: &Resumed) {
-    let step = with_worker(|worker| worker.edge.on_form_link(&worker.envoy, form, resumed));
+    let step = with_worker(|worker| worker.edge.on_form_link(form, resumed));
     step.into_iter()
         .for_each(|step| take_step(form.stream, step));
 }
@@ -68,7 +85,7 @@ fn ask(callout: &UnlockCallout) {
         ("content-type", FORM_MEDIA_TYPE),
         (VISITOR_HEADER, callout.visitor.as_str()),
     ];
-    let headers = headers.into_iter().chain(RETRY);
+    let headers = headers.into_iter().chain(RETRY_UNSEEN);
     let token = call(&settings, headers, &callout.body, UNLOCK_TIMEOUT_MILLIS);
     let ended = with_worker(|worker| match token {
         Some(token) => {

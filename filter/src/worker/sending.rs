@@ -14,16 +14,22 @@ pub(super) const RETRY: [(&str, &str); 2] = [
     ("x-envoy-max-retries", "2"),
 ];
 
-/// `FilterHeadersStatus`: whether the proxy passes a request on.
+/// The same for requests that the control plane may not get twice: they are sent again only if it has not seen them.
+pub(super) const RETRY_UNSEEN: [(&str, &str); 2] = [
+    ("x-envoy-retry-on", "connect-failure,refused-stream"),
+    ("x-envoy-max-retries", "2"),
+];
+
+/// Whether the proxy passes a request on: `FilterHeadersStatus`, `FilterDataStatus` or `FilterTrailersStatus`, by what it has shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Flow {
     /// `Continue`: to the next filter.
     Continue = 0,
     /// `StopIteration`: the headers wait, and the body comes, where the plugin has `allow_on_headers_stop_iteration`. Of a body,
-    /// `StopIterationAndBuffer`: more of it is awaited, or it waits.
+    /// `StopIterationAndBuffer`: more of it is awaited, or it waits. Of trailers, `StopIteration`: they wait.
     Hold = 1,
-    /// `StopAllIterationAndWatermark`: the request waits, or is answered. With `StopIteration` (1) the body would not
+    /// Of headers, `StopAllIterationAndWatermark`: the request waits, or is answered. With `StopIteration` (1) the body would not
     /// wait, and would take the headers with it, where the plugin has `allow_on_headers_stop_iteration`.
     Pause = 4,
 }

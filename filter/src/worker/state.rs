@@ -3,6 +3,7 @@
 use crate::envoy::Envoy;
 use crate::pairs::Pairs;
 use edgelink_filter_core::edge::{Edge, Resumed};
+use edgelink_filter_core::forms::FormEnd;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
@@ -19,6 +20,8 @@ pub(super) struct Worker {
     pub(super) pairs: Pairs,
     /// Waiters whose lookup is complete and that are not answered yet.
     pub(super) resumed: VecDeque<Resumed>,
+    /// Forms that have ended and are not answered yet.
+    pub(super) ended_forms: VecDeque<FormEnd>,
     /// Whether the tick comes early for them.
     pub(super) is_hurrying: bool,
 }
@@ -30,6 +33,7 @@ impl Worker {
             envoy: Envoy::new(),
             pairs: Pairs::default(),
             resumed: VecDeque::new(),
+            ended_forms: VecDeque::new(),
             is_hurrying: false,
         }
     }

@@ -1,7 +1,9 @@
 //! Links with a password, on real Envoy and a real control plane.
 
 use edgelink_tests::scenario::{Answer, Request};
-use edgelink_tests::stack::{Deployment, EnvoyOptions, until};
+use edgelink_tests::stack::{
+    Connection, Deployment, EnvoyOptions, Http2Answer, http2_request_with_trailers, until,
+};
 use serde_json::json;
 use std::time::Duration;
 
@@ -39,6 +41,16 @@ fn assert_page(answer: &Answer, status: u16) {
 fn cookie_of(answer: &Answer) -> String {
     let cookie = answer.header("set-cookie").expect("a cookie");
     cookie.split(';').next().unwrap_or_default().to_owned()
+}
+
+/// A form whose body does not come.
+async fn begin(edgelink: &Deployment) -> Connection {
+    let mut connection = edgelink.envoy.connect().await;
+    let head = "POST /locked HTTP/1.1\r\nhost: go.example\r\ncontent-type: application/x-www-form-urlencoded\r\n\
+                content-length: 15\r\n\r\n";
+    let sent = connection.send(head.as_bytes()).await;
+    sent.expect("a connection");
+    connection
 }
 
 async fn with_password() -> Deployment {
@@ -144,5 +156,47 @@ async fn forms_for_others_pass_through_with_their_bodies() {
     let long = "x".repeat(2_000);
     let answer = give(&edgelink, "/locked", &long).await;
     assert_eq!(answer.status, 404, "{answer:?}");
+    edgelink.envoy.assert_unharmed().await;
+}
+
+/// One tick ends more than may be answered within one callback, as answers are nested there.
+#[tokio::test]
+async fn forms_without_bodies_are_503_and_do_no_harm() {
+    const FORMS: usize = 320;
+    let edgelink = with_password().await;
+    edgelink.envoy.follow("/locked").await;
+    let mut connections = Vec::new();
+    for _ in 0..FORMS {
+        connections.push(begin(&edgelink).await);
+    }
+    assert_eq!(give(&edgelink, "/locked", "open+sesame").await.status, 303);
+    for mut connection in connections {
+        let answer = connection.receive("POST").await.expect("an answer");
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    edgelink.envoy.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn a_form_may_end_with_trailers() {
+    let edgelink = with_password().await;
+    edgelink.create_alias("plain", "https://example.com/").await;
+    for (path, status) in [("/locked", 303), ("/locked", 303), ("/plain", 404)] {
+        let body = b"password=open+sesame";
+        let length = body.len().to_string();
+        let fields: [(&str, &[u8]); 6] = [
+            (":method", b"POST"),
+            (":scheme", b"http"),
+            (":authority", b"go.example"),
+            (":path", path.as_bytes()),
+            ("content-type", b"application/x-www-form-urlencoded"),
+            ("content-length", length.as_bytes()),
+        ];
+        let edge = edgelink.envoy.edge();
+        let answer = http2_request_with_trailers(edge, &fields, body).await;
+        let answer = answer.expect("an answer");
+        assert_eq!(answer, Http2Answer::Status(status), "{path}");
+    }
     edgelink.envoy.assert_unharmed().await;
 }

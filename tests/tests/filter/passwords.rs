@@ -125,6 +125,85 @@ fn a_form_is_longer_than_it_said() {
     fleet.assert_unharmed();
 }
 
+#[test]
+fn trailers_end_the_body_of_a_form() {
+    let mut fleet = fleet();
+    let worker = fleet.worker(0);
+    follow(worker, "abc", &locked());
+    let stream = open(worker);
+    worker.send_body(stream, BODY, End::More);
+    worker.send_trailers(stream);
+    let callout = worker.callout();
+    assert_eq!(callout.body, BODY);
+    assert_eq!(worker.outcome(stream), Outcome::Paused);
+    worker.answer(&callout, Response::new(403));
+    assert_eq!(worker.outcome(stream).local_response().status(), 403);
+    let unknown = worker.request("POST", "/open");
+    let unknown = unknown
+        .header("content-type", "application/x-www-form-urlencoded")
+        .header("content-length", "15")
+        .open();
+    let lookup = worker.callout();
+    worker.send_body(unknown, BODY, End::More);
+    worker.send_trailers(unknown);
+    assert_eq!(worker.outcome(unknown), Outcome::Paused);
+    let target = Reply::Link(link("https://example.com/"));
+    answer(worker, &lookup, &target);
+    let outcome = worker.outcome(unknown);
+    assert!(
+        matches!(outcome, Outcome::PassedThrough { .. }),
+        "{outcome:?}"
+    );
+    assert_eq!(worker.passed_body(unknown), (BODY.to_vec(), End::Last));
+    let other = worker.request("POST", "/health/x").open();
+    worker.send_body(other, BODY, End::More);
+    worker.send_trailers(other);
+    assert_eq!(worker.passed_body(other), (BODY.to_vec(), End::Last));
+    fleet.assert_unharmed();
+}
+
+#[test]
+fn a_form_that_may_have_reached_the_control_plane_is_not_sent_again() {
+    let mut fleet = fleet();
+    let (_, callout) = submit(fleet.worker(0));
+    let retried = callout.header("x-envoy-retry-on");
+    assert_eq!(retried, Some("connect-failure,refused-stream"));
+}
+
+/// Answers are nested in the proxy, whose stack has an end.
+#[test]
+fn few_forms_are_answered_in_one_callback() {
+    const FORMS: usize = 256;
+    const AT_ONCE: usize = 32;
+    let mut fleet = fleet();
+    let worker = fleet.worker(0);
+    follow(worker, "abc", &locked());
+    let streams: Vec<_> = (0..FORMS).map(|_| open(worker)).collect();
+    let next = open(worker);
+    let answered = |worker: &Worker| {
+        let outcomes = streams.iter().map(|stream| worker.outcome(*stream));
+        let local = outcomes.filter(|outcome| matches!(outcome, Outcome::LocalResponse(_)));
+        local.count()
+    };
+    assert_eq!(answered(worker), 0, "not within the callback of another");
+    worker.tick();
+    assert_eq!(answered(worker), 1, "the oldest has made room");
+    fleet.advance(Duration::from_secs(2));
+    let worker = fleet.worker(0);
+    let mut before = answered(worker);
+    while before < FORMS {
+        worker.tick();
+        let now = answered(worker);
+        assert!((1..=AT_ONCE).contains(&(now - before)), "{before} to {now}");
+        assert!(worker.tick_period() <= Some(Duration::from_millis(1)) || now == FORMS);
+        before = now;
+    }
+    worker.tick();
+    assert_eq!(worker.outcome(next).local_response().status(), 503);
+    assert!(worker.tick_period() > Some(Duration::from_millis(1)));
+    fleet.assert_unharmed();
+}
+
 /// Without `allow_on_headers_stop_iteration` the filter never sees the body.
 #[test]
 fn a_form_whose_body_does_not_come_is_503_after_a_while() {
@@ -134,8 +213,20 @@ fn a_form_whose_body_does_not_come_is_503_after_a_while() {
     let stream = open(worker);
     worker.send_body(stream, BODY, End::Last);
     assert_eq!(worker.outcome(stream), Outcome::Paused);
-    fleet.pass(Duration::from_secs(12));
+    fleet.pass(Duration::from_secs(4));
     let answer = fleet.worker(0).outcome(stream).local_response();
     assert_eq!(answer.status(), 503);
+    fleet.assert_unharmed();
+}
+
+#[test]
+fn a_form_for_an_open_link_passes_even_if_the_filter_is_shown_no_body() {
+    let mut fleet = start(builder(&configuration()));
+    let worker = fleet.worker(0);
+    let stream = open(worker);
+    let lookup = worker.callout();
+    answer(worker, &lookup, &Reply::Link(link("https://example.com/")));
+    worker.send_body(stream, BODY, End::Last);
+    assert_eq!(worker.passed_body(stream), (BODY.to_vec(), End::Last));
     fleet.assert_unharmed();
 }

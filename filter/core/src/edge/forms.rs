@@ -9,11 +9,10 @@ use crate::flights::{StreamId, Token, Waiter, Wanted};
 use crate::forms::{FormAnswer, FormResult, FormStep, is_form};
 use crate::host::{Clients, Log, SharedData, Streams};
 use crate::metrics::Metric;
-use crate::request::{Head, Headers, parse_path};
-use crate::visit::Visit;
+use crate::request::{Head, parse_path};
+use edgelink_wire::Record;
 use edgelink_wire::password::{COOKIE_MEDIA_TYPE, is_cookie};
-use edgelink_wire::redirect::Decision;
-use edgelink_wire::{Outcome, Record};
+use edgelink_wire::redirect::is_locked;
 
 /// What is known of the link of a form.
 enum FormLink {
@@ -39,14 +38,17 @@ impl Edge {
         if head.method != b"POST" || !is_form(head.headers) {
             return Step::Pass;
         }
-        let Some(requested) = parse_path(head.path).or_else(|| self.parse_path_below(head.path))
-        else {
-            return Step::Pass;
+        let (requested, is_below) = match parse_path(head.path) {
+            Some(requested) => (requested, false),
+            None => match self.parse_path_below(head.path) {
+                Some(requested) => (requested, true),
+                None => return Step::Pass,
+            },
         };
         let form = Waiter {
             stream,
             has_more: true,
-            is_below: false,
+            is_below,
             is_click: false,
             is_form: true,
         };
@@ -56,7 +58,9 @@ impl Edge {
             Err(NoDomain::Awaited | NoDomain::Doubtful) => FormLink::Unknown,
         };
         let (is_locked, callout) = match link {
-            FormLink::Known(found) if !self.locks(host, found) => return Step::Pass,
+            FormLink::Known(found) if !self.locks(self.caches.record(found), form) => {
+                return Step::Pass;
+            }
             FormLink::Absent => return Step::Pass,
             FormLink::Known(_) if self.forms.has_room() => (true, None),
             FormLink::Awaited(callout) => (false, callout),
@@ -66,9 +70,10 @@ impl Edge {
             }
         };
         let visitor = host.client_address();
-        self.forms
+        let ended = self
+            .forms
             .hold(stream, &self.key, visitor, is_locked, self.now);
-        Step::Hold(callout)
+        Step::Hold(callout, ended)
     }
 
     /// As for a visitor, but nothing is refreshed, and stale records will do.
@@ -97,24 +102,11 @@ impl Edge {
         }
     }
 
-    /// Whether what was found for the request at hand asks for a password.
-    fn locks(&self, host: &impl Clients, found: Found) -> bool {
-        self.asks_for_password(host, self.caches.record(found), &self.key)
-    }
-
-    fn asks_for_password(&self, client: &impl Clients, record: &[u8], key: &[u8]) -> bool {
-        let stranger = Visit {
-            key,
-            headers: Headers::default(),
-            below: b"",
-            query: b"",
-            now: self.wall.seconds(self.now),
-            geo: &self.here.geo,
-            is_used_up: false,
-            client,
-        };
+    /// Whether the link of a record asks for a password where the form was sent to.
+    fn locks(&self, record: &[u8], form: Waiter) -> bool {
+        let now = self.wall.seconds(self.now);
         let record = Record::decode_again(record);
-        record.is_ok_and(|record| Decision::of(&record, key, &stranger).outcome == Outcome::Locked)
+        record.is_ok_and(|record| is_locked(&record, form.is_below, now))
     }
 
     /// Whether the stream is that of a form, which is held until its body is there.
@@ -134,15 +126,10 @@ impl Edge {
     }
 
     /// The link of a form, which waited for it, is known.
-    pub fn on_form_link(
-        &mut self,
-        client: &impl Clients,
-        form: Waiter,
-        resumed: &Resumed,
-    ) -> FormStep {
+    pub fn on_form_link(&mut self, form: Waiter, resumed: &Resumed) -> FormStep {
         self.enter(form.stream);
         let record = resumed.record.as_deref();
-        let is_locked = record.map(|record| self.asks_for_password(client, record, &resumed.key));
+        let is_locked = record.map(|record| self.locks(record, form));
         self.forms.on_link(form.stream, is_locked)
     }
 
@@ -177,16 +164,8 @@ impl Edge {
         self.enter(end.stream);
         self.counts.count(Metric::Unlocks(end.result.outcome()));
         let is_secure = head.headers.get("x-forwarded-proto") == b"https";
-        let mut answer = end.result.answer(&end.key, head.path, is_secure);
-        if end.result == FormResult::Unavailable {
-            answer.page = self.here.pages.unavailable.clone();
-            answer.headers = vec![
-                ("cache-control", b"no-store".to_vec()),
-                ("content-type", b"text/html; charset=utf-8".to_vec()),
-                ("retry-after", self.here.retry_after.clone().into_bytes()),
-            ];
-        }
-        answer
+        end.result
+            .answer(&end.key, head.path, is_secure, &self.here)
     }
 }
 

@@ -169,7 +169,7 @@ impl World {
         let (became, callout) = match self.request(stream, &get(path)) {
             Step::Pass => (Passed, None),
             Step::Answer(answer, callout) => (Answered(seen(&answer)), callout),
-            Step::Wait(callout) | Step::Hold(callout) => (Waiting(stream), callout),
+            Step::Wait(callout) | Step::Hold(callout, _) => (Waiting(stream), callout),
         };
         let token = callout.map(|callout| self.send(&callout));
         (became, token)

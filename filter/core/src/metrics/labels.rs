@@ -131,12 +131,14 @@ labels! {
     /// What became of a form with the password of a link.
     UnlockOutcome {
         /// The password was right.
-        Ok = "ok",
+        Opened = "opened",
         /// It was wrong.
         Wrong = "wrong",
         /// There were too many tries.
         Limited = "limited",
-        /// The control plane could not be asked, or has not answered.
+        /// The link has no password any more.
+        NotLocked = "not_locked",
+        /// The control plane could not say, or the form did not come.
         Failed = "failed",
     }
 

@@ -81,7 +81,7 @@ proptest! {
                     let callout = match world.request(stream, &get(&path)) {
                         Step::Wait(callout) => { waiting.push(stream); callout }
                         Step::Answer(_, callout) => callout,
-                        Step::Hold(_) => unreachable!("no form"),
+                        Step::Hold(..) => unreachable!("no form"),
                         Step::Pass => None,
                     };
                     let refused = callout.map(|callout| world.edge.on_refused(&mut world.host, callout.flight));

@@ -72,7 +72,7 @@ impl Chaos {
         let path = format!("/{code}");
         let step = self.world.request(stream, &get(&path));
         let callout = match step {
-            Step::Pass | Step::Hold(_) => panic!("{path}"),
+            Step::Pass | Step::Hold(..) => panic!("{path}"),
             Step::Answer(answer, callout) => {
                 check(&seen(&answer), &code);
                 callout

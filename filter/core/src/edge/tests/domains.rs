@@ -116,7 +116,7 @@ impl World {
             Step::Pass => (Passed, None),
             Step::Answer(answer, callout) => (Answered(seen(&answer)), callout),
             Step::Wait(callout) => (Waiting(stream), callout),
-            Step::Hold(_) => unreachable!("a GET is no form"),
+            Step::Hold(..) => unreachable!("a GET is no form"),
         };
         if let Some(callout) = callout {
             self.send(&callout);

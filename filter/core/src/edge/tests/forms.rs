@@ -2,7 +2,7 @@
 
 use super::rules::map;
 use super::*;
-use crate::forms::{FORM_MILLIS, FormAnswer, FormStep, MAX_FORMS, UnlockCallout};
+use crate::forms::{BODY_MILLIS, FORM_MILLIS, FormAnswer, FormStep, MAX_FORMS, UnlockCallout};
 use crate::request::Headers;
 use edgelink_wire::password::{COOKIE_MEDIA_TYPE, UnlockKey, cookie_name};
 use edgelink_wire::record::Extension;
@@ -89,7 +89,7 @@ impl World {
         let stream = self.last_stream;
         let headers = map(&FORM);
         let callout = match self.request(stream, &post(path, &headers)) {
-            Step::Hold(callout) => callout,
+            Step::Hold(callout, None) => callout,
             other => panic!("{other:?}"),
         };
         assert!(self.edge.holds_form(stream));
@@ -137,7 +137,7 @@ impl World {
             panic!("{resumed:?}");
         };
         assert!(form.is_form);
-        self.edge.on_form_link(&self.host, form, resumed)
+        self.edge.on_form_link(form, resumed)
     }
 }
 
@@ -195,7 +195,7 @@ fn a_right_password_leads_back_to_the_link_with_a_cookie() {
         );
         assert_eq!(header(&answer, "set-cookie"), expected);
     }
-    assert_eq!(world.counted("unlocks.ok"), 2);
+    assert_eq!(world.counted("unlocks.opened"), 2);
 }
 
 #[test]
@@ -226,7 +226,12 @@ fn what_else_the_control_plane_says_of_a_form_is_told() {
         let policy = header(&answer, "content-security-policy");
         assert_eq!(policy.starts_with("default-src 'none'"), is_form);
     }
-    for (outcome, count) in [("ok", 1), ("wrong", 1), ("limited", 2), ("failed", 5)] {
+    for (outcome, count) in [
+        ("not_locked", 1),
+        ("wrong", 1),
+        ("limited", 2),
+        ("failed", 5),
+    ] {
         assert_eq!(
             world.counted(&format!("unlocks.{outcome}")),
             count,
@@ -323,32 +328,91 @@ fn what_is_no_form_for_a_link_passes() {
 }
 
 #[test]
-fn forms_are_bounded_in_number_and_time() {
+fn a_form_below_a_code_is_for_links_that_forward_paths() {
+    let forwarding = Extension {
+        unlock_key: Some(unlock_key()),
+        forward_path: true,
+        ..Extension::default()
+    };
+    for (extension, is_for_link) in [(extension(None), false), (forwarding.to_bytes(), true)] {
+        let mut world = World::with(settings_with(r#","forwardPaths":true"#));
+        let (stream, token) = world.form("/a/x");
+        let resumed = world.resume(token.unwrap(), KEY, locked(&extension));
+        let step = match world.on_form_link(&resumed) {
+            FormStep::Hold => world.edge.on_form_body(stream, BODY),
+            step => step,
+        };
+        assert_eq!(matches!(step, FormStep::Ask(_)), is_for_link, "{step:?}");
+        assert_eq!(matches!(step, FormStep::Pass), !is_for_link, "{step:?}");
+        let headers = map(&FORM);
+        world.last_stream += 1;
+        let step = world.request(world.last_stream, &post("/a/x", &headers));
+        assert_eq!(matches!(step, Step::Hold(None, None)), is_for_link);
+        assert_eq!(matches!(step, Step::Pass), !is_for_link);
+    }
+}
+
+/// The streams of the forms that end with a tick.
+fn ended(actions: Vec<Action>) -> Vec<StreamId> {
+    let ends = actions.into_iter().filter_map(|action| match action {
+        Action::EndForm(end) => Some(end.stream),
+        _ => None,
+    });
+    let mut ends: Vec<_> = ends.collect();
+    ends.sort_unstable();
+    ends
+}
+
+#[test]
+fn forms_without_a_body_make_room_for_others() {
     let mut world = World::new();
     world.know("a", locked(&extension(None)));
     let streams: Vec<_> = (0..MAX_FORMS).map(|_| world.form("/a").0).collect();
     let headers = map(&FORM);
-    let refused = |world: &mut World, path| {
+    let next = |world: &mut World, path| {
         world.last_stream += 1;
         match world.request(world.last_stream, &post(path, &headers)) {
-            Step::Answer(answer, None) => answer.status,
+            Step::Hold(_, ended) => Ok(ended.map(|ended| ended.stream)),
+            Step::Answer(answer, None) => Err(answer.status),
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(refused(&mut world, "/a"), 503);
-    assert_eq!(refused(&mut world, "/unknown"), 503);
-    world.edge.on_stream_end(streams[0]);
-    let (last, _) = world.form("/a");
-    let callout = asked(world.edge.on_form_body(last, BODY));
+    asked(world.edge.on_form_body(streams[0], BODY));
+    world.stand_still(1);
+    assert_eq!(next(&mut world, "/a"), Ok(Some(streams[1])));
+    let unknown = next(&mut world, "/unknown");
+    assert_eq!(unknown, Ok(Some(streams[2])));
+    for stream in &streams[1..=2] {
+        assert!(!world.edge.holds_form(*stream));
+        assert_eq!(world.edge.on_form_body(*stream, BODY), FormStep::Hold);
+    }
+    world.edge.on_stream_end(streams[3]);
+    assert_eq!(next(&mut world, "/a"), Ok(None));
+    for stream in 0..=world.last_stream {
+        world.edge.on_form_body(stream, BODY);
+    }
+    assert_eq!(next(&mut world, "/a"), Err(503));
+    assert_eq!(next(&mut world, "/other"), Err(503));
+}
+
+#[test]
+fn forms_are_bounded_in_time() {
+    let mut world = World::new();
+    world.know("a", locked(&extension(None)));
+    let (known, _) = world.form("/a");
+    let (unknown, _) = world.form("/unknown");
+    let (without_body, _) = world.form("/a");
+    let callout = asked(world.edge.on_form_body(known, BODY));
     world.edge.on_form_sent(callout.stream, 9_999);
-    let ends = |actions: Vec<Action>| {
-        let is_end = |action: &&Action| matches!(action, Action::EndForm(_));
-        actions.iter().filter(is_end).count()
-    };
-    let actions = world.tick(FORM_MILLIS - 1);
-    assert_eq!(ends(actions), 0);
+    assert_eq!(world.edge.on_form_body(unknown, BODY), FormStep::Hold);
+    let actions = world.tick(BODY_MILLIS - 1);
+    assert!(ended(actions).is_empty());
     let actions = world.tick(1);
-    assert_eq!(ends(actions), MAX_FORMS);
+    assert_eq!(ended(actions), [without_body]);
+    let actions = world.tick(FORM_MILLIS - BODY_MILLIS - 1);
+    assert!(ended(actions).is_empty());
+    let actions = world.tick(1);
+    assert_eq!(ended(actions), [known, unknown]);
     let late = world.edge.on_form_end(9_999, Response::default(), b"");
     assert_eq!(late, None, "the visitor has his answer");
 }
