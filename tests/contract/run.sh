@@ -9,6 +9,7 @@ root=$(cd "$here/../.." && pwd)
 binary=${EDGELINK_TEST_BIN:-${CARGO_TARGET_DIR:-$root/target}/debug/edgelink}
 schemathesis=$root/.edgelink/schemathesis/bin/schemathesis
 state=$(mktemp -d)
+: >"$state/log"
 server=''
 
 trap '[[ -z $server ]] || kill "$server" 2>/dev/null; rm -rf "$state"' EXIT
