@@ -6,6 +6,7 @@ use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{self, Rule, Rules};
 use edgelink_wire::{Code, Domain, LinkKey, LinkRecord, LinkState, Record, RedirectStatus};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// A link as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +89,10 @@ pub struct LinkDetails {
     /// What a deleted link gets back when it is restored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
+    /// Properties of a later version, as it has stored them. They stay, but what they mean is not known: such a link is shown and
+    /// can be deleted, and is neither followed nor changed here, because edges would get it without them.
+    #[serde(flatten)]
+    pub later: Map<String, Value>,
 }
 
 fn is_false(flag: &bool) -> bool {

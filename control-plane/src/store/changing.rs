@@ -13,7 +13,9 @@ use super::external_ids::external_ids;
 use super::links::FoundRow;
 use super::outbox::OutboxBatches;
 use super::revisions::Revisions;
-use super::rows::{CONTENT_COLUMNS, LINK_COLUMNS, ROW_COLUMNS, ROW_LENGTH, StoredContent, numbers};
+use super::rows::{
+    CONTENT_COLUMNS, LINK_COLUMNS, ROW_COLUMNS, ROW_LENGTH, StoredContent, check_known, numbers,
+};
 use super::session::Session;
 use super::sql::{LONGEST, Value, pieces, sql};
 use super::terms;
@@ -175,6 +177,9 @@ pub enum ChangeError {
     /// The content of the deleted link was removed.
     #[error("the content of the link was purged")]
     Purged,
+    /// The link has properties of a later version.
+    #[error("the link has properties of a later version")]
+    Later,
 }
 
 impl ChangeError {
@@ -465,6 +470,9 @@ impl LockedRows {
         self.write_terms(session).await?;
         let mut changes = OutboxBatches::default();
         for row in self.changed_rows() {
+            if row.deleted_at.is_none() {
+                check_known(&row.link)?;
+            }
             changes.push(&row.link.key(), &row.record().as_deref());
         }
         let now = revisions.now_millis();
@@ -557,7 +565,9 @@ impl LockedRow {
     fn new_content(&self, change: &LinkChange) -> Option<Result<LinkContent, ChangeError>> {
         let link = &self.link;
         let is_live = self.deleted_at.is_none();
+        let is_known = check_known(link).is_ok();
         Some(match change {
+            LinkChange::Update(_) if is_live && !is_known => Err(ChangeError::Later),
             LinkChange::Update(change) if is_live => change(link),
             LinkChange::Delete(check) if is_live => {
                 check(link).map(|()| link.content.clone().into_tombstone())
@@ -566,6 +576,7 @@ impl LockedRow {
             LinkChange::Restore(check) => {
                 check(link).and_then(|()| match link.content.restored() {
                     _ if is_live => Err(ChangeError::NotDeleted),
+                    _ if !is_known => Err(ChangeError::Later),
                     None => Err(ChangeError::Purged),
                     Some(content) => Ok(content),
                 })

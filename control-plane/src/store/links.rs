@@ -3,7 +3,7 @@
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::revisions::Revisions;
-use super::rows::{LINK_COLUMNS, LinkRow};
+use super::rows::{LINK_COLUMNS, LinkRow, check_known};
 use super::session::Session;
 use super::sql::{LONGEST, sql};
 use crate::links::model::Link;
@@ -135,5 +135,6 @@ fn record(found: FoundRow) -> Result<Record<String>, Fault> {
         rev,
         ..row.into_link()?
     };
+    check_known(&link)?;
     Ok(link.record().to_owned_record())
 }

@@ -300,6 +300,17 @@ pub(super) fn max_visits(details: Option<&str>) -> Result<Option<u64>, Fault> {
     Ok(details_from_text(details)?.max_visits)
 }
 
+/// Fails for a link whose record this version does not know how to make.
+pub(super) fn check_known(link: &Link) -> Result<(), Fault> {
+    match link.content.details.later.keys().next() {
+        Some(name) => Err(Fault::Corrupt(format!(
+            "the property {name} of the link {} is of a later version",
+            link.key()
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn details_from_text(text: Option<&str>) -> Result<LinkDetails, Fault> {
     let details = text.map(serde_json::from_str).transpose();
     let details = details.map_err(|error| Fault::corrupt("details", &error))?;
@@ -354,14 +365,11 @@ mod tests {
     }
 
     #[test]
-    fn details_of_a_later_version_are_read() {
-        let details = details_from_text(Some(r#"{"notes":"n","later":[1]}"#)).unwrap();
-        let notes = Some("n".to_owned());
-        let expected = LinkDetails {
-            notes,
-            ..LinkDetails::default()
-        };
-        assert_eq!(details, expected);
+    fn details_of_a_later_version_stay() {
+        let text = r#"{"notes":"n","next":[1]}"#;
+        let details = details_from_text(Some(text)).unwrap();
+        assert_eq!(details.notes.as_deref(), Some("n"));
+        assert_eq!(details_as_text(&details).as_deref(), Some(text));
         assert_eq!(details_from_text(None).unwrap(), LinkDetails::default());
         assert!(details_from_text(Some("{")).is_err());
         assert_eq!(details_as_text(&LinkDetails::default()), None);

@@ -17,6 +17,7 @@ mod faults;
 mod helpers;
 mod idempotency;
 mod intruders;
+mod later;
 mod limits;
 mod listing;
 mod migration;

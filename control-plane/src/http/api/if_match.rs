@@ -79,6 +79,10 @@ impl From<ChangeError> for Problem {
             ChangeError::ExternalIdTaken => Self::external_id_taken(),
             ChangeError::NotDeleted => Self::new(Kind::NotDeleted),
             ChangeError::Purged => Self::new(Kind::LinkPurged),
+            ChangeError::Later => {
+                let detail = "the link has properties of a later version: only a control plane of that one changes it";
+                Self::new(Kind::Internal).with_detail(detail)
+            }
             ChangeError::Invalid { field, reason } => {
                 Self::validation(vec![FieldError::new(field, reason)])
             }
