@@ -10,6 +10,7 @@ mod bulk_passwords;
 pub(super) mod create;
 mod cursor;
 mod domains;
+mod draft;
 mod dry_run;
 pub(super) mod fields;
 mod idempotency;

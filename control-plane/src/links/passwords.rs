@@ -18,6 +18,9 @@ const AT_ONCE: usize = 2;
 /// How many more wait for their turn; further ones are refused.
 const MAX_WAITING: usize = 64;
 
+/// The most items of a request that set a password: hashing one takes some ten milliseconds of a core.
+pub(crate) const MAX_PER_REQUEST: usize = 100;
+
 /// The new password of a link. Everything that holds it sees its hash once there is one; its text is in no message.
 #[derive(Clone)]
 pub(crate) struct NewPassword(Arc<Inner>);

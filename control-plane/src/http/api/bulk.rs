@@ -3,10 +3,10 @@
 //! Either the body is refused as a whole and creates nothing, or every item has its outcome.
 
 use super::bulk_items::{self, Deadlines, ItemView};
-use super::bulk_passwords::{MAX_PASSWORDS, hash_all};
+use super::bulk_passwords::{hash_all, refuse_beyond};
 use super::create;
+use super::draft::Draft;
 use super::idempotency::{RequestId, Route, WholeRequest};
-use super::properties::Properties;
 use super::quota;
 use super::schema;
 use crate::config::LinksConfig;
@@ -15,6 +15,7 @@ use crate::http::app::App;
 use crate::http::auth::{Caller, check_again};
 use crate::http::tenant_links::TenantLinks;
 use crate::links::order::{Order, OrderOutcome};
+use crate::links::passwords::MAX_PER_REQUEST;
 use crate::problem::{Kind, Problem};
 use axum::Json;
 use axum::extract::{Extension, Request, State};
@@ -25,8 +26,8 @@ use serde_json::Value;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// The order of an item, and the properties that it names.
-pub(super) type Parsed = Result<(Order, Properties), Problem>;
+/// The order of an item.
+pub(super) type Parsed = Result<Draft, Problem>;
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = CreatedLinks)]
@@ -96,7 +97,7 @@ fn parse(
     let object = bulk_items::object(value)?;
     let item = u32::try_from(index).unwrap_or(u32::MAX);
     let receipt = id.map(|id| id.receipt(item, &object));
-    create::parse_properties(object, links, caller, receipt)
+    create::parse(object, links, caller, receipt)
 }
 
 /// Hashes the passwords of items; the orders with the hashes.
@@ -104,19 +105,16 @@ pub(super) async fn hash_passwords(
     app: &App,
     mut parsed: Vec<Parsed>,
 ) -> Vec<Result<Order, Problem>> {
-    let passwords = &app.passwords;
-    hash_all(
-        passwords,
-        &mut parsed,
-        |item| item.1.new_password(),
-        MAX_PASSWORDS,
-    )
-    .await;
-    let order = |(mut order, properties): (Order, Properties)| {
-        create::set_hash(&properties, &mut order);
-        order
-    };
-    parsed.into_iter().map(|item| item.map(order)).collect()
+    hash_all(&app.passwords, &mut parsed, Draft::new_password).await;
+    let parsed = parsed.into_iter();
+    parsed.map(|item| item.map(Draft::hashed)).collect()
+}
+
+/// The orders of a request that keeps nothing: their passwords need no hash, and as many may have one as of others.
+pub(super) fn without_hashes(mut parsed: Vec<Parsed>) -> Vec<Result<Order, Problem>> {
+    refuse_beyond(MAX_PER_REQUEST, &mut parsed, Draft::new_password);
+    let parsed = parsed.into_iter();
+    parsed.map(|item| item.map(Draft::unhashed)).collect()
 }
 
 /// The answer for items that were carried out.

@@ -3,7 +3,7 @@
 //! Either the body is refused as a whole and changes nothing, or every item has its outcome.
 
 use super::bulk_items::{self, Deadlines, ItemView};
-use super::bulk_passwords::{MAX_PASSWORDS, hash_all};
+use super::bulk_passwords::hash_all;
 use super::fields::Fields;
 use super::if_match::IfMatch;
 use super::one::outcome;
@@ -125,13 +125,7 @@ async fn change_many(
     let mut parsed = parsed.await?;
     check_again(&app.keys, &parts.headers, caller).await?;
     let passwords = &app.passwords;
-    hash_all(
-        passwords,
-        &mut parsed,
-        |item| item.2.as_ref(),
-        MAX_PASSWORDS,
-    )
-    .await;
+    hash_all(passwords, &mut parsed, |item| item.2.as_ref()).await;
     let change = |(key, change, _): ParsedItem| (key, change);
     let parsed: Vec<_> = parsed.into_iter().map(|item| item.map(change)).collect();
     let from = app.feed.end();

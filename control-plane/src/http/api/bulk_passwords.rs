@@ -1,38 +1,42 @@
 //! Passwords that the items of a bulk request set.
 
-use crate::links::passwords::{NewPassword, Passwords};
+use crate::links::passwords::{MAX_PER_REQUEST, NewPassword, Passwords};
 use crate::problem::{FieldError, Problem};
 
-/// The most items of a request that set a password: hashing one takes some ten milliseconds of a core.
-pub(super) const MAX_PASSWORDS: usize = 100;
-
 /// Hashes the passwords of items, one after the other, which is to be done before links are created or changed. Items with a
-/// password beyond the first `most` are refused.
+/// password beyond the first [`MAX_PER_REQUEST`] are refused.
 pub(super) async fn hash_all<T>(
     passwords: &Passwords,
     items: &mut [Result<T, Problem>],
     password_of: fn(&T) -> Option<&NewPassword>,
-    most: usize,
 ) {
-    let mut count = 0;
+    refuse_beyond(MAX_PER_REQUEST, items, password_of);
     for item in items {
         let Ok(Some(password)) = item.as_ref().map(password_of) else {
             continue;
         };
-        count += 1;
-        let hashed = match count <= most {
-            true => passwords.hash(&password.clone()).await,
-            false => Err(too_many(most)),
-        };
-        if let Err(problem) = hashed {
+        if let Err(problem) = passwords.hash(&password.clone()).await {
             *item = Err(problem);
         }
     }
 }
 
-fn too_many(most: usize) -> Problem {
-    let reason = format!("may be set by at most {most} items of a request");
-    Problem::validation(vec![FieldError::new("password", reason)])
+/// Refuses items with a password beyond the first `most`.
+pub(super) fn refuse_beyond<T>(
+    most: usize,
+    items: &mut [Result<T, Problem>],
+    password_of: fn(&T) -> Option<&NewPassword>,
+) {
+    let sets_password = |item: &&mut Result<T, Problem>| {
+        let item = item.as_ref();
+        item.is_ok_and(|item| password_of(item).is_some())
+    };
+    for item in items.iter_mut().filter(sets_password).skip(most) {
+        let reason = format!("may be set by at most {most} items of a request");
+        *item = Err(Problem::validation(vec![FieldError::new(
+            "password", reason,
+        )]));
+    }
 }
 
 #[cfg(test)]
@@ -52,7 +56,8 @@ mod tests {
             with("c"),
             Ok(None),
         ];
-        hash_all(&Passwords::new(), &mut items, Option::as_ref, 2).await;
+        refuse_beyond(2, &mut items, Option::as_ref);
+        hash_all(&Passwords::new(), &mut items, Option::as_ref).await;
         let outcome = |item: &Result<Option<NewPassword>, Problem>| match item {
             Ok(Some(password)) => password.hash().starts_with("$argon2id$").to_string(),
             Ok(None) => "none".to_owned(),

@@ -1,6 +1,7 @@
 //! `POST /links`.
 
 use super::body::JsonObject;
+use super::draft::Draft;
 use super::fields::Fields;
 use super::idempotency::{self, RequestId, Route};
 use super::properties::Properties;
@@ -13,7 +14,6 @@ use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
 use crate::links::model::History;
 use crate::links::order::{FulfilledOrder, Order};
-use crate::links::passwords::Passwords;
 use crate::links::target::TargetUrl;
 use crate::problem::Problem;
 use crate::store::{ChangeError, Receipt};
@@ -58,8 +58,8 @@ pub(crate) async fn create(
     let links = &app.links(&caller);
     let id = RequestId::of(&headers, &caller, Route::One)?;
     let receipt = id.map(|id| id.receipt(0, &object));
-    let (mut order, properties) = parse_properties(object, links, &caller, receipt)?;
-    hash(&app.passwords, &properties, &mut order).await?;
+    let draft = parse(object, links, &caller, receipt)?;
+    let order = draft.hash(&app.passwords).await?;
     let (made, awaited) = carry_out(&app, &caller, order).await?;
     Ok(awaited.attach_to(answer(&made, links)))
 }
@@ -90,43 +90,23 @@ fn answer(made: &FulfilledOrder, links: &LinksConfig) -> Response {
     response
 }
 
-/// Hashes the password of an order, if it has one.
-pub(crate) async fn hash(
-    passwords: &Passwords,
-    properties: &Properties,
-    order: &mut Order,
-) -> Result<(), Problem> {
-    if let Some(password) = properties.new_password() {
-        passwords.hash(password).await?;
-        set_hash(properties, order);
-    }
-    Ok(())
-}
-
-/// Gives an order the hash of its password.
-pub(super) fn set_hash(properties: &Properties, order: &mut Order) {
-    if let Some(password) = properties.new_password() {
-        order.content.details.password = Some(password.hash().to_owned());
-    }
-}
-
-/// The order for the link, and the properties that the request names.
-pub(crate) fn parse_properties(
+/// The order for the link.
+pub(crate) fn parse(
     object: Map<String, Value>,
     links: &TenantLinks<'_>,
     caller: &Caller,
     receipt: Option<Receipt>,
-) -> Result<(Order, Properties), Problem> {
-    read_order(Fields::new(object), links, caller, receipt)
+) -> Result<Draft, Problem> {
+    read(Fields::new(object), links, caller, receipt)
 }
 
 /// The same of fields of which others were read before.
-pub(super) fn read_order(
+pub(super) fn read(
     mut fields: Fields,
     links: &TenantLinks<'_>,
     caller: &Caller,
     receipt: Option<Receipt>,
-) -> Result<(Order, Properties), Problem> {
+) -> Result<Draft, Problem> {
     let target = fields.required("longUrl", |value| values::target(value, links));
     let alias = fields.optional("customSlug", values::slug);
     let default = caller.default_domain(links.default_domain());
@@ -154,5 +134,5 @@ pub(super) fn read_order(
         find_if_exists: find_if_exists.unwrap_or(false),
         receipt,
     };
-    Ok((order, properties))
+    Ok(Draft::new(order, properties))
 }

@@ -2,7 +2,8 @@
 //!
 //! An item is a link as `POST /links` takes it, and may have conditional targets, and for admins its history: when it was created
 //! and how often it was visited. A code that a link to the same target has already counts as imported, so that a repeated import
-//! changes nothing. With `dryRun=true` nothing is created, and the answer is what it would be.
+//! changes nothing; one without a password does not where the item has one. With `dryRun=true` nothing is created, and the
+//! answer is what it would be.
 
 use super::bulk::{self, Parsed, answer};
 use super::bulk_items::{self, Deadlines, ItemView};
@@ -14,9 +15,8 @@ use crate::config::LinksConfig;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::{Caller, check_again};
-use crate::links::model::{History, Link};
+use crate::links::model::{History, Link, LinkContent};
 use crate::links::order::{FulfilledOrder, Order, OrderOutcome};
-use crate::links::target::TargetUrl;
 use crate::problem::{FieldError, Kind, Problem};
 use crate::publisher::EVERY_NUMBER;
 use crate::timestamp;
@@ -152,8 +152,7 @@ impl Importer<'_> {
         let parsed = bulk_items::read(config, body, |index, value| self.parse(index, value, None));
         let parsed = parsed.await?;
         check_again(&app.keys, &parts.headers, self.caller).await?;
-        // Nothing is kept, so passwords need no hash.
-        let parsed = parsed.into_iter().map(|item| Ok(item?.0)).collect();
+        let parsed = bulk::without_hashes(parsed);
         let limit = config.request_timeout_ms;
         let run = async |orders: Vec<Order>, _: Deadlines| {
             let outcomes = self.foresee(&orders).await;
@@ -176,13 +175,14 @@ impl Importer<'_> {
         let mut fields = Fields::new(object);
         let history = self.history(&mut fields);
         let rules = rules::field(&mut fields, links);
-        let (mut order, properties) = create::read_order(fields, links, self.caller, receipt)?;
+        let mut draft = create::read(fields, links, self.caller, receipt)?;
+        let order = draft.order_mut();
         order.history = history;
         order.content.details.rules = rules;
         let creator = &self.app.creator;
         let alias = order.alias.as_ref();
         order.number = alias.and_then(|code| creator.number_of(code, self.agreed));
-        Ok((order, properties))
+        Ok(draft)
     }
 
     /// What the link had where it comes from.
@@ -241,19 +241,20 @@ impl Importer<'_> {
     ) -> Result<Vec<Result<Foreseen, Problem>>, Problem> {
         let mut outcomes = self.app.creator.existing(orders).await?;
         self.find_places(orders, &mut outcomes, |_| true).await?;
-        let mut seen: HashMap<LinkKey, &TargetUrl> = HashMap::new();
+        let mut seen: HashMap<LinkKey, &LinkContent> = HashMap::new();
         let mut foresee = |order: &'o Order| {
-            let target = &order.content.target;
             let Some(key) = place(order) else {
                 return Ok(Foreseen::Created);
             };
             match seen.entry(key) {
                 Entry::Vacant(free) => {
-                    free.insert(target);
+                    free.insert(&order.content);
                     Ok(Foreseen::Created)
                 }
-                Entry::Occupied(first) if *first.get() == target => Ok(Foreseen::Existing(None)),
-                Entry::Occupied(first) => Err(conflict(Some(first.get()))),
+                Entry::Occupied(first) if fulfils(first.get(), &order.content) => {
+                    Ok(Foreseen::Existing(None))
+                }
+                Entry::Occupied(first) => Err(conflict(Some(first.get()), &order.content)),
             }
         };
         let foreseen = orders.iter().zip(outcomes);
@@ -298,14 +299,15 @@ impl Importer<'_> {
     /// The outcome of an order whose code that link has.
     fn occupied(&self, link: &Link, order: &Order) -> OrderOutcome {
         let is_visible = self.caller.check(link).is_ok();
-        if is_visible && link.content.target == order.content.target {
+        if is_visible && fulfils(&link.content, &order.content) {
             return Ok(FulfilledOrder {
                 link: link.clone(),
                 is_found: true,
                 is_replayed: false,
             });
         }
-        Err(conflict(is_visible.then_some(&link.content.target)))
+        let other = is_visible.then_some(&link.content);
+        Err(conflict(other, &order.content))
     }
 }
 
@@ -315,9 +317,22 @@ fn place(order: &Order) -> Option<LinkKey> {
     Some(LinkKey::new(order.domain.clone(), code))
 }
 
-/// The problem of an item whose code another link has; `target` is where that one goes, if the caller may know it.
-fn conflict(target: Option<&TargetUrl>) -> Problem {
-    let by = target.map(|target| format!(", by a link to {}", target.as_str()));
+/// Whether a link counts as that of an item with the same code: it has the same target, and is not open where the item asks
+/// for a password.
+fn fulfils(link: &LinkContent, wanted: &LinkContent) -> bool {
+    let is_locked = |content: &LinkContent| content.details.password.is_some();
+    link.target == wanted.target && (is_locked(link) || !is_locked(wanted))
+}
+
+/// The problem of an item whose code another link has, if the caller may know of that one.
+fn conflict(other: Option<&LinkContent>, wanted: &LinkContent) -> Problem {
+    let by = other.map(|other| {
+        let without = match other.target == wanted.target {
+            true => " without a password",
+            false => "",
+        };
+        format!(", by a link to {}{without}", other.target.as_str())
+    });
     let reason = format!("is taken on this domain{}", by.unwrap_or_default());
     Problem::new(Kind::SlugTaken).with_errors(vec![FieldError::new("customSlug", reason)])
 }

@@ -10,7 +10,6 @@ use super::view;
 use crate::feed::AwaitedChanges;
 use crate::http::app::App;
 use crate::http::auth::Caller;
-use crate::http::tenant_links::TenantLinks;
 use crate::links::model::Link;
 use crate::links::order::Order;
 use crate::problem::{FieldError, Kind, Problem};
@@ -53,8 +52,7 @@ pub(crate) async fn put(
     Extension(caller): Extension<Caller>,
     JsonObject(object): JsonObject,
 ) -> Result<Response, Problem> {
-    let mut upsert = Upsert::parse(object, &app.links(&caller), &caller)?;
-    create::hash(&app.passwords, &upsert.properties, &mut upsert.order).await?;
+    let upsert = Upsert::parse(&app, object, &caller).await?;
     for _ in 0..MAX_ROUNDS {
         let id = &upsert.external_id;
         let answer = match app
@@ -84,13 +82,15 @@ struct Upsert {
 }
 
 impl Upsert {
-    fn parse(
+    async fn parse(
+        app: &App,
         object: Map<String, Value>,
-        links: &TenantLinks<'_>,
         caller: &Caller,
     ) -> Result<Self, Problem> {
         let is_on_domain = object.get("domain").is_some_and(|domain| !domain.is_null());
-        let (order, properties) = create::parse_properties(object, links, caller, None)?;
+        let mut draft = create::parse(object, &app.links(caller), caller, None)?;
+        let properties = draft.properties().clone();
+        let order = draft.order_mut();
         let refuse = |field: &'static str, reason: &'static str| {
             Problem::validation(vec![FieldError::new(field, reason)])
         };
@@ -100,7 +100,7 @@ impl Upsert {
         let external_id = order.content.external_id.clone();
         Ok(Self {
             external_id: external_id.ok_or_else(|| refuse("externalId", "is required"))?,
-            order,
+            order: draft.hash(&app.passwords).await?,
             is_on_domain,
             properties: Arc::new(properties),
         })

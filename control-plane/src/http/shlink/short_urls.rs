@@ -23,9 +23,9 @@ pub(super) async fn create(
     let links = &app.links(&caller);
     let slug = object.get("customSlug").cloned();
     let foreign = take_foreign(&mut object, links);
-    let order = creating::parse_properties(object, links, &caller, None);
-    let (mut order, properties) = unless_wrong(foreign, order)?;
-    creating::hash(&app.passwords, &properties, &mut order).await?;
+    let order = creating::parse(object, links, &caller, None);
+    let draft = unless_wrong(foreign, order)?;
+    let order = draft.hash(&app.passwords).await?;
     let taken = |problem: Problem| match problem.kind() {
         Kind::SlugTaken => Failure::from(problem).with("customSlug", slug.unwrap_or_default()),
         _ => problem.into(),

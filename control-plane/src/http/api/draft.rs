@@ -1,0 +1,54 @@
+//! Orders whose passwords are not hashed yet.
+
+use super::properties::Properties;
+use crate::links::order::Order;
+use crate::links::passwords::{NewPassword, Passwords};
+use crate::problem::Problem;
+
+/// An order as a request has it, which becomes one that can be carried out when its password is hashed.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    order: Order,
+    /// What the request names.
+    properties: Properties,
+}
+
+impl Draft {
+    pub(super) fn new(order: Order, properties: Properties) -> Self {
+        Self { order, properties }
+    }
+
+    pub(super) fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// The order, in which only the password is not what it will be.
+    pub(super) fn order_mut(&mut self) -> &mut Order {
+        &mut self.order
+    }
+
+    pub(super) fn new_password(&self) -> Option<&NewPassword> {
+        self.properties.new_password()
+    }
+
+    /// The order with the hash of its password, which takes a while if it has one.
+    pub(crate) async fn hash(self, passwords: &Passwords) -> Result<Order, Problem> {
+        if let Some(password) = self.new_password() {
+            passwords.hash(password).await?;
+        }
+        Ok(self.hashed())
+    }
+
+    /// The same of a password that was hashed before.
+    pub(super) fn hashed(mut self) -> Order {
+        if let Some(password) = self.properties.new_password() {
+            self.order.content.details.password = Some(password.hash().to_owned());
+        }
+        self.order
+    }
+
+    /// An order from which no link is made: one without a hash says only that there is a password.
+    pub(super) fn unhashed(self) -> Order {
+        self.order
+    }
+}
