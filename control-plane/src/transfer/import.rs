@@ -2,13 +2,15 @@
 //!
 //! A batch that was sent before its checkpoint is sent again under the same `Idempotency-Key`, so no record becomes two links.
 //! The API keeps such keys for a day only. A later retry is sent with `findIfExists`: each item finds the link that it has
-//! created, and equal items become one link. Items with a code find their link at any time.
+//! created, and equal items become one link. Items with a code find their link at any time. `findIfExists` finds no link with
+//! a password: items with one and without a code are left out then, and reported.
 
 use super::client::{ApiClient, ItemResult, Mode};
-use super::report::{Entry, Outcome, Report};
+use super::report::{Entry, Outcome, Report, source, without_password};
 use super::source::{Item, Mapping, Record, Records};
 use super::{TransferError, in_file, read_checkpoint, write_checkpoint};
 use crate::clock;
+use crate::links::passwords::MAX_PER_REQUEST;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -111,6 +113,8 @@ struct ImportBatch {
     records: Vec<Record>,
     /// Records that cannot be read.
     refused: Vec<(usize, String)>,
+    /// How many items set a password.
+    passwords: usize,
     bytes: usize,
     end: u64,
 }
@@ -140,8 +144,7 @@ pub async fn import(
                 write_checkpoint(&options.checkpoint, &state)?;
                 Mode::Create(state.request())
             };
-            let results = client.import(&state.items(&batch), &mode).await?;
-            outcomes = results.iter().map(outcome).collect();
+            outcomes = send(client, &state, &batch, &mode).await?;
         }
         if options.is_dry_run {
             foreseen.correct(&batch.items, &mut outcomes);
@@ -158,6 +161,30 @@ pub async fn import(
     Ok(state.summary)
 }
 
+/// Sends a batch; the outcomes of its items, those that are left out included.
+async fn send(
+    client: &ApiClient,
+    state: &ImportCheckpoint,
+    batch: &ImportBatch,
+    mode: &Mode,
+) -> Result<Vec<ItemOutcome>, TransferError> {
+    let items = state.items(batch);
+    let mut results = match items.is_empty() {
+        true => Vec::new(),
+        false => client.import(&items, mode).await?,
+    }
+    .into_iter();
+    let outcome = |item| match state.leaves_out(item) {
+        true => Some((Outcome::Refused, MAY_EXIST.to_owned())),
+        false => results.next().as_ref().map(outcome),
+    };
+    Ok(batch.items.iter().filter_map(outcome).collect())
+}
+
+/// Why an item is left out of a batch that is sent late.
+const MAY_EXIST: &str = "may exist: it was sent more than 23 hours ago, and no answer was noted; a link with a password \
+     that was given no code is not found by its other fields";
+
 /// What became of an item, and why.
 type ItemOutcome = (Outcome, String);
 
@@ -167,9 +194,10 @@ fn outcome(result: &ItemResult) -> ItemOutcome {
     (Outcome::of(result), reason.unwrap_or_default())
 }
 
-/// The codes that a dry run would have taken by now. The API knows only those of one batch.
+/// The codes that a dry run would have taken by now, with their targets and whether they have passwords. The API knows only
+/// those of one batch.
 #[derive(Debug, Default)]
-struct Foreseen(HashMap<u64, u64>);
+struct Foreseen(HashMap<u64, (u64, bool)>);
 
 impl Foreseen {
     /// Corrects the outcomes of items whose code an item of an earlier batch would have.
@@ -181,9 +209,14 @@ impl Foreseen {
             }
             let place = hash(&[item.get("domain"), item.get("customSlug")]);
             let target = hash(&[item.get("longUrl")]);
+            let is_locked = sets_password(item);
             match self.0.get(&place) {
-                None => own.push((place, target)),
-                Some(first) if *first == target => *outcome = (Outcome::Existing, String::new()),
+                None => own.push((place, (target, is_locked))),
+                Some((first, is_first_locked))
+                    if *first == target && (*is_first_locked || !is_locked) =>
+                {
+                    *outcome = (Outcome::Existing, String::new());
+                }
                 Some(_) => {
                     let reason = "customSlug is taken on this domain, by an item before";
                     *outcome = (Outcome::Conflict, reason.to_owned());
@@ -266,11 +299,19 @@ impl ImportCheckpoint {
     fn items<'a>(&self, batch: &'a ImportBatch) -> Cow<'a, [Map<String, Value>]> {
         let mut items = Cow::from(&batch.items);
         if self.is_late() {
-            for item in items.to_mut() {
+            let items = items.to_mut();
+            items.retain(|item| !self.leaves_out(item));
+            for item in items {
                 item.insert("findIfExists".to_owned(), Value::from(true));
             }
         }
         items
+    }
+
+    /// Whether an item is not sent any more, because it may have created a link that it would not find.
+    fn leaves_out(&self, item: &Map<String, Value>) -> bool {
+        let is_named = |field| item.get(field).is_some_and(|value| !value.is_null());
+        self.is_late() && sets_password(item) && !is_named("customSlug") && !is_named("externalId")
     }
 
     /// The `Idempotency-Key` of the next batch.
@@ -351,6 +392,7 @@ impl ImportBatch {
         const SPARE: usize = 100;
         self.records.len() < most
             && self.bytes < MAX_BATCH_BYTES
+            && self.passwords < MAX_PER_REQUEST
             && (self.items.len() + SPARE <= MAX_ITEMS || self.items.len() == self.records.len())
     }
 
@@ -361,6 +403,7 @@ impl ImportBatch {
         for item in mapping.items(&record) {
             match item {
                 Ok(Item { fields, notes }) => {
+                    self.passwords += usize::from(sets_password(&fields));
                     self.items.push(fields);
                     self.origins.push((index, notes));
                 }
@@ -394,14 +437,20 @@ impl ImportBatch {
                 line: record.number,
                 outcome: *outcome,
                 reason: reasons.join("; "),
-                link: Some(item),
-                source: record.shown(),
+                link: Some(without_password(item)),
+                source: source(record),
             };
             entries.push((*index, entry));
         }
         entries.sort_by_key(|(index, _)| *index);
         entries.into_iter().map(|(_, entry)| entry).collect()
     }
+}
+
+/// Whether an item asks for a password.
+fn sets_password(item: &Map<String, Value>) -> bool {
+    item.get("password")
+        .is_some_and(|password| !password.is_null())
 }
 
 fn progress(size: u64, state: &ImportCheckpoint) -> ProgressBar {

@@ -5,6 +5,7 @@ use super::source::Record;
 use super::{TransferError, in_file, open_behind};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -44,10 +45,10 @@ pub(super) struct Entry<'a> {
     pub(super) outcome: Outcome,
     /// Why, or what was not kept.
     pub(super) reason: String,
-    /// The item as it was sent; none of those that could not be read.
+    /// The item as it was sent, without its password; none of those that could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) link: Option<&'a Map<String, Value>>,
-    /// The record as it was read.
+    pub(super) link: Option<Cow<'a, Map<String, Value>>>,
+    /// The record as it was read, without passwords.
     pub(super) source: Value,
 }
 
@@ -59,8 +60,49 @@ impl Entry<'_> {
             outcome: Outcome::Refused,
             reason,
             link: None,
-            source: record.shown(),
+            source: source(record),
         }
+    }
+}
+
+/// An item without its password: it says only whether there is one.
+pub(super) fn without_password(item: &Map<String, Value>) -> Cow<'_, Map<String, Value>> {
+    let mut item = Cow::Borrowed(item);
+    let names: Vec<String> = item
+        .keys()
+        .filter(|name| is_password(name))
+        .cloned()
+        .collect();
+    for name in names {
+        let has_one = match &item[&name] {
+            Value::Null => Value::Null,
+            Value::Bool(has_one) => Value::Bool(*has_one),
+            _ => Value::Bool(true),
+        };
+        item.to_mut().insert(name, has_one);
+    }
+    item
+}
+
+/// Whether a field of that name may hold a password. Systems spell their names in different ways.
+fn is_password(name: &str) -> bool {
+    name.to_ascii_lowercase().contains("password")
+}
+
+/// What a record is shown as. A text that is no JSON may have a password anywhere.
+pub(super) fn source(record: &Record) -> Value {
+    match record.shown() {
+        Value::Object(fields) => Value::Object(without_password(&fields).into_owned()),
+        Value::String(text) => match serde_json::from_str(&text) {
+            Ok(Value::Object(fields)) if fields.keys().any(|name| is_password(name)) => {
+                Value::from(Value::Object(without_password(&fields).into_owned()).to_string())
+            }
+            Err(_) if is_password(&text) && text.trim_start().starts_with('{') => {
+                Value::from("not shown, as it may hold a password")
+            }
+            _ => Value::String(text),
+        },
+        other => other,
     }
 }
 

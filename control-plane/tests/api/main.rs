@@ -20,6 +20,7 @@ mod intruders;
 mod later;
 mod limits;
 mod listing;
+mod locked_imports;
 mod migration;
 mod moving;
 mod openapi;

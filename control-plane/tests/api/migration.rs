@@ -311,7 +311,8 @@ async fn links_of_kutt_keep_what_they_had() {
     let server = Running::start().await;
     let done = thrice(&server, Format::Kutt, KUTT.as_bytes()).await;
     assert_eq!((done.summary.created, done.summary.visits), (3, 11));
-    assert_eq!(done.entries(), [(2, "created", "the password is not kept")]);
+    let note = "its password is not kept, so it is disabled: set one, and enable it";
+    assert_eq!(done.entries(), [(2, "created", note)]);
     let expected = json!([
         "https://example.com/k",
         "2024-01-31T09:15:01.000Z",
@@ -326,6 +327,7 @@ async fn links_of_kutt_keep_what_they_had() {
         .await
         .expect(200);
     assert_eq!(secret["validUntil"], "2999-01-01T00:00:00Z");
+    assert_eq!(secret["state"], "disabled", "it would be open to all");
     assert_eq!(
         server.get("/links/banned").await.expect(200)["state"],
         "disabled"

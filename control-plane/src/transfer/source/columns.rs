@@ -168,6 +168,7 @@ impl<'r> Named<'r> {
 
     fn item(&self, format: Format, place: Place) -> Result<Item, String> {
         let mut item = Item::default();
+        self.guard(&mut item);
         let target = self.text(LONG_URL);
         item.set("longUrl", target.ok_or("has no long URL")?);
         item.set_some("customSlug", place.code);
@@ -191,7 +192,6 @@ impl<'r> Named<'r> {
         if self.flag("banned") == Some(true) {
             item.set("state", "disabled");
         }
-        self.note_what_is_lost(&mut item);
         Ok(item)
     }
 
@@ -280,12 +280,16 @@ impl<'r> Named<'r> {
         Ok(())
     }
 
-    fn note_what_is_lost(&self, item: &mut Item) {
-        if self
-            .flag("password")
-            .unwrap_or(self.get(&["password"]).is_some())
-        {
-            item.notes.push("the password is not kept".to_owned());
+    /// Disables a link that had a password, which files do not hold: without one it would be open to all.
+    fn guard(&self, item: &mut Item) {
+        let had_one = |name| {
+            let is_there = self.get(&[name]).is_some();
+            self.flag(name).unwrap_or(is_there)
+        };
+        if had_one("password") || had_one("haspassword") {
+            item.set("state", "disabled");
+            let note = "its password is not kept, so it is disabled: set one, and enable it";
+            item.notes.push(note.to_owned());
         }
     }
 }
