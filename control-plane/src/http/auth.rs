@@ -76,13 +76,16 @@ pub(crate) async fn require_api_key(
     next.run(request).await
 }
 
+/// The API key that a request comes with; `None` if there is none. It is not checked.
+pub(crate) fn sent_key(headers: &HeaderMap) -> Option<&str> {
+    bearer(headers).or_else(|| visible(headers, API_KEY_HEADER))
+}
+
 async fn authenticate(keys: &KeyVerifier, headers: &HeaderMap) -> Result<Caller, Problem> {
-    let key = bearer(headers)
-        .or_else(|| visible(headers, API_KEY_HEADER))
-        .ok_or_else(|| {
-            Problem::new(Kind::Unauthorized)
-                .with_detail("send a key as 'Authorization: Bearer <key>' or as 'X-Api-Key: <key>'")
-        })?;
+    let key = sent_key(headers).ok_or_else(|| {
+        Problem::new(Kind::Unauthorized)
+            .with_detail("send a key as 'Authorization: Bearer <key>' or as 'X-Api-Key: <key>'")
+    })?;
     let holder = keys.verify(key).await?;
     let holder = holder
         .ok_or_else(|| Problem::new(Kind::Unauthorized).with_detail("the key is not valid"))?;

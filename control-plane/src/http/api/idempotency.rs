@@ -4,7 +4,7 @@
 //! any replica and after any crash, is answered from the receipt: the same link, as it was then. Errors leave no receipt,
 //! because they have created nothing: the request is carried out again.
 
-use crate::http::auth::Caller;
+use crate::http::auth::{Caller, sent_key};
 use crate::problem::{Kind, Problem};
 use crate::store::{Receipt, Store};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -25,8 +25,9 @@ const MAX_KEY_LENGTH: usize = 255;
 #[derive(Clone, Debug)]
 pub(super) struct RequestId {
     hash: [u8; 32],
-    /// Another hash of the key, which is stored nowhere: passwords are mixed with it before they become part of a fingerprint, so that
-    /// no one who has only the fingerprint can try them out.
+    /// A hash of this key and the whole API key, of whose secret the database has a hash only. Passwords are mixed with it
+    /// before they become part of a fingerprint. So readers of the database who know this key cannot try passwords out by
+    /// the fingerprint either.
     secret: [u8; 32],
 }
 
@@ -52,10 +53,9 @@ impl RequestId {
             .chain_update([0])
             .chain_update(key)
             .chain_update(route.suffix());
-        let secret = Sha256::new().chain_update(b"password\0").chain_update(key);
         Ok(Some(Self {
             hash: hash.finalize().into(),
-            secret: secret.finalize().into(),
+            secret: secret(headers, key),
         }))
     }
 
@@ -95,6 +95,16 @@ impl RequestId {
         object.insert("password".to_owned(), hex::encode(password).into());
         Sha256::digest(canonical(&object)).into()
     }
+}
+
+/// A hash of the API key that was sent, and of the key of the request.
+fn secret(headers: &HeaderMap, key: &str) -> [u8; 32] {
+    let secret = Sha256::new()
+        .chain_update(b"password\0")
+        .chain_update(sent_key(headers).unwrap_or_default())
+        .chain_update([0])
+        .chain_update(key);
+    secret.finalize().into()
 }
 
 /// The route of a request.
@@ -178,6 +188,21 @@ mod tests {
         assert_ne!(fingerprint(1, with("a")), fingerprint(2, with("a")));
         let without = serde_json::json!({ "longUrl": "u" });
         assert_eq!(fingerprint(1, without.clone()), fingerprint(2, without));
+    }
+
+    #[test]
+    fn the_secret_of_a_request_is_that_of_its_api_key() {
+        let of = |name: &'static str, value: &'static str, key| {
+            let headers = HeaderMap::from_iter([(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )]);
+            secret(&headers, key)
+        };
+        let one = of("x-api-key", "edgelink_1_a", "k");
+        assert_eq!(of("authorization", "Bearer edgelink_1_a", "k"), one);
+        assert_ne!(of("x-api-key", "edgelink_1_b", "k"), one);
+        assert_ne!(of("x-api-key", "edgelink_1_a", "l"), one);
     }
 
     #[test]
