@@ -18,12 +18,12 @@ const PER_SECOND: u32 = 10;
 /// For how long requests come, by the clock of Redis.
 const MICROS: u64 = 30_000_000;
 const CONNECTIONS: usize = 8;
-const LIMIT: Duration = Duration::from_secs(90);
+pub(super) const LIMIT: Duration = Duration::from_secs(90);
 
 /// Two control planes on one database and one Redis.
-struct Replicas {
-    addresses: [SocketAddr; 2],
-    key: String,
+pub(super) struct Replicas {
+    pub(super) addresses: [SocketAddr; 2],
+    pub(super) key: String,
     stop: CancellationToken,
     _folder: TempDir,
 }
@@ -35,7 +35,7 @@ impl Drop for Replicas {
 }
 
 impl Replicas {
-    async fn start(redis: &str, variables: &[(String, String)]) -> Self {
+    pub(super) async fn start(redis: &str, variables: &[(String, String)]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let stop = CancellationToken::new();
         let mut addresses = Vec::new();
@@ -72,7 +72,7 @@ impl Replicas {
     }
 
     /// How many requests were counted without Redis, by the metrics of this process.
-    async fn degraded(&self, address: SocketAddr) -> String {
+    pub(super) async fn degraded(&self, address: SocketAddr) -> String {
         let mut connection = Connection::open(address).await.expect("a connection");
         let metrics = connection.exchange(&Request::get("/metrics"), b"").await;
         let metrics = String::from_utf8(metrics.expect("metrics").body).expect("text");
@@ -159,7 +159,7 @@ fn request(key: &str, forwarded_for: &str) -> Request {
 }
 
 /// The time of Redis in microseconds.
-fn micros(ask: &impl Fn(&[&str]) -> String) -> u64 {
+pub(super) fn micros(ask: &impl Fn(&[&str]) -> String) -> u64 {
     let answer = ask(&["TIME"]);
     let mut numbers = answer
         .split_whitespace()
@@ -204,7 +204,7 @@ async fn assert_promise(
 }
 
 /// The variables of a limit of that name.
-fn limit(of: &str, capacity: u32, per_second: u32) -> Vec<(String, String)> {
+pub(super) fn limit(of: &str, capacity: u32, per_second: u32) -> Vec<(String, String)> {
     [("CAPACITY", capacity), ("PER_SECOND", per_second)]
         .map(|(name, value)| (format!("EDGELINK_LIMITS_{of}_{name}"), value.to_string()))
         .into()

@@ -9,3 +9,4 @@ mod outage;
 mod publisher;
 mod resolve;
 mod tail;
+mod tries;

@@ -1,0 +1,132 @@
+//! Tries of passwords over two control planes that share a Redis.
+
+use super::limits::{LIMIT, Replicas, limit, micros};
+use edgelink_tests::scenario::{Answer, Request};
+use edgelink_tests::servers::RedisServer;
+use edgelink_tests::stack::{Connection, until};
+use std::net::SocketAddr;
+
+/// A try, in the units of a bucket: an address has ten.
+const PRICE: u64 = 10_000_000;
+const FULL: u64 = 100_000_000;
+
+/// A try of a link, of which sixty fit.
+const LINK_PRICE: u64 = 2_000_000;
+const LINK_FULL: u64 = 120_000_000;
+
+/// Two control planes behind a proxy, which have the link `a` with a password.
+async fn start(redis: &str) -> Replicas {
+    let mut variables = limit("ADDRESS", 1_000_000, 1_000_000);
+    for (name, value) in [
+        ("EDGELINK_SERVER_TRUSTED_PROXIES", "127.0.0.1"),
+        ("EDGELINK_LINKS_DOMAINS", "go.example"),
+    ] {
+        variables.push((name.to_owned(), value.to_owned()));
+    }
+    let replicas = Replicas::start(redis, &variables).await;
+    let link = r#"{"longUrl":"https://example.com/","customSlug":"a","password":"open"}"#;
+    let create = Request::new("POST", b"/api/v1/links")
+        .header("x-api-key", replicas.key.as_bytes())
+        .header("content-type", b"application/json");
+    let made = exchange(replicas.addresses[0], &create, link).await;
+    assert_eq!(made.status, 201);
+    for address in replicas.addresses {
+        until("the link", LIMIT, async || {
+            let get = Request::get("/a").header("host", b"go.example");
+            (exchange(address, &get, "").await.status == 200).then_some(())
+        })
+        .await;
+    }
+    replicas
+}
+
+async fn exchange(address: SocketAddr, request: &Request, body: &str) -> Answer {
+    let mut connection = Connection::open(address).await.expect("a connection");
+    let answer = connection.exchange(request, body.as_bytes()).await;
+    answer.expect("an answer")
+}
+
+/// Tries a wrong password; whether it was checked.
+async fn is_checked(control_plane: SocketAddr, visitor: &str) -> bool {
+    let form = Request::new("POST", b"/a")
+        .header("host", b"go.example")
+        .header("x-forwarded-for", visitor.as_bytes())
+        .header("content-type", b"application/x-www-form-urlencoded");
+    let answer = exchange(control_plane, &form, "password=wrong").await;
+    match answer.status {
+        403 => true,
+        429 => false,
+        status => panic!("{status}"),
+    }
+}
+
+/// What the bucket of that name held when it was used last.
+fn level(server: &RedisServer, name: &str) -> u64 {
+    let bucket = server.ask(&["GET", &format!("{{limits}}:try:{name}")]);
+    let level = bucket.split_whitespace().next().expect("a level");
+    level.parse().expect("a number")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn control_planes_count_tries_together() {
+    let server = RedisServer::start().await;
+    let replicas = start(&server.url()).await;
+    let ask = |command: &[&str]| server.ask(command);
+    assert!(is_checked(replicas.addresses[0], "192.0.2.9").await);
+    assert_eq!(level(&server, "192.0.2.9"), FULL - PRICE);
+    assert_eq!(level(&server, "go.example/a"), LINK_FULL - LINK_PRICE);
+    let start = micros(&ask);
+    let mut checked = 0;
+    while is_checked(replicas.addresses[checked % 2], "192.0.2.1").await {
+        checked += 1;
+    }
+    let gained = usize::try_from((micros(&ask) - start) / PRICE).expect("few");
+    assert!((10..=10 + gained).contains(&checked), "{checked}, {gained}");
+    // One that is refused takes nothing, neither of the address nor of the link.
+    let left = level(&server, "192.0.2.1");
+    assert!(left < PRICE, "{left}");
+    assert!(is_checked(replicas.addresses[1], "192.0.2.2").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_addresses_of_a_network_of_64_bits_have_their_tries_together() {
+    let server = RedisServer::start().await;
+    let replicas = start(&server.url()).await;
+    let ask = |command: &[&str]| server.ask(command);
+    let start = micros(&ask);
+    let visitor = |number: usize| format!("2001:db8::{:x}:{number:x}", number * 7 + 1);
+    let mut checked = 0;
+    while is_checked(replicas.addresses[0], &visitor(checked)).await {
+        checked += 1;
+    }
+    let gained = usize::try_from((micros(&ask) - start) / PRICE).expect("few");
+    assert!((10..=10 + gained).contains(&checked), "{checked}, {gained}");
+    assert!(level(&server, "2001:db8::") < PRICE);
+    assert!(is_checked(replicas.addresses[0], "2001:db8:0:1::1").await);
+    assert_eq!(level(&server, "2001:db8:0:1::"), FULL - PRICE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_redis_each_control_plane_counts_tries_by_itself() {
+    let mut server = RedisServer::start().await;
+    let replicas = start(&server.url()).await;
+    server.kill();
+    for address in replicas.addresses {
+        let before = replicas.degraded(address).await;
+        let mut checked = 0;
+        until(
+            "a refusal without Redis",
+            LIMIT,
+            async || match is_checked(address, "192.0.2.1").await {
+                true => {
+                    checked += 1;
+                    None
+                }
+                false => Some(()),
+            },
+        )
+        .await;
+        assert!(checked >= 10, "{checked}");
+        assert_ne!(replicas.degraded(address).await, before);
+    }
+}
