@@ -1,5 +1,5 @@
-//! `GET /{code}`, and paths below it: redirects answered by the control plane itself, for installations without Envoy. Visitors see the same as at
-//! an edge.
+//! `GET`, `HEAD` and `POST /{code}`, and paths below it: redirects answered by the control plane itself, for installations
+//! without Envoy. Visitors see the same as at an edge. A POST is the form of a link with a password, see `unlock.rs`.
 
 use super::pages::password_page;
 use crate::config::UnknownHosts;

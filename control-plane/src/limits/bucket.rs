@@ -74,7 +74,8 @@ impl Rate {
     }
 }
 
-/// Takes what a request costs of each bucket, or nothing if one of them holds less. Answers the levels then, and which is the first without.
+/// Takes what a request costs of each bucket, or nothing if one of them holds less. Answers the levels then, and which is the
+/// first without.
 pub(crate) fn take(buckets: &[(Rate, Option<Bucket>)], now: u64) -> Taken {
     let mut levels: Vec<u64> = buckets
         .iter()

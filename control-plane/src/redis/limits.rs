@@ -7,8 +7,8 @@ use crate::limits::bucket::{KeyedBucket, Taken};
 use fred::types::Value;
 
 impl Redis {
-    /// Takes what a request costs of each bucket, or nothing if one of them holds less. In a cluster all keys must be in one slot. If it fails,
-    /// tokens may have been taken.
+    /// Takes what a request costs of each bucket, or nothing if one of them holds less. In a cluster all keys must be in one
+    /// slot. If it fails, tokens may have been taken.
     pub(crate) async fn take(&self, buckets: &[KeyedBucket]) -> Result<Taken, RedisError> {
         let arguments = |bucket: &KeyedBucket| {
             let rate = bucket.rate;
