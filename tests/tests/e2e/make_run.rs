@@ -243,6 +243,11 @@ async fn the_tour_of_the_readme_shows_every_change_when_it_is_pasted() {
         "location: https://example.com/sale",
         "HTTP/1.1 307 Temporary Redirect",
         "location: https://example.com/sale2",
+        "HTTP/1.1 307 Temporary Redirect",
+        "location: https://example.com/app",
+        "HTTP/1.1 200 OK",
+        "HTTP/1.1 303 See Other",
+        "location: /sale",
         "HTTP/1.1 410 Gone",
         "HTTP/1.1 404 Not Found",
     ];
