@@ -379,7 +379,7 @@ async fn links_from_before_are_found_by_tag_word_and_host(database: Database) {
 async fn tags_and_titles_from_before_are_read_as_utf_8_in_a_database_of_another_character_set() {
     let database = Database::on_server().await;
     database
-        .execute("SET @change = CONCAT('ALTER DATABASE ', DATABASE(), ' CHARACTER SET latin1'); PREPARE change_once FROM @change; EXECUTE change_once")
+        .execute("ALTER DATABASE CHARACTER SET latin1")
         .await;
     let insert = "INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, forward_query, title, tags, \
          created_at, updated_at, rev) VALUES";
