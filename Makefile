@@ -98,7 +98,7 @@ show-redis: ## Connections, changes, scans and FLUSHALL at two Envoys: figures o
 cluster-failover: ## Kill a master of Redis Cluster under load
 click-accounting: ## Count 100,000 clicks while Redis and control planes are killed
 $(DRILLS): setup wasm
-	cargo build --profile $(DRILL_PROFILE) -p edgelink-control-plane
+	cargo build --profile $(DRILL_PROFILE) $(NATIVE) --bin edgelink
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
 	  cargo test $(NATIVE) --test drill -- --ignored --exact --nocapture --test-threads 1 $(DRILL)
 
@@ -113,7 +113,7 @@ NEMESIS_PROFILE ?= dev
 NEMESIS_FOLDER := $(if $(filter dev,$(NEMESIS_PROFILE)),debug,$(NEMESIS_PROFILE))
 .PHONY: nemesis
 nemesis: setup wasm ## Break everything at random while clients watch, and judge what they saw (MINUTES, SEED, SHAPE)
-	cargo build --profile $(NEMESIS_PROFILE) -p edgelink-control-plane
+	cargo build --profile $(NEMESIS_PROFILE) $(NATIVE) --bin edgelink
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(NEMESIS_FOLDER)/edgelink \
 	  NEMESIS_MINUTES=$(MINUTES) NEMESIS_SEED=$(SEED) NEMESIS_SHAPE=$(SHAPE) \
 	  NEMESIS_CHECK=$(abspath $(CHECK)) NEMESIS_FAULTS="$(FAULTS)" \
