@@ -24,9 +24,11 @@ mod external_ids;
 mod installation;
 mod issuers;
 mod leases;
+mod link_changes;
 mod link_clicks;
 mod links;
 mod listing;
+mod locked_rows;
 mod migrate;
 mod moving;
 mod mysql;
@@ -55,7 +57,6 @@ pub use api_keys::{ApiKeyRow, KeyChange, KeyHolder, KeyPlace, KeyQuery, Previous
 pub use audit::{Actor, AuditEntry, AuditQuery, Entry};
 pub use bounds::{BOUND_LEAD_MILLIS, BoundState};
 pub use calls::{OnChange, Store};
-pub use changing::{ChangeError, ChangeFn, ChangeOutcome, CheckFn, LinkChange, subject};
 pub use clicks::{ClickAccounts, CountedBatch};
 pub use creation::{CreateError, NewLink};
 pub use deliveries::{AttemptOutcome, Delivery, FailurePolicy, PING};
@@ -63,6 +64,7 @@ pub use error::StoreError;
 pub use events::{LinkEvent, MAX_AGE as WEBHOOKS_AGE, ShowLink};
 pub use issuers::{ISSUERS, IssuerHolder, IssuerUsage, Segment};
 pub use leases::MAX_LEASE_MILLIS;
+pub use link_changes::{ChangeError, ChangeFn, ChangeOutcome, CheckFn, LinkChange, subject};
 pub use link_clicks::{ClickMinute, MAX_MINUTES, MinuteQuery, TagClicks};
 pub use links::ScannedKey;
 pub use listing::{

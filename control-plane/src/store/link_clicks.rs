@@ -6,8 +6,8 @@
 
 use super::audit::{self, Actor, Entry};
 use super::calls::{Store, run};
-use super::changing::subject;
 use super::error::{Fault, StoreError};
+use super::link_changes::subject;
 use super::revisions::Revisions;
 use super::rows::name;
 use super::session::Session;

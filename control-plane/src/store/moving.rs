@@ -2,10 +2,11 @@
 
 use super::audit::{Actor, NewEntry};
 use super::calls::{Store, run};
-use super::changing::{ChangeError, CheckFn, LinkChange, LockedRows, Written, subject};
 use super::domains;
 use super::error::{Fault, StoreError};
+use super::link_changes::{ChangeError, CheckFn, LinkChange, subject};
 use super::link_clicks;
+use super::locked_rows::{LockedRows, Written};
 use super::session::Session;
 use super::visits;
 use crate::links::model::{Link, LinkContent};
