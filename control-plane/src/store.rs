@@ -59,7 +59,7 @@ pub use bounds::{BOUND_LEAD_MILLIS, BoundState};
 pub use calls::{OnChange, Store};
 pub use clicks::{ClickAccounts, CountedBatch};
 pub use creation::{CreateError, NewLink};
-pub use deliveries::{AttemptOutcome, Delivery, FailurePolicy, PING};
+pub use deliveries::{AttemptOutcome, Delivery, FailurePolicy, MANY_FAILURES, PING};
 pub use error::StoreError;
 pub use events::{LinkEvent, MAX_AGE as WEBHOOKS_AGE, ShowLink};
 pub use issuers::{ISSUERS, IssuerHolder, IssuerUsage, Segment};

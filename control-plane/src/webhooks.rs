@@ -2,8 +2,8 @@
 //!
 //! One process at a time delivers, the holder of a lease. Each delivery is a row of the database until it has succeeded, or was attempted
 //! as often as it may be: so each event arrives at least once, with an id that is the same at each attempt. A task works on a webhook for
-//! a turn, and turns go round, so that webhooks do not wait for each other. After a failure a webhook gets one delivery at a time, with
-//! growing pauses, until one succeeds.
+//! a turn, and turns go round, so that webhooks do not wait for each other. After several failures in a row a webhook gets one delivery at
+//! a time, with growing pauses, until one succeeds.
 
 mod addresses;
 mod sender;
@@ -15,10 +15,13 @@ pub(crate) use signature::{new_secret, secret_text};
 use crate::clock;
 use crate::config::WebhooksConfig;
 use crate::lease::NamedLease;
-use crate::store::{AttemptOutcome, Delivery, FailurePolicy, Store, StoreError, WebhookRow};
+use crate::store::{
+    AttemptOutcome, Delivery, FailurePolicy, MANY_FAILURES, Store, StoreError, WebhookRow,
+};
 use crate::telemetry::prometheus::{WEBHOOK_AGE, WEBHOOK_ATTEMPTS, WEBHOOKS_DISABLED};
 use edgelink_wire::backoff::Bounds;
-use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use metrics::{counter, gauge};
 use sender::Sender;
 use std::collections::HashMap;
@@ -190,9 +193,8 @@ impl Deliverer {
 impl Work {
     /// Attempts what is due of a webhook, for the time of a turn.
     async fn take_turn(&self, webhook_id: u64) {
-        let end = Instant::now() + TURN;
         let turn = async {
-            while Instant::now() < end && self.deliver_some(webhook_id).await? {}
+            self.deliver_due(webhook_id).await?;
             let max = self.settings.max_waiting;
             if self.store.disable_if_full(webhook_id, max).await? {
                 counter!(WEBHOOKS_DISABLED, "reason" => "full").increment(1);
@@ -209,20 +211,51 @@ impl Work {
         }
     }
 
-    /// Attempts some deliveries at once, and notes what became of them; whether more may be due.
-    async fn deliver_some(&self, webhook_id: u64) -> Result<bool, StoreError> {
-        let limit = self.settings.max_attempts_at_once;
-        let due = self.store.due_deliveries(webhook_id, limit).await?;
-        let Some((webhook, due)) = due.filter(|(_, due)| !due.is_empty()) else {
-            return Ok(false);
-        };
-        let attempts = due.iter().map(|delivery| self.attempt(&webhook, delivery));
-        let outcomes: Vec<_> = join_all(attempts).await;
+    /// Attempts deliveries, some at once, until none is due or the turn ends. The webhook is read again for each few of them.
+    async fn deliver_due(&self, webhook_id: u64) -> Result<(), StoreError> {
+        let end = Instant::now() + TURN;
+        let limit = self.settings.max_attempts_at_once as usize;
+        let mut attempts = FuturesUnordered::new();
+        let mut under_way: Vec<u64> = Vec::new();
+        let mut failures = 0;
+        loop {
+            if Instant::now() < end {
+                let due = self.store.due_deliveries(webhook_id, &under_way, limit);
+                if let Some((webhook, due)) = due.await? {
+                    failures = webhook.failures;
+                    let webhook = Arc::new(webhook);
+                    under_way.extend(due.iter().map(|delivery| delivery.id));
+                    attempts.extend(due.into_iter().map(|delivery| {
+                        let webhook = Arc::clone(&webhook);
+                        async move { self.attempt(&webhook, &delivery).await }
+                    }));
+                }
+            }
+            let Some(first) = attempts.next().await else {
+                return Ok(());
+            };
+            let mut outcomes = vec![first];
+            while let Some(Some(outcome)) = attempts.next().now_or_never() {
+                outcomes.push(outcome);
+            }
+            under_way.retain(|id| outcomes.iter().all(|(done, _)| done != id));
+            self.note(webhook_id, failures, &outcomes).await?;
+        }
+    }
+
+    /// Notes what became of attempts, of a webhook with so many failures in a row before.
+    async fn note(
+        &self,
+        webhook_id: u64,
+        failures: u32,
+        outcomes: &[(u64, AttemptOutcome)],
+    ) -> Result<(), StoreError> {
+        let probes = (failures + 1).saturating_sub(MANY_FAILURES).max(1);
         let policy = FailurePolicy {
-            pause_millis: self.pause(webhook.failures + 1, self.settings.longest_probe_pause_ms),
+            pause_millis: self.pause(probes, self.settings.longest_probe_pause_ms),
             disable_after_millis: self.settings.disable_after_seconds * 1000,
         };
-        let noted = self.store.note_attempts(webhook_id, &outcomes, policy);
+        let noted = self.store.note_attempts(webhook_id, outcomes, policy);
         if noted.await? {
             counter!(WEBHOOKS_DISABLED, "reason" => "failing").increment(1);
             tracing::warn!(
@@ -230,7 +263,7 @@ impl Work {
                 "a webhook is disabled: it has failed for webhooks.disable_after_seconds"
             );
         }
-        Ok(outcomes.iter().all(|(_, outcome)| outcome.error.is_none()))
+        Ok(())
     }
 
     /// Attempts a delivery; its id, and what came of it.

@@ -230,7 +230,7 @@ async fn count_clicks(shared: &Arc<ClientContext>, clicks: &clicks::Clicks) {
     }
     let acknowledged = clicks.acknowledged(deployment).await;
     let by_code = deployment.clicks_by_code().await.expect("the database");
-    let counted = by_code.iter().map(|(_, clicks)| clicks).sum();
+    let counted = deployment.clicks_counted().await.expect("the database");
     shared.history.add(What::Clicks {
         counted,
         acknowledged,

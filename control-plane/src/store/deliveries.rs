@@ -51,11 +51,14 @@ pub struct AttemptOutcome {
 /// What follows for a webhook all of whose attempts have failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailurePolicy {
-    /// The pause before the next attempt of any delivery, in milliseconds.
+    /// The pause before the next attempt of any delivery, in milliseconds; it counts after [`MANY_FAILURES`].
     pub pause_millis: u64,
     /// The webhook is disabled once it has failed for so many milliseconds, without a day of rest in between.
     pub disable_after_millis: u64,
 }
+
+/// After so many failures in a row a webhook gets one delivery at a time, with pauses.
+pub const MANY_FAILURES: u32 = 5;
 
 /// A time without attempts after which failures count from the beginning.
 const REST_MILLIS: u64 = 24 * 60 * 60 * 1000;
@@ -141,12 +144,13 @@ impl Store {
         })
     }
 
-    /// A webhook as it is now, and deliveries to it that are due, the one that waits longest first: `limit` at most, one after a
-    /// failure. `None` if it is not active, or pauses after a failure.
+    /// A webhook as it is now, and deliveries to it that are due, the one that waits longest first, without those that are under way:
+    /// with them `limit` at most, and one after [`MANY_FAILURES`]. `None` if the webhook is not active, or pauses after failures.
     pub async fn due_deliveries(
         &self,
         webhook_id: u64,
-        limit: u32,
+        under_way: &[u64],
+        limit: usize,
     ) -> Result<Option<(WebhookRow, Vec<Delivery>)>, StoreError> {
         let call = self.read("due_deliveries", "looking for deliveries");
         run!(call, |session| {
@@ -156,11 +160,16 @@ impl Store {
             let Some(webhook) = row.map(Row::into_webhook).transpose()? else {
                 return Ok(None);
             };
-            let limit = if webhook.failures > 0 { 1 } else { limit };
-            let query = deliveries_of(&format!(
-                "waiting = ? AND next_at <= {now} ORDER BY next_at, id LIMIT ?"
-            ));
-            let due = read(session, query.bind(webhook_id).bind(limit)).await?;
+            let is_probed = webhook.failures >= MANY_FAILURES;
+            let limit = if is_probed { 1 } else { limit };
+            let free = limit.saturating_sub(under_way.len());
+            let query = deliveries_of(&format!("waiting = ? AND next_at <= {now}"));
+            let mut query = query.bind(webhook_id);
+            if !under_way.is_empty() {
+                query = query.push(" AND id NOT IN ").list(under_way);
+            }
+            let query = query.push(" ORDER BY next_at, id LIMIT ?");
+            let due = read(session, query.bind(free as u64)).await?;
             Ok(Some((webhook, due)))
         })
     }
@@ -196,7 +205,7 @@ impl Store {
             }
             let disabled = match has_success {
                 true => note_success(session, webhook_id).await.map(|()| false)?,
-                false => note_failure(session, webhook_id, policy).await?,
+                false => note_failures(session, webhook_id, outcomes.len(), policy).await?,
             };
             session.commit(1).await?;
             Ok(disabled)
@@ -284,19 +293,27 @@ async fn note_success(session: &mut Session, id: u64) -> Result<(), Fault> {
     session.execute(note.bind(id)).await.map(drop)
 }
 
-/// Notes a failure; whether the webhook is disabled by it.
-async fn note_failure(
+/// Notes failures; whether the webhook is disabled by them.
+async fn note_failures(
     session: &mut Session,
     id: u64,
+    count: usize,
     policy: FailurePolicy,
 ) -> Result<bool, Fault> {
     let now = session.dialect().now_millis;
-    // MySQL evaluates assignments from left to right, so `next_at` comes last.
+    // MySQL evaluates assignments from left to right: the old values count.
     let note = sql(format!(
-        "UPDATE webhooks SET failures = failures + 1, failing_since = CASE WHEN failing_since IS NULL OR next_at + ? < {now} \
-         THEN {now} ELSE failing_since END, next_at = {now} + ? WHERE id = ?"
+        "UPDATE webhooks SET failing_since = CASE WHEN failing_since IS NULL OR (next_at > 0 AND next_at + ? < {now}) \
+         THEN {now} ELSE failing_since END, \
+         next_at = {now} + CASE WHEN failures + ? >= ? THEN ? ELSE 0 END, failures = failures + ? WHERE id = ?"
     ));
-    let note = note.bind(REST_MILLIS).bind(policy.pause_millis).bind(id);
+    let note = note
+        .bind(REST_MILLIS)
+        .bind(count as u64)
+        .bind(MANY_FAILURES)
+        .bind(policy.pause_millis)
+        .bind(count as u64)
+        .bind(id);
     session.execute(note).await?;
     let disable = disable(session, id, &format!(" AND failing_since + ? <= {now}"));
     let disable = disable.bind(policy.disable_after_millis);

@@ -67,8 +67,7 @@ impl Clicks {
 
     /// The database has gone back.
     pub(super) async fn restored(&self, deployment: &DisturbedDeployment) {
-        let by_code = deployment.clicks_by_code().await.unwrap_or_default();
-        let counted = by_code.iter().map(|(_, clicks)| clicks).sum();
+        let counted = deployment.clicks_counted().await.unwrap_or_default();
         self.inner().restored = Some((counted, Instant::now() + LATE));
     }
 

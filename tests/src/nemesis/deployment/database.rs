@@ -208,4 +208,12 @@ impl DisturbedDeployment {
         };
         Ok(rows.lines().filter_map(row).collect())
     }
+
+    /// All clicks that were ever counted, those of links that are purged included.
+    pub(in crate::nemesis) async fn clicks_counted(&self) -> Result<u64, String> {
+        let sum = format!("SELECT COALESCE(SUM(counted), 0) FROM {NAME}.click_workers");
+        let sum = self.sql(&sum).await?;
+        let number = sum.trim().parse();
+        number.map_err(|error| format!("{sum} is no number: {error}"))
+    }
 }
