@@ -11,7 +11,7 @@ use super::link_changes::subject;
 use super::revisions::Revisions;
 use super::rows::name;
 use super::session::Session;
-use super::sql::{LONGEST, lookups, sql};
+use super::sql::{LONGEST, Sql, lookups, sql};
 use edgelink_wire::LinkKey;
 use serde_json::json;
 use std::collections::HashMap;
@@ -112,27 +112,12 @@ impl Store {
                 None => ("PRIMARY", "m.minute DESC, m.link_key DESC"),
             };
             let index = session.dialect().force_index(index);
-            let mut select = sql(format!(
-                "SELECT m.minute, m.link_key, m.clicks FROM click_minutes m{index} \
-                 LEFT JOIN click_totals t ON t.link_key = m.link_key \
-                 WHERE m.minute >= ? AND m.minute <= ? AND m.minute >= COALESCE(t.since, 0)"
-            ))
-            .bind(query.from)
-            .bind(query.to);
+            let mut select = select_minutes(&index, query.from, query.to);
             if let Some(key) = &key {
                 select = select.push(" AND m.link_key = ?").bind(key.as_str());
             }
             let select = select.push(&format!(" ORDER BY {order} LIMIT ?"));
-            let rows: Vec<(u64, Vec<u8>, u64)> =
-                session.fetch_all(select.bind(MAX_MINUTES)).await?;
-            let minute = |(minute, key, clicks): (u64, Vec<u8>, u64)| {
-                name(&key).map(|key| ClickMinute {
-                    minute,
-                    key,
-                    clicks,
-                })
-            };
-            rows.into_iter().map(minute).collect()
+            read_minutes(session, select.bind(MAX_MINUTES)).await
         })
     }
 
@@ -203,6 +188,32 @@ pub(super) async fn end(
     let write = sql("INSERT INTO click_totals (link_key, clicks, since) ").rows([row_of_none]);
     session.execute(write.push(&update)).await?;
     Ok((row.map_or(0, |(clicks,)| clicks), since))
+}
+
+/// The query of minutes from `from` to `to`, without those from before a link began; its conditions may go on.
+pub(super) fn select_minutes<'v>(index: &str, from: u64, to: u64) -> Sql<'v> {
+    let select = sql(format!(
+        "SELECT m.minute, m.link_key, m.clicks FROM click_minutes m{index} \
+         LEFT JOIN click_totals t ON t.link_key = m.link_key \
+         WHERE m.minute >= ? AND m.minute <= ? AND m.minute >= COALESCE(t.since, 0)"
+    ));
+    select.bind(from).bind(to)
+}
+
+/// What a query of minutes finds.
+pub(super) async fn read_minutes(
+    session: &mut Session,
+    select: Sql<'_>,
+) -> Result<Vec<ClickMinute>, Fault> {
+    let rows: Vec<(u64, Vec<u8>, u64)> = session.fetch_all(select).await?;
+    let minute = |(minute, key, clicks): (u64, Vec<u8>, u64)| {
+        name(&key).map(|key| ClickMinute {
+            minute,
+            key,
+            clicks,
+        })
+    };
+    rows.into_iter().map(minute).collect()
 }
 
 async fn tag_clicks(

@@ -142,6 +142,8 @@ async fn clicks_of_a_link_are_not_those_of_the_next_one(database: Database) {
     later.history.created_at = Some(1);
     create(&store, later).await.unwrap();
     let shown = async || {
+        let listed = store.list_minutes(&newest(1), ALL.from, ALL.to).await;
+        assert_eq!(listed.unwrap().minutes.len(), minutes(None).await);
         (
             total(&store, "a").await,
             minutes(Some(a.clone())).await,

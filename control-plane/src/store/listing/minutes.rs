@@ -7,7 +7,7 @@ use super::filter::that_meet;
 use super::query::ListQuery;
 use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};
-use crate::store::link_clicks::{ClickMinute, MAX_MINUTES};
+use crate::store::link_clicks::{ClickMinute, MAX_MINUTES, read_minutes, select_minutes};
 use crate::store::rows::name;
 use crate::store::session::Session;
 use crate::store::sql::{LONGEST, sql};
@@ -78,25 +78,13 @@ async fn batch(
 ) -> Result<Vec<ClickMinute>, Fault> {
     let index = session.dialect().force_index("PRIMARY");
     let (minute, key) = before;
-    let mut select = sql(format!(
-        "SELECT minute, link_key, clicks FROM click_minutes{index} WHERE minute >= ? AND minute <= ?"
-    ))
-    .bind(from)
-    .bind(*minute);
+    let mut select = select_minutes(&index, from, *minute);
     if let Some(key) = key {
-        select = select.push(" AND (minute < ? OR link_key < ?)");
+        select = select.push(" AND (m.minute < ? OR m.link_key < ?)");
         select = select.bind(*minute).bind(key.as_str());
     }
-    let select = select.push(" ORDER BY minute DESC, link_key DESC LIMIT ?");
-    let rows: Vec<(u64, Vec<u8>, u64)> = session.fetch_all(select.bind(BATCH as u64)).await?;
-    let minute = |(minute, key, clicks): (u64, Vec<u8>, u64)| {
-        name(&key).map(|key| ClickMinute {
-            minute,
-            key,
-            clicks,
-        })
-    };
-    rows.into_iter().map(minute).collect()
+    let select = select.push(" ORDER BY m.minute DESC, m.link_key DESC LIMIT ?");
+    read_minutes(session, select.bind(BATCH as u64)).await
 }
 
 /// The keys among those of minutes whose links are in the list.
