@@ -79,14 +79,13 @@ pub(super) fn change<T>(
     change.flatten()
 }
 
-/// The id that a path names. There are no parameters.
+/// The id that a path names.
 pub(crate) struct ResourceId(pub(super) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for ResourceId {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Fields::of_query(parts.uri.query())?.finish()?;
         // Bytes that are no text are the id of nothing.
         let id = Path::<String>::from_request_parts(parts, state).await;
         id.map(|Path(id)| Self(id))
@@ -100,6 +99,12 @@ pub(super) fn id(text: &str) -> Result<u64, Problem> {
     let id = text.parse().ok().filter(|_| is_number);
     id.filter(|id| i64::try_from(*id).is_ok())
         .ok_or_else(|| Problem::new(Kind::NotFound))
+}
+
+/// 500, because there is no source of randomness.
+pub(super) fn no_random(error: impl std::error::Error) -> Problem {
+    tracing::error!(%error, "no secret can be made: the request is refused with 500");
+    Problem::new(Kind::Internal)
 }
 
 /// 201 with a resource and its address.

@@ -161,7 +161,6 @@ impl FromRequestParts<Arc<App>> for RequestedDomain {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        Fields::of_query(parts.uri.query())?.finish()?;
         let not_found = || Problem::new(Kind::DomainNotFound);
         let name = Path::<String>::from_request_parts(parts, app).await;
         let Path(name) = name.map_err(|_| not_found())?;

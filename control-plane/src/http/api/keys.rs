@@ -1,6 +1,6 @@
 //! `/keys`: API keys of the tenant.
 
-use super::accounts::{self, ResourceId, created};
+use super::accounts::{self, ResourceId, created, no_random};
 use super::body::JsonObject;
 use super::fields::{Fields, Reason};
 use super::schema;
@@ -86,11 +86,6 @@ struct KeysView {
 
 pub(super) fn generate() -> Result<ApiKey, Problem> {
     ApiKey::generate().map_err(no_random)
-}
-
-fn no_random(error: impl std::error::Error) -> Problem {
-    tracing::error!(%error, "no key can be made: the request is refused with 500");
-    Problem::new(Kind::Internal)
 }
 
 /// Creates a key.

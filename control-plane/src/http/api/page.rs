@@ -1,6 +1,7 @@
 //! Pages of a list: how long they are, and where the next one begins.
 
 use super::fields::{Fields, Reason};
+use crate::problem::Problem;
 use serde_json::Value;
 
 /// The length of a page if none is asked for.
@@ -8,6 +9,15 @@ const DEFAULT_LIMIT: u32 = 20;
 
 /// The longest page.
 const MAX_LIMIT: u32 = 100;
+
+/// Reads the parameters of a list in the order of numbers that has no others: its limit, and the number of the last item of the page
+/// before.
+pub(super) fn parameters(query: Option<&str>) -> Result<(u32, Option<u64>), Problem> {
+    let mut fields = Fields::of_query(query)?;
+    let limit = limit(&mut fields);
+    let place = fields.optional("cursor", cursor);
+    fields.finish().map(|()| (limit, place))
+}
 
 /// Reads the parameter `limit`. One item more is to be read, which shows whether there is a next page.
 pub(super) fn limit(fields: &mut Fields) -> u32 {

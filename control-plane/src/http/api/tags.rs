@@ -84,7 +84,6 @@ impl FromRequestParts<Arc<App>> for RequestedTag {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        Fields::of_query(parts.uri.query())?.finish()?;
         // A text that cannot be a tag is one that no link has.
         Path::<String>::from_request_parts(parts, app)
             .await

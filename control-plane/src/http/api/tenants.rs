@@ -102,11 +102,8 @@ pub(crate) async fn list(
     State(app): State<Arc<App>>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let limit = page::limit(&mut fields);
-    let after = fields.optional("cursor", page::cursor).unwrap_or(0);
-    fields.finish()?;
-    let after = u32::try_from(after).unwrap_or(u32::MAX);
+    let (limit, after) = page::parameters(query.as_deref())?;
+    let after = u32::try_from(after.unwrap_or(0)).unwrap_or(u32::MAX);
     let mut tenants = app.store.list_tenants(after, limit + 1).await?;
     let last = page::cut(&mut tenants, limit);
     let next_cursor = last.map(|tenant| page::place(tenant.id.into()));

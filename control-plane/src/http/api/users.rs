@@ -99,11 +99,10 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let limit = page::limit(&mut fields);
-    let after = fields.optional("cursor", page::cursor).unwrap_or(0);
-    fields.finish()?;
-    let list = app.store.list_users(caller.tenant_id(), after, limit + 1);
+    let (limit, after) = page::parameters(query.as_deref())?;
+    let list = app
+        .store
+        .list_users(caller.tenant_id(), after.unwrap_or(0), limit + 1);
     let mut users = list.await?;
     let next_cursor = page::cut(&mut users, limit).map(|user| page::place(user.id));
     let users = users.into_iter().map(UserView::new).collect();

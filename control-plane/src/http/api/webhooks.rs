@@ -1,6 +1,6 @@
 //! `/webhooks`: where events of the tenant's links are sent.
 
-use super::accounts::{self, ResourceId, created};
+use super::accounts::{self, ResourceId, created, no_random};
 use super::body::JsonObject;
 use super::fields::{Fields, Reason};
 use super::{page, schema, values};
@@ -13,8 +13,7 @@ use crate::store::{Delivery, LinkEvent, WEBHOOKS_AGE, WebhookError, WebhookRow, 
 use crate::timestamp;
 use crate::webhooks::{WebhookUrl, new_secret, secret_text};
 use axum::Json;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Extension, Path, RawQuery, State};
+use axum::extract::{Extension, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Serialize;
@@ -186,11 +185,6 @@ fn origin(url: &str) -> Option<String> {
     Some(url.origin().ascii_serialization())
 }
 
-fn no_random(error: impl std::error::Error) -> Problem {
-    tracing::error!(%error, "no secret can be made: the request is refused with 500");
-    Problem::new(Kind::Internal)
-}
-
 /// Lists the webhooks of the tenant.
 #[utoipa::path(
     get,
@@ -205,13 +199,10 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let limit = page::limit(&mut fields);
-    let after = fields.optional("cursor", page::cursor).unwrap_or(0);
-    fields.finish()?;
+    let (limit, after) = page::parameters(query.as_deref())?;
     let list = app
         .store
-        .list_webhooks(caller.tenant_id(), after, limit + 1);
+        .list_webhooks(caller.tenant_id(), after.unwrap_or(0), limit + 1);
     let mut webhooks = list.await?;
     let next_cursor = page::cut(&mut webhooks, limit).map(|webhook| page::place(webhook.id));
     let webhooks = webhooks.into_iter().map(WebhookView::new).collect();
@@ -430,15 +421,10 @@ pub(crate) async fn ping(
 pub(crate) async fn deliveries(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    id: Result<Path<String>, PathRejection>,
+    ResourceId(id): ResourceId,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let mut fields = Fields::of_query(query.as_deref())?;
-    let limit = page::limit(&mut fields);
-    let before = fields.optional("cursor", page::cursor);
-    fields.finish()?;
-    // Bytes that are no text are the id of nothing.
-    let Path(id) = id.map_err(|_| Problem::new(Kind::NotFound))?;
+    let (limit, before) = page::parameters(query.as_deref())?;
     let webhook = find(&app, &caller, &id).await?;
     let list = app.store.list_deliveries(webhook.id, before, limit + 1);
     let mut deliveries = list.await?;
