@@ -10,7 +10,7 @@ pub(super) use domains::codes as domains;
 pub(super) use link::read_back;
 
 use super::deployment::{CONTROL_PLANES, DisturbedDeployment, ENVOYS};
-use super::history::{Ask, History, OperationOutcome, PICK, Value, Via};
+use super::history::{Ask, History, Micros, OperationOutcome, PICK, Value, Via, What};
 use crate::scenario::{Answer, Request};
 use crate::stack::Connection;
 use rand::rngs::StdRng;
@@ -178,6 +178,33 @@ impl Client {
             via,
             connection: None,
         }
+    }
+
+    /// A client of each control plane.
+    fn of_control_planes() -> Vec<Self> {
+        let numbers = 0..CONTROL_PLANES;
+        numbers
+            .map(|number| Self::new(Via::ControlPlane(number)))
+            .collect()
+    }
+
+    /// Asks for a write, and notes the attempt in the history; when it began, and what was answered, or why nothing was.
+    async fn attempt(
+        &mut self,
+        shared: &ClientContext,
+        op: u64,
+        request: &Request,
+        body: &[u8],
+    ) -> (Micros, Result<Answer, String>) {
+        let since = shared.history.now();
+        let answer = self.ask(shared, request, body).await;
+        shared.history.add(What::Attempt {
+            op,
+            since,
+            via: self.via,
+            end: end_of(&answer),
+        });
+        (since, answer)
     }
 
     /// Asks, and says what was answered, or why nothing was.

@@ -5,9 +5,8 @@
 //! those of codes that no link has the target for these, as those who meet the condition of a rule.
 
 use super::link::request;
-use super::{Client, ClientContext, LINGER, TARGET, TRIES, end_of, failed, version};
-use crate::nemesis::deployment::CONTROL_PLANES;
-use crate::nemesis::history::{Ask, Micros, OperationOutcome, Value, Via, What};
+use super::{Client, ClientContext, LINGER, TARGET, TRIES, failed, version};
+use crate::nemesis::history::{Ask, Micros, OperationOutcome, Value, Via};
 use crate::scenario::Answer;
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -75,9 +74,7 @@ impl DomainWriter {
         Self {
             shared: shared.clone(),
             rng,
-            clients: (0..CONTROL_PLANES)
-                .map(|number| Client::new(Via::ControlPlane(number)))
-                .collect(),
+            clients: Client::of_control_planes(),
             slots: codes().map(slot).collect(),
         }
     }
@@ -121,16 +118,8 @@ impl DomainWriter {
         let request = request(&self.shared, change.method, &path);
         let index = self.rng.random_range(0..self.clients.len());
         let client = &mut self.clients[index];
-        let (via, since) = (client.via, self.shared.history.now());
-        let answer = client.ask(&self.shared, &request, change.body.as_bytes());
-        let answer = answer.await;
-        let end = end_of(&answer);
-        self.shared.history.add(What::Attempt {
-            op,
-            since,
-            via,
-            end,
-        });
+        let attempt = client.attempt(&self.shared, op, &request, change.body.as_bytes());
+        let (since, answer) = attempt.await;
         match answer {
             Ok(answer) if matches!(answer.status, 200 | 201 | 204) => {
                 let done = OperationOutcome::done(&slot.code, since, true);

@@ -2,7 +2,7 @@
 
 use super::link::{self, request};
 use super::{Client, ClientContext, TARGET, TRIES, failed};
-use crate::nemesis::deployment::{CONTROL_PLANES, ENVOYS};
+use crate::nemesis::deployment::ENVOYS;
 use crate::nemesis::history::{Ask, OperationOutcome, Via, What};
 use crate::scenario::Request;
 use rand::RngExt;
@@ -96,9 +96,7 @@ impl Limiter {
         Self {
             shared: shared.clone(),
             rng,
-            clients: (0..CONTROL_PLANES)
-                .map(|number| Client::new(Via::ControlPlane(number)))
-                .collect(),
+            clients: Client::of_control_planes(),
             links: Vec::new(),
         }
     }

@@ -8,9 +8,8 @@
 mod moves;
 
 use super::link::{Known, Link, read, request, rules};
-use super::{ALIASES, Client, ClientContext, LINGER, TARGET, TRIES, end_of};
-use crate::nemesis::deployment::CONTROL_PLANES;
-use crate::nemesis::history::{Ask, Micros, OperationOutcome, Value, Via, What};
+use super::{ALIASES, Client, ClientContext, LINGER, TARGET, TRIES};
+use crate::nemesis::history::{Ask, Micros, OperationOutcome, Value};
 use crate::scenario::{Answer, Request};
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -94,9 +93,7 @@ impl Writer {
             rng,
             aliases: (0..ALIASES).map(alias).collect(),
             generated: Vec::new(),
-            clients: (0..CONTROL_PLANES)
-                .map(|number| Client::new(Via::ControlPlane(number)))
-                .collect(),
+            clients: Client::of_control_planes(),
         }
     }
 
@@ -381,21 +378,13 @@ impl Writer {
     async fn attempt(&mut self, op: u64, request: &Request, body: &Json) -> (Micros, Said) {
         let index = self.rng.random_range(0..self.clients.len());
         let client = &mut self.clients[index];
-        let via = client.via;
         let bytes = if body.is_null() {
             String::new()
         } else {
             body.to_string()
         };
-        let since = self.shared.history.now();
-        let answer = client.ask(&self.shared, request, bytes.as_bytes()).await;
-        let end = end_of(&answer);
-        self.shared.history.add(What::Attempt {
-            op,
-            since,
-            via,
-            end,
-        });
+        let attempt = client.attempt(&self.shared, op, request, bytes.as_bytes());
+        let (since, answer) = attempt.await;
         let said = match answer {
             Ok(answer) if matches!(answer.status, 200 | 201 | 204) => Said::Yes(answer),
             Ok(answer) if matches!(answer.status, 404 | 409 | 412 | 422) => Said::No,
