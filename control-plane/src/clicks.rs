@@ -94,6 +94,7 @@ mod tests {
             total: clicks,
             dropped: 0,
             clicks: vec![("a.example/x", clicks)],
+            ..ClickBatch::default()
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! [`server::run`] runs it; [`cli`] is the command line.
 
+pub mod analytics;
 pub mod cli;
 pub mod clicks;
 mod clock;

@@ -3,8 +3,7 @@
 //! A batch has the worker that counted it and a number that grows by one with every batch of that worker, so that it
 //! counts once however often it is sent.
 //!
-//! Layout of version 1, numbers as unsigned LEB128, texts behind their length: version (1 byte), how many batches, and
-//! each batch as
+//! Layout, numbers as unsigned LEB128, texts behind their length: version (1 byte), how many batches, and each batch as
 //!
 //! | what | bytes |
 //! |---|---|
@@ -12,11 +11,25 @@
 //! | seq, at, total, dropped | 4 numbers |
 //! | how many links | 1 number |
 //! | each link: key, clicks | text, 1 number |
+//! | from version 2 on: undescribed | 1 number |
+//! | from version 2 on: [`events`] | behind their length |
+//!
+//! Batches without events are written as version 1.
+
+pub mod events;
 
 use crate::error::RecordError;
 use crate::varint;
+use events::{Events, Kind};
+use siphasher::sip::SipHasher24;
+use std::hash::Hasher;
+use std::net::IpAddr;
 
-const VERSION: u8 = 1;
+/// The version of batches without events.
+const COUNTS: u8 = 1;
+
+/// The version of batches with events.
+const EVENTS: u8 = 2;
 
 /// The most batches in one request.
 pub const MAX_BATCHES: usize = 64;
@@ -31,7 +44,7 @@ pub const MEDIA_TYPE: &str = "application/vnd.edgelink.clicks";
 pub type WorkerId = [u8; 16];
 
 /// The clicks that one worker counted since its last batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClickBatch<'a> {
     /// The worker that counted.
     pub worker: WorkerId,
@@ -43,8 +56,35 @@ pub struct ClickBatch<'a> {
     pub total: u64,
     /// All clicks that the worker has given up by then, because they were not taken in time.
     pub dropped: u64,
-    /// The links, `{domain}/{code}`, each once, and how often each was followed.
+    /// The links, `{domain}/{code}`, each once, and how often each was followed, without the events.
     pub clicks: Vec<(&'a str, u64)>,
+    /// All clicks whose attributes the worker has given up by then, because there were too many.
+    pub undescribed: u64,
+    /// Clicks one by one, each of which counts once, and orphan visits.
+    pub events: BatchEvents<'a>,
+}
+
+/// The encoded events of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchEvents<'a> {
+    /// The bytes, for [`Events::decode`]; empty for none.
+    pub bytes: &'a [u8],
+    /// How many of the events are clicks, and not orphan visits.
+    pub clicks: u64,
+}
+
+impl<'a> BatchEvents<'a> {
+    /// The events in these bytes, all of which are read for it.
+    ///
+    /// # Errors
+    /// The [`RecordError`] that says what is wrong.
+    pub fn of(bytes: &'a [u8]) -> Result<Self, RecordError> {
+        let mut clicks = 0;
+        for event in Events::decode(bytes)? {
+            clicks += u64::from(matches!(event?.kind, Kind::Redirect(_)));
+        }
+        Ok(Self { bytes, clicks })
+    }
 }
 
 impl<'a> ClickBatch<'a> {
@@ -53,10 +93,16 @@ impl<'a> ClickBatch<'a> {
     pub fn sum(&self) -> u64 {
         self.clicks
             .iter()
-            .fold(0, |sum, (_, clicks)| sum.saturating_add(*clicks))
+            .fold(self.events.clicks, |sum, (_, clicks)| {
+                sum.saturating_add(*clicks)
+            })
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn has_events(&self) -> bool {
+        self.undescribed > 0 || !self.events.bytes.is_empty()
+    }
+
+    fn encode(&self, version: u8, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.worker);
         for number in [self.seq, self.at, self.total, self.dropped] {
             varint::write(number, out);
@@ -66,17 +112,28 @@ impl<'a> ClickBatch<'a> {
             varint::write_bytes(key.as_bytes(), out);
             varint::write(*clicks, out);
         }
+        if version == EVENTS {
+            varint::write(self.undescribed, out);
+            varint::write_bytes(self.events.bytes, out);
+        }
     }
 
-    fn decode(input: &mut &'a [u8]) -> Result<Self, RecordError> {
-        Ok(Self {
+    fn decode(version: u8, input: &mut &'a [u8]) -> Result<Self, RecordError> {
+        let mut batch = Self {
             worker: varint::read_array(input)?,
             seq: varint::read(input)?,
             at: varint::read(input)?,
             total: varint::read(input)?,
             dropped: varint::read(input)?,
             clicks: decode_clicks(input)?,
-        })
+            undescribed: 0,
+            events: BatchEvents::default(),
+        };
+        if version == EVENTS {
+            batch.undescribed = varint::read(input)?;
+            batch.events = BatchEvents::of(varint::read_bytes(input)?)?;
+        }
+        Ok(batch)
     }
 }
 
@@ -90,10 +147,14 @@ fn decode_clicks<'a>(input: &mut &'a [u8]) -> Result<Vec<(&'a str, u64)>, Record
 /// Encodes batches into the body of one request.
 #[must_use]
 pub fn encode(batches: &[ClickBatch<'_>]) -> Vec<u8> {
-    let mut out = vec![VERSION];
+    let version = match batches.iter().any(ClickBatch::has_events) {
+        true => EVENTS,
+        false => COUNTS,
+    };
+    let mut out = vec![version];
     varint::write(batches.len() as u64, &mut out);
     for batch in batches {
-        batch.encode(&mut out);
+        batch.encode(version, &mut out);
     }
     out
 }
@@ -105,14 +166,33 @@ pub fn encode(batches: &[ClickBatch<'_>]) -> Vec<u8> {
 /// are an error.
 pub fn decode(mut bytes: &[u8]) -> Result<Vec<ClickBatch<'_>>, RecordError> {
     let input = &mut bytes;
-    varint::read_version(input, VERSION)?;
+    let [version] = varint::read_array(input)?;
+    if !matches!(version, COUNTS | EVENTS) {
+        return Err(RecordError::Version(version));
+    }
     let count = bounded("batches", varint::read(input)?, MAX_BATCHES)?;
     let batches = (0..count)
-        .map(|_| ClickBatch::decode(input))
+        .map(|_| ClickBatch::decode(version, input))
         .collect::<Result<_, _>>()?;
     varint::expect_end(input)?;
     Ok(batches)
 }
+
+/// A token of a visitor on a day: SipHash-2-4 (Aumasson, Bernstein: "SipHash", 2012) of address and user agent under the key of that day.
+/// Of an IPv6 address the first 64 bits count. Without the key, which is forgotten after the day, it says nothing of either.
+#[must_use]
+pub fn visitor_token(key: &VisitorSecret, address: IpAddr, user_agent: &[u8]) -> u64 {
+    let mut hasher = SipHasher24::new_with_key(key);
+    match address.to_canonical() {
+        IpAddr::V4(address) => hasher.write(&address.octets()),
+        IpAddr::V6(address) => hasher.write(address.octets().first_chunk::<8>().unwrap_or(&[0; 8])),
+    }
+    hasher.write(user_agent);
+    hasher.finish()
+}
+
+/// The secret of visitor tokens of one day.
+pub type VisitorSecret = [u8; 16];
 
 fn bounded(name: &'static str, count: u64, most: usize) -> Result<usize, RecordError> {
     usize::try_from(count)
@@ -130,7 +210,7 @@ mod tests {
     fn what_is_no_body_is_refused() {
         for (bytes, error) in [
             (&b""[..], RecordError::Truncated),
-            (b"\x02\x00", RecordError::Version(2)),
+            (b"\x03\x00", RecordError::Version(3)),
             (b"\x01", RecordError::Truncated),
             (b"\x01\x01", RecordError::Truncated),
             (b"\x01\x00x", RecordError::Trailing),
@@ -159,6 +239,7 @@ mod tests {
             total: 3,
             dropped: 0,
             clicks,
+            ..ClickBatch::default()
         };
         let batches = vec![batch; MAX_BATCHES];
         assert_eq!(decode(&encode(&batches)), Ok(batches));
@@ -174,6 +255,7 @@ mod tests {
             total: 0,
             dropped: 0,
             clicks,
+            ..ClickBatch::default()
         };
         assert_eq!(batch.sum(), u64::MAX);
     }
@@ -188,7 +270,7 @@ mod tests {
             let batches: Vec<ClickBatch<'_>> = heads
                 .into_iter()
                 .map(|(worker, [seq, at, total, dropped])| {
-                    ClickBatch { worker, seq, at, total, dropped, clicks: clicks.clone() }
+                    ClickBatch { worker, seq, at, total, dropped, clicks: clicks.clone(), ..ClickBatch::default() }
                 })
                 .collect();
             let bytes = encode(&batches);
@@ -198,7 +280,7 @@ mod tests {
         #[test]
         fn any_bytes_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let _ = decode(&bytes);
-            let _ = decode(&[&[VERSION, 1], &bytes[..]].concat());
+            let _ = decode(&[&[EVENTS, 1], &bytes[..]].concat());
         }
     }
 }

@@ -310,6 +310,7 @@ fn clicks() {
         total: 400,
         dropped: 1,
         clicks: vec![("a.example/b", 300), ("a.example/c", 1)],
+        ..ClickBatch::default()
     };
     let bytes = clicks::encode(std::slice::from_ref(&batch));
     let known = [

@@ -189,6 +189,7 @@ impl Batch {
             total: self.total,
             dropped: self.dropped,
             clicks: self.clicks.iter().filter_map(as_wire).collect(),
+            ..ClickBatch::default()
         }
     }
 }
