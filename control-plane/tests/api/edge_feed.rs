@@ -252,6 +252,7 @@ async fn a_snapshot_has_all_that_an_edge_starts_from() {
         total: 5,
         dropped: 0,
         clicks: vec![("go.example:8080/Aliases", 5), ("go.example:8080/none", 9)],
+        ..ClickBatch::default()
     };
     report(&server, &encode(&[batch])).await;
     until("the alias", async || {
@@ -304,6 +305,7 @@ async fn a_batch_counts_once_however_often_it_is_sent() {
         total,
         dropped,
         clicks: vec![("go.example:8080/x", clicks), ("go.example:8080/y", 1)],
+        ..ClickBatch::default()
     };
     let first = [batch(1, 1, 2, 3, 0), batch(2, 1, 4, 5, 0)];
     let second = [batch(1, 2, 9, 20, 7), batch(2, 1, 4, 5, 0)];
@@ -324,6 +326,7 @@ async fn a_body_that_is_no_batch_is_refused_for_good() {
         total: 1,
         dropped: 0,
         clicks: vec![("a.example/x", u64::MAX)],
+        ..ClickBatch::default()
     };
     for body in [b"".to_vec(), b"garbage".to_vec(), encode(&[batch])] {
         report(&server, &body).await.problem(400, "invalid-batches");
@@ -346,6 +349,7 @@ async fn a_link_that_has_become_hot_comes_by_the_feed() {
         total: 5,
         dropped: 0,
         clicks: vec![("go.example:8080/x", 5)],
+        ..ClickBatch::default()
     };
     report(&server, &encode(&[batch])).await;
     until("the hot link", async || {

@@ -34,6 +34,7 @@ async fn count(server: &Running, seq: u64, at: u64, clicks: &[(&str, u64)]) {
             .iter()
             .map(|(key, clicks)| (key.as_str(), *clicks))
             .collect(),
+        ..ClickBatch::default()
     };
     let (token, _) = EDGE_TOKENS.split_once(',').unwrap();
     let request = server

@@ -17,6 +17,7 @@
 //! Batches without events are written as version 1.
 
 pub mod events;
+pub mod visitor_keys;
 
 use crate::error::RecordError;
 use crate::varint;
@@ -24,6 +25,7 @@ use events::{Events, Kind};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use std::net::IpAddr;
+pub use visitor_keys::{VisitorKey, VisitorKeys};
 
 /// The version of batches without events.
 const COUNTS: u8 = 1;

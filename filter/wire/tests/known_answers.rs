@@ -1,6 +1,8 @@
 //! Known answers: the formats as bytes. A change that breaks one of these breaks every deployed edge and every code
 //! ever printed. The codes were computed by an independent implementation of the description in `permutation`.
 
+use edgelink_wire::clicks::events::{self, Attributes, Event, EventsBuilder, Kind, OrphanKind};
+use edgelink_wire::clicks::{BatchEvents, VisitorKey, VisitorKeys};
 use edgelink_wire::domain_record::domain_key;
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::password::{UnlockKey, cookie_name};
@@ -12,6 +14,7 @@ use edgelink_wire::{
     FeedBatch, FeedPosition, LinkRecord, LinkState, PermutationKey, Record, RedirectStatus,
     Snapshot, VisitsAnswer, VisitsRequest, clicks,
 };
+use foldhash::fast::FixedState;
 use std::net::IpAddr;
 
 const COUNTING: &str = "000102030405060708090a0b0c0d0e0f";
@@ -320,6 +323,97 @@ fn clicks() {
     .concat();
     assert_eq!(bytes, known);
     assert_eq!(clicks::decode(&bytes), Ok(vec![batch]));
+}
+
+#[test]
+fn clicks_with_attributes() {
+    let described = Event {
+        key: &b"a.example/b"[..],
+        at: 1_767_225_600,
+        kind: Kind::Redirect(RedirectStatus::TemporaryRedirect),
+        rule: 3,
+        attributes: Attributes {
+            country: &b"DE"[..],
+            city: b"Bonn",
+            user_agent: b"curl/8",
+            referrer: b"b.example",
+            language: b"de",
+            utm: [b"mail", b"", b"spring", b"", b""],
+        },
+        visitor: Some(0x0123_4567_89ab_cdef),
+        id: Some(*b"fedcba9876543210"),
+    };
+    let orphan = Event {
+        key: &b"a.example/wp-login.php"[..],
+        at: 1_767_225_900,
+        kind: Kind::Orphan(OrphanKind::Regular404),
+        rule: 0,
+        attributes: Attributes::default(),
+        visitor: None,
+        id: None,
+    };
+    let mut builder = EventsBuilder::new(FixedState::with_seed(1), events::MAX_BYTES);
+    assert!(builder.push(&described) && builder.push(&orphan));
+    let encoded = builder.take();
+    let known = [
+        &b"\x80\xf2\xd6\xca\x06\x09"[..],
+        b"\x0ba.example/b\x02DE\x04Bonn\x06curl/8\x09b.example\x02de\x04mail\x06spring",
+        b"\x16a.example/wp-login.php\x02",
+        b"\x01\x00\x82\xff\x03\x02\x03\x04\x05\x06\x07\x00\x08\x00\x00",
+        b"\xef\xcd\xab\x89\x67\x45\x23\x01fedcba9876543210",
+        b"\x09\xac\x02\x06\x00",
+    ]
+    .concat();
+    assert_eq!(encoded.bytes, known);
+    let batch = ClickBatch {
+        worker: *b"0123456789abcdef",
+        seq: 2,
+        total: 4,
+        undescribed: 300,
+        events: BatchEvents::of(&encoded.bytes).unwrap(),
+        ..ClickBatch::default()
+    };
+    let head = b"\x02\x010123456789abcdef\x02\x00\x04\x00\x00\xac\x02\x7e";
+    let bytes = clicks::encode(std::slice::from_ref(&batch));
+    assert_eq!(bytes, [&head[..], &known].concat());
+    assert_eq!(clicks::decode(&bytes), Ok(vec![batch]));
+}
+
+/// The first two are of the reference implementation of SipHash: the messages are the first bytes of 0, 1, 2, ...
+#[test]
+fn visitor_tokens() {
+    let secret = std::array::from_fn(|at| at as u8);
+    let token = |address: &str, agent: &[u8]| {
+        clicks::visitor_token(&secret, address.parse().unwrap(), agent)
+    };
+    assert_eq!(token("0.1.2.3", b""), 0xcf27_94e0_2771_87b7);
+    assert_eq!(token("0.1.2.3", b"\x04\x05\x06\x07"), 0x93f5_f579_9a93_2462);
+    assert_eq!(
+        token("1:203:405:607::", b""),
+        token("0.1.2.3", b"\x04\x05\x06\x07")
+    );
+    assert_eq!(token("::ffff:0.1.2.3", b"x"), token("0.1.2.3", b"x"));
+    assert_eq!(
+        token("2001:db8:0:7::1", b"x"),
+        token("2001:db8:0:7:8::", b"x")
+    );
+    assert_ne!(
+        token("2001:db8:0:7::1", b"x"),
+        token("2001:db8:0:8::1", b"x")
+    );
+}
+
+#[test]
+fn visitor_keys() {
+    let key = VisitorKey {
+        from: 1_767_225_600,
+        until: 1_767_312_000,
+        secret: (*b"0123456789abcdef").into(),
+    };
+    let keys = VisitorKeys::new(vec![key]);
+    let known = b"\x01\x01\x80\xf2\xd6\xca\x06\x80\x95\xdc\xca\x060123456789abcdef";
+    assert_eq!(keys.to_bytes().as_slice(), known);
+    assert_eq!(VisitorKeys::decode(known), Ok(keys));
 }
 
 /// Computed by an independent implementation of the description in `password`.

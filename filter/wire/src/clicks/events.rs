@@ -13,19 +13,22 @@
 //!
 //! Texts are named by their number, from 1 on; 0 is the empty one.
 
+mod builder;
+
+pub use builder::{Encoded, EventsBuilder, MIN_BUILDER_BYTES};
+
 use super::bounded;
 use crate::error::RecordError;
+use crate::record::RedirectStatus;
 use crate::varint;
-use std::collections::HashMap;
-use std::hash::BuildHasher;
 
 /// The most events in one batch.
 pub const MAX_EVENTS: usize = 16_384;
 
-/// The most bytes of texts in one batch, and the most of events, as [`EventsBuilder`] makes them.
-pub const MAX_PART_BYTES: usize = 512 << 10;
+/// The most bytes of all events in one batch, texts included, as [`EventsBuilder`] makes them.
+pub const MAX_BYTES: usize = 1 << 20;
 
-/// The longest text in bytes; longer ones are cut off.
+/// The longest text in bytes.
 pub const MAX_TEXT: usize = 512;
 
 /// The number of UTM parameters.
@@ -50,8 +53,6 @@ pub enum OrphanKind {
     /// Any other path.
     Regular404,
 }
-
-use crate::record::RedirectStatus;
 
 /// A click, or an orphan visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,170 +129,6 @@ impl Kind {
     }
 }
 
-/// Encodes events as they happen, without an allocation for those whose texts came before.
-#[derive(Debug)]
-pub struct EventsBuilder<S> {
-    first: u64,
-    numbers: HashMap<Box<[u8]>, u64, S>,
-    texts: Vec<u8>,
-    events: Vec<u8>,
-    count: usize,
-    clicks: u64,
-}
-
-/// Encoded events.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Encoded {
-    /// The bytes; empty for no events.
-    pub bytes: Vec<u8>,
-    /// How many of them are clicks, and not orphan visits.
-    pub clicks: u64,
-}
-
-impl<S: BuildHasher> EventsBuilder<S> {
-    /// A builder without events.
-    pub fn new(hasher: S) -> Self {
-        Self {
-            first: 0,
-            numbers: HashMap::with_hasher(hasher),
-            texts: Vec::new(),
-            events: Vec::new(),
-            count: 0,
-            clicks: 0,
-        }
-    }
-
-    /// Adds an event. Texts that are no UTF-8 are left out, and long ones cut off. `false`, and it is not added, if there is no
-    /// room: then [`EventsBuilder::take`] makes it.
-    pub fn push(&mut self, event: &Event<&[u8]>) -> bool {
-        if self.count >= MAX_EVENTS
-            || self.texts.len() >= MAX_PART_BYTES
-            || self.events.len() >= MAX_PART_BYTES
-        {
-            return false;
-        }
-        if self.count == 0 {
-            self.first = event.at;
-        }
-        let key = self.number(event.key);
-        varint::write(key, &mut self.events);
-        varint::write(event.at.saturating_sub(self.first), &mut self.events);
-        let has_id = if event.id.is_some() { HAS_ID } else { 0 };
-        self.events.push(event.kind.byte() | has_id);
-        let mask = self.events.len();
-        self.events.push(0);
-        let mut has = 0;
-        if event.rule > 0 {
-            has |= RULE;
-            varint::write(event.rule.into(), &mut self.events);
-        }
-        let attributes = &event.attributes;
-        for (bit, text) in [
-            (COUNTRY, attributes.country),
-            (CITY, attributes.city),
-            (USER_AGENT, attributes.user_agent),
-            (REFERRER, attributes.referrer),
-            (LANGUAGE, attributes.language),
-        ] {
-            if !text.is_empty() {
-                has |= bit;
-                let number = self.number(text);
-                varint::write(number, &mut self.events);
-            }
-        }
-        if attributes.utm.iter().any(|text| !text.is_empty()) {
-            has |= UTMS;
-            for text in attributes.utm {
-                let number = self.number(text);
-                varint::write(number, &mut self.events);
-            }
-        }
-        if let Some(visitor) = event.visitor {
-            has |= VISITOR;
-            self.events.extend_from_slice(&visitor.to_le_bytes());
-        }
-        if let Some(place) = self.events.get_mut(mask) {
-            *place = has;
-        }
-        if let Some(id) = event.id {
-            self.events.extend_from_slice(&id);
-        }
-        self.count += 1;
-        self.clicks += u64::from(matches!(event.kind, Kind::Redirect(_)));
-        true
-    }
-
-    /// How many events there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The bytes that the events take so far.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.texts.len() + self.events.len()
-    }
-
-    /// Encodes what was added, and starts again.
-    pub fn take(&mut self) -> Encoded {
-        if self.count == 0 {
-            return Encoded::default();
-        }
-        let mut bytes = Vec::with_capacity(self.bytes() + 3 * varint::MOST_BYTES);
-        varint::write(self.first, &mut bytes);
-        varint::write(self.numbers.len() as u64, &mut bytes);
-        bytes.append(&mut self.texts);
-        varint::write(self.count as u64, &mut bytes);
-        bytes.append(&mut self.events);
-        self.numbers.clear();
-        self.count = 0;
-        Encoded {
-            bytes,
-            clicks: std::mem::take(&mut self.clicks),
-        }
-    }
-
-    fn number(&mut self, text: &[u8]) -> u64 {
-        let text = text.get(..MAX_TEXT).unwrap_or(text);
-        if text.is_empty() {
-            return 0;
-        }
-        if let Some(number) = self.numbers.get(text) {
-            return *number;
-        }
-        self.add(text)
-    }
-
-    #[cold]
-    fn add(&mut self, text: &[u8]) -> u64 {
-        let text = match std::str::from_utf8(text) {
-            Ok(text) => text.as_bytes(),
-            // Cut off within a character.
-            Err(error) if error.error_len().is_none() => {
-                text.get(..error.valid_up_to()).unwrap_or_default()
-            }
-            Err(_) => &[],
-        };
-        if text.is_empty() {
-            return 0;
-        }
-        if let Some(number) = self.numbers.get(text) {
-            return *number;
-        }
-        let number = self.numbers.len() as u64 + 1;
-        self.numbers.insert(text.into(), number);
-        varint::write_bytes(text, &mut self.texts);
-        number
-    }
-}
-
 /// Events that are read one after another.
 #[derive(Clone, Debug)]
 pub struct Events<'a> {
@@ -318,7 +155,7 @@ impl<'a> Events<'a> {
         }
         let first = varint::read(&mut input)?;
         let count = bounded("texts", varint::read(&mut input)?, bytes.len())?;
-        let texts = (0..count).map(|_| varint::read_text(&mut input, "text"));
+        let texts = (0..count).map(|_| read_text(&mut input));
         let texts = texts.collect::<Result<_, _>>()?;
         let left = bounded("events", varint::read(&mut input)?, MAX_EVENTS)?;
         Ok(Self {
@@ -402,6 +239,14 @@ impl<'a> Events<'a> {
     }
 }
 
+fn read_text<'a>(input: &mut &'a [u8]) -> Result<&'a str, RecordError> {
+    let text = varint::read_text(input, "text")?;
+    match text.len() <= MAX_TEXT {
+        true => Ok(text),
+        false => Err(RecordError::Field("text")),
+    }
+}
+
 impl<'a> Iterator for Events<'a> {
     type Item = Result<Event<&'a str>, RecordError>;
 
@@ -420,3 +265,6 @@ impl<'a> Iterator for Events<'a> {
         Some(event)
     }
 }
+
+#[cfg(test)]
+mod tests;

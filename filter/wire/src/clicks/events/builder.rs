@@ -1,0 +1,262 @@
+//! Encodes events as they happen.
+
+use super::{
+    Attributes, CITY, COUNTRY, Event, HAS_ID, Kind, LANGUAGE, MAX_BYTES, MAX_EVENTS, MAX_TEXT,
+    REFERRER, RULE, USER_AGENT, UTM, UTMS, VISITOR,
+};
+use crate::varint;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
+
+/// Texts of an event: the key and its attributes.
+const TEXTS: usize = 6 + UTM;
+
+/// The most bytes that one event takes: all its texts come for the first time, and each number is as long as can be.
+const MAX_EVENT_BYTES: usize =
+    TEXTS * (MAX_TEXT + 2) + (TEXTS + 2) * varint::MOST_BYTES + 2 + size_of::<u64>() + 16;
+
+/// The most bytes before the texts and between texts and events.
+const FRAME_BYTES: usize = 3 * varint::MOST_BYTES;
+
+/// The fewest bytes of a builder that has room for an event.
+pub const MIN_BUILDER_BYTES: usize = FRAME_BYTES + MAX_EVENT_BYTES;
+
+/// Encodes events as they happen: into buffers that grow, without any allocation once they have grown.
+#[derive(Debug)]
+pub struct EventsBuilder<S> {
+    hasher: S,
+    max_bytes: usize,
+    first: u64,
+    /// Those of the texts, by their hash.
+    numbers: HashTable<Text>,
+    /// Of each attribute the text that the last event has.
+    last: [Text; TEXTS],
+    texts: Vec<u8>,
+    events: Vec<u8>,
+    count: usize,
+    clicks: u64,
+}
+
+/// A text that is in `texts` already; the default is the empty one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Text {
+    start: u32,
+    length: u32,
+    number: u32,
+}
+
+/// Encoded events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Encoded {
+    /// The bytes; empty for no events.
+    pub bytes: Vec<u8>,
+    /// How many of them are clicks, and not orphan visits.
+    pub clicks: u64,
+}
+
+impl Text {
+    fn range(self) -> Range<usize> {
+        let start = self.start as usize;
+        start..start + self.length as usize
+    }
+
+    fn bytes(self, texts: &[u8]) -> &[u8] {
+        texts.get(self.range()).unwrap_or_default()
+    }
+}
+
+impl<S: BuildHasher> EventsBuilder<S> {
+    /// A builder without events, of which it takes so many bytes, but no more than [`MAX_BYTES`].
+    pub fn new(hasher: S, max_bytes: usize) -> Self {
+        Self {
+            hasher,
+            max_bytes: max_bytes.min(MAX_BYTES),
+            first: 0,
+            numbers: HashTable::new(),
+            last: [Text::default(); TEXTS],
+            texts: Vec::new(),
+            events: Vec::new(),
+            count: 0,
+            clicks: 0,
+        }
+    }
+
+    /// Changes the bound, for events that come.
+    pub fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes.min(MAX_BYTES);
+    }
+
+    /// Whether there is room for one more event, however long it is; [`EventsBuilder::take`] makes it.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.count < MAX_EVENTS && self.bytes() + MAX_EVENT_BYTES <= self.max_bytes
+    }
+
+    /// Adds an event. Texts end where they are too long or no UTF-8. `false`, and it is not added, if there is no room.
+    pub fn push(&mut self, event: &Event<&[u8]>) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        if self.count == 0 {
+            self.first = event.at;
+        }
+        self.write(event);
+        self.count += 1;
+        self.clicks += u64::from(matches!(event.kind, Kind::Redirect(_)));
+        true
+    }
+
+    fn write(&mut self, event: &Event<&[u8]>) {
+        self.write_text(0, event.key);
+        varint::write(event.at.saturating_sub(self.first), &mut self.events);
+        let has_id = if event.id.is_some() { HAS_ID } else { 0 };
+        self.events.push(event.kind.byte() | has_id);
+        let mask = self.events.len();
+        self.events.push(0);
+        let mut has = 0;
+        if event.rule > 0 {
+            has |= RULE;
+            varint::write(event.rule.into(), &mut self.events);
+        }
+        has |= self.write_attributes(&event.attributes);
+        if let Some(visitor) = event.visitor {
+            has |= VISITOR;
+            self.events.extend_from_slice(&visitor.to_le_bytes());
+        }
+        if let Some(place) = self.events.get_mut(mask) {
+            *place = has;
+        }
+        if let Some(id) = event.id {
+            self.events.extend_from_slice(&id);
+        }
+    }
+
+    /// Which attributes there are.
+    fn write_attributes(&mut self, attributes: &Attributes<&[u8]>) -> u8 {
+        let mut has = 0;
+        let texts = [
+            (COUNTRY, attributes.country),
+            (CITY, attributes.city),
+            (USER_AGENT, attributes.user_agent),
+            (REFERRER, attributes.referrer),
+            (LANGUAGE, attributes.language),
+        ];
+        for (place, (bit, text)) in (1..).zip(texts) {
+            if !text.is_empty() {
+                has |= bit;
+                self.write_text(place, text);
+            }
+        }
+        if attributes.utm.iter().any(|text| !text.is_empty()) {
+            has |= UTMS;
+            for (place, text) in (6..).zip(attributes.utm) {
+                self.write_text(place, text);
+            }
+        }
+        has
+    }
+
+    /// How many events there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The bytes that the events take so far, at most.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        FRAME_BYTES + self.texts.len() + self.events.len()
+    }
+
+    /// Encodes what was added, and starts again.
+    pub fn take(&mut self) -> Encoded {
+        if self.count == 0 {
+            return Encoded::default();
+        }
+        let mut bytes = Vec::with_capacity(self.bytes());
+        varint::write(self.first, &mut bytes);
+        varint::write(self.numbers.len() as u64, &mut bytes);
+        bytes.append(&mut self.texts);
+        varint::write(self.count as u64, &mut bytes);
+        bytes.append(&mut self.events);
+        self.numbers.clear();
+        self.last = [Text::default(); TEXTS];
+        self.count = 0;
+        Encoded {
+            bytes,
+            clicks: std::mem::take(&mut self.clicks),
+        }
+    }
+
+    /// Writes the number of a text. `place` is that of its attribute: often its text is that of the last event.
+    #[inline]
+    fn write_text(&mut self, place: usize, text: &[u8]) {
+        let text = text.get(..MAX_TEXT).unwrap_or(text);
+        let last = self.last.get(place).copied().unwrap_or_default();
+        let found = match last.bytes(&self.texts) == text {
+            true => last,
+            false => self.find(place, text),
+        };
+        varint::write(found.number.into(), &mut self.events);
+    }
+
+    #[inline(never)]
+    fn find(&mut self, place: usize, text: &[u8]) -> Text {
+        let found = match self.look_up(text) {
+            Ok(found) => found,
+            Err(hash) => self.add(text, hash),
+        };
+        if let Some(last) = self.last.get_mut(place) {
+            *last = found;
+        }
+        found
+    }
+
+    /// The hash of a text that is not there.
+    fn look_up(&self, text: &[u8]) -> Result<Text, u64> {
+        if text.is_empty() {
+            return Ok(Text::default());
+        }
+        let hash = hash(&self.hasher, text);
+        let is_it = |it: &Text| it.bytes(&self.texts) == text;
+        self.numbers.find(hash, is_it).copied().ok_or(hash)
+    }
+
+    #[cold]
+    fn add(&mut self, text: &[u8], hash: u64) -> Text {
+        let (text, hash) = match std::str::from_utf8(text) {
+            Ok(_) => (text, hash),
+            Err(error) => {
+                let text = text.get(..error.valid_up_to()).unwrap_or_default();
+                match self.look_up(text) {
+                    Ok(found) => return found,
+                    Err(hash) => (text, hash),
+                }
+            }
+        };
+        varint::write(text.len() as u64, &mut self.texts);
+        let added = Text {
+            start: self.texts.len() as u32,
+            length: text.len() as u32,
+            number: self.numbers.len() as u32 + 1,
+        };
+        self.texts.extend_from_slice(text);
+        let texts = &self.texts;
+        let hash_of = |it: &Text| self::hash(&self.hasher, it.bytes(texts));
+        self.numbers.insert_unique(hash, added, hash_of);
+        added
+    }
+}
+
+fn hash(hasher: &impl BuildHasher, text: &[u8]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write(text);
+    hasher.finish()
+}

@@ -1,0 +1,197 @@
+//! Secrets of visitor tokens, as the control plane hands them to workers with the answer to a report of clicks.
+//!
+//! Layout of version 1, numbers as unsigned LEB128: version (1 byte), how many, and each as from when and until when it
+//! counts (unix seconds, 2 numbers) and the secret (16 bytes).
+
+use super::{VisitorSecret, bounded};
+use crate::error::RecordError;
+use crate::varint;
+use std::fmt;
+use zeroize::{Zeroize, Zeroizing};
+
+const VERSION: u8 = 1;
+
+/// The most secrets in one answer: those of today and of tomorrow, and room for clocks that differ.
+pub const MAX_KEYS: usize = 4;
+
+/// The secret of visitor tokens within a stretch of time. Its memory is overwritten when it is dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct VisitorKey {
+    /// From when it counts, in unix seconds.
+    pub from: u64,
+    /// Until when it counts, itself excluded.
+    pub until: u64,
+    /// The secret.
+    pub secret: Zeroizing<VisitorSecret>,
+}
+
+/// Without the secret.
+impl fmt::Debug for VisitorKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VisitorKey({}..{})", self.from, self.until)
+    }
+}
+
+/// The secrets that a worker has; none at first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VisitorKeys(Vec<VisitorKey>);
+
+impl VisitorKeys {
+    /// The media type of the encoding.
+    pub const MEDIA_TYPE: &str = "application/vnd.edgelink.visitor-keys";
+
+    /// Those secrets; of more than [`MAX_KEYS`] the first ones.
+    #[must_use]
+    pub fn new(mut keys: Vec<VisitorKey>) -> Self {
+        keys.truncate(MAX_KEYS);
+        Self(keys)
+    }
+
+    /// The secret that counts at `now`, in unix seconds; `None` if there is none.
+    #[must_use]
+    pub fn at(&self, now: u64) -> Option<&VisitorSecret> {
+        let counts = |key: &&VisitorKey| (key.from..key.until).contains(&now);
+        self.0.iter().find(counts).map(|key| &*key.secret)
+    }
+
+    /// Until when there are secrets; 0 if there are none.
+    #[must_use]
+    pub fn until(&self) -> u64 {
+        self.0.iter().map(|key| key.until).max().unwrap_or(0)
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> &[VisitorKey] {
+        &self.0
+    }
+
+    /// Adds the secrets of an answer. One for the same time as an earlier one takes its place.
+    pub fn add(&mut self, keys: Self) {
+        for key in keys.0 {
+            self.0.retain(|other| other.from != key.from);
+            if self.0.len() < MAX_KEYS {
+                self.0.push(key);
+            }
+        }
+    }
+
+    /// Overwrites the secrets that are over at `now`, in unix seconds.
+    pub fn forget(&mut self, now: u64) {
+        self.0.retain(|key| key.until > now);
+    }
+
+    /// Encodes them. The caller overwrites the bytes once they are sent.
+    #[must_use]
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        // As long as it can be, for what grows leaves copies behind.
+        let mut out = Vec::with_capacity(2 + MAX_KEYS * (2 * varint::MOST_BYTES + 16));
+        out.push(VERSION);
+        varint::write(self.0.len() as u64, &mut out);
+        for key in &self.0 {
+            varint::write(key.from, &mut out);
+            varint::write(key.until, &mut out);
+            out.extend_from_slice(&*key.secret);
+        }
+        Zeroizing::new(out)
+    }
+
+    /// Reads secrets that take up all of `bytes`.
+    ///
+    /// # Errors
+    /// The [`RecordError`] that says what is wrong.
+    pub fn decode(mut bytes: &[u8]) -> Result<Self, RecordError> {
+        let input = &mut bytes;
+        varint::read_version(input, VERSION)?;
+        let count = bounded("keys", varint::read(input)?, MAX_KEYS)?;
+        // With room for all, for what grows leaves copies behind.
+        let mut keys = Vec::with_capacity(MAX_KEYS);
+        for _ in 0..count {
+            let (from, until) = (varint::read(input)?, varint::read(input)?);
+            let mut secret = varint::read_array(input)?;
+            keys.push(VisitorKey {
+                from,
+                until,
+                secret: Zeroizing::new(secret),
+            });
+            secret.zeroize();
+        }
+        varint::expect_end(input)?;
+        Ok(Self(keys))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key(from: u64, until: u64, byte: u8) -> VisitorKey {
+        let secret = Zeroizing::new([byte; 16]);
+        VisitorKey {
+            from,
+            until,
+            secret,
+        }
+    }
+
+    #[test]
+    fn a_secret_counts_in_its_time_and_is_forgotten_after_it() {
+        let mut keys = VisitorKeys::default();
+        assert_eq!((keys.at(5), keys.until()), (None, 0));
+        keys.add(VisitorKeys::new(vec![key(10, 20, 1), key(20, 30, 2)]));
+        for (now, byte) in [
+            (9, None),
+            (10, Some(1)),
+            (19, Some(1)),
+            (20, Some(2)),
+            (30, None),
+        ] {
+            assert_eq!(keys.at(now), byte.map(|byte| [byte; 16]).as_ref(), "{now}");
+        }
+        assert_eq!(keys.until(), 30);
+        keys.forget(20);
+        assert_eq!(keys.all(), [key(20, 30, 2)]);
+        assert_eq!(format!("{keys:?}"), "VisitorKeys([VisitorKey(20..30)])");
+    }
+
+    #[test]
+    fn a_secret_takes_the_place_of_one_for_the_same_time_and_there_are_never_too_many() {
+        let mut keys = VisitorKeys::new((0..9).map(|from| key(from, 9, 1)).collect());
+        assert_eq!(keys.all().len(), MAX_KEYS);
+        keys.add(VisitorKeys::new(vec![key(7, 8, 2), key(3, 4, 3)]));
+        assert_eq!(keys.all().len(), MAX_KEYS);
+        assert_eq!(keys.at(3), Some(&[1; 16]), "of an earlier one");
+        assert_eq!(keys.all().last(), Some(&key(3, 4, 3)));
+    }
+
+    #[test]
+    fn what_are_no_secrets_is_refused() {
+        let too_many = [&[VERSION, 5][..], &[1; 5 * 18]].concat();
+        let one = [&[VERSION, 1][..], &[1; 18]].concat();
+        for (bytes, error) in [
+            (&b""[..], RecordError::Truncated),
+            (b"\x02\x00", RecordError::Version(2)),
+            (&one[..19], RecordError::Truncated),
+            (&too_many, RecordError::Field("keys")),
+            (&[&one[..], b"x"].concat(), RecordError::Trailing),
+        ] {
+            assert_eq!(VisitorKeys::decode(bytes), Err(error), "{bytes:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn secrets_read_back(keys in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u8>()), 0..=MAX_KEYS)) {
+            let keys = keys.into_iter().map(|(from, until, byte)| key(from, until, byte));
+            let keys = VisitorKeys::new(keys.collect());
+            prop_assert_eq!(VisitorKeys::decode(&keys.to_bytes()), Ok(keys));
+        }
+
+        #[test]
+        fn any_bytes_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let _ = VisitorKeys::decode(&bytes);
+            let _ = VisitorKeys::decode(&[&[VERSION, 2], &bytes[..]].concat());
+        }
+    }
+}
