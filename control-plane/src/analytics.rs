@@ -3,6 +3,7 @@
 //! Edges and this process report clicks ([`crate::clicks`]). Acknowledged reports wait in the click queue of the database, from
 //! where one replica writes them into an engine: rollups in the database itself, or ClickHouse.
 
+pub mod agents;
 mod engine;
 mod model;
 
