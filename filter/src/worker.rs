@@ -21,7 +21,7 @@ use edgelink_filter_core::forms::FormEnd;
 use edgelink_filter_core::request::Head;
 use edgelink_filter_core::settings::Settings;
 use edgelink_filter_core::time::Moment;
-use edgelink_wire::clicks::WorkerId;
+use edgelink_wire::clicks::{VisitorKeys, WorkerId};
 use sending::{RETRY, Reply, call};
 use state::{Worker, with_worker};
 use std::rc::Rc;
@@ -174,7 +174,7 @@ pub(crate) fn callout_end(token: u32, headers: usize, body_size: usize) {
     let limit = with_worker(|worker| worker.edge.max_body_bytes(token)).unwrap_or(0);
     let is_readable = headers > 0 && (1..=limit).contains(&body_size);
     let body = is_readable.then(|| abi::buffer(Buffer::CalloutBody, body_size));
-    let body = body.flatten().unwrap_or_default();
+    let mut body = body.flatten().unwrap_or_default();
     let response = Response {
         status: &status,
         content_type: &content_type,
@@ -189,6 +189,9 @@ pub(crate) fn callout_end(token: u32, headers: usize, body_size: usize) {
             .edge
             .on_callout_end(&mut worker.envoy, token, response, now)
     });
+    if *content_type == *VisitorKeys::MEDIA_TYPE.as_bytes() {
+        body.overwrite();
+    }
     act_on(actions.unwrap_or_default());
 }
 
@@ -292,7 +295,8 @@ fn answer(waiter: Waiter, resumed: &Resumed) {
     if let Some(actions) = admitted.flatten() {
         return actions.into_iter().for_each(act);
     }
-    let headers = if resumed.needs_headers() {
+    let needs_headers = with_worker(|worker| worker.edge.needs_headers(waiter, resumed));
+    let headers = if needs_headers == Some(true) {
         abi::headers(Map::RequestHeaders)
     } else {
         HostBytes::default()

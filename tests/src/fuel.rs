@@ -4,6 +4,7 @@
 use crate::abi::host::{Cluster, Fleet, HeaderMap, Metering, Module, Response, Usage, Worker};
 use crate::scenario::{DOMAIN, Reply, feed_batch, link, path_of, snapshot, with_rules};
 use crate::stack::{filter_module, root};
+use edgelink_wire::clicks::{VisitorKey, VisitorKeys};
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::{FeedBatch, LinkAnswer, LinkRecord, Snapshot};
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,8 @@ pub struct FuelFigures {
 pub fn measure() -> FuelFigures {
     let costs = [
         ("lru", lru()),
+        ("lru-browser", lru_browser(&json!([]))),
+        ("lru-all-attributes", lru_browser(&all_attributes())),
         ("lru-three-rules", lru_three_rules()),
         ("shared-data", shared_data()),
         ("admission", admission()),
@@ -103,6 +106,82 @@ fn lru() -> Cost {
         teach(worker, &path_of(number));
     }
     median((0..REQUESTS).map(|number| visit(worker, &path_of(number), 302)))
+}
+
+/// The same with the headers of a browser, and those attributes of clicks. No visitor is like the one before.
+fn lru_browser(attributes: &Value) -> Cost {
+    let geo = json!({"countryHeader": "x-country", "cityHeader": "x-city"});
+    let clicks = json!({"attributes": attributes});
+    let mut fleet = with_feed_and(&json!({"clicks": clicks, "geo": geo}));
+    let worker = fleet.worker(0);
+    let report = worker.callouts();
+    let report = report
+        .iter()
+        .find(|callout| callout.path().starts_with("/edge/v1/clicks"));
+    if let Some(report) = report {
+        let key = VisitorKey {
+            from: 0,
+            until: u64::MAX,
+            secret: Box::new([7; 16].into()),
+        };
+        let body = VisitorKeys::new(vec![key]).to_bytes().to_vec();
+        worker.answer(report, Response::ok(VisitorKeys::MEDIA_TYPE, body));
+    }
+    for number in 0..REQUESTS {
+        teach(worker, &path_of(number));
+    }
+    // Texts that many visitors share have come before.
+    let visits = (0..2 * REQUESTS).map(|number| browse(worker, number));
+    let visits: Vec<_> = visits.collect();
+    median(visits.into_iter().skip(REQUESTS as usize))
+}
+
+/// All attributes that clicks can have.
+fn all_attributes() -> Value {
+    json!([
+        "country",
+        "city",
+        "userAgent",
+        "referrer",
+        "language",
+        "utm",
+        "rule",
+        "visitor"
+    ])
+}
+
+/// A visit with headers as browsers send them.
+fn browse(worker: &mut Worker, number: u64) -> Usage {
+    const HEADERS: [(&str, &str); 10] = [
+        ("sec-ch-ua", r#""Chromium";v="142", "Not_A Brand";v="99""#),
+        ("sec-ch-ua-mobile", "?0"),
+        ("sec-ch-ua-platform", "\"Windows\""),
+        ("upgrade-insecure-requests", "1"),
+        (
+            "accept",
+            "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8",
+        ),
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-mode", "navigate"),
+        ("accept-encoding", "gzip, deflate, br, zstd"),
+        ("accept-language", LANGUAGES),
+        ("x-request-id", "4f5b2b1e-6c1c-4d2f-9d1b-0a5f6c7d8e9f"),
+    ];
+    let before = worker.usage();
+    let request = worker.request("GET", path_of(number % REQUESTS));
+    let request = HEADERS.iter().fold(request, |request, (name, value)| {
+        request.header(name, value)
+    });
+    let kind = number % 3;
+    let stream = request
+        .header("user-agent", format!("{AGENT} Edg/{kind}"))
+        .header("referer", format!("https://site{kind}.example/page"))
+        .header("x-country", ["DE", "FR", "ES"][kind as usize])
+        .header("x-city", ["Bonn", "Lyon", "Bilbao"][kind as usize])
+        .header("x-forwarded-for", format!("192.0.2.{number}"))
+        .send();
+    assert_eq!(worker.outcome(stream).local_response().status(), 302);
+    worker.usage().since(&before)
 }
 
 /// The same of a link with three rules, none of which the visitor meets: each looks at a header.
@@ -182,7 +261,14 @@ fn start(sections: &Value, workers: usize) -> Fleet {
 
 /// A fleet whose worker knows a snapshot, and that the feed is alive.
 fn with_feed() -> Fleet {
-    let sections = json!({"clicks": {}, "snapshot": {}, "poll": {}, "admission": {}});
+    with_feed_and(&json!({"clicks": {}}))
+}
+
+fn with_feed_and(more: &Value) -> Fleet {
+    let mut sections = json!({"snapshot": {}, "poll": {}, "admission": {}});
+    if let (Value::Object(all), Value::Object(more)) = (&mut sections, more) {
+        all.extend(more.clone());
+    }
     let mut fleet = start(&sections, 1);
     fleet.worker(0).get("/");
     fleet.pass(Duration::from_secs(1));

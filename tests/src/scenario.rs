@@ -320,6 +320,16 @@ pub fn with_rules(url: &str, json: &str) -> LinkRecord<String> {
     extended(url, &extension)
 }
 
+/// The same that tracks conversions.
+#[must_use]
+pub fn tracking(url: &str) -> LinkRecord<String> {
+    let extension = Extension {
+        track_conversions: true,
+        ..Extension::default()
+    };
+    extended(url, &extension)
+}
+
 /// The same with a limit of visits.
 #[must_use]
 pub fn with_limit(url: &str) -> LinkRecord<String> {

@@ -83,6 +83,9 @@ pub struct LinkDetails {
     /// Whether search engines may list the link.
     #[serde(skip_serializing_if = "is_false")]
     pub crawlable: bool,
+    /// Whether the target gets the id of each click, by which a conversion is reported.
+    #[serde(skip_serializing_if = "is_false")]
+    pub track_conversions: bool,
     /// The hash of the password that visitors have to give: a PHC string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
@@ -109,6 +112,7 @@ impl LinkDetails {
             expired_url: self.expired_url.as_deref().map(str::as_bytes),
             forward_path: self.forward_path,
             crawlable: self.crawlable,
+            track_conversions: self.track_conversions,
             max_visits: self.max_visits,
             unlock_key: self.password.as_ref().map(|hash| {
                 let key = key().to_string();

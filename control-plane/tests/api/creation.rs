@@ -37,6 +37,7 @@ async fn a_link_needs_a_target_and_nothing_else() {
             "expiredUrl": null,
             "forwardPath": false,
             "crawlable": false,
+            "trackConversions": false,
             "hasPassword": false,
             "utmSource": null,
             "utmMedium": null,

@@ -222,6 +222,23 @@ async fn what_follows_the_code_joins_the_target_where_the_link_says_so() {
 }
 
 #[tokio::test]
+async fn a_link_may_track_conversions() {
+    let server = Running::start().await;
+    let link = json!({ "longUrl": "https://example.com/?a#b", "customSlug": "shop", "trackConversions": true });
+    let created = server.post(&link).await.expect(201);
+    assert_eq!(created["trackConversions"], true);
+    let known = server.get("/links/shop").await.expect(200);
+    assert_eq!(known["trackConversions"], true);
+    let changed = server
+        .patch("/links/shop", &json!({ "trackConversions": null }))
+        .await;
+    assert_eq!(changed.expect(200)["trackConversions"], false);
+    let wrong = json!({ "trackConversions": "yes" });
+    let refused = server.patch("/links/shop", &wrong).await;
+    assert_eq!(refused.problem(422, "validation"), ["trackConversions"]);
+}
+
+#[tokio::test]
 async fn redirects_ask_not_to_be_listed_where_that_is_configured() {
     for is_configured in ["false", "true"] {
         let server = Running::with(&[("EDGELINK_LINKS_NOINDEX", is_configured)]).await;

@@ -205,6 +205,7 @@ async fn an_exported_link_is_imported_with_all_that_it_has() {
         "expiredUrl": "https://example.com/expired",
         "forwardPath": true,
         "crawlable": true,
+        "trackConversions": true,
         "externalId": "id 1",
     });
     server.post(&link).await.expect(201);

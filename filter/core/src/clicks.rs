@@ -3,6 +3,11 @@
 //! Those on a record in the LRU stand in its entry, so that a hit costs one addition; the others, and those of entries
 //! that were dropped, stand in a [`Tally`].
 
+mod events;
+mod wanted;
+
+pub(crate) use events::{Answered, ClickEvents, Gathered};
+
 use foldhash::fast::SeedableRandomState;
 use hashbrown::HashMap;
 
@@ -27,6 +32,13 @@ pub(crate) struct Tallied {
     pub(crate) clicks: Vec<(Box<[u8]>, u64)>,
     /// Clicks for which there was no room.
     pub(crate) lost: u64,
+}
+
+/// What was counted and gathered, and is to be reported.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) tallied: Tallied,
+    pub(crate) gathered: Gathered,
 }
 
 /// Where the next click on a record is counted.

@@ -15,6 +15,7 @@ use crate::answer::Answer;
 use crate::api_domains::ApiDomains;
 use crate::cache::freshness::RecordKind;
 use crate::cache::{Caches, Fetched, Found, Inserted, Lookup, Source};
+use crate::clicks::ClickEvents;
 use crate::control_plane::callout::{self, Answered, Callout, CalloutError, Response};
 use crate::flights::{
     Completed, FlightBounds, FlightId, Flights, Purpose, StreamId, Token, Waiter,
@@ -59,6 +60,7 @@ pub struct Edge {
     wall: WallClock,
     seed: u64,
     caches: Caches,
+    events: ClickEvents,
     flights: Flights,
     /// Requests for visits in flight.
     visits: Flights,
@@ -146,6 +148,7 @@ impl Edge {
             wall,
             seed,
             caches: Caches::new(&settings, hasher.clone()),
+            events: ClickEvents::new(&settings, secret(seed, name), &hasher),
             flights: Flights::new(Purpose::Links, FlightBounds::of(&settings), hasher.clone()),
             visits: Flights::new(
                 Purpose::Visits,
@@ -193,6 +196,7 @@ impl Edge {
             self.caches.mark_all_stale(self.now);
         }
         self.caches.configure(&settings);
+        self.events.configure(&settings);
         self.configure_background(&settings);
         self.here = Rc::clone(&settings);
         self.settings = settings;
@@ -238,16 +242,19 @@ impl Edge {
             Some(requested) => (requested, false),
             None => match self.parse_path_below(head.path) {
                 Some(requested) => (requested, true),
-                None => return self.answer_root(head),
+                None => return self.answer_root(host, head),
             },
         };
         // HEAD comes from programs that check or preview a link.
         let is_click = head.method == b"GET";
+        let is_counted =
+            is_click && self.settings.clicks.is_some() && !head.headers.are_of_a_prefetch();
         let visitor = Waiter {
             stream,
             has_more: is_below || !requested.query.is_empty(),
             is_below,
             is_click,
+            is_counted,
             is_form: false,
         };
         let step = match self.name_key(head.authority, requested.code) {
@@ -499,6 +506,14 @@ impl Edge {
         let may_be_ours = self.here.forward_paths;
         may_be_ours.then(|| parse_path_below(path)).flatten()
     }
+}
+
+/// A key that does not leave the worker, of its seed and its name, which are random.
+fn secret(seed: u64, mut name: WorkerId) -> [u8; 16] {
+    for (byte, secret) in name.iter_mut().zip(seed.rotate_left(16).to_le_bytes()) {
+        *byte ^= secret;
+    }
+    name
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 
 use crate::cache::shared::Version;
 use crate::host::NEVER_WRITTEN;
+#[cfg(doc)]
+use crate::request::Headers;
 use crate::settings::Settings;
 use crate::time::Moment;
 use foldhash::fast::SeedableRandomState;
@@ -55,6 +57,8 @@ pub struct Waiter {
     pub is_below: bool,
     /// Whether a redirect of it is a click.
     pub is_click: bool,
+    /// Whether clicks are counted, and a redirect of it is one: it is no [prefetch](Headers::are_of_a_prefetch).
+    pub is_counted: bool,
     /// Whether it is a form, which is held for its link ([`crate::forms`]).
     pub is_form: bool,
 }
@@ -434,6 +438,7 @@ mod tests {
             has_more,
             is_below: false,
             is_click: true,
+            is_counted: true,
             is_form: false,
         }
     }

@@ -1,5 +1,6 @@
 //! A request as the edge reads it: the headers that decide about it, and the code in its path.
 
+use edgelink_wire::clicks::attributes::{self, PREFETCH_LENGTHS};
 use edgelink_wire::code::{has_code_shape, is_reserved};
 
 /// What is read of a request's headers; empty where there is no such header.
@@ -26,6 +27,63 @@ impl<'a> Headers<'a> {
         self.find(name.as_bytes()).unwrap_or_default()
     }
 
+    /// The bit of [`Headers::each`] for names of that length.
+    #[must_use]
+    pub const fn length_bit(length: usize) -> u64 {
+        1u64.wrapping_shl(length as u32)
+    }
+
+    /// Hands over name and value of every header whose name has one of these lengths, a set of [`Headers::length_bit`], and of
+    /// some others with long names. Of all else only the lengths are looked at: that is some ten instructions a header.
+    #[inline(always)]
+    pub fn each(&self, lengths: u64, mut found: impl FnMut(&'a [u8], &'a [u8])) {
+        let Some((sizes, text)) = split(self.0) else {
+            return;
+        };
+        let mut start = 0usize;
+        for [name, value] in sizes.as_chunks::<LENGTH>().0.as_chunks::<2>().0 {
+            let name = u32::from_le_bytes(*name);
+            let value = u32::from_le_bytes(*value);
+            if lengths.wrapping_shr(name) & 1 != 0 {
+                let mut pair = text.get(start..).unwrap_or_default();
+                if let (Some(name), Some(value)) = (
+                    take(&mut pair, name as usize),
+                    take(&mut pair, value as usize),
+                ) {
+                    found(name, value);
+                }
+            }
+            start = start
+                .wrapping_add(name as usize)
+                .wrapping_add(value as usize)
+                .wrapping_add(2);
+        }
+    }
+
+    /// Whether the request is made before its visitor wants it.
+    #[must_use]
+    #[inline(always)]
+    pub fn are_of_a_prefetch(&self) -> bool {
+        let mut is_prefetch = false;
+        self.each(PREFETCH_LENGTHS, |name, value| {
+            // Of the names of these lengths that every browser sends, none begins like those.
+            if matches!(name, [b's' | b'p' | b'x', ..]) {
+                is_prefetch |= is_prefetch_by(name, value);
+            }
+        });
+        is_prefetch
+    }
+
+    /// Whether the visitor does not want to be described.
+    #[must_use]
+    pub fn are_of_an_opt_out(&self) -> bool {
+        let mut is_opt_out = false;
+        self.each(Self::length_bit(3) | Self::length_bit(7), |name, value| {
+            is_opt_out |= attributes::is_opt_out(name, value);
+        });
+        is_opt_out
+    }
+
     fn find(&self, wanted: &[u8]) -> Option<&'a [u8]> {
         let (lengths, mut text) = split(self.0)?;
         for [name, value] in lengths.as_chunks::<LENGTH>().0.as_chunks::<2>().0 {
@@ -37,6 +95,12 @@ impl<'a> Headers<'a> {
         }
         None
     }
+}
+
+#[cold]
+#[inline(never)]
+fn is_prefetch_by(name: &[u8], value: &[u8]) -> bool {
+    attributes::is_prefetch(name, value)
 }
 
 /// The bytes of a length.
@@ -225,7 +289,33 @@ mod tests {
         fn any_map_is_taken_without_a_panic(map in prop::collection::vec(any::<u8>(), 0..80), count in 0u8..5) {
             let _ = Head::read(&map);
             let _ = Headers(&map).get("a");
+            Headers(&map).each(u64::MAX, |_, _| {});
+            let _ = Headers(&[&[count, 0, 0, 0], &map[..]].concat()).are_of_a_prefetch();
             let _ = Head::read(&[&[count, 0, 0, 0], &map[..]].concat());
+        }
+    }
+
+    #[test]
+    fn headers_are_handed_over_by_the_length_of_their_names() {
+        let long = [b'n'; 70];
+        let pairs: [(&[u8], &[u8]); 5] = [
+            (b"a", b"1"),
+            (b"abc", b""),
+            (b"xyz", b"2\0\xff"),
+            (&long, b"3"),
+            (b"", b"4"),
+        ];
+        let map = encode(&pairs);
+        for (lengths, expected) in [
+            (u64::MAX, &pairs[..]),
+            (Headers::length_bit(3), &pairs[1..3]),
+            (Headers::length_bit(70), &pairs[3..4]),
+            (Headers::length_bit(0), &pairs[4..]),
+            (0, &[]),
+        ] {
+            let mut found = Vec::new();
+            Headers(&map).each(lengths, |name, value| found.push((name, value)));
+            assert_eq!(found, expected);
         }
     }
 

@@ -6,7 +6,7 @@ mod strict;
 mod written;
 
 pub use redis::RedisSettings;
-pub use written::{ClicksSection, SnapshotSection, UnknownHosts};
+pub use written::{Attribute, ClicksSection, SnapshotSection, UnknownHosts};
 
 use crate::cache::freshness::Lifetimes;
 use edgelink_wire::Domain;
@@ -197,6 +197,7 @@ impl Written {
         {
             problems.refuse("clicks.maxUnsentBytes", "must be at least clicks.maxBytes");
         }
+        self.check_attributes(problems);
     }
 
     fn check_domains(&self, problems: &mut Problems) {
@@ -225,6 +226,24 @@ impl Written {
         }
         if self.lru.max_bytes < FEED_LRU_BYTES {
             problems.refuse("lru.maxBytes", "must be at least 1048576 with poll");
+        }
+    }
+
+    /// Checks that it is said where attributes come from.
+    fn check_attributes(&self, problems: &mut Problems) {
+        let attributes = self.clicks.as_ref().map(|clicks| &clicks.attributes);
+        for (attribute, header, name) in [
+            (
+                Attribute::Country,
+                &self.geo.country_header,
+                "geo.countryHeader",
+            ),
+            (Attribute::City, &self.geo.city_header, "geo.cityHeader"),
+        ] {
+            if header.is_none() && attributes.is_some_and(|all| all.contains(&attribute)) {
+                let reason = format!("must be without {}, or {name} be given", attribute.word());
+                problems.refuse("clicks.attributes", reason);
+            }
         }
     }
 

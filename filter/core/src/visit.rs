@@ -3,6 +3,7 @@
 use crate::host::Clients;
 use crate::request::Headers;
 use crate::settings::GeoHeaders;
+use edgelink_wire::clicks::{ClickId, ClickIds};
 use edgelink_wire::rules::Visitor;
 use std::net::IpAddr;
 
@@ -22,6 +23,8 @@ pub(crate) struct Visit<'v, C> {
     /// Whether the link has a limit of visits, and none are left.
     pub(crate) is_used_up: bool,
     pub(crate) client: &'v C,
+    /// Ids for clicks; `None` if the visit is no click.
+    pub(crate) ids: Option<&'v ClickIds>,
 }
 
 impl<C: Clients> Visitor for Visit<'_, C> {
@@ -47,6 +50,11 @@ impl<C: Clients> Visitor for Visit<'_, C> {
 
     fn cookies(&self) -> &[u8] {
         self.headers.get("cookie")
+    }
+
+    fn click_id(&self) -> Option<ClickId> {
+        let ids = self.ids.filter(|_| !self.headers.are_of_an_opt_out());
+        ids.map(ClickIds::give)
     }
 
     fn address(&self) -> Option<IpAddr> {

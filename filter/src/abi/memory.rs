@@ -9,6 +9,7 @@ use std::ops::Deref;
 use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
+use zeroize::Zeroize;
 
 /// The bytes of a static buffer: more than the headers of nearly every request.
 const ROOM: usize = 8_192;
@@ -63,6 +64,14 @@ impl HostBytes {
     /// or both are 0.
     pub(super) unsafe fn take(data: *mut u8, size: usize) -> Self {
         Self { data, size }
+    }
+
+    /// Overwrites the value, which is a secret, with zeros.
+    pub(crate) fn overwrite(&mut self) {
+        if !self.data.is_null() {
+            // SAFETY: as `take` was promised. Nothing else has this memory, and this value is borrowed mutably.
+            unsafe { slice::from_raw_parts_mut(self.data, self.size) }.zeroize();
+        }
     }
 
     fn static_buffer(&self) -> Option<&'static StaticBuffer> {

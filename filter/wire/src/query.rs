@@ -69,7 +69,7 @@ fn push_parameters_not_in(query: &[u8], own: &str, out: &mut String) {
     }
 }
 
-fn parameters(query: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+pub(crate) fn parameters(query: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     query
         .split(|byte| *byte == b'&')
         .filter(|parameter| !parameter.is_empty())

@@ -1,5 +1,6 @@
 //! The rules of the redirect, which edge and control plane share.
 
+use crate::clicks::click_id::{self, ClickId};
 use crate::path;
 use crate::query;
 use crate::record::{DomainTargets, Extension, LinkRecord, LinkState, Record, RedirectStatus};
@@ -90,6 +91,10 @@ pub struct Decision<'a> {
     pub outcome: Outcome,
     /// Where the visitor is sent; `None` if a page is answered.
     pub sent_to: Option<SentTo<'a>>,
+    /// The place of the rule that has chosen the target, from 1 on; 0 for none.
+    pub rule: u8,
+    /// The id of the click, which the target gets; `None` if the link does not track conversions.
+    pub click_id: Option<ClickId>,
     /// Whether search engines may list the link.
     pub is_crawlable: bool,
     /// Whether the link has a password, which the visitor has given: the answer is for him alone, and says so by [`NO_STORE`] and
@@ -176,7 +181,7 @@ impl<'a> Decision<'a> {
                 location: Cow::Borrowed(expired_url),
             }),
             is_crawlable: extension.crawlable,
-            is_unlocked: false,
+            ..Self::page(Outcome::Expired)
         }
     }
 
@@ -215,10 +220,8 @@ impl<'a> Decision<'a> {
 
     fn redirect(sent_to: SentTo<'a>) -> Self {
         Self {
-            outcome: Outcome::Redirect,
             sent_to: Some(sent_to),
-            is_crawlable: false,
-            is_unlocked: false,
+            ..Self::page(Outcome::Redirect)
         }
     }
 
@@ -230,27 +233,54 @@ impl<'a> Decision<'a> {
         key: &[u8],
         visitor: &impl Visitor,
     ) -> Self {
-        let ruled = rules_target(extension, key, visitor);
-        let url = ruled.unwrap_or(link.url);
-        let (status, query) = (link.redirect, visitor.query());
-        let query = if link.forward_query { query } else { b"" };
-        if visitor.below().is_empty() {
-            let location = with_query(url, query);
-            return Self::redirect(SentTo { status, location });
-        }
-        let target = std::str::from_utf8(url).unwrap_or_default();
-        let Some(joined) = path::append(target, visitor.below()) else {
+        let chosen = extension.rules;
+        let chosen = chosen.and_then(|rules| rules::evaluate(rules, key, visitor));
+        let url = chosen.map_or(link.url, |chosen| chosen.target);
+        let Some(location) = Self::location(url, link, visitor) else {
             return Self::page(Outcome::NotFound);
         };
+        let tracks = extension.track_conversions;
+        let click_id = tracks.then(|| visitor.click_id()).flatten();
+        let location = match click_id {
+            Some(id) => with_click_id(&location, id),
+            None => location,
+        };
+        let status = link.redirect;
+        Self {
+            rule: chosen.map_or(0, |chosen| {
+                u8::try_from(chosen.index + 1).unwrap_or(u8::MAX)
+            }),
+            click_id,
+            ..Self::redirect(SentTo { status, location })
+        }
+    }
+
+    /// The target with the rest of the path and then the query; `None` if the path may not be appended.
+    fn location(
+        url: &'a [u8],
+        link: &LinkRecord<&'a [u8]>,
+        visitor: &impl Visitor,
+    ) -> Option<Cow<'a, [u8]>> {
+        let query = if link.forward_query {
+            visitor.query()
+        } else {
+            b""
+        };
+        if visitor.below().is_empty() {
+            return Some(with_query(url, query));
+        }
+        let target = std::str::from_utf8(url).unwrap_or_default();
+        let joined = path::append(target, visitor.below())?;
         let location = with_query(joined.as_bytes(), query).into_owned();
-        let location = Cow::Owned(location);
-        Self::redirect(SentTo { status, location })
+        Some(Cow::Owned(location))
     }
 
     fn page(outcome: Outcome) -> Self {
         Self {
             outcome,
             sent_to: None,
+            rule: 0,
+            click_id: None,
             is_crawlable: false,
             is_unlocked: false,
         }
@@ -271,15 +301,6 @@ pub fn is_locked(record: &Record<&[u8]>, is_below: bool, now: u64) -> bool {
         && Outcome::of(record, now) == Outcome::Redirect
 }
 
-/// The target of the first rule that a visitor of `key` meets; `None` if there is none.
-fn rules_target<'a>(
-    extension: &Extension<'a>,
-    key: &[u8],
-    visitor: &impl Visitor,
-) -> Option<&'a [u8]> {
-    Some(rules::evaluate(extension.rules?, key, visitor)?.target)
-}
-
 /// The target with the visitor's query merged into it.
 fn with_query<'a>(url: &'a [u8], visitor_query: &[u8]) -> Cow<'a, [u8]> {
     if visitor_query.is_empty() {
@@ -289,6 +310,12 @@ fn with_query<'a>(url: &'a [u8], visitor_query: &[u8]) -> Cow<'a, [u8]> {
         Ok(Cow::Owned(merged)) => Cow::Owned(merged.into_bytes()),
         Ok(Cow::Borrowed(_)) | Err(_) => Cow::Borrowed(url),
     }
+}
+
+/// The location with the id of the click, in the place of one that is there already.
+fn with_click_id<'a>(location: &[u8], id: ClickId) -> Cow<'a, [u8]> {
+    let parameter = [click_id::PARAMETER, "=", &click_id::to_text(id)].concat();
+    Cow::Owned(with_query(location, parameter.as_bytes()).into_owned())
 }
 
 #[cfg(test)]

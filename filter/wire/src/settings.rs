@@ -554,6 +554,10 @@ impl<T: SettingValue> SettingValue for Option<T> {
 impl<T: SettingValue> SettingValue for Vec<T> {
     const KIND: Kind = Kind::List;
 
+    fn range() -> Range {
+        T::range()
+    }
+
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let Value::Array(items) = value else {
             problems.refuse_type::<Self>(path, &value);

@@ -2,7 +2,7 @@
 //! ever printed. The codes were computed by an independent implementation of the description in `permutation`.
 
 use edgelink_wire::clicks::events::{self, Attributes, Event, EventsBuilder, Kind, OrphanKind};
-use edgelink_wire::clicks::{BatchEvents, VisitorKey, VisitorKeys};
+use edgelink_wire::clicks::{BatchEvents, VisitorKey, VisitorKeys, click_id};
 use edgelink_wire::domain_record::domain_key;
 use edgelink_wire::feed::{Beat, FeedMessage};
 use edgelink_wire::password::{UnlockKey, cookie_name};
@@ -404,11 +404,23 @@ fn visitor_tokens() {
 }
 
 #[test]
+fn conversions() {
+    let extension = Extension {
+        track_conversions: true,
+        ..Extension::default()
+    };
+    assert_eq!(extension.to_bytes(), b"\x03\x01\x04");
+    assert_eq!(click_id::PARAMETER, "el_click");
+    let text = click_id::to_text(*b"fedcba9876543210");
+    assert_eq!(text, "37dyko1o3P2bxcSppIj3sk");
+}
+
+#[test]
 fn visitor_keys() {
     let key = VisitorKey {
         from: 1_767_225_600,
         until: 1_767_312_000,
-        secret: (*b"0123456789abcdef").into(),
+        secret: Box::new((*b"0123456789abcdef").into()),
     };
     let keys = VisitorKeys::new(vec![key]);
     let known = b"\x01\x01\x80\xf2\xd6\xca\x06\x80\x95\xdc\xca\x060123456789abcdef";

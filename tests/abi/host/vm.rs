@@ -172,6 +172,15 @@ impl Vm {
         self.store.set_fuel(0).expect("a module with metering");
     }
 
+    /// Whether these bytes stand in the module's linear memory.
+    pub(crate) fn has_in_memory(&self, bytes: &[u8]) -> bool {
+        let memory = self.state().memory;
+        memory.is_some_and(|memory| {
+            let mut windows = memory.data(&self.store).windows(bytes.len());
+            windows.any(|window| window == bytes)
+        })
+    }
+
     /// The bytes of the module's linear memory.
     pub(crate) fn memory_size(&self) -> usize {
         let memory = self.state().memory;

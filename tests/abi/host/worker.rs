@@ -378,6 +378,12 @@ impl Worker {
         self.last().memory_size()
     }
 
+    /// Whether these bytes stand in the linear memory of the present VM.
+    #[must_use]
+    pub fn has_in_memory(&self, bytes: &[u8]) -> bool {
+        self.last().has_in_memory(bytes)
+    }
+
     /// Has the next callback of the present VM trap, for want of fuel.
     ///
     /// # Panics

@@ -10,6 +10,7 @@ const FORWARDING: Extension<'_> = Extension {
     rules: None,
     expired_url: None,
     crawlable: false,
+    track_conversions: false,
     max_visits: None,
     domain: None,
     unlock_key: None,

@@ -30,6 +30,7 @@ pub(crate) struct Properties {
     expired_url: Option<Option<String>>,
     forward_path: Option<bool>,
     crawlable: Option<bool>,
+    track_conversions: Option<bool>,
     password: Option<Option<NewPassword>>,
     utm: [Option<Option<String>>; 5],
     /// Who sets them.
@@ -77,6 +78,7 @@ impl Properties {
             }),
             forward_path: or_false(fields.change("forwardPath", values::flag)),
             crawlable: or_false(fields.change("crawlable", values::flag)),
+            track_conversions: or_false(fields.change("trackConversions", values::flag)),
             max_visits: fields.change("maxVisits", values::max_visits),
             password: fields.change("password", values::password),
             utm: UTM_FIELDS.map(|field| fields.change(field, values::utm)),
@@ -120,6 +122,8 @@ impl Properties {
         set(&mut new.details.expired_url, self.expired_url.as_ref());
         set(&mut new.details.forward_path, self.forward_path.as_ref());
         set(&mut new.details.crawlable, self.crawlable.as_ref());
+        let tracks = &mut new.details.track_conversions;
+        set(tracks, self.track_conversions.as_ref());
         if let Some(password) = &self.password {
             let hash = password.as_ref().map(|password| password.hash().to_owned());
             new.details.password = hash;

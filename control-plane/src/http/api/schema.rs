@@ -63,6 +63,8 @@ macro_rules! links {
                 forward_path: Option<bool>,
                 /// Whether search engines may list the link; by default false.
                 crawlable: Option<bool>,
+                /// Whether the target gets the id of each click in the parameter `el_click`; by default false.
+                track_conversions: Option<bool>,
                 /// What visitors have to give before they are redirected; by default nothing. Answers say `hasPassword` only. 1 to 255
                 /// bytes.
                 #[schema(format = "password", min_length = 1, max_length = 255)]
@@ -146,7 +148,7 @@ links! {
         "validSince": "2020-01-01T00:00:00Z", "validUntil": "2099-12-31T23:59:59Z", "redirectStatus": 302,
         "forwardQuery": true, "title": "Summer sale", "tags": ["summer"], "notes": "For the newsletter", "state": "active",
         "utmSource": "newsletter", "archived": false, "expiredUrl": "https://example.com/over", "forwardPath": false,
-        "crawlable": true, "maxVisits": 1000, "findIfExists": false,
+        "crawlable": true, "trackConversions": false, "maxVisits": 1000, "findIfExists": false,
     }))]
     struct NewLink {
         /// Where the link goes: http or https, without user and password, and neither on a domain of this shortener nor on a

@@ -42,6 +42,7 @@ pub(crate) struct LinkView<'a> {
     expired_url: Option<&'a str>,
     forward_path: bool,
     crawlable: bool,
+    track_conversions: bool,
     /// Whether visitors have to give a password, which no answer has.
     has_password: bool,
     utm_source: Option<Cow<'a, str>>,
@@ -110,6 +111,7 @@ impl<'a> LinkView<'a> {
             expired_url: content.details.expired_url.as_deref(),
             forward_path: content.details.forward_path,
             crawlable: content.details.crawlable,
+            track_conversions: content.details.track_conversions,
             has_password: content.details.password.is_some(),
             utm_source,
             utm_medium,

@@ -1,16 +1,19 @@
 //! Reports clicks.
 
 use super::batches::{BatchBounds, Batches};
-use super::{BackgroundCallout, BackgroundKind, PeriodicCallout};
-use crate::clicks::Tallied;
+use super::{BackgroundCallout, BackgroundKind, PeriodicCallout, body_of};
+use crate::clicks::Counted;
 use crate::control_plane::callout::{CalloutError, Response, status};
 use crate::metrics::{ClickOutcome, Counts, Metric};
 use crate::settings;
 use crate::time::Moment;
 use edgelink_wire::backoff;
-use edgelink_wire::clicks::{MEDIA_TYPE, WorkerId};
+use edgelink_wire::clicks::{self, MEDIA_TYPE, VisitorKeys, WorkerId};
 
 const FIRST_PAUSE_MILLIS: u64 = 100;
+
+/// Milliseconds between two reports without clicks that ask for a secret of visitor tokens, while there is none.
+const KEY_PAUSE_MILLIS: u64 = 5_000;
 
 /// Reports the batches of a worker to the control plane.
 #[derive(Debug)]
@@ -19,8 +22,9 @@ pub(crate) struct ClickReports {
     settings: settings::ClicksSection,
     batches: Batches,
     next_flush_millis: u64,
-    /// All clicks so far, and those dropped, as the metrics have them.
-    known: (u64, u64),
+    next_key_millis: u64,
+    /// The losses, and all clicks so far, as the metrics have them.
+    known: [u64; 4],
 }
 
 impl ClickReports {
@@ -30,7 +34,8 @@ impl ClickReports {
             batches: Batches::new(worker, bounds(&settings)),
             settings,
             next_flush_millis: 0,
-            known: (0, 0),
+            next_key_millis: 0,
+            known: [0; 4],
         }
     }
 
@@ -52,7 +57,7 @@ impl ClickReports {
     /// Closes batches over what was counted, at `seconds` of unix time.
     pub(crate) fn flush(
         &mut self,
-        counted: Tallied,
+        counted: Counted,
         now: Moment,
         seconds: u64,
         counts: &mut Counts,
@@ -62,36 +67,59 @@ impl ClickReports {
         self.update_metrics(counts);
     }
 
-    /// Sends what waits, if anything does and it is time to.
-    pub(crate) fn ask(&mut self, now: Moment) -> Option<BackgroundCallout> {
+    /// Sends what waits, if anything does and it is time to. With `keys`, it asks for secrets of visitor tokens as well, and
+    /// for them alone if there is none for `seconds` of unix time.
+    pub(crate) fn ask(
+        &mut self,
+        now: Moment,
+        seconds: u64,
+        keys: Option<&VisitorKeys>,
+    ) -> Option<BackgroundCallout> {
         if !self.callout.is_due(now.millis()) {
             return None;
         }
-        let body = self.batches.request()?;
+        let lacks_key = keys.is_some_and(|keys| keys.at(seconds).is_none());
+        let asks_for_key = lacks_key && now.millis() >= self.next_key_millis;
+        let body = match self.batches.request() {
+            Some(body) => body,
+            None if asks_for_key => clicks::encode(&[]),
+            None => return None,
+        };
+        if asks_for_key {
+            self.next_key_millis = now.millis().saturating_add(KEY_PAUSE_MILLIS);
+        }
         self.callout.ask(now.millis());
+        let path = "/edge/v1/clicks";
+        let (path, accept) = match keys {
+            Some(keys) => (
+                format!("{path}?visitorKeys={}", keys.until()),
+                VisitorKeys::MEDIA_TYPE,
+            ),
+            None => (path.to_owned(), "*/*"),
+        };
         Some(BackgroundCallout {
             kind: BackgroundKind::Clicks,
             method: "POST",
-            path: "/edge/v1/clicks".to_owned(),
-            accept: "*/*",
+            path,
+            accept,
             content_type: Some(MEDIA_TYPE),
             body,
             timeout_millis: self.settings.timeout_millis,
         })
     }
 
-    /// Reads the answer. How many attempts had failed in a row before it.
+    /// Reads the answer. How many attempts had failed in a row before it, and the secrets of visitor tokens in it.
     pub(crate) fn on_answer(
         &mut self,
         response: Response<'_>,
         now: Moment,
         counts: &mut Counts,
-    ) -> Result<u32, CalloutError> {
+    ) -> Result<(u32, VisitorKeys), CalloutError> {
         match status(response)? {
             200..300 => {
                 let clicks = self.batches.acknowledge();
                 count(counts, ClickOutcome::Acknowledged, clicks);
-                Ok(self.callout.succeed(now.millis()))
+                Ok((self.callout.succeed(now.millis()), keys(response)))
             }
             // The control plane cannot read them, and will not be able to the next time either.
             status @ (400 | 413 | 415 | 422) => {
@@ -104,18 +132,32 @@ impl ClickReports {
     }
 
     /// The worker ends, or reports no clicks any more: what waits is dropped.
-    pub(crate) fn end(&mut self, counted: Tallied, now: Moment, seconds: u64, counts: &mut Counts) {
+    pub(crate) fn end(&mut self, counted: Counted, now: Moment, seconds: u64, counts: &mut Counts) {
         self.flush(counted, now, seconds, counts);
         self.batches.drop_all();
         self.update_metrics(counts);
     }
 
     fn update_metrics(&mut self, counts: &mut Counts) {
-        let is = (self.batches.total(), self.batches.dropped());
-        let (total, dropped) = std::mem::replace(&mut self.known, is);
-        count(counts, ClickOutcome::Sent, is.0.saturating_sub(total));
-        count(counts, ClickOutcome::Dropped, is.1.saturating_sub(dropped));
+        let batches = &self.batches;
+        let now = [
+            (ClickOutcome::Sent, batches.total()),
+            (ClickOutcome::Dropped, batches.dropped()),
+            (ClickOutcome::Undescribed, batches.undescribed()),
+            (ClickOutcome::OrphansDropped, batches.dropped_orphans()),
+        ];
+        for ((outcome, now), known) in now.into_iter().zip(&mut self.known) {
+            count(counts, outcome, now.saturating_sub(*known));
+            *known = now;
+        }
     }
+}
+
+/// The secrets in an answer; none if it has others, or what cannot be read.
+fn keys(response: Response<'_>) -> VisitorKeys {
+    let body = body_of(response, VisitorKeys::MEDIA_TYPE).ok();
+    let keys = body.and_then(|body| VisitorKeys::decode(body).ok());
+    keys.unwrap_or_default()
 }
 
 fn count(counts: &mut Counts, outcome: ClickOutcome, clicks: u64) {

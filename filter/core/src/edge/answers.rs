@@ -4,13 +4,15 @@ use super::action::Visits;
 use super::{Content, Edge, Resumed};
 use crate::answer::Answer;
 use crate::api_domains::ApiDomains;
+use crate::clicks::{Answered, ClickEvents};
 use crate::flights::Waiter;
 use crate::host::Clients;
 use crate::metrics::{Counts, Metric, Tier};
 use crate::request::{self, Head};
 use crate::settings::Settings;
 use crate::visit::Visit;
-use edgelink_wire::{Outcome, Record};
+use edgelink_wire::clicks::events::{Kind, OrphanKind};
+use edgelink_wire::{Outcome, Record, RedirectStatus};
 
 impl Edge {
     /// The answer for a waiter that is resumed. `head` is that of its request: all of it where [`Resumed::needs_headers`] says
@@ -27,18 +29,21 @@ impl Edge {
         let (settings, counts) = (&*self.here, &mut self.counts);
         let domains = &self.api_domains;
         let (record, tier) = (resumed.record.as_deref(), resumed.tier);
+        let ids = self.events.ids().filter(|_| waiter.is_counted);
         let visit = || Visit {
             is_used_up: resumed.visits == Visits::UsedUp,
+            ids,
             ..visit(&resumed.key, now, head, settings, client)
         };
         let of = (now, waiter.has_more);
         let answer = compose(record, tier, of, visit, settings, counts);
         let answer = or_elsewhere(answer, &resumed.key, domains);
-        if waiter.is_click
-            && self.settings.clicks.is_some()
-            && answer.outcome() == Outcome::Redirect
-        {
-            self.caches.click(&resumed.key);
+        if waiter.is_counted {
+            let events = &mut self.events;
+            let request = (client, head, &*resumed.key, now);
+            if is_click(events, &answer, request) {
+                self.caches.click(&resumed.key);
+            }
         }
         answer
     }
@@ -58,6 +63,10 @@ impl Edge {
             Content::UsedUp(found) => (found, true),
             Content::NotFound(tier) => {
                 counts.count(Metric::Requests(tier, Outcome::NotFound));
+                if visitor.is_counted && tier != Tier::UnknownHost && self.events.has_orphans() {
+                    let now = self.wall.seconds(self.now);
+                    note_orphan(&mut self.events, (client, head, &self.key, now));
+                }
                 let answer = Answer::not_found(tier, settings);
                 return match tier {
                     Tier::UnknownHost => answer,
@@ -72,21 +81,87 @@ impl Edge {
         };
         let (record, clicker) = self.caches.serve(found, &self.key);
         let now = self.wall.seconds(self.now);
+        let events = &self.events;
         let visit = || Visit {
             is_used_up,
+            ids: events.ids().filter(|_| visitor.is_counted),
             ..visit(&self.key, now, head, settings, client)
         };
         let of = (now, visitor.has_more);
         let answer = compose(Some(record), found.tier, of, visit, settings, counts);
         let answer = or_elsewhere(answer, &self.key, domains);
-        if visitor.is_click
-            && self.settings.clicks.is_some()
-            && answer.outcome() == Outcome::Redirect
+        if visitor.is_counted && is_click(&mut self.events, &answer, (client, head, &self.key, now))
         {
             clicker.click();
         }
         answer
     }
+
+    /// Whether the answer for a waiter depends on the headers of its request; otherwise its path will do, if more than a code
+    /// stands in it.
+    #[must_use]
+    pub fn needs_headers(&self, waiter: Waiter, resumed: &Resumed) -> bool {
+        resumed.needs_headers() || (waiter.is_counted && self.events.describes())
+    }
+}
+
+/// The client, the head of its request, the key and unix seconds.
+type Request<'r, C> = (&'r C, &'r Head<'r>, &'r [u8], u64);
+
+/// Whether what was answered is a click that is to be counted. One with attributes is an event; so is an orphan visit.
+#[inline(always)]
+fn is_click<C: Clients>(
+    events: &mut ClickEvents,
+    answer: &Answer<'_>,
+    request: Request<'_, C>,
+) -> bool {
+    match answer.outcome() {
+        Outcome::Redirect if events.describes() || answer.click_id().is_some() => {
+            !describe(events, answer, request)
+        }
+        Outcome::Redirect => true,
+        Outcome::NotFound if events.has_orphans() => {
+            note_orphan(events, request);
+            false
+        }
+        _ => false,
+    }
+}
+
+/// Takes a click as an event. `false` if it is to be counted.
+#[inline(never)]
+fn describe<C: Clients>(
+    events: &mut ClickEvents,
+    answer: &Answer<'_>,
+    (client, head, key, now): Request<'_, C>,
+) -> bool {
+    let status = RedirectStatus::from_code(answer.status);
+    let click = Answered {
+        key,
+        headers: head.headers,
+        path: head.path,
+        now,
+        kind: Kind::Redirect(status.unwrap_or(RedirectStatus::Found)),
+        rule: answer.rule(),
+        id: answer.click_id(),
+    };
+    events.click(client, &click)
+}
+
+/// A code of no link was asked for.
+#[cold]
+#[inline(never)]
+fn note_orphan<C: Clients>(events: &mut ClickEvents, (client, head, key, now): Request<'_, C>) {
+    match head.path {
+        // Of a request that has waited, and asks for nothing but the code.
+        [] => events.name_orphan(key, b""),
+        path => {
+            let domain = key.split(|byte| *byte == b'/').next();
+            events.name_orphan(domain.unwrap_or_default(), path);
+        }
+    }
+    let kind = OrphanKind::InvalidShortUrl;
+    events.orphan(client, kind, (head.headers, head.path), now);
 }
 
 /// What links may look at of a request for `key`.
@@ -107,6 +182,7 @@ fn visit<'v, C>(
         geo: &settings.geo,
         is_used_up: false,
         client,
+        ids: None,
     }
 }
 

@@ -4,6 +4,7 @@ use super::Edge;
 use crate::admission::FeedPlace;
 use crate::cache::Update;
 use crate::cache::freshness::Coverage;
+use crate::clicks::Counted;
 use crate::control_plane::Reading;
 use crate::control_plane::callout::{CalloutError, MAX_BODY_BYTES, Response};
 use crate::control_plane::{
@@ -19,7 +20,7 @@ use crate::settings::Settings;
 use crate::time::Moment;
 use crate::visits::Leases;
 use edgelink_wire::Record;
-use edgelink_wire::clicks::WorkerId;
+use edgelink_wire::clicks::{VisitorKeys, WorkerId};
 
 /// The configured background callouts.
 #[derive(Debug)]
@@ -63,12 +64,17 @@ impl BackgroundCallouts {
         BackgroundKind::ALL.into_iter().find(carries)
     }
 
-    /// A background callout of that kind, if it is time for one.
-    fn ask(&mut self, kind: BackgroundKind, now: Moment) -> Option<BackgroundCallout> {
+    /// A background callout of that kind, if it is time for one. `seconds` is unix time; `keys` are those of visitor tokens.
+    fn ask(
+        &mut self,
+        kind: BackgroundKind,
+        (now, seconds): (Moment, u64),
+        keys: Option<&VisitorKeys>,
+    ) -> Option<BackgroundCallout> {
         match kind {
             BackgroundKind::Snapshot => self.snapshots.as_mut()?.ask(now),
             BackgroundKind::Poll => self.poll.as_mut()?.ask(now),
-            BackgroundKind::Clicks => self.clicks.as_mut()?.ask(now),
+            BackgroundKind::Clicks => self.clicks.as_mut()?.ask(now, seconds, keys),
             BackgroundKind::Visits => self.visits.ask(now),
         }
     }
@@ -174,7 +180,10 @@ impl Edge {
     pub(super) fn end_clicks(&mut self) {
         let seconds = self.wall.seconds(self.now);
         if let Some(clicks) = &mut self.background.clicks {
-            let counted = self.caches.take_clicks();
+            let counted = Counted {
+                tallied: self.caches.take_clicks(),
+                gathered: self.events.take(),
+            };
             clicks.end(counted, self.now, seconds, &mut self.counts);
         }
     }
@@ -241,14 +250,21 @@ impl Edge {
         if let (Some(poll), None) = (&mut background.poll, &background.snapshots) {
             poll.begin();
         }
+        let seconds = self.wall.seconds(now);
+        self.events.forget_keys(seconds);
         if let Some(clicks) = &mut background.clicks
-            && clicks.is_flush_due(now)
+            && (clicks.is_flush_due(now) || self.events.is_half_full())
         {
-            let seconds = self.wall.seconds(now);
-            clicks.flush(self.caches.take_clicks(), now, seconds, &mut self.counts);
+            let counted = Counted {
+                tallied: self.caches.take_clicks(),
+                gathered: self.events.take(),
+            };
+            clicks.flush(counted, now, seconds, &mut self.counts);
         }
         background.visits.leases.on_tick(now);
-        let callouts = BackgroundKind::ALL.map(|kind| self.background.ask(kind, now));
+        let keys = self.events.keys();
+        let ask = |kind| self.background.ask(kind, (now, seconds), keys);
+        let callouts = BackgroundKind::ALL.map(ask);
         callouts.into_iter().flatten().collect()
     }
 
@@ -300,14 +316,18 @@ impl Edge {
             BackgroundKind::Snapshot => BackgroundKind::Poll,
             kind => kind,
         };
-        self.background.ask(next, now)
+        let seconds = self.wall.seconds(now);
+        self.background
+            .ask(next, (now, seconds), self.events.keys())
     }
 
     fn end_report(&mut self, response: Response<'_>, now: Moment) -> Result<u32, CalloutError> {
         let Some(clicks) = &mut self.background.clicks else {
             return Err(CalloutError::Reset);
         };
-        clicks.on_answer(response, now, &mut self.counts)
+        let (failures, keys) = clicks.on_answer(response, now, &mut self.counts)?;
+        self.events.add_keys(keys);
+        Ok(failures)
     }
 
     fn end_poll(

@@ -10,6 +10,8 @@ use crate::metrics::{Metric, Tier};
 use crate::request::Head;
 use crate::settings::{Settings, UnknownHosts};
 use crate::time::Moment;
+use edgelink_wire::clicks::events::OrphanKind;
+use edgelink_wire::code::is_reserved;
 use edgelink_wire::{Domain, Outcome};
 use std::rc::Rc;
 
@@ -77,8 +79,15 @@ impl Edge {
 
     /// Answers a request for `/` if its domain has a target for it. All others that are for no link pass.
     #[cold]
-    pub(super) fn answer_root(&mut self, head: &Head<'_>) -> Step<Answer<'_>> {
-        if head.path != b"/" && !head.path.starts_with(b"/?") {
+    pub(super) fn answer_root(
+        &mut self,
+        client: &impl Clients,
+        head: &Head<'_>,
+    ) -> Step<Answer<'_>> {
+        if self.events.has_orphans() {
+            self.note_orphan(client, head);
+        }
+        if !is_root(head.path) {
             return Step::Pass;
         }
         let domain = domain_of(head.authority, &self.here, &self.api_domains, self.now);
@@ -95,6 +104,25 @@ impl Edge {
         Step::Answer(Answer::root(root, &self.here), None)
     }
 
+    /// The root of a domain was asked for, or a path that is none of a link.
+    fn note_orphan(&mut self, client: &impl Clients, head: &Head<'_>) {
+        let kind = match is_root(head.path) {
+            true => OrphanKind::BaseUrl,
+            false if is_orphan(head.path) => OrphanKind::Regular404,
+            false => return,
+        };
+        if head.method != b"GET" || head.headers.are_of_a_prefetch() {
+            return;
+        }
+        let domain = domain_of(head.authority, &self.here, &self.api_domains, self.now);
+        if let Ok(domain) = domain {
+            let now = self.wall.seconds(self.now);
+            self.events.name_orphan(domain.as_bytes(), head.path);
+            self.events
+                .orphan(client, kind, (head.headers, head.path), now);
+        }
+    }
+
     /// The requests that have waited until the domains are known, and can be decided now.
     pub(super) fn take_undecided(&mut self) -> Option<Resumed> {
         let waiters = self.api_domains.take_waiting(self.now);
@@ -106,6 +134,22 @@ impl Edge {
             visits: Visits::default(),
         })
     }
+}
+
+fn is_root(path: &[u8]) -> bool {
+    path == b"/" || path.starts_with(b"/?")
+}
+
+/// Whether a path that passes may be a visit: it is neither of what else lives on the host, nor what clients ask for by
+/// themselves.
+fn is_orphan(path: &[u8]) -> bool {
+    const BY_THEMSELVES: [&[u8]; 2] = [b"robots.txt", b"favicon.ico"];
+    let is_end = |byte: &u8| matches!(byte, b'/' | b'?');
+    let segment = path.strip_prefix(b"/");
+    let segment = segment.and_then(|path| path.split(is_end).next());
+    segment.is_some_and(|segment| {
+        !is_reserved(segment) && !segment.starts_with(b".") && !BY_THEMSELVES.contains(&segment)
+    })
 }
 
 /// The domain that a host names, or stands for.

@@ -50,6 +50,7 @@ impl Edge {
             has_more: true,
             is_below,
             is_click: false,
+            is_counted: false,
             is_form: true,
         };
         let link = match self.name_key(head.authority, requested.code) {

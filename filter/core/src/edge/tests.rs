@@ -9,6 +9,7 @@ mod chaos;
 mod chaos_redis;
 mod clicks;
 mod domains;
+mod events;
 mod failure;
 mod feed;
 mod forms;

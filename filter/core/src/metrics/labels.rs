@@ -150,5 +150,9 @@ labels! {
         Acknowledged = "acknowledged",
         /// Given up.
         Dropped = "dropped",
+        /// Counted without their attributes, which were given up.
+        Undescribed = "undescribed",
+        /// No clicks, but requests that lead to no link, and that were given up.
+        OrphansDropped = "orphans_dropped",
     }
 }

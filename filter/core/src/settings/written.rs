@@ -149,8 +149,22 @@ edgelink_wire::settings! {
         pub max_bytes: usize = 1 << 20, 1_024..=64 << 20;
         /// Batches that wait for the control plane; of further ones the oldest that was never sent is dropped.
         pub max_unsent: usize = 512, 64..=100_000;
-        /// Bytes of them; at least `maxBytes`.
+        /// Bytes of them; at least `maxBytes`. Beyond it attributes go first, then batches.
         pub max_unsent_bytes: usize = 8 << 20, 1 << 20..=256 << 20;
+        /// Which attributes of a click are reported, with its second and its status. Each is read only if it stands here; without
+        /// any, clicks are only counted. `country` and `city` are of the headers of `geo`, `referrer` is a host, `language` the
+        /// first of `Accept-Language`, `utm` the five parameters of the visitor's query, `rule` the place of the rule that has
+        /// chosen the target, `visitor` a hash of address and user agent by which a visitor is known within a day. `DNT: 1` and
+        /// `Sec-GPC: 1` leave only the count.
+        pub attributes: Vec<Attribute> = Vec::new();
+        /// Bytes of clicks with attributes, or of links with `trackConversions`, that are in no batch yet; further ones are only
+        /// counted, and are `undescribed`.
+        pub max_event_bytes: usize = 512 << 10, 16_384..=1 << 20;
+        /// Whether requests that lead to no link are reported, with the same attributes: codes that are 404, `/`, and paths that
+        /// pass and are of no link or reserved word. What stands behind is thought to answer 404 for those.
+        pub orphans: bool = false;
+        /// Bytes of them that are in no batch yet; further ones are dropped.
+        pub max_orphan_bytes: usize = 64 << 10, 16_384..=1 << 20;
     }
 
     /// Visits of links that have a limit.
@@ -202,6 +216,26 @@ edgelink_wire::choice! {
         NotFound = "notFound",
         /// It passes to the next filter, untouched.
         Pass = "pass",
+    }
+
+    /// What is reported of a click.
+    pub enum Attribute {
+        /// Two letters of ISO 3166-1.
+        Country = "country",
+        /// The name of the city.
+        City = "city",
+        /// The header `User-Agent`.
+        UserAgent = "userAgent",
+        /// The host of the header `Referer`.
+        Referrer = "referrer",
+        /// The first language of the header `Accept-Language`.
+        Language = "language",
+        /// UTM parameters of the visitor's query.
+        Utm = "utm",
+        /// The place of the rule that has chosen the target.
+        Rule = "rule",
+        /// By which a visitor is known within a day.
+        Visitor = "visitor",
     }
 
     /// What stands at the other end of the bridge.

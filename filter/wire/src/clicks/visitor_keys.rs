@@ -21,8 +21,8 @@ pub struct VisitorKey {
     pub from: u64,
     /// Until when it counts, itself excluded.
     pub until: u64,
-    /// The secret.
-    pub secret: Zeroizing<VisitorSecret>,
+    /// The secret: apart, for what moves leaves copies behind.
+    pub secret: Box<Zeroizing<VisitorSecret>>,
 }
 
 /// Without the secret.
@@ -51,7 +51,7 @@ impl VisitorKeys {
     #[must_use]
     pub fn at(&self, now: u64) -> Option<&VisitorSecret> {
         let counts = |key: &&VisitorKey| (key.from..key.until).contains(&now);
-        self.0.iter().find(counts).map(|key| &*key.secret)
+        self.0.iter().find(counts).map(|key| &**key.secret)
     }
 
     /// Until when there are secrets; 0 if there are none.
@@ -76,9 +76,12 @@ impl VisitorKeys {
         }
     }
 
-    /// Overwrites the secrets that are over at `now`, in unix seconds.
+    /// Overwrites the secrets that are over at `now`, in unix seconds, and what the stack of the thread may have of them.
     pub fn forget(&mut self, now: u64) {
-        self.0.retain(|key| key.until > now);
+        if self.0.iter().any(|key| key.until <= now) {
+            self.0.retain(|key| key.until > now);
+            overwrite_stack();
+        }
     }
 
     /// Encodes them. The caller overwrites the bytes once they are sent.
@@ -91,7 +94,7 @@ impl VisitorKeys {
         for key in &self.0 {
             varint::write(key.from, &mut out);
             varint::write(key.until, &mut out);
-            out.extend_from_slice(&*key.secret);
+            out.extend_from_slice(&**key.secret);
         }
         Zeroizing::new(out)
     }
@@ -108,17 +111,29 @@ impl VisitorKeys {
         let mut keys = Vec::with_capacity(MAX_KEYS);
         for _ in 0..count {
             let (from, until) = (varint::read(input)?, varint::read(input)?);
-            let mut secret = varint::read_array(input)?;
+            let (bytes, rest) = input
+                .split_first_chunk::<16>()
+                .ok_or(RecordError::Truncated)?;
+            *input = rest;
+            let mut secret = Box::<Zeroizing<VisitorSecret>>::default();
+            secret.copy_from_slice(bytes);
             keys.push(VisitorKey {
                 from,
                 until,
-                secret: Zeroizing::new(secret),
+                secret,
             });
-            secret.zeroize();
         }
         varint::expect_end(input)?;
         Ok(Self(keys))
     }
+}
+
+/// Overwrites what functions that have returned have left on the stack, as deep as hashing goes.
+#[inline(never)]
+fn overwrite_stack() {
+    let mut room = [0u8; 16 << 10];
+    room.zeroize();
+    std::hint::black_box(&room);
 }
 
 #[cfg(test)]
@@ -127,7 +142,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn key(from: u64, until: u64, byte: u8) -> VisitorKey {
-        let secret = Zeroizing::new([byte; 16]);
+        let secret = Box::new([byte; 16].into());
         VisitorKey {
             from,
             until,

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | 1 | rules, see [`crate::rules`] |
 //! | 2 | where visitors are sent when the link is over: visible ASCII, 1 to [`MAX_URL_LENGTH`] bytes |
-//! | 3 | flags, one byte and not 0: bit 0 forward path, bit 1 crawlable |
+//! | 3 | flags, one byte and not 0: bit 0 forward path, bit 1 crawlable, bit 2 track conversions |
 //! | 4 | the unlock key of a link with a password, 32 bytes, see [`crate::password`] |
 //! | 5 | the limit of visits, a number from 1; see [`crate::visits`] |
 //! | 6 | targets of a domain, see [`DomainTargets`] |
@@ -30,6 +30,7 @@ const DOMAIN: u64 = 6;
 
 const FORWARD_PATH: u8 = 0b01;
 const CRAWLABLE: u8 = 0b10;
+const TRACK_CONVERSIONS: u8 = 0b100;
 
 /// The most bytes of an extension: of rules, of one more target, and 256 for all else.
 pub const MAX_EXTENSION_LENGTH: usize = rules::MAX_ENCODED_LENGTH + MAX_URL_LENGTH + 256;
@@ -47,6 +48,8 @@ pub struct Extension<'a> {
     pub forward_path: bool,
     /// Whether search engines may list the link.
     pub crawlable: bool,
+    /// Whether the target gets the id of each click.
+    pub track_conversions: bool,
     /// By which visitors are known who have given the password; `None` if the link has none.
     pub unlock_key: Option<UnlockKey>,
     /// How many visits the link has, at least 1; `None` without a limit.
@@ -88,7 +91,9 @@ impl<'a> Extension<'a> {
 
     fn flags(&self) -> [u8; 1] {
         let when = |is_set, flag| if is_set { flag } else { 0 };
-        [when(self.forward_path, FORWARD_PATH) | when(self.crawlable, CRAWLABLE)]
+        [when(self.forward_path, FORWARD_PATH)
+            | when(self.crawlable, CRAWLABLE)
+            | when(self.track_conversions, TRACK_CONVERSIONS)]
     }
 
     /// Reads an extension that takes up all of `bytes`.
@@ -112,9 +117,10 @@ impl<'a> Extension<'a> {
 impl Extension<'_> {
     fn read_flags(&mut self, value: &[u8]) -> Result<(), RecordError> {
         match value {
-            [flags @ 1..=3] => {
+            [flags @ 1..=7] => {
                 self.forward_path = flags & FORWARD_PATH != 0;
                 self.crawlable = flags & CRAWLABLE != 0;
+                self.track_conversions = flags & TRACK_CONVERSIONS != 0;
                 Ok(())
             }
             _ => Err(MALFORMED),
@@ -171,6 +177,7 @@ mod tests {
                         unlock_key: expired_url.map(|_| UnlockKey::new("hash", b"go.example/a")),
                         forward_path,
                         crawlable,
+                        track_conversions: forward_path && crawlable,
                         ..Extension::default()
                     };
                     let bytes = extension.to_bytes();
@@ -207,7 +214,7 @@ mod tests {
             entry(2, &[b'a'; MAX_URL_LENGTH + 1]),
             entry(3, b""),
             entry(3, &[0]),
-            entry(3, &[4]),
+            entry(3, &[8]),
             entry(3, &[1, 1]),
             entry(4, &[0; 31]),
             entry(4, &[0; 33]),

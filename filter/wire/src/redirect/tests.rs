@@ -49,9 +49,14 @@ struct At<'v> {
     below: &'v str,
     query: &'v str,
     cookies: &'v str,
+    click_id: Option<ClickId>,
 }
 
 impl Visitor for At<'_> {
+    fn click_id(&self) -> Option<ClickId> {
+        self.click_id
+    }
+
     fn user_agent(&self) -> &[u8] {
         b"curl"
     }
@@ -94,6 +99,7 @@ const WITHIN: At<'static> = At {
     below: "",
     query: "",
     cookies: "",
+    click_id: None,
 };
 
 /// The outcome, and status and location of a redirect.
@@ -232,6 +238,90 @@ fn a_link_with_a_password_redirects_those_who_have_a_cookie_only() {
         decided(link(|_| {}), &extension, over),
         (Outcome::Gone, None)
     );
+}
+
+#[test]
+fn the_target_gets_the_id_of_a_click_if_the_link_tracks_conversions() {
+    let id = *b"fedcba9876543210";
+    let text = click_id::to_text(id);
+    for (url, query, tracks, id, location) in [
+        (
+            "https://e.com/?a=1#x",
+            "",
+            true,
+            Some(id),
+            "https://e.com/?a=1&el_click=ID#x",
+        ),
+        (
+            "https://e.com",
+            "",
+            true,
+            Some(id),
+            "https://e.com?el_click=ID",
+        ),
+        (
+            "https://e.com/",
+            "b=2",
+            true,
+            Some(id),
+            "https://e.com/?b=2&el_click=ID",
+        ),
+        (
+            "https://e.com/?el_click=1&a",
+            "el_click=2",
+            true,
+            Some(id),
+            "https://e.com/?a&el_click=ID",
+        ),
+        ("https://e.com/?a=1", "", true, None, "https://e.com/?a=1"),
+        (
+            "https://e.com/?a=1",
+            "",
+            false,
+            Some(id),
+            "https://e.com/?a=1",
+        ),
+    ] {
+        let extension = Extension {
+            track_conversions: tracks,
+            crawlable: true,
+            ..Extension::default()
+        };
+        let extension = extension.to_bytes();
+        let link = link(|_| {});
+        let link = Record::Link(link.held_as(url.as_bytes(), &extension[..]));
+        let visitor = At {
+            query,
+            click_id: id,
+            ..WITHIN
+        };
+        let decision = Decision::of(&link, b"go.example/a", &visitor);
+        assert_eq!(decision.click_id, id.filter(|_| tracks));
+        let sent_to = decision.sent_to.unwrap().location;
+        let sent_to = String::from_utf8_lossy(&sent_to);
+        assert_eq!(sent_to, location.replace("ID", &text), "{url}");
+    }
+}
+
+#[test]
+fn a_decision_says_which_rule_has_chosen_the_target() {
+    let rules: Vec<rules::Rule> = serde_json::from_str(
+        r#"[{"longUrl":"https://a.example/","conditions":[{"type":"device","matchValue":"ios"}]},
+            {"longUrl":"https://b.example/","conditions":[{"type":"valueless-query-param","matchKey":"b"}]}]"#,
+    )
+    .unwrap();
+    let rules = rules::encode(&rules).unwrap();
+    let extension = Extension {
+        rules: rules::Rules::of_encoded(&rules),
+        ..Extension::default()
+    };
+    let extension = extension.to_bytes();
+    let link = link(|_| {});
+    let link = Record::Link(link.held_as(link.url.as_bytes(), &extension[..]));
+    for (query, rule) in [("b", 2), ("c", 0)] {
+        let visitor = At { query, ..WITHIN };
+        assert_eq!(Decision::of(&link, b"go.example/a", &visitor).rule, rule);
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::encoded::Rules;
 use super::words::{Browser, Device};
 use super::written::{MAX_HEADER_BYTES, MAX_QUERY_BYTES};
 use super::{language, user_agent};
+use crate::clicks::ClickId;
 use crate::query::{decoded, last_value};
 use siphasher::sip::SipHasher24;
 use std::cell::OnceCell;
@@ -28,6 +29,11 @@ pub trait Visitor {
     /// Whether the link has a limit of visits, and none are left for this one.
     fn is_used_up(&self) -> bool {
         false
+    }
+
+    /// An id for this click, for links that track conversions; `None` if it is none, or the visitor does not want to be tracked.
+    fn click_id(&self) -> Option<ClickId> {
+        None
     }
 
     /// The header `Cookie`; empty without one.

@@ -1,4 +1,7 @@
 use super::*;
+use crate::clicks::{Gathered, Tallied};
+use edgelink_wire::RedirectStatus;
+use edgelink_wire::clicks::events::{Attributes, EventsBuilder, OrphanKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -12,10 +15,17 @@ fn batches(count: usize) -> Batches {
     Batches::new(WORKER, bounds)
 }
 
-fn counted(clicks: u64) -> Tallied {
-    Tallied {
+fn counted(clicks: u64) -> Counted {
+    of(Tallied {
         clicks: vec![(b"d/a".to_vec().into_boxed_slice(), clicks)],
         lost: 0,
+    })
+}
+
+fn of(tallied: Tallied) -> Counted {
+    Counted {
+        tallied,
+        gathered: Gathered::default(),
     }
 }
 
@@ -46,7 +56,7 @@ fn a_batch_is_sent_with_the_same_number_until_it_is_taken() {
 #[test]
 fn nothing_is_sent_where_nothing_was_counted() {
     let mut batches = batches(9);
-    batches.close(Tallied::default(), 50);
+    batches.close(Counted::default(), 50);
     assert_eq!(batches.request(), None);
 }
 
@@ -64,7 +74,7 @@ fn of_too_many_batches_the_oldest_that_was_never_sent_is_dropped_and_reported() 
     );
     assert_eq!(batches.acknowledge(), 101);
     assert_eq!(batches.dropped(), 10);
-    batches.close(Tallied::default(), 52);
+    batches.close(Counted::default(), 52);
     assert_eq!(read(&batches.request().unwrap()), [(4, 111, 10, 0)]);
 }
 
@@ -88,7 +98,7 @@ fn clicks_lost_in_the_worker_are_reported_even_without_others() {
         lost: 5,
         ..Tallied::default()
     };
-    batches.close(lost, 50);
+    batches.close(of(lost), 50);
     assert_eq!(read(&batches.request().unwrap()), [(1, 5, 5, 0)]);
 }
 
@@ -109,7 +119,7 @@ fn many_links_make_several_batches_and_many_batches_several_requests() {
         clicks: links.collect(),
         lost: 0,
     };
-    batches.close(tallied, 50);
+    batches.close(of(tallied), 50);
     let expected = [(1, 2_048, 0, 2_048), (2, 2_049, 0, 1)];
     assert_eq!(read(&batches.request().unwrap()), expected);
     batches.acknowledge();
@@ -121,6 +131,68 @@ fn many_links_make_several_batches_and_many_batches_several_requests() {
     assert_eq!(read(&batches.request().unwrap()).len(), 1);
 }
 
+/// So many events of clicks on `d/{link}`, and an orphan visit.
+fn described(link: &str, clicks: usize) -> Counted {
+    let hasher = crate::fake::hasher();
+    let builder = || EventsBuilder::new(hasher.clone(), 1 << 20);
+    let (mut events, mut orphans) = (builder(), builder());
+    let key = format!("d/{link}");
+    let event = edgelink_wire::clicks::events::Event {
+        key: key.as_bytes(),
+        at: 50,
+        kind: Kind::Redirect(RedirectStatus::Found),
+        rule: 0,
+        attributes: Attributes::default(),
+        visitor: Some(1),
+        id: None,
+    };
+    for _ in 0..clicks {
+        assert!(events.push(&event));
+    }
+    let kind = Kind::Orphan(OrphanKind::BaseUrl);
+    assert!(orphans.push(&edgelink_wire::clicks::events::Event { kind, ..event }));
+    let gathered = Gathered {
+        clicks: events.take(),
+        orphans: orphans.take(),
+        ..Gathered::default()
+    };
+    Counted {
+        gathered,
+        ..Counted::default()
+    }
+}
+
+/// Number, undescribed, counts and described clicks of each batch in a request.
+fn read_described(body: &[u8]) -> Vec<(u64, u64, u64, u64)> {
+    let batches = clicks::decode(body).unwrap();
+    let numbers = batches.iter().map(|batch| {
+        let events = batch.events.clicks;
+        (batch.seq, batch.undescribed, batch.sum() - events, events)
+    });
+    numbers.collect()
+}
+
+#[test]
+fn attributes_go_before_counts_do() {
+    let bounds = BatchBounds {
+        batches: 4,
+        bytes: 1 << 20,
+    };
+    let mut batches = Batches::new(WORKER, bounds);
+    for link in ["a", "b", "a", "c"] {
+        batches.close(described(link, 10), 50);
+    }
+    assert_eq!((batches.dropped(), batches.undescribed()), (0, 30));
+    assert_eq!(batches.dropped_orphans(), 2);
+    // Those of each `close` are a batch of clicks and one of orphan visits.
+    let body = batches.request().unwrap();
+    assert_eq!(
+        read_described(&body),
+        [(5, 0, 30, 0), (6, 0, 0, 0), (7, 20, 0, 10), (8, 20, 0, 0)]
+    );
+    let decoded = clicks::decode(&body).unwrap();
+    assert_eq!(decoded[0].clicks, [("d/a", 20), ("d/b", 10)]);
+}
 #[derive(Clone, Debug)]
 enum Event {
     Close(u64),
@@ -160,7 +232,7 @@ proptest! {
                 Event::Close(clicks) => { had += clicks; batches.close(counted(clicks), 1); }
                 Event::Lose(lost) => {
                     had += lost;
-                    batches.close(Tallied { lost, ..Tallied::default() }, 1);
+                    batches.close(of(Tallied { lost, ..Tallied::default() }), 1);
                 }
                 Event::Send(counts, arrives) => { send(&mut batches, counts, arrives); }
             }
@@ -168,7 +240,7 @@ proptest! {
         }
         for _ in 0..5 {
             while send(&mut batches, true, true) {}
-            batches.close(Tallied::default(), 2);
+            batches.close(Counted::default(), 2);
         }
         let counted: u64 = counted_by.values().sum();
         prop_assert_eq!(last.0, had);

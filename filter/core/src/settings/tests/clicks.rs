@@ -20,6 +20,10 @@ fn what_is_not_said_has_the_documented_default() {
         max_bytes: 1_048_576,
         max_unsent: 512,
         max_unsent_bytes: 8_388_608,
+        attributes: Vec::new(),
+        max_event_bytes: 524_288,
+        orphans: false,
+        max_orphan_bytes: 65_536,
     };
     assert_eq!(parse(&json!({})).unwrap(), Some(clicks));
 }
@@ -33,10 +37,15 @@ fn every_bad_field_is_named() {
         ("maxBytes", json!(1_023)),
         ("maxUnsent", json!(63)),
         ("maxUnsentBytes", json!(1_048_575)),
+        ("attributes", json!("city")),
+        ("attributes[0]", json!(["cities"])),
+        ("maxEventBytes", json!(16_383)),
+        ("orphans", json!(1)),
+        ("maxOrphanBytes", json!(1_048_577)),
         ("url", json!("x")),
     ] {
         let mut clicks = json!({});
-        clicks[field] = value;
+        clicks[field.trim_end_matches("[0]")] = value;
         let error = parse(&clicks).unwrap_err().to_string();
         assert!(
             error.starts_with(&format!("field 'clicks.{field}'")),
@@ -45,5 +54,35 @@ fn every_bad_field_is_named() {
     }
     let error = parse(&json!({"maxBytes": 2_000_000, "maxUnsentBytes": 1_999_999})).unwrap_err();
     let expected = "field 'clicks.maxUnsentBytes': must be at least clicks.maxBytes";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn attributes_of_headers_that_are_not_named_are_refused() {
+    let all = json!([
+        "country",
+        "city",
+        "userAgent",
+        "referrer",
+        "language",
+        "utm",
+        "rule",
+        "visitor"
+    ]);
+    let config = |geo: Value| {
+        json!({
+            "domains": ["go.example"],
+            "controlPlane": {"cluster": "cp", "token": "t"},
+            "clicks": {"attributes": all},
+            "geo": geo,
+        })
+        .to_string()
+    };
+    let both = config(json!({"countryHeader": "x-country", "cityHeader": "x-city"}));
+    let settings = Settings::parse(both.as_bytes()).unwrap();
+    assert_eq!(settings.clicks.unwrap().attributes.len(), 8);
+    let error = Settings::parse(config(json!({})).as_bytes()).unwrap_err();
+    let expected = "field 'clicks.attributes': must be without country, or geo.countryHeader be given; \
+                    field 'clicks.attributes': must be without city, or geo.cityHeader be given";
     assert_eq!(error.to_string(), expected);
 }

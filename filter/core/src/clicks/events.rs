@@ -1,0 +1,262 @@
+//! Clicks one by one, with those of their attributes that are asked for, and orphan visits.
+
+use super::wanted::{Picked, Wanted};
+use crate::host::Clients;
+use crate::request::{Headers, behind_code};
+use crate::settings::{Attribute, Settings};
+use edgelink_wire::clicks::attributes::{self, MAX_HOST};
+use edgelink_wire::clicks::events::{
+    Attributes, Encoded, Event, EventsBuilder, Kind, OrphanKind, UTM,
+};
+use edgelink_wire::clicks::{ClickId, ClickIds, VisitorKeys, visitor_token};
+use foldhash::fast::SeedableRandomState;
+
+/// The events that are in no batch yet. Orphan visits have room of their own: a scan does not displace clicks.
+pub(crate) struct ClickEvents {
+    wanted: Wanted,
+    clicks: EventsBuilder<SeedableRandomState>,
+    orphans: EventsBuilder<SeedableRandomState>,
+    has_orphans: bool,
+    max_bytes: usize,
+    gathered: Lost,
+    ids: ClickIds,
+    keys: VisitorKeys,
+    /// Room for UTM parameters, and for the key of an orphan visit; here so that it is allocated once.
+    utm: Vec<u8>,
+    orphan: Vec<u8>,
+}
+
+/// What there was no room for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// Clicks that are only counted, although they have attributes.
+    pub(crate) undescribed: u64,
+    pub(crate) orphans: u64,
+}
+
+/// What was gathered since the last time.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gathered {
+    pub(crate) clicks: Encoded,
+    pub(crate) orphans: Encoded,
+    pub(crate) lost: Lost,
+}
+
+/// A request that was answered.
+pub(crate) struct Answered<'a> {
+    /// The link key; of an orphan visit, what [`ClickEvents::name_orphan`] has written.
+    pub(crate) key: &'a [u8],
+    pub(crate) headers: Headers<'a>,
+    /// The path with its query.
+    pub(crate) path: &'a [u8],
+    /// Unix seconds.
+    pub(crate) now: u64,
+    pub(crate) kind: Kind,
+    /// The place of the rule that has chosen the target, from 1 on; 0 for none.
+    pub(crate) rule: u8,
+    pub(crate) id: Option<ClickId>,
+}
+
+impl ClickEvents {
+    /// None so far. `key` is random; ids of clicks are made with it.
+    pub(crate) fn new(settings: &Settings, key: [u8; 16], hasher: &SeedableRandomState) -> Self {
+        let mut events = Self {
+            wanted: Wanted::default(),
+            clicks: EventsBuilder::new(hasher.clone(), 0),
+            orphans: EventsBuilder::new(hasher.clone(), 0),
+            has_orphans: false,
+            max_bytes: 0,
+            gathered: Lost::default(),
+            ids: ClickIds::new(key),
+            keys: VisitorKeys::default(),
+            utm: Vec::new(),
+            orphan: Vec::new(),
+        };
+        events.configure(settings);
+        events
+    }
+
+    /// Changes the settings, for events that come.
+    pub(crate) fn configure(&mut self, settings: &Settings) {
+        self.wanted = Wanted::of(settings);
+        let clicks = settings.clicks.as_ref();
+        self.max_bytes = clicks.map_or(0, |clicks| clicks.max_event_bytes);
+        self.clicks.set_max_bytes(self.max_bytes);
+        self.has_orphans = clicks.is_some_and(|clicks| clicks.orphans);
+        let orphans = clicks.filter(|clicks| clicks.orphans);
+        let orphans = orphans.map_or(0, |clicks| clicks.max_orphan_bytes);
+        self.orphans.set_max_bytes(orphans);
+        if !self.wanted.has(Attribute::Visitor) {
+            self.keys = VisitorKeys::default();
+        }
+    }
+
+    /// Whether attributes are asked for, so that headers are to be at hand.
+    pub(crate) fn describes(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// Whether orphan visits are kept.
+    pub(crate) fn has_orphans(&self) -> bool {
+        self.has_orphans
+    }
+
+    /// Ids for clicks; `None` if there is no room for the event that an id belongs to.
+    pub(crate) fn ids(&self) -> Option<&ClickIds> {
+        self.clicks.has_room().then_some(&self.ids)
+    }
+
+    /// The secrets of visitor tokens; `None` if tokens are not asked for.
+    pub(crate) fn keys(&self) -> Option<&VisitorKeys> {
+        self.wanted.has(Attribute::Visitor).then_some(&self.keys)
+    }
+
+    /// Adds secrets of an answer.
+    pub(crate) fn add_keys(&mut self, keys: VisitorKeys) {
+        if self.wanted.has(Attribute::Visitor) {
+            self.keys.add(keys);
+        }
+    }
+
+    /// Overwrites the secrets that are over at `now`, in unix seconds.
+    pub(crate) fn forget_keys(&mut self, now: u64) {
+        self.keys.forget(now);
+    }
+
+    /// Whether so many events wait that they are to be put into a batch soon.
+    pub(crate) fn is_half_full(&self) -> bool {
+        !self.clicks.is_empty() && self.clicks.bytes() > self.max_bytes / 2
+    }
+
+    /// Takes a click as an event. `false` if it is to be counted instead: its visitor does not want to be described, or there is no
+    /// room.
+    pub(crate) fn click(&mut self, client: &impl Clients, click: &Answered<'_>) -> bool {
+        let picked = self.wanted.pick(click.headers);
+        if picked.is_opt_out && click.id.is_none() {
+            return false;
+        }
+        let is_taken = self.push(client, click, &picked);
+        self.gathered.undescribed += u64::from(!is_taken);
+        is_taken
+    }
+
+    /// Writes the key of an orphan visit, the domain and the path without the query.
+    pub(crate) fn name_orphan(&mut self, domain: &[u8], path: &[u8]) {
+        let path = path.split(|byte| *byte == b'?').next();
+        self.orphan.clear();
+        self.orphan.extend_from_slice(domain);
+        self.orphan.extend_from_slice(path.unwrap_or_default());
+    }
+
+    /// Takes an orphan visit of the key that was written last.
+    pub(crate) fn orphan(
+        &mut self,
+        client: &impl Clients,
+        kind: OrphanKind,
+        (headers, path): (Headers<'_>, &[u8]),
+        now: u64,
+    ) {
+        if !self.orphans.has_room() {
+            self.gathered.lost_orphan();
+            return;
+        }
+        let key = std::mem::take(&mut self.orphan);
+        let picked = self.wanted.pick(headers);
+        let orphan = Answered {
+            key: &key,
+            headers,
+            path,
+            now,
+            kind: Kind::Orphan(kind),
+            rule: 0,
+            id: None,
+        };
+        self.push(client, &orphan, &picked);
+        self.orphan = key;
+    }
+
+    /// Whether there was room.
+    fn push(
+        &mut self,
+        client: &impl Clients,
+        answered: &Answered<'_>,
+        picked: &Picked<'_>,
+    ) -> bool {
+        let builder = match answered.kind {
+            Kind::Redirect(_) => &mut self.clicks,
+            Kind::Orphan(_) => &mut self.orphans,
+        };
+        if !builder.has_room() {
+            return false;
+        }
+        let mut event = Event {
+            key: answered.key,
+            at: answered.now,
+            kind: answered.kind,
+            rule: 0,
+            attributes: Attributes::default(),
+            visitor: None,
+            id: answered.id,
+        };
+        if picked.is_opt_out {
+            return builder.push(&event);
+        }
+        let wanted = &self.wanted;
+        if wanted.has(Attribute::Rule) {
+            event.rule = answered.rule;
+        }
+        let (mut host, country) = ([0; MAX_HOST], attributes::country(picked.country));
+        let domain = answered.key.split(|byte| *byte == b'/').next();
+        let domain = domain.unwrap_or_default();
+        let referrer = match picked.referrer {
+            [] => None,
+            referrer => attributes::referrer(referrer, domain, &mut host),
+        };
+        event.attributes = Attributes {
+            country: country.as_ref().map_or(&[], |country| &country[..]),
+            city: picked.city,
+            user_agent: match wanted.has(Attribute::UserAgent) {
+                true => picked.user_agent,
+                false => &[],
+            },
+            referrer: referrer.unwrap_or_default(),
+            language: attributes::language(picked.language),
+            utm: match wanted.has(Attribute::Utm) {
+                true => utm(answered.path, &mut self.utm),
+                false => [&[]; UTM],
+            },
+        };
+        if let Some(secret) = self.keys.at(answered.now)
+            && let Some(address) = client.client_address()
+        {
+            event.visitor = Some(visitor_token(secret, address, picked.user_agent));
+        }
+        builder.push(&event)
+    }
+
+    /// Empties it.
+    pub(crate) fn take(&mut self) -> Gathered {
+        Gathered {
+            clicks: self.clicks.take(),
+            orphans: self.orphans.take(),
+            lost: std::mem::take(&mut self.gathered),
+        }
+    }
+}
+
+impl Lost {
+    #[cold]
+    fn lost_orphan(&mut self) {
+        self.orphans += 1;
+    }
+}
+
+/// The UTM parameters of the query of a path.
+fn utm<'r>(path: &[u8], room: &'r mut Vec<u8>) -> [&'r [u8]; UTM] {
+    let query = behind_code(path).1;
+    if query.is_empty() {
+        return [&[]; UTM];
+    }
+    let ranges = attributes::utm(query, room);
+    ranges.map(|range| room.get(range).unwrap_or_default())
+}

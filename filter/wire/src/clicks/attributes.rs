@@ -1,0 +1,257 @@
+//! What headers and query of a request say of a visitor, which edge and control plane read alike.
+
+use super::events::{MAX_TEXT, UTM};
+use crate::query::{decoded, parameters};
+use std::ops::Range;
+
+/// The longest host of a referrer; a longer one is none.
+pub const MAX_HOST: usize = 253;
+
+/// The longest language tag (RFC 5646, section 4.4.1); a longer one is none.
+const MAX_LANGUAGE: usize = 35;
+
+/// The most bytes of a query in which parameters are looked for.
+const MAX_QUERY: usize = 8_192;
+
+const UTM_NAMES: [&[u8]; UTM] = [b"source", b"medium", b"campaign", b"term", b"content"];
+
+/// The lengths of the names that [`is_prefetch`] knows, one bit each.
+pub const PREFETCH_LENGTHS: u64 = 1 << 5 | 1 << 7 | 1 << 9 | 1 << 11;
+
+/// Whether a header says that a page is loaded before its visitor wants it, or for a preview: such a request is no click. The
+/// name is in lower case. `Sec-Purpose` is that of the Fetch standard; `Purpose`, `X-Purpose` and `X-Moz` are of older browsers.
+#[must_use]
+pub fn is_prefetch(name: &[u8], value: &[u8]) -> bool {
+    const WORDS: [&[u8]; 3] = [b"prefetch", b"prerender", b"preview"];
+    let is_purpose = matches!(name, b"sec-purpose" | b"purpose" | b"x-purpose" | b"x-moz");
+    let mut words = value.split(|byte| !byte.is_ascii_alphabetic());
+    is_purpose && words.any(|word| WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)))
+}
+
+/// Whether a header says that the visitor is not to be described: `DNT: 1` or `Sec-GPC: 1` (Global Privacy Control). The name
+/// is in lower case.
+#[must_use]
+pub fn is_opt_out(name: &[u8], value: &[u8]) -> bool {
+    matches!(name, b"dnt" | b"sec-gpc") && value == b"1"
+}
+
+/// The country of a trusted header, in upper case; `None` if it does not have two letters.
+#[must_use]
+pub fn country(value: &[u8]) -> Option<[u8; 2]> {
+    let letters: [u8; 2] = value.try_into().ok()?;
+    let is_country = letters.iter().all(u8::is_ascii_alphabetic);
+    is_country.then(|| letters.map(|letter| letter.to_ascii_uppercase()))
+}
+
+/// The first language tag of an `Accept-Language`, as it stands there; empty if there is none.
+#[must_use]
+pub fn language(value: &[u8]) -> &[u8] {
+    let is_end = |byte: &u8| matches!(byte, b',' | b';');
+    let first = value.split(is_end).next().unwrap_or_default();
+    let tag = first.trim_ascii();
+    let is_tag = tag.first().is_some_and(u8::is_ascii_alphabetic)
+        && tag.len() <= MAX_LANGUAGE
+        && tag
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+    if is_tag { tag } else { &[] }
+}
+
+/// The host of a `Referer`, without its port, in lower case; `None` if it has none, or that is `own`, the domain of the link,
+/// whose port does not count. `room` is where it may be written.
+#[must_use]
+pub fn referrer<'a>(value: &'a [u8], own: &[u8], room: &'a mut [u8; MAX_HOST]) -> Option<&'a [u8]> {
+    let scheme = value.iter().take(32).position(|byte| *byte == b':')?;
+    let rest = value.get(scheme..)?.strip_prefix(b"://")?;
+    let is_end = |byte: &u8| matches!(byte, b'/' | b'?' | b'#');
+    let authority = rest.split(is_end).next().unwrap_or_default();
+    let host = without_port(authority.rsplit(|byte| *byte == b'@').next()?);
+    let host = host.strip_suffix(b".").unwrap_or(host);
+    let may_stand = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_[:]".contains(byte);
+    let is_host = !host.is_empty() && host.iter().all(may_stand);
+    if !is_host || host.eq_ignore_ascii_case(without_port(own)) {
+        return None;
+    }
+    if !host.iter().any(u8::is_ascii_uppercase) {
+        return (host.len() <= MAX_HOST).then_some(host);
+    }
+    let room = room.get_mut(..host.len())?;
+    room.copy_from_slice(host);
+    room.make_ascii_lowercase();
+    Some(room)
+}
+
+fn without_port(authority: &[u8]) -> &[u8] {
+    let separator = match authority.first() {
+        Some(b'[') => {
+            return authority
+                .split_inclusive(|byte| *byte == b']')
+                .next()
+                .unwrap_or_default();
+        }
+        _ => b':',
+    };
+    authority
+        .split(|byte| *byte == separator)
+        .next()
+        .unwrap_or_default()
+}
+
+/// The UTM parameters of a query (without its `?`), in the order of [`super::events::Attributes::utm`], as ranges of `room`,
+/// where their values are written, decoded. Of a name that comes twice the last one counts.
+pub fn utm(query: &[u8], room: &mut Vec<u8>) -> [Range<usize>; UTM] {
+    let mut found = [const { 0..0 }; UTM];
+    room.clear();
+    for parameter in parameters(query.get(..MAX_QUERY).unwrap_or(query)) {
+        let Some(rest) = parameter.strip_prefix(b"utm_") else {
+            continue;
+        };
+        let Some(equals) = rest.iter().position(|byte| *byte == b'=') else {
+            continue;
+        };
+        let (Some(name), Some(value)) = (rest.get(..equals), rest.get(equals + 1..)) else {
+            continue;
+        };
+        let places = UTM_NAMES.iter().zip(&mut found);
+        if let Some((_, place)) = places.into_iter().find(|(known, _)| **known == name) {
+            let start = room.len();
+            room.extend(decoded(value).take(MAX_TEXT));
+            *place = start..room.len();
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_loaded_before_it_is_wanted_is_known_by_its_headers() {
+        for (name, value, expected) in [
+            ("sec-purpose", "prefetch", true),
+            ("sec-purpose", "prefetch;prerender", true),
+            ("sec-purpose", "prefetch;anonymous-client-ip", true),
+            ("purpose", "prefetch", true),
+            ("x-purpose", "Preview", true),
+            ("x-moz", "prefetch", true),
+            ("sec-purpose", "", false),
+            ("sec-purpose", "none", false),
+            ("x-moz", "prefetched", false),
+            ("referer", "prefetch", false),
+        ] {
+            assert_eq!(
+                is_prefetch(name.as_bytes(), value.as_bytes()),
+                expected,
+                "{name}: {value}"
+            );
+            let is_known = PREFETCH_LENGTHS >> name.len() & 1 == 1;
+            assert!(is_known || !expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_visitor_opts_out_by_one_and_nothing_else() {
+        for (name, value, expected) in [
+            ("dnt", "1", true),
+            ("sec-gpc", "1", true),
+            ("dnt", "0", false),
+            ("sec-gpc", "?1", false),
+            ("x-dnt", "1", false),
+        ] {
+            assert_eq!(
+                is_opt_out(name.as_bytes(), value.as_bytes()),
+                expected,
+                "{name}: {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_country_has_two_letters_in_upper_case() {
+        assert_eq!(country(b"de"), Some(*b"DE"));
+        for value in [&b""[..], b"D", b"DEU", b"D1", b"\xc3\xa4"] {
+            assert_eq!(country(value), None, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_language_counts() {
+        for (value, expected) in [
+            (&b"de-DE,de;q=0.9"[..], &b"de-DE"[..]),
+            (b" en ;q=0.5", b"en"),
+            (b"*", b""),
+            (b"", b""),
+            (b",de", b""),
+            (b"d\xe4", b""),
+            (b"-de", b""),
+            (&[b'a'; 36], b""),
+        ] {
+            assert_eq!(language(value), expected, "{}", value.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_referrer_is_a_host_in_lower_case_and_not_our_own() {
+        let long = ["https://", &"a".repeat(MAX_HOST + 1)].concat();
+        let long_upper = ["https://", &"A".repeat(MAX_HOST + 1)].concat();
+        for (value, expected) in [
+            (
+                &b"https://News.Example:8443/a?b#c"[..],
+                Some(&b"news.example"[..]),
+            ),
+            (b"http://user:secret@news.example", Some(b"news.example")),
+            (b"https://news.example.?q", Some(b"news.example")),
+            (b"https://[2001:DB8::1]:80/", Some(b"[2001:db8::1]")),
+            (b"android-app://com.example.App/", Some(b"com.example.app")),
+            (b"https://go.example/x", None),
+            (b"https://GO.example:81/x", None),
+            (b"https://", None),
+            (b"https:///a", None),
+            (b"about:blank", None),
+            (b"news.example", None),
+            (b"https://news example/", None),
+            (b"https://n\xe4ws.example/", None),
+            (b"https://news\0.example/", None),
+            (long.as_bytes(), None),
+            (long_upper.as_bytes(), None),
+        ] {
+            let mut room = [0; MAX_HOST];
+            let found = referrer(value, b"go.example:8080", &mut room);
+            assert_eq!(found, expected, "{}", value.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn the_utm_parameters_of_a_query_are_found_and_decoded() {
+        let query = b"utm_term=a&x=1&utm_source=News%20letter+1&utm_source=late&utm_medium&utm_content=&utm_other=x&utm_campaign=%ff";
+        let mut room = b"of before".to_vec();
+        let found = utm(query, &mut room).map(|range| &room[range]);
+        assert_eq!(found, [&b"late"[..], b"", b"\xff", b"a", b""]);
+        let long = [b"utm_source=", &[b'a'; 9_000][..], b"&utm_term=b"].concat();
+        let found = utm(&long, &mut room);
+        assert_eq!(
+            (found[0].len(), found[3].len()),
+            (MAX_TEXT, 0),
+            "it is too far behind"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_values_are_taken(value in prop::collection::vec(any::<u8>(), 0..300), own in prop::collection::vec(any::<u8>(), 0..9)) {
+            let mut room = [0; MAX_HOST];
+            for value in [&value[..], &[b"https://", &value[..]].concat()] {
+                if let Some(host) = referrer(value, &own, &mut room) {
+                    prop_assert!(!host.is_empty() && host.is_ascii() && host.len() <= MAX_HOST);
+                }
+            }
+            prop_assert!(language(&value).is_ascii());
+            let mut room = Vec::new();
+            for range in utm(&[b"utm_term=", &value[..]].concat(), &mut room) {
+                prop_assert!(room.get(range).is_some());
+            }
+        }
+    }
+}
