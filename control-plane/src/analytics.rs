@@ -6,9 +6,11 @@
 pub mod agents;
 mod engine;
 mod model;
+mod visitors;
 
 pub use engine::{
     AnalyticsQuery, Breakdown, Chunk, Engine, EngineError, Numbers, RawClick, RawPlace, RawQuery,
     Scope, Slot, Visitors,
 };
 pub use model::{Agent, Attribute, Bots, Click, Described, Device, OTHER, Orphan};
+pub(crate) use visitors::Visitors as VisitorSecrets;

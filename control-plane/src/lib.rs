@@ -13,6 +13,7 @@ pub mod http;
 mod lease;
 mod limits;
 pub mod links;
+pub mod memory;
 pub mod numbers;
 mod problem;
 pub mod publisher;

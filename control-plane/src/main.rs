@@ -1,10 +1,11 @@
 //! The command `edgelink`.
 
+use edgelink_control_plane::memory::Wiping;
 use std::process::ExitCode;
 
 /// mimalloc: a request takes dozens of small allocations from several threads, a quarter of the time with the system's allocator.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Wiping<mimalloc::MiMalloc> = Wiping(mimalloc::MiMalloc);
 
 #[tokio::main]
 async fn main() -> ExitCode {

@@ -4,6 +4,7 @@ mod addresses;
 mod background;
 mod connections;
 
+use crate::analytics::VisitorSecrets;
 use crate::config::{Config, StoreConfig};
 use crate::http::api::show_link;
 use crate::http::app::{App, Lookups};
@@ -98,6 +99,8 @@ impl Server {
         if let Some(deliverer) = deliverer.map_err(StartError::Webhooks)? {
             background.spawn(|stop| deliverer.run(stop));
         }
+        let visitors = Arc::new(VisitorSecrets::new(store.clone()));
+        background.spawn(|stop| visitors.clone().run(stop));
         let lookups = Lookups {
             feed: background.feed.clone(),
             publisher,
@@ -105,6 +108,7 @@ impl Server {
             resolver: background.resolver(&config, &store),
             snapshots: background.snapshots(&config, &store),
             redis: background.redis.clone(),
+            visitors,
         };
         let acceptor = Acceptor::new(listener, &config.server);
         let app = Arc::new(App::new(config, store, minter.clone(), lookups));

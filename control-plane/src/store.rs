@@ -40,6 +40,7 @@ mod purge;
 mod receipts;
 mod revisions;
 mod rows;
+mod secret_place;
 mod session;
 mod sql;
 mod sqlite;
@@ -48,6 +49,7 @@ mod tenants;
 mod terms;
 mod twins;
 mod users;
+mod visitor_secrets;
 mod visits;
 mod webhooks;
 
@@ -79,6 +81,7 @@ pub use publisher::{
     PublisherState,
 };
 pub use receipts::{Receipt, StoredReceipt};
+pub(crate) use secret_place::DAY;
 pub use tags::{MAX_COUNTED, MAX_RETAGGED, TagCount, TagQuery};
 pub use tenants::TenantRow;
 pub use twins::{Twin, Wanted};

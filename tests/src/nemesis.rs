@@ -6,7 +6,7 @@
 mod checker;
 mod clicks;
 mod clients;
-mod clock;
+pub mod clock;
 mod deployment;
 mod faults;
 mod history;

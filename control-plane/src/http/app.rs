@@ -1,5 +1,6 @@
 //! The state that handlers share.
 
+use crate::analytics::VisitorSecrets;
 use crate::config::Config;
 use crate::domains::{Domains, Verifier};
 use crate::feed::Feed;
@@ -43,6 +44,8 @@ pub(crate) struct App {
     pub(crate) passwords: Passwords,
     /// How often passwords may be tried.
     pub(crate) tries: Tries,
+    /// The secrets of visitor tokens.
+    pub(crate) visitors: Arc<VisitorSecrets>,
     /// One permit for every request that may be worked on at once.
     pub(crate) request_permits: Semaphore,
     /// One permit for every bulk request that may be worked on at once.
@@ -60,6 +63,7 @@ pub(crate) struct Lookups {
     pub(crate) snapshots: Snapshots,
     /// Where rate limits are counted; `None` if this is the only control plane.
     pub(crate) redis: Option<Arc<Redis>>,
+    pub(crate) visitors: Arc<VisitorSecrets>,
 }
 
 impl App {
@@ -75,6 +79,7 @@ impl App {
             domains: lookups.domains,
             passwords: Passwords::new(),
             tries: Tries::new(lookups.redis.clone()),
+            visitors: lookups.visitors,
             limiter: Limiter::new(&config.limits, lookups.redis),
             feed: lookups.feed,
             resolver: lookups.resolver,

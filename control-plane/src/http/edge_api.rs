@@ -20,12 +20,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use edgelink_wire::clicks::decode;
+use edgelink_wire::clicks::visitor_keys::VisitorKeys;
 use edgelink_wire::password::{MAX_FORM_LENGTH, VISITOR_HEADER};
 use edgelink_wire::visits;
 use edgelink_wire::{
     Code, Domain, LinkAnswer, LinkKey, LinkRecord, Record, Snapshot, VisitsAnswer, VisitsRequest,
 };
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use feed::{field, refuse};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use metrics::counter;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
@@ -183,19 +185,51 @@ impl From<SnapshotError> for Problem {
 }
 
 /// `POST /edge/v1/clicks`: batches of clicks. 204 when they are in the database; a batch counts once however often it is
-/// sent. 400 if a retry is of no use.
+/// sent. 400 if a retry is of no use. With `?visitorKeys=U`, 200 and [`VisitorKeys`] if there are secrets of visitor tokens that count
+/// longer than until U (unix seconds).
 async fn report(
     State(app): State<Arc<App>>,
+    uri: Uri,
     body: Result<Bytes, BytesRejection>,
-) -> Result<StatusCode, Problem> {
+) -> Result<Response, Problem> {
+    let until = visitor_keys_until(&uri)?;
     let body = body.map_err(|rejection| match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Kind::BodyTooLarge),
         _ => Problem::new(Kind::InvalidBatches),
     })?;
     let batches = decode(&body)
         .map_err(|error| Problem::new(Kind::InvalidBatches).with_detail(error.to_string()))?;
-    clicks::count(app.store.as_ref(), &batches, clock::unix_millis()).await?;
-    Ok(StatusCode::NO_CONTENT)
+    if !batches.is_empty() {
+        clicks::count(app.store.as_ref(), &batches, clock::unix_millis()).await?;
+    }
+    let keys = match until {
+        Some(until) => app.visitors.later_than(until, clock::unix_seconds()).await,
+        None => None,
+    };
+    Ok(keys.map_or_else(
+        || StatusCode::NO_CONTENT.into_response(),
+        |keys| hand_out(&keys),
+    ))
+}
+
+/// Until when a worker has secrets of visitor tokens; `None` if it wants none.
+fn visitor_keys_until(uri: &Uri) -> Result<Option<u64>, Problem> {
+    let query = uri.query().unwrap_or_default();
+    let mut until = None;
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        until = match &*name {
+            "visitorKeys" => Some(field("visitorKeys", &value)?),
+            _ => return Err(refuse(name.into_owned(), "is not known")),
+        };
+    }
+    Ok(until)
+}
+
+/// The answer with secrets, whose bytes are overwritten once they are sent: they are written from where they are.
+fn hand_out(keys: &VisitorKeys) -> Response {
+    let content_type = HeaderValue::from_static(VisitorKeys::MEDIA_TYPE);
+    let body = Bytes::from_owner(keys.to_bytes());
+    ([(header::CONTENT_TYPE, content_type)], body).into_response()
 }
 
 /// `POST /edge/v1/visits/{domain}/{code}`: leases visits of a link that has a limit to a worker, and notes what it gives back.

@@ -5,6 +5,7 @@ use super::error::{Fault, Remedy, StoreError};
 use super::events::Events;
 use super::newest::NewestRow;
 use super::revisions::{LastRevisions, Revisions};
+use super::secret_place::SecretPlace;
 use super::session::{Pool, Session};
 use crate::clock;
 use crate::telemetry::prometheus::{STORE_ERRORS, STORE_SECONDS};
@@ -39,6 +40,8 @@ pub struct Store {
     pub(super) configured: Configured,
     /// What writes events for webhooks; `None` if there are none.
     pub(super) events: Option<Arc<Events>>,
+    /// Where secrets of visitor tokens are kept.
+    pub(super) secrets: SecretPlace,
 }
 
 /// A listener for the keys of links that may have changed; see [`Store::with_listener`].
@@ -84,6 +87,7 @@ impl Store {
         writers: Pool,
         statement_timeout: Duration,
         max_bytes: Arc<AtomicUsize>,
+        secrets: SecretPlace,
     ) -> Self {
         Self {
             readers,
@@ -96,6 +100,7 @@ impl Store {
             on_change: None,
             configured: None,
             events: None,
+            secrets,
         }
     }
 
@@ -133,6 +138,11 @@ impl Store {
     /// A call that may write.
     pub(super) fn write(&self, operation: &'static str, context: &'static str) -> Call<'_> {
         self.call(&self.writers, operation, context)
+    }
+
+    /// How long a statement may take.
+    pub(super) fn statement_timeout(&self) -> Duration {
+        self.statement_timeout
     }
 
     /// The database's clock, unix milliseconds.

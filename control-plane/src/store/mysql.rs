@@ -2,6 +2,7 @@
 
 use super::calls::Store;
 use super::error::{Fault, Remedy, StoreError};
+use super::secret_place::SecretPlace;
 use super::session::{IDLE_TIMEOUT, MAX_LIFETIME, Pool};
 use crate::config::StoreConfig;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
@@ -36,6 +37,7 @@ pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, St
         .no_engine_substitution(false)
         // Statements hold the targets of customers, and a batch has megabytes of them.
         .disable_statement_logging();
+    let secrets = SecretPlace::Table(Box::new(connect.clone()));
     let server = Arc::new(ServerSettings::default());
     let max_bytes = Arc::clone(&server.max_bytes);
     let lock_wait = lock_wait(config.timeout_ms);
@@ -55,7 +57,7 @@ pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, St
         .map_err(refused)?;
     let pool = Pool::MySql(pool);
     let timeout = config.timeout_ms;
-    Ok(Store::new(pool.clone(), pool, timeout, max_bytes))
+    Ok(Store::new(pool.clone(), pool, timeout, max_bytes, secrets))
 }
 
 /// The settings that the server reports; it may be another one after a failover.

@@ -2,6 +2,7 @@
 
 use super::calls::Store;
 use super::error::{Fault, StoreError};
+use super::secret_place::SecretPlace;
 use super::session::{IDLE_TIMEOUT, Pool};
 use crate::clock;
 use crate::config::StoreConfig;
@@ -49,8 +50,10 @@ pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, St
         .idle_timeout(IDLE_TIMEOUT)
         .connect_lazy_with(connect.read_only(true));
     let max_bytes = Arc::new(AtomicUsize::new(MAX_BYTES));
+    let secrets = SecretPlace::beside(parse(url)?.get_filename());
     let (readers, writers) = (Pool::Sqlite(readers), Pool::Sqlite(writers));
-    Ok(Store::new(readers, writers, config.timeout_ms, max_bytes))
+    let timeout = config.timeout_ms;
+    Ok(Store::new(readers, writers, timeout, max_bytes, secrets))
 }
 
 /// Opens the file. While another process turns a new one to write-ahead logging, SQLite may be busy at once: it does

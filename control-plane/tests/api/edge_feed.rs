@@ -1,6 +1,7 @@
 //! Feed, snapshot and clicks of the edge API.
 
 use crate::helpers::{Answer, Running, send, until};
+use edgelink_wire::clicks::visitor_keys::VisitorKeys;
 use edgelink_wire::clicks::{ClickBatch, encode};
 use edgelink_wire::feed::FeedMessage;
 use edgelink_wire::{BatchHead, CodeLength, FeedBatch, FeedPosition, Record, Snapshot};
@@ -314,6 +315,36 @@ async fn a_batch_counts_once_however_often_it_is_sent() {
     }
     let accounts = server.get("/clicks/accounting").await.expect(200);
     assert_eq!(accounts, json!({ "sent": 25, "counted": 18, "dropped": 7 }));
+}
+
+async fn report_for_keys(server: &Running, query: &str) -> Answer {
+    let request = server.plain(Method::POST, &format!("/edge/v1/clicks?{query}"));
+    send(request.bearer_auth(TOKEN).body(encode(&[]))).await
+}
+
+#[tokio::test]
+async fn a_worker_that_lacks_a_secret_of_visitor_tokens_gets_it_with_the_answer() {
+    let server = Running::start().await;
+    let first = report_for_keys(&server, "visitorKeys=0").await;
+    assert_eq!(first.status, 200);
+    assert_eq!(first.header("content-type"), VisitorKeys::MEDIA_TYPE);
+    let keys = VisitorKeys::decode(&first.body).unwrap();
+    let until = keys.until();
+    assert_eq!(until % 86_400, 0);
+    let server = server.restart().await;
+    let again = report_for_keys(&server, "visitorKeys=1").await;
+    let again = VisitorKeys::decode(&again.body).unwrap();
+    assert_eq!(again.all()[0].secret, keys.all()[0].secret);
+    // Two days later is later than the next day, whose secret comes an hour before it begins.
+    let later = until + 2 * 86_400;
+    let up_to_date = report_for_keys(&server, &format!("visitorKeys={later}")).await;
+    assert_eq!(up_to_date.status, 204);
+    assert_eq!(up_to_date.body.len(), 0);
+    assert_eq!(report(&server, &encode(&[])).await.status, 204);
+    for query in ["visitorKeys=x", "visitorKeys", "other=1"] {
+        let answer = report_for_keys(&server, query).await;
+        answer.problem(422, "validation");
+    }
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use std::process::Command;
 
 /// The clock of one process.
 #[derive(Debug)]
-pub(super) struct MovableClock {
+pub struct MovableClock {
     file: PathBuf,
     library: PathBuf,
 }
@@ -20,7 +20,7 @@ pub(super) struct MovableClock {
 ///
 /// # Panics
 /// Where that fails.
-pub(super) fn compile(folder: &Path) {
+pub fn compile(folder: &Path) {
     let output = Command::new("cc")
         .args(["-O2", "-shared", "-fPIC", "-o"])
         .arg(library(folder))
@@ -38,7 +38,7 @@ fn library(folder: &Path) -> PathBuf {
 
 impl MovableClock {
     /// A right one, for the process of that name.
-    pub(super) fn of(folder: &Path, name: &str) -> Self {
+    pub fn of(folder: &Path, name: &str) -> Self {
         let file = folder.join(format!("{name}.clock"));
         fs::write(&file, 0_i64.to_ne_bytes()).expect("a file");
         Self {
@@ -48,21 +48,21 @@ impl MovableClock {
     }
 
     /// Has the process look at this clock.
-    pub(super) fn apply(&self, command: &mut Command) {
+    pub fn apply(&self, command: &mut Command) {
         command
             .env("LD_PRELOAD", &self.library)
             .env("NEMESIS_CLOCK_FILE", &self.file);
     }
 
     /// Moves it, from now on, by so much against the right time.
-    pub(super) fn move_by(&self, micros: i64) {
+    pub fn move_by(&self, micros: i64) {
         let file = fs::File::options().write(true).open(&self.file);
         let written = file.and_then(|file| file.write_all_at(&micros.to_ne_bytes(), 0));
         written.expect("the file of a clock");
     }
 
     /// Sets it right.
-    pub(super) fn reset(&self) {
+    pub fn reset(&self) {
         self.move_by(0);
     }
 }

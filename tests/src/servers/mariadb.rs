@@ -61,6 +61,12 @@ impl MariaDb {
         format!("mysql://root@127.0.0.1:{}/{database}", self.port())
     }
 
+    /// The folder of its files.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        data(&self.server.folder)
+    }
+
     /// Runs SQL as root and answers what it prints: columns separated by tabs, without a headline.
     ///
     /// # Panics

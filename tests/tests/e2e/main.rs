@@ -22,6 +22,7 @@ mod redis_faults;
 mod rules;
 mod shlink;
 mod urls;
+mod visitor_secrets;
 mod visits;
 mod workers;
 

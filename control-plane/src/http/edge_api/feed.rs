@@ -90,13 +90,19 @@ impl From<FeedError> for Problem {
     }
 }
 
-fn field<T: FromStr<Err: ToString>>(name: &'static str, value: &str) -> Result<T, Problem> {
+pub(super) fn field<T: FromStr<Err: ToString>>(
+    name: &'static str,
+    value: &str,
+) -> Result<T, Problem> {
     value
         .parse()
         .map_err(|error: T::Err| refuse(name, error.to_string()))
 }
 
-fn refuse(field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Problem {
+pub(super) fn refuse(
+    field: impl Into<Cow<'static, str>>,
+    reason: impl Into<Cow<'static, str>>,
+) -> Problem {
     Problem::validation(vec![FieldError::new(field, reason)])
 }
 

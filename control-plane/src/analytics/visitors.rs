@@ -1,0 +1,242 @@
+//! The secrets of visitor tokens: a random one for each UTC day, which all workers of all edges, and all control planes, have
+//! while the day lasts, and nothing has after it.
+//!
+//! The control plane that first needs one makes it: that of the next day from an hour before midnight on. When a day is over,
+//! each control plane drops what it holds, and removes what the database has ([`crate::store`]). Days are those of this process's
+//! clock.
+
+use crate::clock;
+use crate::memory::wiping_stack;
+use crate::store::{DAY, Store, StoreError};
+use crate::telemetry::LogThrottle;
+use edgelink_wire::clicks::visitor_keys::{MAX_KEYS, VisitorKey, VisitorKeys};
+use edgelink_wire::clicks::visitor_token;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// How long before a day its secret is handed out, in seconds.
+const AHEAD: u64 = 3600;
+
+/// How often the clock is looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The pause before the database is asked again after a failure.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// The secrets of visitor tokens, as this process has them.
+pub(crate) struct Visitors {
+    store: Arc<Store>,
+    held: Mutex<Arc<VisitorKeys>>,
+    /// Held while the database is asked, with when it failed last.
+    asking: tokio::sync::Mutex<Option<Instant>>,
+    /// Whether this process makes tokens itself.
+    makes_tokens: AtomicBool,
+}
+
+/// The days (unix time / 86400) whose secrets are handed out at `now`, in unix seconds.
+fn days_at(now: u64) -> RangeInclusive<u64> {
+    now / DAY..=(now + AHEAD) / DAY
+}
+
+impl Visitors {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            held: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
+            makes_tokens: AtomicBool::new(false),
+        }
+    }
+
+    /// The secrets that count at `now`, in unix seconds, or later, and count longer than `until`; `None` if there are none, or the
+    /// database does not say.
+    pub(crate) async fn later_than(&self, until: u64, now: u64) -> Option<VisitorKeys> {
+        if until >= (days_at(now).end() + 1) * DAY {
+            return None;
+        }
+        let held = self.at(now).await;
+        let later = wiping_stack(|| later_than(&held, until.max(now)));
+        (!later.all().is_empty()).then_some(later)
+    }
+
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "redirects of this process come next")
+    )]
+    /// The token of a visitor of this process; `None` while there is no secret.
+    pub(crate) fn token(&self, now: u64, address: IpAddr, user_agent: &[u8]) -> Option<u64> {
+        self.makes_tokens.store(true, Ordering::Relaxed);
+        let held = self.held();
+        let token = |secret| wiping_stack(|| visitor_token(secret, address, user_agent));
+        held.at(now).map(token)
+    }
+
+    /// Gets secrets in time if this process makes tokens, and forgets those whose day is over, until `stop`.
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut forgotten = 0;
+        while !stop.is_cancelled() {
+            let now = clock::unix_seconds();
+            self.drop_old(now);
+            if self.makes_tokens.load(Ordering::Relaxed) {
+                self.at(now).await;
+            }
+            let pause = match self.forget_stored(now / DAY, &mut forgotten).await {
+                Ok(()) => TICK,
+                Err(error) => {
+                    log_failure(&error);
+                    PAUSE
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    async fn forget_stored(&self, today: u64, forgotten: &mut u64) -> Result<(), StoreError> {
+        if today > *forgotten {
+            let removed = self.store.forget_visitor_secrets(today).await?;
+            *forgotten = today;
+            if removed > 0 {
+                tracing::info!(
+                    removed,
+                    "secrets of visitor tokens are forgotten: their day is over"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn held(&self) -> Arc<VisitorKeys> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&held)
+    }
+
+    fn hold(&self, keys: Arc<VisitorKeys>) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+
+    /// Drops all secrets if one is over. Those that still count are read again: moving them would leave copies behind.
+    fn drop_old(&self, now: u64) {
+        if self.held().all().iter().any(|key| key.until <= now) {
+            self.hold(Arc::default());
+        }
+    }
+
+    /// The secrets that are handed out at `now`, or what is held of them if the database fails.
+    async fn at(&self, now: u64) -> Arc<VisitorKeys> {
+        let days = days_at(now);
+        let is_complete =
+            |keys: &VisitorKeys| keys.at(now).is_some() && keys.until() >= (days.end() + 1) * DAY;
+        let held = self.held();
+        if is_complete(&held) {
+            return held;
+        }
+        let mut failed = self.asking.lock().await;
+        let held = self.held();
+        if is_complete(&held) || failed.is_some_and(|failed| failed.elapsed() < PAUSE) {
+            return held;
+        }
+        match self.store.visitor_keys(days).await {
+            Ok(keys) => {
+                *failed = None;
+                self.hold(Arc::clone(&keys));
+                keys
+            }
+            Err(error) => {
+                *failed = Some(Instant::now());
+                log_failure(&error);
+                held
+            }
+        }
+    }
+}
+
+/// Those that count longer than until then.
+fn later_than(keys: &VisitorKeys, until: u64) -> VisitorKeys {
+    // With room for all, for what grows leaves copies behind.
+    let mut later = Vec::with_capacity(MAX_KEYS);
+    let is_later = |key: &&VisitorKey| key.until > until;
+    later.extend(keys.all().iter().filter(is_later).cloned());
+    VisitorKeys::new(later)
+}
+
+fn log_failure(error: &StoreError) {
+    static THROTTLE: LogThrottle = LogThrottle::new();
+    if let Some(left_out) = THROTTLE.admit(Instant::now()) {
+        let error = error as &dyn std::error::Error;
+        tracing::warn!(
+            error,
+            left_out,
+            "secrets of visitor tokens cannot be read or removed"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::StoreConfig;
+    use tempfile::TempDir;
+
+    const NOON: u64 = 20_000 * DAY + DAY / 2;
+
+    async fn visitors() -> (TempDir, Visitors) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let url = format!("sqlite:{}", directory.path().join("links.db").display());
+        let store = crate::server::open_store(&StoreConfig::at(&url)).await;
+        (directory, Visitors::new(store.expect("a store")))
+    }
+
+    #[tokio::test]
+    async fn a_worker_gets_what_it_lacks_and_the_next_day_s_secret_an_hour_before() {
+        let (_directory, visitors) = visitors().await;
+        let today = visitors.later_than(0, NOON).await.expect("a secret");
+        assert_eq!(today.all().len(), 1);
+        let midnight = 20_001 * DAY;
+        assert_eq!(today.until(), midnight);
+        assert_eq!(visitors.later_than(midnight, NOON).await, None);
+        assert_eq!(
+            visitors.later_than(midnight, midnight - AHEAD - 1).await,
+            None
+        );
+        let tomorrow = visitors.later_than(midnight, midnight - AHEAD).await;
+        let tomorrow = tomorrow.expect("a secret");
+        assert_eq!(
+            (tomorrow.all()[0].from, tomorrow.until()),
+            (midnight, midnight + DAY)
+        );
+        let both = visitors.later_than(0, midnight - 1).await.expect("secrets");
+        assert_eq!(both.at(NOON), today.at(NOON));
+        assert_eq!(both.at(midnight), tomorrow.at(midnight));
+    }
+
+    #[tokio::test]
+    async fn replicas_share_a_secret_and_drop_it_after_its_day() {
+        let (_directory, visitors) = visitors().await;
+        let other = Visitors::new(visitors.store.clone());
+        let today = visitors.later_than(0, NOON).await.expect("a secret");
+        assert_eq!(other.later_than(0, NOON).await, Some(today));
+        visitors.drop_old(20_001 * DAY - 1);
+        assert_eq!(visitors.held().all().len(), 1);
+        visitors.drop_old(20_001 * DAY);
+        assert_eq!(visitors.held().all().len(), 0);
+    }
+
+    #[tokio::test]
+    async fn tokens_follow_from_the_secret_that_edges_have() {
+        let (_directory, visitors) = visitors().await;
+        let address = [192, 0, 2, 1].into();
+        assert_eq!(visitors.token(NOON, address, b"x"), None);
+        let keys = visitors.later_than(0, NOON).await.expect("a secret");
+        let secret = keys.at(NOON).expect("a secret");
+        let token = visitor_token(secret, address, b"x");
+        assert_eq!(visitors.token(NOON, address, b"x"), Some(token));
+        assert_eq!(visitors.token(NOON + DAY, address, b"x"), None);
+    }
+}
