@@ -67,13 +67,13 @@ impl SecretPlace {
     }
 }
 
-fn random() -> io::Result<Zeroizing<VisitorSecret>> {
-    let mut secret = Zeroizing::new(VisitorSecret::default());
-    getrandom::fill(&mut *secret).map_err(io::Error::other)?;
+fn random() -> io::Result<Box<Zeroizing<VisitorSecret>>> {
+    let mut secret = Box::new(Zeroizing::new(VisitorSecret::default()));
+    getrandom::fill(&mut **secret).map_err(io::Error::other)?;
     Ok(secret)
 }
 
-fn key(day: u64, secret: Zeroizing<VisitorSecret>) -> VisitorKey {
+fn key(day: u64, secret: Box<Zeroizing<VisitorSecret>>) -> VisitorKey {
     VisitorKey {
         from: day * DAY,
         until: (day + 1) * DAY,
@@ -97,7 +97,7 @@ async fn read_rows(
 async fn read_row(
     connection: &mut MySqlConnection,
     day: u64,
-) -> Result<Zeroizing<VisitorSecret>, Fault> {
+) -> Result<Box<Zeroizing<VisitorSecret>>, Fault> {
     const READ: &str = "SELECT secret FROM visitor_secrets WHERE day = ?";
     const ADD: &str = "INSERT IGNORE INTO visitor_secrets (day, secret) VALUES (?, ?)";
     let read = sqlx::query_scalar::<_, Vec<u8>>(READ).bind(day);
@@ -113,7 +113,7 @@ async fn read_row(
     let found = Zeroizing::new(found.unwrap_or_default());
     let secret = VisitorSecret::try_from(&found[..]);
     let secret = secret.map_err(|error| Fault::corrupt("secret", &error))?;
-    Ok(Zeroizing::new(secret))
+    Ok(Box::new(Zeroizing::new(secret)))
 }
 
 fn file_of(prefix: &Path, day: u64) -> PathBuf {
@@ -131,20 +131,20 @@ fn read_files(prefix: &Path, days: RangeInclusive<u64>) -> io::Result<VisitorKey
 }
 
 /// Reads a secret, or makes one where there is none, or where a crash cut it off.
-fn read_file(path: &Path) -> io::Result<Zeroizing<VisitorSecret>> {
+fn read_file(path: &Path) -> io::Result<Box<Zeroizing<VisitorSecret>>> {
     let mut options = File::options();
     options.read(true).write(true).create(true).mode(0o600);
     let mut file = options.open(path)?;
     // Another process may make it at the same time.
     file.lock()?;
-    let mut secret = Zeroizing::new(VisitorSecret::default());
+    let mut secret = Box::new(Zeroizing::new(VisitorSecret::default()));
     if file.metadata()?.len() == secret.len() as u64 {
-        file.read_exact(&mut *secret)?;
+        file.read_exact(&mut **secret)?;
         return Ok(secret);
     }
     let secret = random()?;
     file.rewind()?;
-    file.write_all(&*secret)?;
+    file.write_all(&**secret)?;
     file.sync_all()?;
     Ok(secret)
 }
@@ -231,6 +231,6 @@ mod tests {
         let path = directory.path().join("links.db-visitors-5");
         fs::write(&path, [1; 7]).expect("a file");
         let secret = read_file(&path).expect("a secret");
-        assert_eq!(fs::read(&path).expect("a file"), &*secret);
+        assert_eq!(fs::read(&path).expect("a file"), &**secret);
     }
 }

@@ -142,18 +142,18 @@ async fn a_secret_is_in_no_file_beside_sqlite_and_not_in_memory_the_day_after() 
     let today = first_keys(&control_plane).await;
     let key = &today.all()[0];
     hand_out(&control_plane).await;
-    assert!(copies(&mut control_plane, &*key.secret) >= 1);
-    assert_eq!(in_files(database.path(), &*key.secret).len(), 1);
+    assert!(copies(&mut control_plane, &**key.secret) >= 1);
+    assert_eq!(in_files(database.path(), &**key.secret).len(), 1);
     clock.move_by(DAY_MICROS);
     let next = keys_of_the_next_day(&control_plane, key.until).await;
     assert_ne!(next.all()[0].secret, key.secret);
     until("no file with the secret", LIMIT, async || {
-        let files = in_files(database.path(), &*key.secret);
+        let files = in_files(database.path(), &**key.secret);
         files.is_empty().then_some(())
     })
     .await;
-    gone_from_memory(&mut control_plane, &*key.secret).await;
-    assert!(copies(&mut control_plane, &*next.all()[0].secret) >= 1);
+    gone_from_memory(&mut control_plane, &**key.secret).await;
+    assert!(copies(&mut control_plane, &**next.all()[0].secret) >= 1);
 }
 
 #[tokio::test]
@@ -169,22 +169,22 @@ async fn a_secret_is_in_no_table_of_mariadb_and_in_no_replica_s_memory_the_day_a
     for replica in &mut replicas {
         assert_eq!(first_keys(replica).await.all()[0].secret, key.secret);
         hand_out(replica).await;
-        assert!(copies(replica, &*key.secret) >= 1);
+        assert!(copies(replica, &**key.secret) >= 1);
     }
     // Its pages are written to the file, where the secret is.
     server.execute("FLUSH TABLES test_0.visitor_secrets FOR EXPORT");
     let tables = server.data().join("test_0");
-    assert_eq!(in_files(&tables, &*key.secret).len(), 1);
+    assert_eq!(in_files(&tables, &**key.secret).len(), 1);
     clock.move_by(DAY_MICROS);
     for replica in &mut replicas {
         let next = keys_of_the_next_day(replica, key.until).await;
         assert_ne!(next.all()[0].secret, key.secret);
-        gone_from_memory(replica, &*key.secret).await;
+        gone_from_memory(replica, &**key.secret).await;
     }
     until("no table with the secret", LIMIT, async || {
-        in_files(&tables, &*key.secret).is_empty().then_some(())
+        in_files(&tables, &**key.secret).is_empty().then_some(())
     })
     .await;
-    let rest = in_files(&server.data(), &*key.secret);
+    let rest = in_files(&server.data(), &**key.secret);
     println!("what the server still has of it: {rest:?}");
 }
