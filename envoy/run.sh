@@ -80,7 +80,7 @@ escape() {
 
 # a,b -> ["a","b"]
 string_list() {
-  local item items=() list
+  local item items=() list=
   IFS=, read -ra items <<<"$1"
   for item in "${items[@]}"; do list+=,\"$(escape "$item")\"; done
   printf '[%s]' "${list:1}"
@@ -159,13 +159,18 @@ set_api_domains() {
   esac
 }
 
-# Whether redirects are counted by link and reported to the control plane.
+# Whether redirects are counted by link and reported to the control plane, with which attributes, and orphan visits too.
 set_clicks() {
   case $1 in
   false) return ;;
-  true) values[SECTIONS]+=$',\n  "clicks": {}' ;;
+  true) ;;
   *) fail "EDGELINK_CLICKS must be true or false, not '$1'" ;;
   esac
+  case $3 in
+  false | true) ;;
+  *) fail "EDGELINK_ORPHANS must be true or false, not '$3'" ;;
+  esac
+  values[SECTIONS]+=$',\n  "clicks": { "attributes": '"$(string_list "$2"), \"orphans\": $3 }"
 }
 
 # The headers that say where a visitor is.
@@ -206,7 +211,7 @@ unset EDGELINK_EDGE_TOKEN EDGELINK_AUTH_EDGE_TOKENS # `up.sh` exports the latter
 [[ -z ${EDGELINK_REDIS:-} ]] || set_redis "$EDGELINK_REDIS"
 set_feed "${EDGELINK_FEED:-none}"
 set_api_domains "${EDGELINK_API_DOMAINS:-$([[ ${EDGELINK_FEED:-none} == none ]] && echo false || echo true)}"
-set_clicks "${EDGELINK_CLICKS:-false}"
+set_clicks "${EDGELINK_CLICKS:-false}" "${EDGELINK_CLICK_ATTRIBUTES:-}" "${EDGELINK_ORPHANS:-false}"
 set_geo "${EDGELINK_COUNTRY_HEADER:-}" "${EDGELINK_CITY_HEADER:-}"
 unset EDGELINK_REDIS_PASSWORD
 

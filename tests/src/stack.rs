@@ -32,7 +32,7 @@ pub use place::{
 pub(crate) use place::{envoy_binary, local};
 pub use process::{Process, Signal, resident_bytes};
 pub use production::{Production, ProductionOptions};
-pub use scripted::{Behaviour, ScriptedControlPlane};
+pub use scripted::{Behaviour, REPORTS, ScriptedControlPlane};
 pub use stats::Stats;
 
 /// The bearer token of the edge API in tests. The quote and the backslash show that it is escaped where it is filled in.

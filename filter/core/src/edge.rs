@@ -74,6 +74,8 @@ pub struct Edge {
     forms: Forms,
     /// Whether a request has ever come.
     has_traffic: bool,
+    /// Whether one has since the last tick.
+    is_busy: bool,
     breaker: CircuitBreaker,
     health: Health,
     counts: Counts,
@@ -168,6 +170,7 @@ impl Edge {
             hasher,
             forms: Forms::default(),
             has_traffic: false,
+            is_busy: false,
             breaker: CircuitBreaker::new(TIMEOUTS_TO_OPEN),
             health: Health::Answering,
             counts: Counts::default(),
@@ -220,6 +223,7 @@ impl Edge {
         now: Moment,
     ) -> Step<Answer<'_>> {
         self.at(now);
+        self.is_busy = true;
         if !self.has_traffic {
             self.has_traffic = true;
             self.await_feed();

@@ -33,6 +33,10 @@ pub struct EnvoyOptions {
     pub feed: &'static str,
     /// `EDGELINK_CLICKS`: `true` or `false`.
     pub clicks: &'static str,
+    /// `EDGELINK_CLICK_ATTRIBUTES`.
+    pub click_attributes: &'static str,
+    /// `EDGELINK_ORPHANS`: `true` or `false`.
+    pub orphans: &'static str,
     /// The text of another template in place of `envoy/bootstrap.yaml`.
     pub bootstrap: Option<String>,
     /// The text of another template in place of `envoy/plugin.json`.
@@ -83,6 +87,8 @@ impl Default for EnvoyOptions {
             redis: None,
             feed: "none",
             clicks: "false",
+            click_attributes: "",
+            orphans: "false",
             bootstrap: None,
             plugin: None,
             module: None,
@@ -285,6 +291,8 @@ fn run_sh(
         .env("EDGELINK_TIER_HEADER", "true")
         .env("EDGELINK_FEED", options.feed)
         .env("EDGELINK_CLICKS", options.clicks)
+        .env("EDGELINK_CLICK_ATTRIBUTES", options.click_attributes)
+        .env("EDGELINK_ORPHANS", options.orphans)
         .env("EDGELINK_WORKERS", options.workers.to_string())
         .env("EDGELINK_TRUSTED_HOPS", options.trusted_hops.to_string())
         .env("EDGELINK_COUNTRY_HEADER", options.geo_headers[0])

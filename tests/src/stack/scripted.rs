@@ -23,6 +23,10 @@ pub enum Behaviour {
     BytesThenSilence(Vec<u8>),
 }
 
+/// Where clicks are reported to, and the code of their script: with [`Behaviour::Bytes`] each report is answered with those, and
+/// the connection stays open.
+pub const REPORTS: &str = "/edge/v1/clicks";
+
 /// A server on a real socket that answers each code as scripted.
 #[derive(Debug)]
 pub struct ScriptedControlPlane {
@@ -150,6 +154,16 @@ async fn serve(stream: TcpStream, shared: &ScriptState) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     while let Some(head) = read_head(&mut stream).await? {
         let body = read_body(&mut stream, &head).await?;
+        if path_of(&head).is_some_and(|path| path.starts_with(REPORTS)) {
+            shared.with(REPORTS, |script| script.bodies.push(body));
+            let script = shared.with(REPORTS, |script| script.behaviour.clone());
+            let answer = match script {
+                Some(Behaviour::Bytes(answer)) => answer,
+                _ => http_bytes(204, None, b""),
+            };
+            stream.get_mut().write_all(&answer).await?;
+            continue;
+        }
         let Some((code, key)) = request_of(&head) else {
             stream
                 .get_mut()
@@ -201,10 +215,13 @@ async fn read_body(stream: &mut BufReader<TcpStream>, head: &str) -> io::Result<
     Ok(body)
 }
 
+fn path_of(head: &str) -> Option<&str> {
+    head.split(' ').nth(1)
+}
+
 /// The script of a request, and `{domain}/{code}`.
 fn request_of(head: &str) -> Option<(String, String)> {
-    let (_, rest) = head.split_once(' ')?;
-    script_of(rest.split_once(' ')?.0)
+    script_of(path_of(head)?)
 }
 
 fn is_authorized(head: &str) -> bool {

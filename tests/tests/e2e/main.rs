@@ -2,6 +2,7 @@
 
 mod api_input;
 mod capacity;
+mod clicks;
 mod configuration;
 mod dead_feed;
 mod domains;

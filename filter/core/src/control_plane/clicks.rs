@@ -12,6 +12,9 @@ use edgelink_wire::clicks::{self, MEDIA_TYPE, VisitorKeys, WorkerId};
 
 const FIRST_PAUSE_MILLIS: u64 = 100;
 
+/// Milliseconds between two batches while no requests come, or those of the settings if they are fewer.
+const QUIET_MILLIS: u64 = 250;
+
 /// Milliseconds between two reports without clicks that ask for a secret of visitor tokens, while there is none.
 const KEY_PAUSE_MILLIS: u64 = 5_000;
 
@@ -49,9 +52,12 @@ impl ClickReports {
         self.settings = settings;
     }
 
-    /// Whether it is time to close a batch.
-    pub(crate) fn is_flush_due(&self, now: Moment) -> bool {
-        now.millis() >= self.next_flush_millis
+    /// Whether it is time to close a batch; `is_quiet` says that no request came since the last tick. A proxy that is to end gets
+    /// no more of them, and does not say when it ends.
+    pub(crate) fn is_flush_due(&self, now: Moment, is_quiet: bool) -> bool {
+        let early = self.settings.flush_millis.saturating_sub(QUIET_MILLIS);
+        let early = if is_quiet { early } else { 0 };
+        now.millis() >= self.next_flush_millis.saturating_sub(early)
     }
 
     /// Closes batches over what was counted, at `seconds` of unix time.

@@ -160,7 +160,10 @@ fn note_orphan<C: Clients>(events: &mut ClickEvents, (client, head, key, now): R
             events.name_orphan(domain.unwrap_or_default(), path);
         }
     }
-    let kind = OrphanKind::InvalidShortUrl;
+    let kind = match request::behind_code(head.path).0 {
+        [] => OrphanKind::InvalidShortUrl,
+        _ => OrphanKind::Regular404,
+    };
     events.orphan(client, kind, (head.headers, head.path), now);
 }
 

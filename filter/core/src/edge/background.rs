@@ -252,8 +252,9 @@ impl Edge {
         }
         let seconds = self.wall.seconds(now);
         self.events.forget_keys(seconds);
+        let is_quiet = !std::mem::take(&mut self.is_busy);
         if let Some(clicks) = &mut background.clicks
-            && (clicks.is_flush_due(now) || self.events.is_half_full())
+            && (clicks.is_flush_due(now, is_quiet) || self.events.is_half_full())
         {
             let counted = Counted {
                 tallied: self.caches.take_clicks(),

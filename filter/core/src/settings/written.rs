@@ -139,7 +139,8 @@ edgelink_wire::settings! {
 
     /// How clicks are counted and reported.
     pub struct ClicksSection {
-        /// Between two batches of a worker; so many are lost when Envoy dies, or when a worker ends.
+        /// Between two batches of a worker. Clicks of that time are lost when Envoy dies or a worker ends, which cannot be waited for;
+        /// when visitors stay away, as from an Envoy that drains, a batch is closed after at most 250 ms.
         pub flush_millis: u64 = 1_000, 100..=60_000;
         /// For a report.
         pub timeout_millis: u32 = 2_000, 100..=60_000;
