@@ -96,7 +96,7 @@ import-urls: ## Import 48,009 real URLs
 issuer-sources: ## Create and follow links with every source of numbers
 show-redis: ## Connections, changes, scans and FLUSHALL at two Envoys: figures of each
 cluster-failover: ## Kill a master of Redis Cluster under load
-click-accounting: ## Count 100,000 clicks while Redis and control planes are killed
+click-accounting: ## Count a million clicks while Redis, MariaDB and control planes are killed and stopped
 $(DRILLS): setup wasm
 	cargo build --profile $(DRILL_PROFILE) $(NATIVE) --bin edgelink
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \

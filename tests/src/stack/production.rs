@@ -1,6 +1,7 @@
 //! The production shape: MariaDB, Redis, two control planes, and Envoys with two workers each.
 
 use super::{ControlPlane, Envoy, EnvoyOptions, RedisOptions, until};
+use crate::scenario::{CITY_HEADER, COUNTRY_HEADER};
 use crate::servers::{MariaDb, RedisServer};
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ pub struct ProductionOptions {
     pub redis_url: String,
     /// How Envoys ask Redis.
     pub redis: RedisOptions,
+    /// With which attributes Envoys report clicks: `EDGELINK_CLICK_ATTRIBUTES`.
+    pub click_attributes: &'static str,
 }
 
 impl ProductionOptions {
@@ -26,6 +29,7 @@ impl ProductionOptions {
             envoys: 2,
             redis_url: redis.url(),
             redis: RedisOptions::direct(redis.port()),
+            click_attributes: "",
         }
     }
 }
@@ -70,6 +74,8 @@ impl Production {
             redis: Some(options.redis.clone()),
             feed: "poll",
             clicks: "true",
+            click_attributes: options.click_attributes,
+            geo_headers: [COUNTRY_HEADER, CITY_HEADER],
             ..EnvoyOptions::default()
         };
         let addresses: Vec<_> = self

@@ -37,6 +37,7 @@ async fn failover() {
             mode: "cluster",
             ports: cluster.ports(),
         },
+        click_attributes: "",
     };
     let production = production(&options).await;
     let load = Load::new(&production);

@@ -20,6 +20,11 @@ pub(crate) trait Journey: Send + Sync + 'static {
     /// The path of the `n`th request of all.
     fn path(&self, n: u64) -> String;
 
+    /// The same request, with its headers.
+    fn request(&self, n: u64) -> Request {
+        Request::get(&self.path(n))
+    }
+
     /// Whether an answer is right to a request that was sent at `sent`.
     fn is_right(&self, path: &str, answer: &Answer, sent: Instant) -> bool;
 }
@@ -148,7 +153,7 @@ impl Visitors {
 
     /// Returns when that many requests were sent.
     pub(crate) async fn await_sent(&self, wanted: u64) {
-        let limit = Duration::from_secs(120);
+        let limit = Duration::from_secs(600);
         until("visitors have come", limit, async || {
             (self.sent() >= wanted).then_some(())
         })
@@ -181,8 +186,8 @@ impl<J: Journey> Visitor<J> {
             if let Some(ticks) = &mut ticks {
                 ticks.tick().await;
             }
-            let path = self.journey.path(self.sent.fetch_add(1, Ordering::Relaxed));
-            connection = self.visit(connection, &path, &mut seen).await;
+            let n = self.sent.fetch_add(1, Ordering::Relaxed);
+            connection = self.visit(connection, n, &mut seen).await;
         }
         seen
     }
@@ -191,9 +196,10 @@ impl<J: Journey> Visitor<J> {
     async fn visit(
         &self,
         connection: Option<Connection>,
-        path: &str,
+        n: u64,
         seen: &mut Seen,
     ) -> Option<Connection> {
+        let request = self.journey.request(n);
         let sent = Instant::now();
         let opened = match connection {
             Some(connection) => Ok(connection),
@@ -204,10 +210,11 @@ impl<J: Journey> Visitor<J> {
             sleep(PAUSE).await;
             return None;
         };
-        match connection.exchange(&Request::get(path), b"").await {
+        match connection.exchange(&request, b"").await {
             Ok(answer) => {
-                let is_right = self.journey.is_right(path, &answer, sent);
-                seen.note(path, &answer, is_right, sent.elapsed());
+                let path = self.journey.path(n);
+                let is_right = self.journey.is_right(&path, &answer, sent);
+                seen.note(&path, &answer, is_right, sent.elapsed());
                 Some(connection)
             }
             Err(_) => {
