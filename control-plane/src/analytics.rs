@@ -4,13 +4,46 @@
 //! where one replica writes them into an engine: rollups in the database itself, or ClickHouse.
 
 pub mod agents;
+mod described;
 mod engine;
+mod gathering;
+mod hot;
+mod links;
 mod model;
+mod plan;
+mod reading;
+pub mod rollup;
+pub mod sketch;
+mod sql;
 mod visitors;
+mod writer;
 
 pub use engine::{
     AnalyticsQuery, Breakdown, Chunk, Engine, EngineError, Numbers, RawClick, RawPlace, RawQuery,
     Scope, Slot, Visitors,
 };
+pub use links::{FoundLinks, LinkResolver};
 pub use model::{Agent, Attribute, Bots, Click, Described, Device, OTHER, Orphan};
+pub use sql::SqlEngine;
 pub(crate) use visitors::Visitors as VisitorSecrets;
+pub use writer::{ClickWriter, Turn, TurnError};
+
+use crate::store::{Actor, Store};
+use edgelink_wire::LinkKey;
+
+/// Deletes the clicks of a link; how many they were. Those that wait in the queue stay, and so do those from before it was imported.
+///
+/// The audit log has it first: what is left after a failure is removed by the next call.
+pub(crate) async fn delete_clicks(
+    store: &Store,
+    engine: &dyn Engine,
+    key: &LinkKey,
+    link_id: u64,
+    actor: &Actor,
+) -> Result<u64, EngineError> {
+    let totals = engine.totals(&[link_id]).await?;
+    if let Some((clicks, _)) = totals.get(&link_id) {
+        store.note_deleted_clicks(key, *clicks, actor).await?;
+    }
+    engine.delete(&[link_id]).await
+}

@@ -122,7 +122,7 @@ async fn serve(config: Config, environment: &Environment) -> Result<(), Failure>
 async fn sweep(config: &Config) -> Result<(), Failure> {
     let store = server::open_store(&config.store).await?;
     let store = server::with_events(config, store);
-    let mut purger = Purger::new(store, &config.purge, &config.clicks);
+    let mut purger = Purger::new(store, &config.purge, &config.analytics);
     let purged = purger.purge().await?.ok_or(Failure::Busy)?;
     println!(
         "removed {} links past their validity, {} tombstones, {} receipts, {} counts of clicks",

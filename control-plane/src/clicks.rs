@@ -1,19 +1,21 @@
-//! Clicks: counts what edges report, and finds the links that are followed most.
+//! Clicks: takes what edges report into the queue, each batch once, and finds the links that are followed most.
 
 mod hot;
+mod reports;
 
 pub use hot::{HotLink, HotLinks, hot_links};
+pub use reports::Reports;
 
-use crate::store::{CountedBatch, Store, StoreError};
-use crate::telemetry::prometheus::{CLICK_BATCHES, CLICKS_COUNTED};
-use edgelink_wire::ClickBatch;
-use metrics::counter;
+use crate::store::{BatchHead, ClickReport, StoreError};
+use bytes::Bytes;
+use edgelink_wire::RecordError;
+use edgelink_wire::clicks::{ClickBatch, decode};
 
 /// A worker's clock that is further ahead than this, in seconds, is not believed.
 const MAX_AHEAD: u64 = 300;
 
 /// A worker's clock that is further behind than this, in seconds, is not believed. Batches wait at edges for less.
-const MAX_BEHIND: u64 = 3600;
+pub(crate) const MAX_BEHIND: u64 = 3600;
 
 /// The most clicks of a link in a batch that are believed.
 const MAX_CLICKS: u64 = 1 << 32;
@@ -21,39 +23,42 @@ const MAX_CLICKS: u64 = 1 << 32;
 /// The longest key: a domain, a slash, a code.
 const MAX_KEY: usize = 259 + 1 + 64;
 
-/// Why batches of clicks are refused.
+/// Why reports of clicks are refused.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
+    /// Bytes that are no batches.
+    #[error(transparent)]
+    Undecodable(#[from] RecordError),
     /// A key or a number that no edge of ours sends.
     #[error("a batch holds a key or a number of clicks that is too large")]
     Malformed,
+    /// As many reports wait as may.
+    #[error("too many clicks wait to be written")]
+    Full,
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Counts batches, each once however often it is sent, at `now` (unix milliseconds). They are committed when it returns
-/// `Ok`.
+/// Reads the body of a report that comes in at `now` (unix milliseconds).
 ///
 /// # Errors
-/// [`IngestError::Malformed`] if a retry is of no use, otherwise the failure of the database.
-pub async fn count(store: &Store, batches: &[ClickBatch<'_>], now: u64) -> Result<(), IngestError> {
+/// [`IngestError::Undecodable`] or [`IngestError::Malformed`]: a retry is of no use.
+pub fn read_report(body: Bytes, now: u64) -> Result<ClickReport, IngestError> {
+    let batches = decode(&body)?;
     if !batches.iter().all(is_believable) {
         return Err(IngestError::Malformed);
     }
-    let rows: Vec<CountedBatch> = batches.iter().map(|batch| row(batch, now)).collect();
-    let new = store.count_clicks(&rows).await?;
-    let repeated = rows.len() - new;
-    counter!(CLICK_BATCHES, "outcome" => "new").increment(new as u64);
-    counter!(CLICK_BATCHES, "outcome" => "repeated").increment(repeated as u64);
-    if repeated == 0 {
-        counter!(CLICKS_COUNTED).increment(batches.iter().map(ClickBatch::sum).sum());
-    }
-    Ok(())
+    let heads = batches.iter().map(head).collect();
+    Ok(ClickReport {
+        received_at: now,
+        heads,
+        body,
+    })
 }
 
 fn is_believable(batch: &ClickBatch<'_>) -> bool {
-    let numbers = [batch.seq, batch.total, batch.dropped];
+    let numbers = [batch.seq, batch.total, batch.dropped, batch.undescribed];
     numbers.iter().all(|number| i64::try_from(*number).is_ok())
         && batch
             .clicks
@@ -61,28 +66,50 @@ fn is_believable(batch: &ClickBatch<'_>) -> bool {
             .all(|(key, clicks)| key.len() <= MAX_KEY && *clicks <= MAX_CLICKS)
 }
 
-fn row(batch: &ClickBatch<'_>, now: u64) -> CountedBatch {
-    let seconds = now / 1000;
-    let is_believable = batch.at <= seconds + MAX_AHEAD && batch.at + MAX_BEHIND >= seconds;
-    let at = if is_believable { batch.at } else { seconds };
-    CountedBatch {
+fn head(batch: &ClickBatch<'_>) -> BatchHead {
+    BatchHead {
         worker: batch.worker,
         seq: batch.seq,
         sent: batch.total,
         dropped: batch.dropped,
-        minute: at / 60,
-        received_at: now,
-        clicks: batch
-            .clicks
-            .iter()
-            .map(|(key, clicks)| ((*key).to_owned(), *clicks))
-            .collect(),
+        undescribed: batch.undescribed,
+        clicks: batch.sum(),
+    }
+}
+
+/// The times of a batch that came in at `received` (unix seconds).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchTimes {
+    /// When it was closed, by its worker's clock.
+    closed: u64,
+    /// The same by a clock that is believed.
+    pub(crate) at: u64,
+    /// No event is older.
+    earliest: u64,
+}
+
+impl BatchTimes {
+    /// The times of a batch. A clock that cannot be right is replaced by this process's.
+    pub(crate) fn new(closed: u64, received: u64) -> Self {
+        let is_believable = closed <= received + MAX_AHEAD && closed + MAX_BEHIND >= received;
+        Self {
+            closed,
+            at: if is_believable { closed } else { received },
+            earliest: received.saturating_sub(MAX_BEHIND),
+        }
+    }
+
+    /// When an event of the batch was: as long before it was closed as its worker says.
+    pub(crate) fn of(self, event: u64) -> u64 {
+        let before = self.closed.saturating_sub(event);
+        self.at.saturating_sub(before).max(self.earliest)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use edgelink_wire::clicks::encode;
 
     const NOW: u64 = 1_767_225_600_000;
 
@@ -92,7 +119,6 @@ mod tests {
             seq: 1,
             at,
             total: clicks,
-            dropped: 0,
             clicks: vec![("a.example/x", clicks)],
             ..ClickBatch::default()
         }
@@ -100,23 +126,41 @@ mod tests {
 
     #[test]
     fn a_clock_that_cannot_be_right_is_replaced_by_ours() {
-        let seconds = NOW / 1000;
-        for (at, minute) in [
-            (seconds - 120, (seconds - 120) / 60),
-            (seconds + 60, (seconds + 60) / 60),
-            (seconds + 86_400, seconds / 60),
-            (0, seconds / 60),
+        let now = NOW / 1000;
+        for (closed, event, at) in [
+            (now - 120, now - 120, now - 120),
+            (now - 120, now - 130, now - 130),
+            (now + 60, now + 60, now + 60),
+            (now + 60, now + 90, now + 60),
+            (now + 86_400, now + 86_390, now - 10),
+            (0, 0, now),
+            (now, now - 86_400, now - MAX_BEHIND),
+            (now - MAX_BEHIND, 0, now - MAX_BEHIND),
         ] {
-            assert_eq!(row(&batch(at, 1), NOW).minute, minute);
+            assert_eq!(
+                BatchTimes::new(closed, now).of(event),
+                at,
+                "{closed} {event}"
+            );
         }
     }
 
     #[test]
     fn numbers_that_the_database_cannot_keep_are_refused() {
-        assert!(is_believable(&batch(0, MAX_CLICKS)));
-        assert!(!is_believable(&batch(0, MAX_CLICKS + 1)));
+        let read = |batch: ClickBatch<'_>| read_report(encode(&[batch]).into(), NOW);
+        let report = read(batch(0, MAX_CLICKS)).unwrap();
+        assert_eq!(report.heads[0].clicks, MAX_CLICKS);
         let mut wrong = batch(0, 1);
         wrong.total = u64::MAX;
-        assert!(!is_believable(&wrong));
+        let long = format!("a.example/{}", "x".repeat(MAX_KEY));
+        let long = ClickBatch {
+            clicks: vec![(&long, 1)],
+            ..batch(0, 1)
+        };
+        for wrong in [batch(0, MAX_CLICKS + 1), wrong, long] {
+            assert!(matches!(read(wrong), Err(IngestError::Malformed)));
+        }
+        let undecodable = read_report(Bytes::from_static(b"\x09"), NOW);
+        assert!(matches!(undecodable, Err(IngestError::Undecodable(_))));
     }
 }

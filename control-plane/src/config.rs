@@ -4,6 +4,7 @@
 //! `EDGELINK_<SECTION>_<FIELD>`; `edgelink.example.toml` and the reference in the README are generated (`make reference`).
 //! An unknown field or a wrong value stops the start, and all of them are named at once.
 
+mod analytics;
 mod domains;
 mod environment;
 mod error;
@@ -17,6 +18,7 @@ mod value;
 mod visits;
 mod webhooks;
 
+pub use analytics::{AnalyticsConfig, EngineKind};
 pub use domains::DomainsConfig;
 pub use environment::Environment;
 pub use error::ConfigError;
@@ -54,6 +56,8 @@ edgelink_wire::settings! {
         pub resolve: ResolveConfig = ResolveConfig::default();
         /// See [`ClicksConfig`].
         pub clicks: ClicksConfig = ClicksConfig::default();
+        /// See [`AnalyticsConfig`].
+        pub analytics: AnalyticsConfig = AnalyticsConfig::default();
         /// See [`LinksConfig`].
         pub links: LinksConfig = LinksConfig::default();
         /// See [`DomainsConfig`].

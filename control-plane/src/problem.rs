@@ -1,5 +1,6 @@
 //! Errors as HTTP: `application/problem+json` (RFC 9457). This is the one place where an error becomes a status code.
 
+use crate::analytics::EngineError;
 use crate::store::StoreError;
 use crate::telemetry::LogThrottle;
 use axum::Json;
@@ -128,6 +129,10 @@ kinds! {
     RateLimited: TOO_MANY_REQUESTS "rate-limited", "Too many requests came";
     /// a defect, or a database error that will not go away by itself; the log says which
     Internal: INTERNAL_SERVER_ERROR "internal", "Something went wrong here";
+    /// single clicks are not kept (`analytics.raw_days` is 0)
+    ClicksNotKept: NOT_IMPLEMENTED "clicks-not-kept", "Single clicks are not kept here";
+    /// ClickHouse does not answer
+    AnalyticsUnavailable: SERVICE_UNAVAILABLE "analytics-unavailable", "Clicks cannot be read at the moment";
     /// the database does not answer; the change may have happened nevertheless
     StoreUnavailable: SERVICE_UNAVAILABLE "store-unavailable", "The database does not answer";
     /// a bound is reached: requests, bulk requests, polls, key lookups, links that wait for their commit. From the edge API
@@ -273,6 +278,26 @@ pub(crate) async fn method_not_allowed() -> Problem {
 impl From<Arc<StoreError>> for Problem {
     fn from(error: Arc<StoreError>) -> Self {
         Self::store(&error)
+    }
+}
+
+impl From<EngineError> for Problem {
+    fn from(error: EngineError) -> Self {
+        static UNAVAILABLE: LogThrottle = LogThrottle::new();
+        match error {
+            EngineError::Store(error) => Self::store(&error),
+            EngineError::Unsupported(detail) => Self::new(Kind::ClicksNotKept).with_detail(detail),
+            EngineError::ClickHouse(error) => {
+                if let Some(left_out) = UNAVAILABLE.admit(Instant::now()) {
+                    tracing::warn!(
+                        error,
+                        left_out,
+                        "ClickHouse does not answer: the request is refused with 503"
+                    );
+                }
+                Self::new(Kind::AnalyticsUnavailable)
+            }
+        }
     }
 }
 

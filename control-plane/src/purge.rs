@@ -1,9 +1,9 @@
 //! Purges expired links, and tombstones, receipts and clicks past their retention: in small batches, each a transaction of its
 //! own, and by one replica at a time.
 
-use crate::config::{ClicksConfig, PurgeConfig};
+use crate::config::{AnalyticsConfig, PurgeConfig};
 use crate::lease::NamedLease;
-use crate::store::{Store, StoreError};
+use crate::store::{ClickRetention, Store, StoreError};
 use crate::telemetry::prometheus::{PURGE_DUE, PURGE_FAILURES, PURGED};
 use metrics::{counter, gauge};
 use std::sync::Arc;
@@ -20,9 +20,6 @@ const RECEIPT_RETENTION_MILLIS: u64 = DAY_MILLIS;
 
 const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
-/// Retention of the numbers of counted click batches, in minutes.
-const BATCH_RETENTION_MINUTES: u64 = 24 * 60;
-
 /// The pause between batches, so that other transactions come first.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -30,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub struct Purger {
     store: Arc<Store>,
     settings: PurgeConfig,
-    click_minutes: u64,
+    clicks: ClickRetention,
     lease: NamedLease,
 }
 
@@ -45,7 +42,7 @@ pub struct Purged {
     pub receipts: u64,
     /// Links from before hashes of contents existed: they are not removed, but hashed.
     pub hashed: u64,
-    /// Clicks by minute, and numbers of counted batches.
+    /// Clicks, and numbers of counted batches.
     pub clicks: u64,
     /// Entries of the audit log.
     pub audit: u64,
@@ -74,12 +71,16 @@ enum PurgeKind {
 impl Purger {
     /// A purger that holds the lease under a name of its own.
     #[must_use]
-    pub fn new(store: Arc<Store>, settings: &PurgeConfig, clicks: &ClicksConfig) -> Self {
+    pub fn new(store: Arc<Store>, settings: &PurgeConfig, analytics: &AnalyticsConfig) -> Self {
         Self {
             lease: NamedLease::new(Arc::clone(&store), LEASE, LEASE_TIME),
             store,
             settings: settings.clone(),
-            click_minutes: clicks.keep_minutes,
+            clicks: ClickRetention {
+                hours: analytics.hours_days,
+                days: analytics.days,
+                raw: analytics.raw_days,
+            },
         }
     }
 
@@ -195,11 +196,8 @@ impl Purger {
             }
             PurgeKind::Unhashed => self.store.hash_contents(batch).await,
             PurgeKind::Clicks => {
-                let (minutes, limit) = (self.click_minutes, self.limit(kind));
-                let purged = self
-                    .store
-                    .purge_clicks(minutes, BATCH_RETENTION_MINUTES, limit);
-                purged.await
+                let limit = self.limit(kind);
+                self.store.purge_clicks(self.clicks, limit).await
             }
             PurgeKind::Audit => {
                 let kept = audit_days * DAY_MILLIS;

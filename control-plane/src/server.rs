@@ -107,6 +107,7 @@ impl Server {
             domains: background.domains.clone(),
             resolver: background.resolver(&config, &store),
             snapshots: background.snapshots(&config, &store),
+            clicks: background.clicks(&config, &store),
             redis: background.redis.clone(),
             visitors,
         };
@@ -136,7 +137,7 @@ impl Server {
         let settings = &self.app.config.server;
         let upkeep = tokio::spawn(observe::keep_metrics_small());
         let config = &self.app.config;
-        let purger = Purger::new(self.app.store.clone(), &config.purge, &config.clicks);
+        let purger = Purger::new(self.app.store.clone(), &config.purge, &config.analytics);
         let purger = tokio::spawn(purger.run());
         let keys = self.app.keys.clone();
         let key_uses = tokio::spawn(async move { keys.uses().keep_writing().await });

@@ -6,6 +6,7 @@
 //! [`calls`], the operations, and last what [`connect`]s.
 
 mod accounts;
+mod analytics;
 mod api_domains;
 mod api_keys;
 mod audit;
@@ -54,12 +55,16 @@ mod visits;
 mod webhooks;
 
 pub use accounts::AccountError;
+pub use analytics::{
+    ClickRetention, ClickWrite, ClickedDomain, ClickedLink, DayProgress, DocKey, DocKind, DocSpan,
+    NewOrphan, NewRaw, QueuedReport, RawHead, RawRow, RawScope, RawSelection, StoredDoc,
+};
 pub use api_domains::{ChangedDomain, DomainError, MAX_COUNTED_LINKS, NewDomain};
 pub use api_keys::{ApiKeyRow, KeyChange, KeyHolder, KeyPlace, KeyQuery, PreviousSecret};
 pub use audit::{Actor, AuditEntry, AuditQuery, Entry};
 pub use bounds::{BOUND_LEAD_MILLIS, BoundState};
 pub use calls::{OnChange, Store};
-pub use clicks::{ClickAccounts, CountedBatch};
+pub use clicks::{BatchHead, ClickAccounts, ClickReport};
 pub use creation::{CreateError, NewLink};
 pub use deliveries::{AttemptOutcome, Delivery, FailurePolicy, MANY_FAILURES, PING};
 pub use error::StoreError;
@@ -67,11 +72,11 @@ pub use events::{LinkEvent, MAX_AGE as WEBHOOKS_AGE, ShowLink};
 pub use issuers::{ISSUERS, IssuerHolder, IssuerUsage, Segment};
 pub use leases::MAX_LEASE_MILLIS;
 pub use link_changes::{ChangeError, ChangeFn, ChangeOutcome, CheckFn, LinkChange, subject};
-pub use link_clicks::{ClickMinute, MAX_MINUTES, MinuteQuery, TagClicks};
+pub use link_clicks::TagClicks;
 pub use links::ScannedKey;
 pub use listing::{
-    LinkPage, ListCursor, ListMinutes, ListOrder, ListQuery, ListedState, MAX_EXAMINED,
-    MAX_EXAMINED_MINUTES, MAX_NUMBERED, NumberedPage, NumberedQuery, SortBy, TagsMode, VisitSum,
+    LinkPage, ListCursor, ListOrder, ListQuery, ListedIds, ListedState, MAX_EXAMINED, MAX_NUMBERED,
+    NumberedPage, NumberedQuery, SortBy, TagsMode, VisitSum,
 };
 pub use moving::{LinkMove, MoveError, Moved};
 pub use outbox::{MAX_BATCH_BYTES, MalformedBatch, OutboxSize, PendingBatch, PendingChange};

@@ -13,6 +13,7 @@ mod history;
 mod part;
 mod proxy;
 mod receiver;
+mod rollups;
 
 use crate::stack::root;
 use clients::{Client, ClientContext, Clients, domains, read_back};
@@ -228,12 +229,20 @@ async fn count_clicks(shared: &Arc<ClientContext>, clicks: &clicks::Clicks) {
             shared.history.add(What::Unexpected { text });
         }
     }
+    let is_settled = async || deployment.clicks_waiting().await == Ok(0);
+    while start.elapsed() < SETTLE_LIMIT && !is_settled().await {
+        sleep(SUPERVISION).await;
+    }
     let acknowledged = clicks.acknowledged(deployment).await;
     let by_code = deployment.clicks_by_code().await.expect("the database");
     let counted = deployment.clicks_counted().await.expect("the database");
+    let written = deployment.clicks_written().await.expect("the database");
+    let waiting = deployment.clicks_waiting().await.expect("the database");
     shared.history.add(What::Clicks {
         counted,
         acknowledged,
         by_code,
+        written: Box::new(written),
+        waiting,
     });
 }

@@ -19,8 +19,20 @@ pub enum EngineError {
     Unsupported(&'static str),
 }
 
+impl EngineError {
+    /// Whether the same call may succeed later.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_transient(),
+            Self::ClickHouse(_) => true,
+            Self::Unsupported(_) => false,
+        }
+    }
+}
+
 /// Rows of the click queue that are written together: all of them or none, and once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Chunk {
     /// The rows of the queue, ascending. Writing removes them in its transaction.
     pub rows: Vec<u64>,
@@ -141,6 +153,13 @@ pub trait Engine: Send + Sync {
     /// Writes a chunk of the queue: when it returns `Ok`, each of its clicks counts exactly once, and its rows are gone from the
     /// queue. After an error the rows stay, or were written: the next call tells these apart.
     async fn write(&self, chunk: &Chunk) -> Result<(), EngineError>;
+
+    /// Does the next part of what is to be done now and then, such as summing up days; whether there is more of it. The process that
+    /// writes calls it. All clicks before `settled` (unix seconds) are written.
+    async fn upkeep(&self, settled: u64) -> Result<bool, EngineError> {
+        let _ = settled;
+        Ok(false)
+    }
 
     /// How many clicks there were.
     async fn count(&self, query: &AnalyticsQuery) -> Result<Numbers, EngineError>;

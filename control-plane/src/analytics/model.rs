@@ -43,6 +43,29 @@ pub enum Attribute {
     Domain = 16,
 }
 
+impl Attribute {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 17] = [
+        Self::Country,
+        Self::City,
+        Self::Device,
+        Self::Browser,
+        Self::Os,
+        Self::Referrer,
+        Self::Language,
+        Self::UtmSource,
+        Self::UtmMedium,
+        Self::UtmCampaign,
+        Self::UtmTerm,
+        Self::UtmContent,
+        Self::Rule,
+        Self::Status,
+        Self::Link,
+        Self::Tag,
+        Self::Domain,
+    ];
+}
+
 /// The value in a breakdown that has what the bounded number of values leaves out. No value begins with a zero byte.
 pub const OTHER: &str = "\0other";
 
@@ -108,7 +131,7 @@ pub struct Click {
     pub at: u64,
     /// How many; 1 if it is described.
     pub count: u64,
-    /// The link; 0 if there is none with that key (any more).
+    /// The link; 0 if there is none with that key (any more): see [`Click::has_link`], as a link may have the number 0.
     pub link_id: u64,
     /// The tenant of the link; 0 if there is none.
     pub tenant_id: u32,
@@ -120,6 +143,14 @@ pub struct Click {
     pub tags: Arc<[String]>,
     /// All else.
     pub described: Option<Box<Described>>,
+}
+
+impl Click {
+    /// Whether there is a link with that key, or a tombstone.
+    #[must_use]
+    pub fn has_link(&self) -> bool {
+        self.tenant_id > 0
+    }
 }
 
 /// What is known of a click that was reported with its attributes; empty texts are unknown.

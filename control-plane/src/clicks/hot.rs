@@ -1,6 +1,5 @@
 //! The hot links: those followed most in the last minutes. The publisher puts them on the feed.
 
-use crate::clock;
 use crate::config::ClicksConfig;
 use crate::store::{Store, StoreError};
 use edgelink_wire::feed::FeedMessage;
@@ -18,9 +17,8 @@ pub type HotLink = (String, Record<String>);
 
 /// Reads the hot links and their records.
 pub async fn hot_links(store: &Store, config: &ClicksConfig) -> Result<Vec<HotLink>, StoreError> {
-    let minute = (clock::unix_seconds() / 60).saturating_sub(config.hot_window_minutes);
     let mut links = Vec::new();
-    for text in store.hot_keys(minute, config.hot_count).await? {
+    for text in store.hot_keys(config.hot_count).await? {
         // Reported keys that are no link keys are left out.
         let Ok(key) = text.parse::<LinkKey>() else {
             continue;

@@ -55,7 +55,7 @@ edgelink_wire::settings! {
         pub max_lookups: usize = 12, 1..=1_000;
     }
 
-    /// Clicks, and hot links.
+    /// Hot links: those that are followed most.
     pub struct ClicksConfig {
         /// Hot links at most; edges hold them from their start on.
         pub hot_count: u32 = 100, 0..=10_000;
@@ -63,8 +63,6 @@ edgelink_wire::settings! {
         pub hot_window_minutes: u64 = 5, 1..=1_440;
         /// How often the hot links are determined.
         pub hot_period_ms: Duration = Duration::from_secs(10), 100..=3_600_000;
-        /// Retention of clicks by the minute.
-        pub keep_minutes: u64 = 10_080, 60..=525_600;
     }
 
     /// Purging: the removal of expired links, tombstones, receipts and clicks.

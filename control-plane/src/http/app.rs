@@ -1,6 +1,7 @@
 //! The state that handlers share.
 
-use crate::analytics::VisitorSecrets;
+use crate::analytics::{Engine, VisitorSecrets};
+use crate::clicks::Reports;
 use crate::config::Config;
 use crate::domains::{Domains, Verifier};
 use crate::feed::Feed;
@@ -39,6 +40,10 @@ pub(crate) struct App {
     /// One permit for each poll that may wait at once.
     pub(crate) poll_permits: Semaphore,
     pub(crate) health: Health,
+    /// Takes reports of clicks.
+    pub(crate) reports: Reports,
+    /// Keeps clicks, and answers questions about them.
+    pub(crate) engine: Arc<dyn Engine>,
     /// The rate limits; `None` if there are none.
     pub(crate) limiter: Option<Limiter>,
     pub(crate) passwords: Passwords,
@@ -61,9 +66,16 @@ pub(crate) struct Lookups {
     pub(crate) domains: Arc<Domains>,
     pub(crate) resolver: Resolver,
     pub(crate) snapshots: Snapshots,
+    pub(crate) clicks: Clicks,
     /// Where rate limits are counted; `None` if this is the only control plane.
     pub(crate) redis: Option<Arc<Redis>>,
     pub(crate) visitors: Arc<VisitorSecrets>,
+}
+
+/// The parts of the state that count clicks.
+pub(crate) struct Clicks {
+    pub(crate) reports: Reports,
+    pub(crate) engine: Arc<dyn Engine>,
 }
 
 impl App {
@@ -83,6 +95,8 @@ impl App {
             limiter: Limiter::new(&config.limits, lookups.redis),
             feed: lookups.feed,
             resolver: lookups.resolver,
+            reports: lookups.clicks.reports,
+            engine: lookups.clicks.engine,
             snapshots: lookups.snapshots,
             poll_permits: Semaphore::new(config.feed.max_polls),
             request_permits: Semaphore::new(config.server.max_requests),

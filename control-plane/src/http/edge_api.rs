@@ -4,7 +4,7 @@
 mod feed;
 
 use super::unlock;
-use crate::clicks::{self, IngestError};
+use crate::clicks::IngestError;
 use crate::clock;
 use crate::http::app::App;
 use crate::http::auth::require_edge_token;
@@ -19,7 +19,6 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use edgelink_wire::clicks::decode;
 use edgelink_wire::clicks::visitor_keys::VisitorKeys;
 use edgelink_wire::password::{MAX_FORM_LENGTH, VISITOR_HEADER};
 use edgelink_wire::visits;
@@ -184,9 +183,9 @@ impl From<SnapshotError> for Problem {
     }
 }
 
-/// `POST /edge/v1/clicks`: batches of clicks. 204 when they are in the database; a batch counts once however often it is
-/// sent. 400 if a retry is of no use. With `?visitorKeys=U`, 200 and [`VisitorKeys`] if there are secrets of visitor tokens that count
-/// longer than until U (unix seconds).
+/// `POST /edge/v1/clicks`: batches of clicks. 204 when they are in the queue of the database; a batch counts once however often it
+/// is sent. 400 if a retry is of no use, 503 while the queue is full. With `?visitorKeys=U`, 200 and [`VisitorKeys`] if there are
+/// secrets of visitor tokens that count longer than until U (unix seconds).
 async fn report(
     State(app): State<Arc<App>>,
     uri: Uri,
@@ -197,11 +196,7 @@ async fn report(
         StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Kind::BodyTooLarge),
         _ => Problem::new(Kind::InvalidBatches),
     })?;
-    let batches = decode(&body)
-        .map_err(|error| Problem::new(Kind::InvalidBatches).with_detail(error.to_string()))?;
-    if !batches.is_empty() {
-        clicks::count(app.store.as_ref(), &batches, clock::unix_millis()).await?;
-    }
+    app.reports.count(body).await?;
     let keys = match until {
         Some(until) => app.visitors.later_than(until, clock::unix_seconds()).await,
         None => None,
@@ -257,9 +252,10 @@ async fn lease_visits(
 impl From<IngestError> for Problem {
     fn from(error: IngestError) -> Self {
         match error {
-            IngestError::Malformed => {
+            IngestError::Undecodable(_) | IngestError::Malformed => {
                 Self::new(Kind::InvalidBatches).with_detail(error.to_string())
             }
+            IngestError::Full => Self::new(Kind::Overloaded).with_detail(error.to_string()),
             IngestError::Store(error) => Self::store(&error),
         }
     }

@@ -1,8 +1,11 @@
 //! Background tasks: publishing changes, following the feed, and scanning the keys.
 
-use crate::config::Config;
+use crate::analytics::{ClickWriter, Engine, LinkResolver, SqlEngine};
+use crate::clicks::Reports;
+use crate::config::{Config, EngineKind};
 use crate::domains::Domains;
 use crate::feed::{Feed, Listener, Tail};
+use crate::http::app::Clicks;
 use crate::numbers;
 use crate::publisher::{Destination, Publisher, PublisherStatus};
 use crate::redis::{Redis, RedisError};
@@ -93,6 +96,28 @@ impl Background {
         F: Future<Output = ()> + Send + 'static,
     {
         self.tasks.spawn(task(self.stop.clone()));
+    }
+
+    /// Starts to take reports of clicks and to write them.
+    pub(super) fn clicks(&self, config: &Config, store: &Arc<Store>) -> Clicks {
+        let settings = &config.analytics;
+        let engine: Arc<dyn Engine> = match settings.engine {
+            EngineKind::Sql => Arc::new(SqlEngine::new(store.clone(), settings.clone())),
+        };
+        let links = LinkResolver::new(store.clone(), settings.max_known_links);
+        let wake = Arc::new(Notify::new());
+        let writer = ClickWriter::new(
+            store.clone(),
+            engine.clone(),
+            Arc::new(links),
+            (settings, &config.clicks),
+            wake.clone(),
+        );
+        self.tasks.spawn(writer.run(self.stop.clone()));
+        Clicks {
+            reports: Reports::start(store.clone(), wake, settings.max_queued_bytes),
+            engine,
+        }
     }
 
     /// Where changes are published. With Redis it starts the tail of the feed.

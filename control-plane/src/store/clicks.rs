@@ -1,79 +1,28 @@
-//! Counts clicks.
+//! Takes reports of clicks into the queue, each batch once.
 
+use super::analytics::insert_reports;
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::session::Session;
 use super::sql::{pieces, sql};
-use edgelink_wire::clicks::WorkerId;
-use std::collections::BTreeMap;
+use bytes::Bytes;
+use edgelink_wire::clicks::{self, WorkerId};
+use std::collections::{BTreeMap, HashSet};
 
-const MINUTE_MILLIS: u64 = 60_000;
-
-impl Store {
-    /// Counts batches in one transaction, except those counted before; how many were new.
-    pub async fn count_clicks(&self, batches: &[CountedBatch]) -> Result<usize, StoreError> {
-        run!(self.write("count_clicks", "counting clicks"), |session| {
-            count(session, batches).await
-        })
-    }
-
-    /// The keys of the links followed most since `minute` (unix time / 60), the hottest first.
-    pub async fn hot_keys(&self, minute: u64, limit: u32) -> Result<Vec<String>, StoreError> {
-        run!(self.read("hot_keys", "finding the hot links"), |session| {
-            let query = sql(
-                "SELECT link_key FROM click_minutes WHERE minute >= ? GROUP BY link_key \
-                 ORDER BY SUM(clicks) DESC, link_key LIMIT ?",
-            );
-            let rows: Vec<(Vec<u8>,)> = session.fetch_all(query.bind(minute).bind(limit)).await?;
-            rows.into_iter()
-                .map(|(key,)| String::from_utf8(key).map_err(|error| Fault::corrupt("key", &error)))
-                .collect()
-        })
-    }
-
-    /// What became of all clicks.
-    pub async fn click_accounts(&self) -> Result<ClickAccounts, StoreError> {
-        let call = self.read("click_accounts", "summing up clicks");
-        run!(call, |session| {
-            let query = sql("SELECT CAST(COALESCE(SUM(sent), 0) AS UNSIGNED) AS sent, \
-             CAST(COALESCE(SUM(counted), 0) AS UNSIGNED) AS counted, \
-             CAST(COALESCE(SUM(dropped), 0) AS UNSIGNED) AS dropped FROM click_workers");
-            session.fetch_one(query).await
-        })
-    }
-
-    /// Removes up to `limit` rows each of minutes more than `minutes` ago, and of batches received more than
-    /// `batch_minutes` ago, by the database's clock; how many there were.
-    pub async fn purge_clicks(
-        &self,
-        minutes: u64,
-        batch_minutes: u64,
-        limit: u32,
-    ) -> Result<u64, StoreError> {
-        let now = self.now().await? / MINUTE_MILLIS;
-        let minute = now.saturating_sub(minutes);
-        let received_at = now.saturating_sub(batch_minutes) * MINUTE_MILLIS;
-        let call = self.write("purge_clicks", "removing old clicks");
-        run!(call, |session| {
-            let dialect = session.dialect();
-            let old = "minute < ? ORDER BY minute";
-            let old = dialect.delete_some("click_minutes", "minute, link_key", old);
-            let minutes = session
-                .autocommit(sql(old).bind(minute).bind(limit))
-                .await?;
-            let old = "received_at < ? ORDER BY received_at";
-            let old = dialect.delete_some("click_batches", "worker, seq", old);
-            Ok(minutes
-                + session
-                    .autocommit(sql(old).bind(received_at).bind(limit))
-                    .await?)
-        })
-    }
+/// A report of clicks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClickReport {
+    /// When it came in: unix time in milliseconds.
+    pub received_at: u64,
+    /// What its batches say of themselves, in their order.
+    pub heads: Vec<BatchHead>,
+    /// The encoded batches.
+    pub body: Bytes,
 }
 
-/// A batch of clicks as it is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CountedBatch {
+/// What a batch of clicks says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchHead {
     /// The worker that counted.
     pub worker: WorkerId,
     /// Grows with every batch of the worker.
@@ -82,12 +31,10 @@ pub struct CountedBatch {
     pub sent: u64,
     /// All clicks that the worker has dropped.
     pub dropped: u64,
-    /// The minute (unix time / 60) that the clicks belong to.
-    pub minute: u64,
-    /// When it came in: unix time in milliseconds.
-    pub received_at: u64,
-    /// Keys and clicks.
-    pub clicks: Vec<(String, u64)>,
+    /// All clicks whose attributes the worker has given up.
+    pub undescribed: u64,
+    /// The clicks in this batch.
+    pub clicks: u64,
 }
 
 /// What became of all clicks: `sent = counted + dropped + what is under way`.
@@ -99,108 +46,191 @@ pub struct ClickAccounts {
     pub counted: u64,
     /// How many workers have dropped.
     pub dropped: u64,
+    /// How many of those that are counted have come without their attributes, because there were too many.
+    pub undescribed: u64,
 }
 
-async fn count(session: &mut Session, batches: &[CountedBatch]) -> Result<usize, Fault> {
+/// The place of a batch: that of its report, and its own in there.
+type Place = (usize, usize);
+
+impl Store {
+    /// Takes reports into the queue in one transaction, without the batches that were taken before; how many batches of each
+    /// report are new.
+    pub async fn count_clicks(&self, reports: &[ClickReport]) -> Result<Vec<usize>, StoreError> {
+        let call = self.write("count_clicks", "counting clicks");
+        run!(call, |session| count(session, reports).await)
+    }
+
+    /// What became of all clicks.
+    pub async fn click_accounts(&self) -> Result<ClickAccounts, StoreError> {
+        let call = self.read("click_accounts", "summing up clicks");
+        run!(call, |session| {
+            let sums = ["sent", "counted", "dropped", "undescribed"]
+                .map(|column| format!("CAST(COALESCE(SUM({column}), 0) AS UNSIGNED) AS {column}"));
+            let query = format!("SELECT {} FROM click_workers", sums.join(", "));
+            session.fetch_one(sql(query)).await
+        })
+    }
+}
+
+async fn count(session: &mut Session, reports: &[ClickReport]) -> Result<Vec<usize>, Fault> {
+    let batches = in_order(reports);
     session.begin().await?;
-    let mut new = Vec::new();
-    for batch in in_order(batches) {
-        if note(session, batch).await? {
-            add_to_accounts(session, batch).await?;
-            new.push(batch);
+    let mut new = batches.clone();
+    if !note_all(session, &batches).await? {
+        session.rollback().await?;
+        session.begin().await?;
+        new.clear();
+        for batch in &batches {
+            if note(session, std::slice::from_ref(batch)).await? > 0 {
+                new.push(*batch);
+            }
         }
     }
-    let minutes: Vec<((u64, &str), u64)> = by_minute(&new).into_iter().collect();
-    for rows in pieces(&minutes) {
-        let update = session.dialect().on_duplicate("minute, link_key");
-        let clicks = session.dialect().inserted("clicks");
-        let rows = rows
-            .iter()
-            .map(|((minute, key), clicks)| [(*minute).into(), (*key).into(), (*clicks).into()]);
-        let add = sql("INSERT INTO click_minutes (minute, link_key, clicks) ")
-            .rows(rows)
-            .push(&format!("{update} clicks = clicks + {clicks}"));
-        session.execute(add).await?;
-    }
-    add_to_totals(session, &new).await?;
-    session.commit(1).await?;
-    Ok(new.len())
+    add_to_accounts(session, &new).await?;
+    let new: HashSet<Place> = new.into_iter().map(|batch| batch.place).collect();
+    let rows: Vec<(u64, Bytes)> = reports
+        .iter()
+        .enumerate()
+        .filter_map(|(place, report)| Some((report.received_at, new_part(report, place, &new)?)))
+        .collect();
+    insert_reports(session, &rows).await?;
+    session.commit(batches.len()).await?;
+    let count = |(place, report): (usize, &ClickReport)| {
+        let batches = 0..report.heads.len();
+        batches
+            .filter(|batch| new.contains(&(place, *batch)))
+            .count()
+    };
+    Ok(reports.iter().enumerate().map(count).collect())
 }
 
-/// Adds to the totals of links.
-async fn add_to_totals(session: &mut Session, batches: &[&CountedBatch]) -> Result<(), Fault> {
-    let totals: Vec<(&str, u64)> = by_link(batches).into_iter().collect();
-    for rows in pieces(&totals) {
-        let update = session.dialect().on_duplicate("link_key");
-        let clicks = session.dialect().inserted("clicks");
-        let rows = rows
-            .iter()
-            .map(|(key, clicks)| [(*key).into(), (*clicks).into()]);
-        let add = sql("INSERT INTO click_totals (link_key, clicks) ")
-            .rows(rows)
-            .push(&format!("{update} clicks = clicks + {clicks}"));
-        session.execute(add).await?;
+/// A batch, and where it is.
+#[derive(Clone, Copy)]
+struct Placed<'a> {
+    head: &'a BatchHead,
+    received_at: u64,
+    place: Place,
+}
+
+/// The batches, each once. Transactions that touch the same rows in the same order do not deadlock.
+fn in_order(reports: &[ClickReport]) -> Vec<Placed<'_>> {
+    let mut batches = Vec::new();
+    for (report_place, report) in reports.iter().enumerate() {
+        for (place, head) in report.heads.iter().enumerate() {
+            batches.push(Placed {
+                head,
+                received_at: report.received_at,
+                place: (report_place, place),
+            });
+        }
+    }
+    batches.sort_by_key(|batch| (batch.head.worker, batch.head.seq));
+    batches.dedup_by_key(|batch| (batch.head.worker, batch.head.seq));
+    batches
+}
+
+/// Notes batches; `false`, and it is not known which, if some were noted before.
+async fn note_all(session: &mut Session, batches: &[Placed<'_>]) -> Result<bool, Fault> {
+    for batches in pieces(batches) {
+        if note(session, batches).await? < batches.len() as u64 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Notes batches that were not noted before; how many they are.
+async fn note(session: &mut Session, batches: &[Placed<'_>]) -> Result<u64, Fault> {
+    let insert_ignore = session.dialect().insert_ignore;
+    let rows = batches.iter().map(
+        |Placed {
+             head, received_at, ..
+         }| {
+            [
+                head.worker.as_slice().into(),
+                head.seq.into(),
+                (*received_at).into(),
+            ]
+        },
+    );
+    let note = sql(format!(
+        "{insert_ignore} click_batches (worker, seq, received_at) "
+    ));
+    session.execute(note.rows(rows)).await
+}
+
+/// Adds to the accounts of workers.
+async fn add_to_accounts(session: &mut Session, batches: &[Placed<'_>]) -> Result<(), Fault> {
+    let accounts = by_worker(batches);
+    let dialect = session.dialect();
+    let greatest = dialect.greatest;
+    let of_columns = ["sent", "dropped", "undescribed", "counted", "seen_at"];
+    let [sent, dropped, undescribed, counted, seen_at] =
+        of_columns.map(|column| dialect.inserted(column));
+    let update = format!(
+        "{} sent = {greatest}(sent, {sent}), dropped = {greatest}(dropped, {dropped}), \
+         undescribed = {greatest}(undescribed, {undescribed}), counted = counted + {counted}, seen_at = {seen_at}",
+        dialect.on_duplicate("worker")
+    );
+    for accounts in pieces(&accounts) {
+        let rows = accounts.iter().map(|(head, seen_at)| {
+            [
+                head.worker.as_slice().into(),
+                head.sent.into(),
+                head.dropped.into(),
+                head.undescribed.into(),
+                head.clicks.into(),
+                (*seen_at).into(),
+            ]
+        });
+        let add = sql(
+            "INSERT INTO click_workers (worker, sent, dropped, undescribed, counted, seen_at) ",
+        );
+        session.execute(add.rows(rows).push(&update)).await?;
     }
     Ok(())
 }
 
-/// Transactions that touch the same rows in the same order do not deadlock.
-fn in_order(batches: &[CountedBatch]) -> Vec<&CountedBatch> {
-    let mut batches: Vec<&CountedBatch> = batches.iter().collect();
-    batches.sort_unstable_by_key(|batch| (batch.worker, batch.seq));
-    batches
-}
-
-/// Notes a batch; `false` if it was noted before.
-async fn note(session: &mut Session, batch: &CountedBatch) -> Result<bool, Fault> {
-    let insert_ignore = session.dialect().insert_ignore;
-    let note = sql(format!(
-        "{insert_ignore} click_batches (worker, seq, received_at) VALUES (?, ?, ?)"
-    ));
-    let worker = batch.worker.as_slice();
-    let note = note.bind(worker).bind(batch.seq).bind(batch.received_at);
-    Ok(session.execute(note).await? > 0)
-}
-
-/// Adds to the accounts of the batch's worker.
-async fn add_to_accounts(session: &mut Session, batch: &CountedBatch) -> Result<(), Fault> {
-    let dialect = session.dialect();
-    let greatest = dialect.greatest;
-    let update = dialect.on_duplicate("worker");
-    let [sent, dropped, counted, seen_at] =
-        ["sent", "dropped", "counted", "seen_at"].map(|column| dialect.inserted(column));
-    let clicks = batch.clicks.iter().map(|(_, clicks)| *clicks);
-    let add = sql("INSERT INTO click_workers (worker, sent, dropped, counted, seen_at) ")
-        .rows([[
-            batch.worker.as_slice().into(),
-            batch.sent.into(),
-            batch.dropped.into(),
-            clicks.fold(0, u64::saturating_add).into(),
-            batch.received_at.into(),
-        ]])
-        .push(&format!(
-            "{update} sent = {greatest}(sent, {sent}), dropped = {greatest}(dropped, {dropped}), \
-             counted = counted + {counted}, seen_at = {seen_at}"
-        ));
-    session.execute(add).await.map(drop)
-}
-
-fn by_minute<'a>(batches: &[&'a CountedBatch]) -> BTreeMap<(u64, &'a str), u64> {
-    let mut sums = BTreeMap::new();
-    for batch in batches {
-        for (key, clicks) in &batch.clicks {
-            let sum: &mut u64 = sums.entry((batch.minute, key.as_str())).or_default();
-            *sum = sum.saturating_add(*clicks);
-        }
+/// Batches of each worker as one, with when it was heard of.
+fn by_worker(batches: &[Placed<'_>]) -> Vec<(BatchHead, u64)> {
+    let mut accounts: BTreeMap<WorkerId, (BatchHead, u64)> = BTreeMap::new();
+    for Placed {
+        head, received_at, ..
+    } in batches
+    {
+        let none = BatchHead {
+            clicks: 0,
+            ..**head
+        };
+        let (sum, seen_at) = accounts.entry(head.worker).or_insert((none, 0));
+        sum.sent = sum.sent.max(head.sent);
+        sum.dropped = sum.dropped.max(head.dropped);
+        sum.undescribed = sum.undescribed.max(head.undescribed);
+        sum.clicks = sum.clicks.saturating_add(head.clicks);
+        *seen_at = (*seen_at).max(*received_at);
     }
-    sums
+    accounts.into_values().collect()
 }
 
-fn by_link<'a>(batches: &[&'a CountedBatch]) -> BTreeMap<&'a str, u64> {
-    let mut sums = BTreeMap::new();
-    for (key, clicks) in batches.iter().flat_map(|batch| &batch.clicks) {
-        let sum: &mut u64 = sums.entry(key.as_str()).or_default();
-        *sum = sum.saturating_add(*clicks);
+/// The report without the batches that were taken before; `None` if those are all.
+fn new_part(report: &ClickReport, place: usize, new: &HashSet<Place>) -> Option<Bytes> {
+    let is_new = |batch: usize| new.contains(&(place, batch));
+    let count = (0..report.heads.len())
+        .filter(|batch| is_new(*batch))
+        .count();
+    if count == 0 {
+        return None;
     }
-    sums
+    if count == report.heads.len() {
+        return Some(report.body.clone());
+    }
+    // It was decoded before.
+    let batches = clicks::decode(&report.body).ok()?;
+    let batches: Vec<_> = batches
+        .into_iter()
+        .enumerate()
+        .filter_map(|(batch, content)| is_new(batch).then_some(content))
+        .collect();
+    Some(clicks::encode(&batches).into())
 }

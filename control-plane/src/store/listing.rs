@@ -6,13 +6,11 @@
 //! and has a successor.
 
 mod filter;
-mod minutes;
 mod numbered;
 mod query;
 mod source;
 
-pub use minutes::{ListMinutes, MAX_EXAMINED_MINUTES};
-pub use numbered::{MAX_NUMBERED, NumberedPage, NumberedQuery, SortBy, VisitSum};
+pub use numbered::{ListedIds, MAX_NUMBERED, NumberedPage, NumberedQuery, SortBy, VisitSum};
 pub use query::{LinkPage, ListCursor, ListOrder, ListQuery, ListedState, TagsMode};
 
 use super::calls::{Store, run};

@@ -1,11 +1,11 @@
 //! Moves a link to another code or domain: in one transaction the new one exists, and the old one is deleted or stays.
 
+use super::analytics;
 use super::audit::{Actor, NewEntry};
 use super::calls::{Store, run};
 use super::domains;
 use super::error::{Fault, StoreError};
 use super::link_changes::{ChangeError, CheckFn, LinkChange, subject};
-use super::link_clicks;
 use super::locked_rows::{LockedRows, Written};
 use super::session::Session;
 use super::visits;
@@ -166,8 +166,10 @@ async fn relocate_locked(
     rows.write(session, place.written).await?;
     if let Some(link) = &link {
         visits::carry(session, &moved_from, link.id, *keeps_old).await?;
-        // Those of a deleted link that was there.
-        link_clicks::end(session, to, link.updated_at).await?;
+        if link.id != place.id {
+            // Those of the deleted link that was there.
+            while !analytics::remove(session, &[link.id]).await? {}
+        }
     }
     Ok(link.map(|link| Ok(Moved { link, old })))
 }

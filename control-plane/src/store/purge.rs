@@ -1,9 +1,9 @@
 //! Purges expired links and old tombstones, in batches.
 
+use super::analytics;
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::events::{Events, LinkEvent};
-use super::link_clicks;
 use super::outbox::OutboxBatches;
 use super::revisions::Revisions;
 use super::rows::{links_by_id, numbers};
@@ -131,7 +131,7 @@ async fn purge(session: &mut Session, kept: u64, limit: u32) -> Result<Option<u6
         return Ok(Some(0));
     };
     let ids: Vec<u64> = tombstones.iter().map(|(id, _)| *id).collect();
-    if !link_clicks::remove(session, &ids).await? {
+    if !analytics::remove(session, &ids).await? {
         session.commit(ids.len()).await?;
         return Ok(None);
     }

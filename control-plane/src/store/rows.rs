@@ -284,7 +284,7 @@ fn hash(bytes: &[u8]) -> i64 {
     i64::from_be_bytes(head)
 }
 
-fn tags_from_text(text: &str) -> Result<Vec<String>, Fault> {
+pub(super) fn tags_from_text(text: &str) -> Result<Vec<String>, Fault> {
     serde_json::from_str(text).map_err(|error| Fault::corrupt("tags", &error))
 }
 

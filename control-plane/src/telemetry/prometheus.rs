@@ -112,6 +112,17 @@ metrics! {
     CLICKS_COUNTED: Counter "edgelink_clicks_counted_total";
     /// Batches of clicks.
     CLICK_BATCHES: Counter "edgelink_click_batches_total", "`outcome` (new, repeated)";
+    /// Bytes of reports of clicks that wait to be written, where this replica takes reports; above `analytics.max_queued_bytes`
+    /// reports are 503.
+    CLICK_QUEUE_BYTES: Gauge "edgelink_click_queue_bytes";
+    /// For how long the oldest report of clicks waits to be written, where this replica writes them; otherwise 0.
+    CLICK_QUEUE_AGE: Gauge "edgelink_click_queue_age_seconds";
+    /// Clicks written into the engine of analytics.
+    CLICKS_WRITTEN: Counter "edgelink_clicks_written_total";
+    /// Attempts to write clicks that failed; they are repeated.
+    CLICK_WRITE_FAILURES: Counter "edgelink_click_write_failures_total";
+    /// Reports of clicks that were set aside in the queue, because they cannot be written.
+    CLICKS_ASIDE: Counter "edgelink_click_reports_aside_total";
     /// Attempts to deliver an event to a webhook; `retried` and `failed`: without success, `failed` for the last time.
     WEBHOOK_ATTEMPTS: Counter "edgelink_webhook_attempts_total", "`outcome` (delivered, retried, failed)";
     /// For how long the delivery to an active webhook that is due longest is due, where this replica delivers; otherwise 0.

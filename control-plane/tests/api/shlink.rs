@@ -1,6 +1,8 @@
 //! `/rest/v3`, where Shlink's SDK does not see what matters: the end-to-end suite runs that.
 
 use crate::helpers::{Answer, EDGE_TOKENS, Running, send, until};
+use edgelink_control_plane::config::StoreConfig;
+use edgelink_control_plane::store::connect;
 use edgelink_wire::clicks::{ClickBatch, encode};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -42,6 +44,16 @@ async fn count(server: &Running, seq: u64, at: u64, clicks: &[(&str, u64)]) {
         .bearer_auth(token);
     let answer = send(request.body(encode(&[batch]))).await;
     assert_eq!(answer.status, StatusCode::NO_CONTENT);
+    await_written(server).await;
+}
+
+/// Returns when no clicks wait to be written any more.
+async fn await_written(server: &Running) {
+    let store = connect(&StoreConfig::at(&server.database())).await.unwrap();
+    until("the clicks are written", async || {
+        store.oldest_report().await.unwrap().is_none()
+    })
+    .await;
 }
 
 async fn create(server: &Running, code: &str, tags: &[&str]) {

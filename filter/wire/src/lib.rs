@@ -43,7 +43,7 @@ pub mod redis;
 pub mod rules;
 pub mod settings;
 pub mod snapshot;
-mod varint;
+pub mod varint;
 pub mod visits;
 
 pub use base62::CodeLength;

@@ -3,9 +3,10 @@
 use crate::error::RecordError;
 
 /// The most bytes of an encoded number.
-pub(crate) const MOST_BYTES: usize = 10;
+pub const MOST_BYTES: usize = 10;
 
-pub(crate) fn write(mut number: u64, out: &mut Vec<u8>) {
+/// Appends a number.
+pub fn write(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push((number as u8 & 0x7f) | 0x80);
         number >>= 7;
@@ -14,7 +15,10 @@ pub(crate) fn write(mut number: u64, out: &mut Vec<u8>) {
 }
 
 /// Takes one number off the front of `input`. One number has one encoding: padded ones are refused.
-pub(crate) fn read(input: &mut &[u8]) -> Result<u64, RecordError> {
+///
+/// # Errors
+/// The [`RecordError`] that says what is wrong.
+pub fn read(input: &mut &[u8]) -> Result<u64, RecordError> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {
         let (byte, rest) = input.split_first().ok_or(RecordError::Truncated)?;
@@ -37,13 +41,16 @@ pub(crate) fn read(input: &mut &[u8]) -> Result<u64, RecordError> {
 }
 
 /// Appends `bytes` behind their length.
-pub(crate) fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+pub fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     write(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
 /// Takes bytes with their length before them off the front of `input`.
-pub(crate) fn read_bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], RecordError> {
+///
+/// # Errors
+/// The [`RecordError`] that says what is wrong.
+pub fn read_bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], RecordError> {
     let length = usize::try_from(read(input)?).map_err(|_| RecordError::Truncated)?;
     let (bytes, rest) = input
         .split_at_checked(length)
@@ -53,24 +60,28 @@ pub(crate) fn read_bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], RecordErr
 }
 
 /// Takes a text with its length before it off the front of `input`; `name` is that of the field, for the error.
-pub(crate) fn read_text<'a>(
-    input: &mut &'a [u8],
-    name: &'static str,
-) -> Result<&'a str, RecordError> {
+///
+/// # Errors
+/// The [`RecordError`] that says what is wrong.
+pub fn read_text<'a>(input: &mut &'a [u8], name: &'static str) -> Result<&'a str, RecordError> {
     std::str::from_utf8(read_bytes(input)?).map_err(|_| RecordError::Field(name))
 }
 
 /// Takes as many bytes off the front of `input` as the answer has.
-pub(crate) fn read_array<const LENGTH: usize>(
-    input: &mut &[u8],
-) -> Result<[u8; LENGTH], RecordError> {
+///
+/// # Errors
+/// The [`RecordError`] that says what is wrong.
+pub fn read_array<const LENGTH: usize>(input: &mut &[u8]) -> Result<[u8; LENGTH], RecordError> {
     let (bytes, rest) = input.split_first_chunk().ok_or(RecordError::Truncated)?;
     *input = rest;
     Ok(*bytes)
 }
 
 /// Refuses every version but `known`.
-pub(crate) fn read_version(input: &mut &[u8], known: u8) -> Result<(), RecordError> {
+///
+/// # Errors
+/// The [`RecordError`] that says what is wrong.
+pub fn read_version(input: &mut &[u8], known: u8) -> Result<(), RecordError> {
     match read_array(input)? {
         [version] if version == known => Ok(()),
         [version] => Err(RecordError::Version(version)),
@@ -78,7 +89,10 @@ pub(crate) fn read_version(input: &mut &[u8], known: u8) -> Result<(), RecordErr
 }
 
 /// Refuses bytes behind the end.
-pub(crate) fn expect_end(input: &[u8]) -> Result<(), RecordError> {
+///
+/// # Errors
+/// The [`RecordError`] that says what is wrong.
+pub fn expect_end(input: &[u8]) -> Result<(), RecordError> {
     if input.is_empty() {
         Ok(())
     } else {

@@ -1,5 +1,6 @@
 //! What was asked, answered, broken and mended, and when: a line of JSON for each event, in the order of their times.
 
+use super::rollups::WrittenClicks;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::File;
@@ -279,6 +280,10 @@ pub enum What {
         acknowledged: u64,
         /// By code.
         by_code: Vec<(String, u64)>,
+        /// What the rollups of tenants add up to.
+        written: Box<WrittenClicks>,
+        /// How many reports wait to be written.
+        waiting: u64,
     },
     /// From now on a webhook is to be told of every change of a link.
     Subscribed,

@@ -1,61 +1,85 @@
-//! Counting clicks.
+//! Taking reports of clicks into the queue.
 
-use crate::fixture::Database;
-use edgelink_control_plane::store::{ClickAccounts, CountedBatch};
+use crate::clicking::{Clicking, batch, now, report};
+use crate::fixture::{Database, create, link};
+use edgelink_control_plane::analytics::Turn;
+use edgelink_control_plane::store::{ClickAccounts, ClickReport, ClickRetention};
+use edgelink_wire::clicks::{ClickBatch, decode};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 on_every_database!(
     a_batch_is_counted_once,
+    only_new_batches_of_a_report_wait,
     batches_that_come_at_once_are_all_counted,
+    reports_are_read_in_their_order_and_within_bounds,
+    what_makes_no_sense_is_set_aside,
     the_links_followed_most_come_first,
     what_is_old_is_removed_in_small_parts,
 );
 
-fn batch(worker: u8, seq: u64, minute: u64, clicks: &[(&str, u64)]) -> CountedBatch {
-    CountedBatch {
-        worker: [worker; 16],
-        seq,
-        sent: seq * 10,
-        dropped: seq,
-        minute,
-        received_at: seq,
-        clicks: clicks
-            .iter()
-            .map(|(key, clicks)| ((*key).to_owned(), *clicks))
-            .collect(),
+fn of<'a>(worker: u8, seq: u64, clicks: &[(&'a str, u64)]) -> ClickBatch<'a> {
+    ClickBatch {
+        clicks: clicks.to_vec(),
+        undescribed: seq / 2,
+        ..batch([worker; 16], seq)
     }
+}
+
+fn reports(batches: &[ClickBatch<'_>]) -> Vec<ClickReport> {
+    let batches = batches.iter().map(std::slice::from_ref);
+    batches.map(|batch| report(batch, now())).collect()
 }
 
 async fn a_batch_is_counted_once(database: Database) {
     let store = database.store().await;
-    let first = batch(1, 1, 5, &[("a.example/x", 3), ("a.example/y", 1)]);
-    let second = batch(1, 2, 5, &[("a.example/x", 2)]);
-    let other = batch(2, 1, 6, &[("a.example/x", 1)]);
+    let first = of(1, 1, &[("a.example/x", 3), ("a.example/y", 1)]);
+    let second = of(1, 2, &[("a.example/x", 2)]);
+    let other = of(2, 1, &[("a.example/x", 1)]);
+    let count = async |batches: &[ClickBatch<'_>]| {
+        let new = store.count_clicks(&reports(batches)).await.unwrap();
+        new.iter().sum::<usize>()
+    };
+    assert_eq!(count(&[first.clone(), other.clone()]).await, 2);
     assert_eq!(
-        store
-            .count_clicks(&[first.clone(), other.clone()])
-            .await
-            .unwrap(),
-        2
-    );
-    assert_eq!(
-        store
-            .count_clicks(&[second.clone(), first.clone(), first.clone()])
-            .await
-            .unwrap(),
+        count(&[second.clone(), first.clone(), first.clone()]).await,
         1
     );
-    assert_eq!(
-        store.count_clicks(&[first, second, other]).await.unwrap(),
-        0
-    );
+    assert_eq!(count(&[first, second, other]).await, 0);
     let accounts = ClickAccounts {
         sent: 30,
         counted: 7,
         dropped: 3,
+        undescribed: 1,
     };
     assert_eq!(store.click_accounts().await.unwrap(), accounts);
+    assert_eq!(database.count("click_queue").await, 3);
+}
+
+async fn only_new_batches_of_a_report_wait(database: Database) {
+    let store = database.store().await;
+    let batches = [
+        of(1, 1, &[("a.example/x", 1)]),
+        of(1, 2, &[("a.example/x", 2)]),
+    ];
+    let later = of(1, 3, &[("a.example/x", 4)]);
+    let [first, second] = batches.clone();
+    let both = [
+        report(std::slice::from_ref(&second), now()),
+        report(&[first, second.clone(), later, second], now()),
+    ];
+    assert_eq!(store.count_clicks(&both).await.unwrap(), [1, 2]);
+    let queued = store.queued_reports(10, 1 << 20).await.unwrap();
+    let seqs = queued.iter().map(|report| {
+        let batches = decode(&report.body).unwrap();
+        batches.iter().map(|batch| batch.seq).collect::<Vec<_>>()
+    });
+    assert_eq!(seqs.collect::<Vec<_>>(), [vec![2], vec![1, 3]]);
+    let bytes: usize = queued.iter().map(|report| report.body.len()).sum();
+    assert_eq!(store.queued_bytes().await.unwrap(), bytes as u64);
+    assert_eq!(
+        store.oldest_report().await.unwrap(),
+        Some(queued[0].received_at)
+    );
 }
 
 async fn batches_that_come_at_once_are_all_counted(database: Database) {
@@ -66,10 +90,8 @@ async fn batches_that_come_at_once_are_all_counted(database: Database) {
             tokio::spawn(async move {
                 for seq in 1..=10 {
                     let clicks = [("a.example/x", 1), ("a.example/y", 1), ("a.example/z", 1)];
-                    store
-                        .count_clicks(&[batch(worker, seq, 5, &clicks)])
-                        .await
-                        .unwrap();
+                    let reports = reports(&[of(worker, seq, &clicks)]);
+                    store.count_clicks(&reports).await.unwrap();
                 }
             })
         })
@@ -78,37 +100,92 @@ async fn batches_that_come_at_once_are_all_counted(database: Database) {
         task.await.unwrap();
     }
     assert_eq!(stores[0].click_accounts().await.unwrap().counted, 240);
+    assert_eq!(database.count("click_queue").await, 80);
+}
+
+async fn reports_are_read_in_their_order_and_within_bounds(database: Database) {
+    let store = database.store().await;
+    // Each has clicks without attributes, and so is as long as the others.
+    for seq in 2..=6 {
+        let report = report(&[of(1, seq, &[("a.example/x", 1)])], now());
+        store.count_clicks(&[report]).await.unwrap();
+    }
+    let read = async |rows, bytes| {
+        let reports = store.queued_reports(rows, bytes).await.unwrap();
+        let seqs = reports.iter();
+        let seqs = seqs.map(|report| decode(&report.body).unwrap()[0].seq);
+        seqs.collect::<Vec<_>>()
+    };
+    let size = store.queued_bytes().await.unwrap() / 5;
+    assert_eq!(read(2, u64::MAX).await, [2, 3]);
+    assert_eq!(read(10, 3 * size).await, [2, 3, 4]);
+    assert_eq!(read(10, 1).await, [2], "one at least");
+    assert_eq!(read(10, u64::MAX).await, [2, 3, 4, 5, 6]);
+}
+
+async fn what_makes_no_sense_is_set_aside(database: Database) {
+    let mut clicking = Clicking::new(&database).await;
+    create(&clicking.store, link(0, "a")).await.unwrap();
+    let bad = "INSERT INTO click_queue (received_at, bytes, body) VALUES (5, 3, X'ff0102')";
+    database.execute(bad).await;
+    clicking.report(&[of(1, 1, &[("a.example/a", 3)])]).await;
+    assert_eq!(clicking.writer.turn().await.unwrap(), Turn::Written);
+    assert_eq!(clicking.writer.turn().await.unwrap(), Turn::Idle);
+    assert_eq!(clicking.total(0).await, 3, "a link may have the number 0");
+    assert_eq!(database.count("click_queue WHERE aside = 1").await, 1);
+    assert_eq!(clicking.store.queued_bytes().await.unwrap(), 0);
+    let kept = ClickRetention {
+        hours: 35,
+        days: 730,
+        raw: 30,
+    };
+    assert_eq!(clicking.store.purge_clicks(kept, 10).await.unwrap(), 1);
 }
 
 async fn the_links_followed_most_come_first(database: Database) {
-    let store = database.store().await;
-    let batches = [
-        batch(1, 1, 4, &[("a.example/old", 100)]),
-        batch(1, 2, 5, &[("a.example/x", 3), ("a.example/y", 4)]),
-        batch(1, 3, 6, &[("a.example/x", 3), ("a.example/z", 5)]),
-    ];
-    store.count_clicks(&batches).await.unwrap();
-    let hot = store.hot_keys(5, 2).await.unwrap();
-    assert_eq!(hot, ["a.example/x", "a.example/z"]);
+    let mut clicking = Clicking::new(&database).await;
+    let store = clicking.store.clone();
+    for (id, code) in [(1, "x"), (2, "y"), (3, "z")] {
+        create(&store, link(id, code)).await.unwrap();
+    }
+    clicking
+        .follow(&[("x", 3), ("y", 7), ("z", 5), ("absent", 9)])
+        .await;
+    let hot = store.hot_keys(2).await.unwrap();
+    assert_eq!(hot, ["a.example/y", "a.example/z"]);
+    // Another process goes on where this one was.
+    drop(clicking);
+    database.execute("UPDATE leases SET lease_until = 0").await;
+    let mut next = Clicking::new(&database).await;
+    next.seq_from(10);
+    next.follow(&[("x", 3)]).await;
+    let hot = store.hot_keys(3).await.unwrap();
+    assert_eq!(hot, ["a.example/y", "a.example/x", "a.example/z"]);
+    database.execute("UPDATE hot_links SET until = 5").await;
+    assert!(store.hot_keys(3).await.unwrap().is_empty());
 }
 
 async fn what_is_old_is_removed_in_small_parts(database: Database) {
     let store = database.store().await;
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let now = since_epoch.as_secs() / 60;
-    // Seven of the ten minutes and five of the ten batches are too old.
-    let batches: Vec<_> = (1..=10)
-        .map(|seq| {
-            let hours = |too_old| if seq <= too_old { 24 } else { 0 };
-            let mut batch = batch(1, seq, now - hours(7) * 60 - seq, &[("a.example/x", 1)]);
-            batch.received_at = (now - hours(5) * 60) * 60_000;
-            batch
-        })
-        .collect();
-    store.count_clicks(&batches).await.unwrap();
-    assert_eq!(store.purge_clicks(120, 60, 4).await.unwrap(), 8);
-    assert_eq!(store.purge_clicks(120, 60, 4).await.unwrap(), 4);
-    assert_eq!(store.purge_clicks(120, 60, 4).await.unwrap(), 0);
+    // Five of the ten batches are too old.
+    for seq in 1..=10 {
+        let hours = if seq <= 5 { 25 } else { 0 };
+        let report = report(
+            &[of(1, seq, &[("a.example/x", 1)])],
+            now() - hours * 60 * 60,
+        );
+        store.count_clicks(&[report]).await.unwrap();
+    }
+    let kept = ClickRetention {
+        hours: 35,
+        days: 730,
+        raw: 30,
+    };
+    assert_eq!(store.purge_clicks(kept, 4).await.unwrap(), 4);
+    assert_eq!(store.purge_clicks(kept, 4).await.unwrap(), 1);
+    assert_eq!(store.purge_clicks(kept, 4).await.unwrap(), 0);
     assert_eq!(store.click_accounts().await.unwrap().counted, 10);
-    assert_eq!(store.count_clicks(&batches[5..]).await.unwrap(), 0);
+    assert_eq!(database.count("click_queue").await, 10);
+    let last = reports(&[of(1, 10, &[("a.example/x", 1)])]);
+    assert_eq!(store.count_clicks(&last).await.unwrap(), [0]);
 }

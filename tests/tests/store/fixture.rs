@@ -91,6 +91,27 @@ impl Database {
         }
     }
 
+    /// Whether it is a file.
+    pub(crate) fn is_sqlite(&self) -> bool {
+        self.url.starts_with("sqlite")
+    }
+
+    /// How many rows there are, by a table and a condition.
+    pub(crate) async fn count(&self, of: &str) -> i64 {
+        let query = AssertSqlSafe(format!("SELECT COUNT(*) FROM {of}"));
+        if self.url.starts_with("sqlite") {
+            let options = SqliteConnectOptions::from_str(&self.url).expect("a URL");
+            let mut connection = options.connect().await.expect("a connection");
+            let count = sqlx::query_scalar(query).fetch_one(&mut connection);
+            count.await.expect("a number")
+        } else {
+            let connection = MySqlConnection::connect(&self.url).await;
+            let mut connection = connection.expect("a connection");
+            let count = sqlx::query_scalar(query).fetch_one(&mut connection);
+            count.await.expect("a number")
+        }
+    }
+
     /// A store with its schema, on connections of its own.
     pub(crate) async fn store(&self) -> Arc<Store> {
         migrated(&patient(&self.url)).await

@@ -1,158 +1,108 @@
 //! Clicks as visits, and lists with numbered pages.
 
+use crate::clicking::Clicking;
 use crate::fixture::{Database, create, delete, key, link};
+use edgelink_control_plane::analytics::Engine;
 use edgelink_control_plane::store::{
-    Actor, AuditQuery, ClickMinute, CountedBatch, LinkMove, ListQuery, MAX_NUMBERED, MinuteQuery,
-    NewLink, NumberedPage, NumberedQuery, SortBy, Store, TagClicks, VisitSum,
+    Actor, LinkMove, ListQuery, MAX_NUMBERED, NewLink, NumberedPage, NumberedQuery, SortBy,
+    TagClicks, VisitSum,
 };
 use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
 use edgelink_tests::stack::until;
-use edgelink_wire::LinkKey;
-use std::collections::HashMap;
 use std::time::Duration;
 
 on_every_database!(
-    totals_outlive_minutes_and_go_with_the_tombstone,
+    totals_go_with_the_tombstone,
     clicks_of_a_link_are_deleted_and_counted_again,
-    clicks_from_before_the_totals_are_in_them,
+    clicks_from_before_are_in_the_totals,
     clicks_of_a_link_are_not_those_of_the_next_one,
-    what_is_left_of_deleted_clicks_is_not_shown_and_goes_later,
-    minutes_come_newest_first,
-    minutes_of_a_list_are_found_behind_those_of_other_links,
     clicks_are_summed_up_by_tag_and_by_list,
     a_page_has_its_place_in_any_order,
     links_without_visits_left_are_left_out,
     a_list_of_more_links_than_are_looked_at_says_so,
 );
 
-const ALL: MinuteQuery = MinuteQuery {
-    key: None,
-    from: 0,
-    to: u32::MAX as u64,
-};
-
-async fn count(store: &Store, seq: u64, minute: u64, clicks: &[(&str, u64)]) {
-    let batch = CountedBatch {
-        worker: [1; 16],
-        seq,
-        sent: 0,
-        dropped: 0,
-        minute,
-        received_at: 1,
-        clicks: clicks
-            .iter()
-            .map(|(code, clicks)| (format!("a.example/{code}"), *clicks))
-            .collect(),
-    };
-    assert_eq!(store.count_clicks(&[batch]).await.unwrap(), 1);
-}
-
-async fn total(store: &Store, code: &str) -> Option<u64> {
-    let key = key(&format!("a.example/{code}"));
-    let totals = store.click_totals(std::slice::from_ref(&key)).await;
-    totals.unwrap().get(&key.to_string()).copied()
-}
-
 fn newest(limit: u32) -> ListQuery {
     ListQuery::newest(Scope::tenant(FIRST_TENANT), limit)
 }
 
-async fn totals_outlive_minutes_and_go_with_the_tombstone(database: Database) {
-    let store = database.store().await;
+async fn totals_go_with_the_tombstone(database: Database) {
+    let mut clicking = Clicking::new(&database).await;
+    let store = clicking.store.clone();
     create(&store, link(1, "a")).await.unwrap();
-    count(&store, 1, 5, &[("a", 3), ("b", 1)]).await;
-    count(&store, 2, 6, &[("a", 4)]).await;
-    let keys = ["a.example/a", "a.example/b", "a.example/c"].map(key);
-    let expected = [("a.example/a", 7), ("a.example/b", 1)];
-    let expected: HashMap<String, u64> = expected.map(|(key, n)| (key.to_owned(), n)).into();
-    assert_eq!(store.click_totals(&keys).await.unwrap(), expected);
-    assert_eq!(store.purge_clicks(0, 0, 100).await.unwrap(), 5);
-    assert_eq!(total(&store, "a").await, Some(7));
+    create(&store, link(2, "b")).await.unwrap();
+    clicking.follow(&[("a", 3), ("b", 1)]).await;
+    clicking.follow(&[("a", 4), ("absent", 9)]).await;
+    assert_eq!((clicking.total(1).await, clicking.total(2).await), (7, 1));
     assert!(delete(&store, &key("a.example/a")).await.unwrap());
-    assert_eq!(total(&store, "a").await, Some(7));
+    assert_eq!(clicking.total(1).await, 7);
     assert_eq!(store.purge_tombstones(0, 10).await.unwrap(), 1);
-    assert_eq!(total(&store, "a").await, None);
-    assert_eq!(total(&store, "b").await, Some(1));
+    assert_eq!((clicking.total(1).await, clicking.total(2).await), (0, 1));
+    for table in [
+        "click_hours WHERE kind = 1 AND scope_id = 1",
+        "click_events WHERE link_id = 1",
+    ] {
+        assert_eq!(database.count(table).await, 0, "{table}");
+    }
+    assert_eq!(database.count("click_events WHERE link_id = 2").await, 1);
 }
 
 async fn clicks_of_a_link_are_deleted_and_counted_again(database: Database) {
-    let store = database.store().await;
-    // More minutes than one statement deletes.
-    for seq in 1..=3 {
-        count(&store, seq, seq, &[("a", 1), ("b", 1)]).await;
+    let mut clicking = Clicking::new(&database).await;
+    create(&clicking.store, link(1, "a")).await.unwrap();
+    create(&clicking.store, link(2, "b")).await.unwrap();
+    // More single clicks than one statement deletes.
+    for _ in 0..3 {
+        clicking.visit("a", 700).await;
     }
-    let minutes: Vec<String> = (100..1300)
-        .map(|minute| format!("({minute}, 'a.example/a', 1)"))
-        .collect();
-    let insert = "INSERT INTO click_minutes (minute, link_key, clicks) VALUES ";
-    database
-        .execute(&format!("{insert}{}", minutes.join(", ")))
-        .await;
-    let (a, actor) = (key("a.example/a"), Actor::command_line(FIRST_TENANT));
-    assert_eq!(store.delete_clicks(&a, &actor).await.unwrap(), 3);
-    assert_eq!(store.delete_clicks(&a, &actor).await.unwrap(), 0);
-    let rest = store.click_minutes(&ALL).await.unwrap();
-    assert!(rest.iter().all(|minute| minute.key == "a.example/b"));
-    assert_eq!((rest.len(), total(&store, "b").await), (3, Some(3)));
-    count(&store, 4, 9, &[("a", 2)]).await;
-    assert_eq!(total(&store, "a").await, Some(2));
+    clicking.follow(&[("a", 3), ("b", 1)]).await;
+    let engine = clicking.engine.clone();
+    assert_eq!(engine.delete(&[1, 1, 3]).await.unwrap(), 2103);
+    assert_eq!(engine.delete(&[1]).await.unwrap(), 0);
+    assert_eq!(database.count("click_events WHERE link_id = 1").await, 0);
+    assert_eq!((clicking.total(1).await, clicking.total(2).await), (0, 1));
+    clicking.follow(&[("a", 2)]).await;
+    assert_eq!(clicking.total(1).await, 2);
 }
 
-async fn clicks_from_before_the_totals_are_in_them(database: Database) {
-    let before = "INSERT INTO click_minutes (minute, link_key, clicks) \
-                  VALUES (5, 'a.example/a', 2), (6, 'a.example/a', 3), (6, 'a.example/b', 1)";
-    database.begin_at(84, &[before]).await;
-    let store = database.store().await;
-    assert_eq!(total(&store, "a").await, Some(5));
-    count(&store, 1, 7, &[("a", 1)]).await;
-    assert_eq!(total(&store, "a").await, Some(6));
-}
-
-/// A minute from which on clicks are those of links that are there.
-fn minute_from_now(minutes: u64) -> u64 {
-    let now = std::time::SystemTime::now();
-    let since = now.duration_since(std::time::UNIX_EPOCH).unwrap();
-    since.as_secs() / 60 + minutes
+async fn clicks_from_before_are_in_the_totals(database: Database) {
+    let link = |id: u64, code: &str| {
+        format!(
+            "INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, forward_query, tags, created_at, updated_at, rev) \
+             VALUES ({id}, 1, '{code}', 'https://x.example/', 0, 302, 0, 1, '[]', 1, 1, 1)"
+        )
+    };
+    let before = [
+        "INSERT INTO domains (id, name) VALUES (1, 'a.example')".to_owned(),
+        link(7, "a"),
+        link(8, "b"),
+        "INSERT INTO click_totals (link_key, clicks) VALUES ('a.example/a', 5), ('a.example/gone', 2), ('b.example/b', 1)"
+            .to_owned(),
+    ];
+    let before: Vec<&str> = before.iter().map(String::as_str).collect();
+    database.begin_at(88, &before).await;
+    let mut clicking = Clicking::new(&database).await;
+    assert_eq!((clicking.total(7).await, clicking.total(8).await), (5, 0));
+    clicking.follow(&[("a", 1)]).await;
+    assert_eq!(clicking.total(7).await, 6);
 }
 
 async fn clicks_of_a_link_are_not_those_of_the_next_one(database: Database) {
-    let store = database.store().await;
-    let (a, now) = (key("a.example/a"), minute_from_now(0));
-    let minutes = async |key: Option<LinkKey>| {
-        let query = MinuteQuery { key, ..ALL };
-        store.click_minutes(&query).await.unwrap().len()
-    };
-    let mut seq = 0;
-    let mut follow = async || {
-        for minute in [now - 2, now - 1, now, now + 1] {
-            seq += 1;
-            count(&store, seq, minute, &[("a", 1)]).await;
-        }
-    };
+    let mut clicking = Clicking::new(&database).await;
+    let store = clicking.store.clone();
+    let a = key("a.example/a");
     create(&store, link(1, "a")).await.unwrap();
     create(&store, link(2, "b")).await.unwrap();
-    follow().await;
+    clicking.visit("a", 4).await;
     assert!(delete(&store, &a).await.unwrap());
-    assert_eq!(
-        (total(&store, "a").await, minutes(Some(a.clone())).await),
-        (Some(4), 4)
-    );
+    assert_eq!(clicking.total(1).await, 4);
     let mut later = link(3, "a");
     // An imported link may be older than the one before.
     later.history.created_at = Some(1);
     create(&store, later).await.unwrap();
-    let shown = async || {
-        let listed = store.list_minutes(&newest(1), ALL.from, ALL.to).await;
-        assert_eq!(listed.unwrap().minutes.len(), minutes(None).await);
-        (
-            total(&store, "a").await,
-            minutes(Some(a.clone())).await,
-            minutes(None).await,
-        )
-    };
-    assert_eq!(shown().await, (None, 0, 0), "a new link");
-    follow().await;
-    assert_eq!(total(&store, "a").await, Some(4));
+    clicking.resolver.invalidate_all();
+    clicking.visit("a", 5).await;
+    assert_eq!((clicking.total(1).await, clicking.total(3).await), (0, 5));
 
     assert!(delete(&store, &a).await.unwrap());
     let wanted = LinkMove {
@@ -164,14 +114,18 @@ async fn clicks_of_a_link_are_not_those_of_the_next_one(database: Database) {
     let moved = store
         .move_link(&wanted, 4, Box::new(|_| Ok(())), &actor)
         .await;
-    moved.unwrap().unwrap().unwrap();
-    assert_eq!(shown().await, (None, 0, 0), "a link that has moved");
-    follow().await;
+    let id = moved.unwrap().unwrap().unwrap().link.id;
+    assert_eq!(clicking.total(id).await, 0, "a link that has moved");
+    let of_link = format!("click_events WHERE link_id = {id}");
+    assert_eq!(database.count(&of_link).await, 0);
+    clicking.resolver.invalidate_all();
+    clicking.visit("a", 6).await;
+    assert_eq!(clicking.total(id).await, 6);
 
     assert!(delete(&store, &a).await.unwrap());
     let restored = store.restore_link(&a, Box::new(|_| Ok(())), &actor).await;
     restored.unwrap().unwrap().unwrap();
-    assert_eq!(total(&store, "a").await, Some(4), "the same link");
+    assert_eq!(clicking.total(id).await, 6, "the same link");
     assert!(delete(&store, &a).await.unwrap());
     until(
         "the tombstones are purged",
@@ -183,109 +137,7 @@ async fn clicks_of_a_link_are_not_those_of_the_next_one(database: Database) {
         },
     )
     .await;
-    create(&store, link(5, "a")).await.unwrap();
-    assert_eq!(shown().await, (None, 0, 0), "after a purge");
-}
-
-async fn what_is_left_of_deleted_clicks_is_not_shown_and_goes_later(database: Database) {
-    let store = database.store().await;
-    create(&store, link(1, "a")).await.unwrap();
-    count(&store, 1, 5, &[("a", 3)]).await;
-    let refusal = match database.url().starts_with("sqlite") {
-        true => {
-            "CREATE TRIGGER refusal BEFORE DELETE ON click_minutes BEGIN SELECT RAISE(ABORT, 'no'); END"
-        }
-        false => {
-            "CREATE TRIGGER refusal BEFORE DELETE ON click_minutes FOR EACH ROW SIGNAL SQLSTATE '45000'"
-        }
-    };
-    database.execute(refusal).await;
-    let (a, actor) = (key("a.example/a"), Actor::command_line(FIRST_TENANT));
-    store.delete_clicks(&a, &actor).await.unwrap_err();
-    // What has an entry in the log has happened, and the other way round.
-    let query = AuditQuery {
-        action: Some("clicks.delete".to_owned()),
-        ..AuditQuery::of_tenant(1, 10)
-    };
-    let entries = store.audit_entries(&query).await.unwrap();
-    assert_eq!(entries[0].detail, serde_json::json!({ "clicks": 3 }));
-    assert_eq!(total(&store, "a").await, None);
-    assert_eq!(store.click_minutes(&ALL).await.unwrap(), []);
-    database.execute("DROP TRIGGER refusal").await;
-    assert_eq!(store.delete_clicks(&a, &actor).await.unwrap(), 0);
-    assert_eq!(store.audit_entries(&query).await.unwrap().len(), 1);
-    assert_eq!(
-        store.purge_clicks(0, 0, 10).await.unwrap(),
-        1,
-        "the batch alone"
-    );
-}
-
-async fn minutes_come_newest_first(database: Database) {
-    let store = database.store().await;
-    count(&store, 1, 5, &[("a", 3), ("b", 1)]).await;
-    count(&store, 2, 7, &[("a", 4)]).await;
-    count(&store, 3, 6, &[("a", 2)]).await;
-    let of = |minute: u64, code: &str, clicks: u64| ClickMinute {
-        minute,
-        key: format!("a.example/{code}"),
-        clicks,
-    };
-    let found = async |code: Option<&str>, from, to| {
-        let key = code.map(|code| key(&format!("a.example/{code}")));
-        let query = MinuteQuery { key, from, to };
-        store.click_minutes(&query).await.unwrap()
-    };
-    let all = [of(7, "a", 4), of(6, "a", 2), of(5, "b", 1), of(5, "a", 3)];
-    assert_eq!(store.click_minutes(&ALL).await.unwrap(), all);
-    assert_eq!(found(Some("b"), 0, 100).await, [of(5, "b", 1)]);
-    assert_eq!(found(Some("a"), 6, 6).await, [of(6, "a", 2)]);
-    assert_eq!(found(None, 8, 9).await, []);
-}
-
-async fn minutes_of_a_list_are_found_behind_those_of_other_links(database: Database) {
-    let store = database.store().await;
-    let others = link(1, "others");
-    create(&store, others).await.unwrap();
-    create(&store, tagged(2, "own", &["t"])).await.unwrap();
-    create(&store, tagged(3, "gone", &["t"])).await.unwrap();
-    delete(&store, &key("a.example/gone")).await.unwrap();
-    let rows: Vec<String> = (1..=25_000)
-        .map(|minute| format!("({minute}, 'a.example/others', 1)"))
-        .collect();
-    let insert = "INSERT INTO click_minutes (minute, link_key, clicks) VALUES ";
-    for rows in rows.chunks(5_000) {
-        let rows = rows.join(", ");
-        database.execute(&format!("{insert}{rows}")).await;
-    }
-    count(&store, 1, 25_000, &[("own", 1), ("gone", 1), ("absent", 1)]).await;
-    count(&store, 2, 12_000, &[("own", 2)]).await;
-    count(&store, 3, 4_000, &[("own", 4)]).await;
-    let of = |minute: u64, clicks: u64| ClickMinute {
-        minute,
-        key: "a.example/own".to_owned(),
-        clicks,
-    };
-    let query = ListQuery {
-        tags: vec!["t".to_owned()],
-        ..newest(1)
-    };
-    let found = async |from, to| store.list_minutes(&query, from, to).await.unwrap();
-    let (all, rest) = (found(0, 30_000).await, found(0, 15_000).await);
-    assert_eq!(
-        (all.minutes, all.is_cut_off),
-        (vec![of(25_000, 1), of(12_000, 2)], true)
-    );
-    assert_eq!(
-        (rest.minutes, rest.is_cut_off),
-        (vec![of(12_000, 2), of(4_000, 4)], false)
-    );
-    assert_eq!(found(4_000, 4_000).await.minutes, [of(4_000, 4)]);
-    let many = store.list_minutes(&newest(1), 0, 30_000).await.unwrap();
-    assert!(many.is_cut_off && many.minutes.len() >= 10_000);
-    let foreign = ListQuery::newest(Scope::tenant(FIRST_TENANT + 1), 1);
-    let foreign = store.list_minutes(&foreign, 0, 30_000).await.unwrap();
-    assert_eq!(foreign.minutes, []);
+    assert_eq!(clicking.total(id).await, 0, "after a purge");
 }
 
 fn tagged(id: u64, code: &str, tags: &[&str]) -> NewLink {
@@ -295,7 +147,8 @@ fn tagged(id: u64, code: &str, tags: &[&str]) -> NewLink {
 }
 
 async fn clicks_are_summed_up_by_tag_and_by_list(database: Database) {
-    let store = database.store().await;
+    let mut clicking = Clicking::new(&database).await;
+    let store = clicking.store.clone();
     for new in [
         tagged(1, "a", &["x", "y"]),
         tagged(2, "b", &["x"]),
@@ -303,7 +156,9 @@ async fn clicks_are_summed_up_by_tag_and_by_list(database: Database) {
     ] {
         create(&store, new).await.unwrap();
     }
-    count(&store, 1, 5, &[("a", 3), ("b", 2), ("c", 1), ("none", 9)]).await;
+    clicking
+        .follow(&[("a", 3), ("b", 2), ("c", 1), ("none", 9)])
+        .await;
     let tags = ["x", "y", "z"].map(str::to_owned);
     let sums = |most| store.tag_clicks(FIRST_TENANT, &tags, most);
     let of = |tag: &str, links, clicks| TagClicks {
@@ -327,7 +182,8 @@ async fn clicks_are_summed_up_by_tag_and_by_list(database: Database) {
 }
 
 async fn a_page_has_its_place_in_any_order(database: Database) {
-    let store = database.store().await;
+    let mut clicking = Clicking::new(&database).await;
+    let store = clicking.store.clone();
     for (id, code, title, target) in [
         (1, "b", Some("Zoo"), "https://b.example/"),
         (2, "c", Some("apple"), "https://c.example/"),
@@ -338,7 +194,7 @@ async fn a_page_has_its_place_in_any_order(database: Database) {
         new.content.title = title.map(str::to_owned);
         create(&store, new).await.unwrap();
     }
-    count(&store, 1, 5, &[("a", 1), ("c", 2)]).await;
+    clicking.follow(&[("a", 1), ("c", 2)]).await;
     let page = async |sort, offset, limit| {
         let list = newest(limit);
         let query = NumberedQuery { list, sort, offset };

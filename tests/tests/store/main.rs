@@ -5,8 +5,10 @@
 mod fixture;
 
 mod accounts;
+mod analytics;
 mod audit;
 mod changing;
+mod clicking;
 mod clicks;
 mod connecting;
 mod counters;

@@ -1,7 +1,7 @@
 //! Purging what has expired.
 
 use crate::fixture::{Database, create, delete, exists, key, link};
-use edgelink_control_plane::config::{ClicksConfig, PurgeConfig};
+use edgelink_control_plane::config::{AnalyticsConfig, PurgeConfig};
 use edgelink_control_plane::links::model::Link;
 use edgelink_control_plane::purge::Purger;
 use edgelink_control_plane::store::{Actor, NewLink, Wanted};
@@ -160,7 +160,7 @@ async fn what_cannot_be_swept_keeps_nothing_else_from_it(database: Database) {
         grace_seconds: 0,
         ..PurgeConfig::default()
     };
-    let mut purger = Purger::new(Arc::clone(&store), &settings, &ClicksConfig::default());
+    let mut purger = Purger::new(Arc::clone(&store), &settings, &AnalyticsConfig::default());
     assert!(purger.purge().await.is_err());
     assert_eq!(
         store.purge_tombstones(0, 10).await.unwrap(),

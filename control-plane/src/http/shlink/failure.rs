@@ -1,6 +1,7 @@
 //! Problems as Shlink's clients know them: their types, titles and status codes, and what else is in them.
 
 use super::super::auth::sends_key;
+use crate::analytics::EngineError;
 use crate::problem::{Kind, Problem};
 use crate::store::StoreError;
 use axum::body::Body;
@@ -77,6 +78,12 @@ impl From<Problem> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
+        Problem::from(error).into()
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
         Problem::from(error).into()
     }
 }

@@ -9,13 +9,13 @@ use crate::http::api::{list as admin_list, values};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
+use crate::links::model::Link;
 use crate::problem::{FieldError, Problem};
 use crate::store::{ListOrder, ListQuery, MAX_NUMBERED, NumberedPage, NumberedQuery, SortBy};
 use crate::tenancy::Scope;
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
 use axum::response::{IntoResponse, Response};
-use edgelink_wire::LinkKey;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -52,11 +52,11 @@ pub(super) async fn list(
         let reason = format!("sorts no more than {MAX_NUMBERED} links: narrow the list");
         return Err(Problem::validation(vec![FieldError::new("orderBy", reason)]).into());
     }
-    let keys: Vec<LinkKey> = links.iter().map(|link| link.key()).collect();
-    let visits = app.store.click_totals(&keys).await?;
-    let of = |key: &LinkKey| visits.get(&key.to_string()).copied().unwrap_or_default();
-    let data = links.iter().zip(&keys);
-    let data = data.map(|(link, key)| ShortUrl::new(link, of(key), config));
+    let ids: Vec<u64> = links.iter().map(|link| link.id).collect();
+    let visits = app.engine.totals(&ids).await?;
+    let of = |link: &Link| visits.get(&link.id).map_or(0, |(clicks, _)| *clicks);
+    let data = links.iter();
+    let data = data.map(|link| ShortUrl::new(link, of(link), config));
     let short_urls = ShortUrls {
         data: data.collect(),
         pagination: page.describe(links.len(), total as u64, is_cut_off),

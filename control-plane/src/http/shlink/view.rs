@@ -91,9 +91,8 @@ pub(super) fn time(seconds: u64) -> String {
 
 /// 200 with the link.
 pub(super) async fn found(app: &App, link: &Link) -> Result<Response, Failure> {
-    let key = link.key();
-    let visits = app.store.click_totals(std::slice::from_ref(&key)).await?;
-    let visits = visits.get(&key.to_string()).copied().unwrap_or_default();
+    let totals = app.engine.totals(&[link.id]).await?;
+    let (visits, _) = totals.get(&link.id).copied().unwrap_or_default();
     let view = ShortUrl::new(link, visits, &app.config.links);
     Ok(Json(view).into_response())
 }

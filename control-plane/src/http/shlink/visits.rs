@@ -1,21 +1,20 @@
 //! `/visits`, and the visits of a short URL, a tag, a domain.
 //!
-//! Edges count how often each link was followed in each minute, and nothing about the visitors. So a visit is one of
-//! those that were counted, at the beginning of its minute, and all else of it is empty, as in a Shlink that is told to
-//! track nothing. Requests that lead to no link are not counted: there are no orphan visits.
+//! A visit is a click that the engine of analytics keeps as it was.
 
 use super::failure::Failure;
 use super::fields::{Named, NamedLink, domain};
 use super::pages::Page;
 use super::view::{VisitsSummary, time};
+use crate::analytics::{self, Bots, RawClick, RawQuery, Scope};
 use crate::http::api::fields::{Fields, Reason};
 use crate::http::api::{one, values};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
-use crate::store::{ClickMinute, ListQuery, MAX_MINUTES, MinuteQuery};
+use crate::store::ListQuery;
 use axum::Json;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::{Extension, RawQuery as QueryText, State};
 use edgelink_wire::{Domain, LinkKey};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -24,13 +23,16 @@ use std::sync::Arc;
 /// The most visits of a page, and how many it has if no number is asked for.
 const MAX_SIZE: usize = 5000;
 
+/// The most visits that are counted for the number of pages.
+const MAX_COUNTED: u64 = 100_000;
+
 /// A visit as Shlink shows it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Visit<'a> {
-    referer: &'static str,
+    referer: &'a str,
     date: &'a str,
-    user_agent: &'static str,
+    user_agent: &'a str,
     visit_location: Option<()>,
     potential_bot: bool,
     visited_url: &'a str,
@@ -39,10 +41,11 @@ struct Visit<'a> {
 /// Which visits are asked for.
 struct Wanted {
     page: Page,
-    /// The first minute (unix time / 60).
+    /// The first second.
     from: u64,
-    /// The last minute.
+    /// The first second that does not count any more.
     to: u64,
+    bots: Bots,
 }
 
 /// Of which of the caller's links.
@@ -56,12 +59,15 @@ impl Wanted {
     fn read(fields: &mut Fields) -> Self {
         let from = fields.optional("startDate", values::time);
         let to = fields.optional("endDate", values::time);
-        // None is known to be that of a bot.
-        fields.optional("excludeBots", values::query_flag);
+        let excludes_bots = fields.optional("excludeBots", values::query_flag);
         Self {
             page: Page::read(fields, MAX_SIZE, MAX_SIZE),
-            from: from.map_or(0, |from| from.div_ceil(60)),
-            to: to.map_or(u32::MAX.into(), |to| to / 60),
+            from: from.unwrap_or(0),
+            to: to.map_or(u32::MAX.into(), |to| to + 1),
+            bots: match excludes_bots {
+                Some(true) => Bots::Excluded,
+                _ => Bots::Included,
+            },
         }
     }
 }
@@ -90,15 +96,8 @@ pub(super) async fn of_short_url(
 ) -> Result<Json<Value>, Failure> {
     let wanted = Wanted::read(&mut fields);
     fields.finish()?;
-    one::find(&app, &caller, &key).await?;
-    let query = MinuteQuery {
-        key: Some(key),
-        from: wanted.from,
-        to: wanted.to,
-    };
-    let minutes = app.store.click_minutes(&query).await?;
-    let is_cut_off = minutes.len() >= MAX_MINUTES as usize;
-    Ok(answer(&app, &minutes, wanted.page, is_cut_off))
+    let found = one::find(&app, &caller, &key).await?;
+    page(&app, Scope::Links(vec![found.id]), &wanted).await
 }
 
 /// `DELETE /short-urls/{code}/visits`.
@@ -108,8 +107,9 @@ pub(super) async fn delete(
     NamedLink(key, fields): NamedLink,
 ) -> Result<Json<Value>, Failure> {
     fields.finish()?;
-    one::find(&app, &caller, &key).await?;
-    let deleted = app.store.delete_clicks(&key, &caller.actor()).await?;
+    let found = one::find(&app, &caller, &key).await?;
+    let (store, engine, actor) = (&app.store, app.engine.as_ref(), caller.actor());
+    let deleted = analytics::delete_clicks(store, engine, &key, found.id, &actor).await?;
     Ok(Json(json!({ "deletedVisits": deleted })))
 }
 
@@ -150,7 +150,7 @@ pub(super) async fn of_domain(
 pub(super) async fn non_orphan(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    RawQuery(query): RawQuery,
+    QueryText(query): QueryText,
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let wanted = Wanted::read(&mut fields);
@@ -167,14 +167,14 @@ pub(super) async fn non_orphan(
 pub(super) async fn orphan(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    RawQuery(query): RawQuery,
+    QueryText(query): QueryText,
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let wanted = Wanted::read(&mut fields);
     fields.optional("domain", |value| domain(value, &app.links(&caller)));
     fields.optional("type", orphan_type);
     fields.finish()?;
-    Ok(answer(&app, &[], wanted.page, false))
+    Ok(answer(&app, &[], wanted.page, 0))
 }
 
 /// `DELETE /visits/orphan`: none.
@@ -201,43 +201,41 @@ async fn of_many(
         tags: of.tag.into_iter().collect(),
         ..ListQuery::newest(caller.scope().as_ref().clone(), 1)
     };
-    let found = app.store.list_minutes(&query, wanted.from, wanted.to);
-    let found = found.await?;
-    Ok(answer(app, &found.minutes, wanted.page, found.is_cut_off))
-}
-
-fn key(minute: &ClickMinute) -> Option<LinkKey> {
-    minute.key.parse().ok()
+    let listed = app.store.listed_ids(&query).await?;
+    page(app, Scope::Links(listed.ids), wanted).await
 }
 
 /// A page of visits, the newest first.
-fn answer(app: &App, minutes: &[ClickMinute], page: Page, is_cut_off: bool) -> Json<Value> {
-    let total: u64 = minutes.iter().map(|minute| minute.clicks).sum();
-    let mut before = page.offset() as u64;
-    let mut data: Vec<Value> = Vec::new();
-    for minute in minutes {
-        let left_out = before.min(minute.clicks);
-        before -= left_out;
-        let room = page.size - data.len();
-        let count = usize::try_from(minute.clicks - left_out).unwrap_or(usize::MAX);
-        if count == 0 {
-            continue;
-        }
-        let date = time(minute.minute * 60);
-        let url = key(minute).map(|key| app.config.links.short_url(&key.domain, &key.code));
-        let visit = json!(Visit {
-            referer: "",
-            date: &date,
-            user_agent: "",
+async fn page(app: &App, scope: Scope, wanted: &Wanted) -> Result<Json<Value>, Failure> {
+    let query = RawQuery {
+        scope,
+        from: wanted.from,
+        to: wanted.to,
+        bots: wanted.bots,
+        orphans: false,
+        after: None,
+        skip: wanted.page.offset() as u64,
+        limit: u32::try_from(wanted.page.size).unwrap_or(u32::MAX),
+    };
+    let total = app.engine.count_raw(&query, MAX_COUNTED).await?;
+    let clicks = app.engine.raw(&query).await?;
+    Ok(answer(app, &clicks, wanted.page, total))
+}
+
+fn answer(app: &App, clicks: &[RawClick], page: Page, total: u64) -> Json<Value> {
+    let visit = |click: &RawClick| {
+        let key: Option<LinkKey> = click.key.parse().ok();
+        let url = key.map(|key| app.config.links.short_url(&key.domain, &key.code));
+        json!(Visit {
+            referer: &click.described.referrer,
+            date: &time(click.place.at),
+            user_agent: &click.described.user_agent,
             visit_location: None,
-            potential_bot: false,
+            potential_bot: click.described.agent.is_bot,
             visited_url: url.as_deref().unwrap_or_default(),
-        });
-        data.extend(std::iter::repeat_n(visit, count.min(room)));
-        if data.len() == page.size {
-            break;
-        }
-    }
-    let pagination = page.describe(data.len(), total, is_cut_off);
+        })
+    };
+    let data: Vec<Value> = clicks.iter().map(visit).collect();
+    let pagination = page.describe(data.len(), total, total >= MAX_COUNTED);
     Json(json!({ "visits": { "data": data, "pagination": pagination } }))
 }

@@ -2,8 +2,8 @@
 
 use super::conflicts::{Conflicts, TakenRow};
 use crate::links::model::{History, Link, LinkContent};
+use crate::store::analytics;
 use crate::store::error::{Fault, Remedy, StoreError};
-use crate::store::link_clicks;
 use crate::store::receipts::{Receipt, StoredReceipt};
 use crate::store::rows::{ROW_COLUMNS, ROW_LENGTH, StoredContent, set_content};
 use crate::store::session::Session;
@@ -266,7 +266,7 @@ impl NewRow {
             if tombstone.has_visits {
                 visits::remove(session, &[tombstone.id]).await?;
             }
-            link_clicks::end(session, &self.link.key(), self.link.updated_at).await?;
+            analytics::forget_total(session, tombstone.id).await?;
         }
         Ok(revived)
     }

@@ -7,9 +7,10 @@ use super::filter;
 use super::query::ListQuery;
 use super::source::{Candidate, Source};
 use crate::links::model::Link;
+use crate::store::analytics::{JOIN_TOTALS, VISITS};
 use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};
-use crate::store::link_clicks::{self, JOIN_TOTALS, VISITS};
+use crate::store::link_clicks;
 use crate::store::rows::{LinkRow, numbers};
 use crate::store::session::Session;
 use crate::store::sql::{LONGEST, sql};
@@ -56,6 +57,15 @@ pub struct NumberedPage {
     pub is_cut_off: bool,
 }
 
+/// The numbers of the links of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedIds {
+    /// The numbers, in the order of the list.
+    pub ids: Vec<u64>,
+    /// Whether there are links that were not looked at.
+    pub is_cut_off: bool,
+}
+
 /// How often the links of a list were visited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VisitSum {
@@ -72,11 +82,17 @@ impl Store {
         run!(call, |session| numbered_page(session, query).await)
     }
 
+    /// The numbers of the links of a list.
+    pub async fn listed_ids(&self, query: &ListQuery) -> Result<ListedIds, StoreError> {
+        let call = self.read("listed_ids", "finding the links of a list");
+        run!(call, |session| ListedIds::read(session, query).await)
+    }
+
     /// How often the links of a list were visited.
     pub async fn sum_visits(&self, query: &ListQuery) -> Result<VisitSum, StoreError> {
         let call = self.read("sum_visits", "summing up clicks of links");
         run!(call, |session| {
-            let list = Numbered::read(session, query).await?;
+            let list = ListedIds::read(session, query).await?;
             let mut visits: u64 = 0;
             for ids in list.ids.chunks(LONGEST) {
                 visits = visits.saturating_add(link_clicks::sum(session, ids).await?);
@@ -93,10 +109,10 @@ async fn numbered_page(
     session: &mut Session,
     query: &NumberedQuery,
 ) -> Result<NumberedPage, Fault> {
-    let Numbered {
+    let ListedIds {
         mut ids,
         is_cut_off,
-    } = Numbered::read(session, &query.list).await?;
+    } = ListedIds::read(session, &query.list).await?;
     let mut page = NumberedPage {
         total: ids.len(),
         is_cut_off,
@@ -120,13 +136,7 @@ async fn numbered_page(
     Ok(page)
 }
 
-/// The numbers of the links of a list, in its order.
-struct Numbered {
-    ids: Vec<u64>,
-    is_cut_off: bool,
-}
-
-impl Numbered {
+impl ListedIds {
     async fn read(session: &mut Session, query: &ListQuery) -> Result<Self, Fault> {
         let source = Source::choose(session, query).await?;
         let (mut ids, mut place, mut examined) = (Vec::new(), None, 0);
@@ -214,9 +224,8 @@ async fn by_text(
 
 /// The numbers of visits, as bytes that are in their order.
 async fn by_visits(session: &mut Session, ids: &[u64]) -> Result<Vec<(Vec<u8>, u64)>, Fault> {
-    let join = session.dialect().join_in_order;
     let query = sql(format!(
-        "SELECT CAST({VISITS} AS UNSIGNED) AS visits, l.id FROM links l {join} domains d ON d.id = l.domain_id {JOIN_TOTALS} WHERE l.id IN "
+        "SELECT CAST({VISITS} AS UNSIGNED) AS visits, l.id FROM links l {JOIN_TOTALS} WHERE l.id IN "
     ));
     let rows: Vec<(u64, u64)> = session.fetch_all(query.list(ids)).await?;
     let key = |(visits, id): (u64, u64)| (visits.to_be_bytes().to_vec(), id);

@@ -1,8 +1,13 @@
 //! Whether clicks are counted between those acknowledged and those served.
 
 use super::super::history::{Ask, Event, OperationOutcome, Value, Via, What};
+use super::super::rollups::WrittenClicks;
 use super::{Operation, Promise, Run, Verdict, Violation};
 use std::collections::{HashMap, HashSet};
+
+/// The numbers of attributes of which each click has a value.
+const LINK: u8 = 14;
+const DOMAIN: u8 = 16;
 
 pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
     let is_clicks = |event: &&Event| matches!(event.what, What::Clicks { .. });
@@ -13,6 +18,8 @@ pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
         counted,
         acknowledged,
         by_code,
+        written,
+        waiting,
     } = &event.what
     else {
         return;
@@ -32,6 +39,7 @@ pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
             format!("{counted} clicks are counted, and {acknowledged} were acknowledged"),
         ));
     }
+    texts.extend(unlike(*counted, written, *waiting).map(|text| (None, text)));
     for (code, clicks) in by_code {
         let most = served.get(code.as_str()).copied().unwrap_or(0);
         if *clicks > most {
@@ -50,6 +58,32 @@ pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
             text,
         });
     }
+}
+
+/// How the rollups are unlike what is counted.
+fn unlike(counted: u64, written: &WrittenClicks, waiting: u64) -> impl Iterator<Item = String> {
+    let rest =
+        (waiting > 0).then(|| format!("{waiting} reports of clicks were not written in time"));
+    let sum = (waiting == 0 && written.clicks != counted).then(|| {
+        format!(
+            "{counted} clicks are counted, and {} written",
+            written.clicks
+        )
+    });
+    let uneven = written.uneven.iter();
+    let uneven =
+        uneven.map(|by| format!("by the attribute {by} there are more clicks than at all"));
+    let complete = [LINK, DOMAIN].into_iter().filter_map(move |by| {
+        let listed = written.by_attribute.iter().find(|(each, _)| *each == by);
+        let listed = listed.map_or(0, |(_, clicks)| *clicks);
+        (listed != written.clicks).then(|| {
+            format!(
+                "{} clicks are written, and {listed} by the attribute {by}",
+                written.clicks
+            )
+        })
+    });
+    rest.into_iter().chain(sum).chain(uneven).chain(complete)
 }
 
 /// By code, how many redirects Envoys may have sent: those that came, and those of which no answer came.

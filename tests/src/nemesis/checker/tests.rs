@@ -6,6 +6,7 @@ mod moves;
 mod webhooks;
 
 use super::super::history::{Ask, Event, Micros, OperationOutcome, Value, Via, What};
+use super::super::rollups::WrittenClicks;
 use super::{Promise, Verdict, check};
 use Value::{Absent, Disabled, Target};
 
@@ -138,12 +139,29 @@ impl Story {
         self
     }
 
-    fn clicks(mut self, counted: u64, acknowledged: u64) -> Self {
+    fn clicks(self, counted: u64, acknowledged: u64) -> Self {
+        let written = WrittenClicks {
+            clicks: counted,
+            by_attribute: vec![(0, 1), (14, counted), (16, counted)],
+            uneven: Vec::new(),
+        };
+        self.written_clicks(counted, acknowledged, written, 0)
+    }
+
+    fn written_clicks(
+        mut self,
+        counted: u64,
+        acknowledged: u64,
+        written: WrittenClicks,
+        waiting: u64,
+    ) -> Self {
         let by_code = vec![("x".to_owned(), counted)];
         let clicks = What::Clicks {
             counted,
             acknowledged,
             by_code,
+            written: Box::new(written),
+            waiting,
         };
         self.add(90_000, clicks);
         self
@@ -388,6 +406,23 @@ fn clicks_are_counted_between_those_acknowledged_and_those_served() {
     assert_eq!(story().clicks(1, 2).breaks(), [Promise::ClicksCounted]);
     let of_all_and_of_one = [Promise::ClicksCounted, Promise::ClicksCounted];
     assert_eq!(story().clicks(4, 2).breaks(), of_all_and_of_one);
+    let written = |clicks, link, domain, uneven: &[u8]| WrittenClicks {
+        clicks,
+        by_attribute: vec![(14, link), (16, domain)],
+        uneven: uneven.to_vec(),
+    };
+    let breaks = |written, waiting| story().written_clicks(3, 2, written, waiting).breaks();
+    assert_eq!(breaks(written(3, 3, 3, &[]), 0), []);
+    for (written, waiting) in [
+        (written(3, 3, 3, &[]), 1),
+        (written(2, 2, 2, &[]), 0),
+        (written(3, 2, 3, &[]), 0),
+        (written(3, 3, 4, &[]), 0),
+        (written(3, 3, 3, &[5]), 0),
+    ] {
+        let broken = breaks(written.clone(), waiting);
+        assert_eq!(broken, [Promise::ClicksCounted], "{written:?}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! MariaDB, its copies, and restoring them.
 
+use super::super::rollups::WrittenClicks;
 use super::{CONTROL_PLANES, DisturbedDeployment, subfolder};
 use crate::nemesis::part::{Part, Probe};
 use crate::stack::{Signal, edgelink_binary, free_port, local};
@@ -192,14 +193,14 @@ impl DisturbedDeployment {
         Ok(String::from_utf8_lossy(&text).trim().to_owned())
     }
 
-    /// How often each link was followed, by its code.
+    /// How often each link was followed, by its code. Links whose row is gone are left out.
     ///
     /// # Errors
     /// Where the database does not answer.
     pub(in crate::nemesis) async fn clicks_by_code(&self) -> Result<Vec<(String, u64)>, String> {
         let rows = self
             .sql(&format!(
-                "SELECT SUBSTRING_INDEX(link_key, '/', -1), SUM(clicks) FROM {NAME}.click_minutes GROUP BY link_key"
+                "SELECT l.code, SUM(t.clicks) FROM {NAME}.link_totals t JOIN {NAME}.links l ON l.id = t.link_id GROUP BY l.code"
             ))
             .await?;
         let row = |line: &str| {
@@ -209,6 +210,32 @@ impl DisturbedDeployment {
         Ok(rows.lines().filter_map(row).collect())
     }
 
+    /// How many reports of clicks wait to be written.
+    ///
+    /// # Errors
+    /// Where the database does not answer.
+    pub(in crate::nemesis) async fn clicks_waiting(&self) -> Result<u64, String> {
+        let count = format!("SELECT COUNT(*) FROM {NAME}.click_queue");
+        let count = self.sql(&count).await?;
+        let number = count.trim().parse();
+        number.map_err(|error| format!("{count} is no number: {error}"))
+    }
+
+    /// What the rollups of all tenants add up to.
+    ///
+    /// # Errors
+    /// Where the database does not answer, or a rollup cannot be read.
+    pub(in crate::nemesis) async fn clicks_written(&self) -> Result<WrittenClicks, String> {
+        let docs = format!("SELECT HEX(doc) FROM {NAME}.click_hours WHERE kind = 3");
+        let mut written = WrittenClicks::default();
+        for doc in self.sql(&docs).await?.lines() {
+            written
+                .add(&unhex(doc)?)
+                .map_err(|error| error.to_string())?;
+        }
+        Ok(written)
+    }
+
     /// All clicks that were ever counted, those of links that are purged included.
     pub(in crate::nemesis) async fn clicks_counted(&self) -> Result<u64, String> {
         let sum = format!("SELECT COALESCE(SUM(counted), 0) FROM {NAME}.click_workers");
@@ -216,4 +243,14 @@ impl DisturbedDeployment {
         let number = sum.trim().parse();
         number.map_err(|error| format!("{sum} is no number: {error}"))
     }
+}
+
+fn unhex(text: &str) -> Result<Vec<u8>, String> {
+    let digit = |digit: u8| (digit as char).to_digit(16).map(|digit| digit as u8);
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
+    bytes.ok_or_else(|| format!("{text} is not hexadecimal"))
 }

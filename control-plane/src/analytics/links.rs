@@ -1,0 +1,100 @@
+//! From the keys in reports to links, and from hosts to domains.
+
+use crate::store::{ClickedDomain, ClickedLink, Store, StoreError};
+use edgelink_wire::LinkKey;
+use moka::sync::Cache;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a link is remembered. A change of its tags counts for clicks after that time at the latest.
+const REMEMBERED: Duration = Duration::from_secs(10);
+
+/// The most domains that are remembered.
+const MAX_DOMAINS: u64 = 10_000;
+
+/// Finds links by their keys, many at once, and remembers them for a while. Deleted and absent ones are looked for each time: their
+/// code may have a link again.
+pub struct LinkResolver {
+    store: Arc<Store>,
+    links: Cache<Arc<str>, Arc<ClickedLink>>,
+    domains: Cache<Arc<str>, ClickedDomain>,
+}
+
+/// The links of keys.
+pub type FoundLinks = HashMap<Arc<str>, Arc<ClickedLink>>;
+
+impl LinkResolver {
+    /// A resolver that remembers so many links.
+    #[must_use]
+    pub fn new(store: Arc<Store>, max_links: u64) -> Self {
+        let cache = |most: u64| Cache::builder().max_capacity(most).time_to_live(REMEMBERED);
+        Self {
+            store,
+            links: cache(max_links).build(),
+            domains: Cache::builder()
+                .max_capacity(MAX_DOMAINS)
+                .time_to_live(REMEMBERED)
+                .build(),
+        }
+    }
+
+    /// The links of these keys; one without a link is left out. A tombstone is the link that it was.
+    ///
+    /// # Errors
+    /// The failure of the database.
+    pub async fn links(&self, keys: &[Arc<str>]) -> Result<FoundLinks, StoreError> {
+        let mut found = FoundLinks::with_capacity(keys.len());
+        let mut missing = Vec::new();
+        for key in keys {
+            match self.links.get(key) {
+                Some(link) => drop(found.insert(Arc::clone(key), link)),
+                None => missing.extend(key.parse::<LinkKey>().ok()),
+            }
+        }
+        for (key, link) in self.store.clicked_links(&missing).await? {
+            let (key, link) = (Arc::<str>::from(key.to_string()), Arc::new(link));
+            if !link.is_deleted {
+                self.links.insert(Arc::clone(&key), Arc::clone(&link));
+            }
+            found.insert(key, link);
+        }
+        Ok(found)
+    }
+
+    /// The domains of these names; one without a row is left out.
+    ///
+    /// # Errors
+    /// The failure of the database.
+    pub async fn domains(
+        &self,
+        names: &[&str],
+    ) -> Result<HashMap<Arc<str>, ClickedDomain>, StoreError> {
+        let mut found = HashMap::with_capacity(names.len());
+        let mut missing = Vec::new();
+        for name in names {
+            let name = Arc::<str>::from(*name);
+            match self.domains.get(&name) {
+                Some(domain) => drop(found.insert(name, domain)),
+                None => missing.push(name),
+            }
+        }
+        let names: Vec<&str> = missing.iter().map(AsRef::as_ref).collect();
+        for (name, domain) in self.store.clicked_domains(&names).await? {
+            let name = Arc::<str>::from(name);
+            self.domains.insert(Arc::clone(&name), domain);
+            found.insert(name, domain);
+        }
+        Ok(found)
+    }
+
+    /// Forgets a link that has changed.
+    pub fn invalidate(&self, key: &str) {
+        self.links.invalidate(key);
+    }
+
+    /// Forgets all links.
+    pub fn invalidate_all(&self) {
+        self.links.invalidate_all();
+    }
+}

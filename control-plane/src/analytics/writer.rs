@@ -1,0 +1,274 @@
+//! The writer of clicks: takes reports from the queue, in their order, and gives them to the engine.
+//!
+//! One replica writes, the holder of a lease. Where a second one writes too, for a moment, each report counts once nevertheless:
+//! the engine writes the clicks of a report and removes it from the queue at once.
+
+use super::engine::{Engine, EngineError};
+use super::hot::HotCounts;
+use super::links::LinkResolver;
+use super::reading::{self, Read};
+use crate::clicks::MAX_BEHIND;
+use crate::clock;
+use crate::config::{AnalyticsConfig, ClicksConfig};
+use crate::lease::NamedLease;
+use crate::store::{QueuedReport, Store, StoreError};
+use crate::telemetry::prometheus::{
+    CLICK_QUEUE_AGE, CLICK_WRITE_FAILURES, CLICKS_ASIDE, CLICKS_WRITTEN,
+};
+use edgelink_wire::backoff::Bounds;
+use metrics::{counter, gauge};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The name of the lease, as the migrations have it.
+const LEASE: &str = "clicks";
+
+/// How long the lease lasts.
+const LEASE_TIME: Duration = Duration::from_secs(10);
+
+/// How often the queue is looked at, beside when this process has added to it.
+const POLL: Duration = Duration::from_millis(200);
+
+/// The least time between two looks, in which reports gather.
+const REST: Duration = Duration::from_millis(50);
+
+/// How often there is upkeep while reports come in.
+const UPKEEP: Duration = Duration::from_secs(1);
+
+/// The most reports that are read at once.
+const MAX_REPORTS: u64 = 1024;
+
+/// The pauses after failures.
+const PAUSES: Bounds = Bounds {
+    first_millis: 100,
+    cap_millis: 5_000,
+};
+
+/// Writes what is in the queue.
+pub struct ClickWriter {
+    store: Arc<Store>,
+    engine: Arc<dyn Engine>,
+    resolver: Arc<LinkResolver>,
+    settings: AnalyticsConfig,
+    clicks: ClicksConfig,
+    wake: Arc<Notify>,
+    lease: NamedLease,
+    held: bool,
+    hot: HotCounts,
+    /// Whether there were clicks since the hot links were noted.
+    is_hot_new: bool,
+    hot_at: Instant,
+    upkeep_at: Instant,
+    /// How many reports are written one by one, because one of them causes a failure for good.
+    alone: usize,
+    failures: u32,
+}
+
+/// What a turn has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Another replica writes.
+    Elsewhere,
+    /// No report waits.
+    Idle,
+    /// Reports were written, and more may wait.
+    Written,
+}
+
+/// Why a turn fails.
+#[derive(Debug, thiserror::Error)]
+pub enum TurnError {
+    /// The queue, the links or the lease cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The engine does not take the clicks.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+impl ClickWriter {
+    /// A writer that holds the lease under a name of its own. Notifying `wake` lets it look at the queue.
+    #[must_use]
+    pub fn new(
+        store: Arc<Store>,
+        engine: Arc<dyn Engine>,
+        resolver: Arc<LinkResolver>,
+        (settings, clicks): (&AnalyticsConfig, &ClicksConfig),
+        wake: Arc<Notify>,
+    ) -> Self {
+        Self {
+            lease: NamedLease::new(Arc::clone(&store), LEASE, LEASE_TIME),
+            store,
+            engine,
+            resolver,
+            settings: settings.clone(),
+            clicks: clicks.clone(),
+            wake,
+            held: false,
+            hot: HotCounts::new(clicks.hot_window_minutes),
+            is_hot_new: false,
+            hot_at: Instant::now(),
+            upkeep_at: Instant::now(),
+            alone: 0,
+            failures: 0,
+        }
+    }
+
+    /// Writes until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        loop {
+            let pause = match self.turn().await {
+                Ok(Turn::Written) => REST,
+                Ok(Turn::Idle | Turn::Elsewhere) => POLL,
+                Err(error) => {
+                    counter!(CLICK_WRITE_FAILURES).increment(1);
+                    tracing::warn!(%error, "writing clicks failed: it is retried");
+                    clock::pause_after(self.failures, PAUSES)
+                }
+            };
+            let is_failing = self.failures > 0;
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(pause) => {}
+                () = self.wake.notified(), if !is_failing => {
+                    tokio::time::sleep(REST).await;
+                }
+            }
+        }
+        if let Err(error) = self.lease.release().await {
+            tracing::warn!(%error, "giving the lease of clicks back failed: it ends by itself");
+        }
+    }
+
+    /// Writes the reports that wait longest.
+    ///
+    /// # Errors
+    /// The reports stay, or were written: the next turn finds out.
+    pub async fn turn(&mut self) -> Result<Turn, TurnError> {
+        let turn = self.take_turn().await;
+        self.failures = match &turn {
+            Ok(_) => 0,
+            Err(_) => self.failures.saturating_add(1),
+        };
+        turn
+    }
+
+    async fn take_turn(&mut self) -> Result<Turn, TurnError> {
+        let asked = self.lease.hold().await;
+        if !self.lease.is_held() {
+            self.held = false;
+            gauge!(CLICK_QUEUE_AGE).set(0.0);
+            return Ok(asked.map(|_| Turn::Elsewhere)?);
+        }
+        if !self.held {
+            self.held = true;
+            let hot = self.store.hot_clicks(self.clicks.hot_count).await?;
+            self.hot.start_again(hot, clock::unix_seconds());
+        }
+        let most = if self.alone > 0 { 1 } else { MAX_REPORTS };
+        let bytes = self.settings.chunk_bytes;
+        let reports = self.store.queued_reports(most, bytes).await?;
+        measure(&reports);
+        let is_idle = reports.is_empty();
+        if !is_idle {
+            self.write(&reports).await?;
+        }
+        self.note_hot().await?;
+        self.keep_up(is_idle).await?;
+        Ok(if is_idle { Turn::Idle } else { Turn::Written })
+    }
+
+    /// Writes reports in chunks that are not too large.
+    async fn write(&mut self, reports: &[QueuedReport]) -> Result<(), TurnError> {
+        let Read { chunks, malformed } =
+            reading::read(reports, &self.resolver, self.settings.chunk_clicks).await?;
+        for (id, error) in malformed {
+            self.set_aside(id, error).await?;
+        }
+        for chunk in chunks {
+            let written = self.engine.write(&chunk).await;
+            if let Err(error) = written {
+                return self.give_way(&chunk.rows, error).await;
+            }
+            self.alone = self.alone.saturating_sub(1);
+            let clicks = chunk.clicks.iter().map(|click| click.count);
+            counter!(CLICKS_WRITTEN).increment(clicks.fold(0, u64::saturating_add));
+            self.hot.add(&chunk.clicks, clock::unix_seconds());
+            self.is_hot_new = true;
+        }
+        Ok(())
+    }
+
+    /// After a failure for good, reports are written one by one; the one that fails alone is set aside.
+    async fn give_way(&mut self, rows: &[u64], error: EngineError) -> Result<(), TurnError> {
+        if error.is_transient() {
+            return Err(error.into());
+        }
+        match rows {
+            [row] => {
+                self.alone = self.alone.saturating_sub(1);
+                self.set_aside(*row, error).await?;
+                Ok(())
+            }
+            _ => {
+                self.alone = rows.len();
+                Err(error.into())
+            }
+        }
+    }
+
+    async fn set_aside(&self, id: u64, error: impl std::fmt::Display) -> Result<(), StoreError> {
+        let error = error.to_string();
+        tracing::error!(
+            id,
+            error,
+            "a report of clicks cannot be written: it is set aside in click_queue"
+        );
+        counter!(CLICKS_ASIDE).increment(1);
+        self.store.set_report_aside(id).await
+    }
+
+    /// Notes the hot links.
+    async fn note_hot(&mut self) -> Result<(), StoreError> {
+        let now = Instant::now();
+        if !self.is_hot_new || now < self.hot_at {
+            return Ok(());
+        }
+        self.is_hot_new = false;
+        self.hot_at = now + self.clicks.hot_period_ms;
+        let seconds = clock::unix_seconds();
+        let most = usize::try_from(self.clicks.hot_count).unwrap_or(usize::MAX);
+        let links = self.hot.hottest(most, seconds);
+        let until = seconds + self.clicks.hot_window_minutes * 60;
+        self.store.replace_hot_links(&links, until).await
+    }
+
+    /// Lets the engine keep up with the time. What it does takes turns with reports.
+    async fn keep_up(&mut self, is_idle: bool) -> Result<(), TurnError> {
+        let now = Instant::now();
+        if now < self.upkeep_at {
+            return Ok(());
+        }
+        let oldest = self.store.oldest_report().await?;
+        let settled = oldest.map_or_else(clock::unix_seconds, |millis| millis / 1000);
+        let settled = settled
+            .min(clock::unix_seconds())
+            .saturating_sub(MAX_BEHIND);
+        let has_more = self.engine.upkeep(settled).await?;
+        self.upkeep_at = match has_more && is_idle {
+            true => now,
+            false => now + UPKEEP,
+        };
+        Ok(())
+    }
+}
+
+/// Measures for how long the oldest report waits.
+fn measure(reports: &[QueuedReport]) {
+    let oldest = reports.first().map(|report| report.received_at);
+    let age = oldest.map_or(0, |oldest| clock::unix_millis().saturating_sub(oldest));
+    gauge!(CLICK_QUEUE_AGE).set(Duration::from_millis(age).as_secs_f64());
+}

@@ -1,0 +1,184 @@
+//! Reports that come in while others are committed are committed together.
+
+use super::{IngestError, read_report};
+use crate::clock;
+use crate::store::{ClickReport, Store, StoreError};
+use crate::telemetry::prometheus::{CLICK_BATCHES, CLICK_QUEUE_BYTES, CLICKS_COUNTED};
+use bytes::Bytes;
+use metrics::{counter, gauge};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
+
+/// The most reports that are committed together.
+const MAX_REPORTS: usize = 64;
+
+/// The most bytes of reports that are committed together, but for a single one.
+const MAX_BYTES: usize = 8 << 20;
+
+/// How often the queue is measured while reports come in.
+const MEASURING: Duration = Duration::from_secs(1);
+
+/// Takes reports into the queue.
+#[derive(Clone)]
+pub struct Reports {
+    jobs: mpsc::Sender<Job>,
+}
+
+/// A report that waits for its commit.
+struct Job {
+    report: ClickReport,
+    answer: oneshot::Sender<Result<(), IngestError>>,
+}
+
+/// What commits reports.
+struct Committer {
+    store: Arc<Store>,
+    /// Wakes what writes the queue.
+    wake: Arc<Notify>,
+    max_queued_bytes: u64,
+    /// The bytes in the queue as they were measured last, and those that this process has added since.
+    queued_bytes: u64,
+    measure_at: Instant,
+}
+
+impl Reports {
+    /// Starts to commit reports into `store`, unless so many bytes wait there, and to `wake` what writes them. It ends after its
+    /// last commit when this is dropped.
+    #[must_use]
+    pub fn start(store: Arc<Store>, wake: Arc<Notify>, max_queued_bytes: u64) -> Self {
+        let (jobs, waiting) = mpsc::channel(MAX_REPORTS);
+        let committer = Committer {
+            store,
+            wake,
+            max_queued_bytes,
+            queued_bytes: 0,
+            measure_at: Instant::now(),
+        };
+        tokio::spawn(committer.run(waiting));
+        Self { jobs }
+    }
+
+    /// Takes a report, each of whose batches counts once however often it is sent. It is committed when this returns `Ok`.
+    ///
+    /// # Errors
+    /// [`IngestError::Undecodable`] or [`IngestError::Malformed`] if a retry is of no use, [`IngestError::Full`], or the failure
+    /// of the database.
+    pub async fn count(&self, body: Bytes) -> Result<(), IngestError> {
+        let report = read_report(body, clock::unix_millis())?;
+        if report.heads.is_empty() {
+            return Ok(());
+        }
+        let (answer, answered) = oneshot::channel();
+        let job = Job { report, answer };
+        self.jobs.send(job).await.map_err(|_| given_up())?;
+        answered.await.map_err(|_| given_up())?
+    }
+}
+
+fn given_up() -> IngestError {
+    IngestError::Store(StoreError {
+        context: "counting clicks",
+        transient: true,
+        source: "the commit was given up".into(),
+    })
+}
+
+impl Committer {
+    async fn run(mut self, mut waiting: mpsc::Receiver<Job>) {
+        let mut next = None;
+        loop {
+            let first = match next.take() {
+                Some(job) => Some(job),
+                None => waiting.recv().await,
+            };
+            let Some(first) = first else {
+                return;
+            };
+            let mut bytes = first.report.body.len();
+            let mut jobs = vec![first];
+            while jobs.len() < MAX_REPORTS
+                && let Ok(job) = waiting.try_recv()
+            {
+                bytes += job.report.body.len();
+                if bytes > MAX_BYTES {
+                    next = Some(job);
+                    break;
+                }
+                jobs.push(job);
+            }
+            self.commit(jobs).await;
+        }
+    }
+
+    async fn commit(&mut self, mut jobs: Vec<Job>) {
+        jobs.retain(|job| !job.answer.is_closed());
+        if jobs.is_empty() {
+            return;
+        }
+        self.measure().await;
+        if self.queued_bytes >= self.max_queued_bytes {
+            for job in jobs {
+                drop(job.answer.send(Err(IngestError::Full)));
+            }
+            return;
+        }
+        let (reports, answers): (Vec<_>, Vec<_>) =
+            jobs.into_iter().map(|job| (job.report, job.answer)).unzip();
+        match self.store.count_clicks(&reports).await {
+            Ok(new) => {
+                self.note(&reports, &new);
+                for answer in answers {
+                    drop(answer.send(Ok(())));
+                }
+            }
+            Err(error) => {
+                let (transient, source) = (error.transient, Arc::new(error));
+                for answer in answers {
+                    let error = StoreError {
+                        context: source.context,
+                        transient,
+                        source: Box::new(Arc::clone(&source)),
+                    };
+                    drop(answer.send(Err(error.into())));
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, reports: &[ClickReport], new: &[usize]) {
+        let batches: usize = reports.iter().map(|report| report.heads.len()).sum();
+        let taken: usize = new.iter().sum();
+        counter!(CLICK_BATCHES, "outcome" => "new").increment(taken as u64);
+        counter!(CLICK_BATCHES, "outcome" => "repeated").increment((batches - taken) as u64);
+        for (report, new) in reports.iter().zip(new) {
+            if *new == 0 {
+                continue;
+            }
+            self.queued_bytes += report.body.len() as u64;
+            if *new == report.heads.len() {
+                let clicks = report.heads.iter().map(|head| head.clicks);
+                counter!(CLICKS_COUNTED).increment(clicks.fold(0, u64::saturating_add));
+            }
+        }
+        if taken > 0 {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Measures the queue now and then. Where that fails, the bytes are taken to be as they were.
+    async fn measure(&mut self) {
+        if Instant::now() < self.measure_at {
+            return;
+        }
+        self.measure_at = Instant::now() + MEASURING;
+        match self.store.queued_bytes().await {
+            Ok(bytes) => {
+                self.queued_bytes = bytes;
+                gauge!(CLICK_QUEUE_BYTES).set(bytes as f64);
+            }
+            Err(error) => tracing::warn!(%error, "measuring the queue of clicks failed"),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Analytics in the database: the queue of reports, and what the SQL engine keeps.
+//!
+//! `click_state` has one row. Whatever changes rollups, raw clicks or totals locks it first, so that these changes come one after
+//! another.
+
+mod days;
+mod docs;
+mod hot;
+mod links;
+mod orphans;
+mod purge;
+mod queries;
+mod queue;
+mod raw;
+mod removal;
+mod totals;
+mod writing;
+
+pub use days::DayProgress;
+pub use docs::{DocKey, DocKind};
+pub use links::{ClickedDomain, ClickedLink};
+pub use orphans::NewOrphan;
+pub use purge::ClickRetention;
+pub use queries::{DocSpan, StoredDoc};
+pub use queue::QueuedReport;
+pub use raw::{NewRaw, RawHead, RawRow, RawScope, RawSelection};
+pub use writing::ClickWrite;
+
+pub(super) use queue::insert_reports;
+pub(super) use removal::remove;
+pub(super) use totals::{JOIN_TOTALS, VISITS, forget_total};

@@ -1,0 +1,164 @@
+//! Makes the rollups of a day of those of its hours, a part at a time.
+
+use super::docs::{DAYS, DocKey, DocKind, HOURS, decode};
+use super::writing::State;
+use crate::analytics::rollup::Rollup;
+use crate::store::calls::{Store, run};
+use crate::store::error::{Fault, StoreError};
+use crate::store::session::Session;
+use crate::store::sql::sql;
+use std::collections::BTreeMap;
+
+const DAY_HOURS: u32 = 24;
+
+/// How far a day has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DayProgress {
+    /// The day (unix time / 86400).
+    pub day: u32,
+    kind: DocKind,
+    /// The scopes before this one are done.
+    next: u64,
+}
+
+/// The rollups of an hour, in the order of their scopes.
+struct HourDocs {
+    hour: u32,
+    docs: Vec<(u64, Vec<u8>)>,
+}
+
+impl DayProgress {
+    /// The beginning of a day.
+    #[must_use]
+    pub fn begin(day: u32) -> Self {
+        Self {
+            day,
+            kind: DocKind::Link,
+            next: 0,
+        }
+    }
+
+    /// How many scopes are read of each hour: a link has few values.
+    fn limit(self) -> usize {
+        match self.kind {
+            DocKind::Link => 512,
+            DocKind::Domain | DocKind::Tenant => 16,
+        }
+    }
+
+    fn behind(self, last: Option<u64>) -> Option<Self> {
+        let kind = match (last, self.kind) {
+            (Some(last), kind) => {
+                return Some(Self {
+                    kind,
+                    next: last.saturating_add(1),
+                    ..self
+                });
+            }
+            (None, DocKind::Link) => DocKind::Domain,
+            (None, DocKind::Domain) => DocKind::Tenant,
+            (None, DocKind::Tenant) => return None,
+        };
+        let (day, next) = (self.day, 0);
+        Some(Self { day, kind, next })
+    }
+}
+
+impl Store {
+    /// The first day that has no rollups of its own yet.
+    pub async fn days_until(&self) -> Result<u32, StoreError> {
+        let call = self.read("days_until", "asking which days have clicks of their own");
+        run!(call, |session| {
+            Ok(State::read(session).await?.days_until)
+        })
+    }
+
+    /// Makes the next rollups of a day; what comes next, or `None` if the day is complete, and counts as such from then on.
+    pub async fn build_day(
+        &self,
+        progress: DayProgress,
+        max_values: usize,
+    ) -> Result<Option<DayProgress>, StoreError> {
+        let call = self.write("build_day", "summing up the clicks of a day");
+        run!(call, |session| {
+            session.begin().await?;
+            let state = State::lock(session).await?;
+            if state.days_until != progress.day {
+                // Another process was faster.
+                session.rollback().await?;
+                return Ok(None);
+            }
+            let last = build_part(session, progress, max_values).await?;
+            let next = progress.behind(last);
+            if next.is_none() {
+                let done = sql(
+                    "UPDATE click_state SET writes = writes + 1, days_until = days_until + 1 WHERE id = 1",
+                );
+                session.execute(done).await?;
+            }
+            session.commit(progress.limit()).await?;
+            Ok(next)
+        })
+    }
+}
+
+/// Writes the rollups of the next scopes; the last of these, or `None` if there are no more.
+async fn build_part(
+    session: &mut Session,
+    progress: DayProgress,
+    max_values: usize,
+) -> Result<Option<u64>, Fault> {
+    let hours = read_hours(session, progress).await?;
+    let is_full = |hour: &&HourDocs| hour.docs.len() >= progress.limit();
+    let ends = hours.iter().filter(is_full);
+    let end = ends.filter_map(|hour| Some(hour.docs.last()?.0)).min();
+    let mut days: BTreeMap<u64, Rollup<'_>> = BTreeMap::new();
+    for HourDocs { hour, docs } in &hours {
+        for (scope_id, doc) in docs {
+            if end.is_some_and(|end| *scope_id > end) {
+                break;
+            }
+            let key = DocKey {
+                kind: progress.kind,
+                time: *hour,
+                scope_id: *scope_id,
+            };
+            let rollup = decode(key, Some(doc), HOURS.slots)?;
+            let day = days.entry(*scope_id);
+            let day = day.or_insert_with(|| Rollup::new(DAYS.slots));
+            let hour_of_day = usize::try_from(hour % DAY_HOURS).unwrap_or(0);
+            day.merge_hour(hour_of_day, &rollup, max_values);
+        }
+    }
+    let encoded = |(scope_id, rollup): (&u64, &Rollup<'_>)| {
+        let key = DocKey {
+            kind: progress.kind,
+            time: progress.day,
+            scope_id: *scope_id,
+        };
+        (key, rollup.encode())
+    };
+    let docs: Vec<_> = days.iter().map(encoded).collect();
+    DAYS.write(session, &docs).await?;
+    Ok(end)
+}
+
+async fn read_hours(session: &mut Session, progress: DayProgress) -> Result<Vec<HourDocs>, Fault> {
+    let index = session.dialect().force_index("PRIMARY");
+    let select = format!(
+        "SELECT scope_id, doc FROM click_hours{index} WHERE kind = ? AND hour = ? AND scope_id >= ? \
+         ORDER BY scope_id LIMIT ?"
+    );
+    let first = progress.day.saturating_mul(DAY_HOURS);
+    let mut hours = Vec::new();
+    for hour in first..first.saturating_add(DAY_HOURS) {
+        let query = sql(select.clone())
+            .bind(progress.kind.number())
+            .bind(hour)
+            .bind(progress.next)
+            .bind(progress.limit() as u64);
+        let docs = session.fetch_all(query).await?;
+        hours.push(HourDocs { hour, docs });
+    }
+    Ok(hours)
+}

@@ -1,0 +1,125 @@
+//! Orphan visits: requests that led to no link. Of each day a bounded number is kept, and all are counted.
+
+use super::docs::sized;
+use crate::store::calls::{Store, run};
+use crate::store::error::{Fault, StoreError};
+use crate::store::session::Session;
+use crate::store::sql::{pieces, sql};
+use std::collections::BTreeMap;
+
+const DAY_SECONDS: u64 = 86_400;
+
+/// What a row takes beside its texts.
+const ROW_BYTES: usize = 80;
+
+/// The most rows that one statement deletes.
+const MAX_DELETED: u32 = 1000;
+
+/// An orphan visit that is to be kept.
+#[derive(Clone, Debug)]
+pub struct NewOrphan<'a> {
+    /// Unix seconds.
+    pub at: u64,
+    /// The tenant.
+    pub tenant_id: u32,
+    /// The domain; 0 if it is unknown.
+    pub domain_id: u32,
+    /// What was asked for, by its number, at least 1.
+    pub kind: u8,
+    /// Whether it is that of a bot.
+    pub is_bot: bool,
+    /// Domain and path.
+    pub url: &'a str,
+    /// All else, encoded.
+    pub described: Vec<u8>,
+}
+
+impl Store {
+    /// Deletes the orphan visits of a tenant; how many were kept.
+    pub async fn delete_orphan_visits(&self, tenant_id: u32) -> Result<u64, StoreError> {
+        let mut deleted = 0;
+        loop {
+            let call = self.write("delete_orphans", "deleting orphan visits");
+            let count: u64 = run!(call, |session| {
+                let of_tenant = "tenant_id = ? ORDER BY tenant_id, at, number";
+                let delete = session
+                    .dialect()
+                    .delete_some("orphan_visits", "number", of_tenant);
+                let delete = sql(delete).bind(tenant_id).bind(MAX_DELETED);
+                session.autocommit(delete).await
+            })?;
+            deleted += count;
+            if count < MAX_DELETED.into() {
+                break;
+            }
+        }
+        let call = self.write("delete_orphans", "deleting orphan visits");
+        run!(call, |session| {
+            let delete = sql("DELETE FROM orphan_days WHERE tenant_id = ?");
+            session.autocommit(delete.bind(tenant_id)).await
+        })?;
+        Ok(deleted)
+    }
+}
+
+/// Counts orphan visits, and inserts `most` at most of each tenant and day. The first one has this number; the number of the next one.
+pub(super) async fn insert(
+    session: &mut Session,
+    orphans: &[NewOrphan<'_>],
+    most: u64,
+    mut number: u64,
+) -> Result<u64, Fault> {
+    let mut days: BTreeMap<(u32, u64), Vec<&NewOrphan<'_>>> = BTreeMap::new();
+    for orphan in orphans {
+        let day = days.entry((orphan.tenant_id, orphan.at / DAY_SECONDS));
+        day.or_default().push(orphan);
+    }
+    let mut kept = Vec::new();
+    for ((tenant_id, day), orphans) in days {
+        let before = add(session, tenant_id, day, orphans.len() as u64).await?;
+        let room = usize::try_from(most.saturating_sub(before)).unwrap_or(usize::MAX);
+        kept.extend(orphans.into_iter().take(room));
+    }
+    for part in sized(&kept, |orphan| {
+        ROW_BYTES + orphan.url.len() + orphan.described.len()
+    }) {
+        for part in pieces(part) {
+            let rows = part.iter().map(|orphan| {
+                let own = number;
+                number += 1;
+                [
+                    own.into(),
+                    orphan.at.into(),
+                    orphan.tenant_id.into(),
+                    orphan.domain_id.into(),
+                    u64::from(orphan.kind).into(),
+                    orphan.is_bot.into(),
+                    orphan.url.into(),
+                    orphan.described.as_slice().into(),
+                ]
+            });
+            let insert = sql(
+                "INSERT INTO orphan_visits (number, at, tenant_id, domain_id, kind, is_bot, url, described) ",
+            );
+            session.execute(insert.rows(rows)).await?;
+        }
+    }
+    Ok(number)
+}
+
+/// Adds to the count of a day; what it was before.
+async fn add(session: &mut Session, tenant_id: u32, day: u64, visits: u64) -> Result<u64, Fault> {
+    let query = sql("SELECT visits FROM orphan_days WHERE tenant_id = ? AND day = ?");
+    let before: Option<(u64,)> = session
+        .fetch_optional(query.bind(tenant_id).bind(day))
+        .await?;
+    let before = before.map_or(0, |(visits,)| visits);
+    let update = session.dialect().on_duplicate("tenant_id, day");
+    let inserted = session.dialect().inserted("visits");
+    let row = [tenant_id.into(), day.into(), (before + visits).into()];
+    let insert = sql("INSERT INTO orphan_days (tenant_id, day, visits) ")
+        .rows([row])
+        .push(&format!("{update} visits = {inserted}"));
+    session.execute(insert).await?;
+    Ok(before)
+}

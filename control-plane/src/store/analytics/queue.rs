@@ -1,0 +1,121 @@
+//! The click queue: reports that are acknowledged and not written yet.
+
+use super::docs::sized;
+use crate::store::calls::{Store, run};
+use crate::store::error::{Fault, StoreError};
+use crate::store::session::Session;
+use crate::store::sql::{pieces, sql};
+use bytes::Bytes;
+
+/// The most rows that are read at once.
+const MAX_ROWS: u64 = 1024;
+
+/// A report that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedReport {
+    /// Its number.
+    pub id: u64,
+    /// When it came in: unix time in milliseconds.
+    pub received_at: u64,
+    /// Encoded batches, none of which was counted before.
+    pub body: Vec<u8>,
+}
+
+impl Store {
+    /// The reports that wait longest: as many as have `max_bytes` together, and one at least.
+    pub async fn queued_reports(
+        &self,
+        max_rows: u64,
+        max_bytes: u64,
+    ) -> Result<Vec<QueuedReport>, StoreError> {
+        let call = self.read("queued_reports", "reading reports of clicks");
+        run!(call, |session| {
+            let index = session.dialect().force_index("click_queue_waiting");
+            let query = sql(format!(
+                "SELECT id, bytes FROM click_queue{index} WHERE aside = 0 ORDER BY id LIMIT ?"
+            ));
+            let rows: Vec<(u64, u64)> = session
+                .fetch_all(query.bind(max_rows.min(MAX_ROWS)))
+                .await?;
+            let mut room = max_bytes;
+            let fits = |(place, (_, bytes)): &(usize, &(u64, u64))| {
+                let has_room = *place == 0 || *bytes <= room;
+                room = room.saturating_sub(*bytes);
+                has_room
+            };
+            let fitting = rows.iter().enumerate().take_while(fits);
+            let ids: Vec<u64> = fitting.map(|(_, (id, _))| *id).collect();
+            if ids.is_empty() {
+                return Ok(Vec::new());
+            }
+            let index = session.dialect().force_index("PRIMARY");
+            let query = sql(format!(
+                "SELECT id, received_at, body FROM click_queue{index} WHERE id IN "
+            ));
+            let mut rows: Vec<(u64, u64, Vec<u8>)> = session.fetch_all(query.list(&ids)).await?;
+            rows.sort_unstable_by_key(|(id, ..)| *id);
+            let report = |(id, received_at, body)| QueuedReport {
+                id,
+                received_at,
+                body,
+            };
+            Ok(rows.into_iter().map(report).collect())
+        })
+    }
+
+    /// Sets a report aside that cannot be read: it is not read again.
+    pub async fn set_report_aside(&self, id: u64) -> Result<(), StoreError> {
+        let call = self.write("set_report_aside", "setting a report of clicks aside");
+        run!(call, |session| {
+            let set = sql("UPDATE click_queue SET aside = 1 WHERE id = ?");
+            session.autocommit(set.bind(id)).await.map(drop)
+        })
+    }
+
+    /// The bytes of the reports that wait.
+    pub async fn queued_bytes(&self) -> Result<u64, StoreError> {
+        let call = self.read("queued_bytes", "measuring reports of clicks");
+        run!(call, |session| {
+            let index = session.dialect().force_index("click_queue_waiting");
+            let query = sql(format!(
+                "SELECT CAST(COALESCE(SUM(bytes), 0) AS UNSIGNED) AS bytes FROM click_queue{index} WHERE aside = 0"
+            ));
+            let (bytes,): (u64,) = session.fetch_one(query).await?;
+            Ok(bytes)
+        })
+    }
+
+    /// When the oldest report that waits came in: unix time in milliseconds. `None` if none waits.
+    pub async fn oldest_report(&self) -> Result<Option<u64>, StoreError> {
+        let call = self.read("oldest_report", "looking for the oldest report of clicks");
+        run!(call, |session| {
+            let index = session.dialect().force_index("click_queue_waiting");
+            let query = sql(format!(
+                "SELECT received_at FROM click_queue{index} WHERE aside = 0 ORDER BY id LIMIT 1"
+            ));
+            let row: Option<(u64,)> = session.fetch_optional(query).await?;
+            Ok(row.map(|(received_at,)| received_at))
+        })
+    }
+}
+
+/// Inserts reports, with the times at which they came in.
+pub(in crate::store) async fn insert_reports(
+    session: &mut Session,
+    reports: &[(u64, Bytes)],
+) -> Result<(), Fault> {
+    for part in sized(reports, |(_, body)| body.len()) {
+        for part in pieces(part) {
+            let rows = part.iter().map(|(received_at, body)| {
+                [
+                    (*received_at).into(),
+                    (body.len() as u64).into(),
+                    body.as_ref().into(),
+                ]
+            });
+            let insert = sql("INSERT INTO click_queue (received_at, bytes, body) ");
+            session.execute(insert.rows(rows)).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Removes the clicks of links.
+
+use super::docs::{DAYS, DocKind, HOURS};
+use super::writing::State;
+use crate::store::calls::{Store, run};
+use crate::store::error::{Fault, StoreError};
+use crate::store::session::Session;
+use crate::store::sql::{LONGEST, sql};
+
+/// The most raw clicks that one statement deletes.
+const MAX_DELETED: u32 = 1000;
+
+impl Store {
+    /// Deletes the clicks of links; how many there were. Domains and tenants keep them in their sums.
+    ///
+    /// They are gone from totals and rollups at once, even if the rest of the call fails: the next one removes what is left.
+    pub async fn delete_link_clicks(&self, links: &[u64]) -> Result<u64, StoreError> {
+        let mut clicks: u64 = 0;
+        for links in links.chunks(LONGEST) {
+            let call = self.write("delete_clicks", "deleting the clicks of links");
+            clicks = clicks.saturating_add(run!(call, |session| {
+                session.begin().await?;
+                State::lock(session).await?;
+                let query = sql(
+                    "SELECT CAST(COALESCE(SUM(clicks), 0) AS UNSIGNED) AS clicks FROM link_totals WHERE link_id IN ",
+                );
+                let (clicks,): (u64,) = session.fetch_one(query.list(&distinct(links))).await?;
+                remove_sums(session, links).await?;
+                session.commit(links.len()).await?;
+                Ok(clicks)
+            })?);
+            loop {
+                let call = self.write("delete_clicks", "deleting the clicks of links");
+                let deleted = run!(call, |session| {
+                    let (delete, values) = delete_raw(session, links);
+                    let mut delete = sql(delete);
+                    delete.values = values;
+                    session.autocommit(delete.bind(MAX_DELETED)).await
+                })?;
+                if deleted < MAX_DELETED.into() {
+                    break;
+                }
+            }
+        }
+        Ok(clicks)
+    }
+}
+
+fn distinct(links: &[u64]) -> Vec<u64> {
+    let mut links = links.to_vec();
+    links.sort_unstable();
+    links.dedup();
+    links
+}
+
+/// The statement that deletes some raw clicks of links; its last value is how many.
+fn delete_raw<'v>(session: &Session, links: &[u64]) -> (String, crate::store::sql::Values<'v>) {
+    let of_links = sql("tenant_id > 0 AND link_id IN ").list(links);
+    let condition = format!("{} ORDER BY link_id, at, number", of_links.text);
+    let delete = session
+        .dialect()
+        .delete_some("click_events", "number", &condition);
+    (delete, of_links.values)
+}
+
+/// Removes rollups and totals.
+async fn remove_sums(session: &mut Session, links: &[u64]) -> Result<(), Fault> {
+    for table in [HOURS, DAYS] {
+        let delete = format!(
+            "DELETE FROM {} WHERE kind = ? AND scope_id IN ",
+            table.table
+        );
+        let delete = sql(delete).bind(DocKind::Link.number()).list(links);
+        session.execute(delete).await?;
+    }
+    let delete = sql("DELETE FROM link_totals WHERE link_id IN ").list(links);
+    session.execute(delete).await.map(drop)
+}
+
+/// Removes the clicks of links. `false`, and only some are removed, if there are more than one statement deletes. Part of a transaction.
+pub(in crate::store) async fn remove(session: &mut Session, links: &[u64]) -> Result<bool, Fault> {
+    State::lock(session).await?;
+    for links in links.chunks(LONGEST) {
+        let (delete, values) = delete_raw(session, links);
+        let mut delete = sql(delete);
+        delete.values = values;
+        if session.execute(delete.bind(MAX_DELETED)).await? >= MAX_DELETED.into() {
+            return Ok(false);
+        }
+        remove_sums(session, links).await?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,137 @@
+//! Writes the clicks of reports, and removes these from the queue: in one transaction.
+
+use super::docs::{DAYS, DocKey, HOURS, decode};
+use super::orphans::{self, NewOrphan};
+use super::raw::{self, NewRaw};
+use super::totals;
+use crate::analytics::rollup::{Rollup, Tally};
+use crate::store::calls::{Store, run};
+use crate::store::error::{Fault, StoreError};
+use crate::store::session::Session;
+use crate::store::sql::{LONGEST, sql};
+use std::collections::HashMap;
+
+const DAY_HOURS: u32 = 24;
+
+/// Clicks that are written together.
+#[derive(Debug, Default)]
+pub struct ClickWrite<'a> {
+    /// The rows of the queue that they were in.
+    pub rows: &'a [u64],
+    /// By hour.
+    pub docs: Vec<(DocKey, Rollup<'a>)>,
+    /// By link.
+    pub totals: Vec<(u64, Tally)>,
+    /// One by one.
+    pub raw: Vec<NewRaw<'a>>,
+    /// Visits that led to no link.
+    pub orphans: Vec<NewOrphan<'a>>,
+    /// The most values of an attribute in a rollup.
+    pub max_values: usize,
+    /// The most orphan visits of a tenant that are kept of a day.
+    pub max_orphans: u64,
+}
+
+/// The row of `click_state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
+pub(super) struct State {
+    /// Grows with each change.
+    pub(super) writes: u64,
+    /// The number of the next click.
+    pub(super) number: u64,
+    /// The first day that is not in `click_days`.
+    pub(super) days_until: u32,
+}
+
+impl State {
+    /// Reads the row and locks it, so that no other transaction changes clicks before this one ends.
+    pub(super) async fn lock(session: &mut Session) -> Result<Self, Fault> {
+        let for_update = session.dialect().for_update;
+        let query =
+            format!("SELECT writes, number, days_until FROM click_state WHERE id = 1{for_update}");
+        session.fetch_one(sql(query)).await
+    }
+
+    /// Reads the row.
+    pub(super) async fn read(session: &mut Session) -> Result<Self, Fault> {
+        let query = sql("SELECT writes, number, days_until FROM click_state WHERE id = 1");
+        session.fetch_one(query).await
+    }
+}
+
+impl Store {
+    /// Writes clicks, all of them or none. A transient error, and nothing is written, if one of their rows is not in the queue any more.
+    pub async fn write_clicks(&self, write: &ClickWrite<'_>) -> Result<(), StoreError> {
+        let call = self.write("write_clicks", "writing clicks");
+        run!(call, |session| {
+            session.begin().await?;
+            let state = State::lock(session).await?;
+            take(session, write.rows).await?;
+            write_docs(session, write, state.days_until).await?;
+            totals::add(session, &write.totals).await?;
+            let number = raw::insert(session, &write.raw, state.number).await?;
+            let number =
+                orphans::insert(session, &write.orphans, write.max_orphans, number).await?;
+            let update = "UPDATE click_state SET writes = writes + 1, number = ? WHERE id = 1";
+            session.execute(sql(update).bind(number)).await?;
+            session.commit(write.docs.len() + write.raw.len()).await
+        })
+    }
+}
+
+/// Removes rows from the queue.
+async fn take(session: &mut Session, rows: &[u64]) -> Result<(), Fault> {
+    let mut taken = 0;
+    for rows in rows.chunks(LONGEST) {
+        let delete = sql("DELETE FROM click_queue WHERE id IN ").list(rows);
+        taken += session.execute(delete).await?;
+    }
+    match taken == rows.len() as u64 {
+        true => Ok(()),
+        false => Err(Fault::Contended),
+    }
+}
+
+async fn write_docs(
+    session: &mut Session,
+    write: &ClickWrite<'_>,
+    days_until: u32,
+) -> Result<(), Fault> {
+    let stored = HOURS
+        .read(session, write.docs.iter().map(|(key, _)| *key))
+        .await?;
+    let mut docs = Vec::with_capacity(write.docs.len());
+    for (key, added) in &write.docs {
+        let mut rollup = decode(*key, stored.get(key), HOURS.slots)?;
+        rollup.merge(added, write.max_values);
+        docs.push((*key, rollup.encode()));
+    }
+    HOURS.write(session, &docs).await?;
+    // Hours of a day that has its rollups already: as clocks are bounded, only where a clock went back.
+    let late = |key: &DocKey| key.time / DAY_HOURS < days_until;
+    let late: Vec<_> = write.docs.iter().filter(|(key, _)| late(key)).collect();
+    if late.is_empty() {
+        return Ok(());
+    }
+    let day_of = |key: &DocKey| DocKey {
+        time: key.time / DAY_HOURS,
+        ..*key
+    };
+    let stored = DAYS
+        .read(session, late.iter().map(|(key, _)| day_of(key)))
+        .await?;
+    let mut days: HashMap<DocKey, Rollup<'_>> = HashMap::new();
+    for (key, added) in late {
+        let day = day_of(key);
+        if !days.contains_key(&day) {
+            days.insert(day, decode(day, stored.get(&day), DAYS.slots)?);
+        }
+        if let Some(rollup) = days.get_mut(&day) {
+            let hour = usize::try_from(key.time % DAY_HOURS).unwrap_or(0);
+            rollup.merge_hour(hour, added, write.max_values);
+        }
+    }
+    let encode = |(key, rollup): (DocKey, Rollup<'_>)| (key, rollup.encode());
+    let docs: Vec<_> = days.into_iter().map(encode).collect();
+    DAYS.write(session, &docs).await
+}
