@@ -1,9 +1,11 @@
 //! Clicks: takes what edges report into the queue, each batch once, and finds the links that are followed most.
 
 mod hot;
+mod own;
 mod reports;
 
 pub use hot::{HotLink, HotLinks, hot_links};
+pub(crate) use own::OwnClicks;
 pub use reports::Reports;
 
 use crate::store::{BatchHead, ClickReport, StoreError};

@@ -116,6 +116,7 @@ impl Config {
         self.redis.check(problems);
         self.feed.check(&self.publisher, problems);
         self.links.complete(problems);
+        self.clicks.check(&self.links, problems);
         self.numbers.check(&self.links, problems);
         self.auth.complete(problems);
         self.log.check(problems);

@@ -4,6 +4,7 @@ pub(crate) mod api;
 pub(crate) mod app;
 pub mod auth;
 pub(crate) mod client_address;
+mod counting;
 mod edge_api;
 mod health;
 mod layers;

@@ -5,6 +5,7 @@ mod background;
 mod connections;
 
 use crate::analytics::VisitorSecrets;
+use crate::clicks::OwnClicks;
 use crate::config::{Config, StoreConfig};
 use crate::http::api::show_link;
 use crate::http::app::{App, Lookups};
@@ -101,15 +102,19 @@ impl Server {
         }
         let visitors = Arc::new(VisitorSecrets::new(store.clone()));
         background.spawn(|stop| visitors.clone().run(stop));
+        let clicks = background.clicks(&config, &store);
+        let own_clicks = Arc::new(OwnClicks::new(&config.clicks));
+        background.spawn(|stop| own_clicks.clone().run(clicks.reports.clone(), stop));
         let lookups = Lookups {
             feed: background.feed.clone(),
             publisher,
             domains: background.domains.clone(),
             resolver: background.resolver(&config, &store),
             snapshots: background.snapshots(&config, &store),
-            clicks: background.clicks(&config, &store),
+            clicks,
             redis: background.redis.clone(),
             visitors,
+            own_clicks,
         };
         let acceptor = Acceptor::new(listener, &config.server);
         let app = Arc::new(App::new(config, store, minter.clone(), lookups));

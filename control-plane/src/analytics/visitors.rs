@@ -63,10 +63,6 @@ impl Visitors {
         (!later.all().is_empty()).then_some(later)
     }
 
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "redirects of this process come next")
-    )]
     /// The token of a visitor of this process; `None` while there is no secret.
     pub(crate) fn token(&self, now: u64, address: IpAddr, user_agent: &[u8]) -> Option<u64> {
         self.makes_tokens.store(true, Ordering::Relaxed);

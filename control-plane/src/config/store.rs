@@ -1,6 +1,8 @@
 //! Settings of the database, Redis, lookups, clicks and purging.
 
+use super::links::LinksConfig;
 use super::value::Secret;
+use edgelink_wire::clicks::attributes::Attribute;
 use edgelink_wire::settings::Problems;
 use std::time::Duration;
 
@@ -63,6 +65,15 @@ edgelink_wire::settings! {
         pub hot_window_minutes: u64 = 5, 1..=1_440;
         /// How often the hot links are determined.
         pub hot_period_ms: Duration = Duration::from_secs(10), 100..=3_600_000;
+        /// What is reported of the clicks of this process's own redirects, with their second and status: `country` and `city` (of
+        /// `links.country_header` and `links.city_header`), `userAgent`, `referrer` (a host), `language` (the first of
+        /// `Accept-Language`), `utm` (the five parameters of the visitor's query), `rule`, `visitor` (a hash of address and user
+        /// agent by which a visitor is known within a day). Without any, clicks are only counted, as are those of visitors with
+        /// `DNT: 1` or `Sec-GPC: 1`. Edges have a setting of their own.
+        pub attributes: Vec<Attribute> = Vec::new();
+        /// Whether requests to this process that lead to no link are reported, with the same attributes. Edges have a setting of
+        /// their own.
+        pub orphans: bool = false;
     }
 
     /// Purging: the removal of expired links, tombstones, receipts and clicks.
@@ -82,6 +93,25 @@ edgelink_wire::settings! {
         pub batch: u32 = 500, 1..=10_000;
         /// Expired links counted at most, for `edgelink_purge_due_links`.
         pub count_limit: u32 = 100_000, 1..=10_000_000;
+    }
+}
+
+impl ClicksConfig {
+    /// Checks that it is said where attributes come from.
+    pub(super) fn check(&self, links: &LinksConfig, problems: &mut Problems) {
+        for (attribute, header, name) in [
+            (
+                Attribute::Country,
+                &links.country_header,
+                "links.country_header",
+            ),
+            (Attribute::City, &links.city_header, "links.city_header"),
+        ] {
+            if header.is_none() && self.attributes.contains(&attribute) {
+                let reason = format!("must be without {}, or {name} be given", attribute.word());
+                problems.refuse("clicks.attributes", reason);
+            }
+        }
     }
 }
 

@@ -440,3 +440,16 @@ fn a_feed_that_one_late_beat_would_make_too_old_is_refused() {
     let error = load("[publisher]\nheartbeat_ms = 2001", &[]).unwrap_err();
     assert!(error.contains("publisher.heartbeat_ms"), "{error}");
 }
+
+#[test]
+fn an_attribute_of_which_no_header_is_known_is_refused() {
+    let text =
+        "[clicks]\nattributes = ['country', 'userAgent', 'city']\n[links]\ncity_header = 'x-city'";
+    let error = load(text, &[]).unwrap_err();
+    assert!(error.contains("links.country_header"), "{error}");
+    assert!(!error.contains("links.city_header"), "{error}");
+    let with_header = [("EDGELINK_LINKS_COUNTRY_HEADER", "x-country")];
+    assert!(load(text, &with_header).is_ok());
+    let error = load("[clicks]\nattributes = ['colour']", &[]).unwrap_err();
+    assert!(error.contains("`country`"), "{error}");
+}

@@ -1,7 +1,7 @@
 //! The state that handlers share.
 
 use crate::analytics::{Engine, VisitorSecrets};
-use crate::clicks::Reports;
+use crate::clicks::{OwnClicks, Reports};
 use crate::config::Config;
 use crate::domains::{Domains, Verifier};
 use crate::feed::Feed;
@@ -51,6 +51,8 @@ pub(crate) struct App {
     pub(crate) tries: Tries,
     /// The secrets of visitor tokens.
     pub(crate) visitors: Arc<VisitorSecrets>,
+    /// The clicks of redirects that this process answers.
+    pub(crate) own_clicks: Arc<OwnClicks>,
     /// One permit for every request that may be worked on at once.
     pub(crate) request_permits: Semaphore,
     /// One permit for every bulk request that may be worked on at once.
@@ -70,6 +72,7 @@ pub(crate) struct Lookups {
     /// Where rate limits are counted; `None` if this is the only control plane.
     pub(crate) redis: Option<Arc<Redis>>,
     pub(crate) visitors: Arc<VisitorSecrets>,
+    pub(crate) own_clicks: Arc<OwnClicks>,
 }
 
 /// The parts of the state that count clicks.
@@ -92,6 +95,7 @@ impl App {
             passwords: Passwords::new(),
             tries: Tries::new(lookups.redis.clone()),
             visitors: lookups.visitors,
+            own_clicks: lookups.own_clicks,
             limiter: Limiter::new(&config.limits, lookups.redis),
             feed: lookups.feed,
             resolver: lookups.resolver,

@@ -5,12 +5,15 @@ use super::pages::password_page;
 use crate::config::UnknownHosts;
 use crate::domains::DomainTable;
 use crate::http::app::App;
-use crate::http::visit::{Visit, behind_code};
+use crate::http::counting;
+use crate::http::visit::{Visit, behind_code, is_counted};
 use crate::store::StoreError;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::{REDIRECTS, VISITS_LEASED};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use edgelink_wire::clicks::attributes::is_orphan;
+use edgelink_wire::clicks::events::OrphanKind;
 use edgelink_wire::password::{Notice, REFERRER_POLICY};
 use edgelink_wire::record::Extension;
 use edgelink_wire::redirect::{Decision, NO_STORE, NOINDEX};
@@ -29,7 +32,7 @@ pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Res
     let domain = requested_domain(&app, &domains, headers);
     let code = Code::parse(behind_code(uri.path()).0);
     let Ok(code) = code else {
-        return page(&app, Outcome::NotFound);
+        return no_code(&app, &request);
     };
     let Some(domain) = domain else {
         return unknown_host(&app);
@@ -37,6 +40,10 @@ pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Res
     let key = LinkKey::new(domain.clone(), code);
     let targets = domains.targets(domain);
     let mut visit = Visit::new(&app.config, uri, headers, request.extensions());
+    let counts = is_counted(method, headers);
+    if counts {
+        visit.set_clicks(&app.own_clicks);
+    }
     let admitted = async {
         let record = app.resolver.resolve(&key).await?.record;
         let has_visits = admit(&app, &key, &record, &visit, method).await?;
@@ -45,7 +52,11 @@ pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Res
     match admitted.await {
         Ok((record, has_visits)) => {
             visit.set_used_up(!has_visits);
-            answer(&app, &key, &record, &visit, &targets)
+            let decision = decide(&key, &record, &visit);
+            if counts {
+                counting::count(&app, &visit, &key, &decision);
+            }
+            answer(&app, &decision, &visit, &targets)
         }
         Err(error) => {
             log_failure(&key, &error);
@@ -98,12 +109,32 @@ pub(super) fn may_be_link(uri: &Uri) -> bool {
     Code::parse(behind_code(uri.path()).0).is_ok()
 }
 
+/// Answers a visitor of a path that is of no link.
+pub(crate) fn no_code(app: &App, request: &Request) -> Response {
+    if is_orphan(request.uri().path().as_bytes()) {
+        let domains = app.domains.current();
+        if let Some(domain) = requested_domain(app, &domains, request.headers()) {
+            note_orphan(app, request, domain, OrphanKind::Regular404);
+        }
+    }
+    page(app, Outcome::NotFound)
+}
+
+fn note_orphan(app: &App, request: &Request, domain: &Domain, kind: OrphanKind) {
+    let (uri, headers) = (request.uri(), request.headers());
+    if is_counted(request.method(), headers) {
+        let visit = Visit::new(&app.config, uri, headers, request.extensions());
+        counting::orphan(app, &visit, domain, kind);
+    }
+}
+
 /// Answers a visitor of `/`.
-pub(crate) async fn root(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+pub(crate) async fn root(State(app): State<Arc<App>>, request: Request) -> Response {
     let domains = app.domains.current();
-    let Some(domain) = requested_domain(&app, &domains, &headers) else {
+    let Some(domain) = requested_domain(&app, &domains, request.headers()) else {
         return unknown_host(&app);
     };
+    note_orphan(&app, &request, domain, OrphanKind::BaseUrl);
     let root = domains.targets(domain).root;
     let redirect = root.and_then(|root| found(root, Outcome::Redirect));
     redirect.unwrap_or_else(|| page(&app, Outcome::NotFound))
@@ -145,12 +176,10 @@ fn requested_domain<'a>(
 
 fn answer(
     app: &App,
-    key: &LinkKey,
-    record: &Record<String>,
+    decision: &Decision<'_>,
     visit: &Visit<'_>,
     targets: &DomainTargets<&str>,
 ) -> Response {
-    let decision = decide(key, record, visit);
     let Some(sent_to) = &decision.sent_to else {
         let target = targets.instead_of(decision.outcome);
         let elsewhere = target.and_then(|target| found(target, decision.outcome));

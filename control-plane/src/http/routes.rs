@@ -95,7 +95,7 @@ async fn nothing_here(State(app): State<Arc<App>>, request: Request) -> Response
             let follow = redirect::follow(State(Arc::clone(&app)), request);
             within_bounds(&app, follow).await
         }
-        Method::GET | Method::HEAD => app.pages.not_found(),
+        Method::GET | Method::HEAD => redirect::no_code(&app, &request),
         Method::POST if may_be_link => {
             let answered = unlock::answer(&app, request);
             let answer = async { answered.await.unwrap_or_else(nothing) };

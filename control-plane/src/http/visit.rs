@@ -1,10 +1,13 @@
 //! A visit of the control plane itself, as the rules of a link look at it.
 
+use crate::clicks::OwnClicks;
 use crate::clock;
 use crate::config::{Config, LinksConfig};
 use crate::http::client_address::{Peer, client_address};
+use edgelink_wire::clicks::ClickId;
+use edgelink_wire::clicks::attributes;
 use edgelink_wire::rules::Visitor;
-use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Uri, header};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use std::net::IpAddr;
 
 /// The first segment of a path, and what follows it, from its slash on; empty where there is none.
@@ -14,16 +17,35 @@ pub(super) fn behind_code(path: &str) -> (&str, &str) {
     segments.split_at_checked(slash).unwrap_or((segments, ""))
 }
 
+/// Whether a request may be a click or an orphan visit: HEAD comes from programs that check or preview a link, and what is loaded
+/// before its visitor wants it is none either.
+pub(super) fn is_counted(method: &Method, headers: &HeaderMap) -> bool {
+    let is_prefetch = |(name, value): (&HeaderName, &HeaderValue)| {
+        attributes::is_prefetch(name.as_str().as_bytes(), value.as_bytes())
+    };
+    *method == Method::GET && !headers.iter().any(is_prefetch)
+}
+
+/// Whether a visitor does not want to be described.
+fn is_opt_out(headers: &HeaderMap) -> bool {
+    ["dnt", "sec-gpc"].into_iter().any(|name| {
+        let value = headers.get(name);
+        value.is_some_and(|value| attributes::is_opt_out(name.as_bytes(), value.as_bytes()))
+    })
+}
+
 /// A visit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Visit<'v> {
     headers: &'v HeaderMap,
-    below: &'v str,
+    path: &'v str,
     query: &'v str,
     address: Option<IpAddr>,
     links: &'v LinksConfig,
     now: u64,
     is_used_up: bool,
+    /// What gives ids to clicks; `None` if the visit is no click.
+    clicks: Option<&'v OwnClicks>,
 }
 
 impl<'v> Visit<'v> {
@@ -36,7 +58,7 @@ impl<'v> Visit<'v> {
     ) -> Self {
         Self {
             headers,
-            below: behind_code(uri.path()).1,
+            path: uri.path(),
             query: uri.query().unwrap_or_default(),
             address: extensions
                 .get::<Peer>()
@@ -44,12 +66,33 @@ impl<'v> Visit<'v> {
             links: &config.links,
             now: clock::unix_seconds(),
             is_used_up: false,
+            clicks: None,
         }
     }
 
     /// Notes whether the link has a limit of visits, and none are left.
     pub(super) fn set_used_up(&mut self, is_used_up: bool) {
         self.is_used_up = is_used_up;
+    }
+
+    /// Notes that the visit counts if it is redirected.
+    pub(super) fn set_clicks(&mut self, clicks: &'v OwnClicks) {
+        self.clicks = Some(clicks);
+    }
+
+    /// Whether the visitor does not want to be described.
+    pub(super) fn is_opt_out(&self) -> bool {
+        is_opt_out(self.headers)
+    }
+
+    /// The path.
+    pub(super) fn path(&self) -> &str {
+        self.path
+    }
+
+    /// The header `Referer`.
+    pub(super) fn referrer(&self) -> &[u8] {
+        self.header(&header::REFERER)
     }
 
     /// Whether redirects of links that are not crawlable are to say so.
@@ -76,11 +119,16 @@ impl Visitor for Visit<'_> {
     }
 
     fn below(&self) -> &[u8] {
-        self.below.as_bytes()
+        behind_code(self.path).1.as_bytes()
     }
 
     fn is_used_up(&self) -> bool {
         self.is_used_up
+    }
+
+    fn click_id(&self) -> Option<ClickId> {
+        let clicks = self.clicks.filter(|_| !self.is_opt_out());
+        clicks.and_then(OwnClicks::give_id)
     }
 
     fn cookies(&self) -> &[u8] {

@@ -222,3 +222,64 @@ async fn pages_can_be_ones_own() {
     let server = Running::with(&[("EDGELINK_PAGES_NOT_FOUND", page.to_str().unwrap())]).await;
     server.follow("/absent").await.page(404, "dear visitor");
 }
+
+/// Follows `/x`, or another path, with a header.
+async fn visit(server: &Running, method: Method, path: &str, header: (&str, &str)) -> u16 {
+    let request = server.plain(method, path).header(header.0, header.1);
+    send(request).await.status.as_u16()
+}
+
+#[tokio::test]
+async fn redirects_of_people_are_clicks_and_none_is_lost_when_the_process_stops() {
+    let server = Running::with(&[
+        ("EDGELINK_CLICKS_ATTRIBUTES", "userAgent,visitor,referrer"),
+        ("EDGELINK_CLICKS_ORPHANS", "true"),
+    ])
+    .await;
+    link(&server, json!({}), "x").await;
+    for (method, path, header, status) in [
+        (Method::GET, "/x", ("user-agent", "curl"), 302),
+        (Method::GET, "/x?a=b", ("dnt", "1"), 302),
+        (Method::GET, "/x", ("sec-gpc", "1"), 302),
+        (Method::GET, "/x", ("sec-purpose", "none"), 302),
+        // These are no clicks.
+        (
+            Method::GET,
+            "/x",
+            ("sec-purpose", "prefetch;prerender"),
+            302,
+        ),
+        (Method::GET, "/x", ("purpose", "prefetch"), 302),
+        (Method::HEAD, "/x", ("user-agent", "curl"), 302),
+        (Method::GET, "/none", ("user-agent", "curl"), 404),
+        (Method::GET, "/", ("user-agent", "curl"), 404),
+        (Method::GET, "/no/link.at-all", ("user-agent", "curl"), 404),
+    ] {
+        assert_eq!(visit(&server, method, path, header).await, status, "{path}");
+    }
+    let server = server.restart().await;
+    let accounts = server.get("/clicks/accounting").await.expect(200);
+    assert_eq!(accounts["sent"], 4, "{accounts}");
+    assert_eq!(accounts["counted"], 4, "{accounts}");
+    assert_eq!(accounts["dropped"], 0, "{accounts}");
+}
+
+#[tokio::test]
+async fn a_link_that_tracks_conversions_gives_its_target_an_id() {
+    let server = Running::start().await;
+    link(&server, json!({ "trackConversions": true }), "x").await;
+    let ids: Vec<String> = [server.follow("/x").await, server.follow("/x").await]
+        .iter()
+        .map(|answer| answer.header("location").to_owned())
+        .collect();
+    assert!(
+        ids[0].starts_with("https://example.com/?el_click="),
+        "{ids:?}"
+    );
+    assert_eq!(ids[0].len(), "https://example.com/?el_click=".len() + 22);
+    assert_ne!(ids[0], ids[1]);
+    for header in [("dnt", "1"), ("sec-purpose", "prefetch")] {
+        let request = server.plain(Method::GET, "/x").header(header.0, header.1);
+        send(request).await.redirects(302, "https://example.com/");
+    }
+}

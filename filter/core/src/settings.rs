@@ -5,8 +5,9 @@ mod redis;
 mod strict;
 mod written;
 
+pub use edgelink_wire::clicks::attributes::Attribute;
 pub use redis::RedisSettings;
-pub use written::{Attribute, ClicksSection, SnapshotSection, UnknownHosts};
+pub use written::{ClicksSection, SnapshotSection, UnknownHosts};
 
 use crate::cache::freshness::Lifetimes;
 use edgelink_wire::Domain;

@@ -10,8 +10,8 @@ use crate::metrics::{Metric, Tier};
 use crate::request::Head;
 use crate::settings::{Settings, UnknownHosts};
 use crate::time::Moment;
+use edgelink_wire::clicks::attributes::is_orphan;
 use edgelink_wire::clicks::events::OrphanKind;
-use edgelink_wire::code::is_reserved;
 use edgelink_wire::{Domain, Outcome};
 use std::rc::Rc;
 
@@ -138,18 +138,6 @@ impl Edge {
 
 fn is_root(path: &[u8]) -> bool {
     path == b"/" || path.starts_with(b"/?")
-}
-
-/// Whether a path that passes may be a visit: it is neither of what else lives on the host, nor what clients ask for by
-/// themselves.
-fn is_orphan(path: &[u8]) -> bool {
-    const BY_THEMSELVES: [&[u8]; 2] = [b"robots.txt", b"favicon.ico"];
-    let is_end = |byte: &u8| matches!(byte, b'/' | b'?');
-    let segment = path.strip_prefix(b"/");
-    let segment = segment.and_then(|path| path.split(is_end).next());
-    segment.is_some_and(|segment| {
-        !is_reserved(segment) && !segment.starts_with(b".") && !BY_THEMSELVES.contains(&segment)
-    })
 }
 
 /// The domain that a host names, or stands for.

@@ -1,6 +1,7 @@
 //! The plugin configuration as it is written: the declaration of every setting.
 
 use edgelink_wire::Domain;
+use edgelink_wire::clicks::attributes::Attribute;
 use edgelink_wire::settings::{Kind, Problems, Range, SettingValue, Value};
 use std::rc::Rc;
 
@@ -217,26 +218,6 @@ edgelink_wire::choice! {
         NotFound = "notFound",
         /// It passes to the next filter, untouched.
         Pass = "pass",
-    }
-
-    /// What is reported of a click.
-    pub enum Attribute {
-        /// Two letters of ISO 3166-1.
-        Country = "country",
-        /// The name of the city.
-        City = "city",
-        /// The header `User-Agent`.
-        UserAgent = "userAgent",
-        /// The host of the header `Referer`.
-        Referrer = "referrer",
-        /// The first language of the header `Accept-Language`.
-        Language = "language",
-        /// UTM parameters of the visitor's query.
-        Utm = "utm",
-        /// The place of the rule that has chosen the target.
-        Rule = "rule",
-        /// By which a visitor is known within a day.
-        Visitor = "visitor",
     }
 
     /// What stands at the other end of the bridge.

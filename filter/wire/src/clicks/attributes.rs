@@ -1,8 +1,31 @@
 //! What headers and query of a request say of a visitor, which edge and control plane read alike.
 
 use super::events::{MAX_TEXT, UTM};
+use crate::code::is_reserved;
 use crate::query::{decoded, parameters};
 use std::ops::Range;
+
+crate::choice! {
+    /// What is reported of a click.
+    pub enum Attribute {
+        /// Two letters of ISO 3166-1.
+        Country = "country",
+        /// The name of the city.
+        City = "city",
+        /// The header `User-Agent`.
+        UserAgent = "userAgent",
+        /// The host of the header `Referer`.
+        Referrer = "referrer",
+        /// The first language of the header `Accept-Language`.
+        Language = "language",
+        /// UTM parameters of the visitor's query.
+        Utm = "utm",
+        /// The place of the rule that has chosen the target.
+        Rule = "rule",
+        /// By which a visitor is known within a day.
+        Visitor = "visitor",
+    }
+}
 
 /// The longest host of a referrer; a longer one is none.
 pub const MAX_HOST: usize = 253;
@@ -33,6 +56,19 @@ pub fn is_prefetch(name: &[u8], value: &[u8]) -> bool {
 #[must_use]
 pub fn is_opt_out(name: &[u8], value: &[u8]) -> bool {
     matches!(name, b"dnt" | b"sec-gpc") && value == b"1"
+}
+
+/// Whether a path that is of no link may be an orphan visit: it is neither one of what else lives on the host, nor what clients ask
+/// for by themselves.
+#[must_use]
+pub fn is_orphan(path: &[u8]) -> bool {
+    const BY_THEMSELVES: [&[u8]; 2] = [b"robots.txt", b"favicon.ico"];
+    let is_end = |byte: &u8| matches!(byte, b'/' | b'?');
+    let segment = path.strip_prefix(b"/");
+    let segment = segment.and_then(|path| path.split(is_end).next());
+    segment.is_some_and(|segment| {
+        !is_reserved(segment) && !segment.starts_with(b".") && !BY_THEMSELVES.contains(&segment)
+    })
 }
 
 /// The country of a trusted header, in upper case; `None` if it does not have two letters.
@@ -165,6 +201,22 @@ mod tests {
                 expected,
                 "{name}: {value}"
             );
+        }
+    }
+
+    #[test]
+    fn what_lives_on_the_host_or_is_asked_for_unasked_is_no_orphan_visit() {
+        for (path, expected) in [
+            ("/no.link", true),
+            ("/a/b?c", true),
+            ("/", true),
+            ("/robots.txt", false),
+            ("/favicon.ico?v=1", false),
+            ("/.well-known/x", false),
+            ("/api/v1/links", false),
+            ("*", false),
+        ] {
+            assert_eq!(is_orphan(path.as_bytes()), expected, "{path}");
         }
     }
 
