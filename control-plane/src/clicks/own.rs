@@ -161,7 +161,7 @@ impl OwnClicks {
     }
 
     /// Sends the report that waits, or else one of what was gathered. Whether none waits any more.
-    async fn flush(&self, seq: &mut u64, waiting: &mut Option<Bytes>, store: &Store) -> bool {
+    async fn flush(&self, seq: &mut u64, waiting: &mut Option<Bytes>, reports: &Reports) -> bool {
         if waiting.is_none() {
             *waiting = self.take().map(|taken| self.encode(&taken, seq));
         }
