@@ -17,7 +17,15 @@ pub(crate) struct Tiers {
     pub(crate) feed: Feed,
     /// `redis.mode` and the port of a server.
     pub(crate) redis: Option<(&'static str, u16)>,
+    /// The section `clicks`.
+    pub(crate) clicks: &'static str,
 }
+
+/// Clicks with all their attributes.
+const DESCRIBED: &str = r#"{
+    "attributes": ["country", "city", "userAgent", "referrer", "language", "utm", "rule", "visitor"]
+  },
+  "geo": { "countryHeader": "x-country", "cityHeader": "x-city" }"#;
 
 /// Where changes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +53,7 @@ impl Tiers {
         slots: 128,
         feed: Feed::None,
         redis: None,
+        clicks: "{}",
     };
 
     /// As `make run` has them, and a feed.
@@ -53,6 +62,13 @@ impl Tiers {
         slots: 65_536,
         feed: Feed::Poll,
         redis: None,
+        clicks: "{}",
+    };
+
+    /// The same with all attributes of clicks.
+    pub(crate) const DESCRIBED: Self = Self {
+        clicks: DESCRIBED,
+        ..Self::USUAL
     };
 
     /// The filter's configuration. Clicks are counted, by whatever tier answers.
@@ -65,7 +81,7 @@ impl Tiers {
             Feed::Changes => r#", "poll": {}"#,
             Feed::Poll => r#", "poll": {}, "snapshot": {}, "admission": {}"#,
         };
-        let (lru_bytes, slots) = (self.lru_bytes, self.slots);
+        let (lru_bytes, slots, clicks) = (self.lru_bytes, self.slots, self.clicks);
         format!(
             r#"{{
   "domains": ${{DOMAINS}},
@@ -74,7 +90,7 @@ impl Tiers {
   "sharedData": {{ "slots": {slots} }},
   "freshSeconds": 3600,
   "absentFreshSeconds": 3600,
-  "clicks": {{}}{redis}{feed}
+  "clicks": {clicks}{redis}{feed}
 }}"#
         )
     }

@@ -103,6 +103,7 @@ async fn grow(
         slots: 0,
         feed: Feed::Changes,
         redis: Some(("direct", redis)),
+        ..Tiers::USUAL
     };
     let mut envoy = tiers.start(control_plane).await;
     let processes = [envoy.process().id()];

@@ -4,7 +4,7 @@ use crate::options::{Options, Size};
 use crate::process::resident;
 use crate::report::{Limit, Section, Table};
 use crate::rounds::{Figures, Plan, measure, median, pace};
-use crate::targets::{Field, OF_A_BROWSER, THREE_RULES, Target};
+use crate::targets::{ALL_ATTRIBUTES, Field, OF_A_BROWSER, THREE_RULES, Target};
 use std::time::Duration;
 
 /// The share of answers that has to come from the tier that is measured.
@@ -56,6 +56,9 @@ pub(crate) async fn quick(options: &Options) -> Section {
 
 /// The largest ratio of a link with three rules to one without that is aimed at.
 const RULES_GOAL: f64 = 1.1;
+
+/// The largest ratio of a click with all attributes to one that is only counted that is aimed at.
+const ATTRIBUTES_GOAL: f64 = 1.15;
 
 fn plan(size: Size) -> Plan {
     Plan {
@@ -164,6 +167,11 @@ fn judge(section: &mut Section, targets: &[Target], figures: &[Figures]) {
         let ratio = figures[ruled].ratio(&figures[plain]);
         let what = "three rules, CPU against the same visitor of a link without rules";
         section.goal(ratio, Limit::AtMost(RULES_GOAL), what);
+    }
+    if let (Some(plain), Some(described)) = (named(OF_A_BROWSER), named(ALL_ATTRIBUTES)) {
+        let ratio = figures[described].ratio(&figures[plain]);
+        let what = "all attributes, CPU against the same visitor who is only counted";
+        section.goal(ratio, Limit::AtMost(ATTRIBUTES_GOAL), what);
     }
 }
 

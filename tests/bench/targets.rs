@@ -63,11 +63,14 @@ pub(crate) struct Field {
 /// The name of what all are compared with.
 pub(crate) const REFERENCE: &str = "Envoy, static redirect";
 
-/// What the visitors of links with rules send, so that no rule of [`rules`] has them.
+/// What visitors send who come from a browser and through a network that knows where they are. No rule of [`rules`] has them.
 const BROWSER: &[&str] = &[
     "User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 \
      Safari/537.36",
     "Accept-Language: en-GB,en;q=0.9,fr;q=0.5",
+    "Referer: https://news.example/today",
+    "X-Country: DE",
+    "X-City: Bonn",
 ];
 
 /// Three rules, each of which looks at another header.
@@ -81,9 +84,10 @@ fn rules() -> Value {
     json!({ "redirectRules": [rule("device", "ios"), rule("device", "android"), rule("language", "de")] })
 }
 
-/// The names of the targets of such visitors: without rules, and with.
+/// The names of the targets of such visitors: without rules, with, and without but with all attributes of clicks.
 pub(crate) const OF_A_BROWSER: &str = "edgelink, LRU hit, of a browser";
 pub(crate) const THREE_RULES: &str = "edgelink, LRU hit, three rules";
+pub(crate) const ALL_ATTRIBUTES: &str = "edgelink, LRU hit, all attributes";
 
 /// Name, tier, and what makes that tier answer.
 fn tiers(redis: u16) -> [(&'static str, &'static str, Tiers); 6] {
@@ -144,12 +148,13 @@ impl Field {
             }
         }
         let with_rules = self.with_rules.clone();
-        for (name, paths) in [
-            (OF_A_BROWSER, self.paths.clone()),
-            (THREE_RULES, with_rules),
+        for (name, paths, tiers) in [
+            (OF_A_BROWSER, self.paths.clone(), Tiers::USUAL),
+            (THREE_RULES, with_rules, Tiers::USUAL),
+            (ALL_ATTRIBUTES, self.paths.clone(), Tiers::DESCRIBED),
         ] {
             if options.wants(name) {
-                let envoy = Tiers::USUAL.start(self.control_plane.address()).await;
+                let envoy = tiers.start(self.control_plane.address()).await;
                 let mut target = Target::of(name, Some("lru"), &paths, envoy);
                 target.headers = BROWSER;
                 self.targets.push(target);

@@ -58,6 +58,7 @@ pub(crate) async fn run(options: &Options) -> Section {
         slots: plan.slots,
         feed: Feed::Changes,
         redis: Some(("direct", redis.port())),
+        ..Tiers::USUAL
     };
     let mut envoy = tiers.start(control_plane.address()).await;
     pin(&[envoy.process().id()], "0");

@@ -17,7 +17,6 @@ pub(crate) struct ClickEvents {
     clicks: EventsBuilder<SeedableRandomState>,
     orphans: EventsBuilder<SeedableRandomState>,
     has_orphans: bool,
-    max_bytes: usize,
     gathered: Lost,
     ids: ClickIds,
     keys: VisitorKeys,
@@ -65,7 +64,6 @@ impl ClickEvents {
             clicks: EventsBuilder::new(hasher.clone(), 0),
             orphans: EventsBuilder::new(hasher.clone(), 0),
             has_orphans: false,
-            max_bytes: 0,
             gathered: Lost::default(),
             ids: ClickIds::new(key),
             keys: VisitorKeys::default(),
@@ -80,8 +78,8 @@ impl ClickEvents {
     pub(crate) fn configure(&mut self, settings: &Settings) {
         self.wanted = Wanted::of(settings);
         let clicks = settings.clicks.as_ref();
-        self.max_bytes = clicks.map_or(0, |clicks| clicks.max_event_bytes);
-        self.clicks.set_max_bytes(self.max_bytes);
+        let max_bytes = clicks.map_or(0, |clicks| clicks.max_event_bytes);
+        self.clicks.set_max_bytes(max_bytes);
         self.has_orphans = clicks.is_some_and(|clicks| clicks.orphans);
         let orphans = clicks.filter(|clicks| clicks.orphans);
         let orphans = orphans.map_or(0, |clicks| clicks.max_orphan_bytes);
@@ -125,7 +123,7 @@ impl ClickEvents {
 
     /// Whether so many events wait that they are to be put into a batch soon.
     pub(crate) fn is_half_full(&self) -> bool {
-        !self.clicks.is_empty() && self.clicks.bytes() > self.max_bytes / 2
+        !self.clicks.is_empty() && self.clicks.is_half_full()
     }
 
     /// Takes a click as an event. `false` if it is to be counted instead: its visitor does not want to be described, or there is no

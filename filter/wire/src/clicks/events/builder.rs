@@ -93,6 +93,12 @@ impl<S: BuildHasher> EventsBuilder<S> {
         self.count < MAX_EVENTS && self.bytes() + MAX_EVENT_BYTES <= self.max_bytes
     }
 
+    /// Whether so much is in it that it is to be taken soon.
+    #[must_use]
+    pub fn is_half_full(&self) -> bool {
+        self.count > MAX_EVENTS / 2 || self.bytes() > self.max_bytes / 2
+    }
+
     /// Adds an event. Texts end where they are too long or no UTF-8. `false`, and it is not added, if there is no room.
     pub fn push(&mut self, event: &Event<&[u8]>) -> bool {
         if !self.has_room() {
@@ -200,7 +206,7 @@ impl<S: BuildHasher> EventsBuilder<S> {
     fn write_text(&mut self, place: usize, text: &[u8]) {
         let text = text.get(..MAX_TEXT).unwrap_or(text);
         let last = self.last.get(place).copied().unwrap_or_default();
-        let found = match last.bytes(&self.texts) == text {
+        let found = match is_same(last.bytes(&self.texts), text) {
             true => last,
             false => self.find(place, text),
         };
@@ -225,7 +231,7 @@ impl<S: BuildHasher> EventsBuilder<S> {
             return Ok(Text::default());
         }
         let hash = hash(&self.hasher, text);
-        let is_it = |it: &Text| it.bytes(&self.texts) == text;
+        let is_it = |it: &Text| is_same(it.bytes(&self.texts), text);
         self.numbers.find(hash, is_it).copied().ok_or(hash)
     }
 
@@ -253,6 +259,22 @@ impl<S: BuildHasher> EventsBuilder<S> {
         self.numbers.insert_unique(hash, added, hash_of);
         added
     }
+}
+
+/// Whether two texts are the same, by eight bytes at a time and from their end, where user agents differ: the usual comparison
+/// of slices goes byte by byte on wasm.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let (one, one_rest) = one.as_chunks::<8>();
+    let (other, other_rest) = other.as_chunks::<8>();
+    one.len() == other.len()
+        && one_rest.len() == other_rest.len()
+        && one_rest
+            .iter()
+            .zip(other_rest)
+            .all(|(one, other)| one == other)
+        && (one.iter().zip(other).rev())
+            .all(|(one, other)| u64::from_le_bytes(*one) == u64::from_le_bytes(*other))
 }
 
 fn hash(hasher: &impl BuildHasher, text: &[u8]) -> u64 {
