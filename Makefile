@@ -121,6 +121,7 @@ nemesis: setup wasm ## Break everything at random while clients watch, and judge
 
 # Benchmarks, beside a control plane built for release: `make BENCH_PROFILE=dev BENCH_OPTIONS=--short bench` to try them
 # out. One table alone: `make bench-zipf`; `make bench-redirects BENCH_OPTIONS='--only lru'`.
+# With EDGELINK_OTHER_WASM=FILE, the LRU hit of another build of the filter stands beside that of this one.
 BENCH_PROFILE ?= release
 BENCH_OPTIONS ?=
 BENCH_FOLDER := $(if $(filter dev,$(BENCH_PROFILE)),debug,$(BENCH_PROFILE))

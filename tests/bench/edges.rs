@@ -2,6 +2,7 @@
 
 use edgelink_tests::stack::{Envoy, EnvoyOptions, RedisOptions, hello_module, until};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -19,6 +20,8 @@ pub(crate) struct Tiers {
     pub(crate) redis: Option<(&'static str, u16)>,
     /// The section `clicks`.
     pub(crate) clicks: &'static str,
+    /// Another build of the filter.
+    pub(crate) module: Option<&'static str>,
 }
 
 /// Clicks with all their attributes.
@@ -54,6 +57,7 @@ impl Tiers {
         feed: Feed::None,
         redis: None,
         clicks: "{}",
+        module: None,
     };
 
     /// As `make run` has them, and a feed.
@@ -63,6 +67,7 @@ impl Tiers {
         feed: Feed::Poll,
         redis: None,
         clicks: "{}",
+        module: None,
     };
 
     /// The same with all attributes of clicks.
@@ -106,6 +111,7 @@ impl Tiers {
     pub(crate) async fn launch(&self, control_plane: SocketAddr) -> Envoy {
         let options = EnvoyOptions {
             plugin: Some(self.plugin()),
+            module: self.module.map(PathBuf::from),
             redis: self.redis.map(|(mode, port)| RedisOptions {
                 mode,
                 ..RedisOptions::direct(port)

@@ -4,7 +4,7 @@ use crate::options::{Options, Size};
 use crate::process::resident;
 use crate::report::{Limit, Section, Table};
 use crate::rounds::{Figures, Plan, measure, median, pace};
-use crate::targets::{ALL_ATTRIBUTES, Field, OF_A_BROWSER, THREE_RULES, Target};
+use crate::targets::{ALL_ATTRIBUTES, Field, OF_A_BROWSER, OTHER_BUILD, THREE_RULES, Target};
 use std::time::Duration;
 
 /// The share of answers that has to come from the tier that is measured.
@@ -167,6 +167,11 @@ fn judge(section: &mut Section, targets: &[Target], figures: &[Figures]) {
         let ratio = figures[ruled].ratio(&figures[plain]);
         let what = "three rules, CPU against the same visitor of a link without rules";
         section.goal(ratio, Limit::AtMost(RULES_GOAL), what);
+    }
+    if let (Some(other), Some(plain)) = (named(OTHER_BUILD), named(OF_A_BROWSER)) {
+        let ratio = figures[plain].ratio(&figures[other]);
+        let what = "LRU hit of a browser, CPU against the other build";
+        section.goal(ratio, Limit::AtMost(1.0), what);
     }
     if let (Some(plain), Some(described)) = (named(OF_A_BROWSER), named(ALL_ATTRIBUTES)) {
         let ratio = figures[described].ratio(&figures[plain]);

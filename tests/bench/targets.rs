@@ -87,6 +87,7 @@ fn rules() -> Value {
 /// The names of the targets of such visitors: without rules, with, and without but with all attributes of clicks.
 pub(crate) const OF_A_BROWSER: &str = "edgelink, LRU hit, of a browser";
 pub(crate) const THREE_RULES: &str = "edgelink, LRU hit, three rules";
+pub(crate) const OTHER_BUILD: &str = "edgelink, LRU hit, of a browser, the other build";
 pub(crate) const ALL_ATTRIBUTES: &str = "edgelink, LRU hit, all attributes";
 
 /// Name, tier, and what makes that tier answer.
@@ -148,11 +149,21 @@ impl Field {
             }
         }
         let with_rules = self.with_rules.clone();
-        for (name, paths, tiers) in [
-            (OF_A_BROWSER, self.paths.clone(), Tiers::USUAL),
+        let plain = self.paths.clone();
+        let mut of_browsers = vec![
+            (OF_A_BROWSER, plain.clone(), Tiers::USUAL),
             (THREE_RULES, with_rules, Tiers::USUAL),
-            (ALL_ATTRIBUTES, self.paths.clone(), Tiers::DESCRIBED),
-        ] {
+            (ALL_ATTRIBUTES, plain.clone(), Tiers::DESCRIBED),
+        ];
+        if let Ok(module) = std::env::var("EDGELINK_OTHER_WASM") {
+            let module = Some(&*module.leak());
+            let tiers = Tiers {
+                module,
+                ..Tiers::USUAL
+            };
+            of_browsers.push((OTHER_BUILD, plain, tiers));
+        }
+        for (name, paths, tiers) in of_browsers {
             if options.wants(name) {
                 let envoy = tiers.start(self.control_plane.address()).await;
                 let mut target = Target::of(name, Some("lru"), &paths, envoy);
