@@ -23,12 +23,14 @@ run: setup-run run-parts ## Build and run control plane and Envoy; Ctrl-C stops 
 	@exec envoy/up.sh $(PROFILE)
 
 .PHONY: run-full
-run-full: setup-full run-parts ## The production shape: MariaDB, Redis, two control planes, Envoy
+run-full: setup-full run-parts ## The production shape: MariaDB, Redis, two control planes, Envoy; ANALYTICS=clickhouse
 	@exec envoy/up.sh $(PROFILE) full
 
 .PHONY: run-cluster
 run-cluster: setup-full run-parts ## The same on a Redis Cluster of three masters and three replicas
 	@exec envoy/up.sh $(PROFILE) cluster
+
+run-full run-cluster: export EDGELINK_ANALYTICS_ENGINE = $(or $(ANALYTICS),sql)
 
 .PHONY: run-parts
 run-parts:
@@ -169,7 +171,7 @@ setup-run:
 
 .PHONY: setup-full
 setup-full:
-	@tests/install.sh full
+	@tests/install.sh full $(ANALYTICS)
 
 .PHONY: setup-lint
 setup-lint:
@@ -178,4 +180,4 @@ setup-lint:
 .PHONY: clean
 clean: ## Remove what was built and the state of `make run`; installed programs stay
 	cargo clean
-	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha ! -name schemathesis -exec rm -rf {} +; fi
+	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha ! -name schemathesis ! -name chdb -exec rm -rf {} +; fi

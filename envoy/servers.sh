@@ -4,6 +4,8 @@
 export EDGELINK_API2_PORT=${EDGELINK_API2_PORT:-8082}
 export EDGELINK_MARIADB_PORT=${EDGELINK_MARIADB_PORT:-3307}
 export EDGELINK_REDIS_PORT=${EDGELINK_REDIS_PORT:-6380}
+export EDGELINK_CLICKHOUSE_PORT=${EDGELINK_CLICKHOUSE_PORT:-8124}
+export EDGELINK_ANALYTICS_ENGINE=${EDGELINK_ANALYTICS_ENGINE:-sql}
 PATH=$PATH:/usr/sbin:/sbin
 readonly cluster_nodes=6
 
@@ -16,6 +18,10 @@ servers_are_possible() {
   port_is_free "$EDGELINK_API2_PORT" EDGELINK_API2_PORT
   port_is_free "$EDGELINK_MARIADB_PORT" EDGELINK_MARIADB_PORT
   port_is_free "$EDGELINK_REDIS_PORT" EDGELINK_REDIS_PORT
+  if wants_clickhouse; then
+    command -v clickhouse-server >/dev/null || fail 'clickhouse-server is missing (make setup installs it)'
+    port_is_free "$EDGELINK_CLICKHOUSE_PORT" EDGELINK_CLICKHOUSE_PORT
+  fi
   [[ $shape == cluster ]] || return 0
   for ((index = 1; index < 2 * cluster_nodes; index++)); do
     port_is_free $((EDGELINK_REDIS_PORT + index)) EDGELINK_REDIS_PORT
@@ -49,6 +55,47 @@ start_mariadb() {
   start mariadb mariadbd --no-defaults --datadir="$state/mariadb" --tmpdir="$state" --socket=mariadbd.sock \
     --bind-address=127.0.0.1 --port="$EDGELINK_MARIADB_PORT" --skip-name-resolve $(mariadb_user)
   await ask_mariadb 'CREATE DATABASE IF NOT EXISTS edgelink'
+}
+
+# Whether clicks are kept there, by a URL that is not given.
+wants_clickhouse() {
+  [[ $EDGELINK_ANALYTICS_ENGINE == clickhouse && -z ${EDGELINK_ANALYTICS_CLICKHOUSE_URL:-} ]]
+}
+
+# With no other configuration than this, and HTTP alone.
+start_clickhouse() {
+  local home=$state/clickhouse
+  mkdir -p "$home"
+  cat >"$home/config.xml" <<CONFIG
+<yandex>
+  <logger><level>warning</level><console>true</console></logger>
+  <http_port>$EDGELINK_CLICKHOUSE_PORT</http_port>
+  <listen_host>127.0.0.1</listen_host>
+  <path>data/</path>
+  <tmp_path>tmp/</tmp_path>
+  <user_files_path>files/</user_files_path>
+  <format_schema_path>files/</format_schema_path>
+  <mark_cache_size>268435456</mark_cache_size>
+  <users_config>users.xml</users_config>
+  <default_profile>default</default_profile>
+  <default_database>default</default_database>
+</yandex>
+CONFIG
+  cat >"$home/users.xml" <<'USERS'
+<yandex>
+  <profiles><default/></profiles>
+  <quotas><default/></quotas>
+  <users><default>
+    <password></password>
+    <networks><ip>127.0.0.1</ip></networks>
+    <profile>default</profile>
+    <quota>default</quota>
+  </default></users>
+</yandex>
+USERS
+  start clickhouse env --chdir="$home" clickhouse-server --config-file="$home/config.xml"
+  await_url "http://127.0.0.1:$EDGELINK_CLICKHOUSE_PORT/ping"
+  export EDGELINK_ANALYTICS_CLICKHOUSE_URL=http://127.0.0.1:$EDGELINK_CLICKHOUSE_PORT
 }
 
 # start_redis NAME PORT OPTION...: links go where memory ends, the feed and locks stay.

@@ -3,6 +3,7 @@
 #   small    `make run`: the control plane (SQLite, no other server) and Envoy. When one ends, the other is stopped
 #   full     `make run-full`: MariaDB, Redis, two control planes, and Envoy that asks Redis directly
 #   cluster  `make run-cluster`: the same with a Redis Cluster, which Envoy asks through its pool
+# The latter two start ClickHouse too if EDGELINK_ANALYTICS_ENGINE is clickhouse (`make ANALYTICS=clickhouse run-full`).
 # A part of the latter two that ends is started again; one that ends again and again ends everything.
 # State, logs and keys stay in .edgelink/ (.edgelink/SHAPE for the latter two) and are found again by the next start.
 set -euo pipefail
@@ -77,6 +78,7 @@ start_production_shape() {
   start_mariadb
   export EDGELINK_STORE_URL=mysql://root@127.0.0.1:$EDGELINK_MARIADB_PORT/edgelink
   "start_redis_$shape"
+  if wants_clickhouse; then start_clickhouse; fi
   start_control_plane control-plane "$EDGELINK_API_PORT"
   start_control_plane control-plane-2 "$EDGELINK_API2_PORT"
   export EDGELINK_CONTROL_PLANES=127.0.0.1:$EDGELINK_API_PORT,127.0.0.1:$EDGELINK_API2_PORT
@@ -115,6 +117,7 @@ print_servers() {
   MariaDB      mariadb -h127.0.0.1 -P$EDGELINK_MARIADB_PORT -uroot edgelink
   Redis        redis-cli -p $EDGELINK_REDIS_PORT
 SERVERS
+  [[ $EDGELINK_ANALYTICS_ENGINE != clickhouse ]] || printf '  ClickHouse   %s\n' "$EDGELINK_ANALYTICS_CLICKHOUSE_URL"
 }
 
 [[ -x $edgelink ]] || fail "$edgelink is not built (make builds it)"

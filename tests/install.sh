@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB and Redis (`install.sh full`), to test
-# it as well (`install.sh test`), on MySQL too (`install.sh mysql`), to compare it with others (`install.sh bench`), to
-# check the API against its document (`install.sh contract`) or its sources (`install.sh lint`): the wasm target, Envoy,
-# cargo-deny and what tests take from npm everywhere, packages on Debian. Elsewhere it says what is missing. What is there
-# already is left alone.
+# Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB and Redis (`install.sh full`), with
+# ClickHouse too (`install.sh full clickhouse`), to test it as well (`install.sh test`), on MySQL too (`install.sh mysql`),
+# to compare it with others (`install.sh bench`), to check the API against its document (`install.sh contract`) or its
+# sources (`install.sh lint`): the wasm target, Envoy, cargo-deny, chdb and what tests take from npm everywhere, packages on
+# Debian. Elsewhere it says what is missing. What is there already is left alone.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -40,8 +40,15 @@ need_for_servers() {
   need redis-server redis-server
 }
 
+# The client is not needed: the server speaks HTTP. 16 MB to fetch.
+need_clickhouse() {
+  need clickhouse-server clickhouse-server
+}
+
 need_for_testing() {
   need_for_servers
+  need_clickhouse
+  need_venv
   need java default-jre-headless
   [[ -e /usr/share/java/zookeeper.jar ]] || packages+=(libzookeeper-java)
   need wrk wrk
@@ -53,6 +60,8 @@ need_for_testing() {
 # nginx as others redirect with it.
 need_for_comparing() {
   need_for_servers
+  need_clickhouse
+  need_venv
   need wrk wrk
   need nginx nginx
   [[ -e /usr/lib/nginx/modules/ngx_http_lua_module.so ]] || packages+=(libnginx-mod-http-lua)
@@ -87,7 +96,7 @@ install_packages() {
     apt-get install -q -y --no-install-recommends "${packages[@]}" ||
     fail "apt-get could not install: ${packages[*]}"
   local package
-  for package in redis-server nginx; do
+  for package in redis-server nginx clickhouse-server; do
     if [[ " ${packages[*]} " == *" $package "* ]] && [[ -d /run/systemd/system ]]; then
       as_root systemctl disable --quiet "$package" # nor at the next boot
     fi
@@ -111,6 +120,17 @@ install_schemathesis() {
   "$home/bin/python3" -m pip install --quiet --disable-pip-version-check "schemathesis==$pinned"
 }
 
+# Today's ClickHouse in a process (180 MB to fetch, 560 MB on disk), which tests/clickhouse/chdb_http.py serves. What it
+# says that it needs beside is for tables of Python.
+install_chdb() {
+  local pinned=26.9.0 home=$root/.edgelink/chdb
+  [[ ! -e $home/$pinned ]] || return 0
+  printf 'Installing chdb-core %s into %s\n' "$pinned" "$home"
+  python3 -m venv --clear "$home"
+  "$home/bin/python3" -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps "chdb-core==$pinned"
+  touch "$home/$pinned"
+}
+
 # What tests/package.json names, by its lock file.
 install_node_modules() {
   local installed=$root/tests/node_modules/.package-lock.json
@@ -127,7 +147,10 @@ install_wasm_target() {
 command -v cargo >/dev/null || fail "there is no Rust: install it with rustup (https://rustup.rs)"
 need_for_running
 case ${1:-run} in
-full) need_for_servers ;;
+full)
+  need_for_servers
+  [[ ${2:-} != clickhouse ]] || need_clickhouse
+  ;;
 test) need_for_testing ;;
 mysql)
   need_for_testing
@@ -141,5 +164,6 @@ install_wasm_target
 "$root/envoy/find.sh" >/dev/null
 if [[ ${1:-} == bench ]]; then install_oha; fi
 if [[ ${1:-} == contract ]]; then install_schemathesis; fi
+if [[ ${1:-} == test || ${1:-} == bench ]]; then install_chdb; fi
 if [[ ${1:-} == test ]]; then install_node_modules; fi
 if [[ ${1:-} == lint ]]; then "$root/tests/deny.sh" install; fi

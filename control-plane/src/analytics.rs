@@ -4,6 +4,7 @@
 //! where one replica writes them into an engine: rollups in the database itself, or ClickHouse.
 
 pub mod agents;
+mod clickhouse;
 mod described;
 mod engine;
 mod gathering;
@@ -18,6 +19,7 @@ mod sql;
 mod visitors;
 mod writer;
 
+pub use clickhouse::ClickHouse;
 pub use engine::{
     AnalyticsQuery, Breakdown, Chunk, Engine, EngineError, Numbers, RawClick, RawPlace, RawQuery,
     Scope, Slot, Visitors,

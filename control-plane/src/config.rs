@@ -114,6 +114,7 @@ impl Config {
     fn check(&mut self, problems: &mut Problems) {
         self.store.check(problems);
         self.redis.check(problems);
+        self.analytics.check(problems);
         self.feed.check(&self.publisher, problems);
         self.links.complete(problems);
         self.clicks.check(&self.links, problems);

@@ -1,5 +1,6 @@
 //! Private servers for tests: each in a temporary folder, on free ports, gone when the test is.
 
+mod clickhouse;
 mod mariadb;
 mod redis;
 mod zookeeper;
@@ -10,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+pub use clickhouse::{ClickHouseKind, ClickHouseServer};
 pub use mariadb::MariaDb;
 pub use redis::{RedisCluster, RedisServer};
 pub use zookeeper::ZooKeeper;

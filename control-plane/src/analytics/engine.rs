@@ -40,6 +40,8 @@ pub struct Chunk {
     pub clicks: Vec<Click>,
     /// The orphan visits in them.
     pub orphans: Vec<Orphan>,
+    /// The insert outside of the database that the rows are marked with; `None` if they are not.
+    pub insert_id: Option<u64>,
 }
 
 /// Whose clicks are looked at.

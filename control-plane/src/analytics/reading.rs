@@ -27,7 +27,7 @@ pub(super) struct Read {
     pub(super) malformed: Vec<(u64, RecordError)>,
 }
 
-/// Reads reports. A chunk has `most` clicks at most, orphan visits included, but for those of a single report.
+/// Reads reports. A chunk has `most` clicks at most, orphan visits included, but for those of a single report or insert.
 ///
 /// # Errors
 /// The links cannot be looked up.
@@ -44,7 +44,13 @@ pub(super) async fn read(
     for report in reports {
         match decode(&report.body) {
             Ok(batches) => {
-                if reading.len() + events(&batches) > most && !reading.rows.is_empty() {
+                // Those of an insert are written together again, and no others with them.
+                let is_full = match report.insert_id {
+                    None => reading.len() + events(&batches) > most,
+                    Some(_) => false,
+                };
+                let is_other = report.insert_id != reading.insert_id;
+                if (is_full || is_other) && !reading.rows.is_empty() {
                     let full = std::mem::take(&mut reading);
                     read.chunks.push(full.finish(resolver).await?);
                 }
@@ -87,6 +93,7 @@ fn unknown_hosts<'a>(keys: &'a [Arc<str>], links: &FoundLinks) -> impl Iterator<
 #[derive(Default)]
 struct Reading {
     rows: Vec<u64>,
+    insert_id: Option<u64>,
     clicks: Vec<Click>,
     orphans: Vec<Orphan>,
     texts: HashSet<Arc<str>, RandomState>,
@@ -118,11 +125,13 @@ impl Reading {
             rows: self.rows,
             clicks: self.clicks,
             orphans: self.orphans,
+            insert_id: self.insert_id,
         })
     }
 
     fn add(&mut self, report: &QueuedReport, batches: &[ClickBatch<'_>]) {
         self.rows.push(report.id);
+        self.insert_id = report.insert_id;
         for batch in batches {
             let times = BatchTimes::new(batch.at, report.received_at / 1000);
             for (key, count) in &batch.clicks {

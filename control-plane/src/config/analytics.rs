@@ -1,23 +1,33 @@
 //! Settings of analytics.
 
+use super::value::{FileText, Secret};
+use edgelink_wire::settings::Problems;
+use std::time::Duration;
+use url::Url;
+
 edgelink_wire::settings! {
     snake_case;
 
     /// Analytics: clicks by link, domain and tenant, and by their attributes. What edges report is acknowledged once it is in the
     /// click queue of the database; from there one control plane writes it into the engine.
+    ///
+    /// ClickHouse may be of 24.8 or later. Older ones, down to 18.16, do as well, but cost more: a repeated insert is noticed by
+    /// looking for its rows, and days are added up when they are read. Tables are made where they are missing; make them yourself, with
+    /// the same columns, to have them replicated.
     pub struct AnalyticsConfig {
         /// Where clicks are kept.
         pub engine: EngineKind = EngineKind::Sql;
-        /// `sql`: retention of clicks by the hour, in days. Of older days, breakdowns and visitors are known by the day (UTC).
+        /// Retention of clicks by the hour, in days. Of older days, breakdowns and visitors are known by the day (UTC).
         pub hours_days: u64 = 35, 2..=400;
-        /// `sql`: retention of clicks by the day, in days.
+        /// Retention of clicks by the day, in days.
         pub days: u64 = 730, 2..=3_650;
-        /// Retention of single clicks and orphan visits, in days; 0 keeps none.
+        /// Retention of single clicks and orphan visits, in days; 0 keeps none. `clickhouse`: 2 at least, and breakdowns of
+        /// single links go back as far.
         pub raw_days: u64 = 30, 0..=3_650;
         /// `sql`: values of an attribute that are kept of a link, domain or tenant in an hour or a day. Those with most clicks stay,
         /// and the others are counted together.
         pub max_values: usize = 1_000, 10..=2_000;
-        /// Orphan visits of a tenant that are kept of a day; those beyond are only counted.
+        /// `sql`: orphan visits of a tenant that are kept of a day; those beyond are only counted.
         pub max_orphans: u64 = 10_000, 0..=1_000_000;
         /// Bytes of reports that may wait in the queue. Beyond it reports get 503, and edges keep their clicks as long as they can.
         pub max_queued_bytes: u64 = 1_073_741_824, 1_024..=1_099_511_627_776;
@@ -27,6 +37,16 @@ edgelink_wire::settings! {
         pub chunk_bytes: u64 = 33_554_432, 1..=268_435_456;
         /// Links that are remembered by their keys, for 10 s.
         pub max_known_links: u64 = 200_000, 1..=10_000_000;
+        /// `clickhouse`: its HTTP interface. With `https` its certificate must be one that the system trusts.
+        pub clickhouse_url: Option<Secret> = None, "http://127.0.0.1:8123";
+        /// `clickhouse`: the database; it is made if it is missing.
+        pub clickhouse_database: String = "edgelink".to_owned();
+        /// `clickhouse`: the user, who may make tables and views.
+        pub clickhouse_user: String = "default".to_owned();
+        /// `clickhouse`: the file with the user's password.
+        pub clickhouse_password_file: Option<FileText> = None, "/etc/edgelink/clickhouse-password";
+        /// `clickhouse`: time for a query. Inserts and deletions may take six times as long.
+        pub clickhouse_timeout_ms: Duration = Duration::from_secs(10), 50..=600_000;
     }
 }
 
@@ -35,5 +55,67 @@ edgelink_wire::choice! {
     pub enum EngineKind {
         /// In the database.
         Sql = "sql",
+        /// In ClickHouse.
+        ClickHouse = "clickhouse",
     }
+}
+
+/// The longest names of database and user, in bytes.
+const MAX_NAME_LENGTH: usize = 128;
+
+impl AnalyticsConfig {
+    pub(super) fn check(&self, problems: &mut Problems) {
+        if self.hours_days > self.days {
+            let must = "must be at most analytics.days";
+            problems.refuse("analytics.hours_days", must);
+        }
+        if self.engine == EngineKind::ClickHouse {
+            self.check_clickhouse(problems);
+        }
+    }
+
+    fn check_clickhouse(&self, problems: &mut Problems) {
+        if self.raw_days < 2 {
+            let must = "must be at least 2 with the engine 'clickhouse'";
+            problems.refuse("analytics.raw_days", must);
+        }
+        for (field, name) in [
+            ("analytics.clickhouse_database", &self.clickhouse_database),
+            ("analytics.clickhouse_user", &self.clickhouse_user),
+        ] {
+            let is_name = name.bytes().all(|byte| byte.is_ascii_graphic());
+            if !is_name || !(1..=MAX_NAME_LENGTH).contains(&name.len()) {
+                let must = "must be 1 to 128 visible ASCII characters";
+                problems.refuse(field, must);
+            }
+        }
+        if let Some(file) = &self.clickhouse_password_file
+            && !is_header(file.text().trim_end())
+        {
+            let must = "must hold one line of visible ASCII characters";
+            problems.refuse("analytics.clickhouse_password_file", must);
+        }
+        let url = self.clickhouse_url.as_ref().map(Secret::expose);
+        let reason = match url.map(Url::parse) {
+            None => "must be set with the engine 'clickhouse'",
+            Some(Ok(url)) if is_plain(&url) => return,
+            Some(_) => {
+                "must be a URL that starts with 'http://' or 'https://', without user, query and fragment"
+            }
+        };
+        problems.refuse("analytics.clickhouse_url", reason);
+    }
+}
+
+/// It is sent in a header.
+fn is_header(text: &str) -> bool {
+    text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+}
+
+fn is_plain(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https")
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none()
 }

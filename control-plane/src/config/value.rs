@@ -65,6 +65,12 @@ impl SettingValue for Header {
 pub struct FileText(Secret);
 
 impl FileText {
+    /// As if a file held this text.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(Secret::new(text))
+    }
+
     /// The text of the file.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -78,7 +84,7 @@ impl SettingValue for FileText {
     fn read(value: Value, path: &str, problems: &mut Problems) -> Option<Self> {
         let file = String::read(value, path, problems)?;
         let text = std::fs::read_to_string(&file);
-        text.map(|text| Self(Secret::new(text)))
+        text.map(Self::new)
             .map_err(|error| {
                 problems.refuse(path, format!("names {file}, which cannot be read: {error}"));
             })

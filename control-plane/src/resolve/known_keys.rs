@@ -143,7 +143,7 @@ impl Membership for KnownKeys {
     fn may_contain(&self, key: &LinkKey) -> bool {
         let state = self.state();
         let complete = state.complete.as_ref();
-        complete.is_some_and(|sets| sets.keys.contains(&key.to_string()))
+        complete.is_some_and(|sets| sets.keys.contains(key.to_string().as_str()))
     }
 }
 

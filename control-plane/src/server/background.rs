@@ -1,6 +1,6 @@
 //! Background tasks: publishing changes, following the feed, and scanning the keys.
 
-use crate::analytics::{ClickWriter, Engine, LinkResolver, SqlEngine};
+use crate::analytics::{ClickHouse, ClickWriter, Engine, LinkResolver, SqlEngine};
 use crate::clicks::Reports;
 use crate::config::{Config, EngineKind};
 use crate::domains::Domains;
@@ -103,6 +103,7 @@ impl Background {
         let settings = &config.analytics;
         let engine: Arc<dyn Engine> = match settings.engine {
             EngineKind::Sql => Arc::new(SqlEngine::new(store.clone(), settings.clone())),
+            EngineKind::ClickHouse => Arc::new(ClickHouse::new(settings, store.clone())),
         };
         let links = LinkResolver::new(store.clone(), settings.max_known_links);
         let wake = Arc::new(Notify::new());

@@ -19,10 +19,12 @@ pub struct QueuedReport {
     pub received_at: u64,
     /// Encoded batches, none of which was counted before.
     pub body: Vec<u8>,
+    /// The insert that it is part of; `None` if there was none yet.
+    pub insert_id: Option<u64>,
 }
 
 impl Store {
-    /// The reports that wait longest: as many as have `max_bytes` together, and one at least.
+    /// The reports that wait longest: as many as have `max_bytes` together, and one at least. Those of an insert come together.
     pub async fn queued_reports(
         &self,
         max_rows: u64,
@@ -32,32 +34,36 @@ impl Store {
         run!(call, |session| {
             let index = session.dialect().force_index("click_queue_waiting");
             let query = sql(format!(
-                "SELECT id, bytes FROM click_queue{index} WHERE aside = 0 ORDER BY id LIMIT ?"
+                "SELECT id, bytes, insert_id FROM click_queue{index} WHERE aside = 0 ORDER BY id LIMIT ?"
             ));
-            let rows: Vec<(u64, u64)> = session
-                .fetch_all(query.bind(max_rows.min(MAX_ROWS)))
-                .await?;
+            let rows: Vec<(u64, u64, Option<u64>)> =
+                session.fetch_all(query.bind(MAX_ROWS)).await?;
+            let most = usize::try_from(max_rows).unwrap_or(usize::MAX);
+            let insert_of = |place: usize| rows.get(place).and_then(|(.., insert_id)| *insert_id);
             let mut room = max_bytes;
-            let fits = |(place, (_, bytes)): &(usize, &(u64, u64))| {
-                let has_room = *place == 0 || *bytes <= room;
+            let fits = |(place, (_, bytes, insert_id)): &(usize, &(u64, u64, Option<u64>))| {
+                let before = place.checked_sub(1);
+                let is_part = insert_id.is_some() && before.and_then(insert_of) == *insert_id;
+                let has_room = is_part || *place == 0 || (*bytes <= room && *place < most);
                 room = room.saturating_sub(*bytes);
                 has_room
             };
             let fitting = rows.iter().enumerate().take_while(fits);
-            let ids: Vec<u64> = fitting.map(|(_, (id, _))| *id).collect();
+            let ids: Vec<u64> = fitting.map(|(_, (id, ..))| *id).collect();
             if ids.is_empty() {
                 return Ok(Vec::new());
             }
             let index = session.dialect().force_index("PRIMARY");
             let query = sql(format!(
-                "SELECT id, received_at, body FROM click_queue{index} WHERE id IN "
+                "SELECT id, received_at, body, insert_id FROM click_queue{index} WHERE id IN "
             ));
-            let mut rows: Vec<(u64, u64, Vec<u8>)> = session.fetch_all(query.list(&ids)).await?;
+            let mut rows: Vec<(u64, u64, Vec<u8>, Option<u64>)> = session.fetch_all(query.list(&ids)).await?;
             rows.sort_unstable_by_key(|(id, ..)| *id);
-            let report = |(id, received_at, body)| QueuedReport {
+            let report = |(id, received_at, body, insert_id)| QueuedReport {
                 id,
                 received_at,
                 body,
+                insert_id,
             };
             Ok(rows.into_iter().map(report).collect())
         })

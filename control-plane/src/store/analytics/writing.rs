@@ -79,6 +79,49 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Marks rows of the queue as those of an insert outside of this database, all of them or none. A transient error if one of them is
+    /// marked, or not in the queue any more.
+    pub async fn mark_reports(&self, rows: &[u64], insert_id: u64) -> Result<(), StoreError> {
+        let call = self.write("mark_reports", "marking reports of clicks");
+        run!(call, |session| {
+            session.begin().await?;
+            let mut marked = 0;
+            for rows in rows.chunks(LONGEST) {
+                let update = sql("UPDATE click_queue SET insert_id = ? WHERE insert_id IS NULL AND id IN ");
+                marked += session.execute(update.bind(insert_id).list(rows)).await?;
+            }
+            if marked != rows.len() as u64 {
+                return Err(Fault::Contended);
+            }
+            session.commit(rows.len()).await
+        })
+    }
+
+    /// Removes the rows of an insert that has come to its end, and adds to the totals of links. Nothing happens if they were removed before.
+    pub async fn settle_insert(
+        &self,
+        insert_id: u64,
+        rows: &[u64],
+        totals: &[(u64, Tally)],
+    ) -> Result<(), StoreError> {
+        let call = self.write("settle_insert", "removing reports of clicks");
+        run!(call, |session| {
+            session.begin().await?;
+            State::lock(session).await?;
+            let mut removed = 0;
+            for rows in rows.chunks(LONGEST) {
+                let delete = sql("DELETE FROM click_queue WHERE insert_id = ? AND id IN ");
+                removed += session.execute(delete.bind(insert_id).list(rows)).await?;
+            }
+            if removed > 0 {
+                totals::add(session, totals).await?;
+            }
+            session.commit(rows.len()).await
+        })
+    }
+}
+
 /// Removes rows from the queue.
 async fn take(session: &mut Session, rows: &[u64]) -> Result<(), Fault> {
     let mut taken = 0;

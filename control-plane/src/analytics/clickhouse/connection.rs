@@ -1,0 +1,205 @@
+//! The connection to ClickHouse: what is asked has a limit in time, and a server that does not answer is left alone for a while.
+
+use super::super::engine::EngineError;
+use super::schema::{Dialect, TABLES, Table};
+use super::sql::Sql;
+use crate::config::AnalyticsConfig;
+use clickhouse::error::Error;
+use clickhouse::query::Query;
+use clickhouse::{Client, RowOwned, RowRead};
+use edgelink_wire::breaker::CircuitBreaker;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout};
+
+/// How long the circuit breaker is open after a server did not answer.
+const OPEN_MILLIS: u64 = 1_000;
+
+/// The longest statement in bytes: that of 10,000 links takes 210 kB, twice.
+const MAX_STATEMENT: &str = "1048576";
+
+/// A client, which makes the tables before it is used first.
+pub(super) struct Connection {
+    client: Client,
+    settings: AnalyticsConfig,
+    dialect: OnceCell<Dialect>,
+    start: Instant,
+    breaker: Mutex<CircuitBreaker>,
+}
+
+impl Connection {
+    /// A connection that is made when it is needed.
+    pub(super) fn new(settings: &AnalyticsConfig) -> Self {
+        let url = settings.clickhouse_url.as_ref();
+        let mut client = Client::default()
+            .with_url(url.map_or("", |url| url.expose()))
+            .with_user(&settings.clickhouse_user)
+            .with_setting("max_query_size", MAX_STATEMENT)
+            // Formats that name their columns are not known to old servers.
+            .with_validation(false);
+        if let Some(file) = &settings.clickhouse_password_file {
+            client = client.with_password(file.text().trim_end_matches(['\r', '\n']));
+        }
+        Self {
+            client,
+            settings: settings.clone(),
+            dialect: OnceCell::new(),
+            start: Instant::now(),
+            breaker: Mutex::new(CircuitBreaker::new(1)),
+        }
+    }
+
+    /// The client of the database, whose tables are there, and what the server understands.
+    ///
+    /// # Errors
+    /// The server does not answer, refuses the user, or has other tables of these names.
+    pub(super) async fn ready(&self) -> Result<(Client, Dialect), EngineError> {
+        let dialect = self.dialect.get_or_try_init(|| self.prepare()).await?;
+        Ok((self.in_database(), *dialect))
+    }
+
+    fn in_database(&self) -> Client {
+        let database = &self.settings.clickhouse_database;
+        self.client.clone().with_database(database)
+    }
+
+    /// Makes database, tables and views where they are missing.
+    async fn prepare(&self) -> Result<Dialect, EngineError> {
+        let version: String = self
+            .call(self.client.query("SELECT version()").fetch_one())
+            .await?;
+        let dialect = Dialect::of_version(&version).ok_or_else(|| {
+            EngineError::ClickHouse("the server does not say its version".to_owned())
+        })?;
+        let database = clickhouse::sql::Identifier(&self.settings.clickhouse_database);
+        let make = self.client.query("CREATE DATABASE IF NOT EXISTS ?");
+        self.call(make.bind(database).execute()).await?;
+        let client = self.in_database();
+        for table in TABLES.iter().filter(|table| table.is_in(dialect)) {
+            let [table_statement, views @ ..] = &table.creation(dialect, &self.settings)[..] else {
+                continue;
+            };
+            self.call(client.query_raw(table_statement).execute())
+                .await?;
+            self.check(&client, table).await?;
+            for view in views {
+                self.call(client.query_raw(view).execute()).await?;
+            }
+            if dialect == Dialect::Modern {
+                self.set_retention(&client, table).await?;
+            }
+        }
+        tracing::info!(version, "ClickHouse has the tables of analytics");
+        Ok(dialect)
+    }
+
+    /// Notices that there is another table of that name.
+    async fn check(&self, client: &Client, table: &Table) -> Result<(), EngineError> {
+        let columns: Vec<&str> = table.columns().into_iter().map(|(name, _)| name).collect();
+        let probe = format!(
+            "SELECT {} FROM {} WHERE 0 FORMAT Null",
+            columns.join(", "),
+            table.name
+        );
+        let probed = self.call(client.query_raw(&probe).execute()).await;
+        probed.map_err(|error| {
+            EngineError::ClickHouse(format!(
+                "the table {} is not as it must be: {error}",
+                table.name
+            ))
+        })
+    }
+
+    /// Has rows go as the settings say, where they said something else when the table was made.
+    async fn set_retention(&self, client: &Client, table: &Table) -> Result<(), EngineError> {
+        let Some(ttl) = table.ttl(&self.settings) else {
+            return Ok(());
+        };
+        let made = client
+            .query("SELECT create_table_query FROM system.tables WHERE database = currentDatabase() AND name = ?")
+            .bind(table.name);
+        let made: String = self.call(made.fetch_one()).await?;
+        if made.contains(&ttl) {
+            return Ok(());
+        }
+        let change = format!(
+            "ALTER TABLE {} MODIFY TTL {ttl} SETTINGS materialize_ttl_after_modify = 0",
+            table.name
+        );
+        self.call(client.query_raw(&change).execute()).await
+    }
+
+    /// All rows that a statement answers.
+    pub(super) async fn all<T: RowOwned + RowRead>(&self, sql: Sql) -> Result<Vec<T>, EngineError> {
+        let (client, _) = self.ready().await?;
+        self.call(sql.query(&client).fetch_all()).await
+    }
+
+    /// The one row that a statement answers.
+    pub(super) async fn one<T: RowOwned + RowRead>(&self, sql: Sql) -> Result<T, EngineError> {
+        let (client, _) = self.ready().await?;
+        self.call(sql.query(&client).fetch_one()).await
+    }
+
+    /// Executes a query that answers no rows.
+    pub(super) async fn execute(&self, query: Query) -> Result<(), EngineError> {
+        self.call(query.execute()).await
+    }
+
+    /// Waits for an answer, for as long as a query may take.
+    pub(super) async fn call<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, EngineError> {
+        self.call_within(self.settings.clickhouse_timeout_ms, answer)
+            .await
+    }
+
+    /// Waits for an answer.
+    pub(super) async fn call_within<T>(
+        &self,
+        limit: Duration,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, EngineError> {
+        if !self.breaker(|breaker, now| breaker.permits(now, OPEN_MILLIS)) {
+            let skipped = "it did not answer a moment ago";
+            return Err(EngineError::ClickHouse(skipped.to_owned()));
+        }
+        let answer = timeout(limit, answer).await.unwrap_or(Err(Error::TimedOut));
+        let is_away = matches!(&answer, Err(Error::Network(_) | Error::TimedOut));
+        match is_away {
+            true => self.breaker(|breaker, now| breaker.fail(now)),
+            false => self.breaker(|breaker, _| breaker.succeed()),
+        };
+        answer.map_err(|error| EngineError::ClickHouse(describe(&error)))
+    }
+
+    fn breaker<T>(&self, ask: impl FnOnce(&mut CircuitBreaker, u64) -> T) -> T {
+        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let mut breaker = self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
+        ask(&mut breaker, now)
+    }
+
+    pub(super) fn settings(&self) -> &AnalyticsConfig {
+        &self.settings
+    }
+}
+
+/// The longest text of the server that an error has, in bytes.
+const MAX_REASON_LENGTH: usize = 500;
+
+/// What failed, with what is at the bottom of it.
+fn describe(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    let root = cause.to_string();
+    if !text.contains(&root) {
+        text = format!("{text}: {root}");
+    }
+    text.truncate(text.floor_char_boundary(MAX_REASON_LENGTH));
+    text
+}

@@ -1,0 +1,316 @@
+//! Clicks and orphan visits as rows of ClickHouse.
+
+use super::super::engine::{RawClick, RawPlace};
+use super::super::model::{Agent, Click, Described, Device, Orphan};
+use super::schema::NUMBERS_OF_INSERT;
+use clickhouse::Row;
+use clickhouse::error::Error;
+use clickhouse::native::builder::BlockBuilder;
+use clickhouse::native::encode::{Encode, ValueWriter};
+use clickhouse::native::{Block, DataTypeNode};
+use edgelink_wire::clicks::events::OrphanKind;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// A row of `clicks` or `orphans`.
+#[derive(Clone, Debug, Row, Deserialize)]
+pub(super) struct RawRow<'a> {
+    pub(super) tenant_id: u32,
+    /// 0 of an orphan visit.
+    pub(super) link_id: u64,
+    /// Unix seconds.
+    pub(super) at: u32,
+    /// The first of as many numbers as there are clicks.
+    pub(super) number: u64,
+    pub(super) clicks: u64,
+    /// How many of them are by bots: all, or none.
+    pub(super) bots: u64,
+    pub(super) domain_id: u32,
+    /// The link key, or domain and path.
+    pub(super) key: &'a str,
+    /// What an orphan visit asked for; 0 of a click.
+    pub(super) kind: u8,
+    #[serde(borrow)]
+    pub(super) tags: Vec<&'a str>,
+    /// 16 bytes, or none.
+    #[serde(borrow)]
+    pub(super) id: &'a [u8],
+    pub(super) status: u16,
+    pub(super) rule: u8,
+    pub(super) country: &'a str,
+    pub(super) city: &'a str,
+    pub(super) user_agent: &'a str,
+    pub(super) device: &'a str,
+    pub(super) browser: &'a str,
+    pub(super) os: &'a str,
+    pub(super) is_bot: u8,
+    pub(super) referrer: &'a str,
+    pub(super) language: &'a str,
+    pub(super) utm_source: &'a str,
+    pub(super) utm_medium: &'a str,
+    pub(super) utm_campaign: &'a str,
+    pub(super) utm_term: &'a str,
+    pub(super) utm_content: &'a str,
+    /// 0 for none.
+    pub(super) visitor: u64,
+    /// Whether it counts as a visitor: the token is known, and it is no bot.
+    pub(super) is_visitor: u8,
+}
+
+/// Rows in columns, which the server takes ten times as fast. Their order is that of the columns in the table.
+///
+/// # Errors
+/// None, for rows of these types.
+pub(super) fn block(rows: &[RawRow<'_>]) -> Result<Block, Error> {
+    let mut builder = BlockBuilder::new();
+    macro_rules! columns {
+        ($($name:ident: $value:expr,)+) => {
+            $(builder
+                .upsert_column(stringify!($name))
+                .map_err(|error| Error::Other(error.into()))?
+                .add_all(rows.iter().map($value))
+                .map_err(Error::Other)?;)+
+        };
+    }
+    columns! {
+        tenant_id: |row| row.tenant_id,
+        link_id: |row| row.link_id,
+        at: |row| Seconds(row.at),
+        number: |row| row.number,
+        clicks: |row| row.clicks,
+        bots: |row| row.bots,
+        domain_id: |row| row.domain_id,
+        key: |row| row.key,
+        kind: |row| row.kind,
+        tags: |row| row.tags.as_slice(),
+        id: |row| Bytes(row.id),
+        status: |row| row.status,
+        rule: |row| row.rule,
+        country: |row| row.country,
+        city: |row| row.city,
+        user_agent: |row| row.user_agent,
+        device: |row| row.device,
+        browser: |row| row.browser,
+        os: |row| row.os,
+        is_bot: |row| row.is_bot,
+        referrer: |row| row.referrer,
+        language: |row| row.language,
+        utm_source: |row| row.utm_source,
+        utm_medium: |row| row.utm_medium,
+        utm_campaign: |row| row.utm_campaign,
+        utm_term: |row| row.utm_term,
+        utm_content: |row| row.utm_content,
+        visitor: |row| row.visitor,
+        is_visitor: |row| row.is_visitor,
+    }
+    builder.build().map_err(|error| Error::Other(error.into()))
+}
+
+/// Unix seconds.
+struct Seconds(u32);
+
+impl Encode for Seconds {
+    fn produces() -> DataTypeNode {
+        DataTypeNode::DateTime(Some("UTC".to_owned()))
+    }
+
+    fn encode(&self, writer: &mut ValueWriter<'_>) -> Result<(), Failure> {
+        Ok(writer.write_fixed(&self.0.to_le_bytes())?)
+    }
+}
+
+/// A text that is none.
+struct Bytes<'a>(&'a [u8]);
+
+impl Encode for Bytes<'_> {
+    fn produces() -> DataTypeNode {
+        DataTypeNode::String
+    }
+
+    fn encode(&self, writer: &mut ValueWriter<'_>) -> Result<(), Failure> {
+        Ok(writer.write_string(self.0)?)
+    }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// The first number of an insert's clicks, by the insert's id.
+pub(super) fn first_number(insert_id: u64) -> u64 {
+    (insert_id & IDS) * NUMBERS_OF_INSERT
+}
+
+/// Ids of inserts in numbers of clicks, which fit 63 bits.
+const IDS: u64 = (1 << 35) - 1;
+
+impl<'a> RawRow<'a> {
+    /// The row of a click.
+    pub(super) fn of_click(click: &'a Click, number: u64) -> Self {
+        let described = click.described.as_deref();
+        let is_bot = described.is_some_and(|described| described.agent.is_bot);
+        Self {
+            tenant_id: click.tenant_id,
+            link_id: click.link_id,
+            clicks: click.count,
+            bots: if is_bot { click.count } else { 0 },
+            domain_id: click.domain_id,
+            tags: click.tags.iter().map(String::as_str).collect(),
+            ..Self::new(click.at, number, &click.key, described)
+        }
+    }
+
+    /// The row of an orphan visit.
+    pub(super) fn of_orphan(orphan: &'a Orphan, number: u64) -> Self {
+        let row = Self::new(orphan.at, number, &orphan.url, Some(&orphan.described));
+        Self {
+            tenant_id: orphan.tenant_id,
+            domain_id: orphan.domain_id,
+            kind: byte_of(orphan.kind),
+            bots: row.is_bot.into(),
+            ..row
+        }
+    }
+
+    fn new(at: u64, number: u64, key: &'a str, described: Option<&'a Described>) -> Self {
+        let mut row = Self {
+            at: u32::try_from(at).unwrap_or(u32::MAX),
+            number,
+            key,
+            clicks: 1,
+            ..Self::EMPTY
+        };
+        let Some(described) = described else {
+            return row;
+        };
+        let agent = &*described.agent;
+        let [source, medium, campaign, term, content] = &described.utm;
+        row.id = described.id.as_ref().map_or(&[], |id| id.as_slice());
+        row.status = described.status;
+        row.rule = described.rule;
+        row.country = &described.country;
+        row.city = &described.city;
+        row.user_agent = &described.user_agent;
+        row.device = agent.device.as_str();
+        row.browser = &agent.browser;
+        row.os = &agent.os;
+        row.is_bot = agent.is_bot.into();
+        row.referrer = &described.referrer;
+        row.language = &described.language;
+        row.utm_source = source;
+        row.utm_medium = medium;
+        row.utm_campaign = campaign;
+        row.utm_term = term;
+        row.utm_content = content;
+        row.visitor = described.visitor.unwrap_or(0);
+        row.is_visitor = (row.visitor != 0 && !agent.is_bot).into();
+        row
+    }
+
+    const EMPTY: Self = Self {
+        tenant_id: 0,
+        link_id: 0,
+        at: 0,
+        number: 0,
+        clicks: 0,
+        bots: 0,
+        domain_id: 0,
+        key: "",
+        kind: 0,
+        tags: Vec::new(),
+        id: &[],
+        status: 0,
+        rule: 0,
+        country: "",
+        city: "",
+        user_agent: "",
+        device: "",
+        browser: "",
+        os: "",
+        is_bot: 0,
+        referrer: "",
+        language: "",
+        utm_source: "",
+        utm_medium: "",
+        utm_campaign: "",
+        utm_term: "",
+        utm_content: "",
+        visitor: 0,
+        is_visitor: 0,
+    };
+
+    /// The day: unix time by 86,400 seconds.
+    pub(super) fn day(&self) -> u64 {
+        u64::from(self.at) / 86_400
+    }
+
+    /// The clicks of the row whose numbers are in a range, the last one first.
+    pub(super) fn raw_clicks(&self, first: u64, before: u64) -> impl Iterator<Item = RawClick> {
+        let described = self.described();
+        let numbers = self.number.max(first)..(self.number + self.clicks).min(before);
+        numbers.rev().map(move |number| RawClick {
+            place: RawPlace {
+                at: self.at.into(),
+                number,
+            },
+            link_id: self.link_id,
+            key: self.key.to_owned(),
+            orphan: orphan_kind(self.kind),
+            described: described.clone(),
+        })
+    }
+
+    fn described(&self) -> Described {
+        Described {
+            status: self.status,
+            rule: self.rule,
+            country: self.country.into(),
+            city: self.city.into(),
+            user_agent: self.user_agent.into(),
+            agent: Arc::new(Agent {
+                device: device(self.device),
+                browser: self.browser.into(),
+                os: self.os.into(),
+                is_bot: self.is_bot != 0,
+            }),
+            referrer: self.referrer.into(),
+            language: self.language.into(),
+            utm: [
+                self.utm_source,
+                self.utm_medium,
+                self.utm_campaign,
+                self.utm_term,
+                self.utm_content,
+            ]
+            .map(Arc::from),
+            visitor: (self.visitor != 0).then_some(self.visitor),
+            id: self.id.try_into().ok(),
+        }
+    }
+}
+
+fn device(name: &str) -> Device {
+    let all = [
+        Device::Desktop,
+        Device::Mobile,
+        Device::Tablet,
+        Device::Other,
+    ];
+    let found = all.into_iter().find(|device| device.as_str() == name);
+    found.unwrap_or_default()
+}
+
+const fn byte_of(kind: OrphanKind) -> u8 {
+    match kind {
+        OrphanKind::BaseUrl => 1,
+        OrphanKind::InvalidShortUrl => 2,
+        OrphanKind::Regular404 => 3,
+    }
+}
+
+const fn orphan_kind(byte: u8) -> Option<OrphanKind> {
+    match byte {
+        1 => Some(OrphanKind::BaseUrl),
+        2 => Some(OrphanKind::InvalidShortUrl),
+        3 => Some(OrphanKind::Regular404),
+        _ => None,
+    }
+}

@@ -1,0 +1,98 @@
+//! A statement with the values that are bound in it.
+
+use super::super::engine::Scope;
+use std::ops::Range;
+
+/// A statement, made piece by piece. All values in it are numbers: texts never become part of a statement.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sql {
+    text: String,
+    values: Vec<Bound>,
+}
+
+#[derive(Clone, Debug)]
+enum Bound {
+    Number(u64),
+    Numbers(Vec<u64>),
+}
+
+impl Sql {
+    pub(super) fn new(text: &str) -> Self {
+        Self::default().text(text)
+    }
+
+    /// Adds text.
+    pub(super) fn text(mut self, text: &str) -> Self {
+        self.text.push_str(text);
+        self
+    }
+
+    /// Adds a number.
+    pub(super) fn number(mut self, number: impl Into<u64>) -> Self {
+        self.text.push('?');
+        self.values.push(Bound::Number(number.into()));
+        self
+    }
+
+    /// Adds an array of numbers.
+    pub(super) fn numbers(mut self, numbers: &[u64]) -> Self {
+        self.text.push_str("CAST(? AS Array(UInt64))");
+        self.values.push(Bound::Numbers(numbers.to_vec()));
+        self
+    }
+
+    /// Adds another statement.
+    pub(super) fn sql(mut self, other: Self) -> Self {
+        self.text.push_str(&other.text);
+        self.values.extend(other.values);
+        self
+    }
+
+    /// Adds the condition that a row is one of the scope.
+    pub(super) fn scope(self, scope: &Scope) -> Self {
+        match scope {
+            Scope::Tenant(tenant_id) => self.text("tenant_id = ").number(*tenant_id),
+            Scope::Domain {
+                tenant_id,
+                domain_id,
+            } => self
+                .text("tenant_id = ")
+                .number(*tenant_id)
+                .text(" AND domain_id = ")
+                .number(*domain_id),
+            Scope::Links(links) => self.known_links(links),
+        }
+    }
+
+    /// Adds the condition that a row is one of these links; those of no link have the number 0, too.
+    pub(super) fn known_links(self, links: &[u64]) -> Self {
+        self.text("tenant_id > 0 AND ").links(links)
+    }
+
+    /// Adds the condition that a number is one of these links.
+    pub(super) fn links(self, links: &[u64]) -> Self {
+        self.text("link_id IN (SELECT arrayJoin(")
+            .numbers(links)
+            .text("))")
+    }
+
+    /// Adds the condition that a column of seconds is within a range.
+    pub(super) fn within(self, column: &str, range: &Range<u64>) -> Self {
+        self.text(&format!("{column} >= toDateTime("))
+            .number(range.start)
+            .text(&format!(") AND {column} < toDateTime("))
+            .number(range.end)
+            .text(")")
+    }
+
+    /// The query of a client.
+    pub(super) fn query(self, client: &clickhouse::Client) -> clickhouse::query::Query {
+        let query = client.query(&self.text);
+        self.values
+            .into_iter()
+            .fold(query, |query, value| match value {
+                Bound::Number(number) => query.bind(number),
+                Bound::Numbers(numbers) => query.bind(numbers),
+            })
+    }
+}

@@ -1,0 +1,247 @@
+//! Writing a chunk, once.
+//!
+//! ClickHouse drops an insert whose token it has seen, in the tables that views fill as well. Servers before [`Dialect::Modern`] cannot: there the
+//! rows are looked for first. The view that fills the table `inserts`, behind all others, says that an insert has come to its end. If
+//! its rows are there and it has not, the day is added up again.
+
+use super::super::engine::{Chunk, EngineError};
+use super::connection::Connection;
+use super::rows::{RawRow, block, first_number};
+use super::schema::{Content, Dialect, Kept, NUMBERS_OF_INSERT, TABLES};
+use super::sql::Sql;
+use clickhouse::Client;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How many times longer than a query an insert, or a deletion, may take.
+pub(super) const LONGER: u32 = 6;
+
+/// More rows than a chunk ever has, so that an insert is one block.
+const ROWS_OF_BLOCK: &str = "16777216";
+
+const DAY: u64 = 86_400;
+
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Writes the clicks and orphan visits of a chunk, which count once however often this is called with that id.
+pub(super) async fn write(
+    connection: &Connection,
+    insert_id: u64,
+    chunk: &Chunk,
+) -> Result<(), EngineError> {
+    let (_, dialect) = connection.ready().await?;
+    let mut number = first_number(insert_id);
+    let clicks = chunk.clicks.iter().map(|click| {
+        let row = RawRow::of_click(click, number);
+        number += click.count;
+        row
+    });
+    let clicks: Vec<RawRow<'_>> = clicks.collect();
+    let numbered = (first_number(insert_id)..).zip(&chunk.orphans);
+    let orphans = numbered.map(|(number, orphan)| RawRow::of_orphan(orphan, number));
+    let orphans: Vec<RawRow<'_>> = orphans.collect();
+    for (table, rows) in [("clicks", clicks), ("orphans", orphans)] {
+        if rows.is_empty() {
+            continue;
+        }
+        let insert = Insert {
+            connection,
+            table,
+            id: insert_id,
+            rows: &rows,
+        };
+        match dialect {
+            Dialect::Modern => insert.send(dialect).await?,
+            Dialect::Classic => insert.send_days().await?,
+        }
+    }
+    Ok(())
+}
+
+/// Rows for a table.
+#[derive(Clone, Copy)]
+struct Insert<'a> {
+    connection: &'a Connection,
+    table: &'static str,
+    id: u64,
+    rows: &'a [RawRow<'a>],
+}
+
+impl Insert<'_> {
+    /// Sends the rows in one request.
+    async fn send(&self, dialect: Dialect) -> Result<(), EngineError> {
+        let (client, _) = self.connection.ready().await?;
+        let limit = self.connection.settings().clickhouse_timeout_ms;
+        let send = async {
+            let block = block(self.rows)?;
+            let mut insert = client
+                .insert_native(self.table)
+                .with_timeouts(Some(limit), None)
+                .with_setting("max_insert_block_size", ROWS_OF_BLOCK)
+                .with_setting("min_insert_block_size_rows", ROWS_OF_BLOCK)
+                .with_setting("min_insert_block_size_bytes", "0");
+            let name = self.name();
+            insert = match dialect {
+                Dialect::Classic => insert.with_setting("query_id", name),
+                Dialect::Modern => insert
+                    .with_setting("async_insert", "0")
+                    .with_setting("insert_deduplication_token", name)
+                    .with_setting("deduplicate_blocks_in_dependent_materialized_views", "1")
+                    .with_setting("parallel_view_processing", "1"),
+            };
+            insert.write(&block).await?;
+            insert.end().await
+        };
+        self.connection.call_within(limit * LONGER, send).await
+    }
+
+    /// Sends the rows of each day unless they are there, in [`Dialect::Classic`]. What is sent for a day is one part of the table, which is
+    /// there as a whole or not at all.
+    async fn send_days(&self) -> Result<(), EngineError> {
+        self.await_earlier().await?;
+        let mut rows: Vec<RawRow<'_>> = self.rows.to_vec();
+        rows.sort_by_key(|row| row.day());
+        for rows in rows.chunk_by(|a, b| a.day() == b.day()) {
+            let Some(day) = rows.first().map(RawRow::day) else {
+                continue;
+            };
+            if !self.is_there(self.table, day).await? {
+                Insert { rows, ..*self }.send(Dialect::Classic).await?;
+            } else if self.table == "clicks" && !self.is_there("inserts", day).await? {
+                self.complete(day).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the server does not work on an earlier attempt any more.
+    async fn await_earlier(&self) -> Result<(), EngineError> {
+        let (client, _) = self.connection.ready().await?;
+        let running = || {
+            let query = client.query("SELECT count() FROM system.processes WHERE query_id = ?");
+            query.bind(self.name())
+        };
+        let limit = self.connection.settings().clickhouse_timeout_ms;
+        let start = Instant::now();
+        while self.connection.call(running().fetch_one::<u64>()).await? > 0 {
+            if start.elapsed() > limit {
+                let still = "an insert is still worked on";
+                return Err(EngineError::ClickHouse(still.to_owned()));
+            }
+            sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Whether a table has a row of this insert on a day, by the numbers of clicks.
+    async fn is_there(&self, table: &str, day: u64) -> Result<bool, EngineError> {
+        let first = first_number(self.id);
+        let sql = Sql::new(&format!("SELECT count() FROM {table} WHERE number >= "))
+            .number(first)
+            .text(" AND number < ")
+            .number(first + NUMBERS_OF_INSERT)
+            .text(" AND ")
+            .within("at", &(day * DAY..(day + 1) * DAY));
+        let rows: u64 = self.connection.one(sql).await?;
+        Ok(rows > 0)
+    }
+
+    /// Adds a day up again, whose clicks are there and were perhaps not added up by all views, and notes that they are now.
+    async fn complete(&self, day: u64) -> Result<(), EngineError> {
+        let (client, dialect) = self.connection.ready().await?;
+        let limit = self.connection.settings().clickhouse_timeout_ms * LONGER;
+        let rollups = TABLES
+            .iter()
+            .filter(|table| !table.is_virtual(dialect) && table.content != Content::Inserts);
+        for table in rollups {
+            let condition = format!("WHERE toDate(at) = toDate({day})");
+            let Some(select) = table.select(&condition) else {
+                continue;
+            };
+            drop_partition(self.connection, &client, table.name, day).await?;
+            let columns: Vec<&str> = table.columns().into_iter().map(|(name, _)| name).collect();
+            let columns = columns.join(", ");
+            let fill = format!("INSERT INTO {} ({columns}) {select}", table.name);
+            let filled = client.query_raw(&fill).execute();
+            self.connection.call_within(limit, filled).await?;
+        }
+        let first = first_number(self.id);
+        let note = format!(
+            "INSERT INTO inserts (number, at) VALUES ({first}, {})",
+            day * DAY
+        );
+        self.connection.execute(client.query_raw(&note)).await
+    }
+
+    fn name(&self) -> String {
+        format!("{}-{}", self.id, self.table)
+    }
+}
+
+/// Executes a mutation, and returns once it is done.
+pub(super) async fn mutate(
+    connection: &Connection,
+    client: &Client,
+    sql: Sql,
+) -> Result<(), EngineError> {
+    let (_, dialect) = connection.ready().await?;
+    let limit = connection.settings().clickhouse_timeout_ms * LONGER;
+    if dialect == Dialect::Modern {
+        let client = client.clone().with_setting("mutations_sync", "1");
+        return connection
+            .call_within(limit, sql.query(&client).execute())
+            .await;
+    }
+    connection.execute(sql.query(client)).await?;
+    let start = Instant::now();
+    let waiting =
+        "SELECT count() FROM system.mutations WHERE database = currentDatabase() AND is_done = 0";
+    while connection.one::<u64>(Sql::new(waiting)).await? > 0 {
+        if start.elapsed() > limit {
+            let late = "a deletion takes too long";
+            return Err(EngineError::ClickHouse(late.to_owned()));
+        }
+        sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Drops what is older than its retention, in [`Dialect::Classic`]; `now` in unix seconds.
+pub(super) async fn expire(connection: &Connection, now: u64) -> Result<(), EngineError> {
+    let (client, dialect) = connection.ready().await?;
+    if dialect == Dialect::Modern {
+        return Ok(());
+    }
+    for table in &TABLES {
+        let days = table.kept.days(dialect, connection.settings());
+        let Some(days) = days.filter(|_| !table.is_virtual(dialect) && table.kept != Kept::Days)
+        else {
+            continue;
+        };
+        let first_kept = (now / DAY).saturating_sub(days);
+        let query = client.query(
+            "SELECT DISTINCT toUInt64(toUInt32(toDate(partition))) FROM system.parts \
+             WHERE active AND database = currentDatabase() AND table = ? AND toDate(partition) < toDate(?)",
+        );
+        let over = query.bind(table.name).bind(first_kept).fetch_all::<u64>();
+        for day in connection.call(over).await? {
+            drop_partition(connection, &client, table.name, day).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn drop_partition(
+    connection: &Connection,
+    client: &Client,
+    table: &str,
+    day: u64,
+) -> Result<(), EngineError> {
+    let date = time::Date::from_julian_day(UNIX_EPOCH_JULIAN + i32::try_from(day).unwrap_or(0));
+    let date = date.map_or_else(|_| String::new(), |date| date.to_string());
+    let drop = format!("ALTER TABLE {table} DROP PARTITION '{date}'");
+    connection.execute(client.query_raw(&drop)).await
+}
+
+/// 1970-01-01.
+const UNIX_EPOCH_JULIAN: i32 = 2_440_588;

@@ -1,0 +1,343 @@
+//! Servers and connections that fail: each chunk counts once, and errors name what is wrong.
+
+use crate::fixture::{DAY, Random, chunk, engine, midnight, settings, start};
+use crate::model::Model;
+use edgelink_control_plane::analytics::{
+    AnalyticsQuery, Attribute, Bots, ClickHouse, Engine, Scope,
+};
+use edgelink_control_plane::config::{AnalyticsConfig, FileText};
+use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
+use edgelink_tests::stack::{free_port, until};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where a connection to ClickHouse is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// Nowhere.
+    None,
+    /// Once so many bytes of an insert have come.
+    After(usize),
+    /// Once all of an insert was passed on, while the server works on it.
+    Sent,
+    /// When the answer to an insert comes, which is not passed on.
+    BeforeAnswer,
+}
+
+/// A TCP proxy that cuts one insert.
+struct Proxy {
+    address: SocketAddr,
+    cut: Mutex<Cut>,
+    /// Tells that a connection was cut.
+    was_cut: Notify,
+}
+
+impl Proxy {
+    async fn start(port: u16) -> Arc<Self> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        let listener = TcpListener::bind(address).await.unwrap();
+        let proxy = Arc::new(Self {
+            address,
+            cut: Mutex::new(Cut::None),
+            was_cut: Notify::new(),
+        });
+        let accepting = Arc::clone(&proxy);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let proxy = Arc::clone(&accepting);
+                tokio::spawn(async move {
+                    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+                    if let Ok(server) = server {
+                        proxy.forward(client, server).await;
+                    }
+                });
+            }
+        });
+        proxy
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    fn set(&self, cut: Cut) {
+        *self.cut.lock().unwrap() = cut;
+    }
+
+    /// Passes bytes on, and returns, by which both connections end, where the cut is.
+    async fn forward(&self, mut client: TcpStream, mut server: TcpStream) {
+        let (mut request, mut answer) = (vec![0; 4096], vec![0; 4096]);
+        let (mut of_insert, mut end) = (0, Vec::new());
+        loop {
+            tokio::select! {
+                read = client.read(&mut request) => {
+                    let Ok(count @ 1..) = read else { return };
+                    let is_insert = of_insert > 0 || contains(&request[..count], b"INSERT");
+                    of_insert += if is_insert { count } else { 0 };
+                    let sent = self.sent(of_insert, count);
+                    if server.write_all(&request[..sent]).await.is_err() || sent < count {
+                        return;
+                    }
+                    end.extend_from_slice(&request[..count]);
+                    end.drain(..end.len().saturating_sub(LAST_CHUNK.len()));
+                    let has_ended = of_insert > 0 && end == LAST_CHUNK;
+                    if has_ended && self.takes(Cut::Sent) {
+                        return;
+                    }
+                }
+                read = server.read(&mut answer) => {
+                    let Ok(count @ 1..) = read else { return };
+                    if of_insert > 0 && self.takes(Cut::BeforeAnswer) {
+                        return;
+                    }
+                    of_insert = 0;
+                    if client.write_all(&answer[..count]).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many of the last `count` bytes are passed on, of so many of an insert.
+    fn sent(&self, of_insert: usize, count: usize) -> usize {
+        let cut = *self.cut.lock().unwrap();
+        match cut {
+            Cut::After(limit) if of_insert > limit && self.takes(cut) => {
+                count - (of_insert - limit).min(count)
+            }
+            _ => count,
+        }
+    }
+
+    fn takes(&self, cut: Cut) -> bool {
+        let mut current = self.cut.lock().unwrap();
+        let takes = *current == cut;
+        if takes {
+            *current = Cut::None;
+            self.was_cut.notify_one();
+        }
+        takes
+    }
+}
+
+/// The end of the body of an insert.
+const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
+
+fn contains(bytes: &[u8], what: &[u8]) -> bool {
+    bytes.windows(what.len()).any(|window| window == what)
+}
+
+/// Asserts that everything is there once.
+async fn assert_once(engine: &ClickHouse, model: &Model, shown: &str) {
+    let links: Vec<u64> = (0..20).collect();
+    assert_eq!(
+        engine.totals(&links).await.unwrap(),
+        model.totals(),
+        "{shown}"
+    );
+    for scope in [Scope::Tenant(1), Scope::Tenant(2), Scope::Links(links)] {
+        let from = midnight();
+        let query = AnalyticsQuery {
+            scope,
+            from,
+            to: from + 3 * DAY,
+            bots: Bots::Included,
+        };
+        assert_eq!(
+            engine.count(&query).await.unwrap(),
+            model.count(&query),
+            "{shown}"
+        );
+        for by in [Attribute::Country, Attribute::Tag, Attribute::Link] {
+            let breakdown = engine.breakdown(&query, by, 100).await.unwrap();
+            assert_eq!(breakdown, model.breakdown(&query, by, 100), "{shown}");
+        }
+        if query.scope == Scope::Tenant(1) {
+            let expected = model
+                .orphans
+                .iter()
+                .filter(|orphan| orphan.tenant_id == 1)
+                .count();
+            assert_eq!(
+                engine.delete_orphans(1).await.unwrap(),
+                expected as u64,
+                "{shown}"
+            );
+        }
+    }
+}
+
+/// Where the inserts of a test are cut. An insert of a day has 15 kB.
+fn cuts() -> impl Iterator<Item = Cut> {
+    let cuts = [0, 700, 9_000].map(Cut::After);
+    let later = [Cut::Sent, Cut::BeforeAnswer].repeat(3);
+    cuts.into_iter().chain(later)
+}
+
+#[tokio::test]
+async fn a_chunk_that_is_written_again_after_a_cut_counts_once() {
+    for kind in ClickHouseKind::ALL {
+        let server = ClickHouseServer::start(kind);
+        let proxy = Proxy::start(server.port()).await;
+        let engine = engine(&settings(&proxy.url())).await;
+        let mut random = Random::new(21);
+        let mut model = Model::default();
+        for (insert_id, cut) in (1 << 40..).zip(cuts().chain([Cut::None])) {
+            let clicks = random.clicks(500, midnight());
+            let orphans = random.orphans(20, midnight());
+            let whole = chunk(clicks.clone(), orphans.clone());
+            model.clicks.extend(clicks);
+            model.orphans.extend(orphans);
+            // The tables are there.
+            engine.totals(&[1]).await.unwrap();
+            proxy.set(cut);
+            let first = engine.insert(insert_id, &whole).await;
+            assert_eq!(
+                first.is_err(),
+                cut != Cut::None,
+                "{kind:?}, {cut:?}: {first:?}"
+            );
+            until("it is written", PATIENCE, async || {
+                engine.insert(insert_id, &whole).await.ok()
+            })
+            .await;
+            engine.insert(insert_id, &whole).await.unwrap();
+        }
+        assert_once(&engine, &model, &format!("{kind:?}")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chunk_counts_once_if_the_server_is_killed_meanwhile() {
+    for kind in ClickHouseKind::ALL {
+        let mut server = ClickHouseServer::start(kind);
+        let proxy = Proxy::start(server.port()).await;
+        let engine = engine(&settings(&proxy.url())).await;
+        let mut random = Random::new(22);
+        let mut model = Model::default();
+        engine.totals(&[1]).await.unwrap();
+        for (insert_id, cut) in (5..).zip(cuts()) {
+            let clicks = random.clicks(500, midnight());
+            model.clicks.extend(clicks.clone());
+            let whole = Arc::new(chunk(clicks, Vec::new()));
+            proxy.set(cut);
+            let (writing, written) = (Arc::clone(&engine.engine), Arc::clone(&whole));
+            let first = tokio::spawn(async move { writing.insert(insert_id, &written).await });
+            let cut_off = tokio::time::timeout(PATIENCE, proxy.was_cut.notified()).await;
+            cut_off.unwrap_or_else(|_| panic!("{kind:?}: {cut:?} is never reached"));
+            server.kill();
+            assert!(first.await.unwrap().is_err());
+            server.restart();
+            until("it is written", PATIENCE, async || {
+                engine.insert(insert_id, &whole).await.ok()
+            })
+            .await;
+        }
+        assert_once(&engine, &model, &format!("{kind:?}")).await;
+    }
+}
+
+#[tokio::test]
+async fn what_views_of_an_interrupted_insert_lack_is_added_up_again() {
+    let (server, engine) = start(ClickHouseKind::Debian).await;
+    let mut random = Random::new(23);
+    let mut model = Model::default();
+    for insert_id in 1..4 {
+        let clicks = random.clicks(400, midnight());
+        model.clicks.extend(clicks.clone());
+        let whole = chunk(clicks, Vec::new());
+        if insert_id == 2 {
+            // As if it ended before the last views.
+            for view in ["value_hours_view", "inserts_view"] {
+                let _ = server.ask(&format!("DETACH TABLE edgelink.{view}"));
+            }
+            engine.insert(insert_id, &whole).await.unwrap();
+            for view in ["value_hours_view", "inserts_view"] {
+                let _ = server.ask(&format!("ATTACH TABLE edgelink.{view}"));
+            }
+        }
+        engine.insert(insert_id, &whole).await.unwrap();
+        engine.insert(insert_id, &whole).await.unwrap();
+    }
+    assert_once(&engine, &model, "repaired").await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_given_up_and_asked_again_later() {
+    for kind in ClickHouseKind::ALL {
+        let server = ClickHouseServer::start(kind);
+        let engine = engine(&AnalyticsConfig {
+            clickhouse_timeout_ms: Duration::from_millis(300),
+            ..settings(&server.url())
+        })
+        .await;
+        until("it answers", PATIENCE, async || {
+            engine.totals(&[1]).await.ok()
+        })
+        .await;
+        server.stop();
+        let late = until("it is late", PATIENCE, async || {
+            engine.totals(&[1]).await.err()
+        })
+        .await;
+        let late = late.to_string();
+        assert!(late.contains("timeout"), "{late}");
+        let skipped = engine.totals(&[1]).await.unwrap_err().to_string();
+        assert!(skipped.contains("did not answer a moment ago"), "{skipped}");
+        server.cont();
+        until("it answers again", PATIENCE, async || {
+            engine.totals(&[1]).await.ok()
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn errors_name_what_is_wrong() {
+    for kind in ClickHouseKind::ALL {
+        let server = ClickHouseServer::with_password(kind, "right");
+        let wrong = settings(&server.url());
+        let error = engine(&wrong).await
+            .totals(&[1])
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.to_lowercase().contains("password"), "{error}");
+        let right = AnalyticsConfig {
+            clickhouse_password_file: Some(FileText::new("right\n")),
+            ..wrong
+        };
+        engine(&right).await.totals(&[1]).await.unwrap();
+
+        let other = AnalyticsConfig {
+            clickhouse_database: "other".to_owned(),
+            ..right.clone()
+        };
+        let _ = server.ask("CREATE DATABASE other");
+        let _ = server.ask("CREATE TABLE other.link_hours (link_id UInt64) ENGINE = Log");
+        let error = engine(&other).await
+            .totals(&[1])
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("link_hours") && error.contains("is not as it must be"),
+            "{error}"
+        );
+
+        let gone = settings(&format!("http://127.0.0.1:{}", free_port()));
+        let error = engine(&gone).await
+            .totals(&[1])
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("refused"), "{error}");
+    }
+}

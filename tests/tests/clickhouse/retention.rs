@@ -1,0 +1,59 @@
+//! What is over goes.
+
+use crate::fixture::{DAY, Random, chunk, engine, midnight, settings, start};
+use edgelink_control_plane::analytics::{
+    AnalyticsQuery, Bots, Engine, RawQuery, Scope,
+};
+use edgelink_control_plane::config::AnalyticsConfig;
+use edgelink_tests::servers::ClickHouseKind;
+
+#[tokio::test]
+async fn single_clicks_go_first_and_their_numbers_stay() {
+    for kind in ClickHouseKind::ALL {
+        let (server, engine) = start(kind).await;
+        let from = midnight() - 32 * DAY;
+        let clicks = Random::new(31).clicks(100, from);
+        let scope = Scope::Links((0..20).collect());
+        let count: u64 = clicks.iter().map(|click| click.count).sum();
+        engine.insert(1, &chunk(clicks, Vec::new())).await.unwrap();
+        let query = AnalyticsQuery {
+            scope,
+            from,
+            to: from + 3 * DAY,
+            bots: Bots::Included,
+        };
+        let raw = RawQuery {
+            scope: query.scope.clone(),
+            from,
+            to: query.to,
+            bots: Bots::Included,
+            orphans: false,
+            after: None,
+            skip: 0,
+            limit: 1_000,
+        };
+        engine.expire(midnight() + 2 * DAY).await.unwrap();
+        if kind == ClickHouseKind::Chdb {
+            let _ = server.ask("OPTIMIZE TABLE edgelink.clicks FINAL");
+        }
+        assert_eq!(engine.count_raw(&raw, 1_000).await.unwrap(), 0, "{kind:?}");
+        assert_eq!(
+            engine.count(&query).await.unwrap().clicks,
+            count,
+            "{kind:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_retention_that_is_changed_counts_from_the_next_start_on() {
+    let (server, engine) = start(ClickHouseKind::Chdb).await;
+    engine.totals(&[1]).await.unwrap();
+    let changed = AnalyticsConfig {
+        raw_days: 91,
+        ..settings(&server.url())
+    };
+    engine(&changed).await.totals(&[1]).await.unwrap();
+    let made = "SELECT name FROM system.tables WHERE database = 'edgelink' AND create_table_query LIKE '%toIntervalDay(91)%' ORDER BY name";
+    assert_eq!(server.ask(made), "clicks\norphans\n");
+}
