@@ -1,13 +1,16 @@
 //! Servers and connections that fail: each chunk counts once, and errors name what is wrong.
 
-use crate::fixture::{DAY, Random, chunk, engine, midnight, settings, start};
+use crate::fixture::{DAY, Random, TestEngine, chunk, engine, midnight, settings, start};
 use crate::model::Model;
 use edgelink_control_plane::analytics::{
-    AnalyticsQuery, Attribute, Bots, ClickHouse, Engine, Scope,
+    AnalyticsQuery, Attribute, Bots, ClickHouse, ClickWriter, Engine, LinkResolver, Scope, Turn,
 };
-use edgelink_control_plane::config::{AnalyticsConfig, FileText};
+use edgelink_control_plane::clicks::read_report;
+use edgelink_control_plane::config::{AnalyticsConfig, ClicksConfig, FileText};
+use edgelink_control_plane::store::ClickReport;
 use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use edgelink_tests::stack::{free_port, until};
+use edgelink_wire::clicks::{ClickBatch, encode};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -304,7 +307,8 @@ async fn errors_name_what_is_wrong() {
     for kind in ClickHouseKind::ALL {
         let server = ClickHouseServer::with_password(kind, "right");
         let wrong = settings(&server.url());
-        let error = engine(&wrong).await
+        let error = engine(&wrong)
+            .await
             .totals(&[1])
             .await
             .unwrap_err()
@@ -322,7 +326,8 @@ async fn errors_name_what_is_wrong() {
         };
         let _ = server.ask("CREATE DATABASE other");
         let _ = server.ask("CREATE TABLE other.link_hours (link_id UInt64) ENGINE = Log");
-        let error = engine(&other).await
+        let error = engine(&other)
+            .await
             .totals(&[1])
             .await
             .unwrap_err()
@@ -333,11 +338,75 @@ async fn errors_name_what_is_wrong() {
         );
 
         let gone = settings(&format!("http://127.0.0.1:{}", free_port()));
-        let error = engine(&gone).await
+        let error = engine(&gone)
+            .await
             .totals(&[1])
             .await
             .unwrap_err()
             .to_string();
         assert!(error.contains("refused"), "{error}");
+    }
+}
+
+/// A report of so many clicks.
+fn report(seq: u64, clicks: u64) -> ClickReport {
+    let now = midnight() + 2 * DAY;
+    let batch = ClickBatch {
+        worker: [7; 16],
+        seq,
+        at: now,
+        clicks: vec![("a.example/code", clicks)],
+        total: 100,
+        ..ClickBatch::default()
+    };
+    read_report(encode(&[batch]).into(), now * 1000).expect("a report")
+}
+
+/// Writes the queue of an engine.
+fn writer(engine: &TestEngine, settings: &AnalyticsConfig) -> ClickWriter {
+    let resolver = LinkResolver::new(engine.store.clone(), 100);
+    ClickWriter::new(
+        engine.store.clone(),
+        engine.engine.clone(),
+        Arc::new(resolver),
+        (settings, &ClicksConfig::default()),
+        Arc::new(Notify::new()),
+    )
+}
+
+#[tokio::test]
+async fn reports_of_an_interrupted_insert_are_written_together_again() {
+    for kind in ClickHouseKind::ALL {
+        let server = ClickHouseServer::start(kind);
+        let proxy = Proxy::start(server.port()).await;
+        let settings = settings(&proxy.url());
+        let engine = engine(&settings).await;
+        engine.totals(&[1]).await.unwrap();
+        let first: Vec<ClickReport> = (1..4).map(|seq| report(seq, seq)).collect();
+        engine.store.count_clicks(&first).await.unwrap();
+        proxy.set(Cut::BeforeAnswer);
+        let mut interrupted = writer(&engine, &settings);
+        assert!(interrupted.turn().await.is_err(), "{kind:?}");
+        let second: Vec<ClickReport> = (4..6).map(|seq| report(seq, 1000)).collect();
+        engine.store.count_clicks(&second).await.unwrap();
+        // Chunks of a report each, but for those of the insert.
+        let small = AnalyticsConfig {
+            chunk_clicks: 1,
+            chunk_bytes: 1,
+            ..settings
+        };
+        let mut again = writer(&engine, &small);
+        drop(interrupted);
+        let idle = async || (again.turn().await.ok()? == Turn::Idle).then_some(());
+        until("all is written", PATIENCE, idle).await;
+        let from = midnight();
+        let query = AnalyticsQuery {
+            scope: Scope::Tenant(0),
+            from,
+            to: from + 4 * DAY,
+            bots: Bots::Included,
+        };
+        assert_eq!(engine.count(&query).await.unwrap().clicks, 2006, "{kind:?}");
+        assert_eq!(engine.store.queued_bytes().await.unwrap(), 0);
     }
 }

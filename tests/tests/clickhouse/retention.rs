@@ -1,9 +1,7 @@
 //! What is over goes.
 
 use crate::fixture::{DAY, Random, chunk, engine, midnight, settings, start};
-use edgelink_control_plane::analytics::{
-    AnalyticsQuery, Bots, Engine, RawQuery, Scope,
-};
+use edgelink_control_plane::analytics::{AnalyticsQuery, Bots, Engine, RawQuery, Scope};
 use edgelink_control_plane::config::AnalyticsConfig;
 use edgelink_tests::servers::ClickHouseKind;
 

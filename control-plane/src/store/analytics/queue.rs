@@ -57,7 +57,8 @@ impl Store {
             let query = sql(format!(
                 "SELECT id, received_at, body, insert_id FROM click_queue{index} WHERE id IN "
             ));
-            let mut rows: Vec<(u64, u64, Vec<u8>, Option<u64>)> = session.fetch_all(query.list(&ids)).await?;
+            let mut rows: Vec<(u64, u64, Vec<u8>, Option<u64>)> =
+                session.fetch_all(query.list(&ids)).await?;
             rows.sort_unstable_by_key(|(id, ..)| *id);
             let report = |(id, received_at, body, insert_id)| QueuedReport {
                 id,

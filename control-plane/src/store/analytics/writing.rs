@@ -88,7 +88,8 @@ impl Store {
             session.begin().await?;
             let mut marked = 0;
             for rows in rows.chunks(LONGEST) {
-                let update = sql("UPDATE click_queue SET insert_id = ? WHERE insert_id IS NULL AND id IN ");
+                let update =
+                    sql("UPDATE click_queue SET insert_id = ? WHERE insert_id IS NULL AND id IN ");
                 marked += session.execute(update.bind(insert_id).list(rows)).await?;
             }
             if marked != rows.len() as u64 {
