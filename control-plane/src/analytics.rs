@@ -9,13 +9,17 @@ mod described;
 mod engine;
 mod gathering;
 mod hot;
+mod interval;
 mod links;
 mod model;
+mod orphans;
 mod plan;
+mod question;
 mod reading;
 pub mod rollup;
 pub mod sketch;
 mod sql;
+mod view;
 mod visitors;
 mod writer;
 
@@ -24,9 +28,14 @@ pub use engine::{
     AnalyticsQuery, Breakdown, Chunk, Engine, EngineError, Numbers, RawClick, RawPlace, RawQuery,
     Scope, Slot, Visitors,
 };
+pub use interval::{Granularity, Interval, MAX_SLOTS, Period, zone};
 pub use links::{FoundLinks, LinkResolver};
 pub use model::{Agent, Attribute, Bots, Click, Described, Device, OTHER, Orphan};
+pub use orphans::{MAX_ORPHANS, OrphanGroup, orphans, word as orphan_word};
+pub use question::{Answer, GroupBy, MAX_VALUES, Question};
+pub(crate) use reading::read_live;
 pub use sql::SqlEngine;
+pub(crate) use view::VisitorView;
 pub(crate) use visitors::Visitors as VisitorSecrets;
 pub use writer::{ClickWriter, Turn, TurnError};
 

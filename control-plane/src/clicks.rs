@@ -6,7 +6,7 @@ mod reports;
 
 pub use hot::{HotLink, HotLinks, hot_links};
 pub(crate) use own::OwnClicks;
-pub use reports::Reports;
+pub use reports::{OnReport, Reports};
 
 use crate::store::{BatchHead, ClickReport, StoreError};
 use bytes::Bytes;

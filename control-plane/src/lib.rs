@@ -13,6 +13,7 @@ pub mod http;
 mod lease;
 mod limits;
 pub mod links;
+mod live;
 pub mod memory;
 pub mod numbers;
 mod problem;

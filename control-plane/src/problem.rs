@@ -81,6 +81,8 @@ kinds! {
     NotFound: NOT_FOUND "not-found", "There is nothing here";
     /// no such link
     LinkNotFound: NOT_FOUND "link-not-found", "There is no such link";
+    /// no click has that id, or it is not known yet: that takes up to 5 s
+    ClickNotFound: NOT_FOUND "click-not-found", "There is no such click";
     /// no link has the tag
     TagNotFound: NOT_FOUND "tag-not-found", "No link has the tag";
     /// no such domain

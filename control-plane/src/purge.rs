@@ -28,6 +28,7 @@ pub struct Purger {
     store: Arc<Store>,
     settings: PurgeConfig,
     clicks: ClickRetention,
+    click_id_days: u64,
     lease: NamedLease,
 }
 
@@ -44,6 +45,8 @@ pub struct Purged {
     pub hashed: u64,
     /// Clicks, and numbers of counted batches.
     pub clicks: u64,
+    /// Ids of clicks, of which no conversions may come any more.
+    pub click_ids: u64,
     /// Entries of the audit log.
     pub audit: u64,
     /// Deliveries to webhooks that were made, or given up.
@@ -62,6 +65,7 @@ enum PurgeKind {
     Receipts,
     Unhashed,
     Clicks,
+    ClickIds,
     Audit,
     Deliveries,
     Undelivered,
@@ -81,6 +85,7 @@ impl Purger {
                 days: analytics.days,
                 raw: analytics.raw_days,
             },
+            click_id_days: analytics.click_id_days,
         }
     }
 
@@ -168,7 +173,7 @@ impl Purger {
     fn limit(&self, kind: PurgeKind) -> u32 {
         let batch = self.settings.batch;
         match kind {
-            PurgeKind::Clicks => (batch * 10).clamp(1, 10_000),
+            PurgeKind::Clicks | PurgeKind::ClickIds => (batch * 10).clamp(1, 10_000),
             _ => batch,
         }
     }
@@ -199,6 +204,10 @@ impl Purger {
                 let limit = self.limit(kind);
                 self.store.purge_clicks(self.clicks, limit).await
             }
+            PurgeKind::ClickIds => {
+                let kept = self.click_id_days * DAY_MILLIS / 1000;
+                self.store.purge_click_ids(kept, self.limit(kind)).await
+            }
             PurgeKind::Audit => {
                 let kept = audit_days * DAY_MILLIS;
                 self.store.purge_audit(kept, batch).await
@@ -221,6 +230,7 @@ impl Purged {
             PurgeKind::Receipts => &mut self.receipts,
             PurgeKind::Unhashed => &mut self.hashed,
             PurgeKind::Clicks => &mut self.clicks,
+            PurgeKind::ClickIds => &mut self.click_ids,
             PurgeKind::Audit => &mut self.audit,
             PurgeKind::Deliveries => &mut self.deliveries,
             PurgeKind::Undelivered => &mut self.undelivered,
@@ -230,12 +240,13 @@ impl Purged {
 }
 
 impl PurgeKind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Links,
         Self::Tombstones,
         Self::Receipts,
         Self::Unhashed,
         Self::Clicks,
+        Self::ClickIds,
         Self::Audit,
         Self::Deliveries,
         Self::Undelivered,
@@ -249,6 +260,7 @@ impl PurgeKind {
             Self::Receipts => "receipts",
             Self::Unhashed => "unhashed",
             Self::Clicks => "clicks",
+            Self::ClickIds => "click_ids",
             Self::Audit => "audit",
             Self::Deliveries => "deliveries",
             Self::Undelivered => "undelivered",

@@ -115,6 +115,7 @@ impl Server {
             redis: background.redis.clone(),
             visitors,
             own_clicks,
+            live: background.live.clone(),
         };
         let acceptor = Acceptor::new(listener, &config.server);
         let app = Arc::new(App::new(config, store, minter.clone(), lookups));

@@ -53,8 +53,8 @@ const invalid = async (call, ...fields) => {
 };
 
 // A visitor of the edge; the status of the answer.
-const follow = (path) => new Promise((resolve, reject) => {
-  const request = http.get(`${EDGE}${path}`, { headers: { host: 'go.example' }, agent: false }, (answer) => {
+const follow = (path, headers = {}) => new Promise((resolve, reject) => {
+  const request = http.get(`${EDGE}${path}`, { headers: { host: 'go.example', ...headers }, agent: false }, (answer) => {
     answer.resume();
     answer.on('end', () => resolve(answer.statusCode));
   });
@@ -71,7 +71,7 @@ async function until(what, ask, isRight) {
   }
 }
 
-const summary = (total) => ({ total, nonBots: total, bots: 0 });
+const summary = (total, bots = 0) => ({ total, nonBots: total - bots, bots });
 const codes = ({ data }) => data.map(({ shortCode }) => shortCode);
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/;
 
@@ -242,13 +242,19 @@ async function listing() {
 
 async function visits() {
   const visited = { shortCode: 'list-a' };
-  for (const path of ['/list-a', '/list-a', '/list-a', '/list-b']) {
-    assert.equal(await follow(path), 302);
+  const person = {
+    'user-agent': 'Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X)', referer: 'https://news.example/today',
+    'x-country': 'de', 'x-city': 'Bonn',
+  };
+  const bot = { 'user-agent': 'Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)' };
+  for (const [path, headers] of [['/list-a', person], ['/list-a', person], ['/list-a', bot], ['/list-b', person]]) {
+    assert.equal(await follow(path, headers), 302);
   }
   const isCounted = ({ nonOrphanVisits }) => nonOrphanVisits.total === 4;
   const overview = await until('visits are counted', () => shlink.getVisitsOverview(), isCounted);
-  assert.deepEqual(overview, { nonOrphanVisits: summary(4), orphanVisits: summary(0), atLeast: false });
-  assert.deepEqual((await shlink.getShortUrl(visited)).visitsSummary, summary(3));
+  assert.deepEqual(overview.nonOrphanVisits, summary(4, 1));
+  assert.equal(overview.atLeast, false);
+  assert.deepEqual((await shlink.getShortUrl(visited)).visitsSummary, summary(3, 1));
   const byVisits = await shlink.listShortUrls({ orderBy: { field: 'visits', dir: 'DESC' }, itemsPerPage: 2 });
   assert.deepEqual(codes(byVisits), ['list-a', 'list-b']);
   assert.deepEqual(byVisits.data.map(({ visitsSummary }) => visitsSummary.total), [3, 1]);
@@ -256,15 +262,23 @@ async function visits() {
   const { data, pagination } = await shlink.getShortUrlVisits(visited);
   assert.equal(pagination.totalItems, 3);
   assert.equal(data.length, 3);
-  for (const { date, ...rest } of data) {
+  const location = {
+    countryCode: 'DE', countryName: 'Germany', regionName: '', cityName: 'Bonn', latitude: null, longitude: null, timezone: '',
+    isEmpty: false,
+  };
+  for (const { date, potentialBot, ...rest } of data) {
     assert.match(date, ISO);
     assert.ok(Math.abs(Date.now() - Date.parse(date)) < 120_000, date);
     assert.deepEqual(rest, {
-      referer: '', userAgent: '', visitLocation: null, potentialBot: false, visitedUrl: 'http://go.example/list-a',
+      referer: potentialBot ? '' : 'news.example', userAgent: (potentialBot ? bot : person)['user-agent'],
+      visitLocation: potentialBot ? null : location, visitedUrl: 'http://go.example/list-a', redirectUrl: null,
     });
   }
-  const page = await byFetch.getShortUrlVisits(visited, { page: 2, itemsPerPage: 2, excludeBots: true });
+  assert.equal(data.filter(({ potentialBot }) => potentialBot).length, 1);
+  const page = await byFetch.getShortUrlVisits(visited, { page: 2, itemsPerPage: 2 });
   assert.deepEqual([page.data.length, page.pagination.pagesCount, page.pagination.totalItems], [1, 2, 3]);
+  const people = await shlink.getShortUrlVisits(visited, { excludeBots: true });
+  assert.deepEqual([people.data.length, people.pagination.totalItems], [2, 2]);
   const early = await shlink.getShortUrlVisits(visited, { endDate: '2020-01-01T00:00:00+00:00' });
   assert.equal(early.pagination.totalItems, 0);
 
@@ -276,7 +290,20 @@ async function visits() {
   assert.equal(await total(shlink.getDomainVisits('other.example')), 0);
   assert.equal(await total(shlink.getNonOrphanVisits()), 4);
   assert.equal(await total(shlink.getNonOrphanVisits({ domain: 'other.example' })), 0);
-  assert.equal(await total(shlink.getOrphanVisits({ type: 'base_url' })), 0);
+  for (const path of ['/', '/absent', '/wp/login.php']) assert.equal(await follow(path, person), 404);
+  const ofRoot = () => shlink.getOrphanVisits({ type: 'base_url' });
+  const root = await until('orphan visits are counted', ofRoot, ({ pagination }) => pagination.totalItems > 0);
+  const { date, ...orphan } = root.data[0];
+  assert.match(date, ISO);
+  assert.deepEqual(orphan, {
+    referer: 'news.example', userAgent: person['user-agent'], visitLocation: location, potentialBot: false,
+    visitedUrl: 'http://go.example/', redirectUrl: null, type: 'base_url',
+  });
+  const isAll = ({ pagination }) => pagination.totalItems >= 3;
+  const orphans = await until('all orphan visits are counted', () => shlink.getOrphanVisits(), isAll);
+  const kinds = new Set(orphans.data.map(({ type }) => type));
+  assert.deepEqual([...kinds].sort(), ['base_url', 'invalid_short_url', 'regular_404']);
+  assert.equal(await total(shlink.getOrphanVisits({ domain: 'other.example' })), 0);
   await refused(shlink.getTagVisits('absent'), ErrorType.TAG_NOT_FOUND, 404);
   await refused(shlink.getDomainVisits('not.ours.example'), ErrorType.DOMAIN_NOT_FOUND, 404);
   await refused(shlink.getShortUrlVisits({ shortCode: 'absent' }), ErrorType.INVALID_SHORTCODE, 404);
@@ -284,7 +311,7 @@ async function visits() {
   await invalid(shlink.getOrphanVisits({ type: 'moon' }), 'type');
 
   const stats = (await shlink.tagsStats()).data.find(({ tag }) => tag === 'listed');
-  assert.deepEqual(stats, { tag: 'listed', shortUrlsCount: 4, visitsSummary: summary(4), atLeast: false });
+  assert.deepEqual(stats, { tag: 'listed', shortUrlsCount: 4, visitsSummary: summary(4, 1), atLeast: false });
 
   assert.deepEqual(await shlink.deleteShortUrlVisits(visited), { deletedVisits: 3 });
   assert.deepEqual(await shlink.deleteShortUrlVisits(visited), { deletedVisits: 0 });
@@ -292,7 +319,8 @@ async function visits() {
   assert.equal(await total(shlink.getShortUrlVisits(visited)), 0);
   assert.equal(await total(shlink.getNonOrphanVisits()), 1);
   await refused(shlink.deleteShortUrlVisits({ shortCode: 'absent' }), ErrorType.INVALID_SHORTCODE, 404);
-  assert.deepEqual(await shlink.deleteOrphanVisits(), { deletedVisits: 0 });
+  assert.ok((await shlink.deleteOrphanVisits()).deletedVisits >= 3);
+  assert.equal(await total(shlink.getOrphanVisits()), 0);
 }
 
 async function tags() {

@@ -5,6 +5,7 @@ use super::engine::Chunk;
 use super::links::{FoundLinks, LinkResolver};
 use super::model::{Agent, Click, Described, Orphan};
 use crate::clicks::BatchTimes;
+use crate::clock;
 use crate::store::{ClickedDomain, QueuedReport, StoreError};
 use crate::tenancy::FIRST_TENANT;
 use edgelink_wire::RecordError;
@@ -63,6 +64,23 @@ pub(super) async fn read(
         read.chunks.push(reading.finish(resolver).await?);
     }
     Ok(read)
+}
+
+/// Reads a report that has just come in, for those who listen.
+///
+/// # Errors
+/// The links cannot be looked up.
+pub(crate) async fn read_live(
+    report: &[u8],
+    resolver: &LinkResolver,
+) -> Result<Vec<Click>, StoreError> {
+    let report = QueuedReport {
+        id: 0,
+        received_at: clock::unix_millis(),
+        body: report.to_vec(),
+    };
+    let Read { chunks, .. } = read(&[report], resolver, usize::MAX).await?;
+    Ok(chunks.into_iter().flat_map(|chunk| chunk.clicks).collect())
 }
 
 /// About how many clicks and orphan visits there are.

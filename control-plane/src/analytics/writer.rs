@@ -6,12 +6,13 @@
 use super::engine::{Engine, EngineError};
 use super::hot::HotCounts;
 use super::links::LinkResolver;
+use super::model::Click;
 use super::reading::{self, Read};
 use crate::clicks::MAX_BEHIND;
 use crate::clock;
 use crate::config::{AnalyticsConfig, ClicksConfig};
 use crate::lease::NamedLease;
-use crate::store::{QueuedReport, Store, StoreError};
+use crate::store::{IdentifiedClick, QueuedReport, Store, StoreError};
 use crate::telemetry::prometheus::{
     CLICK_QUEUE_AGE, CLICK_WRITE_FAILURES, CLICKS_ASIDE, CLICKS_WRITTEN,
 };
@@ -189,6 +190,9 @@ impl ClickWriter {
             self.set_aside(id, error).await?;
         }
         for chunk in chunks {
+            // Before they are counted, so that a conversion of a click that is seen finds it. Once more does no harm.
+            let identified = identified(&chunk.clicks);
+            self.store.note_click_ids(&identified).await?;
             let written = self.engine.write(&chunk).await;
             if let Err(error) = written {
                 return self.give_way(&chunk.rows, error).await;
@@ -264,6 +268,21 @@ impl ClickWriter {
         };
         Ok(())
     }
+}
+
+/// The clicks of which conversions may come.
+fn identified(clicks: &[Click]) -> Vec<IdentifiedClick> {
+    let of = |click: &Click| {
+        let id = click.described.as_ref()?.id?;
+        click.has_link().then_some(IdentifiedClick {
+            id,
+            link_id: click.link_id,
+            tenant_id: click.tenant_id,
+            domain_id: click.domain_id,
+            at: click.at,
+        })
+    };
+    clicks.iter().filter_map(of).collect()
 }
 
 /// Measures for how long the oldest report waits.

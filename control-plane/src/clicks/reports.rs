@@ -20,6 +20,9 @@ const MAX_BYTES: usize = 8 << 20;
 /// How often the queue is measured while reports come in.
 const MEASURING: Duration = Duration::from_secs(1);
 
+/// Gets the reports that were committed. Those of which a batch was counted before are left out.
+pub type OnReport = Arc<dyn Fn(&Bytes) + Send + Sync>;
+
 /// Takes reports into the queue.
 #[derive(Clone)]
 pub struct Reports {
@@ -37,6 +40,7 @@ struct Committer {
     store: Arc<Store>,
     /// Wakes what writes the queue.
     wake: Arc<Notify>,
+    publish: OnReport,
     max_queued_bytes: u64,
     /// The bytes in the queue as they were measured last, and those that this process has added since.
     queued_bytes: u64,
@@ -47,11 +51,17 @@ impl Reports {
     /// Starts to commit reports into `store`, unless so many bytes wait there, and to `wake` what writes them. It ends after its
     /// last commit when this is dropped.
     #[must_use]
-    pub fn start(store: Arc<Store>, wake: Arc<Notify>, max_queued_bytes: u64) -> Self {
+    pub fn start(
+        store: Arc<Store>,
+        wake: Arc<Notify>,
+        publish: OnReport,
+        max_queued_bytes: u64,
+    ) -> Self {
         let (jobs, waiting) = mpsc::channel(MAX_REPORTS);
         let committer = Committer {
             store,
             wake,
+            publish,
             max_queued_bytes,
             queued_bytes: 0,
             measure_at: Instant::now(),
@@ -158,6 +168,7 @@ impl Committer {
             }
             self.queued_bytes += report.body.len() as u64;
             if *new == report.heads.len() {
+                (self.publish)(&report.body);
                 let clicks = report.heads.iter().map(|head| head.clicks);
                 counter!(CLICKS_COUNTED).increment(clicks.fold(0, u64::saturating_add));
             }

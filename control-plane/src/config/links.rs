@@ -135,7 +135,12 @@ impl LinksConfig {
     }
 
     pub(crate) fn short_url(&self, domain: &Domain, code: &Code) -> String {
-        format!("{}://{domain}/{code}", self.short_url_scheme.word())
+        self.url(&format!("{domain}/{code}"))
+    }
+
+    /// The URL of a domain and a path.
+    pub(crate) fn url(&self, place: &str) -> String {
+        format!("{}://{place}", self.short_url_scheme.word())
     }
 
     /// The first of the domains. A configuration that was loaded has one.

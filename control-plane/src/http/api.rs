@@ -1,17 +1,20 @@
 //! The admin API, `/api/v1`. Handlers only translate: requests into types whose values are valid, and outcomes into JSON.
 
 mod accounts;
+mod analytics;
 mod audit;
 pub(super) mod body;
 mod bulk;
 mod bulk_changes;
 mod bulk_items;
 mod bulk_passwords;
+pub(super) mod clicks;
 pub(super) mod create;
 mod cursor;
 mod domains;
 mod draft;
 mod dry_run;
+mod events;
 pub(super) mod fields;
 mod idempotency;
 pub(super) mod if_match;
@@ -22,6 +25,7 @@ pub(super) mod list;
 mod moving;
 mod no_query;
 pub(super) mod one;
+mod orphans;
 mod page;
 pub(super) mod patch;
 mod properties;
@@ -30,6 +34,7 @@ pub(super) mod rules;
 mod schema;
 pub(super) mod tags;
 mod tenants;
+mod track;
 mod upsert;
 mod users;
 pub(super) mod values;
@@ -80,6 +85,12 @@ fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(webhooks::ping))
         .routes(routes!(webhooks::deliveries))
         .routes(routes!(accounting))
+        .routes(routes!(analytics::get))
+        .routes(routes!(orphans::get, orphans::delete))
+        .routes(routes!(orphans::list))
+        .routes(routes!(events::stream))
+        .routes(routes!(track::track))
+        .routes(routes!(clicks::list, clicks::delete))
 }
 
 /// The routes of bulk requests.

@@ -1,5 +1,6 @@
 //! The state that handlers share.
 
+use super::asking::MAX_EXPORTS;
 use crate::analytics::{Engine, VisitorSecrets};
 use crate::clicks::{OwnClicks, Reports};
 use crate::config::Config;
@@ -14,6 +15,7 @@ use crate::limits::Limiter;
 use crate::limits::tries::Tries;
 use crate::links::creating::Creator;
 use crate::links::passwords::Passwords;
+use crate::live::Live;
 use crate::numbers::Minter;
 use crate::publisher::PublisherStatus;
 use crate::redis::Redis;
@@ -57,6 +59,12 @@ pub(crate) struct App {
     pub(crate) request_permits: Semaphore,
     /// One permit for every bulk request that may be worked on at once.
     pub(crate) bulk_permits: Semaphore,
+    /// The live stream of clicks.
+    pub(crate) live: Arc<Live>,
+    /// One permit for every question about clicks that is answered at once.
+    pub(super) query_permits: Semaphore,
+    /// One permit for every file of clicks that is sent at once.
+    pub(crate) export_permits: Arc<Semaphore>,
     /// See [`App::seal`].
     seal: OnceCell<Seal>,
 }
@@ -69,6 +77,7 @@ pub(crate) struct Lookups {
     pub(crate) resolver: Resolver,
     pub(crate) snapshots: Snapshots,
     pub(crate) clicks: Clicks,
+    pub(crate) live: Arc<Live>,
     /// Where rate limits are counted; `None` if this is the only control plane.
     pub(crate) redis: Option<Arc<Redis>>,
     pub(crate) visitors: Arc<VisitorSecrets>,
@@ -105,6 +114,9 @@ impl App {
             poll_permits: Semaphore::new(config.feed.max_polls),
             request_permits: Semaphore::new(config.server.max_requests),
             bulk_permits: Semaphore::new(config.server.max_bulk_requests),
+            live: lookups.live,
+            query_permits: Semaphore::new(config.analytics.max_queries),
+            export_permits: Arc::new(Semaphore::new(MAX_EXPORTS)),
             seal: OnceCell::new(),
             store,
             config,

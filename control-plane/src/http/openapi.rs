@@ -44,6 +44,7 @@ pub(crate) async fn page() -> Response {
     security(("key" = []), ("bearer" = [])),
     tags(
         (name = "links", description = "Links"),
+        (name = "analytics", description = "Clicks"),
         (name = "domains", description = "Domains of short links"),
         (name = "accounts", description = "Keys, users and tenants, and who has changed what"),
         (name = "webhooks", description = "Where events are sent"),
@@ -183,6 +184,22 @@ const OF_THEIR_OWN: &[(&[&str], &[Kind])] = &[
         &["createDomain"],
         &[Kind::DomainTaken, Kind::TooManyDomains],
     ),
+    (
+        &[
+            "getAnalytics",
+            "getOrphans",
+            "listClicks",
+            "deleteClicks",
+            "listOrphans",
+            "deleteOrphans",
+        ],
+        &[Kind::AnalyticsUnavailable],
+    ),
+    (
+        &["getOrphans", "listClicks", "listOrphans"],
+        &[Kind::ClicksNotKept],
+    ),
+    (&["trackConversion"], &[Kind::ClickNotFound]),
     (&["verifyDomain"], &[Kind::VerificationFailed]),
     (&["deleteDomain"], &[Kind::DomainInUse]),
     (

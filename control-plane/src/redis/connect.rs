@@ -4,10 +4,11 @@
 use super::error::RedisError;
 use super::{Redis, measured};
 use crate::config::Secret;
+use bytes::Bytes;
 use fred::clients::{Client, SubscriberClient};
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use fred::types::config::{ClusterDiscoveryPolicy, Config, ReconnectPolicy, TcpConfig};
-use fred::types::{Builder, Message};
+use fred::types::{Builder, Message, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
@@ -28,6 +29,12 @@ const MAX_QUEUED: usize = 8_192;
 
 /// The channel of nudges.
 const NUDGES: &str = "edgelink:nudge";
+
+/// The channel of reports of clicks that were committed.
+const REPORTS: &str = "edgelink:clicks";
+
+/// The messages that wait for a reader in this process; the oldest ones are lost then.
+const MAX_MESSAGES: usize = 64;
 
 /// The longest time for which the reader of the feed is blocked.
 pub(super) const MAX_BLOCK: Duration = Duration::from_secs(1);
@@ -52,7 +59,11 @@ impl Clients {
                 .map_err(wrong)?;
         }
         // A connection without answers is closed, and the commands that wait on it fail.
-        let subscriber = builder(&config, Duration::ZERO).build_subscriber_client();
+        let mut subscriber = builder(&config, Duration::ZERO);
+        subscriber.with_performance_config(|performance| {
+            performance.broadcast_channel_capacity = MAX_MESSAGES;
+        });
+        let subscriber = subscriber.build_subscriber_client();
         Ok(Self {
             commands: builder(&config, timeout * 20).build().map_err(wrong)?,
             reader: builder(&config, MAX_BLOCK * 3).build().map_err(wrong)?,
@@ -107,6 +118,34 @@ impl Redis {
         measured("nudge", client.publish::<(), _, _>(NUDGES, "")).await
     }
 
+    /// Publishes a report of clicks to the replicas that follow them.
+    pub async fn publish_report(&self, report: Bytes) -> Result<(), RedisError> {
+        let client = self.in_background();
+        let report = Value::Bytes(report);
+        measured(
+            "publish_report",
+            client.publish::<(), _, _>(REPORTS, report),
+        )
+        .await
+    }
+
+    /// Begins or ends to follow the reports of all replicas.
+    pub async fn follow_reports(&self, follows: bool) -> Result<(), RedisError> {
+        let follow = async {
+            match follows {
+                true => self.subscriber.subscribe(REPORTS).await,
+                false => self.subscriber.unsubscribe(REPORTS).await,
+            }
+        };
+        measured("follow_reports", follow).await
+    }
+
+    /// The reports of all replicas from now on, while they are followed.
+    #[must_use]
+    pub fn reports(&self) -> Reports {
+        Reports(self.subscriber.message_rx())
+    }
+
     /// The nudges of all replicas from now on.
     #[must_use]
     pub fn nudges(&self) -> Nudges {
@@ -120,8 +159,31 @@ pub struct Nudges(Receiver<Message>);
 impl Nudges {
     /// Waits for a nudge. One that was missed counts as one.
     pub async fn next(&mut self) {
-        if let Err(RecvError::Closed) = self.0.recv().await {
-            std::future::pending::<()>().await;
+        loop {
+            match self.0.recv().await {
+                Ok(message) if message.channel != NUDGES => {}
+                Ok(_) | Err(RecvError::Lagged(_)) => return,
+                Err(RecvError::Closed) => std::future::pending::<()>().await,
+            }
+        }
+    }
+}
+
+/// A receiver of reports of clicks.
+pub struct Reports(Receiver<Message>);
+
+impl Reports {
+    /// Waits for a report; the error is how many messages were missed.
+    pub async fn next(&mut self) -> Result<Bytes, u64> {
+        loop {
+            match self.0.recv().await {
+                Ok(message) if message.channel == REPORTS => {
+                    return message.value.convert().map_err(|_| 1);
+                }
+                Ok(_) => {}
+                Err(RecvError::Lagged(count)) => return Err(count),
+                Err(RecvError::Closed) => std::future::pending::<()>().await,
+            }
         }
     }
 }

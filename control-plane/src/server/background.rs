@@ -6,12 +6,14 @@ use crate::config::{Config, EngineKind};
 use crate::domains::Domains;
 use crate::feed::{Feed, Listener, Tail};
 use crate::http::app::Clicks;
+use crate::live::{Live, LiveReader};
 use crate::numbers;
 use crate::publisher::{Destination, Publisher, PublisherStatus};
 use crate::redis::{Redis, RedisError};
 use crate::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
 use crate::snapshot::{SnapshotSettings, Snapshots};
 use crate::store::{OnChange, Store};
+use bytes::Bytes;
 use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +26,8 @@ pub(super) struct Background {
     known_keys: Arc<KnownKeys>,
     pub(super) domains: Arc<Domains>,
     pub(super) redis: Option<Arc<Redis>>,
+    /// The live stream of clicks.
+    pub(super) live: Arc<Live>,
     wake: Arc<Notify>,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -43,6 +47,7 @@ impl Background {
             memory,
             known_keys,
             domains,
+            live: Live::new(redis.clone()),
             redis,
             wake: Arc::new(Notify::new()),
             stop: CancellationToken::new(),
@@ -98,7 +103,7 @@ impl Background {
         self.tasks.spawn(task(self.stop.clone()));
     }
 
-    /// Starts to take reports of clicks and to write them.
+    /// Starts to take reports of clicks, to write them, and to stream them.
     pub(super) fn clicks(&self, config: &Config, store: &Arc<Store>) -> Clicks {
         let settings = &config.analytics;
         let engine: Arc<dyn Engine> = match settings.engine {
@@ -106,17 +111,21 @@ impl Background {
             EngineKind::ClickHouse => Arc::new(ClickHouse::new(settings, store.clone())),
         };
         let links = LinkResolver::new(store.clone(), settings.max_known_links);
-        let wake = Arc::new(Notify::new());
+        let (links, wake) = (Arc::new(links), Arc::new(Notify::new()));
         let writer = ClickWriter::new(
             store.clone(),
             engine.clone(),
-            Arc::new(links),
+            links.clone(),
             (settings, &config.clicks),
             wake.clone(),
         );
         self.tasks.spawn(writer.run(self.stop.clone()));
+        let reader = LiveReader::new(store.clone(), links);
+        self.spawn(|stop| self.live.clone().run(reader, stop));
+        let live = self.live.clone();
+        let publish = Arc::new(move |report: &Bytes| live.publish(report));
         Clicks {
-            reports: Reports::start(store.clone(), wake, settings.max_queued_bytes),
+            reports: Reports::start(store.clone(), wake, publish, settings.max_queued_bytes),
             engine,
         }
     }
@@ -155,8 +164,9 @@ impl Background {
         Snapshots::new(store.clone(), known_keys, feed, settings)
     }
 
-    /// Answers the polls of edges that wait.
+    /// Answers the polls of edges that wait, and ends the streams of those who listen.
     pub(super) fn release_edges(&self) {
+        self.live.shutdown();
         self.feed.shutdown();
     }
 

@@ -22,6 +22,16 @@ impl Store {
         )
     }
 
+    /// Writes an entry about a change that is not in this database.
+    pub async fn append_audit(&self, entry: &Entry<'_>) -> Result<(), StoreError> {
+        let call = self.write("append_audit", "writing to the audit log");
+        run!(call, |session| {
+            session.begin().await?;
+            append(session, entry).await?;
+            session.commit(1).await
+        })
+    }
+
     /// Entries about the link at `subject` that was created at `created_at`, unix milliseconds; newest first. Those about links
     /// that were there before, which may have been those of others, are not among them.
     pub async fn link_history(

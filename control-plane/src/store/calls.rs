@@ -156,6 +156,19 @@ impl Store {
         Ok(revisions.now_millis())
     }
 
+    /// The key of a domain; `None` if there never was a link on it.
+    pub async fn find_domain_key(&self, domain: &Domain) -> Result<Option<u32>, StoreError> {
+        if let Some(id) = self.domains.get(domain) {
+            return Ok(Some(id));
+        }
+        let call = self.read("find_domain", "finding a domain");
+        let id = run!(call, |session| domains::find(session, domain).await)?;
+        if let Some(id) = id {
+            self.domains.insert(domain.clone(), id);
+        }
+        Ok(id)
+    }
+
     /// The key of a domain, which is added if it is missing.
     pub(super) async fn domain_key(&self, domain: &Domain) -> Result<u32, StoreError> {
         if let Some(id) = self.domains.get(domain) {

@@ -71,7 +71,8 @@ pub(super) async fn add(session: &mut Session, domain: &Domain) -> Result<u32, F
     find(session, domain).await?.ok_or(Fault::Contended)
 }
 
-async fn find(session: &mut Session, domain: &Domain) -> Result<Option<u32>, Fault> {
+/// The key of a domain, if it has a row.
+pub(super) async fn find(session: &mut Session, domain: &Domain) -> Result<Option<u32>, Fault> {
     let query = sql("SELECT id FROM domains WHERE name = ?").bind(domain);
     let row: Option<(u32,)> = session.fetch_optional(query).await?;
     Ok(row.map(|(id,)| id))

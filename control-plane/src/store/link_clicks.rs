@@ -20,6 +20,8 @@ pub struct TagClicks {
     pub links: u64,
     /// How often those were followed.
     pub clicks: u64,
+    /// How often by bots.
+    pub bots: u64,
 }
 
 impl Store {
@@ -71,8 +73,8 @@ async fn tag_clicks(
     let dialect = session.dialect();
     let (index, join) = (dialect.force_index("PRIMARY"), dialect.join_in_order);
     let part = format!(
-        "SELECT MIN(t.tag) AS tag, COUNT(*) AS links, CAST(COALESCE(SUM({VISITS}), 0) AS UNSIGNED) AS clicks \
-         FROM (SELECT tag, link_id FROM link_tags{index} WHERE tenant_id = ? AND tag = ? \
+        "SELECT MIN(t.tag) AS tag, COUNT(*) AS links, CAST(COALESCE(SUM({VISITS}), 0) AS UNSIGNED) AS clicks, \
+         CAST(COALESCE(SUM(c.bots), 0) AS UNSIGNED) AS bots FROM (SELECT tag, link_id FROM link_tags{index} WHERE tenant_id = ? AND tag = ? \
          ORDER BY created_at DESC, link_id DESC LIMIT ?) AS t \
          {join} links l ON l.id = t.link_id {JOIN_TOTALS}"
     );
@@ -80,24 +82,25 @@ async fn tag_clicks(
         let sql = sql.push(&part).bind(tenant_id);
         sql.bind(tag.as_str()).bind(most)
     });
-    let rows: Vec<(Option<Vec<u8>>, i64, u64)> = session.fetch_all(query).await?;
-    let sum = |(tag, links, clicks): (Option<Vec<u8>>, i64, u64)| {
+    let rows: Vec<(Option<Vec<u8>>, i64, u64, u64)> = session.fetch_all(query).await?;
+    let sum = |(tag, links, clicks, bots): (Option<Vec<u8>>, i64, u64, u64)| {
         let tag = tag.map(|tag| name(&tag))?;
         Some(tag.map(|tag| TagClicks {
             tag,
             links: links.cast_unsigned(),
             clicks,
+            bots,
         }))
     };
     rows.into_iter().filter_map(sum).collect()
 }
 
-/// How often links were followed in all, before they were imported as well. `ids` are at most [`LONGEST`].
-pub(super) async fn sum(session: &mut Session, ids: &[u64]) -> Result<u64, Fault> {
+/// How often links were followed in all, before they were imported as well, and how often by bots. `ids` are at most [`LONGEST`].
+pub(super) async fn sum(session: &mut Session, ids: &[u64]) -> Result<(u64, u64), Fault> {
     let index = session.dialect().force_index("PRIMARY");
     let query = sql(format!(
-        "SELECT CAST(COALESCE(SUM({VISITS}), 0) AS UNSIGNED) AS clicks FROM links l{index} {JOIN_TOTALS} WHERE l.id IN "
+        "SELECT CAST(COALESCE(SUM({VISITS}), 0) AS UNSIGNED) AS clicks, \
+         CAST(COALESCE(SUM(c.bots), 0) AS UNSIGNED) AS bots FROM links l{index} {JOIN_TOTALS} WHERE l.id IN "
     ));
-    let (clicks,): (u64,) = session.fetch_one(query.list(ids)).await?;
-    Ok(clicks)
+    session.fetch_one(query.list(ids)).await
 }

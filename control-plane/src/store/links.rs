@@ -11,9 +11,23 @@ use edgelink_wire::{Code, Domain, LinkKey, Record};
 use sqlx::mysql::MySqlRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, Row};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 impl Store {
+    /// The owners of links, by their numbers; one that does not exist is left out.
+    pub async fn link_owners(&self, ids: &[u64]) -> Result<HashMap<u64, Option<u64>>, StoreError> {
+        let call = self.read("link_owners", "finding the owners of links");
+        run!(call, |session| {
+            let mut owners = HashMap::with_capacity(ids.len());
+            for ids in ids.chunks(LONGEST) {
+                let query = sql("SELECT id, owner_id FROM links WHERE id IN ").list(ids);
+                let rows: Vec<(u64, Option<u64>)> = session.fetch_all(query).await?;
+                owners.extend(rows);
+            }
+            Ok(owners)
+        })
+    }
+
     /// The link of that key, if there is one.
     pub async fn find_link(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         run!(self.read("find_link", "finding a link"), |session| {

@@ -19,6 +19,7 @@ use super::rows::LinkRow;
 use super::session::Session;
 use super::sql::sql;
 use crate::links::model::Link;
+use crate::tenancy::Scope;
 use source::{Candidate, Source};
 use std::collections::HashMap;
 
@@ -33,6 +34,16 @@ impl Store {
     pub async fn list_links(&self, query: &ListQuery) -> Result<LinkPage, StoreError> {
         run!(self.read("list_links", "listing links"), |session| {
             page(session, query).await
+        })
+    }
+
+    /// Whether a link is visible, and not deleted.
+    pub async fn has_link(&self, scope: &Scope, id: u64) -> Result<bool, StoreError> {
+        let query = ListQuery::newest(scope.clone(), 1);
+        run!(self.read("has_link", "looking for a link"), |session| {
+            let select = filter::select_ids(session.dialect(), &query, &[id]);
+            let row: Option<(u64,)> = session.fetch_optional(select).await?;
+            Ok(row.is_some())
         })
     }
 

@@ -2,6 +2,7 @@
 //! HTTP.
 
 mod accounts;
+mod analytics;
 mod auth;
 mod bodies;
 mod bounds;
@@ -13,6 +14,7 @@ mod creation;
 mod domains;
 mod edge;
 mod edge_feed;
+mod events;
 mod faults;
 mod helpers;
 mod idempotency;

@@ -120,6 +120,8 @@ const ORDER: &[&str] = &[
     "getRules",
     "resolveLink",
     "listHistory",
+    "listClicks",
+    "deleteClicks",
     "deleteLink",
     "restoreLink",
     "changeLinks",
@@ -155,7 +157,15 @@ const ORDER: &[&str] = &[
     "deleteDomain",
     "listAudit",
     "getClickAccounting",
+    "getAnalytics",
+    "getOrphans",
+    "listOrphans",
+    "deleteOrphans",
+    "streamEvents",
 ];
+
+/// Operations whose examples are about what clicks leave behind: their own tests have these.
+const ELSEWHERE: &[&str] = &["trackConversion"];
 
 #[tokio::test]
 async fn the_examples_are_answered_as_documented() {
@@ -165,6 +175,9 @@ async fn the_examples_are_answered_as_documented() {
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let id = operation["operationId"].as_str().unwrap();
+            if ELSEWHERE.contains(&id) {
+                continue;
+            }
             let place = ORDER.iter().position(|each| *each == id);
             operations.push((
                 place.unwrap_or_else(|| panic!("{id}")),
@@ -186,6 +199,12 @@ async fn the_examples_are_answered_as_documented() {
         let request = server
             .plain(method, &path)
             .header("x-api-key", &server.admin_key);
+        if operation["operationId"] == "streamEvents" {
+            let response = request.send().await.unwrap();
+            assert_eq!(response.status(), 200);
+            assert_eq!(response.headers()["content-type"], "text/event-stream");
+            continue;
+        }
         let answer = match example(&document, operation) {
             Some(body) => send(request.json(&body)).await,
             None => send(request).await,

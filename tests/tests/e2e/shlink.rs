@@ -1,6 +1,6 @@
 //! Shlink's clients: its SDK, as npm has it, calls the control plane.
 
-use edgelink_tests::scenario::DOMAIN;
+use edgelink_tests::scenario::{CITY_HEADER, COUNTRY_HEADER, DOMAIN};
 use edgelink_tests::stack::{Deployment, EnvoyOptions, root};
 use tokio::process::Command;
 
@@ -9,6 +9,9 @@ async fn every_call_of_shlinks_sdk_is_answered_as_it_expects() {
     let options = EnvoyOptions {
         domains: vec![DOMAIN.to_owned(), "other.example".to_owned()],
         clicks: "true",
+        click_attributes: "country,city,userAgent,referrer",
+        orphans: "true",
+        geo_headers: [COUNTRY_HEADER, CITY_HEADER],
         ..EnvoyOptions::default()
     };
     let edgelink = Deployment::start(&options).await;

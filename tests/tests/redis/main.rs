@@ -5,6 +5,7 @@ mod feed;
 mod fixture;
 mod limits;
 mod links;
+mod live;
 mod outage;
 mod publisher;
 mod resolve;

@@ -165,6 +165,7 @@ async fn clicks_are_summed_up_by_tag_and_by_list(database: Database) {
         tag: tag.to_owned(),
         links,
         clicks,
+        bots: 0,
     };
     assert_eq!(sums(10).await.unwrap(), [of("x", 2, 5), of("y", 1, 3)]);
     assert_eq!(sums(1).await.unwrap().len(), 2);
@@ -172,6 +173,7 @@ async fn clicks_are_summed_up_by_tag_and_by_list(database: Database) {
     let sum = async |query: &ListQuery| store.sum_visits(query).await.unwrap();
     let visits = |visits| VisitSum {
         visits,
+        bots: 0,
         is_cut_off: false,
     };
     assert_eq!(sum(&newest(1)).await, visits(6));

@@ -11,6 +11,7 @@ mod changing;
 mod clicking;
 mod clicks;
 mod connecting;
+mod conversions;
 mod counters;
 mod crash;
 mod creating;

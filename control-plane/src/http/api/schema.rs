@@ -1,6 +1,7 @@
 //! What requests hold, for the OpenAPI document. Handlers read requests field by field, so that all mistakes are named; a test
 //! sends the examples.
 
+use crate::analytics;
 use crate::store::LinkEvent;
 use crate::tenancy;
 use edgelink_wire::rules::ConditionType;
@@ -137,6 +138,18 @@ values! {
     ListedState: String = ["active", "disabled", "expired", "scheduled", "archived"];
     /// The order of a list.
     Order: String = ["createdAt-desc", "createdAt-asc", "shortCode-asc", "shortCode-desc"];
+    /// By what clicks are grouped.
+    GroupBy: String = analytics::GroupBy::ALL.map(|(_, word)| word);
+    /// By what orphan visits are grouped.
+    OrphanGroup: String = analytics::OrphanGroup::ALL.map(|(_, word)| word);
+    /// An interval that ends now.
+    Period: String = analytics::Period::ALL.map(|(_, word)| word);
+    /// How long the parts of a series are.
+    Granularity: String = analytics::Granularity::ALL.map(analytics::Granularity::word);
+    /// Whether bots count.
+    Bots: String = ["included", "excluded", "only"];
+    /// As what single clicks are sent.
+    Format: String = ["json", "csv", "ndjson"];
     /// Whether one of several tags is enough.
     TagsMode: String = ["any", "all"];
 }
@@ -309,6 +322,31 @@ requests! {
         ip: Option<String>,
         country: Option<String>,
         city: Option<String>,
+        #[schema(format = "date-time")]
+        at: Option<String>,
+    }
+
+    /// What a visitor did after a click.
+    #[schema(example = json!({
+        "clickId": "3m8pRkD0wQzT6bY1vXcN9s", "eventName": "sale", "externalId": "order-17", "value": 4999, "currency": "EUR",
+    }))]
+    struct NewConversion {
+        /// The value of `el_click`.
+        #[schema(pattern = "^[0-9A-Za-z]{22}$")]
+        click_id: String,
+        /// What the visitor did.
+        #[schema(format = "line", min_length = 1, max_length = 64)]
+        event_name: String,
+        /// Its id in another system, for which it counts once.
+        #[schema(format = "line", min_length = 1, max_length = 255)]
+        external_id: Option<String>,
+        /// What it is worth, in the smallest unit of the currency; by default 0.
+        #[schema(maximum = 1_000_000_000_000_000_u64)]
+        value: Option<u64>,
+        /// Three letters of ISO 4217; needed with a value.
+        #[schema(pattern = "^[A-Z]{3}$")]
+        currency: Option<String>,
+        /// When it was; by default now.
         #[schema(format = "date-time")]
         at: Option<String>,
     }
@@ -564,6 +602,112 @@ parameters! {
         external_id: Option<String>,
         /// Whether each link has its `redirectRules`; by default false.
         with_rules: Option<bool>,
+    }
+
+    /// What is asked about clicks.
+    struct AnalyticsQuery in Query {
+        /// By default `count`.
+        #[param(inline)]
+        group_by: Option<GroupBy>,
+        /// `previous`: the interval before as well, of the same length.
+        #[param(pattern = "^previous$")]
+        compare: Option<String>,
+        /// By default `included`.
+        #[param(inline)]
+        bots: Option<Bots>,
+        /// How many values at most; by default 100. The clicks of the others are in `other`.
+        #[param(minimum = 1, maximum = 1000)]
+        limit: Option<u32>,
+    }
+
+    /// What is asked about orphan visits.
+    struct OrphansQuery in Query {
+        /// By default `paths`.
+        #[param(inline)]
+        group_by: Option<OrphanGroup>,
+        /// By default `included`.
+        #[param(inline)]
+        bots: Option<Bots>,
+        /// How many values at most; by default 100.
+        #[param(minimum = 1, maximum = 1000)]
+        limit: Option<u32>,
+        /// On this domain.
+        #[param(format = "short-domain")]
+        domain: Option<String>,
+    }
+
+    /// The interval: one that ends now, or one from a time to another.
+    struct OfTimes in Query {
+        /// By default `24h`. Days begin at midnight of the time zone, and the interval ends with the present hour.
+        #[param(inline)]
+        interval: Option<Period>,
+        /// From the hour of this time on.
+        #[param(format = "date-time")]
+        from: Option<String>,
+        /// To the end of the hour before this time; by default now.
+        #[param(format = "date-time")]
+        to: Option<String>,
+        /// An IANA name, such as Europe/Berlin; by default UTC. Clicks are kept by the hour of UTC: where a day begins within one,
+        /// it has all of it.
+        timezone: Option<String>,
+        /// By default one that suits the length of the interval; 1,000 parts at most.
+        #[param(inline)]
+        granularity: Option<Granularity>,
+    }
+
+    /// Of which links: those that meet all parameters. Where they, or the bounds of the key, choose among links, the newest 10,000
+    /// of them are looked at.
+    struct OfLinks in Query {
+        /// On this domain.
+        #[param(format = "short-domain")]
+        domain: Option<String>,
+        /// The link of this code, on the domain or the default one.
+        #[param(pattern = "^[0-9A-Za-z_-]{1,64}$")]
+        short_code: Option<String>,
+        /// The link with this id in another system.
+        #[param(min_length = 1, max_length = 255)]
+        external_id: Option<String>,
+        /// With one of these tags.
+        #[param(max_items = 10)]
+        tags: Option<Vec<Tag>>,
+        /// `all`: with all of these tags. By default `any`.
+        #[param(inline)]
+        tags_mode: Option<TagsMode>,
+    }
+
+    /// Which clicks are streamed: those that meet all parameters.
+    struct OfEvents in Query {
+        /// On this domain.
+        #[param(format = "short-domain")]
+        domain: Option<String>,
+        /// Of the link of this code, on the domain or the default one.
+        #[param(pattern = "^[0-9A-Za-z_-]{1,64}$")]
+        short_code: Option<String>,
+        /// Of links with one of these tags.
+        #[param(max_items = 10)]
+        tags: Option<Vec<Tag>>,
+    }
+
+    /// Which single clicks, and as what.
+    struct OfRawClicks in Query {
+        /// The `nextCursor` of the page before, or the `id` of a click.
+        #[param(pattern = "^[0-9a-f]{32}$")]
+        cursor: Option<String>,
+        /// How many at most; by default 20, of a file 100,000. A page has 100 at most.
+        #[param(minimum = 1, maximum = 100_000)]
+        limit: Option<u32>,
+        /// From this time on.
+        #[param(format = "date-time")]
+        from: Option<String>,
+        /// Before this time.
+        #[param(format = "date-time")]
+        to: Option<String>,
+        /// By default `included`.
+        #[param(inline)]
+        bots: Option<Bots>,
+        /// By default what the header `Accept` names, or `json`.
+        #[param(inline)]
+        format: Option<Format>,
     }
 
     /// Which page.

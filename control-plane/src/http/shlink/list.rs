@@ -54,7 +54,7 @@ pub(super) async fn list(
     }
     let ids: Vec<u64> = links.iter().map(|link| link.id).collect();
     let visits = app.engine.totals(&ids).await?;
-    let of = |link: &Link| visits.get(&link.id).map_or(0, |(clicks, _)| *clicks);
+    let of = |link: &Link| visits.get(&link.id).copied().unwrap_or_default();
     let data = links.iter();
     let data = data.map(|link| ShortUrl::new(link, of(link), config));
     let short_urls = ShortUrls {

@@ -10,7 +10,7 @@ use crate::http::api::{tags as admin_tags, values};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::{FieldError, Kind, Problem};
-use crate::store::{MAX_COUNTED, MAX_NUMBERED, TagQuery};
+use crate::store::{MAX_COUNTED, MAX_NUMBERED, TagClicks, TagQuery};
 use axum::Json;
 use axum::extract::{Extension, RawQuery, State};
 use http::StatusCode;
@@ -236,17 +236,17 @@ async fn count(app: &App, caller: &Caller, names: &[String]) -> Result<Vec<TagSt
         .store
         .tag_clicks(tenant_id, names, most.min(MAX_COUNTED))
         .await?;
-    let sums: HashMap<String, (u64, u64)> = sums
-        .into_iter()
-        .map(|sum| (sum.tag, (sum.links, sum.clicks)))
-        .collect();
+    let sums: HashMap<String, TagClicks> =
+        sums.into_iter().map(|sum| (sum.tag.clone(), sum)).collect();
     let stats = |name: &String| {
         let links = links.get(name).copied().unwrap_or_default();
-        let (examined, visits) = sums.get(name).copied().unwrap_or_default();
+        let sum = sums.get(name);
+        let (examined, visits, bots) =
+            sum.map_or((0, 0, 0), |sum| (sum.links, sum.clicks, sum.bots));
         TagStats {
             tag: name.clone(),
             short_urls_count: links,
-            visits_summary: VisitsSummary::of(visits),
+            visits_summary: VisitsSummary::new(visits, bots),
             at_least: links >= MAX_COUNTED || examined < links,
             visits,
         }

@@ -36,7 +36,7 @@ struct Meta {
     max_visits: Option<u64>,
 }
 
-/// How often something was visited. Edges count visits without a look at who it was, so none counts as that of a bot.
+/// How often something was visited. Visits of which nothing is known but their number are not those of bots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct VisitsSummary {
@@ -46,18 +46,19 @@ pub(super) struct VisitsSummary {
 }
 
 impl VisitsSummary {
-    pub(super) fn of(total: u64) -> Self {
+    /// So many visits, of which `bots` are those of bots.
+    pub(super) fn new(total: u64, bots: u64) -> Self {
         Self {
             total,
-            non_bots: total,
-            bots: 0,
+            non_bots: total.saturating_sub(bots),
+            bots,
         }
     }
 }
 
 impl<'a> ShortUrl<'a> {
-    /// The view of a link that was followed so many times since it is counted here.
-    pub(super) fn new(link: &'a Link, clicks: u64, config: &LinksConfig) -> Self {
+    /// The view of a link that was followed so many times since it is counted here, and so many times by bots.
+    pub(super) fn new(link: &'a Link, (clicks, bots): (u64, u64), config: &LinksConfig) -> Self {
         let content = &link.content;
         let visits = clicks.saturating_add(link.imported_visits);
         let is_default = link.domain == *config.default_domain();
@@ -66,7 +67,7 @@ impl<'a> ShortUrl<'a> {
             short_url: config.short_url(&link.domain, &link.code),
             long_url: content.target.as_str(),
             date_created: time(link.created_at / 1000),
-            visits_summary: VisitsSummary::of(visits),
+            visits_summary: VisitsSummary::new(visits, bots),
             tags: &content.tags,
             meta: Meta {
                 valid_since: content.valid_since.map(time),
@@ -92,7 +93,7 @@ pub(super) fn time(seconds: u64) -> String {
 /// 200 with the link.
 pub(super) async fn found(app: &App, link: &Link) -> Result<Response, Failure> {
     let totals = app.engine.totals(&[link.id]).await?;
-    let (visits, _) = totals.get(&link.id).copied().unwrap_or_default();
+    let visits = totals.get(&link.id).copied().unwrap_or_default();
     let view = ShortUrl::new(link, visits, &app.config.links);
     Ok(Json(view).into_response())
 }

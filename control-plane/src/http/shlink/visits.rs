@@ -1,21 +1,25 @@
-//! `/visits`, and the visits of a short URL, a tag, a domain.
+//! `/visits`, and the visits of a short URL, a tag, a domain: single clicks, of which the newest 100,000 are listed.
 //!
-//! A visit is a click that the engine of analytics keeps as it was.
+//! What edges are not told to read of their visitors is empty, as in a Shlink that is told to track nothing. The target that a
+//! visitor was sent to is not kept.
 
 use super::failure::Failure;
 use super::fields::{Named, NamedLink, domain};
 use super::pages::Page;
 use super::view::{VisitsSummary, time};
-use crate::analytics::{self, Bots, RawClick, RawQuery, Scope};
+use crate::analytics::{Bots, MAX_ORPHANS, RawClick, RawQuery, Scope, orphan_word};
+use crate::config::LinksConfig;
+use crate::http::api::clicks::filter::{self, ClickFilter};
 use crate::http::api::fields::{Fields, Reason};
 use crate::http::api::{one, values};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
 use crate::store::ListQuery;
+use crate::tenancy;
 use axum::Json;
-use axum::extract::{Extension, RawQuery as QueryText, State};
-use edgelink_wire::{Domain, LinkKey};
+use axum::extract::{self, Extension, State};
+use edgelink_wire::clicks::events::OrphanKind;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -23,19 +27,37 @@ use std::sync::Arc;
 /// The most visits of a page, and how many it has if no number is asked for.
 const MAX_SIZE: usize = 5000;
 
-/// The most visits that are counted for the number of pages.
-const MAX_COUNTED: u64 = 100_000;
+/// The most visits that all pages have together.
+const MAX_LISTED: u64 = 100_000;
 
 /// A visit as Shlink shows it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Visit<'a> {
     referer: &'a str,
-    date: &'a str,
+    date: String,
     user_agent: &'a str,
-    visit_location: Option<()>,
+    visit_location: Option<Location<'a>>,
     potential_bot: bool,
-    visited_url: &'a str,
+    visited_url: String,
+    redirect_url: Option<&'a str>,
+    /// What an orphan visit asked for.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+}
+
+/// Where a visitor was, as far as a trusted header said.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Location<'a> {
+    country_code: &'a str,
+    country_name: &'static str,
+    region_name: &'static str,
+    city_name: &'a str,
+    latitude: Option<f64>,
+    longitude: Option<f64>,
+    timezone: &'static str,
+    is_empty: bool,
 }
 
 /// Which visits are asked for.
@@ -43,16 +65,9 @@ struct Wanted {
     page: Page,
     /// The first second.
     from: u64,
-    /// The first second that does not count any more.
+    /// The first second that is not asked for any more.
     to: u64,
     bots: Bots,
-}
-
-/// Of which of the caller's links.
-#[derive(Default)]
-struct Of {
-    domain: Option<Domain>,
-    tag: Option<String>,
 }
 
 impl Wanted {
@@ -62,12 +77,25 @@ impl Wanted {
         let excludes_bots = fields.optional("excludeBots", values::query_flag);
         Self {
             page: Page::read(fields, MAX_SIZE, MAX_SIZE),
-            from: from.unwrap_or(0),
-            to: to.map_or(u32::MAX.into(), |to| to + 1),
+            from: from.unwrap_or_default(),
+            to: to.map_or(u32::MAX.into(), |to| to.saturating_add(1)),
             bots: match excludes_bots {
                 Some(true) => Bots::Excluded,
                 _ => Bots::Included,
             },
+        }
+    }
+
+    fn query(&self, scope: Scope, orphans: bool) -> RawQuery {
+        RawQuery {
+            scope,
+            from: self.from,
+            to: self.to,
+            bots: self.bots,
+            orphans,
+            after: None,
+            skip: self.page.offset() as u64,
+            limit: u32::try_from(self.page.size).unwrap_or(u32::MAX),
         }
     }
 }
@@ -79,11 +107,32 @@ pub(super) async fn overview(
 ) -> Result<Json<Value>, Failure> {
     let query = ListQuery::newest(caller.scope().as_ref().clone(), 1);
     let sum = app.store.sum_visits(&query).await?;
+    let orphans = async |bots| {
+        let query = RawQuery {
+            scope: Scope::Tenant(caller.tenant_id()),
+            from: 0,
+            to: u32::MAX.into(),
+            bots,
+            orphans: true,
+            after: None,
+            skip: 0,
+            limit: 0,
+        };
+        match sees_orphans(&caller) {
+            true => app
+                .ask()?
+                .count_raw(&query, MAX_LISTED)
+                .await
+                .map_err(Problem::from),
+            false => Ok(0),
+        }
+    };
+    let (visits, bots) = (orphans(Bots::Included).await?, orphans(Bots::Only).await?);
     Ok(Json(json!({
         "visits": {
-            "nonOrphanVisits": VisitsSummary::of(sum.visits),
-            "orphanVisits": VisitsSummary::of(0),
-            "atLeast": sum.is_cut_off,
+            "nonOrphanVisits": VisitsSummary::new(sum.visits, sum.bots),
+            "orphanVisits": VisitsSummary::new(visits, bots),
+            "atLeast": sum.is_cut_off || visits >= MAX_LISTED,
         },
     })))
 }
@@ -96,8 +145,8 @@ pub(super) async fn of_short_url(
 ) -> Result<Json<Value>, Failure> {
     let wanted = Wanted::read(&mut fields);
     fields.finish()?;
-    let found = one::find(&app, &caller, &key).await?;
-    page(&app, Scope::Links(vec![found.id]), &wanted).await
+    let link = one::find(&app, &caller, &key).await?;
+    list(&app, &wanted, Scope::Links(vec![link.id]), false).await
 }
 
 /// `DELETE /short-urls/{code}/visits`.
@@ -107,9 +156,8 @@ pub(super) async fn delete(
     NamedLink(key, fields): NamedLink,
 ) -> Result<Json<Value>, Failure> {
     fields.finish()?;
-    let found = one::find(&app, &caller, &key).await?;
-    let (store, engine, actor) = (&app.store, app.engine.as_ref(), caller.actor());
-    let deleted = analytics::delete_clicks(store, engine, &key, found.id, &actor).await?;
+    let link = one::find(&app, &caller, &key).await?;
+    let deleted = app.delete_clicks(&link, &caller.actor()).await?;
     Ok(Json(json!({ "deletedVisits": deleted })))
 }
 
@@ -125,8 +173,12 @@ pub(super) async fn of_tag(
     if !app.store.has_tag(caller.tenant_id(), &tag).await? {
         return Err(Failure::from(Problem::new(Kind::TagNotFound)).with("tag", tag));
     }
-    let tag = Some(tag);
-    of_many(&app, &caller, &wanted, Of { domain, tag }).await
+    let of = ClickFilter {
+        domain,
+        tags: vec![tag],
+        ..ClickFilter::default()
+    };
+    of_many(&app, &caller, &wanted, of).await
 }
 
 /// `GET /domains/{domain}/visits`.
@@ -138,10 +190,9 @@ pub(super) async fn of_domain(
     let wanted = Wanted::read(&mut fields);
     fields.finish()?;
     let domain = domain(&Value::from(name.as_str()), &app.links(&caller));
-    let domain = Some(domain.map_err(|_| Failure::domain_not_found(&name))?);
-    let of = Of {
-        domain,
-        ..Of::default()
+    let of = ClickFilter {
+        domain: Some(domain.map_err(|_| Failure::domain_not_found(&name))?),
+        ..ClickFilter::default()
     };
     of_many(&app, &caller, &wanted, of).await
 }
@@ -150,92 +201,173 @@ pub(super) async fn of_domain(
 pub(super) async fn non_orphan(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    QueryText(query): QueryText,
+    extract::RawQuery(query): extract::RawQuery,
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let wanted = Wanted::read(&mut fields);
     let domain = fields.optional("domain", |value| domain(value, &app.links(&caller)));
     fields.finish()?;
-    let of = Of {
+    let of = ClickFilter {
         domain,
-        ..Of::default()
+        ..ClickFilter::default()
     };
     of_many(&app, &caller, &wanted, of).await
 }
 
-/// `GET /visits/orphan`: none.
+/// `GET /visits/orphan`. A key that may not read all links of the tenant has none. Of one type, those among the newest 10,000.
 pub(super) async fn orphan(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
-    QueryText(query): QueryText,
+    extract::RawQuery(query): extract::RawQuery,
 ) -> Result<Json<Value>, Failure> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let wanted = Wanted::read(&mut fields);
-    fields.optional("domain", |value| domain(value, &app.links(&caller)));
-    fields.optional("type", orphan_type);
+    let domain = fields.optional("domain", |value| domain(value, &app.links(&caller)));
+    let kind = fields.optional("type", orphan_kind);
     fields.finish()?;
-    Ok(answer(&app, &[], wanted.page, 0))
+    if !sees_orphans(&caller) {
+        return Ok(answer(&app.config.links, &[], wanted.page, 0, false));
+    }
+    let scope = filter::of_tenant(&app, &caller, domain.as_ref()).await?;
+    let Some(kind) = kind else {
+        return list(&app, &wanted, scope, true).await;
+    };
+    let query = RawQuery {
+        skip: 0,
+        limit: MAX_ORPHANS + 1,
+        ..wanted.query(scope, true)
+    };
+    let mut visits = app.ask()?.raw(&query).await.map_err(Problem::from)?;
+    let is_cut_off = visits.len() > MAX_ORPHANS as usize;
+    visits.truncate(MAX_ORPHANS as usize);
+    visits.retain(|visit| visit.orphan == Some(kind));
+    let total = visits.len() as u64;
+    let page = wanted.page;
+    let visits: Vec<RawClick> = visits
+        .into_iter()
+        .skip(page.offset())
+        .take(page.size)
+        .collect();
+    Ok(answer(&app.config.links, &visits, page, total, is_cut_off))
 }
 
-/// `DELETE /visits/orphan`: none.
-pub(super) async fn delete_orphan() -> Json<Value> {
-    Json(json!({ "deletedVisits": 0 }))
+/// `DELETE /visits/orphan`.
+pub(super) async fn delete_orphan(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<Value>, Failure> {
+    let deleted = app.delete_orphans(&caller.actor()).await?;
+    Ok(Json(json!({ "deletedVisits": deleted })))
 }
 
-fn orphan_type(value: &Value) -> Result<(), Reason> {
+/// Whether the caller may read what all links of the tenant have.
+fn sees_orphans(caller: &Caller) -> bool {
+    **caller.scope() == tenancy::Scope::tenant(caller.tenant_id())
+}
+
+fn orphan_kind(value: &Value) -> Result<OrphanKind, Reason> {
     match values::text(value)? {
-        "base_url" | "invalid_short_url" | "regular_404" => Ok(()),
+        "base_url" => Ok(OrphanKind::BaseUrl),
+        "invalid_short_url" => Ok(OrphanKind::InvalidShortUrl),
+        "regular_404" => Ok(OrphanKind::Regular404),
         _ => Err("must be base_url, invalid_short_url or regular_404".into()),
     }
 }
 
-/// The visits of several links: of the newest minutes, those of links that the caller may see.
+/// The visits of several links that the caller may see.
 async fn of_many(
     app: &App,
     caller: &Caller,
     wanted: &Wanted,
-    of: Of,
+    of: ClickFilter,
 ) -> Result<Json<Value>, Failure> {
-    let query = ListQuery {
-        domain: of.domain,
-        tags: of.tag.into_iter().collect(),
-        ..ListQuery::newest(caller.scope().as_ref().clone(), 1)
-    };
-    let listed = app.store.listed_ids(&query).await?;
-    page(app, Scope::Links(listed.ids), wanted).await
+    let found = of.find(app, caller).await?;
+    list(app, wanted, found.scope, false).await
 }
 
-/// A page of visits, the newest first.
-async fn page(app: &App, scope: Scope, wanted: &Wanted) -> Result<Json<Value>, Failure> {
-    let query = RawQuery {
-        scope,
-        from: wanted.from,
-        to: wanted.to,
-        bots: wanted.bots,
-        orphans: false,
-        after: None,
-        skip: wanted.page.offset() as u64,
-        limit: u32::try_from(wanted.page.size).unwrap_or(u32::MAX),
+/// A page of visits, newest first.
+async fn list(
+    app: &App,
+    wanted: &Wanted,
+    scope: Scope,
+    orphans: bool,
+) -> Result<Json<Value>, Failure> {
+    let links = &app.config.links;
+    if matches!(&scope, Scope::Links(ids) if ids.is_empty()) {
+        return Ok(answer(links, &[], wanted.page, 0, false));
+    }
+    let query = wanted.query(scope, orphans);
+    let engine = app.ask()?;
+    let total = engine.count_raw(&query, MAX_LISTED).await;
+    let total = total.map_err(Problem::from)?;
+    let visits = match query.skip < total {
+        true => engine.raw(&query).await.map_err(Problem::from)?,
+        false => Vec::new(),
     };
-    let total = app.engine.count_raw(&query, MAX_COUNTED).await?;
-    let clicks = app.engine.raw(&query).await?;
-    Ok(answer(app, &clicks, wanted.page, total))
+    let is_cut_off = total >= MAX_LISTED;
+    Ok(answer(links, &visits, wanted.page, total, is_cut_off))
 }
 
-fn answer(app: &App, clicks: &[RawClick], page: Page, total: u64) -> Json<Value> {
-    let visit = |click: &RawClick| {
-        let key: Option<LinkKey> = click.key.parse().ok();
-        let url = key.map(|key| app.config.links.short_url(&key.domain, &key.code));
-        json!(Visit {
-            referer: &click.described.referrer,
-            date: &time(click.place.at),
-            user_agent: &click.described.user_agent,
-            visit_location: None,
-            potential_bot: click.described.agent.is_bot,
-            visited_url: url.as_deref().unwrap_or_default(),
-        })
-    };
-    let data: Vec<Value> = clicks.iter().map(visit).collect();
-    let pagination = page.describe(data.len(), total, total >= MAX_COUNTED);
+fn answer(
+    links: &LinksConfig,
+    visits: &[RawClick],
+    page: Page,
+    total: u64,
+    at_least: bool,
+) -> Json<Value> {
+    let data: Vec<Visit<'_>> = visits
+        .iter()
+        .map(|visit| Visit::new(visit, links))
+        .collect();
+    let pagination = page.describe(data.len(), total, at_least);
     Json(json!({ "visits": { "data": data, "pagination": pagination } }))
+}
+
+impl<'a> Visit<'a> {
+    fn new(visit: &'a RawClick, links: &LinksConfig) -> Self {
+        let described = &visit.described;
+        Self {
+            referer: &described.referrer,
+            date: time(visit.place.at),
+            user_agent: &described.user_agent,
+            visit_location: Location::new(&described.country, &described.city),
+            potential_bot: described.agent.is_bot,
+            visited_url: links.url(&visit.key),
+            redirect_url: None,
+            kind: visit.orphan.map(orphan_word),
+        }
+    }
+}
+
+impl<'a> Location<'a> {
+    /// `None` if nothing is known.
+    fn new(country_code: &'a str, city_name: &'a str) -> Option<Self> {
+        if country_code.is_empty() && city_name.is_empty() {
+            return None;
+        }
+        let country = rust_iso3166::from_alpha2(country_code);
+        Some(Self {
+            country_code,
+            country_name: country.map_or("", |country| country.name),
+            region_name: "",
+            city_name,
+            latitude: None,
+            longitude: None,
+            timezone: "",
+            is_empty: false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_has_the_name_of_the_country() {
+        let location = Location::new("DE", "Berlin").unwrap();
+        assert_eq!(location.country_name, "Germany");
+        assert_eq!(Location::new("XX", "").unwrap().country_name, "");
+        assert!(Location::new("", "").is_none());
+    }
 }

@@ -71,6 +71,8 @@ pub struct ListedIds {
 pub struct VisitSum {
     /// The sum.
     pub visits: u64,
+    /// Those of bots among them.
+    pub bots: u64,
     /// Whether there are links that were not looked at.
     pub is_cut_off: bool,
 }
@@ -93,14 +95,16 @@ impl Store {
         let call = self.read("sum_visits", "summing up clicks of links");
         run!(call, |session| {
             let list = ListedIds::read(session, query).await?;
-            let mut visits: u64 = 0;
-            for ids in list.ids.chunks(LONGEST) {
-                visits = visits.saturating_add(link_clicks::sum(session, ids).await?);
-            }
-            Ok(VisitSum {
-                visits,
+            let mut sum = VisitSum {
                 is_cut_off: list.is_cut_off,
-            })
+                ..VisitSum::default()
+            };
+            for ids in list.ids.chunks(LONGEST) {
+                let (visits, bots) = link_clicks::sum(session, ids).await?;
+                sum.visits = sum.visits.saturating_add(visits);
+                sum.bots = sum.bots.saturating_add(bots);
+            }
+            Ok(sum)
         })
     }
 }

@@ -118,6 +118,12 @@ fn sample(rule: &Rule) -> (Value, u16) {
         ("PATCH", "/links/{code}") | ("POST", "/keys/{id}/rotate") => (json!({}), 200),
         ("POST", "/links/{code}/rules") => (json!({ "redirectRules": [] }), 200),
         ("POST", "/links/{code}/resolve") => (json!({}), 200),
+        // No click has that id.
+        ("POST", "/track") => {
+            let click_id = "0".repeat(22);
+            (json!({ "clickId": click_id, "eventName": "sale" }), 404)
+        }
+        ("DELETE", "/links/{code}/clicks" | "/analytics/orphans") => (Value::Null, 200),
         ("DELETE", "/links/{code}" | "/keys/{id}") => (Value::Null, 204),
         ("POST", "/rest/v3/short-urls") => (link, 200),
         ("PATCH", "/rest/v3/short-urls/{code}") => (json!({}), 200),

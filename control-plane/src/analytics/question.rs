@@ -1,0 +1,206 @@
+//! Questions about the clicks of an interval, and their answers.
+
+use super::engine::{
+    AnalyticsQuery, Breakdown, Engine, EngineError, Numbers, Scope, Slot, Visitors,
+};
+use super::interval::Interval;
+use super::model::{Attribute, Bots, OTHER};
+
+/// The most values of an answer.
+pub const MAX_VALUES: usize = 1_000;
+
+/// What clicks are grouped by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupBy {
+    /// Nothing.
+    #[default]
+    Count,
+    /// The parts of the interval.
+    Timeseries,
+    /// The values of an attribute.
+    Values(Attribute),
+    /// Whether a bot made them.
+    Bots,
+    /// What they have led to.
+    Conversions,
+}
+
+impl GroupBy {
+    /// All of them, each with its word.
+    pub const ALL: [(Self, &'static str); 21] = [
+        (Self::Count, "count"),
+        (Self::Timeseries, "timeseries"),
+        (Self::Values(Attribute::Country), "countries"),
+        (Self::Values(Attribute::City), "cities"),
+        (Self::Values(Attribute::Device), "devices"),
+        (Self::Values(Attribute::Browser), "browsers"),
+        (Self::Values(Attribute::Os), "os"),
+        (Self::Values(Attribute::Referrer), "referrers"),
+        (Self::Values(Attribute::Language), "languages"),
+        (Self::Values(Attribute::UtmSource), "utm_sources"),
+        (Self::Values(Attribute::UtmMedium), "utm_mediums"),
+        (Self::Values(Attribute::UtmCampaign), "utm_campaigns"),
+        (Self::Values(Attribute::UtmTerm), "utm_terms"),
+        (Self::Values(Attribute::UtmContent), "utm_contents"),
+        (Self::Values(Attribute::Rule), "rules"),
+        (Self::Values(Attribute::Status), "statuses"),
+        (Self::Values(Attribute::Link), "links"),
+        (Self::Values(Attribute::Tag), "tags"),
+        (Self::Values(Attribute::Domain), "domains"),
+        (Self::Bots, "bots"),
+        (Self::Conversions, "conversions"),
+    ];
+
+    /// The group of that word.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|(_, of)| *of == word).map(|(group, _)| group)
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        let mut all = Self::ALL.into_iter();
+        all.find(|(group, _)| *group == self)
+            .map_or("", |(_, word)| word)
+    }
+}
+
+/// What is asked, of whatever interval.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Whose clicks.
+    pub scope: Scope,
+    /// Whether bots count.
+    pub bots: Bots,
+    /// What they are grouped by.
+    pub group_by: GroupBy,
+    /// How many values at most.
+    pub limit: usize,
+}
+
+/// The answer about one interval.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// All clicks.
+    pub totals: Numbers,
+    /// The parts, and what was in them; of [`GroupBy::Timeseries`] only.
+    pub slots: Vec<Slot>,
+    /// Clicks by value, most clicks first.
+    pub values: Breakdown,
+    /// The clicks of values that are left out.
+    pub other: u64,
+}
+
+impl Question {
+    /// Asks an engine. `slots` are the beginnings of the interval's parts, of which a series is made.
+    ///
+    /// # Errors
+    /// The failure of the engine.
+    pub async fn ask(
+        &self,
+        engine: &dyn Engine,
+        interval: Interval,
+        slots: &[u64],
+    ) -> Result<Answer, EngineError> {
+        let is_of_none = matches!(&self.scope, Scope::Links(links) if links.is_empty());
+        if is_of_none || interval.from >= interval.to {
+            return Ok(self.of_nothing(slots));
+        }
+        let query = AnalyticsQuery {
+            scope: self.scope.clone(),
+            from: interval.from,
+            to: interval.to,
+            bots: self.bots,
+        };
+        let mut answer = Answer {
+            totals: engine.count(&query).await?,
+            ..Answer::default()
+        };
+        match self.group_by {
+            // The store has the conversions, whatever keeps clicks.
+            GroupBy::Count | GroupBy::Conversions => {}
+            GroupBy::Timeseries => {
+                answer.slots = engine.series(&query, slots, Visitors::Counted).await?;
+            }
+            GroupBy::Bots => answer.values = self.bots(engine, query, answer.totals).await?,
+            GroupBy::Values(attribute) => {
+                let found = engine.breakdown(&query, attribute, self.limit).await?;
+                (answer.values, answer.other) = without_other(found);
+            }
+        }
+        Ok(answer)
+    }
+
+    fn of_nothing(&self, slots: &[u64]) -> Answer {
+        let mut answer = Answer::default();
+        if self.group_by == GroupBy::Timeseries {
+            let slot = |from: &u64| Slot {
+                from: *from,
+                ..Slot::default()
+            };
+            answer.slots = slots.iter().map(slot).collect();
+        }
+        answer
+    }
+
+    /// The clicks of people and of bots.
+    async fn bots(
+        &self,
+        engine: &dyn Engine,
+        query: AnalyticsQuery,
+        totals: Numbers,
+    ) -> Result<Breakdown, EngineError> {
+        let all = totals.clicks;
+        let bots = match self.bots {
+            Bots::Excluded => 0,
+            Bots::Only => all,
+            Bots::Included => {
+                let bots = Bots::Only;
+                engine
+                    .count(&AnalyticsQuery { bots, ..query })
+                    .await?
+                    .clicks
+            }
+        };
+        let people = all.saturating_sub(bots);
+        let mut values = vec![("human".to_owned(), people), ("bot".to_owned(), bots)];
+        values.retain(|(_, clicks)| *clicks > 0);
+        values.sort_by_key(|(_, clicks)| std::cmp::Reverse(*clicks));
+        Ok(values)
+    }
+}
+
+/// The values of a breakdown, and the clicks of what it leaves out.
+fn without_other(mut values: Breakdown) -> (Breakdown, u64) {
+    let other = values.iter().filter(|(value, _)| value == OTHER);
+    let other = other.map(|(_, clicks)| clicks).sum();
+    values.retain(|(value, _)| value != OTHER);
+    (values, other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_reads_back_from_its_word() {
+        for (group, word) in GroupBy::ALL {
+            assert_eq!(GroupBy::of_word(word), Some(group));
+            assert_eq!(group.word(), word);
+        }
+        assert_eq!(GroupBy::of_word("moon"), None);
+    }
+
+    #[test]
+    fn what_is_left_out_is_told_apart_from_the_values() {
+        let found = vec![
+            ("DE".to_owned(), 3),
+            (OTHER.to_owned(), 2),
+            (String::new(), 1),
+        ];
+        let expected = vec![("DE".to_owned(), 3), (String::new(), 1)];
+        assert_eq!(without_other(found), (expected, 2));
+    }
+}

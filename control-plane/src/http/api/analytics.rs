@@ -1,0 +1,298 @@
+//! `GET /analytics`: clicks by what is known of them.
+
+pub(super) mod times;
+
+use super::clicks::filter::{self, ClickFilter};
+use super::fields::{Fields, Reason};
+use super::{schema, values};
+use crate::analytics::{Answer, Attribute, GroupBy, MAX_VALUES, Numbers, Period, Question, Scope};
+use crate::config::LinksConfig;
+use crate::http::app::App;
+use crate::http::auth::Caller;
+use crate::problem::Problem;
+use crate::timestamp;
+use axum::Json;
+use axum::extract::{Extension, RawQuery, State};
+use edgelink_wire::LinkKey;
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+use times::{IntervalView, Times, one_of};
+use utoipa::ToSchema;
+
+/// A day in seconds.
+const DAY: u64 = 24 * 60 * 60;
+
+/// How many values there are if no number is asked for.
+pub(super) const DEFAULT_LIMIT: usize = 100;
+
+/// The clicks of an interval.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Analytics)]
+pub(crate) struct AnalyticsView {
+    group_by: &'static str,
+    interval: IntervalView,
+    totals: TotalsView,
+    data: Vec<ItemView>,
+    /// The clicks of all values that `data` does not have.
+    other: u64,
+    /// Whether there are older links whose clicks are not counted.
+    at_least: bool,
+    /// The same of the interval before, if that is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous: Option<PartView>,
+}
+
+/// The clicks of the interval before.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = PreviousAnalytics)]
+struct PartView {
+    interval: IntervalView,
+    totals: TotalsView,
+    data: Vec<ItemView>,
+    other: u64,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ClickTotals)]
+struct TotalsView {
+    clicks: u64,
+    /// Different people each day, an estimate. Edges tell them apart if they are set up to.
+    visitors: u64,
+}
+
+/// A value and its clicks, or a part of the interval and its clicks.
+#[derive(Default, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = AnalyticsItem)]
+struct ItemView {
+    /// When the part begins; of a series only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<String>,
+    /// The value; null where it is not known. Not in a series.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    value: Option<Option<String>>,
+    /// Not of conversions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clicks: Option<u64>,
+    /// How many conversions there were; of these only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conversions: Option<u64>,
+    /// What the conversions are worth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    amounts: Option<Vec<AmountView>>,
+    /// Of a series only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visitors: Option<u64>,
+    /// Of links only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    short_code: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    domain: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    short_url: Option<String>,
+}
+
+/// What conversions are worth in a currency.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Amount)]
+struct AmountView {
+    currency: String,
+    /// In the smallest unit of the currency.
+    value: u64,
+}
+
+/// Counts clicks by what is known of them.
+///
+/// Conversions are counted by days of UTC, all days that the interval touches.
+#[utoipa::path(
+    get,
+    path = "/analytics",
+    operation_id = "getAnalytics",
+    tag = "analytics",
+    params(schema::AnalyticsQuery, schema::OfLinks, schema::OfTimes),
+    responses((status = 200, description = "The clicks of the interval", body = AnalyticsView))
+)]
+pub(crate) async fn get(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<AnalyticsView>, Problem> {
+    let mut fields = Fields::of_query_with(query.as_deref(), &filter::LISTS)?;
+    let group_by = fields.optional("groupBy", group_by).unwrap_or_default();
+    let limit = fields.optional("limit", limit).unwrap_or(DEFAULT_LIMIT);
+    let bots = fields.optional("bots", filter::bots).unwrap_or_default();
+    let times = Times::read(&mut fields);
+    let before = fields
+        .optional("compare", previous)
+        .map(|()| times.before());
+    if before.is_some() && times.period == Some(Period::All) {
+        fields.refuse("compare", "cannot be combined with interval=all");
+    }
+    let filter = ClickFilter::read(&mut fields, &app.links(&caller));
+    fields.finish()?;
+    let engine = app.ask()?;
+    let found = filter.find(&app, &caller).await?;
+    let question = Question {
+        scope: found.scope,
+        bots,
+        group_by,
+        limit,
+    };
+    let part = async |times: &Times| {
+        let answer = question.ask(&*engine, times.interval, &times.slots);
+        let is_link = group_by == GroupBy::Values(Attribute::Link);
+        let item = |value, item: ItemView| match is_link {
+            true => item.of_link(value, &app.config.links),
+            false => item.of_value(value),
+        };
+        let mut part = PartView::new(times, answer.await?, item);
+        if group_by == GroupBy::Conversions {
+            part.data = conversions(&app, &question.scope, times).await?;
+        }
+        Ok::<_, Problem>(part)
+    };
+    let previous = match &before {
+        Some(times) => Some(part(times).await?),
+        None => None,
+    };
+    let part = part(&times).await?;
+    Ok(Json(AnalyticsView {
+        previous,
+        ..AnalyticsView::new(group_by.word(), part, found.at_least)
+    }))
+}
+
+/// The conversions of the days that an interval touches, by event.
+async fn conversions(app: &App, scope: &Scope, times: &Times) -> Result<Vec<ItemView>, Problem> {
+    let (from, last) = (times.interval.from, times.interval.to.saturating_sub(1));
+    let sums = app.store.conversion_sums(scope, from / DAY, last / DAY);
+    let mut items: Vec<ItemView> = Vec::new();
+    for sum in sums.await? {
+        let is_of = |item: &&mut ItemView| item.value.as_ref() == Some(&Some(sum.event.clone()));
+        let place = items.iter_mut().find(is_of);
+        let item = match place {
+            Some(item) => item,
+            None => items.push_mut(ItemView::default().of_value(sum.event)),
+        };
+        *item.conversions.get_or_insert_default() += sum.conversions;
+        let amounts = item.amounts.get_or_insert_default();
+        if !sum.currency.is_empty() {
+            amounts.push(AmountView {
+                currency: sum.currency,
+                value: sum.value,
+            });
+        }
+    }
+    items.sort_by_key(|item| std::cmp::Reverse(item.conversions));
+    Ok(items)
+}
+
+impl AnalyticsView {
+    fn new(group_by: &'static str, part: PartView, at_least: bool) -> Self {
+        let PartView {
+            interval,
+            totals,
+            data,
+            other,
+        } = part;
+        Self {
+            group_by,
+            interval,
+            totals,
+            data,
+            other,
+            at_least,
+            previous: None,
+        }
+    }
+
+    /// An answer that has values.
+    pub(super) fn of_values(
+        group_by: &'static str,
+        times: &Times,
+        answer: Answer,
+        at_least: bool,
+    ) -> Self {
+        let part = PartView::new(times, answer, |value, item| item.of_value(value));
+        Self::new(group_by, part, at_least)
+    }
+}
+
+impl PartView {
+    fn new(times: &Times, answer: Answer, view: impl Fn(String, ItemView) -> ItemView) -> Self {
+        let slots = answer.slots.into_iter().map(|slot| ItemView {
+            start: Some(timestamp::from_seconds(slot.from)),
+            clicks: Some(slot.numbers.clicks),
+            visitors: Some(slot.numbers.visitors),
+            ..ItemView::default()
+        });
+        let values = answer.values.into_iter().map(|(value, clicks)| {
+            let item = ItemView {
+                clicks: Some(clicks),
+                ..ItemView::default()
+            };
+            view(value, item)
+        });
+        Self {
+            interval: times.view(),
+            totals: TotalsView::new(answer.totals),
+            data: slots.chain(values).collect(),
+            other: answer.other,
+        }
+    }
+}
+
+impl TotalsView {
+    fn new(numbers: Numbers) -> Self {
+        Self {
+            clicks: numbers.clicks,
+            visitors: numbers.visitors,
+        }
+    }
+}
+
+impl ItemView {
+    fn of_value(self, value: String) -> Self {
+        Self {
+            value: Some((!value.is_empty()).then_some(value)),
+            ..self
+        }
+    }
+
+    fn of_link(self, value: String, links: &LinksConfig) -> Self {
+        let key: Option<LinkKey> = value.parse().ok();
+        Self {
+            short_code: key.as_ref().map(|key| key.code.to_string()),
+            domain: key.as_ref().map(|key| key.domain.to_string()),
+            short_url: key.map(|key| links.short_url(&key.domain, &key.code)),
+            value: Some(Some(value)),
+            ..self
+        }
+    }
+}
+
+fn group_by(value: &Value) -> Result<GroupBy, Reason> {
+    let group = GroupBy::of_word(values::text(value)?);
+    group.ok_or_else(|| one_of(GroupBy::ALL.map(|(_, word)| word)))
+}
+
+fn previous(value: &Value) -> Result<(), Reason> {
+    match values::text(value)? {
+        "previous" => Ok(()),
+        _ => Err("must be previous".into()),
+    }
+}
+
+/// A number of values.
+pub(super) fn limit(value: &Value) -> Result<usize, Reason> {
+    let number = values::text(value)?.parse().ok();
+    number
+        .filter(|number| (1..=MAX_VALUES).contains(number))
+        .ok_or(Reason::Borrowed("must be a number of 1 to 1000"))
+}

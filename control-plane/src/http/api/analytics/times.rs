@@ -1,0 +1,172 @@
+//! The interval that a request is about.
+
+use super::super::fields::{Fields, Reason};
+use super::super::values;
+use crate::analytics::{Granularity, Interval, Period, zone};
+use crate::clock;
+use crate::timestamp;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// An interval, and how it is divided.
+#[derive(Clone, Debug)]
+pub(crate) struct Times {
+    pub(crate) interval: Interval,
+    /// The word that it was asked for with.
+    pub(crate) period: Option<Period>,
+    pub(crate) zone: TimeZone,
+    pub(crate) granularity: Granularity,
+    /// When the parts of the interval begin.
+    pub(crate) slots: Vec<u64>,
+}
+
+/// An interval as the API shows it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Interval)]
+pub(crate) struct IntervalView {
+    /// The word that it was asked for with; null for other intervals.
+    name: Option<&'static str>,
+    from: String,
+    to: String,
+    timezone: String,
+    /// How long the parts of a series are.
+    granularity: &'static str,
+}
+
+impl Times {
+    /// Reads the parameters `interval`, `from`, `to`, `timezone` and `granularity`.
+    pub(crate) fn read(fields: &mut Fields) -> Self {
+        let zone = fields.optional("timezone", parse_zone);
+        let zone = zone.unwrap_or(TimeZone::UTC);
+        let period = fields.optional("interval", parse_period);
+        let from = fields.optional("from", values::time);
+        let to = fields.optional("to", values::time);
+        let now = clock::unix_seconds();
+        let interval = match from {
+            Some(from) => Interval::between(from, to.unwrap_or(now)),
+            None => Interval::until_now(period.unwrap_or_default(), now, &zone),
+        };
+        if from.is_some() && period.is_some() {
+            fields.refuse("interval", "cannot be combined with from and to");
+        } else if from.is_none() && to.is_some() {
+            fields.refuse("to", "needs from");
+        } else if interval.from >= interval.to {
+            fields.refuse("to", "must be after from");
+        }
+        let interval = interval.within_reach(now);
+        let granularity = fields.optional("granularity", parse_granularity);
+        let granularity = granularity.unwrap_or_else(|| interval.granularity());
+        let slots = interval.slots(granularity, &zone).unwrap_or_else(|| {
+            fields.refuse(
+                "granularity",
+                "would divide the interval into more than 1,000 parts",
+            );
+            Vec::new()
+        });
+        Self {
+            interval,
+            period: period.or_else(|| from.is_none().then(Period::default)),
+            zone,
+            granularity,
+            slots,
+        }
+    }
+
+    /// The interval before, of the same length and divided alike.
+    pub(crate) fn before(&self) -> Self {
+        let interval = self.interval.before();
+        Self {
+            interval,
+            period: None,
+            zone: self.zone.clone(),
+            granularity: self.granularity,
+            slots: interval
+                .slots(self.granularity, &self.zone)
+                .unwrap_or_default(),
+        }
+    }
+
+    /// As the API shows it.
+    pub(crate) fn view(&self) -> IntervalView {
+        IntervalView {
+            name: self.period.map(Period::word),
+            from: timestamp::from_seconds(self.interval.from),
+            to: timestamp::from_seconds(self.interval.to),
+            timezone: self.zone.iana_name().unwrap_or("UTC").to_owned(),
+            granularity: self.granularity.word(),
+        }
+    }
+}
+
+fn parse_zone(value: &Value) -> Result<TimeZone, Reason> {
+    let refusal = "must be the name of a time zone, such as Europe/Berlin";
+    zone(values::text(value)?).ok_or(Reason::Borrowed(refusal))
+}
+
+fn parse_period(value: &Value) -> Result<Period, Reason> {
+    let period = Period::of_word(values::text(value)?);
+    period.ok_or_else(|| one_of(Period::ALL.map(|(_, word)| word)))
+}
+
+fn parse_granularity(value: &Value) -> Result<Granularity, Reason> {
+    let word = values::text(value)?;
+    let mut all = Granularity::ALL.into_iter();
+    let found = all.find(|granularity| granularity.word() == word);
+    found.ok_or_else(|| one_of(Granularity::ALL.map(Granularity::word)))
+}
+
+/// The refusal of a word that is none of these.
+pub(crate) fn one_of<const N: usize>(words: [&'static str; N]) -> Reason {
+    Reason::Owned(format!("must be one of {}", words.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(query: &str) -> (Times, Result<(), String>) {
+        let mut fields = Fields::of_query(Some(query)).ok().unwrap();
+        let times = Times::read(&mut fields);
+        let finished = fields.finish().map_err(|problem| {
+            let document = serde_json::to_value(problem.document()).unwrap();
+            document["errors"][0]["field"].as_str().unwrap().to_owned()
+        });
+        (times, finished)
+    }
+
+    #[test]
+    fn parameters_that_contradict_each_other_are_refused() {
+        for (query, field) in [
+            ("interval=2d", "interval"),
+            ("interval=7d&from=2026-01-01T00:00:00Z", "interval"),
+            ("to=2026-01-01T00:00:00Z", "to"),
+            ("from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "to"),
+            ("timezone=Mars/Olympus", "timezone"),
+            ("interval=1y&granularity=hour", "granularity"),
+            ("granularity=minute", "granularity"),
+        ] {
+            assert_eq!(read(query).1, Err(field.to_owned()), "{query}");
+        }
+    }
+
+    #[test]
+    fn an_interval_says_what_it_is() {
+        let (times, finished) =
+            read("from=2026-01-01T00:30:00Z&to=2026-01-08T00:00:00Z&timezone=Asia/Tokyo");
+        assert_eq!(finished, Ok(()));
+        let view = serde_json::to_value(times.view()).unwrap();
+        let expected = serde_json::json!({
+            "name": null, "from": "2026-01-01T00:00:00Z", "to": "2026-01-08T00:00:00Z",
+            "timezone": "Asia/Tokyo", "granularity": "day",
+        });
+        assert_eq!(view, expected);
+        assert_eq!(times.slots.len(), 8, "the first day is a part of one");
+        let before = times.before();
+        assert_eq!(before.interval.to, times.interval.from);
+        assert_eq!(before.slots.len(), 8);
+        assert_eq!(read("").0.view().name, Some("24h"));
+    }
+}

@@ -1,0 +1,136 @@
+//! Whose clicks a request is about.
+
+use super::super::fields::{Fields, Reason};
+use super::super::list::{filter_tags, tags_mode};
+use super::super::{one, values};
+use crate::analytics::{Bots, Scope};
+use crate::http::app::App;
+use crate::http::auth::Caller;
+use crate::http::tenant_links::TenantLinks;
+use crate::problem::{Kind, Problem};
+use crate::store::{ListQuery, TagsMode};
+use edgelink_wire::{Code, Domain, LinkKey};
+use serde_json::Value;
+
+/// Parameters that may be given several times.
+pub(crate) const LISTS: [&str; 1] = ["tags"];
+
+/// Which links the clicks are of: those that meet all conditions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClickFilter {
+    pub(crate) code: Option<Code>,
+    pub(crate) domain: Option<Domain>,
+    pub(crate) external_id: Option<String>,
+    pub(crate) tags: Vec<String>,
+    pub(crate) tags_mode: TagsMode,
+}
+
+/// Links whose clicks are looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FoundScope {
+    pub(crate) scope: Scope,
+    /// Whether there are older links that are not looked at.
+    pub(crate) at_least: bool,
+}
+
+impl ClickFilter {
+    /// Reads the parameters `domain`, `shortCode`, `externalId`, `tags` and `tagsMode`.
+    pub(crate) fn read(fields: &mut Fields, links: &TenantLinks<'_>) -> Self {
+        let filter = Self {
+            code: fields.optional("shortCode", code),
+            domain: fields.optional("domain", |value| values::domain(value, links)),
+            external_id: fields.optional("externalId", values::external_id),
+            tags: fields.optional("tags", filter_tags).unwrap_or_default(),
+            tags_mode: fields.optional("tagsMode", tags_mode).unwrap_or_default(),
+        };
+        if filter.code.is_some() && filter.external_id.is_some() {
+            fields.refuse("externalId", "cannot be combined with shortCode");
+        }
+        filter
+    }
+
+    /// Finds the links among those of the caller.
+    pub(crate) async fn find(self, app: &App, caller: &Caller) -> Result<FoundScope, Problem> {
+        if let Some(code) = self.code {
+            let links = app.links(caller);
+            let domain = self
+                .domain
+                .unwrap_or_else(|| links.default_domain().clone());
+            let link = one::find(app, caller, &LinkKey::new(domain, code)).await?;
+            return Ok(FoundScope::all(Scope::Links(vec![link.id])));
+        }
+        let needs_list = self.external_id.is_some() || !self.tags.is_empty();
+        let bound = caller.scope();
+        if !needs_list && bound.owner_id.is_none() && bound.tags.is_empty() {
+            let domain = match (&self.domain, bound.domains.as_slice()) {
+                (None, []) => Some(None),
+                (None, [domain]) => Some(Some(domain)),
+                (Some(domain), bound) if bound.is_empty() || bound.contains(domain) => {
+                    Some(Some(domain))
+                }
+                _ => None,
+            };
+            if let Some(domain) = domain {
+                return Ok(FoundScope::all(of_tenant(app, caller, domain).await?));
+            }
+        }
+        let is_one = self.external_id.is_some();
+        let query = ListQuery {
+            domain: self.domain,
+            tags: self.tags,
+            tags_mode: self.tags_mode,
+            external_id: self.external_id,
+            ..ListQuery::newest(bound.as_ref().clone(), 1)
+        };
+        let found = app.store.listed_ids(&query).await?;
+        if is_one && found.ids.is_empty() {
+            return Err(Problem::new(Kind::LinkNotFound));
+        }
+        Ok(FoundScope {
+            scope: Scope::Links(found.ids),
+            at_least: found.is_cut_off,
+        })
+    }
+}
+
+impl FoundScope {
+    fn all(scope: Scope) -> Self {
+        Self {
+            scope,
+            at_least: false,
+        }
+    }
+}
+
+/// All of the caller's tenant, or what is on a domain.
+pub(crate) async fn of_tenant(
+    app: &App,
+    caller: &Caller,
+    domain: Option<&Domain>,
+) -> Result<Scope, Problem> {
+    let tenant_id = caller.tenant_id();
+    let Some(domain) = domain else {
+        return Ok(Scope::Tenant(tenant_id));
+    };
+    let id = app.store.find_domain_key(domain).await?;
+    let scope = id.map(|domain_id| Scope::Domain {
+        tenant_id,
+        domain_id,
+    });
+    Ok(scope.unwrap_or(Scope::Links(Vec::new())))
+}
+
+/// A code; a text that cannot be one is refused.
+pub(crate) fn code(value: &Value) -> Result<Code, Reason> {
+    Code::parse(values::text(value)?).map_err(|error| Reason::Owned(error.to_string()))
+}
+
+/// Reads whether bots count.
+pub(crate) fn bots(value: &Value) -> Result<Bots, Reason> {
+    match values::text(value)? {
+        "included" => Ok(Bots::Included),
+        "excluded" => Ok(Bots::Excluded),
+        "only" => Ok(Bots::Only),
+        _ => Err("must be included, excluded or only".into()),
+    }
+}

@@ -1,0 +1,111 @@
+//! `/analytics/orphans`: requests that led to no link, which only those see who may read all links of the tenant.
+
+use super::analytics::times::{Times, one_of};
+use super::analytics::{AnalyticsView, DEFAULT_LIMIT, limit};
+use super::clicks::DeletedView;
+use super::clicks::export::{ClicksView, RawAsked};
+use super::clicks::filter;
+use super::fields::{Fields, Reason};
+use super::{schema, values};
+use crate::analytics::{OrphanGroup, RawQuery as Asked, orphans};
+use crate::http::app::App;
+use crate::http::auth::Caller;
+use crate::problem::Problem;
+use axum::Json;
+use axum::extract::{Extension, RawQuery, State};
+use axum::response::Response;
+use http::HeaderMap;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Counts orphan visits, by path, type or domain: the newest 10,000 of the interval.
+#[utoipa::path(
+    get,
+    path = "/analytics/orphans",
+    operation_id = "getOrphans",
+    tag = "analytics",
+    params(schema::OrphansQuery, schema::OfTimes),
+    responses((status = 200, description = "The orphan visits of the interval", body = AnalyticsView))
+)]
+pub(crate) async fn get(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<AnalyticsView>, Problem> {
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let group_by = fields.optional("groupBy", group_by).unwrap_or_default();
+    let limit = fields.optional("limit", limit).unwrap_or(DEFAULT_LIMIT);
+    let bots = fields.optional("bots", filter::bots).unwrap_or_default();
+    let times = Times::read(&mut fields);
+    let domain = fields.optional("domain", |value| values::domain(value, &app.links(&caller)));
+    fields.finish()?;
+    let engine = app.ask()?;
+    let query = Asked {
+        scope: filter::of_tenant(&app, &caller, domain.as_ref()).await?,
+        from: times.interval.from,
+        to: times.interval.to,
+        bots,
+        orphans: true,
+        after: None,
+        skip: 0,
+        limit: 0,
+    };
+    let (answer, at_least) = orphans(&*engine, query, group_by, limit).await?;
+    Ok(Json(AnalyticsView::of_values(
+        group_by.word(),
+        &times,
+        answer,
+        at_least,
+    )))
+}
+
+/// Lists orphan visits, newest first, as a page or as a file, like the clicks of a link.
+#[utoipa::path(
+    get,
+    path = "/analytics/orphans/visits",
+    operation_id = "listOrphans",
+    tag = "analytics",
+    params(schema::OfDomain, schema::OfRawClicks),
+    responses((
+        status = 200, description = "A page of orphan visits, or a file of them",
+        content(
+            (ClicksView<'static> = "application/json"),
+            (String = "text/csv"),
+            (String = "application/x-ndjson"),
+        ),
+    ))
+)]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let asked = RawAsked::read(&mut fields, &headers);
+    let domain = fields.optional("domain", |value| values::domain(value, &app.links(&caller)));
+    fields.finish()?;
+    let scope = filter::of_tenant(&app, &caller, domain.as_ref()).await?;
+    asked.answer(&app, scope, true).await
+}
+
+/// Removes all orphan visits of the tenant.
+#[utoipa::path(
+    delete,
+    path = "/analytics/orphans",
+    operation_id = "deleteOrphans",
+    tag = "analytics",
+    responses((status = 200, description = "How many there were", body = DeletedView))
+)]
+pub(crate) async fn delete(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<DeletedView>, Problem> {
+    let deleted = app.delete_orphans(&caller.actor()).await?;
+    Ok(Json(DeletedView { deleted }))
+}
+
+fn group_by(value: &Value) -> Result<OrphanGroup, Reason> {
+    let group = OrphanGroup::of_word(values::text(value)?);
+    group.ok_or_else(|| one_of(OrphanGroup::ALL.map(|(_, word)| word)))
+}

@@ -1,0 +1,239 @@
+//! The live stream: clicks as they are reported, for those who listen.
+//!
+//! Reports that were committed are published on a channel of Redis, which a replica follows while it has listeners; without Redis
+//! they stay in this process. Nothing is kept: who does not listen misses them.
+
+mod listener;
+mod reader;
+
+pub(crate) use listener::{ListenerFilter, LiveEvent, Subscription};
+
+use crate::analytics::Click;
+use crate::redis::Redis;
+use crate::telemetry::prometheus::LIVE_LISTENERS;
+use bytes::Bytes;
+use listener::Listener;
+use metrics::gauge;
+pub(crate) use reader::LiveReader;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+/// The most listeners of a process.
+pub(crate) const MAX_LISTENERS: usize = 100;
+
+/// The reports that wait for being read; further ones are lost.
+const MAX_REPORTS: usize = 64;
+
+/// The most reports that are on their way to Redis; further ones are lost.
+const MAX_PUBLISHED: usize = 64;
+
+/// The pause before following the channel is tried again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a new listener waits for the channel to be followed; then it misses what is published until that.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Publishes the reports of this process, one after another.
+async fn publish(redis: &Redis, mut waiting: mpsc::Receiver<Bytes>) {
+    while let Some(report) = waiting.recv().await {
+        if let Err(error) = redis.publish_report(report).await {
+            tracing::debug!(%error, "a report was not published: listeners miss it");
+        }
+    }
+}
+
+/// The listeners of this process, and how reports get to them.
+pub(crate) struct Live {
+    redis: Option<Arc<Redis>>,
+    listeners: Mutex<HashMap<u64, Arc<Listener>>>,
+    /// Listeners came or went.
+    changed: Notify,
+    /// Whether reports of all replicas arrive here.
+    is_following: watch::Sender<bool>,
+    /// Reports of this process that go to Redis, or to the listeners at once.
+    reports: mpsc::Sender<Bytes>,
+    waiting: Mutex<Option<mpsc::Receiver<Bytes>>>,
+    stop: CancellationToken,
+}
+
+/// There are [`MAX_LISTENERS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there are too many listeners")]
+pub(crate) struct TooManyListeners;
+
+impl Live {
+    /// The stream of this process, or of all that share a Redis.
+    pub(crate) fn new(redis: Option<Arc<Redis>>) -> Arc<Self> {
+        let (reports, waiting) = mpsc::channel(match redis {
+            Some(_) => MAX_PUBLISHED,
+            None => MAX_REPORTS,
+        });
+        Arc::new(Self {
+            redis,
+            listeners: Mutex::default(),
+            changed: Notify::new(),
+            is_following: watch::Sender::new(false),
+            reports,
+            waiting: Mutex::new(Some(waiting)),
+            stop: CancellationToken::new(),
+        })
+    }
+
+    /// Publishes a report that was committed, without waiting.
+    pub(crate) fn publish(&self, report: &Bytes) {
+        if self.redis.is_none() && self.listeners().is_empty() {
+            return;
+        }
+        if self.reports.try_send(report.clone()).is_err() {
+            self.note_loss(1);
+        }
+    }
+
+    /// Adds a listener, and waits until reports of other replicas arrive for it.
+    pub(crate) async fn listen(
+        self: &Arc<Self>,
+        filter: ListenerFilter,
+    ) -> Result<Subscription, TooManyListeners> {
+        let subscription = self.add(filter)?;
+        let mut is_following = self.is_following.subscribe();
+        let _ = tokio::time::timeout(PATIENCE, is_following.wait_for(|is| *is)).await;
+        Ok(subscription)
+    }
+
+    fn add(self: &Arc<Self>, filter: ListenerFilter) -> Result<Subscription, TooManyListeners> {
+        let mut listeners = self.listeners();
+        if listeners.len() >= MAX_LISTENERS {
+            return Err(TooManyListeners);
+        }
+        let number = (0..).find(|number| !listeners.contains_key(number));
+        let number = number.unwrap_or_default();
+        let (listener, events) = Listener::new(filter);
+        listeners.insert(number, listener.clone());
+        gauge!(LIVE_LISTENERS).set(listeners.len() as f64);
+        self.changed.notify_one();
+        Ok(Subscription::new(self.clone(), number, listener, events))
+    }
+
+    fn remove(&self, number: u64) {
+        let mut listeners = self.listeners();
+        listeners.remove(&number);
+        gauge!(LIVE_LISTENERS).set(listeners.len() as f64);
+        self.changed.notify_one();
+    }
+
+    /// Ends all subscriptions: the process stops.
+    pub(crate) fn shutdown(&self) {
+        self.stop.cancel();
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, HashMap<u64, Arc<Listener>>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives clicks to the listeners that want them. `owners` has the owners of links, where a listener asks for them.
+    fn deliver(&self, clicks: &[Click], owners: &HashMap<u64, Option<u64>>) {
+        let listeners: Vec<Arc<Listener>> = self.listeners().values().cloned().collect();
+        for click in clicks.iter().filter(|click| click.has_link()) {
+            let owner = owners.get(&click.link_id).copied().flatten();
+            let mut text = None;
+            for listener in &listeners {
+                if listener.wants(click, owner) {
+                    listener.send(text.get_or_insert_with(|| listener::show(click)));
+                }
+            }
+        }
+    }
+
+    /// Publishes, and gives listeners what is published, until the process stops. `reader` reads reports.
+    pub(crate) async fn run(self: Arc<Self>, reader: LiveReader, stop: CancellationToken) {
+        let waiting = self
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(waiting) = waiting else { return };
+        let run = async {
+            match &self.redis {
+                Some(redis) => tokio::join!(
+                    publish(redis, waiting),
+                    self.follow(redis),
+                    self.read_published(redis, &reader),
+                ),
+                None => {
+                    self.is_following.send_replace(true);
+                    ((), (), self.read_own(waiting, &reader).await)
+                }
+            }
+        };
+        stop.run_until_cancelled(run).await;
+    }
+
+    /// Follows the channel while there are listeners.
+    async fn follow(&self, redis: &Redis) {
+        loop {
+            self.changed.notified().await;
+            loop {
+                let wanted = !self.listeners().is_empty();
+                if wanted == *self.is_following.borrow() {
+                    break;
+                }
+                match redis.follow_reports(wanted).await {
+                    Ok(()) => drop(self.is_following.send_replace(wanted)),
+                    Err(error) => {
+                        tracing::debug!(%error, "following clicks failed: it is tried again");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn read_published(&self, redis: &Redis, reader: &LiveReader) {
+        let mut reports = redis.reports();
+        loop {
+            match reports.next().await {
+                Ok(report) => self.read(&report, reader).await,
+                Err(missed) => self.note_loss(missed),
+            }
+        }
+    }
+
+    async fn read_own(&self, mut waiting: mpsc::Receiver<Bytes>, reader: &LiveReader) {
+        while let Some(report) = waiting.recv().await {
+            self.read(&report, reader).await;
+        }
+    }
+
+    /// Reads a report for the listeners.
+    async fn read(&self, report: &Bytes, reader: &LiveReader) {
+        if self.listeners().is_empty() {
+            return;
+        }
+        match reader.read(report, self.needs_owners()).await {
+            Ok(read) => self.deliver(&read.clicks, &read.owners),
+            Err(error) => {
+                tracing::debug!(%error, "a report was not read: listeners miss it");
+                self.note_loss(1);
+            }
+        }
+    }
+
+    /// Whether a listener asks whose links are.
+    fn needs_owners(&self) -> bool {
+        self.listeners()
+            .values()
+            .any(|listener| listener.needs_owner())
+    }
+
+    /// Tells all listeners that at least so many clicks were lost.
+    fn note_loss(&self, count: u64) {
+        for listener in self.listeners().values() {
+            listener.note_loss(count);
+        }
+    }
+}

@@ -1,0 +1,604 @@
+//! Clicks from a report to the answers about them: who sees which, and what is said of them.
+
+use crate::helpers::{Answer, EDGE_TOKENS, Running, send, until};
+use crate::scopes::{client, link, tenant};
+use edgelink_wire::RedirectStatus;
+use edgelink_wire::clicks::click_id;
+use edgelink_wire::clicks::events::{Attributes, Event, EventsBuilder, Kind, OrphanKind};
+use edgelink_wire::clicks::{BatchEvents, ClickBatch, encode};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use std::hash::RandomState;
+
+pub(crate) const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X) AppleWebKit/605.1.15 \
+    (KHTML, like Gecko) Version/17.4 Mobile/15E148 Safari/604.1";
+pub(crate) const BOT: &str =
+    "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+
+pub(crate) fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.unwrap().as_secs()
+}
+
+/// A click of a link on the default domain.
+pub(crate) fn click(key: &str) -> Event<&str> {
+    Event {
+        key,
+        at: now(),
+        kind: Kind::Redirect(RedirectStatus::Found),
+        rule: 0,
+        attributes: Attributes {
+            country: "DE",
+            city: "Berlin",
+            user_agent: IPHONE,
+            referrer: "news.example",
+            language: "de-de",
+            utm: ["newsletter", "", "", "", ""],
+        },
+        visitor: Some(1),
+        id: None,
+    }
+}
+
+fn bytes<'a>(event: &'a Event<&'a str>) -> Event<&'a [u8]> {
+    let Attributes {
+        country,
+        city,
+        user_agent,
+        referrer,
+        language,
+        utm,
+    } = event.attributes;
+    Event {
+        key: event.key.as_bytes(),
+        at: event.at,
+        kind: event.kind,
+        rule: event.rule,
+        attributes: Attributes {
+            country: country.as_bytes(),
+            city: city.as_bytes(),
+            user_agent: user_agent.as_bytes(),
+            referrer: referrer.as_bytes(),
+            language: language.as_bytes(),
+            utm: utm.map(str::as_bytes),
+        },
+        visitor: event.visitor,
+        id: event.id,
+    }
+}
+
+/// Reports events as batch `seq` of a worker, and waits for nothing.
+pub(crate) async fn report(server: &Running, seq: u64, events: &[Event<&str>]) {
+    let mut builder = EventsBuilder::new(RandomState::new(), 1 << 20);
+    for event in events {
+        assert!(builder.push(&bytes(event)));
+    }
+    let encoded = builder.take();
+    let batch = ClickBatch {
+        worker: [9; 16],
+        seq,
+        at: now(),
+        events: BatchEvents {
+            bytes: &encoded.bytes,
+            clicks: encoded.clicks,
+        },
+        ..ClickBatch::default()
+    };
+    let (token, _) = EDGE_TOKENS.split_once(',').unwrap();
+    let request = server
+        .plain(Method::POST, "/edge/v1/clicks")
+        .bearer_auth(token);
+    let answer = send(request.body(encode(&[batch]))).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT, "{answer:?}");
+}
+
+/// Waits until so many clicks of the tenant are counted.
+pub(crate) async fn counted(server: &Running, clicks: u64) {
+    until("clicks are counted", async || {
+        server.get("/analytics").await.expect(200)["totals"]["clicks"] == clicks
+    })
+    .await;
+}
+
+/// A server with the links `a` (tag `x`) and `b`, three clicks of `a`, one of which is that of a bot, and one of `b`.
+async fn with_clicks() -> Running {
+    let server = Running::start().await;
+    let mut tagged = link("a");
+    tagged["tags"] = json!(["x"]);
+    server.post(&tagged).await.expect(201);
+    server.post(&link("b")).await.expect(201);
+    let a = click("go.example:8080/a");
+    let mut other = click("go.example:8080/a");
+    other.attributes.country = "FR";
+    other.visitor = Some(2);
+    let mut bot = click("go.example:8080/a");
+    bot.attributes.user_agent = BOT;
+    bot.attributes.country = "";
+    bot.visitor = Some(3);
+    let mut b = click("go.example:8080/b");
+    b.rule = 2;
+    b.kind = Kind::Redirect(RedirectStatus::MovedPermanently);
+    report(&server, 1, &[a, other, bot, b]).await;
+    counted(&server, 4).await;
+    server
+}
+
+async fn values(server: &Running, query: &str) -> Value {
+    let answer = server.get(&format!("/analytics?{query}")).await.expect(200);
+    let sum: u64 = answer["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["clicks"].as_u64().unwrap())
+        .sum();
+    let is_of_tags = query.contains("groupBy=tags");
+    assert!(
+        is_of_tags || answer["totals"]["clicks"] == sum + answer["other"].as_u64().unwrap(),
+        "{answer}"
+    );
+    answer["data"].clone()
+}
+
+#[tokio::test]
+async fn clicks_are_counted_by_each_of_their_attributes() {
+    let server = with_clicks().await;
+    let one = |value: &str, clicks: u64| json!({ "value": value, "clicks": clicks });
+    for (group, expected) in [
+        (
+            "countries",
+            json!([one("DE", 2), { "value": null, "clicks": 1 }, one("FR", 1)]),
+        ),
+        ("cities", json!([one("Berlin", 4)])),
+        ("referrers", json!([one("news.example", 4)])),
+        ("languages", json!([one("de-de", 4)])),
+        ("utm_sources", json!([one("newsletter", 4)])),
+        ("utm_mediums", json!([{ "value": null, "clicks": 4 }])),
+        (
+            "rules",
+            json!([{ "value": null, "clicks": 3 }, one("2", 1)]),
+        ),
+        ("statuses", json!([one("302", 3), one("301", 1)])),
+        ("domains", json!([one("go.example:8080", 4)])),
+        ("bots", json!([one("human", 3), one("bot", 1)])),
+    ] {
+        let found = values(&server, &format!("groupBy={group}")).await;
+        assert_eq!(sorted(&found), sorted(&expected), "{group}");
+    }
+    let links = values(&server, "groupBy=links").await;
+    let first = json!({
+        "value": "go.example:8080/a", "clicks": 3, "shortCode": "a", "domain": "go.example:8080",
+        "shortUrl": "https://go.example:8080/a",
+    });
+    assert_eq!(links[0], first);
+    let tags = server.get("/analytics?groupBy=tags").await.expect(200);
+    assert!(
+        tags["data"].as_array().unwrap().contains(&one("x", 3)),
+        "{tags}"
+    );
+    let devices = values(&server, "groupBy=devices&bots=excluded").await;
+    assert_eq!(devices, json!([one("mobile", 3)]));
+}
+
+/// Items in an order that does not depend on that of equal ones.
+fn sorted(items: &Value) -> Vec<String> {
+    let mut texts: Vec<String> = items
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(Value::to_string)
+        .collect();
+    texts.sort_unstable();
+    texts
+}
+
+#[tokio::test]
+async fn filters_choose_whose_clicks_count_and_bots_are_apart() {
+    let server = with_clicks().await;
+    for (query, clicks, visitors) in [
+        ("", 4, 2),
+        ("bots=excluded", 3, 2),
+        ("bots=only", 1, 0),
+        ("shortCode=a", 3, 2),
+        ("shortCode=b", 1, 1),
+        ("tags=x", 3, 2),
+        ("tags=x&tags=y&tagsMode=all", 0, 0),
+        ("domain=go.example:8080", 4, 2),
+        ("domain=other.example", 0, 0),
+        ("from=2020-01-01T00:00:00Z&to=2020-02-01T00:00:00Z", 0, 0),
+    ] {
+        let answer = server.get(&format!("/analytics?{query}")).await.expect(200);
+        let expected = json!({ "clicks": clicks, "visitors": visitors });
+        assert_eq!(answer["totals"], expected, "{query}");
+        assert_eq!(answer["atLeast"], false);
+    }
+    server
+        .get("/analytics?shortCode=absent")
+        .await
+        .problem(404, "link-not-found");
+    server
+        .get("/analytics?externalId=absent")
+        .await
+        .problem(404, "link-not-found");
+}
+
+#[tokio::test]
+async fn a_series_has_the_parts_of_the_interval_and_that_before() {
+    let server = with_clicks().await;
+    let answer = server
+        .get("/analytics?groupBy=timeseries&interval=7d&compare=previous&timezone=Europe/Berlin")
+        .await
+        .expect(200);
+    assert_eq!(answer["interval"]["name"], "7d");
+    assert_eq!(answer["interval"]["granularity"], "day");
+    assert_eq!(answer["interval"]["timezone"], "Europe/Berlin");
+    let parts = answer["data"].as_array().unwrap();
+    assert_eq!(parts.len(), 7);
+    let last = &parts[6];
+    assert_eq!((&last["clicks"], &last["visitors"]), (&json!(4), &json!(2)));
+    assert_eq!(
+        answer["previous"]["interval"]["to"],
+        answer["interval"]["from"]
+    );
+    assert_eq!(
+        answer["previous"]["totals"],
+        json!({ "clicks": 0, "visitors": 0 })
+    );
+    let hours = server
+        .get("/analytics?groupBy=timeseries")
+        .await
+        .expect(200);
+    assert_eq!(hours["data"].as_array().unwrap().len(), 24);
+    assert_eq!(hours["data"][23]["clicks"], 4);
+}
+
+#[tokio::test]
+async fn all_that_is_wrong_with_a_question_is_named() {
+    let server = Running::start().await;
+    let query = "groupBy=moon&interval=2d&timezone=Mars&bots=some&limit=0&compare=next&tagsMode=one&shortCode=a%20b&a=b";
+    let mut fields = server
+        .get(&format!("/analytics?{query}"))
+        .await
+        .problem(422, "validation");
+    fields.sort_unstable();
+    let expected = [
+        "a",
+        "bots",
+        "compare",
+        "groupBy",
+        "interval",
+        "limit",
+        "shortCode",
+        "tagsMode",
+        "timezone",
+    ];
+    assert_eq!(fields, expected);
+    let parts = "/analytics?groupBy=timeseries&interval=1y&granularity=hour";
+    assert_eq!(
+        server.get(parts).await.problem(422, "validation"),
+        ["granularity"]
+    );
+    let fields = server.get("/analytics?interval=all&compare=previous").await;
+    assert_eq!(fields.problem(422, "validation"), ["compare"]);
+    let answer = server
+        .get("/links/absent/clicks?format=xml&limit=101&cursor=1")
+        .await;
+    assert_eq!(
+        answer.problem(422, "validation"),
+        ["format", "limit", "cursor"]
+    );
+}
+
+#[tokio::test]
+async fn everybody_sees_the_clicks_of_their_own_links() {
+    let server = with_clicks().await;
+    let editor = client(&server, "editor", &json!({})).await;
+    editor.create(&link("own")).await.expect(201);
+    report(&server, 2, &[click("go.example:8080/own")]).await;
+    counted(&server, 5).await;
+    let total = async |answer: Answer| answer.expect(200)["totals"]["clicks"].clone();
+    assert_eq!(total(editor.get("/analytics").await).await, 1);
+    assert_eq!(total(editor.get("/analytics?shortCode=own").await).await, 1);
+    editor
+        .get("/analytics?shortCode=a")
+        .await
+        .problem(404, "link-not-found");
+    editor
+        .get("/links/a/clicks")
+        .await
+        .problem(404, "link-not-found");
+    editor
+        .get("/analytics/orphans")
+        .await
+        .problem(403, "forbidden");
+    for (bounds, clicks) in [
+        (json!({ "tags": ["x"] }), 3),
+        (json!({ "domains": ["other.example"] }), 0),
+        (json!({ "domains": ["go.example:8080"] }), 5),
+        (
+            json!({ "domains": ["go.example:8080", "other.example"] }),
+            5,
+        ),
+    ] {
+        let reader = client(&server, "reader", &bounds).await;
+        assert_eq!(
+            total(reader.get("/analytics").await).await,
+            clicks,
+            "{bounds}"
+        );
+        let asked = reader.get("/analytics?domain=other.example").await;
+        assert_eq!(total(asked).await, 0);
+    }
+    let stranger = tenant(&server, "other").await;
+    assert_eq!(total(stranger.get("/analytics").await).await, 0);
+    let links = stranger.get("/analytics?groupBy=links").await.expect(200);
+    assert_eq!(links["data"], json!([]));
+    stranger
+        .get("/links/a/clicks")
+        .await
+        .problem(404, "link-not-found");
+}
+
+#[tokio::test]
+async fn single_clicks_are_listed_page_by_page_with_all_but_the_token() {
+    let server = with_clicks().await;
+    let (mut clicks, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = server
+            .get(&format!("/links/a/clicks?limit=2{cursor}"))
+            .await
+            .expect(200);
+        clicks.extend(page["clicks"].as_array().unwrap().clone());
+        match page["nextCursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(clicks.len(), 3);
+    let people = server
+        .get("/links/a/clicks?bots=excluded")
+        .await
+        .expect(200);
+    assert_eq!(people["clicks"].as_array().unwrap().len(), 2);
+    let bots = server.get("/links/a/clicks?bots=only").await.expect(200);
+    let bot = &bots["clicks"][0];
+    assert_eq!(
+        (&bot["bot"], &bot["userAgent"]),
+        (&json!(true), &json!(BOT))
+    );
+    assert_eq!(bot["country"], Value::Null);
+    let german = clicks
+        .iter()
+        .find(|click| click["country"] == "DE")
+        .unwrap();
+    for (name, value) in [
+        ("status", json!(302)),
+        ("rule", Value::Null),
+        ("city", json!("Berlin")),
+        ("device", json!("mobile")),
+        ("os", json!("iOS")),
+        ("bot", json!(false)),
+        ("referrer", json!("news.example")),
+        ("language", json!("de-de")),
+        ("utmSource", json!("newsletter")),
+        ("conversions", json!([])),
+    ] {
+        assert_eq!(german[name], value, "{name}");
+    }
+    let early = server
+        .get("/links/a/clicks?to=2020-01-01T00:00:00Z")
+        .await
+        .expect(200);
+    assert_eq!(early["clicks"], json!([]));
+}
+
+#[tokio::test]
+async fn clicks_are_exported_as_a_table_and_as_lines_of_json() {
+    let server = Running::start().await;
+    server.post(&link("a")).await.expect(201);
+    let mut evil = click("go.example:8080/a");
+    evil.attributes.referrer = "=cmd|' /C calc'!A0";
+    evil.attributes.city = "A \"B\", C";
+    report(&server, 1, &vec![evil; 2_500]).await;
+    counted(&server, 2_500).await;
+    let ask = async |accept: &str, query: &str| {
+        let request = server.api(Method::GET, &format!("/links/a/clicks{query}"));
+        send(request.header("accept", accept)).await
+    };
+    let table = ask("text/csv", "").await;
+    assert_eq!(table.header("content-type"), "text/csv; charset=utf-8");
+    assert!(
+        table
+            .header("content-disposition")
+            .starts_with("attachment")
+    );
+    let mut lines = table.text().split_terminator("\r\n");
+    let heads = "id,at,status,rule,country,city,device,browser,os,bot,referrer,language,utmSource,utmMedium,utmCampaign,\
+        utmTerm,utmContent,userAgent,clickId,conversions";
+    assert_eq!(lines.next(), Some(heads));
+    let rows: Vec<&str> = lines.collect();
+    assert_eq!(rows.len(), 2_500);
+    for row in &rows {
+        assert!(row.contains(",'=cmd|' /c calc'!a0,"), "{row}");
+        assert!(row.contains(",\"A \"\"B\"\", C\","), "{row}");
+    }
+    let lines = ask("*/*", "?format=ndjson&limit=1200").await;
+    assert_eq!(lines.header("content-type"), "application/x-ndjson");
+    let clicks: Vec<Value> = lines
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(clicks.len(), 1_200);
+    let last = clicks[1_199]["id"].as_str().unwrap();
+    let rest = ask("application/x-ndjson", &format!("?cursor={last}")).await;
+    let rest: Vec<&str> = rest.text().lines().collect();
+    assert_eq!(rest.len(), 1_300);
+    assert_eq!(
+        ask("text/csv", "?limit=100001")
+            .await
+            .problem(422, "validation"),
+        ["limit"]
+    );
+}
+
+#[tokio::test]
+async fn the_clicks_of_a_link_are_removed_and_the_history_says_so() {
+    let server = with_clicks().await;
+    assert_eq!(
+        server.delete("/links/a/clicks").await.expect(200),
+        json!({ "deleted": 3 })
+    );
+    assert_eq!(
+        server.delete("/links/a/clicks").await.expect(200),
+        json!({ "deleted": 0 })
+    );
+    assert_eq!(
+        server.get("/links/a/clicks").await.expect(200)["clicks"],
+        json!([])
+    );
+    let totals = server.get("/analytics?shortCode=a").await.expect(200);
+    assert_eq!(totals["totals"]["clicks"], 0);
+    let history = server.get("/links/a/history").await.expect(200);
+    let entry = &history["entries"][0];
+    assert_eq!(
+        (&entry["action"], &entry["detail"]["clicks"]),
+        (&json!("clicks.delete"), &json!(3))
+    );
+}
+
+#[tokio::test]
+async fn orphan_visits_are_counted_listed_and_removed() {
+    let server = Running::start().await;
+    let mut elsewhere = link("a");
+    elsewhere["domain"] = json!("other.example");
+    server.post(&elsewhere).await.expect(201);
+    let orphan = |key, kind| Event {
+        kind: Kind::Orphan(kind),
+        ..click(key)
+    };
+    let visits = [
+        orphan("go.example:8080/", OrphanKind::BaseUrl),
+        orphan("go.example:8080/absent", OrphanKind::InvalidShortUrl),
+        orphan("go.example:8080/wp/login.php", OrphanKind::Regular404),
+        orphan("other.example/wp/login.php", OrphanKind::Regular404),
+    ];
+    report(&server, 1, &visits).await;
+    until("orphan visits are counted", async || {
+        server.get("/analytics/orphans").await.expect(200)["totals"]["clicks"] == 4
+    })
+    .await;
+    let by = async |query: &str| {
+        server
+            .get(&format!("/analytics/orphans?{query}"))
+            .await
+            .expect(200)
+    };
+    assert_eq!(
+        by("limit=1").await["data"],
+        json!([{ "value": "/wp/login.php", "clicks": 2 }])
+    );
+    assert_eq!(by("limit=1").await["other"], 2);
+    let types = by("groupBy=types").await;
+    assert_eq!(
+        types["data"][0],
+        json!({ "value": "regular_404", "clicks": 2 })
+    );
+    let domains = by("groupBy=domains&domain=other.example").await;
+    assert_eq!(
+        domains["data"],
+        json!([{ "value": "other.example", "clicks": 1 }])
+    );
+    let list = server
+        .get("/analytics/orphans/visits?domain=other.example")
+        .await
+        .expect(200);
+    let visit = &list["clicks"][0];
+    assert_eq!(
+        (&visit["type"], &visit["url"]),
+        (&json!("regular_404"), &json!("other.example/wp/login.php"))
+    );
+    assert_eq!(visit["status"], 404);
+    assert_eq!(
+        server.get("/analytics").await.expect(200)["totals"]["clicks"],
+        0
+    );
+    let stranger = tenant(&server, "other").await;
+    let none = stranger.get("/analytics/orphans").await.expect(200);
+    assert_eq!(none["totals"]["clicks"], 0);
+    assert_eq!(
+        server.delete("/analytics/orphans").await.expect(200),
+        json!({ "deleted": 4 })
+    );
+    assert_eq!(by("").await["totals"]["clicks"], 0);
+}
+
+#[tokio::test]
+async fn a_conversion_counts_once_and_is_found_at_its_click() {
+    let server = Running::start().await;
+    server.post(&link("a")).await.expect(201);
+    let mut identified = click("go.example:8080/a");
+    identified.id = Some([0xab; 16]);
+    report(&server, 1, &[identified]).await;
+    let body = json!({
+        "clickId": click_id::to_text([0xab; 16]), "eventName": "sale", "externalId": "order-1", "value": 4_999, "currency": "EUR",
+    });
+    let track = async |body: &Value| send(server.api(Method::POST, "/track").json(body)).await;
+    until("the click is known", async || {
+        track(&body).await.status != 404
+    })
+    .await;
+    let again = track(&body).await.expect(200);
+    assert_eq!(
+        (&again["eventName"], &again["value"]),
+        (&json!("sale"), &json!(4_999))
+    );
+    let mut second = body.clone();
+    second["externalId"] = json!("order-2");
+    second["value"] = json!(1);
+    track(&second).await.expect(201);
+    let lead = json!({ "clickId": click_id::to_text([0xab; 16]), "eventName": "lead" });
+    track(&lead).await.expect(201);
+    track(&lead).await.expect(200);
+    let answer = server
+        .get("/analytics?groupBy=conversions")
+        .await
+        .expect(200);
+    let expected = json!([
+        { "value": "sale", "conversions": 2, "amounts": [{ "currency": "EUR", "value": 5_000 }] },
+        { "value": "lead", "conversions": 1, "amounts": [] },
+    ]);
+    assert_eq!(answer["data"], expected);
+    let of_link = server
+        .get("/analytics?groupBy=conversions&shortCode=a")
+        .await
+        .expect(200);
+    assert_eq!(of_link["data"], expected);
+    let clicks = server.get("/links/a/clicks").await.expect(200);
+    assert_eq!(
+        clicks["clicks"][0]["clickId"],
+        click_id::to_text([0xab; 16])
+    );
+    assert_eq!(
+        clicks["clicks"][0]["conversions"].as_array().unwrap().len(),
+        3
+    );
+
+    let absent = json!({ "clickId": "0".repeat(22), "eventName": "sale" });
+    track(&absent).await.problem(404, "click-not-found");
+    let stranger = tenant(&server, "other").await;
+    stranger
+        .send(Method::POST, "/track", &body)
+        .await
+        .problem(404, "click-not-found");
+    let editor = client(&server, "editor", &json!({})).await;
+    editor
+        .send(Method::POST, "/track", &body)
+        .await
+        .problem(404, "click-not-found");
+    server.delete("/links/a/clicks").await.expect(200);
+    let none = server
+        .get("/analytics?groupBy=conversions")
+        .await
+        .expect(200);
+    assert_eq!(none["data"], json!([]));
+}

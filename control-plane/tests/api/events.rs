@@ -1,0 +1,146 @@
+//! The live stream of clicks.
+
+use crate::analytics::{click, report};
+use crate::helpers::Running;
+use crate::scopes::{Client, client, link, tenant};
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A stream that is read.
+struct Stream {
+    response: Response,
+    read: String,
+}
+
+impl Stream {
+    /// Opens a stream; it is in effect then.
+    async fn open(server: &Running, key: &str, query: &str) -> Self {
+        let request = server.plain(Method::GET, &format!("/api/v1/events{query}"));
+        let response = request.bearer_auth(key).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let mut stream = Self {
+            response,
+            read: String::new(),
+        };
+        assert_eq!(stream.next().await.unwrap(), ": listening");
+        stream
+    }
+
+    async fn of(client: &Client<'_>, query: &str) -> Self {
+        Self::open(client.server, &client.key, query).await
+    }
+
+    /// The next event or comment; `None` at the end.
+    async fn next(&mut self) -> Option<String> {
+        loop {
+            if let Some((event, rest)) = self.read.split_once("\n\n") {
+                let event = event.to_owned();
+                self.read = rest.to_owned();
+                return Some(event);
+            }
+            let chunk = tokio::time::timeout(PATIENCE, self.response.chunk()).await;
+            let chunk = chunk.expect("an event comes").ok()??;
+            self.read += std::str::from_utf8(&chunk).unwrap();
+        }
+    }
+
+    /// The next click.
+    async fn click(&mut self) -> Value {
+        let event = self.next().await.unwrap();
+        let data = event.strip_prefix("event: click\ndata: ").unwrap();
+        serde_json::from_str(data).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_click_is_streamed_to_those_who_listen_to_its_link() {
+    let server = Running::start().await;
+    for (code, tag) in [("a", "x"), ("b", "y")] {
+        let mut body = link(code);
+        body["tags"] = json!([tag]);
+        server.post(&body).await.expect(201);
+    }
+    let admin = &server.admin_key;
+    let mut all = Stream::open(&server, admin, "").await;
+    let mut of_link = Stream::open(&server, admin, "?shortCode=b").await;
+    let mut of_tag = Stream::open(&server, admin, "?tags=y").await;
+    let mut of_domain = Stream::open(&server, admin, "?domain=other.example").await;
+    let clicks = [click("go.example:8080/a"), click("go.example:8080/b")];
+    report(&server, 1, &clicks).await;
+    let first = all.click().await;
+    assert_eq!(first["shortCode"], "a");
+    for (name, value) in [
+        ("domain", json!("go.example:8080")),
+        ("count", json!(1)),
+        ("tags", json!(["x"])),
+        ("country", json!("DE")),
+        ("device", json!("mobile")),
+        ("bot", json!(false)),
+        ("utmSource", json!("newsletter")),
+    ] {
+        assert_eq!(first[name], value, "{name}");
+    }
+    for name in first.as_object().unwrap().keys() {
+        assert!(
+            !["visitor", "token", "address", "ip"].contains(&name.as_str()),
+            "{name}"
+        );
+    }
+    assert_eq!(all.click().await["shortCode"], "b");
+    assert_eq!(of_link.click().await["shortCode"], "b");
+    assert_eq!(of_tag.click().await["shortCode"], "b");
+    // Of what it does not want it gets nothing: the end comes next.
+    server.begin_stop();
+    assert_eq!(of_domain.next().await, None);
+}
+
+#[tokio::test]
+async fn a_stream_has_the_clicks_of_the_callers_links_alone() {
+    let server = Running::start().await;
+    server.post(&link("a")).await.expect(201);
+    let editor = client(&server, "editor", &json!({})).await;
+    editor.create(&link("own")).await.expect(201);
+    let stranger = tenant(&server, "other").await;
+    let mut streams = [
+        Stream::of(&editor, "").await,
+        Stream::of(&stranger, "").await,
+    ];
+    editor
+        .get("/events?shortCode=a")
+        .await
+        .problem(404, "link-not-found");
+    let clicks = [click("go.example:8080/a"), click("go.example:8080/own")];
+    report(&server, 1, &clicks).await;
+    assert_eq!(streams[0].click().await["shortCode"], "own");
+    server.begin_stop();
+    for stream in &mut streams {
+        assert_eq!(stream.next().await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_report_that_comes_again_is_streamed_once() {
+    let server = Running::start().await;
+    server.post(&link("a")).await.expect(201);
+    let mut stream = Stream::open(&server, &server.admin_key, "").await;
+    let clicks = [click("go.example:8080/a")];
+    report(&server, 1, &clicks).await;
+    report(&server, 1, &clicks).await;
+    stream.click().await;
+    server.begin_stop();
+    assert_eq!(stream.next().await, None);
+}
+
+#[tokio::test]
+async fn streams_end_when_the_server_stops_without_delay() {
+    let server = Running::with(&[("EDGELINK_SERVER_SHUTDOWN_GRACE_MS", "60000")]).await;
+    let mut stream = Stream::open(&server, &server.admin_key, "").await;
+    server.begin_stop();
+    assert_eq!(stream.next().await, None);
+    drop(stream);
+    server.stopped().await;
+}
