@@ -78,6 +78,7 @@ pub(crate) async fn read_live(
         id: 0,
         received_at: clock::unix_millis(),
         body: report.to_vec(),
+        insert_id: None,
     };
     let Read { chunks, .. } = read(&[report], resolver, usize::MAX).await?;
     Ok(chunks.into_iter().flat_map(|chunk| chunk.clicks).collect())
