@@ -1,6 +1,8 @@
 //! Feed, snapshot and clicks of the edge API.
 
 use crate::helpers::{Answer, Running, send, until};
+use edgelink_control_plane::config::StoreConfig;
+use edgelink_control_plane::store::connect;
 use edgelink_wire::clicks::visitor_keys::VisitorKeys;
 use edgelink_wire::clicks::{ClickBatch, encode};
 use edgelink_wire::feed::FeedMessage;
@@ -256,6 +258,11 @@ async fn a_snapshot_has_all_that_an_edge_starts_from() {
         ..ClickBatch::default()
     };
     report(&server, &encode(&[batch])).await;
+    let store = connect(&StoreConfig::at(&server.database())).await.unwrap();
+    until("the hot link", async || {
+        !store.hot_keys(1).await.unwrap().is_empty()
+    })
+    .await;
     until("the alias", async || {
         let bytes = snapshot(&server).await;
         let snapshot = Snapshot::decode(&bytes).unwrap();

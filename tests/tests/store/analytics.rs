@@ -264,6 +264,9 @@ async fn compare(clicking: &Clicking, all: &[Made], from: u64, to: u64) {
             let query = query(scope.clone(), from, to, bots);
             let count = engine.count(&query).await.unwrap();
             for by in Attribute::ALL {
+                if by == Attribute::Domain && matches!(query.scope, Scope::Domain { .. }) {
+                    continue;
+                }
                 let found = as_map(engine.breakdown(&query, by, 1000).await.unwrap());
                 let expected = model.breakdown(by, bots);
                 assert_eq!(found, expected, "{query:?} by {by:?}");

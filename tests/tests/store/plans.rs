@@ -2,12 +2,16 @@
 //! answers from a million links on no page in time.
 
 use crate::fixture::{create, link, migrated, patient};
+use edgelink_control_plane::analytics::{
+    AnalyticsQuery, Attribute, Bots, Engine, RawQuery, Scope, SqlEngine, Visitors,
+};
+use edgelink_control_plane::config::AnalyticsConfig;
 use edgelink_control_plane::links::words::SearchTerm;
 use edgelink_control_plane::store::{
     Actor, ListCursor, ListOrder, ListQuery, ListedState, NewLink, NumberedQuery, SortBy, Store,
     TagQuery, TagsMode,
 };
-use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
+use edgelink_control_plane::tenancy::{self, FIRST_TENANT};
 use edgelink_tests::servers::MariaDb;
 use edgelink_wire::{Code, Domain};
 use sqlx::mysql::MySqlRow;
@@ -24,7 +28,13 @@ const FILL: &str = "INSERT INTO links (id, domain_id, code, url, url_hash, redir
      SELECT 1, CONCAT('t', seq % 100), seq, seq FROM seq_8_to_20000_step_8; \
      INSERT INTO link_words (tenant_id, word, link_id) SELECT 1, CONCAT('w', seq), seq FROM seq_8_to_20000_step_8; \
      INSERT INTO link_totals (link_id, clicks, bots) SELECT seq, seq, 0 FROM seq_1_to_20000; \
-     ANALYZE TABLE links, domains, link_tags, link_words, link_totals";
+     INSERT INTO click_hours (kind, hour, scope_id, doc) \
+     SELECT 1, UNIX_TIMESTAMP() DIV 3600 - seq % 50, seq DIV 50, X'0101050000' FROM seq_1_to_20000; \
+     INSERT INTO click_days (kind, scope_id, day, doc) \
+     SELECT 1, seq DIV 50, UNIX_TIMESTAMP() DIV 86400 - 1 - seq % 50, X'0101050000' FROM seq_1_to_20000; \
+     INSERT INTO click_events (number, clicks, at, tenant_id, domain_id, link_id, is_bot, described) \
+     SELECT seq, 1, UNIX_TIMESTAMP() - 20000 + seq, 1, 1, seq % 100, 0, X'00' FROM seq_1_to_20000; \
+     ANALYZE TABLE links, domains, link_tags, link_words, link_totals, click_hours, click_days, click_events";
 
 /// The tables whose rows become many.
 const LARGE: [&str; 5] = ["l", "t", "w", "c", "links"];
@@ -58,7 +68,7 @@ impl Server {
         let asked: Vec<(String,)> = sqlx::query_as(
             "SELECT CAST(argument AS CHAR) FROM mysql.general_log WHERE command_type = 'Execute' \
              AND (argument LIKE 'SELECT %' OR argument LIKE '(SELECT %') AND argument NOT LIKE '%mysql.%' \
-             AND argument NOT LIKE '%@@%' AND argument LIKE '%link%' ORDER BY event_time",
+             AND argument NOT LIKE '%@@%' AND (argument LIKE '%link%' OR argument LIKE '%click%') ORDER BY event_time",
         )
         .fetch_all(&mut self.connection)
         .await
@@ -100,7 +110,7 @@ fn check(row: &MySqlRow, statement: &str) -> Option<(String, String)> {
 }
 
 fn newest() -> ListQuery {
-    ListQuery::newest(Scope::tenant(FIRST_TENANT), 20)
+    ListQuery::newest(tenancy::Scope::tenant(FIRST_TENANT), 20)
 }
 
 fn search(text: &str) -> ListQuery {
@@ -122,9 +132,9 @@ fn lists() -> Vec<(ListQuery, &'static str)> {
     let domain = Some(Domain::parse("a.example").unwrap());
     let tags =
         |tags: &[&str]| -> Vec<String> { tags.iter().map(|tag| (*tag).to_owned()).collect() };
-    let owned = Scope {
+    let owned = tenancy::Scope {
         owner_id: Some(3),
-        ..Scope::tenant(FIRST_TENANT)
+        ..tenancy::Scope::tenant(FIRST_TENANT)
     };
     let code = Some(ListCursor::Code(Code::stored("c5").unwrap()));
     let expired = Some(ListedState::Expired);
@@ -299,6 +309,74 @@ async fn clicks_are_found_by_indexes() {
     assert!(plans.len() > 10, "{plans:?}");
     assert!(
         plans.concat().iter().all(|(_, index)| !index.is_empty()),
+        "{plans:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn questions_about_clicks_read_rollups_by_their_indexes_and_no_single_clicks() {
+    let mut server = Server::filled().await;
+    server.plans().await;
+    let engine = SqlEngine::new(server.store.clone(), AnalyticsConfig::default());
+    let to = crate::clicking::now() / 3600 * 3600 + 3600;
+    let scopes = [
+        Scope::Tenant(FIRST_TENANT),
+        Scope::Domain {
+            tenant_id: FIRST_TENANT,
+            domain_id: 1,
+        },
+        Scope::Links((1..100).collect()),
+        Scope::Links(vec![5]),
+    ];
+    for scope in &scopes {
+        let query = AnalyticsQuery {
+            scope: scope.clone(),
+            from: to - 20 * 86_400,
+            to,
+            bots: Bots::Included,
+        };
+        let count = engine.count(&query).await.unwrap();
+        assert_eq!(count.clicks > 0, matches!(scope, Scope::Links(_)));
+        let slots: Vec<u64> = (query.from..to).step_by(86_400).collect();
+        engine
+            .series(&query, &slots, Visitors::Counted)
+            .await
+            .unwrap();
+        for by in [Attribute::Country, Attribute::Link, Attribute::Tag] {
+            engine.breakdown(&query, by, 10).await.unwrap();
+        }
+    }
+    let plans = server.plans().await.concat();
+    let rollups = |table: &str| plans.iter().filter(|(of, _)| of == table).count();
+    assert!(
+        rollups("click_hours") > 10 && rollups("click_days") > 10,
+        "{plans:?}"
+    );
+    assert!(
+        plans
+            .iter()
+            .all(|(table, index)| table != "click_events" && !index.is_empty())
+    );
+
+    for scope in scopes
+        .into_iter()
+        .filter(|scope| *scope != Scope::Links((1..100).collect()))
+    {
+        let query = RawQuery {
+            scope,
+            from: 0,
+            to,
+            bots: Bots::Included,
+            orphans: false,
+            after: None,
+            skip: 10,
+            limit: 20,
+        };
+        assert_eq!(engine.raw(&query).await.unwrap().len(), 20);
+    }
+    let plans = server.plans().await.concat();
+    assert!(
+        plans.iter().all(|(_, index)| !index.is_empty()),
         "{plans:?}"
     );
 }
