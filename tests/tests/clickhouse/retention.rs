@@ -45,8 +45,8 @@ async fn single_clicks_go_first_and_their_numbers_stay() {
 
 #[tokio::test]
 async fn a_retention_that_is_changed_counts_from_the_next_start_on() {
-    let (server, engine) = start(ClickHouseKind::Chdb).await;
-    engine.totals(&[1]).await.unwrap();
+    let (server, first) = start(ClickHouseKind::Chdb).await;
+    first.totals(&[1]).await.unwrap();
     let changed = AnalyticsConfig {
         raw_days: 91,
         ..settings(&server.url())

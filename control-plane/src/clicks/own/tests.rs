@@ -98,7 +98,12 @@ fn attributes_go_first_and_then_links_that_are_new() {
 #[tokio::test]
 async fn a_report_that_fails_is_sent_again_as_it_was_and_the_rest_when_the_process_stops() {
     let (_directory, store) = store().await;
-    let reports = Reports::start(store.clone(), Arc::default(), Arc::new(|_: &Bytes| {}), 1 << 20);
+    let reports = Reports::start(
+        store.clone(),
+        Arc::default(),
+        Arc::new(|_: &Bytes| {}),
+        1 << 20,
+    );
     let clicks = Arc::new(clicks());
     clicks.count("a.example/x");
     let (mut seq, mut waiting) = (0, None);
