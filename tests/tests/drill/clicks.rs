@@ -240,8 +240,8 @@ async fn compare(production: &Production, visits: u64, accounts: &Value) {
 }
 
 /// How often each value came, if they came in turns.
-fn in_turns(values: impl ExactSizeIterator<Item = String>, visits: u64) -> BTreeMap<String, u64> {
-    let count = values.len() as u64;
+fn in_turns(values: impl Iterator<Item = String> + Clone, visits: u64) -> BTreeMap<String, u64> {
+    let count = values.clone().count() as u64;
     let times = |place: u64| visits / count + u64::from(place < visits % count);
     (0..)
         .zip(values)
