@@ -20,14 +20,10 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Whether the same call may succeed later.
+    /// Whether the values of the very call are refused, and others would be taken.
     #[must_use]
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Store(error) => error.is_transient(),
-            Self::ClickHouse(_) => true,
-            Self::Unsupported(_) => false,
-        }
+    pub fn refuses_values(&self) -> bool {
+        matches!(self, Self::Store(error) if error.refuses_values())
     }
 }
 

@@ -23,12 +23,14 @@ type Map<K, V> = HashMap<K, V, RandomState>;
 /// Reports as clicks.
 pub(super) struct Read {
     /// The clicks, and the rows that they are of.
-    pub(super) chunks: Vec<Chunk>,
+    pub(super) chunk: Chunk,
     /// Reports that make no sense.
     pub(super) malformed: Vec<(u64, RecordError)>,
+    /// How many reports were read.
+    pub(super) reports: usize,
 }
 
-/// Reads reports. A chunk has `most` clicks at most, orphan visits included, but for those of a single report or insert.
+/// Reads the first reports, until they have `most` clicks, orphan visits included: those of a single report or insert may be more.
 ///
 /// # Errors
 /// The links cannot be looked up.
@@ -37,11 +39,9 @@ pub(super) async fn read(
     resolver: &LinkResolver,
     most: usize,
 ) -> Result<Read, StoreError> {
-    let mut read = Read {
-        chunks: Vec::new(),
-        malformed: Vec::new(),
-    };
+    let mut malformed = Vec::new();
     let mut reading = Reading::default();
+    let mut count = 0;
     for report in reports {
         match decode(&report.body) {
             Ok(batches) => {
@@ -52,18 +52,19 @@ pub(super) async fn read(
                 };
                 let is_other = report.insert_id != reading.insert_id;
                 if (is_full || is_other) && !reading.rows.is_empty() {
-                    let full = std::mem::take(&mut reading);
-                    read.chunks.push(full.finish(resolver).await?);
+                    break;
                 }
                 reading.add(report, &batches);
             }
-            Err(error) => read.malformed.push((report.id, error)),
+            Err(error) => malformed.push((report.id, error)),
         }
+        count += 1;
     }
-    if !reading.rows.is_empty() {
-        read.chunks.push(reading.finish(resolver).await?);
-    }
-    Ok(read)
+    Ok(Read {
+        chunk: reading.finish(resolver).await?,
+        malformed,
+        reports: count,
+    })
 }
 
 /// Reads a report that has just come in, for those who listen.

@@ -33,11 +33,14 @@ const LEASE_TIME: Duration = Duration::from_secs(10);
 /// How often the queue is looked at, beside when this process has added to it.
 const POLL: Duration = Duration::from_millis(200);
 
-/// The least time between two looks, in which reports gather.
-const REST: Duration = Duration::from_millis(50);
+/// The least time between two looks, in which reports gather: each one writes the rollups of tenants as a whole.
+const REST: Duration = Duration::from_millis(400);
 
 /// How often there is upkeep while reports come in.
 const UPKEEP: Duration = Duration::from_secs(1);
+
+/// The pause of upkeep after a failure.
+const LATER: Duration = Duration::from_secs(30);
 
 /// The most reports that are read at once.
 const MAX_REPORTS: u64 = 1024;
@@ -63,8 +66,11 @@ pub struct ClickWriter {
     is_hot_new: bool,
     hot_at: Instant,
     upkeep_at: Instant,
-    /// How many reports are written one by one, because one of them causes a failure for good.
-    alone: usize,
+    /// How many reports are read at once: half as many after each failure, twice as many after each success. Their bytes and
+    /// clicks are bounded by as much less.
+    most: u64,
+    /// Whether more reports wait than were read.
+    has_more: bool,
     failures: u32,
 }
 
@@ -113,7 +119,8 @@ impl ClickWriter {
             is_hot_new: false,
             hot_at: Instant::now(),
             upkeep_at: Instant::now(),
-            alone: 0,
+            most: MAX_REPORTS,
+            has_more: false,
             failures: 0,
         }
     }
@@ -122,6 +129,7 @@ impl ClickWriter {
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
             let pause = match self.turn().await {
+                Ok(Turn::Written) if self.has_more => Duration::ZERO,
                 Ok(Turn::Written) => REST,
                 Ok(Turn::Idle | Turn::Elsewhere) => POLL,
                 Err(error) => {
@@ -169,59 +177,81 @@ impl ClickWriter {
             let hot = self.store.hot_clicks(self.clicks.hot_count).await?;
             self.hot.start_again(hot, clock::unix_seconds());
         }
-        let most = if self.alone > 0 { 1 } else { MAX_REPORTS };
-        let bytes = self.settings.chunk_bytes;
-        let reports = self.store.queued_reports(most, bytes).await?;
-        measure(&reports);
-        let is_idle = reports.is_empty();
-        if !is_idle {
-            self.write(&reports).await?;
+        let bytes = self.part(self.settings.chunk_bytes);
+        let reports = self.store.queued_reports(self.most, bytes).await;
+        let written = match reports {
+            Ok(reports) => self.write(&reports).await,
+            Err(error) => Err(error.into()),
+        };
+        self.most = match &written {
+            Ok(_) => (self.most * 2).min(MAX_REPORTS),
+            Err(_) => (self.most / 2).max(1),
+        };
+        let turn = written?;
+        // What fails of these has no part in writing.
+        if let Err(error) = self.note_hot().await {
+            tracing::warn!(%error, "noting the hot links failed: they are noted later");
         }
-        self.note_hot().await?;
-        self.keep_up(is_idle).await?;
-        Ok(if is_idle { Turn::Idle } else { Turn::Written })
+        if let Err(error) = self.keep_up(turn == Turn::Idle).await {
+            self.upkeep_at = Instant::now() + LATER;
+            tracing::warn!(%error, "summing up days of clicks failed: it is retried");
+        }
+        Ok(turn)
     }
 
-    /// Writes reports in chunks that are not too large.
-    async fn write(&mut self, reports: &[QueuedReport]) -> Result<(), TurnError> {
-        let Read { chunks, malformed } =
-            reading::read(reports, &self.resolver, self.settings.chunk_clicks).await?;
-        for (id, error) in malformed {
+    /// So much of a bound as there are reports at once.
+    fn part(&self, bound: u64) -> u64 {
+        (bound / MAX_REPORTS * self.most).clamp(1, bound)
+    }
+
+    /// Writes reports in chunks that are not too large, for as long as this process holds the lease.
+    async fn write(&mut self, reports: &[QueuedReport]) -> Result<Turn, TurnError> {
+        measure(reports);
+        if reports.is_empty() {
+            return Ok(Turn::Idle);
+        }
+        let clicks = self.part(self.settings.chunk_clicks as u64);
+        let clicks = usize::try_from(clicks).unwrap_or(usize::MAX);
+        let mut rest = reports;
+        while !rest.is_empty() && self.lease.hold().await? {
+            let read = reading::read(rest, &self.resolver, clicks).await?;
+            rest = rest.get(read.reports..).unwrap_or_default();
+            self.write_chunk(read).await?;
+        }
+        self.has_more = reports.len() as u64 >= self.most;
+        Ok(Turn::Written)
+    }
+
+    async fn write_chunk(&mut self, read: Read) -> Result<(), TurnError> {
+        for (id, error) in read.malformed {
             self.set_aside(id, error).await?;
         }
-        for chunk in chunks {
-            // Before they are counted, so that a conversion of a click that is seen finds it. Once more does no harm.
-            let identified = identified(&chunk.clicks);
-            self.store.note_click_ids(&identified).await?;
-            let written = self.engine.write(&chunk).await;
-            if let Err(error) = written {
-                return self.give_way(&chunk.rows, error).await;
-            }
-            self.alone = self.alone.saturating_sub(1);
-            let clicks = chunk.clicks.iter().map(|click| click.count);
-            counter!(CLICKS_WRITTEN).increment(clicks.fold(0, u64::saturating_add));
-            self.hot.add(&chunk.clicks, clock::unix_seconds());
-            self.is_hot_new = true;
+        let chunk = read.chunk;
+        if chunk.rows.is_empty() {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// After a failure for good, reports are written one by one; the one that fails alone is set aside.
-    async fn give_way(&mut self, rows: &[u64], error: EngineError) -> Result<(), TurnError> {
-        if error.is_transient() {
-            return Err(error.into());
-        }
-        match rows {
-            [row] => {
-                self.alone = self.alone.saturating_sub(1);
+        // Before they are counted, so that a conversion of a click that is seen finds it. Once more does no harm.
+        let identified = identified(&chunk.clicks);
+        self.store.note_click_ids(&identified).await?;
+        match (self.engine.write(&chunk).await, &*chunk.rows) {
+            (Ok(()), _) => {}
+            // Only what is refused for what it says: any other failure, such as that of a full disk, ends.
+            (Err(error), [row]) if error.refuses_values() => {
                 self.set_aside(*row, error).await?;
-                Ok(())
+                return Ok(());
             }
-            _ => {
-                self.alone = rows.len();
-                Err(error.into())
+            (Err(error), rows) => {
+                if error.refuses_values() {
+                    self.most = self.most.min(rows.len() as u64);
+                }
+                return Err(error.into());
             }
         }
+        let clicks = chunk.clicks.iter().map(|click| click.count);
+        counter!(CLICKS_WRITTEN).increment(clicks.fold(0, u64::saturating_add));
+        self.hot.add(&chunk.clicks, clock::unix_seconds());
+        self.is_hot_new = true;
+        Ok(())
     }
 
     async fn set_aside(&self, id: u64, error: impl std::fmt::Display) -> Result<(), StoreError> {

@@ -14,10 +14,40 @@ use crate::resolve::{KeyScanner, KnownKeys, Memory, Resolver};
 use crate::snapshot::{SnapshotSettings, Snapshots};
 use crate::store::{OnChange, Store};
 use bytes::Bytes;
-use std::sync::Arc;
+use edgelink_wire::feed::FeedMessage;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+/// The links that the writer of clicks remembers, once there is one.
+#[derive(Default)]
+struct ClickedLinks(OnceLock<Arc<LinkResolver>>);
+
+impl ClickedLinks {
+    fn invalidate(&self, key: &str) {
+        if let Some(links) = self.0.get() {
+            links.invalidate(key);
+        }
+    }
+}
+
+impl Listener for ClickedLinks {
+    fn apply(&self, message: &FeedMessage<'_>) {
+        match message {
+            FeedMessage::Put { key, .. }
+            | FeedMessage::Del { key, .. }
+            | FeedMessage::Changed { key } => self.invalidate(key),
+            FeedMessage::Flush | FeedMessage::Beat(_) => {}
+        }
+    }
+
+    fn invalidate_all(&self) {
+        if let Some(links) = self.0.get() {
+            links.invalidate_all();
+        }
+    }
+}
 
 /// The background tasks, and what they share.
 pub(super) struct Background {
@@ -28,6 +58,7 @@ pub(super) struct Background {
     pub(super) redis: Option<Arc<Redis>>,
     /// The live stream of clicks.
     pub(super) live: Arc<Live>,
+    clicked_links: Arc<ClickedLinks>,
     wake: Arc<Notify>,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -40,8 +71,13 @@ impl Background {
         let memory = Arc::new(Memory::new(&config.resolve));
         let known_keys = Arc::new(KnownKeys::new(config.links.code_space()));
         let domains = Arc::new(Domains::new(&config.links.domains));
-        let listeners: Vec<Arc<dyn Listener>> =
-            vec![known_keys.clone(), memory.clone(), domains.clone()];
+        let clicked_links = Arc::<ClickedLinks>::default();
+        let listeners: Vec<Arc<dyn Listener>> = vec![
+            known_keys.clone(),
+            memory.clone(),
+            domains.clone(),
+            clicked_links.clone(),
+        ];
         Ok(Self {
             feed: Arc::new(Feed::new(&config.feed, listeners)),
             memory,
@@ -49,6 +85,7 @@ impl Background {
             domains,
             live: Live::new(redis.clone()),
             redis,
+            clicked_links,
             wake: Arc::new(Notify::new()),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -59,9 +96,12 @@ impl Background {
     /// its own change here, and wakes the publisher.
     pub(super) fn on_change(&self) -> OnChange {
         let (memory, wake) = (self.memory.clone(), self.wake.clone());
+        let clicked_links = self.clicked_links.clone();
         Arc::new(move |keys| {
             for key in keys {
-                memory.invalidate(&key.to_string());
+                let key = key.to_string();
+                memory.invalidate(&key);
+                clicked_links.invalidate(&key);
             }
             wake.notify_one();
         })
@@ -112,6 +152,7 @@ impl Background {
         };
         let links = LinkResolver::new(store.clone(), settings.max_known_links);
         let (links, wake) = (Arc::new(links), Arc::new(Notify::new()));
+        let links = self.clicked_links.0.get_or_init(|| links).clone();
         let writer = ClickWriter::new(
             store.clone(),
             engine.clone(),

@@ -4,7 +4,7 @@ use super::analytics::insert_reports;
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
 use super::session::Session;
-use super::sql::{pieces, sql};
+use super::sql::{LONGEST, pieces, sql};
 use bytes::Bytes;
 use edgelink_wire::clicks::{self, WorkerId};
 use std::collections::{BTreeMap, HashSet};
@@ -78,13 +78,13 @@ async fn count(session: &mut Session, reports: &[ClickReport]) -> Result<Vec<usi
     session.begin().await?;
     let mut new = batches.clone();
     if !note_all(session, &batches).await? {
+        // Some were noted before.
         session.rollback().await?;
         session.begin().await?;
-        new.clear();
-        for batch in &batches {
-            if note(session, std::slice::from_ref(batch)).await? > 0 {
-                new.push(*batch);
-            }
+        new = unknown(session, &batches).await?;
+        if !note_all(session, &new).await? {
+            // Another process has noted some meanwhile.
+            return Err(Fault::Contended);
         }
     }
     add_to_accounts(session, &new).await?;
@@ -138,6 +138,28 @@ async fn note_all(session: &mut Session, batches: &[Placed<'_>]) -> Result<bool,
         }
     }
     Ok(true)
+}
+
+/// Those of the batches that were not noted before.
+async fn unknown<'a>(
+    session: &mut Session,
+    batches: &[Placed<'a>],
+) -> Result<Vec<Placed<'a>>, Fault> {
+    let mut unknown = Vec::new();
+    for of_worker in batches.chunk_by(|one, other| one.head.worker == other.head.worker) {
+        for batches in of_worker.chunks(LONGEST) {
+            let seqs: Vec<u64> = batches.iter().map(|batch| batch.head.seq).collect();
+            let Some(first) = batches.first() else {
+                continue;
+            };
+            let query = sql("SELECT seq FROM click_batches WHERE worker = ? AND seq IN ");
+            let query = query.bind(first.head.worker.as_slice()).list(&seqs);
+            let known: Vec<(u64,)> = session.fetch_all(query).await?;
+            let is_new = |batch: &&Placed<'_>| !known.contains(&(batch.head.seq,));
+            unknown.extend(batches.iter().filter(is_new).copied());
+        }
+    }
+    Ok(unknown)
 }
 
 /// Notes batches that were not noted before; how many they are.

@@ -1,5 +1,6 @@
 //! The failures of a database, and what to do about them.
 
+use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 use std::io;
 
@@ -21,6 +22,28 @@ impl StoreError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.transient
+    }
+
+    /// Whether the database refuses the values that it was given, and would take others.
+    #[must_use]
+    pub fn refuses_values(&self) -> bool {
+        match self.source.downcast_ref() {
+            Some(Fault::Sql(error)) => error.as_database_error().is_some_and(refuses_values),
+            _ => false,
+        }
+    }
+}
+
+fn refuses_values(error: &dyn DatabaseError) -> bool {
+    let code = error.code();
+    let code = code.as_deref().unwrap_or_default();
+    match error.try_downcast_ref::<MySqlDatabaseError>() {
+        // SQLSTATE: "data exception" and "integrity constraint violation".
+        Some(_) => code.starts_with("22") || code.starts_with("23"),
+        // SQLITE_TOOBIG, SQLITE_CONSTRAINT and SQLITE_MISMATCH.
+        None => code
+            .parse::<i32>()
+            .is_ok_and(|code| matches!(code & 0xff, 18..=20)),
     }
 }
 

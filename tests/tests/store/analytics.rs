@@ -24,6 +24,7 @@ on_every_database!(
     values_and_orphan_visits_are_bounded,
     single_clicks_are_paged_by_place_and_by_number,
     old_clicks_are_purged,
+    a_failure_that_is_not_about_a_report_sets_none_aside,
     a_report_that_cannot_be_written_does_not_hold_up_the_others,
 );
 
@@ -706,6 +707,30 @@ async fn old_clicks_are_purged(database: Database) {
     assert_eq!(clicking.total(1).await, 3);
 }
 
+async fn a_failure_that_is_not_about_a_report_sets_none_aside(database: Database) {
+    let mut clicking = Clicking::new(&database).await;
+    create_links(&clicking.store).await;
+    clicking.follow(&[("a", 1)]).await;
+    clicking
+        .report(&[ClickBatch {
+            clicks: vec![("a.example/a", 5)],
+            ..batch([2; 16], 1)
+        }])
+        .await;
+    database
+        .execute("ALTER TABLE click_events RENAME TO elsewhere")
+        .await;
+    for _ in 0..3 {
+        assert!(clicking.writer.turn().await.is_err());
+    }
+    assert_eq!(database.count("click_queue WHERE aside = 0").await, 1);
+    database
+        .execute("ALTER TABLE elsewhere RENAME TO click_events")
+        .await;
+    clicking.write().await;
+    assert_eq!(clicking.total(1).await, 6);
+}
+
 async fn a_report_that_cannot_be_written_does_not_hold_up_the_others(database: Database) {
     let mut clicking = Clicking::new(&database).await;
     create_links(&clicking.store).await;
@@ -723,12 +748,12 @@ async fn a_report_that_cannot_be_written_does_not_hold_up_the_others(database: D
         }
         false => {
             "CREATE TRIGGER refusal BEFORE INSERT ON link_totals FOR EACH ROW \
-             BEGIN IF NEW.link_id = 2 THEN SIGNAL SQLSTATE '45000'; END IF; END"
+             BEGIN IF NEW.link_id = 2 THEN SIGNAL SQLSTATE '22003'; END IF; END"
         }
     };
     database.execute(refusal).await;
     assert!(clicking.writer.turn().await.is_err());
-    clicking.write().await;
+    while !matches!(clicking.writer.turn().await, Ok(Turn::Idle)) {}
     let totals = [1, 2, 3].map(|id| clicking.total(id));
     let [a, b, c] = totals;
     assert_eq!((a.await, b.await, c.await), (1, 0, 3));

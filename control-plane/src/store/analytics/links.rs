@@ -100,7 +100,8 @@ async fn clicked_links(
             id,
             tenant_id,
             domain_id,
-            tags: tags_from_text(&tags)?.into(),
+            // A link without tags is better than reports that cannot be written.
+            tags: tags_from_text(&tags).unwrap_or_default().into(),
             is_deleted: deleted_at.is_some(),
         };
         Ok((LinkKey::new(domain.clone(), code), link))

@@ -1,6 +1,7 @@
 //! Orphan visits: requests that led to no link. Of each day a bounded number is kept, and all are counted.
 
 use super::docs::sized;
+use super::writing::State;
 use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
@@ -37,15 +38,23 @@ pub struct NewOrphan<'a> {
 impl Store {
     /// Deletes the orphan visits of a tenant; how many were kept.
     pub async fn delete_orphan_visits(&self, tenant_id: u32) -> Result<u64, StoreError> {
+        let call = self.write("delete_orphans", "deleting orphan visits");
+        let before = run!(call, |session| {
+            session.begin().await?;
+            let before = State::lock(session).await?.number;
+            let delete = sql("DELETE FROM orphan_days WHERE tenant_id = ?");
+            session.execute(delete.bind(tenant_id)).await?;
+            session.commit(1).await?;
+            Ok(before)
+        })?;
         let mut deleted = 0;
         loop {
             let call = self.write("delete_orphans", "deleting orphan visits");
             let count: u64 = run!(call, |session| {
-                let of_tenant = "tenant_id = ? ORDER BY tenant_id, at, number";
-                let delete = session
-                    .dialect()
-                    .delete_some("orphan_visits", "number", of_tenant);
-                let delete = sql(delete).bind(tenant_id).bind(MAX_DELETED);
+                let of_tenant = "tenant_id = ? AND number < ? ORDER BY tenant_id, at, number";
+                let dialect = session.dialect();
+                let delete = sql(dialect.delete_some("orphan_visits", "number", of_tenant));
+                let delete = delete.bind(tenant_id).bind(before).bind(MAX_DELETED);
                 session.autocommit(delete).await
             })?;
             deleted += count;
@@ -53,11 +62,6 @@ impl Store {
                 break;
             }
         }
-        let call = self.write("delete_orphans", "deleting orphan visits");
-        run!(call, |session| {
-            let delete = sql("DELETE FROM orphan_days WHERE tenant_id = ?");
-            session.autocommit(delete.bind(tenant_id)).await
-        })?;
         Ok(deleted)
     }
 }

@@ -5,7 +5,7 @@ use super::writing::State;
 use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
-use crate::store::sql::{LONGEST, sql};
+use crate::store::sql::{LONGEST, Sql, sql};
 
 /// The most raw clicks that one statement deletes.
 const MAX_DELETED: u32 = 1000;
@@ -18,24 +18,24 @@ impl Store {
         let mut clicks: u64 = 0;
         for links in links.chunks(LONGEST) {
             let call = self.write("delete_clicks", "deleting the clicks of links");
-            clicks = clicks.saturating_add(run!(call, |session| {
+            let (deleted, before) = run!(call, |session| {
                 session.begin().await?;
-                State::lock(session).await?;
+                let state = State::lock(session).await?;
                 let query = sql(
                     "SELECT CAST(COALESCE(SUM(clicks), 0) AS UNSIGNED) AS clicks FROM link_totals WHERE link_id IN ",
                 );
                 let (clicks,): (u64,) = session.fetch_one(query.list(&distinct(links))).await?;
                 remove_sums(session, links).await?;
                 session.commit(links.len()).await?;
-                Ok(clicks)
-            })?);
+                Ok((clicks, state.number))
+            })?;
+            clicks = clicks.saturating_add(deleted);
+            // Those that are written from now on stay.
             loop {
                 let call = self.write("delete_clicks", "deleting the clicks of links");
                 let deleted = run!(call, |session| {
-                    let (delete, values) = delete_raw(session, links);
-                    let mut delete = sql(delete);
-                    delete.values = values;
-                    session.autocommit(delete.bind(MAX_DELETED)).await
+                    let delete = delete_raw(session, links, before);
+                    session.autocommit(delete).await
                 })?;
                 if deleted < MAX_DELETED.into() {
                     break;
@@ -53,14 +53,19 @@ fn distinct(links: &[u64]) -> Vec<u64> {
     links
 }
 
-/// The statement that deletes some raw clicks of links; its last value is how many.
-fn delete_raw<'v>(session: &Session, links: &[u64]) -> (String, crate::store::sql::Values<'v>) {
+/// The statement that deletes some raw clicks of links whose numbers are lower than this one.
+fn delete_raw<'v>(session: &Session, links: &[u64], before: u64) -> Sql<'v> {
     let of_links = sql("tenant_id > 0 AND link_id IN ").list(links);
-    let condition = format!("{} ORDER BY link_id, at, number", of_links.text);
+    let condition = format!(
+        "{} AND number < ? ORDER BY link_id, at, number",
+        of_links.text
+    );
     let delete = session
         .dialect()
         .delete_some("click_events", "number", &condition);
-    (delete, of_links.values)
+    let mut delete = sql(delete);
+    delete.values = of_links.values;
+    delete.bind(before).bind(MAX_DELETED)
 }
 
 /// Removes rollups and totals.
@@ -79,12 +84,10 @@ async fn remove_sums(session: &mut Session, links: &[u64]) -> Result<(), Fault> 
 
 /// Removes the clicks of links. `false`, and only some are removed, if there are more than one statement deletes. Part of a transaction.
 pub(in crate::store) async fn remove(session: &mut Session, links: &[u64]) -> Result<bool, Fault> {
-    State::lock(session).await?;
+    let before = State::lock(session).await?.number;
     for links in links.chunks(LONGEST) {
-        let (delete, values) = delete_raw(session, links);
-        let mut delete = sql(delete);
-        delete.values = values;
-        if session.execute(delete.bind(MAX_DELETED)).await? >= MAX_DELETED.into() {
+        let delete = delete_raw(session, links, before);
+        if session.execute(delete).await? >= MAX_DELETED.into() {
             return Ok(false);
         }
         remove_sums(session, links).await?;
