@@ -2,7 +2,7 @@
 
 pub(crate) mod api;
 pub(crate) mod app;
-mod asking;
+pub(crate) mod asking;
 pub mod auth;
 pub(crate) mod client_address;
 mod counting;

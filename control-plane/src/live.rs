@@ -10,6 +10,7 @@ pub(crate) use listener::{ListenerFilter, LiveEvent, Subscription};
 
 use crate::analytics::Click;
 use crate::redis::Redis;
+use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::LIVE_LISTENERS;
 use bytes::Bytes;
 use listener::Listener;
@@ -17,7 +18,7 @@ use metrics::gauge;
 pub(crate) use reader::LiveReader;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +32,7 @@ const MAX_REPORTS: usize = 64;
 const MAX_PUBLISHED: usize = 64;
 
 /// The pause before following the channel is tried again.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// How long a new listener waits for the channel to be followed; then it misses what is published until that.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -185,7 +186,10 @@ impl Live {
                 match redis.follow_reports(wanted).await {
                     Ok(()) => drop(self.is_following.send_replace(wanted)),
                     Err(error) => {
-                        tracing::debug!(%error, "following clicks failed: it is tried again");
+                        static THROTTLE: LogThrottle = LogThrottle::new();
+                        if let Some(left_out) = THROTTLE.admit(Instant::now()) {
+                            tracing::warn!(%error, left_out, "clicks of other replicas cannot be followed (channel edgelink:clicks of Redis): it is tried again");
+                        }
                         tokio::time::sleep(PAUSE).await;
                     }
                 }

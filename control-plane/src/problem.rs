@@ -109,6 +109,8 @@ kinds! {
     TooManyDomains: CONFLICT "too-many-domains", "There are too many domains";
     /// the tenant would have no admin any more
     LastAdmin: CONFLICT "last-admin", "The tenant would have no admin";
+    /// the click has led to 100 conversions
+    TooManyConversions: CONFLICT "too-many-conversions", "There are too many conversions of the click";
     /// the tenant has 20 webhooks
     TooManyWebhooks: CONFLICT "too-many-webhooks", "There are too many webhooks";
     /// another link has the external id, or the link that has it is elsewhere

@@ -29,6 +29,7 @@ pub struct Purger {
     settings: PurgeConfig,
     clicks: ClickRetention,
     click_id_days: u64,
+    conversion_days: u64,
     lease: NamedLease,
 }
 
@@ -47,6 +48,8 @@ pub struct Purged {
     pub clicks: u64,
     /// Ids of clicks, of which no conversions may come any more.
     pub click_ids: u64,
+    /// Conversions, and their sums of days.
+    pub conversions: u64,
     /// Entries of the audit log.
     pub audit: u64,
     /// Deliveries to webhooks that were made, or given up.
@@ -66,6 +69,7 @@ enum PurgeKind {
     Unhashed,
     Clicks,
     ClickIds,
+    Conversions,
     Audit,
     Deliveries,
     Undelivered,
@@ -86,6 +90,7 @@ impl Purger {
                 raw: analytics.raw_days,
             },
             click_id_days: analytics.click_id_days,
+            conversion_days: analytics.conversion_days,
         }
     }
 
@@ -208,6 +213,10 @@ impl Purger {
                 let kept = self.click_id_days * DAY_MILLIS / 1000;
                 self.store.purge_click_ids(kept, self.limit(kind)).await
             }
+            PurgeKind::Conversions => {
+                let kept = self.conversion_days * DAY_MILLIS / 1000;
+                self.store.purge_conversions(kept, batch).await
+            }
             PurgeKind::Audit => {
                 let kept = audit_days * DAY_MILLIS;
                 self.store.purge_audit(kept, batch).await
@@ -231,6 +240,7 @@ impl Purged {
             PurgeKind::Unhashed => &mut self.hashed,
             PurgeKind::Clicks => &mut self.clicks,
             PurgeKind::ClickIds => &mut self.click_ids,
+            PurgeKind::Conversions => &mut self.conversions,
             PurgeKind::Audit => &mut self.audit,
             PurgeKind::Deliveries => &mut self.deliveries,
             PurgeKind::Undelivered => &mut self.undelivered,
@@ -240,13 +250,14 @@ impl Purged {
 }
 
 impl PurgeKind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Links,
         Self::Tombstones,
         Self::Receipts,
         Self::Unhashed,
         Self::Clicks,
         Self::ClickIds,
+        Self::Conversions,
         Self::Audit,
         Self::Deliveries,
         Self::Undelivered,
@@ -261,6 +272,7 @@ impl PurgeKind {
             Self::Unhashed => "unhashed",
             Self::Clicks => "clicks",
             Self::ClickIds => "click_ids",
+            Self::Conversions => "conversions",
             Self::Audit => "audit",
             Self::Deliveries => "deliveries",
             Self::Undelivered => "undelivered",

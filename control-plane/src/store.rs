@@ -66,7 +66,7 @@ pub use audit::{Actor, AuditEntry, AuditQuery, Entry};
 pub use bounds::{BOUND_LEAD_MILLIS, BoundState};
 pub use calls::{OnChange, Store};
 pub use clicks::{BatchHead, ClickAccounts, ClickReport};
-pub use conversions::{Conversion, ConversionSum, IdentifiedClick, Recorded};
+pub use conversions::{Conversion, ConversionSum, IdentifiedClick, MAX_CONVERSIONS, Recorded};
 pub use creation::{CreateError, NewLink};
 pub use deliveries::{AttemptOutcome, Delivery, FailurePolicy, MANY_FAILURES, PING};
 pub use error::StoreError;

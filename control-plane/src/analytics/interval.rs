@@ -139,6 +139,22 @@ impl Interval {
         }
     }
 
+    /// The same with whole days of UTC where hours are not known any more: before `hours_from`, which begins a day.
+    #[must_use]
+    pub fn whole_days_before(self, hours_from: u64) -> Self {
+        let Self { from, to } = self;
+        Self {
+            from: match from < hours_from {
+                true => from / DAY * DAY,
+                false => from,
+            },
+            to: match to < hours_from {
+                true => to.next_multiple_of(DAY),
+                false => to,
+            },
+        }
+    }
+
     /// The interval before it, of the same length; it ends where time begins.
     #[must_use]
     pub fn before(self) -> Self {
@@ -329,6 +345,21 @@ mod tests {
         assert_eq!(texts(&[all.from, all.to]), expected);
         let past = Interval::between(0, HOUR).within_reach(now);
         assert_eq!(past.from, past.to);
+    }
+
+    #[test]
+    fn days_of_which_no_hours_are_known_are_whole() {
+        let known = at("2026-11-01T00:00:00Z");
+        let of = |from, to| {
+            let interval = Interval::between(at(from), at(to)).whole_days_before(known);
+            texts(&[interval.from, interval.to])
+        };
+        let whole = of("2026-10-01T22:00:00Z", "2026-10-31T05:00:00Z");
+        assert_eq!(whole, ["2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z"]);
+        let half = of("2026-10-01T22:00:00Z", "2026-11-02T05:00:00Z");
+        assert_eq!(half, ["2026-10-01T00:00:00Z", "2026-11-02T05:00:00Z"]);
+        let none = of("2026-11-01T22:00:00Z", "2026-11-02T05:00:00Z");
+        assert_eq!(none, ["2026-11-01T22:00:00Z", "2026-11-02T05:00:00Z"]);
     }
 
     #[test]

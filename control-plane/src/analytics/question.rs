@@ -123,11 +123,20 @@ impl Question {
             GroupBy::Count | GroupBy::Conversions => {}
             GroupBy::Timeseries => {
                 answer.slots = engine.series(&query, slots, Visitors::Counted).await?;
+                let clicks = answer.slots.iter().map(|slot| slot.numbers.clicks);
+                answer.totals.clicks = clicks.sum();
             }
-            GroupBy::Bots => answer.values = self.bots(engine, query, answer.totals).await?,
+            GroupBy::Bots => {
+                answer.values = self.bots(engine, query).await?;
+                answer.totals.clicks = sum(&answer.values);
+            }
             GroupBy::Values(attribute) => {
                 let found = engine.breakdown(&query, attribute, self.limit).await?;
                 (answer.values, answer.other) = without_other(found);
+                // Clicks come in between two questions, so that the sum is that of the answer. A click has several tags.
+                if attribute != Attribute::Tag {
+                    answer.totals.clicks = sum(&answer.values) + answer.other;
+                }
             }
         }
         Ok(answer)
@@ -149,27 +158,27 @@ impl Question {
     async fn bots(
         &self,
         engine: &dyn Engine,
-        query: AnalyticsQuery,
-        totals: Numbers,
+        mut query: AnalyticsQuery,
     ) -> Result<Breakdown, EngineError> {
-        let all = totals.clicks;
-        let bots = match self.bots {
-            Bots::Excluded => 0,
-            Bots::Only => all,
-            Bots::Included => {
-                let bots = Bots::Only;
-                engine
-                    .count(&AnalyticsQuery { bots, ..query })
-                    .await?
-                    .clicks
-            }
-        };
-        let people = all.saturating_sub(bots);
+        let (mut people, mut bots) = (0, 0);
+        if self.bots != Bots::Only {
+            query.bots = Bots::Excluded;
+            people = engine.count(&query).await?.clicks;
+        }
+        if self.bots != Bots::Excluded {
+            query.bots = Bots::Only;
+            bots = engine.count(&query).await?.clicks;
+        }
         let mut values = vec![("human".to_owned(), people), ("bot".to_owned(), bots)];
         values.retain(|(_, clicks)| *clicks > 0);
         values.sort_by_key(|(_, clicks)| std::cmp::Reverse(*clicks));
         Ok(values)
     }
+}
+
+/// The clicks of all values.
+fn sum(values: &Breakdown) -> u64 {
+    values.iter().map(|(_, clicks)| clicks).sum()
 }
 
 /// The values of a breakdown, and the clicks of what it leaves out.

@@ -35,10 +35,13 @@ edgelink_wire::settings! {
         pub chunk_clicks: usize = 250_000, 1..=4_000_000;
         /// Bytes of reports that are written together at most, but for a single report.
         pub chunk_bytes: u64 = 33_554_432, 1..=268_435_456;
-        /// Questions about clicks that are answered at once; further ones get 503.
-        pub max_queries: usize = 16, 1..=10_000;
+        /// Questions about clicks that are answered at once; further ones wait for a second, and then get 503. With
+        /// `resolve.max_lookups` they are to be fewer than `store.max_connections`.
+        pub max_queries: usize = 3, 1..=10_000;
         /// Retention of the ids of clicks of links that track conversions, in days: so long a conversion may come.
         pub click_id_days: u64 = 90, 1..=3_650;
+        /// Retention of conversions, in days.
+        pub conversion_days: u64 = 730, 1..=3_650;
         /// Links that are remembered by their keys, for 10 s.
         pub max_known_links: u64 = 200_000, 1..=10_000_000;
         /// `clickhouse`: its HTTP interface. With `https` its certificate must be one that the system trusts.

@@ -1,6 +1,6 @@
 //! The state that handlers share.
 
-use super::asking::MAX_EXPORTS;
+use super::asking::Shares;
 use crate::analytics::{Engine, VisitorSecrets};
 use crate::clicks::{OwnClicks, Reports};
 use crate::config::Config;
@@ -63,8 +63,10 @@ pub(crate) struct App {
     pub(crate) live: Arc<Live>,
     /// One permit for every question about clicks that is answered at once.
     pub(super) query_permits: Semaphore,
-    /// One permit for every file of clicks that is sent at once.
-    pub(crate) export_permits: Arc<Semaphore>,
+    /// The files of clicks that are sent.
+    pub(super) exports: Shares,
+    /// The clients that listen to clicks.
+    pub(crate) streams: Shares,
     /// See [`App::seal`].
     seal: OnceCell<Seal>,
 }
@@ -116,7 +118,8 @@ impl App {
             bulk_permits: Semaphore::new(config.server.max_bulk_requests),
             live: lookups.live,
             query_permits: Semaphore::new(config.analytics.max_queries),
-            export_permits: Arc::new(Semaphore::new(MAX_EXPORTS)),
+            exports: Shares::default(),
+            streams: Shares::default(),
             seal: OnceCell::new(),
             store,
             config,

@@ -199,7 +199,11 @@ const OF_THEIR_OWN: &[(&[&str], &[Kind])] = &[
         &["getOrphans", "listClicks", "listOrphans"],
         &[Kind::ClicksNotKept],
     ),
-    (&["trackConversion"], &[Kind::ClickNotFound]),
+    (
+        &["trackConversion"],
+        &[Kind::ClickNotFound, Kind::TooManyConversions],
+    ),
+    (&["getAnalytics", "streamEvents"], &[Kind::LinkNotFound]),
     (&["verifyDomain"], &[Kind::VerificationFailed]),
     (&["deleteDomain"], &[Kind::DomainInUse]),
     (

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 pub(crate) const MAX_WAITING: usize = 1_024;
 
 /// The longest time without an event.
-const BEAT: Duration = Duration::from_secs(15);
+const BEAT: Duration = Duration::from_secs(10);
 
 /// Which clicks a listener wants.
 #[derive(Clone, Debug)]

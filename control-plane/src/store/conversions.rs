@@ -56,6 +56,9 @@ pub struct ConversionSum {
     pub value: u64,
 }
 
+/// The most conversions of a click.
+pub const MAX_CONVERSIONS: u64 = 100;
+
 /// What became of a conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
@@ -63,6 +66,8 @@ pub enum Recorded {
     New,
     /// It was counted before, as this one.
     Before(Conversion),
+    /// It does not count: the click has [`MAX_CONVERSIONS`].
+    TooMany,
 }
 
 type ConversionRow = (Vec<u8>, Vec<u8>, Option<Vec<u8>>, u64, Vec<u8>, u64);
@@ -155,7 +160,7 @@ impl Store {
                 let query = sql(format!(
                     "SELECT {CONVERSION} FROM conversions WHERE click_id IN "
                 ));
-                let query = query.list(&ids).push(" ORDER BY click_id, at LIMIT 10000");
+                let query = query.list(&ids).push(" ORDER BY click_id, at");
                 let rows: Vec<ConversionRow> = session.fetch_all(query).await?;
                 let read = rows.into_iter().map(read);
                 conversions.extend(read.collect::<Result<Vec<_>, _>>()?);
@@ -187,13 +192,26 @@ impl Store {
         })
     }
 
+    /// Removes up to `limit` conversions each that were, and were counted, before so many seconds by the database's clock; how many
+    /// there were.
+    pub async fn purge_conversions(&self, kept: u64, limit: u32) -> Result<u64, StoreError> {
+        let call = self.write("purge_conversions", "purging conversions");
+        run!(call, |session| {
+            let dialect = session.dialect();
+            let now = dialect.now_seconds;
+            let old = format!("at < CAST({now} AS SIGNED) - ? ORDER BY at");
+            let single = sql(dialect.delete_some("conversions", "tenant_id, hash", &old));
+            let old = format!("day < (CAST({now} AS SIGNED) - ?) / 86400 ORDER BY day");
+            let days = sql(dialect.delete_some("conversion_days", TABLES[2].1, &old));
+            let kept = kept.cast_signed();
+            let purged = session.autocommit(single.bind(kept).bind(limit)).await?;
+            Ok(purged + session.autocommit(days.bind(kept).bind(limit)).await?)
+        })
+    }
+
     /// Removes the conversions of a link, and the ids of its clicks.
     pub async fn delete_conversions(&self, link_id: u64) -> Result<(), StoreError> {
-        for (table, key) in [
-            ("click_ids", "id"),
-            ("conversions", "tenant_id, hash"),
-            ("conversion_days", "link_id, day, event, currency"),
-        ] {
+        for (table, key) in TABLES {
             let delete = async || {
                 let call = self.write("delete_conversions", "deleting conversions");
                 run!(call, |session| {
@@ -208,8 +226,32 @@ impl Store {
     }
 }
 
+/// The tables that have rows of a link, and their keys.
+const TABLES: [(&str, &str); 3] = [
+    ("click_ids", "id"),
+    ("conversions", "tenant_id, hash"),
+    ("conversion_days", "link_id, day, event, currency"),
+];
+
 /// The most rows that one statement deletes.
 const MAX_DELETED: u32 = 1000;
+
+/// Removes the conversions of links, and the ids of their clicks. `false`, and only some are removed, if there are more than one
+/// statement deletes. Part of a transaction.
+pub(super) async fn remove(session: &mut Session, links: &[u64]) -> Result<bool, Fault> {
+    for links in links.chunks(LONGEST) {
+        for (table, key) in TABLES {
+            let of_links = sql("link_id IN ").list(links);
+            let delete = session.dialect().delete_some(table, key, &of_links.text);
+            let mut delete = sql(delete);
+            delete.values = of_links.values;
+            if session.execute(delete.bind(MAX_DELETED)).await? >= MAX_DELETED.into() {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
 
 async fn record(
     session: &mut Session,
@@ -241,6 +283,14 @@ async fn record(
             .fetch_one(query.bind(click.tenant_id).bind(hash))
             .await?;
         return read(row).map(Recorded::Before);
+    }
+    let count = sql("SELECT COUNT(*) AS conversions FROM conversions WHERE click_id = ?");
+    let (count,): (i64,) = session
+        .fetch_one(count.bind(conversion.click_id.as_slice()))
+        .await?;
+    if count.cast_unsigned() > MAX_CONVERSIONS {
+        session.rollback().await?;
+        return Ok(Recorded::TooMany);
     }
     add_to_day(session, click, conversion).await?;
     session.commit(1).await?;

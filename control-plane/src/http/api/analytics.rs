@@ -5,7 +5,9 @@ pub(super) mod times;
 use super::clicks::filter::{self, ClickFilter};
 use super::fields::{Fields, Reason};
 use super::{schema, values};
-use crate::analytics::{Answer, Attribute, GroupBy, MAX_VALUES, Numbers, Period, Question, Scope};
+use crate::analytics::{
+    Answer, Attribute, GroupBy, Interval, MAX_VALUES, Numbers, Period, Question, Scope,
+};
 use crate::config::LinksConfig;
 use crate::http::app::App;
 use crate::http::auth::Caller;
@@ -16,12 +18,10 @@ use axum::extract::{Extension, RawQuery, State};
 use edgelink_wire::LinkKey;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::sync::Arc;
-use times::{IntervalView, Times, one_of};
+use times::{DAY, IntervalView, Times, one_of};
 use utoipa::ToSchema;
-
-/// A day in seconds.
-const DAY: u64 = 24 * 60 * 60;
 
 /// How many values there are if no number is asked for.
 pub(super) const DEFAULT_LIMIT: usize = 100;
@@ -35,7 +35,7 @@ pub(crate) struct AnalyticsView {
     interval: IntervalView,
     totals: TotalsView,
     data: Vec<ItemView>,
-    /// The clicks of all values that `data` does not have.
+    /// The clicks, or conversions, of all values that `data` does not have.
     other: u64,
     /// Whether there are older links whose clicks are not counted.
     at_least: bool,
@@ -127,16 +127,21 @@ pub(crate) async fn get(
     let group_by = fields.optional("groupBy", group_by).unwrap_or_default();
     let limit = fields.optional("limit", limit).unwrap_or(DEFAULT_LIMIT);
     let bots = fields.optional("bots", filter::bots).unwrap_or_default();
+    let of_group = |times: Times| match group_by {
+        GroupBy::Values(_) => times.for_breakdown(app.config.analytics.hours_days),
+        _ => times,
+    };
     let times = Times::read(&mut fields);
     let before = fields
         .optional("compare", previous)
-        .map(|()| times.before());
+        .map(|()| of_group(times.before()));
+    let times = of_group(times);
     if before.is_some() && times.period == Some(Period::All) {
         fields.refuse("compare", "cannot be combined with interval=all");
     }
     let filter = ClickFilter::read(&mut fields, &app.links(&caller));
     fields.finish()?;
-    let engine = app.ask()?;
+    let engine = app.ask().await?;
     let found = filter.find(&app, &caller).await?;
     let question = Question {
         scope: found.scope,
@@ -153,7 +158,8 @@ pub(crate) async fn get(
         };
         let mut part = PartView::new(times, answer.await?, item);
         if group_by == GroupBy::Conversions {
-            part.data = conversions(&app, &question.scope, times).await?;
+            let found = conversions(&app, &question.scope, times, limit).await?;
+            (part.data, part.other) = found;
         }
         Ok::<_, Problem>(part)
     };
@@ -168,20 +174,22 @@ pub(crate) async fn get(
     }))
 }
 
-/// The conversions of the days that an interval touches, by event.
-async fn conversions(app: &App, scope: &Scope, times: &Times) -> Result<Vec<ItemView>, Problem> {
-    let (from, last) = (times.interval.from, times.interval.to.saturating_sub(1));
-    let sums = app.store.conversion_sums(scope, from / DAY, last / DAY);
-    let mut items: Vec<ItemView> = Vec::new();
+/// The conversions of the days that an interval touches, by event, at most `limit` events, and the conversions of the others.
+async fn conversions(
+    app: &App,
+    scope: &Scope,
+    times: &Times,
+    limit: usize,
+) -> Result<(Vec<ItemView>, u64), Problem> {
+    let Interval { from, to } = times.interval;
+    if from >= to {
+        return Ok((Vec::new(), 0));
+    }
+    let sums = app.store.conversion_sums(scope, from / DAY, (to - 1) / DAY);
+    let mut events: HashMap<String, (u64, Vec<AmountView>)> = HashMap::new();
     for sum in sums.await? {
-        let is_of = |item: &&mut ItemView| item.value.as_ref() == Some(&Some(sum.event.clone()));
-        let place = items.iter_mut().find(is_of);
-        let item = match place {
-            Some(item) => item,
-            None => items.push_mut(ItemView::default().of_value(sum.event)),
-        };
-        *item.conversions.get_or_insert_default() += sum.conversions;
-        let amounts = item.amounts.get_or_insert_default();
+        let (conversions, amounts) = events.entry(sum.event).or_default();
+        *conversions += sum.conversions;
         if !sum.currency.is_empty() {
             amounts.push(AmountView {
                 currency: sum.currency,
@@ -189,8 +197,19 @@ async fn conversions(app: &App, scope: &Scope, times: &Times) -> Result<Vec<Item
             });
         }
     }
-    items.sort_by_key(|item| std::cmp::Reverse(item.conversions));
-    Ok(items)
+    let mut events: Vec<_> = events.into_iter().collect();
+    events.sort_unstable_by(|(one, (of_one, _)), (other, (of_other, _))| {
+        of_other.cmp(of_one).then_with(|| one.cmp(other))
+    });
+    let left_out = events.split_off(limit.min(events.len()));
+    let left_out = left_out.iter().map(|(_, (conversions, _))| conversions);
+    let view = |(event, (conversions, amounts))| ItemView {
+        conversions: Some(conversions),
+        amounts: Some(amounts),
+        ..ItemView::default().of_value(event)
+    };
+    let other = left_out.sum();
+    Ok((events.into_iter().map(view).collect(), other))
 }
 
 impl AnalyticsView {
@@ -278,8 +297,13 @@ impl ItemView {
 }
 
 fn group_by(value: &Value) -> Result<GroupBy, Reason> {
-    let group = GroupBy::of_word(values::text(value)?);
-    group.ok_or_else(|| one_of(GroupBy::ALL.map(|(_, word)| word)))
+    let word = match values::text(value)? {
+        // Those of Dub.
+        "top_links" => "links",
+        "referers" => "referrers",
+        word => word,
+    };
+    GroupBy::of_word(word).ok_or_else(|| one_of(GroupBy::ALL.map(|(_, word)| word)))
 }
 
 fn previous(value: &Value) -> Result<(), Reason> {
@@ -291,7 +315,9 @@ fn previous(value: &Value) -> Result<(), Reason> {
 
 /// A number of values.
 pub(super) fn limit(value: &Value) -> Result<usize, Reason> {
-    let number = values::text(value)?.parse().ok();
+    let text = values::text(value)?;
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| is_number);
     number
         .filter(|number| (1..=MAX_VALUES).contains(number))
         .ok_or(Reason::Borrowed("must be a number of 1 to 1000"))

@@ -56,7 +56,7 @@ pub(crate) async fn list(
     fields.finish()?;
     let link = one::find(&app, &caller, &key).await?;
     let scope = Scope::Links(vec![link.id]);
-    asked.answer(&app, scope, false).await
+    asked.answer(&app, &caller, scope, false).await
 }
 
 /// Removes the clicks of a link: single ones, and all that is counted of it.

@@ -5,21 +5,29 @@ use super::fields::Fields;
 use super::list::filter_tags;
 use super::{one, schema, values};
 use crate::http::app::App;
+use crate::http::asking::Share;
 use crate::http::auth::{Caller, check_again};
-use crate::live::{ListenerFilter, LiveEvent, Subscription};
+use crate::live::{ListenerFilter, LiveEvent, MAX_LISTENERS, Subscription};
 use crate::problem::{Kind, Problem};
 use axum::extract::{Extension, RawQuery, State};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use edgelink_wire::LinkKey;
 use futures_util::stream;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a stream goes on before its key is checked again.
-const CHECKED_EVERY: Duration = Duration::from_secs(15);
+/// A key is checked again before an event if it was not for so long.
+const CHECKED_EVERY: Duration = Duration::from_secs(5);
+
+/// How long a stream goes on whose key cannot be checked.
+const UNCHECKED: Duration = Duration::from_mins(1);
+
+/// The streams of a tenant, and of a key.
+const STREAMS_OF_TENANT: usize = MAX_LISTENERS / 2;
+const STREAMS_OF_KEY: usize = 10;
 
 /// Streams clicks as they are reported, as server-sent events.
 ///
@@ -57,6 +65,9 @@ pub(crate) async fn stream(
         let link = one::find(&app, &caller, &LinkKey::new(domain, code)).await?;
         filter.link_id = Some(link.id);
     }
+    let most = [MAX_LISTENERS, STREAMS_OF_TENANT, STREAMS_OF_KEY];
+    let share = app.streams.take(&caller, most);
+    let share = share.ok_or_else(|| Problem::new(Kind::Overloaded))?;
     let subscription = app.live.listen(filter).await;
     let subscription = subscription
         .map_err(|error| Problem::new(Kind::Overloaded).with_detail(error.to_string()))?;
@@ -66,12 +77,16 @@ pub(crate) async fn stream(
         headers,
         subscription,
         checked: None,
+        tried: Instant::now(),
+        _share: share,
     };
     let events = stream::unfold(stream, async |mut stream| {
         let event = stream.next().await?;
         Some((Ok::<_, Infallible>(event), stream))
     });
-    Ok(Sse::new(events).into_response())
+    // A proxy would keep events back.
+    let unbuffered = [(HeaderName::from_static("x-accel-buffering"), "no")];
+    Ok((unbuffered, Sse::new(events)).into_response())
 }
 
 /// A stream under way.
@@ -82,6 +97,9 @@ struct Stream {
     subscription: Subscription,
     /// When it was checked last that the key is what it was; `None` at the beginning.
     checked: Option<Instant>,
+    /// When that was tried last.
+    tried: Instant,
+    _share: Share,
 }
 
 impl Stream {
@@ -91,21 +109,22 @@ impl Stream {
             self.checked = Some(Instant::now());
             return Some(Event::default().comment("listening"));
         };
-        if checked.elapsed() >= CHECKED_EVERY {
-            // A key that cannot be checked now is checked again with the next event.
+        let event = self.subscription.next().await?;
+        if self.tried.elapsed() >= CHECKED_EVERY {
+            self.tried = Instant::now();
             match check_again(&self.app.keys, &self.headers, &self.caller).await {
-                Ok(()) => self.checked = Some(Instant::now()),
-                Err(problem) if problem.is_possibly_done() => {}
+                Ok(()) => self.checked = Some(self.tried),
+                Err(problem) if problem.is_possibly_done() && checked.elapsed() < UNCHECKED => {}
                 Err(_) => return None,
             }
         }
-        match self.subscription.next().await? {
-            LiveEvent::Click(json) => Some(Event::default().event("click").data(json.as_ref())),
+        Some(match event {
+            LiveEvent::Click(json) => Event::default().event("click").data(json.as_ref()),
             LiveEvent::Lost(count) => {
                 let data = format!("{{\"count\":{count}}}");
-                Some(Event::default().event("lost").data(data))
+                Event::default().event("lost").data(data)
             }
-            LiveEvent::Beat => Some(Event::default().comment("beat")),
-        }
+            LiveEvent::Beat => Event::default().comment("beat"),
+        })
     }
 }

@@ -39,7 +39,7 @@ pub(crate) async fn get(
     let times = Times::read(&mut fields);
     let domain = fields.optional("domain", |value| values::domain(value, &app.links(&caller)));
     fields.finish()?;
-    let engine = app.ask()?;
+    let engine = app.ask().await?;
     let query = Asked {
         scope: filter::of_tenant(&app, &caller, domain.as_ref()).await?,
         from: times.interval.from,
@@ -86,7 +86,7 @@ pub(crate) async fn list(
     let domain = fields.optional("domain", |value| values::domain(value, &app.links(&caller)));
     fields.finish()?;
     let scope = filter::of_tenant(&app, &caller, domain.as_ref()).await?;
-    asked.answer(&app, scope, true).await
+    asked.answer(&app, &caller, scope, true).await
 }
 
 /// Removes all orphan visits of the tenant.

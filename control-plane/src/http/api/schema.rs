@@ -337,11 +337,11 @@ requests! {
         /// What the visitor did.
         #[schema(format = "line", min_length = 1, max_length = 64)]
         event_name: String,
-        /// Its id in another system, for which it counts once.
+        /// Its id in another system, for which it counts once of the link.
         #[schema(format = "line", min_length = 1, max_length = 255)]
         external_id: Option<String>,
         /// What it is worth, in the smallest unit of the currency; by default 0.
-        #[schema(maximum = 1_000_000_000_000_000_u64)]
+        #[schema(maximum = 1_000_000_000_000_u64)]
         value: Option<u64>,
         /// Three letters of ISO 4217; needed with a value.
         #[schema(pattern = "^[A-Z]{3}$")]

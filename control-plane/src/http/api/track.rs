@@ -22,8 +22,11 @@ use std::sync::Arc;
 /// The longest name of an event in characters.
 const MAX_EVENT_LENGTH: usize = 64;
 
-/// The greatest value.
-const MAX_VALUE: u64 = 1_000_000_000_000_000;
+/// The longest name of an event in bytes.
+const MAX_EVENT_BYTES: usize = 255;
+
+/// The greatest value. The sum of a day has room for millions of them.
+const MAX_VALUE: u64 = 1_000_000_000_000;
 
 /// How far in the future a conversion may be, in seconds: clocks differ.
 const MAX_AHEAD: u64 = 300;
@@ -31,7 +34,7 @@ const MAX_AHEAD: u64 = 300;
 /// Counts a conversion of a click.
 ///
 /// `clickId` is the value of the parameter `el_click` that the target of a link with `trackConversions` gets. A conversion counts once
-/// for each `externalId`, and without one once for each click and event.
+/// for each `externalId` of the link, and without one once for each click and event.
 #[utoipa::path(
     post,
     path = "/track",
@@ -59,11 +62,12 @@ pub(crate) async fn track(
     if !sees_all && !app.store.has_link(scope, click.link_id).await? {
         return Err(unknown());
     }
-    let hash = hash(&conversion);
+    let hash = hash(&conversion, click.link_id);
     let recorded = app.store.record_conversion(&click, &conversion, &hash);
     let (status, conversion) = match recorded.await? {
         Recorded::New => (StatusCode::CREATED, conversion),
         Recorded::Before(before) => (StatusCode::OK, before),
+        Recorded::TooMany => return Err(Problem::new(Kind::TooManyConversions)),
     };
     Ok((status, Json(ConversionView::new(conversion))).into_response())
 }
@@ -87,9 +91,9 @@ fn parse(mut fields: Fields) -> Result<Conversion, Problem> {
     fields.finish().map(|()| conversion)
 }
 
-/// What a conversion counts once for.
-fn hash(conversion: &Conversion) -> [u8; 32] {
-    let hash = Sha256::new();
+/// What a conversion counts once for: others of the link are those of all who may see it.
+fn hash(conversion: &Conversion, link_id: u64) -> [u8; 32] {
+    let hash = Sha256::new().chain_update(link_id.to_be_bytes());
     let hash = match &conversion.external_id {
         Some(id) => hash.chain_update([1]).chain_update(id),
         None => hash
@@ -108,17 +112,18 @@ fn parse_id(value: &Value) -> Result<ClickId, Reason> {
 fn event(value: &Value) -> Result<String, Reason> {
     let event = values::text(value)?;
     let length = event.chars().count();
-    if (1..=MAX_EVENT_LENGTH).contains(&length) && !event.chars().any(char::is_control) {
+    let is_short = (1..=MAX_EVENT_LENGTH).contains(&length) && event.len() <= MAX_EVENT_BYTES;
+    if is_short && !event.chars().any(char::is_control) {
         Ok(event.to_owned())
     } else {
-        Err("must be 1 to 64 characters without control characters".into())
+        Err("must be 1 to 64 characters, of 255 bytes at most, without control characters".into())
     }
 }
 
 fn value(value: &Value) -> Result<u64, Reason> {
     let value = value.as_u64().filter(|value| *value <= MAX_VALUE);
     value.ok_or(Reason::Borrowed(
-        "must be a whole number from 0 to 1000000000000000, in the smallest unit of the currency",
+        "must be a whole number from 0 to 1000000000000, in the smallest unit of the currency",
     ))
 }
 
@@ -165,12 +170,15 @@ mod tests {
     fn a_conversion_counts_once_for_its_external_id_or_for_click_and_event() {
         let of = |event: &str, id: Option<&str>, click: &str| {
             let body = json!({ "clickId": click.repeat(22), "eventName": event, "externalId": id });
-            hash(&read(body).unwrap())
+            hash(&read(body).unwrap(), 7)
         };
         assert_eq!(of("sale", Some("a"), "0"), of("lead", Some("a"), "1"));
         assert_ne!(of("sale", Some("a"), "0"), of("sale", Some("b"), "0"));
         assert_eq!(of("sale", None, "0"), of("sale", None, "0"));
         assert_ne!(of("sale", None, "0"), of("lead", None, "0"));
         assert_ne!(of("sale", None, "0"), of("sale", None, "1"));
+        let body = json!({ "clickId": "0".repeat(22), "eventName": "sale", "externalId": "a" });
+        let conversion = read(body).unwrap();
+        assert_ne!(hash(&conversion, 7), hash(&conversion, 8));
     }
 }

@@ -7,9 +7,9 @@ use super::failure::Failure;
 use super::fields::{Named, NamedLink, domain};
 use super::pages::Page;
 use super::view::{VisitsSummary, time};
-use crate::analytics::{Bots, MAX_ORPHANS, RawClick, RawQuery, Scope, orphan_word};
+use crate::analytics::{Bots, EngineError, MAX_ORPHANS, RawClick, RawQuery, Scope, orphan_word};
 use crate::config::LinksConfig;
-use crate::http::api::clicks::filter::{self, ClickFilter};
+use crate::http::api::clicks::filter::{self, ClickFilter, FoundScope};
 use crate::http::api::fields::{Fields, Reason};
 use crate::http::api::{one, values};
 use crate::http::app::App;
@@ -118,13 +118,13 @@ pub(super) async fn overview(
             skip: 0,
             limit: 0,
         };
-        match sees_orphans(&caller) {
-            true => app
-                .ask()?
-                .count_raw(&query, MAX_LISTED)
-                .await
-                .map_err(Problem::from),
-            false => Ok(0),
+        if !sees_orphans(&caller) {
+            return Ok(0);
+        }
+        match app.ask().await?.count_raw(&query, MAX_LISTED).await {
+            // None are kept.
+            Err(EngineError::Unsupported(_)) => Ok(0),
+            counted => counted.map_err(Problem::from),
         }
     };
     let (visits, bots) = (orphans(Bots::Included).await?, orphans(Bots::Only).await?);
@@ -146,7 +146,7 @@ pub(super) async fn of_short_url(
     let wanted = Wanted::read(&mut fields);
     fields.finish()?;
     let link = one::find(&app, &caller, &key).await?;
-    list(&app, &wanted, Scope::Links(vec![link.id]), false).await
+    list(&app, &wanted, (Scope::Links(vec![link.id]), false), false).await
 }
 
 /// `DELETE /short-urls/{code}/visits`.
@@ -230,14 +230,14 @@ pub(super) async fn orphan(
     }
     let scope = filter::of_tenant(&app, &caller, domain.as_ref()).await?;
     let Some(kind) = kind else {
-        return list(&app, &wanted, scope, true).await;
+        return list(&app, &wanted, (scope, false), true).await;
     };
     let query = RawQuery {
         skip: 0,
         limit: MAX_ORPHANS + 1,
         ..wanted.query(scope, true)
     };
-    let mut visits = app.ask()?.raw(&query).await.map_err(Problem::from)?;
+    let mut visits = app.ask().await?.raw(&query).await.map_err(Problem::from)?;
     let is_cut_off = visits.len() > MAX_ORPHANS as usize;
     visits.truncate(MAX_ORPHANS as usize);
     visits.retain(|visit| visit.orphan == Some(kind));
@@ -281,15 +281,15 @@ async fn of_many(
     wanted: &Wanted,
     of: ClickFilter,
 ) -> Result<Json<Value>, Failure> {
-    let found = of.find(app, caller).await?;
-    list(app, wanted, found.scope, false).await
+    let FoundScope { scope, at_least } = of.find(app, caller).await?;
+    list(app, wanted, (scope, at_least), false).await
 }
 
 /// A page of visits, newest first.
 async fn list(
     app: &App,
     wanted: &Wanted,
-    scope: Scope,
+    (scope, at_least): (Scope, bool),
     orphans: bool,
 ) -> Result<Json<Value>, Failure> {
     let links = &app.config.links;
@@ -297,14 +297,14 @@ async fn list(
         return Ok(answer(links, &[], wanted.page, 0, false));
     }
     let query = wanted.query(scope, orphans);
-    let engine = app.ask()?;
+    let engine = app.ask().await?;
     let total = engine.count_raw(&query, MAX_LISTED).await;
     let total = total.map_err(Problem::from)?;
     let visits = match query.skip < total {
         true => engine.raw(&query).await.map_err(Problem::from)?,
         false => Vec::new(),
     };
-    let is_cut_off = total >= MAX_LISTED;
+    let is_cut_off = at_least || total >= MAX_LISTED;
     Ok(answer(links, &visits, wanted.page, total, is_cut_off))
 }
 

@@ -3,6 +3,7 @@
 use super::docs::{DAYS, DocKind, HOURS};
 use super::writing::State;
 use crate::store::calls::{Store, run};
+use crate::store::conversions;
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
 use crate::store::sql::{LONGEST, Sql, sql};
@@ -92,5 +93,5 @@ pub(in crate::store) async fn remove(session: &mut Session, links: &[u64]) -> Re
         }
         remove_sums(session, links).await?;
     }
-    Ok(true)
+    conversions::remove(session, links).await
 }

@@ -10,6 +10,9 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+/// A day in seconds.
+pub(crate) const DAY: u64 = 24 * 60 * 60;
+
 /// An interval, and how it is divided.
 #[derive(Clone, Debug)]
 pub(crate) struct Times {
@@ -49,11 +52,12 @@ impl Times {
             Some(from) => Interval::between(from, to.unwrap_or(now)),
             None => Interval::until_now(period.unwrap_or_default(), now, &zone),
         };
+        let is_empty = from.is_some_and(|from| to.unwrap_or(now) <= from);
         if from.is_some() && period.is_some() {
             fields.refuse("interval", "cannot be combined with from and to");
         } else if from.is_none() && to.is_some() {
             fields.refuse("to", "needs from");
-        } else if interval.from >= interval.to {
+        } else if is_empty {
             fields.refuse("to", "must be after from");
         }
         let interval = interval.within_reach(now);
@@ -73,6 +77,14 @@ impl Times {
             granularity,
             slots,
         }
+    }
+
+    /// The same with whole days of UTC where a breakdown is not known by the hour any more.
+    pub(crate) fn for_breakdown(self, hours_days: u64) -> Self {
+        let today = clock::unix_seconds() / DAY;
+        let hours_from = today.saturating_sub(hours_days) * DAY;
+        let interval = self.interval.whole_days_before(hours_from);
+        Self { interval, ..self }
     }
 
     /// The interval before, of the same length and divided alike.

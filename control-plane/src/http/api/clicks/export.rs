@@ -7,7 +7,9 @@ use super::filter;
 use super::view::{self, ClickView, Conversions};
 use crate::analytics::{Bots, Engine, EngineError, RawClick, RawPlace, RawQuery, Scope};
 use crate::http::app::App;
-use crate::problem::{Kind, Problem};
+use crate::http::asking::Share;
+use crate::http::auth::Caller;
+use crate::problem::Problem;
 use crate::store::{Store, StoreError};
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -17,11 +19,14 @@ use http::{HeaderMap, HeaderValue, header};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
-use tokio::sync::OwnedSemaphorePermit;
+use std::time::{Duration, Instant};
 use utoipa::ToSchema;
 
 /// The most clicks of a file.
 pub(crate) const MAX_EXPORTED: u32 = 100_000;
+
+/// The longest time in which a file is sent.
+const LONGEST: Duration = Duration::from_mins(10);
 
 /// The clicks that are read at once for a file.
 const BATCH: u32 = 1_000;
@@ -76,10 +81,11 @@ impl RawAsked {
         }
     }
 
-    /// Answers with clicks of the scope.
+    /// Answers the caller with clicks of the scope.
     pub(crate) async fn answer(
         self,
         app: &App,
+        caller: &Caller,
         scope: Scope,
         orphans: bool,
     ) -> Result<Response, Problem> {
@@ -95,7 +101,10 @@ impl RawAsked {
         };
         match self.format {
             Format::Json => one_page(app, query, self.limit).await,
-            format => export(app, query, format, self.limit).await,
+            format => {
+                let share = app.export(caller)?;
+                export(app, share, query, format, self.limit).await
+            }
         }
     }
 }
@@ -105,7 +114,7 @@ async fn one_page(app: &App, query: RawQuery, limit: u32) -> Result<Response, Pr
         limit: limit + 1,
         ..query
     };
-    let mut clicks = app.ask()?.raw(&query).await?;
+    let mut clicks = app.ask().await?.raw(&query).await?;
     let next_cursor = page::cut(&mut clicks, limit).map(view::id);
     let conversions = conversions(&app.store, &clicks).await?;
     let view = |click| ClickView::new(click, &conversions);
@@ -132,18 +141,18 @@ struct Export {
     left: u32,
     /// Whether the next part is the first one.
     is_first: bool,
-    _permit: OwnedSemaphorePermit,
+    until: Instant,
+    _share: Share,
 }
 
 /// Sends a file. The first part is read before, so that a failure has its answer; later ones close the connection.
 async fn export(
     app: &App,
+    share: Share,
     query: RawQuery,
     format: Format,
     most: u32,
 ) -> Result<Response, Problem> {
-    let permit = app.export_permits.clone().try_acquire_owned();
-    let permit = permit.map_err(|_| Problem::new(Kind::Overloaded))?;
     let mut export = Export {
         engine: app.engine.clone(),
         store: app.store.clone(),
@@ -151,11 +160,14 @@ async fn export(
         format,
         left: most,
         is_first: true,
-        _permit: permit,
+        until: Instant::now() + LONGEST,
+        _share: share,
     };
     let first = export.next().await?.unwrap_or_default();
     let rest = stream::try_unfold(export, async |mut export: Export| {
-        let next = export.next().await?;
+        let next = export.next().await.inspect_err(|error| {
+            tracing::warn!(%error, "a file of clicks is cut off");
+        })?;
         Ok::<_, EngineError>(next.map(|part| (part, export)))
     });
     let first = stream::iter([Ok(first)]);
@@ -183,6 +195,9 @@ impl Export {
         let is_first = std::mem::take(&mut self.is_first);
         if self.left == 0 {
             return Ok(None);
+        }
+        if Instant::now() > self.until {
+            return Err(EngineError::Unsupported("the client is too slow"));
         }
         let limit = self.left.min(BATCH);
         self.query.limit = limit;

@@ -46,6 +46,9 @@ impl ClickFilter {
         if filter.code.is_some() && filter.external_id.is_some() {
             fields.refuse("externalId", "cannot be combined with shortCode");
         }
+        if filter.code.is_some() && !filter.tags.is_empty() {
+            fields.refuse("tags", "cannot be combined with shortCode");
+        }
         filter
     }
 
