@@ -81,8 +81,8 @@ pub(crate) async fn read_live(
         body: report.to_vec(),
         insert_id: None,
     };
-    let Read { chunks, .. } = read(&[report], resolver, usize::MAX).await?;
-    Ok(chunks.into_iter().flat_map(|chunk| chunk.clicks).collect())
+    let Read { chunk, .. } = read(&[report], resolver, usize::MAX).await?;
+    Ok(chunk.clicks)
 }
 
 /// About how many clicks and orphan visits there are.
