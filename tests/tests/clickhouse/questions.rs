@@ -217,7 +217,7 @@ async fn a_click_comes_back_as_it_was() {
             .enumerate()
             .map(|(place, click)| {
                 click.at = from + place as u64;
-                click.link_id = 4;
+                (click.tenant_id, click.link_id) = (1, 4);
                 click.described.as_deref().cloned().unwrap_or_default()
             })
             .collect();

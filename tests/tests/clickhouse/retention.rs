@@ -1,7 +1,7 @@
 //! What is over goes.
 
 use crate::fixture::{DAY, Random, chunk, engine, midnight, settings, start};
-use edgelink_control_plane::analytics::{AnalyticsQuery, Bots, Engine, RawQuery, Scope};
+use edgelink_control_plane::analytics::{AnalyticsQuery, Bots, Click, Engine, RawQuery, Scope};
 use edgelink_control_plane::config::AnalyticsConfig;
 use edgelink_tests::servers::ClickHouseKind;
 
@@ -10,7 +10,8 @@ async fn single_clicks_go_first_and_their_numbers_stay() {
     for kind in ClickHouseKind::ALL {
         let (server, engine) = start(kind).await;
         let from = midnight() - 32 * DAY;
-        let clicks = Random::new(31).clicks(100, from);
+        let mut clicks = Random::new(31).clicks(100, from);
+        clicks.retain(Click::has_link);
         let scope = Scope::Links((0..20).collect());
         let count: u64 = clicks.iter().map(|click| click.count).sum();
         engine.insert(1, &chunk(clicks, Vec::new())).await.unwrap();
