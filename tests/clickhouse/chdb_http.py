@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Today's ClickHouse, as PyPI's chdb has it in a process, behind as much of its HTTP interface as the crate `clickhouse` uses.
+"""Today's ClickHouse, as PyPI's chdb has it in a process, behind what the crate `clickhouse` uses of its HTTP interface.
 
-Queries are in the body, or in the parameter `query` in front of rows in the body. All other parameters are settings, but for `database`
-and `default_format`. Errors are 500 with ClickHouse's text. One query runs at a time.
+Queries are in the body, or in the parameter `query` in front of rows in the body. All other parameters are settings, but
+for `database` and `default_format`. Errors are 500 with ClickHouse's text. One query runs at a time.
 """
 
 import argparse
@@ -85,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         given = (self.headers.get("x-clickhouse-user") or "default", self.headers.get("x-clickhouse-key") or "")
         if given != self.server.account:
-            text = f"Code: 516. DB::Exception: {given[0]}: Authentication failed: password is incorrect. (AUTHENTICATION_FAILED)\n"
+            text = f"Code: 516. DB::Exception: {given[0]}: Authentication failed: password is incorrect.\n"
             self.answer(403, text.encode(), X_ClickHouse_Exception_Code="516")
             return
         settings = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))

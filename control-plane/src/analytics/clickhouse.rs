@@ -44,8 +44,8 @@ impl ClickHouse {
         }
     }
 
-    /// Writes the clicks and orphan visits of a chunk. They count once however often this is called with that id and the same rows of the
-    /// queue, and whatever became of the calls before.
+    /// Writes the clicks and orphan visits of a chunk. They count once however often this is called with that id and
+    /// the same rows of the queue, and whatever became of the calls before.
     ///
     /// # Errors
     /// ClickHouse failed; the chunk is written, or will be when this is called again.

@@ -53,6 +53,7 @@ async fn a_retention_that_is_changed_counts_from_the_next_start_on() {
         ..settings(&server.url())
     };
     engine(&changed).await.totals(&[1]).await.unwrap();
-    let made = "SELECT name FROM system.tables WHERE database = 'edgelink' AND create_table_query LIKE '%toIntervalDay(91)%' ORDER BY name";
+    let made = "SELECT name FROM system.tables WHERE database = 'edgelink' \
+                AND create_table_query LIKE '%toIntervalDay(91)%' ORDER BY name";
     assert_eq!(server.ask(made), "clicks\norphans\n");
 }

@@ -1,4 +1,5 @@
-//! The connection to ClickHouse: what is asked has a limit in time, and a server that does not answer is left alone for a while.
+//! The connection to ClickHouse: what is asked has a limit in time, and a server that does not answer is left alone
+//! for a while.
 
 use super::super::engine::EngineError;
 use super::schema::{Dialect, TABLES, Table};

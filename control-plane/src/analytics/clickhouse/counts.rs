@@ -1,7 +1,7 @@
 //! Counts, series and breakdowns.
 //!
-//! Whole days (UTC) are read from the tables of days, and what is left of the interval from those of hours. The clicks of single links
-//! are few enough to be broken down one by one, as far back as they are kept.
+//! Whole days (UTC) are read from the tables of days, and what is left of the interval from those of hours. The
+//! clicks of single links are few enough to be broken down one by one, as far back as they are kept.
 
 use super::super::engine::{
     AnalyticsQuery, Breakdown, EngineError, Numbers, Scope, Slot, Visitors,
@@ -49,8 +49,8 @@ impl Spans {
         }
     }
 
-    /// What the tables of a kind (`link`, `domain`, `value`) have in the interval, with these columns behind `slot`, the second in which
-    /// day or hour begin.
+    /// What the tables of a kind (`link`, `domain`, `value`) have in the interval, with these columns behind `slot`,
+    /// the second in which day or hour begin.
     fn rows(&self, kind: &str, columns: &str, condition: &Sql) -> Sql {
         let [before, behind] = &self.hours;
         let days = Sql::new("SELECT toUInt64(toUInt32(day)) * 86400 AS slot, ")

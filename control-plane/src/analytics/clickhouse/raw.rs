@@ -12,8 +12,8 @@ const HOUR: u64 = 3_600;
 /// How much longer the part of the interval is that is looked at next, where one before had too few clicks.
 const GROWTH: u64 = 8;
 
-/// Single clicks. The newest hour of the interval is looked at first, and longer parts where it has too few of them. First
-/// only their places are read.
+/// Single clicks. The newest hour of the interval is looked at first, and longer parts where it has too few of them.
+/// First only their places are read.
 pub(super) async fn raw(
     connection: &Connection,
     query: &RawQuery,

@@ -1,7 +1,8 @@
 //! The tables and views in ClickHouse.
 //!
-//! `clicks` and `orphans` have what came, row by row. Materialized views add clicks up by the hour: those of links (`link_hours`), of
-//! domains (`domain_hours`) and of the values that attributes have among the clicks of a domain (`value_hours`), and these by the day.
+//! `clicks` and `orphans` have what came, row by row. Materialized views add clicks up by the hour: those of links
+//! (`link_hours`), of domains (`domain_hours`) and of the values that attributes have among the clicks of a domain
+//! (`value_hours`), and these by the day.
 
 use super::super::model::Attribute;
 use crate::config::AnalyticsConfig;
@@ -9,8 +10,8 @@ use crate::config::AnalyticsConfig;
 /// What ClickHouse understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Before 24.8, down to the 18.16 of Debian. There is no token that views heed, so that rows are looked for before they are written
-    /// again; days are added up when they are read, and partitions that are over are dropped.
+    /// Before 24.8, down to the 18.16 of Debian. There is no token that views heed, so that rows are looked for
+    /// before they are written again; days are added up when they are read, and partitions that are over are dropped.
     Classic,
     /// From 24.8 on.
     Modern,
@@ -116,8 +117,8 @@ const fn table(
     }
 }
 
-/// All tables, each behind the one that fills it. Views on a table fill theirs in the order of their names, one after another: that
-/// of `inserts` is the last one.
+/// All tables, each behind the one that fills it. Views on a table fill theirs in the order of their names, one after
+/// another: that of `inserts` is the last one.
 pub(super) const TABLES: [Table; 10] = [
     table("clicks", Content::Clicks, Kept::Raw, None),
     table("orphans", Content::Orphans, Kept::Raw, None),
@@ -325,7 +326,8 @@ impl Table {
         Some(format!("{slot} + toIntervalDay({days})"))
     }
 
-    /// What fills the table from its source, for the rows that meet `condition` (`WHERE ...`, or empty); `None` if it is written itself.
+    /// What fills the table from its source, for the rows that meet `condition` (`WHERE ...`, or empty); `None` if it
+    /// is written itself.
     pub(super) fn select(&self, condition: &str) -> Option<String> {
         let source = self.source?;
         if self.content == Content::Inserts {
@@ -384,8 +386,8 @@ const SINGLE: [Attribute; 16] = [
     Attribute::Domain,
 ];
 
-/// Multiplies clicks by their attributes. Clicks without a value have no row: there are as many as the others leave over. Those without
-/// tags do, for a click may have several.
+/// Multiplies clicks by their attributes. Clicks without a value have no row: there are as many as the others leave
+/// over. Those without tags do, for a click may have several.
 fn values(condition: &str) -> String {
     let tag = Attribute::Tag as u8;
     let names: Vec<String> = SINGLE.iter().map(|one| (*one as u8).to_string()).collect();

@@ -1,8 +1,9 @@
 //! Writing a chunk, once.
 //!
-//! ClickHouse drops an insert whose token it has seen, in the tables that views fill as well. Servers before [`Dialect::Modern`] cannot: there the
-//! rows are looked for first. The view that fills the table `inserts`, behind all others, says that an insert has come to its end. If
-//! its rows are there and it has not, the day is added up again.
+//! ClickHouse drops an insert whose token it has seen, in the tables that views fill as well. Servers before
+//! [`Dialect::Modern`] cannot: there the rows are looked for first. The view that fills the table `inserts`, behind
+//! all others, says that an insert has come to its end. If its rows are there and it has not, the day is added up
+//! again.
 
 use super::super::engine::{Chunk, EngineError};
 use super::connection::Connection;
@@ -95,8 +96,8 @@ impl Insert<'_> {
         self.connection.call_within(limit * LONGER, send).await
     }
 
-    /// Sends the rows of each day unless they are there, in [`Dialect::Classic`]. What is sent for a day is one part of the table, which is
-    /// there as a whole or not at all.
+    /// Sends the rows of each day unless they are there, in [`Dialect::Classic`]. What is sent for a day is one part
+    /// of the table, which is there as a whole or not at all.
     async fn send_days(&self) -> Result<(), EngineError> {
         self.await_earlier().await?;
         let mut rows: Vec<RawRow<'_>> = self.rows.to_vec();
@@ -146,7 +147,8 @@ impl Insert<'_> {
         Ok(rows > 0)
     }
 
-    /// Adds a day up again, whose clicks are there and were perhaps not added up by all views, and notes that they are now.
+    /// Adds a day up again, whose clicks are there and were perhaps not added up by all views, and notes that they
+    /// are now.
     async fn complete(&self, day: u64) -> Result<(), EngineError> {
         let (client, dialect) = self.connection.ready().await?;
         let limit = self.connection.settings().clickhouse_timeout_ms * LONGER;
