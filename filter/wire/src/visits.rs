@@ -1,6 +1,6 @@
 //! Visits of links that have a limit, as workers lease them (`POST /edge/v1/visits/{domain}/{code}`).
 //!
-//! A visit is what counts as a click: a redirect of a GET. A worker spends visits of a block that the control plane has leased
+//! A visit is a redirect of a GET, be it wanted yet or not. A worker spends visits of a block that the control plane has leased
 //! to it for a short time, and says with its next request how many it has spent; the rest comes back. Each request has a
 //! number, greater than all earlier ones of the worker, so that one that is sent again gets the same block, and what was
 //! spent of a block counts once.
