@@ -24,7 +24,7 @@ pub mod visitor_keys;
 use crate::error::RecordError;
 use crate::varint;
 pub use click_id::{ClickId, ClickIds};
-use events::{Events, Kind};
+use events::{Events, Kind, MAX_EVENTS};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use std::net::IpAddr;
@@ -39,7 +39,7 @@ const EVENTS: u8 = 2;
 /// The most batches in one request.
 pub const MAX_BATCHES: usize = 64;
 
-/// The most links in one batch.
+/// The most links in one batch as it is closed. One whose events have become counts may have [`MAX_EVENTS`] more.
 pub const MAX_LINKS: usize = 2048;
 
 /// The media type of encoded batches.
@@ -143,7 +143,7 @@ impl<'a> ClickBatch<'a> {
 }
 
 fn decode_clicks<'a>(input: &mut &'a [u8]) -> Result<Vec<(&'a str, u64)>, RecordError> {
-    let count = bounded("clicks", varint::read(input)?, MAX_LINKS)?;
+    let count = bounded("clicks", varint::read(input)?, MAX_LINKS + MAX_EVENTS)?;
     (0..count)
         .map(|_| Ok((varint::read_text(input, "key")?, varint::read(input)?)))
         .collect()
@@ -167,7 +167,7 @@ pub fn encode(batches: &[ClickBatch<'_>]) -> Vec<u8> {
 /// Reads the body of a request.
 ///
 /// # Errors
-/// The [`RecordError`] that says what is wrong. More than [`MAX_BATCHES`] batches, or [`MAX_LINKS`] links in one of them,
+/// The [`RecordError`] that says what is wrong. More than [`MAX_BATCHES`] batches, or more than [`MAX_LINKS`] and [`MAX_EVENTS`] links in one of them,
 /// are an error.
 pub fn decode(mut bytes: &[u8]) -> Result<Vec<ClickBatch<'_>>, RecordError> {
     let input = &mut bytes;
@@ -238,7 +238,7 @@ mod tests {
         let one = b"\x01\x010123456789abcdef\x01\x01\x01\x00";
         let not_utf8 = [&one[..], b"\x01\x01\xff\x01"].concat();
         assert_eq!(decode(&not_utf8), Err(RecordError::Field("key")));
-        let too_many = [&one[..], b"\x81\x10"].concat();
+        let too_many = [&one[..], b"\x81\x90\x01"].concat();
         assert_eq!(decode(&too_many), Err(RecordError::Field("clicks")));
     }
 

@@ -109,6 +109,9 @@ impl Batches {
         let mut clicks = tallied.clicks;
         let events = [gathered.clicks, gathered.orphans].into_iter();
         let mut events = events.filter(|events| !events.bytes.is_empty()).peekable();
+        if clicks.is_empty() && events.peek().is_none() {
+            self.report_with_last();
+        }
         while !clicks.is_empty() || events.peek().is_some() || self.is_unreported {
             let rest = clicks.split_off(clicks.len().min(MAX_LINKS));
             let events = events.next().unwrap_or_default();
@@ -133,6 +136,17 @@ impl Batches {
             if !self.strip_one() && !self.drop_one() {
                 break;
             }
+        }
+    }
+
+    /// Lets the newest batch say what was lost, if it was never sent: a batch for this alone would push out another one.
+    fn report_with_last(&mut self) {
+        let has_unsent = self.waiting.len() > self.attempted;
+        if let Some(last) = self.waiting.back_mut().filter(|_| has_unsent) {
+            last.total = self.total;
+            last.dropped = self.dropped;
+            last.undescribed = self.undescribed;
+            self.is_unreported = false;
         }
     }
 

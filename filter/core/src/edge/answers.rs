@@ -38,7 +38,7 @@ impl Edge {
         let of = (now, waiter.has_more);
         let answer = compose(record, tier, of, visit, settings, counts);
         let answer = or_elsewhere(answer, &resumed.key, domains);
-        if waiter.is_counted {
+        if waiter.is_counted && self.settings.clicks.is_some() {
             let events = &mut self.events;
             let request = (client, head, &*resumed.key, now);
             if is_click(events, &answer, request) {

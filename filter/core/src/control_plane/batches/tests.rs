@@ -193,6 +193,56 @@ fn attributes_go_before_counts_do() {
     let decoded = clicks::decode(&body).unwrap();
     assert_eq!(decoded[0].clicks, [("d/a", 20), ("d/b", 10)]);
 }
+#[test]
+fn a_batch_whose_events_of_many_links_became_counts_can_be_read() {
+    let bounds = BatchBounds {
+        batches: 100,
+        bytes: 1 << 20,
+    };
+    let mut batches = Batches::new(WORKER, bounds);
+    let hasher = crate::fake::hasher();
+    let mut events = EventsBuilder::new(hasher, 1 << 20);
+    for number in 0..MAX_LINKS * 2 {
+        let key = format!("d/{number}");
+        assert!(events.push(&edgelink_wire::clicks::events::Event {
+            key: key.as_bytes(),
+            at: 50,
+            kind: Kind::Redirect(RedirectStatus::Found),
+            rule: 0,
+            attributes: Attributes::default(),
+            visitor: Some(1),
+            id: Some([1; 16]),
+        }));
+    }
+    let gathered = Gathered {
+        clicks: events.take(),
+        ..Gathered::default()
+    };
+    let stripped = Counted {
+        gathered,
+        ..Counted::default()
+    };
+    batches.close(stripped, 50);
+    assert!(batches.strip_one());
+    let clicks = 2 * MAX_LINKS as u64;
+    let body = batches.request().unwrap();
+    assert_eq!(read(&body), [(1, clicks, 0, clicks)]);
+}
+
+#[test]
+fn a_full_queue_loses_nothing_more_while_no_clicks_come() {
+    let mut batches = batches(2);
+    for clicks in [1, 10, 100] {
+        batches.close(counted(clicks), 50);
+    }
+    for _ in 0..9 {
+        batches.close(Counted::default(), 51);
+    }
+    assert_eq!(batches.dropped(), 1);
+    let body = batches.request().unwrap();
+    assert_eq!(read(&body), [(2, 11, 0, 10), (3, 111, 1, 100)]);
+}
+
 #[derive(Clone, Debug)]
 enum Event {
     Close(u64),
