@@ -533,6 +533,34 @@ async fn orphan_visits_are_counted_listed_and_removed() {
 }
 
 #[tokio::test]
+async fn an_external_id_of_one_link_says_nothing_about_that_of_another() {
+    let server = Running::start().await;
+    let editors = [
+        client(&server, "editor", &json!({})).await,
+        client(&server, "editor", &json!({ "quota": 9 })).await,
+    ];
+    for (editor, code) in editors.iter().zip(["a", "b"]) {
+        editor.create(&link(code)).await.expect(201);
+    }
+    let mut clicks = [click("go.example:8080/a"), click("go.example:8080/b")];
+    for (number, click) in (0_u8..).zip(&mut clicks) {
+        click.id = Some([number; 16]);
+    }
+    report(&server, 1, &clicks).await;
+    counted(&server, 2).await;
+    for (number, editor) in (0_u8..).zip(&editors) {
+        let id = click_id::to_text([number; 16]);
+        let body = json!({ "clickId": id, "eventName": "sale", "externalId": "order-1" });
+        let answer = editor.send(Method::POST, "/track", &body).await;
+        assert_eq!(answer.expect(201)["clickId"], id);
+        let foreign = click_id::to_text([1 - number; 16]);
+        let body = json!({ "clickId": foreign, "eventName": "sale" });
+        let refused = editor.send(Method::POST, "/track", &body).await;
+        refused.problem(404, "click-not-found");
+    }
+}
+
+#[tokio::test]
 async fn a_conversion_counts_once_and_is_found_at_its_click() {
     let server = Running::start().await;
     server.post(&link("a")).await.expect(201);
@@ -595,6 +623,19 @@ async fn a_conversion_counts_once_and_is_found_at_its_click() {
         .send(Method::POST, "/track", &body)
         .await
         .problem(404, "click-not-found");
+    for number in 4..=100 {
+        let more =
+            json!({ "clickId": click_id::to_text([0xab; 16]), "eventName": format!("e{number}") });
+        track(&more).await.expect(201);
+    }
+    let one_more = json!({ "clickId": click_id::to_text([0xab; 16]), "eventName": "e101" });
+    track(&one_more).await.problem(409, "too-many-conversions");
+    let first = server.get("/analytics?groupBy=conversions&limit=1").await;
+    let first = first.expect(200);
+    assert_eq!(
+        (&first["data"][0]["value"], &first["other"]),
+        (&json!("sale"), &json!(98))
+    );
     server.delete("/links/a/clicks").await.expect(200);
     let none = server
         .get("/analytics?groupBy=conversions")

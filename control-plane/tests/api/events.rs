@@ -123,6 +123,18 @@ async fn a_stream_has_the_clicks_of_the_callers_links_alone() {
 }
 
 #[tokio::test]
+async fn a_key_has_no_more_than_its_share_of_streams() {
+    let server = Running::start().await;
+    let mut streams = Vec::new();
+    for _ in 0..10 {
+        streams.push(Stream::open(&server, &server.admin_key, "").await);
+    }
+    server.get("/events").await.problem(503, "overloaded");
+    let editor = client(&server, "editor", &json!({})).await;
+    let _other = Stream::of(&editor, "").await;
+}
+
+#[tokio::test]
 async fn a_report_that_comes_again_is_streamed_once() {
     let server = Running::start().await;
     server.post(&link("a")).await.expect(201);

@@ -1,13 +1,13 @@
 //! `/analytics/orphans`: requests that led to no link, which only those see who may read all links of the tenant.
 
-use super::analytics::times::{Times, one_of};
+use super::analytics::times::{DAY, Times, one_of};
 use super::analytics::{AnalyticsView, DEFAULT_LIMIT, limit};
 use super::clicks::DeletedView;
 use super::clicks::export::{ClicksView, RawAsked};
 use super::clicks::filter;
 use super::fields::{Fields, Reason};
 use super::{schema, values};
-use crate::analytics::{OrphanGroup, RawQuery as Asked, orphans};
+use crate::analytics::{Interval, OrphanGroup, RawQuery as Asked, orphans};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::Problem;
@@ -51,6 +51,12 @@ pub(crate) async fn get(
         limit: 0,
     };
     let (answer, at_least) = orphans(&*engine, query, group_by, limit).await?;
+    let Interval { from, to } = times.interval;
+    let most = app
+        .store
+        .most_orphans(caller.tenant_id(), from / DAY, to / DAY);
+    // Of such a day not all are kept.
+    let at_least = at_least || most.await? > app.config.analytics.max_orphans;
     Ok(Json(AnalyticsView::of_values(
         group_by.word(),
         &times,

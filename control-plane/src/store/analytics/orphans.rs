@@ -36,6 +36,25 @@ pub struct NewOrphan<'a> {
 }
 
 impl Store {
+    /// How many orphan visits of a tenant were counted on the day (unix time / 86400) from `from` to `to` that has most of them.
+    pub async fn most_orphans(
+        &self,
+        tenant_id: u32,
+        from: u64,
+        to: u64,
+    ) -> Result<u64, StoreError> {
+        let call = self.read("most_orphans", "counting orphan visits");
+        run!(call, |session| {
+            let query = sql(
+                "SELECT CAST(COALESCE(MAX(visits), 0) AS UNSIGNED) AS visits FROM orphan_days \
+                 WHERE tenant_id = ? AND day >= ? AND day <= ?",
+            );
+            let query = query.bind(tenant_id).bind(from).bind(to);
+            let (visits,): (u64,) = session.fetch_one(query).await?;
+            Ok(visits)
+        })
+    }
+
     /// Deletes the orphan visits of a tenant; how many were kept.
     pub async fn delete_orphan_visits(&self, tenant_id: u32) -> Result<u64, StoreError> {
         let call = self.write("delete_orphans", "deleting orphan visits");
