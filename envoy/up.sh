@@ -29,7 +29,9 @@ export EDGELINK_WASM=${EDGELINK_WASM:-$modules/edgelink_filter.wasm}
 export EDGELINK_BRIDGE_WASM=${EDGELINK_BRIDGE_WASM:-$modules/edgelink_resp_bridge.wasm}
 export EDGELINK_TIER_HEADER=${EDGELINK_TIER_HEADER:-true}
 export EDGELINK_CLICKS=${EDGELINK_CLICKS:-true}
-export EDGELINK_CLICK_ATTRIBUTES=${EDGELINK_CLICK_ATTRIBUTES-country,city,userAgent,referrer,language,utm,rule,visitor}
+# Country and city are known only with headers that say so.
+attributes=${EDGELINK_COUNTRY_HEADER:+country,}${EDGELINK_CITY_HEADER:+city,}userAgent,referrer,language,utm,rule,visitor
+export EDGELINK_CLICK_ATTRIBUTES=${EDGELINK_CLICK_ATTRIBUTES-$attributes}
 export EDGELINK_ORPHANS=${EDGELINK_ORPHANS:-true}
 logs=$state/log
 api=http://127.0.0.1:$EDGELINK_API_PORT
