@@ -171,7 +171,7 @@ impl Live {
                 }
             }
         };
-        stop.run_until_cancelled(run).await;
+        stop.run_until_cancelled(Box::pin(run)).await;
     }
 
     /// Follows the channel while there are listeners.

@@ -229,9 +229,7 @@ fn table<'a>(clicks: impl Iterator<Item = ClickView<'a>>, heads: Option<bool>) -
     for click in clicks {
         let _ = writer.write_record(click.cells());
     }
-    writer
-        .into_inner()
-        .map_or_else(|_| Vec::new(), |bytes| bytes)
+    writer.into_inner().unwrap_or_else(|_| Vec::new())
 }
 
 fn lines<'a>(clicks: impl Iterator<Item = ClickView<'a>>) -> Vec<u8> {
