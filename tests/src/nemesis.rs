@@ -229,20 +229,27 @@ async fn count_clicks(shared: &Arc<ClientContext>, clicks: &clicks::Clicks) {
             shared.history.add(What::Unexpected { text });
         }
     }
-    let is_settled = async || deployment.clicks_waiting().await == Ok(0);
-    while start.elapsed() < SETTLE_LIMIT && !is_settled().await {
-        sleep(SUPERVISION).await;
+    // Reports may still come in, and be written, between two questions: these count if they find the same before and after.
+    let start = Instant::now();
+    loop {
+        let before = deployment.clicks_counted().await.expect("the database");
+        let waiting = deployment.clicks_waiting().await.expect("the database");
+        let acknowledged = clicks.acknowledged(deployment).await;
+        let by_code = deployment.clicks_by_code().await.expect("the database");
+        let written = deployment.clicks_written().await.expect("the database");
+        let counted = deployment.clicks_counted().await.expect("the database");
+        let is_settled = waiting == 0 && before == counted;
+        if !is_settled && start.elapsed() < SETTLE_LIMIT {
+            sleep(SUPERVISION).await;
+            continue;
+        }
+        shared.history.add(What::Clicks {
+            counted,
+            acknowledged,
+            by_code,
+            written: Box::new(written),
+            waiting,
+        });
+        return;
     }
-    let acknowledged = clicks.acknowledged(deployment).await;
-    let by_code = deployment.clicks_by_code().await.expect("the database");
-    let counted = deployment.clicks_counted().await.expect("the database");
-    let written = deployment.clicks_written().await.expect("the database");
-    let waiting = deployment.clicks_waiting().await.expect("the database");
-    shared.history.add(What::Clicks {
-        counted,
-        acknowledged,
-        by_code,
-        written: Box::new(written),
-        waiting,
-    });
 }

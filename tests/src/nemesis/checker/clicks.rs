@@ -1,6 +1,6 @@
 //! Whether clicks are counted between those acknowledged and those served.
 
-use super::super::history::{Ask, Event, OperationOutcome, Value, Via, What};
+use super::super::history::{Ask, Event, OperationOutcome, Value, What};
 use super::super::rollups::WrittenClicks;
 use super::{Operation, Promise, Run, Verdict, Violation};
 use std::collections::{HashMap, HashSet};
@@ -86,19 +86,16 @@ fn unlike(counted: u64, written: &WrittenClicks, waiting: u64) -> impl Iterator<
     rest.into_iter().chain(sum).chain(uneven).chain(complete)
 }
 
-/// By code, how many redirects Envoys may have sent: those that came, and those of which no answer came.
+/// By code, how many redirects there may have been: those that came, and those of which no answer came.
 fn served(run: &Run) -> HashMap<&str, u64> {
     let mut served = HashMap::new();
     let expired: HashSet<u64> = run.operations.values().filter_map(expired).collect();
     let is_click =
         |value: &Value| matches!(value, Value::Target(target) if !expired.contains(target));
     for operation in run.operations.values() {
-        let (Ask::Follow { code, via, .. } | Ask::Visit { code, via }) = &operation.ask else {
+        let (Ask::Follow { code, .. } | Ask::Visit { code, .. }) = &operation.ask else {
             continue;
         };
-        if !matches!(via, Via::Envoy(_)) {
-            continue;
-        }
         let may_be_redirect = match &operation.end {
             Some((_, OperationOutcome::Answer { value, .. })) => is_click(value),
             Some((_, OperationOutcome::NoAnswer { .. } | OperationOutcome::Unknown)) | None => true,
