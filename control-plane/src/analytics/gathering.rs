@@ -82,7 +82,7 @@ pub(super) fn gather(clicks: &[Click], most: usize) -> Gathered<'_> {
 }
 
 /// The domain and the tenant of a link, and the values that its clicks have there beside their own.
-fn above<'a>(click: &'a Click, hour: u32) -> [(DocKey, Vec<(Attribute, &'a str)>); 2] {
+fn above(click: &Click, hour: u32) -> [(DocKey, Vec<(Attribute, &str)>); 2] {
     let mut values = vec![(Attribute::Link, cut(&click.key, MAX_VALUE))];
     match click.tags.is_empty() {
         true => values.push((Attribute::Tag, "")),

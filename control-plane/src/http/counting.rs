@@ -26,7 +26,7 @@ pub(super) fn count(app: &App, visit: &Visit<'_>, key: &LinkKey, decision: &Deci
                 ..event(&key, visit, Kind::Redirect(sent_to.status))
             };
             describe(clicks, &app.visitors, (visit, click), |click| {
-                clicks.describe(&key, click)
+                clicks.describe(&key, click);
             });
         }
         (Outcome::NotFound, None) => {
@@ -43,7 +43,7 @@ pub(super) fn orphan(app: &App, visit: &Visit<'_>, domain: &Domain, kind: Orphan
         let url = [domain.as_str(), visit.path()].concat();
         let visited = event(&url, visit, Kind::Orphan(kind));
         describe(clicks, &app.visitors, (visit, visited), |visited| {
-            clicks.orphan(visited)
+            clicks.orphan(visited);
         });
     }
 }
@@ -173,7 +173,7 @@ mod tests {
         let mut taken = None;
         let clicks = OwnClicks::new(&config.clicks);
         describe(&clicks, &visitors, (&visit, click), |event| {
-            taken = Some(owned(event))
+            taken = Some(owned(event));
         });
         (taken.expect("an event"), Some(token))
     }

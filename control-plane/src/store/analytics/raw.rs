@@ -220,11 +220,13 @@ async fn click_rows(session: &mut Session, numbers: &[u64]) -> Result<Vec<RawRow
     rows.into_iter().map(row).collect()
 }
 
+/// Number, time, kind, URL and description of an orphan visit.
+type OrphanColumns = (u64, u64, u8, Vec<u8>, Vec<u8>);
+
 async fn orphan_rows(session: &mut Session, numbers: &[u64]) -> Result<Vec<RawRow>, Fault> {
     let query = sql("SELECT number, at, kind, url, described FROM orphan_visits WHERE number IN ");
-    let rows: Vec<(u64, u64, u8, Vec<u8>, Vec<u8>)> =
-        session.fetch_all(query.list(numbers)).await?;
-    let row = |(number, at, kind, url, described): (u64, u64, u8, Vec<u8>, Vec<u8>)| {
+    let rows: Vec<OrphanColumns> = session.fetch_all(query.list(numbers)).await?;
+    let row = |(number, at, kind, url, described): OrphanColumns| {
         Ok(RawRow {
             number,
             clicks: 1,

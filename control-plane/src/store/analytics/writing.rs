@@ -10,6 +10,7 @@ use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
 use crate::store::sql::{LONGEST, sql};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 const DAY_HOURS: u32 = 24;
 
@@ -167,8 +168,8 @@ async fn write_docs(
     let mut days: HashMap<DocKey, Rollup<'_>> = HashMap::new();
     for (key, added) in late {
         let day = day_of(key);
-        if !days.contains_key(&day) {
-            days.insert(day, decode(day, stored.get(&day), DAYS.slots)?);
+        if let Entry::Vacant(place) = days.entry(day) {
+            place.insert(decode(day, stored.get(&day), DAYS.slots)?);
         }
         if let Some(rollup) = days.get_mut(&day) {
             let hour = usize::try_from(key.time % DAY_HOURS).unwrap_or(0);
