@@ -16,6 +16,7 @@ mod pages;
 mod redirect;
 pub(crate) mod routes;
 mod seal;
+mod shares;
 mod shlink;
 pub(crate) mod tenant_links;
 mod unlock;

@@ -115,7 +115,10 @@ impl Live {
         listeners.insert(number, listener.clone());
         gauge!(LIVE_LISTENERS).set(listeners.len() as f64);
         self.changed.notify_one();
-        Ok(Subscription::new(self.clone(), number, listener, events))
+        let live = self.clone();
+        let leave = Box::new(move || live.remove(number));
+        let stop = self.stop.clone();
+        Ok(Subscription::new(stop, leave, listener, events))
     }
 
     fn remove(&self, number: u64) {
@@ -241,3 +244,6 @@ impl Live {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! The state that handlers share.
 
-use super::asking::Shares;
+use super::shares::Shares;
 use crate::analytics::{Engine, VisitorSecrets};
 use crate::clicks::{OwnClicks, Reports};
 use crate::config::Config;

@@ -13,6 +13,7 @@ mod queries;
 mod queue;
 mod raw;
 mod removal;
+mod state;
 mod totals;
 mod writing;
 

@@ -1,7 +1,7 @@
 //! Makes the rollups of a day of those of its hours, a part at a time.
 
 use super::docs::{DAYS, DocKey, DocKind, HOURS, decode};
-use super::writing::State;
+use super::state::State;
 use crate::analytics::rollup::Rollup;
 use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};

@@ -1,7 +1,7 @@
 //! Orphan visits: requests that led to no link. Of each day a bounded number is kept, and all are counted.
 
 use super::docs::sized;
-use super::writing::State;
+use super::state::State;
 use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;

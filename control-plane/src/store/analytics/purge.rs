@@ -1,7 +1,7 @@
 //! Removes clicks past their retention.
 
 use super::docs::{DAYS, DocKind, Docs, HOURS};
-use super::writing::State;
+use super::state::State;
 use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;

@@ -1,7 +1,7 @@
 //! Removes the clicks of links.
 
 use super::docs::{DAYS, DocKind, HOURS};
-use super::writing::State;
+use super::state::State;
 use crate::store::calls::{Store, run};
 use crate::store::conversions;
 use crate::store::error::{Fault, StoreError};

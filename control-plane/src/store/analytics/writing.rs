@@ -3,6 +3,7 @@
 use super::docs::{DAYS, DocKey, HOURS, decode};
 use super::orphans::{self, NewOrphan};
 use super::raw::{self, NewRaw};
+use super::state::State;
 use super::totals;
 use crate::analytics::rollup::{Rollup, Tally};
 use crate::store::calls::{Store, run};
@@ -31,33 +32,6 @@ pub struct ClickWrite<'a> {
     pub max_values: usize,
     /// The most orphan visits of a tenant that are kept of a day.
     pub max_orphans: u64,
-}
-
-/// The row of `click_state`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
-pub(super) struct State {
-    /// Grows with each change.
-    pub(super) writes: u64,
-    /// The number of the next click.
-    pub(super) number: u64,
-    /// The first day that is not in `click_days`.
-    pub(super) days_until: u32,
-}
-
-impl State {
-    /// Reads the row and locks it, so that no other transaction changes clicks before this one ends.
-    pub(super) async fn lock(session: &mut Session) -> Result<Self, Fault> {
-        let for_update = session.dialect().for_update;
-        let query =
-            format!("SELECT writes, number, days_until FROM click_state WHERE id = 1{for_update}");
-        session.fetch_one(sql(query)).await
-    }
-
-    /// Reads the row.
-    pub(super) async fn read(session: &mut Session) -> Result<Self, Fault> {
-        let query = sql("SELECT writes, number, days_until FROM click_state WHERE id = 1");
-        session.fetch_one(query).await
-    }
 }
 
 impl Store {

@@ -1,0 +1,32 @@
+//! The row that whatever changes clicks locks.
+
+use crate::store::error::Fault;
+use crate::store::session::Session;
+use crate::store::sql::sql;
+
+/// The row of `click_state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
+pub(super) struct State {
+    /// Grows with each change.
+    pub(super) writes: u64,
+    /// The number of the next click.
+    pub(super) number: u64,
+    /// The first day that is not in `click_days`.
+    pub(super) days_until: u32,
+}
+
+impl State {
+    /// Reads the row and locks it, so that no other transaction changes clicks before this one ends.
+    pub(super) async fn lock(session: &mut Session) -> Result<Self, Fault> {
+        let for_update = session.dialect().for_update;
+        let query =
+            format!("SELECT writes, number, days_until FROM click_state WHERE id = 1{for_update}");
+        session.fetch_one(sql(query)).await
+    }
+
+    /// Reads the row.
+    pub(super) async fn read(session: &mut Session) -> Result<Self, Fault> {
+        let query = sql("SELECT writes, number, days_until FROM click_state WHERE id = 1");
+        session.fetch_one(query).await
+    }
+}
