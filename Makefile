@@ -87,7 +87,7 @@ import-urls: DRILL := importing::import
 issuer-sources: DRILL := sources::sources
 show-redis: DRILL := connections::connections propagation::propagation scanning::scanning flush::flush
 cluster-failover: DRILL := failover::failover
-click-accounting: DRILL := clicks::clicks
+click-accounting: DRILL := clicks::clicks clicks::clicks_in_clickhouse clicks::losses
 
 .PHONY: $(DRILLS)
 chaos-issuers: ## Kill control planes and MariaDB for a minute: nothing lost, nothing twice
@@ -98,7 +98,7 @@ import-urls: ## Import 48,009 real URLs
 issuer-sources: ## Create and follow links with every source of numbers
 show-redis: ## Connections, changes, scans and FLUSHALL at two Envoys: figures of each
 cluster-failover: ## Kill a master of Redis Cluster under load
-click-accounting: ## Count a million clicks while Redis, MariaDB and control planes are killed and stopped
+click-accounting: ## Count a million clicks, in both engines, while all parts are killed and stopped; and losses
 $(DRILLS): setup wasm
 	cargo build --profile $(DRILL_PROFILE) $(NATIVE) --bin edgelink
 	EDGELINK_TEST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target))/$(DRILL_FOLDER)/edgelink \
@@ -128,7 +128,7 @@ BENCH_PROFILE ?= release
 BENCH_OPTIONS ?=
 BENCH_FOLDER := $(if $(filter dev,$(BENCH_PROFILE)),debug,$(BENCH_PROFILE))
 RUN_BENCH := $(or $(CARGO_TARGET_DIR),target)/debug/bench
-BENCH_TABLES := redirects zipf zipf-core rows creation memory startup feed fuel search
+BENCH_TABLES := redirects zipf zipf-core rows creation memory startup feed fuel search delay questions ingest
 bench cpu $(BENCH_TABLES:%=bench-%): export EDGELINK_TEST_BIN = $(abspath $(or $(CARGO_TARGET_DIR),target))/$(BENCH_FOLDER)/edgelink
 bench bench-creation: export DRILL_PROFILE = $(BENCH_PROFILE)
 
@@ -150,7 +150,7 @@ bench-programs: wasm
 	cargo build --profile wasm --target $(WASM_TARGET) $(HELLO_PACKAGES)
 	cargo build --release -p edgelink-simulation
 	cargo build $(NATIVE) --bin bench
-	cargo build --profile $(BENCH_PROFILE) -p edgelink-control-plane
+	cargo build --profile $(BENCH_PROFILE) -p edgelink-control-plane -p edgelink-bench-clicks
 
 .PHONY: lint
 lint: setup-lint ## Check formatting, lints, scripts, circles of imports, and the crates of others

@@ -168,7 +168,7 @@ set_clicks() {
   esac
   case $3 in
   false | true) ;;
-  *) fail "EDGELINK_ORPHANS must be true or false, not '$3'" ;;
+  *) fail "EDGELINK_CLICKS_ORPHANS must be true or false, not '$3'" ;;
   esac
   values[SECTIONS]+=$',\n  "clicks": { "attributes": '"$(string_list "$2"), \"orphans\": $3 }"
 }
@@ -211,7 +211,7 @@ unset EDGELINK_EDGE_TOKEN EDGELINK_AUTH_EDGE_TOKENS # `up.sh` exports the latter
 [[ -z ${EDGELINK_REDIS:-} ]] || set_redis "$EDGELINK_REDIS"
 set_feed "${EDGELINK_FEED:-none}"
 set_api_domains "${EDGELINK_API_DOMAINS:-$([[ ${EDGELINK_FEED:-none} == none ]] && echo false || echo true)}"
-set_clicks "${EDGELINK_CLICKS:-false}" "${EDGELINK_CLICK_ATTRIBUTES:-}" "${EDGELINK_ORPHANS:-false}"
+set_clicks "${EDGELINK_CLICKS:-false}" "${EDGELINK_CLICKS_ATTRIBUTES:-}" "${EDGELINK_CLICKS_ORPHANS:-false}"
 set_geo "${EDGELINK_COUNTRY_HEADER:-}" "${EDGELINK_CITY_HEADER:-}"
 unset EDGELINK_REDIS_PASSWORD
 

@@ -29,10 +29,12 @@ export EDGELINK_WASM=${EDGELINK_WASM:-$modules/edgelink_filter.wasm}
 export EDGELINK_BRIDGE_WASM=${EDGELINK_BRIDGE_WASM:-$modules/edgelink_resp_bridge.wasm}
 export EDGELINK_TIER_HEADER=${EDGELINK_TIER_HEADER:-true}
 export EDGELINK_CLICKS=${EDGELINK_CLICKS:-true}
-# Country and city are known only with headers that say so.
+# Of clicks at Envoy and at the control planes. Country and city are known only with headers that say so.
 attributes=${EDGELINK_COUNTRY_HEADER:+country,}${EDGELINK_CITY_HEADER:+city,}userAgent,referrer,language,utm,rule,visitor
-export EDGELINK_CLICK_ATTRIBUTES=${EDGELINK_CLICK_ATTRIBUTES-$attributes}
-export EDGELINK_ORPHANS=${EDGELINK_ORPHANS:-true}
+export EDGELINK_CLICKS_ATTRIBUTES=${EDGELINK_CLICKS_ATTRIBUTES-$attributes}
+export EDGELINK_CLICKS_ORPHANS=${EDGELINK_CLICKS_ORPHANS:-true}
+[[ -z ${EDGELINK_COUNTRY_HEADER:-} ]] || export EDGELINK_LINKS_COUNTRY_HEADER=$EDGELINK_COUNTRY_HEADER
+[[ -z ${EDGELINK_CITY_HEADER:-} ]] || export EDGELINK_LINKS_CITY_HEADER=$EDGELINK_CITY_HEADER
 logs=$state/log
 api=http://127.0.0.1:$EDGELINK_API_PORT
 edge=http://127.0.0.1:$EDGELINK_EDGE_PORT

@@ -4,6 +4,7 @@
 //! where one replica writes them into an engine: rollups in the database itself, or ClickHouse.
 
 pub mod agents;
+mod chunk;
 mod clickhouse;
 mod described;
 mod engine;
@@ -23,10 +24,11 @@ mod view;
 mod visitors;
 mod writer;
 
+pub use chunk::Chunk;
 pub use clickhouse::ClickHouse;
 pub use engine::{
-    AnalyticsQuery, Breakdown, Chunk, Engine, EngineError, Numbers, RawClick, RawPlace, RawQuery,
-    Scope, Slot, Visitors,
+    AnalyticsQuery, Breakdown, Engine, EngineError, Numbers, RawClick, RawPlace, RawQuery, Scope,
+    Slot, Visitors,
 };
 pub use interval::{Granularity, Interval, MAX_SLOTS, Period, zone};
 pub use links::{FoundLinks, LinkResolver};

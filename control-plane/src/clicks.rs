@@ -12,12 +12,16 @@ use crate::store::{BatchHead, ClickReport, StoreError};
 use bytes::Bytes;
 use edgelink_wire::RecordError;
 use edgelink_wire::clicks::{ClickBatch, decode};
+use std::sync::Arc;
 
 /// A worker's clock that is further ahead than this, in seconds, is not believed.
 const MAX_AHEAD: u64 = 300;
 
 /// A worker's clock that is further behind than this, in seconds, is not believed. Batches wait at edges for less.
 pub(crate) const MAX_BEHIND: u64 = 3600;
+
+/// The name of this process among edges: it redirects too.
+pub(crate) const OWN_NAME: &str = "control-plane";
 
 /// The most clicks of a link in a batch that are believed.
 const MAX_CLICKS: u64 = 1 << 32;
@@ -54,6 +58,7 @@ pub fn read_report(body: Bytes, now: u64) -> Result<ClickReport, IngestError> {
     let heads = batches.iter().map(head).collect();
     Ok(ClickReport {
         received_at: now,
+        edge: Arc::default(),
         heads,
         body,
     })
@@ -62,6 +67,7 @@ pub fn read_report(body: Bytes, now: u64) -> Result<ClickReport, IngestError> {
 fn is_believable(batch: &ClickBatch<'_>) -> bool {
     let numbers = [batch.seq, batch.total, batch.dropped, batch.undescribed];
     numbers.iter().all(|number| i64::try_from(*number).is_ok())
+        && batch.undescribed <= batch.sum() - batch.events.clicks
         && batch
             .clicks
             .iter()
@@ -159,7 +165,11 @@ mod tests {
             clicks: vec![(&long, 1)],
             ..batch(0, 1)
         };
-        for wrong in [batch(0, MAX_CLICKS + 1), wrong, long] {
+        let undescribed = ClickBatch {
+            undescribed: 3,
+            ..batch(0, 2)
+        };
+        for wrong in [batch(0, MAX_CLICKS + 1), wrong, long, undescribed] {
             assert!(matches!(read(wrong), Err(IngestError::Malformed)));
         }
         let undecodable = read_report(Bytes::from_static(b"\x09"), NOW);

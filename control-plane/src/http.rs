@@ -13,6 +13,7 @@ mod limits;
 pub(crate) mod observe;
 mod openapi;
 mod pages;
+mod places;
 mod redirect;
 pub(crate) mod routes;
 mod seal;

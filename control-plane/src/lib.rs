@@ -23,6 +23,7 @@ pub mod redis;
 #[cfg(test)]
 mod reference;
 pub mod resolve;
+mod runtime;
 pub mod server;
 pub mod snapshot;
 pub mod store;

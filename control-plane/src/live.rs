@@ -9,7 +9,7 @@ mod reader;
 pub(crate) use listener::{ListenerFilter, LiveEvent, Subscription};
 
 use crate::analytics::Click;
-use crate::redis::Redis;
+use crate::redis::{Redis, RedisError};
 use crate::telemetry::LogThrottle;
 use crate::telemetry::prometheus::LIVE_LISTENERS;
 use bytes::Bytes;
@@ -34,17 +34,12 @@ const MAX_PUBLISHED: usize = 64;
 /// The pause before following the channel is tried again.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How long a new listener waits for the channel to be followed; then it misses what is published until that.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is asked whether a replica has listeners, and how often one says that it has.
+const ASKING: Duration = Duration::from_secs(1);
+const SAYING: Duration = Duration::from_secs(3);
 
-/// Publishes the reports of this process, one after another.
-async fn publish(redis: &Redis, mut waiting: mpsc::Receiver<Bytes>) {
-    while let Some(report) = waiting.recv().await {
-        if let Err(error) = redis.publish_report(report).await {
-            tracing::debug!(%error, "a report was not published: listeners miss it");
-        }
-    }
-}
+/// How long a new listener waits for the channel to be followed; then it misses what is published until that.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The listeners of this process, and how reports get to them.
 pub(crate) struct Live {
@@ -89,7 +84,7 @@ impl Live {
             return;
         }
         if self.reports.try_send(report.clone()).is_err() {
-            self.note_loss(1);
+            self.note_gap();
         }
     }
 
@@ -164,7 +159,7 @@ impl Live {
         let run = async {
             match &self.redis {
                 Some(redis) => tokio::join!(
-                    publish(redis, waiting),
+                    self.publish_all(redis, waiting),
                     self.follow(redis),
                     self.read_published(redis, &reader),
                 ),
@@ -177,17 +172,61 @@ impl Live {
         stop.run_until_cancelled(Box::pin(run)).await;
     }
 
-    /// Follows the channel while there are listeners.
+    /// Publishes the reports of this process, one after another, while a replica has listeners.
+    async fn publish_all(&self, redis: &Redis, mut waiting: mpsc::Receiver<Bytes>) {
+        let mut asked: Option<Instant> = None;
+        let mut is_heard = false;
+        while let Some(report) = waiting.recv().await {
+            if asked.is_none_or(|asked| asked.elapsed() >= ASKING) {
+                asked = Some(Instant::now());
+                // Where that is not known, it may be so.
+                is_heard = redis.has_listeners().await.unwrap_or(true);
+            }
+            if !is_heard && self.listeners().is_empty() {
+                continue;
+            }
+            if let Err(error) = redis.publish_report(report).await {
+                tracing::debug!(%error, "a report was not published: listeners miss it");
+                self.note_gap();
+            }
+        }
+    }
+
+    /// Lets all replicas know that there are listeners. Those that cannot ask publish as if there were some.
+    async fn note_listeners(redis: &Redis) {
+        if let Err(error) = redis.note_listeners().await {
+            tracing::debug!(%error, "other replicas may not know that there are listeners");
+        }
+    }
+
+    /// Begins or ends to follow the channel. A new listener counts once all replicas may know that there is one.
+    async fn follow_reports(&self, redis: &Redis, wanted: bool) -> Result<(), RedisError> {
+        redis.follow_reports(wanted).await?;
+        if wanted {
+            Self::note_listeners(redis).await;
+            tokio::time::sleep(ASKING + PAUSE).await;
+        }
+        self.is_following.send_replace(wanted);
+        Ok(())
+    }
+
+    /// Follows the channel while there are listeners, and says so.
     async fn follow(&self, redis: &Redis) {
         loop {
-            self.changed.notified().await;
+            let is_following = *self.is_following.borrow();
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = tokio::time::sleep(SAYING), if is_following => {
+                    Self::note_listeners(redis).await;
+                }
+            }
             loop {
                 let wanted = !self.listeners().is_empty();
                 if wanted == *self.is_following.borrow() {
                     break;
                 }
-                match redis.follow_reports(wanted).await {
-                    Ok(()) => drop(self.is_following.send_replace(wanted)),
+                match self.follow_reports(redis, wanted).await {
+                    Ok(()) => {}
                     Err(error) => {
                         static THROTTLE: LogThrottle = LogThrottle::new();
                         if let Some(left_out) = THROTTLE.admit(Instant::now()) {
@@ -205,7 +244,8 @@ impl Live {
         loop {
             match reports.next().await {
                 Ok(report) => self.read(&report, reader).await,
-                Err(missed) => self.note_loss(missed),
+                // Nudges may be among the messages that were missed.
+                Err(_) => self.note_gap(),
             }
         }
     }
@@ -225,7 +265,7 @@ impl Live {
             Ok(read) => self.deliver(&read.clicks, &read.owners),
             Err(error) => {
                 tracing::debug!(%error, "a report was not read: listeners miss it");
-                self.note_loss(1);
+                self.note_gap();
             }
         }
     }
@@ -237,10 +277,10 @@ impl Live {
             .any(|listener| listener.needs_owner())
     }
 
-    /// Tells all listeners that at least so many clicks were lost.
-    fn note_loss(&self, count: u64) {
+    /// Tells all listeners that clicks may be lost, it is not known how many.
+    fn note_gap(&self) {
         for listener in self.listeners().values() {
-            listener.note_loss(count);
+            listener.note_gap();
         }
     }
 }

@@ -164,7 +164,10 @@ impl Purger {
             if !self.lease.hold().await? {
                 return Ok(None);
             }
-            let count = self.purge_batch(kind).await?;
+            let Some(count) = self.purge_batch(kind).await? else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
             counter!(PURGED, "kind" => kind.label()).increment(count);
             total += count;
             if count < u64::from(self.limit(kind)) {
@@ -183,11 +186,19 @@ impl Purger {
         }
     }
 
-    /// Purges a batch of a kind, by the database's clock.
-    async fn purge_batch(&self, kind: PurgeKind) -> Result<u64, StoreError> {
+    /// Purges a batch of a kind, by the database's clock; `None` if it is not complete yet.
+    async fn purge_batch(&self, kind: PurgeKind) -> Result<Option<u64>, StoreError> {
+        if let PurgeKind::Tombstones = kind {
+            let kept = self.settings.tombstone_days * DAY_MILLIS;
+            return self.store.purge_tombstones(kept, self.settings.batch).await;
+        }
+        self.purge_rows(kind).await.map(Some)
+    }
+
+    /// Purges rows of a kind. Tombstones have more than a row: see [`Self::purge_batch`].
+    async fn purge_rows(&self, kind: PurgeKind) -> Result<u64, StoreError> {
         let PurgeConfig {
             grace_seconds,
-            tombstone_days,
             audit_days,
             delivery_days,
             batch,
@@ -195,10 +206,7 @@ impl Purger {
         } = self.settings;
         match kind {
             PurgeKind::Links => self.store.purge_expired(grace_seconds, batch).await,
-            PurgeKind::Tombstones => {
-                let kept = tombstone_days * DAY_MILLIS;
-                self.store.purge_tombstones(kept, batch).await
-            }
+            PurgeKind::Tombstones => Ok(0),
             PurgeKind::Receipts => {
                 self.store
                     .purge_receipts(RECEIPT_RETENTION_MILLIS, batch)

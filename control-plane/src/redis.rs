@@ -1,8 +1,8 @@
 //! Redis, as a cache that may be lost at any time: every command has a bound on its time, and every failure is a
 //! [`RedisError`] that the caller answers by asking the database instead. A command that fails may have been executed.
 //!
-//! Each process has three connections (in a cluster: three a node): one for commands, pipelined, one that is blocked
-//! reading the feed, and one that is subscribed to nudges.
+//! Each process has four connections (in a cluster: four a node): one for commands, pipelined, one that is blocked
+//! reading the feed, one that publishes reports of clicks, and one that is subscribed to nudges, and to reports.
 
 mod breaker;
 mod connect;
@@ -36,6 +36,7 @@ use tokio_util::task::TaskTracker;
 pub struct Redis {
     commands: Client,
     reader: Client,
+    reports: Client,
     subscriber: SubscriberClient,
     breaker: RedisBreaker,
     timeout: Duration,
@@ -59,6 +60,7 @@ impl Redis {
         let redis = Arc::new(Self {
             commands: clients.commands,
             reader: clients.reader,
+            reports: clients.reports,
             subscriber: clients.subscriber,
             breaker: RedisBreaker::default(),
             timeout: config.timeout_ms,
@@ -98,6 +100,11 @@ impl Redis {
     /// The client for the publisher and the reader of the feed, which may take ten times as long.
     fn in_background(&self) -> WithOptions<Client> {
         self.commands.with_options(&options(self.timeout * 10))
+    }
+
+    /// The client for reports of clicks.
+    fn for_reports(&self) -> WithOptions<Client> {
+        self.reports.with_options(&options(self.timeout * 10))
     }
 
     /// Makes a call for a lookup unless the circuit breaker is open. Boxed, as futures of calls are large.

@@ -57,15 +57,19 @@ mod webhooks;
 
 pub use accounts::AccountError;
 pub use analytics::{
-    ClickRetention, ClickWrite, ClickedDomain, ClickedLink, DayProgress, DocKey, DocKind, DocSpan,
-    NewOrphan, NewRaw, QueuedReport, RawHead, RawRow, RawScope, RawSelection, StoredDoc,
+    ClickRetention, ClickWrite, ClickedDomain, ClickedLink, DayProgress, DocKey, DocKind, DocPart,
+    DocSpan, DocSum, NewOrphan, NewRaw, QueuedReport, RawHead, RawRow, RawScope, RawSelection,
+    StoredDoc,
 };
 pub use api_domains::{ChangedDomain, DomainError, MAX_COUNTED_LINKS, NewDomain};
 pub use api_keys::{ApiKeyRow, KeyChange, KeyHolder, KeyPlace, KeyQuery, PreviousSecret};
 pub use audit::{Actor, AuditEntry, AuditQuery, Entry};
 pub use bounds::{BOUND_LEAD_MILLIS, BoundState};
 pub use calls::{OnChange, Store};
-pub use clicks::{BatchHead, ClickAccounts, ClickReport};
+pub use clicks::{
+    AccountGroup, BatchHead, ClickAccounts, ClickReport, GroupAccounts, GroupedAccounts,
+    NewBatches, TakenReports,
+};
 pub use conversions::{Conversion, ConversionSum, IdentifiedClick, MAX_CONVERSIONS, Recorded};
 pub use creation::{CreateError, NewLink};
 pub use deliveries::{AttemptOutcome, Delivery, FailurePolicy, MANY_FAILURES, PING};

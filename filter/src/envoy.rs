@@ -6,6 +6,7 @@ use edgelink_filter_core::host::{
 };
 use edgelink_filter_core::metrics::{Metric, MetricKind, Metrics};
 use edgelink_filter_core::time::{Moment, WallClock};
+use edgelink_wire::clicks;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
@@ -118,6 +119,15 @@ impl Streams for Envoy {
 /// front say (`use_remote_address`, `xff_num_trusted_hops`). Headers do not do: `x-envoy-external-address` is missing for
 /// private addresses, and then a client may send one.
 const CLIENT_ADDRESS: &str = "source\0address";
+
+/// The attribute with the id of Envoy's node, which names the edge.
+const NODE_ID: &str = "xds\0node\0id";
+
+/// The name of the edge; `None` if the node has no id, or one that is no name.
+pub(crate) fn edge_name() -> Option<Rc<str>> {
+    let id = abi::property(NODE_ID)?;
+    clicks::edge_name(&id).map(Rc::from)
+}
 
 impl Clients for Envoy {
     fn client_address(&self) -> Option<IpAddr> {

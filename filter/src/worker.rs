@@ -13,15 +13,15 @@ pub(crate) use sending::Flow;
 use crate::abi::{self, Buffer, HostBytes, Map};
 use crate::envoy::Envoy;
 use edgelink_filter_core::answer::Answer;
-use edgelink_filter_core::control_plane::BackgroundCallout;
 use edgelink_filter_core::control_plane::callout::{Callout, Response};
+use edgelink_filter_core::control_plane::{BackgroundCallout, BackgroundKind};
 use edgelink_filter_core::edge::{Action, Edge, Resumed, Step};
 use edgelink_filter_core::flights::Waiter;
 use edgelink_filter_core::forms::FormEnd;
 use edgelink_filter_core::request::Head;
 use edgelink_filter_core::settings::Settings;
 use edgelink_filter_core::time::Moment;
-use edgelink_wire::clicks::{VisitorKeys, WorkerId};
+use edgelink_wire::clicks::{EDGE_HEADER, VisitorKeys, WorkerId};
 use sending::{RETRY, Reply, call};
 use state::{Worker, with_worker};
 use std::rc::Rc;
@@ -232,7 +232,10 @@ fn run(callout: &BackgroundCallout) {
         ("accept", callout.accept),
     ];
     let content_type = callout.content_type.map(|name| ("content-type", name));
-    let headers = headers.into_iter().chain(content_type);
+    let edge = with_worker(|worker| worker.edge_name.clone()).flatten();
+    let edge = edge.filter(|_| callout.kind == BackgroundKind::Clicks);
+    let edge = edge.as_deref().map(|name| (EDGE_HEADER, name));
+    let headers = headers.into_iter().chain(content_type).chain(edge);
     let Some(settings) = with_worker(|worker| worker.edge.settings().clone()) else {
         return;
     };

@@ -3,7 +3,7 @@
 use crate::options::Options;
 use crate::process::{cpu_time, others, pin, resident};
 use crate::report::{Claim, Section, Table};
-use crate::rounds::median;
+use crate::rounds::{median, percentile};
 use edgelink_tests::scenario::Request;
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{
@@ -243,11 +243,6 @@ impl Changes {
 fn millis(at: Instant, since: Instant) -> f64 {
     let later = at.saturating_duration_since(since).as_secs_f64();
     (later - since.saturating_duration_since(at).as_secs_f64()) * 1e3
-}
-
-fn percentile(values: &mut [f64], share: usize) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[(values.len() - 1) * share / 100]
 }
 
 impl Workers {

@@ -1,10 +1,12 @@
 //! Benchmarks: `bench all` (`make bench`), or one table by its name. See [`options`] for what may be given.
 
 mod creation;
+mod delay;
 mod edges;
 mod feed;
 mod fill;
 mod fuel;
+mod ingest;
 mod links;
 mod load;
 mod machine;
@@ -12,6 +14,7 @@ mod memory;
 mod nginx;
 mod options;
 mod process;
+mod questions;
 mod redirects;
 mod report;
 mod rounds;
@@ -67,6 +70,9 @@ async fn run(command: Command, options: &Options) -> Section {
         Command::Creation => creation::run(options),
         Command::Fuel => fuel::run(),
         Command::Search => search::run(options).await,
+        Command::Delay => delay::run(options).await,
+        Command::Questions => questions::run(options).await,
+        Command::Ingest => ingest::run(options).await,
         Command::All => unreachable!("a command of parts"),
     }
 }

@@ -2,9 +2,9 @@
 
 /// How to use it.
 const USAGE: &str = "usage: bench TABLE [--short] [--only NAME]
-tables: all, redirects, cpu, zipf, zipf-core, rows, creation, memory, startup, feed, fuel, search
+tables: all, redirects, cpu, zipf, zipf-core, rows, creation, memory, startup, feed, fuel, search, delay, questions, ingest
 --short: few links and short rounds, to try things out; the figures say little
---only NAME: of the targets that redirect, those whose name has NAME in it, and the reference";
+--only NAME: of the targets that redirect, those whose name has NAME in it, and the reference; of engines, those whose name has it";
 
 /// Which table is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +33,15 @@ pub(crate) enum Command {
     Fuel,
     /// Lists of the API with many links.
     Search,
+    /// From a redirect to its click in the stream and in the API.
+    Delay,
+    /// Questions about many clicks.
+    Questions,
+    /// Clicks into each engine.
+    Ingest,
 }
 
-const NAMES: [(&str, Command); 12] = [
+const NAMES: [(&str, Command); 15] = [
     ("all", Command::All),
     ("redirects", Command::Redirects),
     ("cpu", Command::Cpu),
@@ -48,12 +54,15 @@ const NAMES: [(&str, Command); 12] = [
     ("feed", Command::Feed),
     ("fuel", Command::Fuel),
     ("search", Command::Search),
+    ("delay", Command::Delay),
+    ("questions", Command::Questions),
+    ("ingest", Command::Ingest),
 ];
 
 impl Command {
     /// The tables that it is made of.
     pub(crate) fn parts(&self) -> &[Self] {
-        const ALL: [Command; 9] = [
+        const ALL: [Command; 12] = [
             Command::Redirects,
             Command::Fuel,
             Command::Zipf,
@@ -63,6 +72,9 @@ impl Command {
             Command::Rows,
             Command::Creation,
             Command::Search,
+            Command::Delay,
+            Command::Questions,
+            Command::Ingest,
         ];
         match self {
             Self::All => &ALL,

@@ -158,3 +158,9 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
+
+/// The value that such a share of all, in percent, does not exceed. Sorts them.
+pub(crate) fn percentile(values: &mut [f64], share: usize) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[(values.len() - 1) * share / 100]
+}

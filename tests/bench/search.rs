@@ -28,15 +28,6 @@ const CONTENT: Content = Content {
     tags: "IF(seq % 10, CONCAT('[\"t', seq % 10000, '\"]'), CONCAT('[\"large', seq DIV 10 % 10, '\",\"t', seq % 10000, '\"]'))",
 };
 
-/// The rows of these links in other tables.
-const TERMS: &str = "SET unique_checks = 0; \
-     INSERT INTO link_tags (tenant_id, tag, created_at, link_id) \
-     SELECT 1, t.tag, l.created_at, l.id FROM links l JOIN JSON_TABLE(l.tags, '$[*]' COLUMNS (tag VARCHAR(64) PATH '$')) t; \
-     INSERT INTO link_words (tenant_id, word, link_id) SELECT tenant_id, tag, link_id FROM link_tags; \
-     INSERT INTO link_words (tenant_id, word, link_id) SELECT 1, 'title', id FROM links WHERE title IS NOT NULL; \
-     INSERT INTO link_words (tenant_id, word, link_id) SELECT 1, SUBSTR(title, 7), id FROM links WHERE title IS NOT NULL; \
-     ANALYZE TABLE links, link_tags, link_words";
-
 /// A kind of request.
 struct Kind {
     name: &'static str,
@@ -136,7 +127,7 @@ pub(crate) async fn run(options: &Options) -> Section {
         .await;
     pin(&[database.process_id()], &others());
     let filled = database.grow_with(rows, &CONTENT);
-    database.execute(TERMS);
+    database.add_terms();
     eprintln!("{rows} links after {filled:.1} s and their tags");
     let replica = Replica::start(folder.path(), &database.url()).await;
     let count = options.size.pick(1_000, 100);

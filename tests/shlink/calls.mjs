@@ -304,6 +304,18 @@ async function visits() {
   const kinds = new Set(orphans.data.map(({ type }) => type));
   assert.deepEqual([...kinds].sort(), ['base_url', 'invalid_short_url', 'regular_404']);
   assert.equal(await total(shlink.getOrphanVisits({ domain: 'other.example' })), 0);
+  assert.equal(await follow('/', bot), 404);
+  await until('the visit of a bot is counted', ofRoot, ({ pagination }) => pagination.totalItems > root.pagination.totalItems);
+  const { orphanVisits } = await shlink.getVisitsOverview();
+  assert.deepEqual(orphanVisits, summary(await total(shlink.getOrphanVisits()), 1));
+  await lists([
+    [(query) => byFetch.getShortUrlVisits(visited, query), 3],
+    [(query) => byFetch.getTagVisits('listed', query), 4],
+    [(query) => byFetch.getDomainVisits('DEFAULT', query), 4],
+    [(query) => byFetch.getNonOrphanVisits(query), 4],
+    [(query) => byFetch.getOrphanVisits(query), orphanVisits.total],
+    [(query) => byFetch.getOrphanVisits({ type: 'base_url', ...query }), await total(ofRoot())],
+  ]);
   await refused(shlink.getTagVisits('absent'), ErrorType.TAG_NOT_FOUND, 404);
   await refused(shlink.getDomainVisits('not.ours.example'), ErrorType.DOMAIN_NOT_FOUND, 404);
   await refused(shlink.getShortUrlVisits({ shortCode: 'absent' }), ErrorType.INVALID_SHORTCODE, 404);
@@ -321,6 +333,28 @@ async function visits() {
   await refused(shlink.deleteShortUrlVisits({ shortCode: 'absent' }), ErrorType.INVALID_SHORTCODE, 404);
   assert.ok((await shlink.deleteOrphanVisits()).deletedVisits >= 3);
   assert.equal(await total(shlink.getOrphanVisits()), 0);
+}
+
+// Lists of visits, each with how many it has, one of them by a bot: by time, without bots, and by pages.
+async function lists(all) {
+  const start = '2020-01-01T00:00:00+00:00';
+  const end = new Date(Date.now() + 3_600_000).toISOString();
+  for (const [list, count] of all) {
+    const found = async (query) => (await list(query)).pagination.totalItems;
+    assert.equal(await found({ startDate: start, endDate: end }), count);
+    assert.equal(await found({ startDate: end }), 0);
+    assert.equal(await found({ endDate: start }), 0);
+    assert.equal(await found({ excludeBots: true }), count - 1);
+    const whole = (await list({})).data;
+    assert.equal(whole.length, count);
+    const pages = [];
+    for (let page = 1; page <= count + 1; page += 1) {
+      const { data, pagination } = await list({ page, itemsPerPage: 1 });
+      assert.deepEqual([pagination.totalItems, pagination.pagesCount], [count, count]);
+      pages.push(...data);
+    }
+    assert.deepEqual(pages, whole);
+  }
 }
 
 async function tags() {

@@ -237,6 +237,8 @@ async fn count_clicks(shared: &Arc<ClientContext>, clicks: &clicks::Clicks) {
         let acknowledged = clicks.acknowledged(deployment).await;
         let by_code = deployment.clicks_by_code().await.expect("the database");
         let written = deployment.clicks_written().await.expect("the database");
+        let by_worker = deployment.accounts("click_workers").await;
+        let by_hour = deployment.accounts("click_accounts").await;
         let counted = deployment.clicks_counted().await.expect("the database");
         let is_settled = waiting == 0 && before == counted;
         if !is_settled && start.elapsed() < SETTLE_LIMIT {
@@ -249,6 +251,8 @@ async fn count_clicks(shared: &Arc<ClientContext>, clicks: &clicks::Clicks) {
             by_code,
             written: Box::new(written),
             waiting,
+            by_worker: by_worker.expect("the database"),
+            by_hour: by_hour.expect("the database"),
         });
         return;
     }

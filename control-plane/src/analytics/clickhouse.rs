@@ -1,19 +1,21 @@
 //! The engine that keeps clicks in ClickHouse.
 
+mod columns;
 mod connection;
 mod counts;
+mod days;
+mod native;
 mod raw;
 mod rows;
 mod schema;
 mod sql;
 mod writing;
 
+use super::chunk::Chunk;
 use super::engine::{
-    AnalyticsQuery, Breakdown, Chunk, Engine, EngineError, Numbers, RawClick, RawQuery, Slot,
-    Visitors,
+    AnalyticsQuery, Breakdown, Engine, EngineError, Numbers, RawClick, RawQuery, Slot, Visitors,
 };
-use super::model::Attribute;
-use super::rollup::Tally;
+use super::model::{Attribute, Orphan};
 use crate::clock;
 use crate::config::AnalyticsConfig;
 use crate::store::Store;
@@ -21,7 +23,8 @@ use async_trait::async_trait;
 use connection::Connection;
 use schema::{Content, TABLES};
 use sql::Sql;
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -50,7 +53,7 @@ impl ClickHouse {
     /// # Errors
     /// ClickHouse failed; the chunk is written, or will be when this is called again.
     pub async fn insert(&self, insert_id: u64, chunk: &Chunk) -> Result<(), EngineError> {
-        writing::write(&self.connection, insert_id, chunk).await
+        writing::write(&self.connection, insert_id, chunk, &chunk.orphans).await
     }
 
     /// Drops what is older than its retention where the server does not do so by itself; `now` in unix seconds.
@@ -74,9 +77,13 @@ impl Engine for ClickHouse {
                 insert_id
             }
         };
-        self.insert(insert_id, chunk).await?;
-        let totals = totals(chunk);
-        let settled = self.store.settle_insert(insert_id, &chunk.rows, &totals);
+        let orphan_days = orphan_days(&chunk.orphans);
+        let kept = self.kept_orphans(&chunk.orphans, &orphan_days).await?;
+        writing::write(&self.connection, insert_id, chunk, &kept).await?;
+        let totals = chunk.totals();
+        let settled = self
+            .store
+            .settle_insert(insert_id, &chunk.rows, &totals, &orphan_days);
         Ok(settled.await?)
     }
 
@@ -144,14 +151,18 @@ impl Engine for ClickHouse {
         let condition = Sql::new("tenant_id = ").number(tenant_id);
         let count = Sql::new("SELECT count() FROM orphans WHERE ").sql(condition.clone());
         let deleted = self.connection.one(count).await?;
+        self.store.delete_orphan_visits(tenant_id).await?;
         let (client, _) = self.connection.ready().await?;
         let sql = Sql::new("ALTER TABLE orphans DELETE WHERE ").sql(condition);
         writing::mutate(&self.connection, &client, sql).await?;
         Ok(deleted)
     }
 
-    /// Once a day, what is over is dropped.
-    async fn upkeep(&self, _: u64) -> Result<bool, EngineError> {
+    /// Adds days up that are over; once a day, what is past its retention is dropped.
+    async fn upkeep(&self, settled: u64) -> Result<bool, EngineError> {
+        if days::build(&self.connection, settled).await? {
+            return Ok(true);
+        }
         let now = clock::unix_seconds();
         let today = now / 86_400;
         if self.expired.load(Ordering::Relaxed) < today {
@@ -162,17 +173,45 @@ impl Engine for ClickHouse {
     }
 }
 
-/// The totals that lists of links show, which are in the database with any engine.
-fn totals(chunk: &Chunk) -> Vec<(u64, Tally)> {
-    let mut totals: HashMap<u64, Tally> = HashMap::new();
-    for click in chunk.clicks.iter().filter(|click| click.has_link()) {
-        let described = click.described.as_deref();
-        let is_bot = described.is_some_and(|described| described.agent.is_bot);
-        let total = totals.entry(click.link_id).or_default();
-        total.clicks = total.clicks.saturating_add(click.count);
-        if is_bot {
-            total.bots = total.bots.saturating_add(click.count);
+impl ClickHouse {
+    /// As many orphan visits as are kept of each tenant and day. They are counted once the insert has come to its end, so that a
+    /// repeated one has the same.
+    async fn kept_orphans<'a>(
+        &self,
+        orphans: &'a [Orphan],
+        orphan_days: &[((u32, u64), u64)],
+    ) -> Result<Cow<'a, [Orphan]>, EngineError> {
+        let most = self.connection.settings().max_orphans;
+        let days: Vec<(u32, u64)> = orphan_days.iter().map(|(day, _)| *day).collect();
+        let mut counted = self.store.orphan_days(&days).await?;
+        let is_over = |(day, visits): &((u32, u64), u64)| {
+            let before = counted.get(day).copied().unwrap_or(0);
+            before.saturating_add(*visits) > most
+        };
+        if !orphan_days.iter().any(is_over) {
+            return Ok(Cow::Borrowed(orphans));
         }
+        let is_kept = |orphan: &&Orphan| {
+            let visits = counted.entry(day_of(orphan)).or_default();
+            *visits += 1;
+            *visits <= most
+        };
+        Ok(Cow::Owned(
+            orphans.iter().filter(is_kept).cloned().collect(),
+        ))
     }
-    totals.into_iter().collect()
+}
+
+/// The tenant and the day (unix time / 86400) of an orphan visit.
+fn day_of(orphan: &Orphan) -> (u32, u64) {
+    (orphan.tenant_id, orphan.at / 86_400)
+}
+
+/// How many orphan visits there are of each tenant and day.
+fn orphan_days(orphans: &[Orphan]) -> Vec<((u32, u64), u64)> {
+    let mut days: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+    for orphan in orphans {
+        *days.entry(day_of(orphan)).or_default() += 1;
+    }
+    days.into_iter().collect()
 }

@@ -1,9 +1,11 @@
 //! The trait of engines, which keep clicks and answer questions about them.
 
-use super::model::{Attribute, Bots, Click, Orphan};
+use super::chunk::Chunk;
+use super::model::{Attribute, Bots};
 use crate::store::StoreError;
 use async_trait::async_trait;
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// Why an engine does not answer.
 #[derive(Debug, thiserror::Error)]
@@ -25,19 +27,6 @@ impl EngineError {
     pub fn refuses_values(&self) -> bool {
         matches!(self, Self::Store(error) if error.refuses_values())
     }
-}
-
-/// Rows of the click queue that are written together: all of them or none, and once.
-#[derive(Clone, Debug, Default)]
-pub struct Chunk {
-    /// The rows of the queue, ascending. Writing removes them in its transaction.
-    pub rows: Vec<u64>,
-    /// The clicks in them.
-    pub clicks: Vec<Click>,
-    /// The orphan visits in them.
-    pub orphans: Vec<Orphan>,
-    /// The insert outside of the database that the rows are marked with; `None` if they are not.
-    pub insert_id: Option<u64>,
 }
 
 /// Whose clicks are looked at.
@@ -152,6 +141,11 @@ pub trait Engine: Send + Sync {
     /// queue. After an error the rows stay, or were written: the next call tells these apart.
     async fn write(&self, chunk: &Chunk) -> Result<(), EngineError>;
 
+    /// For how long a write may take: it holds others up. `None` if it does not.
+    fn pace(&self) -> Option<Duration> {
+        None
+    }
+
     /// Does the next part of what is to be done now and then, such as summing up days; whether there is more of it. The process that
     /// writes calls it. All clicks before `settled` (unix seconds) are written.
     async fn upkeep(&self, settled: u64) -> Result<bool, EngineError> {
@@ -177,6 +171,27 @@ pub trait Engine: Send + Sync {
         by: Attribute,
         limit: usize,
     ) -> Result<Breakdown, EngineError>;
+
+    /// What [`Engine::count`] and [`Engine::series`] say, with visitors. An engine may read its rows once for both.
+    async fn count_and_series(
+        &self,
+        query: &AnalyticsQuery,
+        slots: &[u64],
+    ) -> Result<(Numbers, Vec<Slot>), EngineError> {
+        let numbers = self.count(query).await?;
+        Ok((numbers, self.series(query, slots, Visitors::Counted).await?))
+    }
+
+    /// What [`Engine::count`] and [`Engine::breakdown`] say.
+    async fn count_and_breakdown(
+        &self,
+        query: &AnalyticsQuery,
+        by: Attribute,
+        limit: usize,
+    ) -> Result<(Numbers, Breakdown), EngineError> {
+        let numbers = self.count(query).await?;
+        Ok((numbers, self.breakdown(query, by, limit).await?))
+    }
 
     /// Single clicks. [`EngineError::Unsupported`] if none are kept.
     async fn raw(&self, query: &RawQuery) -> Result<Vec<RawClick>, EngineError>;

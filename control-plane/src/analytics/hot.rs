@@ -1,6 +1,7 @@
 //! Counts clicks of the last minutes, to find the links that are followed most.
 
-use super::model::Click;
+use super::chunk::Chunk;
+use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -32,14 +33,23 @@ impl HotCounts {
     }
 
     /// Adds clicks of links; those that are too old at `now` (unix seconds) are left out.
-    pub(super) fn add(&mut self, clicks: &[Click], now: u64) {
+    pub(super) fn add(&mut self, chunk: &Chunk, now: u64) {
         let first = (now / MINUTE_SECONDS).saturating_sub(self.window_minutes);
-        for click in clicks.iter().filter(|click| click.has_link()) {
-            let minute = (click.at / MINUTE_SECONDS).min(now / MINUTE_SECONDS);
+        let mut sums: HashMap<(u64, u32), u64, RandomState> = HashMap::default();
+        let clicks = &chunk.clicks;
+        for ((at, link), count) in clicks.at.iter().zip(&clicks.link).zip(&clicks.count) {
+            let minute = (at / MINUTE_SECONDS).min(now / MINUTE_SECONDS);
             if minute >= first {
+                let sum = sums.entry((minute, *link)).or_default();
+                *sum = sum.saturating_add(*count);
+            }
+        }
+        for ((minute, link), count) in sums {
+            let link = &chunk.links[link as usize];
+            if link.is_known() {
                 let links = self.minutes.entry(minute).or_default();
-                let sum = links.entry(Arc::clone(&click.key)).or_default();
-                *sum = sum.saturating_add(click.count);
+                let sum = links.entry(chunk.texts.shared(link.key)).or_default();
+                *sum = sum.saturating_add(count);
             }
         }
         self.minutes.retain(|minute, _| *minute >= first);
@@ -90,6 +100,7 @@ fn forget_few(links: &mut HashMap<Arc<str>, u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analytics::Click;
 
     const NOW: u64 = 1_000 * MINUTE_SECONDS;
 
@@ -104,6 +115,10 @@ mod tests {
             tags: Arc::default(),
             described: None,
         }
+    }
+
+    fn chunk(clicks: &[Click]) -> Chunk {
+        Chunk::of(Vec::new(), clicks, Vec::new())
     }
 
     fn hottest(counts: &HotCounts, now: u64) -> Vec<String> {
@@ -126,9 +141,9 @@ mod tests {
             click("z", NOW, 5),
             unknown,
         ];
-        counts.add(&clicks, NOW);
+        counts.add(&chunk(&clicks), NOW);
         assert_eq!(hottest(&counts, NOW), ["x", "z"]);
-        counts.add(&[click("y", NOW + 120, 2)], NOW + 60);
+        counts.add(&chunk(&[click("y", NOW + 120, 2)]), NOW + 60);
         assert_eq!(hottest(&counts, NOW + 60), ["x", "z"]);
         assert_eq!(hottest(&counts, NOW + 6 * MINUTE_SECONDS), ["y"]);
         counts.start_again(vec![("w".to_owned(), 1)], NOW);
@@ -142,14 +157,14 @@ mod tests {
         let clicks: Vec<Click> = (0..=MAX_LINKS as u64)
             .map(|n| click(&n.to_string(), NOW, n + 1))
             .collect();
-        counts.add(&clicks, NOW);
+        counts.add(&chunk(&clicks), NOW);
         let left = counts.minutes.values().next().unwrap();
         assert!(left.len() <= MAX_LINKS / 2 + 1, "{}", left.len());
         assert_eq!(hottest(&counts, NOW), ["100000", "99999"]);
         let same: Vec<Click> = (0..2 * MAX_LINKS as u64)
             .map(|n| click(&n.to_string(), NOW + 60, 1))
             .collect();
-        counts.add(&same, NOW + 60);
+        counts.add(&chunk(&same), NOW + 60);
         let most = counts.minutes.values().map(HashMap::len).max();
         assert_eq!(most, Some(MAX_LINKS));
     }

@@ -112,7 +112,7 @@ impl Device {
 }
 
 /// What a user agent says; empty names are unknown.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Agent {
     /// The class of the device.
     pub device: Device,

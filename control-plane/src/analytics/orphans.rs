@@ -1,7 +1,7 @@
 //! Orphan visits by what is known of them. Only single ones are kept, so that the newest are looked at.
 
 use super::engine::{Engine, EngineError, Numbers, RawClick, RawQuery};
-use super::question::Answer;
+use super::question::{Answer, of_word, word_of};
 use edgelink_wire::clicks::events::OrphanKind;
 use std::collections::{HashMap, HashSet};
 
@@ -31,16 +31,13 @@ impl OrphanGroup {
     /// The group of that word.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|(_, of)| *of == word).map(|(group, _)| group)
+        of_word(&Self::ALL, word)
     }
 
     /// The word for it.
     #[must_use]
     pub fn word(self) -> &'static str {
-        let mut all = Self::ALL.into_iter();
-        all.find(|(group, _)| *group == self)
-            .map_or("", |(_, word)| word)
+        word_of(&Self::ALL, self)
     }
 
     fn of(self, visit: &RawClick) -> &str {

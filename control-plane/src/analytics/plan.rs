@@ -75,6 +75,39 @@ fn push(parts: &mut Vec<Part>, hours: &Range<u64>, span: DocSpan) {
 }
 
 impl Part {
+    /// The same in parts of at most `most` hours or days each.
+    pub(super) fn pieces(&self, most: usize) -> impl Iterator<Item = Self> {
+        let (Range { start, end }, step) = (self.times(), most.max(1));
+        (start..end).step_by(step).map(move |first| {
+            let step = u32::try_from(step).unwrap_or(u32::MAX);
+            let piece = first..first.saturating_add(step).min(end);
+            Self {
+                span: match self.span {
+                    DocSpan::Hours(_) => DocSpan::Hours(piece),
+                    DocSpan::Days(_) => DocSpan::Days(piece),
+                },
+                hours: self.hours.clone(),
+            }
+        })
+    }
+
+    /// The hours or days.
+    pub(super) fn times(&self) -> Range<u32> {
+        match &self.span {
+            DocSpan::Hours(times) | DocSpan::Days(times) => times.clone(),
+        }
+    }
+
+    /// Whether all hours of all its rollups are in the interval.
+    pub(super) fn is_whole(&self) -> bool {
+        let Range { start, end } = self.times();
+        let is_in = |time: u32| {
+            let hours = self.hours_of(time);
+            hours.start >= self.hours.start && hours.end <= self.hours.end
+        };
+        start >= end || is_in(start) && is_in(end - 1)
+    }
+
     /// The hours of a rollup.
     fn hours_of(&self, time: u32) -> Range<u64> {
         let time = u64::from(time);
@@ -145,6 +178,20 @@ mod tests {
         let expected = [DocSpan::Days(10..13), DocSpan::Hours(312..337)];
         assert_eq!(spans(interval, &bounds, 13, 13), expected);
         assert_eq!(spans(DAY..DAY, &[], 13, 0), []);
+    }
+
+    #[test]
+    fn a_part_is_cut_into_pieces() {
+        let interval = 10 * DAY + 6 * HOUR_SECONDS..14 * DAY;
+        let parts = plan(interval, &[], 20, 20);
+        let [part] = &parts[..] else {
+            panic!("one part: {parts:?}");
+        };
+        assert!(!part.is_whole());
+        let pieces: Vec<Part> = part.pieces(3).collect();
+        let spans: Vec<DocSpan> = pieces.iter().map(|part| part.span.clone()).collect();
+        assert_eq!(spans, [DocSpan::Days(10..13), DocSpan::Days(13..14)]);
+        assert_eq!([pieces[0].is_whole(), pieces[1].is_whole()], [false, true]);
     }
 
     #[test]

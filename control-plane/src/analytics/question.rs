@@ -54,17 +54,26 @@ impl GroupBy {
     /// The group of that word.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|(_, of)| *of == word).map(|(group, _)| group)
+        of_word(&Self::ALL, word)
     }
 
     /// The word for it.
     #[must_use]
     pub fn word(self) -> &'static str {
-        let mut all = Self::ALL.into_iter();
-        all.find(|(group, _)| *group == self)
-            .map_or("", |(_, word)| word)
+        word_of(&Self::ALL, self)
     }
+}
+
+/// The value in a list of values and their words that has this word.
+pub(super) fn of_word<T: Copy>(all: &[(T, &'static str)], word: &str) -> Option<T> {
+    let found = all.iter().find(|(_, of)| *of == word);
+    found.map(|(value, _)| *value)
+}
+
+/// The word of a value in such a list.
+pub(super) fn word_of<T: Copy + PartialEq>(all: &[(T, &'static str)], value: T) -> &'static str {
+    let found = all.iter().find(|(each, _)| *each == value);
+    found.map_or("", |(_, word)| word)
 }
 
 /// What is asked, of whatever interval.
@@ -114,24 +123,24 @@ impl Question {
             to: interval.to,
             bots: self.bots,
         };
-        let mut answer = Answer {
-            totals: engine.count(&query).await?,
-            ..Answer::default()
-        };
+        let mut answer = Answer::default();
         match self.group_by {
             // The store has the conversions, whatever keeps clicks.
-            GroupBy::Count | GroupBy::Conversions => {}
+            GroupBy::Count | GroupBy::Conversions => answer.totals = engine.count(&query).await?,
             GroupBy::Timeseries => {
-                answer.slots = engine.series(&query, slots, Visitors::Counted).await?;
+                (answer.totals, answer.slots) = engine.count_and_series(&query, slots).await?;
                 let clicks = answer.slots.iter().map(|slot| slot.numbers.clicks);
                 answer.totals.clicks = clicks.sum();
             }
             GroupBy::Bots => {
+                answer.totals = engine.count(&query).await?;
                 answer.values = self.bots(engine, query).await?;
                 answer.totals.clicks = sum(&answer.values);
             }
             GroupBy::Values(attribute) => {
-                let found = engine.breakdown(&query, attribute, self.limit).await?;
+                let found = engine.count_and_breakdown(&query, attribute, self.limit);
+                let (totals, found) = found.await?;
+                answer.totals = totals;
                 (answer.values, answer.other) = without_other(found);
                 // Clicks come in between two questions, so that the sum is that of the answer. A click has several tags.
                 if attribute != Attribute::Tag {
@@ -154,20 +163,28 @@ impl Question {
         answer
     }
 
-    /// The clicks of people and of bots.
+    /// The clicks of people and of bots, of so many that count.
     async fn bots(
         &self,
         engine: &dyn Engine,
-        mut query: AnalyticsQuery,
+        query: AnalyticsQuery,
     ) -> Result<Breakdown, EngineError> {
+        let count = async |bots| {
+            let query = AnalyticsQuery {
+                bots,
+                ..query.clone()
+            };
+            let slots = [query.from];
+            let slots = engine.series(&query, &slots, Visitors::Ignored).await?;
+            let clicks = slots.into_iter().map(|slot| slot.numbers.clicks);
+            Ok::<u64, EngineError>(clicks.sum())
+        };
         let (mut people, mut bots) = (0, 0);
         if self.bots != Bots::Only {
-            query.bots = Bots::Excluded;
-            people = engine.count(&query).await?.clicks;
+            people = count(Bots::Excluded).await?;
         }
         if self.bots != Bots::Excluded {
-            query.bots = Bots::Only;
-            bots = engine.count(&query).await?.clicks;
+            bots = count(Bots::Only).await?;
         }
         let mut values = vec![("human".to_owned(), people), ("bot".to_owned(), bots)];
         values.retain(|(_, clicks)| *clicks > 0);

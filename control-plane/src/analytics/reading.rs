@@ -1,16 +1,16 @@
 //! From queued reports to clicks: decodes them, finds their links, and parses user agents.
 
-use super::agents;
-use super::engine::Chunk;
-use super::links::{FoundLinks, LinkResolver};
-use super::model::{Agent, Click, Described, Orphan};
+use super::chunk::{Chunk, FollowedLink, NewClick, TEXTS, UTMS};
+use super::links::LinkResolver;
+use super::model::{Click, Described, Orphan};
 use crate::clicks::BatchTimes;
 use crate::clock;
+use crate::runtime::aside;
 use crate::store::{ClickedDomain, QueuedReport, StoreError};
 use crate::tenancy::FIRST_TENANT;
 use edgelink_wire::RecordError;
-use edgelink_wire::clicks::events::{Event, Events, Kind, MAX_TEXT};
-use edgelink_wire::clicks::{ClickBatch, decode};
+use edgelink_wire::clicks::events::{Event, Events, Kind, MAX_TEXT, OrphanKind};
+use edgelink_wire::clicks::{ClickBatch, decode_frames};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// The status that an orphan visit is answered with.
 const NOT_FOUND: u16 = 404;
 
-type Map<K, V> = HashMap<K, V, RandomState>;
+/// No number yet.
+const UNSET: u32 = u32::MAX;
 
 /// Reports as clicks.
 pub(super) struct Read {
@@ -39,32 +40,9 @@ pub(super) async fn read(
     resolver: &LinkResolver,
     most: usize,
 ) -> Result<Read, StoreError> {
-    let mut malformed = Vec::new();
-    let mut reading = Reading::default();
-    let mut count = 0;
-    for report in reports {
-        match decode(&report.body) {
-            Ok(batches) => {
-                // Those of an insert are written together again, and no others with them.
-                let is_full = match report.insert_id {
-                    None => reading.len() + events(&batches) > most,
-                    Some(_) => false,
-                };
-                let is_other = report.insert_id != reading.insert_id;
-                if (is_full || is_other) && !reading.rows.is_empty() {
-                    break;
-                }
-                reading.add(report, &batches);
-            }
-            Err(error) => malformed.push((report.id, error)),
-        }
-        count += 1;
-    }
-    Ok(Read {
-        chunk: reading.finish(resolver).await?,
-        malformed,
-        reports: count,
-    })
+    let mut read = aside(|| decode(reports, most));
+    find(&mut read.chunk, resolver).await?;
+    Ok(read)
 }
 
 /// Reads a report that has just come in, for those who listen.
@@ -82,16 +60,63 @@ pub(crate) async fn read_live(
         insert_id: None,
     };
     let Read { chunk, .. } = read(&[report], resolver, usize::MAX).await?;
-    Ok(chunk.clicks)
+    Ok(chunk.clicks())
 }
 
-/// About how many clicks and orphan visits there are.
-fn events(batches: &[ClickBatch<'_>]) -> usize {
-    let of = |batch: &ClickBatch<'_>| {
-        let events = usize::try_from(batch.events.clicks).unwrap_or(usize::MAX);
-        batch.clicks.len().saturating_add(events)
-    };
-    batches.iter().map(of).fold(0, usize::saturating_add)
+fn decode(reports: &[QueuedReport], most: usize) -> Read {
+    let mut reading = Reading::new();
+    let mut malformed = Vec::new();
+    let mut count = 0;
+    for report in reports {
+        match open(&report.body) {
+            Ok(batches) => {
+                // Those of an insert are written together again, and no others with them.
+                let is_full = match report.insert_id {
+                    None => {
+                        reading.len() + batches.iter().map(OpenBatch::len).sum::<usize>() > most
+                    }
+                    Some(_) => false,
+                };
+                let is_other = report.insert_id != reading.chunk.insert_id;
+                if (is_full || is_other) && !reading.chunk.rows.is_empty() {
+                    break;
+                }
+                if let Err(error) = reading.add(report, batches) {
+                    malformed.push((report.id, error));
+                }
+            }
+            Err(error) => malformed.push((report.id, error)),
+        }
+        count += 1;
+    }
+    Read {
+        chunk: reading.chunk,
+        malformed,
+        reports: count,
+    }
+}
+
+/// A batch whose events are not read yet.
+struct OpenBatch<'a> {
+    frame: ClickBatch<'a>,
+    events: Events<'a>,
+}
+
+impl<'a> OpenBatch<'a> {
+    fn new(frame: ClickBatch<'a>) -> Result<Self, RecordError> {
+        let events = Events::decode(frame.events.bytes)?;
+        Ok(Self { frame, events })
+    }
+
+    /// How many rows it has.
+    fn len(&self) -> usize {
+        self.frame.clicks.len() + self.events.left()
+    }
+}
+
+fn open(body: &[u8]) -> Result<Vec<OpenBatch<'_>>, RecordError> {
+    let frames = decode_frames(body)?.into_iter();
+    frames.map(OpenBatch::new).collect()
 }
 
 /// The beginning of a text, in whole characters.
@@ -104,193 +129,280 @@ pub(super) fn host(url: &str) -> &str {
     url.split_once('/').map_or(url, |(host, _)| host)
 }
 
-fn unknown_hosts<'a>(keys: &'a [Arc<str>], links: &FoundLinks) -> impl Iterator<Item = &'a str> {
-    let unknown = keys.iter().filter(|key| !links.contains_key(*key));
-    unknown.map(|key| host(key))
-}
-
-/// Clicks whose links are not known yet. Texts that are the same share their memory.
-#[derive(Default)]
+/// Clicks whose links are not known yet.
 struct Reading {
-    rows: Vec<u64>,
-    insert_id: Option<u64>,
-    clicks: Vec<Click>,
-    orphans: Vec<Orphan>,
-    texts: HashSet<Arc<str>, RandomState>,
-    keys: HashSet<Arc<str>, RandomState>,
-    /// By the address of the text.
-    agents: Map<usize, Arc<Agent>>,
-    none: Arc<str>,
-    no_tags: Arc<[String]>,
+    chunk: Chunk,
+    /// The place of the link, by the text of its key.
+    links: HashMap<u32, u32, RandomState>,
+    /// The place of the user agent, by its text.
+    agents: HashMap<u32, u32, RandomState>,
 }
 
-/// The texts of a batch, by their addresses.
-type Texts = Map<usize, Arc<str>>;
+/// A text as a batch has it, and what that is in the chunk. Each is looked up when it is needed first.
+#[derive(Clone, Copy)]
+struct BatchText<'a> {
+    text: &'a str,
+    plain: u32,
+    upper: u32,
+    lower: u32,
+    link: u32,
+    agent: u32,
+}
+
+/// The texts of a batch, by their numbers.
+struct BatchTexts<'a>(Vec<BatchText<'a>>);
+
+impl<'a> BatchTexts<'a> {
+    fn new(texts: &[&'a str]) -> Self {
+        let text = |text| BatchText {
+            text,
+            plain: UNSET,
+            upper: UNSET,
+            lower: UNSET,
+            link: UNSET,
+            agent: UNSET,
+        };
+        Self(
+            std::iter::once("")
+                .chain(texts.iter().copied())
+                .map(text)
+                .collect(),
+        )
+    }
+
+    fn get(&mut self, number: u32) -> Option<&mut BatchText<'a>> {
+        self.0.get_mut(number as usize)
+    }
+}
 
 impl Reading {
+    fn new() -> Self {
+        Self {
+            chunk: Chunk::empty(),
+            links: HashMap::default(),
+            agents: HashMap::from_iter([(0, 0)]),
+        }
+    }
+
     fn len(&self) -> usize {
-        self.clicks.len() + self.orphans.len()
+        self.chunk.clicks.len() + self.chunk.orphans.len()
     }
 
-    /// The clicks with their links.
-    async fn finish(mut self, resolver: &LinkResolver) -> Result<Chunk, StoreError> {
-        let keys: Vec<Arc<str>> = self.keys.iter().cloned().collect();
-        let links = resolver.links(&keys).await?;
-        let hosts = self.orphans.iter().map(|orphan| host(&orphan.url));
-        let hosts: HashSet<&str> = hosts.chain(unknown_hosts(&keys, &links)).collect();
-        let hosts: Vec<&str> = hosts.into_iter().collect();
-        let domains = resolver.domains(&hosts).await?;
-        self.find(&links, &domains);
-        Ok(Chunk {
-            rows: self.rows,
-            clicks: self.clicks,
-            orphans: self.orphans,
-            insert_id: self.insert_id,
-        })
-    }
-
-    fn add(&mut self, report: &QueuedReport, batches: &[ClickBatch<'_>]) {
-        self.rows.push(report.id);
-        self.insert_id = report.insert_id;
-        for batch in batches {
-            let times = BatchTimes::new(batch.at, report.received_at / 1000);
-            for (key, count) in &batch.clicks {
-                let key = self.key(key);
-                self.click(key, times.at, *count, None);
+    /// Adds a report as a whole, or not at all.
+    fn add(
+        &mut self,
+        report: &QueuedReport,
+        batches: Vec<OpenBatch<'_>>,
+    ) -> Result<(), RecordError> {
+        let before = (self.chunk.clicks.len(), self.chunk.orphans.len());
+        for OpenBatch { frame, events } in batches {
+            let times = BatchTimes::new(frame.at, report.received_at / 1000);
+            for (key, count) in &frame.clicks {
+                self.count(key, times.at, *count);
             }
-            // It was read as a whole when the report came in, and when it was decoded.
-            let Ok(events) = Events::decode(batch.events.bytes) else {
-                continue;
-            };
-            let texts = events.texts().iter();
-            let texts: Texts = texts
-                .map(|text| (text.as_ptr() as usize, self.text(text)))
-                .collect();
-            for event in events.flatten() {
-                self.event(&event, &texts, times.of(event.at));
+            if let Err(error) = self.add_events(events, times) {
+                self.chunk.clicks.truncate(before.0);
+                self.chunk.orphans.truncate(before.1);
+                return Err(error);
             }
         }
+        self.chunk.rows.push(report.id);
+        self.chunk.insert_id = report.insert_id;
+        Ok(())
     }
 
-    fn event(&mut self, event: &Event<&str>, texts: &Texts, at: u64) {
-        let described = Box::new(self.described(event, texts));
-        let key = self.of(event.key, texts);
-        match event.kind {
-            Kind::Redirect(_) => {
-                self.keys.insert(Arc::clone(&key));
-                self.click(key, at, 1, Some(described));
+    fn add_events(&mut self, mut events: Events<'_>, times: BatchTimes) -> Result<(), RecordError> {
+        let mut texts = BatchTexts::new(events.texts());
+        while let Some(event) = events.next_numbered() {
+            let event = event?;
+            let at = times.of(event.at);
+            let click = self.described(&event, &mut texts, at);
+            match event.kind {
+                Kind::Redirect(_) => {
+                    let link = self.link_of(event.key, &mut texts);
+                    self.chunk.clicks.push(&NewClick { link, ..click });
+                }
+                Kind::Orphan(kind) => {
+                    let url = self.plain(event.key, &mut texts);
+                    self.add_orphan(kind, url, &click);
+                }
             }
-            Kind::Orphan(kind) => self.orphans.push(Orphan {
-                at,
-                kind,
-                tenant_id: FIRST_TENANT,
-                domain_id: 0,
-                url: key,
-                described,
-            }),
         }
+        Ok(())
     }
 
-    fn click(&mut self, key: Arc<str>, at: u64, count: u64, described: Option<Box<Described>>) {
+    /// Clicks of a link about which nothing else is known.
+    fn count(&mut self, key: &str, at: u64, count: u64) {
         if count > 0 {
-            self.clicks.push(Click {
+            let key = self.text(key);
+            let link = self.link(key);
+            self.chunk.clicks.push(&NewClick {
                 at,
                 count,
-                link_id: 0,
-                tenant_id: 0,
-                domain_id: 0,
-                key,
-                tags: Arc::clone(&self.no_tags),
-                described,
+                link,
+                ..NewClick::default()
             });
         }
     }
 
-    fn described(&mut self, event: &Event<&str>, texts: &Texts) -> Described {
+    fn described(&mut self, event: &Event<u32>, texts: &mut BatchTexts<'_>, at: u64) -> NewClick {
         let attributes = &event.attributes;
-        let country = self.of(attributes.country, texts);
-        let referrer = self.of(attributes.referrer, texts);
-        let language = self.of(attributes.language, texts);
-        let user_agent = self.of(attributes.user_agent, texts);
-        Described {
+        let mut columns = [0; TEXTS];
+        columns[0] = self.upper(attributes.country, texts);
+        columns[1] = self.plain(attributes.city, texts);
+        columns[2] = self.lower(attributes.referrer, texts);
+        columns[3] = self.lower(attributes.language, texts);
+        for (column, text) in columns[UTMS..].iter_mut().zip(attributes.utm) {
+            *column = self.plain(text, texts);
+        }
+        NewClick {
+            at,
+            count: 1,
+            link: 0,
+            agent: self.agent_of(attributes.user_agent, texts),
             status: match event.kind {
                 Kind::Redirect(status) => status.code(),
                 Kind::Orphan(_) => NOT_FOUND,
             },
             rule: event.rule,
-            country: self.changed(country, u8::is_ascii_lowercase, str::to_ascii_uppercase),
-            city: self.of(attributes.city, texts),
-            agent: self.agent(&user_agent),
-            user_agent,
-            referrer: self.changed(referrer, u8::is_ascii_uppercase, str::to_ascii_lowercase),
-            language: self.changed(language, u8::is_ascii_uppercase, str::to_ascii_lowercase),
-            utm: attributes.utm.map(|text| self.of(text, texts)),
+            is_described: true,
+            texts: columns,
             visitor: event.visitor,
             id: event.id,
         }
     }
 
-    /// The text, changed if it has such bytes.
-    fn changed(
-        &mut self,
-        text: Arc<str>,
-        is_wrong: impl Fn(&u8) -> bool,
-        change: impl Fn(&str) -> String,
-    ) -> Arc<str> {
-        match text.bytes().any(|byte| is_wrong(&byte)) {
-            true => self.text(&change(&text)),
-            false => text,
+    fn add_orphan(&mut self, kind: OrphanKind, url: u32, click: &NewClick) {
+        let texts = &self.chunk.texts;
+        let [country, city, referrer, language, utm @ ..] =
+            click.texts.map(|text| texts.shared(text));
+        let user_agent = &self.chunk.agents[click.agent as usize];
+        let described = Described {
+            status: click.status,
+            rule: click.rule,
+            country,
+            city,
+            user_agent: texts.shared(user_agent.text),
+            agent: Arc::clone(&user_agent.agent),
+            referrer,
+            language,
+            utm,
+            visitor: click.visitor,
+            id: click.id,
+        };
+        self.chunk.orphans.push(Orphan {
+            at: click.at,
+            kind,
+            tenant_id: FIRST_TENANT,
+            domain_id: 0,
+            url: texts.shared(url),
+            described: Box::new(described),
+        });
+    }
+
+    fn plain(&mut self, number: u32, texts: &mut BatchTexts<'_>) -> u32 {
+        let Some(text) = texts.get(number).filter(|_| number > 0) else {
+            return 0;
+        };
+        if text.plain == UNSET {
+            text.plain = self.text(text.text);
+        }
+        text.plain
+    }
+
+    fn upper(&mut self, number: u32, texts: &mut BatchTexts<'_>) -> u32 {
+        let Some(text) = texts.get(number).filter(|_| number > 0) else {
+            return 0;
+        };
+        if text.upper == UNSET {
+            text.upper = self.text(&text.text.to_ascii_uppercase());
+        }
+        text.upper
+    }
+
+    fn lower(&mut self, number: u32, texts: &mut BatchTexts<'_>) -> u32 {
+        let Some(text) = texts.get(number).filter(|_| number > 0) else {
+            return 0;
+        };
+        if text.lower == UNSET {
+            text.lower = self.text(&text.text.to_ascii_lowercase());
+        }
+        text.lower
+    }
+
+    fn link_of(&mut self, number: u32, texts: &mut BatchTexts<'_>) -> u32 {
+        let key = self.plain(number, texts);
+        match texts.get(number) {
+            Some(text) if text.link != UNSET => text.link,
+            Some(text) => {
+                text.link = self.link(key);
+                text.link
+            }
+            None => self.link(key),
         }
     }
 
-    fn agent(&mut self, user_agent: &Arc<str>) -> Arc<Agent> {
-        let address = user_agent.as_ptr() as usize;
-        let agent = self.agents.entry(address);
-        Arc::clone(agent.or_insert_with(|| agents::parse(user_agent)))
+    fn agent_of(&mut self, number: u32, texts: &mut BatchTexts<'_>) -> u32 {
+        let user_agent = self.plain(number, texts);
+        match texts.get(number) {
+            Some(text) if text.agent != UNSET => text.agent,
+            Some(text) => {
+                text.agent = self.agent(user_agent);
+                text.agent
+            }
+            None => 0,
+        }
     }
 
-    /// The text of an event.
-    fn of(&self, text: &str, texts: &Texts) -> Arc<str> {
-        let known = texts.get(&(text.as_ptr() as usize));
-        let known = known.filter(|_| !text.is_empty());
-        Arc::clone(known.unwrap_or(&self.none))
+    fn link(&mut self, key: u32) -> u32 {
+        let links = &mut self.chunk.links;
+        *self.links.entry(key).or_insert_with(|| {
+            let place = u32::try_from(links.len()).unwrap_or(0);
+            links.push(FollowedLink::unknown(key));
+            place
+        })
     }
 
-    fn key(&mut self, key: &str) -> Arc<str> {
-        let key = self.text(key);
-        self.keys.insert(Arc::clone(&key));
-        key
+    fn agent(&mut self, text: u32) -> u32 {
+        let chunk = &mut self.chunk;
+        let place = self.agents.entry(text);
+        *place.or_insert_with(|| chunk.parse_agent(text))
     }
 
-    /// The text, with the memory of the same one before.
-    fn text(&mut self, text: &str) -> Arc<str> {
+    fn text(&mut self, text: &str) -> u32 {
         // No value begins with a zero byte.
         let text = cut(text.trim_start_matches('\0'), MAX_TEXT);
-        if let Some(known) = self.texts.get(text) {
-            return Arc::clone(known);
-        }
-        let new = Arc::<str>::from(text);
-        self.texts.insert(Arc::clone(&new));
-        new
+        self.chunk.texts.number(text)
     }
+}
 
-    /// Gives clicks and orphan visits their links, domains and tenants.
-    fn find(&mut self, links: &FoundLinks, domains: &HashMap<Arc<str>, ClickedDomain>) {
-        for click in &mut self.clicks {
-            if let Some(link) = links.get(&click.key) {
-                click.link_id = link.id;
-                click.tenant_id = link.tenant_id;
-                click.domain_id = link.domain_id;
-                click.tags = Arc::clone(&link.tags);
-            } else if let Some(domain) = domains.get(host(&click.key)) {
-                click.domain_id = domain.id;
-            }
-        }
-        for orphan in &mut self.orphans {
-            if let Some(domain) = domains.get(host(&orphan.url)) {
-                orphan.domain_id = domain.id;
-                orphan.tenant_id = domain.tenant_id.unwrap_or(FIRST_TENANT);
-            }
+/// Gives clicks and orphan visits their links, domains and tenants.
+async fn find(chunk: &mut Chunk, resolver: &LinkResolver) -> Result<(), StoreError> {
+    let Chunk {
+        links,
+        texts,
+        orphans,
+        ..
+    } = chunk;
+    let keys: Vec<Arc<str>> = links.iter().map(|link| texts.shared(link.key)).collect();
+    let found = resolver.links(&keys).await?;
+    let unknown = keys.iter().filter(|key| !found.contains_key(*key));
+    let hosts = orphans.iter().map(|orphan| &*orphan.url);
+    let hosts: HashSet<&str> = hosts.chain(unknown.map(|key| &**key)).map(host).collect();
+    let hosts: Vec<&str> = hosts.into_iter().collect();
+    let domains: HashMap<Arc<str>, ClickedDomain> = resolver.domains(&hosts).await?;
+    for (link, key) in links.iter_mut().zip(&keys) {
+        match (found.get(key), domains.get(host(key))) {
+            (Some(known), _) => link.is(known),
+            (None, Some(domain)) => link.is_on(*domain),
+            (None, None) => {}
         }
     }
+    for orphan in orphans {
+        if let Some(domain) = domains.get(host(&orphan.url)) {
+            orphan.domain_id = domain.id;
+            orphan.tenant_id = domain.tenant_id.unwrap_or(FIRST_TENANT);
+        }
+    }
+    Ok(())
 }

@@ -1,8 +1,11 @@
 //! Clicks of a link, domain or tenant in an hour or a day, by the values of each attribute: what the SQL engine keeps.
 //!
-//! Layout, numbers as unsigned LEB128, texts behind their length: version (1 byte), how many slots, the clicks and bots of each,
-//! how many attributes, each attribute as its number (1 byte) and its values behind their length, and the sketch of visitors up to the
-//! end. Values are their number, and text, clicks and bots of each, in the order of their bytes.
+//! Layout, numbers as unsigned LEB128, texts behind their length. The head: version (1 byte), how many slots, the clicks and bots of
+//! each, and the sketch of visitors behind its length. Then the values: how many attributes, and each as its number (1 byte) and its
+//! values behind their length: these are their number, and text, clicks and bots of each, in the order of their bytes.
+//!
+//! Head and values are kept apart, so that counting reads no values. Version 1 is still read: there the sketch is at the end, without its
+//! length, and the two are one.
 //!
 //! Clicks without a value are not written: they are what all values leave of the clicks. So each breakdown sums up to them, but that by
 //! tags, of which a click has many.
@@ -12,7 +15,10 @@ use super::sketch::{MalformedSketch, Sketch};
 use edgelink_wire::{RecordError, varint};
 
 /// The version of the layout.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// The version that has no head of its own.
+const WHOLE: u8 = 1;
 
 /// The most slots: hours of a day.
 pub const MAX_SLOTS: usize = 24;
@@ -27,6 +33,26 @@ pub struct Tally {
     pub clicks: u64,
     /// Those of bots.
     pub bots: u64,
+}
+
+/// Clicks of an hour that are added to a rollup.
+#[derive(Clone, Debug, Default)]
+pub struct Added<'a> {
+    /// All.
+    pub sum: Tally,
+    /// As in a [`Rollup`].
+    pub values: [Values<'a>; ATTRIBUTES],
+    /// The tokens of visitors that are no bots.
+    pub visitors: Vec<u64>,
+}
+
+/// How much of its attributes a rollup keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The most values of an attribute.
+    pub values: usize,
+    /// The most bytes of all attributes.
+    pub bytes: usize,
 }
 
 /// Why bytes are no rollup.
@@ -68,7 +94,15 @@ impl Tally {
         }
     }
 
+    /// Clicks, all of which are by bots, or none.
+    #[must_use]
+    pub fn of_clicks(clicks: u64, are_bots: bool) -> Self {
+        let bots = if are_bots { clicks } else { 0 };
+        Self { clicks, bots }
+    }
+
     /// Adds others.
+    #[inline]
     pub fn add(&mut self, other: Self) {
         self.clicks = self.clicks.saturating_add(other.clicks);
         self.bots = self.bots.saturating_add(other.bots);
@@ -134,6 +168,7 @@ impl<'a> Rollup<'a> {
         for slot in &self.slots {
             slot.write(&mut out);
         }
+        varint::write_bytes(&self.visitors.to_bytes(), &mut out);
         let lists = Attribute::ALL.map(|by| (by, &self.values[by as usize]));
         let lists = lists.into_iter().filter(|(_, values)| !values.is_empty());
         varint::write(lists.clone().count() as u64, &mut out);
@@ -148,7 +183,6 @@ impl<'a> Rollup<'a> {
             out.push(by as u8);
             varint::write_bytes(&section, &mut out);
         }
-        out.extend_from_slice(&self.visitors.to_bytes());
         out
     }
 
@@ -158,30 +192,34 @@ impl<'a> Rollup<'a> {
         sum(&self.slots)
     }
 
-    /// Adds the clicks of another one of as many slots. Of each attribute `most` values stay, those with most clicks.
-    pub fn merge(&mut self, other: &Rollup<'a>, most: usize) {
-        for (slot, added) in self.slots.iter_mut().zip(&other.slots) {
-            slot.add(*added);
+    /// Adds clicks to a slot. Of each attribute those values stay that have most clicks.
+    pub fn add(&mut self, slot: usize, added: &Added<'a>, bounds: Bounds) {
+        if let Some(slot) = self.slots.get_mut(slot) {
+            slot.add(added.sum);
         }
-        self.merge_values(other, most);
+        self.add_values(&added.values, bounds);
+        for visitor in &added.visitors {
+            self.visitors.insert(*visitor);
+        }
     }
 
     /// Adds the clicks of an hour of this day.
-    pub fn merge_hour(&mut self, hour_of_day: usize, hour: &Rollup<'a>, most: usize) {
+    pub fn merge_hour(&mut self, hour_of_day: usize, hour: &Rollup<'a>, bounds: Bounds) {
         if let Some(slot) = self.slots.get_mut(hour_of_day) {
             slot.add(hour.sum());
         }
-        self.merge_values(hour, most);
+        self.add_values(&hour.values, bounds);
+        self.visitors.merge(&hour.visitors);
     }
 
-    fn merge_values(&mut self, other: &Rollup<'a>, most: usize) {
-        for (values, added) in self.values.iter_mut().zip(&other.values) {
+    fn add_values(&mut self, others: &[Values<'a>; ATTRIBUTES], bounds: Bounds) {
+        for (values, added) in self.values.iter_mut().zip(others) {
             if !added.is_empty() {
                 *values = merged(values, added);
-                bound(values, most);
+                bound(values, bounds.values);
             }
         }
-        self.visitors.merge(&other.visitors);
+        bound_bytes(&mut self.values, bounds.bytes);
     }
 }
 
@@ -220,11 +258,50 @@ fn merged<'a>(one: &[(&'a str, Tally)], other: &[(&'a str, Tally)]) -> Values<'a
 /// Leaves `most` values, those with most clicks, and [`OTHER`] with the rest.
 pub fn bound(values: &mut Values<'_>, most: usize) {
     let place = values.binary_search_by(|(value, _)| (*value).cmp(OTHER));
-    if values.len() <= most + usize::from(place.is_ok()) {
+    if values.len() <= most.saturating_add(usize::from(place.is_ok())) {
         return;
     }
+    leave(values, |place, _| place < most);
+}
+
+/// Leaves so many bytes of values: the attributes that have most are cut to the same number of bytes.
+fn bound_bytes(lists: &mut [Values<'_>; ATTRIBUTES], most: usize) {
+    let mut sizes = lists.each_ref().map(|values| size(values));
+    if sizes.iter().sum::<usize>() <= most {
+        return;
+    }
+    sizes.sort_unstable();
+    let (mut room, mut each) = (most, 0);
+    for (place, size) in sizes.into_iter().enumerate() {
+        each = room / (ATTRIBUTES - place);
+        if size > each {
+            break;
+        }
+        room -= size;
+    }
+    for values in lists.iter_mut().filter(|values| size(values) > each) {
+        let mut bytes = size_of_value(OTHER);
+        leave(values, |_, value| {
+            bytes += size_of_value(value);
+            bytes <= each
+        });
+    }
+}
+
+/// The bytes of values, at most but for very many clicks.
+fn size(values: &[(&str, Tally)]) -> usize {
+    values.iter().map(|(value, _)| size_of_value(value)).sum()
+}
+
+fn size_of_value(value: &str) -> usize {
+    const NUMBERS: usize = 6;
+    value.len() + NUMBERS
+}
+
+/// Leaves the values with most clicks for as long as they may stay, by their places and texts, and [`OTHER`] with the rest.
+fn leave(values: &mut Values<'_>, mut may_stay: impl FnMut(usize, &str) -> bool) {
     let mut other = Tally::default();
-    if let Ok(place) = place {
+    if let Ok(place) = values.binary_search_by(|(value, _)| (*value).cmp(OTHER)) {
         other = values.remove(place).1;
     }
     values.sort_unstable_by(|one, two| {
@@ -233,11 +310,40 @@ pub fn bound(values: &mut Values<'_>, most: usize) {
             .cmp(&one.1.clicks)
             .then_with(|| one.0.cmp(two.0))
     });
-    for (_, tally) in values.drain(most..) {
+    let staying = values.iter().enumerate();
+    let staying = staying
+        .take_while(|(place, (value, _))| may_stay(*place, value))
+        .count();
+    for (_, tally) in values.drain(staying..) {
         other.add(tally);
     }
     values.push((OTHER, other));
     values.sort_unstable_by(|one, two| one.0.cmp(two.0));
+}
+
+/// An encoded rollup in two: all clicks, the head, and the values.
+///
+/// # Errors
+/// The bytes are no rollup that [`Rollup::encode`] has written.
+pub fn split(bytes: &[u8]) -> Result<(Tally, &[u8], &[u8]), RollupError> {
+    let mut values = bytes;
+    let (version, rollup) = EncodedRollup::read_head(&mut values)?;
+    if version != VERSION {
+        return Err(RollupError::Version(version));
+    }
+    let (head, values) = bytes.split_at(bytes.len() - values.len());
+    Ok((rollup.sum(), head, values))
+}
+
+/// Finds the values of each attribute.
+fn sections<'a>(input: &mut &'a [u8]) -> Result<[&'a [u8]; ATTRIBUTES], RecordError> {
+    let mut sections = [&b""[..]; ATTRIBUTES];
+    for _ in 0..varint::read(input)? {
+        let [by] = varint::read_array(input)?;
+        let section = sections.get_mut(usize::from(by));
+        *section.ok_or(RecordError::Field("attribute"))? = varint::read_bytes(input)?;
+    }
+    Ok(sections)
 }
 
 /// A rollup of which only what is asked for is read.
@@ -250,14 +356,63 @@ pub struct EncodedRollup<'a> {
 }
 
 impl<'a> EncodedRollup<'a> {
-    /// Finds the parts.
+    /// Finds the parts of a whole rollup.
     ///
     /// # Errors
     /// The [`RollupError`] that says what is wrong.
     pub fn open(mut bytes: &'a [u8]) -> Result<Self, RollupError> {
         let input = &mut bytes;
+        let (version, mut rollup) = Self::read_head(input)?;
+        rollup.sections = sections(input)?;
+        match version {
+            WHOLE => rollup.sketch = input,
+            _ => varint::expect_end(input)?,
+        }
+        Ok(rollup)
+    }
+
+    /// Finds the parts of a head, which has no values; of a whole rollup if there was no head yet when it was written.
+    ///
+    /// # Errors
+    /// The [`RollupError`] that says what is wrong.
+    pub fn open_head(mut bytes: &'a [u8]) -> Result<Self, RollupError> {
+        if bytes.first() == Some(&WHOLE) {
+            return Self::open(bytes);
+        }
+        let (_, rollup) = Self::read_head(&mut bytes)?;
+        varint::expect_end(bytes)?;
+        Ok(rollup)
+    }
+
+    /// Finds the parts of head and values.
+    ///
+    /// # Errors
+    /// The [`RollupError`] that says what is wrong.
+    pub fn open_both(head: &'a [u8], mut values: &'a [u8]) -> Result<Self, RollupError> {
+        let mut rollup = Self::open_head(head)?;
+        rollup.sections = sections(&mut values)?;
+        varint::expect_end(values)?;
+        Ok(rollup)
+    }
+
+    /// Finds the values of a rollup with so many clicks in all, without its head.
+    ///
+    /// # Errors
+    /// The [`RollupError`] that says what is wrong.
+    pub fn open_values(sum: Tally, mut bytes: &'a [u8]) -> Result<Self, RollupError> {
+        let sections = sections(&mut bytes)?;
+        varint::expect_end(bytes)?;
+        Ok(Self {
+            slots: vec![sum],
+            sections,
+            sketch: &[],
+        })
+    }
+
+    /// Reads version, slots and, if it is there, sketch.
+    fn read_head(input: &mut &'a [u8]) -> Result<(u8, Self), RollupError> {
         let [version] = varint::read_array(input)?;
-        if version != VERSION {
+        if version != VERSION && version != WHOLE {
             return Err(RollupError::Version(version));
         }
         let count = varint::read(input)?;
@@ -265,18 +420,21 @@ impl<'a> EncodedRollup<'a> {
             return Err(RecordError::Field("slots").into());
         }
         let slots = (0..count).map(|_| Tally::read(input));
-        let slots = slots.collect::<Result<_, _>>()?;
-        let mut sections = [&b""[..]; ATTRIBUTES];
-        for _ in 0..varint::read(input)? {
-            let [by] = varint::read_array(input)?;
-            let section = sections.get_mut(usize::from(by));
-            *section.ok_or(RecordError::Field("attribute"))? = varint::read_bytes(input)?;
-        }
-        Ok(Self {
-            slots,
-            sections,
-            sketch: input,
-        })
+        let rollup = Self {
+            slots: slots.collect::<Result<_, _>>()?,
+            sections: [&[]; ATTRIBUTES],
+            sketch: match version {
+                WHOLE => &[],
+                _ => varint::read_bytes(input)?,
+            },
+        };
+        Ok((version, rollup))
+    }
+
+    /// All clicks.
+    #[must_use]
+    pub fn sum(&self) -> Tally {
+        sum(&self.slots)
     }
 
     /// The values of an attribute, without the clicks that have none.
@@ -323,148 +481,4 @@ impl<'a> EncodedRollup<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
-
-    fn tally(clicks: u64, bots: u64) -> Tally {
-        Tally { clicks, bots }
-    }
-
-    fn rollup(values: &[(Attribute, &'static str, Tally)]) -> Rollup<'static> {
-        let mut rollup = Rollup::new(1);
-        let mut clicks: BTreeMap<Attribute, Tally> = BTreeMap::new();
-        for (by, value, tally) in values {
-            rollup.values[*by as usize].push((value, *tally));
-            clicks.entry(*by).or_default().add(*tally);
-        }
-        for values in &mut rollup.values {
-            values.sort_unstable_by(|one, other| one.0.cmp(other.0));
-        }
-        rollup.slots[0] = clicks
-            .into_values()
-            .max_by_key(|tally| tally.clicks)
-            .unwrap_or_default();
-        rollup
-    }
-
-    #[test]
-    fn clicks_without_a_value_are_the_rest() {
-        let mut rollup = rollup(&[
-            (Attribute::Country, "DE", tally(3, 1)),
-            (Attribute::Browser, "Firefox", tally(1, 0)),
-        ]);
-        rollup.slots[0] = tally(5, 2);
-        rollup.visitors.insert(7);
-        let bytes = rollup.encode();
-        let read = EncodedRollup::open(&bytes).unwrap();
-        let values = |by| read.values(by).unwrap();
-        assert_eq!(
-            values(Attribute::Country),
-            [("", tally(2, 1)), ("DE", tally(3, 1))]
-        );
-        assert_eq!(values(Attribute::City), [("", tally(5, 2))]);
-        assert_eq!(values(Attribute::Tag), []);
-        assert_eq!(read.visitors().unwrap().estimate(), 1);
-    }
-
-    #[test]
-    fn no_more_values_are_kept_than_allowed_and_none_is_lost() {
-        let (de, at, ch) = ("DE", "AT", "CH");
-        let country = |value, clicks| (Attribute::Country, value, tally(clicks, 1));
-        let mut all = rollup(&[country(de, 5), country(at, 3)]);
-        all.merge(&rollup(&[country(ch, 4), country(de, 1)]), 2);
-        let kept = [(OTHER, tally(3, 1)), (ch, tally(4, 1)), (de, tally(6, 2))];
-        assert_eq!(all.values[0], kept);
-        all.merge(&rollup(&[country(at, 9)]), 2);
-        let kept = [(OTHER, tally(7, 2)), (at, tally(9, 1)), (de, tally(6, 2))];
-        assert_eq!(all.values[0], kept);
-        assert_eq!(all.sum(), tally(22, 5));
-    }
-
-    #[test]
-    fn a_day_has_its_hours() {
-        let mut day = Rollup::new(MAX_SLOTS);
-        let hour = rollup(&[(Attribute::Os, "Linux", tally(2, 0))]);
-        day.merge_hour(3, &hour, 10);
-        day.merge_hour(23, &hour, 10);
-        let bytes = day.encode();
-        let read = Rollup::decode(&bytes).unwrap();
-        assert_eq!((read.slots[3], read.slots[4]), (tally(2, 0), tally(0, 0)));
-        assert_eq!(read.sum(), tally(4, 0));
-        assert_eq!(
-            read.values[Attribute::Os as usize],
-            [("Linux", tally(4, 0))]
-        );
-    }
-
-    #[test]
-    fn what_is_no_rollup_is_refused() {
-        let bytes = rollup(&[(Attribute::Country, "DE", tally(3, 1))]).encode();
-        assert!(matches!(
-            Rollup::decode(&[2, 0, 0]),
-            Err(RollupError::Version(2))
-        ));
-        for cut in 0..bytes.len() {
-            assert!(Rollup::decode(&bytes[..cut]).is_err(), "{cut}");
-        }
-        assert!(Rollup::decode(&[1, 25]).is_err());
-        assert!(Rollup::decode(&[1, 0, 1, 17, 0]).is_err());
-    }
-
-    fn any_rollup() -> impl Strategy<Value = Vec<(u8, u8, u64)>> {
-        prop::collection::vec((0..17_u8, 0..6_u8, 1..9_u64), 0..40)
-    }
-
-    fn of(values: &[(u8, u8, u64)]) -> Rollup<'static> {
-        const TEXTS: [&str; 6] = ["a", "bb", "ccc", "dddd", "eeeee", "é"];
-        let mut sums: BTreeMap<(u8, u8), u64> = BTreeMap::new();
-        for (by, text, clicks) in values {
-            *sums.entry((*by, *text)).or_default() += clicks;
-        }
-        let mut rollup = Rollup::new(1);
-        for ((by, text), clicks) in sums {
-            let tally = tally(clicks, clicks / 2);
-            rollup.values[usize::from(by)].push((TEXTS[usize::from(text)], tally));
-        }
-        rollup.slots[0] = tally(1000, 500);
-        rollup
-    }
-
-    proptest! {
-        #[test]
-        fn what_was_written_is_read(values in any_rollup()) {
-            let rollup = of(&values);
-            let bytes = rollup.encode();
-            let read = Rollup::decode(&bytes).unwrap();
-            prop_assert_eq!(read.values, rollup.values);
-            prop_assert_eq!(read.slots, rollup.slots);
-        }
-
-        #[test]
-        fn merging_is_adding(one in any_rollup(), other in any_rollup()) {
-            let both: Vec<_> = one.iter().chain(&other).copied().collect();
-            let mut merged = of(&one);
-            merged.merge(&of(&other), 10);
-            let clicks = |rollup: &Rollup<'_>| rollup.values.clone().map(|values| {
-                values.into_iter().map(|(value, tally)| (value.to_owned(), tally.clicks)).collect::<Vec<_>>()
-            });
-            prop_assert_eq!(clicks(&merged), clicks(&of(&both)));
-            let mut bounded = Rollup::new(1);
-            bounded.merge(&of(&one), 2);
-            bounded.merge(&of(&other), 2);
-            for (values, all) in bounded.values.iter().zip(&merged.values) {
-                prop_assert!(values.len() <= 3);
-                let sum = |values: &Values<'_>| values.iter().map(|(_, tally)| tally.clicks).sum::<u64>();
-                prop_assert_eq!(sum(values), sum(all));
-            }
-        }
-
-        #[test]
-        fn any_bytes_are_taken_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-            let _ = Rollup::decode(&bytes);
-            let _ = Rollup::decode(&[&[VERSION, 1], &bytes[..]].concat());
-        }
-    }
-}
+mod tests;

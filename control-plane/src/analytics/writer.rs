@@ -3,10 +3,10 @@
 //! One replica writes, the holder of a lease. Where a second one writes too, for a moment, each report counts once nevertheless:
 //! the engine writes the clicks of a report and removes it from the queue at once.
 
+use super::chunk::Chunk;
 use super::engine::{Engine, EngineError};
 use super::hot::HotCounts;
 use super::links::LinkResolver;
-use super::model::Click;
 use super::reading::{self, Read};
 use crate::clicks::MAX_BEHIND;
 use crate::clock;
@@ -17,6 +17,7 @@ use crate::telemetry::prometheus::{
     CLICK_QUEUE_AGE, CLICK_WRITE_FAILURES, CLICKS_ASIDE, CLICKS_WRITTEN,
 };
 use edgelink_wire::backoff::Bounds;
+use edgelink_wire::clicks::ClickId;
 use metrics::{counter, gauge};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,11 +34,20 @@ const LEASE_TIME: Duration = Duration::from_secs(10);
 /// How often the queue is looked at, beside when this process has added to it.
 const POLL: Duration = Duration::from_millis(200);
 
-/// The least time between two looks, in which reports gather: each one writes the rollups of tenants as a whole.
-const REST: Duration = Duration::from_millis(400);
+/// For how long reports gather after the first one.
+const GATHERING: Duration = Duration::from_millis(200);
+
+/// The least time from one look that has found something to the next: each one writes the rollups of tenants as a whole.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The fewest clicks that are written together, however long that takes: with fewer, rollups are written as often as clicks come.
+const MIN_CLICKS: usize = 100_000;
 
 /// How often there is upkeep while reports come in.
 const UPKEEP: Duration = Duration::from_secs(1);
+
+/// How often clicks of older control planes are looked for.
+const OLDER: Duration = Duration::from_secs(5);
 
 /// The pause of upkeep after a failure.
 const LATER: Duration = Duration::from_secs(30);
@@ -66,9 +76,12 @@ pub struct ClickWriter {
     is_hot_new: bool,
     hot_at: Instant,
     upkeep_at: Instant,
+    older_at: Instant,
     /// How many reports are read at once: half as many after each failure, twice as many after each success. Their bytes and
     /// clicks are bounded by as much less.
     most: u64,
+    /// How many clicks are written together, so that it takes no longer than the engine's pace.
+    chunk_clicks: usize,
     /// Whether more reports wait than were read.
     has_more: bool,
     failures: u32,
@@ -119,7 +132,9 @@ impl ClickWriter {
             is_hot_new: false,
             hot_at: Instant::now(),
             upkeep_at: Instant::now(),
+            older_at: Instant::now(),
             most: MAX_REPORTS,
+            chunk_clicks: settings.chunk_clicks,
             has_more: false,
             failures: 0,
         }
@@ -128,9 +143,10 @@ impl ClickWriter {
     /// Writes until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
+            let begin = Instant::now();
             let pause = match self.turn().await {
                 Ok(Turn::Written) if self.has_more => Duration::ZERO,
-                Ok(Turn::Written) => REST,
+                Ok(Turn::Written) => PERIOD.saturating_sub(begin.elapsed()),
                 Ok(Turn::Idle | Turn::Elsewhere) => POLL,
                 Err(error) => {
                     counter!(CLICK_WRITE_FAILURES).increment(1);
@@ -138,13 +154,11 @@ impl ClickWriter {
                     clock::pause_after(self.failures, PAUSES)
                 }
             };
-            let is_failing = self.failures > 0;
+            let is_idle = pause == POLL && self.failures == 0;
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep(pause) => {}
-                () = self.wake.notified(), if !is_failing => {
-                    tokio::time::sleep(REST).await;
-                }
+                () = self.wake.notified(), if is_idle => tokio::time::sleep(GATHERING).await,
             }
         }
         if let Err(error) = self.lease.release().await {
@@ -192,6 +206,9 @@ impl ClickWriter {
         if let Err(error) = self.note_hot().await {
             tracing::warn!(%error, "noting the hot links failed: they are noted later");
         }
+        if let Err(error) = self.take_older().await {
+            tracing::warn!(%error, "taking clicks of older control planes failed: it is retried");
+        }
         if let Err(error) = self.keep_up(turn == Turn::Idle).await {
             self.upkeep_at = Instant::now() + LATER;
             tracing::warn!(%error, "summing up days of clicks failed: it is retried");
@@ -210,11 +227,11 @@ impl ClickWriter {
         if reports.is_empty() {
             return Ok(Turn::Idle);
         }
-        let clicks = self.part(self.settings.chunk_clicks as u64);
+        let clicks = self.part(self.chunk_clicks as u64);
         let clicks = usize::try_from(clicks).unwrap_or(usize::MAX);
         let mut rest = reports;
         while !rest.is_empty() && self.lease.hold().await? {
-            let read = reading::read(rest, &self.resolver, clicks).await?;
+            let read = reading::read(rest, &self.resolver, clicks.min(self.chunk_clicks)).await?;
             rest = rest.get(read.reports..).unwrap_or_default();
             self.write_chunk(read).await?;
         }
@@ -231,10 +248,11 @@ impl ClickWriter {
             return Ok(());
         }
         // Before they are counted, so that a conversion of a click that is seen finds it. Once more does no harm.
-        let identified = identified(&chunk.clicks);
+        let identified = identified(&chunk);
         self.store.note_click_ids(&identified).await?;
+        let begin = Instant::now();
         match (self.engine.write(&chunk).await, &*chunk.rows) {
-            (Ok(()), _) => {}
+            (Ok(()), _) => self.keep_pace(chunk.clicks.len(), begin.elapsed()),
             // Only what is refused for what it says: any other failure, such as that of a full disk, ends.
             (Err(error), [row]) if error.refuses_values() => {
                 self.set_aside(*row, error).await?;
@@ -247,11 +265,25 @@ impl ClickWriter {
                 return Err(error.into());
             }
         }
-        let clicks = chunk.clicks.iter().map(|click| click.count);
-        counter!(CLICKS_WRITTEN).increment(clicks.fold(0, u64::saturating_add));
-        self.hot.add(&chunk.clicks, clock::unix_seconds());
+        counter!(CLICKS_WRITTEN).increment(chunk.sum());
+        self.hot.add(&chunk, clock::unix_seconds());
         self.is_hot_new = true;
         Ok(())
+    }
+
+    /// Writes as many clicks together from now on as the engine's pace allows, after so many took so long.
+    fn keep_pace(&mut self, clicks: usize, took: Duration) {
+        let Some(pace) = self.engine.pace() else {
+            return;
+        };
+        let share = pace.as_secs_f64() / took.as_secs_f64().max(1e-3);
+        // A small chunk says little of a large one.
+        let clicks = match share < 1.0 {
+            true => clicks as f64 * share.max(0.5),
+            false => self.chunk_clicks as f64 * share.min(1.25),
+        };
+        let most = self.settings.chunk_clicks;
+        self.chunk_clicks = (clicks as usize).clamp(MIN_CLICKS.min(most), most);
     }
 
     async fn set_aside(&self, id: u64, error: impl std::fmt::Display) -> Result<(), StoreError> {
@@ -280,6 +312,20 @@ impl ClickWriter {
         self.store.replace_hot_links(&links, until).await
     }
 
+    /// Takes clicks that older control planes count into the queue.
+    async fn take_older(&mut self) -> Result<(), StoreError> {
+        let now = Instant::now();
+        if now < self.older_at {
+            return Ok(());
+        }
+        self.older_at = now + OLDER;
+        if self.store.take_older_clicks().await? > 0 {
+            // There may be more.
+            self.older_at = now;
+        }
+        Ok(())
+    }
+
     /// Lets the engine keep up with the time. What it does takes turns with reports.
     async fn keep_up(&mut self, is_idle: bool) -> Result<(), TurnError> {
         let now = Instant::now();
@@ -301,18 +347,18 @@ impl ClickWriter {
 }
 
 /// The clicks of which conversions may come.
-fn identified(clicks: &[Click]) -> Vec<IdentifiedClick> {
-    let of = |click: &Click| {
-        let id = click.described.as_ref()?.id?;
-        click.has_link().then_some(IdentifiedClick {
-            id,
-            link_id: click.link_id,
-            tenant_id: click.tenant_id,
-            domain_id: click.domain_id,
-            at: click.at,
+fn identified(chunk: &Chunk) -> Vec<IdentifiedClick> {
+    let of = |(row, id): &(usize, ClickId)| {
+        let link = chunk.link(*row);
+        link.is_known().then(|| IdentifiedClick {
+            id: *id,
+            link_id: link.link_id,
+            tenant_id: link.tenant_id,
+            domain_id: link.domain_id,
+            at: chunk.clicks.at[*row],
         })
     };
-    clicks.iter().filter_map(of).collect()
+    chunk.clicks.ids.iter().filter_map(of).collect()
 }
 
 /// Measures for how long the oldest report waits.

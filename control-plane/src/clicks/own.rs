@@ -3,7 +3,7 @@
 //! One report is under way at a time, and is sent again, byte for byte, until it is taken. What comes meanwhile waits, within bounds:
 //! attributes go first, then clicks of links that have none so far. Both losses are counted.
 
-use super::{IngestError, Reports};
+use super::{IngestError, OWN_NAME, Reports};
 use crate::clock;
 use crate::config::ClicksConfig;
 use crate::telemetry::LogThrottle;
@@ -59,7 +59,7 @@ struct Gathered {
     total: u64,
     /// All clicks so far that are not reported.
     dropped: u64,
-    /// All clicks so far that are reported without their attributes.
+    /// Clicks in `counts` that have lost their attributes.
     undescribed: u64,
 }
 
@@ -68,7 +68,9 @@ struct Taken {
     counts: Vec<(String, u64)>,
     clicks: Encoded,
     orphans: Encoded,
-    totals: [u64; 3],
+    total: u64,
+    dropped: u64,
+    undescribed: u64,
 }
 
 /// 16 bytes that no other process has.
@@ -129,8 +131,7 @@ impl OwnClicks {
         let mut gathered = self.gathered();
         gathered.total += 1;
         if !gathered.clicks.push(click) {
-            gathered.undescribed += 1;
-            gathered.count(key);
+            gathered.undescribed += u64::from(gathered.count(key));
         } else if gathered.is_much() {
             self.is_much.notify_one();
         }
@@ -168,7 +169,7 @@ impl OwnClicks {
         let Some(body) = waiting.clone() else {
             return true;
         };
-        match reports.count(body).await {
+        match reports.count(body, OWN_NAME.into()).await {
             Ok(()) => *waiting = None,
             Err(error) => log_failure(&error),
         }
@@ -176,14 +177,14 @@ impl OwnClicks {
     }
 
     fn encode(&self, taken: &Taken, seq: &mut u64) -> Bytes {
-        let [total, dropped, undescribed] = taken.totals;
+        let (total, dropped) = (taken.total, taken.dropped);
         let counts = taken.counts.iter().map(|(key, clicks)| (&**key, *clicks));
         let parts = [
-            (counts.collect(), &taken.clicks),
-            (Vec::new(), &taken.orphans),
+            (counts.collect(), taken.undescribed, &taken.clicks),
+            (Vec::new(), 0, &taken.orphans),
         ];
         let mut batches = Vec::with_capacity(parts.len());
-        for (clicks, events) in parts {
+        for (clicks, undescribed, events) in parts {
             if !clicks.is_empty() || !events.bytes.is_empty() {
                 *seq += 1;
                 let (bytes, of_events) = (&*events.bytes, events.clicks);
@@ -214,7 +215,9 @@ impl OwnClicks {
             counts: gathered.counts.drain().collect(),
             clicks: gathered.clicks.take(),
             orphans: gathered.orphans.take(),
-            totals: [gathered.total, gathered.dropped, gathered.undescribed],
+            total: gathered.total,
+            dropped: gathered.dropped,
+            undescribed: std::mem::take(&mut gathered.undescribed),
         })
     }
 
@@ -232,15 +235,17 @@ impl Gathered {
         self.clicks.bytes() > MAX_EVENT_BYTES / 2 || self.clicks.len() > MAX_EVENTS / 2
     }
 
-    fn count(&mut self, key: &str) {
+    /// Counts a click; `false`, and it is dropped, if there is no room.
+    fn count(&mut self, key: &str) -> bool {
         let has_room = self.counts.len() < MAX_LINKS;
         match self.counts.entry(key.to_owned()) {
-            Entry::Occupied(mut entry) => *entry.get_mut() += 1,
-            Entry::Vacant(entry) if has_room => {
-                entry.insert(1);
+            Entry::Vacant(_) if !has_room => {
+                self.dropped += 1;
+                return false;
             }
-            Entry::Vacant(_) => self.dropped += 1,
+            entry => *entry.or_default() += 1,
         }
+        true
     }
 }
 

@@ -2,8 +2,10 @@
 
 use super::{IngestError, read_report};
 use crate::clock;
-use crate::store::{ClickReport, Store, StoreError};
-use crate::telemetry::prometheus::{CLICK_BATCHES, CLICK_QUEUE_BYTES, CLICKS_COUNTED};
+use crate::store::{ClickReport, Store, StoreError, TakenReports};
+use crate::telemetry::prometheus::{
+    CLICK_BATCHES, CLICK_QUEUE_BYTES, CLICKS_COUNTED, CLICKS_DROPPED, CLICKS_UNDESCRIBED,
+};
 use bytes::Bytes;
 use metrics::{counter, gauge};
 use std::sync::Arc;
@@ -20,7 +22,7 @@ const MAX_BYTES: usize = 8 << 20;
 /// How often the queue is measured while reports come in.
 const MEASURING: Duration = Duration::from_secs(1);
 
-/// Gets the reports that were committed. Those of which a batch was counted before are left out.
+/// Gets the reports that were committed, without the batches that were counted before.
 pub type OnReport = Arc<dyn Fn(&Bytes) + Send + Sync>;
 
 /// Takes reports into the queue.
@@ -70,13 +72,14 @@ impl Reports {
         Self { jobs }
     }
 
-    /// Takes a report, each of whose batches counts once however often it is sent. It is committed when this returns `Ok`.
+    /// Takes a report of an edge of that name, each of whose batches counts once however often it is sent. It is committed when this returns `Ok`.
     ///
     /// # Errors
     /// [`IngestError::Undecodable`] or [`IngestError::Malformed`] if a retry is of no use, [`IngestError::Full`], or the failure
     /// of the database.
-    pub async fn count(&self, body: Bytes) -> Result<(), IngestError> {
+    pub async fn count(&self, body: Bytes, edge: Arc<str>) -> Result<(), IngestError> {
         let report = read_report(body, clock::unix_millis())?;
+        let report = ClickReport { edge, ..report };
         if report.heads.is_empty() {
             return Ok(());
         }
@@ -137,8 +140,8 @@ impl Committer {
         let (reports, answers): (Vec<_>, Vec<_>) =
             jobs.into_iter().map(|job| (job.report, job.answer)).unzip();
         match self.store.count_clicks(&reports).await {
-            Ok(new) => {
-                self.note(&reports, &new);
+            Ok(taken) => {
+                self.note(&reports, &taken);
                 for answer in answers {
                     drop(answer.send(Ok(())));
                 }
@@ -157,23 +160,23 @@ impl Committer {
         }
     }
 
-    fn note(&mut self, reports: &[ClickReport], new: &[usize]) {
+    fn note(&mut self, reports: &[ClickReport], taken: &TakenReports) {
         let batches: usize = reports.iter().map(|report| report.heads.len()).sum();
-        let taken: usize = new.iter().sum();
-        counter!(CLICK_BATCHES, "outcome" => "new").increment(taken as u64);
-        counter!(CLICK_BATCHES, "outcome" => "repeated").increment((batches - taken) as u64);
-        for (report, new) in reports.iter().zip(new) {
-            if *new == 0 {
-                continue;
-            }
-            self.queued_bytes += report.body.len() as u64;
-            if *new == report.heads.len() {
-                (self.publish)(&report.body);
-                let clicks = report.heads.iter().map(|head| head.clicks);
-                counter!(CLICKS_COUNTED).increment(clicks.fold(0, u64::saturating_add));
-            }
+        let new: usize = taken.reports.iter().map(|report| report.batches).sum();
+        counter!(CLICK_BATCHES, "outcome" => "new").increment(new as u64);
+        counter!(CLICK_BATCHES, "outcome" => "repeated").increment((batches - new) as u64);
+        counter!(CLICKS_COUNTED).increment(taken.accounts.counted);
+        counter!(CLICKS_DROPPED).increment(taken.accounts.dropped);
+        counter!(CLICKS_UNDESCRIBED).increment(taken.accounts.undescribed);
+        for body in taken
+            .reports
+            .iter()
+            .filter_map(|report| report.body.as_ref())
+        {
+            self.queued_bytes += body.len() as u64;
+            (self.publish)(body);
         }
-        if taken > 0 {
+        if new > 0 {
             self.wake.notify_one();
         }
     }

@@ -12,7 +12,7 @@ edgelink_wire::settings! {
     /// click queue of the database; from there one control plane writes it into the engine.
     ///
     /// ClickHouse may be of 24.8 or later. Older ones, down to 18.16, do as well, but cost more: a repeated insert is noticed by
-    /// looking for its rows, and days are added up when they are read. Tables are made where they are missing; make them yourself, with
+    /// looking for its rows, and days are added up once they are over. Tables are made where they are missing; make them yourself, with
     /// the same columns, to have them replicated.
     pub struct AnalyticsConfig {
         /// Where clicks are kept.
@@ -21,22 +21,22 @@ edgelink_wire::settings! {
         pub hours_days: u64 = 35, 2..=400;
         /// Retention of clicks by the day, in days.
         pub days: u64 = 730, 2..=3_650;
-        /// Retention of single clicks and orphan visits, in days; 0 keeps none. `clickhouse`: 2 at least, and breakdowns of
-        /// single links go back as far.
+        /// Retention of single clicks and orphan visits, in days; 0 keeps none. `clickhouse`: 2 at least.
         pub raw_days: u64 = 30, 0..=3_650;
         /// `sql`: values of an attribute that are kept of a link, domain or tenant in an hour or a day. Those with most clicks stay,
         /// and the others are counted together.
         pub max_values: usize = 1_000, 10..=2_000;
-        /// `sql`: orphan visits of a tenant that are kept of a day; those beyond are only counted.
+        /// Orphan visits of a tenant that are kept of a day; those beyond are only counted.
         pub max_orphans: u64 = 10_000, 0..=1_000_000;
         /// Bytes of reports that may wait in the queue. Beyond it reports get 503, and edges keep their clicks as long as they can.
         pub max_queued_bytes: u64 = 1_073_741_824, 1_024..=1_099_511_627_776;
-        /// Clicks that are written together at most, but for those of a single report.
+        /// Clicks that are written together at most, but for those of a single report. `sql`: fewer, down to 100,000, where that takes
+        /// longer than 300 ms.
         pub chunk_clicks: usize = 250_000, 1..=4_000_000;
         /// Bytes of reports that are written together at most, but for a single report.
         pub chunk_bytes: u64 = 33_554_432, 1..=268_435_456;
-        /// Questions about clicks that are answered at once; further ones wait for a second, and then get 503. With
-        /// `resolve.max_lookups` they are to be fewer than `store.max_connections`.
+        /// Questions about clicks that are answered at once; further ones wait for a second, and then get 503. A tenant
+        /// has all but one of these places, a key half of them. With `resolve.max_lookups` they are to be fewer than `store.max_connections`.
         pub max_queries: usize = 3, 1..=10_000;
         /// Retention of the ids of clicks of links that track conversions, in days: so long a conversion may come.
         pub click_id_days: u64 = 90, 1..=3_650;

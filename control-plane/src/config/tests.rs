@@ -322,6 +322,22 @@ fn unknown_variables_are_found_and_those_of_the_scripts_are_left_alone() {
     ]);
     let unknown: Vec<&str> = Config::unknown_variables(&environment).collect();
     assert_eq!(unknown, ["EDGELINK_LISTN", "EDGELINK_SERVICE_HOST"]);
+
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/../envoy");
+    let scripts = std::fs::read_dir(scripts)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let scripts = scripts.filter(|path| path.extension().is_some_and(|end| end == "sh"));
+    let text: String = scripts
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect();
+    let words = text.split(|letter: char| letter != '_' && !letter.is_ascii_alphanumeric());
+    let of_scripts: BTreeSet<&str> = words.filter(|word| word.starts_with("EDGELINK_")).collect();
+    assert!(of_scripts.len() > 50, "{of_scripts:?}");
+    let of_scripts: Vec<_> = of_scripts.into_iter().map(|name| (name, "1")).collect();
+    let of_scripts = self::environment(&of_scripts);
+    let unknown: Vec<&str> = Config::unknown_variables(&of_scripts).collect();
+    assert_eq!(unknown, [""; 0]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The admin API, `/api/v1`. Handlers only translate: requests into types whose values are valid, and outcomes into JSON.
 
+mod accounting;
 mod accounts;
 mod analytics;
 mod audit;
@@ -46,14 +47,11 @@ use crate::http::app::App;
 use crate::http::auth::require_api_key;
 use crate::http::limits;
 use crate::links::model::Link;
-use crate::problem::{Problem, method_not_allowed, nothing_here};
-use axum::extract::State;
+use crate::problem::{method_not_allowed, nothing_here};
+use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::{Json, Router};
-use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -84,7 +82,7 @@ fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(webhooks::rotate))
         .routes(routes!(webhooks::ping))
         .routes(routes!(webhooks::deliveries))
-        .routes(routes!(accounting))
+        .routes(routes!(accounting::get))
         .routes(routes!(analytics::get))
         .routes(routes!(orphans::get, orphans::delete))
         .routes(routes!(orphans::list))
@@ -141,29 +139,4 @@ pub(super) fn protected(routes: Router<Arc<App>>, app: &Arc<App>) -> Router<Arc<
         .layer(from_fn_with_state(app.clone(), limits::count))
         .layer(from_fn_with_state(app.keys.clone(), require_api_key))
         .layer(from_fn_with_state(app.clone(), limits::guard))
-}
-
-/// How many clicks were sent, counted and dropped.
-#[derive(Serialize, ToSchema)]
-struct Accounting {
-    sent: u64,
-    counted: u64,
-    dropped: u64,
-}
-
-/// Counts the reports of clicks.
-#[utoipa::path(
-    get,
-    path = "/clicks/accounting",
-    operation_id = "getClickAccounting",
-    tag = "operation",
-    responses((status = 200, description = "How many clicks were sent, counted and dropped", body = Accounting))
-)]
-async fn accounting(State(app): State<Arc<App>>) -> Result<Json<Accounting>, Problem> {
-    let accounts = app.store.click_accounts().await?;
-    Ok(Json(Accounting {
-        sent: accounts.sent,
-        counted: accounts.counted,
-        dropped: accounts.dropped,
-    }))
 }

@@ -1,5 +1,6 @@
 //! The state that handlers share.
 
+use super::places::Places;
 use super::shares::Shares;
 use crate::analytics::{Engine, VisitorSecrets};
 use crate::clicks::{OwnClicks, Reports};
@@ -62,7 +63,7 @@ pub(crate) struct App {
     /// The live stream of clicks.
     pub(crate) live: Arc<Live>,
     /// One permit for every question about clicks that is answered at once.
-    pub(super) query_permits: Semaphore,
+    pub(super) questions: Places,
     /// The files of clicks that are sent.
     pub(super) exports: Shares,
     /// The clients that listen to clicks.
@@ -117,7 +118,7 @@ impl App {
             request_permits: Semaphore::new(config.server.max_requests),
             bulk_permits: Semaphore::new(config.server.max_bulk_requests),
             live: lookups.live,
-            query_permits: Semaphore::new(config.analytics.max_queries),
+            questions: Places::new(config.analytics.max_queries),
             exports: Shares::default(),
             streams: Shares::default(),
             seal: OnceCell::new(),

@@ -9,12 +9,7 @@ use crate::problem::{Kind, Problem};
 use crate::store::{Actor, Entry};
 use serde_json::json;
 use std::ops::Deref;
-use std::time::Duration;
-use tokio::sync::SemaphorePermit;
-use tokio::time::timeout;
-
-/// How long a question waits for others to be answered.
-const PATIENCE: Duration = Duration::from_secs(1);
+use tokio::sync::OwnedSemaphorePermit;
 
 /// The files of clicks that are sent at once; further ones are refused.
 const MAX_EXPORTS: usize = 20;
@@ -26,7 +21,7 @@ const EXPORTS_OF_KEY: usize = 2;
 /// The engine, for one request.
 pub(crate) struct Asking<'a> {
     engine: &'a dyn Engine,
-    _permit: SemaphorePermit<'a>,
+    _permits: [OwnedSemaphorePermit; 3],
 }
 
 impl<'a> Deref for Asking<'a> {
@@ -39,12 +34,15 @@ impl<'a> Deref for Asking<'a> {
 
 impl App {
     /// The engine, as soon as it answers fewer requests than it may.
-    pub(crate) async fn ask(&self) -> Result<Asking<'_>, Problem> {
-        let permit = timeout(PATIENCE, self.query_permits.acquire()).await;
-        let permit = permit.ok().and_then(Result::ok);
+    pub(crate) async fn ask(&self, caller: &Caller) -> Result<Asking<'_>, Problem> {
+        self.ask_as(caller.tenant_id(), caller.id()).await
+    }
+
+    async fn ask_as(&self, tenant_id: u32, key_id: &str) -> Result<Asking<'_>, Problem> {
+        let permits = self.questions.take(tenant_id, key_id).await;
         Ok(Asking {
             engine: self.engine.as_ref(),
-            _permit: permit.ok_or_else(|| Problem::new(Kind::Overloaded))?,
+            _permits: permits.ok_or_else(|| Problem::new(Kind::Overloaded))?,
         })
     }
 
@@ -57,7 +55,8 @@ impl App {
 
     /// Removes the clicks of a link, and its conversions; how many clicks there were.
     pub(crate) async fn delete_clicks(&self, link: &Link, actor: &Actor) -> Result<u64, Problem> {
-        let (engine, key) = (self.ask().await?, link.key());
+        let engine = self.ask_as(actor.tenant_id, &actor.key_id).await?;
+        let key = link.key();
         let deleted = delete_clicks(&self.store, &*engine, &key, link.id, actor).await?;
         self.store.delete_conversions(link.id).await?;
         Ok(deleted)
@@ -65,7 +64,7 @@ impl App {
 
     /// Removes the orphan visits of the tenant; how many there were. The audit log has it first.
     pub(crate) async fn delete_orphans(&self, actor: &Actor) -> Result<u64, Problem> {
-        let engine = self.ask().await?;
+        let engine = self.ask_as(actor.tenant_id, &actor.key_id).await?;
         let entry = Entry {
             actor,
             action: "orphans.delete",

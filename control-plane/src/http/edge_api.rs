@@ -20,6 +20,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use edgelink_wire::clicks::visitor_keys::VisitorKeys;
+use edgelink_wire::clicks::{EDGE_HEADER, edge_name};
 use edgelink_wire::password::{MAX_FORM_LENGTH, VISITOR_HEADER};
 use edgelink_wire::visits;
 use edgelink_wire::{
@@ -185,10 +186,11 @@ impl From<SnapshotError> for Problem {
 
 /// `POST /edge/v1/clicks`: batches of clicks. 204 when they are in the queue of the database; a batch counts once however often it
 /// is sent. 400 if a retry is of no use, 503 while the queue is full. With `?visitorKeys=U`, 200 and [`VisitorKeys`] if there are
-/// secrets of visitor tokens that count longer than until U (unix seconds).
+/// secrets of visitor tokens that count longer than until U (unix seconds). The header `x-edgelink-edge` names the edge.
 async fn report(
     State(app): State<Arc<App>>,
     uri: Uri,
+    headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let until = visitor_keys_until(&uri)?;
@@ -196,7 +198,11 @@ async fn report(
         StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Kind::BodyTooLarge),
         _ => Problem::new(Kind::InvalidBatches),
     })?;
-    app.reports.count(body).await?;
+    let edge = headers.get(EDGE_HEADER);
+    let edge = edge.and_then(|name| edge_name(name.as_bytes()));
+    app.reports
+        .count(body, edge.unwrap_or_default().into())
+        .await?;
     let keys = match until {
         Some(until) => app.visitors.later_than(until, clock::unix_seconds()).await,
         None => None,

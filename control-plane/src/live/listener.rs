@@ -6,7 +6,7 @@ use crate::timestamp;
 use edgelink_wire::Domain;
 use serde::Serialize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,7 @@ pub(crate) struct ListenerFilter {
 pub(crate) enum LiveEvent {
     /// A click, as JSON.
     Click(Arc<str>),
-    /// At least so many clicks were lost, because the listener is too slow or too many were reported.
+    /// At least so many clicks were lost, because the listener is too slow; 0 if it is not known whether any were.
     Lost(u64),
     /// There was nothing for a while.
     Beat,
@@ -46,6 +46,8 @@ pub(super) struct Listener {
     filter: ListenerFilter,
     events: mpsc::Sender<Arc<str>>,
     lost: AtomicU64,
+    /// Whether others may be lost.
+    has_gap: AtomicBool,
 }
 
 impl Listener {
@@ -55,6 +57,7 @@ impl Listener {
             filter,
             events,
             lost: AtomicU64::new(0),
+            has_gap: AtomicBool::new(false),
         };
         (Arc::new(listener), waiting)
     }
@@ -83,13 +86,18 @@ impl Listener {
             && (tags.is_empty() || has_one(tags))
     }
 
+    /// Notes that clicks may be lost, it is not known how many.
+    pub(super) fn note_gap(&self) {
+        self.has_gap.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn send(&self, text: &Arc<str>) {
         if self.events.try_send(text.clone()).is_err() {
             self.note_loss(1);
         }
     }
 
-    pub(super) fn note_loss(&self, count: u64) {
+    fn note_loss(&self, count: u64) {
         self.lost.fetch_add(count, Ordering::Relaxed);
     }
 }
@@ -122,7 +130,7 @@ impl Subscription {
     /// The next event; `None` if the process stops.
     pub(crate) async fn next(&mut self) -> Option<LiveEvent> {
         let lost = self.listener.lost.swap(0, Ordering::Relaxed);
-        if lost > 0 {
+        if self.listener.has_gap.swap(false, Ordering::Relaxed) || lost > 0 {
             return Some(LiveEvent::Lost(lost));
         }
         tokio::select! {

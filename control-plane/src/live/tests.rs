@@ -68,6 +68,8 @@ async fn a_slow_listener_is_told_how_many_it_has_lost() {
         let event = subscription.next().await;
         assert!(matches!(event, Some(LiveEvent::Click(_))), "{event:?}");
     }
+    live.note_gap();
+    assert_eq!(subscription.next().await, Some(LiveEvent::Lost(0)));
     live.shutdown();
     assert_eq!(subscription.next().await, None);
 }

@@ -6,9 +6,9 @@ use super::{Redis, measured};
 use crate::config::Secret;
 use bytes::Bytes;
 use fred::clients::{Client, SubscriberClient};
-use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
+use fred::interfaces::{ClientLike, EventInterface, KeysInterface, PubsubInterface};
 use fred::types::config::{ClusterDiscoveryPolicy, Config, ReconnectPolicy, TcpConfig};
-use fred::types::{Builder, Message, Value};
+use fred::types::{Builder, Expiration, Message, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
@@ -33,6 +33,10 @@ const NUDGES: &str = "edgelink:nudge";
 /// The channel of reports of clicks that were committed.
 const REPORTS: &str = "edgelink:clicks";
 
+/// The key that is there while a replica follows reports, and for how many seconds after it was set.
+const LISTENERS: &str = "edgelink:listeners";
+const LISTENERS_SECONDS: i64 = 10;
+
 /// The messages that wait for a reader in this process; the oldest ones are lost then.
 const MAX_MESSAGES: usize = 64;
 
@@ -43,6 +47,8 @@ pub(super) const MAX_BLOCK: Duration = Duration::from_secs(1);
 pub(super) struct Clients {
     pub(super) commands: Client,
     pub(super) reader: Client,
+    /// Publishes reports: they are large, and lookups do not wait behind them.
+    pub(super) reports: Client,
     pub(super) subscriber: SubscriberClient,
 }
 
@@ -66,6 +72,7 @@ impl Clients {
         let subscriber = subscriber.build_subscriber_client();
         Ok(Self {
             commands: builder(&config, timeout * 20).build().map_err(wrong)?,
+            reports: builder(&config, timeout * 20).build().map_err(wrong)?,
             reader: builder(&config, MAX_BLOCK * 3).build().map_err(wrong)?,
             subscriber: subscriber.map_err(wrong)?,
         })
@@ -105,6 +112,8 @@ impl Redis {
     pub(super) fn connect(self: &Arc<Self>) {
         let stop = || self.stop.clone();
         let (commands, reader) = (self.commands.clone(), self.reader.clone());
+        let reports = self.reports.clone();
+        self.tasks.spawn(keep_connected(reports, stop()));
         self.tasks.spawn(keep_connected(commands, stop()));
         self.tasks.spawn(keep_connected(reader, stop()));
         let subscriber = self.subscriber.clone();
@@ -120,13 +129,27 @@ impl Redis {
 
     /// Publishes a report of clicks to the replicas that follow them.
     pub async fn publish_report(&self, report: Bytes) -> Result<(), RedisError> {
-        let client = self.in_background();
+        let client = self.for_reports();
         let report = Value::Bytes(report);
         measured(
             "publish_report",
             client.publish::<(), _, _>(REPORTS, report),
         )
         .await
+    }
+
+    /// Notes for a while that a replica follows reports.
+    pub async fn note_listeners(&self) -> Result<(), RedisError> {
+        let client = self.for_reports();
+        let expires = Some(Expiration::EX(LISTENERS_SECONDS));
+        let set = client.set::<(), _, _>(LISTENERS, 1, expires, None, false);
+        measured("note_listeners", set).await
+    }
+
+    /// Whether a replica follows reports.
+    pub async fn has_listeners(&self) -> Result<bool, RedisError> {
+        let client = self.for_reports();
+        measured("has_listeners", client.exists(LISTENERS)).await
     }
 
     /// Begins or ends to follow the reports of all replicas.

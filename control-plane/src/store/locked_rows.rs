@@ -222,6 +222,27 @@ impl LockedRows {
         Some(link)
     }
 
+    /// The number of the deleted link with that key.
+    pub(super) fn tombstone(&self, key: &LinkKey) -> Option<u64> {
+        let row = self.rows.get(key)?;
+        row.deleted_at.map(|_| row.link.id)
+    }
+
+    /// Gives the row of a deleted link another number, so that whatever is kept of the old one is not that of a link which takes the row.
+    pub(super) async fn renumber(
+        &mut self,
+        session: &mut Session,
+        key: &LinkKey,
+        id: u64,
+    ) -> Result<(), Fault> {
+        if let Some(row) = self.rows.get_mut(key) {
+            let update = sql("UPDATE links SET id = ? WHERE id = ?");
+            session.execute(update.bind(id).bind(row.link.id)).await?;
+            row.link.id = id;
+        }
+        Ok(())
+    }
+
     fn changed_rows(&self) -> impl Iterator<Item = &LockedRow> {
         self.changed.iter().filter_map(|key| self.rows.get(key))
     }

@@ -105,6 +105,7 @@ async fn migrate_mysql(connection: &mut MySqlConnection) -> Result<(), Fault> {
     let mut migrator = sqlx_macros::migrate!("migrations/mysql");
     migrator.set_locking(false);
     migrator.set_ignore_missing(true);
+    super::mysql::lift_limits(connection).await?;
     forget_cut_off(connection).await?;
     let migrated = migrator.run_direct(None, connection, false).await;
     Ok(migrated.map_err(sqlx::Error::from)?)

@@ -16,8 +16,8 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// Moves a link if `check` allows it. `None` if there is no such link. At the new place it has the number `id`, unless a
-    /// deleted link is there: then it takes its row, as a new link with that code does.
+    /// Moves a link if `check` allows it. `None` if there is no such link. At the new place it has the number `id`, also if it takes
+    /// the row of a deleted link there; only if visits of one of the two are limited, it has the number of that one.
     pub async fn move_link(
         &self,
         wanted: &LinkMove,
@@ -148,6 +148,13 @@ async fn relocate_locked(
         // First, so that the external id is free.
         rows.write(session, place.written).await?;
     }
+    if let Some(tombstone) = rows.tombstone(to)
+        && !visits::is_any(session, &[tombstone, original.id]).await?
+    {
+        // Its clicks may be many: they stay with its number until they are purged, as where a new link takes its row.
+        rows.renumber(session, to, place.id).await?;
+        analytics::forget_total(session, tombstone).await?;
+    }
     let moved_from = original.clone();
     let link = Link {
         id: place.id,
@@ -167,7 +174,7 @@ async fn relocate_locked(
     if let Some(link) = &link {
         visits::carry(session, &moved_from, link.id, *keeps_old).await?;
         if link.id != place.id {
-            // Those of the deleted link that was there.
+            // Those of the deleted link that was there. Visits of links with a limit, which workers give back, go by its number.
             while !analytics::remove(session, &[link.id]).await? {}
         }
     }

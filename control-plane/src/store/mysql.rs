@@ -26,6 +26,12 @@ const STATEMENTS_KEPT: usize = 256;
 /// A connection that was idle for longer is checked before it is used: the server may have restarted meanwhile.
 const MAX_UNCHECKED_IDLE: Duration = Duration::from_secs(1);
 
+/// The server ends a SELECT after so many times `store.timeout_ms`; this process gives it up after one.
+const ABANDONED: u32 = 2;
+
+/// MariaDB's limit is one for all statements, and a commit of many rows may take longer: it is no shorter than this.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// Connects to a server.
 pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, StoreError> {
     let connect = MySqlConnectOptions::from_str(url)
@@ -41,6 +47,7 @@ pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, St
     let server = Arc::new(ServerSettings::default());
     let max_bytes = Arc::clone(&server.max_bytes);
     let lock_wait = lock_wait(config.timeout_ms);
+    let longest = config.timeout_ms * ABANDONED;
     let pool = MySqlPoolOptions::new()
         .max_connections(config.max_connections)
         .acquire_timeout(config.timeout_ms)
@@ -50,7 +57,7 @@ pub(super) async fn connect(url: &str, config: &StoreConfig) -> Result<Store, St
         .before_acquire(|connection, idle| Box::pin(check(connection, idle)))
         .after_connect(move |connection, _| {
             let server = Arc::clone(&server);
-            Box::pin(async move { prepare(connection, &server, lock_wait).await })
+            Box::pin(async move { prepare(connection, &server, lock_wait, longest).await })
         })
         .connect_with(connect)
         .await
@@ -81,6 +88,7 @@ async fn prepare(
     connection: &mut MySqlConnection,
     server: &ServerSettings,
     lock_wait: u64,
+    longest: Duration,
 ) -> Result<(), sqlx::Error> {
     let settings = format!(
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY', \
@@ -93,11 +101,20 @@ async fn prepare(
     raw_sql("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         .execute(&mut *connection)
         .await?;
-    let (packet, flush): (u64, i64) = sqlx::query_as(
-        "SELECT CAST(@@max_allowed_packet AS UNSIGNED), CAST(@@innodb_flush_log_at_trx_commit AS SIGNED)",
+    let (packet, flush, version): (u64, i64, String) = sqlx::query_as(
+        "SELECT CAST(@@max_allowed_packet AS UNSIGNED), CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
+         CONVERT(VERSION() USING utf8mb4)",
     )
-    .fetch_one(connection)
+    .fetch_one(&mut *connection)
     .await?;
+    let set = match version.contains("MariaDB") {
+        true => format!(
+            "SET SESSION max_statement_time = {}",
+            longest.max(LONGEST).as_secs()
+        ),
+        false => format!("SET SESSION max_execution_time = {}", longest.as_millis()),
+    };
+    raw_sql(AssertSqlSafe(set)).execute(connection).await?;
     // Half of it, because the sizes of rows are estimates.
     let packet = usize::try_from(packet / 2).unwrap_or(MAX_BYTES);
     server
@@ -105,6 +122,19 @@ async fn prepare(
         .store(packet.min(MAX_BYTES), Ordering::Relaxed);
     warn_unless_durable(flush, &server.warned);
     Ok(())
+}
+
+/// Lets statements take any time, as those of migrations may.
+pub(super) async fn lift_limits(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
+    let version = "SELECT CONVERT(VERSION() USING utf8mb4)";
+    let version: String = sqlx::query_scalar(version)
+        .fetch_one(&mut *connection)
+        .await?;
+    let set = match version.contains("MariaDB") {
+        true => "SET SESSION max_statement_time = 0",
+        false => "SET SESSION max_execution_time = 0",
+    };
+    raw_sql(set).execute(connection).await.map(drop)
 }
 
 fn warn_unless_durable(flush: i64, warned: &AtomicBool) {

@@ -47,15 +47,14 @@ impl Store {
 
     /// Removes tombstones of links that were deleted `kept_millis` ago or earlier by the database's clock, `limit` at
     /// most; how many they were. The floor of revisions covers theirs: a new link of the same key has a greater one. Their
-    /// clicks are removed with them.
-    pub async fn purge_tombstones(&self, kept_millis: u64, limit: u32) -> Result<u64, StoreError> {
-        loop {
-            let call = self.write("purge_tombstones", "purging tombstones");
-            let purged = run!(call, |session| purge(session, kept_millis, limit).await)?;
-            if let Some(purged) = purged {
-                return Ok(purged);
-            }
-        }
+    /// clicks are removed before; `None` if only some of these are.
+    pub async fn purge_tombstones(
+        &self,
+        kept_millis: u64,
+        limit: u32,
+    ) -> Result<Option<u64>, StoreError> {
+        let call = self.write("purge_tombstones", "purging tombstones");
+        run!(call, |session| purge(session, kept_millis, limit).await)
     }
 }
 

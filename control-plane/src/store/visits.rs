@@ -4,7 +4,7 @@
 mod ledger;
 mod moving;
 
-pub(super) use self::ledger::remove;
+pub(super) use self::ledger::{is_any, remove};
 pub(super) use self::moving::carry;
 
 use self::ledger::{Limited, begin, find, lock, write_leases};

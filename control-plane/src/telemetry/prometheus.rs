@@ -110,8 +110,12 @@ metrics! {
     FEED_GAPS: Counter "edgelink_feed_gaps_total";
     /// Entries of the feed that cannot be read.
     FEED_MALFORMED: Counter "edgelink_feed_malformed_total";
-    /// Clicks counted, of reports without a repeated batch.
+    /// Clicks counted.
     CLICKS_COUNTED: Counter "edgelink_clicks_counted_total";
+    /// Clicks that edges have dropped, as their reports say.
+    CLICKS_DROPPED: Counter "edgelink_clicks_dropped_total";
+    /// Clicks counted that have lost their attributes at the edge.
+    CLICKS_UNDESCRIBED: Counter "edgelink_clicks_undescribed_total";
     /// Batches of clicks.
     CLICK_BATCHES: Counter "edgelink_click_batches_total", "`outcome` (new, repeated)";
     /// Bytes of reports of clicks that wait to be written, where this replica takes reports; above `analytics.max_queued_bytes`

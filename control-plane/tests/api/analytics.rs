@@ -40,38 +40,11 @@ pub(crate) fn click(key: &str) -> Event<&str> {
     }
 }
 
-fn bytes<'a>(event: &'a Event<&'a str>) -> Event<&'a [u8]> {
-    let Attributes {
-        country,
-        city,
-        user_agent,
-        referrer,
-        language,
-        utm,
-    } = event.attributes;
-    Event {
-        key: event.key.as_bytes(),
-        at: event.at,
-        kind: event.kind,
-        rule: event.rule,
-        attributes: Attributes {
-            country: country.as_bytes(),
-            city: city.as_bytes(),
-            user_agent: user_agent.as_bytes(),
-            referrer: referrer.as_bytes(),
-            language: language.as_bytes(),
-            utm: utm.map(str::as_bytes),
-        },
-        visitor: event.visitor,
-        id: event.id,
-    }
-}
-
 /// Reports events as batch `seq` of a worker, and waits for nothing.
 pub(crate) async fn report(server: &Running, seq: u64, events: &[Event<&str>]) {
     let mut builder = EventsBuilder::new(RandomState::new(), 1 << 20);
     for event in events {
-        assert!(builder.push(&bytes(event)));
+        assert!(builder.push(&event.map(str::as_bytes)));
     }
     let encoded = builder.take();
     let batch = ClickBatch {
@@ -289,7 +262,7 @@ async fn all_that_is_wrong_with_a_question_is_named() {
 }
 
 #[tokio::test]
-async fn everybody_sees_the_clicks_of_their_own_links() {
+async fn a_caller_sees_the_clicks_of_its_own_links() {
     let server = with_clicks().await;
     let editor = client(&server, "editor", &json!({})).await;
     editor.create(&link("own")).await.expect(201);

@@ -93,7 +93,12 @@ async fn a_click_is_streamed_to_those_who_listen_to_its_link() {
     assert_eq!(all.click().await["shortCode"], "b");
     assert_eq!(of_link.click().await["shortCode"], "b");
     assert_eq!(of_tag.click().await["shortCode"], "b");
-    // Of what it does not want it gets nothing: the end comes next.
+    // Of what it does not want it gets nothing: what it wants comes next.
+    let mut elsewhere = link("c");
+    elsewhere["domain"] = json!("other.example");
+    server.post(&elsewhere).await.expect(201);
+    report(&server, 2, &[click("other.example/c")]).await;
+    assert_eq!(of_domain.click().await["shortCode"], "c");
     server.begin_stop();
     assert_eq!(of_domain.next().await, None);
 }
@@ -105,20 +110,20 @@ async fn a_stream_has_the_clicks_of_the_callers_links_alone() {
     let editor = client(&server, "editor", &json!({})).await;
     editor.create(&link("own")).await.expect(201);
     let stranger = tenant(&server, "other").await;
-    let mut streams = [
-        Stream::of(&editor, "").await,
-        Stream::of(&stranger, "").await,
-    ];
+    stranger.create(&link("theirs")).await.expect(201);
+    let mut of_editor = Stream::of(&editor, "").await;
+    let mut of_stranger = Stream::of(&stranger, "").await;
     editor
         .get("/events?shortCode=a")
         .await
         .problem(404, "link-not-found");
-    let clicks = [click("go.example:8080/a"), click("go.example:8080/own")];
-    report(&server, 1, &clicks).await;
-    assert_eq!(streams[0].click().await["shortCode"], "own");
-    server.begin_stop();
-    for stream in &mut streams {
-        assert_eq!(stream.next().await, None);
+    let clicks = ["a", "own", "theirs"].map(|code| format!("go.example:8080/{code}"));
+    // What comes twice comes after all of the first.
+    for seq in [1, 2] {
+        let clicks = clicks.each_ref().map(|key| click(key));
+        report(&server, seq, &clicks).await;
+        assert_eq!(of_editor.click().await["shortCode"], "own");
+        assert_eq!(of_stranger.click().await["shortCode"], "theirs");
     }
 }
 
@@ -142,9 +147,10 @@ async fn a_report_that_comes_again_is_streamed_once() {
     let clicks = [click("go.example:8080/a")];
     report(&server, 1, &clicks).await;
     report(&server, 1, &clicks).await;
-    stream.click().await;
-    server.begin_stop();
-    assert_eq!(stream.next().await, None);
+    server.post(&link("b")).await.expect(201);
+    report(&server, 2, &[click("go.example:8080/b")]).await;
+    assert_eq!(stream.click().await["shortCode"], "a");
+    assert_eq!(stream.click().await["shortCode"], "b");
 }
 
 #[tokio::test]

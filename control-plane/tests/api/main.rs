@@ -1,6 +1,7 @@
 //! The control plane as its clients see it: the real server on a free port, with SQLite in a temporary folder, over real
 //! HTTP.
 
+mod accounting;
 mod accounts;
 mod analytics;
 mod auth;

@@ -4,7 +4,6 @@ use crate::host::Clients;
 use crate::metrics::Tier;
 use crate::settings::Settings;
 use crate::visit::Visit;
-use edgelink_wire::clicks::ClickId;
 use edgelink_wire::password::{Notice, PAGE_HEADERS, REFERRER_POLICY};
 use edgelink_wire::redirect::{Decision, NO_STORE, NOINDEX, SentTo};
 use edgelink_wire::{Outcome, Record, RedirectStatus};
@@ -23,8 +22,6 @@ pub struct Answer<'a> {
     /// What few answers have.
     more: More,
     outcome: Outcome,
-    rule: u8,
-    click_id: Option<ClickId>,
 }
 
 impl<'a> Answer<'a> {
@@ -54,11 +51,10 @@ impl<'a> Answer<'a> {
         settings: &'a Settings,
     ) -> Self {
         let decision = Decision::of(&record, visit.key, visit);
+        visit.note(&decision);
         match (decision.sent_to, decision.outcome) {
             (Some(sent_to), outcome) => Self {
                 outcome,
-                rule: decision.rule,
-                click_id: decision.click_id,
                 more: match (
                     decision.is_unlocked,
                     settings.noindex && !decision.is_crawlable,
@@ -96,8 +92,6 @@ impl<'a> Answer<'a> {
             tier: settings.tier_header.then(|| tier.name()),
             more: more(settings.noindex),
             outcome: Outcome::Redirect,
-            rule: 0,
-            click_id: None,
         }
     }
 
@@ -111,8 +105,6 @@ impl<'a> Answer<'a> {
             tier: settings.tier_header.then(|| tier.name()),
             more: More::Nothing,
             outcome: Outcome::NotFound,
-            rule: 0,
-            click_id: None,
         }
     }
 
@@ -149,8 +141,6 @@ impl<'a> Answer<'a> {
             tier: settings.tier_header.then(|| tier.name()),
             more: More::Nothing,
             outcome: Outcome::Unavailable,
-            rule: 0,
-            click_id: None,
         }
     }
 
@@ -203,16 +193,6 @@ impl<'a> Answer<'a> {
 
     pub(crate) fn outcome(&self) -> Outcome {
         self.outcome
-    }
-
-    /// The place of the rule that has chosen the target, from 1 on; 0 for none.
-    pub(crate) fn rule(&self) -> u8 {
-        self.rule
-    }
-
-    /// The id of the click, which the target has got.
-    pub(crate) fn click_id(&self) -> Option<ClickId> {
-        self.click_id
     }
 }
 
@@ -278,7 +258,7 @@ mod tests {
             geo: &settings.geo,
             is_used_up: false,
             client: &host,
-            ids: None,
+            events: None,
         };
         let has_more = !query.is_empty();
         Answer::of(record, (now, has_more), visit, tier, settings)

@@ -11,7 +11,7 @@ use self::freshness::{
 };
 use self::lru::{Lru, Place};
 use self::shared::{Newer, Offer, SharedRecord, Slot, Slots, Version};
-use crate::clicks::{Clicker, Tallied};
+use crate::clicks::{Clicker, Counting, Tallied};
 use crate::control_plane::callout::FetchedRecord;
 use crate::flights::PendingLookup;
 use crate::host::{NEVER_WRITTEN, SharedData};
@@ -258,12 +258,13 @@ impl Caches {
         }
     }
 
-    /// Counts a click on a link that was waited for.
-    pub(crate) fn click(&mut self, key: &[u8]) {
-        match self.lru.find(key) {
-            Some(place) => self.lru.serve(place).1.click(),
-            None => self.lru.clicker(key).click(),
-        }
+    /// Counts a redirect of a link that was waited for.
+    pub(crate) fn count(&mut self, key: &[u8], counting: Counting) {
+        let clicker = match self.lru.find(key) {
+            Some(place) => self.lru.serve(place).1,
+            None => self.lru.clicker(key),
+        };
+        clicker.count(counting);
     }
 
     /// All clicks that were counted since this was last called.

@@ -3,9 +3,11 @@
 //! Those on a record in the LRU stand in its entry, so that a hit costs one addition; the others, and those of entries
 //! that were dropped, stand in a [`Tally`].
 
+mod counting;
 mod events;
 mod wanted;
 
+pub(crate) use counting::Counting;
 pub(crate) use events::{Answered, ClickEvents, Gathered};
 
 use foldhash::fast::SeedableRandomState;
@@ -17,10 +19,18 @@ const LINK_BYTES: usize = 64;
 /// The most entries of the LRU with clicks. Clicks on further ones go to the tally.
 pub(crate) const MAX_TOUCHED: usize = 8_192;
 
+/// The clicks on a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LinkClicks {
+    pub(crate) count: u64,
+    /// So many of them have lost their attributes.
+    pub(crate) undescribed: u64,
+}
+
 /// Clicks by key, bounded in bytes.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    counts: HashMap<Box<[u8]>, u64, SeedableRandomState>,
+    counts: HashMap<Box<[u8]>, LinkClicks, SeedableRandomState>,
     bytes: usize,
     max_bytes: usize,
     lost: u64,
@@ -29,7 +39,7 @@ pub(crate) struct Tally {
 /// What a tally held.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tallied {
-    pub(crate) clicks: Vec<(Box<[u8]>, u64)>,
+    pub(crate) clicks: Vec<(Box<[u8]>, LinkClicks)>,
     /// Clicks for which there was no room.
     pub(crate) lost: u64,
 }
@@ -56,15 +66,50 @@ pub(crate) struct EntryClicks<'a> {
     pub(crate) touched: &'a mut Vec<u32>,
 }
 
+impl LinkClicks {
+    /// Clicks that have lost nothing.
+    pub(crate) fn plain(count: u64) -> Self {
+        Self {
+            count,
+            undescribed: 0,
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.undescribed = self.undescribed.saturating_add(other.undescribed);
+    }
+}
+
 impl Clicker<'_> {
-    /// Counts one.
-    pub(crate) fn click(self) {
+    /// Counts a redirect, if it is to be counted.
+    #[inline(always)]
+    pub(crate) fn count(self, counting: Counting) {
+        match counting {
+            Counting::Plain => self.click(),
+            Counting::Undescribed => self.click_undescribed(),
+            Counting::No => {}
+        }
+    }
+
+    /// Counts one in the tally, which knows how many are undescribed.
+    #[cold]
+    #[inline(never)]
+    fn click_undescribed(self) {
+        let clicks = LinkClicks {
+            count: 1,
+            undescribed: 1,
+        };
+        self.tally.add(self.key, clicks);
+    }
+
+    fn click(self) {
         let has_room = |entry: &EntryClicks<'_>| match *entry.count {
             0 => entry.touched.len() < MAX_TOUCHED,
             count => count < u16::MAX,
         };
         let Some(entry) = self.entry.filter(has_room) else {
-            self.tally.add(self.key, 1);
+            self.tally.add(self.key, LinkClicks::plain(1));
             return;
         };
         if *entry.count == 0 {
@@ -91,17 +136,17 @@ impl Tally {
     }
 
     /// Counts clicks.
-    pub(crate) fn add(&mut self, key: &[u8], clicks: u64) {
-        if clicks == 0 {
+    pub(crate) fn add(&mut self, key: &[u8], clicks: LinkClicks) {
+        if clicks.count == 0 {
             return;
         }
-        if let Some(count) = self.counts.get_mut(key) {
-            *count = count.saturating_add(clicks);
+        if let Some(counted) = self.counts.get_mut(key) {
+            counted.add(clicks);
             return;
         }
         let cost = key.len() + LINK_BYTES;
         if self.bytes + cost > self.max_bytes {
-            self.lost = self.lost.saturating_add(clicks);
+            self.lost = self.lost.saturating_add(clicks.count);
             return;
         }
         self.bytes += cost;

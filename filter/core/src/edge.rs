@@ -82,6 +82,8 @@ pub struct Edge {
     shares: Shares,
     /// The key of the request at hand; here so that it is allocated once.
     key: Vec<u8>,
+    /// Where the code begins in it.
+    code_at: usize,
 }
 
 /// Whether the last lookup was answered: the log has changes of this, not every failure.
@@ -176,6 +178,7 @@ impl Edge {
             counts: Counts::default(),
             shares: Shares::new(seed.rotate_left(48)),
             key: Vec::new(),
+            code_at: 0,
             here: Rc::clone(&settings),
             roots: roots::Roots::default(),
             settings,
@@ -251,19 +254,17 @@ impl Edge {
         };
         // HEAD comes from programs that check or preview a link.
         let is_click = head.method == b"GET";
-        let is_counted =
-            is_click && self.settings.clicks.is_some() && !head.headers.are_of_a_prefetch();
         let visitor = Waiter {
             stream,
             has_more: is_below || !requested.query.is_empty(),
             is_below,
             is_click,
-            is_counted,
+            is_counted: is_click && self.settings.clicks.is_some(),
             is_form: false,
         };
         let step = match self.name_key(head.authority, requested.code) {
-            Ok(()) => self.decide(host, visitor),
-            Err(reason) => self.decide_without_domain(reason, visitor, patience),
+            Ok(()) => self.decide(host, visitor, head),
+            Err(reason) => self.decide_without_domain(reason, visitor.of(head), patience),
         };
         step.map(|content| self.answer_at_once(host, content, head, visitor))
     }

@@ -5,8 +5,7 @@
 
 use crate::cache::shared::Version;
 use crate::host::NEVER_WRITTEN;
-#[cfg(doc)]
-use crate::request::Headers;
+use crate::request::Head;
 use crate::settings::Settings;
 use crate::time::Moment;
 use foldhash::fast::SeedableRandomState;
@@ -57,10 +56,21 @@ pub struct Waiter {
     pub is_below: bool,
     /// Whether a redirect of it is a click.
     pub is_click: bool,
-    /// Whether clicks are counted, and a redirect of it is one: it is no [prefetch](Headers::are_of_a_prefetch).
+    /// Whether clicks are counted, and a redirect of it is one: it is no [prefetch](Head::is_prefetch), which is known when it
+    /// begins to wait.
     pub is_counted: bool,
     /// Whether it is a form, which is held for its link ([`crate::forms`]).
     pub is_form: bool,
+}
+
+impl Waiter {
+    /// The stream as it waits, with what its headers say of clicks.
+    pub(crate) fn of(self, head: &Head<'_>) -> Self {
+        Self {
+            is_counted: self.is_counted && !head.is_prefetch(),
+            ..self
+        }
+    }
 }
 
 /// What a lookup is for.

@@ -1,7 +1,8 @@
 //! A request as the edge reads it: the headers that decide about it, and the code in its path.
 
-use edgelink_wire::clicks::attributes::{self, PREFETCH_LENGTHS};
-use edgelink_wire::code::{has_code_shape, is_reserved};
+use edgelink_wire::clicks::attributes::{self, PREFETCH_LENGTHS, PREFETCH_VALUES};
+use edgelink_wire::code::{has_code_shape, is_reserved, split_code};
+use edgelink_wire::same::is_same;
 
 /// What is read of a request's headers; empty where there is no such header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +15,15 @@ pub struct Head<'a> {
     pub authority: &'a [u8],
     /// All of them.
     pub headers: Headers<'a>,
+    /// The first ones, which are known to be those above.
+    pub known: Known,
+}
+
+/// How many bytes of lengths, and of names and values, the first headers take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    lengths: usize,
+    text: usize,
 }
 
 /// A header map as the proxy encodes it ([`Head::read`]), to look headers up in.
@@ -60,20 +70,6 @@ impl<'a> Headers<'a> {
         }
     }
 
-    /// Whether the request is made before its visitor wants it.
-    #[must_use]
-    #[inline(always)]
-    pub fn are_of_a_prefetch(&self) -> bool {
-        let mut is_prefetch = false;
-        self.each(PREFETCH_LENGTHS, |name, value| {
-            // Of the names of these lengths that every browser sends, none begins like those.
-            if matches!(name, [b's' | b'p' | b'x', ..]) {
-                is_prefetch |= is_prefetch_by(name, value);
-            }
-        });
-        is_prefetch
-    }
-
     /// Whether the visitor does not want to be described.
     #[must_use]
     pub fn are_of_an_opt_out(&self) -> bool {
@@ -97,12 +93,6 @@ impl<'a> Headers<'a> {
     }
 }
 
-#[cold]
-#[inline(never)]
-fn is_prefetch_by(name: &[u8], value: &[u8]) -> bool {
-    attributes::is_prefetch(name, value)
-}
-
 /// The bytes of a length.
 const LENGTH: usize = 4;
 
@@ -118,20 +108,27 @@ impl<'a> Head<'a> {
     #[must_use]
     #[inline(always)]
     pub fn read(map: &'a [u8]) -> Option<Self> {
-        let (lengths, mut text) = split(map)?;
+        let (lengths, all) = split(map)?;
+        let mut text = all;
         let mut head = Self {
             headers: Headers(map),
             ..Self::default()
         };
-        let mut missing = 3;
-        for [name, value] in lengths.as_chunks::<LENGTH>().0.as_chunks::<2>().0 {
+        let mut pairs = lengths.as_chunks::<LENGTH>().0.as_chunks::<2>().0.iter();
+        let (mut missing, mut others) = (3, None);
+        while let Some([name, value]) = pairs.next() {
+            let before = text.len();
             let name = take(&mut text, length(*name)?)?;
             let value = take(&mut text, length(*value)?)?;
-            let place = match name {
-                b":method" => &mut head.method,
-                b":path" => &mut head.path,
-                b":authority" => &mut head.authority,
-                _ => continue,
+            let place = if is_same(name, b":authority") {
+                &mut head.authority
+            } else if is_same(name, b":path") {
+                &mut head.path
+            } else if is_same(name, b":method") {
+                &mut head.method
+            } else {
+                others.get_or_insert((pairs.len() + 1, before));
+                continue;
             };
             *place = value;
             missing -= 1;
@@ -139,8 +136,52 @@ impl<'a> Head<'a> {
                 break;
             }
         }
+        let (pairs, rest) = others.unwrap_or((pairs.len(), text.len()));
+        head.known = Known {
+            lengths: lengths.len() - pairs * 2 * LENGTH,
+            text: all.len() - rest,
+        };
         Some(head)
     }
+
+    /// Whether the request is made before its visitor wants it ([`attributes::is_prefetch`]).
+    ///
+    /// Of nearly all headers only the lengths are looked at, and of the others the first letter, before anything is cut out.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_prefetch(&self) -> bool {
+        let Some((lengths, text)) = split(self.headers.0) else {
+            return false;
+        };
+        let lengths = lengths.get(self.known.lengths..).unwrap_or_default();
+        let mut start = self.known.text;
+        for [name, value] in lengths.as_chunks::<LENGTH>().0.as_chunks::<2>().0 {
+            let (name, value) = (u32::from_le_bytes(*name), u32::from_le_bytes(*value));
+            if PREFETCH_LENGTHS.wrapping_shr(name) & 1 != 0
+                && PREFETCH_VALUES.contains(&value)
+                && text.get(start) == Some(&attributes::prefetch_initial(name))
+                && is_prefetch_at(text, start, name as usize, value as usize)
+            {
+                return true;
+            }
+            start = start
+                .wrapping_add(name as usize)
+                .wrapping_add(value as usize)
+                .wrapping_add(2);
+        }
+        false
+    }
+}
+
+/// Whether a header says that the request is a prefetch. Apart, as few headers come here.
+#[cold]
+#[inline(never)]
+fn is_prefetch_at(text: &[u8], start: usize, name: usize, value: usize) -> bool {
+    let mut pair = text.get(start..).unwrap_or_default();
+    let name = take(&mut pair, name);
+    let value = take(&mut pair, value);
+    name.zip(value)
+        .is_some_and(|(name, value)| attributes::is_prefetch(name, value))
 }
 
 /// Splits a map into all lengths, and the names and values.
@@ -178,15 +219,13 @@ pub struct Requested<'a> {
 /// not `a`.
 #[must_use]
 pub fn parse_path(path: &[u8]) -> Option<Requested<'_>> {
-    let path = path.strip_prefix(b"/")?;
-    let (code, query) = match path.iter().position(|byte| *byte == b'?') {
-        Some(at) => (path.get(..at)?, path.get(at + 1..)?),
-        None => (path, &b""[..]),
+    let (code, rest) = split_code(path.strip_prefix(b"/")?)?;
+    let query = match rest {
+        [] => rest,
+        [b'?', query @ ..] => query,
+        _ => return None,
     };
-    if !has_code_shape(code) || is_reserved(code) {
-        return None;
-    }
-    Some(Requested { code, query })
+    (!is_reserved(code)).then_some(Requested { code, query })
 }
 
 /// Reads a request's `:path` that goes on behind a code. `None` if it does not, or if its first segment may not be a code.
@@ -245,15 +284,14 @@ mod tests {
         for _ in 0..pairs.len() {
             pairs.rotate_left(1);
             let map = encode(&pairs);
-            let expected = Head {
-                method: b"GET",
-                path: b"/a\0b?\xff",
-                authority: b"go.example",
-                headers: Headers(&map),
-            };
-            assert_eq!(Head::read(&map), Some(expected));
-            assert_eq!(expected.headers.get("cookie"), b":method");
-            assert_eq!(expected.headers.get("user-agent"), b"");
+            let head = Head::read(&map).unwrap();
+            assert_eq!(
+                (head.method, head.path, head.authority),
+                (&b"GET"[..], &b"/a\0b?\xff"[..], &b"go.example"[..])
+            );
+            assert_eq!(head.headers, Headers(&map));
+            assert_eq!(head.headers.get("cookie"), b":method");
+            assert_eq!(head.headers.get("user-agent"), b"");
         }
     }
 
@@ -275,6 +313,40 @@ mod tests {
     }
 
     #[test]
+    fn a_prefetch_is_known_wherever_its_header_stands() {
+        for (name, value, expected) in [
+            (&b"sec-purpose"[..], &b"prefetch;prerender"[..], true),
+            (b"purpose", b"prefetch", true),
+            (b"x-purpose", b"preview", true),
+            (b"x-moz", b"prefetch", true),
+            (b"sec-purpose", b"other", false),
+            (b"sec-purposes", b"prefetch", false),
+            (b"referer", b"https://prefetch/", false),
+        ] {
+            let mut pairs: Vec<(&[u8], &[u8])> = vec![
+                (b":authority", b"go.example"),
+                (b":path", b"/a"),
+                (b":method", b"GET"),
+                (b":scheme", b"prefetch"),
+                (b"accept", b""),
+                (name, value),
+            ];
+            for _ in 0..pairs.len() {
+                pairs.rotate_left(1);
+                let map = encode(&pairs);
+                let head = Head::read(&map).unwrap();
+                assert_eq!(head.is_prefetch(), expected, "{}", name.escape_ascii());
+                let unread = Head {
+                    headers: Headers(&map),
+                    ..Head::default()
+                };
+                assert_eq!(unread.is_prefetch(), expected);
+            }
+        }
+        assert!(!Head::default().is_prefetch());
+    }
+
+    #[test]
     fn a_map_that_is_cut_off_is_nothing() {
         let map = encode(&[(b"accept", b"text/html"), (b":path", b"/a")]);
         for end in 0..map.len() {
@@ -290,8 +362,10 @@ mod tests {
             let _ = Head::read(&map);
             let _ = Headers(&map).get("a");
             Headers(&map).each(u64::MAX, |_, _| {});
-            let _ = Headers(&[&[count, 0, 0, 0], &map[..]].concat()).are_of_a_prefetch();
-            let _ = Head::read(&[&[count, 0, 0, 0], &map[..]].concat());
+            let map = [&[count, 0, 0, 0], &map[..]].concat();
+            let head = Head { headers: Headers(&map), ..Head::default() };
+            let _ = head.is_prefetch();
+            let _ = Head::read(&map).is_some_and(|head| head.is_prefetch());
         }
     }
 

@@ -194,11 +194,14 @@ impl Written {
         self.check_admission(problems);
         self.check_api_domains(problems);
         if let Some(clicks) = &self.clicks
-            && clicks.max_unsent_bytes < clicks.max_bytes
+            && clicks.max_unsent_bytes < clicks.least_unsent_bytes()
         {
-            problems.refuse("clicks.maxUnsentBytes", "must be at least clicks.maxBytes");
+            let must = "must be at least clicks.maxBytes, with attributes twice clicks.maxEventBytes more, \
+                            with orphans clicks.maxOrphanBytes more";
+            problems.refuse("clicks.maxUnsentBytes", must);
         }
         self.check_attributes(problems);
+        self.check_geo(problems);
     }
 
     fn check_domains(&self, problems: &mut Problems) {
@@ -248,6 +251,24 @@ impl Written {
         }
     }
 
+    /// Checks that no header says two things: an event would have one of them.
+    fn check_geo(&self, problems: &mut Problems) {
+        const TAKEN: [&str; 5] = ["user-agent", "referer", "accept-language", "dnt", "sec-gpc"];
+        let geo = &self.geo;
+        let name = |header: &Option<HeaderText>| {
+            header.as_ref().map(|header| header.0.to_ascii_lowercase())
+        };
+        let (country, city) = (name(&geo.country_header), name(&geo.city_header));
+        for (place, header) in [("geo.countryHeader", &country), ("geo.cityHeader", &city)] {
+            if header.as_deref().is_some_and(|name| TAKEN.contains(&name)) {
+                problems.refuse(place, "must be a header that says nothing else");
+            }
+        }
+        if country.is_some() && country == city {
+            problems.refuse("geo.cityHeader", "must not be geo.countryHeader");
+        }
+    }
+
     fn check_api_domains(&self, problems: &mut Problems) {
         if !self.api_domains {
             return;
@@ -281,6 +302,24 @@ impl Written {
             }
             Some(_) => {}
         }
+    }
+}
+
+impl ClicksSection {
+    /// One full batch of each kind, and events that come while it is under way: with less room, nothing that is described would
+    /// arrive even while the control plane answers.
+    fn least_unsent_bytes(&self) -> usize {
+        let events = if self.attributes.is_empty() {
+            0
+        } else {
+            2 * self.max_event_bytes
+        };
+        let orphans = if self.orphans {
+            self.max_orphan_bytes
+        } else {
+            0
+        };
+        self.max_bytes + events + orphans
     }
 }
 

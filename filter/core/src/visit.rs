@@ -1,14 +1,16 @@
 //! A visit, as the rules of a link look at it: nothing is read that no condition asks for.
 
+use crate::clicks::ClickEvents;
 use crate::host::Clients;
 use crate::request::Headers;
 use crate::settings::GeoHeaders;
-use edgelink_wire::clicks::{ClickId, ClickIds};
+use edgelink_wire::Outcome;
+use edgelink_wire::clicks::ClickId;
+use edgelink_wire::redirect::Decision;
 use edgelink_wire::rules::Visitor;
 use std::net::IpAddr;
 
 /// A visit of a link.
-#[derive(Debug)]
 pub(crate) struct Visit<'v, C> {
     /// The link key.
     pub(crate) key: &'v [u8],
@@ -23,8 +25,20 @@ pub(crate) struct Visit<'v, C> {
     /// Whether the link has a limit of visits, and none are left.
     pub(crate) is_used_up: bool,
     pub(crate) client: &'v C,
-    /// Ids for clicks; `None` if the visit is no click.
-    pub(crate) ids: Option<&'v ClickIds>,
+    /// Where a redirect is noted, and gets its id; `None` if it is no click.
+    pub(crate) events: Option<&'v ClickEvents>,
+}
+
+impl<C> Visit<'_, C> {
+    /// Notes a redirect, for its event.
+    pub(crate) fn note(&self, decision: &Decision<'_>) {
+        if let Some(events) = self
+            .events
+            .filter(|_| decision.outcome == Outcome::Redirect)
+        {
+            events.note(decision.rule, decision.click_id);
+        }
+    }
 }
 
 impl<C: Clients> Visitor for Visit<'_, C> {
@@ -53,8 +67,8 @@ impl<C: Clients> Visitor for Visit<'_, C> {
     }
 
     fn click_id(&self) -> Option<ClickId> {
-        let ids = self.ids.filter(|_| !self.headers.are_of_an_opt_out());
-        ids.map(ClickIds::give)
+        let events = self.events.filter(|_| !self.headers.are_of_an_opt_out());
+        events.and_then(ClickEvents::give_id)
     }
 
     fn address(&self) -> Option<IpAddr> {

@@ -1,11 +1,12 @@
 //! The worker that a VM holds between two callbacks, which is lent to each of them.
 
-use crate::envoy::Envoy;
+use crate::envoy::{Envoy, edge_name};
 use crate::pairs::Pairs;
 use edgelink_filter_core::edge::{Edge, Resumed};
 use edgelink_filter_core::forms::FormEnd;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 thread_local! {
     static WORKER: RefCell<Option<Worker>> = const { RefCell::new(None) };
@@ -17,6 +18,8 @@ pub(super) struct Worker {
     /// with that stream, and all other waiters would wait for ever.
     pub(super) edge: Edge,
     pub(super) envoy: Envoy,
+    /// The name of the edge, which reports of clicks have; `None` if it has none.
+    pub(super) edge_name: Option<Rc<str>>,
     pub(super) pairs: Pairs,
     /// Waiters whose lookup is complete and that are not answered yet.
     pub(super) resumed: VecDeque<Resumed>,
@@ -31,6 +34,7 @@ impl Worker {
         Self {
             edge,
             envoy: Envoy::new(),
+            edge_name: edge_name(),
             pairs: Pairs::default(),
             resumed: VecDeque::new(),
             ended_forms: VecDeque::new(),

@@ -14,7 +14,14 @@
 //! | from version 2 on: undescribed | 1 number |
 //! | from version 2 on: [`events`] | behind their length |
 //!
-//! Batches without events are written as version 1.
+//! Batches without events, of which no click is undescribed, are written as version 1.
+//!
+//! The clicks of a batch are those of its links and those of its events, which are no orphan visits. What a worker has lost is
+//! known to the click: once all of its batches are taken, `total` and `dropped` are those of the one with the highest seq, and
+//!
+//! - the sum of the clicks of all batches that were taken is `total - dropped`;
+//! - the events among them are that sum without the sum of `undescribed`, and without the clicks that were to have no
+//!   attributes: of visitors who have opted out, or because none are asked for.
 
 pub mod attributes;
 pub mod click_id;
@@ -45,6 +52,21 @@ pub const MAX_LINKS: usize = 2048;
 /// The media type of encoded batches.
 pub const MEDIA_TYPE: &str = "application/vnd.edgelink.clicks";
 
+/// The header of a report in which an edge gives its [name](edge_name).
+pub const EDGE_HEADER: &str = "x-edgelink-edge";
+
+/// The longest name of an edge in bytes.
+pub const MAX_EDGE_NAME: usize = 64;
+
+/// The name of an edge; `None` if these bytes are none: it has 1 to [`MAX_EDGE_NAME`] printable ASCII characters.
+#[must_use]
+pub fn edge_name(bytes: &[u8]) -> Option<&str> {
+    let is_short = (1..=MAX_EDGE_NAME).contains(&bytes.len());
+    let is_printable = bytes.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    let name = std::str::from_utf8(bytes).ok()?;
+    (is_short && is_printable).then_some(name)
+}
+
 /// Names a worker: random, drawn by every VM.
 pub type WorkerId = [u8; 16];
 
@@ -63,7 +85,8 @@ pub struct ClickBatch<'a> {
     pub dropped: u64,
     /// The links, `{domain}/{code}`, each once, and how often each was followed, without the events.
     pub clicks: Vec<(&'a str, u64)>,
-    /// All clicks whose attributes the worker has given up by then, because there were too many.
+    /// So many of the clicks of the links have lost their attributes, because there were too many. It is no running number: a batch
+    /// that is dropped takes it along.
     pub undescribed: u64,
     /// Clicks one by one, each of which counts once, and orphan visits.
     pub events: BatchEvents<'a>,
@@ -85,7 +108,8 @@ impl<'a> BatchEvents<'a> {
     /// The [`RecordError`] that says what is wrong.
     pub fn of(bytes: &'a [u8]) -> Result<Self, RecordError> {
         let mut clicks = 0;
-        for event in Events::decode(bytes)? {
+        let mut events = Events::decode(bytes)?;
+        while let Some(event) = events.next_numbered() {
             clicks += u64::from(matches!(event?.kind, Kind::Redirect(_)));
         }
         Ok(Self { bytes, clicks })
@@ -123,7 +147,11 @@ impl<'a> ClickBatch<'a> {
         }
     }
 
-    fn decode(version: u8, input: &mut &'a [u8]) -> Result<Self, RecordError> {
+    fn decode(
+        version: u8,
+        input: &mut &'a [u8],
+        events: fn(&'a [u8]) -> Result<BatchEvents<'a>, RecordError>,
+    ) -> Result<Self, RecordError> {
         let mut batch = Self {
             worker: varint::read_array(input)?,
             seq: varint::read(input)?,
@@ -136,7 +164,7 @@ impl<'a> ClickBatch<'a> {
         };
         if version == EVENTS {
             batch.undescribed = varint::read(input)?;
-            batch.events = BatchEvents::of(varint::read_bytes(input)?)?;
+            batch.events = events(varint::read_bytes(input)?)?;
         }
         Ok(batch)
     }
@@ -169,7 +197,22 @@ pub fn encode(batches: &[ClickBatch<'_>]) -> Vec<u8> {
 /// # Errors
 /// The [`RecordError`] that says what is wrong. More than [`MAX_BATCHES`] batches, or more than [`MAX_LINKS`] and [`MAX_EVENTS`] links in one of them,
 /// are an error.
-pub fn decode(mut bytes: &[u8]) -> Result<Vec<ClickBatch<'_>>, RecordError> {
+pub fn decode(bytes: &[u8]) -> Result<Vec<ClickBatch<'_>>, RecordError> {
+    decode_with(bytes, BatchEvents::of)
+}
+
+/// The same without reading the events, whose number of clicks is left 0: for those who read them themselves.
+///
+/// # Errors
+/// As [`decode`], but for those of the events.
+pub fn decode_frames(bytes: &[u8]) -> Result<Vec<ClickBatch<'_>>, RecordError> {
+    decode_with(bytes, |bytes| Ok(BatchEvents { bytes, clicks: 0 }))
+}
+
+fn decode_with<'a>(
+    mut bytes: &'a [u8],
+    events: fn(&'a [u8]) -> Result<BatchEvents<'a>, RecordError>,
+) -> Result<Vec<ClickBatch<'a>>, RecordError> {
     let input = &mut bytes;
     let [version] = varint::read_array(input)?;
     if !matches!(version, COUNTS | EVENTS) {
@@ -177,7 +220,7 @@ pub fn decode(mut bytes: &[u8]) -> Result<Vec<ClickBatch<'_>>, RecordError> {
     }
     let count = bounded("batches", varint::read(input)?, MAX_BATCHES)?;
     let batches = (0..count)
-        .map(|_| ClickBatch::decode(version, input))
+        .map(|_| ClickBatch::decode(version, input, events))
         .collect::<Result<_, _>>()?;
     varint::expect_end(input)?;
     Ok(batches)
@@ -256,6 +299,17 @@ mod tests {
         };
         let batches = vec![batch; MAX_BATCHES];
         assert_eq!(decode(&encode(&batches)), Ok(batches));
+    }
+
+    #[test]
+    fn an_edge_has_a_short_name_that_can_be_printed() {
+        let longest = "x".repeat(MAX_EDGE_NAME);
+        for name in ["edge-1", " ", "~", &longest] {
+            assert_eq!(edge_name(name.as_bytes()), Some(name));
+        }
+        for name in ["", "a\nb", "\x7f", "\u{e4}", &format!("{longest}x")] {
+            assert_eq!(edge_name(name.as_bytes()), None, "{name:?}");
+        }
     }
 
     #[test]

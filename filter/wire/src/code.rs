@@ -68,11 +68,22 @@ const fn bit(letter: u8) -> u32 {
 /// Whether `code` has the shape of a code or an alias: `[0-9A-Za-z_-]{1,64}`.
 #[must_use]
 pub fn has_code_shape(code: &[u8]) -> bool {
-    !code.is_empty()
-        && code.len() <= MAX_CODE_LENGTH
-        && code
-            .iter()
-            .all(|byte| base62::is_digit(*byte) || matches!(byte, b'_' | b'-'))
+    matches!(split_code(code), Some((_, [])))
+}
+
+/// Splits what has the [shape of a code](has_code_shape) off the front, as far as it goes; `None` if it is empty or too long.
+#[must_use]
+#[inline]
+pub fn split_code(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().position(|byte| !may_stand(*byte));
+    let (code, rest) = text.split_at_checked(end.unwrap_or(text.len()))?;
+    (1..=MAX_CODE_LENGTH)
+        .contains(&code.len())
+        .then_some((code, rest))
+}
+
+fn may_stand(byte: u8) -> bool {
+    base62::is_digit(byte) || matches!(byte, b'_' | b'-')
 }
 
 /// What follows the domain in a short URL: a generated code or an alias, case-sensitive.

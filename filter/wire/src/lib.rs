@@ -41,6 +41,7 @@ pub mod record;
 pub mod redirect;
 pub mod redis;
 pub mod rules;
+pub mod same;
 pub mod settings;
 pub mod snapshot;
 pub mod varint;

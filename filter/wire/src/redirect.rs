@@ -241,10 +241,10 @@ impl<'a> Decision<'a> {
         };
         let tracks = extension.track_conversions;
         let click_id = tracks.then(|| visitor.click_id()).flatten();
-        let location = match click_id {
-            Some(id) => with_click_id(&location, id),
-            None => location,
-        };
+        let with_id = click_id.and_then(|id| with_click_id(&location, id));
+        // An id that the target has not got is none.
+        let click_id = click_id.filter(|_| with_id.is_some());
+        let location = with_id.unwrap_or(location);
         let status = link.redirect;
         Self {
             rule: chosen.map_or(0, |chosen| {
@@ -312,10 +312,13 @@ fn with_query<'a>(url: &'a [u8], visitor_query: &[u8]) -> Cow<'a, [u8]> {
     }
 }
 
-/// The location with the id of the click, in the place of one that is there already.
-fn with_click_id<'a>(location: &[u8], id: ClickId) -> Cow<'a, [u8]> {
+/// The location with the id of the click, in the place of one that is there already; `None` if it would be too long.
+fn with_click_id<'a>(location: &[u8], id: ClickId) -> Option<Cow<'a, [u8]>> {
     let parameter = [click_id::PARAMETER, "=", &click_id::to_text(id)].concat();
-    Cow::Owned(with_query(location, parameter.as_bytes()).into_owned())
+    match with_query(location, parameter.as_bytes()) {
+        Cow::Owned(location) => Some(Cow::Owned(location)),
+        Cow::Borrowed(_) => None,
+    }
 }
 
 #[cfg(test)]

@@ -368,12 +368,14 @@ fn clicks_with_attributes() {
     let batch = ClickBatch {
         worker: *b"0123456789abcdef",
         seq: 2,
-        total: 4,
+        total: 400,
+        clicks: vec![("a.example/c", 303)],
         undescribed: 300,
         events: BatchEvents::of(&encoded.bytes).unwrap(),
         ..ClickBatch::default()
     };
-    let head = b"\x02\x010123456789abcdef\x02\x00\x04\x00\x00\xac\x02\x7e";
+    let head =
+        b"\x02\x010123456789abcdef\x02\x00\x90\x03\x00\x01\x0ba.example/c\xaf\x02\xac\x02\x7e";
     let bytes = clicks::encode(std::slice::from_ref(&batch));
     assert_eq!(bytes, [&head[..], &known].concat());
     assert_eq!(clicks::decode(&bytes), Ok(vec![batch]));

@@ -2,13 +2,23 @@
 
 use edgelink_tests::scenario::DOMAIN;
 use edgelink_tests::servers::MariaDb;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Links a statement: a transaction of all of them would keep as much to undo.
 const CHUNK: u64 = 250_000;
 
 /// The issuer whose numbers the links have. Control planes that create lease others, which have drawn less.
-const ISSUER: u64 = 999;
+pub(crate) const ISSUER: u64 = 999;
+
+/// The tags of links and the words of their titles, in the tables that searches read.
+const TERMS: &str = "SET unique_checks = 0; \
+     INSERT INTO link_tags (tenant_id, tag, created_at, link_id) \
+     SELECT 1, t.tag, l.created_at, l.id FROM links l JOIN JSON_TABLE(l.tags, '$[*]' COLUMNS (tag VARCHAR(64) PATH '$')) t; \
+     INSERT INTO link_words (tenant_id, word, link_id) SELECT tenant_id, tag, link_id FROM link_tags; \
+     INSERT INTO link_words (tenant_id, word, link_id) SELECT 1, 'title', id FROM links WHERE title IS NOT NULL; \
+     INSERT INTO link_words (tenant_id, word, link_id) SELECT 1, SUBSTR(title, 7), id FROM links WHERE title IS NOT NULL; \
+     ANALYZE TABLE links, link_tags, link_words";
 
 /// A database server that may use memory as in production, with the durability of production where that is measured.
 pub(crate) struct Database {
@@ -42,6 +52,11 @@ impl Database {
         self.server.process_id()
     }
 
+    /// The folder of the files of its tables.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.server.data().join(self.name)
+    }
+
     /// Adds links until there are that many, and gives the seconds that it took. The schema has to be there, and no
     /// control plane.
     pub(crate) fn grow_to(&mut self, rows: u64) -> f64 {
@@ -69,6 +84,11 @@ impl Database {
         ));
         self.write_back();
         start.elapsed().as_secs_f64()
+    }
+
+    /// Adds the tags of the links, and the words of their titles, to the tables that searches read.
+    pub(crate) fn add_terms(&self) {
+        self.execute(TERMS);
     }
 
     /// Has changed pages written, so that no later measurement waits for that.

@@ -23,9 +23,14 @@ pub(crate) struct Replica {
 impl Replica {
     /// Starts one, and returns when it knows all keys.
     pub(crate) async fn start(folder: &Path, url: &str) -> Self {
+        Self::start_with(folder, url, &[]).await
+    }
+
+    /// The same with further settings, as environment variables.
+    pub(crate) async fn start_with(folder: &Path, url: &str, settings: &[(&str, &str)]) -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let start = Instant::now();
-        let mut process = launch(folder, url, address);
+        let mut process = launch(folder, url, address, settings);
         let health = format!("http://{address}/health/ready");
         process
             .await_ready(async || {
@@ -66,7 +71,7 @@ pub(crate) fn admin_key(folder: &Path) -> String {
     key.expect("an admin key").trim().to_owned()
 }
 
-fn launch(folder: &Path, url: &str, address: SocketAddr) -> Process {
+fn launch(folder: &Path, url: &str, address: SocketAddr, settings: &[(&str, &str)]) -> Process {
     let mut command = Command::new(edgelink_binary());
     command
         .arg("serve")
@@ -74,7 +79,8 @@ fn launch(folder: &Path, url: &str, address: SocketAddr) -> Process {
         .env("EDGELINK_STORE_URL", url)
         .env("EDGELINK_LINKS_DOMAINS", DOMAIN)
         .env("EDGELINK_AUTH_EDGE_TOKENS", EDGE_TOKEN)
-        .env("EDGELINK_AUTH_ADMIN_KEY_FILE", folder.join("admin-key"));
+        .env("EDGELINK_AUTH_ADMIN_KEY_FILE", folder.join("admin-key"))
+        .envs(settings.iter().copied());
     let log = folder.join(format!("{}.log", address.port()));
     Process::start("control plane", command, log)
 }

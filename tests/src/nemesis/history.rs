@@ -284,6 +284,10 @@ pub enum What {
         written: Box<WrittenClicks>,
         /// How many reports wait to be written.
         waiting: u64,
+        /// How many were sent, counted, dropped and without attributes, as workers have said.
+        by_worker: [u64; 4],
+        /// The same, as the hours of all edges add up.
+        by_hour: [u64; 4],
     },
     /// From now on a webhook is to be told of every change of a link.
     Subscribed,

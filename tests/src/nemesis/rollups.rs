@@ -24,13 +24,15 @@ impl WrittenClicks {
     /// It cannot be read.
     pub fn add(&mut self, mut doc: &[u8]) -> Result<(), RecordError> {
         let input = &mut doc;
-        varint::read_version(input, 1)?;
+        varint::read_version(input, 2)?;
         let (mut clicks, mut bots) = (0, 0);
         for _ in 0..varint::read(input)? {
             clicks += varint::read(input)?;
             bots += varint::read(input)?;
         }
         self.clicks += clicks;
+        // The visitors.
+        varint::read_bytes(input)?;
         for _ in 0..varint::read(input)? {
             let [by] = varint::read_array(input)?;
             let mut values = varint::read_bytes(input)?;
@@ -66,7 +68,7 @@ mod tests {
     #[test]
     fn values_with_more_clicks_than_there_are_are_noticed() {
         // One slot of five clicks, two of them of bots; countries, domains and tags.
-        let doc = b"\x01\x01\x05\x02\x03\x00\x06\x01\x02DE\x03\x02\x10\x09\x02\x01a\x04\x01\x01b\x02\x00\x0f\x05\x01\x01t\x09\x00";
+        let doc = b"\x02\x01\x05\x02\x00\x03\x00\x06\x01\x02DE\x03\x02\x10\x09\x02\x01a\x04\x01\x01b\x02\x00\x0f\x05\x01\x01t\x09\x00";
         let mut written = WrittenClicks::default();
         written.add(doc).unwrap();
         assert_eq!(written.clicks, 5);

@@ -173,6 +173,22 @@ impl ControlPlane {
         })
     }
 
+    /// The stream of clicks as they are reported, from now on; `query` is empty or begins with `?`.
+    ///
+    /// # Panics
+    /// Where the API refuses it, or the stream ends.
+    pub async fn listen(&self, query: &str) -> reqwest::Response {
+        let url = format!("http://{}/api/v1/events{query}", self.address);
+        let request = reqwest::Client::new().get(url).bearer_auth(&self.admin_key);
+        let mut stream = request.send().await.expect("a stream");
+        let mut head = Vec::new();
+        while !head.starts_with(b": listening") {
+            let chunk = stream.chunk().await.expect("a stream");
+            head.extend(chunk.expect("the stream's first line"));
+        }
+        stream
+    }
+
     /// Creates a link, which must succeed.
     pub async fn create(&self, link: &Value) -> ApiAnswer {
         let answer = self.api("POST", "/links", link).await;

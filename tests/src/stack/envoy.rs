@@ -33,9 +33,9 @@ pub struct EnvoyOptions {
     pub feed: &'static str,
     /// `EDGELINK_CLICKS`: `true` or `false`.
     pub clicks: &'static str,
-    /// `EDGELINK_CLICK_ATTRIBUTES`.
+    /// `EDGELINK_CLICKS_ATTRIBUTES`.
     pub click_attributes: &'static str,
-    /// `EDGELINK_ORPHANS`: `true` or `false`.
+    /// `EDGELINK_CLICKS_ORPHANS`: `true` or `false`.
     pub orphans: &'static str,
     /// The text of another template in place of `envoy/bootstrap.yaml`.
     pub bootstrap: Option<String>,
@@ -291,8 +291,8 @@ fn run_sh(
         .env("EDGELINK_TIER_HEADER", "true")
         .env("EDGELINK_FEED", options.feed)
         .env("EDGELINK_CLICKS", options.clicks)
-        .env("EDGELINK_CLICK_ATTRIBUTES", options.click_attributes)
-        .env("EDGELINK_ORPHANS", options.orphans)
+        .env("EDGELINK_CLICKS_ATTRIBUTES", options.click_attributes)
+        .env("EDGELINK_CLICKS_ORPHANS", options.orphans)
         .env("EDGELINK_WORKERS", options.workers.to_string())
         .env("EDGELINK_TRUSTED_HOPS", options.trusted_hops.to_string())
         .env("EDGELINK_COUNTRY_HEADER", options.geo_headers[0])

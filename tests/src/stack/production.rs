@@ -17,8 +17,12 @@ pub struct ProductionOptions {
     pub redis_url: String,
     /// How Envoys ask Redis.
     pub redis: RedisOptions,
-    /// With which attributes Envoys report clicks: `EDGELINK_CLICK_ATTRIBUTES`.
+    /// With which attributes Envoys report clicks: `EDGELINK_CLICKS_ATTRIBUTES`.
     pub click_attributes: &'static str,
+    /// The text of another template in place of `envoy/plugin.json`, which says itself what is said of clicks.
+    pub plugin: Option<String>,
+    /// Further environment variables of control planes.
+    pub variables: Vec<(&'static str, String)>,
 }
 
 impl ProductionOptions {
@@ -30,6 +34,8 @@ impl ProductionOptions {
             redis_url: redis.url(),
             redis: RedisOptions::direct(redis.port()),
             click_attributes: "",
+            plugin: None,
+            variables: Vec::new(),
         }
     }
 }
@@ -50,10 +56,16 @@ impl Production {
     pub async fn start(options: &ProductionOptions) -> Self {
         let database = MariaDb::start();
         let url = database.database();
-        let variables = [
+        let mut variables = vec![
             ("EDGELINK_STORE_URL", url.as_str()),
             ("EDGELINK_REDIS_URL", &options.redis_url),
         ];
+        variables.extend(
+            options
+                .variables
+                .iter()
+                .map(|(name, value)| (*name, value.as_str())),
+        );
         let first = ControlPlane::with_variables(&variables).await;
         let second = first.replica().await;
         let mut production = Self {
@@ -73,8 +85,13 @@ impl Production {
             workers: WORKERS,
             redis: Some(options.redis.clone()),
             feed: "poll",
-            clicks: "true",
+            clicks: if options.plugin.is_none() {
+                "true"
+            } else {
+                "false"
+            },
             click_attributes: options.click_attributes,
+            plugin: options.plugin.clone(),
             geo_headers: [COUNTRY_HEADER, CITY_HEADER],
             ..EnvoyOptions::default()
         };

@@ -48,6 +48,7 @@ struct Script {
     first: VecDeque<Behaviour>,
     lookups: usize,
     bodies: Vec<Vec<u8>>,
+    heads: Vec<String>,
 }
 
 impl ScriptedControlPlane {
@@ -97,6 +98,12 @@ impl ScriptedControlPlane {
     #[must_use]
     pub fn bodies(&self, code: &str) -> Vec<Vec<u8>> {
         self.shared.with(code, |script| script.bodies.clone())
+    }
+
+    /// Request line and headers of these requests, as they came, of those that report clicks.
+    #[must_use]
+    pub fn report_heads(&self) -> Vec<String> {
+        self.shared.with(REPORTS, |script| script.heads.clone())
     }
 
     /// Returns when there were at least `count`.
@@ -155,7 +162,10 @@ async fn serve(stream: TcpStream, shared: &ScriptState) -> io::Result<()> {
     while let Some(head) = read_head(&mut stream).await? {
         let body = read_body(&mut stream, &head).await?;
         if path_of(&head).is_some_and(|path| path.starts_with(REPORTS)) {
-            shared.with(REPORTS, |script| script.bodies.push(body));
+            shared.with(REPORTS, |script| {
+                script.bodies.push(body);
+                script.heads.push(head.clone());
+            });
             let script = shared.with(REPORTS, |script| script.behaviour.clone());
             let answer = match script {
                 Some(Behaviour::Bytes(answer)) => answer,

@@ -195,7 +195,7 @@ async fn a_chunk_that_is_written_again_after_a_cut_counts_once() {
         for (insert_id, cut) in (1 << 40..).zip(cuts().chain([Cut::None])) {
             let clicks = random.clicks(500, midnight());
             let orphans = random.orphans(20, midnight());
-            let whole = chunk(clicks.clone(), orphans.clone());
+            let whole = chunk(&clicks, orphans.clone());
             model.clicks.extend(clicks);
             model.orphans.extend(orphans);
             // The tables are there.
@@ -229,7 +229,7 @@ async fn a_chunk_counts_once_if_the_server_is_killed_meanwhile() {
         for (insert_id, cut) in (5..).zip(cuts()) {
             let clicks = random.clicks(500, midnight());
             model.clicks.extend(clicks.clone());
-            let whole = Arc::new(chunk(clicks, Vec::new()));
+            let whole = Arc::new(chunk(&clicks, Vec::new()));
             proxy.set(cut);
             let (writing, written) = (Arc::clone(&engine.engine), Arc::clone(&whole));
             let first = tokio::spawn(async move { writing.insert(insert_id, &written).await });
@@ -255,7 +255,7 @@ async fn what_views_of_an_interrupted_insert_lack_is_added_up_again() {
     for insert_id in 1..4 {
         let clicks = random.clicks(400, midnight());
         model.clicks.extend(clicks.clone());
-        let whole = chunk(clicks, Vec::new());
+        let whole = chunk(&clicks, Vec::new());
         if insert_id == 2 {
             // As if it ended before the last views.
             for view in ["value_hours_view", "inserts_view"] {

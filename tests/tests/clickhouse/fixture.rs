@@ -9,6 +9,7 @@ use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use edgelink_wire::clicks::events::OrphanKind;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use sqlx::{AssertSqlSafe, Connection, SqliteConnection, raw_sql};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,7 +31,23 @@ pub(crate) fn settings(url: &str) -> AnalyticsConfig {
 pub(crate) struct TestEngine {
     pub(crate) engine: Arc<ClickHouse>,
     pub(crate) store: Arc<Store>,
-    _folder: TempDir,
+    folder: TempDir,
+}
+
+impl TestEngine {
+    /// Executes a statement in the database that has the queue and the links.
+    pub(crate) async fn execute(&self, sql: &str) {
+        let url = database(&self.folder);
+        let connection = SqliteConnection::connect(&url).await;
+        let done = raw_sql(AssertSqlSafe(sql.to_owned()))
+            .execute(&mut connection.expect("a connection"))
+            .await;
+        done.expect("a statement");
+    }
+}
+
+fn database(folder: &TempDir) -> String {
+    format!("sqlite://{}/edgelink.db", folder.path().display())
 }
 
 impl Deref for TestEngine {
@@ -51,13 +68,14 @@ pub(crate) async fn start(kind: ClickHouseKind) -> (ClickHouseServer, TestEngine
 /// An engine with these settings.
 pub(crate) async fn engine(settings: &AnalyticsConfig) -> TestEngine {
     let folder = TempDir::new().expect("a temporary folder");
-    let url = format!("sqlite://{}/edgelink.db", folder.path().display());
-    let store = connect(&StoreConfig::at(&url)).await.expect("a store");
+    let store = connect(&StoreConfig::at(&database(&folder)))
+        .await
+        .expect("a store");
     store.migrate().await.expect("the schema");
     TestEngine {
         engine: Arc::new(ClickHouse::new(settings, store.clone())),
         store,
-        _folder: folder,
+        folder,
     }
 }
 
@@ -68,13 +86,8 @@ pub(crate) fn midnight() -> u64 {
 }
 
 /// A chunk of clicks.
-pub(crate) fn chunk(clicks: Vec<Click>, orphans: Vec<Orphan>) -> Chunk {
-    Chunk {
-        rows: vec![1],
-        clicks,
-        orphans,
-        insert_id: None,
-    }
+pub(crate) fn chunk(clicks: &[Click], orphans: Vec<Orphan>) -> Chunk {
+    Chunk::of(vec![1], clicks, orphans)
 }
 
 /// Random clicks within three days from a midnight on.

@@ -10,26 +10,6 @@ use std::sync::Arc;
 
 const BOTS: [Bots; 3] = [Bots::Included, Bots::Excluded, Bots::Only];
 
-const ATTRIBUTES: [Attribute; 17] = [
-    Attribute::Country,
-    Attribute::City,
-    Attribute::Device,
-    Attribute::Browser,
-    Attribute::Os,
-    Attribute::Referrer,
-    Attribute::Language,
-    Attribute::UtmSource,
-    Attribute::UtmMedium,
-    Attribute::UtmCampaign,
-    Attribute::UtmTerm,
-    Attribute::UtmContent,
-    Attribute::Rule,
-    Attribute::Status,
-    Attribute::Link,
-    Attribute::Tag,
-    Attribute::Domain,
-];
-
 fn scopes() -> Vec<Scope> {
     vec![
         Scope::Tenant(1),
@@ -62,7 +42,7 @@ async fn answers_are_those_of_the_clicks() {
             model.clicks.extend(clicks.clone());
             model.orphans.extend(orphans.clone());
             engine
-                .insert(9 + insert, &chunk(clicks, orphans))
+                .insert(9 + insert, &chunk(&clicks, orphans))
                 .await
                 .unwrap();
         }
@@ -108,7 +88,7 @@ async fn ask(
         .await
         .unwrap();
     assert_eq!(series, model.series(query, &slots), "{shown}");
-    let by = ATTRIBUTES[random.below(17) as usize];
+    let by = Attribute::ALL[random.below(17) as usize];
     let limit = [1, 3, 1_000][random.below(3) as usize];
     let breakdown = engine.breakdown(query, by, limit).await.unwrap();
     assert_eq!(
@@ -128,7 +108,7 @@ async fn pages_of_clicks_follow_each_other() {
             clicks: random.clicks(800, from),
             orphans: random.orphans(300, from),
         };
-        let whole = chunk(model.clicks.clone(), model.orphans.clone());
+        let whole = chunk(&model.clicks, model.orphans.clone());
         engine.insert(3, &whole).await.unwrap();
         for (orphans, limit) in [(false, 1), (false, 37), (false, 5_000), (true, 19)] {
             for scope in scopes() {
@@ -223,7 +203,7 @@ async fn a_click_comes_back_as_it_was() {
             .collect();
         clicks.iter_mut().for_each(|click| click.count = 1);
         engine
-            .insert(1, &chunk(clicks, orphans.clone()))
+            .insert(1, &chunk(&clicks, orphans.clone()))
             .await
             .unwrap();
         let query = RawQuery {
@@ -276,9 +256,9 @@ async fn a_million_visitors_are_counted_within_two_percent() {
                 click.described.as_mut().unwrap().visitor = Some(1 + random.below(u64::MAX - 1));
                 click
             });
-            let clicks = clicks.collect();
+            let clicks: Vec<_> = clicks.collect();
             engine
-                .insert(insert, &chunk(clicks, Vec::new()))
+                .insert(insert, &chunk(&clicks, Vec::new()))
                 .await
                 .unwrap();
         }
@@ -307,7 +287,7 @@ async fn the_clicks_of_deleted_links_are_gone_and_those_of_their_domain_stay() {
             clicks: random.clicks(500, from),
             orphans: random.orphans(40, from),
         };
-        let whole = chunk(model.clicks.clone(), model.orphans.clone());
+        let whole = chunk(&model.clicks, model.orphans.clone());
         engine.insert(1, &whole).await.unwrap();
         let query = |scope| AnalyticsQuery {
             scope,

@@ -14,7 +14,7 @@ async fn single_clicks_go_first_and_their_numbers_stay() {
         clicks.retain(Click::has_link);
         let scope = Scope::Links((0..20).collect());
         let count: u64 = clicks.iter().map(|click| click.count).sum();
-        engine.insert(1, &chunk(clicks, Vec::new())).await.unwrap();
+        engine.insert(1, &chunk(&clicks, Vec::new())).await.unwrap();
         let query = AnalyticsQuery {
             scope,
             from,

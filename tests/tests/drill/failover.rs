@@ -38,6 +38,8 @@ async fn failover() {
             ports: cluster.ports(),
         },
         click_attributes: "",
+        plugin: None,
+        variables: Vec::new(),
     };
     let production = production(&options).await;
     let load = Load::new(&production);

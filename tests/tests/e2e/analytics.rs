@@ -24,14 +24,8 @@ async fn a_click_at_envoy_is_streamed_and_counted_by_its_attributes() {
         "longUrl": "https://example.com/", "customSlug": "a", "tags": ["x"], "trackConversions": true,
     });
     edgelink.create(&link).await;
-    let control_plane = &edgelink.control_plane;
-    let url = format!("http://{}/api/v1/events?tags=x", control_plane.address());
-    let listen = reqwest::Client::new()
-        .get(url)
-        .bearer_auth(control_plane.admin_key());
-    let mut stream = listen.send().await.unwrap();
+    let mut stream = edgelink.control_plane.listen("?tags=x").await;
     let mut heard = String::new();
-    read_until(&mut stream, &mut heard, ": listening").await;
 
     let visit = Request::get("/a?utm_source=mail")
         .header("user-agent", AGENT)

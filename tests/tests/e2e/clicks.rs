@@ -179,6 +179,19 @@ async fn the_target_of_a_tracked_link_gets_the_id_that_is_reported() {
     assert_eq!(locations, expected.collect::<Vec<_>>());
 }
 
+#[tokio::test]
+async fn reports_have_the_name_of_the_edge() {
+    let (envoy, control_plane) = edge("").await;
+    assert_eq!(envoy.follow("/nothing").await.status, 404);
+    let head = until("a report", LIMIT, async || {
+        control_plane.report_heads().pop()
+    })
+    .await;
+    // The id of the node in envoy/bootstrap.yaml.
+    let header = format!("{}: edgelink-edge\r\n", clicks::EDGE_HEADER);
+    assert!(head.contains(&header), "{head}");
+}
+
 /// A minute stands between two batches, so that these are closed because no visitors come.
 #[tokio::test]
 async fn clicks_before_and_during_a_drain_are_reported_before_it_ends() {

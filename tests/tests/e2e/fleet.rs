@@ -237,6 +237,6 @@ async fn the_control_planes_count_the_clicks_that_there_were() {
         (answer.body["counted"] == clicks).then_some(answer.body)
     })
     .await;
-    let wanted = json!({ "sent": clicks, "counted": clicks, "dropped": 0 });
+    let wanted = json!({ "sent": clicks, "counted": clicks, "dropped": 0, "undescribed": 0 });
     assert_eq!(accounts, wanted);
 }

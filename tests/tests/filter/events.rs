@@ -37,6 +37,7 @@ fn report(fleet: &mut Fleet, response: Response) -> Vec<u8> {
     fleet.pass(Duration::from_secs(2));
     let worker = fleet.worker(0);
     let report = worker.callout_to("/edge/v1/clicks");
+    assert_eq!(report.header(clicks::EDGE_HEADER), Some("edgelink-edge"));
     worker.answer(&report, response);
     report.body
 }

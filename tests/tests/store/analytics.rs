@@ -7,7 +7,7 @@ use edgelink_control_plane::analytics::{
     Scope, SqlEngine, Turn, Visitors, agents,
 };
 use edgelink_control_plane::config::AnalyticsConfig;
-use edgelink_control_plane::store::{ClickReport, ClickRetention, NewLink, Store};
+use edgelink_control_plane::store::{ClickReport, ClickRetention, DayProgress, NewLink, Store};
 use edgelink_control_plane::tenancy::FIRST_TENANT;
 use edgelink_wire::clicks::events::{Attributes, Event, Kind, OrphanKind};
 use edgelink_wire::clicks::{BatchEvents, ClickBatch};
@@ -21,9 +21,11 @@ on_every_database!(
     every_breakdown_has_each_click_once,
     a_chunk_is_written_once_and_as_a_whole,
     days_answer_as_their_hours_did,
+    clicks_that_come_while_their_day_is_summed_up_are_in_it,
     values_and_orphan_visits_are_bounded,
     single_clicks_are_paged_by_place_and_by_number,
     old_clicks_are_purged,
+    clicks_from_the_future_keep_no_others,
     a_failure_that_is_not_about_a_report_sets_none_aside,
     a_report_that_cannot_be_written_does_not_hold_up_the_others,
 );
@@ -698,14 +700,68 @@ async fn old_clicks_are_purged(database: Database) {
             sum += purged;
         }
     };
-    // A single click and the numbers of batches; hours stay until their day is summed up.
-    assert_eq!(purge().await, 1 + 2);
+    // A single click, the numbers of batches, and accounts that become coarser twice, or thrice; hours stay until their day is
+    // summed up.
+    assert_eq!(purge().await, 1 + 2 + 2 + 3);
     while clicking.engine.upkeep(today + HOUR).await.unwrap() {}
     assert_eq!(purge().await, 2 * 3 + 3, "hours of three kinds, and a day");
     assert_eq!(database.count("click_hours").await, 3);
     assert_eq!(database.count("click_days").await, 3);
     assert_eq!(database.count("click_events").await, 2);
     assert_eq!(clicking.total(1).await, 3);
+}
+
+async fn clicks_from_the_future_keep_no_others(database: Database) {
+    let mut clicking = Clicking::new(&database).await;
+    create_links(&clicking.store).await;
+    clicking.visit("a", 1).await;
+    clicking.visit("b", 2).await;
+    // By a clock that was wrong for a moment.
+    let wrong = "UPDATE click_events SET at = at + 100 * 86400 WHERE link_id = 1";
+    database.execute(wrong).await;
+    let kept = ClickRetention {
+        hours: 35,
+        days: 730,
+        raw: 30,
+    };
+    let purge = async || clicking.store.purge_clicks(kept, 2).await.unwrap();
+    assert_eq!(purge().await, 0);
+    let old = "UPDATE click_events SET at = at - 31 * 86400";
+    database.execute(old).await;
+    assert_eq!(purge().await, 0, "the first one is kept");
+    let later = "UPDATE click_marks SET day = day - 31";
+    database.execute(later).await;
+    assert_eq!(purge().await + purge().await, 3);
+    assert_eq!(database.count("click_events").await, 0);
+}
+
+async fn clicks_that_come_while_their_day_is_summed_up_are_in_it(database: Database) {
+    let mut clicking = Clicking::new(&database).await;
+    create_links(&clicking.store).await;
+    clicking.follow(&[("a", 2)]).await;
+    let today = u32::try_from(now() / DAY).unwrap();
+    let store = clicking.store.clone();
+    let mut next = store
+        .build_day(DayProgress::begin(today), 1000)
+        .await
+        .unwrap();
+    assert_eq!(database.count("click_days").await, 1, "links are done");
+    clicking.follow(&[("a", 1), ("b", 3)]).await;
+    while let Some(progress) = next {
+        next = store.build_day(progress, 1000).await.unwrap();
+    }
+    assert_eq!(store.days_until().await.unwrap(), today + 1);
+    database.execute("DELETE FROM click_hours").await;
+    // Of two links, the domain and the tenant.
+    assert_eq!(database.count("click_days").await, 4);
+    let query = AnalyticsQuery {
+        scope: Scope::Links(vec![1, 2]),
+        from: u64::from(today) * DAY,
+        to: u64::from(today + 1) * DAY,
+        bots: Bots::Included,
+    };
+    let numbers = clicking.engine.count(&query).await.unwrap();
+    assert_eq!(numbers.clicks, 6);
 }
 
 async fn a_failure_that_is_not_about_a_report_sets_none_aside(database: Database) {

@@ -93,7 +93,7 @@ impl Clicking {
     /// Takes batches into the queue; how many were new.
     pub(crate) async fn report(&self, batches: &[ClickBatch<'_>]) -> usize {
         let new = self.store.count_clicks(&[report(batches, now())]).await;
-        new.expect("a commit")[0]
+        new.expect("a commit").reports[0].batches
     }
 
     /// Writes what is in the queue.

@@ -3,7 +3,9 @@
 use crate::clicking::{Clicking, batch, now, report};
 use crate::fixture::{Database, create, link};
 use edgelink_control_plane::analytics::Turn;
-use edgelink_control_plane::store::{ClickAccounts, ClickReport, ClickRetention};
+use edgelink_control_plane::store::{
+    ClickAccounts, ClickReport, ClickRetention, NewBatches, TakenReports,
+};
 use edgelink_wire::clicks::{ClickBatch, decode};
 use std::sync::Arc;
 
@@ -20,7 +22,7 @@ on_every_database!(
 fn of<'a>(worker: u8, seq: u64, clicks: &[(&'a str, u64)]) -> ClickBatch<'a> {
     ClickBatch {
         clicks: clicks.to_vec(),
-        undescribed: seq / 2,
+        undescribed: u64::from(seq > 1),
         ..batch([worker; 16], seq)
     }
 }
@@ -36,8 +38,8 @@ async fn a_batch_is_counted_once(database: Database) {
     let second = of(1, 2, &[("a.example/x", 2)]);
     let other = of(2, 1, &[("a.example/x", 1)]);
     let count = async |batches: &[ClickBatch<'_>]| {
-        let new = store.count_clicks(&reports(batches)).await.unwrap();
-        new.iter().sum::<usize>()
+        let taken = store.count_clicks(&reports(batches)).await.unwrap();
+        taken.reports.iter().map(|new| new.batches).sum::<usize>()
     };
     assert_eq!(count(&[first.clone(), other.clone()]).await, 2);
     assert_eq!(
@@ -67,8 +69,13 @@ async fn only_new_batches_of_a_report_wait(database: Database) {
         report(std::slice::from_ref(&second), now()),
         report(&[first, second.clone(), later, second], now()),
     ];
-    assert_eq!(store.count_clicks(&both).await.unwrap(), [1, 2]);
+    let taken = store.count_clicks(&both).await.unwrap();
+    let new = taken.reports.iter().map(|new| new.batches);
+    assert_eq!(new.collect::<Vec<_>>(), [1, 2]);
     let queued = store.queued_reports(10, 1 << 20).await.unwrap();
+    for (new, queued) in taken.reports.iter().zip(&queued) {
+        assert_eq!(new.body.as_deref(), Some(&*queued.body));
+    }
     let seqs = queued.iter().map(|report| {
         let batches = decode(&report.body).unwrap();
         batches.iter().map(|batch| batch.seq).collect::<Vec<_>>()
@@ -169,7 +176,7 @@ async fn what_is_old_is_removed_in_small_parts(database: Database) {
     let store = database.store().await;
     // Five of the ten batches are too old.
     for seq in 1..=10 {
-        let hours = if seq <= 5 { 25 } else { 0 };
+        let hours = if seq <= 5 { 73 } else { 0 };
         let report = report(
             &[of(1, seq, &[("a.example/x", 1)])],
             now() - hours * 60 * 60,
@@ -187,5 +194,12 @@ async fn what_is_old_is_removed_in_small_parts(database: Database) {
     assert_eq!(store.click_accounts().await.unwrap().counted, 10);
     assert_eq!(database.count("click_queue").await, 10);
     let last = reports(&[of(1, 10, &[("a.example/x", 1)])]);
-    assert_eq!(store.count_clicks(&last).await.unwrap(), [0]);
+    let taken = store.count_clicks(&last).await.unwrap();
+    assert_eq!(
+        taken,
+        TakenReports {
+            reports: vec![NewBatches::default()],
+            ..TakenReports::default()
+        }
+    );
 }

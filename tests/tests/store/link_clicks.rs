@@ -13,6 +13,7 @@ use std::time::Duration;
 
 on_every_database!(
     totals_go_with_the_tombstone,
+    many_rollups_of_a_tombstone_are_removed_in_parts,
     clicks_of_a_link_are_deleted_and_counted_again,
     clicks_from_before_are_in_the_totals,
     clicks_of_a_link_are_not_those_of_the_next_one,
@@ -36,7 +37,7 @@ async fn totals_go_with_the_tombstone(database: Database) {
     assert_eq!((clicking.total(1).await, clicking.total(2).await), (7, 1));
     assert!(delete(&store, &key("a.example/a")).await.unwrap());
     assert_eq!(clicking.total(1).await, 7);
-    assert_eq!(store.purge_tombstones(0, 10).await.unwrap(), 1);
+    assert_eq!(store.purge_tombstones(0, 10).await.unwrap(), Some(1));
     assert_eq!((clicking.total(1).await, clicking.total(2).await), (0, 1));
     for table in [
         "click_hours WHERE kind = 1 AND scope_id = 1",
@@ -85,6 +86,39 @@ async fn clicks_from_before_are_in_the_totals(database: Database) {
     assert_eq!((clicking.total(7).await, clicking.total(8).await), (5, 0));
     clicking.follow(&[("a", 1)]).await;
     assert_eq!(clicking.total(7).await, 6);
+    // Another control plane of before goes on beside this one.
+    for later in [
+        "UPDATE click_totals SET clicks = clicks + 3 WHERE link_key = 'a.example/a'",
+        "INSERT INTO click_totals (link_key, clicks) VALUES ('a.example/b', 4)",
+        "INSERT INTO click_workers (worker, sent, dropped, counted, seen_at) VALUES (X'11111111111111111111111111111111', 9, 1, 7, 5)",
+    ] {
+        database.execute(later).await;
+    }
+    let store = clicking.store.clone();
+    assert_eq!(store.take_older_clicks().await.unwrap(), 3 + 4);
+    assert_eq!(store.take_older_clicks().await.unwrap(), 0);
+    clicking.write().await;
+    assert_eq!((clicking.total(7).await, clicking.total(8).await), (9, 4));
+    let accounts = store.click_accounts().await.unwrap();
+    let clicked = accounts.counted - 7;
+    assert_eq!((accounts.dropped, clicked), (2, 1), "{accounts:?}");
+    let all = database.count("click_totals WHERE behind = 1").await;
+    assert_eq!(all, 0);
+}
+
+async fn many_rollups_of_a_tombstone_are_removed_in_parts(database: Database) {
+    let clicking = Clicking::new(&database).await;
+    let store = clicking.store.clone();
+    create(&store, link(1, "a")).await.unwrap();
+    let days = (0..1100).map(|day| format!("(1, 1, {day}, X'00')"));
+    let days = days.collect::<Vec<_>>().join(", ");
+    let fill = format!("INSERT INTO click_days (kind, scope_id, day, doc) VALUES {days}");
+    database.execute(&fill).await;
+    assert!(delete(&store, &key("a.example/a")).await.unwrap());
+    assert_eq!(store.purge_tombstones(0, 10).await.unwrap(), None);
+    assert_eq!(database.count("click_days").await, 100);
+    assert_eq!(store.purge_tombstones(0, 10).await.unwrap(), Some(1));
+    assert_eq!(database.count("click_days").await, 0);
 }
 
 async fn clicks_of_a_link_are_not_those_of_the_next_one(database: Database) {
@@ -116,6 +150,10 @@ async fn clicks_of_a_link_are_not_those_of_the_next_one(database: Database) {
         .await;
     let id = moved.unwrap().unwrap().unwrap().link.id;
     assert_eq!(clicking.total(id).await, 0, "a link that has moved");
+    assert_eq!(
+        id, 4,
+        "a number of its own: clicks of the deleted link need not be removed at once"
+    );
     let of_link = format!("click_events WHERE link_id = {id}");
     assert_eq!(database.count(&of_link).await, 0);
     clicking.resolver.invalidate_all();

@@ -8,6 +8,7 @@ mod accounts;
 mod analytics;
 mod audit;
 mod changing;
+mod click_accounts;
 mod clicking;
 mod clicks;
 mod connecting;

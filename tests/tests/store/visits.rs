@@ -188,7 +188,7 @@ async fn the_visits_of_a_link_go_with_it(database: Database) {
     until(
         "the tombstone is purged",
         Duration::from_secs(10),
-        async || (store.purge_tombstones(0, 10).await.unwrap() == 1).then_some(()),
+        async || (store.purge_tombstones(0, 10).await.unwrap() == Some(1)).then_some(()),
     )
     .await;
     assert_eq!(counts(&store, 2).await, (0, 0));

@@ -2,7 +2,7 @@
 //! for a while.
 
 use super::super::engine::EngineError;
-use super::schema::{Dialect, TABLES, Table};
+use super::schema::{Dialect, FORMER_VIEWS, TABLES, Table};
 use super::sql::Sql;
 use crate::config::AnalyticsConfig;
 use clickhouse::error::Error;
@@ -20,6 +20,9 @@ const OPEN_MILLIS: u64 = 1_000;
 /// The longest statement in bytes: that of 10,000 links takes 210 kB, twice.
 const MAX_STATEMENT: &str = "1048576";
 
+/// How long it is remembered which days are added up: what they are made of stays longer.
+const KNOWN: Duration = Duration::from_secs(30);
+
 /// A client, which makes the tables before it is used first.
 pub(super) struct Connection {
     client: Client,
@@ -27,6 +30,8 @@ pub(super) struct Connection {
     dialect: OnceCell<Dialect>,
     start: Instant,
     breaker: Mutex<CircuitBreaker>,
+    /// The first day that is not added up, and when that was so.
+    built: Mutex<Option<(u64, Instant)>>,
 }
 
 impl Connection {
@@ -48,6 +53,7 @@ impl Connection {
             dialect: OnceCell::new(),
             start: Instant::now(),
             breaker: Mutex::new(CircuitBreaker::new(1)),
+            built: Mutex::default(),
         }
     }
 
@@ -77,6 +83,13 @@ impl Connection {
         let make = self.client.query("CREATE DATABASE IF NOT EXISTS ?");
         self.call(make.bind(database).execute()).await?;
         let client = self.in_database();
+        if dialect == Dialect::Classic {
+            let former = client.query(FORMER_VIEWS).fetch_all::<String>();
+            for view in self.call(former).await? {
+                let drop = format!("DROP TABLE {view}");
+                self.call(client.query_raw(&drop).execute()).await?;
+            }
+        }
         for table in TABLES.iter().filter(|table| table.is_in(dialect)) {
             let [table_statement, views @ ..] = &table.creation(dialect, &self.settings)[..] else {
                 continue;
@@ -180,6 +193,27 @@ impl Connection {
         let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut breaker = self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
         ask(&mut breaker, now)
+    }
+
+    /// The first day (unix time / 86400) that is not added up, as it was a moment ago; 0 if none is.
+    pub(super) async fn built_until(&self) -> Result<u64, EngineError> {
+        let built = *self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((until, at)) = built
+            && at.elapsed() < KNOWN
+        {
+            return Ok(until);
+        }
+        let last = "SELECT toUInt64(toUInt32(max(day))), count() FROM built_days";
+        let (last, rows): (u64, u64) = self.one(Sql::new(last)).await?;
+        let until = if rows > 0 { last + 1 } else { 0 };
+        self.note_built(until);
+        Ok(until)
+    }
+
+    /// Remembers the first day that is not added up.
+    pub(super) fn note_built(&self, until: u64) {
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        *built = Some((until, Instant::now()));
     }
 
     pub(super) fn settings(&self) -> &AnalyticsConfig {

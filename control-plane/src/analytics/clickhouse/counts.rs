@@ -1,14 +1,14 @@
 //! Counts, series and breakdowns.
 //!
-//! Whole days (UTC) are read from the tables of days, and what is left of the interval from those of hours. The
-//! clicks of single links are few enough to be broken down one by one, as far back as they are kept.
+//! Whole days (UTC) that are added up are read from the tables of days, and what is left of the interval from those of hours; by
+//! the values among the clicks of single links, from the clicks themselves.
 
 use super::super::engine::{
     AnalyticsQuery, Breakdown, EngineError, Numbers, Scope, Slot, Visitors,
 };
 use super::super::model::{Attribute, Bots, OTHER};
 use super::connection::Connection;
-use super::schema::value_of;
+use super::schema::{Dialect, value_of};
 use super::sql::Sql;
 use crate::clock;
 use std::ops::Range;
@@ -25,15 +25,15 @@ struct Spans {
 }
 
 impl Spans {
-    /// All whole days as such.
-    fn of(from: u64, to: u64) -> Self {
-        Self::with_days(from, to, from.div_ceil(DAY)..to / DAY)
-    }
-
-    /// Whole days only where hours are not kept any more.
-    fn by_hours(from: u64, to: u64, hours_since: u64) -> Self {
-        let until = (to / DAY).min(hours_since / DAY);
-        Self::with_days(from, to, from.div_ceil(DAY)..until)
+    /// Whole days as such, before the day `until`. What is not known more closely than by the day any more, before the second
+    /// `since`, begins and ends with the nearest day.
+    fn of(Range { start, end }: Range<u64>, until: u64, since: u64) -> Self {
+        let round = |second: u64| match second < since {
+            true => (second + DAY / 2) / DAY * DAY,
+            false => second,
+        };
+        let (from, to) = (round(start), round(end));
+        Self::with_days(from, to, from.div_ceil(DAY)..(to / DAY).min(until))
     }
 
     fn with_days(from: u64, to: u64, days: Range<u64>) -> Self {
@@ -79,6 +79,30 @@ impl Spans {
     }
 }
 
+/// From when on something is known that is kept for so many days.
+fn since(days: u64) -> u64 {
+    let today = clock::unix_seconds() / DAY;
+    (today + 1).saturating_sub(days) * DAY
+}
+
+/// How an interval is read from tables of hours and of days. With `slots` days are read by the hour where one of them begins within.
+async fn spans(
+    connection: &Connection,
+    query: &AnalyticsQuery,
+    slots: &[u64],
+) -> Result<Spans, EngineError> {
+    let (_, dialect) = connection.ready().await?;
+    let since = since(connection.settings().hours_days);
+    let mut until = match dialect {
+        Dialect::Modern => u64::MAX,
+        Dialect::Classic => connection.built_until().await?,
+    };
+    if slots.iter().skip(1).any(|slot| !slot.is_multiple_of(DAY)) {
+        until = until.min(since / DAY);
+    }
+    Ok(Spans::of(query.from..query.to, until, since))
+}
+
 /// The clicks that count, of columns `clicks` and `bots`.
 fn counting(bots: Bots) -> &'static str {
     match bots {
@@ -104,7 +128,7 @@ pub(super) async fn count(
     query: &AnalyticsQuery,
 ) -> Result<Numbers, EngineError> {
     let count = counting(query.bots);
-    let spans = Spans::of(query.from, query.to);
+    let spans = spans(connection, query, &[]).await?;
     let sql = Sql::new("SELECT sum(counted), sum(seen) FROM (")
         .text(&format!(
             "SELECT intDiv(slot, {DAY}) AS date, {count} AS counted, "
@@ -133,13 +157,7 @@ pub(super) async fn series(
     visitors: Visitors,
 ) -> Result<Vec<Slot>, EngineError> {
     let count = counting(query.bots);
-    let at_days = slots.iter().skip(1).all(|slot| slot.is_multiple_of(DAY));
-    let kept = connection.settings().hours_days * DAY;
-    let hours_since = (clock::unix_millis() / 1000).saturating_sub(kept);
-    let spans = match at_days {
-        true => Spans::of(query.from, query.to),
-        false => Spans::by_hours(query.from, query.to, hours_since),
-    };
+    let spans = spans(connection, query, slots).await?;
     let sketches = match visitors {
         Visitors::Counted => ", uniqCombinedMergeState(14)(visitors) AS sketch",
         Visitors::Ignored => "",
@@ -189,40 +207,24 @@ pub(super) async fn breakdown(
     }
 }
 
-/// By the rows of each value. Those without one are as many as the others leave over.
+/// By the rows of each value.
 async fn of_domains(
     connection: &Connection,
     query: &AnalyticsQuery,
     by: Attribute,
     limit: usize,
 ) -> Result<Breakdown, EngineError> {
-    let spans = Spans::of(query.from, query.to);
+    let spans = spans(connection, query, &[]).await?;
     let condition = Sql::new("attribute = ")
         .number(by as u8)
         .text(" AND ")
         .scope(&query.scope);
     let values = spans.rows("value", "value, clicks, bots", &condition);
-    let count = counting(query.bots);
-    let sum = Sql::new(&format!("SELECT {count} FROM ")).sql(values.clone());
-    let top = top(query.bots, "value", values, limit);
-    if by == Attribute::Tag {
-        let (top, all) = tokio::try_join!(connection.all(top), connection.one(sum))?;
-        return Ok(complete(top, all, limit));
-    }
-    let clicks = Sql::new(&format!("SELECT {count} FROM ")).sql(by_slot(query, &spans));
-    let (mut top, with, all): (Breakdown, u64, u64) = tokio::try_join!(
-        connection.all(top),
-        connection.one(sum),
-        connection.one(clicks)
-    )?;
-    let without = all.saturating_sub(with);
-    if without > 0 {
-        top.push((String::new(), without));
-    }
-    Ok(complete(top, all.max(with), limit))
+    let clicks = by_slot(query, &spans);
+    complete(connection, (query.bots, by, limit), values, clicks).await
 }
 
-/// By the clicks themselves.
+/// By what the rows of links say, by the values of days, and for what is left by the clicks themselves.
 async fn of_links(
     connection: &Connection,
     query: &AnalyticsQuery,
@@ -230,23 +232,71 @@ async fn of_links(
     by: Attribute,
     limit: usize,
 ) -> Result<Breakdown, EngineError> {
-    let rows = |columns: &str| {
-        Sql::new(&format!("(SELECT {columns} FROM clicks WHERE "))
-            .known_links(links)
-            .text(" AND ")
-            .within("at", &(query.from..query.to))
-            .text(")")
+    let all = spans(connection, query, &[]).await?;
+    let clicks = by_slot(query, &all);
+    let condition = Sql::default().known_links(links);
+    let value = format!("toString({}) AS value", value_of(by));
+    let values = if matches!(by, Attribute::Link | Attribute::Domain) {
+        all.rows("link", &format!("{value}, clicks, bots"), &condition)
+    } else {
+        let since = since(connection.settings().raw_days);
+        let until = connection.built_until().await?;
+        let Spans { days, hours } = Spans::of(query.from..query.to, until, since);
+        let of_days =
+            Sql::new("(SELECT value, clicks, bots FROM link_value_days WHERE attribute = ")
+                .number(by as u8)
+                .text(" AND ")
+                .sql(condition.clone())
+                .text(" AND day >= toDate(")
+                .number(days.start)
+                .text(") AND day < toDate(")
+                .number(days.end)
+                .text(") UNION ALL ");
+        let [before, behind] = &hours;
+        let with = match by {
+            Attribute::Tag => "",
+            _ => " WHERE value != ''",
+        };
+        of_days
+            .text(&format!(
+                "SELECT value, clicks, bots FROM (SELECT {value}, clicks, bots FROM clicks WHERE "
+            ))
+            .sql(condition)
+            .text(" AND ((")
+            .within("at", before)
+            .text(") OR (")
+            .within("at", behind)
+            .text(&format!("))){with})"))
     };
-    let with_value = format!("toString({}) AS value, clicks, bots", value_of(by));
-    let top = top(query.bots, "value", rows(&with_value), limit);
-    // Each tag of a click counts.
-    let summed = match by {
-        Attribute::Tag => rows(&with_value),
-        _ => rows("clicks, bots"),
-    };
-    let sum = Sql::new(&format!("SELECT {} FROM ", counting(query.bots))).sql(summed);
-    let (top, all) = tokio::try_join!(connection.all(top), connection.one(sum))?;
-    Ok(complete(top, all, limit))
+    complete(connection, (query.bots, by, limit), values, clicks).await
+}
+
+/// The values with most clicks. Those without a value are as many as the others leave over of all clicks; but tags, of which a click has
+/// several, have them all.
+async fn complete(
+    connection: &Connection,
+    (bots, by, limit): (Bots, Attribute, usize),
+    values: Sql,
+    clicks: Sql,
+) -> Result<Breakdown, EngineError> {
+    let count = counting(bots);
+    let sum = |rows: Sql| Sql::new(&format!("SELECT {count} FROM ")).sql(rows);
+    let top = top(bots, "value", values.clone(), limit);
+    let sums = sum(values);
+    if by == Attribute::Tag {
+        let (top, all) = tokio::try_join!(connection.all(top), connection.one(sums))?;
+        return Ok(first(top, all, limit));
+    }
+    let (mut top, with, all): (Breakdown, u64, u64) = tokio::try_join!(
+        connection.all(top),
+        connection.one(sums),
+        connection.one(sum(clicks))
+    )?;
+    let without = all.saturating_sub(with);
+    if without > 0 {
+        top.push((String::new(), without));
+    }
+    Ok(first(top, all.max(with), limit))
 }
 
 /// The values with the most clicks.
@@ -263,7 +313,7 @@ fn top(bots: Bots, value: &str, rows: Sql, limit: usize) -> Sql {
 }
 
 /// The first `limit` of the values, and what all others leave over.
-fn complete(mut values: Breakdown, all: u64, limit: usize) -> Breakdown {
+fn first(mut values: Breakdown, all: u64, limit: usize) -> Breakdown {
     values.sort_by(|(a, of_a), (b, of_b)| of_b.cmp(of_a).then_with(|| a.cmp(b)));
     values.truncate(limit);
     let shown: u64 = values.iter().map(|(_, clicks)| clicks).sum();

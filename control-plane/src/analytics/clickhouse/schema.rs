@@ -2,7 +2,8 @@
 //!
 //! `clicks` and `orphans` have what came, row by row. Materialized views add clicks up by the hour: those of links
 //! (`link_hours`), of domains (`domain_hours`) and of the values that attributes have among the clicks of a domain
-//! (`value_hours`), and these by the day.
+//! (`value_hours`), and these by the day. The values that attributes have among the clicks of a link are added up once a day
+//! is over (`link_value_days`): see [`super::days`].
 
 use super::super::model::Attribute;
 use crate::config::AnalyticsConfig;
@@ -11,7 +12,8 @@ use crate::config::AnalyticsConfig;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// Before 24.8, down to the 18.16 of Debian. There is no token that views heed, so that rows are looked for
-    /// before they are written again; days are added up when they are read, and partitions that are over are dropped.
+    /// before they are written again; no view follows another one, so that days are added up once they are over; and
+    /// partitions that are over are dropped.
     Classic,
     /// From 24.8 on.
     Modern,
@@ -44,12 +46,11 @@ pub(super) enum Kept {
 
 impl Kept {
     /// The days of retention.
-    pub(super) fn days(self, dialect: Dialect, settings: &AnalyticsConfig) -> Option<u64> {
+    pub(super) fn days(self, settings: &AnalyticsConfig) -> Option<u64> {
         match self {
             Self::Raw => Some(settings.raw_days),
-            Self::Hours if dialect == Dialect::Modern => Some(settings.hours_days),
-            // Without tables of days, hours are kept as long.
-            Self::Hours | Self::Days => Some(settings.days),
+            Self::Hours => Some(settings.hours_days),
+            Self::Days => Some(settings.days),
             Self::Totals => None,
         }
     }
@@ -72,6 +73,12 @@ impl Kept {
             Self::Totals => "tuple()",
         }
     }
+
+    /// The condition that a row of the source is one of a day (unix time / 86400).
+    fn on_day(self, day: u64) -> String {
+        let (slot, ..) = self.slot();
+        format!("WHERE toDate({slot}) = toDate({day})")
+    }
 }
 
 /// What a table has rows of.
@@ -87,10 +94,14 @@ pub(super) enum Content {
     Domains,
     /// How many clicks of a domain have a value of an attribute.
     Values,
+    /// How many clicks of a link do.
+    LinkValues,
     /// How many clicks links have.
     LinkTotals,
     /// A click of each insert that has come to its end, in [`Dialect::Classic`].
     Inserts,
+    /// The days that are added up.
+    Built,
 }
 
 /// A table.
@@ -119,7 +130,7 @@ const fn table(
 
 /// All tables, each behind the one that fills it. Views on a table fill theirs in the order of their names, one after
 /// another: that of `inserts` is the last one.
-pub(super) const TABLES: [Table; 10] = [
+pub(super) const TABLES: [Table; 12] = [
     table("clicks", Content::Clicks, Kept::Raw, None),
     table("orphans", Content::Orphans, Kept::Raw, None),
     table("link_hours", Content::Links, Kept::Hours, Some("clicks")),
@@ -143,6 +154,13 @@ pub(super) const TABLES: [Table; 10] = [
         Kept::Days,
         Some("value_hours"),
     ),
+    table(
+        "link_value_days",
+        Content::LinkValues,
+        Kept::Days,
+        Some("clicks"),
+    ),
+    table("built_days", Content::Built, Kept::Days, None),
     table(
         "link_totals",
         Content::LinkTotals,
@@ -206,8 +224,16 @@ impl Content {
                 ("domain_id", "UInt32"),
                 ("value", "String"),
             ],
+            // Of many links one attribute is read.
+            Self::LinkValues => &[
+                ("tenant_id", "UInt32"),
+                ("attribute", "UInt8"),
+                ("link_id", "UInt64"),
+                ("value", "String"),
+            ],
             Self::LinkTotals => &[("link_id", "UInt64")],
             Self::Inserts => &[("number", "UInt64")],
+            Self::Built => &[],
         }
     }
 
@@ -220,8 +246,10 @@ impl Content {
                 ("bots", "UInt64"),
                 ("visitors", SKETCH),
             ],
-            Self::Values | Self::LinkTotals => &[("clicks", "UInt64"), ("bots", "UInt64")],
-            Self::Inserts => &[],
+            Self::Values | Self::LinkValues | Self::LinkTotals => {
+                &[("clicks", "UInt64"), ("bots", "UInt64")]
+            }
+            Self::Inserts | Self::Built => &[],
         }
     }
 
@@ -231,7 +259,7 @@ impl Content {
     }
 
     fn is_rollup(self) -> bool {
-        !self.is_raw() && self != Self::Inserts
+        !self.is_raw() && !matches!(self, Self::Inserts | Self::Built)
     }
 }
 
@@ -253,26 +281,52 @@ impl Table {
 
     /// Whether it is no table in that dialect, but a view that adds up when it is read.
     pub(super) fn is_virtual(&self, dialect: Dialect) -> bool {
-        dialect == Dialect::Classic && matches!(self.kept, Kept::Days | Kept::Totals)
+        dialect == Dialect::Classic && self.kept == Kept::Totals
+    }
+
+    /// Whether it is filled with a day once that is over, in that dialect.
+    pub(super) fn is_daily(&self, dialect: Dialect) -> bool {
+        match self.content {
+            Content::LinkValues => true,
+            Content::Built => false,
+            _ => dialect == Dialect::Classic && self.kept == Kept::Days,
+        }
+    }
+
+    /// Whether a view fills it as rows come in, in that dialect.
+    pub(super) fn has_view(&self, dialect: Dialect) -> bool {
+        let is_filled =
+            self.is_virtual(dialect) || self.is_daily(dialect) || self.is_written(dialect);
+        self.source.is_some() && !is_filled
+    }
+
+    /// Whether it has a source in that dialect, and is written itself nevertheless: its view would take most of the server's time.
+    fn is_written(&self, dialect: Dialect) -> bool {
+        dialect == Dialect::Modern && self.content == Content::Values && self.kept == Kept::Hours
     }
 
     /// Whether it has a row or more for each link, which go with the link's clicks.
     pub(super) fn is_of_links(&self) -> bool {
         matches!(
             self.content,
-            Content::Clicks | Content::Links | Content::LinkTotals
+            Content::Clicks | Content::Links | Content::LinkValues | Content::LinkTotals
         )
     }
 
     /// The statements that make it.
     pub(super) fn creation(&self, dialect: Dialect, settings: &AnalyticsConfig) -> Vec<String> {
-        let Some(select) = self.select("") else {
-            return vec![self.create_table(dialect, settings)];
-        };
         let name = self.name;
         if self.is_virtual(dialect) {
-            return vec![format!("CREATE VIEW IF NOT EXISTS {name} AS {select}")];
+            return vec![format!("CREATE VIEW IF NOT EXISTS {name} AS {TOTALS}")];
         }
+        let Some(select) = self.select("").filter(|_| self.has_view(dialect)) else {
+            let mut statements = vec![self.create_table(dialect, settings)];
+            if self.is_written(dialect) {
+                // Earlier versions had one.
+                statements.push(format!("DROP TABLE IF EXISTS {name}_view"));
+            }
+            return statements;
+        };
         let view =
             format!("CREATE MATERIALIZED VIEW IF NOT EXISTS {name}_view TO {name} AS {select}");
         vec![self.create_table(dialect, settings), view]
@@ -297,14 +351,17 @@ impl Table {
         match (self.content, slot) {
             (_, "") => {}
             // A value is asked for after the time.
-            (Content::Values, slot) => order.insert(order.len() - 1, slot),
+            (Content::Values | Content::LinkValues, slot) => order.insert(order.len() - 1, slot),
             (_, slot) => order.push(slot),
         }
         let mut sql = format!(
             "CREATE TABLE IF NOT EXISTS {} ({}) ENGINE = {engine} PARTITION BY {} ORDER BY ({})",
             self.name,
             columns.join(", "),
-            self.kept.partition(),
+            match self.is_daily(dialect) {
+                true => "day",
+                false => self.kept.partition(),
+            },
             order.join(", ")
         );
         if dialect == Dialect::Modern {
@@ -321,9 +378,22 @@ impl Table {
 
     /// When rows go by themselves, in [`Dialect::Modern`].
     pub(super) fn ttl(&self, settings: &AnalyticsConfig) -> Option<String> {
-        let days = self.kept.days(Dialect::Modern, settings)?;
+        let days = self.kept.days(settings)?;
         let (slot, ..) = self.kept.slot();
         Some(format!("{slot} + toIntervalDay({days})"))
+    }
+
+    /// What fills it with a day (unix time / 86400), if it is filled so: statements that follow each other.
+    pub(super) fn fill(&self, day: u64) -> Vec<String> {
+        let columns: Vec<&str> = self.columns().into_iter().map(|(name, _)| name).collect();
+        let insert = format!("INSERT INTO {} ({})", self.name, columns.join(", "));
+        if self.content == Content::LinkValues {
+            let selects = Attribute::ALL.into_iter().filter_map(|by| of_link(by, day));
+            return selects.map(|select| format!("{insert} {select}")).collect();
+        }
+        let select = self.select(&Kept::Hours.on_day(day));
+        let statements = select.map(|select| format!("{insert} {select}"));
+        statements.into_iter().collect()
     }
 
     /// What fills the table from its source, for the rows that meet `condition` (`WHERE ...`, or empty); `None` if it
@@ -363,38 +433,53 @@ impl Table {
     }
 }
 
+/// The columns of `link_totals` where it adds up when it is read: days that are over, and hours of the others.
+const TOTALS: &str = "SELECT link_id, sum(clicks) AS clicks, sum(bots) AS bots FROM (\
+     SELECT link_id, clicks, bots FROM link_days WHERE day <= (SELECT max(day) FROM built_days) \
+     UNION ALL \
+     SELECT link_id, clicks, bots FROM link_hours WHERE toDate(hour) > (SELECT max(day) FROM built_days)\
+     ) GROUP BY link_id";
+
+/// The views that had other tables' names before, in [`Dialect::Classic`].
+pub(super) const FORMER_VIEWS: &str = "SELECT name FROM system.tables WHERE database = currentDatabase() AND engine = 'View' \
+     AND name IN ('link_days', 'domain_days', 'value_days')";
+
+/// The values of an attribute among the clicks of each link on a day; `None` if rows of links say.
+fn of_link(by: Attribute, day: u64) -> Option<String> {
+    if matches!(by, Attribute::Link | Attribute::Domain) {
+        return None;
+    }
+    // Clicks without tags have a row, for a click may have several.
+    let condition = match by {
+        Attribute::Tag => "",
+        _ => "WHERE value != ''",
+    };
+    Some(format!(
+        "SELECT tenant_id, toUInt8({}) AS attribute, link_id, value, day, sum(clicks) AS clicks, sum(bots) AS bots \
+         FROM (SELECT tenant_id, link_id, toString({}) AS value, toDate(at) AS day, clicks, bots FROM clicks {} AND tenant_id > 0) \
+         {condition} GROUP BY tenant_id, link_id, value, day",
+        by as u8,
+        value_of(by),
+        Kept::Raw.on_day(day),
+    ))
+}
+
 /// How many numbers of clicks an insert has.
 pub(super) const NUMBERS_OF_INSERT: u64 = 1 << 28;
 
 /// All attributes but the tag, of which a click may have several.
-const SINGLE: [Attribute; 16] = [
-    Attribute::Country,
-    Attribute::City,
-    Attribute::Device,
-    Attribute::Browser,
-    Attribute::Os,
-    Attribute::Referrer,
-    Attribute::Language,
-    Attribute::UtmSource,
-    Attribute::UtmMedium,
-    Attribute::UtmCampaign,
-    Attribute::UtmTerm,
-    Attribute::UtmContent,
-    Attribute::Rule,
-    Attribute::Status,
-    Attribute::Link,
-    Attribute::Domain,
-];
+fn single() -> impl Iterator<Item = Attribute> {
+    let all = Attribute::ALL.into_iter();
+    all.filter(|by| *by != Attribute::Tag)
+}
 
 /// Multiplies clicks by their attributes. Clicks without a value have no row: there are as many as the others leave
 /// over. Those without tags do, for a click may have several.
 fn values(condition: &str) -> String {
     let tag = Attribute::Tag as u8;
-    let names: Vec<String> = SINGLE.iter().map(|one| (*one as u8).to_string()).collect();
-    let values: Vec<String> = SINGLE
-        .iter()
-        .map(|one| format!("toString({})", value_of(*one)))
-        .collect();
+    let names: Vec<String> = single().map(|one| (one as u8).to_string()).collect();
+    let values = single().map(|one| format!("toString({})", value_of(one)));
+    let values: Vec<String> = values.collect();
     let tags = "if(empty(tags), [''], tags)";
     let condition = with(condition, &format!("(value != '' OR attribute = {tag})"));
     format!(

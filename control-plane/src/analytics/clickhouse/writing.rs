@@ -5,11 +5,16 @@
 //! all others, says that an insert has come to its end. If its rows are there and it has not, the day is added up
 //! again.
 
-use super::super::engine::{Chunk, EngineError};
+use super::super::chunk::Chunk;
+use super::super::engine::EngineError;
+use super::super::model::Orphan;
+use super::columns;
 use super::connection::Connection;
 use super::rows::{RawRow, block, first_number};
 use super::schema::{Content, Dialect, Kept, NUMBERS_OF_INSERT, TABLES};
 use super::sql::Sql;
+use crate::runtime::aside;
+use bytes::Bytes;
 use clickhouse::Client;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -24,39 +29,64 @@ const DAY: u64 = 86_400;
 
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Writes the clicks and orphan visits of a chunk, which count once however often this is called with that id.
+/// The most bytes that are sent at once.
+const PIECE: usize = 1 << 20;
+
+/// Writes the clicks of a chunk, and orphan visits, which count once however often this is called with that id.
 pub(super) async fn write(
     connection: &Connection,
     insert_id: u64,
     chunk: &Chunk,
+    orphans: &[Orphan],
 ) -> Result<(), EngineError> {
     let (_, dialect) = connection.ready().await?;
-    let mut number = first_number(insert_id);
-    let clicks = chunk.clicks.iter().map(|click| {
-        let row = RawRow::of_click(click, number);
-        number += click.count;
-        row
-    });
-    let clicks: Vec<RawRow<'_>> = clicks.collect();
-    let numbered = (first_number(insert_id)..).zip(&chunk.orphans);
-    let orphans = numbered.map(|(number, orphan)| RawRow::of_orphan(orphan, number));
-    let orphans: Vec<RawRow<'_>> = orphans.collect();
-    for (table, rows) in [("clicks", clicks), ("orphans", orphans)] {
-        if rows.is_empty() {
-            continue;
+    let insert = |table| Insert {
+        connection,
+        table,
+        id: insert_id,
+        dialect,
+    };
+    let clicks = insert("clicks");
+    let rows = numbered(chunk, insert_id);
+    match dialect {
+        Dialect::Modern => {
+            if !rows.is_empty() {
+                let block = aside(|| columns::clicks(chunk, &rows, dialect));
+                clicks.send(block).await?;
+            }
+            // The view that would do so takes most of the server's time.
+            if let Some(block) = aside(|| columns::values(chunk)) {
+                insert("value_hours").send(block).await?;
+            }
         }
-        let insert = Insert {
-            connection,
-            table,
-            id: insert_id,
-            rows: &rows,
-        };
-        match dialect {
-            Dialect::Modern => insert.send(dialect).await?,
-            Dialect::Classic => insert.send_days().await?,
+        Dialect::Classic => {
+            let day = |(row, _): &(usize, u64)| chunk.clicks.at[*row] / DAY;
+            clicks
+                .send_days(rows, day, |rows| columns::clicks(chunk, rows, dialect))
+                .await?;
         }
     }
-    Ok(())
+    let numbered = (first_number(insert_id)..).zip(orphans);
+    let rows: Vec<RawRow<'_>> = numbered
+        .map(|(number, orphan)| RawRow::of_orphan(orphan, number))
+        .collect();
+    let insert = insert("orphans");
+    match dialect {
+        _ if rows.is_empty() => Ok(()),
+        Dialect::Modern => insert.send(block(&rows)).await,
+        Dialect::Classic => insert.send_days(rows, RawRow::day, block).await,
+    }
+}
+
+/// The rows of clicks, each with the first of as many numbers as it stands for.
+fn numbered(chunk: &Chunk, insert_id: u64) -> Vec<(usize, u64)> {
+    let mut next = first_number(insert_id);
+    let number = |(row, count): (usize, &u64)| {
+        let number = next;
+        next += count;
+        (row, number)
+    };
+    chunk.clicks.count.iter().enumerate().map(number).collect()
 }
 
 /// Rows for a table.
@@ -65,24 +95,24 @@ struct Insert<'a> {
     connection: &'a Connection,
     table: &'static str,
     id: u64,
-    rows: &'a [RawRow<'a>],
+    dialect: Dialect,
 }
 
 impl Insert<'_> {
-    /// Sends the rows in one request.
-    async fn send(&self, dialect: Dialect) -> Result<(), EngineError> {
+    /// Sends a block of rows in one request.
+    async fn send(&self, block: Vec<u8>) -> Result<(), EngineError> {
         let (client, _) = self.connection.ready().await?;
         let limit = self.connection.settings().clickhouse_timeout_ms;
+        let mut block = Bytes::from(block);
         let send = async {
-            let block = block(self.rows)?;
             let mut insert = client
-                .insert_native(self.table)
+                .insert_formatted_with(format!("INSERT INTO {} FORMAT Native", self.table))
                 .with_timeouts(Some(limit), None)
                 .with_setting("max_insert_block_size", ROWS_OF_BLOCK)
                 .with_setting("min_insert_block_size_rows", ROWS_OF_BLOCK)
                 .with_setting("min_insert_block_size_bytes", "0");
             let name = self.name();
-            insert = match dialect {
+            insert = match self.dialect {
                 Dialect::Classic => insert.with_setting("query_id", name),
                 Dialect::Modern => insert
                     .with_setting("async_insert", "0")
@@ -90,7 +120,9 @@ impl Insert<'_> {
                     .with_setting("deduplicate_blocks_in_dependent_materialized_views", "1")
                     .with_setting("parallel_view_processing", "1"),
             };
-            insert.write(&block).await?;
+            while !block.is_empty() {
+                insert.send(block.split_to(block.len().min(PIECE))).await?;
+            }
             insert.end().await
         };
         self.connection.call_within(limit * LONGER, send).await
@@ -98,16 +130,23 @@ impl Insert<'_> {
 
     /// Sends the rows of each day unless they are there, in [`Dialect::Classic`]. What is sent for a day is one part
     /// of the table, which is there as a whole or not at all.
-    async fn send_days(&self) -> Result<(), EngineError> {
+    async fn send_days<T>(
+        &self,
+        mut rows: Vec<T>,
+        day: impl Fn(&T) -> u64,
+        block: impl Fn(&[T]) -> Vec<u8>,
+    ) -> Result<(), EngineError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
         self.await_earlier().await?;
-        let mut rows: Vec<RawRow<'_>> = self.rows.to_vec();
-        rows.sort_by_key(|row| row.day());
-        for rows in rows.chunk_by(|a, b| a.day() == b.day()) {
-            let Some(day) = rows.first().map(RawRow::day) else {
+        rows.sort_by_key(&day);
+        for rows in rows.chunk_by(|a, b| day(a) == day(b)) {
+            let Some(day) = rows.first().map(&day) else {
                 continue;
             };
             if !self.is_there(self.table, day).await? {
-                Insert { rows, ..*self }.send(Dialect::Classic).await?;
+                self.send(aside(|| block(rows))).await?;
             } else if self.table == "clicks" && !self.is_there("inserts", day).await? {
                 self.complete(day).await?;
             }
@@ -154,7 +193,7 @@ impl Insert<'_> {
         let limit = self.connection.settings().clickhouse_timeout_ms * LONGER;
         let rollups = TABLES
             .iter()
-            .filter(|table| !table.is_virtual(dialect) && table.content != Content::Inserts);
+            .filter(|table| table.has_view(dialect) && table.content != Content::Inserts);
         for table in rollups {
             let condition = format!("WHERE toDate(at) = toDate({day})");
             let Some(select) = table.select(&condition) else {
@@ -214,13 +253,20 @@ pub(super) async fn expire(connection: &Connection, now: u64) -> Result<(), Engi
     if dialect == Dialect::Modern {
         return Ok(());
     }
-    for table in &TABLES {
-        let days = table.kept.days(dialect, connection.settings());
-        let Some(days) = days.filter(|_| !table.is_virtual(dialect) && table.kept != Kept::Days)
-        else {
+    let built = connection.built_until().await?;
+    for table in TABLES
+        .iter()
+        .filter(|table| table.content != Content::Built)
+    {
+        let days = table.kept.days(connection.settings());
+        let Some(days) = days.filter(|_| !table.is_virtual(dialect)) else {
             continue;
         };
-        let first_kept = (now / DAY).saturating_sub(days);
+        let mut first_kept = (now / DAY).saturating_sub(days);
+        if table.kept == Kept::Hours {
+            // What is not added up yet stays.
+            first_kept = first_kept.min(built);
+        }
         let query = client.query(
             "SELECT DISTINCT toUInt64(toUInt32(toDate(partition))) FROM system.parts \
              WHERE active AND database = currentDatabase() AND table = ? AND toDate(partition) < toDate(?)",
@@ -233,7 +279,7 @@ pub(super) async fn expire(connection: &Connection, now: u64) -> Result<(), Engi
     Ok(())
 }
 
-async fn drop_partition(
+pub(super) async fn drop_partition(
     connection: &Connection,
     client: &Client,
     table: &str,

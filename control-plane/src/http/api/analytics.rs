@@ -141,7 +141,7 @@ pub(crate) async fn get(
     }
     let filter = ClickFilter::read(&mut fields, &app.links(&caller));
     fields.finish()?;
-    let engine = app.ask().await?;
+    let engine = app.ask(&caller).await?;
     let found = filter.find(&app, &caller).await?;
     let question = Question {
         scope: found.scope,

@@ -32,7 +32,8 @@ const STREAMS_OF_KEY: usize = 10;
 /// Streams clicks as they are reported, as server-sent events.
 ///
 /// Events are named `click`, with JSON: `at`, `count`, `shortCode`, `domain`, `tags`, and what is known of the visitor, as in the
-/// clicks of a link. An event `lost` says that `count` clicks or more were left out, because the listener is too slow. A comment
+/// clicks of a link. An event `lost` says that `count` clicks or more were left out, because the listener is too slow, or, with 0, that some
+/// may be missing. A comment
 /// comes at least every 10 s. What was reported before is not sent: `Last-Event-ID` has no effect. The stream ends when the
 /// process stops, or the key is revoked or changed.
 #[utoipa::path(

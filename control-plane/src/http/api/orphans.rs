@@ -7,7 +7,8 @@ use super::clicks::export::{ClicksView, RawAsked};
 use super::clicks::filter;
 use super::fields::{Fields, Reason};
 use super::{schema, values};
-use crate::analytics::{Interval, OrphanGroup, RawQuery as Asked, orphans};
+use crate::analytics::{Bots, Interval, OrphanGroup, RawQuery as Asked, orphans};
+use crate::clock;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::Problem;
@@ -39,7 +40,7 @@ pub(crate) async fn get(
     let times = Times::read(&mut fields);
     let domain = fields.optional("domain", |value| values::domain(value, &app.links(&caller)));
     fields.finish()?;
-    let engine = app.ask().await?;
+    let engine = app.ask(&caller).await?;
     let query = Asked {
         scope: filter::of_tenant(&app, &caller, domain.as_ref()).await?,
         from: times.interval.from,
@@ -50,13 +51,21 @@ pub(crate) async fn get(
         skip: 0,
         limit: 0,
     };
-    let (answer, at_least) = orphans(&*engine, query, group_by, limit).await?;
+    let (mut answer, at_least) = orphans(&*engine, query, group_by, limit).await?;
     let Interval { from, to } = times.interval;
-    let most = app
-        .store
-        .most_orphans(caller.tenant_id(), from / DAY, to / DAY);
-    // Of such a day not all are kept.
-    let at_least = at_least || most.await? > app.config.analytics.max_orphans;
+    // Of days that have so many, not all are kept. Those of a domain, or of bots, are not counted apart, nor those of a part of a day.
+    let days = from / DAY..=to.saturating_sub(1) / DAY;
+    let kept = app.config.analytics.max_orphans;
+    let beyond = app.store.orphans_beyond(caller.tenant_id(), days, kept);
+    let beyond = beyond.await?;
+    let are_days =
+        from.is_multiple_of(DAY) && (to.is_multiple_of(DAY) || to > clock::unix_seconds());
+    let is_whole = are_days && domain.is_none() && bots == Bots::Included && !at_least;
+    if is_whole {
+        answer.totals.clicks += beyond;
+        answer.other += beyond;
+    }
+    let at_least = at_least || beyond > 0 && !is_whole;
     Ok(Json(AnalyticsView::of_values(
         group_by.word(),
         &times,

@@ -134,6 +134,8 @@ values! {
     EventName: String = LinkEvent::ALL.map(LinkEvent::word);
     /// Whether a webhook gets events.
     WebhookState: String = ["active", "paused"];
+    /// By what clicks are accounted for.
+    AccountGroup: String = ["edge", "worker", "hour", "day"];
     /// In which state a listed link is.
     ListedState: String = ["active", "disabled", "expired", "scheduled", "archived"];
     /// The order of a list.
@@ -653,6 +655,19 @@ parameters! {
         /// By default one that suits the length of the interval; 1,000 parts at most.
         #[param(inline)]
         granularity: Option<Granularity>,
+    }
+
+    /// Which reports of clicks are counted, and by what.
+    struct OfAccounting in Query {
+        /// From the hour of this time on; by default from the first one.
+        #[param(format = "date-time")]
+        from: Option<String>,
+        /// To the end of the hour before this time; by default to the last one.
+        #[param(format = "date-time")]
+        to: Option<String>,
+        /// By what `data` is, which is left out by default.
+        #[param(inline)]
+        group_by: Option<AccountGroup>,
     }
 
     /// Of which links: those that meet all parameters. Where they, or the bounds of the key, choose among links, the newest 10,000

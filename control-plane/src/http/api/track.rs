@@ -8,7 +8,7 @@ use crate::clock;
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::{Kind, Problem};
-use crate::store::{Conversion, Recorded};
+use crate::store::{Conversion, Recorded, Store, StoreError};
 use crate::tenancy::Scope;
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -27,6 +27,9 @@ const MAX_EVENT_BYTES: usize = 255;
 
 /// The greatest value. The sum of a day has room for millions of them.
 const MAX_VALUE: u64 = 1_000_000_000_000;
+
+/// So long after its report a click is known, in milliseconds, unless the writer is behind.
+const KNOWN_MILLIS: u64 = 5_000;
 
 /// How far in the future a conversion may be, in seconds: clocks differ.
 const MAX_AHEAD: u64 = 300;
@@ -56,7 +59,13 @@ pub(crate) async fn track(
     let found = app
         .store
         .identified_click(caller.tenant_id(), conversion.click_id);
-    let click = found.await?.ok_or_else(unknown)?;
+    let Some(click) = found.await? else {
+        return Err(match is_behind(&app.store).await? {
+            true => Problem::new(Kind::Overloaded)
+                .with_detail("clicks wait to be written, and this one may be among them"),
+            false => unknown(),
+        });
+    };
     let scope = caller.scope().as_ref();
     let sees_all = *scope == Scope::tenant(caller.tenant_id());
     if !sees_all && !app.store.has_link(scope, click.link_id).await? {
@@ -70,6 +79,12 @@ pub(crate) async fn track(
         Recorded::TooMany => return Err(Problem::new(Kind::TooManyConversions)),
     };
     Ok((status, Json(ConversionView::new(conversion))).into_response())
+}
+
+/// Whether reports of clicks wait for longer than it takes until a click is known.
+async fn is_behind(store: &Store) -> Result<bool, StoreError> {
+    let oldest = store.oldest_report().await?;
+    Ok(oldest.is_some_and(|oldest| oldest + KNOWN_MILLIS < clock::unix_millis()))
 }
 
 fn parse(mut fields: Fields) -> Result<Conversion, Problem> {

@@ -121,7 +121,7 @@ pub(super) async fn overview(
         if !sees_orphans(&caller) {
             return Ok(0);
         }
-        match app.ask().await?.count_raw(&query, MAX_LISTED).await {
+        match app.ask(&caller).await?.count_raw(&query, MAX_LISTED).await {
             // None are kept.
             Err(EngineError::Unsupported(_)) => Ok(0),
             counted => counted.map_err(Problem::from),
@@ -146,7 +146,13 @@ pub(super) async fn of_short_url(
     let wanted = Wanted::read(&mut fields);
     fields.finish()?;
     let link = one::find(&app, &caller, &key).await?;
-    list(&app, &wanted, (Scope::Links(vec![link.id]), false), false).await
+    list(
+        (&app, &caller),
+        &wanted,
+        (Scope::Links(vec![link.id]), false),
+        false,
+    )
+    .await
 }
 
 /// `DELETE /short-urls/{code}/visits`.
@@ -230,14 +236,19 @@ pub(super) async fn orphan(
     }
     let scope = filter::of_tenant(&app, &caller, domain.as_ref()).await?;
     let Some(kind) = kind else {
-        return list(&app, &wanted, (scope, false), true).await;
+        return list((&app, &caller), &wanted, (scope, false), true).await;
     };
     let query = RawQuery {
         skip: 0,
         limit: MAX_ORPHANS + 1,
         ..wanted.query(scope, true)
     };
-    let mut visits = app.ask().await?.raw(&query).await.map_err(Problem::from)?;
+    let mut visits = app
+        .ask(&caller)
+        .await?
+        .raw(&query)
+        .await
+        .map_err(Problem::from)?;
     let is_cut_off = visits.len() > MAX_ORPHANS as usize;
     visits.truncate(MAX_ORPHANS as usize);
     visits.retain(|visit| visit.orphan == Some(kind));
@@ -282,12 +293,12 @@ async fn of_many(
     of: ClickFilter,
 ) -> Result<Json<Value>, Failure> {
     let FoundScope { scope, at_least } = of.find(app, caller).await?;
-    list(app, wanted, (scope, at_least), false).await
+    list((app, caller), wanted, (scope, at_least), false).await
 }
 
 /// A page of visits, newest first.
 async fn list(
-    app: &App,
+    (app, caller): (&App, &Caller),
     wanted: &Wanted,
     (scope, at_least): (Scope, bool),
     orphans: bool,
@@ -297,7 +308,7 @@ async fn list(
         return Ok(answer(links, &[], wanted.page, 0, false));
     }
     let query = wanted.query(scope, orphans);
-    let engine = app.ask().await?;
+    let engine = app.ask(caller).await?;
     let total = engine.count_raw(&query, MAX_LISTED).await;
     let total = total.map_err(Problem::from)?;
     let visits = match query.skip < total {

@@ -1,6 +1,6 @@
 //! Makes the rollups of a day of those of its hours, a part at a time.
 
-use super::docs::{DAYS, DocKey, DocKind, HOURS, decode};
+use super::docs::{DAYS, DocKey, DocKind, HOURS, Head, decode, whole};
 use super::state::State;
 use crate::analytics::rollup::Rollup;
 use crate::store::calls::{Store, run};
@@ -38,10 +38,10 @@ impl DayProgress {
         }
     }
 
-    /// How many scopes are read of each hour: a link has few values.
+    /// How many scopes are read of each hour: those of links take 400 MB at most, and 10 MB as a rule.
     fn limit(self) -> usize {
         match self.kind {
-            DocKind::Link => 512,
+            DocKind::Link => 256,
             DocKind::Domain | DocKind::Tenant => 16,
         }
     }
@@ -90,11 +90,18 @@ impl Store {
             }
             let last = build_part(session, progress, max_values).await?;
             let next = progress.behind(last);
-            if next.is_none() {
-                let done = sql(
-                    "UPDATE click_state SET writes = writes + 1, days_until = days_until + 1 WHERE id = 1",
-                );
-                session.execute(done).await?;
+            let update = match next {
+                None => Some(
+                    "UPDATE click_state SET writes = writes + 1, days_until = days_until + 1, is_building = 0 WHERE id = 1",
+                ),
+                // From now on clicks of that day are added to these rollups too.
+                Some(_) if !state.is_building => {
+                    Some("UPDATE click_state SET is_building = 1 WHERE id = 1")
+                }
+                Some(_) => None,
+            };
+            if let Some(update) = update {
+                session.execute(sql(update)).await?;
             }
             session.commit(progress.limit()).await?;
             Ok(next)
@@ -127,7 +134,7 @@ async fn build_part(
             let day = days.entry(*scope_id);
             let day = day.or_insert_with(|| Rollup::new(DAYS.slots));
             let hour_of_day = usize::try_from(hour % DAY_HOURS).unwrap_or(0);
-            day.merge_hour(hour_of_day, &rollup, max_values);
+            day.merge_hour(hour_of_day, &rollup, progress.kind.bounds(max_values));
         }
     }
     let encoded = |(scope_id, rollup): (&u64, &Rollup<'_>)| {
@@ -146,7 +153,7 @@ async fn build_part(
 async fn read_hours(session: &mut Session, progress: DayProgress) -> Result<Vec<HourDocs>, Fault> {
     let index = session.dialect().force_index("PRIMARY");
     let select = format!(
-        "SELECT scope_id, doc FROM click_hours{index} WHERE kind = ? AND hour = ? AND scope_id >= ? \
+        "SELECT scope_id, head, doc FROM click_hours{index} WHERE kind = ? AND hour = ? AND scope_id >= ? \
          ORDER BY scope_id LIMIT ?"
     );
     let first = progress.day.saturating_mul(DAY_HOURS);
@@ -157,8 +164,13 @@ async fn read_hours(session: &mut Session, progress: DayProgress) -> Result<Vec<
             .bind(hour)
             .bind(progress.next)
             .bind(progress.limit() as u64);
-        let docs = session.fetch_all(query).await?;
-        hours.push(HourDocs { hour, docs });
+        let docs: Vec<(u64, Head, Vec<u8>)> = session.fetch_all(query).await?;
+        let docs = docs.into_iter();
+        let docs = docs.map(|(scope_id, head, doc)| (scope_id, whole(head, doc)));
+        hours.push(HourDocs {
+            hour,
+            docs: docs.collect(),
+        });
     }
     Ok(hours)
 }

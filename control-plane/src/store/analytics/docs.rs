@@ -1,6 +1,6 @@
 //! Rollups as rows: `click_hours` and `click_days`.
 
-use crate::analytics::rollup::{MAX_SLOTS, Rollup, RollupError};
+use crate::analytics::rollup::{Bounds, MAX_SLOTS, Rollup, RollupError, split};
 use crate::store::error::Fault;
 use crate::store::session::Session;
 use crate::store::sql::{LONGEST, pieces, sql};
@@ -8,6 +8,12 @@ use std::collections::{BTreeMap, HashMap};
 
 /// The most bytes of rollups that one statement writes.
 const MAX_BYTES: usize = 1 << 20;
+
+/// The most bytes of a link's values in a rollup, whose sketch takes 16 KiB more: visitors choose some of them.
+const LINK_BYTES: usize = 48 << 10;
+
+/// The same of a domain or a tenant, beyond what the number of values allows.
+const SUM_BYTES: usize = 8 << 20;
 
 /// Whose clicks a rollup has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,6 +34,23 @@ impl DocKind {
     /// The number in the column.
     pub(super) fn number(self) -> u64 {
         self as u64
+    }
+
+    /// How much a rollup keeps, with so many values of an attribute.
+    pub(super) fn bounds(self, values: usize) -> Bounds {
+        let bytes = match self {
+            Self::Link => LINK_BYTES,
+            Self::Domain | Self::Tenant => SUM_BYTES,
+        };
+        Bounds { values, bytes }
+    }
+
+    /// How many rollups are read, changed and written together: 8 MiB of links, and few others, most of which are much smaller.
+    pub(super) fn part(self) -> usize {
+        match self {
+            Self::Link => 128,
+            Self::Domain | Self::Tenant => 8,
+        }
     }
 }
 
@@ -75,6 +98,18 @@ pub(super) const DAYS: Docs = Docs {
     slots: MAX_SLOTS,
 };
 
+/// The first part of a rollup; `None` of one that is not in two parts.
+pub(super) type Head = Option<Vec<u8>>;
+
+/// A rollup of its two parts.
+pub(super) fn whole(head: Head, values: Vec<u8>) -> Vec<u8> {
+    let Some(mut bytes) = head else {
+        return values;
+    };
+    bytes.extend_from_slice(&values);
+    bytes
+}
+
 /// Rollups as they are stored.
 pub(super) type Stored = HashMap<DocKey, Vec<u8>>;
 
@@ -93,20 +128,20 @@ impl Docs {
         let Self { table, time, .. } = self;
         let index = session.dialect().force_index("PRIMARY");
         let select = format!(
-            "SELECT scope_id, doc FROM {table}{index} WHERE kind = ? AND {time} = ? AND scope_id IN "
+            "SELECT scope_id, head, doc FROM {table}{index} WHERE kind = ? AND {time} = ? AND scope_id IN "
         );
         let mut stored = Stored::new();
         for ((kind, time), ids) in groups {
             for ids in ids.chunks(LONGEST) {
                 let query = sql(select.clone()).bind(kind.number()).bind(time);
-                let rows: Vec<(u64, Vec<u8>)> = session.fetch_all(query.list(ids)).await?;
-                stored.extend(rows.into_iter().map(|(scope_id, doc)| {
+                let rows: Vec<(u64, Head, Vec<u8>)> = session.fetch_all(query.list(ids)).await?;
+                stored.extend(rows.into_iter().map(|(scope_id, head, doc)| {
                     let key = DocKey {
                         kind,
                         time,
                         scope_id,
                     };
-                    (key, doc)
+                    (key, whole(head, doc))
                 }));
             }
         }
@@ -123,22 +158,31 @@ impl Docs {
         let update = session
             .dialect()
             .on_duplicate(&format!("kind, {time}, scope_id"));
-        let doc = session.dialect().inserted("doc");
+        let set = ["clicks", "bots", "head", "doc"].map(|column| {
+            let inserted = session.dialect().inserted(column);
+            format!("{column} = {inserted}")
+        });
         for docs in sized(docs, |(_, doc)| doc.len()) {
             for docs in pieces(docs) {
-                let rows = docs.iter().map(|(key, doc)| {
-                    [
+                let mut rows = Vec::with_capacity(docs.len());
+                for (key, doc) in docs {
+                    let (sum, head, values) =
+                        split(doc).map_err(|error| Fault::corrupt("clicks", &error))?;
+                    rows.push([
                         key.kind.number().into(),
                         key.time.into(),
                         key.scope_id.into(),
-                        doc.as_slice().into(),
-                    ]
-                });
+                        sum.clicks.into(),
+                        sum.bots.into(),
+                        head.into(),
+                        values.into(),
+                    ]);
+                }
                 let insert = sql(format!(
-                    "INSERT INTO {table} (kind, {time}, scope_id, doc) "
+                    "INSERT INTO {table} (kind, {time}, scope_id, clicks, bots, head, doc) "
                 ))
                 .rows(rows)
-                .push(&format!("{update} doc = {doc}"));
+                .push(&format!("{update} {}", set.join(", ")));
                 session.execute(insert).await?;
             }
         }

@@ -6,7 +6,8 @@ use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
 use crate::store::sql::{pieces, sql};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
 
 const DAY_SECONDS: u64 = 86_400;
 
@@ -36,22 +37,42 @@ pub struct NewOrphan<'a> {
 }
 
 impl Store {
-    /// How many orphan visits of a tenant were counted on the day (unix time / 86400) from `from` to `to` that has most of them.
-    pub async fn most_orphans(
+    /// How many orphan visits of a tenant were counted from one day (unix time / 86400) to another, beyond the first `kept` of each day.
+    pub async fn orphans_beyond(
         &self,
         tenant_id: u32,
-        from: u64,
-        to: u64,
+        days: RangeInclusive<u64>,
+        kept: u64,
     ) -> Result<u64, StoreError> {
-        let call = self.read("most_orphans", "counting orphan visits");
+        let call = self.read("orphans_beyond", "counting orphan visits");
         run!(call, |session| {
             let query = sql(
-                "SELECT CAST(COALESCE(MAX(visits), 0) AS UNSIGNED) AS visits FROM orphan_days \
-                 WHERE tenant_id = ? AND day >= ? AND day <= ?",
+                "SELECT CAST(COALESCE(SUM(visits - ?), 0) AS UNSIGNED) FROM orphan_days \
+                 WHERE tenant_id = ? AND day >= ? AND day <= ? AND visits > ?",
             );
-            let query = query.bind(tenant_id).bind(from).bind(to);
+            let query =
+                query
+                    .bind(kept)
+                    .bind(tenant_id)
+                    .bind_all([*days.start(), *days.end(), kept]);
             let (visits,): (u64,) = session.fetch_one(query).await?;
             Ok(visits)
+        })
+    }
+
+    /// How many orphan visits of each of these tenants and days (unix time / 86400) were counted; none where there is no number.
+    pub async fn orphan_days(
+        &self,
+        days: &[(u32, u64)],
+    ) -> Result<HashMap<(u32, u64), u64>, StoreError> {
+        let call = self.read("orphan_days", "counting orphan visits");
+        run!(call, |session| {
+            let mut counted = HashMap::new();
+            for (tenant_id, day) in days {
+                let visits = visits_of(session, *tenant_id, *day).await?;
+                counted.insert((*tenant_id, *day), visits);
+            }
+            Ok(counted)
         })
     }
 
@@ -130,13 +151,23 @@ pub(super) async fn insert(
     Ok(number)
 }
 
-/// Adds to the count of a day; what it was before.
-async fn add(session: &mut Session, tenant_id: u32, day: u64, visits: u64) -> Result<u64, Fault> {
+/// How many were counted on a day.
+async fn visits_of(session: &mut Session, tenant_id: u32, day: u64) -> Result<u64, Fault> {
     let query = sql("SELECT visits FROM orphan_days WHERE tenant_id = ? AND day = ?");
     let before: Option<(u64,)> = session
         .fetch_optional(query.bind(tenant_id).bind(day))
         .await?;
-    let before = before.map_or(0, |(visits,)| visits);
+    Ok(before.map_or(0, |(visits,)| visits))
+}
+
+/// Adds to the count of a day; what it was before.
+pub(super) async fn add(
+    session: &mut Session,
+    tenant_id: u32,
+    day: u64,
+    visits: u64,
+) -> Result<u64, Fault> {
+    let before = visits_of(session, tenant_id, day).await?;
     let update = session.dialect().on_duplicate("tenant_id, day");
     let inserted = session.dialect().inserted("visits");
     let row = [tenant_id.into(), day.into(), (before + visits).into()];

@@ -1,8 +1,10 @@
 //! Removes clicks past their retention.
 
 use super::docs::{DAYS, DocKind, Docs, HOURS};
+use super::retention::ClickRetention;
 use super::state::State;
 use crate::store::calls::{Store, run};
+use crate::store::clicks::MAX_ROWS;
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
 use crate::store::sql::sql;
@@ -13,30 +15,25 @@ const DAY_SECONDS: u64 = 86_400;
 
 const DAY_HOURS: u64 = 24;
 
-/// Retention of the numbers of counted batches.
-const BATCH_MILLIS: u64 = DAY_MILLIS;
+/// Retention of the numbers of counted batches: a weekend, in which an edge may be cut off from all control planes.
+const BATCH_MILLIS: u64 = 3 * DAY_MILLIS;
 
 /// Retention of clicks that were counted by the minute before there were rollups.
 const MINUTES: u64 = 7 * 24 * 60;
-
-/// How long clicks are kept, in days.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClickRetention {
-    /// Rollups of hours.
-    pub hours: u64,
-    /// Rollups of days.
-    pub days: u64,
-    /// Single clicks, orphan visits, and reports that cannot be read.
-    pub raw: u64,
-}
 
 impl Store {
     /// Removes up to `limit` rows of each kind that are past their retention, by the database's clock; how many there were.
     pub async fn purge_clicks(&self, kept: ClickRetention, limit: u32) -> Result<u64, StoreError> {
         let now = self.now().await?;
+        let days = kept.days * DAY_MILLIS;
+        let forgotten = self.forget_click_workers(now.saturating_sub(days), limit);
+        let of_accounts = forgotten.await?
+            + self
+                .fold_click_accounts(now, kept, (MAX_ROWS, limit))
+                .await?;
         let call = self.write("purge_clicks", "removing old clicks");
         run!(call, |session| {
-            let mut purged = purge_reports(session, now, kept, limit).await?;
+            let mut purged = of_accounts + purge_reports(session, now, kept, limit).await?;
             let today = now / DAY_MILLIS;
             let built = State::read(session).await?.days_until;
             let hours = today.saturating_sub(kept.hours).min(built.into()) * DAY_HOURS;
@@ -47,8 +44,16 @@ impl Store {
                 }
             }
             let before = (now / 1000).saturating_sub(kept.raw * DAY_SECONDS);
+            let mark = mark(session, today, kept.raw).await?;
             for table in ["click_events", "orphan_visits"] {
                 purged += purge_numbered(session, table, before, limit).await?;
+                let marked =
+                    session
+                        .dialect()
+                        .delete_some(table, "number", "number < ? ORDER BY number");
+                purged += session
+                    .autocommit(sql(marked).bind(mark).bind(limit))
+                    .await?;
             }
             let condition = "day < ? ORDER BY day";
             let delete = session
@@ -109,6 +114,26 @@ async fn purge_docs(
     let delete = session.dialect().delete_some(table, &key, &condition);
     let delete = sql(delete).bind(kind.number()).bind(before).bind(limit);
     session.autocommit(delete).await
+}
+
+/// Marks the number of the next click today, and forgets marks that are not needed; the number below which single clicks were written
+/// more than `kept` days ago. Without it, clicks whose times are in the future, by a clock that was wrong, would keep all behind them.
+async fn mark(session: &mut Session, today: u64, kept: u64) -> Result<u64, Fault> {
+    let insert_ignore = session.dialect().insert_ignore;
+    let mark = sql(format!(
+        "{insert_ignore} click_marks (day, number) SELECT ?, number FROM click_state WHERE id = 1"
+    ));
+    session.autocommit(mark.bind(today)).await?;
+    let query = sql("SELECT day, number FROM click_marks WHERE day < ? ORDER BY day DESC LIMIT 1");
+    let last: Option<(u64, u64)> = session
+        .fetch_optional(query.bind(today.saturating_sub(kept)))
+        .await?;
+    let Some((day, number)) = last else {
+        return Ok(0);
+    };
+    let forget = sql("DELETE FROM click_marks WHERE day < ?");
+    session.autocommit(forget.bind(day)).await?;
+    Ok(number)
 }
 
 /// Removes rows whose numbers grow about as their times do: the first ones, up to one that is to be kept.

@@ -1,10 +1,11 @@
 //! Reads rollups.
 
-use super::docs::{DAYS, DocKind, HOURS};
+use super::docs::{DAYS, DocKind, Docs, HOURS};
 use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};
 use crate::store::rows::name;
-use crate::store::sql::{LONGEST, sql};
+use crate::store::session::Session;
+use crate::store::sql::{LONGEST, Sql, sql};
 use std::ops::Range;
 
 /// The rollups of an interval.
@@ -16,48 +17,104 @@ pub enum DocSpan {
     Days(Range<u32>),
 }
 
-/// A rollup as it is stored.
+/// What is read of a rollup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DocPart {
+    /// The clicks of each hour, and the visitors.
+    Head,
+    /// All clicks, and the values.
+    Values,
+    /// Everything.
+    Whole,
+}
+
+/// A part of a rollup as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct StoredDoc {
     /// Whose.
     pub scope_id: u64,
     /// Its hour or day.
     pub time: u32,
-    /// The bytes.
+    /// All clicks; `None` of a rollup that is not in two parts.
+    pub clicks: Option<u64>,
+    /// Those of bots.
+    pub bots: Option<u64>,
+    /// The head, of a whole in two parts.
+    pub head: Option<Vec<u8>>,
+    /// The bytes of the part; of the values of a whole in two parts; of everything if it is not in two parts.
     pub doc: Vec<u8>,
 }
 
+/// All clicks of a scope in an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
+pub struct DocSum {
+    /// Whose.
+    pub scope_id: u64,
+    /// All clicks.
+    pub clicks: u64,
+    /// Those of bots.
+    pub bots: u64,
+    /// How many of its rollups do not say how many clicks they have in all.
+    pub unknown: u64,
+}
+
+impl DocSpan {
+    fn table(&self) -> (Docs, &Range<u32>) {
+        match self {
+            Self::Hours(hours) => (HOURS, hours),
+            Self::Days(days) => (DAYS, days),
+        }
+    }
+}
+
 impl Store {
-    /// The rollups of scopes in an interval, in no order.
+    /// A part of the rollups of scopes in an interval, in no order.
     pub async fn read_docs(
         &self,
         kind: DocKind,
         scopes: &[u64],
         span: &DocSpan,
+        part: DocPart,
     ) -> Result<Vec<StoredDoc>, StoreError> {
-        let (table, times) = match span {
-            DocSpan::Hours(hours) => (HOURS, hours),
-            DocSpan::Days(days) => (DAYS, days),
+        let (Docs { time, .. }, _) = span.table();
+        let parts = match part {
+            DocPart::Head => "NULL AS head, COALESCE(head, doc) AS doc",
+            DocPart::Values => "NULL AS head, doc",
+            DocPart::Whole => "head, doc",
         };
         let call = self.read("read_docs", "reading clicks");
         run!(call, |session| {
-            let index = session.dialect().force_index(table.of_scope);
-            let time = table.time;
-            let select = format!(
-                "SELECT scope_id, {time} AS time, doc FROM {}{index} \
-                 WHERE kind = ? AND {time} >= ? AND {time} < ? AND scope_id IN ",
-                table.table
-            );
+            let columns = format!("scope_id, {time} AS time, clicks, bots, {parts}");
             let mut docs = Vec::new();
             for scopes in scopes.chunks(LONGEST) {
-                let query = sql(select.clone())
-                    .bind(kind.number())
-                    .bind(times.start)
-                    .bind(times.end);
-                let found: Vec<StoredDoc> = session.fetch_all(query.list(scopes)).await?;
+                let query = select(session, kind, span, &columns).list(scopes);
+                let found: Vec<StoredDoc> = session.fetch_all(query).await?;
                 docs.extend(found);
             }
             Ok(docs)
+        })
+    }
+
+    /// The clicks of each of these scopes in an interval; those without clicks are left out.
+    pub async fn sum_docs(
+        &self,
+        kind: DocKind,
+        scopes: &[u64],
+        span: &DocSpan,
+    ) -> Result<Vec<DocSum>, StoreError> {
+        let call = self.read("sum_docs", "adding clicks up");
+        run!(call, |session| {
+            let columns = "scope_id, CAST(COALESCE(SUM(clicks), 0) AS UNSIGNED) AS clicks, \
+                           CAST(COALESCE(SUM(bots), 0) AS UNSIGNED) AS bots, \
+                           CAST(COUNT(*) - COUNT(clicks) AS UNSIGNED) AS unknown";
+            let mut sums = Vec::new();
+            for scopes in scopes.chunks(LONGEST) {
+                let query = select(session, kind, span, columns).list(scopes);
+                let query = query.push(" GROUP BY scope_id");
+                let found: Vec<DocSum> = session.fetch_all(query).await?;
+                sums.extend(found);
+            }
+            Ok(sums)
         })
     }
 
@@ -89,4 +146,22 @@ impl Store {
             Ok(found)
         })
     }
+}
+
+/// Columns of the rollups of an interval; the list of scopes follows.
+fn select<'v>(session: &Session, kind: DocKind, span: &DocSpan, columns: &str) -> Sql<'v> {
+    let (table, times) = span.table();
+    let Docs {
+        table,
+        time,
+        of_scope,
+        ..
+    } = table;
+    let index = session.dialect().force_index(of_scope);
+    sql(format!(
+        "SELECT {columns} FROM {table}{index} WHERE kind = ? AND {time} >= ? AND {time} < ? AND scope_id IN "
+    ))
+    .bind(kind.number())
+    .bind(times.start)
+    .bind(times.end)
 }

@@ -113,6 +113,25 @@ impl Store {
         })
     }
 
+    /// How many clicks, or orphan visits, there are, up to `most`.
+    pub async fn count_raw(&self, selection: &RawSelection, most: u64) -> Result<u64, StoreError> {
+        let call = self.read("count_raw", "counting single clicks");
+        run!(call, |session| {
+            let all: Vec<&[u64]> = match &selection.of {
+                RawScope::Links(links) => links.chunks(LONGEST).collect(),
+                RawScope::Clicks(..) | RawScope::Orphans(..) => vec![&[]],
+            };
+            let mut clicks: u64 = 0;
+            for links in all {
+                if clicks < most {
+                    let room = most - clicks;
+                    clicks = clicks.saturating_add(count(session, selection, links, room).await?);
+                }
+            }
+            Ok(clicks.min(most))
+        })
+    }
+
     /// The rows with these numbers, in their order; those that are gone are left out.
     pub async fn raw_rows(
         &self,
@@ -137,31 +156,71 @@ impl Store {
     }
 }
 
+/// How many clicks the rows of a selection, and of these links, have, up to `most`.
+async fn count(
+    session: &mut Session,
+    selection: &RawSelection,
+    links: &[u64],
+    most: u64,
+) -> Result<u64, Fault> {
+    // Rows are counted by an index alone. Each has a click at least.
+    let rows = select(session, selection, "1 AS clicks", links);
+    let rows = counted("COUNT(*)", rows, most);
+    let (rows,): (u64,) = session.fetch_one(rows).await?;
+    if rows >= most || matches!(selection.of, RawScope::Orphans(..)) {
+        return Ok(rows);
+    }
+    let clicks = select(session, selection, "clicks", links);
+    let clicks = counted("COALESCE(SUM(clicks), 0)", clicks, most);
+    let (clicks,): (u64,) = session.fetch_one(clicks).await?;
+    Ok(clicks)
+}
+
+fn counted<'v>(what: &str, rows: Sql<'v>, most: u64) -> Sql<'v> {
+    let Sql { text, values } = rows.push(" LIMIT ?").bind(most);
+    let text = format!("SELECT CAST({what} AS UNSIGNED) FROM ({text}) AS found");
+    Sql {
+        text: text.into(),
+        values,
+    }
+}
+
 fn select_heads<'v>(session: &Session, selection: &'v RawSelection, links: &[u64]) -> Sql<'v> {
+    let clicks = match selection.of {
+        RawScope::Orphans(..) => "CAST(1 AS UNSIGNED) AS clicks",
+        _ => "clicks",
+    };
+    let columns = format!("at, number, {clicks}");
+    let query = select(session, selection, &columns, links);
+    query.push(" ORDER BY at DESC, number DESC LIMIT ?")
+}
+
+/// Columns of the rows of a selection, in no order.
+fn select<'v>(
+    session: &Session,
+    selection: &'v RawSelection,
+    columns: &str,
+    links: &[u64],
+) -> Sql<'v> {
     let dialect = session.dialect();
-    let select = |columns: &str, table: &str, index: &str| {
+    let select = |table: &str, index: &str| {
         let index = dialect.force_index(index);
-        sql(format!(
-            "SELECT at, number, {columns} FROM {table}{index} WHERE "
-        ))
+        sql(format!("SELECT {columns} FROM {table}{index} WHERE "))
     };
     let query = match &selection.of {
-        RawScope::Links(_) => select("clicks", "click_events", "click_events_of_link")
-            .push("tenant_id > 0 AND link_id IN ")
+        RawScope::Links(_) => select("click_events", "click_events_of_link")
+            .push("link_id IN ")
             .list(links),
-        RawScope::Clicks(tenant_id, None) => {
-            select("clicks", "click_events", "click_events_of_tenant")
-                .push("tenant_id = ?")
-                .bind(*tenant_id)
-        }
+        RawScope::Clicks(tenant_id, None) => select("click_events", "click_events_of_tenant")
+            .push("tenant_id = ?")
+            .bind(*tenant_id),
         RawScope::Clicks(tenant_id, Some(domain_id)) => {
-            select("clicks", "click_events", "click_events_of_domain")
+            select("click_events", "click_events_of_domain")
                 .push("domain_id = ? AND tenant_id = ?")
                 .bind_all([*domain_id, *tenant_id])
         }
         RawScope::Orphans(tenant_id, domain_id) => {
-            let one = "CAST(1 AS UNSIGNED) AS clicks";
-            let query = select(one, "orphan_visits", "orphan_visits_of_tenant")
+            let query = select("orphan_visits", "orphan_visits_of_tenant")
                 .push("tenant_id = ?")
                 .bind(*tenant_id);
             match domain_id {
@@ -173,6 +232,10 @@ fn select_heads<'v>(session: &Session, selection: &'v RawSelection, links: &[u64
     let mut query = query
         .push(" AND at >= ? AND at < ?")
         .bind_all([selection.from, selection.to]);
+    // A link may have the number 0, which clicks without a link have too.
+    if matches!(selection.of, RawScope::Links(_)) && links.contains(&0) {
+        query = query.push(" AND tenant_id > 0");
+    }
     if let Some(is_bot) = selection.is_bot {
         query = query.push(" AND is_bot = ?").bind(is_bot);
     }
@@ -181,7 +244,7 @@ fn select_heads<'v>(session: &Session, selection: &'v RawSelection, links: &[u64
             .push(" AND at <= ? AND (at < ? OR number < ?)")
             .bind_all([at, at, number]);
     }
-    query.push(" ORDER BY at DESC, number DESC LIMIT ?")
+    query
 }
 
 async fn click_rows(session: &mut Session, numbers: &[u64]) -> Result<Vec<RawRow>, Fault> {

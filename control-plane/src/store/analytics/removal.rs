@@ -1,6 +1,6 @@
 //! Removes the clicks of links.
 
-use super::docs::{DAYS, DocKind, HOURS};
+use super::docs::{DAYS, DocKind, Docs, HOURS};
 use super::state::State;
 use crate::store::calls::{Store, run};
 use crate::store::conversions;
@@ -8,7 +8,7 @@ use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
 use crate::store::sql::{LONGEST, Sql, sql};
 
-/// The most raw clicks that one statement deletes.
+/// The most raw clicks, or rollups, that one statement deletes.
 const MAX_DELETED: u32 = 1000;
 
 impl Store {
@@ -79,19 +79,41 @@ async fn remove_sums(session: &mut Session, links: &[u64]) -> Result<(), Fault> 
         let delete = sql(delete).bind(DocKind::Link.number()).list(links);
         session.execute(delete).await?;
     }
+    delete_totals(session, links).await
+}
+
+async fn delete_totals(session: &mut Session, links: &[u64]) -> Result<(), Fault> {
     let delete = sql("DELETE FROM link_totals WHERE link_id IN ").list(links);
     session.execute(delete).await.map(drop)
+}
+
+/// The statement that deletes some rollups of links.
+fn delete_docs<'v>(session: &Session, docs: Docs, links: &[u64]) -> Sql<'v> {
+    let Docs { table, time, .. } = docs;
+    let of_links = sql("kind = ? AND scope_id IN ");
+    let of_links = of_links.bind(DocKind::Link.number()).list(links);
+    let key = format!("kind, {time}, scope_id");
+    let delete = session.dialect().delete_some(table, &key, &of_links.text);
+    let mut delete = sql(delete);
+    delete.values = of_links.values;
+    delete.bind(MAX_DELETED)
 }
 
 /// Removes the clicks of links. `false`, and only some are removed, if there are more than one statement deletes. Part of a transaction.
 pub(in crate::store) async fn remove(session: &mut Session, links: &[u64]) -> Result<bool, Fault> {
     let before = State::lock(session).await?.number;
     for links in links.chunks(LONGEST) {
-        let delete = delete_raw(session, links, before);
-        if session.execute(delete).await? >= MAX_DELETED.into() {
-            return Ok(false);
+        let deletes = [
+            delete_raw(session, links, before),
+            delete_docs(session, HOURS, links),
+            delete_docs(session, DAYS, links),
+        ];
+        for delete in deletes {
+            if session.execute(delete).await? >= MAX_DELETED.into() {
+                return Ok(false);
+            }
         }
-        remove_sums(session, links).await?;
+        delete_totals(session, links).await?;
     }
     conversions::remove(session, links).await
 }

@@ -13,20 +13,24 @@ pub(super) struct State {
     pub(super) number: u64,
     /// The first day that is not in `click_days`.
     pub(super) days_until: u32,
+    /// Whether a part of the rollups of that day is there.
+    pub(super) is_building: bool,
 }
 
 impl State {
     /// Reads the row and locks it, so that no other transaction changes clicks before this one ends.
     pub(super) async fn lock(session: &mut Session) -> Result<Self, Fault> {
         let for_update = session.dialect().for_update;
-        let query =
-            format!("SELECT writes, number, days_until FROM click_state WHERE id = 1{for_update}");
+        let query = format!(
+            "SELECT writes, number, days_until, is_building FROM click_state WHERE id = 1{for_update}"
+        );
         session.fetch_one(sql(query)).await
     }
 
     /// Reads the row.
     pub(super) async fn read(session: &mut Session) -> Result<Self, Fault> {
-        let query = sql("SELECT writes, number, days_until FROM click_state WHERE id = 1");
+        let query =
+            sql("SELECT writes, number, days_until, is_building FROM click_state WHERE id = 1");
         session.fetch_one(query).await
     }
 }

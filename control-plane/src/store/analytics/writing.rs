@@ -1,17 +1,18 @@
 //! Writes the clicks of reports, and removes these from the queue: in one transaction.
 
-use super::docs::{DAYS, DocKey, HOURS, decode};
+use super::docs::{DAYS, DocKey, Docs, HOURS, decode};
 use super::orphans::{self, NewOrphan};
 use super::raw::{self, NewRaw};
 use super::state::State;
 use super::totals;
-use crate::analytics::rollup::{Rollup, Tally};
+use crate::analytics::rollup::{Added, Rollup, Tally};
+use crate::runtime::aside;
 use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};
 use crate::store::session::Session;
 use crate::store::sql::{LONGEST, sql};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 const DAY_HOURS: u32 = 24;
 
@@ -20,8 +21,8 @@ const DAY_HOURS: u32 = 24;
 pub struct ClickWrite<'a> {
     /// The rows of the queue that they were in.
     pub rows: &'a [u64],
-    /// By hour.
-    pub docs: Vec<(DocKey, Rollup<'a>)>,
+    /// By hour, in the order of their keys.
+    pub docs: Vec<(DocKey, Added<'a>)>,
     /// By link.
     pub totals: Vec<(u64, Tally)>,
     /// One by one.
@@ -42,7 +43,7 @@ impl Store {
             session.begin().await?;
             let state = State::lock(session).await?;
             take(session, write.rows).await?;
-            write_docs(session, write, state.days_until).await?;
+            write_docs(session, write, &state).await?;
             totals::add(session, &write.totals).await?;
             let number = raw::insert(session, &write.raw, state.number).await?;
             let number =
@@ -74,12 +75,14 @@ impl Store {
         })
     }
 
-    /// Removes the rows of an insert that has come to its end, and adds to the totals of links. Nothing happens if they were removed before.
+    /// Removes the rows of an insert that has come to its end, and adds to the totals of links, and to the orphan visits of tenants and
+    /// days (unix time / 86400). Nothing happens if they were removed before.
     pub async fn settle_insert(
         &self,
         insert_id: u64,
         rows: &[u64],
         totals: &[(u64, Tally)],
+        orphan_days: &[((u32, u64), u64)],
     ) -> Result<(), StoreError> {
         let call = self.write("settle_insert", "removing reports of clicks");
         run!(call, |session| {
@@ -92,6 +95,9 @@ impl Store {
             }
             if removed > 0 {
                 totals::add(session, totals).await?;
+                for ((tenant_id, day), visits) in orphan_days {
+                    orphans::add(session, *tenant_id, *day, *visits).await?;
+                }
             }
             session.commit(rows.len()).await
         })
@@ -114,43 +120,63 @@ async fn take(session: &mut Session, rows: &[u64]) -> Result<(), Fault> {
 async fn write_docs(
     session: &mut Session,
     write: &ClickWrite<'_>,
-    days_until: u32,
+    state: &State,
 ) -> Result<(), Fault> {
-    let stored = HOURS
-        .read(session, write.docs.iter().map(|(key, _)| *key))
-        .await?;
-    let mut docs = Vec::with_capacity(write.docs.len());
-    for (key, added) in &write.docs {
-        let mut rollup = decode(*key, stored.get(key), HOURS.slots)?;
-        rollup.merge(added, write.max_values);
-        docs.push((*key, rollup.encode()));
+    for of_kind in write
+        .docs
+        .chunk_by(|(one, _), (other, _)| one.kind == other.kind)
+    {
+        let most = of_kind.first().map_or(1, |(key, _)| key.kind.part());
+        for part in of_kind.chunks(most) {
+            let hours = part.iter().map(|(key, added)| (*key, 0, added));
+            add_to(
+                session,
+                &HOURS,
+                &hours.collect::<Vec<_>>(),
+                write.max_values,
+            )
+            .await?;
+            // Hours of a day that has its rollups already, or some of them: as clocks are bounded, only where a clock went back.
+            // Those that are still to be made are made of the hours alone.
+            let until = state.days_until + u32::from(state.is_building);
+            let late = part.iter().filter(|(key, _)| key.time / DAY_HOURS < until);
+            let late = late.map(|(key, added)| {
+                let hour = usize::try_from(key.time % DAY_HOURS).unwrap_or(0);
+                let time = key.time / DAY_HOURS;
+                (DocKey { time, ..*key }, hour, added)
+            });
+            add_to(session, &DAYS, &late.collect::<Vec<_>>(), write.max_values).await?;
+        }
     }
-    HOURS.write(session, &docs).await?;
-    // Hours of a day that has its rollups already: as clocks are bounded, only where a clock went back.
-    let late = |key: &DocKey| key.time / DAY_HOURS < days_until;
-    let late: Vec<_> = write.docs.iter().filter(|(key, _)| late(key)).collect();
-    if late.is_empty() {
+    Ok(())
+}
+
+/// Adds to rollups, to a slot of each.
+async fn add_to(
+    session: &mut Session,
+    table: &Docs,
+    all: &[(DocKey, usize, &Added<'_>)],
+    max_values: usize,
+) -> Result<(), Fault> {
+    if all.is_empty() {
         return Ok(());
     }
-    let day_of = |key: &DocKey| DocKey {
-        time: key.time / DAY_HOURS,
-        ..*key
-    };
-    let stored = DAYS
-        .read(session, late.iter().map(|(key, _)| day_of(key)))
+    let stored = table
+        .read(session, all.iter().map(|(key, ..)| *key))
         .await?;
-    let mut days: HashMap<DocKey, Rollup<'_>> = HashMap::new();
-    for (key, added) in late {
-        let day = day_of(key);
-        if let Entry::Vacant(place) = days.entry(day) {
-            place.insert(decode(day, stored.get(&day), DAYS.slots)?);
+    let docs = aside(|| {
+        let mut rollups: BTreeMap<DocKey, Rollup<'_>> = BTreeMap::new();
+        for (key, slot, added) in all {
+            let rollup = match rollups.entry(*key) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => entry.insert(decode(*key, stored.get(key), table.slots)?),
+            };
+            rollup.add(*slot, added, key.kind.bounds(max_values));
         }
-        if let Some(rollup) = days.get_mut(&day) {
-            let hour = usize::try_from(key.time % DAY_HOURS).unwrap_or(0);
-            rollup.merge_hour(hour, added, write.max_values);
-        }
-    }
-    let encode = |(key, rollup): (DocKey, Rollup<'_>)| (key, rollup.encode());
-    let docs: Vec<_> = days.into_iter().map(encode).collect();
-    DAYS.write(session, &docs).await
+        let encoded = rollups
+            .into_iter()
+            .map(|(key, rollup)| (key, rollup.encode()));
+        Ok::<_, Fault>(encoded.collect::<Vec<_>>())
+    })?;
+    table.write(session, &docs).await
 }

@@ -184,6 +184,16 @@ pub(super) async fn write_leases(
     Ok(())
 }
 
+/// Whether anything is noted of visits of links. Part of a transaction.
+pub(in crate::store) async fn is_any(
+    session: &mut Session,
+    link_ids: &[u64],
+) -> Result<bool, Fault> {
+    let query = sql("SELECT link_id FROM visits WHERE link_id IN ").list(link_ids);
+    let found: Option<(u64,)> = session.fetch_optional(query.push(" LIMIT 1")).await?;
+    Ok(found.is_some())
+}
+
 /// Removes the visits of links. Part of a transaction.
 pub(in crate::store) async fn remove(session: &mut Session, link_ids: &[u64]) -> Result<(), Fault> {
     for table in ["visits", "visit_leases"] {

@@ -14,8 +14,9 @@
 mod index;
 mod slab;
 
-use crate::clicks::{Clicker, EntryClicks, Tallied, Tally};
+use crate::clicks::{Clicker, EntryClicks, LinkClicks, Tallied, Tally};
 use crate::time::Moment;
+use edgelink_wire::same::is_same;
 use foldhash::fast::SeedableRandomState;
 use index::Index;
 use slab::{Entry, Slab};
@@ -94,7 +95,8 @@ impl Lru {
 
     fn find_hashed(&mut self, key: &[u8], hash: u64) -> Option<Place> {
         let slab = &self.slab;
-        let found = self.index.find(hash, |slot| slab.key(slot) == Some(key))?;
+        let is_it = |slot| slab.key(slot).is_some_and(|it| is_same(it, key));
+        let found = self.index.find(hash, is_it)?;
         self.slab.mark(found);
         Some(Place(found))
     }
@@ -130,7 +132,7 @@ impl Lru {
         for slot in std::mem::take(&mut self.touched) {
             if let Some(parts) = self.slab.get_mut(slot).map(slab::Entry::parts) {
                 let clicks = std::mem::take(parts.clicks);
-                self.tally.add(parts.key, u64::from(clicks));
+                self.tally.add(parts.key, LinkClicks::plain(clicks.into()));
             }
         }
         self.tally.take()
@@ -239,7 +241,8 @@ impl Lru {
         let Some(entry) = self.slab.remove(slot) else {
             return;
         };
-        self.tally.add(entry.key(), u64::from(entry.clicks));
+        self.tally
+            .add(entry.key(), LinkClicks::plain(entry.clicks.into()));
         let hash = self.hasher.hash_one(entry.key());
         self.index.remove(hash, slot);
         let cost = cost(entry.key(), entry.record());

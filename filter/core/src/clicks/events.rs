@@ -1,5 +1,6 @@
 //! Clicks one by one, with those of their attributes that are asked for, and orphan visits.
 
+use super::counting::Counting;
 use super::wanted::{Picked, Wanted};
 use crate::host::Clients;
 use crate::request::{Headers, behind_code};
@@ -10,6 +11,7 @@ use edgelink_wire::clicks::events::{
 };
 use edgelink_wire::clicks::{ClickId, ClickIds, VisitorKeys, visitor_token};
 use foldhash::fast::SeedableRandomState;
+use std::cell::Cell;
 
 /// The events that are in no batch yet. Orphan visits have room of their own: a scan does not displace clicks.
 pub(crate) struct ClickEvents {
@@ -17,20 +19,24 @@ pub(crate) struct ClickEvents {
     clicks: EventsBuilder<SeedableRandomState>,
     orphans: EventsBuilder<SeedableRandomState>,
     has_orphans: bool,
-    gathered: Lost,
+    /// Orphan visits for which there was no room.
+    lost_orphans: u64,
     ids: ClickIds,
+    /// Of the redirect that was decided last, if it needs an event.
+    noted: Cell<Option<Noted>>,
     keys: VisitorKeys,
     /// Room for UTM parameters, and for the key of an orphan visit; here so that it is allocated once.
     utm: Vec<u8>,
     orphan: Vec<u8>,
 }
 
-/// What there was no room for.
+/// What is known of a redirect once it is decided, and its event says. It is not in the answer, which is moved about for each
+/// visitor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lost {
-    /// Clicks that are only counted, although they have attributes.
-    pub(crate) undescribed: u64,
-    pub(crate) orphans: u64,
+struct Noted {
+    /// The place of the rule that has chosen the target, from 1 on; 0 for none.
+    rule: u8,
+    id: Option<ClickId>,
 }
 
 /// What was gathered since the last time.
@@ -38,7 +44,8 @@ pub(crate) struct Lost {
 pub(crate) struct Gathered {
     pub(crate) clicks: Encoded,
     pub(crate) orphans: Encoded,
-    pub(crate) lost: Lost,
+    /// Orphan visits for which there was no room.
+    pub(crate) lost_orphans: u64,
 }
 
 /// A request that was answered.
@@ -51,9 +58,6 @@ pub(crate) struct Answered<'a> {
     /// Unix seconds.
     pub(crate) now: u64,
     pub(crate) kind: Kind,
-    /// The place of the rule that has chosen the target, from 1 on; 0 for none.
-    pub(crate) rule: u8,
-    pub(crate) id: Option<ClickId>,
 }
 
 impl ClickEvents {
@@ -64,8 +68,9 @@ impl ClickEvents {
             clicks: EventsBuilder::new(hasher.clone(), 0),
             orphans: EventsBuilder::new(hasher.clone(), 0),
             has_orphans: false,
-            gathered: Lost::default(),
+            lost_orphans: 0,
             ids: ClickIds::new(key),
+            noted: Cell::new(None),
             keys: VisitorKeys::default(),
             utm: Vec::new(),
             orphan: Vec::new(),
@@ -99,9 +104,32 @@ impl ClickEvents {
         self.has_orphans
     }
 
-    /// Ids for clicks; `None` if there is no room for the event that an id belongs to.
-    pub(crate) fn ids(&self) -> Option<&ClickIds> {
-        self.clicks.has_room().then_some(&self.ids)
+    /// The id of a click on a link that tracks conversions; `None` if there is no room for the event that it belongs to, so that the
+    /// click is undescribed.
+    pub(crate) fn give_id(&self) -> Option<ClickId> {
+        if self.clicks.has_room() {
+            return Some(self.ids.give());
+        }
+        self.noted.set(Some(Noted::default()));
+        None
+    }
+
+    /// Notes what was decided of a redirect that is a click: the place of its rule, and the id that its target has got.
+    pub(crate) fn note(&self, rule: u8, id: Option<ClickId>) {
+        let rule = if self.wanted.has(Attribute::Rule) {
+            rule
+        } else {
+            0
+        };
+        if rule > 0 || id.is_some() {
+            self.noted.set(Some(Noted { rule, id }));
+        }
+    }
+
+    /// Whether a click is an event: attributes are asked for, or something is noted of it.
+    #[inline(always)]
+    pub(crate) fn takes_click(&mut self) -> bool {
+        self.describes() || self.noted.get_mut().is_some()
     }
 
     /// The secrets of visitor tokens; `None` if tokens are not asked for.
@@ -126,16 +154,17 @@ impl ClickEvents {
         !self.clicks.is_empty() && self.clicks.is_half_full()
     }
 
-    /// Takes a click as an event. `false` if it is to be counted instead: its visitor does not want to be described, or there is no
-    /// room.
-    pub(crate) fn click(&mut self, client: &impl Clients, click: &Answered<'_>) -> bool {
+    /// Takes a click as an event. It is counted instead if its visitor does not want to be described, or there is no room.
+    pub(crate) fn click(&mut self, client: &impl Clients, click: &Answered<'_>) -> Counting {
+        let noted = self.noted.take();
         let picked = self.wanted.pick(click.headers);
-        if picked.is_opt_out && click.id.is_none() {
-            return false;
+        if picked.is_opt_out && noted.is_none_or(|noted| noted.id.is_none()) {
+            return Counting::Plain;
         }
-        let is_taken = self.push(client, click, &picked);
-        self.gathered.undescribed += u64::from(!is_taken);
-        is_taken
+        match self.push(client, click, noted.unwrap_or_default(), &picked) {
+            true => Counting::No,
+            false => Counting::Undescribed,
+        }
     }
 
     /// Writes the key of an orphan visit, the domain and the path without the query.
@@ -155,7 +184,7 @@ impl ClickEvents {
         now: u64,
     ) {
         if !self.orphans.has_room() {
-            self.gathered.lost_orphan();
+            self.lose_orphan();
             return;
         }
         let key = std::mem::take(&mut self.orphan);
@@ -166,10 +195,8 @@ impl ClickEvents {
             path,
             now,
             kind: Kind::Orphan(kind),
-            rule: 0,
-            id: None,
         };
-        self.push(client, &orphan, &picked);
+        self.push(client, &orphan, Noted::default(), &picked);
         self.orphan = key;
     }
 
@@ -178,6 +205,7 @@ impl ClickEvents {
         &mut self,
         client: &impl Clients,
         answered: &Answered<'_>,
+        noted: Noted,
         picked: &Picked<'_>,
     ) -> bool {
         let builder = match answered.kind {
@@ -191,18 +219,15 @@ impl ClickEvents {
             key: answered.key,
             at: answered.now,
             kind: answered.kind,
-            rule: 0,
+            rule: noted.rule,
             attributes: Attributes::default(),
             visitor: None,
-            id: answered.id,
+            id: noted.id,
         };
         if picked.is_opt_out {
             return builder.push(&event);
         }
         let wanted = &self.wanted;
-        if wanted.has(Attribute::Rule) {
-            event.rule = answered.rule;
-        }
         let (mut host, country) = ([0; MAX_HOST], attributes::country(picked.country));
         let domain = answered.key.split(|byte| *byte == b'/').next();
         let domain = domain.unwrap_or_default();
@@ -237,15 +262,13 @@ impl ClickEvents {
         Gathered {
             clicks: self.clicks.take(),
             orphans: self.orphans.take(),
-            lost: std::mem::take(&mut self.gathered),
+            lost_orphans: std::mem::take(&mut self.lost_orphans),
         }
     }
-}
 
-impl Lost {
     #[cold]
-    fn lost_orphan(&mut self) {
-        self.orphans += 1;
+    fn lose_orphan(&mut self) {
+        self.lost_orphans += 1;
     }
 }
 

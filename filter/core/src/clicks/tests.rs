@@ -8,23 +8,26 @@ fn room_for(links: usize) -> Tally {
 #[test]
 fn clicks_add_up_and_are_taken_once() {
     let mut tally = room_for(2);
-    tally.add(b"d/a", 2);
-    tally.add(b"d/a", 3);
-    tally.add(b"d/b", 0);
+    tally.add(b"d/a", LinkClicks::plain(2));
+    tally.add(b"d/a", LinkClicks::plain(3));
+    tally.add(b"d/b", LinkClicks::plain(0));
     let taken = tally.take();
-    assert_eq!(taken.clicks, [(b"d/a".to_vec().into_boxed_slice(), 5)]);
+    assert_eq!(
+        taken.clicks,
+        [(b"d/a".to_vec().into_boxed_slice(), LinkClicks::plain(5))]
+    );
     assert_eq!(tally.take(), Tallied::default());
 }
 
 #[test]
 fn clicks_without_room_are_lost_and_counted_as_such() {
     let mut tally = room_for(1);
-    tally.add(b"d/a", 1);
-    tally.add(b"d/b", 7);
-    tally.add(b"d/a", 1);
+    tally.add(b"d/a", LinkClicks::plain(1));
+    tally.add(b"d/b", LinkClicks::plain(7));
+    tally.add(b"d/a", LinkClicks::plain(1));
     let taken = tally.take();
     assert_eq!((taken.clicks.len(), taken.lost), (1, 7));
-    tally.add(b"d/b", 1);
+    tally.add(b"d/b", LinkClicks::plain(1));
     assert_eq!(tally.take().lost, 0, "there is room again");
 }
 
@@ -42,11 +45,11 @@ fn an_entry_counts_up_to_its_bound_and_the_tally_from_there_on() {
             key: b"d/a",
             tally: &mut tally,
         };
-        clicker.click();
+        clicker.count(Counting::Plain);
     }
     assert_eq!((count, touched), (u16::MAX, vec![4]));
     let taken = tally.take().clicks;
-    assert_eq!(taken.first().unwrap().1, 70_000 - u64::from(u16::MAX));
+    assert_eq!(taken.first().unwrap().1.count, 70_000 - u64::from(u16::MAX));
 }
 
 #[test]
@@ -63,7 +66,31 @@ fn when_too_many_entries_have_clicks_those_on_others_go_to_the_tally() {
         key: b"d/a",
         tally: &mut tally,
     }
-    .click();
+    .count(Counting::Plain);
     assert_eq!((count, touched.len()), (0, MAX_TOUCHED));
     assert_eq!(tally.take().clicks.len(), 1);
+}
+
+#[test]
+fn undescribed_clicks_are_known_as_such_unless_they_are_lost() {
+    let mut tally = room_for(1);
+    for key in [b"d/a", b"d/a", b"d/b"] {
+        let (mut count, mut touched) = (0, Vec::new());
+        let entry = Some(EntryClicks {
+            count: &mut count,
+            slot: 4,
+            touched: &mut touched,
+        });
+        let tally = &mut tally;
+        Clicker { entry, key, tally }.count(Counting::Undescribed);
+        assert_eq!(count, 0);
+    }
+    tally.add(b"d/a", LinkClicks::plain(3));
+    let taken = tally.take();
+    let expected = LinkClicks {
+        count: 5,
+        undescribed: 2,
+    };
+    assert_eq!(taken.clicks[0].1, expected);
+    assert_eq!((taken.clicks.len(), taken.lost), (1, 1));
 }

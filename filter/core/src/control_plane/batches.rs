@@ -1,19 +1,19 @@
 //! Batches of clicks that the control plane has not acknowledged yet.
 //!
-//! A batch keeps its number however often it is sent, so it counts once. When there are too many, attributes go first: the
-//! events of the oldest one that was never sent become counts, which join those of the batch before if they are of the same
-//! minute. When no batch has events any more, the oldest one that was never sent is dropped: whether one that was sent was
-//! counted is unknown, so it could not be reported as dropped.
+//! A batch keeps its number however often it is sent, so it counts once. What was sent at least once is never changed: whether it
+//! was counted is unknown. When there are too many others, orphan visits go first, then attributes, and counts last: the events of
+//! the oldest batch become counts, which join those of a neighbour if they are of the same minute; and when that frees nothing, or
+//! would take too long, the oldest batch is dropped.
+
+mod batch;
 
 use crate::clicks::Counted;
-use edgelink_wire::ClickBatch;
-use edgelink_wire::clicks::events::{Encoded, Events, Kind};
-use edgelink_wire::clicks::{self, BatchEvents, MAX_BATCHES, MAX_LINKS, WorkerId};
-use std::collections::{BTreeMap, VecDeque};
+use batch::Batch;
+use edgelink_wire::clicks::{self, MAX_BATCHES, MAX_LINKS, WorkerId};
+use std::collections::VecDeque;
 
-/// What a batch and a link in one cost besides keys, in bytes.
-const BATCH_BYTES: usize = 128;
-const LINK_BYTES: usize = 32;
+/// Bytes of events after which no others become counts until the next batch is closed: a callback is to be short.
+const STRIP_BYTES: usize = 1 << 20;
 
 /// The size of a request, in bytes of the batches in it, at which no further batch is put in.
 const REQUEST_BYTES: usize = 256 << 10;
@@ -25,10 +25,11 @@ pub(crate) struct Batches {
     seq: u64,
     total: u64,
     dropped: u64,
+    /// Clicks whose attributes were given up, those that were dropped afterwards included.
     undescribed: u64,
     /// Orphan visits given up.
     dropped_orphans: u64,
-    /// Whether `dropped` or `undescribed` has changed since the last batch, which carries it.
+    /// Whether `dropped` has changed since the last batch, which carries it.
     is_unreported: bool,
     waiting: VecDeque<Batch>,
     bytes: usize,
@@ -36,6 +37,8 @@ pub(crate) struct Batches {
     attempted: usize,
     /// How many of the first ones are under way.
     under_way: usize,
+    /// How many of the first ones are sent one by one, because they were refused together.
+    alone: usize,
     bounds: BatchBounds,
 }
 
@@ -44,17 +47,6 @@ pub(crate) struct Batches {
 pub(crate) struct BatchBounds {
     pub(crate) batches: usize,
     pub(crate) bytes: usize,
-}
-
-#[derive(Debug)]
-struct Batch {
-    seq: u64,
-    at: u64,
-    total: u64,
-    dropped: u64,
-    undescribed: u64,
-    clicks: Vec<(Box<[u8]>, u64)>,
-    events: Encoded,
 }
 
 impl Batches {
@@ -71,6 +63,7 @@ impl Batches {
             bytes: 0,
             attempted: 0,
             under_way: 0,
+            alone: 0,
             bounds,
         }
     }
@@ -104,8 +97,7 @@ impl Batches {
         let Counted { tallied, gathered } = counted;
         self.total = self.total.saturating_add(tallied.lost);
         self.drop_clicks(tallied.lost);
-        self.lose_descriptions(gathered.lost.undescribed);
-        self.dropped_orphans += gathered.lost.orphans;
+        self.dropped_orphans += gathered.lost_orphans;
         let mut clicks = tallied.clicks;
         let events = [gathered.clicks, gathered.orphans].into_iter();
         let mut events = events.filter(|events| !events.bytes.is_empty()).peekable();
@@ -114,29 +106,54 @@ impl Batches {
         }
         while !clicks.is_empty() || events.peek().is_some() || self.is_unreported {
             let rest = clicks.split_off(clicks.len().min(MAX_LINKS));
-            let events = events.next().unwrap_or_default();
-            let sum = sum(&clicks).saturating_add(events.clicks);
-            self.total = self.total.saturating_add(sum);
-            self.seq += 1;
-            self.is_unreported = false;
-            let batch = Batch {
-                seq: self.seq,
-                at,
-                total: self.total,
-                dropped: self.dropped,
-                undescribed: self.undescribed,
-                clicks,
-                events,
-            };
-            self.bytes += batch.bytes();
-            self.waiting.push_back(batch);
+            let batch = Batch::new(&clicks, events.next().unwrap_or_default());
+            self.push(batch, at);
             clicks = rest;
         }
-        while self.waiting.len() > self.bounds.batches || self.bytes > self.bounds.bytes {
-            if !self.strip_one() && !self.drop_one() {
+        self.keep_bounds();
+    }
+
+    fn push(&mut self, mut batch: Batch, at: u64) {
+        self.undescribed = self.undescribed.saturating_add(batch.undescribed);
+        self.total = self.total.saturating_add(batch.sum());
+        self.seq += 1;
+        self.is_unreported = false;
+        self.bytes += batch.bytes();
+        batch.seq = self.seq;
+        batch.at = at;
+        batch.total = self.total;
+        batch.dropped = self.dropped;
+        self.waiting.push_back(batch);
+    }
+
+    /// Gives up what there are too many of.
+    fn keep_bounds(&mut self) {
+        let mut read = 0;
+        while self.are_too_many() || self.are_too_large() {
+            if self.give_up_orphans() {
+                continue;
+            }
+            let stripped = if read < STRIP_BYTES {
+                self.strip_one()
+            } else {
+                None
+            };
+            let is_enough = stripped.is_some_and(|stripped| {
+                read += stripped.bytes;
+                stripped.is_joined || !self.are_too_many()
+            });
+            if !is_enough && !self.drop_one() {
                 break;
             }
         }
+    }
+
+    fn are_too_many(&self) -> bool {
+        self.waiting.len() > self.bounds.batches
+    }
+
+    fn are_too_large(&self) -> bool {
+        self.bytes > self.bounds.bytes
     }
 
     /// Lets the newest batch say what was lost, if it was never sent: a batch for this alone would push out another one.
@@ -145,7 +162,6 @@ impl Batches {
         if let Some(last) = self.waiting.back_mut().filter(|_| has_unsent) {
             last.total = self.total;
             last.dropped = self.dropped;
-            last.undescribed = self.undescribed;
             self.is_unreported = false;
         }
     }
@@ -153,10 +169,11 @@ impl Batches {
     /// The body of a request with the oldest batches; `None` if there is none.
     pub(crate) fn request(&mut self) -> Option<Vec<u8>> {
         let mut bytes = 0;
+        let most = if self.alone > 0 { 1 } else { MAX_BATCHES };
         let batches: Vec<_> = self
             .waiting
             .iter()
-            .take(MAX_BATCHES)
+            .take(most)
             .take_while(|batch| {
                 let is_open = bytes < REQUEST_BYTES;
                 bytes += batch.bytes();
@@ -175,9 +192,14 @@ impl Batches {
         self.remove_under_way()
     }
 
-    /// What is under way will never be taken: it is given up.
+    /// What is under way will not be taken, however often it is sent. Of several batches it is unknown which one is to blame, so
+    /// that each is sent alone; one that is refused alone is given up.
     pub(crate) fn reject(&mut self) {
-        let clicks = self.remove_under_way();
+        if self.under_way > 1 {
+            self.alone = std::mem::take(&mut self.under_way);
+            return;
+        }
+        let clicks = self.give_up_under_way();
         self.drop_clicks(clicks);
     }
 
@@ -185,13 +207,21 @@ impl Batches {
     pub(crate) fn drop_all(&mut self) {
         self.under_way = self.waiting.len();
         self.attempted = self.under_way;
-        let clicks = self.remove_under_way();
+        let clicks = self.give_up_under_way();
         self.drop_clicks(clicks);
+    }
+
+    /// How many clicks that is.
+    fn give_up_under_way(&mut self) -> u64 {
+        let under_way = self.waiting.iter().take(self.under_way);
+        self.dropped_orphans += under_way.map(Batch::orphans).sum::<u64>();
+        self.remove_under_way()
     }
 
     fn remove_under_way(&mut self) -> u64 {
         let count = std::mem::take(&mut self.under_way).min(self.waiting.len());
         self.attempted = self.attempted.saturating_sub(count);
+        self.alone = self.alone.saturating_sub(count);
         let mut clicks = 0u64;
         for batch in self.waiting.drain(..count) {
             self.bytes -= batch.bytes();
@@ -200,65 +230,95 @@ impl Batches {
         clicks
     }
 
+    /// The place of the oldest batch like that which was never sent.
+    fn oldest(&self, is_it: impl Fn(usize, &Batch) -> bool) -> Option<usize> {
+        let mut unsent = self.waiting.iter().enumerate().skip(self.attempted);
+        let found = unsent.find(|(place, batch)| is_it(*place, batch));
+        found.map(|(place, _)| place)
+    }
+
     /// Whether there was one that was never sent.
     fn drop_one(&mut self) -> bool {
-        let Some(batch) = self.waiting.remove(self.attempted) else {
+        let Some(batch) = self.remove(self.attempted) else {
             return false;
         };
-        self.bytes -= batch.bytes();
+        self.dropped_orphans += batch.orphans();
         self.drop_clicks(batch.sum());
-        // What it said of losses is to be reported again.
-        self.is_unreported |= batch.dropped > 0 || batch.undescribed > 0;
         true
     }
 
-    /// Whether there was one with events that was never sent. They are counts now.
-    fn strip_one(&mut self) -> bool {
-        let fresh = self.waiting.iter().enumerate().skip(self.attempted);
-        let mut with_events = fresh.filter(|(_, batch)| !batch.events.bytes.is_empty());
-        let Some(place) = with_events.next().map(|(place, _)| place) else {
+    fn remove(&mut self, place: usize) -> Option<Batch> {
+        let batch = self.waiting.remove(place)?;
+        self.bytes -= batch.bytes();
+        // What it said of losses is to be reported again.
+        self.is_unreported |= batch.dropped > 0;
+        Some(batch)
+    }
+
+    /// Gives up the orphan visits of the oldest batch that was never sent, if that frees anything of which there is too much. Whether
+    /// there was one.
+    fn give_up_orphans(&mut self) -> bool {
+        let is_too_large = self.are_too_large();
+        let has_orphans =
+            |_, batch: &Batch| batch.orphans() > 0 && (is_too_large || batch.sum() == 0);
+        let Some(place) = self.oldest(has_orphans) else {
             return false;
         };
         if let Some(batch) = self.waiting.get_mut(place) {
-            self.bytes -= batch.bytes();
-            let events = std::mem::take(&mut batch.events);
-            let orphans = batch.add_counts(&events.bytes);
-            self.bytes += batch.bytes();
-            self.dropped_orphans += orphans;
-            self.lose_descriptions(events.clicks);
+            self.bytes -= batch.event_bytes();
+            self.dropped_orphans += batch.give_up_orphans();
+            if batch.sum() == 0 {
+                self.remove(place);
+            }
         }
-        self.join_with_previous(place);
         true
     }
 
-    /// Joins the counts of a batch with those of the one before, if neither was ever sent, they are of the same minute, and fit.
-    fn join_with_previous(&mut self, place: usize) {
-        let previous = place
-            .checked_sub(1)
-            .filter(|place| *place >= self.attempted);
-        let Some(previous) = previous else {
-            return;
-        };
-        let pair = self.waiting.get(previous).zip(self.waiting.get(place));
-        let may_join = pair.is_some_and(|(previous, batch)| {
-            let links = previous.clicks.len() + batch.clicks.len();
-            previous.at / 60 == batch.at / 60 && links <= MAX_LINKS
-        });
-        if !may_join {
-            return;
-        }
-        if let Some(previous) = self.waiting.remove(previous)
-            && let Some(batch) = self.waiting.get_mut(place - 1)
-        {
-            self.bytes -= previous.bytes() + batch.bytes();
-            batch.add(previous.clicks);
-            self.bytes += batch.bytes();
-        }
+    /// Makes counts of the events of the oldest batch that has some and was never sent; `None` if there is none, or it would free
+    /// nothing of which there is too much.
+    fn strip_one(&mut self) -> Option<Stripped> {
+        let is_too_large = self.are_too_large();
+        let place = self.oldest(|place, batch| {
+            batch.described() > 0 && (is_too_large || self.has_neighbour(place, batch))
+        })?;
+        let batch = self.waiting.get_mut(place)?;
+        let bytes = batch.event_bytes();
+        self.bytes -= batch.bytes();
+        let clicks = batch.strip();
+        self.bytes += batch.bytes();
+        self.undescribed = self.undescribed.saturating_add(clicks);
+        let is_joined =
+            place.checked_sub(1).is_some_and(|before| self.join(before)) || self.join(place);
+        Some(Stripped { bytes, is_joined })
     }
 
-    fn lose_descriptions(&mut self, clicks: u64) {
-        self.undescribed = self.undescribed.saturating_add(clicks);
-        self.is_unreported |= clicks > 0;
+    /// Whether the counts of a batch may fit those of one beside it that was never sent either.
+    fn has_neighbour(&self, place: usize, batch: &Batch) -> bool {
+        let before = place.checked_sub(1);
+        let before = before.filter(|before| *before >= self.attempted);
+        let mut beside = before.into_iter().chain([place + 1]);
+        beside.any(|beside| {
+            let beside = self.waiting.get(beside);
+            beside.is_some_and(|beside| batch.is_near(beside))
+        })
+    }
+
+    /// Joins the counts of a batch with those of the next one, if that may be. Whether it may.
+    fn join(&mut self, place: usize) -> bool {
+        let pair = self.waiting.get(place).zip(self.waiting.get(place + 1));
+        let may_join = pair.is_some_and(|(batch, next)| batch.may_join(next));
+        if place < self.attempted || !may_join {
+            return false;
+        }
+        let Some(batch) = self.remove(place) else {
+            return false;
+        };
+        if let Some(next) = self.waiting.get_mut(place) {
+            self.bytes -= next.bytes();
+            next.join(&batch);
+            self.bytes += next.bytes();
+        }
+        true
     }
 
     fn drop_clicks(&mut self, clicks: u64) {
@@ -267,66 +327,12 @@ impl Batches {
     }
 }
 
-impl Batch {
-    fn bytes(&self) -> usize {
-        let links = self.clicks.iter().map(|(key, _)| key.len() + LINK_BYTES);
-        links.sum::<usize>() + self.events.bytes.len() + BATCH_BYTES
-    }
-
-    fn sum(&self) -> u64 {
-        sum(&self.clicks).saturating_add(self.events.clicks)
-    }
-
-    /// Counts the events in these bytes by link. How many of them are orphan visits, which are not counted.
-    fn add_counts(&mut self, events: &[u8]) -> u64 {
-        let mut orphans = 0;
-        let mut counts = BTreeMap::<&str, u64>::new();
-        for event in Events::decode(events).into_iter().flatten().flatten() {
-            match event.kind {
-                Kind::Redirect(_) => *counts.entry(event.key).or_default() += 1,
-                Kind::Orphan(_) => orphans += 1,
-            }
-        }
-        let counts = counts.into_iter();
-        self.add(counts.map(|(key, clicks)| (key.as_bytes().into(), clicks)));
-        orphans
-    }
-
-    fn add(&mut self, clicks: impl IntoIterator<Item = (Box<[u8]>, u64)>) {
-        let mut counts: BTreeMap<_, _> = self.clicks.drain(..).collect();
-        for (key, clicks) in clicks {
-            let count: &mut u64 = counts.entry(key).or_default();
-            *count = count.saturating_add(clicks);
-        }
-        self.clicks.extend(counts);
-    }
-
-    fn as_wire(&self, worker: WorkerId) -> ClickBatch<'_> {
-        ClickBatch {
-            worker,
-            seq: self.seq,
-            at: self.at,
-            total: self.total,
-            dropped: self.dropped,
-            clicks: self.clicks.iter().filter_map(as_wire).collect(),
-            undescribed: self.undescribed,
-            events: BatchEvents {
-                bytes: &self.events.bytes,
-                clicks: self.events.clicks,
-            },
-        }
-    }
-}
-
-/// Keys are made of checked domains and codes, which are ASCII.
-fn as_wire((key, clicks): &(Box<[u8]>, u64)) -> Option<(&str, u64)> {
-    Some((std::str::from_utf8(key).ok()?, *clicks))
-}
-
-fn sum(clicks: &[(Box<[u8]>, u64)]) -> u64 {
-    clicks
-        .iter()
-        .fold(0, |sum, (_, clicks)| sum.saturating_add(*clicks))
+/// What became of events that are counts now.
+struct Stripped {
+    /// How many bytes they were.
+    bytes: usize,
+    /// Whether there is one batch less.
+    is_joined: bool,
 }
 
 #[cfg(test)]

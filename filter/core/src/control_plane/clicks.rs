@@ -97,10 +97,14 @@ impl ClickReports {
         self.callout.ask(now.millis());
         let path = "/edge/v1/clicks";
         let (path, accept) = match keys {
-            Some(keys) => (
-                format!("{path}?visitorKeys={}", keys.until()),
-                VisitorKeys::MEDIA_TYPE,
-            ),
+            Some(keys) => {
+                // After a step of the clock there may be the next day's, and not this one's.
+                let until = if lacks_key { 0 } else { keys.until() };
+                (
+                    format!("{path}?visitorKeys={until}"),
+                    VisitorKeys::MEDIA_TYPE,
+                )
+            }
             None => (path.to_owned(), "*/*"),
         };
         Some(BackgroundCallout {

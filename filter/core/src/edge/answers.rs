@@ -4,7 +4,7 @@ use super::action::Visits;
 use super::{Content, Edge, Resumed};
 use crate::answer::Answer;
 use crate::api_domains::ApiDomains;
-use crate::clicks::{Answered, ClickEvents};
+use crate::clicks::{Answered, ClickEvents, Counting};
 use crate::flights::Waiter;
 use crate::host::Clients;
 use crate::metrics::{Counts, Metric, Tier};
@@ -29,21 +29,21 @@ impl Edge {
         let (settings, counts) = (&*self.here, &mut self.counts);
         let domains = &self.api_domains;
         let (record, tier) = (resumed.record.as_deref(), resumed.tier);
-        let ids = self.events.ids().filter(|_| waiter.is_counted);
+        // They may have been switched off meanwhile.
+        let is_counted = waiter.is_counted && self.settings.clicks.is_some();
+        let events = Some(&self.events).filter(|_| is_counted);
         let visit = || Visit {
             is_used_up: resumed.visits == Visits::UsedUp,
-            ids,
+            events,
             ..visit(&resumed.key, now, head, settings, client)
         };
         let of = (now, waiter.has_more);
         let answer = compose(record, tier, of, visit, settings, counts);
         let answer = or_elsewhere(answer, &resumed.key, domains);
-        if waiter.is_counted && self.settings.clicks.is_some() {
-            let events = &mut self.events;
+        if is_counted {
             let request = (client, head, &*resumed.key, now);
-            if is_click(events, &answer, request) {
-                self.caches.click(&resumed.key);
-            }
+            let counting = counting(&mut self.events, &answer, request);
+            self.caches.count(&resumed.key, counting);
         }
         answer
     }
@@ -84,15 +84,15 @@ impl Edge {
         let events = &self.events;
         let visit = || Visit {
             is_used_up,
-            ids: events.ids().filter(|_| visitor.is_counted),
+            events: Some(events).filter(|_| visitor.of(head).is_counted),
             ..visit(&self.key, now, head, settings, client)
         };
         let of = (now, visitor.has_more);
         let answer = compose(Some(record), found.tier, of, visit, settings, counts);
         let answer = or_elsewhere(answer, &self.key, domains);
-        if visitor.is_counted && is_click(&mut self.events, &answer, (client, head, &self.key, now))
-        {
-            clicker.click();
+        if visitor.is_counted {
+            let request = (client, head, &*self.key, now);
+            clicker.count(counting(&mut self.events, &answer, request));
         }
         answer
     }
@@ -108,42 +108,39 @@ impl Edge {
 /// The client, the head of its request, the key and unix seconds.
 type Request<'r, C> = (&'r C, &'r Head<'r>, &'r [u8], u64);
 
-/// Whether what was answered is a click that is to be counted. One with attributes is an event; so is an orphan visit.
+/// How what was answered is counted. A click with attributes is an event; so is an orphan visit.
 #[inline(always)]
-fn is_click<C: Clients>(
+fn counting<C: Clients>(
     events: &mut ClickEvents,
     answer: &Answer<'_>,
     request: Request<'_, C>,
-) -> bool {
+) -> Counting {
     match answer.outcome() {
-        Outcome::Redirect if events.describes() || answer.click_id().is_some() => {
-            !describe(events, answer, request)
-        }
-        Outcome::Redirect => true,
+        Outcome::Redirect if request.1.is_prefetch() => Counting::No,
+        Outcome::Redirect if events.takes_click() => describe(events, answer.status, request),
+        Outcome::Redirect => Counting::Plain,
         Outcome::NotFound if events.has_orphans() => {
             note_orphan(events, request);
-            false
+            Counting::No
         }
-        _ => false,
+        _ => Counting::No,
     }
 }
 
-/// Takes a click as an event. `false` if it is to be counted.
+/// Takes a click as an event, if there is room.
 #[inline(never)]
 fn describe<C: Clients>(
     events: &mut ClickEvents,
-    answer: &Answer<'_>,
+    status: u16,
     (client, head, key, now): Request<'_, C>,
-) -> bool {
-    let status = RedirectStatus::from_code(answer.status);
+) -> Counting {
+    let status = RedirectStatus::from_code(status);
     let click = Answered {
         key,
         headers: head.headers,
         path: head.path,
         now,
         kind: Kind::Redirect(status.unwrap_or(RedirectStatus::Found)),
-        rule: answer.rule(),
-        id: answer.click_id(),
     };
     events.click(client, &click)
 }
@@ -152,6 +149,9 @@ fn describe<C: Clients>(
 #[cold]
 #[inline(never)]
 fn note_orphan<C: Clients>(events: &mut ClickEvents, (client, head, key, now): Request<'_, C>) {
+    if head.is_prefetch() {
+        return;
+    }
     match head.path {
         // Of a request that has waited, and asks for nothing but the code.
         [] => events.name_orphan(key, b""),
@@ -185,7 +185,7 @@ fn visit<'v, C>(
         geo: &settings.geo,
         is_used_up: false,
         client,
-        ids: None,
+        events: None,
     }
 }
 

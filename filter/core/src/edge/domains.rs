@@ -49,6 +49,7 @@ impl Edge {
         self.key.clear();
         self.key.extend_from_slice(domain.as_bytes());
         self.key.push(b'/');
+        self.code_at = self.key.len();
         self.key.extend_from_slice(code);
         Ok(())
     }
@@ -111,7 +112,7 @@ impl Edge {
             false if is_orphan(head.path) => OrphanKind::Regular404,
             false => return,
         };
-        if head.method != b"GET" || head.headers.are_of_a_prefetch() {
+        if head.method != b"GET" || head.is_prefetch() {
             return;
         }
         let domain = domain_of(head.authority, &self.here, &self.api_domains, self.now);

@@ -6,6 +6,7 @@ use crate::control_plane::callout::Callout;
 use crate::flights::{FlightId, Join, Waiter, Wanted};
 use crate::host::{Clients, Log, SharedData, Streams};
 use crate::metrics::{CalloutOutcome, Tier};
+use crate::request::Head;
 use edgelink_wire::record::has_extension;
 
 impl Edge {
@@ -14,9 +15,10 @@ impl Edge {
         &mut self,
         host: &mut (impl SharedData + Streams + Log + Clients),
         visitor: Waiter,
+        head: &Head<'_>,
     ) -> Step<Content> {
         let held = match self.caches.look_up_lru(&self.key, self.now) {
-            Ok(found) => return self.serve(host, found, None, visitor),
+            Ok(found) => return self.serve(host, found, None, visitor, head),
             Err(held) => held,
         };
         if self.refuses(held) {
@@ -24,18 +26,18 @@ impl Edge {
         }
         let known = self.caches.look_up_shared(host, &self.key, held, self.now);
         match known {
-            Lookup::Fresh(found) => self.serve(host, found, None, visitor),
+            Lookup::Fresh(found) => self.serve(host, found, None, visitor, head),
             // The record is asked for again, but no visitor waits for a tier that has just failed to answer.
             Lookup::Stale(found) if !self.can_start() || self.has_just_failed(found) => {
                 let refresh = self.refresh(host, found);
-                self.serve(host, found, refresh, visitor)
+                self.serve(host, found, refresh, visitor, head)
             }
             Lookup::Stale(found) => {
-                let waits = self.wait(host, visitor, Wanted::held(self.now));
-                waits.unwrap_or_else(|| self.serve(host, found, None, visitor))
+                let waits = self.wait(host, visitor.of(head), Wanted::held(self.now));
+                waits.unwrap_or_else(|| self.serve(host, found, None, visitor, head))
             }
             Lookup::Missing(version) => {
-                let waits = self.wait(host, visitor, Wanted::unknown(version, self.now));
+                let waits = self.wait(host, visitor.of(head), Wanted::unknown(version, self.now));
                 waits.unwrap_or(Step::Answer(Content::Unavailable, None))
             }
         }
@@ -49,9 +51,10 @@ impl Edge {
         found: Found,
         refresh: Option<Callout>,
         visitor: Waiter,
+        head: &Head<'_>,
     ) -> Step<Content> {
         if has_extension(self.caches.record(found)) {
-            return self.admit(client, found, refresh, visitor);
+            return self.admit(client, found, refresh, visitor.of(head));
         }
         Step::Answer(Content::Found(found), refresh)
     }
@@ -65,9 +68,7 @@ impl Edge {
 
     /// The code of the request at hand.
     fn code(&self) -> &[u8] {
-        let mut parts = self.key.splitn(2, |byte| *byte == b'/');
-        parts.next();
-        parts.next().unwrap_or_default()
+        self.key.get(self.code_at..).unwrap_or_default()
     }
 
     /// Whether a lookup is likely to be answered, or it is time to find out.

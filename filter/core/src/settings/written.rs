@@ -149,9 +149,11 @@ edgelink_wire::settings! {
         pub max_backoff_millis: u64 = 5_000, 100..=600_000;
         /// Clicks that are neither in the LRU nor in a batch; further ones are dropped and counted as such.
         pub max_bytes: usize = 1 << 20, 1_024..=64 << 20;
-        /// Batches that wait for the control plane; of further ones the oldest that was never sent is dropped.
+        /// Batches that wait for the control plane; of further ones those with orphan visits go first, then the oldest that were never
+        /// sent are joined without their attributes, or one is dropped.
         pub max_unsent: usize = 512, 64..=100_000;
-        /// Bytes of them; at least `maxBytes`. Beyond it attributes go first, then batches.
+        /// Bytes of them; at least `maxBytes`, with `attributes` twice `maxEventBytes` more, and with `orphans` `maxOrphanBytes`
+        /// more. Beyond it orphan visits go first, then attributes, then batches.
         pub max_unsent_bytes: usize = 8 << 20, 1 << 20..=256 << 20;
         /// Which attributes of a click are reported, with its second and its status. Each is read only if it stands here; without
         /// any, clicks are only counted. `country` and `city` are of the headers of `geo`, `referrer` is a host, `language` the

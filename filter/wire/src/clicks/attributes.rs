@@ -3,7 +3,7 @@
 use super::events::{MAX_TEXT, UTM};
 use crate::code::is_reserved;
 use crate::query::{decoded, parameters};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 crate::choice! {
     /// What is reported of a click.
@@ -39,7 +39,21 @@ const MAX_QUERY: usize = 8_192;
 const UTM_NAMES: [&[u8]; UTM] = [b"source", b"medium", b"campaign", b"term", b"content"];
 
 /// The lengths of the names that [`is_prefetch`] knows, one bit each.
-pub const PREFETCH_LENGTHS: u64 = 1 << 5 | 1 << 7 | 1 << 9 | 1 << 11;
+pub const PREFETCH_LENGTHS: u32 = 1 << 5 | 1 << 7 | 1 << 9 | 1 << 11;
+
+/// The lengths of the values that [`is_prefetch`] looks at. What browsers send is a word or two.
+pub const PREFETCH_VALUES: RangeInclusive<u32> = 7..=64;
+
+/// The first letter of the names of that length that [`is_prefetch`] knows.
+#[must_use]
+#[inline(always)]
+pub fn prefetch_initial(length: u32) -> u8 {
+    match length {
+        7 => b'p',
+        11 => b's',
+        _ => b'x',
+    }
+}
 
 /// Whether a header says that a page is loaded before its visitor wants it, or for a preview: such a request is no click. The
 /// name is in lower case. `Sec-Purpose` is that of the Fetch standard; `Purpose`, `X-Purpose` and `X-Moz` are of older browsers.
@@ -47,8 +61,11 @@ pub const PREFETCH_LENGTHS: u64 = 1 << 5 | 1 << 7 | 1 << 9 | 1 << 11;
 pub fn is_prefetch(name: &[u8], value: &[u8]) -> bool {
     const WORDS: [&[u8]; 3] = [b"prefetch", b"prerender", b"preview"];
     let is_purpose = matches!(name, b"sec-purpose" | b"purpose" | b"x-purpose" | b"x-moz");
+    let is_short = u32::try_from(value.len()).is_ok_and(|length| PREFETCH_VALUES.contains(&length));
     let mut words = value.split(|byte| !byte.is_ascii_alphabetic());
-    is_purpose && words.any(|word| WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)))
+    is_purpose
+        && is_short
+        && words.any(|word| WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
 /// Whether a header says that the visitor is not to be described: `DNT: 1` or `Sec-GPC: 1` (Global Privacy Control). The name
@@ -134,7 +151,7 @@ fn without_port(authority: &[u8]) -> &[u8] {
 }
 
 /// The UTM parameters of a query (without its `?`), in the order of [`super::events::Attributes::utm`], as ranges of `room`,
-/// where their values are written, decoded. Of a name that comes twice the last one counts.
+/// where their values are written, decoded, up to the first control character. Of a name that comes twice the last one counts.
 pub fn utm(query: &[u8], room: &mut Vec<u8>) -> [Range<usize>; UTM] {
     let mut found = [const { 0..0 }; UTM];
     room.clear();
@@ -151,7 +168,8 @@ pub fn utm(query: &[u8], room: &mut Vec<u8>) -> [Range<usize>; UTM] {
         let places = UTM_NAMES.iter().zip(&mut found);
         if let Some((_, place)) = places.into_iter().find(|(known, _)| **known == name) {
             let start = room.len();
-            room.extend(decoded(value).take(MAX_TEXT));
+            let text = decoded(value).take_while(|byte| !byte.is_ascii_control());
+            room.extend(text.take(MAX_TEXT));
             *place = start..room.len();
         }
     }
@@ -182,7 +200,9 @@ mod tests {
                 expected,
                 "{name}: {value}"
             );
-            let is_known = PREFETCH_LENGTHS >> name.len() & 1 == 1;
+            let is_known = PREFETCH_LENGTHS >> name.len() & 1 == 1
+                && PREFETCH_VALUES.contains(&(value.len() as u32))
+                && name.as_bytes()[0] == prefetch_initial(name.len() as u32);
             assert!(is_known || !expected, "{name}");
         }
     }
@@ -281,6 +301,8 @@ mod tests {
         let mut room = b"of before".to_vec();
         let found = utm(query, &mut room).map(|range| &room[range]);
         assert_eq!(found, [&b"late"[..], b"", b"\xff", b"a", b""]);
+        let found = utm(b"utm_source=a%20b%00c&utm_term=%0ad", &mut room).map(|range| &room[range]);
+        assert_eq!((found[0], found[3]), (&b"a b"[..], &b""[..]));
         let long = [b"utm_source=", &[b'a'; 9_000][..], b"&utm_term=b"].concat();
         let found = utm(&long, &mut room);
         assert_eq!(

@@ -172,19 +172,44 @@ impl<'a> Events<'a> {
         &self.texts
     }
 
-    fn text(&mut self) -> Result<&'a str, RecordError> {
-        let number = varint::read(&mut self.input)?;
-        let Some(index) = number.checked_sub(1) else {
-            return Ok("");
-        };
-        let text = usize::try_from(index)
-            .ok()
-            .and_then(|index| self.texts.get(index));
-        text.copied().ok_or(RecordError::Field("text"))
+    /// How many events are left.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.left
     }
 
-    fn event(&mut self) -> Result<Event<&'a str>, RecordError> {
-        let key = self.text()?;
+    /// The next event, with the numbers of its texts, all of which are in [`Events::texts`] but for 0, the empty one. After an
+    /// error there are no more.
+    pub fn next_numbered(&mut self) -> Option<Result<Event<u32>, RecordError>> {
+        if self.left == 0 {
+            let rest = std::mem::take(&mut self.input);
+            return (!rest.is_empty()).then_some(Err(RecordError::Trailing));
+        }
+        self.left -= 1;
+        let event = self.event();
+        if event.is_err() {
+            self.left = 0;
+            self.input = &[];
+        }
+        Some(event)
+    }
+
+    fn text(&self, number: u32) -> &'a str {
+        let index = (number as usize).checked_sub(1);
+        let text = index.and_then(|index| self.texts.get(index));
+        text.copied().unwrap_or_default()
+    }
+
+    fn number(&mut self) -> Result<u32, RecordError> {
+        let number = varint::read(&mut self.input)?;
+        match number <= self.texts.len() as u64 {
+            true => Ok(number as u32),
+            false => Err(RecordError::Field("text")),
+        }
+    }
+
+    fn event(&mut self) -> Result<Event<u32>, RecordError> {
+        let key = self.number()?;
         let after = varint::read(&mut self.input)?;
         let at = self
             .first
@@ -196,20 +221,20 @@ impl<'a> Events<'a> {
             _ => u8::try_from(varint::read(&mut self.input)?)
                 .map_err(|_| RecordError::Field("rule"))?,
         };
-        let mut texts = [""; 5];
+        let mut texts = [0; 5];
         for (bit, text) in [COUNTRY, CITY, USER_AGENT, REFERRER, LANGUAGE]
             .into_iter()
             .zip(&mut texts)
         {
             if has & bit != 0 {
-                *text = self.text()?;
+                *text = self.number()?;
             }
         }
         let [country, city, user_agent, referrer, language] = texts;
-        let mut utm = [""; UTM];
+        let mut utm = [0; UTM];
         if has & UTMS != 0 {
             for text in &mut utm {
-                *text = self.text()?;
+                *text = self.number()?;
             }
         }
         let visitor = match has & VISITOR {
@@ -252,17 +277,38 @@ impl<'a> Iterator for Events<'a> {
 
     /// The next event. After an error there are no more.
     fn next(&mut self) -> Option<Self::Item> {
-        if self.left == 0 {
-            let rest = std::mem::take(&mut self.input);
-            return (!rest.is_empty()).then_some(Err(RecordError::Trailing));
+        let event = self.next_numbered()?;
+        Some(event.map(|event| event.map(|number| self.text(number))))
+    }
+}
+
+impl<T> Event<T> {
+    /// The same with other texts.
+    pub fn map<U>(self, mut text: impl FnMut(T) -> U) -> Event<U> {
+        let Attributes {
+            country,
+            city,
+            user_agent,
+            referrer,
+            language,
+            utm,
+        } = self.attributes;
+        Event {
+            key: text(self.key),
+            at: self.at,
+            kind: self.kind,
+            rule: self.rule,
+            attributes: Attributes {
+                country: text(country),
+                city: text(city),
+                user_agent: text(user_agent),
+                referrer: text(referrer),
+                language: text(language),
+                utm: utm.map(text),
+            },
+            visitor: self.visitor,
+            id: self.id,
         }
-        self.left -= 1;
-        let event = self.event();
-        if event.is_err() {
-            self.left = 0;
-            self.input = &[];
-        }
-        Some(event)
     }
 }
 

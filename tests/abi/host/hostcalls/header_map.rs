@@ -18,6 +18,9 @@ pub(super) fn link(linker: &mut Linker<VmState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
+/// The id of the node, as in `envoy/bootstrap.yaml`.
+const NODE_ID: &str = "edgelink-edge";
+
 /// The properties that our modules ask for.
 fn get_property(
     call: &mut Call<'_>,
@@ -27,6 +30,9 @@ fn get_property(
     size_at: u32,
 ) -> HostcallResult {
     let path = call.read(path, path_size)?;
+    if path == b"xds\0node\0id" {
+        return call.give(NODE_ID.as_bytes(), value_at, size_at);
+    }
     if path != b"source\0address" {
         let text = format!(
             "this host does not know the property {:?}",

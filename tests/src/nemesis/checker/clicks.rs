@@ -20,6 +20,8 @@ pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
         by_code,
         written,
         waiting,
+        by_worker,
+        by_hour,
     } = &event.what
     else {
         return;
@@ -37,6 +39,12 @@ pub(super) fn check(run: &Run, events: &[Event], verdict: &mut Verdict) {
         texts.push((
             None,
             format!("{counted} clicks are counted, and {acknowledged} were acknowledged"),
+        ));
+    }
+    if by_worker != by_hour {
+        texts.push((
+            None,
+            format!("workers account for {by_worker:?}, and hours for {by_hour:?}"),
         ));
     }
     texts.extend(unlike(*counted, written, *waiting).map(|text| (None, text)));

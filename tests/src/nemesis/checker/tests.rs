@@ -162,6 +162,8 @@ impl Story {
             by_code,
             written: Box::new(written),
             waiting,
+            by_worker: [counted; 4],
+            by_hour: [counted; 4],
         };
         self.add(90_000, clicks);
         self
@@ -413,6 +415,15 @@ fn clicks_are_counted_between_those_acknowledged_and_those_served() {
     };
     let breaks = |written, waiting| story().written_clicks(3, 2, written, waiting).breaks();
     assert_eq!(breaks(written(3, 3, 3, &[]), 0), []);
+    let mut story_of_hours = story().clicks(3, 2);
+    if let Some(Event {
+        what: What::Clicks { by_hour, .. },
+        ..
+    }) = story_of_hours.events.last_mut()
+    {
+        by_hour[2] += 1;
+    }
+    assert_eq!(story_of_hours.breaks(), [Promise::ClicksCounted]);
     for (written, waiting) in [
         (written(3, 3, 3, &[]), 1),
         (written(2, 2, 2, &[]), 0),

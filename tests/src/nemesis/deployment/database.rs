@@ -226,7 +226,8 @@ impl DisturbedDeployment {
     /// # Errors
     /// Where the database does not answer, or a rollup cannot be read.
     pub(in crate::nemesis) async fn clicks_written(&self) -> Result<WrittenClicks, String> {
-        let docs = format!("SELECT HEX(doc) FROM {NAME}.click_hours WHERE kind = 3");
+        let docs =
+            format!("SELECT CONCAT(HEX(head), HEX(doc)) FROM {NAME}.click_hours WHERE kind = 3");
         let mut written = WrittenClicks::default();
         for doc in self.sql(&docs).await?.lines() {
             written
@@ -234,6 +235,22 @@ impl DisturbedDeployment {
                 .map_err(|error| error.to_string())?;
         }
         Ok(written)
+    }
+
+    /// How many clicks were sent, counted, dropped and without attributes, by the rows of a table.
+    ///
+    /// # Errors
+    /// Where the database does not answer.
+    pub(in crate::nemesis) async fn accounts(&self, table: &str) -> Result<[u64; 4], String> {
+        let mut sums = [0; 4];
+        let names = ["sent", "counted", "dropped", "undescribed"];
+        for (sum, name) in sums.iter_mut().zip(names) {
+            let query = format!("SELECT COALESCE(SUM({name}), 0) FROM {NAME}.{table}");
+            let text = self.sql(&query).await?;
+            let number = text.trim().parse();
+            *sum = number.map_err(|error| format!("{text} is no number: {error}"))?;
+        }
+        Ok(sums)
     }
 
     /// All clicks that were ever counted, those of links that are purged included.

@@ -100,7 +100,7 @@ impl RawAsked {
             limit: BATCH,
         };
         match self.format {
-            Format::Json => one_page(app, query, self.limit).await,
+            Format::Json => one_page(app, caller, query, self.limit).await,
             format => {
                 let share = app.export(caller)?;
                 export(app, share, query, format, self.limit).await
@@ -109,12 +109,17 @@ impl RawAsked {
     }
 }
 
-async fn one_page(app: &App, query: RawQuery, limit: u32) -> Result<Response, Problem> {
+async fn one_page(
+    app: &App,
+    caller: &Caller,
+    query: RawQuery,
+    limit: u32,
+) -> Result<Response, Problem> {
     let query = RawQuery {
         limit: limit + 1,
         ..query
     };
-    let mut clicks = app.ask().await?.raw(&query).await?;
+    let mut clicks = app.ask(caller).await?.raw(&query).await?;
     let next_cursor = page::cut(&mut clicks, limit).map(view::id);
     let conversions = conversions(&app.store, &clicks).await?;
     let view = |click| ClickView::new(click, &conversions);

@@ -67,7 +67,7 @@ fn read(body: &[u8]) -> Reported {
             .map(|(_, clicks)| clicks)
             .sum(),
         sum: batches.iter().map(ClickBatch::sum).sum(),
-        undescribed: batches.last().map_or(0, |batch| batch.undescribed),
+        undescribed: batches.iter().map(|batch| batch.undescribed).sum(),
         events: events.collect(),
     }
 }
@@ -370,6 +370,22 @@ fn a_visitor_has_a_token_as_long_as_there_is_a_secret() {
 }
 
 #[test]
+fn a_worker_that_has_only_a_later_secret_asks_for_that_of_now() {
+    let mut world = world(ALL);
+    let now = UNIX_START / 1_000;
+    let later = VisitorKey {
+        from: now + 3_600,
+        until: now + 90_000,
+        secret: Box::new([9; 16].into()),
+    };
+    world.edge.events.add_keys(VisitorKeys::new(vec![later]));
+    world.follow("/a", &[]);
+    world.pass(1_000);
+    let (_, callout) = world.callouts.pop().expect("a report");
+    assert_eq!(callout.path, "/edge/v1/clicks?visitorKeys=0");
+}
+
+#[test]
 fn without_clicks_a_secret_is_asked_for_seldom() {
     let mut world = World::with(settings_with(ALL));
     world.visit("/a/b");
@@ -419,6 +435,54 @@ fn the_target_of_a_link_that_tracks_conversions_gets_the_id_of_the_event() {
         let text = edgelink_wire::clicks::click_id::to_text(id);
         assert_eq!(location, format!("https://a/?b&el_click={text}#c"));
     }
+}
+
+/// A world that knows a link `a` that tracks conversions, and has reported what was counted on the way.
+fn tracking(more: &str, url: &str) -> World {
+    let mut world = World::with(settings_with(more));
+    let extension = Extension {
+        track_conversions: true,
+        ..Extension::default()
+    };
+    let extension = extension.to_bytes();
+    let Record::Link(plain) = link(url, 1) else {
+        panic!("a link");
+    };
+    let tracked = LinkRecord {
+        extension: &extension[..],
+        ..plain
+    };
+    world.know("a", Record::Link(tracked));
+    world.acknowledged();
+    world
+}
+
+#[test]
+fn a_click_that_gets_no_id_for_want_of_room_is_undescribed() {
+    let mut world = tracking(r#","clicks":{"maxEventBytes":16384}"#, "https://a/");
+    for _ in 0..1_000 {
+        world.follow("/a", &[]);
+    }
+    let reported = world.acknowledged();
+    assert_eq!(
+        (reported.sum, reported.undescribed),
+        (1_000, reported.counts)
+    );
+    assert!(reported.counts > 0 && reported.events.iter().all(|event| event.id.is_some()));
+}
+
+#[test]
+fn an_id_that_the_target_has_no_room_for_is_not_reported() {
+    let mut world = tracking(r#","clicks":{}"#, "https://a/");
+    // The merged target may have 16,000 bytes.
+    let query = "y".repeat(15_980);
+    let location = world.follow(&format!("/a?{query}"), &[]);
+    assert_eq!(location, Some(format!("https://a/?{query}")));
+    let reported = world.acknowledged();
+    assert_eq!(
+        (reported.sum, reported.counts, reported.undescribed),
+        (1, 1, 0)
+    );
 }
 
 #[test]

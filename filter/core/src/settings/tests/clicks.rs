@@ -54,7 +54,44 @@ fn every_bad_field_is_named() {
     }
     let error = parse(&json!({"maxBytes": 2_000_000, "maxUnsentBytes": 1_999_999})).unwrap_err();
     let expected = "field 'clicks.maxUnsentBytes': must be at least clicks.maxBytes";
-    assert_eq!(error.to_string(), expected);
+    assert!(error.to_string().starts_with(expected), "{error}");
+}
+
+#[test]
+fn what_waits_has_room_for_a_batch_of_each_kind() {
+    let mut clicks = json!({"maxBytes": 1_024, "maxUnsentBytes": 1_048_576 + 65_536});
+    assert!(parse(&clicks).is_ok());
+    clicks["attributes"] = json!(["utm"]);
+    assert!(parse(&clicks).is_ok());
+    clicks["orphans"] = json!(true);
+    assert!(parse(&clicks).is_err());
+    clicks["maxUnsentBytes"] = json!(1_048_576 + 65_536 + 1_024);
+    assert!(parse(&clicks).is_ok());
+}
+
+#[test]
+fn a_header_that_says_two_things_is_refused() {
+    for (country, city, field) in [
+        ("x-country", "X-Country", Some("geo.cityHeader")),
+        ("User-Agent", "x-city", Some("geo.countryHeader")),
+        ("x-country", "dnt", Some("geo.cityHeader")),
+        ("x-country", "x-city", None),
+    ] {
+        let config = json!({
+            "domains": ["go.example"],
+            "controlPlane": {"cluster": "cp", "token": "t"},
+            "geo": {"countryHeader": country, "cityHeader": city},
+        });
+        let refused = Settings::parse(config.to_string().as_bytes()).err();
+        let refused = refused.map(|error| error.to_string());
+        assert_eq!(refused.is_some(), field.is_some(), "{refused:?}");
+        if let Some((refused, field)) = refused.zip(field) {
+            assert!(
+                refused.starts_with(&format!("field '{field}'")),
+                "{refused}"
+            );
+        }
+    }
 }
 
 #[test]

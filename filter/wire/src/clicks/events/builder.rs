@@ -4,6 +4,7 @@ use super::{
     Attributes, CITY, COUNTRY, Event, HAS_ID, Kind, LANGUAGE, MAX_BYTES, MAX_EVENTS, MAX_TEXT,
     REFERRER, RULE, USER_AGENT, UTM, UTMS, VISITOR,
 };
+use crate::same::is_same;
 use crate::varint;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
@@ -53,6 +54,8 @@ pub struct Encoded {
     pub bytes: Vec<u8>,
     /// How many of them are clicks, and not orphan visits.
     pub clicks: u64,
+    /// How many are orphan visits.
+    pub orphans: u64,
 }
 
 impl Text {
@@ -194,10 +197,12 @@ impl<S: BuildHasher> EventsBuilder<S> {
         bytes.append(&mut self.events);
         self.numbers.clear();
         self.last = [Text::default(); TEXTS];
-        self.count = 0;
+        let clicks = std::mem::take(&mut self.clicks);
+        let count = std::mem::take(&mut self.count) as u64;
         Encoded {
             bytes,
-            clicks: std::mem::take(&mut self.clicks),
+            clicks,
+            orphans: count - clicks,
         }
     }
 
@@ -259,22 +264,6 @@ impl<S: BuildHasher> EventsBuilder<S> {
         self.numbers.insert_unique(hash, added, hash_of);
         added
     }
-}
-
-/// Whether two texts are the same, by eight bytes at a time and from their end, where user agents differ: the usual comparison
-/// of slices goes byte by byte on wasm.
-#[inline]
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    let (one, one_rest) = one.as_chunks::<8>();
-    let (other, other_rest) = other.as_chunks::<8>();
-    one.len() == other.len()
-        && one_rest.len() == other_rest.len()
-        && one_rest
-            .iter()
-            .zip(other_rest)
-            .all(|(one, other)| one == other)
-        && (one.iter().zip(other).rev())
-            .all(|(one, other)| u64::from_le_bytes(*one) == u64::from_le_bytes(*other))
 }
 
 fn hash(hasher: &impl BuildHasher, text: &[u8]) -> u64 {

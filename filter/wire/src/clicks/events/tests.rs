@@ -240,33 +240,6 @@ fn event((head, texts, visitor, id): &Written) -> Event<&[u8]> {
     }
 }
 
-fn bytes<'a>(event: &Event<&'a str>) -> Event<&'a [u8]> {
-    let Attributes {
-        country,
-        city,
-        user_agent,
-        referrer,
-        language,
-        utm,
-    } = event.attributes;
-    Event {
-        key: event.key.as_bytes(),
-        at: event.at,
-        kind: event.kind,
-        rule: event.rule,
-        attributes: Attributes {
-            country: country.as_bytes(),
-            city: city.as_bytes(),
-            user_agent: user_agent.as_bytes(),
-            referrer: referrer.as_bytes(),
-            language: language.as_bytes(),
-            utm: utm.map(str::as_bytes),
-        },
-        visitor: event.visitor,
-        id: event.id,
-    }
-}
-
 proptest! {
     #[test]
     fn events_read_back(mut events in prop::collection::vec(written(), 0..30)) {
@@ -279,7 +252,7 @@ proptest! {
         let encoded = builder.take();
         prop_assert!(encoded.bytes.len() <= most);
         let read = read(&encoded.bytes);
-        let read: Vec<_> = read.iter().map(bytes).collect();
+        let read: Vec<_> = read.iter().map(|event| event.map(str::as_bytes)).collect();
         prop_assert_eq!(read, events.iter().map(event).collect::<Vec<_>>());
 
         let events = BatchEvents::of(&encoded.bytes).unwrap();

@@ -1,0 +1,47 @@
+//! Days are added up once they are over, where no view does so as rows come in.
+//!
+//! `built_days` has the days that are done. A day is done again from its beginning if that came to no end.
+
+use super::super::engine::EngineError;
+use super::connection::Connection;
+use super::schema::TABLES;
+use super::sql::Sql;
+use super::writing::{LONGER, drop_partition};
+
+const DAY: u64 = 86_400;
+
+const HOUR: u64 = 3_600;
+
+/// Adds the next day up if it is over; whether it was. All clicks before `settled` (unix seconds) are written.
+pub(super) async fn build(connection: &Connection, settled: u64) -> Result<bool, EngineError> {
+    let Some(day) = next(connection).await? else {
+        return Ok(false);
+    };
+    if (day + 1) * DAY + HOUR > settled {
+        return Ok(false);
+    }
+    let (client, dialect) = connection.ready().await?;
+    let limit = connection.settings().clickhouse_timeout_ms * LONGER;
+    for table in TABLES.iter().filter(|table| table.is_daily(dialect)) {
+        drop_partition(connection, &client, table.name, day).await?;
+        for fill in table.fill(day) {
+            let filled = client.query_raw(&fill).execute();
+            connection.call_within(limit, filled).await?;
+        }
+    }
+    let done = format!("INSERT INTO built_days (day) VALUES (toDate({day}))");
+    connection.execute(client.query_raw(&done)).await?;
+    connection.note_built(day + 1);
+    Ok(true)
+}
+
+/// The day to add up next; `None` if there are no clicks.
+async fn next(connection: &Connection) -> Result<Option<u64>, EngineError> {
+    let until = connection.built_until().await?;
+    if until > 0 {
+        return Ok(Some(until));
+    }
+    let first = "SELECT toUInt64(toUInt32(min(toDate(hour)))), count() FROM domain_hours";
+    let (first, rows): (u64, u64) = connection.one(Sql::new(first)).await?;
+    Ok((rows > 0).then_some(first))
+}

@@ -1,0 +1,398 @@
+//! Counts, series and breakdowns, of rollups.
+
+use super::super::engine::{
+    AnalyticsQuery, Breakdown, EngineError, Numbers, Scope, Slot, Visitors,
+};
+use super::super::gathering::domain_scope;
+use super::super::model::{Attribute, Bots, OTHER};
+use super::super::plan::{Part, plan};
+use super::super::rollup::{EncodedRollup, RollupError, Tally};
+use super::super::sketch::SketchUnion;
+use crate::clock;
+use crate::store::{DocKind, DocPart, Store, StoredDoc};
+use std::collections::HashMap;
+use std::panic::resume_unwind;
+use tokio::task::spawn_blocking;
+
+const DAY_SECONDS: u64 = 86_400;
+
+/// The most links that a statement asks for.
+const MAX_LINKS: usize = 512;
+
+/// The most rollups of links that a statement reads, by their heads and by their values.
+const HEADS: usize = 50_000;
+const VALUES: usize = 10_000;
+
+/// The same of domains and tenants, which are large.
+const LARGE_HEADS: usize = 256;
+const LARGE_VALUES: usize = 32;
+
+/// The most bytes of rollups that are read between two other things: that takes about a millisecond.
+const AT_ONCE: usize = 1 << 16;
+
+/// Adds rollups up.
+pub(super) trait Fold: Send + 'static {
+    /// Adds one, which is of that part of the interval.
+    fn add(
+        &mut self,
+        part: &Part,
+        doc: &StoredDoc,
+        rollup: &EncodedRollup<'_>,
+    ) -> Result<(), RollupError>;
+}
+
+/// The rollups of a store.
+#[derive(Clone, Copy)]
+pub(super) struct Counting<'a> {
+    pub(super) store: &'a Store,
+    /// How many days hours are kept.
+    pub(super) hours_days: u64,
+}
+
+impl Counting<'_> {
+    /// All clicks, and those of each part of the interval that `slots` begin.
+    pub(super) async fn series(
+        &self,
+        query: &AnalyticsQuery,
+        slots: &[u64],
+        visitors: Visitors,
+    ) -> Result<(Numbers, Vec<Slot>), EngineError> {
+        let fold = Series::new(slots, query.bots, visitors);
+        let bounds = if fold.counts_visitors { slots } else { &[] };
+        let parts = self.parts(query, bounds).await?;
+        let folded = self.fold(query, &parts, DocPart::Head, fold).await?;
+        let sums = slots.iter().zip(&folded.sums);
+        let slot = |(from, sum): (&u64, &Sum)| Slot {
+            from: *from,
+            numbers: sum.numbers(),
+        };
+        Ok((folded.all.numbers(), sums.map(slot).collect()))
+    }
+
+    /// How many clicks there were, without visitors.
+    pub(super) async fn clicks(&self, query: &AnalyticsQuery) -> Result<u64, EngineError> {
+        let sums = self.by_scope(query).await?;
+        Ok(sums.into_values().fold(0, u64::saturating_add))
+    }
+
+    /// All clicks, and those by the values of an attribute.
+    pub(super) async fn count_and_values(
+        &self,
+        query: &AnalyticsQuery,
+        by: Attribute,
+    ) -> Result<(Numbers, HashMap<String, u64>), EngineError> {
+        let series = Series::new(&[], query.bots, Visitors::Counted);
+        let parts = self.parts(query, &[]).await?;
+        let fold = Both(series, Values::new(by, query.bots));
+        let Both(series, values) = self.fold(query, &parts, DocPart::Whole, fold).await?;
+        Ok((series.all.numbers(), values.sums))
+    }
+
+    /// Clicks by the values of an attribute.
+    pub(super) async fn values(
+        &self,
+        query: &AnalyticsQuery,
+        by: Attribute,
+    ) -> Result<HashMap<String, u64>, EngineError> {
+        let fold = Values::new(by, query.bots);
+        let parts = self.parts(query, &[]).await?;
+        let folded = self.fold(query, &parts, DocPart::Values, fold).await?;
+        Ok(folded.sums)
+    }
+
+    /// Clicks by the number of each scope, such as that of a link.
+    pub(super) async fn by_scope(
+        &self,
+        query: &AnalyticsQuery,
+    ) -> Result<HashMap<u64, u64>, EngineError> {
+        let (kind, scopes) = places(&query.scope);
+        let mut fold = ByScope {
+            bots: query.bots,
+            sums: HashMap::new(),
+        };
+        for part in self.parts(query, &[]).await? {
+            // Rollups that have to be looked into.
+            let mut unknown = Vec::new();
+            if part.is_whole() {
+                for scopes in scopes.chunks(at_once(&part, HEADS)) {
+                    let found = self.store.sum_docs(kind, scopes, &part.span);
+                    for sum in found.await? {
+                        let tally = Tally {
+                            clicks: sum.clicks,
+                            bots: sum.bots,
+                        };
+                        match sum.unknown {
+                            0 => fold.count(sum.scope_id, tally),
+                            _ => unknown.push(sum.scope_id),
+                        }
+                    }
+                }
+            } else {
+                unknown.clone_from(&scopes);
+            }
+            let places = (kind, unknown);
+            fold = self.fold_of(&places, &[part], DocPart::Head, fold).await?;
+        }
+        Ok(fold.sums)
+    }
+
+    async fn parts(
+        &self,
+        query: &AnalyticsQuery,
+        bounds: &[u64],
+    ) -> Result<Vec<Part>, EngineError> {
+        let kept = (clock::unix_seconds() / DAY_SECONDS).saturating_sub(self.hours_days);
+        let days_until = self.store.days_until().await?;
+        Ok(plan(query.from..query.to, bounds, days_until, kept))
+    }
+
+    /// Reads a part of the rollups of a query, a bounded number at a time, and adds them.
+    async fn fold<F: Fold>(
+        &self,
+        query: &AnalyticsQuery,
+        parts: &[Part],
+        of: DocPart,
+        fold: F,
+    ) -> Result<F, EngineError> {
+        self.fold_of(&places(&query.scope), parts, of, fold).await
+    }
+
+    async fn fold_of<F: Fold>(
+        &self,
+        (kind, scopes): &(DocKind, Vec<u64>),
+        parts: &[Part],
+        of: DocPart,
+        mut fold: F,
+    ) -> Result<F, EngineError> {
+        let kind = *kind;
+        let most = match (kind, of) {
+            (DocKind::Link, DocPart::Head) => HEADS,
+            (DocKind::Link, DocPart::Values | DocPart::Whole) => VALUES,
+            (_, DocPart::Head) => LARGE_HEADS,
+            (_, DocPart::Values | DocPart::Whole) => LARGE_VALUES,
+        };
+        for part in parts.iter().flat_map(|part| part.pieces(most)) {
+            for scopes in scopes.chunks(at_once(&part, most)) {
+                let docs = self.store.read_docs(kind, scopes, &part.span, of).await?;
+                fold = add_all(fold, &part, docs, of).await;
+            }
+        }
+        Ok(fold)
+    }
+}
+
+/// The kind and the numbers of the rollups of a scope.
+fn places(scope: &Scope) -> (DocKind, Vec<u64>) {
+    match scope {
+        Scope::Tenant(tenant_id) => (DocKind::Tenant, vec![u64::from(*tenant_id)]),
+        Scope::Domain {
+            tenant_id,
+            domain_id,
+        } => (DocKind::Domain, vec![domain_scope(*tenant_id, *domain_id)]),
+        Scope::Links(links) => {
+            let mut links = links.clone();
+            links.sort_unstable();
+            links.dedup();
+            (DocKind::Link, links)
+        }
+    }
+}
+
+/// Of how many scopes a statement reads all rollups of a part, if it is to read so many.
+fn at_once(part: &Part, most: usize) -> usize {
+    (most / part.times().len().max(1)).clamp(1, MAX_LINKS)
+}
+
+/// Adds rollups: many of them in another thread, for requests wait in this one.
+async fn add_all<F: Fold>(mut fold: F, part: &Part, docs: Vec<StoredDoc>, of: DocPart) -> F {
+    let bytes = |doc: &StoredDoc| doc.doc.len() + doc.head.as_ref().map_or(0, Vec::len);
+    if docs.iter().map(bytes).sum::<usize>() <= AT_ONCE {
+        add_each(&mut fold, part, &docs, of);
+        return fold;
+    }
+    let part = part.clone();
+    let added = spawn_blocking(move || {
+        add_each(&mut fold, &part, &docs, of);
+        fold
+    });
+    match added.await {
+        Ok(fold) => fold,
+        Err(error) => resume_unwind(error.into_panic()),
+    }
+}
+
+fn add_each<F: Fold>(fold: &mut F, part: &Part, docs: &[StoredDoc], of: DocPart) {
+    for doc in docs {
+        let read = match (of, doc.clicks, doc.bots, &doc.head) {
+            (DocPart::Head, ..) => EncodedRollup::open_head(&doc.doc),
+            (DocPart::Whole, _, _, Some(head)) => EncodedRollup::open_both(head, &doc.doc),
+            (DocPart::Values, Some(clicks), Some(bots), _) => {
+                EncodedRollup::open_values(Tally { clicks, bots }, &doc.doc)
+            }
+            (DocPart::Whole | DocPart::Values, ..) => EncodedRollup::open(&doc.doc),
+        };
+        if let Err(error) = read.and_then(|rollup| fold.add(part, doc, &rollup)) {
+            tracing::error!(scope = doc.scope_id, time = doc.time, %error, "stored clicks cannot be read: they are left out");
+        }
+    }
+}
+
+/// Clicks and visitors.
+#[derive(Clone, Default)]
+struct Sum {
+    clicks: u64,
+    visitors: SketchUnion,
+}
+
+impl Sum {
+    fn numbers(&self) -> Numbers {
+        Numbers {
+            clicks: self.clicks,
+            visitors: self.visitors.estimate(),
+        }
+    }
+}
+
+/// Sums up an interval and its parts.
+struct Series {
+    slots: Vec<u64>,
+    sums: Vec<Sum>,
+    all: Sum,
+    bots: Bots,
+    counts_visitors: bool,
+}
+
+impl Series {
+    fn new(slots: &[u64], bots: Bots, visitors: Visitors) -> Self {
+        Self {
+            slots: slots.to_vec(),
+            sums: vec![Sum::default(); slots.len()],
+            all: Sum::default(),
+            bots,
+            counts_visitors: visitors == Visitors::Counted && bots != Bots::Only,
+        }
+    }
+
+    fn at(&mut self, second: u64) -> Option<&mut Sum> {
+        let place = self.slots.partition_point(|slot| *slot <= second);
+        self.sums.get_mut(place.checked_sub(1)?)
+    }
+}
+
+impl Fold for Series {
+    fn add(
+        &mut self,
+        part: &Part,
+        doc: &StoredDoc,
+        rollup: &EncodedRollup<'_>,
+    ) -> Result<(), RollupError> {
+        let bots = self.bots;
+        for (second, tally) in part.tallies(doc.time, &rollup.slots) {
+            let clicks = tally.of(bots);
+            self.all.clicks = self.all.clicks.saturating_add(clicks);
+            if let Some(sum) = self.at(second) {
+                sum.clicks = sum.clicks.saturating_add(clicks);
+            }
+        }
+        if self.counts_visitors && part.is_mostly_in(doc.time) {
+            let visitors = rollup.visitors()?;
+            self.all.visitors.add(&visitors);
+            if let Some(sum) = self.at(part.begin(doc.time)) {
+                sum.visitors.add(&visitors);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds to two sums.
+struct Both<A, B>(A, B);
+
+impl<A: Fold, B: Fold> Fold for Both<A, B> {
+    fn add(
+        &mut self,
+        part: &Part,
+        doc: &StoredDoc,
+        rollup: &EncodedRollup<'_>,
+    ) -> Result<(), RollupError> {
+        self.0.add(part, doc, rollup)?;
+        self.1.add(part, doc, rollup)
+    }
+}
+
+/// Sums up the values of an attribute.
+struct Values {
+    by: Attribute,
+    bots: Bots,
+    sums: HashMap<String, u64>,
+}
+
+impl Values {
+    fn new(by: Attribute, bots: Bots) -> Self {
+        Self {
+            by,
+            bots,
+            sums: HashMap::new(),
+        }
+    }
+}
+
+impl Fold for Values {
+    fn add(
+        &mut self,
+        part: &Part,
+        doc: &StoredDoc,
+        rollup: &EncodedRollup<'_>,
+    ) -> Result<(), RollupError> {
+        if !part.is_mostly_in(doc.time) {
+            return Ok(());
+        }
+        for (value, tally) in rollup.values(self.by)? {
+            let clicks = tally.of(self.bots);
+            match self.sums.get_mut(value) {
+                Some(sum) => *sum = sum.saturating_add(clicks),
+                None => drop(self.sums.insert(value.to_owned(), clicks)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sums up the clicks of each scope.
+struct ByScope {
+    bots: Bots,
+    sums: HashMap<u64, u64>,
+}
+
+impl ByScope {
+    fn count(&mut self, scope_id: u64, tally: Tally) {
+        let sum = self.sums.entry(scope_id).or_default();
+        *sum = sum.saturating_add(tally.of(self.bots));
+    }
+}
+
+impl Fold for ByScope {
+    fn add(
+        &mut self,
+        part: &Part,
+        doc: &StoredDoc,
+        rollup: &EncodedRollup<'_>,
+    ) -> Result<(), RollupError> {
+        self.count(doc.scope_id, part.tally(doc.time, &rollup.slots));
+        Ok(())
+    }
+}
+
+/// The values with most clicks, and the rest as [`OTHER`], which is the last.
+pub(super) fn top(mut sums: HashMap<String, u64>, limit: usize) -> Breakdown {
+    let mut other = sums.remove(OTHER).unwrap_or(0);
+    sums.retain(|_, clicks| *clicks > 0);
+    let mut values: Breakdown = sums.into_iter().collect();
+    values.sort_unstable_by(|one, two| two.1.cmp(&one.1).then_with(|| one.0.cmp(&two.0)));
+    let rest = values.drain(limit.min(values.len())..);
+    other = rest.fold(other, |other, (_, clicks)| other.saturating_add(clicks));
+    if other > 0 {
+        values.push((OTHER.to_owned(), other));
+    }
+    values
+}

@@ -1,0 +1,212 @@
+//! `GET /clicks/accounting`: what became of clicks.
+
+use super::analytics::times::one_of;
+use super::fields::{Fields, Reason};
+use super::{schema, values};
+use crate::http::app::App;
+use crate::problem::Problem;
+use crate::store::{AccountGroup, ClickAccounts, GroupAccounts};
+use crate::timestamp;
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+const HOUR: u64 = 60 * 60;
+
+const DAY_HOURS: u64 = 24;
+
+/// The most groups.
+const MAX_GROUPS: u32 = 1_000;
+
+/// What became of clicks.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Accounting {
+    #[serde(flatten)]
+    all: AccountsView,
+    /// The beginning of the interval, a full hour; only if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    /// Its end, a full hour, which is no part of it; only if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
+    /// What `data` is by; only if that was asked for, as all that follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group_by: Option<&'static str>,
+    /// The 1,000 edges or workers that have sent most, or the latest 1,000 hours or days of which there is something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Vec<GroupView>>,
+    /// What became of the clicks of all other groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other: Option<AccountsView>,
+}
+
+/// What became of clicks. Those that were sent, and are neither counted nor dropped, are on their way.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ClickAccounts)]
+struct AccountsView {
+    /// How many there were, as edges say.
+    sent: u64,
+    /// How many were acknowledged, and count once each.
+    counted: u64,
+    /// How many edges have dropped.
+    dropped: u64,
+    /// How many of those that are counted have lost their attributes at the edge.
+    undescribed: u64,
+}
+
+/// What became of the clicks of an edge, a worker, an hour or a day.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ClickAccountsOfGroup)]
+struct GroupView {
+    /// When the hour or the day (UTC) begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<String>,
+    /// The name of the edge; null if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    edge: Option<Option<String>>,
+    /// The worker in hexadecimal digits; null for workers that are not told apart any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    worker: Option<Option<String>>,
+    #[serde(flatten)]
+    accounts: AccountsView,
+}
+
+impl AccountGroup {
+    const WORDS: [(Self, &'static str); 4] = [
+        (Self::Edge, "edge"),
+        (Self::Worker, "worker"),
+        (Self::Hour, "hour"),
+        (Self::Day, "day"),
+    ];
+
+    fn word(self) -> &'static str {
+        let mut all = Self::WORDS.into_iter();
+        all.find(|(group, _)| *group == self)
+            .map_or("", |(_, word)| word)
+    }
+
+    fn is_of_time(self) -> bool {
+        matches!(self, Self::Hour | Self::Day)
+    }
+}
+
+/// Says what became of clicks.
+///
+/// Reports count for the hour (UTC) in which they were taken. Workers are told apart for 7 days; after `analytics.hours_days` hours
+/// are summed up as their days, which count for their first hour, and after `analytics.days` all of them for the first hour of
+/// 1970. Sums over all hours, edges or workers are those without parameters.
+#[utoipa::path(
+    get,
+    path = "/clicks/accounting",
+    operation_id = "getClickAccounting",
+    tag = "operation",
+    params(schema::OfAccounting),
+    responses((status = 200, description = "How many clicks were sent, counted and dropped", body = Accounting))
+)]
+pub(crate) async fn get(
+    State(app): State<Arc<App>>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<impl Serialize>, Problem> {
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let from = fields.optional("from", values::time);
+    let to = fields.optional("to", values::time);
+    let group_by = fields.optional("groupBy", group);
+    if from.is_some_and(|from| to.is_some_and(|to| to <= from)) {
+        fields.refuse("to", "must be after from");
+    }
+    fields.finish()?;
+    let from = from.map(|from| from / HOUR);
+    let to = to.map(|to| to.div_ceil(HOUR));
+    let hours = (from.unwrap_or(0), to.unwrap_or(u32::MAX.into()));
+    let (all, groups) = match group_by {
+        None => (
+            app.store.click_accounts_between(hours.0, hours.1).await?,
+            None,
+        ),
+        Some(by) => {
+            let groups = app
+                .store
+                .grouped_click_accounts(hours, by, MAX_GROUPS)
+                .await?;
+            (groups.all, Some((by, groups.groups)))
+        }
+    };
+    let start = |hour: u64| timestamp::from_seconds(hour * HOUR);
+    let mut accounting = Accounting {
+        all: AccountsView::new(&all),
+        from: from.map(start),
+        to: to.map(start),
+        group_by: group_by.map(AccountGroup::word),
+        data: None,
+        other: None,
+    };
+    if let Some((by, groups)) = groups {
+        accounting.add(by, &all, groups);
+    }
+    Ok(Json(accounting))
+}
+
+impl Accounting {
+    fn add(&mut self, by: AccountGroup, all: &ClickAccounts, mut groups: Vec<GroupAccounts>) {
+        if by.is_of_time() {
+            groups.reverse();
+        }
+        let mut shown = ClickAccounts::default();
+        for group in &groups {
+            shown.add(&group.accounts);
+        }
+        let view = |group| GroupView::new(by, group);
+        self.data = Some(groups.into_iter().map(view).collect());
+        self.other = Some(AccountsView::new(&all.without(&shown)));
+    }
+}
+
+impl AccountsView {
+    fn new(accounts: &ClickAccounts) -> Self {
+        let ClickAccounts {
+            sent,
+            counted,
+            dropped,
+            undescribed,
+        } = *accounts;
+        Self {
+            sent,
+            counted,
+            dropped,
+            undescribed,
+        }
+    }
+}
+
+impl GroupView {
+    fn new(by: AccountGroup, group: GroupAccounts) -> Self {
+        let hour = match by {
+            AccountGroup::Day => group.hour - group.hour % DAY_HOURS,
+            _ => group.hour,
+        };
+        let start = timestamp::from_seconds(hour * HOUR);
+        let edge = Some(group.edge).filter(|edge| !edge.is_empty());
+        let worker = Some(hex::encode(&group.worker)).filter(|worker| !worker.is_empty());
+        Self {
+            start: by.is_of_time().then_some(start),
+            edge: (!by.is_of_time()).then_some(edge),
+            worker: (by == AccountGroup::Worker).then_some(worker),
+            accounts: AccountsView::new(&group.accounts),
+        }
+    }
+}
+
+fn group(value: &Value) -> Result<AccountGroup, Reason> {
+    let word = values::text(value)?;
+    let mut all = AccountGroup::WORDS.into_iter();
+    let found = all.find(|(_, of)| *of == word).map(|(group, _)| group);
+    found.ok_or_else(|| one_of(AccountGroup::WORDS.map(|(_, word)| word)))
+}

@@ -1,0 +1,12 @@
+//! How long clicks are kept.
+
+/// How long clicks are kept, in days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClickRetention {
+    /// Rollups of hours.
+    pub hours: u64,
+    /// Rollups of days.
+    pub days: u64,
+    /// Single clicks, orphan visits, and reports that cannot be read.
+    pub raw: u64,
+}

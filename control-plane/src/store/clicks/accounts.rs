@@ -1,0 +1,439 @@
+//! What became of clicks, by hour, edge and worker.
+//!
+//! Workers say how many clicks they have sent and dropped since they started. What that adds to what they said before is
+//! computed under the lock of the worker's row, in the transaction that notes the batches, so that the sums over all hours are
+//! what the workers said last, however reports come: again, out of order, or through several control planes.
+
+use super::batch::{BatchHead, ClickAccounts, Placed};
+use crate::store::calls::{Store, run};
+use crate::store::error::{Fault, StoreError};
+use crate::store::rows::name;
+use crate::store::session::Session;
+use crate::store::sql::{LONGEST, Value, pieces, sql};
+use edgelink_wire::clicks::WorkerId;
+use std::collections::BTreeMap;
+
+const HOUR_MILLIS: u64 = 60 * 60 * 1000;
+
+/// The greatest number that all databases keep.
+const GREATEST: u64 = i64::MAX.cast_unsigned();
+
+/// How finely accounts are kept. They become coarser with time: see [`Store::fold_click_accounts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Grain {
+    /// Of each worker by the hour.
+    WorkerHours,
+    /// Of each edge by the hour.
+    EdgeHours,
+    /// Of each edge by the day, as that of its first hour.
+    EdgeDays,
+    /// All that is older, as of the first hour of 1970.
+    Rest,
+}
+
+/// What accounts are of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct AccountKey {
+    pub(super) grain: Grain,
+    pub(super) hour: u64,
+    pub(super) edge: Box<str>,
+    /// Empty for all.
+    pub(super) worker: Box<[u8]>,
+}
+
+/// By what accounts are summed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountGroup {
+    /// By edge.
+    Edge,
+    /// By edge and worker.
+    Worker,
+    /// By hour.
+    Hour,
+    /// By day.
+    Day,
+}
+
+/// The accounts of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupAccounts {
+    /// The first hour of the group (unix time / 3600).
+    pub hour: u64,
+    /// The name of the edge; empty if it has none. It is one of several in groups of hours and days.
+    pub edge: String,
+    /// The worker; empty for those that are not told apart any more. It is one of several in groups without workers.
+    pub worker: Vec<u8>,
+    /// What became of the clicks.
+    pub accounts: ClickAccounts,
+}
+
+/// Accounts by group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupedAccounts {
+    /// Those of all groups.
+    pub all: ClickAccounts,
+    /// The groups.
+    pub groups: Vec<GroupAccounts>,
+}
+
+type GroupRow = (
+    u64,
+    Vec<u8>,
+    Vec<u8>,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+);
+
+/// The numbers of accounts, as the columns are called.
+const NUMBERS: [&str; 4] = ["sent", "counted", "dropped", "undescribed"];
+
+impl Grain {
+    pub(super) fn number(self) -> u64 {
+        self as u64
+    }
+}
+
+impl ClickAccounts {
+    /// Adds others.
+    pub fn add(&mut self, other: &Self) {
+        self.sent = self.sent.saturating_add(other.sent);
+        self.counted = self.counted.saturating_add(other.counted);
+        self.dropped = self.dropped.saturating_add(other.dropped);
+        self.undescribed = self.undescribed.saturating_add(other.undescribed);
+    }
+
+    /// What is left of these without others.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        Self {
+            sent: self.sent.saturating_sub(other.sent),
+            counted: self.counted.saturating_sub(other.counted),
+            dropped: self.dropped.saturating_sub(other.dropped),
+            undescribed: self.undescribed.saturating_sub(other.undescribed),
+        }
+    }
+}
+
+impl Store {
+    /// What became of all clicks.
+    pub async fn click_accounts(&self) -> Result<ClickAccounts, StoreError> {
+        self.click_accounts_between(0, u32::MAX.into()).await
+    }
+
+    /// What became of the clicks whose reports were taken from the hour `from` on and before the hour `to` (unix time / 3600).
+    pub async fn click_accounts_between(
+        &self,
+        from: u64,
+        to: u64,
+    ) -> Result<ClickAccounts, StoreError> {
+        let call = self.read("click_accounts", "summing up clicks");
+        run!(call, |session| {
+            let sums = NUMBERS
+                .map(|column| format!("CAST(COALESCE(SUM({column}), 0) AS UNSIGNED) AS {column}"));
+            let query = format!("SELECT {} {}", sums.join(", "), between(session));
+            session.fetch_one(sql(query).bind(from).bind(to)).await
+        })
+    }
+
+    /// The same by group: the `limit` groups in which most clicks were sent, or the latest ones in groups of time.
+    pub async fn grouped_click_accounts(
+        &self,
+        (from, to): (u64, u64),
+        by: AccountGroup,
+        limit: u32,
+    ) -> Result<GroupedAccounts, StoreError> {
+        let call = self.read("grouped_click_accounts", "summing up clicks");
+        let (group, order) = match by {
+            AccountGroup::Edge => ("edge", "SUM(sent) DESC, edge"),
+            AccountGroup::Worker => ("edge, worker", "SUM(sent) DESC, edge, worker"),
+            AccountGroup::Hour => ("hour", "hour DESC"),
+            AccountGroup::Day => ("hour - hour % 24", "MIN(hour) DESC"),
+        };
+        run!(call, |session| {
+            let sums = NUMBERS.map(|column| format!("CAST(SUM({column}) AS UNSIGNED)"));
+            let of_all =
+                NUMBERS.map(|column| format!("CAST(SUM(SUM({column})) OVER () AS UNSIGNED)"));
+            let query = format!(
+                "SELECT MIN(hour), MIN(edge), MIN(worker), {}, {} {} GROUP BY {group} ORDER BY {order} LIMIT ?",
+                sums.join(", "),
+                of_all.join(", "),
+                between(session)
+            );
+            let query = sql(query).bind(from).bind(to).bind(limit);
+            let rows: Vec<GroupRow> = session.fetch_all(query).await?;
+            let mut grouped = GroupedAccounts::default();
+            for row in rows {
+                let (group, all) = read(row)?;
+                grouped.groups.push(group);
+                grouped.all = all;
+            }
+            Ok(grouped)
+        })
+    }
+}
+
+/// The rows of an interval.
+fn between(session: &Session) -> String {
+    let index = session.dialect().force_index("PRIMARY");
+    format!("FROM click_accounts{index} WHERE grain IN (0, 1, 2, 3) AND hour >= ? AND hour < ?")
+}
+
+/// A group, and the accounts of all groups.
+fn read(row: GroupRow) -> Result<(GroupAccounts, ClickAccounts), Fault> {
+    let (hour, edge, worker, sent, counted, dropped, undescribed, ..) = row;
+    let (.., all_sent, all_counted, all_dropped, all_undescribed) = row;
+    let group = GroupAccounts {
+        hour,
+        edge: name(&edge)?,
+        worker,
+        accounts: ClickAccounts {
+            sent,
+            counted,
+            dropped,
+            undescribed,
+        },
+    };
+    let all = ClickAccounts {
+        sent: all_sent,
+        counted: all_counted,
+        dropped: all_dropped,
+        undescribed: all_undescribed,
+    };
+    Ok((group, all))
+}
+
+/// Adds new batches to the accounts; what they add. Part of a transaction. The batches are in the order of workers and numbers.
+pub(super) async fn add(
+    session: &mut Session,
+    batches: &[Placed<'_>],
+) -> Result<ClickAccounts, Fault> {
+    let of_workers: Vec<_> = batches
+        .chunk_by(|one, other| one.head.worker == other.head.worker)
+        .collect();
+    let mut sums = BTreeMap::new();
+    let mut all = ClickAccounts::default();
+    for of_workers in of_workers.chunks(LONGEST) {
+        let positions = lock(session, of_workers).await?;
+        let mut workers = Vec::with_capacity(of_workers.len());
+        for batches in of_workers {
+            let Some(first) = batches.first() else {
+                continue;
+            };
+            let said = positions.get(&first.head.worker).copied();
+            let mut worker = Worker::new(said.unwrap_or_default());
+            for batch in *batches {
+                let added = worker.add(batch.head);
+                all.add(&added);
+                sums.entry(batch.account_key())
+                    .or_insert_with(ClickAccounts::default)
+                    .add(&added);
+                worker.seen_at = worker.seen_at.max(batch.received_at);
+            }
+            workers.push((first.head.worker, worker));
+        }
+        note_workers(session, &workers).await?;
+    }
+    add_sums(session, &sums).await?;
+    Ok(all)
+}
+
+impl Placed<'_> {
+    fn account_key(&self) -> AccountKey {
+        AccountKey {
+            grain: Grain::WorkerHours,
+            hour: self.received_at / HOUR_MILLIS,
+            edge: self.edge.into(),
+            worker: self.head.worker.as_slice().into(),
+        }
+    }
+}
+
+/// What a worker has said, and what of it is new.
+struct Worker {
+    said: Said,
+    added: ClickAccounts,
+    seen_at: u64,
+}
+
+/// What a worker has said last: how many clicks it has sent and dropped.
+type Said = (u64, u64);
+
+impl Worker {
+    fn new(said: Said) -> Self {
+        Self {
+            said,
+            added: ClickAccounts::default(),
+            seen_at: 0,
+        }
+    }
+
+    /// What a new batch adds.
+    fn add(&mut self, head: &BatchHead) -> ClickAccounts {
+        let (sent, dropped) = self.said;
+        self.said = (sent.max(head.sent), dropped.max(head.dropped));
+        let added = ClickAccounts {
+            sent: self.said.0 - sent,
+            counted: head.clicks,
+            dropped: self.said.1 - dropped,
+            undescribed: head.undescribed,
+        };
+        self.added.add(&added);
+        added
+    }
+}
+
+/// What the workers have said last. Their rows are locked, and are there: those of workers that are not known are made, so that
+/// another process which meets such a worker as well waits.
+async fn lock(
+    session: &mut Session,
+    of_workers: &[&[Placed<'_>]],
+) -> Result<BTreeMap<WorkerId, Said>, Fault> {
+    let firsts = of_workers.iter().filter_map(|batches| batches.first());
+    let workers: Vec<&WorkerId> = firsts.map(|batch| &batch.head.worker).collect();
+    let ids: Vec<&[u8]> = workers.iter().map(|worker| worker.as_slice()).collect();
+    let mut said = locked(session, &ids).await?;
+    let missing = workers.iter().filter(|worker| !said.contains_key(**worker));
+    let missing: Vec<&[u8]> = missing.map(|worker| worker.as_slice()).collect();
+    if missing.is_empty() {
+        return Ok(said);
+    }
+    let insert_ignore = session.dialect().insert_ignore;
+    for missing in pieces(&missing) {
+        let insert = sql(format!(
+            "{insert_ignore} click_workers (worker, sent, dropped, undescribed, counted, seen_at) "
+        ));
+        let zero = || Value::from(0_u64);
+        let rows = missing
+            .iter()
+            .map(|id| [(*id).into(), zero(), zero(), zero(), zero(), zero()]);
+        session.execute(insert.rows(rows)).await?;
+    }
+    said.extend(locked(session, &missing).await?);
+    Ok(said)
+}
+
+async fn locked(session: &mut Session, ids: &[&[u8]]) -> Result<BTreeMap<WorkerId, Said>, Fault> {
+    let dialect = session.dialect();
+    let (index, for_update) = (dialect.force_index("PRIMARY"), dialect.for_update);
+    let query = format!("SELECT worker, sent, dropped FROM click_workers{index} WHERE worker IN ");
+    let query = sql(query).list(ids).push(for_update);
+    let rows: Vec<(Vec<u8>, u64, u64)> = session.fetch_all(query).await?;
+    let said = |(worker, sent, dropped): (Vec<u8>, u64, u64)| {
+        let worker = WorkerId::try_from(worker.as_slice());
+        let worker = worker.map_err(|error| Fault::corrupt("worker", &error))?;
+        Ok((worker, (sent, dropped)))
+    };
+    rows.into_iter().map(said).collect()
+}
+
+/// Notes what workers have said, and adds what is counted.
+async fn note_workers(session: &mut Session, workers: &[(WorkerId, Worker)]) -> Result<(), Fault> {
+    let dialect = session.dialect();
+    let columns = ["sent", "dropped", "undescribed", "counted", "seen_at"];
+    let [sent, dropped, undescribed, counted, seen_at] =
+        columns.map(|column| dialect.inserted(column));
+    let update = format!(
+        "{} sent = {sent}, dropped = {dropped}, undescribed = undescribed + {undescribed}, \
+         counted = counted + {counted}, seen_at = {seen_at}",
+        dialect.on_duplicate("worker")
+    );
+    for workers in pieces(workers) {
+        let rows = workers.iter().map(|(id, worker)| {
+            [
+                id.as_slice().into(),
+                worker.said.0.into(),
+                worker.said.1.into(),
+                worker.added.undescribed.into(),
+                worker.added.counted.into(),
+                worker.seen_at.into(),
+            ]
+        });
+        let add = sql(
+            "INSERT INTO click_workers (worker, sent, dropped, undescribed, counted, seen_at) ",
+        );
+        session.execute(add.rows(rows).push(&update)).await?;
+    }
+    Ok(())
+}
+
+/// Adds what workers have said, or have counted, and no accounts have: control planes from before there were accounts took it. Part
+/// of a transaction.
+pub(in crate::store) async fn settle_accounts(session: &mut Session) -> Result<(), Fault> {
+    let sums =
+        NUMBERS.map(|column| format!("CAST(COALESCE(SUM({column}), 0) AS UNSIGNED) AS {column}"));
+    let sums = sums.join(", ");
+    let all = |of: &str| NUMBERS.map(|column| format!("{of}.{column}")).join(", ");
+    // One statement, so that both are of the same moment.
+    let query = format!(
+        "SELECT {}, {} FROM (SELECT {sums} FROM click_workers) w, (SELECT {sums} FROM click_accounts) a",
+        all("w"),
+        all("a")
+    );
+    type Row = (u64, u64, u64, u64, u64, u64, u64, u64);
+    let row: Row = session.fetch_one(sql(query)).await?;
+    let accounts = |sent, counted, dropped, undescribed| ClickAccounts {
+        sent,
+        counted,
+        dropped,
+        undescribed,
+    };
+    let said = accounts(row.0, row.1, row.2, row.3);
+    let missing = said.without(&accounts(row.4, row.5, row.6, row.7));
+    let rest = AccountKey {
+        grain: Grain::Rest,
+        hour: 0,
+        edge: "".into(),
+        worker: Box::default(),
+    };
+    add_sums(session, &BTreeMap::from([(rest, missing)])).await
+}
+
+/// Adds to accounts: one statement for up to [`LONGEST`] of them, in one of the few lengths that statements have. Part of a transaction.
+pub(super) async fn add_sums(
+    session: &mut Session,
+    sums: &BTreeMap<AccountKey, ClickAccounts>,
+) -> Result<(), Fault> {
+    let dialect = session.dialect();
+    let least = dialect.least;
+    let update = NUMBERS.map(|column| {
+        let inserted = dialect.inserted(column);
+        format!("{column} = {least}({GREATEST}, click_accounts.{column} + {inserted})")
+    });
+    let update = format!(
+        "{} {}",
+        dialect.on_duplicate("grain, hour, edge, worker"),
+        update.join(", ")
+    );
+    let sums: Vec<_> = sums.iter().collect();
+    for sums in sums.chunks(LONGEST) {
+        let none = ClickAccounts::default();
+        // Adding nothing to the last one does no harm.
+        let last = sums.last().map(|(key, _)| (*key, &none));
+        let padding = std::iter::repeat(last).flatten();
+        let rows = sums.iter().copied().chain(padding);
+        let rows = rows.take(sums.len().next_power_of_two());
+        let rows = rows.map(|(key, sum)| {
+            [
+                key.grain.number().into(),
+                key.hour.into(),
+                Value::Name(&key.edge),
+                Value::Bytes(&key.worker),
+                sum.sent.min(GREATEST).into(),
+                sum.counted.min(GREATEST).into(),
+                sum.dropped.min(GREATEST).into(),
+                sum.undescribed.min(GREATEST).into(),
+            ]
+        });
+        let add = sql(
+            "INSERT INTO click_accounts (grain, hour, edge, worker, sent, counted, dropped, undescribed) ",
+        );
+        session.execute(add.rows(rows).push(&update)).await?;
+    }
+    Ok(())
+}

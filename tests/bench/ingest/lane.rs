@@ -1,0 +1,120 @@
+//! The engines that take turns, and their servers.
+
+use crate::rows::database::Database;
+use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
+use edgelink_tests::stack::ControlPlane;
+use std::fs;
+
+/// An engine, as it is configured.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) name: &'static str,
+    clickhouse: Option<ClickHouseKind>,
+    /// `analytics.raw_days`.
+    raw_days: &'static str,
+    /// Clicks a second.
+    pub(crate) goal: Option<f64>,
+}
+
+/// All of them.
+pub(crate) const LANES: [Lane; 4] = [
+    Lane {
+        name: "MariaDB, rollups",
+        clickhouse: None,
+        raw_days: "0",
+        goal: Some(100_000.0),
+    },
+    Lane {
+        name: "MariaDB, rollups and single clicks",
+        clickhouse: None,
+        raw_days: "30",
+        goal: None,
+    },
+    Lane {
+        name: "ClickHouse of today (chdb)",
+        clickhouse: Some(ClickHouseKind::Chdb),
+        raw_days: "30",
+        goal: Some(500_000.0),
+    },
+    Lane {
+        name: "ClickHouse 18.16",
+        clickhouse: Some(ClickHouseKind::Debian),
+        raw_days: "30",
+        goal: None,
+    },
+];
+
+/// MariaDB, which has links and the queue, and ClickHouse where that is the engine.
+pub(crate) struct Servers {
+    mariadb: Database,
+    clickhouse: Option<ClickHouseServer>,
+}
+
+impl Servers {
+    /// Starts them, empty.
+    pub(crate) fn start(lane: &Lane) -> Self {
+        Self {
+            mariadb: Database::start(),
+            clickhouse: lane.clickhouse.map(ClickHouseServer::start),
+        }
+    }
+
+    /// Starts a control plane.
+    pub(crate) async fn control_plane(&self, lane: &Lane) -> ControlPlane {
+        let url = self.mariadb.url();
+        let mut variables = vec![
+            ("EDGELINK_STORE_URL", url.as_str()),
+            ("EDGELINK_ANALYTICS_RAW_DAYS", lane.raw_days),
+        ];
+        let clickhouse = self.clickhouse.as_ref().map(ClickHouseServer::url);
+        if let Some(url) = &clickhouse {
+            variables.push(("EDGELINK_ANALYTICS_ENGINE", "clickhouse"));
+            variables.push(("EDGELINK_ANALYTICS_CLICKHOUSE_URL", url));
+        }
+        ControlPlane::with_variables(&variables).await
+    }
+
+    pub(crate) fn mariadb(&self) -> u32 {
+        self.mariadb.process_id()
+    }
+
+    pub(crate) fn clickhouse(&self) -> Option<u32> {
+        self.clickhouse.as_ref().map(|server| server.process_id())
+    }
+
+    /// The clicks that the engine has counted.
+    pub(crate) fn counted(&self) -> u64 {
+        let sum = match &self.clickhouse {
+            Some(server) => server.ask("SELECT sum(clicks) FROM edgelink.clicks"),
+            None => self.mariadb.execute(
+                "SELECT CAST(SUM(clicks) AS UNSIGNED) FROM link_totals HAVING NOT EXISTS (SELECT 1 FROM click_queue)",
+            ),
+        };
+        sum.trim().parse().unwrap_or(0)
+    }
+
+    /// What the engine's tables of clicks take on disk: in MariaDB all but the queue, whose file stays as large as it ever was.
+    pub(crate) fn bytes(&self) -> u64 {
+        let Some(server) = &self.clickhouse else {
+            return self.mariadb_bytes();
+        };
+        let tables = server.ask(
+            "SELECT name FROM system.tables WHERE database = 'edgelink' AND engine LIKE '%MergeTree'",
+        );
+        for table in tables.lines() {
+            let _ = server.ask(&format!("OPTIMIZE TABLE edgelink.{table} FINAL"));
+        }
+        let sum = server.ask(
+            "SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND database = 'edgelink'",
+        );
+        sum.trim().parse().expect("a number")
+    }
+
+    fn mariadb_bytes(&self) -> u64 {
+        const TABLES: [&str; 4] = ["click_hours", "click_days", "click_events", "link_totals"];
+        let folder = self.mariadb.folder();
+        let size =
+            |table| fs::metadata(folder.join(format!("{table}.ibd"))).map_or(0, |it| it.len());
+        TABLES.into_iter().map(size).sum()
+    }
+}

@@ -1,0 +1,225 @@
+//! The engine in the database and the one in ClickHouse, with the same clicks.
+
+use crate::fixture::{DAY, HOUR, Random, TestEngine, chunk, engine, midnight, settings, start};
+use edgelink_control_plane::analytics::{
+    Attribute, Bots, Chunk, Click, Engine, Granularity, GroupBy, Interval, MAX_VALUES, Orphan,
+    OrphanGroup, Question, RawQuery, Scope, SqlEngine, orphans, zone,
+};
+use edgelink_control_plane::config::AnalyticsConfig;
+use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
+
+const BOTS: [Bots; 3] = [Bots::Included, Bots::Excluded, Bots::Only];
+
+const ZONES: [&str; 3] = ["UTC", "Europe/Berlin", "Asia/Kolkata"];
+
+/// The links and domains of [`Random`].
+async fn create_links(engine: &TestEngine) {
+    for domain in 1..=4 {
+        let insert =
+            format!("INSERT INTO domains (id, name) VALUES ({domain}, 'd{domain}.example')");
+        engine.execute(&insert).await;
+    }
+    for link in 1..12 {
+        let (domain, tenant) = (1 + link % 4, 1 + link % 2);
+        let tags = match link % 3 {
+            0 => "[]",
+            1 => r#"["a tag"]"#,
+            _ => r#"["a tag","it''s \"another\" ?"]"#,
+        };
+        let insert = format!(
+            "INSERT INTO links (id, domain_id, code, url, url_hash, redirect, disabled, forward_query, title, tags, created_at, \
+             updated_at, tenant_id, rev) VALUES ({link}, {domain}, 'code{link}', 'https://e.example/', 0, 302, 0, 1, NULL, '{tags}', \
+             1, 1, {tenant}, 1)"
+        );
+        engine.execute(&insert).await;
+    }
+}
+
+/// Clicks of three days, the present one among them. A visitor has another token each day, as with edges.
+fn clicks(random: &mut Random, count: usize) -> (Vec<Click>, Vec<Orphan>) {
+    let from = midnight();
+    let mut clicks = random.clicks(count, from);
+    for click in &mut clicks {
+        let day = click.at / DAY;
+        if let Some(visitor) = click.described.as_mut().and_then(|it| it.visitor.as_mut()) {
+            *visitor += day << 40;
+        }
+    }
+    (clicks, random.orphans(count / 10, from))
+}
+
+fn scopes() -> [Scope; 7] {
+    let domain = |tenant_id, domain_id| Scope::Domain {
+        tenant_id,
+        domain_id,
+    };
+    [
+        Scope::Tenant(1),
+        Scope::Tenant(2),
+        Scope::Tenant(0),
+        domain(1, 1),
+        domain(2, 2),
+        Scope::Links(vec![5]),
+        Scope::Links((0..40).collect()),
+    ]
+}
+
+#[tokio::test]
+async fn both_engines_answer_the_same() {
+    for kind in ClickHouseKind::ALL {
+        let (_server, clickhouse) = start(kind).await;
+        create_links(&clickhouse).await;
+        let settings = AnalyticsConfig::default();
+        let sql = SqlEngine::new(clickhouse.store.clone(), settings);
+        let mut random = Random::new(17);
+        for insert in 0..3 {
+            let (clicks, orphans) = clicks(&mut random, 900);
+            let mut chunk = chunk(&clicks, orphans);
+            clickhouse.insert(40 + insert, &chunk).await.unwrap();
+            chunk.rows = Vec::new();
+            sql.write(&chunk).await.unwrap();
+        }
+        compare(&sql, &clickhouse, &mut random, 2, kind).await;
+        // Days that are over are added up, and then answer instead of their hours and clicks.
+        let settled = midnight() + 2 * DAY + HOUR;
+        while clickhouse.upkeep(settled).await.unwrap() {}
+        compare(&sql, &clickhouse, &mut random, 5, kind).await;
+    }
+}
+
+/// Asks both of every scope and interval by so many groups: each group's turn comes.
+async fn compare(
+    sql: &SqlEngine,
+    clickhouse: &TestEngine,
+    random: &mut Random,
+    groups: usize,
+    kind: ClickHouseKind,
+) {
+    let mut turns = GroupBy::ALL.into_iter().cycle();
+    let from = midnight();
+    for scope in scopes() {
+        for hours in [0..72, 0..48, 5..24, 20..51, 71..72] {
+            let interval = Interval {
+                from: from + hours.start * HOUR,
+                to: from + hours.end * HOUR,
+            };
+            for (group_by, _) in turns.by_ref().take(groups) {
+                let question = Question {
+                    scope: scope.clone(),
+                    bots: BOTS[random.below(3) as usize],
+                    group_by,
+                    limit: [2, MAX_VALUES][random.below(2) as usize],
+                };
+                same(sql, clickhouse, &question, interval, random, kind).await;
+            }
+        }
+        same_raw(sql, clickhouse, &scope, kind).await;
+    }
+    for by in [OrphanGroup::Path, OrphanGroup::Kind, OrphanGroup::Domain] {
+        let query = raw(Scope::Tenant(1), true);
+        let one = orphans(sql, query.clone(), by, 2).await.unwrap();
+        let other = orphans(&**clickhouse, query, by, 2).await.unwrap();
+        assert_eq!(one, other, "{kind:?} by {by:?}");
+    }
+}
+
+/// Asks both the same question.
+async fn same(
+    sql: &SqlEngine,
+    clickhouse: &TestEngine,
+    question: &Question,
+    interval: Interval,
+    random: &mut Random,
+    kind: ClickHouseKind,
+) {
+    let shown = format!("{kind:?}, {question:?}, {interval:?}");
+    let zone = zone(ZONES[random.below(3) as usize]).unwrap();
+    let granularity = [Granularity::Hour, Granularity::Day][random.below(2) as usize];
+    let slots = interval.slots(granularity, &zone).unwrap();
+    let one = question.ask(sql, interval, &slots).await.unwrap();
+    let other = question.ask(&**clickhouse, interval, &slots).await.unwrap();
+    assert_eq!(one.totals.clicks, other.totals.clicks, "{shown}");
+    assert_eq!(one.values, other.values, "{shown}");
+    assert_eq!(one.other, other.other, "{shown}");
+    assert_close(one.totals.visitors, other.totals.visitors, &shown);
+    assert_eq!(one.slots.len(), other.slots.len(), "{shown}");
+    for (one, other) in one.slots.iter().zip(&other.slots) {
+        assert_eq!(one.from, other.from, "{shown}");
+        assert_eq!(
+            one.numbers.clicks, other.numbers.clicks,
+            "{shown} {slots:?}"
+        );
+        assert_close(one.numbers.visitors, other.numbers.visitors, &shown);
+    }
+    if one.totals.clicks > 0 && question.group_by == GroupBy::Values(Attribute::Country) {
+        assert!(!one.values.is_empty(), "{shown}");
+    }
+}
+
+/// Estimates are within 2 % of each other.
+fn assert_close(one: u64, other: u64, shown: &str) {
+    assert!(
+        one.abs_diff(other) * 50 <= one.max(other),
+        "{one} and {other} visitors: {shown}"
+    );
+}
+
+fn raw(scope: Scope, orphans: bool) -> RawQuery {
+    RawQuery {
+        scope,
+        from: midnight(),
+        to: midnight() + 3 * DAY,
+        bots: Bots::Excluded,
+        orphans,
+        after: None,
+        skip: 0,
+        limit: 10_000,
+    }
+}
+
+async fn same_raw(sql: &SqlEngine, clickhouse: &TestEngine, scope: &Scope, kind: ClickHouseKind) {
+    let query = raw(scope.clone(), false);
+    let [one, other] = [sql.raw(&query).await, clickhouse.raw(&query).await].map(|found| {
+        let found = found.unwrap().into_iter();
+        let mut clicks: Vec<String> = found
+            .map(|click| format!("{} {} {:?}", click.place.at, click.key, click.described))
+            .collect();
+        clicks.sort();
+        clicks
+    });
+    assert_eq!(one, other, "{kind:?}, {scope:?}");
+    assert_eq!(one.is_empty(), *scope == Scope::Tenant(9));
+}
+
+#[tokio::test]
+async fn orphan_visits_beyond_those_of_a_day_are_only_counted() {
+    let server = ClickHouseServer::start(ClickHouseKind::Debian);
+    let bounded = AnalyticsConfig {
+        max_orphans: 5,
+        ..settings(&server.url())
+    };
+    let clickhouse = engine(&bounded).await;
+    let mut visits = Random::new(3).orphans(12, midnight());
+    for visit in &mut visits {
+        (visit.tenant_id, visit.at) = (1, midnight() + 7);
+    }
+    for (row, visits) in (1..).zip(visits.chunks(4)) {
+        let report = format!(
+            "INSERT INTO click_queue (id, received_at, bytes, aside, body) VALUES ({row}, 0, 1, 0, X'00')"
+        );
+        clickhouse.execute(&report).await;
+        let chunk = Chunk::of(vec![row], &[], visits.to_vec());
+        clickhouse.write(&chunk).await.unwrap();
+    }
+    let query = RawQuery {
+        bots: Bots::Included,
+        ..raw(Scope::Tenant(1), true)
+    };
+    assert_eq!(clickhouse.raw(&query).await.unwrap().len(), 5);
+    let (store, day) = (&clickhouse.store, midnight() / DAY);
+    let beyond = store.orphans_beyond(1, day..=day, 5).await;
+    assert_eq!(beyond.unwrap(), 7);
+    assert_eq!(clickhouse.delete_orphans(1).await.unwrap(), 5);
+    let beyond = store.orphans_beyond(1, day..=day, 5).await;
+    assert_eq!(beyond.unwrap(), 0);
+}
