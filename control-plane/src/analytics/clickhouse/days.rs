@@ -6,7 +6,7 @@ use super::super::engine::EngineError;
 use super::connection::Connection;
 use super::schema::TABLES;
 use super::sql::Sql;
-use super::writing::{LONGER, drop_partition};
+use super::writing::{LONGER, clear};
 
 const DAY: u64 = 86_400;
 
@@ -23,7 +23,7 @@ pub(super) async fn build(connection: &Connection, settled: u64) -> Result<bool,
     let (client, dialect) = connection.ready().await?;
     let limit = connection.settings().clickhouse_timeout_ms * LONGER;
     for table in TABLES.iter().filter(|table| table.is_daily(dialect)) {
-        drop_partition(connection, &client, table.name, day).await?;
+        clear(connection, table, day).await?;
         for fill in table.fill(day) {
             let filled = client.query_raw(&fill).execute();
             connection.call_within(limit, filled).await?;

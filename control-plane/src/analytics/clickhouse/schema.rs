@@ -75,7 +75,7 @@ impl Kept {
     }
 
     /// The condition that a row of the source is one of a day (unix time / 86400).
-    fn on_day(self, day: u64) -> String {
+    pub(super) fn on_day(self, day: u64) -> String {
         let (slot, ..) = self.slot();
         format!("WHERE toDate({slot}) = toDate({day})")
     }
@@ -128,8 +128,8 @@ const fn table(
     }
 }
 
-/// All tables, each behind the one that fills it. Views on a table fill theirs in the order of their names, one after
-/// another: that of `inserts` is the last one.
+/// All tables, each behind the one that fills it. In [`Dialect::Classic`] views on a table fill theirs in the order of their
+/// names, one after another: that of [`NOTED`] is the last one.
 pub(super) const TABLES: [Table; 12] = [
     table("clicks", Content::Clicks, Kept::Raw, None),
     table("orphans", Content::Orphans, Kept::Raw, None),
@@ -167,8 +167,11 @@ pub(super) const TABLES: [Table; 12] = [
         Kept::Totals,
         Some("link_hours"),
     ),
-    table("inserts", Content::Inserts, Kept::Raw, Some("clicks")),
+    table(NOTED, Content::Inserts, Kept::Raw, Some("clicks")),
 ];
+
+/// The table that notes inserts that have come to their end, in [`Dialect::Classic`].
+pub(super) const NOTED: &str = "written_inserts";
 
 /// A text of which there are few different ones.
 const WORD: &str = "word";
@@ -274,7 +277,7 @@ impl Table {
         columns
     }
 
-    /// Whether it is there in that dialect; `inserts` is not needed where tokens are.
+    /// Whether it is there in that dialect; [`NOTED`] is not needed where tokens are.
     pub(super) fn is_in(&self, dialect: Dialect) -> bool {
         self.content != Content::Inserts || dialect == Dialect::Classic
     }
@@ -537,6 +540,15 @@ mod tests {
         ] {
             assert_eq!(Dialect::of_version(version), dialect, "{version}");
         }
+    }
+
+    #[test]
+    fn an_insert_is_noted_by_the_last_view() {
+        let filled = TABLES
+            .iter()
+            .filter(|table| table.has_view(Dialect::Classic));
+        let last = filled.map(|table| format!("{}_view", table.name)).max();
+        assert_eq!(last, Some(format!("{NOTED}_view")));
     }
 
     #[test]

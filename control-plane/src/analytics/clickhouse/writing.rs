@@ -1,8 +1,8 @@
 //! Writing a chunk, once.
 //!
 //! ClickHouse drops an insert whose token it has seen, in the tables that views fill as well. Servers before
-//! [`Dialect::Modern`] cannot: there the rows are looked for first. The view that fills the table `inserts`, behind
-//! all others, says that an insert has come to its end. If its rows are there and it has not, the day is added up
+//! [`Dialect::Modern`] cannot: there the rows are looked for first. The view that fills [`NOTED`], behind all others,
+//! says that an insert has come to its end. If its rows are there and it has not, the day is added up
 //! again.
 
 use super::super::chunk::Chunk;
@@ -11,7 +11,7 @@ use super::super::model::Orphan;
 use super::columns;
 use super::connection::Connection;
 use super::rows::{RawRow, block, first_number};
-use super::schema::{Content, Dialect, Kept, NUMBERS_OF_INSERT, TABLES};
+use super::schema::{Content, Dialect, Kept, NOTED, NUMBERS_OF_INSERT, TABLES, Table};
 use super::sql::Sql;
 use crate::runtime::aside;
 use bytes::Bytes;
@@ -147,7 +147,7 @@ impl Insert<'_> {
             };
             if !self.is_there(self.table, day).await? {
                 self.send(aside(|| block(rows))).await?;
-            } else if self.table == "clicks" && !self.is_there("inserts", day).await? {
+            } else if self.table == "clicks" && !self.is_there(NOTED, day).await? {
                 self.complete(day).await?;
             }
         }
@@ -199,7 +199,7 @@ impl Insert<'_> {
             let Some(select) = table.select(&condition) else {
                 continue;
             };
-            drop_partition(self.connection, &client, table.name, day).await?;
+            clear(self.connection, table, day).await?;
             let columns: Vec<&str> = table.columns().into_iter().map(|(name, _)| name).collect();
             let columns = columns.join(", ");
             let fill = format!("INSERT INTO {} ({columns}) {select}", table.name);
@@ -208,7 +208,7 @@ impl Insert<'_> {
         }
         let first = first_number(self.id);
         let note = format!(
-            "INSERT INTO inserts (number, at) VALUES ({first}, {})",
+            "INSERT INTO {NOTED} (number, at) VALUES ({first}, {})",
             day * DAY
         );
         self.connection.execute(client.query_raw(&note)).await
@@ -217,6 +217,28 @@ impl Insert<'_> {
     fn name(&self) -> String {
         format!("{}-{}", self.id, self.table)
     }
+}
+
+/// Removes a day from a table that is filled again with it.
+///
+/// Servers of [`Dialect::Classic`] forget that a partition was dropped: parts that were merged stay on the disk for 8 minutes,
+/// and are back if the server is killed meanwhile. What a mutation deletes stays deleted.
+pub(super) async fn clear(
+    connection: &Connection,
+    table: &Table,
+    day: u64,
+) -> Result<(), EngineError> {
+    let (client, dialect) = connection.ready().await?;
+    if dialect == Dialect::Modern {
+        return drop_partition(connection, &client, table.name, day).await;
+    }
+    let of_day = table.kept.on_day(day);
+    let rows = Sql::new(&format!("SELECT count() FROM {} {of_day}", table.name));
+    if connection.one::<u64>(rows).await? == 0 {
+        return Ok(());
+    }
+    let delete = Sql::new(&format!("ALTER TABLE {} DELETE {of_day}", table.name));
+    mutate(connection, &client, delete).await
 }
 
 /// Executes a mutation, and returns once it is done.
@@ -279,7 +301,7 @@ pub(super) async fn expire(connection: &Connection, now: u64) -> Result<(), Engi
     Ok(())
 }
 
-pub(super) async fn drop_partition(
+async fn drop_partition(
     connection: &Connection,
     client: &Client,
     table: &str,
