@@ -50,9 +50,9 @@ pub enum Scope {
 pub struct AnalyticsQuery {
     /// Whose clicks.
     pub scope: Scope,
-    /// The first second, which begins an hour (unix seconds).
+    /// The first second, which begins an hour (unix seconds); a minute if a series of minutes is asked for.
     pub from: u64,
-    /// The first second that does not count any more, which begins an hour.
+    /// The first second that does not count any more, which begins an hour, or a minute.
     pub to: u64,
     /// Whether bots count.
     pub bots: Bots,
@@ -157,6 +157,7 @@ pub trait Engine: Send + Sync {
     async fn count(&self, query: &AnalyticsQuery) -> Result<Numbers, EngineError>;
 
     /// The clicks of each part of the interval that `slots` begin (ascending, each at an hour, the first one is `query.from`).
+    /// Engines that keep minutes ([`crate::config::AnalyticsConfig::kept_minutes`]) take slots at minutes.
     async fn series(
         &self,
         query: &AnalyticsQuery,

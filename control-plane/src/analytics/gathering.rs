@@ -95,7 +95,7 @@ pub(super) fn gather(chunk: &Chunk, most: usize) -> Gathered<'_> {
     }
 }
 
-/// The values of the clicks of each domain, as they are, without the empty ones, but with the tag that is empty.
+/// The values of the clicks of each domain, as they are, without links and the empty ones, but with the tag that is empty.
 pub(super) fn domain_values(chunk: &Chunk) -> Vec<DomainValue<'_>> {
     let mut counter = Counter::new(chunk, usize::MAX);
     let order = Order::of(chunk);
@@ -107,7 +107,7 @@ pub(super) fn domain_values(chunk: &Chunk) -> Vec<DomainValue<'_>> {
             .map(|run| (order.rows[run.start].0.link, counter.sum(order.rows(run))))
             .collect();
         let place = order.rows[of_domain.start].0;
-        let values = [Attribute::Link, Attribute::Tag, Attribute::Domain].map(|by| (by, &sums[..]));
+        let values = [Attribute::Tag, Attribute::Domain].map(|by| (by, &sums[..]));
         let added = counter.count(order.rows(of_domain), &values, usize::MAX);
         for (by, values) in Attribute::ALL.into_iter().zip(added.values) {
             found.extend(values.into_iter().map(|(value, tally)| DomainValue {

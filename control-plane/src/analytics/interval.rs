@@ -1,13 +1,14 @@
 //! Intervals of time that are asked about, and their parts, as a time zone has them.
 //!
 //! Clicks are kept by the hour of UTC, so every boundary is one: where a day of a zone begins within such an hour, as in India,
-//! the whole hour belongs to that day.
+//! the whole hour belongs to that day. Only where minutes are asked for, boundaries are minutes.
 
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
-const HOUR: u64 = 3_600;
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
 /// The most parts of an interval.
@@ -118,13 +119,17 @@ impl Interval {
         }
     }
 
-    /// The hours from that of `from` to that in which the last second before `to` is.
+    /// The hours, or minutes if that is the granularity, from that of `from` to that in which the last second before `to` is.
     #[must_use]
-    pub fn between(from: u64, to: u64) -> Self {
+    pub fn between(from: u64, to: u64, granularity: Option<Granularity>) -> Self {
+        let unit = match granularity {
+            Some(Granularity::Minute) => MINUTE,
+            _ => HOUR,
+        };
         let (from, to) = (from.min(LAST), to.min(LAST));
         Self {
-            from: from / HOUR * HOUR,
-            to: to.next_multiple_of(HOUR),
+            from: from / unit * unit,
+            to: to.next_multiple_of(unit),
         }
     }
 
@@ -176,7 +181,7 @@ impl Interval {
     }
 
     /// When its parts begin; `None` if there are more than [`MAX_SLOTS`]. The first one begins with the interval, the others where
-    /// an hour, day, week (on Monday) or month of the zone begins.
+    /// a minute, hour, day, week (on Monday) or month of the zone begins.
     #[must_use]
     pub fn slots(self, granularity: Granularity, zone: &TimeZone) -> Option<Vec<u64>> {
         let mut slots = Vec::new();
@@ -188,8 +193,8 @@ impl Interval {
             if slots.last().is_none_or(|last| *last < start) {
                 slots.push(start);
             }
-            if granularity == Granularity::Hour {
-                start += HOUR;
+            if let Some(seconds) = granularity.seconds() {
+                start += seconds;
                 continue;
             }
             let next = granularity.next_day(day);
@@ -205,6 +210,8 @@ impl Interval {
 /// How long the parts of an interval are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granularity {
+    /// A minute.
+    Minute,
     /// An hour.
     Hour,
     /// A day of the zone.
@@ -217,12 +224,13 @@ pub enum Granularity {
 
 impl Granularity {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Hour, Self::Day, Self::Week, Self::Month];
+    pub const ALL: [Self; 5] = [Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month];
 
     /// The word for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
+            Self::Minute => "minute",
             Self::Hour => "hour",
             Self::Day => "day",
             Self::Week => "week",
@@ -230,10 +238,19 @@ impl Granularity {
         }
     }
 
+    /// The length of parts that are equally long.
+    const fn seconds(self) -> Option<u64> {
+        match self {
+            Self::Minute => Some(MINUTE),
+            Self::Hour => Some(HOUR),
+            Self::Day | Self::Week | Self::Month => None,
+        }
+    }
+
     /// The day after `day` with which a part begins.
     fn next_day(self, day: Date) -> Date {
         match self {
-            Self::Hour | Self::Day => day.saturating_add(1.day()),
+            Self::Minute | Self::Hour | Self::Day => day.saturating_add(1.day()),
             Self::Week => {
                 let days = 7 - i64::from(day.weekday().since(Weekday::Monday));
                 day.saturating_add(days.days())
@@ -273,6 +290,10 @@ mod tests {
 
     fn at(text: &str) -> u64 {
         timestamp::parse(text).unwrap()
+    }
+
+    fn between(from: u64, to: u64) -> Interval {
+        Interval::between(from, to, None)
     }
 
     fn texts(slots: &[u64]) -> Vec<String> {
@@ -319,7 +340,7 @@ mod tests {
 
     #[test]
     fn the_hours_of_two_times_are_those_that_they_touch() {
-        let interval = Interval::between(at("2026-01-01T10:59:59Z"), at("2026-01-01T12:00:01Z"));
+        let interval = between(at("2026-01-01T10:59:59Z"), at("2026-01-01T12:00:01Z"));
         assert_eq!(
             texts(&[interval.from, interval.to]),
             ["2026-01-01T10:00:00Z", "2026-01-01T13:00:00Z"]
@@ -334,16 +355,16 @@ mod tests {
             to: 3 * HOUR,
         };
         assert_eq!(first.before(), Interval { from: 0, to: HOUR });
-        assert!(Interval::between(u64::MAX, u64::MAX).to <= LAST);
+        assert!(between(u64::MAX, u64::MAX).to <= LAST);
     }
 
     #[test]
     fn an_interval_ends_with_tomorrow_and_is_no_longer_than_ten_years() {
         let now = at("2026-11-22T12:34:56Z");
-        let all = Interval::between(0, u64::MAX).within_reach(now);
+        let all = between(0, u64::MAX).within_reach(now);
         let expected = ["2016-11-14T12:00:00Z", "2026-11-23T13:00:00Z"];
         assert_eq!(texts(&[all.from, all.to]), expected);
-        let past = Interval::between(0, HOUR).within_reach(now);
+        let past = between(0, HOUR).within_reach(now);
         assert_eq!(past.from, past.to);
     }
 
@@ -351,7 +372,7 @@ mod tests {
     fn days_of_which_no_hours_are_known_are_whole() {
         let known = at("2026-11-01T00:00:00Z");
         let of = |from, to| {
-            let interval = Interval::between(at(from), at(to)).whole_days_before(known);
+            let interval = between(at(from), at(to)).whole_days_before(known);
             texts(&[interval.from, interval.to])
         };
         let whole = of("2026-10-01T22:00:00Z", "2026-10-31T05:00:00Z");
@@ -366,7 +387,7 @@ mod tests {
     fn days_have_23_and_25_hours_where_clocks_change() {
         let berlin = zone("Europe/Berlin").unwrap();
         let days = |from, to| {
-            let interval = Interval::between(at(from), at(to));
+            let interval = between(at(from), at(to));
             interval.slots(Granularity::Day, &berlin).unwrap()
         };
         let spring = days("2026-03-28T23:00:00Z", "2026-03-30T22:00:00Z");
@@ -383,7 +404,7 @@ mod tests {
 
     #[test]
     fn parts_begin_with_hours_days_mondays_and_months() {
-        let interval = Interval::between(at("2026-01-29T15:00:00Z"), at("2026-03-03T00:00:00Z"));
+        let interval = between(at("2026-01-29T15:00:00Z"), at("2026-03-03T00:00:00Z"));
         let utc = TimeZone::UTC;
         let weeks = interval.slots(Granularity::Week, &utc).unwrap();
         assert_eq!(
@@ -410,6 +431,20 @@ mod tests {
             to: HOUR,
         };
         assert_eq!(empty.slots(Granularity::Day, &utc), Some(Vec::new()));
+    }
+
+    #[test]
+    fn minutes_are_parts_where_they_are_asked_for() {
+        let (from, to) = (at("2026-01-01T10:59:59Z"), at("2026-01-01T11:01:01Z"));
+        let interval = Interval::between(from, to, Some(Granularity::Minute));
+        let slots = interval.slots(Granularity::Minute, &TimeZone::UTC);
+        let expected = [
+            "2026-01-01T10:59:00Z",
+            "2026-01-01T11:00:00Z",
+            "2026-01-01T11:01:00Z",
+        ];
+        assert_eq!(texts(&slots.unwrap()), expected);
+        assert_eq!(interval.to, at("2026-01-01T11:02:00Z"));
     }
 
     #[test]
@@ -441,7 +476,7 @@ mod tests {
     #[test]
     fn a_day_that_a_zone_leaves_out_is_no_part() {
         let samoa = zone("Pacific/Apia").unwrap();
-        let interval = Interval::between(at("2011-12-29T10:00:00Z"), at("2012-01-01T10:00:00Z"));
+        let interval = between(at("2011-12-29T10:00:00Z"), at("2012-01-01T10:00:00Z"));
         let days = interval.slots(Granularity::Day, &samoa).unwrap();
         assert_eq!(
             texts(&days),

@@ -17,6 +17,8 @@ edgelink_wire::settings! {
     pub struct AnalyticsConfig {
         /// Where clicks are kept.
         pub engine: EngineKind = EngineKind::Sql;
+        /// `clickhouse`: retention of clicks by the minute, in days.
+        pub minutes_days: u64 = 3, 2..=35;
         /// Retention of clicks by the hour, in days. Of older days, breakdowns and visitors are known by the day (UTC).
         pub hours_days: u64 = 35, 2..=400;
         /// Retention of clicks by the day, in days.
@@ -71,6 +73,12 @@ edgelink_wire::choice! {
 const MAX_NAME_LENGTH: usize = 128;
 
 impl AnalyticsConfig {
+    /// For how many days clicks are kept by the minute; `None` if they are not.
+    #[must_use]
+    pub fn kept_minutes(&self) -> Option<u64> {
+        (self.engine == EngineKind::ClickHouse).then_some(self.minutes_days)
+    }
+
     pub(super) fn check(&self, problems: &mut Problems) {
         if self.hours_days > self.days {
             let must = "must be at most analytics.days";

@@ -9,6 +9,8 @@ use edgelink_wire::clicks::{BatchEvents, ClickBatch, encode};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::hash::RandomState;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 pub(crate) const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X) AppleWebKit/605.1.15 \
     (KHTML, like Gecko) Version/17.4 Mobile/15E148 Safari/604.1";
@@ -216,6 +218,18 @@ async fn a_series_has_the_parts_of_the_interval_and_that_before() {
         answer["previous"]["totals"],
         json!({ "clicks": 0, "visitors": 0 })
     );
+    let hour = 3_600;
+    let next = OffsetDateTime::now_utc().unix_timestamp() / hour * hour + hour;
+    let next = [next, next + 3 * hour].map(|at| {
+        let at = OffsetDateTime::from_unix_timestamp(at).unwrap();
+        at.format(&Rfc3339).unwrap()
+    });
+    let [from, to] = &next;
+    let query = format!("groupBy=countries&from={from}&to={to}&compare=previous");
+    let answer = server.get(&format!("/analytics?{query}")).await.expect(200);
+    assert_eq!(answer["data"], json!([]));
+    assert_eq!(answer["previous"]["totals"]["clicks"], 4);
+    assert_eq!(answer["previous"]["data"][0]["clicks"], 2, "{answer}");
     let hours = server
         .get("/analytics?groupBy=timeseries")
         .await
@@ -250,6 +264,18 @@ async fn all_that_is_wrong_with_a_question_is_named() {
         server.get(parts).await.problem(422, "validation"),
         ["granularity"]
     );
+    for query in [
+        "analytics?groupBy=timeseries",
+        "analytics?",
+        "analytics/orphans?",
+    ] {
+        // ClickHouse only has minutes, and of series only.
+        let minutes = format!(
+            "/{query}&granularity=minute&from=2026-11-22T10:00:00Z&to=2026-11-22T11:00:00Z"
+        );
+        let fields = server.get(&minutes).await.problem(422, "validation");
+        assert_eq!(fields, ["granularity"], "{query}");
+    }
     let fields = server.get("/analytics?interval=all&compare=previous").await;
     assert_eq!(fields.problem(422, "validation"), ["compare"]);
     let answer = server

@@ -104,6 +104,10 @@ async fn compare(
                 to: from + hours.end * HOUR,
             };
             for (group_by, _) in turns.by_ref().take(groups) {
+                // Tenants have links; clicks without one have none.
+                if (&scope, group_by) == (&Scope::Tenant(0), GroupBy::Values(Attribute::Link)) {
+                    continue;
+                }
                 let question = Question {
                     scope: scope.clone(),
                     bots: BOTS[random.below(3) as usize],

@@ -184,7 +184,8 @@ fn values_of(click: &Click, by: Attribute) -> Vec<String> {
     };
     let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
     let one = match by {
-        Attribute::Link => click.key.to_string(),
+        Attribute::Link if click.has_link() => click.key.to_string(),
+        Attribute::Link => String::new(),
         Attribute::Domain => click.key.split('/').next().unwrap_or_default().to_owned(),
         Attribute::Tag if !click.tags.is_empty() => return click.tags.to_vec(),
         Attribute::Tag => String::new(),

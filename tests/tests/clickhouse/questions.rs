@@ -99,6 +99,41 @@ async fn ask(
 }
 
 #[tokio::test]
+async fn minutes_are_those_of_the_clicks() {
+    for kind in ClickHouseKind::ALL {
+        let (_server, engine) = start(kind).await;
+        let mut random = Random::new(11);
+        let mut model = Model::default();
+        for insert in 0..2 {
+            // A third of the clicks of three days, within an hour.
+            let mut clicks = random.clicks(700, midnight());
+            for click in clicks.iter_mut().filter(|click| click.at % 3 == 0) {
+                click.at = midnight() + DAY + click.at % HOUR;
+            }
+            model.clicks.extend(clicks.clone());
+            let chunk = chunk(&clicks, Vec::new());
+            engine.insert(9 + insert, &chunk).await.unwrap();
+        }
+        for scope in scopes() {
+            for minutes in [0..60, 7..20, 30..31, 59..121] {
+                let begin = |minute: u64| midnight() + DAY + minute * 60;
+                let query = AnalyticsQuery {
+                    scope: scope.clone(),
+                    from: begin(minutes.start),
+                    to: begin(minutes.end),
+                    bots: BOTS[random.below(3) as usize],
+                };
+                let slots: Vec<u64> = minutes.map(begin).collect();
+                let found = engine.count_and_series(&query, &slots).await.unwrap();
+                let expected = (model.count(&query), model.series(&query, &slots));
+                // The number of an interval between two hours is read by the hour.
+                assert_eq!(found, expected, "{kind:?}, {query:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn pages_of_clicks_follow_each_other() {
     for kind in ClickHouseKind::ALL {
         let (_server, engine) = start(kind).await;

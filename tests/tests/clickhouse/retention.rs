@@ -33,9 +33,16 @@ async fn single_clicks_go_first_and_their_numbers_stay() {
         };
         engine.expire(midnight() + 2 * DAY).await.unwrap();
         if kind == ClickHouseKind::Chdb {
-            let _ = server.ask("OPTIMIZE TABLE edgelink.clicks FINAL");
+            for table in ["clicks", "link_minutes"] {
+                let _ = server.ask(&format!("OPTIMIZE TABLE edgelink.{table} FINAL"));
+            }
         }
         assert_eq!(engine.count_raw(&raw, 1_000).await.unwrap(), 0, "{kind:?}");
+        let minute = AnalyticsQuery {
+            from: from + 60,
+            ..query.clone()
+        };
+        assert_eq!(engine.count(&minute).await.unwrap().clicks, 0, "{kind:?}");
         assert_eq!(
             engine.count(&query).await.unwrap().clicks,
             count,

@@ -1,7 +1,7 @@
 //! Counts, series and breakdowns.
 //!
-//! Whole days (UTC) that are added up are read from the tables of days, and what is left of the interval from those of hours; by
-//! the values among the clicks of single links, from the clicks themselves.
+//! Whole days (UTC) that are added up are read from the tables of days, and what is left of the interval from those of hours; series
+//! by the minute from those of minutes; by the values among the clicks of single links, from the clicks themselves.
 
 use super::super::engine::{
     AnalyticsQuery, Breakdown, EngineError, Numbers, Scope, Slot, Visitors,
@@ -11,7 +11,10 @@ use super::connection::Connection;
 use super::schema::{Dialect, value_of};
 use super::sql::Sql;
 use crate::clock;
+use std::collections::HashMap;
 use std::ops::Range;
+
+const HOUR: u64 = 3_600;
 
 const DAY: u64 = 86_400;
 
@@ -20,8 +23,10 @@ const DAY: u64 = 86_400;
 struct Spans {
     /// Days that are read as a whole.
     days: Range<u64>,
-    /// The seconds before and behind them, at hours.
+    /// The seconds before and behind them, at hours, or at minutes.
     hours: [Range<u64>; 2],
+    /// What the rows of these seconds are of.
+    unit: &'static str,
 }
 
 impl Spans {
@@ -41,43 +46,60 @@ impl Spans {
             return Self {
                 days: 0..0,
                 hours: [from..to, to..to],
+                unit: "hour",
             };
         }
         Self {
             hours: [from..days.start * DAY, days.end * DAY..to],
             days,
+            unit: "hour",
+        }
+    }
+
+    /// All of it by minutes.
+    fn of_minutes(interval: Range<u64>) -> Self {
+        Self {
+            unit: "minute",
+            ..Self::with_days(interval.start, interval.end, 0..0)
         }
     }
 
     /// What the tables of a kind (`link`, `domain`, `value`) have in the interval, with these columns behind `slot`,
     /// the second in which day or hour begin.
     fn rows(&self, kind: &str, columns: &str, condition: &Sql) -> Sql {
-        let [before, behind] = &self.hours;
-        let days = Sql::new("SELECT toUInt64(toUInt32(day)) * 86400 AS slot, ")
+        let Self {
+            days,
+            hours: [before, behind],
+            unit,
+        } = self;
+        let of_days = Sql::new("SELECT toUInt64(toUInt32(day)) * 86400 AS slot, ")
             .text(columns)
             .text(&format!(" FROM {kind}_days WHERE "))
             .sql(condition.clone())
             .text(" AND day >= toDate(")
-            .number(self.days.start)
+            .number(days.start)
             .text(") AND day < toDate(")
-            .number(self.days.end)
+            .number(days.end)
             .text(")");
-        let hours = Sql::new("SELECT toUInt64(toUInt32(hour)) AS slot, ")
+        let of_hours = Sql::new(&format!("SELECT toUInt64(toUInt32({unit})) AS slot, "))
             .text(columns)
-            .text(&format!(" FROM {kind}_hours WHERE "))
+            .text(&format!(" FROM {kind}_{unit}s WHERE "))
             .sql(condition.clone())
             .text(" AND ((")
-            .within("hour", before)
+            .within(unit, before)
             .text(") OR (")
-            .within("hour", behind)
+            .within(unit, behind)
             .text("))");
         Sql::new("(")
-            .sql(days)
+            .sql(of_days)
             .text(" UNION ALL ")
-            .sql(hours)
+            .sql(of_hours)
             .text(")")
     }
 }
+
+/// Links beyond those asked for that are looked at: of as many with equally many clicks, the first by name are chosen.
+const TIED_LINKS: usize = 1_000;
 
 /// From when on something is known that is kept for so many days.
 fn since(days: u64) -> u64 {
@@ -85,13 +107,18 @@ fn since(days: u64) -> u64 {
     (today + 1).saturating_sub(days) * DAY
 }
 
-/// How an interval is read from tables of hours and of days. With `slots` days are read by the hour where one of them begins within.
+/// How an interval is read from tables of minutes, of hours and of days. With `slots` days are read by the hour where one of them begins
+/// within.
 async fn spans(
     connection: &Connection,
     query: &AnalyticsQuery,
     slots: &[u64],
 ) -> Result<Spans, EngineError> {
     let (_, dialect) = connection.ready().await?;
+    let mut bounds = slots.iter().chain([&query.from, &query.to]);
+    if !bounds.all(|bound| bound.is_multiple_of(HOUR)) {
+        return Ok(Spans::of_minutes(query.from..query.to));
+    }
     let since = since(connection.settings().hours_days);
     let mut until = match dialect {
         Dialect::Modern => u64::MAX,
@@ -201,10 +228,38 @@ pub(super) async fn breakdown(
     by: Attribute,
     limit: usize,
 ) -> Result<Breakdown, EngineError> {
-    match &query.scope {
-        Scope::Links(links) => of_links(connection, query, links, by, limit).await,
-        Scope::Tenant(_) | Scope::Domain { .. } => of_domains(connection, query, by, limit).await,
+    match (&query.scope, by) {
+        (Scope::Links(links), _) => of_links(connection, query, links, by, limit).await,
+        (_, Attribute::Link) => by_link(connection, query, limit).await,
+        _ => of_domains(connection, query, by, limit).await,
     }
+}
+
+/// By the rows of each link of a tenant or domain, of which only those with most clicks are given names.
+async fn by_link(
+    connection: &Connection,
+    query: &AnalyticsQuery,
+    limit: usize,
+) -> Result<Breakdown, EngineError> {
+    let spans = spans(connection, query, &[]).await?;
+    let condition = Sql::default().scope(&query.scope);
+    let rows = spans.rows("link", "link_id, clicks, bots", &condition);
+    let top = top(query.bots, "link_id", rows, limit + TIED_LINKS);
+    let all = Sql::new(&format!("SELECT {} FROM ", counting(query.bots)));
+    let all = all.sql(by_slot(query, &spans));
+    let (top, all): (Vec<(u64, u64)>, u64) =
+        tokio::try_join!(connection.all(top), connection.one(all))?;
+    let ids: Vec<u64> = top.iter().map(|(link, _)| *link).collect();
+    let condition = condition.text(" AND ").links(&ids);
+    let names = Sql::new("SELECT link_id, argMax(key, slot) FROM ")
+        .sql(spans.rows("link", "link_id, key", &condition))
+        .text(" GROUP BY link_id");
+    let names: Vec<(u64, String)> = connection.all(names).await?;
+    let mut names: HashMap<u64, String> = names.into_iter().collect();
+    let named = |(link, clicks)| Some((names.remove(&link)?, clicks));
+    let top: Breakdown = top.into_iter().filter_map(named).collect();
+    let with: u64 = top.iter().map(|(_, clicks)| clicks).sum();
+    Ok(first(top, all.max(with), limit))
 }
 
 /// By the rows of each value.
@@ -241,7 +296,7 @@ async fn of_links(
     } else {
         let since = since(connection.settings().raw_days);
         let until = connection.built_until().await?;
-        let Spans { days, hours } = Spans::of(query.from..query.to, until, since);
+        let Spans { days, hours, .. } = Spans::of(query.from..query.to, until, since);
         let of_days =
             Sql::new("(SELECT value, clicks, bots FROM link_value_days WHERE attribute = ")
                 .number(by as u8)

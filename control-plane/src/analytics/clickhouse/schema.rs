@@ -2,7 +2,7 @@
 //!
 //! `clicks` and `orphans` have what came, row by row. Materialized views add clicks up by the hour: those of links
 //! (`link_hours`), of domains (`domain_hours`) and of the values that attributes have among the clicks of a domain
-//! (`value_hours`), and these by the day. The values that attributes have among the clicks of a link are added up once a day
+//! (`value_hours`), and these by the day; the first two by the minute as well. The values that attributes have among the clicks of a link are added up once a day
 //! is over (`link_value_days`): see [`super::days`].
 
 use super::super::model::Attribute;
@@ -36,6 +36,8 @@ impl Dialect {
 pub(super) enum Kept {
     /// Single clicks, by their column `at`.
     Raw,
+    /// Minutes, by `minute`.
+    Minutes,
     /// Hours, by `hour`.
     Hours,
     /// Days, by `day`.
@@ -49,6 +51,7 @@ impl Kept {
     pub(super) fn days(self, settings: &AnalyticsConfig) -> Option<u64> {
         match self {
             Self::Raw => Some(settings.raw_days),
+            Self::Minutes => Some(settings.minutes_days),
             Self::Hours => Some(settings.hours_days),
             Self::Days => Some(settings.days),
             Self::Totals => None,
@@ -59,6 +62,7 @@ impl Kept {
     fn slot(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Raw => ("at", "DateTime('UTC')", "at"),
+            Self::Minutes => ("minute", "DateTime('UTC')", "toStartOfMinute(at)"),
             Self::Hours => ("hour", "DateTime('UTC')", "toStartOfHour(at)"),
             Self::Days => ("day", "Date", "toDate(hour)"),
             Self::Totals => ("", "", ""),
@@ -68,6 +72,7 @@ impl Kept {
     fn partition(self) -> &'static str {
         match self {
             Self::Raw => "toDate(at)",
+            Self::Minutes => "toDate(minute)",
             Self::Hours => "toDate(hour)",
             Self::Days => "toYYYYMM(day)",
             Self::Totals => "tuple()",
@@ -130,9 +135,21 @@ const fn table(
 
 /// All tables, each behind the one that fills it. In [`Dialect::Classic`] views on a table fill theirs in the order of their
 /// names, one after another: that of [`NOTED`] is the last one.
-pub(super) const TABLES: [Table; 12] = [
+pub(super) const TABLES: [Table; 14] = [
     table("clicks", Content::Clicks, Kept::Raw, None),
     table("orphans", Content::Orphans, Kept::Raw, None),
+    table(
+        "link_minutes",
+        Content::Links,
+        Kept::Minutes,
+        Some("clicks"),
+    ),
+    table(
+        "domain_minutes",
+        Content::Domains,
+        Kept::Minutes,
+        Some("clicks"),
+    ),
     table("link_hours", Content::Links, Kept::Hours, Some("clicks")),
     table(
         "domain_hours",
@@ -416,7 +433,7 @@ impl Table {
         }
         columns.push_str(", sum(clicks) AS clicks, sum(bots) AS bots");
         let visitors = match (self.content, self.kept) {
-            (Content::Links | Content::Domains, Kept::Hours) => {
+            (Content::Links | Content::Domains, Kept::Minutes | Kept::Hours) => {
                 ", uniqCombinedStateIf(14)(visitor, is_visitor) AS visitors"
             }
             (Content::Links | Content::Domains, _) => {
@@ -427,7 +444,7 @@ impl Table {
         let rows = match (self.content, self.kept) {
             (Content::Values, Kept::Hours) => values(condition),
             // Clicks without a link are of no tenant.
-            (Content::Links, Kept::Hours) => with(condition, "tenant_id > 0"),
+            (Content::Links, Kept::Minutes | Kept::Hours) => with(condition, "tenant_id > 0"),
             _ => condition.to_owned(),
         };
         Some(format!(
@@ -470,10 +487,10 @@ fn of_link(by: Attribute, day: u64) -> Option<String> {
 /// How many numbers of clicks an insert has.
 pub(super) const NUMBERS_OF_INSERT: u64 = 1 << 28;
 
-/// All attributes but the tag, of which a click may have several.
+/// All attributes but the tag, of which a click may have several, and the link, of which the tables of links know.
 fn single() -> impl Iterator<Item = Attribute> {
     let all = Attribute::ALL.into_iter();
-    all.filter(|by| *by != Attribute::Tag)
+    all.filter(|by| !matches!(by, Attribute::Tag | Attribute::Link))
 }
 
 /// Multiplies clicks by their attributes. Clicks without a value have no row: there are as many as the others leave

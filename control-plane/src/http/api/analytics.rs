@@ -8,7 +8,7 @@ use super::{schema, values};
 use crate::analytics::{
     Answer, Attribute, GroupBy, Interval, MAX_VALUES, Numbers, Period, Question, Scope,
 };
-use crate::config::LinksConfig;
+use crate::config::{AnalyticsConfig, LinksConfig};
 use crate::http::app::App;
 use crate::http::auth::Caller;
 use crate::problem::Problem;
@@ -127,18 +127,7 @@ pub(crate) async fn get(
     let group_by = fields.optional("groupBy", group_by).unwrap_or_default();
     let limit = fields.optional("limit", limit).unwrap_or(DEFAULT_LIMIT);
     let bots = fields.optional("bots", filter::bots).unwrap_or_default();
-    let of_group = |times: Times| match group_by {
-        GroupBy::Values(_) => times.for_breakdown(app.config.analytics.hours_days),
-        _ => times,
-    };
-    let times = Times::read(&mut fields);
-    let before = fields
-        .optional("compare", previous)
-        .map(|()| of_group(times.before()));
-    let times = of_group(times);
-    if before.is_some() && times.period == Some(Period::All) {
-        fields.refuse("compare", "cannot be combined with interval=all");
-    }
+    let (times, before) = intervals(&mut fields, group_by, &app.config.analytics);
     let filter = ClickFilter::read(&mut fields, &app.links(&caller));
     fields.finish()?;
     let engine = app.ask(&caller).await?;
@@ -172,6 +161,35 @@ pub(crate) async fn get(
         previous,
         ..AnalyticsView::new(group_by.word(), part, found.at_least)
     }))
+}
+
+/// The interval that is asked about, and the one before if that is asked for.
+fn intervals(
+    fields: &mut Fields,
+    group_by: GroupBy,
+    settings: &AnalyticsConfig,
+) -> (Times, Option<Times>) {
+    let minutes = match group_by {
+        GroupBy::Timeseries => settings
+            .kept_minutes()
+            .ok_or("must not be minute: clicks are kept by the minute in ClickHouse only"),
+        _ => Err("must not be minute but with groupBy=timeseries"),
+    };
+    let of_group = |times: Times| match group_by {
+        GroupBy::Values(_) => times.for_breakdown(settings.hours_days),
+        _ => times,
+    };
+    let times = of_group(Times::read(fields, minutes));
+    let before = fields
+        .optional("compare", previous)
+        .map(|()| of_group(times.before()));
+    if let Some(before) = &before {
+        if times.period == Some(Period::All) {
+            fields.refuse("compare", "cannot be combined with interval=all");
+        }
+        before.check_minutes(fields, "compare", minutes);
+    }
+    (times, before)
 }
 
 /// The conversions of the days that an interval touches, by event, at most `limit` events, and the conversions of the others.

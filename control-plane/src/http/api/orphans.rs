@@ -37,7 +37,7 @@ pub(crate) async fn get(
     let group_by = fields.optional("groupBy", group_by).unwrap_or_default();
     let limit = fields.optional("limit", limit).unwrap_or(DEFAULT_LIMIT);
     let bots = fields.optional("bots", filter::bots).unwrap_or_default();
-    let times = Times::read(&mut fields);
+    let times = Times::read(&mut fields, Err("must not be minute for orphan visits"));
     let domain = fields.optional("domain", |value| values::domain(value, &app.links(&caller)));
     fields.finish()?;
     let engine = app.ask(&caller).await?;

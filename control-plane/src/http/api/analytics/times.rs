@@ -40,16 +40,18 @@ pub(crate) struct IntervalView {
 }
 
 impl Times {
-    /// Reads the parameters `interval`, `from`, `to`, `timezone` and `granularity`.
-    pub(crate) fn read(fields: &mut Fields) -> Self {
+    /// Reads the parameters `interval`, `from`, `to`, `timezone` and `granularity`. Minutes are taken of as many days, or refused for that
+    /// reason.
+    pub(crate) fn read(fields: &mut Fields, minutes: Result<u64, &'static str>) -> Self {
         let zone = fields.optional("timezone", parse_zone);
         let zone = zone.unwrap_or(TimeZone::UTC);
         let period = fields.optional("interval", parse_period);
         let from = fields.optional("from", values::time);
         let to = fields.optional("to", values::time);
+        let granularity = fields.optional("granularity", parse_granularity);
         let now = clock::unix_seconds();
         let interval = match from {
-            Some(from) => Interval::between(from, to.unwrap_or(now)),
+            Some(from) => Interval::between(from, to.unwrap_or(now), granularity),
             None => Interval::until_now(period.unwrap_or_default(), now, &zone),
         };
         let is_empty = from.is_some_and(|from| to.unwrap_or(now) <= from);
@@ -61,7 +63,6 @@ impl Times {
             fields.refuse("to", "must be after from");
         }
         let interval = interval.within_reach(now);
-        let granularity = fields.optional("granularity", parse_granularity);
         let granularity = granularity.unwrap_or_else(|| interval.granularity());
         let slots = interval.slots(granularity, &zone).unwrap_or_else(|| {
             fields.refuse(
@@ -70,12 +71,36 @@ impl Times {
             );
             Vec::new()
         });
-        Self {
+        let times = Self {
             interval,
             period: period.or_else(|| from.is_none().then(Period::default)),
             zone,
             granularity,
             slots,
+        };
+        times.check_minutes(fields, "granularity", minutes);
+        times
+    }
+
+    /// Refuses a field because of which there would be a series of minutes that are not known.
+    pub(crate) fn check_minutes(
+        &self,
+        fields: &mut Fields,
+        field: &'static str,
+        minutes: Result<u64, &'static str>,
+    ) {
+        if self.granularity != Granularity::Minute {
+            return;
+        }
+        let today = clock::unix_seconds() / DAY;
+        match minutes {
+            Err(reason) => fields.refuse(field, reason),
+            Ok(days) if self.interval.from < (today + 1).saturating_sub(days) * DAY => {
+                let reason =
+                    format!("minutes are known of {days} days of UTC, that of today included");
+                fields.refuse(field, Reason::Owned(reason));
+            }
+            Ok(_) => {}
         }
     }
 
@@ -141,7 +166,7 @@ mod tests {
 
     fn read(query: &str) -> (Times, Result<(), String>) {
         let mut fields = Fields::of_query(Some(query)).ok().unwrap();
-        let times = Times::read(&mut fields);
+        let times = Times::read(&mut fields, Ok(3));
         let finished = fields.finish().map_err(|problem| {
             let document = serde_json::to_value(problem.document()).unwrap();
             document["errors"][0]["field"].as_str().unwrap().to_owned()
@@ -159,6 +184,11 @@ mod tests {
             ("timezone=Mars/Olympus", "timezone"),
             ("interval=1y&granularity=hour", "granularity"),
             ("granularity=minute", "granularity"),
+            ("granularity=second", "granularity"),
+            (
+                "granularity=minute&from=2026-01-01T00:00:00Z&to=2026-01-01T01:00:00Z",
+                "granularity",
+            ),
         ] {
             assert_eq!(read(query).1, Err(field.to_owned()), "{query}");
         }
