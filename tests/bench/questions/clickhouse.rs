@@ -66,7 +66,7 @@ impl Server {
 
     /// Waits until a control plane has added up all days that are over; how many seconds that takes.
     pub(super) async fn await_days(&self) -> f64 {
-        const LIMIT: Duration = Duration::from_secs(900);
+        const LIMIT: Duration = Duration::from_secs(3_600);
         let start = Instant::now();
         let is_over = format!("days over {} are added up", DAYS - 2);
         until(&is_over, LIMIT, async || {
