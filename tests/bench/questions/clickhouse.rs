@@ -13,18 +13,44 @@ const DAY: u64 = 86_400;
 const COLUMNS: &str = "tenant_id, link_id, at, number, clicks, bots, domain_id, key, tags, status, rule, country, city, user_agent, \
      device, browser, os, is_bot, referrer, language, utm_source, utm_medium, utm_campaign, utm_term, utm_content, visitor, is_visitor";
 
-pub(super) struct Server(ClickHouseServer);
+/// The numbers of attributes, and what says their values in `clicks`.
+const VALUES: [(u8, &str); 16] = [
+    (0, "country"),
+    (1, "city"),
+    (2, "device"),
+    (3, "browser"),
+    (4, "os"),
+    (5, "referrer"),
+    (6, "language"),
+    (7, "utm_source"),
+    (8, "utm_medium"),
+    (9, "utm_campaign"),
+    (10, "utm_term"),
+    (11, "utm_content"),
+    (12, "if(rule = 0, '', toString(rule))"),
+    (13, "toString(status)"),
+    (15, "arrayJoin(tags)"),
+    (16, "substring(key, 1, position(key, '/') - 1)"),
+];
+
+pub(super) struct Server {
+    server: ClickHouseServer,
+    kind: ClickHouseKind,
+}
 
 impl Server {
     pub(super) fn start(kind: ClickHouseKind) -> Self {
-        Self(ClickHouseServer::start(kind))
+        Self {
+            server: ClickHouseServer::start(kind),
+            kind,
+        }
     }
 
     /// The settings of a control plane that keeps its clicks there.
     pub(super) fn settings(&self) -> [(&'static str, String); 4] {
         [
             ("EDGELINK_ANALYTICS_ENGINE", "clickhouse".to_owned()),
-            ("EDGELINK_ANALYTICS_CLICKHOUSE_URL", self.0.url()),
+            ("EDGELINK_ANALYTICS_CLICKHOUSE_URL", self.server.url()),
             (
                 "EDGELINK_ANALYTICS_CLICKHOUSE_TIMEOUT_MS",
                 PATIENCE.as_millis().to_string(),
@@ -35,7 +61,7 @@ impl Server {
     }
 
     pub(super) fn version(&self) -> String {
-        self.0.ask("SELECT version()").trim().to_owned()
+        self.server.ask("SELECT version()").trim().to_owned()
     }
 
     /// Makes clicks, a day at a time; how many seconds that takes.
@@ -53,10 +79,14 @@ impl Server {
                 "INSERT INTO edgelink.clicks ({COLUMNS}) {select} FROM (SELECT number + {} AS n FROM numbers({count}))",
                 day * count
             );
-            let _ = self.0.ask(&insert);
+            let _ = self.server.ask(&insert);
+            if self.kind == ClickHouseKind::Chdb {
+                // Control planes add values up themselves for servers of today.
+                let _ = self.server.ask(&values(from / DAY));
+            }
         }
         let hour = now / 3600 * 3600;
-        let _ = self.0.ask(&format!(
+        let _ = self.server.ask(&format!(
             "INSERT INTO edgelink.orphans (tenant_id, at, number, clicks, domain_id, key, kind) \
              SELECT 1, toDateTime({hour} - number), number, 1, {domain_id}, concat('{DOMAIN}/absent-', toString(number % 3000)), 2 \
              FROM numbers(10000)"
@@ -70,7 +100,7 @@ impl Server {
         let start = Instant::now();
         let is_over = format!("days over {} are added up", DAYS - 2);
         until(&is_over, LIMIT, async || {
-            let built = self.0.ask("SELECT count() FROM edgelink.built_days");
+            let built = self.server.ask("SELECT count() FROM edgelink.built_days");
             let built: u64 = built.trim().parse().expect("a number");
             // The last one may not be settled yet.
             (built >= DAYS - 2).then_some(())
@@ -81,12 +111,28 @@ impl Server {
 
     /// What the tables take.
     pub(super) fn bytes(&self) -> String {
-        let tables = self.0.ask(
+        let tables = self.server.ask(
             "SELECT concat(table, ' ', toString(sum(rows)), ' rows ', toString(intDiv(sum(bytes_on_disk), 1048576)), ' MiB') \
              FROM system.parts WHERE active AND database = 'edgelink' GROUP BY table ORDER BY table",
         );
         tables.trim().replace('\n', ", ")
     }
+}
+
+/// Adds up which values the clicks of a day have.
+fn values(day: u64) -> String {
+    let select = |(by, value): (u8, &str)| {
+        format!(
+            "SELECT tenant_id, toUInt8({by}) AS attribute, domain_id, toString({value}) AS value, toStartOfHour(at) AS hour, \
+             sum(clicks), sum(bots) FROM edgelink.clicks WHERE toDate(at) = toDate({day}) AND value != '' \
+             GROUP BY tenant_id, domain_id, value, hour",
+        )
+    };
+    let selects: Vec<String> = VALUES.into_iter().map(select).collect();
+    format!(
+        "INSERT INTO edgelink.value_hours (tenant_id, attribute, domain_id, value, hour, clicks, bots) {}",
+        selects.join(" UNION ALL ")
+    )
 }
 
 /// The columns of the click `n`, one of `count` from `from` on.
