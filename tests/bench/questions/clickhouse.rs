@@ -47,7 +47,7 @@ impl Server {
     }
 
     /// The settings of a control plane that keeps its clicks there.
-    pub(super) fn settings(&self) -> [(&'static str, String); 4] {
+    pub(super) fn settings(&self) -> [(&'static str, String); 5] {
         [
             ("EDGELINK_ANALYTICS_ENGINE", "clickhouse".to_owned()),
             ("EDGELINK_ANALYTICS_CLICKHOUSE_URL", self.server.url()),
@@ -55,8 +55,9 @@ impl Server {
                 "EDGELINK_ANALYTICS_CLICKHOUSE_TIMEOUT_MS",
                 PATIENCE.as_millis().to_string(),
             ),
-            // All single clicks stay.
+            // All single clicks stay, and hours, of which days are added up.
             ("EDGELINK_ANALYTICS_RAW_DAYS", (DAYS + 10).to_string()),
+            ("EDGELINK_ANALYTICS_HOURS_DAYS", (DAYS + 10).to_string()),
         ]
     }
 
