@@ -55,6 +55,8 @@ pub(super) struct FollowedLink {
     /// The domain; 0 if it is unknown.
     pub(super) domain_id: u32,
     pub(super) tags: Arc<[String]>,
+    /// The UTM parameters of its target, and then of those of its rules; empty if there are none.
+    campaigns: Vec<[u32; UTM]>,
 }
 
 /// A user agent, and the texts of what it says.
@@ -169,6 +171,7 @@ impl FollowedLink {
             tenant_id: 0,
             domain_id: 0,
             tags: Arc::default(),
+            campaigns: Vec::new(),
         }
     }
 
@@ -177,11 +180,19 @@ impl FollowedLink {
         self.tenant_id > 0
     }
 
-    pub(super) fn is(&mut self, link: &ClickedLink) {
+    pub(super) fn is(&mut self, link: &ClickedLink, texts: &mut Texts) {
         self.link_id = link.id;
         self.tenant_id = link.tenant_id;
         self.domain_id = link.domain_id;
         self.tags = Arc::clone(&link.tags);
+        let mut campaign = |lines: &str| {
+            let mut numbers = [0; UTM];
+            for (number, value) in numbers.iter_mut().zip(lines.split('\n')) {
+                *number = texts.number(value);
+            }
+            numbers
+        };
+        self.campaigns = link.campaigns.iter().map(|lines| campaign(lines)).collect();
     }
 
     pub(super) fn is_on(&mut self, domain: ClickedDomain) {
@@ -227,6 +238,24 @@ impl Columns {
         self.visitor.truncate(rows);
         self.has_visitor.truncate(rows);
         self.ids.retain(|(row, _)| *row < rows);
+    }
+
+    /// Gives described clicks the UTM parameters of the target that they led to, where the visitor's query had none.
+    pub(super) fn take_campaigns(&mut self, links: &[FollowedLink]) {
+        if links.iter().all(|link| link.campaigns.is_empty()) {
+            return;
+        }
+        for row in (0..self.len()).filter(|row| self.is_described[*row]) {
+            let campaigns = &links[self.link[row] as usize].campaigns;
+            let Some(campaign) = campaigns.get(usize::from(self.rule[row])) else {
+                continue;
+            };
+            for (column, number) in self.texts[UTMS..].iter_mut().zip(campaign) {
+                if column[row] == 0 {
+                    column[row] = *number;
+                }
+            }
+        }
     }
 
     /// The id of a row.
@@ -284,6 +313,7 @@ impl Chunk {
             tenant_id: click.tenant_id,
             domain_id: click.domain_id,
             tags: Arc::clone(&click.tags),
+            campaigns: Vec::new(),
         });
         last_place(&self.links)
     }

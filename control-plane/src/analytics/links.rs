@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a link is remembered. A change of its tags counts for clicks after that time at the latest.
+/// How long a link is remembered. A change of its tags or targets counts for clicks after that time at the latest.
 const REMEMBERED: Duration = Duration::from_secs(10);
 
 /// The most domains that are remembered.

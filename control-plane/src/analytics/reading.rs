@@ -376,9 +376,10 @@ impl Reading {
     }
 }
 
-/// Gives clicks and orphan visits their links, domains and tenants.
+/// Gives clicks and orphan visits their links, domains and tenants, and clicks the campaigns of their targets.
 async fn find(chunk: &mut Chunk, resolver: &LinkResolver) -> Result<(), StoreError> {
     let Chunk {
+        clicks,
         links,
         texts,
         orphans,
@@ -393,11 +394,12 @@ async fn find(chunk: &mut Chunk, resolver: &LinkResolver) -> Result<(), StoreErr
     let domains: HashMap<Arc<str>, ClickedDomain> = resolver.domains(&hosts).await?;
     for (link, key) in links.iter_mut().zip(&keys) {
         match (found.get(key), domains.get(host(key))) {
-            (Some(known), _) => link.is(known),
+            (Some(known), _) => link.is(known, texts),
             (None, Some(domain)) => link.is_on(*domain),
             (None, None) => {}
         }
     }
+    clicks.take_campaigns(links);
     for orphan in orphans {
         if let Some(domain) = domains.get(host(&orphan.url)) {
             orphan.domain_id = domain.id;

@@ -32,6 +32,22 @@ pub(crate) fn values(target: &TargetUrl) -> [Option<Cow<'_, str>>; 5] {
     values.map(|value| value.filter(|value| !value.is_empty()))
 }
 
+/// The values as analytics keep those of visitors: a line each, without what follows a control character, and of at most `most`
+/// bytes; empty if there are none.
+pub(crate) fn lines(target: &TargetUrl, most: usize) -> Box<str> {
+    let values = values(target).map(|value| {
+        let value = value.unwrap_or_default();
+        let end = value.find(|letter: char| letter.is_ascii_control());
+        let end = value.floor_char_boundary(end.unwrap_or(value.len()).min(most));
+        value.get(..end).unwrap_or_default().to_owned()
+    });
+    let lines = values.join("\n");
+    match lines.len() < NAMES.len() {
+        true => Box::default(),
+        false => lines.into(),
+    }
+}
+
 /// The target with new values of [`NAMES`]: `None` stays, `Some(None)` is removed. A parameter that has the value already stays
 /// byte for byte.
 ///

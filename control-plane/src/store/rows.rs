@@ -311,7 +311,7 @@ pub(super) fn check_known(link: &Link) -> Result<(), Fault> {
     }
 }
 
-fn details_from_text(text: Option<&str>) -> Result<LinkDetails, Fault> {
+pub(super) fn details_from_text(text: Option<&str>) -> Result<LinkDetails, Fault> {
     let details = text.map(serde_json::from_str).transpose();
     let details = details.map_err(|error| Fault::corrupt("details", &error))?;
     Ok(details.unwrap_or_default())

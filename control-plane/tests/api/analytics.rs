@@ -44,6 +44,16 @@ pub(crate) fn click(key: &str) -> Event<&str> {
 
 /// Reports events as batch `seq` of a worker, and waits for nothing.
 pub(crate) async fn report(server: &Running, seq: u64, events: &[Event<&str>]) {
+    report_with(server, seq, events, &[]).await;
+}
+
+/// The same with clicks of links about which nothing else is known.
+pub(crate) async fn report_with(
+    server: &Running,
+    seq: u64,
+    events: &[Event<&str>],
+    clicks: &[(&str, u64)],
+) {
     let mut builder = EventsBuilder::new(RandomState::new(), 1 << 20);
     for event in events {
         assert!(builder.push(&event.map(str::as_bytes)));
@@ -53,6 +63,7 @@ pub(crate) async fn report(server: &Running, seq: u64, events: &[Event<&str>]) {
         worker: [9; 16],
         seq,
         at: now(),
+        clicks: clicks.to_vec(),
         events: BatchEvents {
             bytes: &encoded.bytes,
             clicks: encoded.clicks,
@@ -388,6 +399,27 @@ async fn single_clicks_are_listed_page_by_page_with_all_but_the_token() {
         .await
         .expect(200);
     assert_eq!(early["clicks"], json!([]));
+}
+
+#[tokio::test]
+async fn a_click_belongs_to_the_campaign_of_its_target_unless_it_names_one() {
+    let server = Running::start().await;
+    let mut marketed = link("a");
+    marketed["longUrl"] = json!("https://shop.example/?utm_source=news&utm_medium=mail");
+    server.post(&marketed).await.expect(201);
+    let mut plain = click("go.example:8080/a");
+    plain.attributes.utm = [""; 5];
+    report(&server, 1, &[plain, click("go.example:8080/a")]).await;
+    counted(&server, 2).await;
+    let one = |value: &str, clicks: u64| json!({ "value": value, "clicks": clicks });
+    let sources = values(&server, "groupBy=utm_sources&shortCode=a").await;
+    assert_eq!(sources, json!([one("news", 1), one("newsletter", 1)]));
+    let mediums = values(&server, "groupBy=utm_mediums").await;
+    assert_eq!(mediums, json!([one("mail", 2)]));
+    let clicks = server.get("/links/a/clicks").await.expect(200);
+    for click in clicks["clicks"].as_array().unwrap() {
+        assert_eq!(click["utmMedium"], "mail", "{click}");
+    }
 }
 
 #[tokio::test]

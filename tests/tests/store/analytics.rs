@@ -7,10 +7,12 @@ use edgelink_control_plane::analytics::{
     Scope, SqlEngine, Turn, Visitors, agents,
 };
 use edgelink_control_plane::config::AnalyticsConfig;
+use edgelink_control_plane::links::target::TargetUrl;
 use edgelink_control_plane::store::{ClickReport, ClickRetention, DayProgress, NewLink, Store};
 use edgelink_control_plane::tenancy::FIRST_TENANT;
-use edgelink_wire::clicks::events::{Attributes, Event, Kind, OrphanKind};
+use edgelink_wire::clicks::events::{Attributes, Event, Kind, MAX_TEXT, OrphanKind};
 use edgelink_wire::clicks::{BatchEvents, ClickBatch};
+use edgelink_wire::rules::Rule;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -23,6 +25,7 @@ on_every_database!(
     days_answer_as_their_hours_did,
     clicks_that_come_while_their_day_is_summed_up_are_in_it,
     values_and_orphan_visits_are_bounded,
+    a_click_has_the_campaign_of_its_target,
     single_clicks_are_paged_by_place_and_by_number,
     old_clicks_are_purged,
     clicks_from_the_future_keep_no_others,
@@ -565,6 +568,73 @@ fn raw(scope: Scope) -> RawQuery {
         skip: 0,
         limit: 100,
     }
+}
+
+async fn a_click_has_the_campaign_of_its_target(database: Database) {
+    let mut clicking = Clicking::new(&database).await;
+    let mut new = link(1, "a");
+    let long = "x".repeat(600);
+    let target = format!("https://x.example/?utm_source=own&utm_medium=a%20b%00c&utm_term={long}");
+    new.content.target = TargetUrl::from_store(&target);
+    let rule = |target: &str| Rule {
+        target: target.to_owned(),
+        conditions: Vec::new(),
+    };
+    new.content.details.rules = vec![
+        rule("https://x.example/"),
+        rule("https://x.example/?utm_source=second"),
+    ];
+    create(&clicking.store, new).await.unwrap();
+    let visit = |rule, source: &'static str| Event {
+        rule,
+        attributes: Attributes {
+            utm: [source, "", "", "", ""].map(str::as_bytes),
+            ..Attributes::default()
+        },
+        ..event("a.example/a", now())
+    };
+    let visits = [
+        visit(0, ""),
+        visit(0, "visitor"),
+        visit(1, ""),
+        visit(2, ""),
+        visit(3, ""),
+    ];
+    let events = encoded(&visits);
+    let described = ClickBatch {
+        events: BatchEvents::of(&events).unwrap(),
+        clicks: vec![("a.example/a", 4)],
+        ..batch([2; 16], 1)
+    };
+    clicking.report(&[described]).await;
+    clicking.write().await;
+    let of_link = query(
+        Scope::Links(vec![1]),
+        now() - DAY,
+        now() + DAY,
+        Bots::Included,
+    );
+    for (by, expected) in [
+        (
+            Attribute::UtmSource,
+            vec![("", 6), ("own", 1), ("second", 1), ("visitor", 1)],
+        ),
+        (Attribute::UtmMedium, vec![("", 7), ("a b", 2)]),
+        (Attribute::UtmCampaign, vec![("", 9)]),
+    ] {
+        let found = clicking.engine.breakdown(&of_link, by, 10).await.unwrap();
+        let expected = expected
+            .into_iter()
+            .map(|(value, clicks)| (value.to_owned(), clicks));
+        assert_eq!(as_map(found), expected.collect(), "{by:?}");
+    }
+    let clicks = clicking
+        .engine
+        .raw(&raw(Scope::Links(vec![1])))
+        .await
+        .unwrap();
+    let terms = clicks.iter().map(|click| click.described.utm[3].len());
+    assert_eq!(terms.filter(|length| *length == MAX_TEXT).count(), 2);
 }
 
 async fn single_clicks_are_paged_by_place_and_by_number(database: Database) {

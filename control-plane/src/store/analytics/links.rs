@@ -1,10 +1,13 @@
 //! The links and domains that reports are about.
 
+use crate::links::target::TargetUrl;
+use crate::links::utm;
 use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};
-use crate::store::rows::{name, tags_from_text};
+use crate::store::rows::{details_from_text, name, tags_from_text};
 use crate::store::session::Session;
 use crate::store::sql::{LONGEST, sql};
+use edgelink_wire::clicks::events::MAX_TEXT;
 use edgelink_wire::{Code, Domain, LinkKey};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +23,9 @@ pub struct ClickedLink {
     pub domain_id: u32,
     /// Its tags.
     pub tags: Arc<[String]>,
+    /// The campaign parameters of its target, and then of those of its rules: source, medium, campaign, term and content, a line
+    /// each. A target without any has no line; and if none has any, there are no targets.
+    pub campaigns: Arc<[Box<str>]>,
     /// Whether it is a tombstone.
     pub is_deleted: bool,
 }
@@ -83,18 +89,28 @@ async fn clicked_links(
     domain: &Domain,
     codes: &[&Code],
 ) -> Result<Vec<(LinkKey, ClickedLink)>, Fault> {
-    type Row = (Vec<u8>, u64, u32, u32, String, Option<u64>);
+    type Row = (
+        Vec<u8>,
+        u64,
+        u32,
+        u32,
+        String,
+        Option<u64>,
+        Vec<u8>,
+        Option<String>,
+    );
     let dialect = session.dialect();
     let (index, join) = (
         dialect.force_index("links_domain_code"),
         dialect.join_in_order,
     );
     let query = sql(format!(
-        "SELECT l.code, l.id, l.tenant_id, l.domain_id, l.tags, l.deleted_at FROM domains d \
+        "SELECT l.code, l.id, l.tenant_id, l.domain_id, l.tags, l.deleted_at, l.url, l.details \
+         FROM domains d \
          {join} links l{index} ON l.domain_id = d.id WHERE d.name = ? AND l.code IN "
     ));
     let rows: Vec<Row> = session.fetch_all(query.bind(domain).list(codes)).await?;
-    let link = |(code, id, tenant_id, domain_id, tags, deleted_at): Row| {
+    let link = |(code, id, tenant_id, domain_id, tags, deleted_at, url, details): Row| {
         let code = Code::parse(&name(&code)?).map_err(|error| Fault::corrupt("code", &error))?;
         let link = ClickedLink {
             id,
@@ -102,9 +118,24 @@ async fn clicked_links(
             domain_id,
             // A link without tags is better than reports that cannot be written.
             tags: tags_from_text(&tags).unwrap_or_default().into(),
+            campaigns: campaigns(&name(&url)?, details.as_deref()),
             is_deleted: deleted_at.is_some(),
         };
         Ok((LinkKey::new(domain.clone(), code), link))
     };
     rows.into_iter().map(link).collect()
+}
+
+fn campaigns(target: &str, details: Option<&str>) -> Arc<[Box<str>]> {
+    // As with tags.
+    let details = details_from_text(details).unwrap_or_default();
+    let of_rules = details.rules.iter().map(|rule| &*rule.target);
+    let of_targets = std::iter::once(target)
+        .chain(of_rules)
+        .map(|target| utm::lines(&TargetUrl::from_store(target), MAX_TEXT));
+    let of_targets: Arc<[Box<str>]> = of_targets.collect();
+    match of_targets.iter().all(|lines| lines.is_empty()) {
+        true => Arc::default(),
+        false => of_targets,
+    }
 }
