@@ -10,8 +10,8 @@ use utoipa::ToSchema;
 #[serde(rename_all = "camelCase")]
 #[schema(as = ClickVisitor)]
 pub(crate) struct VisitorView<'a> {
-    /// The status of the answer.
-    pub(crate) status: u16,
+    /// The status of the answer; null where a click is only counted, and nothing else is known of it.
+    pub(crate) status: Option<u16>,
     /// The priority of the rule that matched.
     pub(crate) rule: Option<u8>,
     /// Two letters of ISO 3166-1.
@@ -21,8 +21,8 @@ pub(crate) struct VisitorView<'a> {
     pub(crate) device: Option<&'static str>,
     pub(crate) browser: Option<&'a str>,
     pub(crate) os: Option<&'a str>,
-    /// Whether the user agent is that of a bot or another program.
-    pub(crate) bot: bool,
+    /// Whether the user agent is that of a bot or another program; null where it is not known.
+    pub(crate) bot: Option<bool>,
     /// The host that has referred.
     pub(crate) referrer: Option<&'a str>,
     pub(crate) language: Option<&'a str>,
@@ -46,14 +46,14 @@ impl<'a> VisitorView<'a> {
         let agent = &described.agent;
         let device = agent.device.as_str();
         Self {
-            status: described.status,
+            status: (described.status > 0).then_some(described.status),
             rule: (described.rule > 0).then_some(described.rule),
             country: known(&described.country),
             city: known(&described.city),
             device: (!device.is_empty()).then_some(device),
             browser: known(&agent.browser),
             os: known(&agent.os),
-            bot: agent.is_bot,
+            bot: (!described.user_agent.is_empty()).then_some(agent.is_bot),
             referrer: known(&described.referrer),
             language: known(&described.language),
             utm_source: known(source),

@@ -1,6 +1,6 @@
 //! A listener of the live stream: what it wants, and the events that wait for it.
 
-use crate::analytics::{Click, VisitorView};
+use crate::analytics::{Click, Described, VisitorView};
 use crate::tenancy::Scope;
 use crate::timestamp;
 use edgelink_wire::Domain;
@@ -159,19 +159,21 @@ struct LiveClick<'a> {
     domain: &'a str,
     tags: &'a [String],
     #[serde(flatten)]
-    visitor: Option<VisitorView<'a>>,
+    visitor: VisitorView<'a>,
 }
 
 /// The JSON of a click.
 pub(super) fn show(click: &Click) -> Arc<str> {
     let (domain, short_code) = click.key.split_once('/').unwrap_or_default();
+    let nothing = Described::default();
+    let described = click.described.as_deref().unwrap_or(&nothing);
     let view = LiveClick {
         at: timestamp::from_seconds(click.at),
         count: click.count,
         short_code,
         domain,
         tags: &click.tags,
-        visitor: click.described.as_deref().map(VisitorView::new),
+        visitor: VisitorView::new(described),
     };
     serde_json::to_string(&view).unwrap_or_default().into()
 }

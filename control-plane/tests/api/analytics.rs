@@ -423,6 +423,27 @@ async fn a_click_belongs_to_the_campaign_of_its_target_unless_it_names_one() {
 }
 
 #[tokio::test]
+async fn what_is_not_known_of_a_click_is_null() {
+    let server = Running::start().await;
+    server.post(&link("a")).await.expect(201);
+    report_with(&server, 1, &[], &[("go.example:8080/a", 1)]).await;
+    counted(&server, 1).await;
+    let page = server.get("/links/a/clicks").await.expect(200);
+    let file = |format: &str| format!("/links/a/clicks?format={format}");
+    let line = server.get(&file("ndjson")).await;
+    for click in [page["clicks"][0].clone(), line.json()] {
+        let mut members = click.as_object().unwrap().clone();
+        members.retain(|name, _| !["id", "at", "conversions"].contains(&name.as_str()));
+        assert!(members.values().all(Value::is_null), "{click}");
+        assert!(members.contains_key("status") && members.contains_key("bot"));
+    }
+    let table = server.get(&file("csv")).await;
+    let row = table.text().lines().nth(1).unwrap();
+    let cells: Vec<&str> = row.split(',').skip(2).collect();
+    assert!(cells[..17].iter().all(|cell| cell.is_empty()), "{row}");
+}
+
+#[tokio::test]
 async fn clicks_are_exported_as_a_table_and_as_lines_of_json() {
     let server = Running::start().await;
     server.post(&link("a")).await.expect(201);

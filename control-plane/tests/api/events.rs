@@ -1,6 +1,6 @@
 //! The live stream of clicks.
 
-use crate::analytics::{click, report};
+use crate::analytics::{click, report, report_with};
 use crate::helpers::Running;
 use crate::scopes::{Client, client, link, tenant};
 use reqwest::{Method, Response};
@@ -101,6 +101,24 @@ async fn a_click_is_streamed_to_those_who_listen_to_its_link() {
     assert_eq!(of_domain.click().await["shortCode"], "c");
     server.begin_stop();
     assert_eq!(of_domain.next().await, None);
+}
+
+#[tokio::test]
+async fn a_click_is_streamed_with_its_targets_campaign_and_null_for_what_is_not_known() {
+    let server = Running::start().await;
+    let mut marketed = link("a");
+    marketed["longUrl"] = json!("https://shop.example/?utm_medium=mail");
+    server.post(&marketed).await.expect(201);
+    let mut stream = Stream::open(&server, &server.admin_key, "").await;
+    report(&server, 1, &[click("go.example:8080/a")]).await;
+    let described = stream.click().await;
+    report_with(&server, 2, &[], &[("go.example:8080/a", 3)]).await;
+    let counted = stream.click().await;
+    assert_eq!(described["utmMedium"], "mail");
+    assert_eq!(counted["count"], 3);
+    for name in ["status", "bot", "country", "utmMedium"] {
+        assert_eq!(counted.get(name), Some(&Value::Null), "{name}");
+    }
 }
 
 #[tokio::test]

@@ -122,8 +122,7 @@ impl<'a> ClickView<'a> {
             cells.extend([kind.to_owned(), harmless(url)]);
         }
         let visitor = &self.visitor;
-        let rule = visitor.rule.map(|rule| rule.to_string());
-        cells.extend([visitor.status.to_string(), rule.unwrap_or_default()]);
+        cells.extend([text(visitor.status), text(visitor.rule)]);
         let texts = [
             visitor.country,
             visitor.city,
@@ -132,7 +131,7 @@ impl<'a> ClickView<'a> {
             visitor.os,
         ];
         cells.extend(texts.map(|text| harmless(text.unwrap_or_default())));
-        cells.push(visitor.bot.to_string());
+        cells.push(text(visitor.bot));
         let texts = [
             visitor.referrer,
             visitor.language,
@@ -150,6 +149,11 @@ impl<'a> ClickView<'a> {
         }
         cells
     }
+}
+
+/// What may be known as a cell.
+fn text(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
 }
 
 /// The text of a visitor as a cell: with a quote in front where a spreadsheet would take it for a formula.
