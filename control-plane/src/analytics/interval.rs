@@ -144,20 +144,39 @@ impl Interval {
         }
     }
 
-    /// The same with whole days of UTC where hours are not known any more: before `hours_from`, which begins a day.
+    /// The same with whole days of UTC where hours are not known any more: before `hours_from`, which begins a day. They are those that
+    /// are mostly in it, and one at least.
     #[must_use]
     pub fn whole_days_before(self, hours_from: u64) -> Self {
-        let Self { from, to } = self;
-        Self {
-            from: match from < hours_from {
-                true => from / DAY * DAY,
-                false => from,
-            },
-            to: match to < hours_from {
-                true => to.next_multiple_of(DAY),
-                false => to,
-            },
+        let [from, to] = [self.from, self.to].map(|bound| nearest_day(bound, hours_from));
+        if from < to || self.from >= self.to {
+            return Self { from, to };
         }
+        let from = self.from.midpoint(self.to) / DAY * DAY;
+        Self {
+            from,
+            to: from + DAY,
+        }
+    }
+
+    /// From when on clicks of such whole days are in each of the parts that begin with `slots`: in that in which most of the day is.
+    /// Parts that are shorter than a day stay.
+    #[must_use]
+    pub fn bounds(self, slots: &[u64], granularity: Granularity, hours_from: u64) -> Vec<u64> {
+        let mut bounds = slots.to_vec();
+        if granularity.seconds().is_none() {
+            bounds = slots
+                .iter()
+                .map(|slot| nearest_day(*slot, hours_from))
+                .collect();
+        }
+        for bound in &mut bounds {
+            *bound = (*bound).min(self.to).max(self.from);
+        }
+        if let Some(first) = bounds.first_mut() {
+            *first = self.from;
+        }
+        bounds
     }
 
     /// The interval before it, of the same length; it ends where time begins.
@@ -264,6 +283,14 @@ impl Granularity {
 #[must_use]
 pub fn zone(name: &str) -> Option<TimeZone> {
     TimeZone::get(name).ok()
+}
+
+/// The nearest beginning of a day before `hours_from`; what comes later stays.
+fn nearest_day(second: u64, hours_from: u64) -> u64 {
+    match second < hours_from {
+        true => (second + DAY / 2) / DAY * DAY,
+        false => second,
+    }
 }
 
 fn end_of_hour(second: u64) -> u64 {
@@ -376,11 +403,48 @@ mod tests {
             texts(&[interval.from, interval.to])
         };
         let whole = of("2026-10-01T22:00:00Z", "2026-10-31T05:00:00Z");
-        assert_eq!(whole, ["2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z"]);
-        let half = of("2026-10-01T22:00:00Z", "2026-11-02T05:00:00Z");
+        assert_eq!(whole, ["2026-10-02T00:00:00Z", "2026-10-31T00:00:00Z"]);
+        let half = of("2026-10-01T11:00:00Z", "2026-11-02T05:00:00Z");
         assert_eq!(half, ["2026-10-01T00:00:00Z", "2026-11-02T05:00:00Z"]);
         let none = of("2026-11-01T22:00:00Z", "2026-11-02T05:00:00Z");
         assert_eq!(none, ["2026-11-01T22:00:00Z", "2026-11-02T05:00:00Z"]);
+        let one = of("2026-10-01T22:00:00Z", "2026-10-02T07:00:00Z");
+        assert_eq!(one, ["2026-10-02T00:00:00Z", "2026-10-03T00:00:00Z"]);
+        assert_eq!(
+            of("2026-10-01T22:00:00Z", "2026-10-01T22:00:00Z")[0],
+            "2026-10-02T00:00:00Z"
+        );
+    }
+
+    #[test]
+    fn a_day_of_which_no_hours_are_known_is_in_the_part_in_which_most_of_it_is() {
+        let known = at("2026-11-01T00:00:00Z");
+        for (name, asked, bounds) in [
+            (
+                "Europe/Berlin",
+                ["2026-10-28T23:00:00Z", "2026-11-02T23:00:00Z"],
+                ["2026-10-29", "2026-10-30", "2026-10-31", "2026-11-01"],
+            ),
+            (
+                "America/New_York",
+                ["2026-10-28T04:00:00Z", "2026-11-02T05:00:00Z"],
+                ["2026-10-28", "2026-10-29", "2026-10-30", "2026-10-31"],
+            ),
+        ] {
+            let asked = between(at(asked[0]), at(asked[1]));
+            let slots = asked.slots(Granularity::Day, &zone(name).unwrap()).unwrap();
+            let counted = asked.whole_days_before(known);
+            let found = texts(&counted.bounds(&slots, Granularity::Day, known));
+            let expected = bounds.map(|day| format!("{day}T00:00:00Z"));
+            assert_eq!(found[..4], expected, "{name}");
+            assert_eq!(found[4..], texts(&slots)[4..], "{name}");
+        }
+        let asked = between(at("2026-10-30T22:00:00Z"), at("2026-10-31T02:00:00Z"));
+        let hours = asked.slots(Granularity::Hour, &TimeZone::UTC).unwrap();
+        let counted = asked.whole_days_before(known);
+        let found = texts(&counted.bounds(&hours, Granularity::Hour, known));
+        assert_eq!(found[..3], ["2026-10-31T00:00:00Z"; 3]);
+        assert_eq!(found[3], "2026-10-31T01:00:00Z");
     }
 
     #[test]

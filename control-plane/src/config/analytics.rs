@@ -19,7 +19,7 @@ edgelink_wire::settings! {
         pub engine: EngineKind = EngineKind::Sql;
         /// `clickhouse`: retention of clicks by the minute, in days.
         pub minutes_days: u64 = 3, 2..=35;
-        /// Retention of clicks by the hour, in days. Of older days, breakdowns and visitors are known by the day (UTC).
+        /// Retention of clicks by the hour, in days. Older days (UTC) count as a whole.
         pub hours_days: u64 = 35, 2..=400;
         /// Retention of clicks by the day, in days.
         pub days: u64 = 730, 2..=3_650;
@@ -77,6 +77,15 @@ impl AnalyticsConfig {
     #[must_use]
     pub fn kept_minutes(&self) -> Option<u64> {
         (self.engine == EngineKind::ClickHouse).then_some(self.minutes_days)
+    }
+
+    /// For how many days the clicks of each value are known by the hour. In ClickHouse those of a link are its single clicks.
+    #[must_use]
+    pub fn value_hours_days(&self) -> u64 {
+        match self.engine {
+            EngineKind::Sql => self.hours_days,
+            EngineKind::ClickHouse => self.hours_days.min(self.raw_days),
+        }
     }
 
     pub(super) fn check(&self, problems: &mut Problems) {

@@ -1,12 +1,15 @@
 //! The engine in the database and the one in ClickHouse, with the same clicks.
 
 use crate::fixture::{DAY, HOUR, Random, TestEngine, chunk, engine, midnight, settings, start};
+use crate::model::Model;
 use edgelink_control_plane::analytics::{
-    Attribute, Bots, Chunk, Click, Engine, Granularity, GroupBy, Interval, MAX_VALUES, Orphan,
-    OrphanGroup, Question, RawQuery, Scope, SqlEngine, orphans, zone,
+    AnalyticsQuery, Answer, Attribute, Bots, Chunk, Click, ClickHouse, Engine, Granularity,
+    GroupBy, Interval, MAX_VALUES, Orphan, OrphanGroup, Question, RawQuery, Scope, SqlEngine,
+    orphans, zone,
 };
 use edgelink_control_plane::config::AnalyticsConfig;
 use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
+use std::sync::Arc;
 
 const BOTS: [Bots; 3] = [Bots::Included, Bots::Excluded, Bots::Only];
 
@@ -35,9 +38,13 @@ async fn create_links(engine: &TestEngine) {
     }
 }
 
-/// Clicks of three days, the present one among them. A visitor has another token each day, as with edges.
+/// Clicks of three days, the present one among them.
 fn clicks(random: &mut Random, count: usize) -> (Vec<Click>, Vec<Orphan>) {
-    let from = midnight();
+    clicks_from(random, count, midnight())
+}
+
+/// Clicks of three days. A visitor has another token each day, as with edges.
+fn clicks_from(random: &mut Random, count: usize, from: u64) -> (Vec<Click>, Vec<Orphan>) {
     let mut clicks = random.clicks(count, from);
     for click in &mut clicks {
         let day = click.at / DAY;
@@ -114,7 +121,10 @@ async fn compare(
                     group_by,
                     limit: [2, MAX_VALUES][random.below(2) as usize],
                 };
-                same(sql, clickhouse, &question, interval, random, kind).await;
+                let zone = zone(ZONES[random.below(3) as usize]).unwrap();
+                let granularity = [Granularity::Hour, Granularity::Day][random.below(2) as usize];
+                let slots = interval.slots(granularity, &zone).unwrap();
+                same(sql, clickhouse, &question, (interval, &slots), kind).await;
             }
         }
         same_raw(sql, clickhouse, &scope, kind).await;
@@ -127,21 +137,17 @@ async fn compare(
     }
 }
 
-/// Asks both the same question.
+/// Asks both the same question; their answer.
 async fn same(
     sql: &SqlEngine,
     clickhouse: &TestEngine,
     question: &Question,
-    interval: Interval,
-    random: &mut Random,
+    (interval, slots): (Interval, &[u64]),
     kind: ClickHouseKind,
-) {
+) -> Answer {
     let shown = format!("{kind:?}, {question:?}, {interval:?}");
-    let zone = zone(ZONES[random.below(3) as usize]).unwrap();
-    let granularity = [Granularity::Hour, Granularity::Day][random.below(2) as usize];
-    let slots = interval.slots(granularity, &zone).unwrap();
-    let one = question.ask(sql, interval, &slots).await.unwrap();
-    let other = question.ask(&**clickhouse, interval, &slots).await.unwrap();
+    let one = question.ask(sql, interval, slots).await.unwrap();
+    let other = question.ask(&**clickhouse, interval, slots).await.unwrap();
     assert_eq!(one.totals.clicks, other.totals.clicks, "{shown}");
     assert_eq!(one.values, other.values, "{shown}");
     assert_eq!(one.other, other.other, "{shown}");
@@ -157,6 +163,101 @@ async fn same(
     }
     if one.totals.clicks > 0 && question.group_by == GroupBy::Values(Attribute::Country) {
         assert!(!one.values.is_empty(), "{shown}");
+    }
+    one
+}
+
+#[tokio::test]
+async fn both_engines_count_a_day_without_hours_as_a_whole() {
+    for kind in ClickHouseKind::ALL {
+        let server = ClickHouseServer::start(kind);
+        let mut clickhouse = engine(&settings(&server.url())).await;
+        create_links(&clickhouse).await;
+        let short = AnalyticsConfig {
+            hours_days: 2,
+            ..settings(&server.url())
+        };
+        let sql = SqlEngine::new(clickhouse.store.clone(), short.clone());
+        let mut random = Random::new(18);
+        let mut model = Model::default();
+        for insert in 0..3 {
+            let from = midnight() - insert * 2 * DAY;
+            let (clicks, _) = clicks_from(&mut random, 700, from);
+            let mut chunk = chunk(&clicks, Vec::new());
+            clickhouse.insert(50 + insert, &chunk).await.unwrap();
+            chunk.rows = Vec::new();
+            sql.write(&chunk).await.unwrap();
+            model.clicks.extend(clicks);
+        }
+        let now = midnight() + 2 * DAY + HOUR;
+        while clickhouse.upkeep(now).await.unwrap() {}
+        clickhouse.engine = Arc::new(ClickHouse::new(&short, clickhouse.store.clone()));
+        clickhouse.expire(now).await.unwrap();
+        assert_whole_days(&sql, &clickhouse, &model, kind).await;
+    }
+}
+
+/// Asks both about intervals that begin and end within days of which no hours are known, in several zones.
+async fn assert_whole_days(
+    sql: &SqlEngine,
+    clickhouse: &TestEngine,
+    model: &Model,
+    kind: ClickHouseKind,
+) {
+    let hours_from = midnight() + DAY;
+    let from = hours_from - 5 * DAY;
+    let zones = [
+        "Europe/Berlin",
+        "America/New_York",
+        "Asia/Kolkata",
+        "Pacific/Auckland",
+    ];
+    for (name, hours) in zones
+        .into_iter()
+        .flat_map(|zone| [0..144, 5..100, 22..118, 30..33, 61..109].map(|hours| (zone, hours)))
+    {
+        let asked = Interval {
+            from: from + hours.start * HOUR,
+            to: from + hours.end * HOUR,
+        };
+        let slots = asked.slots(Granularity::Day, &zone(name).unwrap()).unwrap();
+        let interval = asked.whole_days_before(hours_from);
+        let bounds = interval.bounds(&slots, Granularity::Day, hours_from);
+        for (scope, group_by) in [
+            (Scope::Tenant(1), GroupBy::Timeseries),
+            (Scope::Links((0..40).collect()), GroupBy::Timeseries),
+            (Scope::Tenant(1), GroupBy::Values(Attribute::Country)),
+            (
+                Scope::Links(vec![1, 5]),
+                GroupBy::Values(Attribute::Country),
+            ),
+        ] {
+            let query = AnalyticsQuery {
+                scope: scope.clone(),
+                from: interval.from,
+                to: interval.to,
+                bots: Bots::Included,
+            };
+            let question = Question {
+                scope,
+                bots: Bots::Included,
+                group_by,
+                limit: MAX_VALUES,
+            };
+            let answer = same(sql, clickhouse, &question, (interval, &bounds), kind).await;
+            let shown = format!("{kind:?}, {name}, {hours:?}, {question:?}");
+            let expected = model.count(&query);
+            assert_eq!(answer.totals.clicks, expected.clicks, "{shown}");
+            assert_close(answer.totals.visitors, expected.visitors, &shown);
+            if let GroupBy::Values(by) = group_by {
+                let values = model.breakdown(&query, by, MAX_VALUES);
+                assert_eq!(answer.values, values, "{shown}");
+                continue;
+            }
+            for (found, expected) in answer.slots.iter().zip(model.series(&query, &bounds)) {
+                assert_eq!(found.numbers.clicks, expected.numbers.clicks, "{shown}");
+            }
+        }
     }
 }
 

@@ -139,7 +139,7 @@ pub(crate) async fn get(
         limit,
     };
     let part = async |times: &Times| {
-        let answer = question.ask(&*engine, times.interval, &times.slots);
+        let answer = question.ask(&*engine, times.interval, &times.bounds);
         let is_link = group_by == GroupBy::Values(Attribute::Link);
         let item = |value, item: ItemView| match is_link {
             true => item.of_link(value, &app.config.links),
@@ -175,14 +175,14 @@ fn intervals(
             .ok_or("must not be minute: clicks are kept by the minute in ClickHouse only"),
         _ => Err("must not be minute but with groupBy=timeseries"),
     };
-    let of_group = |times: Times| match group_by {
-        GroupBy::Values(_) => times.for_breakdown(settings.hours_days),
-        _ => times,
+    let hours_days = match group_by {
+        GroupBy::Values(_) => settings.value_hours_days(),
+        _ => settings.hours_days,
     };
-    let times = of_group(Times::read(fields, minutes));
+    let times = Times::read(fields, minutes).counted(hours_days, u64::MAX);
     let before = fields
         .optional("compare", previous)
-        .map(|()| of_group(times.before()));
+        .map(|()| times.before(hours_days));
     if let Some(before) = &before {
         if times.period == Some(Period::All) {
             fields.refuse("compare", "cannot be combined with interval=all");
@@ -263,8 +263,9 @@ impl AnalyticsView {
 
 impl PartView {
     fn new(times: &Times, answer: Answer, view: impl Fn(String, ItemView) -> ItemView) -> Self {
-        let slots = answer.slots.into_iter().map(|slot| ItemView {
-            start: Some(timestamp::from_seconds(slot.from)),
+        let slots = times.slots.iter().zip(answer.slots);
+        let slots = slots.map(|(start, slot)| ItemView {
+            start: Some(timestamp::from_seconds(*start)),
             clicks: Some(slot.numbers.clicks),
             visitors: Some(slot.numbers.visitors),
             ..ItemView::default()

@@ -16,6 +16,8 @@ pub(crate) const DAY: u64 = 24 * 60 * 60;
 /// An interval, and how it is divided.
 #[derive(Clone, Debug)]
 pub(crate) struct Times {
+    asked: Interval,
+    /// What is counted.
     pub(crate) interval: Interval,
     /// The word that it was asked for with.
     pub(crate) period: Option<Period>,
@@ -23,6 +25,8 @@ pub(crate) struct Times {
     pub(crate) granularity: Granularity,
     /// When the parts of the interval begin.
     pub(crate) slots: Vec<u64>,
+    /// From when on clicks are counted in them.
+    pub(crate) bounds: Vec<u64>,
 }
 
 /// An interval as the API shows it.
@@ -72,10 +76,12 @@ impl Times {
             Vec::new()
         });
         let times = Self {
+            asked: interval,
             interval,
             period: period.or_else(|| from.is_none().then(Period::default)),
             zone,
             granularity,
+            bounds: slots.clone(),
             slots,
         };
         times.check_minutes(fields, "granularity", minutes);
@@ -104,26 +110,43 @@ impl Times {
         }
     }
 
-    /// The same with whole days of UTC where a breakdown is not known by the hour any more.
-    pub(crate) fn for_breakdown(self, hours_days: u64) -> Self {
+    /// The same with whole days of UTC where hours are not kept any more, ending at `end` at the latest.
+    pub(crate) fn counted(self, hours_days: u64, end: u64) -> Self {
+        if self.granularity == Granularity::Minute {
+            return self;
+        }
         let today = clock::unix_seconds() / DAY;
-        let hours_from = today.saturating_sub(hours_days) * DAY;
-        let interval = self.interval.whole_days_before(hours_from);
-        Self { interval, ..self }
-    }
-
-    /// The interval before, of the same length and divided alike.
-    pub(crate) fn before(&self) -> Self {
-        let interval = self.interval.before();
+        let hours_from = (today + 1).saturating_sub(hours_days) * DAY;
+        let Interval { from, to } = self.asked.whole_days_before(hours_from);
+        let beyond = to.saturating_sub(end);
+        let interval = Interval {
+            from: from.saturating_sub(beyond),
+            to: to - beyond,
+        };
+        let bounds = interval.bounds(&self.slots, self.granularity, hours_from);
         Self {
             interval,
+            bounds,
+            ..self
+        }
+    }
+
+    /// The interval before, of the same length and divided alike. No day counts in both.
+    pub(crate) fn before(&self, hours_days: u64) -> Self {
+        let asked = self.asked.before();
+        let slots = asked
+            .slots(self.granularity, &self.zone)
+            .unwrap_or_default();
+        let times = Self {
+            asked,
+            interval: asked,
             period: None,
             zone: self.zone.clone(),
             granularity: self.granularity,
-            slots: interval
-                .slots(self.granularity, &self.zone)
-                .unwrap_or_default(),
-        }
+            bounds: slots.clone(),
+            slots,
+        };
+        times.counted(hours_days, self.interval.from)
     }
 
     /// As the API shows it.
@@ -206,9 +229,40 @@ mod tests {
         });
         assert_eq!(view, expected);
         assert_eq!(times.slots.len(), 8, "the first day is a part of one");
-        let before = times.before();
+        let before = times.before(35);
         assert_eq!(before.interval.to, times.interval.from);
         assert_eq!(before.slots.len(), 8);
         assert_eq!(read("").0.view().name, Some("24h"));
+    }
+
+    #[test]
+    fn an_interval_of_old_days_says_what_is_counted_and_no_day_is_in_two() {
+        for hours in 0..24 {
+            for length in [1, 2, 12, 13, 24, 50] {
+                let from = (20_000 * 24 + hours) * 3_600;
+                let asked = Interval {
+                    from,
+                    to: from + length * 3_600,
+                };
+                let (mut times, _) = read("granularity=day");
+                times.asked = asked;
+                times.slots = asked.slots(Granularity::Day, &times.zone).unwrap();
+                let times = times.counted(35, u64::MAX);
+                let before = times.before(35);
+                for Times {
+                    interval,
+                    bounds,
+                    slots,
+                    ..
+                } in [&times, &before]
+                {
+                    assert!(interval.from < interval.to);
+                    assert_eq!((interval.from % DAY, interval.to % DAY), (0, 0));
+                    assert_eq!(bounds.len(), slots.len());
+                    assert!(bounds.is_sorted() && bounds[0] == interval.from);
+                }
+                assert_eq!(before.interval.to, times.interval.from, "{asked:?}");
+            }
+        }
     }
 }
