@@ -314,6 +314,33 @@ async fn a_server_that_does_not_answer_is_given_up_and_asked_again_later() {
 }
 
 #[tokio::test]
+async fn tables_that_are_gone_are_made_again() {
+    for kind in ClickHouseKind::ALL {
+        let (server, engine) = start(kind).await;
+        let query = AnalyticsQuery {
+            scope: Scope::Tenant(1),
+            from: midnight(),
+            to: midnight() + 3 * DAY,
+            bots: Bots::Included,
+        };
+        let model = Model {
+            clicks: Random::new(25).clicks(300, midnight()),
+            ..Model::default()
+        };
+        let whole = chunk(&model.clicks, Vec::new());
+        engine.insert(1, &whole).await.unwrap();
+        let _ = server.ask("DROP DATABASE edgelink");
+        assert!(engine.count(&query).await.is_err(), "{kind:?}");
+        assert_eq!(engine.count(&query).await.unwrap().clicks, 0, "{kind:?}");
+        let _ = server.ask("DROP DATABASE edgelink");
+        assert!(engine.insert(2, &whole).await.is_err(), "{kind:?}");
+        engine.insert(2, &whole).await.unwrap();
+        let clicks = engine.count(&query).await.unwrap();
+        assert_eq!(clicks, model.count(&query), "{kind:?}");
+    }
+}
+
+#[tokio::test]
 async fn errors_name_what_is_wrong() {
     for kind in ClickHouseKind::ALL {
         let server = ClickHouseServer::with_password(kind, "right");

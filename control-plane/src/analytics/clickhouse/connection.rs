@@ -9,9 +9,10 @@ use clickhouse::error::Error;
 use clickhouse::query::Query;
 use clickhouse::{Client, RowOwned, RowRead};
 use edgelink_wire::breaker::CircuitBreaker;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex as StdMutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 /// How long the circuit breaker is open after a server did not answer.
@@ -23,15 +24,18 @@ const MAX_STATEMENT: &str = "1048576";
 /// How long it is remembered which days are added up: what they are made of stays longer.
 const KNOWN: Duration = Duration::from_secs(30);
 
-/// A client, which makes the tables before it is used first.
+/// A client, which makes the tables before it is used first, and again where they are gone.
 pub(super) struct Connection {
     client: Client,
     settings: AnalyticsConfig,
-    dialect: OnceCell<Dialect>,
+    /// What the server understands, once the tables are there.
+    dialect: Mutex<Option<Dialect>>,
+    /// Whether the server has said that a table or the database is missing.
+    is_empty: AtomicBool,
     start: Instant,
-    breaker: Mutex<CircuitBreaker>,
+    breaker: StdMutex<CircuitBreaker>,
     /// The first day that is not added up, and when that was so.
-    built: Mutex<Option<(u64, Instant)>>,
+    built: StdMutex<Option<(u64, Instant)>>,
 }
 
 impl Connection {
@@ -50,10 +54,11 @@ impl Connection {
         Self {
             client,
             settings: settings.clone(),
-            dialect: OnceCell::new(),
+            dialect: Mutex::default(),
+            is_empty: AtomicBool::new(false),
             start: Instant::now(),
-            breaker: Mutex::new(CircuitBreaker::new(1)),
-            built: Mutex::default(),
+            breaker: StdMutex::new(CircuitBreaker::new(1)),
+            built: StdMutex::default(),
         }
     }
 
@@ -62,8 +67,16 @@ impl Connection {
     /// # Errors
     /// The server does not answer, refuses the user, or has other tables of these names.
     pub(super) async fn ready(&self) -> Result<(Client, Dialect), EngineError> {
-        let dialect = self.dialect.get_or_try_init(|| self.prepare()).await?;
-        Ok((self.in_database(), *dialect))
+        let mut known = self.dialect.lock().await;
+        if self.is_empty.swap(false, Ordering::Relaxed) {
+            *known = None;
+            *self.built.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        let dialect = match *known {
+            Some(dialect) => dialect,
+            None => *known.insert(self.prepare().await?),
+        };
+        Ok((self.in_database(), dialect))
     }
 
     fn in_database(&self) -> Client {
@@ -186,7 +199,12 @@ impl Connection {
             true => self.breaker(|breaker, now| breaker.fail(now)),
             false => self.breaker(|breaker, _| breaker.succeed()),
         };
-        answer.map_err(|error| EngineError::ClickHouse(describe(&error)))
+        answer.map_err(|error| {
+            if is_missing(&error) {
+                self.is_empty.store(true, Ordering::Relaxed);
+            }
+            EngineError::ClickHouse(describe(&error))
+        })
     }
 
     fn breaker<T>(&self, ask: impl FnOnce(&mut CircuitBreaker, u64) -> T) -> T {
@@ -219,6 +237,13 @@ impl Connection {
     pub(super) fn settings(&self) -> &AnalyticsConfig {
         &self.settings
     }
+}
+
+/// Whether the server says that it has no such table, or no such database, as one does that was put in the place of another.
+fn is_missing(error: &Error) -> bool {
+    const UNKNOWN: [&str; 4] = ["Code: 60.", "Code: 60,", "Code: 81.", "Code: 81,"];
+    let text = error.to_string();
+    UNKNOWN.iter().any(|code| text.contains(code))
 }
 
 /// The longest text of the server that an error has, in bytes.
