@@ -1,16 +1,24 @@
 //! Clicks from a report to the answers about them: who sees which, and what is said of them.
 
-use crate::helpers::{Answer, EDGE_TOKENS, Running, send, until};
+use crate::helpers::{Answer, EDGE_TOKENS, Running, on_every_engine, send, until};
 use crate::scopes::{client, link, tenant};
+use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use edgelink_wire::RedirectStatus;
 use edgelink_wire::clicks::click_id;
-use edgelink_wire::clicks::events::{Attributes, Event, EventsBuilder, Kind, OrphanKind};
+use edgelink_wire::clicks::events::{Attributes, Event, EventsBuilder, Kind};
 use edgelink_wire::clicks::{BatchEvents, ClickBatch, encode};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::hash::RandomState;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+
+on_every_engine!(
+    clicks_are_counted_by_each_of_their_attributes,
+    filters_choose_whose_clicks_count_and_bots_are_apart,
+    a_series_has_the_parts_of_the_interval_and_that_before,
+    a_click_belongs_to_the_campaign_of_its_target_unless_it_names_one,
+);
 
 pub(crate) const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X) AppleWebKit/605.1.15 \
     (KHTML, like Gecko) Version/17.4 Mobile/15E148 Safari/604.1";
@@ -87,8 +95,7 @@ pub(crate) async fn counted(server: &Running, clicks: u64) {
 }
 
 /// A server with the links `a` (tag `x`) and `b`, three clicks of `a`, one of which is that of a bot, and one of `b`.
-async fn with_clicks() -> Running {
-    let server = Running::start().await;
+pub(crate) async fn with_clicks(server: Running) -> Running {
     let mut tagged = link("a");
     tagged["tags"] = json!(["x"]);
     server.post(&tagged).await.expect(201);
@@ -125,9 +132,8 @@ async fn values(server: &Running, query: &str) -> Value {
     answer["data"].clone()
 }
 
-#[tokio::test]
-async fn clicks_are_counted_by_each_of_their_attributes() {
-    let server = with_clicks().await;
+async fn clicks_are_counted_by_each_of_their_attributes(server: Running) {
+    let server = with_clicks(server).await;
     let one = |value: &str, clicks: u64| json!({ "value": value, "clicks": clicks });
     for (group, expected) in [
         (
@@ -177,9 +183,8 @@ fn sorted(items: &Value) -> Vec<String> {
     texts
 }
 
-#[tokio::test]
-async fn filters_choose_whose_clicks_count_and_bots_are_apart() {
-    let server = with_clicks().await;
+async fn filters_choose_whose_clicks_count_and_bots_are_apart(server: Running) {
+    let server = with_clicks(server).await;
     for (query, clicks, visitors) in [
         ("", 4, 2),
         ("bots=excluded", 3, 2),
@@ -207,9 +212,8 @@ async fn filters_choose_whose_clicks_count_and_bots_are_apart() {
         .problem(404, "link-not-found");
 }
 
-#[tokio::test]
-async fn a_series_has_the_parts_of_the_interval_and_that_before() {
-    let server = with_clicks().await;
+async fn a_series_has_the_parts_of_the_interval_and_that_before(server: Running) {
+    let server = with_clicks(server).await;
     let answer = server
         .get("/analytics?groupBy=timeseries&interval=7d&compare=previous&timezone=Europe/Berlin")
         .await
@@ -300,7 +304,7 @@ async fn all_that_is_wrong_with_a_question_is_named() {
 
 #[tokio::test]
 async fn a_caller_sees_the_clicks_of_its_own_links() {
-    let server = with_clicks().await;
+    let server = with_clicks(Running::start().await).await;
     let editor = client(&server, "editor", &json!({})).await;
     editor.create(&link("own")).await.expect(201);
     report(&server, 2, &[click("go.example:8080/own")]).await;
@@ -348,62 +352,7 @@ async fn a_caller_sees_the_clicks_of_its_own_links() {
         .problem(404, "link-not-found");
 }
 
-#[tokio::test]
-async fn single_clicks_are_listed_page_by_page_with_all_but_the_token() {
-    let server = with_clicks().await;
-    let (mut clicks, mut cursor) = (Vec::new(), String::new());
-    loop {
-        let page = server
-            .get(&format!("/links/a/clicks?limit=2{cursor}"))
-            .await
-            .expect(200);
-        clicks.extend(page["clicks"].as_array().unwrap().clone());
-        match page["nextCursor"].as_str() {
-            Some(next) => cursor = format!("&cursor={next}"),
-            None => break,
-        }
-    }
-    assert_eq!(clicks.len(), 3);
-    let people = server
-        .get("/links/a/clicks?bots=excluded")
-        .await
-        .expect(200);
-    assert_eq!(people["clicks"].as_array().unwrap().len(), 2);
-    let bots = server.get("/links/a/clicks?bots=only").await.expect(200);
-    let bot = &bots["clicks"][0];
-    assert_eq!(
-        (&bot["bot"], &bot["userAgent"]),
-        (&json!(true), &json!(BOT))
-    );
-    assert_eq!(bot["country"], Value::Null);
-    let german = clicks
-        .iter()
-        .find(|click| click["country"] == "DE")
-        .unwrap();
-    for (name, value) in [
-        ("status", json!(302)),
-        ("rule", Value::Null),
-        ("city", json!("Berlin")),
-        ("device", json!("mobile")),
-        ("os", json!("iOS")),
-        ("bot", json!(false)),
-        ("referrer", json!("news.example")),
-        ("language", json!("de-de")),
-        ("utmSource", json!("newsletter")),
-        ("conversions", json!([])),
-    ] {
-        assert_eq!(german[name], value, "{name}");
-    }
-    let early = server
-        .get("/links/a/clicks?to=2020-01-01T00:00:00Z")
-        .await
-        .expect(200);
-    assert_eq!(early["clicks"], json!([]));
-}
-
-#[tokio::test]
-async fn a_click_belongs_to_the_campaign_of_its_target_unless_it_names_one() {
-    let server = Running::start().await;
+async fn a_click_belongs_to_the_campaign_of_its_target_unless_it_names_one(server: Running) {
     let mut marketed = link("a");
     marketed["longUrl"] = json!("https://shop.example/?utm_source=news&utm_medium=mail");
     server.post(&marketed).await.expect(201);
@@ -423,165 +372,39 @@ async fn a_click_belongs_to_the_campaign_of_its_target_unless_it_names_one() {
 }
 
 #[tokio::test]
-async fn what_is_not_known_of_a_click_is_null() {
-    let server = Running::start().await;
-    server.post(&link("a")).await.expect(201);
-    report_with(&server, 1, &[], &[("go.example:8080/a", 1)]).await;
-    counted(&server, 1).await;
-    let page = server.get("/links/a/clicks").await.expect(200);
-    let file = |format: &str| format!("/links/a/clicks?format={format}");
-    let line = server.get(&file("ndjson")).await;
-    for click in [page["clicks"][0].clone(), line.json()] {
-        let mut members = click.as_object().unwrap().clone();
-        members.retain(|name, _| !["id", "at", "conversions"].contains(&name.as_str()));
-        assert!(members.values().all(Value::is_null), "{click}");
-        assert!(members.contains_key("status") && members.contains_key("bot"));
+async fn what_asks_for_clicks_is_503_while_clickhouse_is_away_and_no_click_is_lost() {
+    for kind in ClickHouseKind::ALL {
+        let mut clickhouse = ClickHouseServer::start(kind);
+        let server = Running::with(&[
+            ("EDGELINK_ANALYTICS_ENGINE", "clickhouse"),
+            ("EDGELINK_ANALYTICS_CLICKHOUSE_URL", &clickhouse.url()),
+        ])
+        .await;
+        server.post(&link("a")).await.expect(201);
+        let clicks = [click("go.example:8080/a")];
+        report(&server, 1, &clicks).await;
+        counted(&server, 1).await;
+        clickhouse.kill();
+        for path in [
+            "/analytics",
+            "/analytics?groupBy=countries",
+            "/links/a/clicks",
+            "/links/a/clicks?format=csv",
+            "/analytics/orphans",
+        ] {
+            let answer = server.get(path).await;
+            answer.problem(503, "analytics-unavailable");
+        }
+        let deletion = server.delete("/links/a/clicks").await;
+        deletion.problem(503, "analytics-unavailable");
+        report(&server, 2, &clicks).await;
+        clickhouse.restart();
+        until("both clicks are counted", async || {
+            let answer = server.get("/analytics").await;
+            answer.status == 200 && answer.json()["totals"]["clicks"] == 2
+        })
+        .await;
     }
-    let table = server.get(&file("csv")).await;
-    let row = table.text().lines().nth(1).unwrap();
-    let cells: Vec<&str> = row.split(',').skip(2).collect();
-    assert!(cells[..17].iter().all(|cell| cell.is_empty()), "{row}");
-}
-
-#[tokio::test]
-async fn clicks_are_exported_as_a_table_and_as_lines_of_json() {
-    let server = Running::start().await;
-    server.post(&link("a")).await.expect(201);
-    let mut evil = click("go.example:8080/a");
-    evil.attributes.referrer = "=cmd|' /C calc'!A0";
-    evil.attributes.city = "A \"B\", C";
-    report(&server, 1, &vec![evil; 2_500]).await;
-    counted(&server, 2_500).await;
-    let ask = async |accept: &str, query: &str| {
-        let request = server.api(Method::GET, &format!("/links/a/clicks{query}"));
-        send(request.header("accept", accept)).await
-    };
-    let table = ask("text/csv", "").await;
-    assert_eq!(table.header("content-type"), "text/csv; charset=utf-8");
-    assert!(
-        table
-            .header("content-disposition")
-            .starts_with("attachment")
-    );
-    let mut lines = table.text().split_terminator("\r\n");
-    let heads = "id,at,status,rule,country,city,device,browser,os,bot,referrer,language,utmSource,utmMedium,utmCampaign,\
-        utmTerm,utmContent,userAgent,clickId,conversions";
-    assert_eq!(lines.next(), Some(heads));
-    let rows: Vec<&str> = lines.collect();
-    assert_eq!(rows.len(), 2_500);
-    for row in &rows {
-        assert!(row.contains(",'=cmd|' /c calc'!a0,"), "{row}");
-        assert!(row.contains(",\"A \"\"B\"\", C\","), "{row}");
-    }
-    let lines = ask("*/*", "?format=ndjson&limit=1200").await;
-    assert_eq!(lines.header("content-type"), "application/x-ndjson");
-    let clicks: Vec<Value> = lines
-        .text()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert_eq!(clicks.len(), 1_200);
-    let last = clicks[1_199]["id"].as_str().unwrap();
-    let rest = ask("application/x-ndjson", &format!("?cursor={last}")).await;
-    let rest: Vec<&str> = rest.text().lines().collect();
-    assert_eq!(rest.len(), 1_300);
-    assert_eq!(
-        ask("text/csv", "?limit=100001")
-            .await
-            .problem(422, "validation"),
-        ["limit"]
-    );
-}
-
-#[tokio::test]
-async fn the_clicks_of_a_link_are_removed_and_the_history_says_so() {
-    let server = with_clicks().await;
-    assert_eq!(
-        server.delete("/links/a/clicks").await.expect(200),
-        json!({ "deleted": 3 })
-    );
-    assert_eq!(
-        server.delete("/links/a/clicks").await.expect(200),
-        json!({ "deleted": 0 })
-    );
-    assert_eq!(
-        server.get("/links/a/clicks").await.expect(200)["clicks"],
-        json!([])
-    );
-    let totals = server.get("/analytics?shortCode=a").await.expect(200);
-    assert_eq!(totals["totals"]["clicks"], 0);
-    let history = server.get("/links/a/history").await.expect(200);
-    let entry = &history["entries"][0];
-    assert_eq!(
-        (&entry["action"], &entry["detail"]["clicks"]),
-        (&json!("clicks.delete"), &json!(3))
-    );
-}
-
-#[tokio::test]
-async fn orphan_visits_are_counted_listed_and_removed() {
-    let server = Running::start().await;
-    let mut elsewhere = link("a");
-    elsewhere["domain"] = json!("other.example");
-    server.post(&elsewhere).await.expect(201);
-    let orphan = |key, kind| Event {
-        kind: Kind::Orphan(kind),
-        ..click(key)
-    };
-    let visits = [
-        orphan("go.example:8080/", OrphanKind::BaseUrl),
-        orphan("go.example:8080/absent", OrphanKind::InvalidShortUrl),
-        orphan("go.example:8080/wp/login.php", OrphanKind::Regular404),
-        orphan("other.example/wp/login.php", OrphanKind::Regular404),
-    ];
-    report(&server, 1, &visits).await;
-    until("orphan visits are counted", async || {
-        server.get("/analytics/orphans").await.expect(200)["totals"]["clicks"] == 4
-    })
-    .await;
-    let by = async |query: &str| {
-        server
-            .get(&format!("/analytics/orphans?{query}"))
-            .await
-            .expect(200)
-    };
-    assert_eq!(
-        by("limit=1").await["data"],
-        json!([{ "value": "/wp/login.php", "clicks": 2 }])
-    );
-    assert_eq!(by("limit=1").await["other"], 2);
-    let types = by("groupBy=types").await;
-    assert_eq!(
-        types["data"][0],
-        json!({ "value": "regular_404", "clicks": 2 })
-    );
-    let domains = by("groupBy=domains&domain=other.example").await;
-    assert_eq!(
-        domains["data"],
-        json!([{ "value": "other.example", "clicks": 1 }])
-    );
-    let list = server
-        .get("/analytics/orphans/visits?domain=other.example")
-        .await
-        .expect(200);
-    let visit = &list["clicks"][0];
-    assert_eq!(
-        (&visit["type"], &visit["url"]),
-        (&json!("regular_404"), &json!("other.example/wp/login.php"))
-    );
-    assert_eq!(visit["status"], 404);
-    assert_eq!(
-        server.get("/analytics").await.expect(200)["totals"]["clicks"],
-        0
-    );
-    let stranger = tenant(&server, "other").await;
-    let none = stranger.get("/analytics/orphans").await.expect(200);
-    assert_eq!(none["totals"]["clicks"], 0);
-    assert_eq!(
-        server.delete("/analytics/orphans").await.expect(200),
-        json!({ "deleted": 4 })
-    );
-    assert_eq!(by("").await["totals"]["clicks"], 0);
 }
 
 #[tokio::test]

@@ -2,12 +2,14 @@
 
 use edgelink_control_plane::config::{Config, Environment};
 use edgelink_control_plane::server::Server;
+use edgelink_tests::servers::{ClickHouseKind, ClickHouseServer};
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder, StatusCode, redirect};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -38,6 +40,20 @@ impl Running {
     /// With further environment variables.
     pub(crate) async fn with(variables: &[(&str, &str)]) -> Self {
         Self::inside(Arc::new(tempfile::tempdir().unwrap()), variables).await
+    }
+
+    /// With clicks in a ClickHouse that the tests share.
+    pub(crate) async fn with_clickhouse(kind: ClickHouseKind) -> Self {
+        static SERVERS: [OnceLock<ClickHouseServer>; 2] = [const { OnceLock::new() }; 2];
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let server = SERVERS[kind as usize].get_or_init(|| ClickHouseServer::start(kind));
+        let database = format!("edgelink_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        Self::with(&[
+            ("EDGELINK_ANALYTICS_ENGINE", "clickhouse"),
+            ("EDGELINK_ANALYTICS_CLICKHOUSE_URL", &server.url()),
+            ("EDGELINK_ANALYTICS_CLICKHOUSE_DATABASE", &database),
+        ])
+        .await
     }
 
     async fn inside(folder: Arc<TempDir>, variables: &[(&str, &str)]) -> Self {
@@ -306,3 +322,31 @@ impl Answer {
         assert!(self.body.is_empty());
     }
 }
+
+/// Makes a test of each function for each engine of analytics, `sql::name` and `clickhouse::name`, with a server of its own.
+macro_rules! on_every_engine {
+    ($($name:ident),+ $(,)?) => {
+        mod sql {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    super::$name($crate::helpers::Running::start().await).await;
+                }
+            )+
+        }
+
+        mod clickhouse {
+            use edgelink_tests::servers::ClickHouseKind;
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    for kind in ClickHouseKind::ALL {
+                        let server = $crate::helpers::Running::with_clickhouse(kind).await;
+                        super::$name(server).await;
+                    }
+                }
+            )+
+        }
+    };
+}
+pub(crate) use on_every_engine;

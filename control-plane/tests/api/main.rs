@@ -1,5 +1,5 @@
-//! The control plane as its clients see it: the real server on a free port, with SQLite in a temporary folder, over real
-//! HTTP.
+//! The control plane as its clients see it: the real server on a free port, with SQLite in a temporary folder (and
+//! ClickHouse, for analytics), over real HTTP.
 
 mod accounting;
 mod accounts;
@@ -38,6 +38,7 @@ mod redirects;
 mod rules;
 mod scopes;
 mod shlink;
+mod single_clicks;
 mod sources;
 mod stopping;
 mod tags;
