@@ -42,6 +42,8 @@ pub(super) mod values;
 mod view;
 mod webhooks;
 
+pub(crate) use accounts::password as password_of_user;
+
 use crate::config::LinksConfig;
 use crate::http::app::App;
 use crate::http::auth::{require_api_key, require_right};
