@@ -89,6 +89,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .method_not_allowed_fallback(errors::method_not_allowed)
         .layer(from_fn_with_state(app.clone(), limits::count))
         .layer(from_fn_with_state(console.clone(), guard::guard))
+        .layer(from_fn_with_state(app.clone(), limits::guard))
         .with_state(console);
     pages.merge(assets::routes())
 }

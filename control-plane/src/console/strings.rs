@@ -243,6 +243,7 @@ pub(super) fn error(status: u16) -> (&'static str, &'static str) {
             "Not possible",
             "This page does not take that kind of request.",
         ),
+        408 => ("Too slow", "The form took too long to arrive. Send it again."),
         409 | 412 => (
             "It has changed meanwhile",
             "Something else stands in the way. Load the page again to see how things are.",
