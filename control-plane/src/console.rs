@@ -41,6 +41,21 @@ use std::sync::Arc;
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     let console = Console::new(app);
     let pages = Router::new()
+        .merge(link_routes())
+        .merge(account_routes())
+        .route("/console/", get(errors::nothing_here))
+        .route("/console/{*rest}", get(errors::nothing_here))
+        .method_not_allowed_fallback(errors::method_not_allowed)
+        .layer(from_fn_with_state(app.clone(), limits::count))
+        .layer(from_fn_with_state(console.clone(), guard::guard))
+        .layer(from_fn_with_state(app.clone(), limits::guard))
+        .with_state(console);
+    pages.merge(assets::routes())
+}
+
+/// Pages about links.
+fn link_routes() -> Router<Console> {
+    Router::new()
         .route("/console", get(overview::page))
         .route("/console/login", get(login::page).post(login::log_in))
         .route("/console/logout", post(login::log_out))
@@ -64,6 +79,12 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/console/links/{code}/history", get(link::history))
         .route("/console/links/{code}/delete", post(link::delete))
         .route("/console/links/{code}/deleted", get(link::deleted))
+        .route("/console/live", get(link::live))
+}
+
+/// Pages about all else.
+fn account_routes() -> Router<Console> {
+    Router::new()
         .route("/console/tags", get(tags::page))
         .route("/console/tags/rename", post(tags::rename))
         .route("/console/tags/delete", post(tags::delete))
@@ -84,14 +105,6 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
             "/console/settings/password",
             post(settings::change_password),
         )
-        .route("/console/", get(errors::nothing_here))
-        .route("/console/{*rest}", get(errors::nothing_here))
-        .method_not_allowed_fallback(errors::method_not_allowed)
-        .layer(from_fn_with_state(app.clone(), limits::count))
-        .layer(from_fn_with_state(console.clone(), guard::guard))
-        .layer(from_fn_with_state(app.clone(), limits::guard))
-        .with_state(console);
-    pages.merge(assets::routes())
 }
 
 /// Routes of the console with the headers that all their answers have.

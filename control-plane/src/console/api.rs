@@ -9,11 +9,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
+use edgelink_wire::Domain;
+use edgelink_wire::settings::SettingValue;
 use http::{HeaderValue, Method, header};
 use http_body_util::BodyExt;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use tower::ServiceExt;
 
@@ -43,9 +45,36 @@ impl Console {
         }
     }
 
+    /// What of the installation decides whether a link is valid, as JSON for the checks of the script.
+    pub(super) fn settings(&self, caller: &Caller) -> String {
+        let (table, tenant_id) = (self.app.domains.current(), caller.tenant_id());
+        let made = table.made_by(tenant_id);
+        let made = made.filter(|domain| table.check(domain, tenant_id).is_ok());
+        let hosts = self.app.config.links.blocked_hosts.iter();
+        let hosts: Vec<Value> = hosts.filter_map(|host| host.written("")).collect();
+        let names = |domains: Vec<&Domain>| -> Vec<String> {
+            domains
+                .into_iter()
+                .map(|domain| domain.as_str().to_owned())
+                .collect()
+        };
+        let settings = json!({
+            "domains": names(table.configured().iter().collect()), "madeDomains": names(made.collect()),
+            "blockedHosts": hosts,
+        });
+        settings.to_string()
+    }
+
     /// Asks for what is at a path of the API, which begins behind `/api/v1`.
     pub(super) async fn get(&self, caller: &Caller, path: &str) -> Result<Answer, Problem> {
         self.ask(caller, Method::GET, path, None, None).await
+    }
+
+    /// The answer to a question as it is: one that is sent while it comes about.
+    pub(super) async fn stream(&self, caller: &Caller, path: &str) -> Result<Response, Problem> {
+        let request = request(caller, Method::GET, path)?;
+        let Ok(response) = self.api.clone().oneshot(request).await;
+        Ok(response)
     }
 
     /// The same as a type.
@@ -79,11 +108,8 @@ impl Console {
     ) -> Result<Answer, Problem> {
         let text = body.map(Value::to_string).unwrap_or_default();
         let length = HeaderValue::from(text.len());
-        let mut request = Request::new(Body::from(text));
-        *request.method_mut() = method;
-        let uri = format!("/api/v1{path}").parse();
-        *request.uri_mut() = uri.map_err(|_| Problem::new(Kind::NotFound))?;
-        request.extensions_mut().insert(caller.clone());
+        let mut request = request(caller, method, path)?;
+        *request.body_mut() = Body::from(text);
         let headers = request.headers_mut();
         if body.is_some() {
             let json = HeaderValue::from_static("application/json");
@@ -93,10 +119,19 @@ impl Console {
         if let Some(if_match) = if_match {
             headers.insert(header::IF_MATCH, if_match);
         }
-        let answered = self.api.clone().oneshot(request).await;
-        let Ok(response) = answered;
+        let Ok(response) = self.api.clone().oneshot(request).await;
         Answer::of(response).await
     }
+}
+
+/// A request without a body.
+fn request(caller: &Caller, method: Method, path: &str) -> Result<Request, Problem> {
+    let mut request = Request::new(Body::empty());
+    *request.method_mut() = method;
+    let uri = format!("/api/v1{path}").parse();
+    *request.uri_mut() = uri.map_err(|_| Problem::new(Kind::NotFound))?;
+    request.extensions_mut().insert(caller.clone());
+    Ok(request)
 }
 
 impl Answer {

@@ -15,6 +15,11 @@ pub(super) fn url(name: &str) -> String {
     format!("/console/assets/{name}?v={hash}")
 }
 
+/// The address of the script; `None` if this binary was built without it, and pages do without.
+pub(super) fn script() -> Option<String> {
+    None
+}
+
 /// The routes of the files.
 pub(super) fn routes() -> Router<Arc<App>> {
     let styles = async || {

@@ -73,33 +73,8 @@ pub(super) async fn change(
     form: Form,
 ) -> Result<Response, Problem> {
     let selected = Selected::all(&form)?;
-    let action = form.get("action");
-    let (method, items) = match action {
-        "delete" => (Method::DELETE, with(&selected, &json!({}))),
-        "enable" => (
-            Method::PATCH,
-            with(&selected, &json!({ "state": "active" })),
-        ),
-        "disable" => (
-            Method::PATCH,
-            with(&selected, &json!({ "state": "disabled" })),
-        ),
-        "archive" => (Method::PATCH, with(&selected, &json!({ "archived": true }))),
-        "tag" | "untag" => {
-            me.check(&Method::PATCH, "/links/bulk")?;
-            let tag = form.get("tag").trim();
-            if tag.is_empty() {
-                let error = FieldError::new("tag", t::IS_REQUIRED);
-                return Err(Problem::validation(vec![error]));
-            }
-            let items = retagged(&console, &me, &selected, (tag, action == "tag")).await?;
-            (Method::PATCH, items)
-        }
-        _ => {
-            let error = FieldError::new("action", t::UNKNOWN_ACTION);
-            return Err(Problem::validation(vec![error]));
-        }
-    };
+    let (method, items) = changes(&console, &me, &selected, &form).await?;
+    let is_deletion = method == Method::DELETE;
     let items = items.into();
     let answer = console.send(me.caller(), method, "/links/bulk", &items);
     let answer = answer.await?;
@@ -110,9 +85,35 @@ pub(super) async fn change(
             *problem = error.text();
         }
     }
-    let is_deletion = action == "delete";
     let page = page(&me, &selected, problems, (is_deletion, form.get("back")));
     Ok(answer.before(layout::ok(&page)?))
+}
+
+/// What the button of a form asks the API for.
+async fn changes(
+    console: &Console,
+    me: &SignedIn,
+    selected: &[Selected<'_>],
+    form: &Form,
+) -> Result<(Method, Vec<Value>), Problem> {
+    let wrong = |field, reason| Problem::validation(vec![FieldError::new(field, reason)]);
+    let patch = |change: Value| Ok((Method::PATCH, with(selected, &change)));
+    match form.get("action") {
+        "delete" => Ok((Method::DELETE, with(selected, &json!({})))),
+        "enable" => patch(json!({ "state": "active" })),
+        "disable" => patch(json!({ "state": "disabled" })),
+        "archive" => patch(json!({ "archived": true })),
+        action @ ("tag" | "untag") => {
+            me.check(&Method::PATCH, "/links/bulk")?;
+            let tag = form.get("tag").trim();
+            if tag.is_empty() {
+                return Err(wrong("tag", t::IS_REQUIRED));
+            }
+            let items = retagged(console, me, selected, (tag, action == "tag")).await?;
+            Ok((Method::PATCH, items))
+        }
+        _ => Err(wrong("action", t::UNKNOWN_ACTION)),
+    }
 }
 
 fn with(selected: &[Selected<'_>], change: &Value) -> Vec<Value> {

@@ -21,6 +21,8 @@ use serde_json::{Value, json};
 struct CreatePage {
     layout: Layout,
     fields: Fields,
+    /// See [`Console::settings`].
+    settings: String,
 }
 
 /// The page after a creation, of those who may not read links.
@@ -53,20 +55,23 @@ pub(super) async fn page(
     Query(query): Query,
 ) -> Result<Response, Problem> {
     me.check(&Method::POST, "/links")?;
-    let fields = fields(&console, &me).await?;
-    let mut fields = fields;
+    let mut fields = fields(&console, &me).await?;
     for field in &mut fields.all {
         let value = query.get(field.name);
         if !value.is_empty() && !matches!(field.input, Input::Password(_)) {
             value.clone_into(&mut field.value);
         }
     }
-    show(&me, StatusCode::OK, fields)
+    Ok(show(&console, &me, StatusCode::OK, fields))
 }
 
-fn show(me: &SignedIn, status: StatusCode, fields: Fields) -> Result<Response, Problem> {
-    let layout = Layout::new(me, Some(Tab::Create), t::CREATE);
-    Ok(layout::send(status, &CreatePage { layout, fields }))
+fn show(console: &Console, me: &SignedIn, status: StatusCode, fields: Fields) -> Response {
+    let page = CreatePage {
+        layout: Layout::new(me, Some(Tab::Create), t::CREATE),
+        fields,
+        settings: console.settings(me.caller()),
+    };
+    layout::send(status, &page)
 }
 
 async fn fields(console: &Console, me: &SignedIn) -> Result<Fields, Problem> {
@@ -115,13 +120,13 @@ pub(super) async fn one(
         Ok(answer) => answer,
         Err(problem) if stays(&problem) => {
             let fields = fields(&console, &me).await?.filled(&form).with(&problem);
-            return show(&me, problem.status(), fields);
+            return Ok(show(&console, &me, problem.status(), fields));
         }
         Err(problem) => return Err(problem),
     };
     let link: Result<LinkView, _> = serde_json::from_value(answer.body.clone());
     let link = link.map_err(|_| Problem::new(crate::problem::Kind::Internal))?;
-    let page = match me.sees(Tab::Links) {
+    let page = match Tab::Links.is_for(&me) {
         true => {
             let href = link.href();
             let and = if href.contains('?') { '&' } else { '?' };

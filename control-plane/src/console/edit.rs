@@ -52,91 +52,119 @@ struct EditPage {
     layout: Layout,
     link: LinkView,
     fields: Fields,
+    /// See [`Console::settings`].
+    settings: String,
     /// The revision that the form began with.
     entity_tag: String,
 }
 
 /// The properties as fields, with those of a link.
 pub(super) fn properties(link: Option<&LinkView>) -> Vec<Field> {
-    let text = |text: fn(&LinkView) -> Option<&str>| link.and_then(text).unwrap_or_default();
-    let flag = |flag: fn(&LinkView) -> bool, default| link.map_or(default, flag);
-    let status = link.map_or(String::new(), |link| link.redirect_status.to_string());
-    let max_visits = link.and_then(|link| link.max_visits);
-    let max_visits = max_visits.map_or(String::new(), |max| max.to_string());
-    let time = Input::Line("datetime-local");
-    let password = match link.is_some_and(|link| link.has_password) {
-        true => t::PASSWORD_IS_SET,
-        false => t::LINK_PASSWORD_HINT,
-    };
-    let mut fields = vec![
-        Field::new("title", t::TITLE).value(text(|link| link.title.as_deref())),
-        Field::new("tags", t::TAGS)
-            .hint(t::TAGS_HINT)
-            .value(link.map_or(String::new(), |link| link.tags.join(", "))),
-        Field::choice(
-            "redirectStatus",
-            t::REDIRECT_STATUS,
-            &t::STATUSES[usize::from(link.is_some())..],
-        )
-        .value(status),
-        Field::new("validSince", t::VALID_SINCE)
-            .hint(t::UTC)
-            .input(time.clone())
-            .value(local(text(|link| link.valid_since.as_deref()))),
-        Field::new("validUntil", t::VALID_UNTIL)
-            .hint(t::UTC)
-            .input(time)
-            .value(local(text(|link| link.valid_until.as_deref()))),
-        Field::new("expiredUrl", t::EXPIRED_URL)
-            .hint(t::EXPIRED_URL_HINT)
-            .input(Input::Line("url"))
-            .value(text(|link| link.expired_url.as_deref())),
-        Field::new("maxVisits", t::MAX_VISITS)
-            .hint(t::MAX_VISITS_HINT)
-            .input(Input::Line("number"))
-            .value(max_visits),
-        Field::new("password", t::PASSWORD)
-            .hint(password)
-            .input(Input::Password("new-password")),
-        Field::choice("state", t::STATE, &t::STATES)
-            .value(link.map_or("active", |link| &*link.state)),
-        Field::tick(
-            "forwardQuery",
-            t::FORWARD_QUERY,
-            flag(|link| link.forward_query, true),
-        ),
-        Field::tick(
-            "forwardPath",
-            t::FORWARD_PATH,
-            flag(|link| link.forward_path, false),
-        ),
-        Field::tick(
-            "crawlable",
-            t::CRAWLABLE,
-            flag(|link| link.crawlable, false),
-        ),
-        Field::tick(
-            "trackConversions",
-            t::TRACK_CONVERSIONS,
-            flag(|link| link.track_conversions, false),
-        ),
-        Field::tick("archived", t::ARCHIVED, flag(|link| link.archived, false)),
-        Field::new("externalId", t::EXTERNAL_ID)
-            .hint(t::EXTERNAL_ID_HINT)
-            .value(text(|link| link.external_id.as_deref())),
-        Field::new("notes", t::NOTES)
-            .input(Input::Lines)
-            .value(text(|link| link.notes.as_deref())),
-    ];
-    if link.is_some_and(|link| link.has_password) {
-        fields.insert(8, Field::tick("removePassword", t::REMOVE_PASSWORD, false));
-    }
+    let mut fields = described(link);
+    fields.extend(validity(link));
+    fields.extend(redirecting(link));
     // Of a link that exists they are a part of its target.
     if link.is_none() {
         let utm = t::UTM.iter().map(|(name, label)| Field::new(name, label));
         fields.extend(utm);
     }
     fields
+}
+
+fn text_of(link: Option<&LinkView>, text: fn(&LinkView) -> Option<&str>) -> &str {
+    link.and_then(text).unwrap_or_default()
+}
+
+/// What people know a link by.
+fn described(link: Option<&LinkView>) -> Vec<Field> {
+    vec![
+        Field::new("title", t::TITLE).value(text_of(link, |link| link.title.as_deref())),
+        Field::new("tags", t::TAGS)
+            .hint(t::TAGS_HINT)
+            .value(link.map_or(String::new(), |link| link.tags.join(", "))),
+        Field::new("externalId", t::EXTERNAL_ID)
+            .hint(t::EXTERNAL_ID_HINT)
+            .value(text_of(link, |link| link.external_id.as_deref())),
+        Field::new("notes", t::NOTES)
+            .input(Input::Lines)
+            .value(text_of(link, |link| link.notes.as_deref())),
+    ]
+}
+
+/// Who is redirected, and when.
+fn validity(link: Option<&LinkView>) -> Vec<Field> {
+    let time = |name, label, time: &str| {
+        let field = Field::new(name, label).hint(t::UTC).value(local(time));
+        field.input(Input::Line("datetime-local"))
+    };
+    let max_visits = link.and_then(|link| link.max_visits);
+    let has_password = link.is_some_and(|link| link.has_password);
+    let password = match has_password {
+        true => t::PASSWORD_IS_SET,
+        false => t::LINK_PASSWORD_HINT,
+    };
+    let mut fields = vec![
+        Field::choice("state", t::STATE, &t::STATES)
+            .value(link.map_or("active", |link| &*link.state)),
+        time(
+            "validSince",
+            t::VALID_SINCE,
+            text_of(link, |link| link.valid_since.as_deref()),
+        ),
+        time(
+            "validUntil",
+            t::VALID_UNTIL,
+            text_of(link, |link| link.valid_until.as_deref()),
+        ),
+        Field::new("maxVisits", t::MAX_VISITS)
+            .hint(t::MAX_VISITS_HINT)
+            .input(Input::Line("number"))
+            .value(max_visits.map_or(String::new(), |max| max.to_string())),
+        Field::new("expiredUrl", t::EXPIRED_URL)
+            .hint(t::EXPIRED_URL_HINT)
+            .input(Input::Line("url"))
+            .value(text_of(link, |link| link.expired_url.as_deref())),
+        Field::new("password", t::PASSWORD)
+            .hint(password)
+            .input(Input::Password("new-password")),
+    ];
+    if has_password {
+        fields.push(Field::tick("removePassword", t::REMOVE_PASSWORD, false));
+    }
+    fields
+}
+
+/// How visitors are redirected.
+fn redirecting(link: Option<&LinkView>) -> Vec<Field> {
+    let flag = |name, label, flag: fn(&LinkView) -> bool, default| {
+        Field::tick(name, label, link.map_or(default, flag))
+    };
+    // A link that exists has a status of its own.
+    let statuses = &t::STATUSES[usize::from(link.is_some())..];
+    vec![
+        Field::choice("redirectStatus", t::REDIRECT_STATUS, statuses)
+            .value(link.map_or(String::new(), |link| link.redirect_status.to_string())),
+        flag(
+            "forwardQuery",
+            t::FORWARD_QUERY,
+            |link| link.forward_query,
+            true,
+        ),
+        flag(
+            "forwardPath",
+            t::FORWARD_PATH,
+            |link| link.forward_path,
+            false,
+        ),
+        flag("crawlable", t::CRAWLABLE, |link| link.crawlable, false),
+        flag(
+            "trackConversions",
+            t::TRACK_CONVERSIONS,
+            |link| link.track_conversions,
+            false,
+        ),
+        flag("archived", t::ARCHIVED, |link| link.archived, false),
+    ]
 }
 
 /// A time of the API as the browser's field has it.
@@ -189,7 +217,8 @@ pub(super) async fn page(
     me.check(&Method::PATCH, "/links/{code}")?;
     let (link, entity_tag) = find(&console, &me, &code, asked.get("domain")).await?;
     let fields = fields(&link);
-    show(&me, StatusCode::OK, link, fields, entity_tag)
+    let settings = console.settings(me.caller());
+    Ok(EditPage::new(&me, link, fields, (settings, entity_tag)).send(StatusCode::OK))
 }
 
 /// A link and its revision.
@@ -216,20 +245,25 @@ fn fields(link: &LinkView) -> Fields {
     Fields::new(all)
 }
 
-fn show(
-    me: &SignedIn,
-    status: StatusCode,
-    link: LinkView,
-    fields: Fields,
-    entity_tag: String,
-) -> Result<Response, Problem> {
-    let page = EditPage {
-        layout: Layout::new(me, Some(Tab::Links), t::EDIT),
-        link,
-        fields,
-        entity_tag,
-    };
-    Ok(layout::send(status, &page))
+impl EditPage {
+    fn new(
+        me: &SignedIn,
+        link: LinkView,
+        fields: Fields,
+        (settings, entity_tag): (String, String),
+    ) -> Self {
+        Self {
+            layout: Layout::new(me, Some(Tab::Links), t::EDIT),
+            link,
+            fields,
+            settings,
+            entity_tag,
+        }
+    }
+
+    fn send(&self, status: StatusCode) -> Response {
+        layout::send(status, self)
+    }
 }
 
 /// `POST /console/links/{code}/edit`.
@@ -260,7 +294,9 @@ pub(super) async fn change(
         Err(problem) if stays(&problem) => {
             let (link, entity_tag) = find(&console, &me, &code, domain).await?;
             let fields = fields(&link).filled(&form).with(&problem);
-            show(&me, problem.status(), link, fields, entity_tag)
+            let settings = console.settings(me.caller());
+            let page = EditPage::new(&me, link, fields, (settings, entity_tag));
+            Ok(page.send(problem.status()))
         }
         Err(problem) => Err(problem),
     }

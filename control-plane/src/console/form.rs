@@ -6,6 +6,9 @@ use http::request::Parts;
 use serde_json::Value;
 use std::sync::Arc;
 
+/// The field of a form with the token of its browser.
+pub(super) const FORM_TOKEN: &str = "csrf";
+
 /// The fields of a form, or the parameters of a query, in their order; `guard` puts that of a form into the extensions of the request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Form(Arc<[(String, String)]>);

@@ -4,7 +4,7 @@
 //! sent it. The cookie is `SameSite=Strict`, so that other sites do not even send it.
 
 use super::api::Console;
-use super::form::Form;
+use super::form::{FORM_TOKEN, Form};
 use super::signed_in::SignedIn;
 use super::{errors, strings as t};
 use crate::http::auth::sessions::Token;
@@ -21,9 +21,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 const COOKIE: &str = "edgelink_console";
-
-/// The field of a form with the token.
-pub(super) const FORM_TOKEN: &str = "csrf";
 
 /// The page that those see who have not logged in.
 pub(super) const LOGIN: &str = "/console/login";

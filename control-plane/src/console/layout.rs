@@ -1,14 +1,13 @@
 //! What all pages share: navigation, the head, and how a page is sent.
 
-use super::form::Form;
-use super::guard::FORM_TOKEN;
+use super::form::{FORM_TOKEN, Form};
 use super::signed_in::SignedIn;
 use super::{assets, strings as t};
 use crate::http::auth::sessions::Token;
 use crate::problem::{Kind, Problem};
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
-use http::StatusCode;
+use http::{Method, StatusCode};
 
 /// A part of the console that the navigation leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +35,21 @@ impl Tab {
         (Self::Audit, "/console/audit", t::AUDIT),
         (Self::Settings, "/console/settings", t::SETTINGS),
     ];
+
+    /// Whether the user may look at what is behind it.
+    pub(super) fn is_for(self, signed_in: &SignedIn) -> bool {
+        let get = |path| signed_in.may(&Method::GET, path);
+        match self {
+            Self::Overview | Self::Links => get("/links"),
+            Self::Create => signed_in.may(&Method::POST, "/links"),
+            Self::Tags => get("/tags"),
+            Self::Domains => get("/domains"),
+            Self::Keys => get("/keys"),
+            Self::Users => get("/users"),
+            Self::Audit => get("/audit"),
+            Self::Settings => true,
+        }
+    }
 }
 
 /// A link of the navigation.
@@ -64,7 +78,7 @@ impl Layout {
     pub(super) fn new(signed_in: &SignedIn, tab: Option<Tab>, title: impl Into<String>) -> Self {
         let tabs = Tab::ALL
             .into_iter()
-            .filter(|(tab, ..)| signed_in.sees(*tab));
+            .filter(|(tab, ..)| tab.is_for(signed_in));
         let items = tabs.map(|(each, href, label)| Item {
             href,
             label,
@@ -100,8 +114,8 @@ impl Layout {
         assets::url("console.css")
     }
 
-    pub(super) fn script(&self) -> String {
-        assets::url("console.js")
+    pub(super) fn script(&self) -> Option<String> {
+        assets::script()
     }
 
     /// The name of the field with the form token.

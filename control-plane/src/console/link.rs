@@ -10,7 +10,7 @@ use super::strings as t;
 use super::views::{AuditView, ClicksView, LinkView, link_href};
 use crate::problem::{Kind, Problem};
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::Method;
 
@@ -60,7 +60,7 @@ pub(super) async fn page(
 
 async fn clicks(console: &Console, me: &SignedIn, page: &mut LinkPage) -> Result<(), Problem> {
     let link = &page.link;
-    let ask = |group, limit| {
+    let ask = |group: &str, limit: &str| {
         let of_link = [("shortCode", &*link.short_code), ("domain", &*link.domain)];
         let of_group = [("groupBy", group), ("interval", "30d"), ("limit", limit)];
         format!("/analytics{}", query(of_link.into_iter().chain(of_group)))
@@ -72,6 +72,18 @@ async fn clicks(console: &Console, me: &SignedIn, page: &mut LinkPage) -> Result
         page.breakdowns.push(Breakdown { label, clicks });
     }
     Ok(())
+}
+
+/// `GET /console/live`: clicks as they are reported, of all links or of one.
+pub(super) async fn live(
+    State(console): State<Console>,
+    me: SignedIn,
+    RawQuery(asked): RawQuery,
+) -> Result<Response, Problem> {
+    let asked = asked.map_or(String::new(), |asked| format!("?{asked}"));
+    console
+        .stream(me.caller(), &format!("/events{asked}"))
+        .await
 }
 
 #[derive(Template)]

@@ -69,7 +69,7 @@ pub(super) async fn page(
         first: (!cursor.is_empty()).then(|| own("")),
         links,
         may_change: me.may(&Method::PATCH, "/links/bulk"),
-        may_create: me.sees(Tab::Create),
+        may_create: Tab::Create.is_for(&me),
         back: own(cursor),
     };
     let status = problem.map_or(StatusCode::OK, |problem| problem.status());
@@ -92,7 +92,7 @@ async fn filter_fields(console: &Console, me: &SignedIn, asked: &Form) -> Result
 
 /// The names of the domains that the user may see.
 pub(super) async fn domains(console: &Console, me: &SignedIn) -> Result<Vec<String>, Problem> {
-    if !me.sees(Tab::Domains) {
+    if !Tab::Domains.is_for(me) {
         return Ok(Vec::new());
     }
     let listed: DomainsView = console.read(me.caller(), "/domains?limit=100").await?;

@@ -29,7 +29,7 @@ pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
 ) -> Result<Response, Problem> {
-    if !me.sees(Tab::Overview) && me.sees(Tab::Create) {
+    if !Tab::Overview.is_for(&me) && Tab::Create.is_for(&me) {
         return Ok(Redirect::to("/console/links/new").into_response());
     }
     me.check(&Method::GET, "/links")?;
@@ -40,7 +40,7 @@ pub(super) async fn page(
         days: None,
         links: None,
         accounts: None,
-        may_create: me.sees(Tab::Create),
+        may_create: Tab::Create.is_for(&me),
     };
     let days = "/analytics?groupBy=timeseries&interval=30d&granularity=day";
     match console.read(caller, days).await {

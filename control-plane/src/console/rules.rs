@@ -35,6 +35,8 @@ struct RulesPage {
     fields: Fields,
     visitor: Fields,
     entity_tag: String,
+    /// See [`Console::settings`].
+    settings: String,
     /// What the dry run has found.
     outcome: Option<Outcome>,
     may_change: bool,
@@ -108,6 +110,7 @@ impl RulesPage {
             visitor: visitor_fields(),
             link,
             entity_tag,
+            settings: console.settings(me.caller()),
             outcome: None,
             may_change,
         })

@@ -1,6 +1,5 @@
 //! Who looks at a page.
 
-use super::layout::Tab;
 use crate::http::auth::Caller;
 use crate::http::auth::sessions::{Session, Token};
 use crate::problem::{Kind, Problem};
@@ -31,21 +30,6 @@ impl SignedIn {
         match self.may(method, path) {
             true => Ok(()),
             false => Err(Problem::new(Kind::Forbidden)),
-        }
-    }
-
-    /// Whether the user may look at what is behind a tab.
-    pub(super) fn sees(&self, tab: Tab) -> bool {
-        let get = |path| self.may(&Method::GET, path);
-        match tab {
-            Tab::Overview | Tab::Links => get("/links"),
-            Tab::Create => self.may(&Method::POST, "/links"),
-            Tab::Tags => get("/tags"),
-            Tab::Domains => get("/domains"),
-            Tab::Keys => get("/keys"),
-            Tab::Users => get("/users"),
-            Tab::Audit => get("/audit"),
-            Tab::Settings => true,
         }
     }
 }

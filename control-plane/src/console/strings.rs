@@ -127,6 +127,8 @@ strings! {
     SAVE = "Save";
     RULES = "Rules";
     HISTORY = "History";
+    LIVE = "Clicks as they come";
+    LIVE_HINT = "Each click is a line here while this page is open, if scripts are allowed.";
     QR_CODE = "QR code";
     VISITS_USED = "Visits used";
     HAS_PASSWORD_SHORT = "password";
@@ -243,7 +245,10 @@ pub(super) fn error(status: u16) -> (&'static str, &'static str) {
             "Not possible",
             "This page does not take that kind of request.",
         ),
-        408 => ("Too slow", "The form took too long to arrive. Send it again."),
+        408 => (
+            "Too slow",
+            "The form took too long to arrive. Send it again.",
+        ),
         409 | 412 => (
             "It has changed meanwhile",
             "Something else stands in the way. Load the page again to see how things are.",

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::timestamp;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A link.
 #[derive(Clone, Debug, Deserialize)]
@@ -60,6 +60,31 @@ impl LinkView {
     /// A page about it.
     pub(super) fn page(&self, page: &str) -> String {
         link_href(&self.domain, &self.short_code, page)
+    }
+
+    /// The stream of its clicks.
+    pub(super) fn live(&self) -> String {
+        let of_link = [("shortCode", &*self.short_code), ("domain", &*self.domain)];
+        format!("/console/live{}", super::api::query(of_link))
+    }
+
+    /// What the dry run of the script has to know of it, as JSON.
+    pub(super) fn for_dry_run(&self) -> String {
+        let mut link = json!({
+            "domain": self.domain, "code": self.short_code, "longUrl": self.long_url, "state": self.state,
+            "redirectStatus": self.redirect_status, "forwardQuery": self.forward_query,
+            "forwardPath": self.forward_path, "hasPassword": self.has_password,
+        });
+        for (name, value) in [
+            ("validSince", &self.valid_since),
+            ("validUntil", &self.valid_until),
+            ("expiredUrl", &self.expired_url),
+        ] {
+            if let Some(value) = value {
+                link[name] = value.as_str().into();
+            }
+        }
+        link.to_string()
     }
 
     /// Domain and code, as a form sends them.

@@ -86,7 +86,7 @@ async fn a_user_is_changed_in_its_own_tenant_only(database: Database) {
     let patch = UserPatch {
         name: Some("c".to_owned()),
         role: Some(Role::Creator),
-        disabled: None,
+        ..UserPatch::default()
     };
     let stranger = Actor::command_line(tenant(&store, "other").await);
     let changed = store.change_user(made.id, &patch, &stranger).await;

@@ -144,8 +144,14 @@ fn check(answer: &Answer) {
             !text.contains(" style=") && !text.contains(" onclick="),
             "{text}"
         );
-        // The only script is the one in the head.
-        assert_eq!(text.matches("<script").count(), 1, "{text}");
+        // The only script is the one in the head, in a file.
+        let (head, body) = text.split_once("</head>").unwrap();
+        assert_eq!(
+            head.matches("<script").count(),
+            head.matches("<script type=\"module\" src=\"/console/assets/")
+                .count()
+        );
+        assert!(!body.contains("<script"), "{text}");
     }
 }
 

@@ -101,6 +101,36 @@ async fn clicks_are_charts_with_tables() {
 }
 
 #[tokio::test]
+async fn clicks_come_live() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
+    server.post(&link).await.expect(201);
+    let page = browser.page("/console/links/abc").await;
+    let (_, path) = page.split_once("data-live=\"").unwrap();
+    let path = path.split_once('"').unwrap().0.replace("&#38;", "&");
+    let request = browser.request(reqwest::Method::GET, &path);
+    let mut stream = request.send().await.unwrap();
+    assert_eq!(stream.status(), 200);
+    assert_eq!(stream.headers()["content-type"], "text/event-stream");
+    let mut events = String::new();
+    let mut read = async |part: &str| {
+        while !events.contains(part) {
+            let bytes = stream.chunk().await.unwrap().expect("the stream goes on");
+            events += std::str::from_utf8(&bytes).unwrap();
+        }
+    };
+    read("listening").await;
+    server
+        .follow("/abc")
+        .await
+        .redirects(302, "https://example.com/");
+    read("\"shortCode\":\"abc\"").await;
+    let answer = browser.get("/console/live?shortCode=none").await;
+    assert_eq!(answer.status, 404);
+}
+
+#[tokio::test]
 async fn what_is_not_there_has_a_page() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
