@@ -39,6 +39,14 @@ async fn a_link_is_made_with_every_field() {
     );
     let page = browser.page(&to).await;
     assert!(page.contains("Created.") && page.contains("Summer sale"));
+    let page = browser
+        .page("/console/links/summer/edit?domain=other.example")
+        .await;
+    // Browsers refuse seconds in a field whose steps are minutes.
+    assert!(
+        page.contains("value=\"2999-12-31T23:59:59\" step=\"1\""),
+        "{page}"
+    );
     let link = server
         .get("/links/summer?domain=other.example")
         .await
