@@ -5,6 +5,7 @@
 //! An unknown field or a wrong value stops the start, and all of them are named at once.
 
 mod analytics;
+mod console;
 mod domains;
 mod environment;
 mod error;
@@ -19,6 +20,7 @@ mod visits;
 mod webhooks;
 
 pub use analytics::{AnalyticsConfig, EngineKind};
+pub use console::ConsoleConfig;
 pub use domains::DomainsConfig;
 pub use environment::Environment;
 pub use error::ConfigError;
@@ -72,6 +74,8 @@ edgelink_wire::settings! {
         pub visits: VisitsConfig = VisitsConfig::default();
         /// See [`WebhooksConfig`].
         pub webhooks: WebhooksConfig = WebhooksConfig::default();
+        /// See [`ConsoleConfig`].
+        pub console: ConsoleConfig = ConsoleConfig::default();
         /// See [`PurgeConfig`].
         pub purge: PurgeConfig = PurgeConfig::default();
         /// See [`LogConfig`].

@@ -9,7 +9,7 @@ mod counting;
 mod edge_api;
 mod health;
 mod layers;
-mod limits;
+pub(crate) mod limits;
 pub(crate) mod observe;
 mod openapi;
 mod pages;

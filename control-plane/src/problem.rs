@@ -184,6 +184,22 @@ impl Problem {
         self.kind
     }
 
+    /// What is wrong, in a sentence.
+    pub(crate) fn text(&self) -> &str {
+        let (_, _, title) = self.kind.describe();
+        self.detail.as_deref().unwrap_or(title)
+    }
+
+    /// The fields that are wrong.
+    pub(crate) fn errors(&self) -> &[FieldError] {
+        &self.errors
+    }
+
+    /// The status code.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.kind.describe().0
+    }
+
     /// Whether the request may have taken effect nevertheless.
     pub(crate) fn is_possibly_done(&self) -> bool {
         matches!(

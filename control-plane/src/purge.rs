@@ -58,6 +58,8 @@ pub struct Purged {
     pub undelivered: u64,
     /// Blocks of visits of which nothing more is expected.
     pub visit_leases: u64,
+    /// Sessions of the console that have ended.
+    pub sessions: u64,
 }
 
 /// A kind of row to purge.
@@ -74,6 +76,7 @@ enum PurgeKind {
     Deliveries,
     Undelivered,
     VisitLeases,
+    Sessions,
 }
 
 impl Purger {
@@ -235,6 +238,7 @@ impl Purger {
                 self.store.purge_deliveries(is_waiting, kept, batch).await
             }
             PurgeKind::VisitLeases => self.store.purge_visit_leases(batch).await,
+            PurgeKind::Sessions => self.store.purge_sessions(batch).await,
         }
     }
 }
@@ -253,12 +257,13 @@ impl Purged {
             PurgeKind::Deliveries => &mut self.deliveries,
             PurgeKind::Undelivered => &mut self.undelivered,
             PurgeKind::VisitLeases => &mut self.visit_leases,
+            PurgeKind::Sessions => &mut self.sessions,
         }
     }
 }
 
 impl PurgeKind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Links,
         Self::Tombstones,
         Self::Receipts,
@@ -270,6 +275,7 @@ impl PurgeKind {
         Self::Deliveries,
         Self::Undelivered,
         Self::VisitLeases,
+        Self::Sessions,
     ];
 
     fn label(self) -> &'static str {
@@ -285,6 +291,7 @@ impl PurgeKind {
             Self::Deliveries => "deliveries",
             Self::Undelivered => "undelivered",
             Self::VisitLeases => "visit_leases",
+            Self::Sessions => "sessions",
         }
     }
 }

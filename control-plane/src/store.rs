@@ -44,6 +44,7 @@ mod revisions;
 mod rows;
 mod secret_place;
 mod session;
+mod sessions;
 mod sql;
 mod sqlite;
 mod tags;
@@ -93,6 +94,7 @@ pub use publisher::{
 };
 pub use receipts::{Receipt, StoredReceipt};
 pub(crate) use secret_place::DAY;
+pub use sessions::{NewSession, SessionLimits, StoredSession};
 pub use tags::{MAX_COUNTED, MAX_RETAGGED, TagCount, TagQuery};
 pub use tenants::TenantRow;
 pub use twins::{Twin, Wanted};

@@ -42,14 +42,16 @@ pub(super) mod values;
 mod view;
 mod webhooks;
 
+pub(crate) use accounts::password as password_of_user;
+
 use crate::config::LinksConfig;
 use crate::http::app::App;
-use crate::http::auth::require_api_key;
+use crate::http::auth::{require_api_key, require_right};
 use crate::http::limits;
 use crate::links::model::Link;
 use crate::problem::{method_not_allowed, nothing_here};
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
@@ -116,6 +118,13 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
 /// The route of bulk requests, whose time has a bound of its own.
 pub(crate) fn bulk_routes(app: &Arc<App>) -> Router<Arc<App>> {
     protected(described(documented_bulk()), app)
+}
+
+/// All routes for callers that are known already: those of the console, which are in the extensions of requests. Their rights are checked
+/// as those of keys are.
+pub(crate) fn routes_of_callers() -> Router<Arc<App>> {
+    let routes = described(documented()).merge(described(documented_bulk()));
+    Router::new().nest("/api/v1", routes.layer(from_fn(require_right)))
 }
 
 /// Routes that take the parameters which their document names, and no others.

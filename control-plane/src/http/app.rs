@@ -98,7 +98,11 @@ impl App {
         let links = &config.links;
         Self {
             creator: Creator::new(store.clone(), minter, &config.store, links.max_code_tries),
-            keys: Arc::new(KeyVerifier::new(store.clone(), &config.auth)),
+            keys: Arc::new(KeyVerifier::new(
+                store.clone(),
+                &config.auth,
+                &config.console,
+            )),
             edge_tokens: Arc::new(EdgeTokens::new(&config.auth.edge_tokens)),
             pages: Pages::new(&config.pages),
             health: Health::new(store.clone(), lookups.feed.clone(), lookups.publisher),

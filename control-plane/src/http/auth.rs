@@ -9,11 +9,13 @@ mod key_uses;
 mod key_verifier;
 mod known_ids;
 pub(crate) mod permission;
+pub(crate) mod sessions;
 
 pub use first_key::{AdminKeyError, ensure_admin_key};
 
 pub(crate) use key_verifier::KeyVerifier;
 pub(crate) use permission::Caller;
+use permission::Login;
 
 use crate::config::Secret;
 use crate::problem::{Kind, Problem};
@@ -76,6 +78,20 @@ pub(crate) async fn require_api_key(
     next.run(request).await
 }
 
+/// Lets requests of the console through that its caller may send.
+pub(crate) async fn require_right(request: Request, next: Next) -> Response {
+    let refusal = match request.extensions().get::<Caller>() {
+        Some(caller) => {
+            route(&request).and_then(|route| permission::refusal(caller, request.method(), route))
+        }
+        None => Some(Problem::new(Kind::Unauthorized).into_response()),
+    };
+    match refusal {
+        Some(refusal) => refusal,
+        None => next.run(request).await,
+    }
+}
+
 /// The API key that a request comes with; `None` if there is none. It is not checked.
 pub(crate) fn sent_key(headers: &HeaderMap) -> Option<&str> {
     bearer(headers).or_else(|| visible(headers, API_KEY_HEADER))
@@ -98,7 +114,11 @@ pub(crate) async fn check_again(
     headers: &HeaderMap,
     caller: &Caller,
 ) -> Result<(), Problem> {
-    if authenticate(keys, headers).await?.may_the_same(caller) {
+    let now = match caller.login() {
+        Login::Key => authenticate(keys, headers).await?,
+        Login::Session(token_hash) => keys.caller_of_session(&token_hash).await?,
+    };
+    if now.may_the_same(caller) {
         return Ok(());
     }
     Err(Problem::new(Kind::Forbidden).with_detail("the key was changed while the body came"))

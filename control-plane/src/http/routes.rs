@@ -2,6 +2,7 @@
 
 use super::{api, edge_api, health, openapi, redirect, shlink, unlock};
 use super::{layers, observe};
+use crate::console;
 use crate::http::app::App;
 use crate::problem::{Kind, Problem, method_not_allowed};
 use axum::Router;
@@ -42,11 +43,16 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/{code}", get(redirect::follow).post(form))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
     let others = bounded(others, &app);
+    let console = bounded(
+        console::routes(&app).layer(from_fn_with_state(app.clone(), layers::limit_time)),
+        &app,
+    );
     let waiting = Router::new().nest(
         "/edge/v1",
         edge_api::waiting_routes(&app).layer(map_response(layers::forbid_caching)),
     );
-    let all = api.merge(others).merge(waiting).merge(health_routes());
+    let all = api.merge(others).merge(console::finish(console));
+    let all = all.merge(waiting).merge(health_routes());
     observed(all.fallback(nothing_here)).with_state(app)
 }
 

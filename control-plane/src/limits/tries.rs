@@ -1,10 +1,10 @@
-//! How often the password of a link may be tried: by the client's address, and for each link by whomever.
+//! How often a password may be tried: by the client's address, and for each link or account from all addresses.
 
 use super::bucket::{KeyedBucket, Rate, Taken};
 use super::local::LocalBuckets;
 use super::{PREFIX, report_degraded};
 use crate::redis::Redis;
-use edgelink_wire::LinkKey;
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,8 @@ const ADDRESS: Rate = Rate {
     cost: 10,
 };
 
-/// Of a link: 60 tries at once, and then one every 2 seconds.
-const LINK: Rate = Rate {
+/// Of a link or an account: 60 tries at once, and then one every 2 seconds.
+const SUBJECT: Rate = Rate {
     capacity: 120,
     per_second: 1,
     cost: 2,
@@ -35,19 +35,20 @@ pub(crate) struct Tries {
 
 impl Tries {
     pub(crate) fn new(redis: Option<Arc<Redis>>) -> Self {
-        let longest = ADDRESS.window_seconds().max(LINK.window_seconds());
+        let longest = ADDRESS.window_seconds().max(SUBJECT.window_seconds());
         Self {
             redis,
             local: LocalBuckets::new(MAX_BUCKETS, Duration::from_secs(longest)),
         }
     }
 
-    /// Takes a try. The seconds until there is one, at least 1, if there is none now.
-    pub(crate) async fn take(&self, key: &LinkKey, address: IpAddr) -> Result<(), u64> {
+    /// Takes a try of the password of `subject`: the key of a link, or an account. The seconds until there is one, at least 1, if there
+    /// is none now.
+    pub(crate) async fn take(&self, subject: impl Display, address: IpAddr) -> Result<(), u64> {
         let bucket = |key: String, rate| KeyedBucket { key, rate };
         let buckets = [
             bucket(format!("{PREFIX}try:{address}"), ADDRESS),
-            bucket(format!("{PREFIX}try:{key}"), LINK),
+            bucket(format!("{PREFIX}try:{subject}"), SUBJECT),
         ];
         let taken = match &self.redis {
             Some(redis) => redis.take(&buckets).await.unwrap_or_else(|error| {
@@ -70,7 +71,7 @@ fn refusal(buckets: &[KeyedBucket], taken: &Taken) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use edgelink_wire::{Code, Domain};
+    use edgelink_wire::{Code, Domain, LinkKey};
 
     fn key(code: &str) -> LinkKey {
         LinkKey::new(
@@ -88,21 +89,21 @@ mod tests {
         let tries = Tries::new(None);
         for index in 0..10 {
             let code = format!("a{}", index % 3);
-            assert_eq!(tries.take(&key(&code), address(1)).await, Ok(()));
+            assert_eq!(tries.take(key(&code), address(1)).await, Ok(()));
         }
-        let seconds = tries.take(&key("b"), address(1)).await.unwrap_err();
+        let seconds = tries.take(key("b"), address(1)).await.unwrap_err();
         assert!((1..=10).contains(&seconds), "{seconds}");
-        assert_eq!(tries.take(&key("b"), address(2)).await, Ok(()));
+        assert_eq!(tries.take(key("b"), address(2)).await, Ok(()));
     }
 
     #[tokio::test]
     async fn tries_are_limited_by_link_over_all_addresses() {
         let tries = Tries::new(None);
         for index in 0..60 {
-            assert_eq!(tries.take(&key("a"), address(index)).await, Ok(()));
+            assert_eq!(tries.take(key("a"), address(index)).await, Ok(()));
         }
-        let seconds = tries.take(&key("a"), address(99)).await.unwrap_err();
+        let seconds = tries.take(key("a"), address(99)).await.unwrap_err();
         assert!((1..=2).contains(&seconds), "{seconds}");
-        assert_eq!(tries.take(&key("b"), address(99)).await, Ok(()));
+        assert_eq!(tries.take(key("b"), address(99)).await, Ok(()));
     }
 }

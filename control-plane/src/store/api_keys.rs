@@ -42,6 +42,14 @@ pub struct ApiKeyRow {
     pub last_used_at: Option<u64>,
 }
 
+impl ApiKeyRow {
+    /// Whether it has not expired at `now`, unix time in milliseconds.
+    #[must_use]
+    pub fn lasts(&self, now: u64) -> bool {
+        self.expires_at.is_none_or(|expires_at| now < expires_at)
+    }
+}
+
 /// A secret that works for a while after it was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreviousSecret {

@@ -76,7 +76,7 @@ async fn insert(
         user_id: None,
         ..actor.clone()
     };
-    let user = insert_user(session, tenant.id, FIRST_USER_NAME, Role::Admin, &within).await?;
+    let user = insert_user(session, (FIRST_USER_NAME, Role::Admin, None), &within).await?;
     let key = ApiKeyRow {
         tenant_id: tenant.id,
         user_id: user.id,

@@ -1,11 +1,13 @@
-//! Users. A user is an owner of links and keys; people who log in are to be users too.
+//! Users. A user is an owner of links and keys, and logs in to the console.
 
 use super::accounts::{AccountError, admin_keys, is_last_admin_gone, lock_tenant, role};
 use super::audit::{Actor, Entry, append};
 use super::calls::{Store, run};
 use super::error::{Fault, StoreError};
+use super::rows::name;
 use super::session::Session;
 use super::sql::{Sql, Value, sql};
+use crate::config::Secret;
 use crate::tenancy::{FIRST_USER, Role};
 use serde_json::{Map, Value as Json, json};
 
@@ -22,6 +24,8 @@ pub struct UserRow {
     pub role: Role,
     /// Whether its keys are refused.
     pub disabled: bool,
+    /// Whether it has a password for the console.
+    pub has_password: bool,
     /// Unix time in milliseconds.
     pub created_at: u64,
     /// Unix time in milliseconds.
@@ -37,20 +41,23 @@ pub struct UserPatch {
     pub role: Option<Role>,
     /// Whether its keys are refused from now on.
     pub disabled: Option<bool>,
+    /// The hash of the new password, a PHC string; `Some(None)` removes the password.
+    pub password: Option<Option<Secret>>,
 }
 
 impl Store {
-    /// Makes a user in the actor's tenant.
+    /// Makes a user in the actor's tenant. `password` is the hash of its password, a PHC string.
     pub async fn insert_user(
         &self,
         name: &str,
         role: Role,
+        password: Option<&Secret>,
         actor: &Actor,
     ) -> Result<Result<UserRow, AccountError>, StoreError> {
         run!(self.write("insert_user", "adding a user"), |session| {
             session.begin().await?;
             lock_tenant(session, actor.tenant_id).await?;
-            let made = match insert(session, actor.tenant_id, name, role, actor).await {
+            let made = match insert(session, (name, role, password), actor).await {
                 Err(fault) if fault.is_duplicate() => Err(AccountError::NameTaken),
                 made => Ok(made?),
             };
@@ -66,6 +73,22 @@ impl Store {
     pub async fn find_user(&self, tenant_id: u32, id: u64) -> Result<Option<UserRow>, StoreError> {
         run!(self.read("find_user", "finding a user"), |session| {
             find(session, tenant_id, id).await
+        })
+    }
+
+    /// The user who logs in by that name, in the tenant of that name, and the hash of its password. `None` if there is none, or it is
+    /// disabled.
+    pub async fn user_of_login(
+        &self,
+        tenant: &str,
+        name: &str,
+    ) -> Result<Option<(UserRow, Option<String>)>, StoreError> {
+        run!(self.read("user_of_login", "finding a user"), |session| {
+            let query = select(
+                "name = ? AND tenant_id = (SELECT id FROM tenants WHERE name = ?) AND NOT disabled",
+            );
+            let query = query.bind(Value::Text(name)).bind(Value::Text(tenant));
+            with_password(session, query).await
         })
     }
 
@@ -109,17 +132,17 @@ impl Store {
 /// Adds a user as a part of a transaction.
 pub(super) async fn insert(
     session: &mut Session,
-    tenant_id: u32,
-    name: &str,
-    role: Role,
+    (name, role, password): (&str, Role, Option<&Secret>),
     actor: &Actor,
 ) -> Result<UserRow, Fault> {
+    let tenant_id = actor.tenant_id;
     let now = session.dialect().now_millis;
     let insert = sql(format!(
-        "INSERT INTO users (tenant_id, name, role, created_at, updated_at) VALUES (?, ?, ?, {now}, {now})"
+        "INSERT INTO users (tenant_id, name, role, password_hash, created_at, updated_at) VALUES (?, ?, ?, ?, {now}, {now})"
     ));
     let insert = insert.bind(tenant_id).bind(Value::Text(name));
-    session.execute(insert.bind(role.word())).await?;
+    let insert = insert.bind(role.word()).bind(password.map(Secret::expose));
+    session.execute(insert).await?;
     let query = select("tenant_id = ? AND name = ?").bind(tenant_id);
     let row: Row = session.fetch_one(query.bind(Value::Text(name))).await?;
     let user = row.into_user()?;
@@ -161,10 +184,17 @@ async fn change_locked(
     let before = admin_keys(session, actor.tenant_id).await?;
     let now = session.dialect().now_millis;
     let update = sql(format!(
-        "UPDATE users SET name = ?, role = ?, disabled = ?, updated_at = {now} WHERE id = ?"
+        "UPDATE users SET name = ?, role = ?, disabled = ?, updated_at = {now}"
     ));
     let update = update.bind(Value::Text(&new.name)).bind(new.role.word());
-    session.execute(update.bind(new.disabled).bind(id)).await?;
+    let mut update = update.bind(new.disabled);
+    if let Some(password) = &patch.password {
+        let hash = password.as_ref().map(Secret::expose);
+        update = update.push(", password_hash = ?").bind(hash);
+    }
+    session
+        .execute(update.push(" WHERE id = ?").bind(id))
+        .await?;
     let after = admin_keys(session, actor.tenant_id).await?;
     if is_last_admin_gone(before, after) {
         return Ok(Err(AccountError::LastAdmin));
@@ -196,16 +226,32 @@ impl UserPatch {
         let name = self.name.as_deref().map(|name| ("name", name.into()));
         let role = self.role.map(|role| ("role", role.word().into()));
         let disabled = self.disabled.map(|disabled| ("disabled", disabled.into()));
-        let changes = [name, role, disabled].into_iter().flatten();
+        let password = self.password.as_ref();
+        let password = password.map(|password| ("hasPassword", password.is_some().into()));
+        let changes = [name, role, disabled, password].into_iter().flatten();
         let changes = changes.map(|(field, value)| (field.to_owned(), value));
         Json::Object(changes.collect::<Map<String, Json>>())
     }
 }
 
-fn select<'v>(condition: &str) -> Sql<'v> {
+/// Users that meet a condition.
+pub(super) fn select<'v>(condition: &str) -> Sql<'v> {
     sql(format!(
-        "SELECT id, tenant_id, name, role, disabled, created_at, updated_at FROM users WHERE {condition}"
+        "SELECT id, tenant_id, name, role, disabled, password_hash, created_at, updated_at FROM users WHERE {condition}"
     ))
+}
+
+/// The user that [`select`] finds, and the hash of its password.
+pub(super) async fn with_password(
+    session: &mut Session,
+    query: Sql<'_>,
+) -> Result<Option<(UserRow, Option<String>)>, Fault> {
+    let row: Option<Row> = session.fetch_optional(query).await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let hash = row.password_hash.as_deref().map(name).transpose()?;
+    Ok(Some((row.into_user()?, hash)))
 }
 
 #[derive(Debug, sqlx_macros::FromRow)]
@@ -215,6 +261,7 @@ struct Row {
     name: String,
     role: Vec<u8>,
     disabled: bool,
+    password_hash: Option<Vec<u8>>,
     created_at: u64,
     updated_at: u64,
 }
@@ -227,6 +274,7 @@ impl Row {
             name: self.name,
             role: role(&self.role)?,
             disabled: self.disabled,
+            has_password: self.password_hash.is_some(),
             created_at: self.created_at,
             updated_at: self.updated_at,
         })

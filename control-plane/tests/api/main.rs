@@ -11,6 +11,7 @@ mod bulk;
 mod bulk_changes;
 mod changes;
 mod commands;
+mod console;
 mod creation;
 mod domains;
 mod edge;

@@ -37,7 +37,7 @@ fn key(id: &str) -> ApiKeyRow {
 }
 
 async fn user(store: &Store, name: &str, role: Role) -> UserRow {
-    let made = store.insert_user(name, role, &actor()).await;
+    let made = store.insert_user(name, role, None, &actor()).await;
     made.unwrap().unwrap()
 }
 
@@ -53,11 +53,15 @@ async fn a_user_reads_back_and_its_name_is_unique_in_its_tenant(database: Databa
     assert!(!made.disabled && made.created_at > 1_700_000_000_000);
     let found = store.find_user(FIRST_TENANT, made.id).await.unwrap();
     assert_eq!(found, Some(made));
-    let again = store.insert_user("B\u{f6}b", Role::Reader, &actor()).await;
+    let again = store
+        .insert_user("B\u{f6}b", Role::Reader, None, &actor())
+        .await;
     assert_eq!(again.unwrap(), Err(AccountError::NameTaken));
     user(&store, "b\u{f6}b", Role::Reader).await;
     let other = Actor::command_line(tenant(&store, "other").await);
-    let there = store.insert_user("B\u{f6}b", Role::Reader, &other).await;
+    let there = store
+        .insert_user("B\u{f6}b", Role::Reader, None, &other)
+        .await;
     assert!(there.unwrap().is_ok());
 }
 
@@ -82,7 +86,7 @@ async fn a_user_is_changed_in_its_own_tenant_only(database: Database) {
     let patch = UserPatch {
         name: Some("c".to_owned()),
         role: Some(Role::Creator),
-        disabled: None,
+        ..UserPatch::default()
     };
     let stranger = Actor::command_line(tenant(&store, "other").await);
     let changed = store.change_user(made.id, &patch, &stranger).await;

@@ -85,7 +85,9 @@ fn actor(key_id: &str) -> Actor {
 /// Makes users, each by another actor: an entry for each.
 async fn make_users(store: &Store, names: &[&str]) {
     for name in names {
-        let made = store.insert_user(name, Role::Reader, &actor(name)).await;
+        let made = store
+            .insert_user(name, Role::Reader, None, &actor(name))
+            .await;
         assert!(made.unwrap().is_ok());
     }
 }

@@ -27,6 +27,7 @@ mod publisher;
 mod scopes;
 mod searching;
 mod segments;
+mod sessions;
 mod sweeping;
 mod tags;
 mod updating;

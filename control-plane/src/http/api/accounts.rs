@@ -1,6 +1,7 @@
 //! What the resources of an account share: values of fields, and how the store's refusals are answered.
 
 use super::fields::{Fields, Reason};
+use crate::links::passwords::NewPassword;
 use crate::problem::{FieldError, Kind, Problem};
 use crate::store::AccountError;
 use crate::tenancy::Role;
@@ -11,9 +12,13 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::ops::RangeInclusive;
 
 /// The longest name of a tenant, user or key, in characters.
 const MAX_NAME_LENGTH: usize = 100;
+
+/// How long the password of a user may be, in bytes.
+const PASSWORD_LENGTHS: RangeInclusive<usize> = 8..=255;
 
 /// The longest overlap of a rotation in seconds: a week.
 const MAX_OVERLAP_SECONDS: u64 = 7 * 24 * 60 * 60;
@@ -30,6 +35,13 @@ pub(super) fn name(value: &Value) -> Result<String, Reason> {
     name.ok_or(Reason::Borrowed(
         "must be 1 to 100 characters without control characters",
     ))
+}
+
+/// The password of a user.
+pub(crate) fn password(value: &Value) -> Result<NewPassword, Reason> {
+    let is_password = |text: &&str| PASSWORD_LENGTHS.contains(&text.len());
+    let password = value.as_str().filter(is_password).map(NewPassword::new);
+    password.ok_or(Reason::Borrowed("must be 8 to 255 bytes"))
 }
 
 pub(super) fn role(value: &Value) -> Result<Role, Reason> {

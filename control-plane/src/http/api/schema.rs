@@ -444,18 +444,24 @@ requests! {
         name: String,
         /// By default `editor`.
         role: Option<Role>,
+        /// The password for the console, 8 to 255 bytes; by default none. Answers say `hasPassword` only.
+        #[schema(format = "password", min_length = 8, max_length = 255)]
+        password: Option<String>,
     }
 
-    /// A JSON merge patch (RFC 7396) of a user; no field is null.
+    /// A JSON merge patch (RFC 7396) of a user; no field but `password` is null.
     #[schema(example = json!({ "name": "ada l", "role": "reader", "disabled": true }))]
     struct UserPatch {
         #[schema(nullable = false, format = "line", min_length = 1, max_length = 100)]
         name: Option<String>,
         #[schema(nullable = false)]
         role: Option<Role>,
-        /// Whether its keys work no more.
+        /// Whether its keys and its password work no more.
         #[schema(nullable = false)]
         disabled: Option<bool>,
+        /// The new password for the console, 8 to 255 bytes, which ends the sessions that began with the old one; null removes it.
+        #[schema(format = "password", min_length = 8, max_length = 255)]
+        password: Option<String>,
     }
 
     /// A domain to be made.

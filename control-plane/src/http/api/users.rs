@@ -5,8 +5,10 @@ use super::body::JsonObject;
 use super::fields::Fields;
 use super::schema;
 use super::{page, values};
+use crate::config::Secret;
 use crate::http::app::App;
 use crate::http::auth::Caller;
+use crate::links::passwords::NewPassword;
 use crate::problem::{Kind, Problem};
 use crate::store::{UserPatch, UserRow};
 use crate::tenancy::Role;
@@ -27,6 +29,8 @@ struct UserView {
     name: String,
     role: &'static str,
     disabled: bool,
+    /// Whether it has a password for the console, which no answer has.
+    has_password: bool,
     created_at: String,
     updated_at: String,
 }
@@ -38,6 +42,7 @@ impl UserView {
             name: row.name,
             role: row.role.word(),
             disabled: row.disabled,
+            has_password: row.has_password,
             created_at: timestamp::from_millis(row.created_at),
             updated_at: timestamp::from_millis(row.updated_at),
         }
@@ -76,11 +81,17 @@ pub(crate) async fn create(
     let name = fields.required("name", accounts::name).unwrap_or_default();
     let role = fields.optional("role", accounts::role);
     let role = role.unwrap_or(Role::Editor);
+    let password = fields.optional("password", accounts::password);
     fields.finish()?;
-    let row = app
+    let password = match password {
+        Some(password) => Some(hashed(&app, &password).await?),
+        None => None,
+    };
+    let actor = caller.actor();
+    let made = app
         .store
-        .insert_user(&name, role, &caller.actor())
-        .await??;
+        .insert_user(&name, role, password.as_ref(), &actor);
+    let row = made.await??;
     let location = format!("/api/v1/users/{}", row.id);
     Ok(created(&UserView::new(row), &location))
 }
@@ -149,13 +160,26 @@ pub(crate) async fn patch(
 ) -> Result<Response, Problem> {
     let id = accounts::id(&id)?;
     let mut fields = Fields::new(object);
-    let patch = UserPatch {
+    let mut patch = UserPatch {
         name: accounts::change(&mut fields, "name", accounts::name),
         role: accounts::change(&mut fields, "role", accounts::role),
         disabled: accounts::change(&mut fields, "disabled", values::flag),
+        password: None,
     };
+    let password = fields.change("password", accounts::password);
     fields.finish()?;
+    patch.password = match password {
+        Some(Some(password)) => Some(Some(hashed(&app, &password).await?)),
+        Some(None) => Some(None),
+        None => None,
+    };
     let row = app.store.change_user(id, &patch, &caller.actor()).await??;
     app.keys.forget_all();
     Ok(Json(UserView::new(row)).into_response())
+}
+
+/// The hash of a password that is to be kept.
+async fn hashed(app: &App, password: &NewPassword) -> Result<Secret, Problem> {
+    app.passwords.hash(password).await?;
+    Ok(Secret::new(password.hash()))
 }

@@ -4,9 +4,9 @@ use super::api_key::ApiKey;
 use super::key_uses::KeyUses;
 use super::known_ids::{KeyLookupError, KnownIds};
 use crate::clock;
-use crate::config::AuthConfig;
+use crate::config::{AuthConfig, ConsoleConfig};
 use crate::problem::{Kind, Problem};
-use crate::store::{ApiKeyRow, KeyHolder, Store, StoreError};
+use crate::store::{ApiKeyRow, KeyHolder, SessionLimits, Store, StoreError};
 use moka::Expiry;
 use moka::future::Cache;
 use std::sync::Arc;
@@ -15,15 +15,22 @@ use std::time::{Duration, Instant};
 /// Checks API keys. Rows, and their absence, are cached for `auth.key_cache_ms` from the moment at which the database is
 /// asked: for so long a revoked key still works. The secret and the end of the key are checked at every request.
 pub(crate) struct KeyVerifier {
-    store: Arc<Store>,
+    pub(super) store: Arc<Store>,
+    /// Of sessions of the console.
+    pub(super) limits: SessionLimits,
     ids: KnownIds,
     cache: KeyCache,
     uses: KeyUses,
 }
 
 impl KeyVerifier {
-    pub(crate) fn new(store: Arc<Store>, config: &AuthConfig) -> Self {
+    pub(crate) fn new(store: Arc<Store>, config: &AuthConfig, console: &ConsoleConfig) -> Self {
         Self {
+            limits: SessionLimits {
+                idle: console.idle(),
+                total: console.total(),
+                per_user: console.max_sessions,
+            },
             ids: KnownIds::new(config.max_key_lookups),
             cache: KeyCache::new(config),
             uses: KeyUses::new(store.clone()),
@@ -36,21 +43,22 @@ impl KeyVerifier {
         let Some(key) = ApiKey::parse(text) else {
             return Ok(None);
         };
-        let holder = self.find(key.id()).await.map_err(|error| match &*error {
-            KeyLookupError::Store(error) => Problem::store(error),
-            KeyLookupError::Overloaded => {
-                Problem::new(Kind::Overloaded).with_detail("too many unknown keys are sent")
-            }
-        })?;
+        let holder = self.find(key.id()).await.map_err(refusal)?;
         let now = clock::unix_millis();
-        let is_valid = |row: &ApiKeyRow| {
-            key.matches(row, now) && row.expires_at.is_none_or(|expires_at| now < expires_at)
-        };
+        let is_valid = |row: &ApiKeyRow| key.matches(row, now) && row.lasts(now);
         let holder = holder.filter(|holder| is_valid(&holder.key));
         if holder.is_some() {
             self.uses.note(key.id(), now);
         }
         Ok(holder)
+    }
+
+    /// The holder of the key `id` that has not expired, of a session that began with that key.
+    pub(super) async fn holder(&self, id: &str) -> Result<Option<Arc<KeyHolder>>, Problem> {
+        let holder = self.find(id).await.map_err(refusal)?;
+        let now = clock::unix_millis();
+        let lasts = |holder: &Arc<KeyHolder>| holder.key.lasts(now);
+        Ok(holder.filter(lasts))
     }
 
     /// The holder of the key `id`.
@@ -87,6 +95,16 @@ impl KeyVerifier {
     /// When keys were used.
     pub(crate) fn uses(&self) -> &KeyUses {
         &self.uses
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn refusal(error: Arc<KeyLookupError>) -> Problem {
+    match &*error {
+        KeyLookupError::Store(error) => Problem::store(error),
+        KeyLookupError::Overloaded => {
+            Problem::new(Kind::Overloaded).with_detail("too many unknown keys are sent")
+        }
     }
 }
 

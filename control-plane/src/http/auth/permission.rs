@@ -22,9 +22,27 @@ pub(crate) struct Caller {
     holder: Arc<KeyHolder>,
     rights: Rights,
     scope: Arc<Scope>,
+    login: Login,
+}
+
+/// By what a caller is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Login {
+    /// By the API key that its request has.
+    Key,
+    /// By a session of the console: the hash of its token.
+    Session([u8; 32]),
 }
 
 impl Caller {
+    /// The caller of the session of the console whose token has this hash.
+    pub(super) fn of_session(holder: Arc<KeyHolder>, token_hash: [u8; 32]) -> Self {
+        Self {
+            login: Login::Session(token_hash),
+            ..Self::new(holder)
+        }
+    }
+
     pub(super) fn new(holder: Arc<KeyHolder>) -> Self {
         let mut rights = holder.key.role.rights().and(holder.user_role.rights());
         // A bound key could make itself an unbound one.
@@ -41,12 +59,18 @@ impl Caller {
             holder,
             rights,
             scope: Arc::new(scope),
+            login: Login::Key,
         }
     }
 
     /// Whether both may do the same with the same links.
     pub(super) fn may_the_same(&self, other: &Self) -> bool {
         self.rights == other.rights && self.scope == other.scope
+    }
+
+    /// By what the caller is known.
+    pub(super) fn login(&self) -> Login {
+        self.login
     }
 
     /// The public part of the key.
@@ -126,6 +150,13 @@ impl Caller {
             tags.dedup();
         }
         tags
+    }
+
+    /// Whether the caller may send such a request. `path` is the route as the router has it.
+    pub(crate) fn may(&self, method: &Method, path: &str) -> bool {
+        let mut rules = RULES.iter();
+        let rule = rules.find(|rule| rule.path == path && rule.method == *method);
+        rule.is_some_and(|rule| self.has(rule.right))
     }
 
     fn has(&self, right: Right) -> bool {

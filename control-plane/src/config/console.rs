@@ -1,0 +1,31 @@
+//! Settings of the console.
+
+use std::time::Duration;
+
+edgelink_wire::settings! {
+    snake_case;
+
+    /// The console at `/console`.
+    pub struct ConsoleConfig {
+        /// How long a login lasts without a request.
+        pub idle_minutes: u64 = 480, 1..=43_200;
+        /// How long a login lasts at most.
+        pub session_hours: u64 = 168, 1..=8_760;
+        /// Logins of a user at once; the one that would end first gives way to another one.
+        pub max_sessions: u32 = 20, 1..=1_000;
+    }
+}
+
+impl ConsoleConfig {
+    /// How long a login lasts without a request.
+    #[must_use]
+    pub fn idle(&self) -> Duration {
+        Duration::from_mins(self.idle_minutes)
+    }
+
+    /// How long a login lasts at most.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        Duration::from_hours(self.session_hours)
+    }
+}

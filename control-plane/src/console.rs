@@ -1,0 +1,113 @@
+//! The console: pages for people, rendered here, and working without script.
+//!
+//! A page asks the routes of the API, in this process and as the caller who has logged in: what a role may do, what a field may be, and
+//! what is written to the audit log is decided there alone. `guard` stands in front of all pages: it knows who has logged in, and lets
+//! forms through that are our own.
+
+mod api;
+mod assets;
+mod audit;
+mod bulk;
+mod create;
+mod domains;
+mod edit;
+mod errors;
+mod fields;
+mod form;
+mod guard;
+mod keys;
+mod layout;
+mod link;
+mod links;
+mod login;
+mod overview;
+mod rules;
+mod settings;
+mod signed_in;
+mod strings;
+mod tags;
+mod users;
+mod views;
+
+use crate::http::app::App;
+use crate::http::limits;
+use api::Console;
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{get, post};
+use std::sync::Arc;
+
+/// The routes of the console, without the bounds of all requests.
+pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
+    let console = Console::new(app);
+    let pages = Router::new()
+        .merge(link_routes())
+        .merge(account_routes())
+        .route("/console/", get(errors::nothing_here))
+        .route("/console/{*rest}", get(errors::nothing_here))
+        .method_not_allowed_fallback(errors::method_not_allowed)
+        .layer(from_fn_with_state(app.clone(), limits::count))
+        .layer(from_fn_with_state(console.clone(), guard::guard))
+        .layer(from_fn_with_state(app.clone(), limits::guard))
+        .with_state(console);
+    pages.merge(assets::routes())
+}
+
+/// Pages about links.
+fn link_routes() -> Router<Console> {
+    Router::new()
+        .route("/console", get(overview::page))
+        .route("/console/login", get(login::page).post(login::log_in))
+        .route("/console/logout", post(login::log_out))
+        .route("/console/links", get(links::page).post(bulk::change))
+        .route("/console/links/new", get(create::page).post(create::one))
+        .route(
+            "/console/links/many",
+            get(create::many_page).post(create::many),
+        )
+        .route("/console/links/restore", post(bulk::restore))
+        .route("/console/links/{code}", get(link::page))
+        .route(
+            "/console/links/{code}/edit",
+            get(edit::page).post(edit::change),
+        )
+        .route(
+            "/console/links/{code}/rules",
+            get(rules::page).post(rules::change),
+        )
+        .route("/console/links/{code}/dry-run", get(rules::dry_run))
+        .route("/console/links/{code}/history", get(link::history))
+        .route("/console/links/{code}/delete", post(link::delete))
+        .route("/console/links/{code}/deleted", get(link::deleted))
+        .route("/console/live", get(link::live))
+}
+
+/// Pages about all else.
+fn account_routes() -> Router<Console> {
+    Router::new()
+        .route("/console/tags", get(tags::page))
+        .route("/console/tags/rename", post(tags::rename))
+        .route("/console/tags/delete", post(tags::delete))
+        .route("/console/domains", get(domains::page).post(domains::create))
+        .route(
+            "/console/domains/{name}",
+            get(domains::one).post(domains::change),
+        )
+        .route("/console/domains/{name}/verify", post(domains::verify))
+        .route("/console/domains/{name}/delete", post(domains::delete))
+        .route("/console/keys", get(keys::page).post(keys::create))
+        .route("/console/keys/{id}/revoke", post(keys::revoke))
+        .route("/console/users", get(users::page).post(users::create))
+        .route("/console/users/{id}", get(users::one).post(users::change))
+        .route("/console/audit", get(audit::page))
+        .route("/console/settings", get(settings::page))
+        .route(
+            "/console/settings/password",
+            post(settings::change_password),
+        )
+}
+
+/// Routes of the console with the headers that all their answers have.
+pub(crate) fn finish(routes: Router<Arc<App>>) -> Router<Arc<App>> {
+    routes.layer(from_fn(guard::finish))
+}

@@ -1,0 +1,192 @@
+//! The API as pages use it: its own routes, in this process.
+
+use crate::feed::AwaitedChanges;
+use crate::http::api::routes_of_callers;
+use crate::http::app::App;
+use crate::http::auth::Caller;
+use crate::problem::{Kind, Problem};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use edgelink_wire::Domain;
+use edgelink_wire::settings::SettingValue;
+use http::{HeaderValue, Method, header};
+use http_body_util::BodyExt;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tower::ServiceExt;
+
+/// The state of all pages.
+#[derive(Clone)]
+pub(super) struct Console {
+    pub(super) app: Arc<App>,
+    api: Router,
+}
+
+/// What the API has answered with success.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// `Null` where there is no body.
+    pub(super) body: Value,
+    /// The revision of the link.
+    pub(super) entity_tag: Option<HeaderValue>,
+    /// What the feed has to carry before the page is sent.
+    awaited: Option<AwaitedChanges>,
+}
+
+impl Console {
+    pub(super) fn new(app: &Arc<App>) -> Self {
+        Self {
+            api: routes_of_callers().with_state(app.clone()),
+            app: app.clone(),
+        }
+    }
+
+    /// What of the installation decides whether a link is valid, as JSON for the checks of the script.
+    pub(super) fn settings(&self, caller: &Caller) -> String {
+        let (table, tenant_id) = (self.app.domains.current(), caller.tenant_id());
+        let made = table.made_by(tenant_id);
+        let made = made.filter(|domain| table.check(domain, tenant_id).is_ok());
+        let hosts = self.app.config.links.blocked_hosts.iter();
+        let hosts: Vec<Value> = hosts.filter_map(|host| host.written("")).collect();
+        let names = |domains: Vec<&Domain>| -> Vec<String> {
+            domains
+                .into_iter()
+                .map(|domain| domain.as_str().to_owned())
+                .collect()
+        };
+        let settings = json!({
+            "domains": names(table.configured().iter().collect()), "madeDomains": names(made.collect()),
+            "blockedHosts": hosts,
+        });
+        settings.to_string()
+    }
+
+    /// Asks for what is at a path of the API, which begins behind `/api/v1`.
+    pub(super) async fn get(&self, caller: &Caller, path: &str) -> Result<Answer, Problem> {
+        self.ask(caller, Method::GET, path, None, None).await
+    }
+
+    /// The answer to a question as it is: one that is sent while it comes about.
+    pub(super) async fn stream(&self, caller: &Caller, path: &str) -> Result<Response, Problem> {
+        let request = request(caller, Method::GET, path)?;
+        let Ok(response) = self.api.clone().oneshot(request).await;
+        Ok(response)
+    }
+
+    /// The same as a type.
+    pub(super) async fn read<T: DeserializeOwned>(
+        &self,
+        caller: &Caller,
+        path: &str,
+    ) -> Result<T, Problem> {
+        self.get(caller, path).await?.read()
+    }
+
+    /// Sends JSON to a path of the API.
+    pub(super) async fn send(
+        &self,
+        caller: &Caller,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<Answer, Problem> {
+        self.ask(caller, method, path, Some(body), None).await
+    }
+
+    /// Sends a request to the API, on the condition that the link still has the revision `if_match`.
+    pub(super) async fn ask(
+        &self,
+        caller: &Caller,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        if_match: Option<HeaderValue>,
+    ) -> Result<Answer, Problem> {
+        let text = body.map(Value::to_string).unwrap_or_default();
+        let length = HeaderValue::from(text.len());
+        let mut request = request(caller, method, path)?;
+        *request.body_mut() = Body::from(text);
+        let headers = request.headers_mut();
+        if body.is_some() {
+            let json = HeaderValue::from_static("application/json");
+            headers.insert(header::CONTENT_TYPE, json);
+            headers.insert(header::CONTENT_LENGTH, length);
+        }
+        if let Some(if_match) = if_match {
+            headers.insert(header::IF_MATCH, if_match);
+        }
+        let Ok(response) = self.api.clone().oneshot(request).await;
+        Answer::of(response).await
+    }
+}
+
+/// A request without a body.
+fn request(caller: &Caller, method: Method, path: &str) -> Result<Request, Problem> {
+    let mut request = Request::new(Body::empty());
+    *request.method_mut() = method;
+    let uri = format!("/api/v1{path}").parse();
+    *request.uri_mut() = uri.map_err(|_| Problem::new(Kind::NotFound))?;
+    request.extensions_mut().insert(caller.clone());
+    Ok(request)
+}
+
+impl Answer {
+    async fn of(mut response: Response) -> Result<Self, Problem> {
+        if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+            return Err(problem);
+        }
+        let internal = || Problem::new(Kind::Internal);
+        if !response.status().is_success() {
+            return Err(internal());
+        }
+        let awaited = response.extensions_mut().remove::<AwaitedChanges>();
+        let entity_tag = response.headers().get(header::ETAG).cloned();
+        let bytes = response.into_body().collect().await;
+        let bytes = bytes.map_err(|_| internal())?.to_bytes();
+        let body = match bytes.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_slice(&bytes).map_err(|_| internal())?,
+        };
+        Ok(Self {
+            body,
+            entity_tag,
+            awaited,
+        })
+    }
+
+    /// The body as a type.
+    pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, Problem> {
+        serde_json::from_value(self.body).map_err(|error| {
+            tracing::error!(%error, "the console does not understand the API");
+            Problem::new(Kind::Internal)
+        })
+    }
+
+    /// Makes a page wait until edges know of the change.
+    pub(super) fn before(&self, response: Response) -> Response {
+        match self.awaited.clone() {
+            Some(awaited) => awaited.attach_to(response),
+            None => response,
+        }
+    }
+}
+
+/// A text as a part of a path, or as a value of a query.
+pub(super) fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// A query of the parameters that are not empty, with its question mark.
+pub(super) fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let pairs = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+    let pairs = pairs.map(|(name, value)| format!("{name}={}", encoded(value)));
+    let query = pairs.collect::<Vec<_>>().join("&");
+    match query.is_empty() {
+        true => query,
+        false => format!("?{query}"),
+    }
+}

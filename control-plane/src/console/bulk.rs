@@ -1,0 +1,227 @@
+//! Changes of several links of the list at once, and their restoring.
+
+use super::api::{Answer, Console, query};
+use super::form::Form;
+use super::layout::{self, Layout, Tab};
+use super::signed_in::SignedIn;
+use super::strings as t;
+use super::views::{BulkView, LinkView, link_href};
+use crate::problem::{FieldError, Problem};
+use askama::Template;
+use axum::extract::State;
+use axum::response::{IntoResponse, Redirect, Response};
+use http::Method;
+use serde_json::{Value, json};
+
+/// What became of a link.
+struct Outcome {
+    /// Domain and code.
+    key: String,
+    href: String,
+    /// Why it was not changed; empty if it was.
+    problem: String,
+}
+
+#[derive(Template)]
+#[template(path = "console/bulk.html")]
+struct BulkPage {
+    layout: Layout,
+    outcomes: Vec<Outcome>,
+    done: usize,
+    /// Those that can be restored.
+    deleted: Vec<String>,
+    back: String,
+}
+
+/// Domain and code of what a form has selected.
+struct Selected<'a> {
+    domain: &'a str,
+    code: &'a str,
+}
+
+impl<'a> Selected<'a> {
+    fn all(form: &'a Form) -> Result<Vec<Self>, Problem> {
+        let keys = form.all("link").filter_map(|key| key.rsplit_once('/'));
+        let selected: Vec<Self> = keys.map(|(domain, code)| Self { domain, code }).collect();
+        match selected.is_empty() {
+            true => Err(Problem::validation(vec![FieldError::new(
+                "link",
+                t::NONE_SELECTED,
+            )])),
+            false => Ok(selected),
+        }
+    }
+
+    fn key(&self) -> String {
+        format!("{}/{}", self.domain, self.code)
+    }
+
+    fn path(&self, page: &str) -> String {
+        let query = query([("domain", self.domain)]);
+        format!("/links/{}{page}{query}", super::api::encoded(self.code))
+    }
+
+    fn named(&self) -> Value {
+        json!({ "shortCode": self.code, "domain": self.domain })
+    }
+}
+
+/// `POST /console/links`: what the button says, with the links whose boxes are ticked.
+pub(super) async fn change(
+    State(console): State<Console>,
+    me: SignedIn,
+    form: Form,
+) -> Result<Response, Problem> {
+    let selected = Selected::all(&form)?;
+    let (method, items) = changes(&console, &me, &selected, &form).await?;
+    let is_deletion = method == Method::DELETE;
+    let items = items.into();
+    let answer = console.send(me.caller(), method, "/links/bulk", &items);
+    let answer = answer.await?;
+    let results = serde_json::from_value(answer.body.clone()).map(|bulk: BulkView| bulk.results);
+    let mut problems = vec![String::new(); selected.len()];
+    for item in results.unwrap_or_default() {
+        if let (Some(problem), Some(error)) = (problems.get_mut(item.index), item.error) {
+            *problem = error.text();
+        }
+    }
+    let page = page(&me, &selected, problems, (is_deletion, form.get("back")));
+    Ok(answer.before(layout::ok(&page)?))
+}
+
+/// What the button of a form asks the API for.
+async fn changes(
+    console: &Console,
+    me: &SignedIn,
+    selected: &[Selected<'_>],
+    form: &Form,
+) -> Result<(Method, Vec<Value>), Problem> {
+    let wrong = |field, reason| Problem::validation(vec![FieldError::new(field, reason)]);
+    let patch = |change: Value| Ok((Method::PATCH, with(selected, &change)));
+    match form.get("action") {
+        "delete" => Ok((Method::DELETE, with(selected, &json!({})))),
+        "enable" => patch(json!({ "state": "active" })),
+        "disable" => patch(json!({ "state": "disabled" })),
+        "archive" => patch(json!({ "archived": true })),
+        action @ ("tag" | "untag") => {
+            me.check(&Method::PATCH, "/links/bulk")?;
+            let tag = form.get("tag").trim();
+            if tag.is_empty() {
+                return Err(wrong("tag", t::IS_REQUIRED));
+            }
+            let items = retagged(console, me, selected, (tag, action == "tag")).await?;
+            Ok((Method::PATCH, items))
+        }
+        _ => Err(wrong("action", t::UNKNOWN_ACTION)),
+    }
+}
+
+fn with(selected: &[Selected<'_>], change: &Value) -> Vec<Value> {
+    let item = |link: &Selected<'_>| {
+        let mut item = link.named();
+        if let (Value::Object(item), Value::Object(change)) = (&mut item, change) {
+            item.extend(change.clone());
+        }
+        item
+    };
+    selected.iter().map(item).collect()
+}
+
+/// The changes that give each link a tag, or take it away. They are made only if the link still has the tags that it has now.
+async fn retagged(
+    console: &Console,
+    me: &SignedIn,
+    selected: &[Selected<'_>],
+    (tag, is_added): (&str, bool),
+) -> Result<Vec<Value>, Problem> {
+    let mut items = Vec::with_capacity(selected.len());
+    for link in selected {
+        let mut item = link.named();
+        // One that is gone is refused by the API with the others.
+        if let Ok(answer) = console.get(me.caller(), &link.path("")).await {
+            let entity_tag = answer.entity_tag.clone();
+            let found: LinkView = answer.read()?;
+            let mut tags = found.tags;
+            tags.retain(|each| each != tag);
+            if is_added {
+                tags.push(tag.to_owned());
+            }
+            item["tags"] = tags.into();
+            let entity_tag = entity_tag.and_then(|tag| tag.to_str().ok().map(str::to_owned));
+            item["ifMatch"] = entity_tag.into();
+        }
+        items.push(item);
+    }
+    Ok(items)
+}
+
+/// `POST /console/links/restore`: undoes the deletion of links.
+pub(super) async fn restore(
+    State(console): State<Console>,
+    me: SignedIn,
+    form: Form,
+) -> Result<Response, Problem> {
+    me.check(&Method::POST, "/links/{code}/restore")?;
+    let selected = Selected::all(&form)?;
+    if let [link] = selected.as_slice() {
+        let path = link.path("/restore");
+        let restored = console.ask(me.caller(), Method::POST, &path, None, None);
+        let restored = restored.await?;
+        let page = link_href(link.domain, link.code, "") + "&done=restored";
+        return Ok(restored.before(Redirect::to(&page).into_response()));
+    }
+    let mut problems = Vec::with_capacity(selected.len());
+    let mut last: Option<Answer> = None;
+    for link in &selected {
+        let path = link.path("/restore");
+        let restored = console.ask(me.caller(), Method::POST, &path, None, None);
+        match restored.await {
+            Ok(answer) => {
+                last = Some(answer);
+                problems.push(String::new());
+            }
+            Err(problem) => problems.push(super::errors::describe(&problem)),
+        }
+    }
+    let page = layout::ok(&page(&me, &selected, problems, (false, form.get("back"))))?;
+    // The feed carries changes in their order: those before the last one are known by then.
+    Ok(match last {
+        Some(answer) => answer.before(page),
+        None => page,
+    })
+}
+
+fn page(
+    me: &SignedIn,
+    selected: &[Selected<'_>],
+    problems: Vec<String>,
+    (is_deletion, back): (bool, &str),
+) -> BulkPage {
+    let outcomes = selected.iter().zip(problems).map(|(link, problem)| {
+        let page = if is_deletion && problem.is_empty() {
+            "/deleted"
+        } else {
+            ""
+        };
+        Outcome {
+            key: link.key(),
+            href: link_href(link.domain, link.code, page),
+            problem,
+        }
+    });
+    let outcomes: Vec<Outcome> = outcomes.collect();
+    let done = outcomes.iter().filter(|outcome| outcome.problem.is_empty());
+    let deleted = done
+        .clone()
+        .filter(|_| is_deletion)
+        .map(|outcome| outcome.key.clone());
+    let is_ours =
+        back.starts_with("/console/links") && back.bytes().all(|byte| byte.is_ascii_graphic());
+    BulkPage {
+        layout: Layout::new(me, Some(Tab::Links), t::CHANGED_LINKS),
+        done: done.clone().count(),
+        deleted: deleted.collect(),
+        back: if is_ours { back } else { "/console/links" }.to_owned(),
+        outcomes,
+    }
+}

@@ -1,0 +1,332 @@
+//! The properties of a link as a form, and their change.
+
+use super::api::{Console, encoded, query};
+use super::fields::{Field, Fields, Input, stays};
+use super::form::{Form, Query};
+use super::layout::{self, Layout, Tab};
+use super::signed_in::SignedIn;
+use super::strings as t;
+use super::views::LinkView;
+use crate::problem::Problem;
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use http::{HeaderValue, Method, StatusCode};
+use serde_json::{Map, Value};
+
+/// Properties that are texts.
+const TEXTS: [&str; 10] = [
+    "title",
+    "notes",
+    "externalId",
+    "expiredUrl",
+    "utmSource",
+    "utmMedium",
+    "utmCampaign",
+    "utmTerm",
+    "utmContent",
+    "state",
+];
+
+/// Properties that are true or false.
+const FLAGS: [&str; 5] = [
+    "forwardQuery",
+    "forwardPath",
+    "crawlable",
+    "trackConversions",
+    "archived",
+];
+
+/// The path of a link of the API, or of what is below it.
+pub(super) fn path(code: &str, domain: &str, below: &str) -> String {
+    format!(
+        "/links/{}{below}{}",
+        encoded(code),
+        query([("domain", domain)])
+    )
+}
+
+#[derive(Template)]
+#[template(path = "console/edit.html")]
+struct EditPage {
+    layout: Layout,
+    link: LinkView,
+    fields: Fields,
+    /// See [`Console::settings`].
+    settings: String,
+    /// The revision that the form began with.
+    entity_tag: String,
+}
+
+/// The properties as fields, with those of a link.
+pub(super) fn properties(link: Option<&LinkView>) -> Vec<Field> {
+    let mut fields = described(link);
+    fields.extend(validity(link));
+    fields.extend(redirecting(link));
+    // Of a link that exists they are a part of its target.
+    if link.is_none() {
+        let utm = t::UTM.iter().map(|(name, label)| Field::new(name, label));
+        fields.extend(utm);
+    }
+    fields
+}
+
+fn text_of(link: Option<&LinkView>, text: fn(&LinkView) -> Option<&str>) -> &str {
+    link.and_then(text).unwrap_or_default()
+}
+
+/// What people know a link by.
+fn described(link: Option<&LinkView>) -> Vec<Field> {
+    vec![
+        Field::new("title", t::TITLE).value(text_of(link, |link| link.title.as_deref())),
+        Field::new("tags", t::TAGS)
+            .hint(t::TAGS_HINT)
+            .value(link.map_or(String::new(), |link| link.tags.join(", "))),
+        Field::new("externalId", t::EXTERNAL_ID)
+            .hint(t::EXTERNAL_ID_HINT)
+            .value(text_of(link, |link| link.external_id.as_deref())),
+        Field::new("notes", t::NOTES)
+            .input(Input::Lines)
+            .value(text_of(link, |link| link.notes.as_deref())),
+    ]
+}
+
+/// Who is redirected, and when.
+fn validity(link: Option<&LinkView>) -> Vec<Field> {
+    let time = |name, label, time: &str| {
+        let field = Field::new(name, label).hint(t::UTC).value(local(time));
+        field.input(Input::Line("datetime-local"))
+    };
+    let max_visits = link.and_then(|link| link.max_visits);
+    let has_password = link.is_some_and(|link| link.has_password);
+    let password = match has_password {
+        true => t::PASSWORD_IS_SET,
+        false => t::LINK_PASSWORD_HINT,
+    };
+    let mut fields = vec![
+        Field::choice("state", t::STATE, &t::STATES)
+            .value(link.map_or("active", |link| &*link.state)),
+        time(
+            "validSince",
+            t::VALID_SINCE,
+            text_of(link, |link| link.valid_since.as_deref()),
+        ),
+        time(
+            "validUntil",
+            t::VALID_UNTIL,
+            text_of(link, |link| link.valid_until.as_deref()),
+        ),
+        Field::new("maxVisits", t::MAX_VISITS)
+            .hint(t::MAX_VISITS_HINT)
+            .input(Input::Line("number"))
+            .value(max_visits.map_or(String::new(), |max| max.to_string())),
+        Field::new("expiredUrl", t::EXPIRED_URL)
+            .hint(t::EXPIRED_URL_HINT)
+            .input(Input::Line("url"))
+            .value(text_of(link, |link| link.expired_url.as_deref())),
+        Field::new("password", t::PASSWORD)
+            .hint(password)
+            .input(Input::Password("new-password")),
+    ];
+    if has_password {
+        fields.push(Field::tick("removePassword", t::REMOVE_PASSWORD, false));
+    }
+    fields
+}
+
+/// How visitors are redirected.
+fn redirecting(link: Option<&LinkView>) -> Vec<Field> {
+    let flag = |name, label, flag: fn(&LinkView) -> bool, default| {
+        Field::tick(name, label, link.map_or(default, flag))
+    };
+    // A link that exists has a status of its own.
+    let statuses = &t::STATUSES[usize::from(link.is_some())..];
+    vec![
+        Field::choice("redirectStatus", t::REDIRECT_STATUS, statuses)
+            .value(link.map_or(String::new(), |link| link.redirect_status.to_string())),
+        flag(
+            "forwardQuery",
+            t::FORWARD_QUERY,
+            |link| link.forward_query,
+            true,
+        ),
+        flag(
+            "forwardPath",
+            t::FORWARD_PATH,
+            |link| link.forward_path,
+            false,
+        ),
+        flag("crawlable", t::CRAWLABLE, |link| link.crawlable, false),
+        flag(
+            "trackConversions",
+            t::TRACK_CONVERSIONS,
+            |link| link.track_conversions,
+            false,
+        ),
+        flag("archived", t::ARCHIVED, |link| link.archived, false),
+    ]
+}
+
+/// A time of the API as the browser's field has it.
+fn local(time: &str) -> &str {
+    time.strip_suffix('Z').unwrap_or(time)
+}
+
+/// The properties that a form has sent, as a merge patch.
+pub(super) fn body(form: &Form) -> Value {
+    let mut body = Map::new();
+    let mut set = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
+    for name in TEXTS {
+        set(name, form.text(name));
+    }
+    for name in FLAGS {
+        set(name, form.is_on(name).into());
+    }
+    for name in ["validSince", "validUntil"] {
+        set(name, form.time(name));
+    }
+    for name in ["redirectStatus", "maxVisits"] {
+        set(name, form.number(name));
+    }
+    set("tags", form.list("tags"));
+    set("notes", lines(form.get("notes")));
+    let password = form.get("password");
+    if form.is_on("removePassword") {
+        set("password", Value::Null);
+    } else if !password.is_empty() {
+        set("password", password.into());
+    }
+    body.into()
+}
+
+/// Several lines as people write them: browsers send CRLF.
+fn lines(text: &str) -> Value {
+    match text.trim() {
+        "" => Value::Null,
+        text => text.replace("\r\n", "\n").into(),
+    }
+}
+
+/// `GET /console/links/{code}/edit`.
+pub(super) async fn page(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(code): Path<String>,
+    Query(asked): Query,
+) -> Result<Response, Problem> {
+    me.check(&Method::PATCH, "/links/{code}")?;
+    let (link, entity_tag) = find(&console, &me, &code, asked.get("domain")).await?;
+    let fields = fields(&link);
+    let settings = console.settings(me.caller());
+    Ok(EditPage::new(&me, link, fields, (settings, entity_tag)).send(StatusCode::OK))
+}
+
+/// A link and its revision.
+pub(super) async fn find(
+    console: &Console,
+    me: &SignedIn,
+    code: &str,
+    domain: &str,
+) -> Result<(LinkView, String), Problem> {
+    let answer = console.get(me.caller(), &path(code, domain, "")).await?;
+    let entity_tag = answer.entity_tag.clone();
+    let entity_tag = entity_tag.and_then(|tag| tag.to_str().ok().map(str::to_owned));
+    Ok((answer.read()?, entity_tag.unwrap_or_default()))
+}
+
+fn fields(link: &LinkView) -> Fields {
+    let target = Field::new("longUrl", t::TARGET)
+        .hint(t::TARGET_HINT)
+        .input(Input::Line("url"))
+        .value(&*link.long_url)
+        .required();
+    let mut all = vec![target];
+    all.extend(properties(Some(link)));
+    Fields::new(all)
+}
+
+impl EditPage {
+    fn new(
+        me: &SignedIn,
+        link: LinkView,
+        fields: Fields,
+        (settings, entity_tag): (String, String),
+    ) -> Self {
+        Self {
+            layout: Layout::new(me, Some(Tab::Links), t::EDIT),
+            link,
+            fields,
+            settings,
+            entity_tag,
+        }
+    }
+
+    fn send(&self, status: StatusCode) -> Response {
+        layout::send(status, self)
+    }
+}
+
+/// `POST /console/links/{code}/edit`.
+pub(super) async fn change(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(code): Path<String>,
+    Query(asked): Query,
+    form: Form,
+) -> Result<Response, Problem> {
+    let domain = asked.get("domain");
+    let mut patch = body(&form);
+    patch["longUrl"] = form.get("longUrl").trim().into();
+    // The campaign is a part of the target that was edited.
+    if let Value::Object(patch) = &mut patch {
+        patch.retain(|name, _| !name.starts_with("utm"));
+    }
+    let if_match = HeaderValue::from_str(form.get("entityTag")).ok();
+    let if_match = if_match.filter(|tag| !tag.is_empty());
+    let path = path(&code, domain, "");
+    let changed = console.ask(me.caller(), Method::PATCH, &path, Some(&patch), if_match);
+    match changed.await {
+        Ok(answer) => {
+            let to = query([("domain", domain), ("done", "changed")]);
+            let to = format!("/console/links/{}{to}", encoded(&code));
+            Ok(answer.before(Redirect::to(&to).into_response()))
+        }
+        Err(problem) if stays(&problem) => {
+            let (link, entity_tag) = find(&console, &me, &code, domain).await?;
+            let fields = fields(&link).filled(&form).with(&problem);
+            let settings = console.settings(me.caller());
+            let page = EditPage::new(&me, link, fields, (settings, entity_tag));
+            Ok(page.send(problem.status()))
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_form_becomes_a_merge_patch() {
+        let form = Form::parse(
+            b"title=+T+&tags=a,b&redirectStatus=301&validSince=2030-01-01T00:00&maxVisits=x&forwardQuery=on&notes=1%0D%0A2&state=disabled",
+        );
+        let patch = body(&form);
+        assert_eq!(
+            patch,
+            json!({
+                "title": "T", "tags": ["a", "b"], "redirectStatus": 301, "validSince": "2030-01-01T00:00:00Z",
+                "validUntil": null, "maxVisits": "x", "forwardQuery": true, "forwardPath": false, "crawlable": false,
+                "trackConversions": false, "archived": false, "notes": "1\n2", "state": "disabled", "externalId": null,
+                "expiredUrl": null, "utmSource": null, "utmMedium": null, "utmCampaign": null, "utmTerm": null,
+                "utmContent": null,
+            })
+        );
+        assert_eq!(body(&Form::parse(b"password=p"))["password"], "p");
+        assert_eq!(
+            body(&Form::parse(b"password=p&removePassword=on"))["password"],
+            Value::Null
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! Pages that say what went wrong.
+
+use super::layout::{self, Layout};
+use super::signed_in::SignedIn;
+use super::strings as t;
+use crate::problem::{Kind, Problem};
+use askama::Template;
+use axum::response::{IntoResponse, Response};
+use http::header;
+
+#[derive(Template)]
+#[template(path = "console/error.html")]
+struct ErrorPage {
+    layout: Layout,
+    status: u16,
+    text: &'static str,
+    detail: String,
+}
+
+/// Makes a page of an answer that is a problem; others stay.
+pub(super) fn translate(mut response: Response, signed_in: Option<&SignedIn>) -> Response {
+    let Some(problem) = response.extensions_mut().remove::<Problem>() else {
+        return response;
+    };
+    let status = response.status();
+    let (title, text) = t::error(status.as_u16());
+    let layout = match signed_in {
+        Some(signed_in) => Layout::new(signed_in, None, title),
+        None => Layout::public(title, None),
+    };
+    let page = ErrorPage {
+        layout,
+        status: status.as_u16(),
+        text,
+        detail: describe(&problem),
+    };
+    let mut page = layout::send(status, &page);
+    for name in [header::RETRY_AFTER, header::ALLOW] {
+        if let Some(value) = response.headers().get(&name) {
+            page.headers_mut().insert(name, value.clone());
+        }
+    }
+    page
+}
+
+/// What a problem says of itself, with the fields that no form shows.
+pub(super) fn describe(problem: &Problem) -> String {
+    let errors = problem.errors().iter();
+    let errors = errors.map(|error| format!("{}: {}", error.field, error.reason));
+    std::iter::once(problem.text().to_owned())
+        .chain(errors)
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+/// For a page that does not exist.
+pub(super) async fn nothing_here() -> Response {
+    Problem::new(Kind::NotFound).into_response()
+}
+
+/// For a method that a page does not have.
+pub(super) async fn method_not_allowed() -> Response {
+    Problem::new(Kind::MethodNotAllowed).into_response()
+}

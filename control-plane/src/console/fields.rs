@@ -1,0 +1,173 @@
+//! The fields of forms, and the problems that stand at them.
+
+use super::errors;
+use super::form::Form;
+use super::strings as t;
+use crate::problem::{Kind, Problem};
+use askama::Template;
+
+/// A field of a form as it is shown.
+#[derive(Clone, Debug, Default, Template)]
+#[template(path = "console/field.html")]
+pub(super) struct Field {
+    /// Its name, and the id of its element.
+    pub(super) name: &'static str,
+    pub(super) label: &'static str,
+    pub(super) hint: &'static str,
+    pub(super) value: String,
+    pub(super) input: Input,
+    pub(super) is_required: bool,
+    pub(super) problem: String,
+}
+
+/// How a field is filled in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Input {
+    /// A line, by the type of the element.
+    Line(&'static str),
+    /// A password: what `autocomplete` says of it.
+    Password(&'static str),
+    /// Several lines.
+    Lines,
+    /// A box that is ticked or not.
+    Tick,
+    /// One of these values, each with its label.
+    Choice(Vec<(String, String)>),
+    #[default]
+    Text,
+}
+
+impl Field {
+    pub(super) fn new(name: &'static str, label: &'static str) -> Self {
+        Self {
+            name,
+            label,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn hint(self, hint: &'static str) -> Self {
+        Self { hint, ..self }
+    }
+
+    pub(super) fn value(self, value: impl Into<String>) -> Self {
+        Self {
+            value: value.into(),
+            ..self
+        }
+    }
+
+    pub(super) fn input(self, input: Input) -> Self {
+        Self { input, ..self }
+    }
+
+    pub(super) fn required(self) -> Self {
+        Self {
+            is_required: true,
+            ..self
+        }
+    }
+
+    /// A box that is ticked or not.
+    pub(super) fn tick(name: &'static str, label: &'static str, is_on: bool) -> Self {
+        let value = if is_on { "on" } else { "" };
+        Self::new(name, label).input(Input::Tick).value(value)
+    }
+
+    /// One of several values, each with its label.
+    pub(super) fn choice(
+        name: &'static str,
+        label: &'static str,
+        choices: &[(&str, &str)],
+    ) -> Self {
+        let choices = choices.iter();
+        let choices = choices.map(|(value, label)| ((*value).to_owned(), (*label).to_owned()));
+        Self::new(name, label).input(Input::Choice(choices.collect()))
+    }
+
+    fn is_chosen(&self, value: &str) -> bool {
+        self.value == value
+    }
+
+    /// The elements that describe the field.
+    fn described_by(&self) -> String {
+        let name = self.name;
+        match self.hint.is_empty() {
+            true => format!("{name}-problem"),
+            false => format!("{name}-hint {name}-problem"),
+        }
+    }
+}
+
+/// A form as it is shown: again, with what was filled in, where something was wrong.
+#[derive(Debug, Default, Template)]
+#[template(path = "console/fields.html")]
+pub(super) struct Fields {
+    pub(super) all: Vec<Field>,
+    /// What is wrong with the whole.
+    pub(super) problem: String,
+}
+
+impl Fields {
+    pub(super) fn new(all: Vec<Field>) -> Self {
+        Self {
+            all,
+            problem: String::new(),
+        }
+    }
+
+    /// With what a form has sent. Passwords are filled in by people alone.
+    pub(super) fn filled(mut self, form: &Form) -> Self {
+        for field in &mut self.all {
+            if !matches!(field.input, Input::Password(_)) {
+                form.get(field.name).clone_into(&mut field.value);
+            }
+        }
+        self
+    }
+
+    /// With the problem at its fields; what is wrong with none of them stands above the form.
+    pub(super) fn with(mut self, problem: &Problem) -> Self {
+        let mut others = Vec::new();
+        for error in problem.errors() {
+            let name = error.field.split(['[', '.']).next().unwrap_or_default();
+            let reason = match error.field == name {
+                true => error.reason.to_string(),
+                false => format!("{}: {}", error.field, error.reason),
+            };
+            match self.all.iter_mut().find(|field| field.name == name) {
+                Some(field) if field.problem.is_empty() => field.problem = reason,
+                Some(field) => field.problem += &format!("; {reason}"),
+                None => others.push(format!("{}: {}", error.field, error.reason)),
+            }
+        }
+        if problem.errors().is_empty() {
+            others.push(errors::describe(problem));
+        }
+        self.problem = others.join("; ");
+        self
+    }
+
+    /// The fields that are wrong.
+    pub(super) fn wrong(&self) -> impl Iterator<Item = &Field> {
+        self.all.iter().filter(|field| !field.problem.is_empty())
+    }
+
+    /// Whether anything is wrong.
+    pub(super) fn is_wrong(&self) -> bool {
+        !self.problem.is_empty() || self.wrong().next().is_some()
+    }
+}
+
+/// Whether a problem is shown at the form that met it, and not on a page of its own.
+pub(super) fn stays(problem: &Problem) -> bool {
+    !matches!(
+        problem.kind(),
+        Kind::Unauthorized
+            | Kind::Forbidden
+            | Kind::NotFound
+            | Kind::LinkNotFound
+            | Kind::DomainNotFound
+            | Kind::TagNotFound
+    )
+}

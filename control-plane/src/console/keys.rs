@@ -1,0 +1,129 @@
+//! API keys: their list, new ones, whose secret is shown once, and their revocation.
+
+use super::api::{Console, encoded, query};
+use super::fields::{Field, Fields, Input, stays};
+use super::form::{Form, Query};
+use super::layout::{self, Layout, Tab};
+use super::signed_in::SignedIn;
+use super::strings as t;
+use super::views::{KeyView, KeysView};
+use crate::problem::Problem;
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use http::{Method, StatusCode};
+use serde_json::{Map, Value};
+
+#[derive(Template)]
+#[template(path = "console/keys.html")]
+struct KeysPage {
+    layout: Layout,
+    keys: KeysView,
+    next: Option<String>,
+    fields: Fields,
+    /// A new key with its secret.
+    made: Option<KeyView>,
+}
+
+/// `GET /console/keys`.
+pub(super) async fn page(
+    State(console): State<Console>,
+    me: SignedIn,
+    Query(asked): Query,
+) -> Result<Response, Problem> {
+    let mut page = KeysPage::of(&console, &me, asked.get("cursor")).await?;
+    page.layout = page.layout.with_notice(&asked);
+    layout::ok(&page)
+}
+
+impl KeysPage {
+    async fn of(console: &Console, me: &SignedIn, cursor: &str) -> Result<Self, Problem> {
+        let of_page = query([("cursor", cursor), ("limit", "50")]);
+        let keys: KeysView = console
+            .read(me.caller(), &format!("/keys{of_page}"))
+            .await?;
+        let next = keys.next_cursor.as_deref();
+        let next = next.map(|cursor| format!("/console/keys{}", query([("cursor", cursor)])));
+        let fields = vec![
+            Field::new("name", t::NAME).required(),
+            Field::choice("role", t::ROLE, &t::ROLES).value("editor"),
+            Field::new("userId", t::USER_ID)
+                .hint(t::USER_ID_HINT)
+                .input(Input::Line("number")),
+            Field::new("domains", t::ONLY_DOMAINS).hint(t::LIST_HINT),
+            Field::new("tags", t::ONLY_TAGS).hint(t::LIST_HINT),
+            Field::new("expiresAt", t::EXPIRES_AT)
+                .hint(t::UTC)
+                .input(Input::Line("datetime-local")),
+            Field::new("quota", t::QUOTA)
+                .hint(t::QUOTA_HINT)
+                .input(Input::Line("number")),
+        ];
+        Ok(Self {
+            layout: Layout::new(me, Some(Tab::Keys), t::KEYS),
+            keys,
+            next,
+            fields: Fields::new(fields),
+            made: None,
+        })
+    }
+}
+
+/// `POST /console/keys`. The secret is in this answer alone.
+pub(super) async fn create(
+    State(console): State<Console>,
+    me: SignedIn,
+    form: Form,
+) -> Result<Response, Problem> {
+    let mut body = Map::new();
+    for (name, value) in [
+        ("name", form.text("name")),
+        ("role", form.text("role")),
+        ("userId", form.number("userId")),
+        ("domains", form.list("domains")),
+        ("tags", form.list("tags")),
+        ("expiresAt", form.time("expiresAt")),
+        ("quota", form.number("quota")),
+    ] {
+        if value != Value::Null {
+            body.insert(name.to_owned(), value);
+        }
+    }
+    let made = console
+        .send(me.caller(), Method::POST, "/keys", &body.into())
+        .await;
+    let problem = match made {
+        Ok(answer) => {
+            let made = answer.read()?;
+            let mut page = KeysPage::of(&console, &me, "").await?;
+            page.made = Some(made);
+            return Ok(layout::send(StatusCode::CREATED, &page));
+        }
+        Err(problem) if stays(&problem) => problem,
+        Err(problem) => return Err(problem),
+    };
+    let mut page = KeysPage::of(&console, &me, "").await?;
+    page.fields = page.fields.filled(&form).with(&problem);
+    Ok(layout::send(problem.status(), &page))
+}
+
+/// `POST /console/keys/{id}/revoke`.
+pub(super) async fn revoke(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let path = format!("/keys/{}", encoded(&id));
+    let revoked = console
+        .ask(me.caller(), Method::DELETE, &path, None, None)
+        .await;
+    match revoked {
+        Ok(_) => Ok(Redirect::to("/console/keys?done=revoked").into_response()),
+        Err(problem) if stays(&problem) => {
+            let mut page = KeysPage::of(&console, &me, "").await?;
+            page.fields = page.fields.with(&problem);
+            Ok(layout::send(problem.status(), &page))
+        }
+        Err(problem) => Err(problem),
+    }
+}

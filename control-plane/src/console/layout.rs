@@ -1,0 +1,141 @@
+//! What all pages share: navigation, the head, and how a page is sent.
+
+use super::form::{FORM_TOKEN, Form};
+use super::signed_in::SignedIn;
+use super::{assets, strings as t};
+use crate::http::auth::sessions::Token;
+use crate::problem::{Kind, Problem};
+use askama::Template;
+use axum::response::{Html, IntoResponse, Response};
+use http::{Method, StatusCode};
+
+/// A part of the console that the navigation leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tab {
+    Overview,
+    Links,
+    Create,
+    Tags,
+    Domains,
+    Keys,
+    Users,
+    Audit,
+    Settings,
+}
+
+impl Tab {
+    const ALL: [(Self, &'static str, &'static str); 9] = [
+        (Self::Overview, "/console", t::OVERVIEW),
+        (Self::Links, "/console/links", t::LINKS),
+        (Self::Create, "/console/links/new", t::CREATE),
+        (Self::Tags, "/console/tags", t::TAGS),
+        (Self::Domains, "/console/domains", t::DOMAINS),
+        (Self::Keys, "/console/keys", t::KEYS),
+        (Self::Users, "/console/users", t::USERS),
+        (Self::Audit, "/console/audit", t::AUDIT),
+        (Self::Settings, "/console/settings", t::SETTINGS),
+    ];
+
+    /// Whether the user may look at what is behind it.
+    pub(super) fn is_for(self, signed_in: &SignedIn) -> bool {
+        let get = |path| signed_in.may(&Method::GET, path);
+        match self {
+            Self::Overview | Self::Links => get("/links"),
+            Self::Create => signed_in.may(&Method::POST, "/links"),
+            Self::Tags => get("/tags"),
+            Self::Domains => get("/domains"),
+            Self::Keys => get("/keys"),
+            Self::Users => get("/users"),
+            Self::Audit => get("/audit"),
+            Self::Settings => true,
+        }
+    }
+}
+
+/// A link of the navigation.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) href: &'static str,
+    pub(super) label: &'static str,
+    pub(super) is_current: bool,
+}
+
+/// What stands around the content of a page.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) title: String,
+    pub(super) items: Vec<Item>,
+    /// Who has logged in.
+    pub(super) user: Option<String>,
+    /// See [`FORM_TOKEN`].
+    pub(super) form_token: String,
+    /// What has just been done.
+    pub(super) notice: Option<&'static str>,
+}
+
+impl Layout {
+    /// For a page of somebody who has logged in.
+    pub(super) fn new(signed_in: &SignedIn, tab: Option<Tab>, title: impl Into<String>) -> Self {
+        let tabs = Tab::ALL
+            .into_iter()
+            .filter(|(tab, ..)| tab.is_for(signed_in));
+        let items = tabs.map(|(each, href, label)| Item {
+            href,
+            label,
+            is_current: Some(each) == tab,
+        });
+        Self {
+            title: title.into(),
+            items: items.collect(),
+            user: Some(signed_in.session.user.name.clone()),
+            form_token: signed_in.token.form_token(),
+            notice: None,
+        }
+    }
+
+    /// For a page that anybody may see.
+    pub(super) fn public(title: &str, token: Option<&Token>) -> Self {
+        Self {
+            title: title.to_owned(),
+            items: Vec::new(),
+            user: None,
+            form_token: token.map(Token::form_token).unwrap_or_default(),
+            notice: None,
+        }
+    }
+
+    /// With what the address says has been done.
+    pub(super) fn with_notice(mut self, query: &Form) -> Self {
+        self.notice = t::notice(query.get("done"));
+        self
+    }
+
+    pub(super) fn css(&self) -> String {
+        assets::url("console.css")
+    }
+
+    pub(super) fn script(&self) -> Option<String> {
+        assets::script()
+    }
+
+    /// The name of the field with the form token.
+    pub(super) fn form_field(&self) -> &'static str {
+        FORM_TOKEN
+    }
+}
+
+/// Sends a page.
+pub(super) fn send(status: StatusCode, page: &impl Template) -> Response {
+    match page.render() {
+        Ok(html) => (status, Html(html)).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "a page cannot be rendered: the request is answered with 500");
+            Problem::new(Kind::Internal).into_response()
+        }
+    }
+}
+
+/// Sends a page with status 200.
+pub(super) fn ok(page: &impl Template) -> Result<Response, Problem> {
+    Ok(send(StatusCode::OK, page))
+}

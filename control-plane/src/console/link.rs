@@ -1,0 +1,163 @@
+//! A link: its clicks, its QR code, its history, its deletion, and the undoing of that.
+
+use super::api::{Console, query};
+use super::edit::{find, path};
+use super::errors;
+use super::form::Query;
+use super::layout::{self, Layout, Tab};
+use super::signed_in::SignedIn;
+use super::strings as t;
+use super::views::{AuditView, ClicksView, LinkView, link_href};
+use crate::problem::{Kind, Problem};
+use askama::Template;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use http::Method;
+
+/// The clicks of a link by one thing that is known of them.
+struct Breakdown {
+    label: &'static str,
+    clicks: ClicksView,
+}
+
+#[derive(Template)]
+#[template(path = "console/link.html")]
+struct LinkPage {
+    layout: Layout,
+    link: LinkView,
+    may_change: bool,
+    days: Option<ClicksView>,
+    breakdowns: Vec<Breakdown>,
+    /// Why there are no clicks on the page.
+    problem: String,
+}
+
+/// `GET /console/links/{code}`.
+pub(super) async fn page(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(code): Path<String>,
+    Query(asked): Query,
+) -> Result<Response, Problem> {
+    let (link, _) = find(&console, &me, &code, asked.get("domain")).await?;
+    let mut page = LinkPage {
+        layout: Layout::new(&me, Some(Tab::Links), link.name()).with_notice(&asked),
+        may_change: me.may(&Method::PATCH, "/links/{code}"),
+        days: None,
+        breakdowns: Vec::new(),
+        problem: String::new(),
+        link,
+    };
+    match clicks(&console, &me, &mut page).await {
+        Ok(()) => {}
+        Err(problem) if problem.kind() == Kind::AnalyticsUnavailable => {
+            page.problem = errors::describe(&problem);
+        }
+        Err(problem) => return Err(problem),
+    }
+    layout::ok(&page)
+}
+
+async fn clicks(console: &Console, me: &SignedIn, page: &mut LinkPage) -> Result<(), Problem> {
+    let link = &page.link;
+    let ask = |group: &str, limit: &str| {
+        let of_link = [("shortCode", &*link.short_code), ("domain", &*link.domain)];
+        let of_group = [("groupBy", group), ("interval", "30d"), ("limit", limit)];
+        format!("/analytics{}", query(of_link.into_iter().chain(of_group)))
+    };
+    let days = ask("timeseries", "") + "&granularity=day";
+    page.days = Some(console.read(me.caller(), &days).await?);
+    for (group, label) in t::BREAKDOWNS {
+        let clicks = console.read(me.caller(), &ask(group, "10")).await?;
+        page.breakdowns.push(Breakdown { label, clicks });
+    }
+    Ok(())
+}
+
+/// `GET /console/live`: clicks as they are reported, of all links or of one.
+pub(super) async fn live(
+    State(console): State<Console>,
+    me: SignedIn,
+    RawQuery(asked): RawQuery,
+) -> Result<Response, Problem> {
+    let asked = asked.map_or(String::new(), |asked| format!("?{asked}"));
+    console
+        .stream(me.caller(), &format!("/events{asked}"))
+        .await
+}
+
+#[derive(Template)]
+#[template(path = "console/history.html")]
+struct HistoryPage {
+    layout: Layout,
+    link: LinkView,
+    log: AuditView,
+    next: Option<String>,
+    may_change: bool,
+}
+
+/// `GET /console/links/{code}/history`.
+pub(super) async fn history(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(code): Path<String>,
+    Query(asked): Query,
+) -> Result<Response, Problem> {
+    let domain = asked.get("domain");
+    let (link, _) = find(&console, &me, &code, domain).await?;
+    let asked = query([("domain", domain), ("cursor", asked.get("cursor"))]);
+    let of_api = format!("{}{asked}", path(&code, "", "/history"));
+    let log: AuditView = console.read(me.caller(), &of_api).await?;
+    let next = log.next_cursor.as_deref();
+    let next = next.map(|cursor| {
+        let query = query([("domain", domain), ("cursor", cursor)]);
+        format!("{}{query}", link_href("", &code, "/history"))
+    });
+    layout::ok(&HistoryPage {
+        layout: Layout::new(&me, Some(Tab::Links), t::HISTORY),
+        may_change: me.may(&Method::PATCH, "/links/{code}"),
+        link,
+        log,
+        next,
+    })
+}
+
+/// `POST /console/links/{code}/delete`.
+pub(super) async fn delete(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(code): Path<String>,
+    Query(asked): Query,
+) -> Result<Response, Problem> {
+    let domain = asked.get("domain");
+    let path = path(&code, domain, "");
+    let deleted = console.ask(me.caller(), Method::DELETE, &path, None, None);
+    let page = Redirect::to(&link_href(domain, &code, "/deleted"));
+    Ok(deleted.await?.before(page.into_response()))
+}
+
+#[derive(Template)]
+#[template(path = "console/deleted.html")]
+struct DeletedPage {
+    layout: Layout,
+    key: String,
+}
+
+/// `GET /console/links/{code}/deleted`: the undoing of a deletion.
+pub(super) async fn deleted(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(code): Path<String>,
+    Query(asked): Query,
+) -> Result<Response, Problem> {
+    me.check(&Method::POST, "/links/{code}/restore")?;
+    let links = console.app.links(me.caller());
+    let domain = match asked.get("domain") {
+        "" => links.default_domain().as_str(),
+        domain => domain,
+    };
+    layout::ok(&DeletedPage {
+        layout: Layout::new(&me, Some(Tab::Links), t::DELETED),
+        key: format!("{domain}/{code}"),
+    })
+}

@@ -1,0 +1,113 @@
+//! The list of links: search, filters, order, and pages by cursor.
+
+use super::api::{Console, query};
+use super::fields::{Field, Fields, stays};
+use super::form::{Form, Query};
+use super::layout::{self, Layout, Tab};
+use super::signed_in::SignedIn;
+use super::strings as t;
+use super::views::{DomainsView, LinksView};
+use crate::problem::Problem;
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use http::{Method, StatusCode};
+
+/// The parameters of the list, which are those of the API.
+const FILTERS: [&str; 5] = ["searchTerm", "tags", "domain", "state", "orderBy"];
+
+#[derive(Template)]
+#[template(path = "console/links.html")]
+struct LinksPage {
+    layout: Layout,
+    filters: Fields,
+    is_filtered: bool,
+    links: LinksView,
+    /// The next page, and the first one if this is another.
+    next: Option<String>,
+    first: Option<String>,
+    may_change: bool,
+    may_create: bool,
+    /// The fields of this page that a bulk change comes back to.
+    back: String,
+}
+
+/// `GET /console/links`.
+pub(super) async fn page(
+    State(console): State<Console>,
+    me: SignedIn,
+    Query(asked): Query,
+) -> Result<Response, Problem> {
+    let cursor = asked.get("cursor");
+    let filters = FILTERS.map(|name| (name, asked.get(name).trim()));
+    let path = query(
+        filters
+            .into_iter()
+            .chain([("cursor", cursor), ("limit", "50")]),
+    );
+    let listed = console.read(me.caller(), &format!("/links{path}")).await;
+    let (links, problem) = match listed {
+        Ok(links) => (links, None),
+        Err(problem) if stays(&problem) => (LinksView::empty(), Some(problem)),
+        Err(problem) => return Err(problem),
+    };
+    let own = |cursor: &str| {
+        let query = query(filters.into_iter().chain([("cursor", cursor)]));
+        format!("/console/links{query}")
+    };
+    let mut fields = filter_fields(&console, &me, &asked).await?;
+    if let Some(problem) = &problem {
+        fields = fields.with(problem);
+    }
+    let page = LinksPage {
+        layout: Layout::new(&me, Some(Tab::Links), t::LINKS).with_notice(&asked),
+        is_filtered: filters
+            .iter()
+            .any(|(name, value)| *name != "orderBy" && !value.is_empty()),
+        filters: fields,
+        next: links.next_cursor.as_deref().map(own),
+        first: (!cursor.is_empty()).then(|| own("")),
+        links,
+        may_change: me.may(&Method::PATCH, "/links/bulk"),
+        may_create: Tab::Create.is_for(&me),
+        back: own(cursor),
+    };
+    let status = problem.map_or(StatusCode::OK, |problem| problem.status());
+    Ok(layout::send(status, &page))
+}
+
+async fn filter_fields(console: &Console, me: &SignedIn, asked: &Form) -> Result<Fields, Problem> {
+    let domains = domains(console, me).await?;
+    let mut choices = vec![("", t::ALL_DOMAINS)];
+    choices.extend(domains.iter().map(|name| (name.as_str(), name.as_str())));
+    let fields = vec![
+        Field::new("searchTerm", t::SEARCH).hint(t::SEARCH_HINT),
+        Field::new("tags", t::TAG),
+        Field::choice("domain", t::DOMAIN, &choices),
+        Field::choice("state", t::STATE, &t::LISTED_STATES),
+        Field::choice("orderBy", t::ORDER, &t::ORDERS),
+    ];
+    Ok(Fields::new(fields).filled(asked))
+}
+
+/// The names of the domains that the user may see.
+pub(super) async fn domains(console: &Console, me: &SignedIn) -> Result<Vec<String>, Problem> {
+    if !Tab::Domains.is_for(me) {
+        return Ok(Vec::new());
+    }
+    let listed: DomainsView = console.read(me.caller(), "/domains?limit=100").await?;
+    Ok(listed
+        .domains
+        .into_iter()
+        .map(|domain| domain.name)
+        .collect())
+}
+
+impl LinksView {
+    fn empty() -> Self {
+        Self {
+            links: Vec::new(),
+            next_cursor: None,
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Logging in, by user name and password or by an API key, and logging out.
+
+use super::api::Console;
+use super::fields::{Field, Fields, Input};
+use super::form::{Form, Query};
+use super::guard;
+use super::layout::{self, Layout};
+use super::signed_in::SignedIn;
+use super::strings as t;
+use crate::http::auth::api_key::ApiKey;
+use crate::http::auth::sessions::Token;
+use crate::http::client_address::{Peer, client_address, network};
+use crate::problem::{Kind, Problem};
+use askama::Template;
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse, Redirect, Response};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+/// The tenant of those who name none.
+const FIRST_TENANT: &str = "default";
+
+/// What a password is compared with where there is no user, so that the time does not show that: a hash of none.
+const NO_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+#[derive(Template)]
+#[template(path = "console/login.html")]
+struct LoginPage {
+    layout: Layout,
+    /// Where to go then.
+    to: String,
+    by_password: Fields,
+    by_key: Fields,
+}
+
+/// `GET /console/login`.
+pub(super) async fn page(headers: HeaderMap, Query(query): Query) -> Result<Response, Problem> {
+    // A token that is no session's yet, for the form.
+    let (token, cookie) = match guard::token(&headers) {
+        Some(token) => (token, HeaderMap::new()),
+        None => {
+            let token = Token::generate()?;
+            let cookie = guard::cookie(Some(&token), &headers);
+            (token, cookie)
+        }
+    };
+    let page = show(StatusCode::OK, &token, &query, "");
+    Ok((cookie, page).into_response())
+}
+
+/// `POST /console/login`.
+pub(super) async fn log_in(
+    State(console): State<Console>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response, Problem> {
+    let token = guard::token(&headers).ok_or_else(|| Problem::new(Kind::Forbidden))?;
+    let server = &console.app.config.server;
+    let peer = peer.map(|Extension(Peer(address))| address);
+    let peer = peer.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED.into());
+    let address = network(client_address(peer, &headers, &server.trusted_proxies));
+    let key = form.get("key").trim();
+    let subject = match (key, ApiKey::parse(key)) {
+        ("", _) => format!("console/user:{}/{}", tenant(&form), form.get("user")),
+        (_, Some(key)) => format!("console/key:{}", key.id()),
+        (_, None) => format!("console/address:{address}"),
+    };
+    if let Err(seconds) = console.app.tries.take(&subject, address).await {
+        let page = show(
+            StatusCode::TOO_MANY_REQUESTS,
+            &token,
+            &form,
+            t::TOO_MANY_TRIES,
+        );
+        let retry_after = [(header::RETRY_AFTER, HeaderValue::from(seconds))];
+        return Ok((retry_after, page).into_response());
+    }
+    let begun = match key {
+        "" => by_password(&console, &form).await?,
+        key => console.app.keys.log_in_by_key(key).await?,
+    };
+    let Some(begun) = begun else {
+        return Ok(show(StatusCode::FORBIDDEN, &token, &form, t::WRONG_LOGIN));
+    };
+    let cookie = guard::cookie(Some(&begun), &headers);
+    Ok((cookie, Redirect::to(destination(form.get("to")))).into_response())
+}
+
+fn tenant(form: &Form) -> &str {
+    match form.get("tenant").trim() {
+        "" => FIRST_TENANT,
+        tenant => tenant,
+    }
+}
+
+async fn by_password(console: &Console, form: &Form) -> Result<Option<Token>, Problem> {
+    let app = &console.app;
+    let found = app.store.user_of_login(tenant(form), form.get("user"));
+    let (user, hash) = match found.await? {
+        Some((user, Some(hash))) => (Some(user), hash),
+        _ => (None, NO_HASH.to_owned()),
+    };
+    let password = form.get("password").as_bytes().to_vec();
+    let is_right = app.passwords.check(hash.clone(), password).await?;
+    match user.filter(|_| is_right) {
+        Some(user) => app.keys.log_in_by_password(user.id, &hash).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// A page of the console; of other addresses the overview.
+fn destination(to: &str) -> &str {
+    let is_ours = to == "/console" || to.starts_with("/console/") || to.starts_with("/console?");
+    let is_text = to
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if is_ours && is_text { to } else { "/console" }
+}
+
+fn show(status: StatusCode, token: &Token, form: &Form, problem: &str) -> Response {
+    let is_by_key = !form.get("key").is_empty();
+    let problem_of = |is_this: bool| {
+        if is_this {
+            problem.to_owned()
+        } else {
+            String::new()
+        }
+    };
+    let by_password = vec![
+        Field::new("user", t::USER_NAME)
+            .input(Input::Line("text"))
+            .value(form.get("user"))
+            .required(),
+        Field::new("password", t::PASSWORD)
+            .input(Input::Password("current-password"))
+            .required(),
+        Field::new("tenant", t::TENANT)
+            .hint(t::TENANT_HINT)
+            .value(form.get("tenant")),
+    ];
+    let by_key = vec![
+        Field::new("key", t::API_KEY)
+            .input(Input::Password("off"))
+            .required(),
+    ];
+    let page = LoginPage {
+        layout: Layout::public(t::LOG_IN, Some(token)),
+        to: destination(form.get("to")).to_owned(),
+        by_password: Fields {
+            all: by_password,
+            problem: problem_of(!is_by_key),
+        },
+        by_key: Fields {
+            all: by_key,
+            problem: problem_of(is_by_key),
+        },
+    };
+    layout::send(status, &page)
+}
+
+/// `POST /console/logout`.
+pub(super) async fn log_out(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    me: SignedIn,
+) -> Result<Response, Problem> {
+    console.app.keys.log_out(&me.token).await?;
+    let cookie = guard::cookie(None, &headers);
+    Ok((cookie, Redirect::to(guard::LOGIN)).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_leads_to_pages_of_the_console_only() {
+        for to in ["/console", "/console/links?tags=a%20b", "/console?a"] {
+            assert_eq!(destination(to), to);
+        }
+        for to in [
+            "",
+            "/",
+            "//evil.example",
+            "https://evil.example/console",
+            "/consoles",
+            "/console/\r\nx",
+            "/console/\\x",
+        ] {
+            assert_eq!(destination(to), "/console", "{to}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The first page: clicks of the last days, the links that are followed most, and what became of clicks.
+
+use super::api::Console;
+use super::errors;
+use super::layout::{self, Layout, Tab};
+use super::signed_in::SignedIn;
+use super::strings as t;
+use super::views::{AccountsView, ClicksView};
+use crate::problem::{Kind, Problem};
+use askama::Template;
+use axum::extract::State;
+use axum::response::{IntoResponse, Redirect, Response};
+use http::Method;
+
+#[derive(Template)]
+#[template(path = "console/overview.html")]
+struct OverviewPage {
+    layout: Layout,
+    /// Why there are no clicks on the page.
+    problem: String,
+    days: Option<ClicksView>,
+    links: Option<ClicksView>,
+    accounts: Option<AccountsView>,
+    may_create: bool,
+}
+
+/// `GET /console`. Those who may read no links begin with a new one.
+pub(super) async fn page(
+    State(console): State<Console>,
+    me: SignedIn,
+) -> Result<Response, Problem> {
+    if !Tab::Overview.is_for(&me) && Tab::Create.is_for(&me) {
+        return Ok(Redirect::to("/console/links/new").into_response());
+    }
+    me.check(&Method::GET, "/links")?;
+    let caller = me.caller();
+    let mut page = OverviewPage {
+        layout: Layout::new(&me, Some(Tab::Overview), t::OVERVIEW),
+        problem: String::new(),
+        days: None,
+        links: None,
+        accounts: None,
+        may_create: Tab::Create.is_for(&me),
+    };
+    let days = "/analytics?groupBy=timeseries&interval=30d&granularity=day";
+    match console.read(caller, days).await {
+        Ok(days) => {
+            page.days = Some(days);
+            let links = "/analytics?groupBy=top_links&interval=30d&limit=10";
+            page.links = Some(console.read(caller, links).await?);
+        }
+        Err(problem) if problem.kind() == Kind::AnalyticsUnavailable => {
+            page.problem = errors::describe(&problem);
+        }
+        Err(problem) => return Err(problem),
+    }
+    if me.may(&Method::GET, "/clicks/accounting") {
+        page.accounts = Some(console.read(caller, "/clicks/accounting").await?);
+    }
+    layout::ok(&page)
+}

@@ -1,0 +1,138 @@
+//! Settings of those who have logged in: their own password.
+
+use super::api::Console;
+use super::fields::{Field, Fields, Input, stays};
+use super::form::{Form, Query};
+use super::guard;
+use super::layout::{self, Layout, Tab};
+use super::signed_in::SignedIn;
+use super::strings as t;
+use crate::config::Secret;
+use crate::http::api::password_of_user;
+use crate::problem::{FieldError, Kind, Problem};
+use crate::store::UserPatch;
+use askama::Template;
+use axum::extract::State;
+use axum::response::{IntoResponse, Redirect, Response};
+use http::{HeaderMap, Method};
+use std::net::{IpAddr, Ipv4Addr};
+
+#[derive(Template)]
+#[template(path = "console/settings.html")]
+struct SettingsPage {
+    layout: Layout,
+    user: String,
+    role: &'static str,
+    login: &'static str,
+    /// The form for the password; `None` if only an admin may set the first one.
+    password: Option<Fields>,
+}
+
+/// `GET /console/settings`.
+pub(super) async fn page(me: SignedIn, Query(query): Query) -> Result<Response, Problem> {
+    let mut page = SettingsPage::new(&me, None);
+    page.layout = page.layout.with_notice(&query);
+    layout::ok(&page)
+}
+
+impl SettingsPage {
+    fn new(me: &SignedIn, problem: Option<&Problem>) -> Self {
+        let session = &me.session;
+        let mut fields = Vec::new();
+        if session.password_hash.is_some() {
+            fields.push(
+                Field::new("current", t::CURRENT_PASSWORD)
+                    .input(Input::Password("current-password"))
+                    .required(),
+            );
+        }
+        fields.push(
+            Field::new("password", t::NEW_PASSWORD)
+                .hint(t::PASSWORD_HINT)
+                .input(Input::Password("new-password"))
+                .required(),
+        );
+        let fields = Fields::new(fields);
+        let fields = match problem {
+            Some(problem) => fields.with(problem),
+            None => fields,
+        };
+        Self {
+            layout: Layout::new(me, Some(Tab::Settings), t::SETTINGS),
+            user: session.user.name.clone(),
+            role: session.user.role.word(),
+            login: if session.is_by_key {
+                t::BY_KEY
+            } else {
+                t::BY_PASSWORD
+            },
+            password: may_set(me).then_some(fields),
+        }
+    }
+}
+
+/// Whether the user may set a password of its own: with the present one, or as an admin. A key that is bound to something must not
+/// become a user who is not.
+fn may_set(me: &SignedIn) -> bool {
+    me.session.password_hash.is_some() || me.may(&Method::PATCH, "/users/{id}")
+}
+
+/// `POST /console/settings/password`. All sessions that began with the old password end, and a new one begins here.
+pub(super) async fn change_password(
+    State(console): State<Console>,
+    me: SignedIn,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response, Problem> {
+    if !may_set(&me) {
+        return Err(Problem::new(Kind::Forbidden));
+    }
+    match change(&console, &me, &form).await {
+        Ok(hash) => {
+            let mut cookie = HeaderMap::new();
+            if !me.session.is_by_key {
+                let keys = &console.app.keys;
+                let token = keys.log_in_by_password(me.session.user.id, &hash).await?;
+                keys.log_out(&me.token).await?;
+                cookie = guard::cookie(Some(&token), &headers);
+            }
+            Ok((cookie, Redirect::to("/console/settings?done=password")).into_response())
+        }
+        Err(problem) if stays(&problem) => {
+            let page = SettingsPage::new(&me, Some(&problem));
+            Ok(layout::send(problem.status(), &page))
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+/// Sets the password; its hash.
+async fn change(console: &Console, me: &SignedIn, form: &Form) -> Result<String, Problem> {
+    let app = &console.app;
+    let wrong =
+        |field, reason: &'static str| Problem::validation(vec![FieldError::new(field, reason)]);
+    if let Some(hash) = &me.session.password_hash {
+        let subject = format!("console/password:{}", me.session.user.id);
+        // The session is known, so the address does not count.
+        let no_address = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        if app.tries.take(&subject, no_address).await.is_err() {
+            return Err(Problem::new(Kind::RateLimited).with_detail(t::TOO_MANY_TRIES));
+        }
+        let current = form.get("current").as_bytes().to_vec();
+        if !app.passwords.check(hash.clone(), current).await? {
+            return Err(wrong("current", t::WRONG_PASSWORD));
+        }
+    }
+    let password = password_of_user(&form.get("password").into());
+    let password = password
+        .map_err(|reason| Problem::validation(vec![FieldError::new("password", reason)]))?;
+    app.passwords.hash(&password).await?;
+    let patch = UserPatch {
+        password: Some(Some(Secret::new(password.hash()))),
+        ..UserPatch::default()
+    };
+    let actor = me.caller().actor();
+    let changed = app.store.change_user(me.session.user.id, &patch, &actor);
+    changed.await??;
+    Ok(password.hash().to_owned())
+}

@@ -1,0 +1,333 @@
+//! The texts of the console, in English.
+
+macro_rules! strings {
+    ($($name:ident = $text:literal;)+) => {
+        $(pub(super) const $name: &str = $text;)+
+    };
+}
+
+strings! {
+    PRODUCT = "edgelink";
+    SKIP = "Skip to content";
+    NAVIGATION = "Main";
+    LOG_IN = "Log in";
+    LOG_OUT = "Log out";
+    SIGNED_IN_AS = "Logged in as";
+
+    OVERVIEW = "Overview";
+    LINKS = "Links";
+    CREATE = "New link";
+    TAGS = "Tags";
+    DOMAINS = "Domains";
+    KEYS = "API keys";
+    USERS = "Users";
+    AUDIT = "Audit log";
+    SETTINGS = "Settings";
+
+    BY_PASSWORD = "By name and password";
+    BY_KEY = "By API key";
+    USER_NAME = "User name";
+    PASSWORD = "Password";
+    TENANT = "Tenant";
+    TENANT_HINT = "Only if your installation has several; otherwise leave it empty.";
+    API_KEY = "API key";
+    WRONG_LOGIN = "That did not match. Check what you have entered.";
+    TOO_MANY_TRIES = "There were too many tries. Wait a little, then try again.";
+    FORM_EXPIRED = "the form is too old, or is not from this page: go back, load the page again and send it once more";
+    FOREIGN_FORM = "the form comes from another site";
+
+    CLICKS = "Clicks";
+    CLICKS_OF_DAYS = "Clicks of the last 30 days";
+    DAY = "Day";
+    TOP_LINKS = "Most followed links";
+    LINK = "Link";
+    NO_CLICKS = "No clicks yet. They are counted here a few seconds after visitors follow a link.";
+    ACCOUNTS = "What became of clicks";
+    ACCOUNTS_HINT = "Over all time, as edges report them.";
+    SENT = "Sent by edges";
+    COUNTED = "Counted";
+    DROPPED = "Dropped at edges";
+    UNDESCRIBED = "Counted without attributes";
+    COUNTRIES = "Countries";
+    REFERRERS = "Referrers";
+    FIRST_LINK = "Make the first link";
+
+    SEARCH = "Search";
+    SEARCH_HINT = "Words that begin the code, host, title or a tag.";
+    FILTER = "Show";
+    FILTERS = "Filters";
+    CLEAR = "Show all";
+    ALL_DOMAINS = "All domains";
+    DEFAULT_DOMAIN = "Default domain";
+    DOMAIN = "Domain";
+    DOMAIN_HINT = "Leave it empty for the default domain.";
+    TAG = "Tag";
+    STATE = "State";
+    ORDER = "Order";
+    SELECT = "Select";
+    TARGET = "Target";
+    CREATED_AT = "Created";
+    UPDATED_AT = "Changed";
+    NO_LINKS = "There are no links yet.";
+    NO_MATCH = "No link matches.";
+    NO_MATCH_HERE = "No link of this page matches. The next page may have some.";
+    NEXT_PAGE = "Next page";
+    FIRST_PAGE = "First page";
+    WITH_SELECTED = "With the selected links";
+    ENABLE = "Enable";
+    DISABLE = "Disable";
+    ARCHIVE = "Archive";
+    ADD_TAG = "Add tag";
+    REMOVE_TAG = "Remove tag";
+    DELETE = "Delete";
+    NONE_SELECTED = "select at least one link";
+    IS_REQUIRED = "is required";
+    UNKNOWN_ACTION = "is unknown";
+    CHANGED_LINKS = "Changed links";
+    DONE = "Done";
+    OF = "of";
+    UNDO = "Undo";
+    BACK = "Back to the list";
+
+    CREATED = "The link was created";
+    CREATE_MANY = "Many links at once";
+    LINES = "Targets";
+    LINES_HINT = "One a line; after a space, an alias.";
+    RESULTS = "Results";
+    TARGET_HINT = "Where the link goes, with http:// or https://.";
+    SLUG = "Alias";
+    SLUG_HINT = "Letters, digits, - and _. Leave it empty for a generated code.";
+    TITLE = "Title";
+    TAGS_HINT = "Separated by commas.";
+    LIST_HINT = "Separated by commas; empty for all.";
+    REDIRECT_STATUS = "Redirect";
+    VALID_SINCE = "Valid from";
+    VALID_UNTIL = "Valid until";
+    UTC = "In UTC.";
+    EXPIRED_URL = "Target once it is over";
+    EXPIRED_URL_HINT = "Without it, visitors see that the link is gone.";
+    MAX_VISITS = "Limit of visits";
+    MAX_VISITS_HINT = "Leave it empty for no limit.";
+    LINK_PASSWORD_HINT = "Visitors have to enter it. Leave it empty for none.";
+    PASSWORD_IS_SET = "There is one. Leave it empty to keep it.";
+    REMOVE_PASSWORD = "Remove the password";
+    FORWARD_QUERY = "Pass the query on to the target";
+    FORWARD_PATH = "Pass the rest of the path on to the target";
+    CRAWLABLE = "Search engines may list it";
+    TRACK_CONVERSIONS = "Give the target the id of each click";
+    ARCHIVED = "Archived";
+    EXTERNAL_ID = "External id";
+    EXTERNAL_ID_HINT = "Its id in another system.";
+    NOTES = "Notes";
+    FIND_IF_EXISTS = "Take an equal link if there is one";
+    CHECK_FIELDS = "Check these fields:";
+
+    DETAILS = "Details";
+    EDIT = "Edit";
+    SAVE = "Save";
+    RULES = "Rules";
+    HISTORY = "History";
+    LIVE = "Clicks as they come";
+    LIVE_HINT = "Each click is a line here while this page is open, if scripts are allowed.";
+    QR_CODE = "QR code";
+    VISITS_USED = "Visits used";
+    HAS_PASSWORD_SHORT = "password";
+    DELETED = "Deleted link";
+    DELETED_TEXT = "This link was deleted. It can be restored with all it had, as long as its code is free and it is not purged.";
+    RESTORE = "Undo the deletion";
+    RULES_HINT = "A list in JSON; visitors go to the target of the first rule whose conditions hold.";
+    NO_JSON = "is no JSON";
+    DRY_RUN = "Dry run";
+    DRY_RUN_HINT = "Where would this visitor go? Nothing is counted.";
+    DRY_RUN_ASK = "Try";
+    OUTCOME = "Outcome";
+    MATCHED_RULE = "Matching rule";
+    NO_RULE = "none";
+    HOLDS = "holds";
+    HOLDS_NOT = "does not hold";
+    SAW = "saw";
+    HAS_PASSWORD = "Has given the password";
+    AT = "Time";
+
+    NEW_NAME = "New name";
+    RENAME = "Rename";
+    RENAME_TAG = "Rename a tag";
+    MERGE_TAGS = "Merge it with the tag that has that name";
+    NOT_COMPLETE = "so many links have it that some are left: send the form again";
+    NO_TAGS = "No link has a tag.";
+    PREFIX = "Beginning with";
+    AT_LEAST = "at least";
+
+    DOMAIN_NAME = "Name";
+    DOMAIN_NAME_HINT = "A DNS name without port, such as go.example.com.";
+    NEW_DOMAIN = "New domain";
+    CONFIGURED = "configured";
+    VERIFIED = "verified";
+    NOT_VERIFIED = "not verified";
+    VERIFY = "Verify now";
+    VERIFY_HINT = "Add this TXT record to the DNS of the domain, then verify it:";
+    ROOT_URL = "Target of its root";
+    NOT_FOUND_URL = "Target of unknown links";
+
+    NAME = "Name";
+    ROLE = "Role";
+    USER_ID = "Id of its user";
+    USER_ID_HINT = "Leave it empty for your own.";
+    ONLY_DOMAINS = "Only on these domains";
+    ONLY_TAGS = "Only with these tags";
+    EXPIRES_AT = "Ends";
+    QUOTA = "Links it may create";
+    QUOTA_HINT = "Leave it empty for no limit.";
+    NEW_KEY = "New API key";
+    KEY_SHOWN_ONCE = "Copy it now: it is shown this once.";
+    LAST_USED = "Last used";
+    REVOKE = "Revoke";
+    NEVER = "never";
+    BOUND_TO = "Bound to";
+    USED_OF_QUOTA = "Created";
+
+    NEW_USER = "New user";
+    USER_DISABLED = "Disabled: keys and password work no more";
+    DISABLED = "disabled";
+    PASSWORD_HINT = "8 to 255 bytes.";
+    CAN_LOG_IN = "Password";
+    YES = "yes";
+    NO = "no";
+
+    ID = "Id";
+    WHEN = "When";
+    ACTOR = "Key";
+    ACTION = "What";
+    SUBJECT = "About";
+    SUBJECT_HINT = "Such as link:go.example/abc";
+    DETAIL = "Change";
+    NO_ENTRIES = "There are no entries.";
+
+    OWN_PASSWORD = "Your password";
+    CURRENT_PASSWORD = "Present password";
+    NEW_PASSWORD = "New password";
+    WRONG_PASSWORD = "is not your password";
+    NO_OWN_PASSWORD = "You have no password. An admin can give you one.";
+    LOGGED_IN = "Login";
+    THEME = "Appearance";
+    THEME_NOTE = "Light or dark follows the setting of your system.";
+}
+
+/// What a button has done, by the word in the address of the next page.
+pub(super) fn notice(done: &str) -> Option<&'static str> {
+    match done {
+        "created" => Some("Created."),
+        "changed" => Some("The changes are saved."),
+        "restored" => Some("The link is back."),
+        "rules" => Some("The rules are saved."),
+        "tags" => Some("The tag was changed in all links."),
+        "verified" => Some("The domain is verified."),
+        "deleted" => Some("Removed."),
+        "revoked" => Some("The key is revoked."),
+        "password" => Some("The password is changed. Other logins with the old one have ended."),
+        _ => None,
+    }
+}
+
+/// Title and text of the page for a status code.
+pub(super) fn error(status: u16) -> (&'static str, &'static str) {
+    match status {
+        401 => ("Not logged in", "Log in, then try again."),
+        403 => (
+            "Not allowed",
+            "You may not do this. If you should, ask an admin for another role.",
+        ),
+        404 => (
+            "Not found",
+            "There is nothing here, or it is not yours to see.",
+        ),
+        405 => (
+            "Not possible",
+            "This page does not take that kind of request.",
+        ),
+        408 => (
+            "Too slow",
+            "The form took too long to arrive. Send it again.",
+        ),
+        409 | 412 => (
+            "It has changed meanwhile",
+            "Something else stands in the way. Load the page again to see how things are.",
+        ),
+        413 => ("Too much at once", "Send less in one form."),
+        422 => (
+            "Something is not right",
+            "Go back and correct what is named below.",
+        ),
+        429 => ("Too many requests", "Wait a little, then try again."),
+        503 => (
+            "Not available at the moment",
+            "Something that the console needs does not answer. Try again in a few seconds.",
+        ),
+        _ => (
+            "Something went wrong",
+            "It is in the log of the server. Try again later.",
+        ),
+    }
+}
+
+/// The states that a list can be narrowed to.
+pub(super) const LISTED_STATES: [(&str, &str); 6] = [
+    ("", "All states"),
+    ("active", "Active"),
+    ("disabled", "Disabled"),
+    ("expired", "Expired"),
+    ("scheduled", "Scheduled"),
+    ("archived", "Archived"),
+];
+
+/// The states of a link.
+pub(super) const STATES: [(&str, &str); 2] = [("active", "Enabled"), ("disabled", "Disabled")];
+
+/// The orders of a list.
+pub(super) const ORDERS: [(&str, &str); 4] = [
+    ("", "Newest first"),
+    ("createdAt-asc", "Oldest first"),
+    ("shortCode-asc", "Code, A to z (needs a domain)"),
+    ("shortCode-desc", "Code, z to A (needs a domain)"),
+];
+
+/// The statuses of redirects.
+pub(super) const STATUSES: [(&str, &str); 5] = [
+    ("", "As usual (302)"),
+    ("301", "301, permanent"),
+    ("302", "302, temporary"),
+    ("307", "307, temporary, with its method"),
+    ("308", "308, permanent, with its method"),
+];
+
+/// Roles.
+pub(super) const ROLES: [(&str, &str); 4] = [
+    ("admin", "Admin: everything"),
+    ("editor", "Editor: own links"),
+    ("reader", "Reader: sees all links"),
+    ("creator", "Creator: makes links only"),
+];
+
+/// Campaign parameters.
+pub(super) const UTM: [(&str, &str); 5] = [
+    ("utmSource", "Campaign source"),
+    ("utmMedium", "Campaign medium"),
+    ("utmCampaign", "Campaign name"),
+    ("utmTerm", "Campaign term"),
+    ("utmContent", "Campaign content"),
+];
+
+/// By what the clicks of a link are counted.
+pub(super) const BREAKDOWNS: [(&str, &str); 2] =
+    [("countries", COUNTRIES), ("referrers", REFERRERS)];
+
+/// What is known of the visitor of a dry run.
+pub(super) const VISITOR: [&str; 7] = [
+    "User agent",
+    "Accepted languages",
+    "Rest of the path",
+    "Query",
+    "IP address",
+    "Country",
+    "City",
+];

@@ -1,0 +1,363 @@
+//! What the API answers, as pages read it.
+
+use crate::clock;
+use crate::timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// A link.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LinkView {
+    pub(super) short_code: String,
+    pub(super) short_url: String,
+    pub(super) long_url: String,
+    pub(super) domain: String,
+    pub(super) valid_since: Option<String>,
+    pub(super) valid_until: Option<String>,
+    pub(super) redirect_status: u16,
+    pub(super) forward_query: bool,
+    pub(super) state: String,
+    pub(super) title: Option<String>,
+    pub(super) tags: Vec<String>,
+    pub(super) notes: Option<String>,
+    pub(super) external_id: Option<String>,
+    pub(super) archived: bool,
+    pub(super) max_visits: Option<u64>,
+    pub(super) visits: Option<VisitsView>,
+    pub(super) expired_url: Option<String>,
+    pub(super) forward_path: bool,
+    pub(super) crawlable: bool,
+    pub(super) track_conversions: bool,
+    pub(super) has_password: bool,
+    pub(super) created_at: String,
+    pub(super) updated_at: String,
+}
+
+/// How many visits of a link that has a limit there were.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct VisitsView {
+    pub(super) used: u64,
+}
+
+impl LinkView {
+    /// The title, or else the short URL without its scheme.
+    pub(super) fn name(&self) -> &str {
+        self.title.as_deref().unwrap_or_else(|| self.short())
+    }
+
+    /// The short URL without its scheme.
+    pub(super) fn short(&self) -> &str {
+        let url = &self.short_url;
+        url.split_once("://").map_or(url, |(_, rest)| rest)
+    }
+
+    /// Its page.
+    pub(super) fn href(&self) -> String {
+        link_href(&self.domain, &self.short_code, "")
+    }
+
+    /// A page about it.
+    pub(super) fn page(&self, page: &str) -> String {
+        link_href(&self.domain, &self.short_code, page)
+    }
+
+    /// The stream of its clicks.
+    pub(super) fn live(&self) -> String {
+        let of_link = [("shortCode", &*self.short_code), ("domain", &*self.domain)];
+        format!("/console/live{}", super::api::query(of_link))
+    }
+
+    /// What the dry run of the script has to know of it, as JSON.
+    pub(super) fn for_dry_run(&self) -> String {
+        let mut link = json!({
+            "domain": self.domain, "code": self.short_code, "longUrl": self.long_url, "state": self.state,
+            "redirectStatus": self.redirect_status, "forwardQuery": self.forward_query,
+            "forwardPath": self.forward_path, "hasPassword": self.has_password,
+        });
+        for (name, value) in [
+            ("validSince", &self.valid_since),
+            ("validUntil", &self.valid_until),
+            ("expiredUrl", &self.expired_url),
+        ] {
+            if let Some(value) = value {
+                link[name] = value.as_str().into();
+            }
+        }
+        link.to_string()
+    }
+
+    /// Domain and code, as a form sends them.
+    pub(super) fn key(&self) -> String {
+        format!("{}/{}", self.domain, self.short_code)
+    }
+
+    /// A word for what visitors get.
+    pub(super) fn status(&self) -> &'static str {
+        let now = clock::unix_seconds();
+        let time = |text: &Option<String>| timestamp::parse(text.as_deref()?).ok();
+        if self.state == "disabled" {
+            return "disabled";
+        }
+        if time(&self.valid_until).is_some_and(|until| until <= now) {
+            return "expired";
+        }
+        match time(&self.valid_since).is_some_and(|since| now < since) {
+            true => "scheduled",
+            false => "active",
+        }
+    }
+}
+
+/// A page about a link.
+pub(super) fn link_href(domain: &str, code: &str, page: &str) -> String {
+    let query = super::api::query([("domain", domain)]);
+    let code = super::api::encoded(code);
+    format!("/console/links/{code}{page}{query}")
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LinksView {
+    pub(super) links: Vec<LinkView>,
+    pub(super) next_cursor: Option<String>,
+}
+
+/// Clicks of an interval.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ClicksView {
+    pub(super) totals: TotalsView,
+    pub(super) data: Vec<ClickItem>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct TotalsView {
+    pub(super) clicks: u64,
+}
+
+/// A value, or a part of the interval, and its clicks.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ClickItem {
+    #[serde(default)]
+    pub(super) start: String,
+    pub(super) value: Option<String>,
+    #[serde(default)]
+    pub(super) clicks: u64,
+    pub(super) short_code: Option<String>,
+    pub(super) domain: Option<String>,
+}
+
+impl ClickItem {
+    /// The day of a part.
+    pub(super) fn day(&self) -> &str {
+        self.start.get(..10).unwrap_or(&self.start)
+    }
+
+    /// The page of the link, of a list of links.
+    pub(super) fn href(&self) -> Option<String> {
+        let (domain, code) = self.domain.as_deref().zip(self.short_code.as_deref())?;
+        Some(link_href(domain, code, ""))
+    }
+
+    /// What is counted, or a dash where it is not known.
+    pub(super) fn name(&self) -> String {
+        match (&self.domain, &self.short_code, &self.value) {
+            (Some(domain), Some(code), _) => format!("{domain}/{code}"),
+            (_, _, Some(value)) if !value.is_empty() => value.clone(),
+            _ => "–".to_owned(),
+        }
+    }
+}
+
+impl ClicksView {
+    /// The points of a chart, as JSON.
+    pub(super) fn points(&self) -> String {
+        let points = self.data.iter().map(|item| (&item.start, item.clicks));
+        serde_json::to_string(&points.collect::<Vec<_>>()).unwrap_or_default()
+    }
+}
+
+/// What became of clicks.
+#[derive(Debug, Deserialize)]
+pub(super) struct AccountsView {
+    pub(super) sent: u64,
+    pub(super) counted: u64,
+    pub(super) dropped: u64,
+    pub(super) undescribed: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DomainsView {
+    pub(super) domains: Vec<DomainView>,
+}
+
+/// A domain.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DomainView {
+    pub(super) name: String,
+    pub(super) configured: bool,
+    pub(super) root_url: Option<String>,
+    pub(super) not_found_url: Option<String>,
+    pub(super) expired_url: Option<String>,
+    pub(super) default_status: Option<u16>,
+    pub(super) verified: bool,
+    pub(super) verification: Option<RecordView>,
+}
+
+impl DomainView {
+    pub(super) fn page(&self, page: &str) -> String {
+        format!("/console/domains/{}{page}", super::api::encoded(&self.name))
+    }
+}
+
+/// A DNS record.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct RecordView {
+    pub(super) name: String,
+    pub(super) value: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TagsView {
+    pub(super) tags: Vec<TagView>,
+    pub(super) next_cursor: Option<String>,
+}
+
+/// A tag and its number of links.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TagView {
+    pub(super) tag: String,
+    pub(super) links: u64,
+    pub(super) at_least: bool,
+}
+
+impl TagView {
+    /// The list of its links.
+    pub(super) fn href(&self) -> String {
+        format!(
+            "/console/links{}",
+            super::api::query([("tags", &*self.tag)])
+        )
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct KeysView {
+    pub(super) keys: Vec<KeyView>,
+    pub(super) next_cursor: Option<String>,
+}
+
+/// An API key.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct KeyView {
+    pub(super) id: String,
+    pub(super) key: Option<String>,
+    pub(super) name: String,
+    pub(super) user_id: u64,
+    pub(super) role: String,
+    pub(super) domains: Vec<String>,
+    pub(super) tags: Vec<String>,
+    pub(super) expires_at: Option<String>,
+    pub(super) quota: Option<u64>,
+    pub(super) used: Option<u64>,
+    pub(super) last_used_at: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct UsersView {
+    pub(super) users: Vec<UserView>,
+    pub(super) next_cursor: Option<String>,
+}
+
+/// A user.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct UserView {
+    pub(super) id: u64,
+    pub(super) name: String,
+    pub(super) role: String,
+    pub(super) disabled: bool,
+    pub(super) has_password: bool,
+    pub(super) created_at: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AuditView {
+    pub(super) entries: Vec<EntryView>,
+    pub(super) next_cursor: Option<String>,
+}
+
+/// An entry of the audit log.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct EntryView {
+    pub(super) at: String,
+    pub(super) actor: String,
+    pub(super) action: String,
+    pub(super) subject: String,
+    pub(super) detail: Value,
+}
+
+impl EntryView {
+    /// The page of what it is about, where there is one.
+    pub(super) fn href(&self) -> Option<String> {
+        let (domain, code) = self.subject.strip_prefix("link:")?.rsplit_once('/')?;
+        let page = match self.action.as_str() {
+            "link.delete" => "/deleted",
+            _ => "",
+        };
+        Some(link_href(domain, code, page))
+    }
+}
+
+/// An answer for each item of a bulk request.
+#[derive(Debug, Deserialize)]
+pub(super) struct BulkView {
+    pub(super) results: Vec<BulkItem>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct BulkItem {
+    pub(super) index: usize,
+    pub(super) link: Option<LinkView>,
+    pub(super) error: Option<ProblemView>,
+}
+
+/// What was wrong with an item.
+#[derive(Debug, Deserialize)]
+pub(super) struct ProblemView {
+    title: String,
+    detail: Option<String>,
+    #[serde(default)]
+    errors: Vec<ErrorView>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ErrorView {
+    field: String,
+    reason: String,
+}
+
+impl ProblemView {
+    pub(super) fn text(&self) -> String {
+        let errors = self.errors.iter();
+        let errors: Vec<String> = errors
+            .map(|error| format!("{} {}", error.field, error.reason))
+            .collect();
+        match (errors.is_empty(), &self.detail) {
+            (false, _) => errors.join("; "),
+            (true, Some(detail)) => detail.clone(),
+            (true, None) => self.title.clone(),
+        }
+    }
+}

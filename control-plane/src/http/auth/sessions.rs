@@ -1,0 +1,234 @@
+//! Sessions of the console: who has logged in, by an API key or by a password. They are in the database, so that each control plane
+//! knows them; it has the hash of a token only.
+
+use super::api_key::ApiKey;
+use super::key_verifier::KeyVerifier;
+use super::permission::Caller;
+use crate::clock;
+use crate::problem::{Kind, Problem};
+use crate::store::{ApiKeyRow, KeyHolder, NewSession, StoredSession, UserRow};
+use crate::tenancy::{Bounds, Role};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+
+const TOKEN_BYTES: usize = 32;
+
+/// What the cookie of a browser holds: 256 random bits. It becomes that of a session by a login.
+#[derive(Clone)]
+pub(crate) struct Token([u8; TOKEN_BYTES]);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+impl Token {
+    /// A new random token.
+    pub(crate) fn generate() -> Result<Self, Problem> {
+        let mut bytes = [0; TOKEN_BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| {
+            tracing::error!(%error, "no token can be made: the request is refused with 500");
+            Problem::new(Kind::Internal)
+        })?;
+        Ok(Self(bytes))
+    }
+
+    /// The token of a text of 64 hexadecimal digits.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; TOKEN_BYTES];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+
+    /// The text of the cookie; never log it.
+    pub(crate) fn expose(&self) -> String {
+        hex::encode(self.0)
+    }
+
+    fn hash(&self) -> [u8; 32] {
+        Sha256::digest(self.0).into()
+    }
+
+    /// What each form of the console has, which other sites cannot know: it follows from the token, and does not show it.
+    pub(crate) fn form_token(&self) -> String {
+        let mac = Hmac::<Sha256>::new_from_slice(&self.0);
+        let mac = mac.map(|mac| mac.chain_update("form").finalize().into_bytes());
+        mac.map(hex::encode).unwrap_or_default()
+    }
+
+    /// Whether a form has [`Self::form_token`]; compared in constant time.
+    pub(crate) fn has_sent(&self, form_token: &str) -> bool {
+        let expected = self.form_token();
+        !expected.is_empty() && bool::from(expected.as_bytes().ct_eq(form_token.as_bytes()))
+    }
+}
+
+/// Somebody who has logged in.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    /// What the user may do.
+    pub(crate) caller: Caller,
+    /// The user.
+    pub(crate) user: UserRow,
+    /// The hash of the user's password.
+    pub(crate) password_hash: Option<String>,
+    /// Whether the login was by an API key.
+    pub(crate) is_by_key: bool,
+}
+
+impl KeyVerifier {
+    /// Begins a session of the user of an API key; `None` if it is not a valid key.
+    pub(crate) async fn log_in_by_key(&self, text: &str) -> Result<Option<Token>, Problem> {
+        let (Some(holder), Some(key)) = (self.verify(text).await?, ApiKey::parse(text)) else {
+            return Ok(None);
+        };
+        let proof = of_key(&key.secret_hash());
+        let key_id = Some(key.id().to_owned());
+        self.begin(holder.key.user_id, key_id, proof)
+            .await
+            .map(Some)
+    }
+
+    /// Begins a session of a user who has given the password with that hash.
+    pub(crate) async fn log_in_by_password(&self, user: u64, hash: &str) -> Result<Token, Problem> {
+        self.begin(user, None, of_password(hash)).await
+    }
+
+    async fn begin(
+        &self,
+        user_id: u64,
+        key_id: Option<String>,
+        proof: [u8; 32],
+    ) -> Result<Token, Problem> {
+        let token = Token::generate()?;
+        let new = NewSession {
+            token_hash: token.hash(),
+            user_id,
+            key_id,
+            proof,
+        };
+        self.store.insert_session(&new, self.limits).await?;
+        Ok(token)
+    }
+
+    /// Ends the session with that token.
+    pub(crate) async fn log_out(&self, token: &Token) -> Result<(), Problem> {
+        Ok(self.store.remove_session(&token.hash()).await?)
+    }
+
+    /// The session with that token; `None` if there is none, or the key or password of its login is valid no more.
+    pub(crate) async fn session(&self, token: &Token) -> Result<Option<Session>, Problem> {
+        self.session_of(&token.hash()).await
+    }
+
+    /// The caller of a session that has begun.
+    pub(super) async fn caller_of_session(&self, hash: &[u8; 32]) -> Result<Caller, Problem> {
+        let session = self.session_of(hash).await?;
+        let ended = || Problem::new(Kind::Unauthorized).with_detail("the session has ended");
+        session.map(|session| session.caller).ok_or_else(ended)
+    }
+
+    async fn session_of(&self, hash: &[u8; 32]) -> Result<Option<Session>, Problem> {
+        let Some(stored) = self.store.find_session(hash, self.limits).await? else {
+            return Ok(None);
+        };
+        let holder = match &stored.key_id {
+            Some(id) => self.holder(id).await?,
+            None => Some(Arc::new(of_user(&stored.user))),
+        };
+        let holder = holder.filter(|holder| is_proven(&stored, holder));
+        Ok(holder.map(|holder| Session {
+            caller: Caller::of_session(holder, *hash),
+            is_by_key: stored.key_id.is_some(),
+            user: stored.user,
+            password_hash: stored.password_hash,
+        }))
+    }
+}
+
+/// Whether what the login was by is still valid.
+fn is_proven(stored: &StoredSession, holder: &KeyHolder) -> bool {
+    let key = &holder.key;
+    let previous = key
+        .previous
+        .filter(|secret| clock::unix_millis() < secret.until);
+    let proofs = match stored.key_id {
+        Some(_) => vec![
+            Some(of_key(&key.secret_hash)),
+            previous.map(|secret| of_key(&secret.hash)),
+        ],
+        None => vec![stored.password_hash.as_deref().map(of_password)],
+    };
+    proofs
+        .into_iter()
+        .flatten()
+        .any(|proof| proof == stored.proof)
+}
+
+fn of_key(secret_hash: &[u8; 32]) -> [u8; 32] {
+    let hash = Sha256::new().chain_update("key").chain_update(secret_hash);
+    hash.finalize().into()
+}
+
+fn of_password(hash: &str) -> [u8; 32] {
+    let hash = Sha256::new().chain_update("password").chain_update(hash);
+    hash.finalize().into()
+}
+
+/// What a user may do who has logged in by password: all that the role allows, as with a key that is bound to nothing. Its id is none
+/// of a key.
+fn of_user(user: &UserRow) -> KeyHolder {
+    let key = ApiKeyRow {
+        id: format!("user-{}", user.id),
+        name: user.name.clone(),
+        secret_hash: [0; 32],
+        previous: None,
+        tenant_id: user.tenant_id,
+        user_id: user.id,
+        role: Role::Admin,
+        bounds: Bounds::default(),
+        expires_at: None,
+        quota: None,
+        used: 0,
+        created_at: user.created_at,
+        last_used_at: None,
+    };
+    KeyHolder {
+        key,
+        user_role: user.role,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_token_is_that_of_one_token() {
+        let (one, other) = (Token([1; 32]), Token([2; 32]));
+        assert!(one.has_sent(&one.form_token()));
+        for wrong in [
+            "",
+            &other.form_token(),
+            &one.form_token()[1..],
+            &one.expose(),
+        ] {
+            assert!(!one.has_sent(wrong), "{wrong}");
+        }
+        assert!(!format!("{one:?}").contains("01"));
+    }
+
+    #[test]
+    fn a_token_reads_back_and_nothing_else_does() {
+        let token = Token::generate().unwrap();
+        let read = Token::parse(&token.expose()).unwrap();
+        assert_eq!(read.hash(), token.hash());
+        for wrong in ["", "00", &"g".repeat(64), &"0".repeat(66)] {
+            assert!(Token::parse(wrong).is_none(), "{wrong}");
+        }
+    }
+}

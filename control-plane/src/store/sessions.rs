@@ -1,0 +1,201 @@
+//! Sessions of the console, which all control planes of the database share.
+
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::rows::name;
+use super::session::Session;
+use super::sql::sql;
+use super::users::{self, UserRow};
+use std::time::Duration;
+
+/// A login, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSession {
+    /// SHA-256 of the token in the cookie.
+    pub token_hash: [u8; 32],
+    /// Who has logged in.
+    pub user_id: u64,
+    /// The API key of the login; `None` if it was by password.
+    pub key_id: Option<String>,
+    /// SHA-256 of what the login was by: see [`StoredSession::proof`].
+    pub proof: [u8; 32],
+}
+
+/// How long sessions last, and how many a user has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// From the last request on.
+    pub idle: Duration,
+    /// From the login on.
+    pub total: Duration,
+    /// Sessions of a user; the one that would end first gives way.
+    pub per_user: u32,
+}
+
+/// A session that has not ended, of a user who is not disabled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSession {
+    /// The user.
+    pub user: UserRow,
+    /// The hash of the user's password.
+    pub password_hash: Option<String>,
+    /// The API key of the login; `None` if it was by password.
+    pub key_id: Option<String>,
+    /// SHA-256 of the hash of the secret or password of the login. Where that has changed, the session is over.
+    pub proof: [u8; 32],
+}
+
+/// The fraction of the idle time after which a request extends a session, so that not each of them is a write.
+const EXTENSIONS: u64 = 10;
+
+impl Store {
+    /// Keeps a new session, and removes those that the user has beyond the limit.
+    pub async fn insert_session(
+        &self,
+        new: &NewSession,
+        limits: SessionLimits,
+    ) -> Result<(), StoreError> {
+        let call = self.write("insert_session", "adding a session of the console");
+        run!(call, |session| {
+            session.begin().await?;
+            insert(session, new, limits).await?;
+            session.commit(1).await
+        })
+    }
+
+    /// The session with that token, which lasts longer by that.
+    pub async fn find_session(
+        &self,
+        token_hash: &[u8; 32],
+        limits: SessionLimits,
+    ) -> Result<Option<StoredSession>, StoreError> {
+        let call = self.read("find_session", "finding a session of the console");
+        let found = run!(call, |session| find(session, token_hash).await)?;
+        let Some((found, times)) = found else {
+            return Ok(None);
+        };
+        let end = times.created_at.saturating_add(millis(limits.total));
+        if end <= times.now {
+            return Ok(None);
+        }
+        let expires_at = times.now.saturating_add(millis(limits.idle)).min(end);
+        if expires_at.abs_diff(times.expires_at) > millis(limits.idle) / EXTENSIONS {
+            self.extend_session(token_hash, expires_at).await?;
+        }
+        Ok(Some(found))
+    }
+
+    async fn extend_session(
+        &self,
+        token_hash: &[u8; 32],
+        expires_at: u64,
+    ) -> Result<(), StoreError> {
+        let call = self.write("extend_session", "extending a session of the console");
+        run!(call, |session| {
+            let extend = sql("UPDATE console_sessions SET expires_at = ? WHERE token_hash = ?");
+            let extend = extend.bind(expires_at).bind(token_hash);
+            session.autocommit(extend).await.map(drop)
+        })
+    }
+
+    /// Ends a session.
+    pub async fn remove_session(&self, token_hash: &[u8; 32]) -> Result<(), StoreError> {
+        let call = self.write("remove_session", "ending a session of the console");
+        run!(call, |session| {
+            let remove = sql("DELETE FROM console_sessions WHERE token_hash = ?");
+            session.autocommit(remove.bind(token_hash)).await.map(drop)
+        })
+    }
+
+    /// Removes sessions that have ended, `limit` at most; how many they were.
+    pub async fn purge_sessions(&self, limit: u32) -> Result<u64, StoreError> {
+        let call = self.write("purge_sessions", "purging sessions of the console");
+        run!(call, |session| {
+            let dialect = session.dialect();
+            let ended = format!("expires_at <= {} ORDER BY expires_at", dialect.now_millis);
+            let purge = dialect.delete_some("console_sessions", "token_hash", &ended);
+            session.autocommit(sql(purge).bind(limit)).await
+        })
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+async fn insert(
+    session: &mut Session,
+    new: &NewSession,
+    limits: SessionLimits,
+) -> Result<(), Fault> {
+    let now = session.dialect().now_millis;
+    let lasts = limits.idle.min(limits.total);
+    let insert = sql(format!(
+        "INSERT INTO console_sessions (token_hash, user_id, key_id, proof, created_at, expires_at) \
+         VALUES (?, ?, ?, ?, {now}, {now} + ?)"
+    ));
+    let insert = insert.bind(&new.token_hash).bind(new.user_id);
+    let insert = insert.bind(new.key_id.as_deref()).bind(&new.proof);
+    session.execute(insert.bind(millis(lasts))).await?;
+    let beyond = sql(
+        "SELECT token_hash FROM console_sessions WHERE user_id = ? AND token_hash <> ? \
+         ORDER BY expires_at DESC LIMIT 1000 OFFSET ?",
+    );
+    let beyond = beyond.bind(new.user_id).bind(&new.token_hash);
+    let beyond = beyond.bind(limits.per_user.saturating_sub(1));
+    let beyond: Vec<(Vec<u8>,)> = session.fetch_all(beyond).await?;
+    for (token_hash,) in &beyond {
+        let remove = sql("DELETE FROM console_sessions WHERE token_hash = ?");
+        session.execute(remove.bind(token_hash.as_slice())).await?;
+    }
+    Ok(())
+}
+
+/// When a session began and ends, unix milliseconds by the database's clock.
+struct Times {
+    created_at: u64,
+    expires_at: u64,
+    now: u64,
+}
+
+async fn find(
+    session: &mut Session,
+    token_hash: &[u8; 32],
+) -> Result<Option<(StoredSession, Times)>, Fault> {
+    let now = session.dialect().now_millis;
+    let query = sql(format!(
+        "SELECT user_id, key_id, proof, created_at, expires_at, {now} AS now FROM console_sessions \
+         WHERE token_hash = ? AND expires_at > {now}"
+    ));
+    let row: Option<Row> = session.fetch_optional(query.bind(token_hash)).await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let user = users::select("id = ? AND NOT disabled").bind(row.user_id);
+    let Some((user, password_hash)) = users::with_password(session, user).await? else {
+        return Ok(None);
+    };
+    let wrong = |_| Fault::Corrupt("proof of a session".to_owned());
+    let found = StoredSession {
+        user,
+        password_hash,
+        key_id: row.key_id.as_deref().map(name).transpose()?,
+        proof: row.proof.try_into().map_err(wrong)?,
+    };
+    let times = Times {
+        created_at: row.created_at,
+        expires_at: row.expires_at,
+        now: row.now,
+    };
+    Ok(Some((found, times)))
+}
+
+#[derive(Debug, sqlx_macros::FromRow)]
+struct Row {
+    user_id: u64,
+    key_id: Option<Vec<u8>>,
+    proof: Vec<u8>,
+    created_at: u64,
+    expires_at: u64,
+    now: u64,
+}

@@ -1,0 +1,11 @@
+//! The console as a browser sees it that runs no script.
+
+mod accounts;
+mod browser;
+mod bulk;
+mod forms;
+mod hostile;
+mod links;
+mod login;
+mod pages;
+mod roles;

@@ -1,0 +1,250 @@
+//! Logging in and out, and what a session is.
+
+use super::browser::{Browser, form, start};
+use crate::helpers::{Running, send};
+use reqwest::Method;
+use serde_json::json;
+
+async fn user(server: &Running, body: &serde_json::Value) -> u64 {
+    let made = send(server.api(Method::POST, "/users").json(body)).await;
+    made.expect(201)["id"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn pages_lead_to_the_login_and_back() {
+    let server = start().await;
+    let mut browser = Browser::new(&server).await;
+    let answer = browser.get("/console/links?tags=a%20b").await;
+    assert_eq!(answer.status, 303);
+    let login = answer.header("location").to_owned();
+    assert_eq!(
+        login,
+        "/console/login?to=%2Fconsole%2Flinks%3Ftags%3Da%2520b"
+    );
+    assert!(
+        browser
+            .page(&login)
+            .await
+            .contains("value=\"/console/links?tags=a%20b\"")
+    );
+    let fields = [
+        ("key", server.admin_key.as_str()),
+        ("to", "/console/links?tags=a%20b"),
+    ];
+    let to = browser.submit("/console/login", &fields).await;
+    assert_eq!(to, "/console/links?tags=a%20b");
+    assert!(browser.page(&to).await.contains("No link matches"));
+}
+
+#[tokio::test]
+async fn the_cookie_is_for_the_console_alone_and_secure_off_loopback() {
+    let server = start().await;
+    let mut browser = Browser::new(&server).await;
+    let token = browser.form_token().await;
+    for (host, secure) in [("localhost", ""), ("console.example", "; Secure")] {
+        let body = form(&[("csrf", &token), ("key", &server.admin_key)]);
+        let request = browser
+            .request(Method::POST, "/console/login")
+            .header("host", host);
+        let answer = send(request.body(body)).await;
+        assert_eq!(answer.status, 303);
+        let (cookie, flags) = answer.header("set-cookie").split_once(';').unwrap();
+        assert_eq!(
+            flags,
+            format!(" Path=/console; HttpOnly; SameSite=Strict{secure}")
+        );
+        let value = cookie.strip_prefix("edgelink_console=").unwrap();
+        assert_eq!(value.len(), 64);
+        assert_ne!(cookie, browser.cookie, "a login has a token of its own");
+    }
+    let answer = browser
+        .post("/console/login", &[("key", &server.admin_key)])
+        .await;
+    assert_eq!(answer.status, 303);
+    let answer = browser.post("/console/logout", &[]).await;
+    assert!(answer.header("set-cookie").ends_with("; Max-Age=0"));
+}
+
+#[tokio::test]
+async fn a_wrong_login_says_so_and_begins_no_session() {
+    let server = start().await;
+    user(
+        &server,
+        &json!({ "name": "ada", "password": "correct horse" }),
+    )
+    .await;
+    user(&server, &json!({ "name": "bob" })).await;
+    let mut browser = Browser::new(&server).await;
+    let before = browser.cookie.clone();
+    let wrong_key = server.admin_key.replace(|c: char| c.is_ascii_digit(), "0");
+    for fields in [
+        vec![("user", "ada"), ("password", "wrong")],
+        vec![("user", "nobody"), ("password", "correct horse")],
+        vec![("user", "bob"), ("password", "")],
+        vec![
+            ("user", "ada"),
+            ("password", "correct horse"),
+            ("tenant", "other"),
+        ],
+        vec![("key", wrong_key.as_str())],
+        vec![("key", "<script>")],
+        vec![],
+    ] {
+        let answer = browser.post("/console/login", &fields).await;
+        assert_eq!(answer.status, 403, "{fields:?}");
+        assert!(answer.text().contains("That did not match"));
+        assert_eq!(browser.cookie, before);
+        assert_eq!(browser.get("/console/links").await.status, 303);
+    }
+    assert_eq!(browser.log_in("ada", "correct horse").await.status, 303);
+    browser.page("/console/links").await;
+}
+
+#[tokio::test]
+async fn tries_are_limited() {
+    let server = start().await;
+    user(
+        &server,
+        &json!({ "name": "ada", "password": "correct horse" }),
+    )
+    .await;
+    let mut browser = Browser::new(&server).await;
+    for _ in 0..10 {
+        assert_eq!(browser.log_in("ada", "wrong").await.status, 403);
+    }
+    let answer = browser.log_in("ada", "correct horse").await;
+    assert_eq!(answer.status, 429);
+    assert!((1..=10).contains(&answer.header("retry-after").parse::<u64>().unwrap()));
+    assert!(answer.text().contains("too many tries"));
+}
+
+#[tokio::test]
+async fn a_session_counts_on_every_control_plane_until_it_is_ended() {
+    let server = start().await;
+    let another = server
+        .another_with(&[("EDGELINK_AUTH_KEY_CACHE_MS", "0")])
+        .await;
+    let mut browser = Browser::admin(&server).await;
+    let mut there = Browser {
+        server: &another,
+        cookie: browser.cookie.clone(),
+    };
+    there.page("/console").await;
+    assert_eq!(
+        browser.submit("/console/logout", &[]).await,
+        "/console/login"
+    );
+    assert_eq!(there.get("/console").await.status, 303);
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_key() {
+    let server = start().await;
+    let made = send(
+        server
+            .api(Method::POST, "/keys")
+            .json(&json!({ "name": "k" })),
+    )
+    .await;
+    let made = made.expect(201);
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let mut browser = Browser::by_key(&server, key).await;
+    browser.page("/console/links").await;
+    let rotated = server.api(Method::POST, &format!("/keys/{id}/rotate"));
+    let rotated = send(rotated.json(&json!({ "overlapSeconds": 3600 })))
+        .await
+        .expect(200);
+    browser.page("/console/links").await;
+    let again = server.api(Method::POST, &format!("/keys/{id}/rotate"));
+    send(again.json(&json!({}))).await.expect(200);
+    assert_eq!(
+        browser.get("/console/links").await.status,
+        303,
+        "the secret is no more"
+    );
+    let new = rotated["key"].as_str().unwrap();
+    let mut browser = Browser::new(&server).await;
+    assert_eq!(
+        browser.post("/console/login", &[("key", new)]).await.status,
+        403
+    );
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_user_and_its_password() {
+    let server = start().await;
+    let id = user(
+        &server,
+        &json!({ "name": "ada", "role": "reader", "password": "correct horse" }),
+    )
+    .await;
+    let path = format!("/users/{id}");
+    let mut browser = Browser::new(&server).await;
+    for change in [
+        json!({ "password": "another horse" }),
+        json!({ "password": null }),
+        json!({ "disabled": true }),
+    ] {
+        server
+            .patch(
+                &path,
+                &json!({ "password": "correct horse", "disabled": false }),
+            )
+            .await
+            .expect(200);
+        assert_eq!(browser.log_in("ada", "correct horse").await.status, 303);
+        browser.page("/console/links").await;
+        let changed = server.patch(&path, &change).await.expect(200);
+        assert!(changed.get("password").is_none());
+        assert_eq!(browser.get("/console/links").await.status, 303, "{change}");
+    }
+}
+
+#[tokio::test]
+async fn a_user_has_a_bounded_number_of_sessions() {
+    let server = Running::with(&[
+        ("EDGELINK_AUTH_KEY_CACHE_MS", "0"),
+        ("EDGELINK_CONSOLE_MAX_SESSIONS", "2"),
+    ])
+    .await;
+    let mut browsers = Vec::new();
+    for _ in 0..3 {
+        browsers.push(Browser::admin(&server).await);
+    }
+    let mut open = 0;
+    for browser in &mut browsers {
+        open += i32::from(browser.get("/console").await.status == 200);
+    }
+    assert_eq!(open, 2);
+    assert_eq!(
+        browsers[2].get("/console").await.status,
+        200,
+        "the last one counts"
+    );
+}
+
+#[tokio::test]
+async fn the_password_of_a_user_is_never_shown() {
+    let server = start().await;
+    let password = "correct horse battery";
+    let id = user(&server, &json!({ "name": "ada", "password": password })).await;
+    for path in [
+        format!("/users/{id}"),
+        "/users".to_owned(),
+        "/audit".to_owned(),
+    ] {
+        let text = server.get(&path).await.expect(200).to_string();
+        assert!(
+            !text.contains(password) && !text.contains("argon2"),
+            "{text}"
+        );
+    }
+    let shown = server.get(&format!("/users/{id}")).await.expect(200);
+    assert_eq!(shown["hasPassword"], true);
+    for wrong in [json!("short"), json!("a".repeat(256)), json!(12_345_678)] {
+        let answer = server
+            .patch(&format!("/users/{id}"), &json!({ "password": wrong }))
+            .await;
+        assert_eq!(answer.problem(422, "validation"), ["password"]);
+    }
+}

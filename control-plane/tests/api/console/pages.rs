@@ -1,0 +1,176 @@
+//! Pages that are read: the overview, lists, and those that say what went wrong.
+
+use super::browser::{Browser, problem_at, start};
+use crate::helpers::Running;
+use serde_json::json;
+
+#[tokio::test]
+async fn empty_pages_say_so() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    for (path, text) in [
+        ("/console", "No clicks yet."),
+        ("/console/links", "There are no links yet."),
+        ("/console/links?searchTerm=x", "No link matches."),
+        ("/console/tags", "No link has a tag."),
+        ("/console/audit?action=none", "There are no entries."),
+    ] {
+        assert!(browser.page(path).await.contains(text), "{path}");
+    }
+    assert!(
+        browser
+            .page("/console")
+            .await
+            .contains("What became of clicks")
+    );
+}
+
+#[tokio::test]
+async fn links_are_searched_filtered_and_paged() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    for number in 0..60 {
+        let domain = if number % 2 == 0 {
+            "go.example:8080"
+        } else {
+            "other.example"
+        };
+        let link = json!({
+            "longUrl": format!("https://example.com/{number}"), "customSlug": format!("n{number:02}"), "domain": domain,
+            "tags": [format!("t{}", number % 3)], "state": if number == 7 { "disabled" } else { "active" },
+        });
+        server.post(&link).await.expect(201);
+    }
+    let count = |page: &str| page.matches("type=\"checkbox\" name=\"link\"").count();
+    let first = browser.page("/console/links").await;
+    assert_eq!(count(&first), 50);
+    let (_, next) = first.split_once("<a rel=\"next\" href=\"").unwrap();
+    let next = next.split_once('"').unwrap().0.replace("&#38;", "&");
+    let second = browser.page(&next).await;
+    assert_eq!(count(&second), 10);
+    assert!(second.contains("First page") && !second.contains("Next page"));
+    for (query, expected) in [
+        ("searchTerm=n07", 1),
+        ("tags=t1", 20),
+        ("domain=other.example", 30),
+        ("state=disabled", 1),
+        ("domain=other.example&tags=t1", 10),
+        ("domain=other.example&orderBy=shortCode-asc&searchTerm=", 30),
+    ] {
+        let page = browser.page(&format!("/console/links?{query}")).await;
+        assert_eq!(count(&page), expected, "{query}");
+    }
+    let answer = browser.get("/console/links?orderBy=shortCode-asc").await;
+    assert_eq!(answer.status, 422);
+    assert_eq!(
+        problem_at(answer.text(), "orderBy"),
+        "by shortCode needs a domain"
+    );
+}
+
+#[tokio::test]
+async fn clicks_are_charts_with_tables() {
+    let server = Running::with(&[("EDGELINK_AUTH_KEY_CACHE_MS", "0")]).await;
+    let mut browser = Browser::admin(&server).await;
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
+    server.post(&link).await.expect(201);
+    for _ in 0..3 {
+        server
+            .follow("/abc")
+            .await
+            .redirects(302, "https://example.com/");
+    }
+    crate::helpers::until("the clicks are counted", async || {
+        browser
+            .page("/console")
+            .await
+            .contains("Clicks of the last 30 days: 3")
+    })
+    .await;
+    let page = browser.page("/console").await;
+    assert!(
+        page.contains("<figure data-chart=\"series\" data-points=\"[[&#34;20"),
+        "{page}"
+    );
+    assert!(page.contains(
+        "<a href=\"/console/links/abc?domain=go%2Eexample%3A8080\">go.example:8080/abc</a>"
+    ));
+    let page = browser.page("/console/links/abc").await;
+    assert!(page.contains("Clicks of the last 30 days: 3") && page.contains("Countries"));
+    assert!(page.contains("data-qr=\"https://go.example:8080/abc\""));
+}
+
+#[tokio::test]
+async fn clicks_come_live() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    let link = json!({ "longUrl": "https://example.com/", "customSlug": "abc" });
+    server.post(&link).await.expect(201);
+    let page = browser.page("/console/links/abc").await;
+    let (_, path) = page.split_once("data-live=\"").unwrap();
+    let path = path.split_once('"').unwrap().0.replace("&#38;", "&");
+    let request = browser.request(reqwest::Method::GET, &path);
+    let mut stream = request.send().await.unwrap();
+    assert_eq!(stream.status(), 200);
+    assert_eq!(stream.headers()["content-type"], "text/event-stream");
+    let mut events = String::new();
+    let mut read = async |part: &str| {
+        while !events.contains(part) {
+            let bytes = stream.chunk().await.unwrap().expect("the stream goes on");
+            events += std::str::from_utf8(&bytes).unwrap();
+        }
+    };
+    read("listening").await;
+    server
+        .follow("/abc")
+        .await
+        .redirects(302, "https://example.com/");
+    read("\"shortCode\":\"abc\"").await;
+    let answer = browser.get("/console/live?shortCode=none").await;
+    assert_eq!(answer.status, 404);
+}
+
+#[tokio::test]
+async fn what_is_not_there_has_a_page() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    for path in [
+        "/console/nothing",
+        "/console/",
+        "/console/links/none",
+        "/console/users/99",
+        "/console/users/x",
+        "/console/domains/none.example",
+        "/console/links/new/x",
+    ] {
+        let answer = browser.get(path).await;
+        assert_eq!(answer.status, 404, "{path}");
+        assert!(answer.text().contains("There is nothing here"), "{path}");
+    }
+    let answer = browser.post("/console/audit", &[]).await;
+    assert_eq!(answer.status, 405);
+    assert_eq!(answer.header("allow"), "GET,HEAD");
+    let styles = server.follow("/console/assets/console.css").await;
+    assert_eq!(styles.status, 200);
+    assert_eq!(styles.header("content-type"), "text/css; charset=utf-8");
+    assert!(!styles.header("content-security-policy").is_empty());
+}
+
+#[tokio::test]
+async fn a_busy_server_answers_with_a_page() {
+    let server = Running::with(&[
+        ("EDGELINK_SERVER_REQUEST_TIMEOUT_MS", "100"),
+        ("EDGELINK_SERVER_BODY_TIMEOUT_MS", "100"),
+    ])
+    .await;
+    let mut stream = server.connect().await;
+    use tokio::io::AsyncWriteExt;
+    let head = "POST /console/login HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\nconnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let answer = crate::helpers::read_all(&mut stream).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 408 ") || answer.starts_with("HTTP/1.1 503 "),
+        "{answer}"
+    );
+    assert!(answer.contains("<!doctype html>"), "{answer}");
+}
