@@ -44,6 +44,8 @@ pub mod rules;
 pub mod same;
 pub mod settings;
 pub mod snapshot;
+#[cfg(feature = "targets")]
+pub mod target;
 pub mod varint;
 pub mod visits;
 
