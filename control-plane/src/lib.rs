@@ -7,6 +7,7 @@ pub mod cli;
 pub mod clicks;
 mod clock;
 pub mod config;
+mod console;
 pub mod domains;
 pub mod feed;
 pub mod http;

@@ -2,6 +2,7 @@
 
 use super::{api, edge_api, health, openapi, redirect, shlink, unlock};
 use super::{layers, observe};
+use crate::console;
 use crate::http::app::App;
 use crate::problem::{Kind, Problem, method_not_allowed};
 use axum::Router;
@@ -36,6 +37,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             "/edge/v1",
             edge_api::routes(&app).layer(map_response(layers::forbid_caching)),
         )
+        .merge(console::routes())
         .route("/openapi.json", get(openapi::json))
         .route("/api/docs", get(openapi::page))
         .route("/", get(redirect::root))

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Builds what the console's pages load in the browser, into dist/ beside this file: the module and its glue. Where Rust has no
+# standard library for that target, it is built from its source, which tests/install.sh puts into .edgelink/rust-src.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+readonly target=wasm32-unknown-unknown
+build=(cargo build --quiet --profile console --target "$target" -p edgelink-console)
+
+cd "$root"
+if [[ ! -d $(rustc --print sysroot)/lib/rustlib/$target ]]; then
+  library=$root/.edgelink/rust-src/$(rustc --version | cut -d ' ' -f 2)/library
+  if [[ ! -d $library ]]; then
+    printf 'console: Rust has neither the target %s nor its source: pages will do without script\n' "$target" >&2
+    exit 0
+  fi
+  build+=(-Zbuild-std=std,panic_abort -Zbuild-std-features=optimize_for_size)
+  export __CARGO_TESTS_ONLY_SRC_ROOT=$library RUSTC_BOOTSTRAP=1
+fi
+# Apart from all else: the environment above is none of other builds, which it would make start from the beginning.
+output=${CARGO_TARGET_DIR:-$root/target}/console
+"${build[@]}" --target-dir "$output"
+unset __CARGO_TESTS_ONLY_SRC_ROOT RUSTC_BOOTSTRAP
+glue=$(mktemp -d)
+trap 'rm -rf "$glue"' EXIT
+cargo run --quiet -p edgelink-console-glue -- "$output/$target/console/edgelink_console.wasm" "$glue"
+# What is as it was stays, so that the control plane, which has it in it, is not built once more.
+for file in console_module.js console_module_bg.wasm; do
+  cmp --silent "$glue/$file" "$here/dist/$file" || cp "$glue/$file" "$here/dist/$file"
+done
