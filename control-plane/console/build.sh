@@ -15,13 +15,15 @@ if [[ ! -d $(rustc --print sysroot)/lib/rustlib/$target ]]; then
     printf 'console: Rust has neither the target %s nor its source: pages will do without script\n' "$target" >&2
     exit 0
   fi
-  build+=(-Zbuild-std=std,panic_abort -Zbuild-std-features=optimize_for_size)
+  # As small as can be: what a panic says is read by no one there.
+  build+=(-Zbuild-std=std -Zbuild-std-features=optimize_for_size)
   export __CARGO_TESTS_ONLY_SRC_ROOT=$library RUSTC_BOOTSTRAP=1
+  export RUSTFLAGS='-Zunstable-options -Cpanic=immediate-abort -Zlocation-detail=none'
 fi
 # Apart from all else: the environment above is none of other builds, which it would make start from the beginning.
 output=${CARGO_TARGET_DIR:-$root/target}/console
 "${build[@]}" --target-dir "$output"
-unset __CARGO_TESTS_ONLY_SRC_ROOT RUSTC_BOOTSTRAP
+unset __CARGO_TESTS_ONLY_SRC_ROOT RUSTC_BOOTSTRAP RUSTFLAGS
 glue=$(mktemp -d)
 trap 'rm -rf "$glue"' EXIT
 cargo run --quiet -p edgelink-console-glue -- "$output/$target/console/edgelink_console.wasm" "$glue"

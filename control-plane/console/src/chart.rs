@@ -1,5 +1,7 @@
 //! Charts of numbers over time, as SVG without styles: colours come from the page's `currentColor` and classes.
 
+use crate::json;
+use serde_json::Value;
 use std::fmt::Write;
 
 /// The size of the drawing in its own units, of which all are whole: to print fractions takes much code. The page scales it.
@@ -21,7 +23,15 @@ pub type Point = (String, u64);
 /// # Errors
 /// What is wrong with them.
 pub fn read(json: &str) -> Result<Vec<Point>, String> {
-    serde_json::from_str(json).map_err(|error| format!("points: {error}"))
+    let Value::Array(list) = json::value(json)? else {
+        return Err("points: must be a list".to_owned());
+    };
+    let point = |point: &Value| match point.as_array()?.as_slice() {
+        [time, number] => Some((time.as_str()?.to_owned(), number.as_u64()?)),
+        _ => None,
+    };
+    let points: Option<_> = list.iter().map(point).collect();
+    points.ok_or_else(|| "points: must be pairs of a time and a whole number".to_owned())
 }
 
 /// Draws the points, evenly spaced, with an axis that begins at 0.
@@ -240,7 +250,8 @@ mod tests {
 
     #[test]
     fn points_that_are_none_are_refused() {
-        for json in ["", "[1]", r#"[["a"]]"#, r#"[["a",-1]]"#] {
+        assert!(read("").is_err());
+        for json in ["7", "[1]", r#"[["a"]]"#, r#"[["a",-1]]"#] {
             assert!(read(json).unwrap_err().starts_with("points: "), "{json}");
         }
     }

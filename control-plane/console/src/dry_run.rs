@@ -1,180 +1,100 @@
 //! The dry run of rules that are being written, by the code that decides at the edge.
 
+use crate::json::Object;
 use edgelink_wire::dry_run::{DescribedVisitor, DryRun, read_address, read_below, read_time};
 use edgelink_wire::password::UnlockKey;
 use edgelink_wire::record::{Extension, LinkRecord};
-use edgelink_wire::rules::{self, ExplainedRule, Rule, Rules};
+use edgelink_wire::rules::{self, ExplainedCondition, ExplainedRule, Rule, Rules};
 use edgelink_wire::{LinkState, Record, RedirectStatus};
-use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-/// The link that the rules are for: what of it the redirect depends on, with the API's names and defaults.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Link {
-    domain: String,
-    code: String,
-    long_url: String,
-    redirect_status: u16,
-    state: String,
-    valid_since: Option<String>,
-    valid_until: Option<String>,
-    forward_query: bool,
-    forward_path: bool,
-    expired_url: Option<String>,
-    has_password: bool,
-}
-
-impl Default for Link {
-    fn default() -> Self {
-        Self {
-            domain: String::new(),
-            code: String::new(),
-            long_url: String::new(),
-            redirect_status: RedirectStatus::default().code(),
-            state: "active".to_owned(),
-            valid_since: None,
-            valid_until: None,
-            forward_query: true,
-            forward_path: false,
-            expired_url: None,
-            has_password: false,
-        }
-    }
-}
-
-/// A visitor, with the names of the API's dry run; all but the time may be missing or empty.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Visitor {
-    user_agent: String,
-    accept_language: String,
-    path: String,
-    query: String,
-    ip: String,
-    country: String,
-    city: String,
-    at: String,
-    has_password: bool,
-}
-
-/// Where the visitor would be sent, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Run {
-    outcome: &'static str,
-    status: u16,
-    location: Option<String>,
-    matched_rule: Option<usize>,
-    rules: Vec<RunRule>,
-}
-
-/// What a rule is to the visitor.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct RunRule {
-    matches: bool,
-    conditions: Vec<RunCondition>,
-}
-
-/// What a condition is to the visitor, and what it looked at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct RunCondition {
-    matches: bool,
-    saw: Option<String>,
-}
-
-/// Runs `rules` for a link and a visitor, both JSON.
+/// Runs `rules` for a link and a visitor, both JSON: of the link what of it the redirect depends on, with the API's names and
+/// defaults and `hasPassword`; of the visitor what the API's dry run takes. The answer is JSON, with `outcome`, `status`,
+/// `location`, `matchedRule` and `rules`, each with `matches` and `conditions`, each with `matches` and `saw`.
 ///
 /// # Errors
 /// What is wrong with link or visitor.
-pub fn run(link: &str, rules: &[Rule], visitor: &str) -> Result<Run, String> {
-    let link: Link = serde_json::from_str(link).map_err(|error| format!("link: {error}"))?;
-    let visitor: Visitor =
-        serde_json::from_str(visitor).map_err(|error| format!("visitor: {error}"))?;
-    let key = format!("{}/{}", link.domain, link.code);
+pub fn run(link: &str, rules: &[Rule], visitor: &str) -> Result<String, String> {
+    let link = Object::read(link)?;
+    let key = [link.text("domain")?, "/", link.text("code")?].concat();
     let encoded = rules::encode(rules).unwrap_or_default();
     // Which password it is makes no difference: the visitor has it or not.
-    let password = link.has_password.then_some("");
+    let password = link.flag("hasPassword", false)?.then_some("");
     let extension = Extension {
         rules: Rules::of_encoded(&encoded),
-        expired_url: link.expired_url.as_deref().map(str::as_bytes),
-        forward_path: link.forward_path,
+        expired_url: link.optional("expiredUrl")?.map(str::as_bytes),
+        forward_path: link.flag("forwardPath", false)?,
         unlock_key: password.map(|hash| UnlockKey::new(hash, key.as_bytes())),
         ..Extension::default()
     };
     let extension = extension.to_bytes();
-    let record = link.record(&extension)?;
-    let mut visitor = visitor.described()?;
+    let record = record(&link, &extension)?;
+    let mut visitor = described(&Object::read(visitor)?)?;
     visitor.unlock(key.as_bytes(), password);
-    Ok(Run::of(DryRun::of(&record, key.as_bytes(), &visitor)))
+    Ok(as_json(&DryRun::of(&record, key.as_bytes(), &visitor)))
 }
 
-impl Link {
-    fn record<'a>(&'a self, extension: &'a [u8]) -> Result<Record<&'a [u8]>, String> {
-        let state: LinkState = self
-            .state
-            .parse()
-            .map_err(|error| format!("state: {error}"))?;
-        let redirect = RedirectStatus::from_code(self.redirect_status);
-        Ok(Record::Link(LinkRecord {
-            url: self.long_url.as_bytes(),
-            redirect: redirect.ok_or("redirectStatus: must be 301, 302, 307 or 308")?,
-            state,
-            valid_since: time("validSince", self.valid_since.as_deref())?,
-            valid_until: time("validUntil", self.valid_until.as_deref())?,
-            forward_query: self.forward_query,
-            rev: 1,
-            extension,
-        }))
-    }
+fn record<'a>(link: &'a Object, extension: &'a [u8]) -> Result<Record<&'a [u8]>, String> {
+    let default = u64::from(RedirectStatus::default().code());
+    let status = u16::try_from(link.number("redirectStatus", default)?).ok();
+    let redirect = status.and_then(RedirectStatus::from_code);
+    let state = link
+        .optional("state")?
+        .map(str::parse::<LinkState>)
+        .transpose();
+    Ok(Record::Link(LinkRecord {
+        url: link.text("longUrl")?.as_bytes(),
+        redirect: redirect.ok_or("redirectStatus: must be 301, 302, 307 or 308")?,
+        state: state
+            .map_err(|error| format!("state: {error}"))?
+            .unwrap_or_default(),
+        valid_since: time(link, "validSince")?,
+        valid_until: time(link, "validUntil")?,
+        forward_query: link.flag("forwardQuery", true)?,
+        rev: 1,
+        extension,
+    }))
 }
 
-fn time(field: &str, text: Option<&str>) -> Result<Option<u64>, String> {
-    let time = text.map(read_time).transpose();
-    time.map_err(|reason| format!("{field}: {reason}"))
+fn described(visitor: &Object) -> Result<DescribedVisitor, String> {
+    let text = |name| visitor.text(name).map(str::to_owned);
+    let named = |field: &'static str| move |reason: &str| [field, ": ", reason].concat();
+    let query = visitor.text("query")?;
+    let ip = visitor.optional("ip")?.map(read_address).transpose();
+    Ok(DescribedVisitor {
+        path: read_below(visitor.text("path")?).map_err(named("path"))?,
+        query: query.strip_prefix('?').unwrap_or(query).to_owned(),
+        ip: ip.map_err(named("ip"))?,
+        at: time(visitor, "at")?.ok_or("at: is required")?,
+        user_agent: text("userAgent")?,
+        accept_language: text("acceptLanguage")?,
+        country: text("country")?,
+        city: text("city")?,
+        has_password: visitor.flag("hasPassword", false)?,
+        ..DescribedVisitor::default()
+    })
 }
 
-impl Visitor {
-    fn described(self) -> Result<DescribedVisitor, String> {
-        let named = |field: &'static str| move |reason: &str| format!("{field}: {reason}");
-        let ip = Some(self.ip.as_str()).filter(|ip| !ip.is_empty());
-        let query = self.query.strip_prefix('?');
-        Ok(DescribedVisitor {
-            path: read_below(&self.path).map_err(named("path"))?,
-            query: query.unwrap_or(&self.query).to_owned(),
-            ip: ip.map(read_address).transpose().map_err(named("ip"))?,
-            at: read_time(&self.at).map_err(named("at"))?,
-            user_agent: self.user_agent,
-            accept_language: self.accept_language,
-            country: self.country,
-            city: self.city,
-            has_password: self.has_password,
-            ..DescribedVisitor::default()
-        })
-    }
+fn time(object: &Object, field: &str) -> Result<Option<u64>, String> {
+    let time = object.optional(field)?.map(read_time).transpose();
+    time.map_err(|reason| [field, ": ", reason].concat())
 }
 
-impl Run {
-    fn of(run: DryRun) -> Self {
-        let matched_rule = run.matched_rule();
-        let rule = |rule: ExplainedRule| RunRule {
-            matches: rule.holds,
-            conditions: rule
-                .conditions
-                .into_iter()
-                .map(|condition| RunCondition {
-                    matches: condition.holds,
-                    saw: condition.saw,
-                })
-                .collect(),
-        };
-        Self {
-            outcome: run.outcome.name(),
-            status: run.status,
-            location: run.location,
-            matched_rule,
-            rules: run.rules.into_iter().map(rule).collect(),
-        }
-    }
+fn as_json(run: &DryRun) -> String {
+    let condition = |condition: &ExplainedCondition| json!({ "matches": condition.holds, "saw": condition.saw });
+    let rule = |rule: &ExplainedRule| {
+        let conditions: Vec<Value> = rule.conditions.iter().map(condition).collect();
+        json!({ "matches": rule.holds, "conditions": conditions })
+    };
+    let rules: Vec<Value> = run.rules.iter().map(rule).collect();
+    let run = json!({
+        "outcome": run.outcome.name(),
+        "status": run.status,
+        "location": run.location,
+        "matchedRule": run.matched_rule(),
+        "rules": rules,
+    });
+    run.to_string()
 }
 
 #[cfg(test)]
@@ -199,46 +119,50 @@ mod tests {
         format!(r#"{{"at":"2026-01-01T00:00:00Z"{more}}}"#)
     }
 
-    #[test]
-    fn a_visitor_is_sent_where_the_edge_would_send_him_and_told_why() {
-        let from_there = visitor(r#","country":"DE","path":"/x","query":"?a=2""#);
-        let run = run(LINK, &rules(), &from_there).unwrap();
-        assert_eq!(run.location.as_deref(), Some("https://rule.example/x?a=2"));
-        assert_eq!(
-            (run.outcome, run.status, run.matched_rule),
-            ("redirect", 302, Some(1))
-        );
-        let elsewhere = super::run(LINK, &rules(), &visitor(r#","country":"fr""#)).unwrap();
-        assert_eq!(
-            elsewhere.location.as_deref(),
-            Some("https://own.example/?a=1")
-        );
-        assert_eq!(elsewhere.matched_rule, None);
-        assert_eq!(elsewhere.rules[0].conditions[0].saw.as_deref(), Some("fr"));
+    fn ran(link: &str, rules: &[Rule], visitor: &str) -> Value {
+        serde_json::from_str(&run(link, rules, visitor).unwrap()).unwrap()
     }
 
     #[test]
-    fn password_and_validity_count() {
-        let locked = LINK.replace("\"title\"", "\"hasPassword\":true,\"title\"");
-        assert_eq!(run(&locked, &[], &visitor("")).unwrap().outcome, "locked");
-        let unlocked = run(&locked, &[], &visitor(r#","hasPassword":true"#)).unwrap();
-        assert_eq!(unlocked.outcome, "redirect");
-        let over = LINK.replace(
-            "\"title\"",
-            "\"validUntil\":\"2025-01-01T00:00:00Z\",\"title\"",
+    fn a_visitor_is_sent_where_the_edge_would_send_him_and_told_why() {
+        let from_there = visitor(r#","country":"DE","path":"/x","query":"?a=2""#);
+        assert_eq!(
+            ran(LINK, &rules(), &from_there),
+            json!({
+                "outcome": "redirect", "status": 302, "location": "https://rule.example/x?a=2", "matchedRule": 1,
+                "rules": [{"matches": true, "conditions": [{"matches": true, "saw": "DE"}]}],
+            })
         );
-        assert_eq!(run(&over, &[], &visitor("")).unwrap().status, 410);
+        let elsewhere = ran(LINK, &rules(), &visitor(r#","country":"fr""#));
+        assert_eq!(elsewhere["location"], "https://own.example/?a=1");
+        assert_eq!(elsewhere["matchedRule"], Value::Null);
+        assert_eq!(elsewhere["rules"][0]["conditions"][0]["saw"], "fr");
+    }
+
+    #[test]
+    fn password_state_and_validity_count() {
+        let with = |more: &str| LINK.replace("\"title\"", &format!("{more},\"title\""));
+        let locked = with("\"hasPassword\":true");
+        assert_eq!(ran(&locked, &[], &visitor(""))["outcome"], "locked");
+        let unlocked = ran(&locked, &[], &visitor(r#","hasPassword":true"#));
+        assert_eq!(unlocked["outcome"], "redirect");
+        let over = with("\"validUntil\":\"2025-01-01T00:00:00Z\"");
+        assert_eq!(ran(&over, &[], &visitor(""))["status"], 410);
+        let disabled = with("\"state\":\"disabled\"");
+        assert_eq!(ran(&disabled, &[], &visitor(""))["status"], 410);
+        let moved = with("\"redirectStatus\":308");
+        assert_eq!(ran(&moved, &[], &visitor(""))["status"], 308);
     }
 
     #[test]
     fn what_is_wrong_is_named() {
         for (link, visitor, named) in [
-            ("{", visitor(""), "link: "),
+            ("{", visitor(""), "EOF"),
             (r#"{"redirectStatus":200}"#, visitor(""), "redirectStatus: "),
             (r#"{"state":"lost"}"#, visitor(""), "state: "),
             (r#"{"validSince":"soon"}"#, visitor(""), "validSince: "),
-            (LINK, "[".to_owned(), "visitor: "),
-            (LINK, "{}".to_owned(), "at: must be a time"),
+            (LINK, "[]".to_owned(), "must be an object"),
+            (LINK, "{}".to_owned(), "at: is required"),
             (LINK, visitor(r#","ip":"x""#), "ip: must be an IPv4"),
             (
                 LINK,

@@ -16,6 +16,7 @@
 
 pub mod chart;
 pub mod dry_run;
+mod json;
 pub mod qr;
 pub mod settings;
 
@@ -74,7 +75,7 @@ impl Checks {
     pub fn dry_run(&self, link: &str, rules: &str, visitor: &str) -> Result<String, String> {
         let rules = self.0.read_rules(rules);
         let rules = rules.map_err(|errors| settings::first_reason(&errors))?;
-        dry_run::run(link, &rules, visitor).map(|run| settings::as_json(&run))
+        dry_run::run(link, &rules, visitor)
     }
 }
 

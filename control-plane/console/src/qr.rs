@@ -1,7 +1,7 @@
 //! QR codes as SVG, with the colours, margin, level and logo that a person chooses.
 
+use crate::json::Object;
 use qrcodegen::{QrCode, QrCodeEcc};
-use serde::Deserialize;
 use std::fmt::Write;
 
 /// The widest margin, in modules; readers want four.
@@ -15,8 +15,7 @@ pub const MAX_LOGO_LENGTH: usize = 350_000;
 pub const MIN_DIFFERENCE: u32 = 125;
 
 /// How a code is drawn.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The colour of the modules, `#rrggbb`.
     dark: String,
@@ -30,25 +29,21 @@ pub struct Options {
     logo: String,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            dark: "#000000".to_owned(),
-            light: "#ffffff".to_owned(),
-            margin: 4,
-            level: "M".to_owned(),
-            logo: String::new(),
-        }
-    }
-}
-
 impl Options {
-    /// Reads options from JSON.
+    /// Reads options from JSON; what is missing has its default.
     ///
     /// # Errors
     /// Which one is wrong.
     pub fn read(json: &str) -> Result<Self, String> {
-        let options: Self = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        let object = Object::read(json)?;
+        object.only(&["dark", "light", "margin", "level", "logo"])?;
+        let options = Self {
+            dark: object.text_or("dark", "#000000")?.to_owned(),
+            light: object.text_or("light", "#ffffff")?.to_owned(),
+            margin: u8::try_from(object.number("margin", 4)?).unwrap_or(u8::MAX),
+            level: object.text_or("level", "M")?.to_owned(),
+            logo: object.text("logo")?.to_owned(),
+        };
         options.check().map(|()| options)
     }
 
@@ -243,7 +238,7 @@ mod tests {
                 "logo: must be a picture",
             ),
             (long.as_str(), "logo: must be a picture"),
-            (r#"{"size":7}"#, "unknown field `size`"),
+            (r#"{"size":7}"#, "size: is not known"),
         ] {
             let refused = Options::read(json).unwrap_err();
             assert!(refused.starts_with(named), "{json}: {refused}");

@@ -1,38 +1,23 @@
 //! The settings of an installation that decide whether a link is valid, and the checks by them.
 
+use crate::json::Object;
 use edgelink_wire::rules::{self, Rule, RuleError};
 use edgelink_wire::target::{HostPattern, TargetRules, TargetUrl};
 use edgelink_wire::{Code, Domain};
-use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// What a page says of the installation.
+/// What a page says of the installation, checked.
 ///
 /// Domains of other tenants are not among them: that no link may go there either only the API can say.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Written {
-    /// The domains of the configuration.
-    domains: Vec<String>,
-    /// The verified domains that the tenant has made.
-    made_domains: Vec<String>,
-    /// Hosts that no link may go to.
-    blocked_hosts: Vec<String>,
-}
-
-/// The settings, checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
+    /// The domains of the configuration.
     domains: Vec<Domain>,
+    /// The verified domains that the tenant has made.
     made_domains: Vec<Domain>,
+    /// Hosts that no link may go to.
     blocked_hosts: Vec<HostPattern>,
-}
-
-/// What is wrong with rules, for the page.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Refusal {
-    path: String,
-    reason: Cow<'static, str>,
 }
 
 impl Settings {
@@ -41,25 +26,18 @@ impl Settings {
     /// # Errors
     /// What is wrong with them.
     pub fn read(json: &str) -> Result<Self, String> {
-        let written: Written =
-            serde_json::from_str(json).map_err(|error| format!("settings: {error}"))?;
-        let domains = |field: &str, names: &[String]| {
-            let parse = |name: &String| {
-                Domain::parse(name).map_err(|error| format!("{field}: '{name}' {error}"))
-            };
-            names.iter().map(parse).collect::<Result<Vec<_>, _>>()
+        let object = Object::read(json)?;
+        object.only(&["domains", "madeDomains", "blockedHosts"])?;
+        let domains = |field: &str| -> Result<Vec<Domain>, String> {
+            let parse = |name| Domain::parse(name).map_err(|error| format!("{field}: {error}"));
+            object.texts(field)?.into_iter().map(parse).collect()
         };
-        let host = |text: &String| {
-            HostPattern::parse(text).ok_or_else(|| format!("blockedHosts: '{text}' is no host"))
-        };
+        let host = |text| HostPattern::parse(text).ok_or("blockedHosts: must be hosts");
+        let blocked_hosts = object.texts("blockedHosts")?.into_iter().map(host);
         Ok(Self {
-            domains: domains("domains", &written.domains)?,
-            made_domains: domains("madeDomains", &written.made_domains)?,
-            blocked_hosts: written
-                .blocked_hosts
-                .iter()
-                .map(host)
-                .collect::<Result<_, _>>()?,
+            domains: domains("domains")?,
+            made_domains: domains("madeDomains")?,
+            blocked_hosts: blocked_hosts.collect::<Result<_, _>>()?,
         })
     }
 
@@ -95,13 +73,9 @@ impl Settings {
     ///
     /// # Errors
     /// Everything that is wrong with them.
-    pub fn read_rules(&self, text: &str) -> Result<Vec<Rule>, Vec<Refusal>> {
+    pub fn read_rules(&self, text: &str) -> Result<Vec<Rule>, Vec<RuleError>> {
         let check = |target: &str| self.check_target(target).map_err(Cow::Owned);
-        let refused = |error: RuleError| Refusal {
-            path: error.path,
-            reason: error.reason,
-        };
-        rules::read_text(text, &check).map_err(|errors| errors.into_iter().map(refused).collect())
+        rules::read_text(text, &check)
     }
 }
 
@@ -115,16 +89,17 @@ pub fn check_slug(text: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// The first of several reasons, with where it is.
-pub(crate) fn first_reason(errors: &[Refusal]) -> String {
-    let first = errors.first();
-    let text = first.map(|error| format!("{} {}", error.path, error.reason));
-    text.unwrap_or_default().trim_start().to_owned()
+/// All that is wrong with rules, as JSON.
+pub(crate) fn as_json(errors: &[RuleError]) -> String {
+    let error = |error: &RuleError| json!({ "path": error.path, "reason": error.reason });
+    Value::Array(errors.iter().map(error).collect()).to_string()
 }
 
-/// JSON of what has no map with other keys than texts, which always can be written.
-pub(crate) fn as_json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+/// The first thing that is wrong with rules, with its path.
+pub(crate) fn first_reason(errors: &[RuleError]) -> String {
+    let first = errors.first();
+    let text = first.map(|error| [&error.path, " ", &*error.reason].concat());
+    text.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -139,11 +114,12 @@ mod tests {
     #[test]
     fn settings_that_cannot_be_are_refused_by_name() {
         for (json, named) in [
-            ("", "settings: "),
-            (r#"{"domain":[]}"#, "`domain`"),
-            (r#"{"domains":["a b"]}"#, "domains: 'a b' must be a host"),
-            (r#"{"madeDomains":["/"]}"#, "madeDomains: '/' must be"),
-            (r#"{"blockedHosts":["*"]}"#, "blockedHosts: '*' is no host"),
+            ("", "EOF"),
+            ("[]", "must be an object"),
+            (r#"{"domain":[]}"#, "domain: is not known"),
+            (r#"{"domains":["a b"]}"#, "domains: must be a host"),
+            (r#"{"madeDomains":["/"]}"#, "madeDomains: must be a host"),
+            (r#"{"blockedHosts":["*"]}"#, "blockedHosts: must be hosts"),
         ] {
             let refused = Settings::read(json).unwrap_err();
             assert!(refused.contains(named), "{refused}");
