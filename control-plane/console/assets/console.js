@@ -9,7 +9,7 @@
 //   <ol data-live="/console/live?...">   adds a line for each click, and one to the last point of the chart that data-chart-id names
 //
 // The settings of the installation are JSON in data-settings of the form, or of what it stands in:
-// {"domains": [], "madeDomains": [], "blockedHosts": []}.
+// {"domains": [], "madeDomains": [], "blockedHosts": []}. data-link has the link of rules as the API shows it, and hasPassword.
 
 import init, { Checks, chart, qr } from './console_module.js';
 
@@ -24,6 +24,8 @@ const TEXT = {
   holds: 'holds', holdsNot: 'does not hold', saw: (text) => ` (saw ${text})`,
 };
 const MAX_LIVE_LINES = 50;
+// Of a click of the API's live stream.
+const LIVE_FIELDS = ['time', 'code', 'status', 'country', 'city', 'device', 'browser', 'referrer'];
 const MAX_LOGO_BYTES = 256 * 1024;
 const PNG_PIXELS = 1024;
 
@@ -224,9 +226,9 @@ function save(blob, name) {
 function listen(list) {
   const source = new EventSource(list.dataset.live);
   const figure = document.getElementById(list.dataset.chartId ?? '');
-  source.addEventListener('message', ({ data }) => {
+  source.addEventListener('click', ({ data }) => {
     const click = JSON.parse(data);
-    const texts = Object.values(click).filter((value) => ['string', 'number'].includes(typeof value) && value !== '');
+    const texts = LIVE_FIELDS.map((field) => click[field]).filter((text) => text);
     list.prepend(element('li', { textContent: texts.join(' · ') }));
     while (list.children.length > MAX_LIVE_LINES) list.lastElementChild.remove();
     if (!figure) return;
