@@ -2,7 +2,7 @@
 # Installs what is missing to run edgelink (`install.sh run`), to run it with MariaDB and Redis (`install.sh full`), with
 # ClickHouse too (`install.sh full clickhouse`), to test it as well (`install.sh test`), on MySQL too (`install.sh mysql`),
 # to compare it with others (`install.sh bench`), to check the API against its document (`install.sh contract`) or its
-# sources (`install.sh lint`): the wasm targets, Envoy, cargo-deny, chdb and what tests take from npm everywhere, packages on
+# sources (`install.sh lint`): the wasm target, Envoy, cargo-deny, chdb and what tests take from npm everywhere, packages on
 # Debian. Elsewhere it says what is missing. What is there already is left alone.
 set -euo pipefail
 
@@ -145,17 +145,15 @@ install_wasm_target() {
   rustup target add "$wasm_target"
 }
 
-# The target of the console's pages; where it cannot be had, the source of its standard library, as Debian has it for this Rust,
-# from where apt takes its packages (45 MB to fetch). Without either, the console does without script.
-install_console_target() {
-  local target=wasm32-unknown-unknown
-  [[ ! -d $(rustc --print sysroot)/lib/rustlib/$target ]] || return 0
+# The source of Rust's standard library, of which the console's module is built, as Debian has it for this Rust, from where apt
+# takes its packages (45 MB to fetch). Without it the console does without script, or has a larger module.
+install_console_source() {
   local version home
   version=$(rustc --version | cut -d ' ' -f 2)
   home=$root/.edgelink/rust-src/$version
-  [[ ! -d $home/library ]] || return 0
-  if command -v rustup >/dev/null && timeout 60 rustup --quiet target add "$target" 2>/dev/null; then return 0; fi
-  install_rust_src "$version" "$home" || printf 'setup: there is no target %s: the console does without script\n' "$target" >&2
+  [[ ! -d $home/library && ! -d $(rustc --print sysroot)/lib/rustlib/src/rust/library ]] || return 0
+  install_rust_src "$version" "$home" ||
+    printf 'setup: the source of Rust is not here (rustup component add rust-src): see control-plane/console/build.sh\n' >&2
 }
 
 # install_rust_src VERSION FOLDER
@@ -193,7 +191,7 @@ lint | contract) need_venv ;;
 esac
 if ((${#packages[@]})); then install_packages; fi
 install_wasm_target
-case ${1:-run} in run | full | test) install_console_target ;; esac
+case ${1:-run} in run | full | test) install_console_source ;; esac
 "$root/envoy/find.sh" >/dev/null
 if [[ ${1:-} == bench ]]; then install_oha; fi
 if [[ ${1:-} == contract ]]; then install_schemathesis; fi
