@@ -54,7 +54,7 @@ const target = () => one([
   () => some(mixed, 9), () => `https://example.com/${one(['x', 'ä', ' '])}`.padEnd(one([7_999, 8_000, 8_001]), one(['y', 'y', 'ö'])),
 ])();
 
-const domain = () => one([() => one(HOSTS), () => one(HOSTS), () => some(mixed, 9), () => 'a.'.repeat(130), () => `go.example${hostile()}`])();
+const domain = () => one([() => one(['go.example', 'Go.EXAMPLE', '127.0.0.1:8080']), () => one(HOSTS), () => some(mixed, 9), () => 'a.'.repeat(130), () => `go.example${hostile()}`])();
 
 const TYPES = [
   'device', 'language', 'query-param', 'any-value-query-param', 'valueless-query-param', 'ip-address', 'geolocation-country-code',
@@ -146,9 +146,22 @@ console.log(`seed ${SEED}`);
 const module = await fetch(`${ASSETS}/console_module_bg.wasm`, { headers: { 'accept-encoding': 'gzip' } });
 assert.equal(module.status, 200, 'the module: run `make console`');
 const moduleBytes = Number(module.headers.get('content-length'));
+await module.arrayBuffer();
 console.log(`the module: ${moduleBytes} bytes with gzip`);
 assert.equal(module.headers.get('content-encoding'), 'gzip');
 assert.ok(moduleBytes > 0 && moduleBytes <= MAX_MODULE_BYTES, `${moduleBytes} bytes`);
+
+// A page of this version has the hash in the path, and its files are kept; those of another one are asked for each time.
+const tag = module.headers.get('etag');
+const current = `${API}/console/assets/${tag.replaceAll('"', '')}/console.js`;
+for (const [address, headers, status, kept] of [
+  [current, {}, 200, 'public, max-age=31536000, immutable'], [current, { 'if-none-match': tag }, 304, 'public, max-age=31536000, immutable'],
+  [`${ASSETS}/console.js`, {}, 200, 'no-cache'], [`${ASSETS}/none.js`, {}, 404, null],
+]) {
+  const answer = await fetch(address, { headers });
+  await answer.arrayBuffer();
+  assert.deepEqual([answer.status, answer.headers.get('cache-control')], [status, kept], address);
+}
 assert.equal((await api('/links', { longUrl: RIGHT, customSlug: 'ruled' })).status, 201, API);
 await withPage('<body></body>', async (page) => {
   let total = 0;
