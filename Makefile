@@ -33,20 +33,24 @@ run-cluster: setup-full run-parts ## The same on a Redis Cluster of three master
 run-full run-cluster: export EDGELINK_ANALYTICS_ENGINE = $(or $(ANALYTICS),sql)
 
 .PHONY: run-parts
-run-parts:
+run-parts: console
 	cargo build --profile $(RUN_WASM_PROFILE) --target $(WASM_TARGET) $(WASM_PACKAGES)
 	cargo build --profile $(PROFILE) -p edgelink-control-plane
 
 .PHONY: release
-release: setup-run wasm ## Build what is to be deployed, optimized as a whole
+release: setup-run wasm console ## Build what is to be deployed, optimized as a whole
 	cargo build --release -p edgelink-control-plane
 
 .PHONY: wasm
 wasm: ## Build the modules that Envoy loads
 	cargo build --profile wasm --target $(WASM_TARGET) $(WASM_PACKAGES)
 
+.PHONY: console
+console: ## Build what the console's pages run in the browser; without it they do without script
+	@control-plane/console/build.sh
+
 .PHONY: test
-test: setup wasm ## Run every test, with real Envoy and real databases
+test: setup wasm console ## Run every test, with real Envoy and real databases
 	cargo build --profile wasm --target $(WASM_TARGET) -p edgelink-abi-probe
 	cargo test $(NATIVE)
 
@@ -180,4 +184,5 @@ setup-lint:
 .PHONY: clean
 clean: ## Remove what was built and the state of `make run`; installed programs stay
 	cargo clean
-	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha ! -name schemathesis ! -name chdb -exec rm -rf {} +; fi
+	rm -f control-plane/console/dist/*
+	@if [ -d .edgelink ]; then find .edgelink -mindepth 1 -maxdepth 1 ! -name envoy ! -name cargo-deny ! -name oha ! -name schemathesis ! -name chdb ! -name rust-src -exec rm -rf {} +; fi

@@ -55,6 +55,7 @@ need_for_testing() {
   need openssl openssl
   need node nodejs
   need npm npm
+  need chromium chromium
 }
 
 # nginx as others redirect with it.
@@ -144,6 +145,35 @@ install_wasm_target() {
   rustup target add "$wasm_target"
 }
 
+# The source of Rust's standard library, of which the console's module is built, as Debian has it for this Rust, from where apt
+# takes its packages (45 MB to fetch). Without it the console does without script, or has a larger module.
+install_console_source() {
+  local version home
+  version=$(rustc --version | cut -d ' ' -f 2)
+  home=$root/.edgelink/rust-src/$version
+  [[ ! -d $home/library && ! -d $(rustc --print sysroot)/lib/rustlib/src/rust/library ]] || return 0
+  install_rust_src "$version" "$home" ||
+    printf 'setup: the source of Rust is not here (rustup component add rust-src): see control-plane/console/build.sh\n' >&2
+}
+
+# install_rust_src VERSION FOLDER
+install_rust_src() {
+  local file=rust-src_1.95.0+dfsg1-2~bpo13+1_all.deb mirror package
+  local checksum=7b76db5b880a77f9e52975d2baa6209d2f76d2c9c2789515c3088cb960e2c83b
+  [[ $1 == 1.95.0 ]] && command -v apt-get dpkg-deb >/dev/null || return 1
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/$') || return 1
+  printf 'Installing the source of the standard library of Rust %s into %s\n' "$1" "$2"
+  package=$(mktemp)
+  mkdir -p "$2.part"
+  if curl -fsS --retry 3 -o "$package" "${mirror}pool/main/r/rustc/$file" &&
+    printf '%s  %s\n' "$checksum" "$package" | sha256sum --check --quiet &&
+    dpkg-deb --fsys-tarfile "$package" | tar -x --strip-components 4 -C "$2.part" "./usr/src/rustc-$1/library"; then
+    mv "$2.part" "$2"
+  fi
+  rm -rf "$package" "$2.part"
+  [[ -d $2/library ]]
+}
+
 command -v cargo >/dev/null || fail "there is no Rust: install it with rustup (https://rustup.rs)"
 need_for_running
 case ${1:-run} in
@@ -161,6 +191,7 @@ lint | contract) need_venv ;;
 esac
 if ((${#packages[@]})); then install_packages; fi
 install_wasm_target
+case ${1:-run} in run | full | test) install_console_source ;; esac
 "$root/envoy/find.sh" >/dev/null
 if [[ ${1:-} == bench ]]; then install_oha; fi
 if [[ ${1:-} == contract ]]; then install_schemathesis; fi

@@ -3,7 +3,6 @@
 //! An [`order::Order`] becomes a link by a number, the code of that number, and a commit; if the code is taken, by another
 //! number ([`creating`]). Links that arrive while a commit runs go into the next one ([`group_commit`]).
 
-pub mod blocked_hosts;
 pub(crate) mod creating;
 pub(crate) mod difference;
 pub(crate) mod group_commit;
@@ -11,6 +10,5 @@ pub mod model;
 pub(crate) mod moving;
 pub(crate) mod order;
 pub(crate) mod passwords;
-pub mod target;
 pub(crate) mod utm;
 pub mod words;

@@ -158,7 +158,7 @@ impl Scope {
 mod tests {
     use super::*;
     use crate::links::model::LinkContent;
-    use crate::links::target::TargetUrl;
+    use edgelink_wire::target::TargetUrl;
 
     #[test]
     fn a_role_reads_back_from_its_word() {

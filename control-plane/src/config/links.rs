@@ -1,9 +1,9 @@
 //! Settings of links: domains, codes, short URLs, and the number source.
 
 use super::value::{FileText, Header, Secret};
-use crate::links::blocked_hosts::HostPattern;
 use crate::numbers::{ZookeeperAuth, snowflake};
 use edgelink_wire::settings::Problems;
+use edgelink_wire::target::HostPattern;
 use edgelink_wire::{Code, CodeLength, CodeSpace, Domain, PermutationKey};
 use std::collections::HashSet;
 use std::time::Duration;

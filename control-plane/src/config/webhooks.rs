@@ -1,7 +1,7 @@
 //! Settings of webhooks.
 
 use super::network::Network;
-use crate::links::blocked_hosts::HostPattern;
+use edgelink_wire::target::HostPattern;
 use std::time::Duration;
 
 edgelink_wire::settings! {

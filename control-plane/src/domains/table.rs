@@ -17,7 +17,7 @@ pub(crate) struct DomainTable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoDomain {
     /// There is none of that name, or it is another tenant's.
-    #[error("is not a domain of this shortener")]
+    #[error("{}", edgelink_wire::domain::UNKNOWN)]
     Unknown,
     #[error("is not verified yet")]
     NotVerified,

@@ -3,11 +3,10 @@
 use crate::config::LinksConfig;
 use crate::domains::{DomainTable, NoDomain};
 use crate::links::model::LinkContent;
-use crate::links::target::TargetUrl;
 use edgelink_wire::Domain;
+use edgelink_wire::target::{TargetError, TargetRules, TargetUrl};
 use std::ops::Deref;
 use std::sync::Arc;
-use url::{Host, Url};
 
 /// The settings of links, and the domains that a tenant has.
 #[derive(Clone)]
@@ -44,21 +43,14 @@ impl<'a> TenantLinks<'a> {
         self.domains.check(domain, self.tenant_id)
     }
 
-    /// Whether a target is on a domain that the API has made, of any tenant: such a redirect may never end.
-    pub(crate) fn is_on_made_domain(&self, target: &TargetUrl) -> bool {
-        if self.domains.rows().next().is_none() {
-            return false;
-        }
-        let Ok(url) = Url::parse(target.as_str()) else {
-            return false;
+    /// Checks a target by the domains of the installation and of all tenants, and by the hosts that are blocked.
+    pub(crate) fn check_target(&self, text: &str) -> Result<TargetUrl, TargetError> {
+        let rules = TargetRules {
+            own_domains: &self.config.domains,
+            is_made: &|host| self.domains.has_made(host),
+            blocked_hosts: &self.config.blocked_hosts,
         };
-        let is_default_port = matches!(url.port_or_known_default(), Some(80 | 443));
-        match url.host() {
-            Some(Host::Domain(host)) if is_default_port => self
-                .domains
-                .has_made(host.strip_suffix('.').unwrap_or(host)),
-            _ => false,
-        }
+        rules.check(text)
     }
 
     /// A new link on a domain, with all defaults.

@@ -76,7 +76,7 @@ fn properties(content: &LinkContent) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::target::TargetUrl;
+    use edgelink_wire::target::TargetUrl;
 
     #[test]
     fn what_differs_is_named_with_both_values() {

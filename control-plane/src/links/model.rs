@@ -1,9 +1,9 @@
 //! A link in the control plane: the record that edges get, and fields for people.
 
-use crate::links::target::TargetUrl;
 use edgelink_wire::password::UnlockKey;
 use edgelink_wire::record::Extension;
 use edgelink_wire::rules::{self, Rule, Rules};
+use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkKey, LinkRecord, LinkState, Record, RedirectStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

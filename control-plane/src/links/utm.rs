@@ -3,8 +3,8 @@
 //! They are a part of the target and are stored nowhere else: what shows them reads them there, and what sets them writes
 //! them there. All other bytes of the target stay.
 
-use super::target::{TargetError, TargetUrl};
 use edgelink_wire::record::MAX_URL_LENGTH;
+use edgelink_wire::target::{TargetError, TargetUrl};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::borrow::Cow;
 

@@ -213,7 +213,7 @@ impl SearchWord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::target::TargetUrl;
+    use edgelink_wire::target::TargetUrl;
 
     fn word(text: &str) -> SearchWord {
         let term = SearchTerm::parse(text).unwrap();

@@ -103,7 +103,7 @@ fn salt() -> Result<u64, IssueError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::target::TargetUrl;
+    use edgelink_wire::target::TargetUrl;
     use edgelink_wire::{CodeLength, Domain};
     use std::collections::HashSet;
 

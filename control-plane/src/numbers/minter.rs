@@ -62,9 +62,9 @@ impl Minter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::target::TargetUrl;
     use async_trait::async_trait;
     use edgelink_wire::CodeLength;
+    use edgelink_wire::target::TargetUrl;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     struct From(AtomicU64);

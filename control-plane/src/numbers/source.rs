@@ -1,9 +1,9 @@
 //! Number sources, and why they may have no number.
 
-use crate::links::target::TargetUrl;
 use crate::store::StoreError;
 use async_trait::async_trait;
 use edgelink_wire::Domain;
+use edgelink_wire::target::TargetUrl;
 
 /// A source of numbers, each of which is issued once.
 #[async_trait]

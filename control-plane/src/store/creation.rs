@@ -457,11 +457,11 @@ fn rows_at_once(rows: &[NewRow], max_bytes: usize) -> usize {
 mod tests {
     use super::*;
     use crate::links::model::{History, LinkContent, LinkDetails};
-    use crate::links::target::TargetUrl;
     use crate::store::dialect::MYSQL;
     use crate::store::receipts::Receipt;
     use crate::tenancy::Scope;
     use edgelink_wire::LinkState;
+    use edgelink_wire::target::TargetUrl;
 
     fn row(target: &str) -> NewRow {
         let content = LinkContent {

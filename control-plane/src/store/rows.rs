@@ -4,8 +4,8 @@ use super::error::Fault;
 use super::session::Session;
 use super::sql::{LONGEST, Sql, Value, sql};
 use crate::links::model::{Link, LinkContent, LinkDetails};
-use crate::links::target::TargetUrl;
 use crate::tenancy::FIRST_TENANT;
+use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use sha2::{Digest, Sha256};
 

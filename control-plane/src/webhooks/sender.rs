@@ -213,8 +213,8 @@ fn cut(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::blocked_hosts::HostPattern;
     use crate::store::Secret;
+    use edgelink_wire::target::HostPattern;
 
     fn settings(hosts: &[&str]) -> WebhooksConfig {
         WebhooksConfig {

@@ -11,6 +11,9 @@ pub const MAX_DOMAIN_LENGTH: usize = 259;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Domain(Box<str>);
 
+/// Why a link may not be on a domain: there is none of that name, or it is another tenant's.
+pub const UNKNOWN: &str = "is not a domain of this shortener";
+
 /// Why a text is not a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DomainError {

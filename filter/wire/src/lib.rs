@@ -2,7 +2,7 @@
 //!
 //! Codes and how they are minted ([`base62`], [`permutation`], [`code`]), the hosts they live on ([`domain`]), what a
 //! link is once it has left the database ([`record`]), and a domain ([`domain_record`]), how it is named in caches ([`key`]) and in Redis ([`redis`]), what
-//! a visitor of it gets ([`redirect`], [`rules`], [`query`], [`path`], [`password`]), how a change travels ([`feed`], [`feed_batch`]), what an edge starts from
+//! a visitor of it gets ([`redirect`], [`rules`], [`query`], [`path`], [`password`]) or would get ([`dry_run`]), how a change travels ([`feed`], [`feed_batch`]), what an edge starts from
 //! ([`snapshot`], [`code_filter`]), how it reports clicks ([`clicks`]), and how it gets visits of links that have a limit
 //! ([`visits`]). The crate does no input and output and runs on wasm32.
 //!
@@ -29,6 +29,7 @@ pub mod code;
 pub mod code_filter;
 pub mod domain;
 pub mod domain_record;
+pub mod dry_run;
 mod error;
 pub mod feed;
 pub mod feed_batch;
@@ -44,6 +45,8 @@ pub mod rules;
 pub mod same;
 pub mod settings;
 pub mod snapshot;
+#[cfg(feature = "targets")]
+pub mod target;
 pub mod varint;
 pub mod visits;
 

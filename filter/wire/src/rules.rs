@@ -10,6 +10,7 @@ mod criterion;
 mod encoded;
 mod evaluate;
 mod language;
+mod reading;
 mod user_agent;
 mod words;
 mod written;
@@ -17,6 +18,7 @@ mod written;
 pub use encoded::Rules;
 pub use evaluate::{Chosen, ExplainedCondition, ExplainedRule, Visitor, evaluate, explain};
 pub use language::MIN_QUALITY;
+pub use reading::{CheckTarget, FIELD, read, read_list, read_text};
 pub use words::{Browser, ConditionType, Device};
 pub use written::{
     Condition, MAX_CONDITIONS, MAX_ENCODED_LENGTH, MAX_HEADER_BYTES, MAX_QUERY_BYTES, MAX_RULES,
@@ -26,6 +28,8 @@ pub use written::{
 use crate::record::target::{MAX_URL_LENGTH, is_target};
 use crate::varint;
 use criterion::Criterion;
+pub(crate) use criterion::{TIME, unix_seconds};
+use std::borrow::Cow;
 
 /// What is wrong with rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +37,7 @@ pub struct RuleError {
     /// Where, from the list of rules on: `[1].conditions[0].matchValue`.
     pub path: String,
     /// What is wrong there.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
 }
 
 /// The encoded rules, as records carry them; empty for none.
@@ -66,6 +70,7 @@ struct Errors(Vec<RuleError>);
 
 impl Errors {
     fn refuse(&mut self, path: String, reason: &'static str) {
+        let reason = Cow::Borrowed(reason);
         self.0.push(RuleError { path, reason });
     }
 

@@ -5,6 +5,7 @@ mod api_input;
 mod capacity;
 mod clicks;
 mod configuration;
+mod console;
 mod dead_feed;
 mod domains;
 mod draining;

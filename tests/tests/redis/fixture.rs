@@ -2,11 +2,11 @@
 
 use edgelink_control_plane::config::{FeedConfig, RedisConfig, Secret, StoreConfig};
 use edgelink_control_plane::links::model::LinkContent;
-use edgelink_control_plane::links::target::TargetUrl;
 use edgelink_control_plane::redis::{Append, Appended, Lock, Lookup, Redis, RedisError};
 use edgelink_control_plane::store::{Store, connect};
 use edgelink_tests::stack::until;
 use edgelink_wire::feed::{Beat, FeedMessage};
+use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{FeedPosition, LinkRecord, Record};
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,12 +7,12 @@ use edgelink_control_plane::analytics::{
     Scope, SqlEngine, Turn, Visitors, agents,
 };
 use edgelink_control_plane::config::AnalyticsConfig;
-use edgelink_control_plane::links::target::TargetUrl;
 use edgelink_control_plane::store::{ClickReport, ClickRetention, DayProgress, NewLink, Store};
 use edgelink_control_plane::tenancy::FIRST_TENANT;
 use edgelink_wire::clicks::events::{Attributes, Event, Kind, MAX_TEXT, OrphanKind};
 use edgelink_wire::clicks::{BatchEvents, ClickBatch};
 use edgelink_wire::rules::Rule;
+use edgelink_wire::target::TargetUrl;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};

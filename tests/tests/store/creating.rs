@@ -2,9 +2,9 @@
 
 use crate::fixture::{Database, content, create, delete, exists, key, link};
 use edgelink_control_plane::links::model::{History, LinkContent, LinkDetails};
-use edgelink_control_plane::links::target::TargetUrl;
 use edgelink_control_plane::store::{CreateError, NewLink, Store, Twin};
 use edgelink_control_plane::tenancy::Scope;
+use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{LinkState, Record, RedirectStatus};
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 
 use edgelink_control_plane::config::StoreConfig;
 use edgelink_control_plane::links::model::{Link, LinkContent};
-use edgelink_control_plane::links::target::TargetUrl;
 use edgelink_control_plane::store::{Actor, CreateError, NewLink, Store, StoreError, connect};
 use edgelink_tests::servers::MariaDb;
 use edgelink_tests::stack::root;
 use edgelink_wire::LinkKey;
+use edgelink_wire::target::TargetUrl;
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySqlConnection, raw_sql};

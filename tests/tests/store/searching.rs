@@ -3,12 +3,12 @@
 use crate::fixture::{Database, create, delete, key, link};
 use crate::listing::all_pages;
 use edgelink_control_plane::links::model::{Link, LinkContent};
-use edgelink_control_plane::links::target::TargetUrl;
 use edgelink_control_plane::links::words::{SearchTerm, SearchWord, words_of};
 use edgelink_control_plane::store::{
     Actor, ListOrder, ListQuery, ListedState, MAX_EXAMINED, NewLink, Store, TagQuery, TagsMode,
 };
 use edgelink_control_plane::tenancy::{FIRST_TENANT, Scope};
+use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{Domain, LinkState};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;

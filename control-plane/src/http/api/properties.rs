@@ -7,9 +7,9 @@ use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
 use crate::links::model::LinkContent;
 use crate::links::passwords::NewPassword;
-use crate::links::target::TargetUrl;
 use crate::links::utm;
 use crate::store::ChangeError;
+use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{LinkState, RedirectStatus};
 
 /// The new values of the properties that a request names. The outer `None` stays as it is.

@@ -4,11 +4,10 @@ use super::fields::{Fields, Reason};
 use crate::domains::NoDomain;
 use crate::http::auth::Caller;
 use crate::http::tenant_links::TenantLinks;
-use crate::links::blocked_hosts::is_blocked;
 use crate::links::passwords::NewPassword;
-use crate::links::target::{TargetError, TargetUrl};
 use crate::timestamp;
 use edgelink_wire::password::MAX_PASSWORD_LENGTH;
+use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkState, RedirectStatus};
 use serde_json::Value;
 use std::fmt::Display;
@@ -37,14 +36,7 @@ fn reason(error: impl Display) -> Reason {
 }
 
 pub(crate) fn target(value: &Value, links: &TenantLinks<'_>) -> Result<TargetUrl, Reason> {
-    let target = TargetUrl::parse(text(value)?, &links.domains).map_err(reason)?;
-    if links.is_on_made_domain(&target) {
-        return Err(reason(TargetError::OwnDomain));
-    }
-    if is_blocked(&target, &links.blocked_hosts) {
-        return Err("must not point to a blocked host".into());
-    }
-    Ok(target)
+    links.check_target(text(value)?).map_err(reason)
 }
 
 pub(crate) fn slug(value: &Value) -> Result<Code, Reason> {

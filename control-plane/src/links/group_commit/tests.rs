@@ -1,8 +1,8 @@
 use super::*;
 use crate::config::StoreConfig;
 use crate::links::model::LinkContent;
-use crate::links::target::TargetUrl;
 use crate::store::{Twin, connect};
+use edgelink_wire::target::TargetUrl;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, SqliteConnection};
 use std::collections::HashSet;

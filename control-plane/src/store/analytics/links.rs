@@ -1,6 +1,5 @@
 //! The links and domains that reports are about.
 
-use crate::links::target::TargetUrl;
 use crate::links::utm;
 use crate::store::calls::{Store, run};
 use crate::store::error::{Fault, StoreError};
@@ -8,6 +7,7 @@ use crate::store::rows::{details_from_text, name, tags_from_text};
 use crate::store::session::Session;
 use crate::store::sql::{LONGEST, sql};
 use edgelink_wire::clicks::events::MAX_TEXT;
+use edgelink_wire::target::TargetUrl;
 use edgelink_wire::{Code, Domain, LinkKey};
 use std::collections::BTreeMap;
 use std::sync::Arc;

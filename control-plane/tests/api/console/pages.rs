@@ -150,7 +150,7 @@ async fn what_is_not_there_has_a_page() {
     let answer = browser.post("/console/audit", &[]).await;
     assert_eq!(answer.status, 405);
     assert_eq!(answer.header("allow"), "GET,HEAD");
-    let styles = server.follow("/console/assets/console.css").await;
+    let styles = server.follow("/console/assets/0/console.css").await;
     assert_eq!(styles.status, 200);
     assert_eq!(styles.header("content-type"), "text/css; charset=utf-8");
     assert!(!styles.header("content-security-policy").is_empty());

@@ -206,9 +206,7 @@ fn must(kind: ConditionType) -> &'static str {
             "must be an address, a CIDR block, or an IPv4 address with * for some of its numbers"
         }
         ConditionType::Country => "must be a country code of two letters (ISO 3166-1)",
-        ConditionType::BeforeDate | ConditionType::AfterDate => {
-            "must be a time of 1970 or later as in RFC 3339, for example 2030-12-31T23:59:59Z"
-        }
+        ConditionType::BeforeDate | ConditionType::AfterDate => TIME,
         ConditionType::Weight => "must be a share in per cent, 1 to 99",
         ConditionType::City
         | ConditionType::QueryParam
@@ -216,6 +214,10 @@ fn must(kind: ConditionType) -> &'static str {
         | ConditionType::ValuelessQueryParam => LINE,
     }
 }
+
+/// What a time must be.
+pub(crate) const TIME: &str =
+    "must be a time of 1970 or later as in RFC 3339, for example 2030-12-31T23:59:59Z";
 
 const LINE: &str = "must be 1 to 255 bytes without control characters";
 
@@ -271,7 +273,7 @@ fn country(text: &str) -> Option<[u8; 2]> {
 }
 
 /// A time as in RFC 3339 in unix seconds, the fraction of a second cut off; `None` if it is none, or before 1970.
-fn unix_seconds(text: &str) -> Option<u64> {
+pub(crate) fn unix_seconds(text: &str) -> Option<u64> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     u64::try_from(time.unix_timestamp()).ok()
 }

@@ -1,8 +1,13 @@
-//! The URL that a link goes to.
+//! The URL that a link goes to, and whether a link may go there: the control plane and the console's pages ask the same
+//! [`TargetRules`]. Edges get targets that were checked, and have no parser of URLs.
 
-use edgelink_wire::Domain;
-use edgelink_wire::domain::{is_address_in_brackets, is_dns_name};
-use edgelink_wire::record::{MAX_URL_LENGTH, is_target};
+mod host_pattern;
+
+pub use host_pattern::HostPattern;
+
+use crate::Domain;
+use crate::domain::{is_address_in_brackets, is_dns_name};
+use crate::record::{MAX_URL_LENGTH, is_target};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use url::{Host, Url};
@@ -38,6 +43,61 @@ pub enum TargetError {
     /// Points to a domain of this shortener: such a redirect may never end.
     #[error("must not point to a domain of this shortener")]
     OwnDomain,
+    /// Points to a host that no link may go to.
+    #[error("must not point to a blocked host")]
+    BlockedHost,
+}
+
+/// Where links may not go.
+#[derive(Clone, Copy)]
+pub struct TargetRules<'a> {
+    /// The domains of the configuration.
+    pub own_domains: &'a [Domain],
+    /// Whether a host, in lower case and without a dot at its end, is a domain that was made later, by any tenant. Such domains
+    /// have no port.
+    pub is_made: &'a dyn Fn(&str) -> bool,
+    /// Hosts that no link may go to.
+    pub blocked_hosts: &'a [HostPattern],
+}
+
+impl TargetRules<'_> {
+    /// Parses a target that a link may have.
+    ///
+    /// # Errors
+    /// The [`TargetError`] that says which rule is broken.
+    pub fn check(&self, text: &str) -> Result<TargetUrl, TargetError> {
+        let (target, url) = TargetUrl::read(text, self.own_domains)?;
+        if self.is_on_made_domain(&url) {
+            return Err(TargetError::OwnDomain);
+        }
+        match self.is_blocked(&url) {
+            true => Err(TargetError::BlockedHost),
+            false => Ok(target),
+        }
+    }
+
+    fn is_blocked(&self, url: &Url) -> bool {
+        if self.blocked_hosts.is_empty() {
+            return false;
+        }
+        url.host().is_some_and(|host| {
+            let host = host.to_owned();
+            self.blocked_hosts
+                .iter()
+                .any(|pattern| pattern.matches(&host))
+        })
+    }
+
+    /// Whether the URL is on a domain that was made later: such a redirect may never end.
+    fn is_on_made_domain(&self, url: &Url) -> bool {
+        let is_default_port = matches!(url.port_or_known_default(), Some(80 | 443));
+        match url.host() {
+            Some(Host::Domain(host)) if is_default_port => {
+                (self.is_made)(host.strip_suffix('.').unwrap_or(host))
+            }
+            _ => false,
+        }
+    }
 }
 
 impl TargetUrl {
@@ -51,6 +111,10 @@ impl TargetUrl {
     /// # Errors
     /// The [`TargetError`] that says which rule is broken.
     pub fn parse(text: &str, own_domains: &[Domain]) -> Result<Self, TargetError> {
+        Self::read(text, own_domains).map(|(target, _)| target)
+    }
+
+    fn read(text: &str, own_domains: &[Domain]) -> Result<(Self, Url), TargetError> {
         let text = text.trim_matches(' ');
         check_text(text)?;
         check_written_authority(authority(text)?)?;
@@ -64,7 +128,7 @@ impl TargetUrl {
             return Err(TargetError::Length);
         }
         debug_assert!(is_target(sent.as_bytes()));
-        Ok(Self(sent.into()))
+        Ok((Self(sent.into()), url))
     }
 
     /// A target from the store, where it was checked before.
@@ -167,7 +231,7 @@ fn split_port(authority: &str) -> (&str, &str) {
 
 /// With the underscore that RFC 2181, section 11, allows and many hosts have, and with the dot of the root at the end. The
 /// URL parser has looked at the numbers of IPv4 addresses.
-pub(super) fn is_host_name(host: &str) -> bool {
+fn is_host_name(host: &str) -> bool {
     is_dns_name(host.strip_suffix('.').unwrap_or(host), b"_")
 }
 
@@ -197,7 +261,7 @@ fn domain_port(domain: &Domain) -> Option<u16> {
 }
 
 /// Whether two hosts are one: without regard to the root's dot, and to IPv4 in IPv6.
-pub(super) fn is_same_host(left: &Host, right: &Host) -> bool {
+fn is_same_host(left: &Host, right: &Host) -> bool {
     match (left, right) {
         (Host::Domain(left), Host::Domain(right)) => {
             left.trim_end_matches('.') == right.trim_end_matches('.')

@@ -1,8 +1,8 @@
 //! Hosts that no link may go to, and patterns of hosts.
 
-use super::target::{TargetUrl, is_host_name, is_same_host};
-use edgelink_wire::settings::{Kind, Problems, SettingValue, Value};
-use url::{Host, Url};
+use super::{is_host_name, is_same_host};
+use crate::settings::{Kind, Problems, SettingValue, Value};
+use url::Host;
 
 /// A host, or all hosts below a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,8 @@ impl HostPattern {
     }
 
     /// Whether it is that host, or one of those.
-    pub(crate) fn matches(&self, host: &Host) -> bool {
+    #[must_use]
+    pub fn matches(&self, host: &Host) -> bool {
         match (self, host) {
             (Self::One(one), host) => is_same_host(one, host),
             (Self::Below(end), Host::Domain(domain)) => {
@@ -41,19 +42,6 @@ impl HostPattern {
             (Self::Below(_), _) => false,
         }
     }
-}
-
-/// Whether one of `hosts` blocks the target.
-pub(crate) fn is_blocked(target: &TargetUrl, hosts: &[HostPattern]) -> bool {
-    if hosts.is_empty() {
-        return false;
-    }
-    let url = Url::parse(target.as_str()).ok();
-    let host = url.as_ref().and_then(Url::host);
-    host.is_some_and(|host| {
-        let host = host.to_owned();
-        hosts.iter().any(|pattern| pattern.matches(&host))
-    })
 }
 
 impl SettingValue for HostPattern {
@@ -79,11 +67,18 @@ impl SettingValue for HostPattern {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{TargetError, TargetRules};
     use super::*;
 
     fn matches(pattern: &str, target: &str) -> bool {
-        let target = TargetUrl::parse(target, &[]).unwrap();
-        is_blocked(&target, &[HostPattern::parse(pattern).unwrap()])
+        let rules = TargetRules {
+            own_domains: &[],
+            is_made: &|_| false,
+            blocked_hosts: &[HostPattern::parse(pattern).unwrap()],
+        };
+        let checked = rules.check(target);
+        assert!(matches!(checked, Ok(_) | Err(TargetError::BlockedHost)));
+        checked.is_err()
     }
 
     #[test]

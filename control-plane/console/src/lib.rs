@@ -1,0 +1,106 @@
+//! What the console's pages run in the browser, as WebAssembly: the checks of the API while a form is filled in and the dry
+//! run of rules, by the code of edgelink-wire that API and edges run; charts; QR codes.
+//!
+//! The functions here are what `console/assets/console.js` calls. They take and return texts, JSON where it is more than one;
+//! a refusal is thrown as the text of its reason. All else is in modules that know nothing of browsers and are tested natively.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+pub mod chart;
+pub mod dry_run;
+mod json;
+pub mod qr;
+pub mod settings;
+
+use settings::Settings;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+/// The checks of links by the settings of an installation.
+#[wasm_bindgen]
+pub struct Checks(Settings);
+
+#[wasm_bindgen]
+impl Checks {
+    /// Reads the settings, which a page has as JSON.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    #[wasm_bindgen(constructor)]
+    pub fn new(settings: &str) -> Result<Self, String> {
+        Settings::read(settings).map(Self)
+    }
+
+    /// Checks an alias.
+    ///
+    /// # Errors
+    /// Why no link may have it.
+    pub fn slug(&self, text: &str) -> Result<(), String> {
+        settings::check_slug(text)
+    }
+
+    /// Checks the domain of a new link; returns how it is written.
+    ///
+    /// # Errors
+    /// Why no link may be there.
+    pub fn domain(&self, text: &str) -> Result<String, String> {
+        self.0.check_domain(text)
+    }
+
+    /// Checks a target; returns it as visitors get it.
+    ///
+    /// # Errors
+    /// Why no link may go there.
+    pub fn target(&self, text: &str) -> Result<String, String> {
+        self.0.check_target(text)
+    }
+
+    /// Checks rules, which are JSON; returns all that is wrong as a list of `{"path", "reason"}`.
+    #[must_use]
+    pub fn rules(&self, text: &str) -> String {
+        settings::as_json(&self.0.read_rules(text).err().unwrap_or_default())
+    }
+
+    /// Says where a visitor of a link with these rules would be sent, and why; see [`dry_run::run`].
+    ///
+    /// # Errors
+    /// What is wrong with link, rules or visitor.
+    pub fn dry_run(&self, link: &str, rules: &str, visitor: &str) -> Result<String, String> {
+        let rules = self.0.read_rules(rules);
+        let rules = rules.map_err(|errors| settings::first_reason(&errors))?;
+        dry_run::run(link, &rules, visitor)
+    }
+}
+
+/// The target with the query of a visitor in it, as edges send it.
+#[wasm_bindgen]
+#[must_use]
+pub fn merge_query(target: &str, query: &str) -> String {
+    let query = query.strip_prefix('?').unwrap_or(query);
+    edgelink_wire::query::merge(target, query.as_bytes()).into_owned()
+}
+
+/// Draws a chart of `[[time, number], ...]` as SVG; see [`chart::draw`].
+///
+/// # Errors
+/// What is wrong with the points.
+#[wasm_bindgen]
+pub fn chart(points: &str, title: &str) -> Result<String, String> {
+    chart::read(points).map(|points| chart::draw(&points, title))
+}
+
+/// Draws a QR code as SVG; see [`qr::Options`].
+///
+/// # Errors
+/// Which option is wrong, or that the text is too long.
+#[wasm_bindgen]
+pub fn qr(text: &str, options: &str) -> Result<String, String> {
+    qr::Options::read(options)?.draw(text)
+}

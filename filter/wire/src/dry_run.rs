@@ -1,0 +1,165 @@
+//! Dry runs: where a visitor would be sent who is described, and why. The API answers with one, and so do the console's pages
+//! while rules are being written.
+
+use crate::password::{Notice, UnlockKey, cookie_name};
+use crate::record::{self, Record};
+use crate::redirect::{Decision, Outcome};
+use crate::rules::{self, ExplainedRule, Visitor};
+use std::net::IpAddr;
+
+/// A visitor who is described. What is empty is not known of the visitor.
+#[derive(Clone, Debug, Default)]
+pub struct DescribedVisitor {
+    /// The header `User-Agent`.
+    pub user_agent: String,
+    /// The header `Accept-Language`.
+    pub accept_language: String,
+    /// What follows the code in the path, see [`read_below`].
+    pub path: String,
+    /// Whether the visitor has given the password of the link.
+    pub has_password: bool,
+    /// The header `Cookie`, which [`DescribedVisitor::unlock`] writes.
+    pub cookies: String,
+    /// The query without its `?`.
+    pub query: String,
+    /// The address.
+    pub ip: Option<IpAddr>,
+    /// The country, two letters.
+    pub country: String,
+    /// The name of the city.
+    pub city: String,
+    /// When the visitor comes, unix seconds.
+    pub at: u64,
+    /// Whether the link has a limit of visits, and none are left.
+    pub is_used_up: bool,
+}
+
+impl DescribedVisitor {
+    /// Gives a visitor who has the password the cookie for a link; `hash` is that of its password, if it has one.
+    pub fn unlock(&mut self, key: &[u8], hash: Option<&str>) {
+        let Some(hash) = hash.filter(|_| self.has_password) else {
+            return;
+        };
+        let value = UnlockKey::new(hash, key).cookie(key, self.at.saturating_add(1));
+        self.cookies = format!("{}={value}", cookie_name(key));
+    }
+}
+
+/// Reads what follows the code in the path of a visitor.
+///
+/// # Errors
+/// What it must be.
+pub fn read_below(path: &str) -> Result<String, &'static str> {
+    match path.is_empty() || path.starts_with('/') {
+        true => Ok(path.to_owned()),
+        false => Err("must be what follows the code, from its slash on"),
+    }
+}
+
+/// Reads the time at which a visitor comes, in unix seconds.
+///
+/// # Errors
+/// What it must be.
+pub fn read_time(text: &str) -> Result<u64, &'static str> {
+    rules::unix_seconds(text).ok_or(rules::TIME)
+}
+
+/// Reads the address of a visitor.
+///
+/// # Errors
+/// What it must be.
+pub fn read_address(text: &str) -> Result<IpAddr, &'static str> {
+    let address = text.parse();
+    address.map_err(|_| "must be an IPv4 or IPv6 address")
+}
+
+impl Visitor for DescribedVisitor {
+    fn user_agent(&self) -> &[u8] {
+        self.user_agent.as_bytes()
+    }
+
+    fn accept_language(&self) -> &[u8] {
+        self.accept_language.as_bytes()
+    }
+
+    fn query(&self) -> &[u8] {
+        self.query.as_bytes()
+    }
+
+    fn below(&self) -> &[u8] {
+        self.path.as_bytes()
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.is_used_up
+    }
+
+    fn cookies(&self) -> &[u8] {
+        self.cookies.as_bytes()
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.ip
+    }
+
+    fn country(&self) -> &[u8] {
+        self.country.as_bytes()
+    }
+
+    fn city(&self) -> &[u8] {
+        self.city.as_bytes()
+    }
+
+    fn now(&self) -> u64 {
+        self.at
+    }
+}
+
+/// Where a visitor would be sent, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DryRun {
+    /// What it is called.
+    pub outcome: Outcome,
+    /// The status that the visitor would get.
+    pub status: u16,
+    /// Where the visitor would be sent; `None` if a page is answered.
+    pub location: Option<String>,
+    /// What each rule of the link is to the visitor.
+    pub rules: Vec<ExplainedRule>,
+}
+
+impl DryRun {
+    /// What a visitor of the link `key` (`{domain}/{code}`) would get. The record is one that was decoded before.
+    #[must_use]
+    pub fn of(record: &Record<&[u8]>, key: &[u8], visitor: &DescribedVisitor) -> Self {
+        let decision = Decision::of(record, key, visitor);
+        let outcome = decision.outcome;
+        let status = match (outcome, &decision.sent_to) {
+            (_, Some(sent_to)) => sent_to.status.code(),
+            (Outcome::NotFound, _) => 404,
+            (Outcome::Gone, _) => 410,
+            (Outcome::Locked, _) => Notice::Locked.status(),
+            (Outcome::Redirect | Outcome::Expired | Outcome::Unavailable, None) => 503,
+        };
+        let location = decision.sent_to.as_ref();
+        let location = location.map(|to| String::from_utf8_lossy(&to.location).into_owned());
+        let mut explained = Vec::new();
+        if let Record::Link(link) = record {
+            let rules = record::Extension::decode_again(link.extension).rules;
+            explained = rules.map_or(explained, |rules| rules::explain(rules, key, visitor));
+        }
+        Self {
+            outcome,
+            status,
+            location,
+            rules: explained,
+        }
+    }
+
+    /// The place of the rule that has chosen the target, from 1; `None` if none has.
+    #[must_use]
+    pub fn matched_rule(&self) -> Option<usize> {
+        let matched = self.rules.iter().position(|rule| rule.holds);
+        matched.map(|index| index + 1)
+    }
+}
