@@ -85,6 +85,16 @@ fn issuer() -> (Arc<Memory>, Arc<RangeIssuer<Arc<Memory>>>) {
     issuer_of(100, BACKOFF)
 }
 
+/// An issuer that leaves a source alone for up to half an hour: jitter hardly ever makes that none.
+fn patient_issuer() -> (Arc<Memory>, Arc<RangeIssuer<Arc<Memory>>>) {
+    let half_an_hour = 1_800_000;
+    let backoff = Bounds {
+        first_millis: half_an_hour,
+        cap_millis: half_an_hour,
+    };
+    issuer_of(100, backoff)
+}
+
 async fn settled() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
@@ -191,7 +201,7 @@ async fn a_failure_that_stays_is_answered_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_stays_is_not_retried_until_a_number_is_asked_for() {
-    let (memory, issuer) = issuer();
+    let (memory, issuer) = patient_issuer();
     memory.fails_for_good.store(true, Ordering::SeqCst);
     let hour = Duration::from_hours(1);
     for draws in 1..4 {
@@ -208,7 +218,7 @@ async fn a_failure_that_stays_is_not_retried_until_a_number_is_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_stays_does_not_keep_what_is_buffered_from_being_issued() {
-    let (memory, issuer) = issuer();
+    let (memory, issuer) = patient_issuer();
     for _ in 0..9 {
         issuer.next_number().await.unwrap();
     }
