@@ -156,7 +156,7 @@ const tag = module.headers.get('etag');
 const current = `${API}/console/assets/${tag.replaceAll('"', '')}/console.js`;
 for (const [address, headers, status, kept] of [
   [current, {}, 200, 'public, max-age=31536000, immutable'], [current, { 'if-none-match': tag }, 304, 'public, max-age=31536000, immutable'],
-  [`${ASSETS}/console.js`, {}, 200, 'no-cache'], [`${ASSETS}/none.js`, {}, 404, null],
+  [`${ASSETS}/console.js`, {}, 200, 'no-cache'], [`${ASSETS}/none.js`, {}, 404, 'no-store'],
 ]) {
   const answer = await fetch(address, { headers });
   await answer.arrayBuffer();
