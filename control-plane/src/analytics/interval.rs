@@ -286,7 +286,7 @@ pub fn zone(name: &str) -> Option<TimeZone> {
 }
 
 /// The nearest beginning of a day before `hours_from`; what comes later stays.
-fn nearest_day(second: u64, hours_from: u64) -> u64 {
+pub(super) fn nearest_day(second: u64, hours_from: u64) -> u64 {
     match second < hours_from {
         true => (second + DAY / 2) / DAY * DAY,
         false => second,

@@ -6,12 +6,12 @@ use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::LinkView;
+use super::views::{LinkView, link_page};
 use crate::problem::Problem;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use http::{HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 use serde_json::{Map, Value};
 
 /// Properties that are texts.
@@ -281,15 +281,19 @@ pub(super) async fn change(
     if let Value::Object(patch) = &mut patch {
         patch.retain(|name, _| !name.starts_with("utm"));
     }
-    let if_match = HeaderValue::from_str(form.get("entityTag")).ok();
-    let if_match = if_match.filter(|tag| !tag.is_empty());
     let path = path(&code, domain, "");
-    let changed = console.ask(me.caller(), Method::PATCH, &path, Some(&patch), if_match);
+    let changed = console.ask(
+        me.caller(),
+        Method::PATCH,
+        &path,
+        Some(&patch),
+        form.if_match(),
+    );
     match changed.await {
         Ok(answer) => {
             let to = query([("domain", domain), ("done", "changed")]);
-            let to = format!("/console/links/{}{to}", encoded(&code));
-            Ok(answer.before(Redirect::to(&to).into_response()))
+            let to = Redirect::to(&link_page(&code, "", &to));
+            Ok(answer.before(to.into_response()))
         }
         Err(problem) if stays(&problem) => {
             let (link, entity_tag) = find(&console, &me, &code, domain).await?;

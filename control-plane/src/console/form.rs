@@ -2,6 +2,7 @@
 
 use crate::problem::{Kind, Problem};
 use axum::extract::FromRequestParts;
+use http::HeaderValue;
 use http::request::Parts;
 use serde_json::Value;
 use std::sync::Arc;
@@ -77,6 +78,12 @@ impl Form {
             19 => format!("{text}Z").into(),
             _ => text.into(),
         }
+    }
+
+    /// The revision of a link that the form began with.
+    pub(super) fn if_match(&self) -> Option<HeaderValue> {
+        let tag = HeaderValue::from_str(self.get("entityTag")).ok();
+        tag.filter(|tag| !tag.is_empty())
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// For a page of somebody who has logged in.
+    /// For a page that needs a login.
     pub(super) fn new(signed_in: &SignedIn, tab: Option<Tab>, title: impl Into<String>) -> Self {
         let tabs = Tab::ALL
             .into_iter()

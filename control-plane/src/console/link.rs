@@ -7,7 +7,7 @@ use super::form::Query;
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::{AuditView, ClicksView, LinkView, link_href};
+use super::views::{AuditView, ClicksView, LinkView, link_href, link_page};
 use crate::problem::{Kind, Problem};
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
@@ -111,7 +111,7 @@ pub(super) async fn history(
     let next = log.next_cursor.as_deref();
     let next = next.map(|cursor| {
         let query = query([("domain", domain), ("cursor", cursor)]);
-        format!("{}{query}", link_href("", &code, "/history"))
+        link_page(&code, "/history", &query)
     });
     layout::ok(&HistoryPage {
         layout: Layout::new(&me, Some(Tab::Links), t::HISTORY),

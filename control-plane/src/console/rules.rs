@@ -1,18 +1,18 @@
 //! The rules of a link, as JSON, and their dry run.
 
-use super::api::{Console, encoded, query};
+use super::api::{Console, query};
 use super::edit::{find, path};
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use super::views::LinkView;
+use super::views::{LinkView, link_page};
 use crate::problem::{FieldError, Problem};
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use http::{HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -150,11 +150,15 @@ pub(super) async fn change(
     let domain = asked.get("domain");
     let answer = match parse(form.get("rules")) {
         Ok(rules) => {
-            let if_match = HeaderValue::from_str(form.get("entityTag")).ok();
-            let if_match = if_match.filter(|tag| !tag.is_empty());
             let body = json!({ "redirectRules": rules });
             let path = path(&code, domain, "/rules");
-            let sent = console.ask(me.caller(), Method::POST, &path, Some(&body), if_match);
+            let sent = console.ask(
+                me.caller(),
+                Method::POST,
+                &path,
+                Some(&body),
+                form.if_match(),
+            );
             sent.await
         }
         Err(problem) => Err(problem),
@@ -162,8 +166,8 @@ pub(super) async fn change(
     match answer {
         Ok(answer) => {
             let to = query([("domain", domain), ("done", "rules")]);
-            let to = format!("/console/links/{}/rules{to}", encoded(&code));
-            Ok(answer.before(Redirect::to(&to).into_response()))
+            let to = Redirect::to(&link_page(&code, "/rules", &to));
+            Ok(answer.before(to.into_response()))
         }
         Err(problem) if stays(&problem) => {
             let mut page = RulesPage::of(&console, &me, &code, &asked).await?;

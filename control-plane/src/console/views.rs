@@ -111,7 +111,11 @@ impl LinkView {
 
 /// A page about a link.
 pub(super) fn link_href(domain: &str, code: &str, page: &str) -> String {
-    let query = super::api::query([("domain", domain)]);
+    link_page(code, page, &super::api::query([("domain", domain)]))
+}
+
+/// The same with a query that is written.
+pub(super) fn link_page(code: &str, page: &str, query: &str) -> String {
     let code = super::api::encoded(code);
     format!("/console/links/{code}{page}{query}")
 }

@@ -6,6 +6,7 @@
 use super::super::engine::{
     AnalyticsQuery, Breakdown, EngineError, Numbers, Scope, Slot, Visitors,
 };
+use super::super::interval::nearest_day;
 use super::super::model::{Attribute, Bots, OTHER};
 use super::connection::Connection;
 use super::schema::{Dialect, value_of};
@@ -33,11 +34,7 @@ impl Spans {
     /// Whole days as such, before the day `until`. What is not known more closely than by the day any more, before the second
     /// `since`, begins and ends with the nearest day.
     fn of(Range { start, end }: Range<u64>, until: u64, since: u64) -> Self {
-        let round = |second: u64| match second < since {
-            true => (second + DAY / 2) / DAY * DAY,
-            false => second,
-        };
-        let (from, to) = (round(start), round(end));
+        let [from, to] = [start, end].map(|second| nearest_day(second, since));
         Self::with_days(from, to, from.div_ceil(DAY)..(to / DAY).min(until))
     }
 
@@ -245,8 +242,7 @@ async fn by_link(
     let condition = Sql::default().scope(&query.scope);
     let rows = spans.rows("link", "link_id, clicks, bots", &condition);
     let top = top(query.bots, "link_id", rows, limit + TIED_LINKS);
-    let all = Sql::new(&format!("SELECT {} FROM ", counting(query.bots)));
-    let all = all.sql(by_slot(query, &spans));
+    let all = sum(query.bots, by_slot(query, &spans));
     let (top, all): (Vec<(u64, u64)>, u64) =
         tokio::try_join!(connection.all(top), connection.one(all))?;
     let ids: Vec<u64> = top.iter().map(|(link, _)| *link).collect();
@@ -334,10 +330,8 @@ async fn complete(
     values: Sql,
     clicks: Sql,
 ) -> Result<Breakdown, EngineError> {
-    let count = counting(bots);
-    let sum = |rows: Sql| Sql::new(&format!("SELECT {count} FROM ")).sql(rows);
     let top = top(bots, "value", values.clone(), limit);
-    let sums = sum(values);
+    let sums = sum(bots, values);
     if by == Attribute::Tag {
         let (top, all) = tokio::try_join!(connection.all(top), connection.one(sums))?;
         return Ok(first(top, all, limit));
@@ -345,13 +339,18 @@ async fn complete(
     let (mut top, with, all): (Breakdown, u64, u64) = tokio::try_join!(
         connection.all(top),
         connection.one(sums),
-        connection.one(sum(clicks))
+        connection.one(sum(bots, clicks))
     )?;
     let without = all.saturating_sub(with);
     if without > 0 {
         top.push((String::new(), without));
     }
     Ok(first(top, all.max(with), limit))
+}
+
+/// All clicks of the rows.
+fn sum(bots: Bots, rows: Sql) -> Sql {
+    Sql::new(&format!("SELECT {} FROM ", counting(bots))).sql(rows)
 }
 
 /// The values with the most clicks.

@@ -79,7 +79,7 @@ async fn a_wrong_login_says_so_and_begins_no_session() {
     let wrong_key = server.admin_key.replace(|c: char| c.is_ascii_digit(), "0");
     for fields in [
         vec![("user", "ada"), ("password", "wrong")],
-        vec![("user", "nobody"), ("password", "correct horse")],
+        vec![("user", "absent"), ("password", "correct horse")],
         vec![("user", "bob"), ("password", "")],
         vec![
             ("user", "ada"),
