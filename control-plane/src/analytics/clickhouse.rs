@@ -100,13 +100,21 @@ impl Engine for ClickHouse {
         counts::series(&self.connection, query, slots, visitors).await
     }
 
-    async fn breakdown(
+    async fn count_and_series(
+        &self,
+        query: &AnalyticsQuery,
+        slots: &[u64],
+    ) -> Result<(Numbers, Vec<Slot>), EngineError> {
+        counts::count_and_series(&self.connection, query, slots).await
+    }
+
+    async fn count_and_breakdown(
         &self,
         query: &AnalyticsQuery,
         by: Attribute,
         limit: usize,
-    ) -> Result<Breakdown, EngineError> {
-        counts::breakdown(&self.connection, query, by, limit).await
+    ) -> Result<(Numbers, Breakdown), EngineError> {
+        counts::count_and_breakdown(&self.connection, query, by, limit).await
     }
 
     async fn raw(&self, query: &RawQuery) -> Result<Vec<RawClick>, EngineError> {

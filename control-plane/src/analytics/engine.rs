@@ -165,34 +165,20 @@ pub trait Engine: Send + Sync {
         visitors: Visitors,
     ) -> Result<Vec<Slot>, EngineError>;
 
-    /// Clicks by the values of an attribute, at most `limit` values and [`super::OTHER`].
-    async fn breakdown(
-        &self,
-        query: &AnalyticsQuery,
-        by: Attribute,
-        limit: usize,
-    ) -> Result<Breakdown, EngineError>;
-
-    /// What [`Engine::count`] and [`Engine::series`] say, with visitors. An engine may read its rows once for both.
+    /// What [`Engine::count`] and [`Engine::series`] say, with visitors.
     async fn count_and_series(
         &self,
         query: &AnalyticsQuery,
         slots: &[u64],
-    ) -> Result<(Numbers, Vec<Slot>), EngineError> {
-        let numbers = self.count(query).await?;
-        Ok((numbers, self.series(query, slots, Visitors::Counted).await?))
-    }
+    ) -> Result<(Numbers, Vec<Slot>), EngineError>;
 
-    /// What [`Engine::count`] and [`Engine::breakdown`] say.
+    /// What [`Engine::count`] says, and clicks by the values of an attribute, at most `limit` values and [`super::OTHER`].
     async fn count_and_breakdown(
         &self,
         query: &AnalyticsQuery,
         by: Attribute,
         limit: usize,
-    ) -> Result<(Numbers, Breakdown), EngineError> {
-        let numbers = self.count(query).await?;
-        Ok((numbers, self.breakdown(query, by, limit).await?))
-    }
+    ) -> Result<(Numbers, Breakdown), EngineError>;
 
     /// Single clicks. [`EngineError::Unsupported`] if none are kept.
     async fn raw(&self, query: &RawQuery) -> Result<Vec<RawClick>, EngineError>;

@@ -208,37 +208,27 @@ impl Engine for SqlEngine {
         counting.series(query, slots, Visitors::Counted).await
     }
 
-    /// Rollups of links are small and many: head and values are read at once.
     async fn count_and_breakdown(
         &self,
         query: &AnalyticsQuery,
         by: Attribute,
         limit: usize,
     ) -> Result<(Numbers, Breakdown), EngineError> {
+        let counting = self.counting();
         let is_of_links = matches!(by, Attribute::Link | Attribute::Tag | Attribute::Domain);
         if matches!(query.scope, Scope::Links(_)) && !is_of_links {
-            let (numbers, sums) = self.counting().count_and_values(query, by).await?;
+            // Rollups of links are small and many: head and values are read at once.
+            let (numbers, sums) = counting.count_and_values(query, by).await?;
             return Ok((numbers, top(sums, limit)));
         }
         let numbers = self.count(query).await?;
-        Ok((numbers, self.breakdown(query, by, limit).await?))
-    }
-
-    async fn breakdown(
-        &self,
-        query: &AnalyticsQuery,
-        by: Attribute,
-        limit: usize,
-    ) -> Result<Breakdown, EngineError> {
-        let counting = self.counting();
-        match (&query.scope, by) {
-            (Scope::Links(_), Attribute::Link | Attribute::Tag | Attribute::Domain) => {
-                links::of_links(&counting, query, by, limit).await
-            }
-            (_, Attribute::Link) => links::of_many(&counting, query, limit).await,
-            (Scope::Domain { .. }, Attribute::Domain) => links::of_domain(&counting, query).await,
-            _ => Ok(top(counting.values(query, by).await?, limit)),
-        }
+        let breakdown = match (&query.scope, by) {
+            (Scope::Links(_), _) => links::of_links(&counting, query, by, limit).await?,
+            (_, Attribute::Link) => links::of_many(&counting, query, limit).await?,
+            (Scope::Domain { .. }, Attribute::Domain) => links::of_domain(&counting, query).await?,
+            _ => top(counting.values(query, by).await?, limit),
+        };
+        Ok((numbers, breakdown))
     }
 
     async fn raw(&self, query: &RawQuery) -> Result<Vec<RawClick>, EngineError> {

@@ -159,7 +159,7 @@ async fn assert_once(engine: &ClickHouse, model: &Model, shown: &str) {
             "{shown}"
         );
         for by in [Attribute::Country, Attribute::Tag, Attribute::Link] {
-            let breakdown = engine.breakdown(&query, by, 100).await.unwrap();
+            let (_, breakdown) = engine.count_and_breakdown(&query, by, 100).await.unwrap();
             assert_eq!(breakdown, model.breakdown(&query, by, 100), "{shown}");
         }
         if query.scope == Scope::Tenant(1) {

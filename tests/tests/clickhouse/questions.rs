@@ -90,10 +90,10 @@ async fn ask(
     assert_eq!(series, model.series(query, &slots), "{shown}");
     let by = Attribute::ALL[random.below(17) as usize];
     let limit = [1, 3, 1_000][random.below(3) as usize];
-    let breakdown = engine.breakdown(query, by, limit).await.unwrap();
+    let found = engine.count_and_breakdown(query, by, limit).await.unwrap();
     assert_eq!(
-        breakdown,
-        model.breakdown(query, by, limit),
+        found,
+        (model.count(query), model.breakdown(query, by, limit)),
         "{shown} by {by:?}, {limit}"
     );
 }
@@ -348,8 +348,8 @@ async fn the_clicks_of_deleted_links_are_gone_and_those_of_their_domain_stay() {
         for scope in [Scope::Links(vec![2, 4]), Scope::Links(links)] {
             let query = query(scope);
             assert_eq!(engine.count(&query).await.unwrap(), model.count(&query));
-            let countries = engine
-                .breakdown(&query, Attribute::Country, 100)
+            let (_, countries) = engine
+                .count_and_breakdown(&query, Attribute::Country, 100)
                 .await
                 .unwrap();
             assert_eq!(countries, model.breakdown(&query, Attribute::Country, 100));

@@ -52,6 +52,36 @@ async fn single_clicks_go_first_and_their_numbers_stay() {
 }
 
 #[tokio::test]
+async fn hours_go_before_days() {
+    let (server, engine) = start(ClickHouseKind::Debian).await;
+    let mut clicks = Random::new(32).clicks(100, midnight() - 4 * DAY);
+    clicks.retain(Click::has_link);
+    engine.insert(1, &chunk(&clicks, Vec::new())).await.unwrap();
+    while engine.upkeep(midnight()).await.unwrap() {}
+    let rows = |table: &str| server.ask(&format!("SELECT count() > 0 FROM edgelink.{table}"));
+    let there = || {
+        (
+            rows("link_hours"),
+            rows("link_days"),
+            rows("link_value_days"),
+        )
+    };
+    let [yes, no] = ["1\n", "0\n"].map(str::to_owned);
+    let settings = settings(&server.url());
+    // Hours are in partitions of a week, days in those of a month.
+    for (after, expected) in [
+        (settings.hours_days - 4, [&yes, &yes, &yes]),
+        (settings.hours_days + 8, [&no, &yes, &yes]),
+        (settings.days - 4, [&no, &yes, &yes]),
+        (settings.days + 32, [&no, &no, &no]),
+    ] {
+        engine.expire(midnight() + after * DAY).await.unwrap();
+        let (hours, days, values) = there();
+        assert_eq!([&hours, &days, &values], expected, "{after}");
+    }
+}
+
+#[tokio::test]
 async fn a_retention_that_is_changed_counts_from_the_next_start_on() {
     let (server, first) = start(ClickHouseKind::Chdb).await;
     first.totals(&[1]).await.unwrap();

@@ -273,7 +273,8 @@ async fn compare(clicking: &Clicking, all: &[Made], from: u64, to: u64) {
                 if by == Attribute::Domain && matches!(query.scope, Scope::Domain { .. }) {
                     continue;
                 }
-                let found = as_map(engine.breakdown(&query, by, 1000).await.unwrap());
+                let found = engine.count_and_breakdown(&query, by, 1000).await.unwrap();
+                let found = as_map(found.1);
                 let expected = model.breakdown(by, bots);
                 assert_eq!(found, expected, "{query:?} by {by:?}");
                 assert_eq!(
@@ -505,8 +506,8 @@ async fn values_and_orphan_visits_are_bounded(database: Database) {
     let from = now() / HOUR * HOUR - HOUR;
     let of_link = query(Scope::Links(vec![1]), from, from + 3 * HOUR, Bots::Included);
     let engine = clicking.engine.clone();
-    let found = engine
-        .breakdown(&of_link, Attribute::City, 5)
+    let (_, found) = engine
+        .count_and_breakdown(&of_link, Attribute::City, 5)
         .await
         .unwrap();
     assert_eq!(found.len(), 6);
@@ -516,8 +517,8 @@ async fn values_and_orphan_visits_are_bounded(database: Database) {
             .all(|(city, clicks)| city.starts_with("city 2") && *clicks == 9)
     );
     assert_eq!(found[5], (OTHER.to_owned(), 180 - 45));
-    let all = engine
-        .breakdown(&of_link, Attribute::City, 100)
+    let (_, all) = engine
+        .count_and_breakdown(&of_link, Attribute::City, 100)
         .await
         .unwrap();
     assert_eq!(
@@ -622,7 +623,8 @@ async fn a_click_has_the_campaign_of_its_target(database: Database) {
         (Attribute::UtmMedium, vec![("", 7), ("a b", 2)]),
         (Attribute::UtmCampaign, vec![("", 9)]),
     ] {
-        let found = clicking.engine.breakdown(&of_link, by, 10).await.unwrap();
+        let found = clicking.engine.count_and_breakdown(&of_link, by, 10);
+        let (_, found) = found.await.unwrap();
         let expected = expected
             .into_iter()
             .map(|(value, clicks)| (value.to_owned(), clicks));

@@ -343,7 +343,7 @@ async fn questions_about_clicks_read_rollups_by_their_indexes_and_no_single_clic
             .await
             .unwrap();
         for by in [Attribute::Country, Attribute::Link, Attribute::Tag] {
-            engine.breakdown(&query, by, 10).await.unwrap();
+            engine.count_and_breakdown(&query, by, 10).await.unwrap();
         }
     }
     let plans = server.plans().await.concat();

@@ -23,32 +23,35 @@ const DAY: u64 = 86_400;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Spans {
     /// Days that are read as a whole.
-    days: Range<u64>,
-    /// The seconds before and behind them, at hours, or at minutes.
-    hours: [Range<u64>; 2],
+    days: Vec<Range<u64>>,
+    /// The seconds before, between and behind them, at hours, or at minutes.
+    hours: Vec<Range<u64>>,
     /// What the rows of these seconds are of.
     unit: &'static str,
 }
 
 impl Spans {
-    /// Whole days as such, before the day `until`. What is not known more closely than by the day any more, before the second
-    /// `since`, begins and ends with the nearest day.
-    fn of(Range { start, end }: Range<u64>, until: u64, since: u64) -> Self {
+    /// Whole days as such, before the day `until`, but for the days `split` (ascending). What is not known more closely than by the
+    /// day any more, before the second `since`, begins and ends with the nearest day.
+    fn of(Range { start, end }: Range<u64>, until: u64, since: u64, split: &[u64]) -> Self {
         let [from, to] = [start, end].map(|second| nearest_day(second, since));
-        Self::with_days(from, to, from.div_ceil(DAY)..(to / DAY).min(until))
-    }
-
-    fn with_days(from: u64, to: u64, days: Range<u64>) -> Self {
-        if days.is_empty() {
-            return Self {
-                days: 0..0,
-                hours: [from..to, to..to],
-                unit: "hour",
-            };
+        let whole = from.div_ceil(DAY)..(to / DAY).min(until);
+        let (mut days, mut hours) = (Vec::new(), Vec::new());
+        let (mut hours_from, mut days_from) = (from, whole.start);
+        let split = split.iter().copied().filter(|day| whole.contains(day));
+        for day in split.chain([whole.end]) {
+            if days_from < day {
+                hours.push(hours_from..days_from * DAY);
+                days.push(days_from..day);
+                hours_from = day * DAY;
+            }
+            days_from = day + 1;
         }
+        hours.push(hours_from..to);
+        hours.retain(|range| !range.is_empty());
         Self {
-            hours: [from..days.start * DAY, days.end * DAY..to],
             days,
+            hours,
             unit: "hour",
         }
     }
@@ -56,37 +59,28 @@ impl Spans {
     /// All of it by minutes.
     fn of_minutes(interval: Range<u64>) -> Self {
         Self {
+            days: Vec::new(),
+            hours: vec![interval],
             unit: "minute",
-            ..Self::with_days(interval.start, interval.end, 0..0)
         }
     }
 
     /// What the tables of a kind (`link`, `domain`, `value`) have in the interval, with these columns behind `slot`,
     /// the second in which day or hour begin.
     fn rows(&self, kind: &str, columns: &str, condition: &Sql) -> Sql {
-        let Self {
-            days,
-            hours: [before, behind],
-            unit,
-        } = self;
+        let Self { days, hours, unit } = self;
         let of_days = Sql::new("SELECT toUInt64(toUInt32(day)) * 86400 AS slot, ")
             .text(columns)
             .text(&format!(" FROM {kind}_days WHERE "))
             .sql(condition.clone())
-            .text(" AND day >= toDate(")
-            .number(days.start)
-            .text(") AND day < toDate(")
-            .number(days.end)
-            .text(")");
+            .text(" AND ")
+            .on_days("day", days);
         let of_hours = Sql::new(&format!("SELECT toUInt64(toUInt32({unit})) AS slot, "))
             .text(columns)
             .text(&format!(" FROM {kind}_{unit}s WHERE "))
             .sql(condition.clone())
-            .text(" AND ((")
-            .within(unit, before)
-            .text(") OR (")
-            .within(unit, behind)
-            .text("))");
+            .text(" AND ")
+            .within_any(unit, hours);
         Sql::new("(")
             .sql(of_days)
             .text(" UNION ALL ")
@@ -104,8 +98,8 @@ fn since(days: u64) -> u64 {
     (today + 1).saturating_sub(days) * DAY
 }
 
-/// How an interval is read from tables of minutes, of hours and of days. With `slots` days are read by the hour where one of them begins
-/// within.
+/// How an interval is read from tables of minutes, of hours and of days. Those days are read by the hour within which one of the
+/// `slots` begins.
 async fn spans(
     connection: &Connection,
     query: &AnalyticsQuery,
@@ -117,14 +111,15 @@ async fn spans(
         return Ok(Spans::of_minutes(query.from..query.to));
     }
     let since = since(connection.settings().hours_days);
-    let mut until = match dialect {
+    let until = match dialect {
         Dialect::Modern => u64::MAX,
         Dialect::Classic => connection.built_until().await?,
     };
-    if slots.iter().skip(1).any(|slot| !slot.is_multiple_of(DAY)) {
-        until = until.min(since / DAY);
-    }
-    Ok(Spans::of(query.from..query.to, until, since))
+    let is_within = |slot: &&u64| **slot >= since && !slot.is_multiple_of(DAY);
+    let split = slots.iter().skip(1).filter(is_within);
+    let mut split: Vec<u64> = split.map(|slot| slot / DAY).collect();
+    split.dedup();
+    Ok(Spans::of(query.from..query.to, until, since, &split))
 }
 
 /// The clicks that count, of columns `clicks` and `bots`.
@@ -218,17 +213,74 @@ pub(super) async fn series(
     Ok(series)
 }
 
-/// Clicks by the values of an attribute.
-pub(super) async fn breakdown(
+/// The clicks of the interval and of each part of it. Visitors are counted by the day: where no part begins within one, those of the
+/// parts are those of all.
+pub(super) async fn count_and_series(
+    connection: &Connection,
+    query: &AnalyticsQuery,
+    slots: &[u64],
+) -> Result<(Numbers, Vec<Slot>), EngineError> {
+    let series = series(connection, query, slots, Visitors::Counted).await?;
+    if slots.iter().skip(1).any(|slot| !slot.is_multiple_of(DAY)) {
+        return Ok((count(connection, query).await?, series));
+    }
+    let numbers = series.iter().map(|slot| slot.numbers);
+    let numbers = numbers.fold(Numbers::default(), |all, of_slot| Numbers {
+        clicks: all.clicks + of_slot.clicks,
+        visitors: all.visitors + of_slot.visitors,
+    });
+    Ok((numbers, series))
+}
+
+/// Clicks by the values of an attribute, and how many there were.
+pub(super) async fn count_and_breakdown(
     connection: &Connection,
     query: &AnalyticsQuery,
     by: Attribute,
     limit: usize,
-) -> Result<Breakdown, EngineError> {
-    match (&query.scope, by) {
-        (Scope::Links(links), _) => of_links(connection, query, links, by, limit).await,
-        (_, Attribute::Link) => by_link(connection, query, limit).await,
-        _ => of_domains(connection, query, by, limit).await,
+) -> Result<(Numbers, Breakdown), EngineError> {
+    let numbers = count(connection, query).await?;
+    let mut breakdown = match (&query.scope, by) {
+        (Scope::Links(links), _) => {
+            let values = of_links(connection, query, links, by).await?;
+            top(connection, query.bots, values, limit).await?
+        }
+        (_, Attribute::Link) => by_link(connection, query, limit).await?,
+        _ => {
+            let values = of_domains(connection, query, by).await?;
+            top(connection, query.bots, values, limit).await?
+        }
+    };
+    // Clicks without a value are as many as the others leave over; but tags, of which a click has several, have a row without.
+    let without = numbers.clicks.saturating_sub(breakdown.clicks);
+    if without > 0 && !matches!(by, Attribute::Tag | Attribute::Link) {
+        breakdown.values.push((String::new(), without));
+        breakdown.clicks = numbers.clicks;
+    }
+    if by == Attribute::Link {
+        breakdown.clicks = breakdown.clicks.max(numbers.clicks);
+    }
+    Ok((numbers, breakdown.first(limit)))
+}
+
+/// The values with the most clicks, and the clicks of all values.
+#[derive(Debug, Default)]
+struct Top {
+    values: Breakdown,
+    clicks: u64,
+}
+
+impl Top {
+    /// The first `limit` of the values, and what all others leave over.
+    fn first(self, limit: usize) -> Breakdown {
+        let Self { mut values, clicks } = self;
+        values.sort_by(|(a, of_a), (b, of_b)| of_b.cmp(of_a).then_with(|| a.cmp(b)));
+        values.truncate(limit);
+        let shown: u64 = values.iter().map(|(_, clicks)| clicks).sum();
+        if clicks > shown {
+            values.push((OTHER.to_owned(), clicks - shown));
+        }
+        values
     }
 }
 
@@ -237,14 +289,15 @@ async fn by_link(
     connection: &Connection,
     query: &AnalyticsQuery,
     limit: usize,
-) -> Result<Breakdown, EngineError> {
+) -> Result<Top, EngineError> {
     let spans = spans(connection, query, &[]).await?;
     let condition = Sql::default().scope(&query.scope);
-    let rows = spans.rows("link", "link_id, clicks, bots", &condition);
-    let top = top(query.bots, "link_id", rows, limit + TIED_LINKS);
-    let all = sum(query.bots, by_slot(query, &spans));
-    let (top, all): (Vec<(u64, u64)>, u64) =
-        tokio::try_join!(connection.all(top), connection.one(all))?;
+    let count = counting(query.bots);
+    let top = Sql::new(&format!("SELECT link_id, {count} AS counted FROM "))
+        .sql(spans.rows("link", "link_id, clicks, bots", &condition))
+        .text(" GROUP BY link_id HAVING counted > 0 ORDER BY counted DESC, link_id LIMIT ")
+        .number((limit + TIED_LINKS) as u64);
+    let top: Vec<(u64, u64)> = connection.all(top).await?;
     let ids: Vec<u64> = top.iter().map(|(link, _)| *link).collect();
     let condition = condition.text(" AND ").links(&ids);
     let names = Sql::new("SELECT link_id, argMax(key, slot) FROM ")
@@ -253,126 +306,122 @@ async fn by_link(
     let names: Vec<(u64, String)> = connection.all(names).await?;
     let mut names: HashMap<u64, String> = names.into_iter().collect();
     let named = |(link, clicks)| Some((names.remove(&link)?, clicks));
-    let top: Breakdown = top.into_iter().filter_map(named).collect();
-    let with: u64 = top.iter().map(|(_, clicks)| clicks).sum();
-    Ok(first(top, all.max(with), limit))
+    let values: Breakdown = top.into_iter().filter_map(named).collect();
+    let clicks = values.iter().map(|(_, clicks)| clicks).sum();
+    Ok(Top { values, clicks })
 }
 
-/// By the rows of each value.
+/// The rows of each value among the clicks of a domain: columns `value`, `clicks` and `bots`.
 async fn of_domains(
     connection: &Connection,
     query: &AnalyticsQuery,
     by: Attribute,
-    limit: usize,
-) -> Result<Breakdown, EngineError> {
+) -> Result<Sql, EngineError> {
     let spans = spans(connection, query, &[]).await?;
     let condition = Sql::new("attribute = ")
         .number(by as u8)
         .text(" AND ")
         .scope(&query.scope);
-    let values = spans.rows("value", "value, clicks, bots", &condition);
-    let clicks = by_slot(query, &spans);
-    complete(connection, (query.bots, by, limit), values, clicks).await
+    Ok(spans.rows("value", "value, clicks, bots", &condition))
 }
 
-/// By what the rows of links say, by the values of days, and for what is left by the clicks themselves.
+/// The same among the clicks of links: by what the rows of links say, by the values of days, and for what is left by the clicks
+/// themselves.
 async fn of_links(
     connection: &Connection,
     query: &AnalyticsQuery,
     links: &[u64],
     by: Attribute,
-    limit: usize,
-) -> Result<Breakdown, EngineError> {
-    let all = spans(connection, query, &[]).await?;
-    let clicks = by_slot(query, &all);
+) -> Result<Sql, EngineError> {
     let condition = Sql::default().known_links(links);
     let value = format!("toString({}) AS value", value_of(by));
-    let values = if matches!(by, Attribute::Link | Attribute::Domain) {
-        all.rows("link", &format!("{value}, clicks, bots"), &condition)
-    } else {
-        let since = since(connection.settings().raw_days);
-        let until = connection.built_until().await?;
-        let Spans { days, hours, .. } = Spans::of(query.from..query.to, until, since);
-        let of_days =
-            Sql::new("(SELECT value, clicks, bots FROM link_value_days WHERE attribute = ")
-                .number(by as u8)
-                .text(" AND ")
-                .sql(condition.clone())
-                .text(" AND day >= toDate(")
-                .number(days.start)
-                .text(") AND day < toDate(")
-                .number(days.end)
-                .text(") UNION ALL ");
-        let [before, behind] = &hours;
-        let with = match by {
-            Attribute::Tag => "",
-            _ => " WHERE value != ''",
-        };
-        of_days
-            .text(&format!(
-                "SELECT value, clicks, bots FROM (SELECT {value}, clicks, bots FROM clicks WHERE "
-            ))
-            .sql(condition)
-            .text(" AND ((")
-            .within("at", before)
-            .text(") OR (")
-            .within("at", behind)
-            .text(&format!("))){with})"))
+    if matches!(by, Attribute::Link | Attribute::Domain) {
+        let spans = spans(connection, query, &[]).await?;
+        return Ok(spans.rows("link", &format!("{value}, clicks, bots"), &condition));
+    }
+    let since = since(connection.settings().raw_days);
+    let until = connection.built_until().await?;
+    let Spans { days, hours, .. } = Spans::of(query.from..query.to, until, since, &[]);
+    let with = match by {
+        Attribute::Tag => "",
+        _ => " WHERE value != ''",
     };
-    complete(connection, (query.bots, by, limit), values, clicks).await
+    let of_days = Sql::new("(SELECT value, clicks, bots FROM link_value_days WHERE attribute = ")
+        .number(by as u8)
+        .text(" AND ")
+        .sql(condition.clone())
+        .text(" AND ")
+        .on_days("day", &days);
+    Ok(of_days
+        .text(&format!(
+            " UNION ALL SELECT value, clicks, bots FROM (SELECT {value}, clicks, bots FROM clicks WHERE "
+        ))
+        .sql(condition)
+        .text(" AND ")
+        .within_any("at", &hours)
+        .text(&format!("){with})")))
 }
 
-/// The values with most clicks. Those without a value are as many as the others leave over of all clicks; but tags, of which a click has
-/// several, have them all.
-async fn complete(
+/// The values with the most clicks of rows with the columns `value`, `clicks` and `bots`, which are read once.
+async fn top(
     connection: &Connection,
-    (bots, by, limit): (Bots, Attribute, usize),
-    values: Sql,
-    clicks: Sql,
-) -> Result<Breakdown, EngineError> {
-    let top = top(bots, "value", values.clone(), limit);
-    let sums = sum(bots, values);
-    if by == Attribute::Tag {
-        let (top, all) = tokio::try_join!(connection.all(top), connection.one(sums))?;
-        return Ok(first(top, all, limit));
-    }
-    let (mut top, with, all): (Breakdown, u64, u64) = tokio::try_join!(
-        connection.all(top),
-        connection.one(sums),
-        connection.one(sum(bots, clicks))
-    )?;
-    let without = all.saturating_sub(with);
-    if without > 0 {
-        top.push((String::new(), without));
-    }
-    Ok(first(top, all.max(with), limit))
+    bots: Bots,
+    rows: Sql,
+    limit: usize,
+) -> Result<Top, EngineError> {
+    let count = counting(bots);
+    let most = "arraySort(one -> (-toInt64(one.2), one.1), groupArray((value, counted)))";
+    let sql = Sql::new(&format!("SELECT arraySlice({most}, 1, "))
+        .number(limit as u64)
+        .text(&format!(
+            "), sum(counted) FROM (SELECT value, {count} AS counted FROM "
+        ))
+        .sql(rows)
+        .text(" GROUP BY value HAVING counted > 0)");
+    let (values, clicks) = connection.one(sql).await?;
+    Ok(Top { values, clicks })
 }
 
-/// All clicks of the rows.
-fn sum(bots: Bots, rows: Sql) -> Sql {
-    Sql::new(&format!("SELECT {} FROM ", counting(bots))).sql(rows)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The values with the most clicks.
-fn top(bots: Bots, value: &str, rows: Sql, limit: usize) -> Sql {
-    Sql::new(&format!(
-        "SELECT {value}, {} AS counted FROM ",
-        counting(bots)
-    ))
-    .sql(rows)
-    .text(&format!(
-        " GROUP BY {value} HAVING counted > 0 ORDER BY counted DESC, {value} LIMIT "
-    ))
-    .number(limit as u64)
-}
-
-/// The first `limit` of the values, and what all others leave over.
-fn first(mut values: Breakdown, all: u64, limit: usize) -> Breakdown {
-    values.sort_by(|(a, of_a), (b, of_b)| of_b.cmp(of_a).then_with(|| a.cmp(b)));
-    values.truncate(limit);
-    let shown: u64 = values.iter().map(|(_, clicks)| clicks).sum();
-    if all > shown {
-        values.push((OTHER.to_owned(), all - shown));
+    #[test]
+    fn days_are_read_as_a_whole_but_for_those_that_are_split() {
+        let spans = |interval: Range<u64>, until, split: &[u64]| {
+            let Spans { days, hours, .. } = Spans::of(interval, until, 0, split);
+            let hours = hours.into_iter();
+            let hours: Vec<_> = hours
+                .map(|Range { start, end }| start / HOUR..end / HOUR)
+                .collect();
+            (days, hours)
+        };
+        let hour = |day: u64, hour: u64| day * DAY + hour * HOUR;
+        let cases: [(Range<u64>, u64, &[u64], &[Range<u64>], &[Range<u64>]); 8] = [
+            (hour(2, 0)..hour(5, 0), 99, &[], &[2..5], &[]),
+            (
+                hour(2, 7)..hour(5, 3),
+                99,
+                &[],
+                &[3..5],
+                &[55..72, 120..123],
+            ),
+            (hour(2, 7)..hour(2, 9), 99, &[], &[], &[55..57]),
+            (hour(2, 0)..hour(5, 0), 4, &[], &[2..4], &[96..120]),
+            (hour(2, 0)..hour(5, 0), 1, &[], &[], &[48..120]),
+            (hour(2, 0)..hour(6, 0), 99, &[3], &[2..3, 4..6], &[72..96]),
+            (
+                hour(2, 0)..hour(6, 0),
+                99,
+                &[1, 2, 3, 5],
+                &[4..5],
+                &[48..96, 120..144],
+            ),
+            (hour(2, 1)..hour(4, 1), 99, &[3], &[], &[49..97]),
+        ];
+        for (interval, until, split, days, hours) in cases {
+            let found = spans(interval.clone(), until, split);
+            assert_eq!(found, (days.to_vec(), hours.to_vec()), "{interval:?}");
+        }
     }
-    values
 }

@@ -73,9 +73,20 @@ impl Kept {
         match self {
             Self::Raw => "toDate(at)",
             Self::Minutes => "toDate(minute)",
-            Self::Hours => "toDate(hour)",
+            Self::Hours => "toMonday(hour)",
             Self::Days => "toYYYYMM(day)",
             Self::Totals => "tuple()",
+        }
+    }
+
+    /// The last day of a partition, by the column `partition` of `system.parts`.
+    pub(super) fn last_day(self) -> &'static str {
+        match self {
+            Self::Hours => "toDate(partition) + 6",
+            Self::Days => {
+                "addMonths(toDate(concat(substring(partition, 1, 4), '-', substring(partition, 5, 2), '-01')), 1) - 1"
+            }
+            _ => "toDate(partition)",
         }
     }
 
@@ -189,6 +200,9 @@ pub(super) const TABLES: [Table; 14] = [
 
 /// The table that notes inserts that have come to their end, in [`Dialect::Classic`].
 pub(super) const NOTED: &str = "written_inserts";
+
+/// How many rows lie between two marks of the index as a rule.
+const ROWS_OF_MARK: u32 = 8_192;
 
 /// A text of which there are few different ones.
 const WORD: &str = "word";
@@ -378,22 +392,36 @@ impl Table {
             "CREATE TABLE IF NOT EXISTS {} ({}) ENGINE = {engine} PARTITION BY {} ORDER BY ({})",
             self.name,
             columns.join(", "),
-            match self.is_daily(dialect) {
-                true => "day",
-                false => self.kept.partition(),
-            },
+            self.kept.partition(),
             order.join(", ")
         );
+        let rows = self.rows_of_mark();
         if dialect == Dialect::Modern {
             if let Some(ttl) = self.ttl(settings) {
                 sql.push_str(&format!(" TTL {ttl}"));
             }
             // Dropping parts as a whole costs nothing.
             sql.push_str(
-                " SETTINGS non_replicated_deduplication_window = 1000, ttl_only_drop_parts = 1",
+                " SETTINGS non_replicated_deduplication_window = 1000, ttl_only_drop_parts = 1, ",
             );
+            if rows < ROWS_OF_MARK {
+                // What lies between two marks is to be read without its neighbours.
+                sql.push_str("min_compress_block_size = 4096, ");
+            }
+        } else {
+            sql.push_str(" SETTINGS ");
         }
+        sql.push_str(&format!("index_granularity = {rows}"));
         sql
+    }
+
+    /// How many rows lie between two marks of the index: few where those of single links are read among those of all others, as for
+    /// the links of a tag.
+    fn rows_of_mark(&self) -> u32 {
+        match (self.content, self.kept) {
+            (Content::LinkValues, _) | (Content::Links, Kept::Hours | Kept::Days) => 256,
+            _ => ROWS_OF_MARK,
+        }
     }
 
     /// When rows go by themselves, in [`Dialect::Modern`].

@@ -76,11 +76,32 @@ impl Sql {
             .text("))")
     }
 
-    /// Adds the condition that a column of seconds is within a range.
+    /// Adds the condition that a column of times is within a range of seconds.
     pub(super) fn within(self, column: &str, range: &Range<u64>) -> Self {
-        self.text(&format!("{column} >= toDateTime("))
+        self.between(column, "toDateTime", range)
+    }
+
+    /// Adds the condition that a column of times is within one of these ranges of seconds.
+    pub(super) fn within_any(self, column: &str, ranges: &[Range<u64>]) -> Self {
+        self.any(column, "toDateTime", ranges)
+    }
+
+    /// Adds the condition that a column of dates is within one of these ranges of days (unix time / 86400).
+    pub(super) fn on_days(self, column: &str, ranges: &[Range<u64>]) -> Self {
+        self.any(column, "toDate", ranges)
+    }
+
+    fn any(self, column: &str, as_type: &str, ranges: &[Range<u64>]) -> Self {
+        let any = ranges.iter().fold(self.text("(0"), |sql, range| {
+            sql.text(" OR (").between(column, as_type, range).text(")")
+        });
+        any.text(")")
+    }
+
+    fn between(self, column: &str, as_type: &str, range: &Range<u64>) -> Self {
+        self.text(&format!("{column} >= {as_type}("))
             .number(range.start)
-            .text(&format!(") AND {column} < toDateTime("))
+            .text(&format!(") AND {column} < {as_type}("))
             .number(range.end)
             .text(")")
     }

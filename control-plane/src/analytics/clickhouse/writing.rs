@@ -221,22 +221,19 @@ impl Insert<'_> {
 
 /// Removes a day from a table that is filled again with it.
 ///
-/// Servers of [`Dialect::Classic`] forget that a partition was dropped: parts that were merged stay on the disk for 8 minutes,
-/// and are back if the server is killed meanwhile. What a mutation deletes stays deleted.
+/// Tables have partitions of several days; and servers of [`Dialect::Classic`] forget that a partition was dropped: parts that were
+/// merged stay on the disk for 8 minutes, and are back if the server is killed meanwhile. What a mutation deletes stays deleted.
 pub(super) async fn clear(
     connection: &Connection,
     table: &Table,
     day: u64,
 ) -> Result<(), EngineError> {
-    let (client, dialect) = connection.ready().await?;
-    if dialect == Dialect::Modern {
-        return drop_partition(connection, &client, table.name, day).await;
-    }
     let of_day = table.kept.on_day(day);
     let rows = Sql::new(&format!("SELECT count() FROM {} {of_day}", table.name));
     if connection.one::<u64>(rows).await? == 0 {
         return Ok(());
     }
+    let (client, _) = connection.ready().await?;
     let delete = Sql::new(&format!("ALTER TABLE {} DELETE {of_day}", table.name));
     mutate(connection, &client, delete).await
 }
@@ -289,29 +286,21 @@ pub(super) async fn expire(connection: &Connection, now: u64) -> Result<(), Engi
             // What is not added up yet stays.
             first_kept = first_kept.min(built);
         }
-        let query = client.query(
-            "SELECT DISTINCT toUInt64(toUInt32(toDate(partition))) FROM system.parts \
-             WHERE active AND database = currentDatabase() AND table = ? AND toDate(partition) < toDate(?)",
+        let over = format!(
+            "SELECT DISTINCT partition FROM system.parts \
+             WHERE active AND database = currentDatabase() AND table = ? AND {} < toDate(?)",
+            table.kept.last_day()
         );
-        let over = query.bind(table.name).bind(first_kept).fetch_all::<u64>();
-        for day in connection.call(over).await? {
-            drop_partition(connection, &client, table.name, day).await?;
+        let over = client.query(&over).bind(table.name).bind(first_kept);
+        for partition in connection.call(over.fetch_all::<String>()).await? {
+            // Dates are quoted, months are numbers.
+            let quote = if partition.contains('-') { "'" } else { "" };
+            let drop = format!(
+                "ALTER TABLE {} DROP PARTITION {quote}{partition}{quote}",
+                table.name
+            );
+            connection.execute(client.query_raw(&drop)).await?;
         }
     }
     Ok(())
 }
-
-async fn drop_partition(
-    connection: &Connection,
-    client: &Client,
-    table: &str,
-    day: u64,
-) -> Result<(), EngineError> {
-    let date = time::Date::from_julian_day(UNIX_EPOCH_JULIAN + i32::try_from(day).unwrap_or(0));
-    let date = date.map_or_else(|_| String::new(), |date| date.to_string());
-    let drop = format!("ALTER TABLE {table} DROP PARTITION '{date}'");
-    connection.execute(client.query_raw(&drop)).await
-}
-
-/// 1970-01-01.
-const UNIX_EPOCH_JULIAN: i32 = 2_440_588;
