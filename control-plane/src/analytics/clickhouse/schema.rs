@@ -405,8 +405,12 @@ impl Table {
                 " SETTINGS non_replicated_deduplication_window = 1000, ttl_only_drop_parts = 1, ",
             );
             if rows < ROWS_OF_MARK {
-                // What lies between two marks is to be read without its neighbours.
-                sql.push_str("min_compress_block_size = 4096, ");
+                // What lies between two marks is read without its neighbours; and each part is looked into for each link, so that a
+                // partition becomes one part once it is over.
+                sql.push_str(
+                    "min_compress_block_size = 4096, min_age_to_force_merge_seconds = 86400, \
+                     min_age_to_force_merge_on_partition_only = 1, ",
+                );
             }
         } else {
             sql.push_str(" SETTINGS ");
