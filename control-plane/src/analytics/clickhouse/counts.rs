@@ -387,6 +387,10 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(
+        clippy::single_range_in_vec_init,
+        reason = "a list of ranges that happens to have one"
+    )]
     fn days_are_read_as_a_whole_but_for_those_that_are_split() {
         let spans = |interval: Range<u64>, until, split: &[u64]| {
             let Spans { days, hours, .. } = Spans::of(interval, until, 0, split);
