@@ -14,7 +14,7 @@ const focused = (page) => page.evaluate(() => {
   const box = element.getBoundingClientRect();
   const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
   return {
-    what: element.id || element.name || element.textContent.trim(),
+    what: element.id || (element.localName === 'input' && element.name) || element.textContent.trim(),
     place: [...document.querySelectorAll('*')].indexOf(element),
     isSeen: outlineStyle !== 'none' && parseFloat(outlineWidth) >= 2,
     // Its middle is in view, and nothing lies over that.
