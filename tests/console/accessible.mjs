@@ -43,7 +43,7 @@ async function fill() {
     const states = [{}, { state: 'disabled' }, { validSince: '2040-01-01T00:00:00Z' }, { validUntil: '2020-01-01T00:00:00Z' }, { archived: true }];
     await link({ longUrl: `https://shop.example/catalogue/${number}?from=${'far-away-'.repeat(number % 5)}`, title: `Offer ${number}`, tags: ['spring', `week ${number % 7}`], ...states[number % 5] });
   }
-  await link({ customSlug: 'gone' });
+  for (const slug of ['gone', 'new']) await link({ customSlug: slug });
   await link({ customSlug: 'quiet', password: 'open sesame', maxVisits: 5, notes: 'For the staff\nonly' });
   await link({ customSlug: 'busy', title: 'Spring sale, with a title that is rather long and does not end on the first line of a phone', tags: ['spring', 'a tag of many words, nearly as long as tags may be at all'] });
   const rules = [{ longUrl: 'https://shop.example/de', conditions: [{ type: 'language', matchValue: 'de' }] }];

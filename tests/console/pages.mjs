@@ -47,6 +47,7 @@ export const PAGES = [
   { name: 'many', route: '/console/links/many' },
   { name: 'many-made', route: '/console/links/many', needs: 'links', then: send('main form', { lines }) },
   { name: 'link', route: link, path: '/console/links/busy', needs: 'links' },
+  { name: 'link-named-new', route: `${link}/details`, path: '/console/links/new/details', needs: 'links' },
   { name: 'link-without-clicks', route: link, path: '/console/links/quiet', needs: 'links' },
   { name: 'link-of-reader', route: link, path: '/console/links/busy', needs: 'links', as: 'reader' },
   { name: 'edit', route: `${link}/edit`, path: '/console/links/busy/edit', needs: 'links' },

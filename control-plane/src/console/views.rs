@@ -138,8 +138,15 @@ pub(super) fn link_href(domain: &str, code: &str, page: &str) -> String {
     link_page(code, page, &super::api::query([("domain", domain)]))
 }
 
+/// Pages of the console that stand where the page of a link with such a code would.
+const SHADOWING: [&str; 3] = ["new", "many", "restore"];
+
 /// The same with a query that is written.
 pub(super) fn link_page(code: &str, page: &str, query: &str) -> String {
+    let page = match page {
+        "" if SHADOWING.contains(&code) => "/details",
+        page => page,
+    };
     let code = super::api::encoded(code);
     format!("/console/links/{code}{page}{query}")
 }

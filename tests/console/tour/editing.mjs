@@ -1,6 +1,7 @@
 // Making links and changing them.
 
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { api } from '../browser.mjs';
 import { DOMAIN, link, withPeople } from '../person.mjs';
 
@@ -160,4 +161,25 @@ export const restore = () => withPeople(async (begin) => {
   await person.open('/console/audit?action=link.delete');
   await person.page.locator('tbody a').first().click();
   await person.page.waitForURL(/deleted/);
+});
+
+// Links whose codes are the names of pages have pages, too.
+export const codes_that_are_names_of_pages = () => withPeople(async (begin) => {
+  const router = await readFile(new URL('../../../control-plane/src/console.rs', import.meta.url), 'utf8');
+  const names = [...router.matchAll(/"\/console\/links\/([a-z-]+)"/g)].map(([, name]) => name);
+  assert.ok(names.length >= 3, `${names}`);
+  const person = await (await begin()).logIn();
+  for (const name of names) {
+    await link({ customSlug: name, title: `Called ${name}` });
+    await person.open('/console/links');
+    await person.go(`${DOMAIN}/${name}`);
+    assert.equal(await person.heading(), `Called ${name}`);
+    for (const tab of ['Edit', 'Rules', 'History', 'Details']) {
+      await person.go(tab);
+      assert.equal(await person.heading(), `Called ${name}`);
+    }
+    await person.press('Delete');
+    await person.press('Undo the deletion');
+    assert.equal(await person.heading(), `Called ${name}`);
+  }
 });

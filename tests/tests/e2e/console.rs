@@ -58,6 +58,7 @@ tests! {
     a_login_ends_with_its_key: without_edge("tour.mjs", "a_login_that_ends");
     a_link_is_made_and_changed_with_every_field: without_edge("tour.mjs", "every_field");
     errors_stand_at_every_field: without_edge("tour.mjs", "errors_at_every_field");
+    codes_may_be_the_names_of_pages: without_edge("tour.mjs", "codes_that_are_names_of_pages");
     many_links_are_made_at_once: without_edge("tour.mjs", "many_at_once");
     selected_links_are_changed_at_once: without_edge("tour.mjs", "bulk");
     a_deleted_link_is_restored: without_edge("tour.mjs", "restore");
