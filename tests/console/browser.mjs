@@ -62,7 +62,7 @@ export async function withPage(body, work, answers = {}) {
     }));
     for (const [address, answer] of Object.entries(answers)) await page.route(address, (route) => route.fulfill(answer));
     await page.goto(`${API}/page`);
-    await page.waitForSelector('html[data-script="ready"]', { timeout: 30_000 });
+    await page.waitForSelector('html[data-script="ready"]', { timeout: 60_000 });
     await work(page);
     assert.deepEqual(complaints, []);
   } finally {

@@ -45,20 +45,17 @@ async function stored(person) {
       const changed = await api(path, change, 'PATCH');
       assert.equal(changed.status, 200, JSON.stringify(changed.body));
     }
-    const seen = await seenOf(person);
+    const made = (await api('/links/x')).body;
+    assert.equal(made.title, text);
+    const seen = {};
+    for (const path of [...PAGES, ...LOGS]) {
+      await person.open(path);
+      seen[path] = await skeleton(person);
+      await SHOWN[path]?.(person, made, text);
+    }
     plain ??= seen;
     compare(seen, plain, group);
-    await read(person, (await api('/links/x')).body, text);
   }
-}
-
-async function seenOf(person) {
-  const seen = {};
-  for (const path of [...PAGES, ...LOGS]) {
-    await person.open(path);
-    seen[path] = await skeleton(person);
-  }
-  return seen;
 }
 
 function compare(seen, plain, group) {
@@ -71,48 +68,51 @@ function compare(seen, plain, group) {
 }
 
 // The texts where pages show them.
-async function read(person, made, text) {
-  assert.equal(made.title, text);
-  await person.open('/console/links');
-  assert.deepEqual(await texts(person, 'tbody .title'), [text]);
-  assert.deepEqual(await texts(person, 'tbody .tag'), made.tags);
-  assert.deepEqual(await texts(person, 'tbody .target'), [made.longUrl]);
-  await person.open('/console/links/x');
-  assert.equal(await person.heading(), text);
-  assert.deepEqual(await texts(person, 'dd.notes'), [text]);
-  assert.equal(await person.page.locator('dd.target a').getAttribute('href'), made.longUrl);
-  await person.go('Edit');
-  for (const [name, value] of Object.entries({ title: text, notes: text, externalId: text, tags: made.tags.join(', '), longUrl: made.longUrl })) {
-    assert.equal(await person.page.locator(`#${name}`).inputValue(), value, name);
-  }
-  await person.open('/console/tags');
-  assert.deepEqual((await texts(person, 'tbody th')).sort(), [...made.tags].sort());
-  await person.open('/console/keys');
-  assert.ok((await texts(person, 'tbody th')).includes(nameOf(text)));
-  await person.open('/console/audit');
-  assert.ok((await texts(person, 'tbody code')).some((change) => change.includes(JSON.stringify(text).slice(1, -1))), text);
-}
+const SHOWN = {
+  '/console/links': async (person, made, text) => {
+    assert.deepEqual(await texts(person, 'tbody .title'), [text]);
+    assert.deepEqual(await texts(person, 'tbody .tag'), made.tags);
+    assert.deepEqual(await texts(person, 'tbody .target'), [made.longUrl]);
+  },
+  '/console/links/x': async (person, made, text) => {
+    assert.equal(await person.heading(), text);
+    assert.deepEqual(await texts(person, 'dd.notes'), [text]);
+    assert.equal(await person.page.locator('dd.target a').getAttribute('href'), made.longUrl);
+  },
+  '/console/links/x/edit': async (person, made, text) => {
+    for (const [name, value] of Object.entries({ title: text, notes: text, externalId: text, tags: made.tags.join(', '), longUrl: made.longUrl })) {
+      assert.equal(await person.page.locator(`#${name}`).inputValue(), value, name);
+    }
+  },
+  '/console/tags': async (person, made) => assert.deepEqual((await texts(person, 'tbody th')).sort(), [...made.tags].sort()),
+  '/console/keys': async (person, made, text) => assert.ok((await texts(person, 'tbody th')).includes(nameOf(text))),
+  '/console/users': async (person, made, text) => assert.ok((await texts(person, 'tbody th')).includes(nameOf(text))),
+  '/console/audit': async (person, made, text) => {
+    const changes = await texts(person, 'tbody code');
+    assert.ok(changes.some((change) => change.includes(JSON.stringify(text).slice(1, -1))), text);
+  },
+};
 
 const SENT = ['longUrl', 'customSlug', 'title', 'tags', 'externalId', 'notes', 'utmSource', 'utmCampaign', 'expiredUrl'];
 
-// What is refused comes back as it was.
+// What is refused comes back as it was: each text in a field, and in another one the next time.
 async function sentBack(person) {
   await person.open('/console/links/new');
+  const valuesOf = (names) => names.map((name) => document.getElementById(name).value);
   let known;
-  for (const text of ['ftp://plain', ...LIST.map((each) => `${each} <b>`)]) {
-    await person.page.locator('form[data-check="link"]').evaluate((form, [names, value]) => {
+  const all = [...SENT.map(() => 'plain'), ...LIST];
+  for (let first = 0; first < all.length; first += SENT.length) {
+    const written = SENT.map((name, place) => `${name === 'longUrl' ? 'ftp://' : ''}${all[(first + place) % all.length]} !`);
+    await person.page.locator('form[data-check="link"]').evaluate((form, [names, values]) => {
       form.noValidate = true;
-      // In two places at least there is something wrong, so that nothing is made.
-      for (const name of names) form.elements[name].value = name === 'longUrl' ? `ftp://${value}` : value;
-      form.elements.customSlug.value = value;
-    }, [SENT, text]);
-    const sent = await person.page.evaluate((names) => names.map((name) => document.getElementById(name).value), SENT);
+      for (const [place, name] of names.entries()) form.elements[name].value = values[place];
+    }, [SENT, written]);
+    const sent = await person.page.evaluate(valuesOf, SENT);
     await person.press('New link', 422);
-    const back = await person.page.evaluate((names) => names.map((name) => document.getElementById(name).value), SENT);
-    assert.deepEqual(back, sent, text);
+    assert.deepEqual(await person.page.evaluate(valuesOf, SENT), sent);
     const names = (await skeleton(person)).map((element) => element.replace('aria-invalid,', ''));
-    known ??= new Set([...names, 'p[]', 'p[class,id,role]']);
-    assert.deepEqual(names.filter((element) => !known.has(element)), [], text);
+    known ??= new Set([...names, 'p[]']);
+    assert.deepEqual(names.filter((element) => !known.has(element)), [], `${written}`);
   }
 }
 
@@ -125,9 +125,8 @@ async function asked(person) {
       return skeleton(person);
     };
     const known = new Set((await answer('plain')).concat(['p[class]', 'div[class,role]', 'p[]']));
-    for (const text of [LIST[0], LIST[1], LIST[3], LETTERS[0]]) {
-      assert.deepEqual((await answer(text)).filter((element) => !known.has(element)), [], path + text);
-    }
+    const text = MARKUP[1] + MARKUP[3] + LETTERS[0];
+    assert.deepEqual((await answer(text)).filter((element) => !known.has(element)), [], path + text);
   }
 }
 
@@ -146,7 +145,8 @@ async function visited(person) {
     const query = `utm_source=${encodeURIComponent(text)}&utm_campaign=${encodeURIComponent(text)}&${encodeURIComponent(text)}=1`;
     const headers = { 'user-agent': header(text), referer: header(`https://${text}.example/${text}`), 'accept-language': header(text), 'x-city': header(text) };
     assert.equal((await visit(EDGE, `/x?${query}`, headers)).status, 302, text);
-    assert.equal((await visit(EDGE, `/missing${encodeURIComponent(text)}`, headers)).status, 404, text);
+    // 400 where a slash is escaped, which Envoy refuses.
+    assert.ok([400, 404].includes((await visit(EDGE, `/missing${encodeURIComponent(text)}`, headers)).status), text);
   }
   await until('all clicks', async () => (await api('/links/x/clicks?limit=100')).body.clicks.length > LIST.length);
   await until('a line each', async () => await lines.count() > LIST.length);
@@ -198,7 +198,7 @@ await withPeople(async (begin) => {
     await part(person);
     console.log(`${part.name}: as it should be`);
   }
-  const quoted = await exported('/links/x/clicks?', LIST.length) + await exported('/analytics/orphans/visits?', LIST.length);
+  const quoted = await exported('/links/x/clicks?', LIST.length) + await exported('/analytics/orphans/visits?', FORMULAS.length);
   assert.ok(quoted >= FORMULAS.length, `${quoted} formulas`);
   console.log(`exported: ${quoted} formulas with a quote in front`);
 });

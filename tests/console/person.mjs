@@ -36,7 +36,7 @@ class Person {
     person.hasScript = script;
     person.expected = [];
     person.page = await context.newPage();
-    person.page.setDefaultTimeout(20_000);
+    person.page.setDefaultTimeout(60_000);
     person.complaints = await watch(person.page, person.expected);
     return person;
   }
@@ -137,7 +137,7 @@ export const visit = (address, path, headers = {}) => new Promise((resolve, reje
 
 // Asks until the answer is something; a test that waits in vain is ended by its runner.
 export async function until(what, probe) {
-  const end = Date.now() + 20_000;
+  const end = Date.now() + 60_000;
   while (Date.now() < end) {
     const found = await probe();
     if (found) return found;
