@@ -72,13 +72,17 @@ export async function withPage(body, work, answers = {}) {
 
 export const escaped = (text) => text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
 
-// A request of the API with the admin key: a POST with a body, or a GET.
-export async function api(path, body, method = body ? 'POST' : 'GET') {
+const TRIES = 10;
+
+// A request of the API with the admin key: a POST with a body, or a GET. One that a busy machine has answered with 503 is sent again,
+// if that may be done.
+export async function api(path, body, method = body ? 'POST' : 'GET', tries = TRIES) {
   const answer = await fetch(`${API}/api/v1${path}`, {
     method,
     headers: { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' },
     body: body && JSON.stringify(body),
   });
   const text = await answer.text();
+  if (answer.status === 503 && method !== 'POST' && tries > 1) return api(path, body, method, tries - 1);
   return { status: answer.status, body: text && JSON.parse(text) };
 }
