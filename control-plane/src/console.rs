@@ -67,6 +67,8 @@ fn link_routes() -> Router<Console> {
         )
         .route("/console/links/restore", post(bulk::restore))
         .route("/console/links/{code}", get(link::page))
+        // Of a code that is the name of a page beside it.
+        .route("/console/links/{code}/details", get(link::page))
         .route(
             "/console/links/{code}/edit",
             get(edit::page).post(edit::change),

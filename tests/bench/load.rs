@@ -118,6 +118,7 @@ pub(crate) fn requests(text: &str) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latencies {
     pub(crate) p50: f64,
+    pub(crate) p95: f64,
     pub(crate) p99: f64,
 }
 
@@ -172,6 +173,7 @@ pub(crate) fn keep_rate_with(
     };
     Latencies {
         p50: millis("p50"),
+        p95: millis("p95"),
         p99: millis("p99"),
     }
 }

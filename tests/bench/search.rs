@@ -1,4 +1,6 @@
-//! What lists of the API cost with many links and tags.
+//! What lists of the API and of the console cost with many links and tags.
+
+mod pages;
 
 use crate::links::{code_of, write_paths};
 use crate::load::{Latencies, keep_rate_with};
@@ -7,6 +9,7 @@ use crate::process::{others, pin};
 use crate::report::{Limit, Section, Table};
 use crate::rows::database::{Content, Database, number};
 use crate::rows::replica::{Replica, admin_key};
+use pages::{Browser, NEXT, PAGES};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -15,6 +18,9 @@ const RATE: f64 = 50.0;
 
 /// The longest that one request of a hundred may take, in milliseconds.
 const GOAL: f64 = 50.0;
+
+/// The longest that one page of the console of twenty may take, in milliseconds.
+const PAGE_GOAL: f64 = 150.0;
 
 /// Tags that a hundred of a million links have each. A tenth of the links has one of ten tags more, and a title.
 const TAGS: u64 = 10_000;
@@ -130,43 +136,81 @@ pub(crate) async fn run(options: &Options) -> Section {
     database.add_terms();
     eprintln!("{rows} links after {filled:.1} s and their tags");
     let replica = Replica::start(folder.path(), &database.url()).await;
-    let count = options.size.pick(1_000, 100);
+    let requests = Requests {
+        replica: &replica,
+        folder: folder.path(),
+        count: options.size.pick(1_000, 100),
+    };
     let wanted = KINDS.iter().filter(|kind| options.wants(kind.name));
-    let seen: Vec<(&str, Latencies)> = wanted
-        .map(|kind| (kind.name, ask(&replica, folder.path(), kind, rows, count)))
+    let seen: Vec<_> = wanted
+        .map(|kind| (kind.name, requests.of_api(kind, rows)))
         .collect();
+    let pages = requests.of_console(options).await;
     replica.stop().await;
-    report(rows, &seen)
+    report(rows, &seen, &pages)
 }
 
-fn ask(replica: &Replica, folder: &Path, kind: &Kind, rows: u64, count: u64) -> Latencies {
-    let paths = (0..count).map(|n| (kind.path)(n, rows).trim_start_matches('/').to_owned());
-    let paths: Vec<String> = paths.map(|path| format!("api/v1/{path}")).collect();
-    let file = write_paths(folder, "lists", paths);
-    let key = format!("x-api-key: {}", admin_key(folder));
-    let seen = keep_rate_with(replica.address(), &file, 200, RATE, count, &[key.as_str()]);
-    eprintln!("{}: {:.1} ms, {:.1} ms", kind.name, seen.p50, seen.p99);
-    seen
+/// Requests of a control plane, so many of each kind.
+struct Requests<'r> {
+    replica: &'r Replica,
+    folder: &'r Path,
+    count: u64,
 }
 
-fn report(rows: u64, seen: &[(&str, Latencies)]) -> Section {
+impl Requests<'_> {
+    fn of_api(&self, kind: &Kind, rows: u64) -> Latencies {
+        let paths = (0..self.count).map(|n| format!("/api/v1{}", (kind.path)(n, rows)));
+        let key = format!("x-api-key: {}", admin_key(self.folder));
+        self.ask(kind.name, paths, &key)
+    }
+
+    async fn of_console(&self, options: &Options) -> Vec<(&'static str, Latencies)> {
+        let mut browser = Browser::log_in(self.replica, self.folder).await;
+        let next = browser.next_pages().await;
+        let cookie = format!("cookie: {}", browser.cookie);
+        let wanted = PAGES.iter().filter(|page| options.wants(page.name));
+        let mut seen: Vec<_> = wanted
+            .map(|page| {
+                let paths = (0..self.count).map(page.path);
+                (page.name, self.ask(page.name, paths, &cookie))
+            })
+            .collect();
+        if options.wants(NEXT) {
+            let paths = next.iter().cycle().take(self.count as usize).cloned();
+            seen.push((NEXT, self.ask(NEXT, paths, &cookie)));
+        }
+        seen
+    }
+
+    fn ask(&self, name: &str, paths: impl Iterator<Item = String>, header: &str) -> Latencies {
+        let paths = paths.map(|path| path.trim_start_matches('/').to_owned());
+        let file = write_paths(self.folder, "lists", paths);
+        let (address, count) = (self.replica.address(), self.count);
+        let seen = keep_rate_with(address, &file, 200, RATE, count, &[header]);
+        eprintln!("{name}: {:.1} ms, {:.1} ms", seen.p50, seen.p99);
+        seen
+    }
+}
+
+fn report(rows: u64, seen: &[(&str, Latencies)], pages: &[(&str, Latencies)]) -> Section {
     let mut section = Section::new("Lists and searches");
     section.text(&format!(
-        "{rows} links and {TAGS} tags in MariaDB, {RATE} requests a second of each kind, in milliseconds."
+        "{rows} links and {TAGS} tags in MariaDB, {RATE} requests a second of each kind, in milliseconds. Pages of the console have 50 links."
     ));
-    let mut table = Table::new(["request", "p50, ms", "p99, ms"]);
-    for (name, latencies) in seen {
-        let figures = [latencies.p50, latencies.p99].map(|millis| format!("{millis:.1}"));
-        let [p50, p99] = figures;
-        table.row([(*name).to_owned(), p50, p99]);
+    let mut table = Table::new(["request", "p50, ms", "p95, ms", "p99, ms"]);
+    for (name, latencies) in seen.iter().chain(pages) {
+        let figures = [latencies.p50, latencies.p95, latencies.p99];
+        let [p50, p95, p99] = figures.map(|millis| format!("{millis:.1}"));
+        table.row([(*name).to_owned(), p50, p95, p99]);
     }
     section.text(&table);
     for (name, latencies) in seen {
-        section.goal(
-            latencies.p99,
-            Limit::AtMost(GOAL),
-            &format!("p99 of '{name}', ms,"),
-        );
+        let what = format!("p99 of '{name}', ms,");
+        section.goal(latencies.p99, Limit::AtMost(GOAL), &what);
+    }
+    for (name, latencies) in pages {
+        let what = format!("p95 of '{name}', ms,");
+        section.goal(latencies.p95, Limit::AtMost(PAGE_GOAL), &what);
     }
     section
 }

@@ -1,4 +1,4 @@
-// Chromium with a page of the control plane's own origin, under the Content-Security-Policy of the console.
+// Chromium, and what its pages complain of.
 
 import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
@@ -12,15 +12,48 @@ export const ASSETS = `${API}/console/assets/any`;
 const POLICY = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data: blob:; "
   + "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-// Opens a page with that body, lets `work` do what is to be done with it, and checks that nothing was complained of. `answers`
-// are those of further addresses.
+export const launch = (args = []) => chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox', ...args] });
+
+// Notes all that a page complains of: errors and warnings of the console, errors of scripts, violations of the
+// Content-Security-Policy, dialogs, requests without an answer, and refusals whose status is not in `expected`, which takes each once.
+export async function watch(page, expected = []) {
+  const complaints = [];
+  page.on('console', (message) => {
+    const text = message.text();
+    // The listener for answers has these.
+    const isAnswer = text.startsWith('Failed to load resource: the server responded with a status');
+    if (['error', 'warning'].includes(message.type()) && !isAnswer) complaints.push(`${message.type()}: ${text}`);
+  });
+  page.on('pageerror', (error) => complaints.push(String(error)));
+  page.on('dialog', (dialog) => {
+    complaints.push(`a dialog: ${dialog.message()}`);
+    dialog.dismiss();
+  });
+  page.on('requestfailed', (request) => {
+    const reason = request.failure()?.errorText;
+    // A stream ends with its page.
+    const isEnd = request.resourceType() === 'eventsource' && reason === 'net::ERR_ABORTED';
+    if (!isEnd) complaints.push(`${request.method()} ${request.url()}: ${reason}`);
+  });
+  page.on('response', (response) => {
+    const place = expected.indexOf(response.status());
+    if (response.status() < 400) return;
+    if (place >= 0) expected.splice(place, 1);
+    else complaints.push(`${response.request().method()} ${response.url()}: ${response.status()}`);
+  });
+  await page.addInitScript(() => document.addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI }) => {
+    console.error(`the policy ${violatedDirective} forbids ${blockedURI}`);
+  }));
+  return complaints;
+}
+
+// Opens a page with that body, of the control plane's own origin and under the policy of the console, lets `work` do what is to be
+// done with it, and checks that nothing was complained of. `answers` are those of further addresses.
 export async function withPage(body, work, answers = {}) {
-  const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] });
+  const browser = await launch();
   try {
     const page = await browser.newPage();
-    const complaints = [];
-    page.on('console', (message) => { if (['error', 'warning'].includes(message.type())) complaints.push(message.text()); });
-    page.on('pageerror', (error) => complaints.push(String(error)));
+    const complaints = await watch(page);
     await page.route(`${API}/page`, (route) => route.fulfill({
       contentType: 'text/html; charset=utf-8',
       headers: { 'content-security-policy': POLICY },
@@ -29,7 +62,7 @@ export async function withPage(body, work, answers = {}) {
     }));
     for (const [address, answer] of Object.entries(answers)) await page.route(address, (route) => route.fulfill(answer));
     await page.goto(`${API}/page`);
-    await page.waitForSelector('html[data-script="ready"]', { timeout: 30_000 });
+    await page.waitForSelector('html[data-script="ready"]', { timeout: 60_000 });
     await work(page);
     assert.deepEqual(complaints, []);
   } finally {
@@ -39,12 +72,17 @@ export async function withPage(body, work, answers = {}) {
 
 export const escaped = (text) => text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
 
-// A request of the API.
-export async function api(path, body) {
+const TRIES = 10;
+
+// A request of the API with the admin key: a POST with a body, or a GET. One that a busy machine has answered with 503 is sent again,
+// if that may be done.
+export async function api(path, body, method = body ? 'POST' : 'GET', tries = TRIES) {
   const answer = await fetch(`${API}/api/v1${path}`, {
-    method: 'POST',
+    method,
     headers: { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' },
-    body: JSON.stringify(body),
+    body: body && JSON.stringify(body),
   });
-  return { status: answer.status, body: await answer.json() };
+  const text = await answer.text();
+  if (answer.status === 503 && method !== 'POST' && tries > 1) return api(path, body, method, tries - 1);
+  return { status: answer.status, body: text && JSON.parse(text) };
 }

@@ -72,8 +72,8 @@ async function charts(page) {
 async function live(page) {
   const first = page.locator('[data-live] li').first();
   await first.waitFor();
-  assert.equal(await first.textContent(), '2026-11-22T01:59:00Z · <b> · 302');
-  assert.deepEqual(JSON.parse(await page.getAttribute('#clicks', 'data-points')).at(-1)[1] > 3, true);
+  assert.equal(await first.textContent(), '2026-11-22 01:59:00 UTC · 2 clicks · <b> · 302');
+  assert.deepEqual(JSON.parse(await page.getAttribute('#clicks', 'data-points')).at(-1)[1], 5);
   assert.equal(await page.locator('figure svg').count(), 1);
 }
 
@@ -108,7 +108,7 @@ const waitForText = async (locator) => {
   return locator.textContent();
 };
 
-const click = JSON.stringify({ time: '2026-11-22T01:59:00Z', code: '<b>', status: 302, country: null });
+const click = JSON.stringify({ at: '2026-11-22T01:59:00Z', count: 2, shortCode: '<b>', status: 302, country: null });
 await withPage(BODY, async (page) => {
   for (const part of [links, rules, charts, live, codes]) {
     await part(page);

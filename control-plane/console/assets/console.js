@@ -6,7 +6,7 @@
 //   <form data-dry-run data-link="{}">   says where the visitor whom its fields describe would be sent by these rules
 //   <figure data-chart="series" data-points="[[time, number], ...]">   draws its table
 //   <div data-qr="https://...">          draws a QR code, with controls and downloads
-//   <ol data-live="/console/live?...">   adds a line for each click, and one to the last point of the chart that data-chart-id names
+//   <ol data-live="/console/live?...">   adds a line for each event, and its clicks to the last point of the chart that data-chart-id names
 //
 // The settings of the installation are JSON in data-settings of the form, or of what it stands in:
 // {"domains": [], "madeDomains": [], "blockedHosts": []}. data-link has the link of rules as the API shows it, and hasPassword.
@@ -21,11 +21,12 @@ const TEXT = {
   code: (text) => `QR code of ${text}`,
   generated: '…',
   noRule: 'no rule', rule: (number) => `rule ${number}`,
+  times: (count) => `${count} clicks`,
   holds: 'holds', holdsNot: 'does not hold', saw: (text) => ` (saw ${text})`,
 };
 const MAX_LIVE_LINES = 50;
-// Of a click of the API's live stream.
-const LIVE_FIELDS = ['time', 'code', 'status', 'country', 'city', 'device', 'browser', 'referrer'];
+// Of a click of the API's live stream, behind its time.
+const LIVE_FIELDS = ['shortCode', 'status', 'country', 'city', 'device', 'browser', 'referrer'];
 const MAX_LOGO_BYTES = 256 * 1024;
 const PNG_PIXELS = 1024;
 
@@ -228,12 +229,14 @@ function listen(list) {
   const figure = document.getElementById(list.dataset.chartId ?? '');
   source.addEventListener('click', ({ data }) => {
     const click = JSON.parse(data);
-    const texts = LIVE_FIELDS.map((field) => click[field]).filter((text) => text);
+    const time = click.at.replace('T', ' ').replace('Z', ' UTC');
+    const count = click.count > 1 && TEXT.times(click.count);
+    const texts = [time, count, ...LIVE_FIELDS.map((field) => click[field])].filter((text) => text);
     list.prepend(element('li', { textContent: texts.join(' · ') }));
     while (list.children.length > MAX_LIVE_LINES) list.lastElementChild.remove();
     if (!figure) return;
     const points = JSON.parse(figure.dataset.points);
-    if (points.length) points.at(-1)[1] += 1;
+    if (points.length) points.at(-1)[1] += click.count;
     figure.dataset.points = JSON.stringify(points);
     drawChart(figure);
   });

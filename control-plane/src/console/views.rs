@@ -4,6 +4,30 @@ use crate::clock;
 use crate::timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::fmt;
+use std::ops::Deref;
+
+/// A time as the API has it (RFC 3339), which people read without its letters and parts of a second.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Moment(pub(super) String);
+
+impl Deref for Moment {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.get(..10), self.0.get(11..19)) {
+            (Some(day), Some(time)) => write!(to, "{day} {time} UTC"),
+            _ => to.write_str(&self.0),
+        }
+    }
+}
 
 /// A link.
 #[derive(Clone, Debug, Deserialize)]
@@ -13,8 +37,8 @@ pub(super) struct LinkView {
     pub(super) short_url: String,
     pub(super) long_url: String,
     pub(super) domain: String,
-    pub(super) valid_since: Option<String>,
-    pub(super) valid_until: Option<String>,
+    pub(super) valid_since: Option<Moment>,
+    pub(super) valid_until: Option<Moment>,
     pub(super) redirect_status: u16,
     pub(super) forward_query: bool,
     pub(super) state: String,
@@ -30,8 +54,8 @@ pub(super) struct LinkView {
     pub(super) crawlable: bool,
     pub(super) track_conversions: bool,
     pub(super) has_password: bool,
-    pub(super) created_at: String,
-    pub(super) updated_at: String,
+    pub(super) created_at: Moment,
+    pub(super) updated_at: Moment,
 }
 
 /// How many visits of a link that has a limit there were.
@@ -76,12 +100,12 @@ impl LinkView {
             "forwardPath": self.forward_path, "hasPassword": self.has_password,
         });
         for (name, value) in [
-            ("validSince", &self.valid_since),
-            ("validUntil", &self.valid_until),
-            ("expiredUrl", &self.expired_url),
+            ("validSince", self.valid_since.as_deref()),
+            ("validUntil", self.valid_until.as_deref()),
+            ("expiredUrl", self.expired_url.as_deref()),
         ] {
             if let Some(value) = value {
-                link[name] = value.as_str().into();
+                link[name] = value.into();
             }
         }
         link.to_string()
@@ -95,7 +119,7 @@ impl LinkView {
     /// A word for what visitors get.
     pub(super) fn status(&self) -> &'static str {
         let now = clock::unix_seconds();
-        let time = |text: &Option<String>| timestamp::parse(text.as_deref()?).ok();
+        let time = |text: &Option<Moment>| timestamp::parse(text.as_deref()?).ok();
         if self.state == "disabled" {
             return "disabled";
         }
@@ -114,8 +138,15 @@ pub(super) fn link_href(domain: &str, code: &str, page: &str) -> String {
     link_page(code, page, &super::api::query([("domain", domain)]))
 }
 
+/// Pages of the console that stand where the page of a link with such a code would.
+const SHADOWING: [&str; 3] = ["new", "many", "restore"];
+
 /// The same with a query that is written.
 pub(super) fn link_page(code: &str, page: &str, query: &str) -> String {
+    let page = match page {
+        "" if SHADOWING.contains(&code) => "/details",
+        page => page,
+    };
     let code = super::api::encoded(code);
     format!("/console/links/{code}{page}{query}")
 }
@@ -269,10 +300,10 @@ pub(super) struct KeyView {
     pub(super) role: String,
     pub(super) domains: Vec<String>,
     pub(super) tags: Vec<String>,
-    pub(super) expires_at: Option<String>,
+    pub(super) expires_at: Option<Moment>,
     pub(super) quota: Option<u64>,
     pub(super) used: Option<u64>,
-    pub(super) last_used_at: Option<String>,
+    pub(super) last_used_at: Option<Moment>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -291,7 +322,7 @@ pub(super) struct UserView {
     pub(super) role: String,
     pub(super) disabled: bool,
     pub(super) has_password: bool,
-    pub(super) created_at: String,
+    pub(super) created_at: Moment,
 }
 
 #[derive(Debug, Deserialize)]
@@ -305,7 +336,7 @@ pub(super) struct AuditView {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EntryView {
-    pub(super) at: String,
+    pub(super) at: Moment,
     pub(super) actor: String,
     pub(super) action: String,
     pub(super) subject: String,

@@ -1,15 +1,18 @@
-//! What the console's pages run in the browser: Debian's Chromium loads it from the control plane, by playwright-core.
+//! The console in a browser: Debian's Chromium, by playwright-core. What people do there is in `tests/console`.
 
-use edgelink_tests::scenario::DOMAIN;
-use edgelink_tests::stack::{ControlPlane, root};
+use edgelink_tests::scenario::{CITY_HEADER, COUNTRY_HEADER, DOMAIN};
+use edgelink_tests::stack::{ControlPlane, Deployment, EnvoyOptions, root};
 use tokio::process::Command;
 
-/// Runs a script of tests/console against a control plane.
-async fn run(script: &str, control_plane: &ControlPlane) {
+/// Runs a script of `tests/console` against a control plane, and an Envoy where there is one.
+async fn run(arguments: &[&str], control_plane: &ControlPlane, edge: &str) {
+    let (script, arguments) = arguments.split_first().expect("a script");
     let output = Command::new("node")
         .arg(root().join("tests/console").join(script))
+        .args(arguments)
         .env("API", format!("http://{}", control_plane.address()))
         .env("API_KEY", control_plane.admin_key())
+        .env("EDGE", edge)
         .output()
         .await
         .expect("node: run `make setup`");
@@ -18,7 +21,62 @@ async fn run(script: &str, control_plane: &ControlPlane) {
     assert!(output.status.success(), "{}", output.status);
 }
 
-async fn control_plane() -> ControlPlane {
+async fn without_edge(arguments: &[&str]) {
+    run(arguments, &ControlPlane::start().await, "").await;
+}
+
+/// With an Envoy that reports all that it knows of visitors.
+async fn with_edge(arguments: &[&str]) {
+    let options = EnvoyOptions {
+        clicks: "true",
+        click_attributes: "country,city,userAgent,referrer,language,utm,rule,visitor",
+        orphans: "true",
+        trusted_hops: 1,
+        geo_headers: [COUNTRY_HEADER, CITY_HEADER],
+        feed: "poll",
+        ..EnvoyOptions::default()
+    };
+    let edgelink = Deployment::start(&options).await;
+    let edge = format!("http://{}", edgelink.envoy.edge());
+    run(arguments, &edgelink.control_plane, &edge).await;
+}
+
+/// A test for each script, or part of one.
+macro_rules! tests {
+    ($($name:ident: $start:ident($($argument:literal),+);)+) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            $start(&[$($argument),+]).await;
+        })+
+    };
+}
+
+tests! {
+    a_first_login_by_key_and_then_by_password: without_edge("tour.mjs", "first_login");
+    each_role_is_offered_what_it_may: without_edge("tour.mjs", "roles");
+    a_reader_is_offered_no_change_and_refused_all: without_edge("tour.mjs", "a_reader");
+    a_login_ends_with_its_key: without_edge("tour.mjs", "a_login_that_ends");
+    a_link_is_made_and_changed_with_every_field: without_edge("tour.mjs", "every_field");
+    errors_stand_at_every_field: without_edge("tour.mjs", "errors_at_every_field");
+    codes_may_be_the_names_of_pages: without_edge("tour.mjs", "codes_that_are_names_of_pages");
+    many_links_are_made_at_once: without_edge("tour.mjs", "many_at_once");
+    selected_links_are_changed_at_once: without_edge("tour.mjs", "bulk");
+    a_deleted_link_is_restored: without_edge("tour.mjs", "restore");
+    views_have_addresses: without_edge("tour.mjs", "addresses");
+    a_keyboard_is_enough: without_edge("tour.mjs", "keyboard_only");
+    forms_work_without_script: without_edge("tour.mjs", "without_script");
+    tags_are_managed: without_edge("tour.mjs", "tags");
+    keys_and_users_are_managed: without_edge("tour.mjs", "keys_and_users");
+    domains_are_managed: without_edge("tour.mjs", "domains");
+    rules_are_tried_out_and_followed: with_edge("tour.mjs", "rules_and_dry_run");
+    a_link_that_was_just_made_is_followed: with_edge("tour.mjs", "followed_by_envoy");
+    clicks_come_live_and_move_the_chart: with_edge("tour.mjs", "clicks_as_they_come");
+    every_page_is_accessible: without_edge("accessible.mjs");
+    hostile_texts_are_text_on_every_page_and_in_csv: with_edge("hostile.mjs");
+    the_overview_is_light: without_edge("weight.mjs");
+}
+
+async fn with_blocked_hosts(script: &str) {
     let variables = [
         (
             "EDGELINK_LINKS_DOMAINS",
@@ -30,15 +88,20 @@ async fn control_plane() -> ControlPlane {
         ),
     ];
     let variables = variables.each_ref().map(|(name, value)| (*name, &**value));
-    ControlPlane::with_variables(&variables).await
+    run(
+        &[script],
+        &ControlPlane::with_variables(&variables).await,
+        "",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_browser_judges_2000_random_inputs_as_the_api_does() {
-    run("verdicts.mjs", &control_plane().await).await;
+    with_blocked_hosts("verdicts.mjs").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_script_does_what_data_attributes_say_under_the_content_security_policy() {
-    run("script.mjs", &control_plane().await).await;
+    with_blocked_hosts("script.mjs").await;
 }
