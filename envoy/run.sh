@@ -49,6 +49,18 @@ readonly rate_limit='
               - header: { key: retry-after, value: "1" }
               - header: { key: cache-control, value: no-store }'
 
+# What the filter lets through and the control plane has pages for: previews (`code+`), `/`, robots.txt, and `/+/` with its files. No
+# other path of the control plane is reached this way.
+readonly public_pages='
+              - match: { path: / }
+                route: &pages { cluster: control_plane, timeout: 12s }
+              - match: { path: /robots.txt }
+                route: *pages
+              - match: { safe_regex: { regex: "/[0-9A-Za-z_-]+([+]|%2[Bb])" } }
+                route: *pages
+              - match: { safe_regex: { regex: "/[+]/[0-9A-Za-z/_-]+([.]css)?" } }
+                route: *pages'
+
 # set_number PLACEHOLDER VARIABLE DEFAULT
 set_number() {
   local value=${!2:-$3}
@@ -140,6 +152,15 @@ set_rate_limit() {
   values[RATE_LIMIT]=${values[RATE_LIMIT]/PER_SECOND/"$per_second"}
 }
 
+# Whether pages for visitors come from the control plane.
+set_public_pages() {
+  case $1 in
+  false) values[PUBLIC_PAGES]='' ;;
+  true) values[PUBLIC_PAGES]=$public_pages ;;
+  *) fail "EDGELINK_PUBLIC_PAGES must be true or false, not '$1'" ;;
+  esac
+}
+
 # Whether the feed of changes is followed, and with it what is believed without asking.
 set_feed() {
   case $1 in
@@ -193,6 +214,7 @@ set_number DRAIN_SECONDS EDGELINK_DRAIN_SECONDS 20
 set_number FRESH_SECONDS EDGELINK_FRESH_SECONDS 5
 set_number STALE_SECONDS EDGELINK_STALE_SECONDS 86400
 set_rate_limit "${EDGELINK_RATE_PER_SECOND:-500}" "${EDGELINK_RATE_BURST:-2000}"
+set_public_pages "${EDGELINK_PUBLIC_PAGES:-true}"
 set_boolean TIER_HEADER EDGELINK_TIER_HEADER false
 set_string EDGE_ADDRESS "${EDGELINK_EDGE_ADDRESS:-127.0.0.1}"
 set_string ACCESS_LOG "${EDGELINK_ACCESS_LOG:-/dev/stdout}"

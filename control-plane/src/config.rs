@@ -10,6 +10,7 @@ mod domains;
 mod environment;
 mod error;
 mod feed;
+mod home;
 mod limits;
 mod links;
 mod network;
@@ -25,6 +26,7 @@ pub use domains::DomainsConfig;
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use feed::{FeedConfig, PublisherConfig};
+pub use home::{HomeConfig, ReportsConfig};
 pub use limits::LimitsConfig;
 pub use links::{LinksConfig, NumberSourceKind, NumbersConfig, Scheme, UnknownHosts};
 pub use network::{Network, Origin};
@@ -82,6 +84,10 @@ edgelink_wire::settings! {
         pub log: LogConfig = LogConfig::default();
         /// See [`PagesConfig`].
         pub pages: PagesConfig = PagesConfig::default();
+        /// See [`HomeConfig`].
+        pub home: HomeConfig = HomeConfig::default();
+        /// See [`ReportsConfig`].
+        pub reports: ReportsConfig = ReportsConfig::default();
     }
 }
 
@@ -126,6 +132,7 @@ impl Config {
         self.auth.complete(problems);
         self.log.check(problems);
         self.pages.check(problems);
+        self.home.check(problems);
     }
 }
 

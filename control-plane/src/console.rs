@@ -4,23 +4,24 @@
 //! what is written to the audit log is decided there alone. `guard` stands in front of all pages: it knows who has logged in, and lets
 //! forms through that are our own.
 
-mod api;
-mod assets;
+pub(crate) mod api;
+pub(crate) mod assets;
 mod audit;
 mod bulk;
 mod create;
 mod domains;
 mod edit;
-mod errors;
-mod fields;
-mod form;
-mod guard;
+pub(crate) mod errors;
+pub(crate) mod fields;
+pub(crate) mod form;
+pub(crate) mod guard;
 mod keys;
 mod layout;
 mod link;
 mod links;
 mod login;
 mod overview;
+mod reports;
 mod rules;
 mod settings;
 mod signed_in;
@@ -101,6 +102,8 @@ fn account_routes() -> Router<Console> {
         .route("/console/keys/{id}/revoke", post(keys::revoke))
         .route("/console/users", get(users::page).post(users::create))
         .route("/console/users/{id}", get(users::one).post(users::change))
+        .route("/console/reports", get(reports::page))
+        .route("/console/reports/{id}", post(reports::change))
         .route("/console/audit", get(audit::page))
         .route("/console/settings", get(settings::page))
         .route(

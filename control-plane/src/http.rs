@@ -14,7 +14,7 @@ pub(crate) mod observe;
 mod openapi;
 mod pages;
 mod places;
-mod redirect;
+pub(crate) mod redirect;
 pub(crate) mod routes;
 mod seal;
 mod shares;

@@ -18,6 +18,7 @@ mod live;
 pub mod memory;
 pub mod numbers;
 mod problem;
+mod public;
 pub mod publisher;
 pub mod purge;
 pub mod redis;

@@ -40,6 +40,7 @@ mod packed;
 mod publisher;
 mod purge;
 mod receipts;
+mod reports;
 mod revisions;
 mod rows;
 mod secret_place;
@@ -93,6 +94,7 @@ pub use publisher::{
     PublisherState,
 };
 pub use receipts::{Receipt, StoredReceipt};
+pub use reports::{MAX_OPEN_OF_LINK, NewReport, ReportQuery, ReportReason, ReportRow, Reported};
 pub(crate) use secret_place::DAY;
 pub use sessions::{NewSession, SessionLimits, StoredSession};
 pub use tags::{MAX_COUNTED, MAX_RETAGGED, TagCount, TagQuery};

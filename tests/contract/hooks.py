@@ -19,6 +19,7 @@ FORMATS = {
     "domain-name": st.from_regex(r"\A[a-z][a-z0-9]{0,20}\.example\Z"),
     "alias": st.from_regex(r"\A[0-9A-Za-z_-]{1,64}\Z"),
     "line": line,
+    "logo": st.builds("https://{}/{}.svg".format, host, st.from_regex(r"\A[a-z]{1,10}\Z")),
     "notes": line,
     "ip": st.ip_addresses().map(str),
     "date-time": time.map(lambda value: value.strftime("%Y-%m-%dT%H:%M:%SZ")),

@@ -144,8 +144,9 @@ fn brightness(colour: &str) -> Option<u32> {
     Some((299 * channel(16) + 587 * channel(8) + 114 * channel(0)) / 1_000)
 }
 
-/// Whether a text is a data URL of a picture.
-fn is_picture(url: &str) -> bool {
+/// Whether a text is a data URL of a picture of at most [`MAX_LOGO_LENGTH`] bytes.
+#[must_use]
+pub fn is_picture(url: &str) -> bool {
     let kinds = ["png", "jpeg", "webp", "svg+xml"];
     let data = url
         .strip_prefix("data:image/")

@@ -89,8 +89,9 @@ edgelink_wire::settings! {
         pub filter: String = "info".to_owned();
     }
 
-    /// Files of HTML, at most 65536 bytes each, that visitors see instead of a redirect. They are read once, at the start.
-    /// Without them built-in pages are sent.
+    /// Pages for visitors. The first three, and `robots`, are files of at most 65536 bytes each, which are read once, at the
+    /// start: HTML that visitors see instead of a redirect. Without them built-in pages are sent, in the
+    /// look of the domain.
     pub struct PagesConfig {
         /// For 404: there is no such link, or not yet.
         pub not_found: Option<FileText> = None, "/etc/edgelink/404.html";
@@ -98,6 +99,13 @@ edgelink_wire::settings! {
         pub gone: Option<FileText> = None, "/etc/edgelink/410.html";
         /// For 503: the link cannot be looked up at the moment.
         pub unavailable: Option<FileText> = None, "/etc/edgelink/503.html";
+        /// `/robots.txt` of all domains. Without it robots may visit all but pages for people (`code+`, `/+/`), so that they see which
+        /// links are not `crawlable`.
+        pub robots: Option<FileText> = None, "/etc/edgelink/robots.txt";
+        /// Whether `code+` shows where a link leads, without leading there.
+        pub previews: bool = true;
+        /// Requests for previews, the home page and reports of abuse worked on at once; then 503.
+        pub max_requests: usize = 64, 1..=10_000;
     }
 }
 
@@ -156,6 +164,7 @@ impl PagesConfig {
             ("pages.not_found", &self.not_found),
             ("pages.gone", &self.gone),
             ("pages.unavailable", &self.unavailable),
+            ("pages.robots", &self.robots),
         ] {
             let length = page.as_ref().map_or(0, |page| page.text().len());
             if length > MAX_PAGE_BYTES {

@@ -469,3 +469,30 @@ fn an_attribute_of_which_no_header_is_known_is_refused() {
     let error = load("[clicks]\nattributes = ['colour']", &[]).unwrap_err();
     assert!(error.contains("`country`"), "{error}");
 }
+
+#[test]
+fn the_key_of_strangers_is_a_key_and_of_use() {
+    let key = format!("edgelink_{}_{}", "0".repeat(16), "0".repeat(64));
+    for (content, page, refusal) in [
+        (format!("{key}\n"), "true", None),
+        (String::new(), "true", Some("with an API key")),
+        (format!("{key} {key}"), "true", Some("with an API key")),
+        (key.clone(), "false", Some("home.page")),
+    ] {
+        let file = file(&content);
+        let file = file.path().display().to_string();
+        let variables = [
+            ("EDGELINK_HOME_PAGE", page),
+            ("EDGELINK_HOME_STRANGER_KEY_FILE", &*file),
+        ];
+        match (load("", &variables), refusal) {
+            (Ok(config), None) => assert_eq!(config.home.stranger_key(), Some(&*key)),
+            (Err(error), Some(refusal)) => {
+                assert!(error.contains("home.stranger_key_file"), "{error}");
+                assert!(error.contains(refusal), "{error}");
+                assert!(!error.contains(&key), "{error}");
+            }
+            (loaded, _) => panic!("{content} {page}: {loaded:?}"),
+        }
+    }
+}

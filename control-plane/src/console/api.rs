@@ -21,16 +21,16 @@ use tower::ServiceExt;
 
 /// The state of all pages.
 #[derive(Clone)]
-pub(super) struct Console {
-    pub(super) app: Arc<App>,
+pub(crate) struct Console {
+    pub(crate) app: Arc<App>,
     api: Router,
 }
 
 /// What the API has answered with success.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// `Null` where there is no body.
-    pub(super) body: Value,
+    pub(crate) body: Value,
     /// The revision of the link.
     pub(super) entity_tag: Option<HeaderValue>,
     /// What the feed has to carry before the page is sent.
@@ -38,7 +38,7 @@ pub(super) struct Answer {
 }
 
 impl Console {
-    pub(super) fn new(app: &Arc<App>) -> Self {
+    pub(crate) fn new(app: &Arc<App>) -> Self {
         Self {
             api: routes_of_callers().with_state(app.clone()),
             app: app.clone(),
@@ -87,7 +87,7 @@ impl Console {
     }
 
     /// Sends JSON to a path of the API.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         caller: &Caller,
         method: Method,
@@ -98,7 +98,7 @@ impl Console {
     }
 
     /// Sends a request to the API, on the condition that the link still has the revision `if_match`.
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &self,
         caller: &Caller,
         method: Method,
@@ -159,7 +159,7 @@ impl Answer {
     }
 
     /// The body as a type.
-    pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, Problem> {
+    pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T, Problem> {
         serde_json::from_value(self.body).map_err(|error| {
             tracing::error!(%error, "the console does not understand the API");
             Problem::new(Kind::Internal)
@@ -167,7 +167,7 @@ impl Answer {
     }
 
     /// Makes a page wait until edges know of the change.
-    pub(super) fn before(&self, response: Response) -> Response {
+    pub(crate) fn before(&self, response: Response) -> Response {
         match self.awaited.clone() {
             Some(awaited) => awaited.attach_to(response),
             None => response,
@@ -181,7 +181,7 @@ pub(super) fn encoded(text: &str) -> String {
 }
 
 /// A query of the parameters that are not empty, with its question mark.
-pub(super) fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+pub(crate) fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let pairs = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     let pairs = pairs.map(|(name, value)| format!("{name}={}", encoded(value)));
     let query = pairs.collect::<Vec<_>>().join("&");

@@ -3,7 +3,6 @@
 //! Their path has a hash over all of them, so that browsers keep them for good and never mix those of two versions. A path
 //! with another hash, which a page of another version asks for while versions change, gets the file of this one, not to be kept.
 
-use crate::http::app::App;
 use crate::problem::{Kind, Problem};
 use axum::Router;
 use axum::extract::Path;
@@ -12,7 +11,7 @@ use axum::routing::get;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use sha2::{Digest, Sha256};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 /// A file, as it is and compressed by gzip.
 struct Asset {
@@ -43,14 +42,30 @@ static HASH: LazyLock<String> = LazyLock::new(|| {
     hex::encode(&hasher.finalize()[..8])
 });
 
+/// Where the console has the files.
+const CONSOLE: &str = "/console/assets";
+
+/// Where pages for visitors have them: edges lead there, and not to the console.
+const PUBLIC: &str = "/+/assets";
+
 /// The routes of the files.
-pub(super) fn routes() -> Router<Arc<App>> {
-    Router::new().route("/console/assets/{hash}/{name}", get(serve))
+pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new().route(&format!("{CONSOLE}/{{hash}}/{{name}}"), get(serve))
+}
+
+/// The routes of those files that pages for visitors load.
+pub(crate) fn public_routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new().route(&format!("{PUBLIC}/{{hash}}/{{name}}"), get(serve))
 }
 
 /// The address of a file, which changes with any of them.
 pub(super) fn url(name: &str) -> String {
-    format!("/console/assets/{}/{name}", *HASH)
+    format!("{CONSOLE}/{}/{name}", *HASH)
+}
+
+/// The same for pages for visitors.
+pub(crate) fn public_url(name: &str) -> String {
+    format!("{PUBLIC}/{}/{name}", *HASH)
 }
 
 /// The address of the script; `None` if this binary was built without its module, and pages do without.

@@ -14,7 +14,15 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::Method;
 use serde_json::{Map, Value};
 
-const URLS: [&str; 3] = ["rootUrl", "notFoundUrl", "expiredUrl"];
+/// The fields of a domain that are texts.
+const TEXTS: [&str; 6] = [
+    "rootUrl",
+    "notFoundUrl",
+    "expiredUrl",
+    "brandName",
+    "brandLogo",
+    "brandColor",
+];
 
 #[derive(Template)]
 #[template(path = "console/domains.html")]
@@ -89,15 +97,24 @@ fn settings(domain: Option<&DomainView>) -> Vec<Field> {
         ),
         Field::choice("defaultStatus", t::REDIRECT_STATUS, &t::STATUSES)
             .value(status.map_or(String::new(), |status| status.to_string())),
+        Field::new("brandName", t::BRAND_NAME)
+            .hint(t::BRAND_NAME_HINT)
+            .value(text(|domain| &domain.brand_name)),
+        Field::new("brandLogo", t::BRAND_LOGO)
+            .hint(t::BRAND_LOGO_HINT)
+            .value(text(|domain| &domain.brand_logo)),
+        Field::new("brandColor", t::BRAND_COLOR)
+            .hint(t::BRAND_COLOR_HINT)
+            .value(text(|domain| &domain.brand_color)),
     ]
 }
 
 fn body(form: &Form) -> Map<String, Value> {
-    let urls = URLS
+    let texts = TEXTS
         .iter()
         .map(|name| ((*name).to_owned(), form.text(name)));
     let status = ("defaultStatus".to_owned(), form.number("defaultStatus"));
-    urls.chain([status]).collect()
+    texts.chain([status]).collect()
 }
 
 /// `POST /console/domains`.

@@ -44,7 +44,7 @@ pub(super) fn translate(mut response: Response, signed_in: Option<&SignedIn>) ->
 }
 
 /// What a problem says of itself, with the fields that no form shows.
-pub(super) fn describe(problem: &Problem) -> String {
+pub(crate) fn describe(problem: &Problem) -> String {
     let errors = problem.errors().iter();
     let errors = errors.map(|error| format!("{}: {}", error.field, error.reason));
     std::iter::once(problem.text().to_owned())

@@ -9,7 +9,7 @@ use askama::Template;
 /// A field of a form as it is shown.
 #[derive(Clone, Debug, Default, Template)]
 #[template(path = "console/field.html")]
-pub(super) struct Field {
+pub(crate) struct Field {
     /// Its name, and the id of its element.
     pub(super) name: &'static str,
     pub(super) label: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct Field {
 
 /// How a field is filled in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Input {
+pub(crate) enum Input {
     /// A line, by the type of the element.
     Line(&'static str),
     /// A password: what `autocomplete` says of it.
@@ -38,7 +38,7 @@ pub(super) enum Input {
 }
 
 impl Field {
-    pub(super) fn new(name: &'static str, label: &'static str) -> Self {
+    pub(crate) fn new(name: &'static str, label: &'static str) -> Self {
         Self {
             name,
             label,
@@ -46,22 +46,22 @@ impl Field {
         }
     }
 
-    pub(super) fn hint(self, hint: &'static str) -> Self {
+    pub(crate) fn hint(self, hint: &'static str) -> Self {
         Self { hint, ..self }
     }
 
-    pub(super) fn value(self, value: impl Into<String>) -> Self {
+    pub(crate) fn value(self, value: impl Into<String>) -> Self {
         Self {
             value: value.into(),
             ..self
         }
     }
 
-    pub(super) fn input(self, input: Input) -> Self {
+    pub(crate) fn input(self, input: Input) -> Self {
         Self { input, ..self }
     }
 
-    pub(super) fn required(self) -> Self {
+    pub(crate) fn required(self) -> Self {
         Self {
             is_required: true,
             ..self
@@ -75,7 +75,7 @@ impl Field {
     }
 
     /// One of several values, each with its label.
-    pub(super) fn choice(
+    pub(crate) fn choice(
         name: &'static str,
         label: &'static str,
         choices: &[(&str, &str)],
@@ -102,14 +102,14 @@ impl Field {
 /// A form as it is shown: again, with what was filled in, where something was wrong.
 #[derive(Debug, Default, Template)]
 #[template(path = "console/fields.html")]
-pub(super) struct Fields {
+pub(crate) struct Fields {
     pub(super) all: Vec<Field>,
     /// What is wrong with the whole.
     pub(super) problem: String,
 }
 
 impl Fields {
-    pub(super) fn new(all: Vec<Field>) -> Self {
+    pub(crate) fn new(all: Vec<Field>) -> Self {
         Self {
             all,
             problem: String::new(),
@@ -117,7 +117,7 @@ impl Fields {
     }
 
     /// With what a form has sent. Passwords are filled in by people alone.
-    pub(super) fn filled(mut self, form: &Form) -> Self {
+    pub(crate) fn filled(mut self, form: &Form) -> Self {
         for field in &mut self.all {
             if !matches!(field.input, Input::Password(_)) {
                 form.get(field.name).clone_into(&mut field.value);
@@ -127,7 +127,7 @@ impl Fields {
     }
 
     /// With the problem at its fields; what is wrong with none of them stands above the form.
-    pub(super) fn with(mut self, problem: &Problem) -> Self {
+    pub(crate) fn with(mut self, problem: &Problem) -> Self {
         let mut others = Vec::new();
         for error in problem.errors() {
             let name = error.field.split(['[', '.']).next().unwrap_or_default();
@@ -160,7 +160,7 @@ impl Fields {
 }
 
 /// Whether a problem is shown at the form that met it, and not on a page of its own.
-pub(super) fn stays(problem: &Problem) -> bool {
+pub(crate) fn stays(problem: &Problem) -> bool {
     !matches!(
         problem.kind(),
         Kind::Unauthorized

@@ -12,17 +12,17 @@ pub(super) const FORM_TOKEN: &str = "csrf";
 
 /// The fields of a form, or the parameters of a query, in their order; `guard` puts that of a form into the extensions of the request.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Form(Arc<[(String, String)]>);
+pub(crate) struct Form(Arc<[(String, String)]>);
 
 impl Form {
     /// Reads the body of a form, or a query.
-    pub(super) fn parse(text: &[u8]) -> Self {
+    pub(crate) fn parse(text: &[u8]) -> Self {
         let pairs = url::form_urlencoded::parse(text);
         Self(pairs.into_owned().collect())
     }
 
     /// The first value of a field; empty if there is none.
-    pub(super) fn get(&self, name: &str) -> &str {
+    pub(crate) fn get(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(field, _)| field == name);
         found.map_or("", |(_, value)| value)
     }
@@ -39,7 +39,7 @@ impl Form {
     }
 
     /// A text, without spaces around it; null if it is empty.
-    pub(super) fn text(&self, name: &str) -> Value {
+    pub(crate) fn text(&self, name: &str) -> Value {
         match self.get(name).trim() {
             "" => Value::Null,
             text => text.into(),

@@ -7,6 +7,7 @@ use super::api::Console;
 use super::form::{FORM_TOKEN, Form};
 use super::signed_in::SignedIn;
 use super::{errors, strings as t};
+use crate::config::ServerConfig;
 use crate::http::auth::sessions::Token;
 use crate::problem::{Kind, Problem};
 use axum::body::Body;
@@ -14,6 +15,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use bytes::Bytes;
+use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -161,18 +163,26 @@ async fn with_form(
     request: Request,
     token: Option<&Token>,
 ) -> Result<Request, Problem> {
-    check_origin(request.headers())?;
-    let (mut head, body) = request.into_parts();
-    let server = &console.app.config.server;
-    let body = read(body, server.max_body_bytes);
-    let body = tokio::time::timeout(server.body_timeout_ms, body).await;
-    let form = Form::parse(&body.map_err(|_| Problem::new(Kind::BodyTimeout))??);
+    let (mut head, form) = read_form(&console.app.config.server, request).await?;
     let is_ours = token.is_some_and(|token| token.has_sent(form.get(FORM_TOKEN)));
     if !is_ours {
         return Err(Problem::new(Kind::Forbidden).with_detail(t::FORM_EXPIRED));
     }
     head.extensions.insert(form);
     Ok(Request::from_parts(head, Body::empty()))
+}
+
+/// The head of a request and its form, of which the browser does not say that another site has sent it.
+pub(crate) async fn read_form(
+    server: &ServerConfig,
+    request: Request,
+) -> Result<(Parts, Form), Problem> {
+    check_origin(request.headers())?;
+    let (head, body) = request.into_parts();
+    let body = read(body, server.max_body_bytes);
+    let body = tokio::time::timeout(server.body_timeout_ms, body).await;
+    let form = Form::parse(&body.map_err(|_| Problem::new(Kind::BodyTimeout))??);
+    Ok((head, form))
 }
 
 async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {

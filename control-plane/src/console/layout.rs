@@ -19,12 +19,13 @@ pub(super) enum Tab {
     Domains,
     Keys,
     Users,
+    Reports,
     Audit,
     Settings,
 }
 
 impl Tab {
-    const ALL: [(Self, &'static str, &'static str); 9] = [
+    const ALL: [(Self, &'static str, &'static str); 10] = [
         (Self::Overview, "/console", t::OVERVIEW),
         (Self::Links, "/console/links", t::LINKS),
         (Self::Create, "/console/links/new", t::CREATE),
@@ -32,6 +33,7 @@ impl Tab {
         (Self::Domains, "/console/domains", t::DOMAINS),
         (Self::Keys, "/console/keys", t::KEYS),
         (Self::Users, "/console/users", t::USERS),
+        (Self::Reports, "/console/reports", t::REPORTS),
         (Self::Audit, "/console/audit", t::AUDIT),
         (Self::Settings, "/console/settings", t::SETTINGS),
     ];
@@ -46,6 +48,7 @@ impl Tab {
             Self::Domains => get("/domains"),
             Self::Keys => get("/keys"),
             Self::Users => get("/users"),
+            Self::Reports => get("/reports"),
             Self::Audit => get("/audit"),
             Self::Settings => true,
         }

@@ -166,6 +166,23 @@ strings! {
     NOT_VERIFIED = "not verified";
     VERIFY = "Verify now";
     VERIFY_HINT = "Add this TXT record to the DNS of the domain, then verify it:";
+    BRAND_NAME = "Name on its pages";
+    BRAND_NAME_HINT = "Visitors see it on pages for people, such as that of an unknown link.";
+    BRAND_LOGO = "Logo on its pages";
+    BRAND_LOGO_HINT = "A URL with https://, or a picture as a data URL of at most 16 kB.";
+    BRAND_COLOR = "Colour of its pages";
+    BRAND_COLOR_HINT = "Such as #1a2b3c.";
+
+    REPORTS = "Reports";
+    REPORTS_HINT = "Links that visitors have reported as abuse. Disabling a link is undone on its page.";
+    NO_REPORTS = "There are no such reports.";
+    REASON = "Reason";
+    REPORT_TEXT = "What the visitor says";
+    ACTION_COLUMN = "What to do";
+    DISABLE_LINK = "Disable the link";
+    CLOSE_REPORT = "Close";
+    REOPEN_REPORT = "Open again";
+
     ROOT_URL = "Target of its root";
     NOT_FOUND_URL = "Target of unknown links";
 
@@ -221,6 +238,9 @@ pub(super) fn notice(done: &str) -> Option<&'static str> {
         "restored" => Some("The link is back."),
         "rules" => Some("The rules are saved."),
         "tags" => Some("The tag was changed in all links."),
+        "report-closed" => Some("The report is closed."),
+        "report-opened" => Some("The report is open again."),
+        "report-disabled" => Some("The link is disabled, and the report is closed."),
         "verified" => Some("The domain is verified."),
         "deleted" => Some("Removed."),
         "revoked" => Some("The key is revoked."),
@@ -282,6 +302,19 @@ pub(super) const LISTED_STATES: [(&str, &str); 6] = [
 
 /// The states of a link.
 pub(super) const STATES: [(&str, &str); 2] = [("active", "Enabled"), ("disabled", "Disabled")];
+
+/// The states that a list of reports can be narrowed to.
+pub(super) const REPORT_STATES: [(&str, &str); 3] =
+    [("open", "Open"), ("closed", "Closed"), ("all", "All")];
+
+/// Why links are reported, by the words of the API.
+pub(super) const REPORT_REASONS: [(&str, &str); 5] = [
+    ("phishing", "Phishing"),
+    ("malware", "Malware"),
+    ("spam", "Spam"),
+    ("illegal", "Illegal content"),
+    ("other", "Something else"),
+];
 
 /// The orders of a list.
 pub(super) const ORDERS: [(&str, &str); 4] = [

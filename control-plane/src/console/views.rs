@@ -239,6 +239,9 @@ pub(super) struct DomainView {
     pub(super) not_found_url: Option<String>,
     pub(super) expired_url: Option<String>,
     pub(super) default_status: Option<u16>,
+    pub(super) brand_name: Option<String>,
+    pub(super) brand_logo: Option<String>,
+    pub(super) brand_color: Option<String>,
     pub(super) verified: bool,
     pub(super) verification: Option<RecordView>,
 }
@@ -247,6 +250,43 @@ impl DomainView {
     pub(super) fn page(&self, page: &str) -> String {
         format!("/console/domains/{}{page}", super::api::encoded(&self.name))
     }
+}
+
+/// A report of abuse.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ReportView {
+    pub(super) id: u64,
+    pub(super) state: String,
+    pub(super) domain: String,
+    pub(super) short_code: String,
+    pub(super) long_url: String,
+    pub(super) reason: String,
+    pub(super) text: Option<String>,
+    pub(super) email: Option<String>,
+    pub(super) created_at: String,
+}
+
+impl ReportView {
+    /// The page of the link.
+    pub(super) fn link(&self) -> String {
+        link_href(&self.domain, &self.short_code, "")
+    }
+
+    /// What the reason is called.
+    pub(super) fn reason(&self) -> &str {
+        let reasons = super::strings::REPORT_REASONS;
+        let label = reasons.iter().find(|(word, _)| *word == self.reason);
+        label.map_or(&self.reason, |(_, label)| label)
+    }
+}
+
+/// A page of reports.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ReportsView {
+    pub(super) reports: Vec<ReportView>,
+    pub(super) next_cursor: Option<String>,
 }
 
 /// A DNS record.

@@ -19,9 +19,39 @@ pub struct DomainDetails {
     /// The status of redirects of new links that name none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_status: Option<u16>,
+    /// See [`Brand::name`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brand_name: Option<String>,
+    /// See [`Brand::logo`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brand_logo: Option<String>,
+    /// See [`Brand::color`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brand_color: Option<String>,
+}
+
+/// How pages for visitors of a domain look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Brand<'d> {
+    /// Whose pages they are.
+    pub name: Option<&'d str>,
+    /// A picture: a URL of https, or a data URL.
+    pub logo: Option<&'d str>,
+    /// The colour of lines, `#rrggbb` in lower case.
+    pub color: Option<&'d str>,
 }
 
 impl DomainDetails {
+    /// How pages for its visitors look.
+    #[must_use]
+    pub fn brand(&self) -> Brand<'_> {
+        Brand {
+            name: self.brand_name.as_deref(),
+            logo: self.brand_logo.as_deref(),
+            color: self.brand_color.as_deref(),
+        }
+    }
+
     /// Where visitors are sent who ask for no link that redirects.
     #[must_use]
     pub fn targets(&self) -> DomainTargets<&str> {
@@ -95,6 +125,12 @@ pub struct DomainPatch {
     pub expired_url: Option<Option<String>>,
     /// The new `defaultStatus`.
     pub default_status: Option<Option<u16>>,
+    /// The new `brandName`.
+    pub brand_name: Option<Option<String>>,
+    /// The new `brandLogo`.
+    pub brand_logo: Option<Option<String>>,
+    /// The new `brandColor`.
+    pub brand_color: Option<Option<String>>,
     /// Whether it counts as verified from now on.
     pub verified: Option<bool>,
 }
@@ -111,6 +147,9 @@ impl DomainPatch {
             not_found_url: text(&self.not_found_url, &old.not_found_url),
             expired_url: text(&self.expired_url, &old.expired_url),
             default_status: self.default_status.unwrap_or(old.default_status),
+            brand_name: text(&self.brand_name, &old.brand_name),
+            brand_logo: text(&self.brand_logo, &old.brand_logo),
+            brand_color: text(&self.brand_color, &old.brand_color),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! All domains as they are at one moment.
 
-use super::model::{DomainDetails, DomainRow};
+use super::model::{Brand, DomainDetails, DomainRow};
 use edgelink_wire::domain::without_defaults;
 use edgelink_wire::{Domain, DomainTargets};
 use std::collections::HashMap;
@@ -88,6 +88,13 @@ impl DomainTable {
     /// What the domain has of its own.
     pub(crate) fn details(&self, domain: &Domain) -> Option<&DomainDetails> {
         self.row(domain).map(|row| &row.details)
+    }
+
+    /// How pages for visitors of the domain look.
+    pub(crate) fn brand(&self, domain: &Domain) -> Brand<'_> {
+        self.details(domain)
+            .map(DomainDetails::brand)
+            .unwrap_or_default()
     }
 
     /// Where visitors of the domain are sent who ask for no link that redirects.

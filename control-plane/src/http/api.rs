@@ -5,6 +5,7 @@ mod accounts;
 mod analytics;
 mod audit;
 pub(super) mod body;
+mod brand;
 mod bulk;
 mod bulk_changes;
 mod bulk_items;
@@ -31,6 +32,7 @@ mod page;
 pub(super) mod patch;
 mod properties;
 mod quota;
+mod reports;
 pub(super) mod rules;
 mod schema;
 pub(super) mod tags;
@@ -90,6 +92,8 @@ fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(orphans::list))
         .routes(routes!(events::stream))
         .routes(routes!(track::track))
+        .routes(routes!(reports::list))
+        .routes(routes!(reports::patch))
         .routes(routes!(clicks::list, clicks::delete))
 }
 

@@ -13,7 +13,7 @@ use crate::http::pages::Pages;
 use crate::http::seal::Seal;
 use crate::http::tenant_links::TenantLinks;
 use crate::limits::Limiter;
-use crate::limits::tries::Tries;
+use crate::limits::tries::{PASSWORDS, Tries};
 use crate::links::creating::Creator;
 use crate::links::passwords::Passwords;
 use crate::live::Live;
@@ -52,12 +52,18 @@ pub(crate) struct App {
     pub(crate) passwords: Passwords,
     /// How often passwords may be tried.
     pub(crate) tries: Tries,
+    /// How often visitors may create links.
+    pub(crate) creations: Tries,
+    /// How often visitors may report links.
+    pub(crate) reportings: Tries,
     /// The secrets of visitor tokens.
     pub(crate) visitors: Arc<VisitorSecrets>,
     /// The clicks of redirects that this process answers.
     pub(crate) own_clicks: Arc<OwnClicks>,
     /// One permit for every request that may be worked on at once.
     pub(crate) request_permits: Semaphore,
+    /// One permit for every request for a page for visitors that may be worked on at once.
+    pub(crate) page_permits: Semaphore,
     /// One permit for every bulk request that may be worked on at once.
     pub(crate) bulk_permits: Semaphore,
     /// The live stream of clicks.
@@ -109,7 +115,9 @@ impl App {
             verifier: Verifier::new(&config.domains),
             domains: lookups.domains,
             passwords: Passwords::new(),
-            tries: Tries::new(lookups.redis.clone()),
+            tries: Tries::new(PASSWORDS, lookups.redis.clone()),
+            creations: Tries::new(config.home.budget(), lookups.redis.clone()),
+            reportings: Tries::new(config.reports.budget(), lookups.redis.clone()),
             visitors: lookups.visitors,
             own_clicks: lookups.own_clicks,
             limiter: Limiter::new(&config.limits, lookups.redis),
@@ -120,6 +128,7 @@ impl App {
             snapshots: lookups.snapshots,
             poll_permits: Semaphore::new(config.feed.max_polls),
             request_permits: Semaphore::new(config.server.max_requests),
+            page_permits: Semaphore::new(config.pages.max_requests),
             bulk_permits: Semaphore::new(config.server.max_bulk_requests),
             live: lookups.live,
             questions: Places::new(config.analytics.max_queries),

@@ -102,6 +102,11 @@ async fn authenticate(keys: &KeyVerifier, headers: &HeaderMap) -> Result<Caller,
         Problem::new(Kind::Unauthorized)
             .with_detail("send a key as 'Authorization: Bearer <key>' or as 'X-Api-Key: <key>'")
     })?;
+    caller_of(keys, key).await
+}
+
+/// Whose key that is.
+pub(crate) async fn caller_of(keys: &KeyVerifier, key: &str) -> Result<Caller, Problem> {
     let holder = keys.verify(key).await?;
     let holder = holder
         .ok_or_else(|| Problem::new(Kind::Unauthorized).with_detail("the key is not valid"))?;

@@ -60,7 +60,8 @@ pub(crate) async fn count(State(app): State<Arc<App>>, request: Request, next: N
     response
 }
 
-fn address(app: &App, request: &Request) -> IpAddr {
+/// The address, or the network, by which the client of a request is counted.
+pub(crate) fn address(app: &App, request: &Request) -> IpAddr {
     let peer = request.extensions().get::<Peer>();
     let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
     let trusted = &app.config.server.trusted_proxies;

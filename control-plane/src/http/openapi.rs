@@ -48,6 +48,7 @@ pub(crate) async fn page() -> Response {
         (name = "domains", description = "Domains of short links"),
         (name = "accounts", description = "Keys, users and tenants, and who has changed what"),
         (name = "webhooks", description = "Where events are sent"),
+        (name = "reports", description = "Abuse that visitors have reported"),
         (name = "operation", description = "The installation"),
     ),
 )]

@@ -4,6 +4,7 @@
 use super::pages::password_page;
 use crate::config::UnknownHosts;
 use crate::domains::DomainTable;
+use crate::domains::model::Brand;
 use crate::http::app::App;
 use crate::http::counting;
 use crate::http::visit::{Visit, behind_code, is_counted};
@@ -56,11 +57,12 @@ pub(crate) async fn follow(State(app): State<Arc<App>>, request: Request) -> Res
             if counts {
                 counting::count(&app, &visit, &key, &decision);
             }
-            answer(&app, &decision, &visit, &targets)
+            let brand = domains.brand(domain);
+            answer(&app, &decision, &visit, (&targets, brand))
         }
         Err(error) => {
             log_failure(&key, &error);
-            page(&app, Outcome::Unavailable)
+            page(&app, Outcome::Unavailable, domains.brand(domain))
         }
     }
 }
@@ -111,13 +113,14 @@ pub(super) fn may_be_link(uri: &Uri) -> bool {
 
 /// Answers a visitor of a path that is of no link.
 pub(crate) fn no_code(app: &App, request: &Request) -> Response {
+    let domains = app.domains.current();
+    let Some(domain) = requested_domain(app, &domains, request.headers()) else {
+        return page(app, Outcome::NotFound, Brand::default());
+    };
     if is_orphan(request.uri().path().as_bytes()) {
-        let domains = app.domains.current();
-        if let Some(domain) = requested_domain(app, &domains, request.headers()) {
-            note_orphan(app, request, domain, OrphanKind::Regular404);
-        }
+        note_orphan(app, request, domain, OrphanKind::Regular404);
     }
-    page(app, Outcome::NotFound)
+    page(app, Outcome::NotFound, domains.brand(domain))
 }
 
 fn note_orphan(app: &App, request: &Request, domain: &Domain, kind: OrphanKind) {
@@ -128,24 +131,26 @@ fn note_orphan(app: &App, request: &Request, domain: &Domain, kind: OrphanKind) 
     }
 }
 
-/// Answers a visitor of `/`.
-pub(crate) async fn root(State(app): State<Arc<App>>, request: Request) -> Response {
+/// Answers a visitor of `/`, with the home page if there is one and the domain has no target.
+pub(crate) fn root(app: &App, request: &Request, home: Option<Response>) -> Response {
     let domains = app.domains.current();
-    let Some(domain) = requested_domain(&app, &domains, request.headers()) else {
-        return unknown_host(&app);
+    let Some(domain) = requested_domain(app, &domains, request.headers()) else {
+        return unknown_host(app);
     };
-    note_orphan(&app, &request, domain, OrphanKind::BaseUrl);
+    note_orphan(app, request, domain, OrphanKind::BaseUrl);
     let root = domains.targets(domain).root;
     let redirect = root.and_then(|root| found(root, Outcome::Redirect));
-    redirect.unwrap_or_else(|| page(&app, Outcome::NotFound))
+    let answer = redirect.or(home);
+    answer.unwrap_or_else(|| page(app, Outcome::NotFound, domains.brand(domain)))
 }
 
 /// Answers for a host that is not known: it may be that of a domain that was just made.
-fn unknown_host(app: &App) -> Response {
-    match app.domains.is_outdated() {
-        true => page(app, Outcome::Unavailable),
-        false => page(app, Outcome::NotFound),
-    }
+pub(crate) fn unknown_host(app: &App) -> Response {
+    let outcome = match app.domains.is_outdated() {
+        true => Outcome::Unavailable,
+        false => Outcome::NotFound,
+    };
+    page(app, outcome, Brand::default())
 }
 
 /// The link that a request is for. `None` if its path names no code, or its host no domain.
@@ -158,7 +163,7 @@ pub(super) fn requested_key(app: &App, uri: &Uri, headers: &HeaderMap) -> Option
 
 /// The domain that `Host` names. For a missing or unknown one it is the default domain, or `None` if `links.unknown_hosts` is
 /// `not_found`.
-fn requested_domain<'a>(
+pub(crate) fn requested_domain<'a>(
     app: &'a App,
     domains: &'a DomainTable,
     headers: &HeaderMap,
@@ -178,15 +183,15 @@ fn answer(
     app: &App,
     decision: &Decision<'_>,
     visit: &Visit<'_>,
-    targets: &DomainTargets<&str>,
+    (targets, brand): (&DomainTargets<&str>, Brand<'_>),
 ) -> Response {
     let Some(sent_to) = &decision.sent_to else {
         let target = targets.instead_of(decision.outcome);
         let elsewhere = target.and_then(|target| found(target, decision.outcome));
-        return elsewhere.unwrap_or_else(|| page(app, decision.outcome));
+        return elsewhere.unwrap_or_else(|| page(app, decision.outcome, brand));
     };
     let Some(mut response) = redirect(decision.outcome, sent_to.status, &sent_to.location) else {
-        return page(app, Outcome::Unavailable);
+        return page(app, Outcome::Unavailable, brand);
     };
     if decision.is_unlocked {
         let headers = response.headers_mut();
@@ -224,12 +229,12 @@ fn count(outcome: Outcome) {
     counter!(REDIRECTS, "outcome" => outcome.name()).increment(1);
 }
 
-fn page(app: &App, outcome: Outcome) -> Response {
+pub(crate) fn page(app: &App, outcome: Outcome, brand: Brand<'_>) -> Response {
     count(outcome);
     match outcome {
-        Outcome::NotFound => app.pages.not_found(),
-        Outcome::Gone => app.pages.gone(),
-        Outcome::Locked => password_page(Notice::Locked),
-        Outcome::Redirect | Outcome::Expired | Outcome::Unavailable => app.pages.unavailable(),
+        Outcome::NotFound => app.pages.not_found(brand),
+        Outcome::Gone => app.pages.gone(brand),
+        Outcome::Locked => password_page(Notice::Locked, brand),
+        Outcome::Redirect | Outcome::Expired | Outcome::Unavailable => app.pages.unavailable(brand),
     }
 }

@@ -5,6 +5,7 @@ use super::{layers, observe};
 use crate::console;
 use crate::http::app::App;
 use crate::problem::{Kind, Problem, method_not_allowed};
+use crate::public::{self, home, preview};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
@@ -39,8 +40,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         )
         .route("/openapi.json", get(openapi::json))
         .route("/api/docs", get(openapi::page))
-        .route("/", get(redirect::root))
-        .route("/{code}", get(redirect::follow).post(form))
+        .route("/", get(root))
+        .route("/{code}", get(visit).post(form))
+        .merge(public::routes(&app))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
     let others = bounded(others, &app);
     let console = bounded(
@@ -108,6 +110,21 @@ async fn nothing_here(State(app): State<Arc<App>>, request: Request) -> Response
             Box::pin(within_bounds(&app, answer)).await
         }
         _ => nothing(),
+    }
+}
+
+/// Answers a visitor of `/`.
+async fn root(State(app): State<Arc<App>>, request: Request) -> Response {
+    redirect::root(&app, &request, home::page(&app, request.headers()))
+}
+
+/// Answers a visitor of a link, or of its preview.
+async fn visit(State(app): State<Arc<App>>, request: Request) -> Response {
+    match preview::requested_code(request.uri()) {
+        Some(code) if app.config.pages.previews => {
+            preview::answer(&app, code, request.headers()).await
+        }
+        _ => redirect::follow(State(app), request).await,
     }
 }
 

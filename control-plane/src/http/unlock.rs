@@ -5,6 +5,7 @@ use super::client_address::{Peer, client_address, network};
 use super::pages::password_page;
 use super::redirect::{may_be_link, requested_key};
 use crate::clock;
+use crate::domains::model::Brand;
 use crate::http::app::App;
 use crate::http::visit::behind_code;
 use crate::problem::{Kind, Problem};
@@ -97,8 +98,11 @@ pub(super) async fn answer(app: &App, request: Request) -> Option<Response> {
     }
     let Some(key) = requested_key(app, &head.uri, &head.headers) else {
         // The host may be that of a domain that was just made.
-        return app.domains.is_outdated().then(|| app.pages.unavailable());
+        let unavailable = || app.pages.unavailable(Brand::default());
+        return app.domains.is_outdated().then(unavailable);
     };
+    let domains = app.domains.current();
+    let brand = domains.brand(&key.domain);
     let peer = head.extensions.get::<Peer>();
     let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0);
     let address = client_address(peer, &head.headers, &app.config.server.trusted_proxies);
@@ -113,15 +117,15 @@ pub(super) async fn answer(app: &App, request: Request) -> Option<Response> {
             let cookie = set_cookie(key.to_string().as_bytes(), &cookie, is_secure);
             Some(see_again(path, &cookie))
         }
-        Ok(Unlocking::Wrong) => Some(password_page(Notice::Wrong)),
+        Ok(Unlocking::Wrong) => Some(password_page(Notice::Wrong, brand)),
         Ok(Unlocking::Limited(seconds)) => {
-            let mut response = password_page(Notice::Limited);
+            let mut response = password_page(Notice::Limited, brand);
             let seconds = HeaderValue::from(seconds);
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
             Some(response)
         }
         Ok(Unlocking::NotLocked) => None,
-        Err(_) => Some(app.pages.unavailable()),
+        Err(_) => Some(app.pages.unavailable(brand)),
     }
 }
 

@@ -30,6 +30,32 @@ pub(crate) struct Bucket {
     pub(crate) at: u64,
 }
 
+/// How often something may be done: by an address, and about a subject by all addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// What the keys of its buckets begin with.
+    pub(crate) name: &'static str,
+    pub(crate) address: Rate,
+    pub(crate) subject: Rate,
+}
+
+impl Budget {
+    /// So often an hour, and so often at once.
+    pub(crate) fn hourly(name: &'static str, address: u32, subject: u32) -> Self {
+        const HOUR_SECONDS: u32 = 3_600;
+        let rate = |times: u32| Rate {
+            capacity: times.saturating_mul(HOUR_SECONDS),
+            per_second: times,
+            cost: HOUR_SECONDS,
+        };
+        Self {
+            name,
+            address: rate(address),
+            subject: rate(subject),
+        }
+    }
+}
+
 impl Rate {
     /// `None` if one of them is 0.
     pub(crate) fn new(capacity: u32, per_second: u32) -> Option<Self> {

@@ -1,6 +1,6 @@
-//! How often a password may be tried: by the client's address, and for each link or account from all addresses.
+//! How often strangers may do something, such as trying a password: by their address, and by what it is about from all addresses.
 
-use super::bucket::{KeyedBucket, Rate, Taken};
+use super::bucket::{Budget, KeyedBucket, Rate, Taken};
 use super::local::LocalBuckets;
 use super::{PREFIX, report_degraded};
 use crate::redis::Redis;
@@ -23,32 +23,44 @@ const SUBJECT: Rate = Rate {
     cost: 2,
 };
 
+/// Of passwords.
+pub(crate) const PASSWORDS: Budget = Budget {
+    name: "try",
+    address: ADDRESS,
+    subject: SUBJECT,
+};
+
 /// Buckets in this process.
 const MAX_BUCKETS: u64 = 100_000;
 
-/// The tries of passwords, which all control planes of a Redis count together. Without Redis, and while it does not answer, each
-/// counts by itself.
+/// What is counted, by all control planes of a Redis together. Without Redis, and while it does not answer, each counts by itself.
 pub(crate) struct Tries {
+    budget: Budget,
     redis: Option<Arc<Redis>>,
     local: LocalBuckets,
 }
 
 impl Tries {
-    pub(crate) fn new(redis: Option<Arc<Redis>>) -> Self {
-        let longest = ADDRESS.window_seconds().max(SUBJECT.window_seconds());
+    pub(crate) fn new(budget: Budget, redis: Option<Arc<Redis>>) -> Self {
+        let Budget {
+            address, subject, ..
+        } = budget;
+        let longest = address.window_seconds().max(subject.window_seconds());
         Self {
+            budget,
             redis,
             local: LocalBuckets::new(MAX_BUCKETS, Duration::from_secs(longest)),
         }
     }
 
-    /// Takes a try of the password of `subject`: the key of a link, or an account. The seconds until there is one, at least 1, if there
-    /// is none now.
+    /// Takes a try that is about `subject`: the key of a link, or an account, whose password is tried. The seconds until there is one,
+    /// at least 1, if there is none now.
     pub(crate) async fn take(&self, subject: impl Display, address: IpAddr) -> Result<(), u64> {
+        let Budget { name, .. } = self.budget;
         let bucket = |key: String, rate| KeyedBucket { key, rate };
         let buckets = [
-            bucket(format!("{PREFIX}try:{address}"), ADDRESS),
-            bucket(format!("{PREFIX}try:{subject}"), SUBJECT),
+            bucket(format!("{PREFIX}{name}:{address}"), self.budget.address),
+            bucket(format!("{PREFIX}{name}:{subject}"), self.budget.subject),
         ];
         let taken = match &self.redis {
             Some(redis) => redis.take(&buckets).await.unwrap_or_else(|error| {
@@ -86,7 +98,7 @@ mod tests {
 
     #[tokio::test]
     async fn tries_are_limited_by_address_over_all_links() {
-        let tries = Tries::new(None);
+        let tries = Tries::new(PASSWORDS, None);
         for index in 0..10 {
             let code = format!("a{}", index % 3);
             assert_eq!(tries.take(key(&code), address(1)).await, Ok(()));
@@ -98,12 +110,26 @@ mod tests {
 
     #[tokio::test]
     async fn tries_are_limited_by_link_over_all_addresses() {
-        let tries = Tries::new(None);
+        let tries = Tries::new(PASSWORDS, None);
         for index in 0..60 {
             assert_eq!(tries.take(key("a"), address(index)).await, Ok(()));
         }
         let seconds = tries.take(key("a"), address(99)).await.unwrap_err();
         assert!((1..=2).contains(&seconds), "{seconds}");
         assert_eq!(tries.take(key("b"), address(99)).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn so_many_an_hour_are_there_at_once_and_come_back_within_it() {
+        let tries = Tries::new(Budget::hourly("x", 2, 3), None);
+        for (last, expected) in [(1, true), (1, true), (1, false), (2, true), (3, false)] {
+            let taken = tries.take("all", address(last)).await;
+            assert_eq!(taken.is_ok(), expected, "{last}");
+            if let Err(seconds) = taken {
+                assert!((1_100..=1_800).contains(&seconds), "{seconds}");
+            }
+        }
+        let most = Tries::new(Budget::hourly("x", 1_000_000, 1_000_000), None);
+        assert_eq!(most.take("all", address(1)).await, Ok(()));
     }
 }

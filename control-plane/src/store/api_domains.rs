@@ -406,8 +406,18 @@ async fn count_of_tenant(session: &mut Session, tenant_id: u32) -> Result<(u64, 
     Ok((domains.cast_unsigned(), unverified.cast_unsigned()))
 }
 
+/// Cuts what a picture consists of off its data URL.
+fn shorten(logo: &mut String) {
+    if let Some((kind, data)) = logo.split_once(";base64,") {
+        *logo = format!("{kind} ({} bytes)", data.len());
+    }
+}
+
 fn note_details(detail: &mut Map<String, Json>, details: &DomainDetails) {
-    if let Json::Object(details) = json!(details) {
+    if let Json::Object(mut details) = json!(details) {
+        if let Some(Json::String(logo)) = details.get_mut("brandLogo") {
+            shorten(logo);
+        }
         detail.extend(details);
     }
 }

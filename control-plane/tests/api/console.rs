@@ -8,4 +8,5 @@ mod hostile;
 mod links;
 mod login;
 mod pages;
+mod reports;
 mod roles;

@@ -29,6 +29,7 @@ mod migration;
 mod moving;
 mod openapi;
 mod operations;
+mod pages;
 mod passwords;
 mod peers;
 mod properties;

@@ -129,6 +129,8 @@ const ORDER: &[&str] = &[
     "getOrphans",
     "listOrphans",
     "deleteClicks",
+    "listReports",
+    "changeReport",
     "deleteLink",
     "restoreLink",
     "changeLinks",
@@ -190,6 +192,10 @@ async fn the_examples_are_answered_as_documented() {
 
     let mut made = String::new();
     for (_, path, method, operation) in operations {
+        if operation["operationId"] == "changeReport" {
+            // The first one.
+            made = "1".to_owned();
+        }
         let path = path.replace("{code}", "summer-sale");
         let path = path.replace("{name}", "brand.example");
         let path = path.replace("{tag}", "summer").replace("{id}", &made);
@@ -206,6 +212,11 @@ async fn the_examples_are_answered_as_documented() {
         let body = example(&document, operation);
         if operation["operationId"] == "trackConversion" {
             visit(&server, body.as_ref().unwrap()).await;
+        }
+        if operation["operationId"] == "listReports" {
+            let form = "code=summer-sale&reason=spam";
+            let report = server.plain(Method::POST, "/+/report").body(form);
+            assert_eq!(send(report).await.status, 303);
         }
         let answer = match body {
             Some(body) => send(request.json(&body)).await,

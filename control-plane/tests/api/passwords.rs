@@ -220,7 +220,7 @@ fn assert_page(answer: &Answer, status: u16) {
     let policy = answer.header("content-security-policy");
     assert_eq!(
         policy,
-        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
     );
     for absent in ["location", "set-cookie"] {
         assert_eq!(answer.header(absent), "");

@@ -183,39 +183,52 @@ macro_rules! page {
         )
     };
 }
-/// What the page says above its form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// That a password is needed.
-    Locked,
-    /// That it was wrong.
-    Wrong,
-    /// That there were too many tries.
-    Limited,
-}
 
-impl Notice {
-    /// The status code of the page.
-    #[must_use]
-    pub fn status(self) -> u16 {
-        match self {
-            Self::Locked => 200,
-            Self::Wrong => 403,
-            Self::Limited => 429,
+/// Declares what the page says above its form.
+macro_rules! notices {
+    ($($(#[$doc:meta])* $notice:ident: $status:literal, $text:literal;)+) => {
+        /// What the page says above its form.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Notice {
+            $($(#[$doc])* $notice,)+
         }
-    }
 
-    /// The page: no script, and nothing of the visitor or of the link. The form goes to the address at which the page is.
-    #[must_use]
-    pub fn page(self) -> &'static str {
-        match self {
-            Self::Locked => page!("This link needs a password."),
-            Self::Wrong => page!("That is not the password. Please try again."),
-            Self::Limited => {
-                page!("There were too many tries. Please wait a little and try again.")
+        impl Notice {
+            /// The status code of the page.
+            #[must_use]
+            pub fn status(self) -> u16 {
+                match self {
+                    $(Self::$notice => $status,)+
+                }
+            }
+
+            /// What it says.
+            #[must_use]
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(Self::$notice => $text,)+
+                }
+            }
+
+            /// The page: no script, and nothing of the visitor or of the link. The form goes to the address at which the page
+            /// is.
+            #[must_use]
+            pub fn page(self) -> &'static str {
+                match self {
+                    $(Self::$notice => page!($text),)+
+                }
             }
         }
-    }
+    };
+}
+
+notices! {
+    /// That a password is needed.
+    Locked: 200, "This link needs a password.";
+    /// That it was wrong.
+    Wrong: 403, "That is not the password. Please try again.";
+    /// That there were too many tries.
+    Limited: 429, "There were too many tries. Please wait a little and try again.";
 }
 
 /// The headers of the page, beside `Cache-Control` and `Content-Type`. `form-action` is left out: browsers apply it to where a

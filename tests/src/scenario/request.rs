@@ -16,6 +16,10 @@ pub async fn paths_that_are_no_code_pass_through(edge: &mut impl Edge) {
         "/?a=b",
         "/robots.txt",
         "/favicon.ico",
+        "/a+",
+        "/a+?b=c",
+        "/a%2B",
+        "/+/report",
         &long,
     ];
     for path in paths {

@@ -51,6 +51,8 @@ pub struct EnvoyOptions {
     pub rate: Option<(u32, u32)>,
     /// `EDGELINK_TRUSTED_HOPS`.
     pub trusted_hops: u8,
+    /// `EDGELINK_PUBLIC_PAGES`.
+    pub public_pages: bool,
     /// `EDGELINK_COUNTRY_HEADER` and `EDGELINK_CITY_HEADER`; empty for none.
     pub geo_headers: [&'static str; 2],
 }
@@ -96,6 +98,7 @@ impl Default for EnvoyOptions {
             drain_seconds: 20,
             rate: None,
             trusted_hops: 0,
+            public_pages: false,
             geo_headers: [""; 2],
         }
     }
@@ -295,6 +298,7 @@ fn run_sh(
         .env("EDGELINK_CLICKS_ORPHANS", options.orphans)
         .env("EDGELINK_WORKERS", options.workers.to_string())
         .env("EDGELINK_TRUSTED_HOPS", options.trusted_hops.to_string())
+        .env("EDGELINK_PUBLIC_PAGES", options.public_pages.to_string())
         .env("EDGELINK_COUNTRY_HEADER", options.geo_headers[0])
         .env("EDGELINK_CITY_HEADER", options.geo_headers[1])
         .env("EDGELINK_DRAIN_SECONDS", options.drain_seconds.to_string())

@@ -16,6 +16,7 @@ mod listeners;
 mod load;
 mod make_run;
 mod outage;
+mod pages;
 mod passwords;
 mod paths;
 mod peer;

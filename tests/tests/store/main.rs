@@ -24,6 +24,7 @@ mod link_clicks;
 mod listing;
 mod plans;
 mod publisher;
+mod reports;
 mod scopes;
 mod searching;
 mod segments;

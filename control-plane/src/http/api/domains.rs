@@ -2,6 +2,7 @@
 
 use super::accounts::created;
 use super::body::JsonObject;
+use super::brand;
 use super::fields::{Fields, Reason};
 use super::{cursor, page, schema, values};
 use crate::domains::model::{DomainDetails, DomainPatch, DomainRow};
@@ -41,6 +42,9 @@ struct DomainView {
     not_found_url: Option<String>,
     expired_url: Option<String>,
     default_status: Option<u16>,
+    brand_name: Option<String>,
+    brand_logo: Option<String>,
+    brand_color: Option<String>,
     /// Whether it may have links.
     verified: bool,
     verified_at: Option<String>,
@@ -66,6 +70,9 @@ impl DomainView {
             not_found_url,
             expired_url,
             default_status,
+            brand_name,
+            brand_logo,
+            brand_color,
         } = details;
         let made = row.filter(|row| row.is_made() && !is_configured);
         let time = |time: Option<u64>| time.map(timestamp::from_millis);
@@ -78,6 +85,9 @@ impl DomainView {
             not_found_url,
             expired_url,
             default_status,
+            brand_name,
+            brand_logo,
+            brand_color,
             verified: is_configured || made.is_some_and(DomainRow::is_in_effect),
             verified_at: time(made.and_then(|row| row.verified_at)),
             created_at: time(made.and_then(|row| row.created_at)),
@@ -420,6 +430,9 @@ fn read_details(fields: &mut Fields, links: &TenantLinks<'_>) -> DomainPatch {
         default_status: fields.change("defaultStatus", |value| {
             values::redirect(value).map(|status| status.code())
         }),
+        brand_name: fields.change("brandName", brand::name),
+        brand_logo: fields.change("brandLogo", brand::logo),
+        brand_color: fields.change("brandColor", brand::color),
         verified: None,
     }
 }

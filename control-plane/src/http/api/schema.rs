@@ -138,6 +138,8 @@ values! {
     AccountGroup: String = ["edge", "worker", "hour", "day"];
     /// In which state a listed link is.
     ListedState: String = ["active", "disabled", "expired", "scheduled", "archived"];
+    /// Whether a report was dealt with.
+    ReportState: String = ["open", "closed"];
     /// The order of a list.
     Order: String = ["createdAt-desc", "createdAt-asc", "shortCode-asc", "shortCode-desc"];
     /// By what clicks are grouped.
@@ -467,7 +469,8 @@ requests! {
     /// A domain to be made.
     #[schema(example = json!({
         "name": "brand.example", "rootUrl": "https://example.com/", "notFoundUrl": "https://example.com/none",
-        "expiredUrl": "https://example.com/over", "defaultStatus": 307,
+        "expiredUrl": "https://example.com/over", "defaultStatus": 307, "brandName": "Example",
+        "brandLogo": "https://example.com/logo.svg", "brandColor": "#1a2b3c",
     }))]
     struct NewDomain {
         /// A DNS name of two labels or more, without port.
@@ -484,6 +487,15 @@ requests! {
         expired_url: Option<String>,
         /// The status of redirects of new links that name none.
         default_status: Option<Status>,
+        /// Whose pages for visitors they are.
+        #[schema(format = "line", min_length = 1, max_length = 100)]
+        brand_name: Option<String>,
+        /// The logo of pages for visitors: a URL of https of at most 2048 bytes, or a data URL of a picture.
+        #[schema(format = "logo", max_length = 16384)]
+        brand_logo: Option<String>,
+        /// The colour of pages for visitors.
+        #[schema(pattern = "^#[0-9A-Fa-f]{6}$")]
+        brand_color: Option<String>,
     }
 
     /// A JSON merge patch (RFC 7396) of a domain; null sets the default.
@@ -498,8 +510,24 @@ requests! {
         #[schema(format = "target-url", max_length = 2048)]
         expired_url: Option<String>,
         default_status: Option<Status>,
+        #[schema(format = "line", min_length = 1, max_length = 100)]
+        brand_name: Option<String>,
+        #[schema(format = "logo", max_length = 16384)]
+        brand_logo: Option<String>,
+        #[schema(pattern = "^#[0-9A-Fa-f]{6}$")]
+        brand_color: Option<String>,
         /// Whether it counts as verified: for admins of the first tenant, and not of a configured domain.
         verified: Option<bool>,
+    }
+
+    /// A JSON merge patch (RFC 7396) of a report.
+    #[schema(example = json!({ "state": "closed", "disableLink": true }))]
+    struct ReportPatch {
+        /// Whether somebody still has to look at it.
+        #[schema(inline)]
+        state: Option<ReportState>,
+        /// Whether the link is disabled.
+        disable_link: Option<bool>,
     }
 
     /// A tenant to be created, with a user and a key of it.
@@ -739,6 +767,13 @@ parameters! {
         /// How many at most; by default 20.
         #[param(minimum = 1, maximum = 100)]
         limit: Option<u32>,
+    }
+
+    /// Which reports.
+    struct OfReports in Query {
+        /// By default both.
+        #[param(inline)]
+        state: Option<ReportState>,
     }
 
     /// Which page of domains.

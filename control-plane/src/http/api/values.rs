@@ -201,7 +201,7 @@ pub(crate) fn tags(value: &Value) -> Result<Vec<String>, Reason> {
     Ok(tags.into_iter().map(str::to_owned).collect())
 }
 
-fn is_line(text: &str, max_length: usize) -> bool {
+pub(super) fn is_line(text: &str, max_length: usize) -> bool {
     !text.is_empty() && text.chars().count() <= max_length && !text.chars().any(char::is_control)
 }
 

@@ -261,6 +261,8 @@ pub(crate) const RULES: &[Rule] = &[
     rule(Method::POST, "/webhooks/{id}/rotate", Right::Administer),
     rule(Method::POST, "/webhooks/{id}/ping", Right::Administer),
     rule(Method::GET, "/webhooks/{id}/deliveries", Right::Administer),
+    rule(Method::GET, "/reports", Right::Administer),
+    rule(Method::PATCH, "/reports/{id}", Right::Administer),
     rule(Method::POST, "/tenants", Right::Operate),
     rule(Method::GET, "/tenants", Right::Operate),
     rule(Method::GET, "/analytics", Right::ReadLinks),

@@ -13,6 +13,7 @@ async fn empty_pages_say_so() {
         ("/console/links", "There are no links yet."),
         ("/console/links?searchTerm=x", "No link matches."),
         ("/console/tags", "No link has a tag."),
+        ("/console/reports", "There are no such reports."),
         ("/console/audit?action=none", "There are no entries."),
     ] {
         assert!(browser.page(path).await.contains(text), "{path}");

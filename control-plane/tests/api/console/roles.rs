@@ -25,14 +25,15 @@ async fn each_role_sees_what_it_may() {
         "/console/domains",
         "/console/keys",
         "/console/users",
+        "/console/reports",
         "/console/audit",
         "/console/settings",
     ];
     for (role, seen) in [
         ("admin", all.to_vec()),
-        ("editor", vec![all[0], all[1], all[2], all[4], all[8]]),
-        ("reader", vec![all[0], all[1], all[3], all[4], all[8]]),
-        ("creator", vec![all[2], all[8]]),
+        ("editor", vec![all[0], all[1], all[2], all[4], all[9]]),
+        ("reader", vec![all[0], all[1], all[3], all[4], all[9]]),
+        ("creator", vec![all[2], all[9]]),
     ] {
         let name = format!("a-{role}");
         let user = json!({ "name": name, "role": role, "password": "correct horse" });

@@ -76,7 +76,7 @@ pub fn is_opt_out(name: &[u8], value: &[u8]) -> bool {
 }
 
 /// Whether a path that is of no link may be an orphan visit: it is neither one of what else lives on the host, nor what clients ask
-/// for by themselves.
+/// for by themselves, nor a preview (`code+`) or another page for visitors (`/+/...`).
 #[must_use]
 pub fn is_orphan(path: &[u8]) -> bool {
     const BY_THEMSELVES: [&[u8]; 2] = [b"robots.txt", b"favicon.ico"];
@@ -84,7 +84,10 @@ pub fn is_orphan(path: &[u8]) -> bool {
     let segment = path.strip_prefix(b"/");
     let segment = segment.and_then(|path| path.split(is_end).next());
     segment.is_some_and(|segment| {
-        !is_reserved(segment) && !segment.starts_with(b".") && !BY_THEMSELVES.contains(&segment)
+        !is_reserved(segment)
+            && !segment.starts_with(b".")
+            && !segment.ends_with(b"+")
+            && !BY_THEMSELVES.contains(&segment)
     })
 }
 
@@ -234,6 +237,9 @@ mod tests {
             ("/favicon.ico?v=1", false),
             ("/.well-known/x", false),
             ("/api/v1/links", false),
+            ("/code+", false),
+            ("/+/report?code=a", false),
+            ("/a+b", true),
             ("*", false),
         ] {
             assert_eq!(is_orphan(path.as_bytes()), expected, "{path}");

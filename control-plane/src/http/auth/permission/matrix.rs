@@ -142,6 +142,7 @@ fn sample(rule: &Rule) -> (Value, u16) {
         ("PATCH", "/rest/v3/domains/redirects") => (json!({ "domain": DOMAIN }), 200),
         ("GET", "/rest/v3/mercure-info") => (Value::Null, 501),
         ("POST", "/webhooks") => (webhook(), 201),
+        ("PATCH", "/reports/{id}") => (json!({ "state": "closed", "disableLink": true }), 200),
         ("PATCH", "/webhooks/{id}") | ("POST", "/webhooks/{id}/rotate") => (json!({}), 200),
         ("POST", "/webhooks/{id}/ping") => (Value::Null, 202),
         ("DELETE", "/webhooks/{id}") => (Value::Null, 204),
@@ -201,6 +202,7 @@ impl Fixture {
                 "EDGELINK_WEBHOOKS_ALLOWED_HOSTS",
                 "hooks.invalid".to_owned(),
             ),
+            ("EDGELINK_REPORTS_PER_HOUR", "1000".to_owned()),
         ];
         let variables = variables.map(|(name, value)| (name.to_owned(), value));
         let environment: Environment = variables.into_iter().collect();
@@ -301,6 +303,18 @@ impl Fixture {
         self.by(Who::Admin, method, path, body).await
     }
 
+    /// The number of a report of a link of the first tenant.
+    async fn report(&self) -> String {
+        let link = json!({ "longUrl": "https://example.com/" });
+        let link = self.admin(Method::POST, "/links", &link).await;
+        let form = format!("code={}&reason=spam", text(&link["shortCode"]));
+        let url = format!("http://{}/+/report", self.address);
+        let request = self.client.post(url).header("host", DOMAIN).body(form);
+        assert!(request.send().await.unwrap().status().is_success());
+        let list = self.admin(Method::GET, "/reports", &Value::Null).await;
+        list["reports"][0]["id"].to_string()
+    }
+
     /// The path of a rule, about something that exists.
     async fn path(&self, rule: &Rule, who: Who) -> String {
         let name = json!({ "name": unique() });
@@ -342,6 +356,9 @@ impl Fixture {
         let collection = rule.path.split("/{id}").next().unwrap();
         if collection == rule.path {
             return rule.path.to_owned();
+        }
+        if collection == "/reports" {
+            return rule.path.replace("{id}", &self.report().await);
         }
         let body = if collection == "/webhooks" {
             webhook()

@@ -1,0 +1,98 @@
+//! The brand of a domain: what pages for its visitors show.
+
+use super::fields::Reason;
+use super::values;
+use edgelink_console::qr::is_picture;
+use serde_json::Value;
+use url::Url;
+
+/// The longest name in characters.
+const MAX_NAME_LENGTH: usize = 100;
+
+/// The longest URL of a logo in bytes.
+const MAX_LOGO_URL_LENGTH: usize = 2_048;
+
+/// The longest logo that is written as a data URL, in bytes: it is a part of each page.
+const MAX_LOGO_LENGTH: usize = 16_384;
+
+/// Whose pages they are.
+pub(super) fn name(value: &Value) -> Result<String, Reason> {
+    let name = values::text(value)?;
+    match values::is_line(name, MAX_NAME_LENGTH) {
+        true => Ok(name.to_owned()),
+        false => Err("must be 1 to 100 characters without control characters, or null".into()),
+    }
+}
+
+/// The picture in front of the name.
+pub(super) fn logo(value: &Value) -> Result<String, Reason> {
+    let text = values::text(value)?;
+    if is_picture(text) {
+        return match text.len() <= MAX_LOGO_LENGTH {
+            true => Ok(text.to_owned()),
+            false => Err("must be at most 16384 bytes long as a data URL".into()),
+        };
+    }
+    let url = Url::parse(text).ok().filter(is_logo);
+    let url = url.filter(|url| url.as_str().len() <= MAX_LOGO_URL_LENGTH);
+    url.map(String::from).ok_or(Reason::Borrowed(
+        "must be a URL of https of at most 2048 bytes, or a data URL of a picture (PNG, JPEG, WebP or SVG, in base64)",
+    ))
+}
+
+/// Whether pages may load the picture: its host becomes a part of their policy.
+fn is_logo(url: &Url) -> bool {
+    let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
+    let host = url.host_str().unwrap_or_default();
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    url.scheme() == "https" && !has_user && !host.is_empty() && host.bytes().all(is_safe)
+}
+
+/// The colour of lines.
+pub(super) fn color(value: &Value) -> Result<String, Reason> {
+    let text = values::text(value)?;
+    let digits = text.strip_prefix('#').unwrap_or_default();
+    match digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err("must be a colour such as #1a2b3c".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_logo_is_a_picture_or_at_a_url_of_https() {
+        let picture = |length: usize| {
+            let start = "data:image/png;base64,";
+            start.to_owned() + &"A".repeat(length - start.len())
+        };
+        for (text, is_taken) in [
+            ("https://cdn.example/logo.png?v=1", true),
+            ("https://[2001:db8::1]:8443/x", true),
+            (&picture(MAX_LOGO_LENGTH), true),
+            (&picture(MAX_LOGO_LENGTH + 1), false),
+            ("http://cdn.example/logo.png", false),
+            ("https://user:password@cdn.example/x", false),
+            ("https://a;script-src/x", false),
+            ("https://a,b/x", false),
+            ("javascript:alert(1)", false),
+            ("data:text/html;base64,AAAA", false),
+            ("data:image/svg+xml,<svg onload=alert(1)>", false),
+            (&format!("https://cdn.example/{}", "x".repeat(2_048)), false),
+            ("/logo.png", false),
+            ("", false),
+        ] {
+            assert_eq!(logo(&text.into()).is_ok(), is_taken, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_colour_has_six_digits() {
+        assert_eq!(color(&"#1A2b3C".into()).as_deref(), Ok("#1a2b3c"));
+        for text in ["", "#", "1a2b3c", "#1a2b3", "#1a2b3c4", "#+a2b3c", "red"] {
+            assert!(color(&text.into()).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Pages for visitors: previews of links (`/{code}+`), the home page, and what lies below `/+/`, which no code can be.
+//!
+//! Visitors of an edge get them too: its routes lead here. All have the look of their domain, and work without script.
+
+pub(crate) mod frame;
+pub(crate) mod home;
+pub(crate) mod preview;
+mod report;
+mod robots;
+mod strings;
+
+use crate::console::api::Console;
+use crate::console::assets;
+use crate::domains::model::Brand;
+use crate::http::app::App;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{get, post};
+use std::sync::Arc;
+
+/// The routes of all pages but previews and the home page.
+pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
+    let creating = Router::new()
+        .route("/+/new", post(home::create))
+        .with_state(Console::new(app));
+    Router::new()
+        .merge(creating)
+        .route("/+/made/{code}", get(home::made))
+        .route("/+/qr/{code}", get(home::qr))
+        .route("/+/report", get(report::page).post(report::take))
+        .route_layer(from_fn_with_state(app.clone(), limit))
+        .route("/robots.txt", get(robots::file))
+        .route("/+/color/{name}", get(frame::color))
+        .merge(assets::public_routes())
+}
+
+/// Lets so many requests through at once, so that pages leave room for what edges ask.
+async fn limit(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let Ok(_permit) = app.page_permits.try_acquire() else {
+        return app.pages.unavailable(Brand::default());
+    };
+    next.run(request).await
+}

@@ -1,0 +1,217 @@
+//! What all pages for visitors share: the look of their domain, the head, and how a page is sent.
+//!
+//! Pages load styles below `/+/`, so whatever stands in front has to lead that path here as it leads the pages.
+
+use super::strings as t;
+use crate::console::assets;
+use crate::domains::model::Brand;
+use crate::problem::{Kind, Problem};
+use askama::Template;
+use axum::extract::Path;
+use axum::response::{Html, IntoResponse, Response};
+use edgelink_wire::Outcome;
+use edgelink_wire::password::{Notice, REFERRER_POLICY};
+use edgelink_wire::redirect::NO_STORE;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use std::borrow::Cow;
+use url::Url;
+
+const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
+
+/// The headers of all pages but their policy. With `no-referrer` browsers would send forms without their origin.
+const HEADERS: [(HeaderName, &str); 4] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "same-origin"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (X_ROBOTS_TAG, "noindex"),
+];
+
+/// For how long browsers keep the style sheet of a colour, which never changes.
+const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+
+/// What stands around the content of a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame<'d> {
+    /// The heading.
+    pub(super) title: &'static str,
+    pub(super) brand: Brand<'d>,
+}
+
+impl<'d> Frame<'d> {
+    pub(crate) fn new(title: &'static str, brand: Brand<'d>) -> Self {
+        Self { title, brand }
+    }
+
+    pub(super) fn styles(&self) -> Vec<String> {
+        let own = ["console.css", "public.css"].map(assets::public_url);
+        let color = self.brand.color.and_then(|color| color.strip_prefix('#'));
+        let color = color.map(|digits| format!("/+/color/{digits}.css"));
+        own.into_iter().chain(color).collect()
+    }
+
+    /// What the page may load: our own files, and the logo.
+    fn policy(&self) -> String {
+        let logo = self.brand.logo.and_then(|logo| Url::parse(logo).ok());
+        let logo = logo.filter(|logo| logo.scheme() == "https");
+        let origin = logo.map_or(String::new(), |logo| {
+            format!(" {}", logo.origin().ascii_serialization())
+        });
+        format!(
+            "default-src 'none'; style-src 'self'; img-src 'self' data:{origin}; base-uri 'none'; frame-ancestors 'none'"
+        )
+    }
+
+    /// Sends a page.
+    pub(super) fn send(
+        &self,
+        status: StatusCode,
+        cache_control: &'static str,
+        page: &impl Template,
+    ) -> Response {
+        let html = match page.render() {
+            Ok(html) => html,
+            Err(error) => {
+                tracing::error!(%error, "a page cannot be rendered: the request is answered with 500");
+                return Problem::new(Kind::Internal).into_response();
+            }
+        };
+        let mut response = (status, Html(html)).into_response();
+        let headers = response.headers_mut();
+        for (name, value) in HEADERS {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        let cache_control = HeaderValue::from_static(cache_control);
+        headers.insert(header::CACHE_CONTROL, cache_control);
+        if let Ok(policy) = HeaderValue::try_from(self.policy()) {
+            headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+        }
+        response
+    }
+}
+
+/// A page that only says something.
+#[derive(Template)]
+#[template(path = "public/message.html")]
+pub(crate) struct Message<'d> {
+    frame: Frame<'d>,
+    text: Cow<'static, str>,
+}
+
+impl<'d> Message<'d> {
+    pub(super) fn new(
+        title: &'static str,
+        text: impl Into<Cow<'static, str>>,
+        brand: Brand<'d>,
+    ) -> Self {
+        Self {
+            frame: Frame::new(title, brand),
+            text: text.into(),
+        }
+    }
+
+    /// 429 with the seconds until there may be another try.
+    pub(super) fn too_many(seconds: u64, brand: Brand<'d>) -> Response {
+        let page = Self::new(t::TOO_MANY, t::TOO_MANY_TEXT, brand);
+        let mut response = page.send(StatusCode::TOO_MANY_REQUESTS, NO_STORE);
+        let seconds = HeaderValue::from(seconds);
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        response
+    }
+
+    /// What a problem says.
+    pub(super) fn of_problem(problem: &Problem, brand: Brand<'d>) -> Response {
+        let page = Self::new(t::FAILED, problem.text().to_owned(), brand);
+        page.send(problem.status(), NO_STORE)
+    }
+
+    /// The page for an outcome that is no redirect.
+    pub(crate) fn of(outcome: Outcome, brand: Brand<'d>) -> Self {
+        let (title, text) = match outcome {
+            Outcome::NotFound => (t::NOT_FOUND, t::NOT_FOUND_TEXT),
+            Outcome::Gone => (t::GONE, t::GONE_TEXT),
+            _ => (t::UNAVAILABLE, t::UNAVAILABLE_TEXT),
+        };
+        Self::new(title, text, brand)
+    }
+
+    pub(crate) fn send(&self, status: StatusCode, cache_control: &'static str) -> Response {
+        self.frame.send(status, cache_control, self)
+    }
+}
+
+/// The page with the form for the password of a link. It says nothing of the link, and goes to the address at which it is.
+#[derive(Template)]
+#[template(path = "public/password.html")]
+pub(crate) struct PasswordPage<'d> {
+    frame: Frame<'d>,
+    notice: Notice,
+}
+
+impl<'d> PasswordPage<'d> {
+    pub(crate) fn new(notice: Notice, brand: Brand<'d>) -> Self {
+        Self {
+            frame: Frame::new(t::PASSWORD, brand),
+            notice,
+        }
+    }
+
+    pub(crate) fn send(&self, status: StatusCode, cache_control: &'static str) -> Response {
+        let mut response = self.frame.send(status, cache_control, self);
+        let policy = HeaderValue::from_static(REFERRER_POLICY);
+        response
+            .headers_mut()
+            .insert(header::REFERRER_POLICY, policy);
+        response
+    }
+}
+
+/// `GET /+/color/{name}`: the style sheet of a colour, such as `1a2b3c.css`, because no page has styles in it.
+pub(super) async fn color(Path(name): Path<String>) -> Response {
+    let digits = name.strip_suffix(".css").filter(|digits| {
+        let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        digits.len() == 6 && digits.bytes().all(is_hex)
+    });
+    let Some(digits) = digits else {
+        return Problem::new(Kind::NotFound).into_response();
+    };
+    let headers = [
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/css; charset=utf-8"),
+        ),
+        (header::CACHE_CONTROL, IMMUTABLE),
+        (
+            header::X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
+        ),
+    ];
+    (headers, format!(":root {{ --brand: #{digits}; }}\n")).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_host_of_the_logo_may_be_asked_for_pictures() {
+        for (logo, pictures) in [
+            (None, "img-src 'self' data:;"),
+            (Some("data:image/png;base64,aaaa"), "img-src 'self' data:;"),
+            (
+                Some("https://cdn.example/a/b.png?c"),
+                "img-src 'self' data: https://cdn.example;",
+            ),
+            (
+                Some("https://cdn.example:8443/x"),
+                "img-src 'self' data: https://cdn.example:8443;",
+            ),
+        ] {
+            let brand = Brand {
+                logo,
+                ..Brand::default()
+            };
+            let policy = Frame::new("x", brand).policy();
+            assert!(policy.contains(pictures), "{logo:?}: {policy}");
+        }
+    }
+}

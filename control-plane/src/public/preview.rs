@@ -1,0 +1,162 @@
+//! `GET /{code}+`: where a link leads, without leading there. Nothing is counted.
+
+use super::frame::Frame;
+use super::strings as t;
+use crate::clock;
+use crate::domains::model::Brand;
+use crate::http::app::App;
+use crate::http::redirect::{page, requested_domain, unknown_host};
+use crate::links::model::Link;
+use crate::store::StoreError;
+use crate::timestamp;
+use askama::Template;
+use axum::response::Response;
+use edgelink_wire::record::Extension;
+use edgelink_wire::redirect::{CACHE_CONTROL, NO_STORE};
+use edgelink_wire::{Code, LinkKey, Outcome, Record};
+use http::{HeaderMap, StatusCode, Uri};
+use std::sync::Arc;
+use url::Url;
+
+/// The code whose preview a path asks for. A plus sign may be written as it is, or as `%2B`.
+pub(crate) fn requested_code(uri: &Uri) -> Option<Code> {
+    let segment = uri.path().strip_prefix('/')?;
+    let code = ["+", "%2B", "%2b"]
+        .iter()
+        .find_map(|plus| segment.strip_suffix(plus))?;
+    Code::parse(code).ok()
+}
+
+#[derive(Template)]
+#[template(path = "public/preview.html")]
+struct PreviewPage<'d> {
+    frame: Frame<'d>,
+    short_url: String,
+    code: Code,
+    reports: bool,
+    /// What is shown of the link; `None` if it is locked.
+    shown: Option<Shown>,
+}
+
+/// What is public of a link.
+struct Shown {
+    target: String,
+    /// The host of the target, as the DNS has it, so that letters of other scripts do not deceive.
+    site: String,
+    title: Option<String>,
+    created_at: String,
+    ends_at: Option<String>,
+    has_rules: bool,
+}
+
+impl Shown {
+    fn new(link: &Link) -> Self {
+        let content = &link.content;
+        let target = content.target.as_str();
+        let site = Url::parse(target).ok();
+        let site = site.and_then(|url| url.host_str().map(str::to_owned));
+        Self {
+            target: target.to_owned(),
+            site: site.unwrap_or_default(),
+            title: content.title.clone(),
+            created_at: timestamp::from_seconds(link.created_at / 1_000),
+            ends_at: content.valid_until.map(timestamp::from_seconds),
+            has_rules: !content.details.rules.is_empty(),
+        }
+    }
+}
+
+/// What there is to be seen of a link.
+enum Seen {
+    Nothing(Outcome),
+    Locked,
+    Link(Box<Link>),
+}
+
+/// Answers a visitor who asks where a link leads.
+pub(crate) async fn answer(app: &App, code: Code, headers: &HeaderMap) -> Response {
+    let domains = app.domains.current();
+    let Some(domain) = requested_domain(app, &domains, headers) else {
+        return unknown_host(app);
+    };
+    let brand = domains.brand(domain);
+    let Ok(_permit) = app.page_permits.try_acquire() else {
+        return page(app, Outcome::Unavailable, brand);
+    };
+    let key = LinkKey::new(domain.clone(), code);
+    match look_at(app, &key).await {
+        Ok(Seen::Nothing(outcome)) => page(app, outcome, brand),
+        Ok(Seen::Locked) => show(app, &key, None, brand),
+        Ok(Seen::Link(link)) => show(app, &key, Some(&link), brand),
+        Err(error) => {
+            tracing::debug!(%key, %error, "a link cannot be previewed");
+            page(app, Outcome::Unavailable, brand)
+        }
+    }
+}
+
+/// Codes of no link cost no more than a visit of theirs.
+async fn look_at(app: &App, key: &LinkKey) -> Result<Seen, Arc<StoreError>> {
+    let record = app.resolver.resolve(key).await?.record;
+    let outcome = Outcome::of(&record, clock::unix_seconds());
+    let Record::Link(found) = &record else {
+        return Ok(Seen::Nothing(outcome));
+    };
+    if outcome != Outcome::Redirect {
+        return Ok(Seen::Nothing(outcome));
+    }
+    let extension = Extension::decode_again(&found.extension);
+    if extension.unlock_key.is_some() {
+        return Ok(Seen::Locked);
+    }
+    if extension.max_visits.is_some() && !app.store.has_visits(key).await? {
+        return Ok(Seen::Nothing(Outcome::Gone));
+    }
+    let link = app.store.find_link(key).await?;
+    // It may have been deleted, or locked, since.
+    Ok(match link {
+        Some(link) if link.content.details.password.is_some() => Seen::Locked,
+        Some(link) => Seen::Link(Box::new(link)),
+        None => Seen::Nothing(Outcome::NotFound),
+    })
+}
+
+fn show(app: &App, key: &LinkKey, link: Option<&Link>, brand: Brand<'_>) -> Response {
+    let page = PreviewPage {
+        frame: Frame::new(t::PREVIEW, brand),
+        short_url: app.config.links.short_url(&key.domain, &key.code),
+        code: key.code.clone(),
+        reports: app.config.reports.enabled,
+        shown: link.map(Shown::new),
+    };
+    let cache_control = match link {
+        Some(_) => CACHE_CONTROL,
+        None => NO_STORE,
+    };
+    page.frame.send(StatusCode::OK, cache_control, &page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plus_sign_behind_a_code_asks_for_its_preview() {
+        for (path, code) in [
+            ("/abc+", Some("abc")),
+            ("/abc+?x=y", Some("abc")),
+            ("/abc%2B", Some("abc")),
+            ("/abc%2b", Some("abc")),
+            ("/abc", None),
+            ("/+", None),
+            ("/abc++", None),
+            ("/abc+/", None),
+            ("/a/b+", None),
+            ("/api+", None),
+        ] {
+            let uri: Uri = path.parse().unwrap();
+            let found = requested_code(&uri);
+            assert_eq!(found.as_ref().map(Code::as_str), code, "{path}");
+        }
+    }
+}

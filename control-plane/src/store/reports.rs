@@ -1,0 +1,312 @@
+//! Reports of abuse, by visitors about links.
+
+use super::accounts::lock_tenant;
+use super::audit::{Actor, Entry, append};
+use super::calls::{Store, run};
+use super::error::{Fault, StoreError};
+use super::rows::name;
+use super::session::Session;
+use super::sql::{Sql, Value, sql};
+use crate::tenancy::FIRST_TENANT;
+use edgelink_wire::{Code, Domain, LinkKey};
+use serde_json::{Map, Value as Json};
+
+/// Open reports of a link at most: more say nothing new.
+pub const MAX_OPEN_OF_LINK: u64 = 10;
+
+/// A report that has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewReport {
+    /// The tenant of the link.
+    pub tenant_id: u32,
+    /// The link.
+    pub key: LinkKey,
+    /// Where it leads.
+    pub target: String,
+    /// Why it is reported.
+    pub reason: ReportReason,
+    /// What the visitor says.
+    pub text: Option<String>,
+    /// Where the visitor can be asked.
+    pub email: Option<String>,
+}
+
+/// A report as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportRow {
+    /// Its key, which grows with time.
+    pub id: u64,
+    /// What it says.
+    pub report: NewReport,
+    /// Unix time in milliseconds.
+    pub created_at: u64,
+    /// Unix time in milliseconds; `None` while it is open.
+    pub closed_at: Option<u64>,
+}
+
+/// Why a link is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportReason {
+    /// It pretends to be another site.
+    Phishing,
+    /// It spreads malware.
+    Malware,
+    /// It came as spam.
+    Spam,
+    /// What it leads to is illegal.
+    Illegal,
+    /// Something else.
+    Other,
+}
+
+impl ReportReason {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Phishing,
+        Self::Malware,
+        Self::Spam,
+        Self::Illegal,
+        Self::Other,
+    ];
+
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Phishing => "phishing",
+            Self::Malware => "malware",
+            Self::Spam => "spam",
+            Self::Illegal => "illegal",
+            Self::Other => "other",
+        }
+    }
+
+    /// The reason of that word.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.word() == word)
+    }
+}
+
+/// What became of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reported {
+    /// It is kept.
+    Kept,
+    /// There are as many open ones about the link as there may be.
+    Known,
+    /// There are as many as there may be, and all are open.
+    Full,
+}
+
+/// Which reports are listed, newest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportQuery {
+    /// Only those about links of this tenant; `None` for all.
+    pub tenant_id: Option<u32>,
+    /// Only those that are open, or closed; `None` for both.
+    pub is_open: Option<bool>,
+    /// Only those that are older than this one.
+    pub before: Option<u64>,
+    /// How many at most.
+    pub limit: u32,
+}
+
+impl Store {
+    /// Keeps a report, `max` at most in all: the one that was closed first gives way.
+    pub async fn insert_report(
+        &self,
+        report: &NewReport,
+        max: u64,
+    ) -> Result<Reported, StoreError> {
+        let call = self.write("insert_report", "adding a report of abuse");
+        run!(call, |session| {
+            session.begin().await?;
+            // One after another, so that they are counted.
+            lock_tenant(session, FIRST_TENANT).await?;
+            let reported = insert(session, report, max).await?;
+            match reported {
+                Reported::Kept => session.commit(1).await?,
+                Reported::Known | Reported::Full => session.rollback().await?,
+            }
+            Ok(reported)
+        })
+    }
+
+    /// Reports of abuse.
+    pub async fn list_reports(&self, query: &ReportQuery) -> Result<Vec<ReportRow>, StoreError> {
+        let call = self.read("list_reports", "listing reports of abuse");
+        run!(call, |session| {
+            let rows: Vec<Row> = session.fetch_all(selection(query)).await?;
+            rows.into_iter().map(Row::into_report).collect()
+        })
+    }
+
+    /// The report of that id about a link of a tenant; of any tenant if that is `None`.
+    pub async fn find_report(
+        &self,
+        tenant_id: Option<u32>,
+        id: u64,
+    ) -> Result<Option<ReportRow>, StoreError> {
+        let call = self.read("find_report", "finding a report of abuse");
+        run!(call, |session| find(session, tenant_id, id).await)
+    }
+
+    /// Closes a report, or opens it again. `None` if there is none of that id for the tenant.
+    pub async fn change_report(
+        &self,
+        (tenant_id, id): (Option<u32>, u64),
+        is_open: bool,
+        actor: &Actor,
+    ) -> Result<Option<ReportRow>, StoreError> {
+        let call = self.write("change_report", "changing a report of abuse");
+        run!(call, |session| {
+            session.begin().await?;
+            let changed = change(session, (tenant_id, id), is_open, actor).await?;
+            match changed {
+                Some(_) => session.commit(1).await?,
+                None => session.rollback().await?,
+            }
+            Ok(changed)
+        })
+    }
+}
+
+async fn insert(session: &mut Session, report: &NewReport, max: u64) -> Result<Reported, Fault> {
+    let (domain, code) = (&report.key.domain, &report.key.code);
+    let open = sql(
+        "SELECT COUNT(*) FROM abuse_reports WHERE domain = ? AND code = ? AND closed_at IS NULL",
+    );
+    let (open,): (i64,) = session.fetch_one(open.bind(domain).bind(code)).await?;
+    if open.cast_unsigned() >= MAX_OPEN_OF_LINK {
+        return Ok(Reported::Known);
+    }
+    let all = sql("SELECT COUNT(*) FROM abuse_reports");
+    let (all,): (i64,) = session.fetch_one(all).await?;
+    let beyond = (all.cast_unsigned() + 1).saturating_sub(max);
+    if beyond > 0 {
+        let closed = "closed_at IS NOT NULL ORDER BY closed_at";
+        let oldest = session.dialect().delete_some("abuse_reports", "id", closed);
+        if session.execute(sql(oldest).bind(beyond)).await? < beyond {
+            return Ok(Reported::Full);
+        }
+    }
+    let now = session.dialect().now_millis;
+    let insert = sql(format!(
+        "INSERT INTO abuse_reports (tenant_id, domain, code, target, reason, text, email, created_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, {now})"
+    ));
+    let insert = insert.bind(report.tenant_id).bind(domain).bind(code);
+    let insert = insert.bind(&*report.target).bind(report.reason.word());
+    let insert = insert.bind(report.text.as_deref().map(Value::Text));
+    session
+        .execute(insert.bind(report.email.as_deref()))
+        .await?;
+    Ok(Reported::Kept)
+}
+
+const COLUMNS: &str =
+    "id, tenant_id, domain, code, target, reason, text, email, created_at, closed_at";
+
+fn selection<'v>(query: &ReportQuery) -> Sql<'v> {
+    let mut selection = sql(format!("SELECT {COLUMNS} FROM abuse_reports WHERE id < ?"));
+    // The greatest number that SQLite has.
+    selection = selection.bind(query.before.unwrap_or(i64::MAX.cast_unsigned()));
+    if let Some(tenant_id) = query.tenant_id {
+        selection = selection.push(" AND tenant_id = ?").bind(tenant_id);
+    }
+    selection = match query.is_open {
+        Some(true) => selection.push(" AND closed_at IS NULL"),
+        Some(false) => selection.push(" AND closed_at IS NOT NULL"),
+        None => selection,
+    };
+    selection
+        .push(" ORDER BY id DESC LIMIT ?")
+        .bind(query.limit)
+}
+
+async fn find(
+    session: &mut Session,
+    tenant_id: Option<u32>,
+    id: u64,
+) -> Result<Option<ReportRow>, Fault> {
+    let mut query = sql(format!("SELECT {COLUMNS} FROM abuse_reports WHERE id = ?")).bind(id);
+    if let Some(tenant_id) = tenant_id {
+        query = query.push(" AND tenant_id = ?").bind(tenant_id);
+    }
+    let row: Option<Row> = session.fetch_optional(query).await?;
+    row.map(Row::into_report).transpose()
+}
+
+async fn change(
+    session: &mut Session,
+    (tenant_id, id): (Option<u32>, u64),
+    is_open: bool,
+    actor: &Actor,
+) -> Result<Option<ReportRow>, Fault> {
+    let Some(old) = find(session, tenant_id, id).await? else {
+        return Ok(None);
+    };
+    if old.closed_at.is_none() == is_open {
+        return Ok(Some(old));
+    }
+    let closed_at = match is_open {
+        true => "NULL",
+        false => session.dialect().now_millis,
+    };
+    let update = sql(format!(
+        "UPDATE abuse_reports SET closed_at = {closed_at} WHERE id = ?"
+    ));
+    session.execute(update.bind(id)).await?;
+    let mut detail = Map::new();
+    detail.insert("link".to_owned(), old.report.key.to_string().into());
+    let entry = Entry {
+        actor,
+        action: match is_open {
+            true => "report.open",
+            false => "report.close",
+        },
+        subject: format!("report:{id}"),
+        detail: Json::Object(detail),
+    };
+    append(session, &entry).await?;
+    find(session, tenant_id, id).await
+}
+
+#[derive(Debug, sqlx_macros::FromRow)]
+struct Row {
+    id: u64,
+    tenant_id: u32,
+    domain: Vec<u8>,
+    code: Vec<u8>,
+    target: Vec<u8>,
+    reason: Vec<u8>,
+    text: Option<String>,
+    email: Option<Vec<u8>>,
+    created_at: u64,
+    closed_at: Option<u64>,
+}
+
+impl Row {
+    fn into_report(self) -> Result<ReportRow, Fault> {
+        let domain = Domain::parse(&name(&self.domain)?);
+        let domain = domain.map_err(|error| Fault::corrupt("domain", &error))?;
+        let code = Code::stored(&name(&self.code)?);
+        let code = code.map_err(|error| Fault::corrupt("code", &error))?;
+        let report = NewReport {
+            tenant_id: self.tenant_id,
+            key: LinkKey::new(domain, code),
+            target: name(&self.target)?,
+            // A later version may know others.
+            reason: ReportReason::of_word(&name(&self.reason)?).unwrap_or(ReportReason::Other),
+            text: self.text,
+            email: self.email.as_deref().map(name).transpose()?,
+        };
+        Ok(ReportRow {
+            id: self.id,
+            report,
+            created_at: self.created_at,
+            closed_at: self.closed_at,
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! Reports of abuse, and the look of pages for visitors.
+
+use super::browser::{Browser, problem_at, start};
+use crate::helpers::{Running, send};
+use reqwest::Method;
+use serde_json::json;
+
+async fn report(server: &Running, code: &str, text: &str) {
+    let link = json!({ "longUrl": "https://example.com/bad", "customSlug": code });
+    server.post(&link).await.expect(201);
+    let form = [("code", code), ("reason", "phishing"), ("text", text)];
+    let form = url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(form)
+        .finish();
+    let sent = server.plain(Method::POST, "/+/report").body(form);
+    assert_eq!(send(sent).await.status, 303);
+}
+
+#[tokio::test]
+async fn reports_are_closed_opened_and_their_links_disabled() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    report(&server, "a", "<script>alert(1)</script>").await;
+    report(&server, "b", "").await;
+    let page = browser.page("/console/reports").await;
+    assert!(
+        page.contains("&#60;script&#62;alert(1)&#60;/script&#62;"),
+        "{page}"
+    );
+    assert!(page.contains("Phishing") && page.contains("https://example.com/bad"));
+    assert_eq!(page.matches("Disable the link</button>").count(), 2);
+    let to = browser
+        .submit("/console/reports/1", &[("action", "disable")])
+        .await;
+    let page = browser.page(&to).await;
+    assert!(page.contains("The link is disabled"), "{page}");
+    assert!(!page.contains("go.example:8080/a<"), "{page}");
+    assert_eq!(server.follow("/a").await.status, 410);
+    browser
+        .submit("/console/reports/2", &[("action", "close")])
+        .await;
+    let page = browser.page("/console/reports").await;
+    assert!(page.contains("There are no such reports."), "{page}");
+    for state in ["closed", "all"] {
+        let page = browser
+            .page(&format!("/console/reports?state={state}"))
+            .await;
+        assert_eq!(page.matches("Open again</button>").count(), 2, "{state}");
+    }
+    browser
+        .submit("/console/reports/2", &[("action", "open")])
+        .await;
+    let page = browser.page("/console/reports").await;
+    assert_eq!(page.matches("Disable the link</button>").count(), 1);
+    server.delete("/links/b").await;
+    let answer = browser
+        .post("/console/reports/2", &[("action", "disable")])
+        .await;
+    assert_eq!(answer.status, 404);
+    assert!(answer.text().contains("There is no such link"));
+    let answer = browser
+        .post("/console/reports/9", &[("action", "close")])
+        .await;
+    assert_eq!(answer.status, 404);
+    assert_eq!(browser.get("/console/reports?state=x").await.status, 422);
+}
+
+#[tokio::test]
+async fn the_look_of_a_domain_is_set_on_its_page() {
+    let server = start().await;
+    let mut browser = Browser::admin(&server).await;
+    let path = "/console/domains/other.example";
+    let look = [
+        ("brandName", "ACME"),
+        ("brandLogo", "https://cdn.example/logo.svg"),
+        ("brandColor", "#aabbcc"),
+    ];
+    let to = browser.submit(path, &look).await;
+    let page = browser.page(&to).await;
+    for (name, value) in look {
+        let input = format!("name=\"{name}\" value=\"{value}\"");
+        assert!(page.contains(&input), "{input}: {page}");
+    }
+    let wrong = [("brandLogo", "javascript:alert(1)"), ("brandColor", "red")];
+    let answer = browser.post(path, &wrong).await;
+    assert_eq!(answer.status, 422);
+    for field in ["brandLogo", "brandColor"] {
+        assert!(!problem_at(answer.text(), field).is_empty(), "{field}");
+    }
+    browser.submit(path, &[("brandName", "")]).await;
+    let domain = server.get("/domains/other.example").await.expect(200);
+    assert!(domain["brandName"].is_null() && domain["brandColor"].is_null());
+}

@@ -1,0 +1,76 @@
+//! Pages for visitors that come from the control plane through an edge.
+
+use edgelink_tests::scenario::{Answer, Request};
+use edgelink_tests::stack::{Deployment, EnvoyOptions};
+use serde_json::json;
+
+const TARGET: &str = "https://example.com/target";
+
+async fn with_pages() -> Deployment {
+    let options = EnvoyOptions {
+        public_pages: true,
+        ..EnvoyOptions::default()
+    };
+    let edgelink = Deployment::start(&options).await;
+    edgelink.create_alias("known", TARGET).await;
+    edgelink
+}
+
+fn text(answer: &Answer) -> String {
+    String::from_utf8_lossy(&answer.body).into_owned()
+}
+
+#[tokio::test]
+async fn an_edge_leads_to_previews_and_their_styles() {
+    let edgelink = with_pages().await;
+    for path in ["/known+", "/known+?x=y", "/known%2B"] {
+        let answer = edgelink.envoy.follow(path).await;
+        assert_eq!((answer.status, answer.location()), (200, None), "{path}");
+        let page = text(&answer);
+        assert!(page.contains(TARGET), "{path}: {page}");
+        for style in page.split("rel=\"stylesheet\" href=\"").skip(1) {
+            let style = style.split('"').next().expect("an address");
+            let answer = edgelink.envoy.follow(style).await;
+            assert_eq!(answer.status, 200, "{style}");
+        }
+    }
+    let locked = json!({ "longUrl": TARGET, "customSlug": "locked", "password": "open sesame" });
+    edgelink.create(&locked).await;
+    let answer = edgelink.envoy.follow("/locked+").await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(!text(&answer).contains(TARGET));
+    let answer = edgelink.envoy.follow("/absent+").await;
+    assert_eq!(answer.status, 404, "{answer:?}");
+    let answer = edgelink.envoy.follow("/robots.txt").await;
+    assert!(text(&answer).starts_with("User-agent: *"), "{answer:?}");
+    let answer = edgelink.envoy.follow("/known").await;
+    assert_eq!(answer.location(), Some(TARGET), "{answer:?}");
+    edgelink.envoy.assert_unharmed().await;
+}
+
+#[tokio::test]
+async fn an_edge_leads_to_nothing_else_of_the_control_plane() {
+    let edgelink = with_pages().await;
+    for path in [
+        "/api/v1/links",
+        "/edge/v1/snapshot",
+        "/metrics",
+        "/health/ready",
+        "/console",
+        "/console/login",
+        "/openapi.json",
+        "/+/../metrics",
+        "/+/../api/v1/links",
+        "/+/./metrics.css",
+        "/+",
+        "/+/",
+        "/known++",
+        "/known+/x",
+        "//known+",
+    ] {
+        let answer = edgelink.envoy.visit(&Request::get(path)).await;
+        assert_eq!(answer.status, 404, "{path}: {answer:?}");
+        assert_eq!(answer.body, b"Not found.\n", "{path}");
+    }
+    edgelink.envoy.assert_unharmed().await;
+}

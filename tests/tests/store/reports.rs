@@ -1,0 +1,177 @@
+//! Reports of abuse.
+
+use crate::fixture::Database;
+use edgelink_control_plane::store::{
+    Actor, MAX_OPEN_OF_LINK, NewReport, ReportQuery, ReportReason, ReportRow, Reported, Store,
+};
+use edgelink_control_plane::tenancy::FIRST_TENANT;
+
+on_every_database!(
+    a_report_reads_back,
+    the_newest_reports_come_first_in_pages,
+    a_report_is_closed_and_opened,
+    a_link_has_so_many_open_reports,
+    closed_reports_give_way_and_open_ones_do_not,
+);
+
+const MAX: u64 = 100;
+
+fn report(code: &str) -> NewReport {
+    NewReport {
+        tenant_id: FIRST_TENANT,
+        key: format!("go.example:8080/{code}").parse().unwrap(),
+        target: "https://example.com/?a=%00".to_owned(),
+        reason: ReportReason::Other,
+        text: None,
+        email: None,
+    }
+}
+
+async fn insert(store: &Store, code: &str, max: u64) -> Reported {
+    store.insert_report(&report(code), max).await.unwrap()
+}
+
+fn all() -> ReportQuery {
+    ReportQuery {
+        tenant_id: None,
+        is_open: None,
+        before: None,
+        limit: 1_000,
+    }
+}
+
+async fn list(store: &Store, query: ReportQuery) -> Vec<ReportRow> {
+    store.list_reports(&query).await.unwrap()
+}
+
+async fn close(store: &Store, id: u64) {
+    let actor = Actor::command_line(FIRST_TENANT);
+    let closed = store.change_report((None, id), false, &actor).await;
+    assert!(closed.unwrap().unwrap().closed_at.is_some());
+}
+
+async fn a_report_reads_back(database: Database) {
+    let store = database.store().await;
+    let mut all_reasons = Vec::new();
+    for reason in ReportReason::ALL {
+        let new = NewReport {
+            tenant_id: 7,
+            target: "https://example.com/".to_owned() + &"x".repeat(7_980),
+            reason,
+            text: Some("\u{1f4a3}'\"\\ \u{202e}\n".to_owned() + &"\u{1f4a3}".repeat(2_000)),
+            email: Some("j\u{f6}rg@example.com".to_owned()),
+            ..report("a")
+        };
+        let reported = store.insert_report(&new, MAX).await.unwrap();
+        assert_eq!(reported, Reported::Kept);
+        all_reasons.push(new);
+    }
+    all_reasons.reverse();
+    let rows = list(&store, all()).await;
+    assert!(
+        rows.iter()
+            .all(|row| row.created_at > 0 && row.closed_at.is_none())
+    );
+    let kept: Vec<NewReport> = rows.into_iter().map(|row| row.report).collect();
+    assert_eq!(kept, all_reasons);
+}
+
+async fn the_newest_reports_come_first_in_pages(database: Database) {
+    let store = database.store().await;
+    for code in ["a", "b", "c"] {
+        insert(&store, code, MAX).await;
+    }
+    let other = NewReport {
+        tenant_id: 7,
+        ..report("d")
+    };
+    store.insert_report(&other, MAX).await.unwrap();
+    let codes = |rows: &[ReportRow]| -> Vec<String> {
+        let codes = rows.iter().map(|row| row.report.key.code.to_string());
+        codes.collect()
+    };
+    let of_first = ReportQuery {
+        tenant_id: Some(FIRST_TENANT),
+        limit: 2,
+        ..all()
+    };
+    let page = list(&store, of_first.clone()).await;
+    assert_eq!(codes(&page), ["c", "b"]);
+    let next = ReportQuery {
+        before: Some(page[1].id),
+        ..of_first
+    };
+    assert_eq!(codes(&list(&store, next).await), ["a"]);
+    let id = list(&store, all()).await[0].id;
+    for (tenant_id, is_found) in [(None, true), (Some(7), true), (Some(FIRST_TENANT), false)] {
+        let found = store.find_report(tenant_id, id).await.unwrap();
+        assert_eq!(found.is_some(), is_found, "{tenant_id:?}");
+    }
+}
+
+async fn a_report_is_closed_and_opened(database: Database) {
+    let store = database.store().await;
+    insert(&store, "a", MAX).await;
+    insert(&store, "b", MAX).await;
+    let id = list(&store, all()).await[1].id;
+    close(&store, id).await;
+    let closed = store.find_report(None, id).await.unwrap();
+    close(&store, id).await;
+    assert_eq!(store.find_report(None, id).await.unwrap(), closed, "once");
+    let of_state = async |is_open| {
+        let query = ReportQuery {
+            is_open: Some(is_open),
+            ..all()
+        };
+        let rows = list(&store, query).await;
+        rows.iter().map(|row| row.id).collect::<Vec<u64>>()
+    };
+    assert_eq!(of_state(false).await, [id]);
+    assert_eq!(of_state(true).await.len(), 1);
+    let actor = Actor::command_line(FIRST_TENANT);
+    let other = store.change_report((Some(7), id), true, &actor).await;
+    assert_eq!(other.unwrap(), None);
+    let opened = store.change_report((Some(FIRST_TENANT), id), true, &actor);
+    assert_eq!(opened.await.unwrap().unwrap().closed_at, None);
+    assert_eq!(of_state(true).await.len(), 2);
+}
+
+async fn a_link_has_so_many_open_reports(database: Database) {
+    let store = database.store().await;
+    for _ in 0..MAX_OPEN_OF_LINK {
+        assert_eq!(insert(&store, "a", MAX).await, Reported::Kept);
+    }
+    assert_eq!(insert(&store, "a", MAX).await, Reported::Known);
+    assert_eq!(
+        insert(&store, "A", MAX).await,
+        Reported::Kept,
+        "another link"
+    );
+    let id = list(&store, all()).await[3].id;
+    close(&store, id).await;
+    assert_eq!(insert(&store, "a", MAX).await, Reported::Kept);
+}
+
+async fn closed_reports_give_way_and_open_ones_do_not(database: Database) {
+    let store = database.store().await;
+    for code in ["a", "b", "c"] {
+        assert_eq!(insert(&store, code, 3).await, Reported::Kept);
+    }
+    assert_eq!(insert(&store, "d", 3).await, Reported::Full);
+    let rows = list(&store, all()).await;
+    close(&store, rows[0].id).await;
+    let set = format!(
+        "UPDATE abuse_reports SET closed_at = 1 WHERE id = {}",
+        rows[2].id
+    );
+    close(&store, rows[2].id).await;
+    database.execute(&set).await;
+    assert_eq!(insert(&store, "d", 3).await, Reported::Kept);
+    let left = list(&store, all()).await;
+    let left: Vec<u64> = left.iter().map(|row| row.id).collect();
+    assert!(!left.contains(&rows[2].id), "the one that was closed first");
+    assert!(left.contains(&rows[0].id) && left.contains(&rows[1].id));
+    // A smaller bound takes away as many as are closed, or none.
+    assert_eq!(insert(&store, "e", 2).await, Reported::Full);
+    assert_eq!(list(&store, all()).await.len(), 3);
+}
