@@ -4,6 +4,7 @@ use super::bucket::{KeyedBucket, Rate, Taken};
 use super::local::LocalBuckets;
 use super::{PREFIX, report_degraded};
 use crate::redis::Redis;
+use sha2::{Digest, Sha256};
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -45,20 +46,53 @@ impl Tries {
     /// Takes a try of the password of `subject`: the key of a link, or an account. The seconds until there is one, at least 1, if there
     /// is none now.
     pub(crate) async fn take(&self, subject: impl Display, address: IpAddr) -> Result<(), u64> {
-        let bucket = |key: String, rate| KeyedBucket { key, rate };
-        let buckets = [
-            bucket(format!("{PREFIX}try:{address}"), ADDRESS),
-            bucket(format!("{PREFIX}try:{subject}"), SUBJECT),
-        ];
-        let taken = match &self.redis {
-            Some(redis) => redis.take(&buckets).await.unwrap_or_else(|error| {
-                report_degraded(&error);
-                self.local.take(&buckets)
-            }),
-            None => self.local.take(&buckets),
-        };
-        refusal(&buckets, &taken).map_or(Ok(()), Err)
+        self.take_each(&[of_address("", address), of_subject(subject)])
+            .await
     }
+
+    /// Takes a try to log in to the console, as [`Self::take`] does. The account is `None` for an API key: it cannot be guessed, and
+    /// strangers could keep its holder out. Visitors who try passwords of links keep none out either, so addresses are counted apart.
+    pub(crate) async fn take_login(
+        &self,
+        account: Option<impl Display>,
+        address: IpAddr,
+    ) -> Result<(), u64> {
+        let address = of_address("login:", address);
+        match account {
+            Some(account) => self.take_each(&[address, of_account(account)]).await,
+            None => self.take_each(&[address]).await,
+        }
+    }
+
+    async fn take_each(&self, buckets: &[KeyedBucket]) -> Result<(), u64> {
+        let taken = match &self.redis {
+            Some(redis) => redis.take(buckets).await.unwrap_or_else(|error| {
+                report_degraded(&error);
+                self.local.take(buckets)
+            }),
+            None => self.local.take(buckets),
+        };
+        refusal(buckets, &taken).map_or(Ok(()), Err)
+    }
+}
+
+fn of_address(kind: &str, address: IpAddr) -> KeyedBucket {
+    KeyedBucket {
+        key: format!("{PREFIX}try:{kind}{address}"),
+        rate: ADDRESS,
+    }
+}
+
+fn of_subject(subject: impl Display) -> KeyedBucket {
+    KeyedBucket {
+        key: format!("{PREFIX}try:{subject}"),
+        rate: SUBJECT,
+    }
+}
+
+/// A stranger may have made the name of an account up: of any length it takes the same memory.
+fn of_account(account: impl Display) -> KeyedBucket {
+    of_subject(hex::encode(Sha256::digest(account.to_string())))
 }
 
 fn refusal(buckets: &[KeyedBucket], taken: &Taken) -> Option<u64> {
@@ -94,6 +128,24 @@ mod tests {
         let seconds = tries.take(key("b"), address(1)).await.unwrap_err();
         assert!((1..=10).contains(&seconds), "{seconds}");
         assert_eq!(tries.take(key("b"), address(2)).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn an_api_key_is_counted_by_the_address_alone_and_apart_from_links() {
+        let tries = Tries::new(None);
+        let by_key = async |address| tries.take_login(None::<&str>, address).await;
+        for _ in 0..10 {
+            assert_eq!(by_key(address(1)).await, Ok(()));
+        }
+        assert!(by_key(address(1)).await.is_err());
+        assert!(tries.take_login(Some("a"), address(1)).await.is_err());
+        assert_eq!(tries.take(key("a"), address(1)).await, Ok(()));
+    }
+
+    #[test]
+    fn an_account_with_a_long_name_takes_no_more_memory() {
+        let lengths = ["a", &"a".repeat(65_536)].map(|text| of_account(text).key.len());
+        assert_eq!(lengths[0], lengths[1]);
     }
 
     #[tokio::test]
