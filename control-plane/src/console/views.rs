@@ -102,6 +102,10 @@ impl LinkView {
         if time(&self.valid_until).is_some_and(|until| until <= now) {
             return "expired";
         }
+        let used = self.visits.as_ref().map_or(0, |visits| visits.used);
+        if self.max_visits.is_some_and(|max| max <= used) {
+            return "used-up";
+        }
         match time(&self.valid_since).is_some_and(|since| now < since) {
             true => "scheduled",
             false => "active",
@@ -196,6 +200,7 @@ pub(super) struct AccountsView {
 #[serde(rename_all = "camelCase")]
 pub(super) struct DomainsView {
     pub(super) domains: Vec<DomainView>,
+    pub(super) next_cursor: Option<String>,
 }
 
 /// A domain.
@@ -242,6 +247,14 @@ pub(super) struct TagView {
 }
 
 impl TagView {
+    /// The question before its deletion.
+    pub(super) fn delete(&self) -> String {
+        format!(
+            "/console/tags/delete{}",
+            super::api::query([("tag", &*self.tag)])
+        )
+    }
+
     /// The list of its links.
     pub(super) fn href(&self) -> String {
         format!(
@@ -251,7 +264,7 @@ impl TagView {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct KeysView {
     pub(super) keys: Vec<KeyView>,

@@ -7,5 +7,7 @@ mod forms;
 mod hostile;
 mod links;
 mod login;
+mod lost;
 mod pages;
 mod roles;
+mod trust;
