@@ -23,6 +23,9 @@ use url::{Position, Url};
 
 const COOKIE: &str = "edgelink_console";
 
+/// Its name off loopback: other hosts of the same site cannot set a cookie with this beginning for ours.
+const HOST_COOKIE: &str = "__Host-edgelink_console";
+
 /// The page that those see who have not logged in.
 pub(super) const LOGIN: &str = "/console/login";
 
@@ -119,12 +122,13 @@ async fn session(
 
 /// The token in the cookie of a browser.
 pub(super) fn token(headers: &HeaderMap) -> Option<Token> {
+    let (own, _) = name_and_path(headers);
     let lines = headers.get_all(header::COOKIE).iter();
     let cookies = lines.filter_map(|line| line.to_str().ok());
     let mut cookies = cookies.flat_map(|line| line.split(';'));
     cookies.find_map(|cookie| {
         let (name, value) = cookie.trim().split_once('=')?;
-        Token::parse(value).filter(|_| name == COOKIE)
+        Token::parse(value).filter(|_| name == own)
     })
 }
 
@@ -133,12 +137,21 @@ pub(super) fn cookie(token: Option<&Token>, headers: &HeaderMap) -> HeaderMap {
     let value = token.map(Token::expose).unwrap_or_default();
     let age = if token.is_some() { "" } else { "; Max-Age=0" };
     let secure = if is_secure(headers) { "; Secure" } else { "" };
-    let cookie = format!("{COOKIE}={value}; Path=/console; HttpOnly; SameSite=Strict{secure}{age}");
+    let (name, path) = name_and_path(headers);
+    let cookie = format!("{name}={value}; Path={path}; HttpOnly; SameSite=Strict{secure}{age}");
     let cookie = HeaderValue::try_from(cookie).ok();
     cookie
         .map(|cookie| (header::SET_COOKIE, cookie))
         .into_iter()
         .collect()
+}
+
+/// The name of the cookie, and the path that browsers ask of such a name.
+fn name_and_path(headers: &HeaderMap) -> (&'static str, &'static str) {
+    match is_loopback(headers) {
+        true => (COOKIE, "/console"),
+        false => (HOST_COOKIE, "/"),
+    }
 }
 
 /// Whether the cookie is for TLS alone: where the browser or a proxy says that the page came by it, and wherever the browser is on
@@ -268,6 +281,8 @@ mod tests {
             let cookie = cookie(None, &headers(&[("host", host)]));
             let cookie = cookie[header::SET_COOKIE].to_str().unwrap();
             assert_eq!(cookie.contains("; Secure"), is_secure, "{host}");
+            let is_of_host = cookie.starts_with("__Host-") && cookie.contains("; Path=/;");
+            assert_eq!(is_of_host, is_secure, "{host}");
         }
         for (name, value, is_secure) in [
             ("x-forwarded-proto", "https", true),
@@ -278,6 +293,21 @@ mod tests {
             let cookie = cookie(None, &headers(&[("host", "localhost"), (name, value)]));
             let cookie = cookie[header::SET_COOKIE].to_str().unwrap();
             assert_eq!(cookie.contains("; Secure"), is_secure, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_that_another_host_may_have_set_is_none() {
+        let value = "0".repeat(64);
+        for (host, name, is_known) in [
+            ("localhost", COOKIE, true),
+            ("go.example", COOKIE, false),
+            ("go.example", HOST_COOKIE, true),
+        ] {
+            let cookie = HeaderValue::try_from(format!("a=b; {name}={value}")).unwrap();
+            let mut headers = headers(&[("host", host)]);
+            headers.insert(header::COOKIE, cookie);
+            assert_eq!(token(&headers).is_some(), is_known, "{host} {name}");
         }
     }
 
