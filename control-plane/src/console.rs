@@ -8,6 +8,8 @@ pub(crate) mod api;
 pub(crate) mod assets;
 mod audit;
 mod bulk;
+mod clicks;
+mod confirm;
 mod create;
 mod domains;
 mod edit;
@@ -22,6 +24,7 @@ mod links;
 mod login;
 mod overview;
 mod reports;
+mod revision;
 mod rules;
 mod settings;
 mod signed_in;
@@ -31,27 +34,41 @@ mod users;
 mod views;
 
 use crate::http::app::App;
-use crate::http::limits;
+use crate::http::{layers, limits};
 use api::Console;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use std::sync::Arc;
 
-/// The routes of the console, without the bounds of all requests.
+/// The routes of the console, without the bounds of all requests but that of time: changes of many links have one of their own.
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     let console = Console::new(app);
+    let guarded = |routes: Router<Console>| {
+        routes
+            .layer(from_fn_with_state(app.clone(), limits::count))
+            .layer(from_fn_with_state(console.clone(), guard::guard))
+            .layer(from_fn_with_state(app.clone(), limits::guard))
+            .with_state(console.clone())
+    };
     let pages = Router::new()
         .merge(link_routes())
         .merge(account_routes())
         .route("/console/", get(errors::nothing_here))
         .route("/console/{*rest}", get(errors::nothing_here))
-        .method_not_allowed_fallback(errors::method_not_allowed)
-        .layer(from_fn_with_state(app.clone(), limits::count))
-        .layer(from_fn_with_state(console.clone(), guard::guard))
-        .layer(from_fn_with_state(app.clone(), limits::guard))
-        .with_state(console);
-    pages.merge(assets::routes())
+        .method_not_allowed_fallback(errors::method_not_allowed);
+    guarded(pages)
+        .merge(assets::routes())
+        .layer(from_fn_with_state(app.clone(), layers::limit_time))
+        .merge(guarded(bulk_routes()))
+}
+
+/// Changes of many links.
+fn bulk_routes() -> Router<Console> {
+    Router::new()
+        .route("/console/links", post(bulk::change))
+        .route("/console/create-many", post(create::many))
+        .route("/console/restore", post(bulk::restore))
 }
 
 /// Pages about links.
@@ -60,16 +77,10 @@ fn link_routes() -> Router<Console> {
         .route("/console", get(overview::page))
         .route("/console/login", get(login::page).post(login::log_in))
         .route("/console/logout", post(login::log_out))
-        .route("/console/links", get(links::page).post(bulk::change))
-        .route("/console/links/new", get(create::page).post(create::one))
-        .route(
-            "/console/links/many",
-            get(create::many_page).post(create::many),
-        )
-        .route("/console/links/restore", post(bulk::restore))
+        .route("/console/links", get(links::page))
+        .route("/console/create", get(create::page).post(create::one))
+        .route("/console/create-many", get(create::many_page))
         .route("/console/links/{code}", get(link::page))
-        // Of a code that is the name of a page beside it.
-        .route("/console/links/{code}/details", get(link::page))
         .route(
             "/console/links/{code}/edit",
             get(edit::page).post(edit::change),
@@ -82,7 +93,7 @@ fn link_routes() -> Router<Console> {
         .route("/console/links/{code}/history", get(link::history))
         .route("/console/links/{code}/delete", post(link::delete))
         .route("/console/links/{code}/deleted", get(link::deleted))
-        .route("/console/live", get(link::live))
+        .route(guard::LIVE, get(link::live))
 }
 
 /// Pages about all else.
@@ -90,16 +101,25 @@ fn account_routes() -> Router<Console> {
     Router::new()
         .route("/console/tags", get(tags::page))
         .route("/console/tags/rename", post(tags::rename))
-        .route("/console/tags/delete", post(tags::delete))
+        .route(
+            "/console/tags/delete",
+            get(tags::ask_to_delete).post(tags::delete),
+        )
         .route("/console/domains", get(domains::page).post(domains::create))
         .route(
             "/console/domains/{name}",
             get(domains::one).post(domains::change),
         )
         .route("/console/domains/{name}/verify", post(domains::verify))
-        .route("/console/domains/{name}/delete", post(domains::delete))
+        .route(
+            "/console/domains/{name}/delete",
+            get(domains::ask_to_delete).post(domains::delete),
+        )
         .route("/console/keys", get(keys::page).post(keys::create))
-        .route("/console/keys/{id}/revoke", post(keys::revoke))
+        .route(
+            "/console/keys/{id}/revoke",
+            get(keys::ask_to_revoke).post(keys::revoke),
+        )
         .route("/console/users", get(users::page).post(users::create))
         .route("/console/users/{id}", get(users::one).post(users::change))
         .route("/console/reports", get(reports::page))

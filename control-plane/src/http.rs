@@ -8,7 +8,7 @@ pub(crate) mod client_address;
 mod counting;
 mod edge_api;
 mod health;
-mod layers;
+pub(crate) mod layers;
 pub(crate) mod limits;
 pub(crate) mod observe;
 mod openapi;

@@ -98,7 +98,7 @@ const SENT = ['longUrl', 'customSlug', 'title', 'tags', 'externalId', 'notes', '
 
 // What is refused comes back as it was: each text in a field, and in another one the next time.
 async function sentBack(person) {
-  await person.open('/console/links/new');
+  await person.open('/console/create');
   const valuesOf = (names) => names.map((name) => document.getElementById(name).value);
   let known;
   const all = [...SENT.map(() => 'plain'), ...LIST];
@@ -119,7 +119,7 @@ async function sentBack(person) {
 
 // What an address holds.
 async function asked(person) {
-  for (const path of ['/console/links?searchTerm=', '/console/links?tags=', '/console/tags?prefix=', '/console/audit?subject=', '/console/links/new?title=', '/console/links/', '/console/domains/', '/console/links/x/deleted?domain=', '/console/login?to=']) {
+  for (const path of ['/console/links?searchTerm=', '/console/links?tags=', '/console/tags?prefix=', '/console/audit?subject=', '/console/create?title=', '/console/links/', '/console/domains/', '/console/links/x/deleted?domain=', '/console/login?to=']) {
     const answer = async (text) => {
       const address = path + encodeURIComponent(text);
       await person.open(address, (await person.page.request.get(address)).status());

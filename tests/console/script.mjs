@@ -7,14 +7,15 @@ import { API, SETTINGS, escaped, withPage } from './browser.mjs';
 
 const settings = escaped(JSON.stringify(SETTINGS));
 const link = { domain: 'go.example', code: 'a', longUrl: 'https://own.example/', forwardPath: true, hasPassword: false };
-const points = [['2026-11-22T00:00:00Z', 1], ['2026-11-22T01:00:00Z', 3]];
+const points = [['2026-11-21T00:00:00Z', 1], ['2026-11-22T00:00:00Z', 3]];
 const field = (name) => `<p><label for="${name}">${name}</label><input id="${name}" name="${name}"><span id="${name}-problem" role="alert"></span></p>`;
 const BODY = `<body data-settings="${settings}">
   <form data-check="link">${['longUrl', 'customSlug', 'domain'].map(field).join('')}<p data-preview></p></form>
   <form data-check="rules"><textarea id="rules" name="rules"></textarea><span id="rules-problem" role="alert"></span></form>
-  <form data-dry-run data-link="${escaped(JSON.stringify(link))}">${['country', 'path'].map(field).join('')}</form>
+  <form data-dry-run data-link="${escaped(JSON.stringify(link))}">${['country', 'path'].map(field).join('')}
+    <label for="at">at</label><input type="datetime-local" step="1" id="at" name="at"></form>
   <figure id="clicks" data-chart="series" data-points="${escaped(JSON.stringify(points))}">
-    <table><caption>Clicks &lt;b&gt;</caption><tr><td>1</td></tr></table></figure>
+    <table><caption>Clicks &lt;b&gt;</caption><tbody><tr><td>1</td></tr><tr><td>3</td></tr></tbody></table></figure>
   <div data-qr="https://go.example/&lt;a&gt;"></div>
   <ol data-live="${API}/live" data-chart-id="clicks"></ol>
 </body>`;
@@ -54,7 +55,12 @@ async function rules(page) {
   await page.fill('#country', 'de');
   await page.fill('#path', '/x<b>');
   assert.match(await result.textContent(), /^302 redirect \(rule 1\) https:\/\/rule\.example\/x%3Cb%3E/);
-  assert.equal(await result.locator('li li').textContent(), 'holds (saw de)');
+  assert.equal(await result.locator('ol > li > .target').textContent(), 'https://rule.example/');
+  assert.equal(await result.locator('li li').textContent(), 'geolocation-country-code DE: holds (saw de)');
+  for (const time of ['2026-11-22T10:00', '2026-11-22T10:00:01']) {
+    await page.fill('#at', time);
+    assert.match(await result.textContent(), /^302 redirect \(rule 1\)/, time);
+  }
   await page.fill('#path', 'x');
   assert.equal(await result.textContent(), 'path: must be what follows the code, from its slash on');
 }
@@ -68,13 +74,32 @@ async function charts(page) {
   assert.equal(await figure.locator('table').isVisible(), true);
 }
 
-// The clicks of the stream, which the test sends, are lines, and the last point of the chart rises.
+// The clicks of the stream, which the test sends, are lines, and the day of the chart rises. The page listens while it is seen.
 async function live(page) {
-  const first = page.locator('[data-live] li').first();
-  await first.waitFor();
-  assert.equal(await first.textContent(), '2026-11-22 01:59:00 UTC · 2 clicks · <b> · 302');
-  assert.deepEqual(JSON.parse(await page.getAttribute('#clicks', 'data-points')).at(-1)[1], 5);
+  const lines = page.locator('[data-live] li');
+  await lines.nth(1).waitFor();
+  assert.deepEqual(await lines.allTextContents(), ['2 clicks are not listed here', '2026-11-22 01:59:00 UTC · <b> · 302 · DE × 2']);
+  assert.deepEqual(JSON.parse(await page.getAttribute('#clicks', 'data-points')), [['2026-11-21T00:00:00Z', 1], ['2026-11-22T00:00:00Z', 5]]);
+  assert.deepEqual(await page.locator('#clicks tbody td').allTextContents(), ['1', '5']);
   assert.equal(await page.locator('figure svg').count(), 1);
+  const seen = (state) => page.evaluate((value) => {
+    Object.defineProperty(document, 'visibilityState', { configurable: true, get: () => value });
+    document.dispatchEvent(new Event('visibilitychange'));
+  }, state);
+  let asked = 0;
+  page.on('request', (request) => { asked += request.url().endsWith('/live') ? 1 : 0; });
+  await seen('hidden');
+  const again = page.waitForRequest(`${API}/live`);
+  await seen('visible');
+  await again;
+  await lines.nth(3).waitFor();
+  assert.equal(asked, 1, 'not while it is hidden');
+  // A stream that is refused is said to be.
+  await page.unroute(`${API}/live`);
+  await page.route(`${API}/live`, (route) => route.fulfill({ status: 204 }));
+  await seen('hidden');
+  await seen('visible');
+  assert.match(await waitForText(page.locator('[data-live] + .problem')), /^Clicks cannot be listed/);
 }
 
 async function codes(page) {
@@ -108,10 +133,11 @@ const waitForText = async (locator) => {
   return locator.textContent();
 };
 
-const click = JSON.stringify({ at: '2026-11-22T01:59:00Z', count: 2, shortCode: '<b>', status: 302, country: null });
+// As the API sends them: src/live/listener.rs.
+const click = JSON.stringify({ at: '2026-11-22T01:59:00Z', count: 2, shortCode: '<b>', domain: 'go.example', tags: [], status: 302, country: 'DE', city: null });
 await withPage(BODY, async (page) => {
   for (const part of [links, rules, charts, live, codes]) {
     await part(page);
     console.log(`${part.name}: as it should be`);
   }
-}, { [`${API}/live`]: { contentType: 'text/event-stream', body: `retry: 600000\nevent: click\ndata: ${click}\n\n` } });
+}, { [`${API}/live`]: { contentType: 'text/event-stream', body: `retry: 600000\nevent: click\ndata: ${click}\n\nevent: lost\ndata: {"count":2}\n\n` } });

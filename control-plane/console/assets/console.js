@@ -6,7 +6,7 @@
 //   <form data-dry-run data-link="{}">   says where the visitor whom its fields describe would be sent by these rules
 //   <figure data-chart="series" data-points="[[time, number], ...]">   draws its table
 //   <div data-qr="https://...">          draws a QR code, with controls and downloads
-//   <ol data-live="/console/live?...">   adds a line for each event, and its clicks to the last point of the chart that data-chart-id names
+//   <ol data-live="/console/live?...">   adds a line for each click, and its number to its day in the chart that data-chart-id names
 //
 // The settings of the installation are JSON in data-settings of the form, or of what it stands in:
 // {"domains": [], "madeDomains": [], "blockedHosts": []}. data-link has the link of rules as the API shows it, and hasPassword.
@@ -21,7 +21,8 @@ const TEXT = {
   code: (text) => `QR code of ${text}`,
   generated: '…',
   noRule: 'no rule', rule: (number) => `rule ${number}`,
-  times: (count) => `${count} clicks`,
+  lost: (number) => `${number || 'Some'} clicks are not listed here`,
+  noLive: 'Clicks cannot be listed as they come at the moment. Load the page again later.',
   holds: 'holds', holdsNot: 'does not hold', saw: (text) => ` (saw ${text})`,
 };
 const MAX_LIVE_LINES = 50;
@@ -109,22 +110,30 @@ function dryRun(form) {
     for (const input of form.elements) {
       if (!input.name || input.type === 'hidden' || !input.value) continue;
       visitor[input.name] = input.type === 'checkbox' ? input.checked : input.value;
+      // A time of UTC, as the server reads it.
+      if (input.type === 'datetime-local') visitor[input.name] += input.value.length === 16 ? ':00Z' : 'Z';
     }
-    const found = verdict(() => JSON.parse(checks.dry_run(form.dataset.link, rules?.value || '[]', JSON.stringify(visitor))));
-    result.replaceChildren(found.value ? explained(found.value) : element('p', { textContent: found.reason }));
+    const text = rules?.value || '[]';
+    const found = verdict(() => JSON.parse(checks.dry_run(form.dataset.link, text, JSON.stringify(visitor))));
+    result.replaceChildren(found.value ? explained(found.value, JSON.parse(text)) : element('p', { textContent: found.reason }));
   };
   form.addEventListener('input', run);
   rules?.addEventListener('input', run);
   run();
 }
 
-function explained({ status, outcome, location, matchedRule, rules }) {
+// What became of each rule and condition, with what it says, in the words of the server.
+function explained({ status, outcome, location, matchedRule, rules }, written) {
   const chosen = matchedRule ? TEXT.rule(matchedRule) : TEXT.noRule;
   const word = ({ matches }) => (matches ? TEXT.holds : TEXT.holdsNot);
-  const conditions = (rule) => rule.conditions.map((condition) => element('li', {
-    textContent: word(condition) + (condition.saw === null ? '' : TEXT.saw(condition.saw)),
-  }));
-  const lines = rules.map((rule) => element('li', {}, word(rule), element('ul', {}, ...conditions(rule))));
+  const conditions = (rule, place) => rule.conditions.map((condition, index) => {
+    const { type, matchKey, matchValue } = written[place].conditions[index];
+    const what = [type, matchKey, matchValue].filter((text) => text).join(' ');
+    return element('li', { textContent: `${what}: ${word(condition)}${condition.saw === null ? '' : TEXT.saw(condition.saw)}` });
+  });
+  const lines = rules.map((rule, place) => element('li', {},
+    element('span', { className: 'target', textContent: written[place].longUrl }), `: ${word(rule)}`,
+    element('ul', {}, ...conditions(rule, place))));
   return element('div', {},
     element('p', { className: 'target', textContent: `${status} ${outcome} (${chosen}) ${location ?? ''}` }),
     element('ol', {}, ...lines));
@@ -224,22 +233,57 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(href), 60_000);
 }
 
+// Listens while the page is seen: a browser has few connections to a host, and each tab would keep one.
 function listen(list) {
-  const source = new EventSource(list.dataset.live);
   const figure = document.getElementById(list.dataset.chartId ?? '');
-  source.addEventListener('click', ({ data }) => {
-    const click = JSON.parse(data);
-    const time = click.at.replace('T', ' ').replace('Z', ' UTC');
-    const count = click.count > 1 && TEXT.times(click.count);
-    const texts = [time, count, ...LIVE_FIELDS.map((field) => click[field])].filter((text) => text);
-    list.prepend(element('li', { textContent: texts.join(' · ') }));
+  const problem = element('p', { className: 'problem' });
+  problem.setAttribute('role', 'alert');
+  list.after(problem);
+  let source;
+  const add = (text) => {
+    list.prepend(element('li', { textContent: text }));
     while (list.children.length > MAX_LIVE_LINES) list.lastElementChild.remove();
-    if (!figure) return;
-    const points = JSON.parse(figure.dataset.points);
-    if (points.length) points.at(-1)[1] += click.count;
-    figure.dataset.points = JSON.stringify(points);
-    drawChart(figure);
-  });
+  };
+  const open = () => {
+    source = new EventSource(list.dataset.live);
+    source.addEventListener('open', () => { problem.textContent = ''; });
+    source.addEventListener('error', () => {
+      if (source?.readyState === EventSource.CLOSED) problem.textContent = TEXT.noLive;
+    });
+    source.addEventListener('lost', ({ data }) => add(TEXT.lost(JSON.parse(data).count)));
+    source.addEventListener('click', ({ data }) => {
+      const click = JSON.parse(data);
+      const time = click.at.replace('T', ' ').replace('Z', ' UTC');
+      const texts = [time, ...LIVE_FIELDS.map((field) => click[field])].filter((text) => text);
+      add(texts.join(' · ') + (click.count > 1 ? ` × ${click.count}` : ''));
+      if (figure) count(figure, click);
+    });
+  };
+  const close = () => {
+    source?.close();
+    source = undefined;
+  };
+  const look = () => {
+    close();
+    if (document.visibilityState === 'visible') open();
+  };
+  document.addEventListener('visibilitychange', look);
+  addEventListener('pagehide', close);
+  addEventListener('pageshow', ({ persisted }) => { if (persisted) look(); });
+  look();
+}
+
+// Adds a click to its day, in the chart and in its table.
+function count(figure, { at, count: number }) {
+  const points = JSON.parse(figure.dataset.points);
+  const place = points.findIndex(([time]) => time.slice(0, 10) === at.slice(0, 10));
+  if (place < 0) return;
+  points[place][1] += number;
+  figure.dataset.points = JSON.stringify(points);
+  const cell = figure.querySelectorAll('tbody tr')[place]?.lastElementChild;
+  if (cell) cell.textContent = points[place][1];
+  document.querySelector('[data-until-click]')?.remove();
+  drawChart(figure);
 }
 
 await init();

@@ -11,7 +11,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use edgelink_wire::Domain;
 use edgelink_wire::settings::SettingValue;
-use http::{HeaderValue, Method, header};
+use http::{HeaderName, HeaderValue, Method, header};
 use http_body_util::BodyExt;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
@@ -52,6 +52,11 @@ impl Console {
         let made = made.filter(|domain| table.check(domain, tenant_id).is_ok());
         let hosts = self.app.config.links.blocked_hosts.iter();
         let hosts: Vec<Value> = hosts.filter_map(|host| host.written("")).collect();
+        let links = self.app.links(caller);
+        let default = caller.default_domain(links.default_domain());
+        let mut configured: Vec<&Domain> = table.configured().iter().collect();
+        // The script takes the first one for the default.
+        configured.sort_by_key(|domain| *domain != default);
         let names = |domains: Vec<&Domain>| -> Vec<String> {
             domains
                 .into_iter()
@@ -59,7 +64,7 @@ impl Console {
                 .collect()
         };
         let settings = json!({
-            "domains": names(table.configured().iter().collect()), "madeDomains": names(made.collect()),
+            "domains": names(configured), "madeDomains": names(made.collect()),
             "blockedHosts": hosts,
         });
         settings.to_string()
@@ -97,14 +102,15 @@ impl Console {
         self.ask(caller, method, path, Some(body), None).await
     }
 
-    /// Sends a request to the API, on the condition that the link still has the revision `if_match`.
+    /// Sends a request to the API, with a header: `If-Match` with the revision that the link still has to have, or
+    /// `Idempotency-Key`.
     pub(crate) async fn ask(
         &self,
         caller: &Caller,
         method: Method,
         path: &str,
         body: Option<&Value>,
-        if_match: Option<HeaderValue>,
+        header: Option<(HeaderName, HeaderValue)>,
     ) -> Result<Answer, Problem> {
         let text = body.map(Value::to_string).unwrap_or_default();
         let length = HeaderValue::from(text.len());
@@ -116,9 +122,7 @@ impl Console {
             headers.insert(header::CONTENT_TYPE, json);
             headers.insert(header::CONTENT_LENGTH, length);
         }
-        if let Some(if_match) = if_match {
-            headers.insert(header::IF_MATCH, if_match);
-        }
+        headers.extend(header);
         let Ok(response) = self.api.clone().oneshot(request).await;
         Answer::of(response).await
     }
@@ -141,6 +145,11 @@ impl Answer {
         }
         let internal = || Problem::new(Kind::Internal);
         if !response.status().is_success() {
+            let status = response.status().as_u16();
+            tracing::error!(
+                status,
+                "the API has refused a request of the console without a problem"
+            );
             return Err(internal());
         }
         let awaited = response.extensions_mut().remove::<AwaitedChanges>();

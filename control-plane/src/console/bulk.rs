@@ -13,6 +13,9 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::Method;
 use serde_json::{Value, json};
 
+/// Links that a form may select; a page of the list has fewer.
+const MAX_SELECTED: usize = 100;
+
 /// What became of a link.
 struct Outcome {
     /// Domain and code.
@@ -43,12 +46,10 @@ impl<'a> Selected<'a> {
     fn all(form: &'a Form) -> Result<Vec<Self>, Problem> {
         let keys = form.all("link").filter_map(|key| key.rsplit_once('/'));
         let selected: Vec<Self> = keys.map(|(domain, code)| Self { domain, code }).collect();
-        match selected.is_empty() {
-            true => Err(Problem::validation(vec![FieldError::new(
-                "link",
-                t::NONE_SELECTED,
-            )])),
-            false => Ok(selected),
+        match selected.len() {
+            0 => Err(wrong("link", t::NONE_SELECTED)),
+            1..=MAX_SELECTED => Ok(selected),
+            _ => Err(wrong("link", t::TOO_MANY_SELECTED)),
         }
     }
 
@@ -73,15 +74,29 @@ pub(super) async fn change(
     form: Form,
 ) -> Result<Response, Problem> {
     let selected = Selected::all(&form)?;
-    let (method, items) = changes(&console, &me, &selected, &form).await?;
+    let (method, changes) = changes(&console, &me, &selected, &form).await?;
     let is_deletion = method == Method::DELETE;
+    // Each item with its place among those that are selected.
+    let (places, items): (Vec<usize>, Vec<Value>) = changes
+        .iter()
+        .enumerate()
+        .filter_map(|(place, change)| Some((place, change.clone().ok()?)))
+        .unzip();
+    let mut problems: Vec<String> = changes
+        .into_iter()
+        .map(|change| change.err().unwrap_or_default())
+        .collect();
+    if items.is_empty() {
+        let page = page(&me, &selected, problems, (is_deletion, form.get("back")));
+        return layout::ok(&page);
+    }
     let items = items.into();
     let answer = console.send(me.caller(), method, "/links/bulk", &items);
     let answer = answer.await?;
-    let results = serde_json::from_value(answer.body.clone()).map(|bulk: BulkView| bulk.results);
-    let mut problems = vec![String::new(); selected.len()];
-    for item in results.unwrap_or_default() {
-        if let (Some(problem), Some(error)) = (problems.get_mut(item.index), item.error) {
+    let bulk: Result<BulkView, _> = serde_json::from_value(answer.body.clone());
+    for item in bulk.map_or_else(|_| Vec::new(), |bulk| bulk.results) {
+        let place = places.get(item.index).copied().unwrap_or_default();
+        if let (Some(problem), Some(error)) = (problems.get_mut(place), item.error) {
             *problem = error.text();
         }
     }
@@ -89,14 +104,20 @@ pub(super) async fn change(
     Ok(answer.before(layout::ok(&page)?))
 }
 
+fn wrong(field: &'static str, reason: &'static str) -> Problem {
+    Problem::validation(vec![FieldError::new(field, reason)])
+}
+
+/// The change of a link that the API is asked for, or why there is none.
+type Change = Result<Value, String>;
+
 /// What the button of a form asks the API for.
 async fn changes(
     console: &Console,
     me: &SignedIn,
     selected: &[Selected<'_>],
     form: &Form,
-) -> Result<(Method, Vec<Value>), Problem> {
-    let wrong = |field, reason| Problem::validation(vec![FieldError::new(field, reason)]);
+) -> Result<(Method, Vec<Change>), Problem> {
     let patch = |change: Value| Ok((Method::PATCH, with(selected, &change)));
     match form.get("action") {
         "delete" => Ok((Method::DELETE, with(selected, &json!({})))),
@@ -109,6 +130,9 @@ async fn changes(
             if tag.is_empty() {
                 return Err(wrong("tag", t::IS_REQUIRED));
             }
+            if action == "tag" && tag.contains(',') {
+                return Err(wrong("tag", t::ONE_TAG));
+            }
             let items = retagged(console, me, selected, (tag, action == "tag")).await?;
             Ok((Method::PATCH, items))
         }
@@ -116,13 +140,13 @@ async fn changes(
     }
 }
 
-fn with(selected: &[Selected<'_>], change: &Value) -> Vec<Value> {
+fn with(selected: &[Selected<'_>], change: &Value) -> Vec<Change> {
     let item = |link: &Selected<'_>| {
         let mut item = link.named();
         if let (Value::Object(item), Value::Object(change)) = (&mut item, change) {
             item.extend(change.clone());
         }
-        item
+        Ok(item)
     };
     selected.iter().map(item).collect()
 }
@@ -133,29 +157,33 @@ async fn retagged(
     me: &SignedIn,
     selected: &[Selected<'_>],
     (tag, is_added): (&str, bool),
-) -> Result<Vec<Value>, Problem> {
+) -> Result<Vec<Change>, Problem> {
     let mut items = Vec::with_capacity(selected.len());
     for link in selected {
-        let mut item = link.named();
-        // One that is gone is refused by the API with the others.
-        if let Ok(answer) = console.get(me.caller(), &link.path("")).await {
-            let entity_tag = answer.entity_tag.clone();
-            let found: LinkView = answer.read()?;
-            let mut tags = found.tags;
-            tags.retain(|each| each != tag);
-            if is_added {
-                tags.push(tag.to_owned());
+        let answer = match console.get(me.caller(), &link.path("")).await {
+            Ok(answer) => answer,
+            Err(problem) => {
+                items.push(Err(super::errors::describe(&problem)));
+                continue;
             }
-            item["tags"] = tags.into();
-            let entity_tag = entity_tag.and_then(|tag| tag.to_str().ok().map(str::to_owned));
-            item["ifMatch"] = entity_tag.into();
+        };
+        let entity_tag = answer.entity_tag.clone();
+        let found: LinkView = answer.read()?;
+        let mut tags = found.tags;
+        tags.retain(|each| each != tag);
+        if is_added {
+            tags.push(tag.to_owned());
         }
-        items.push(item);
+        let mut item = link.named();
+        item["tags"] = tags.into();
+        let entity_tag = entity_tag.and_then(|tag| tag.to_str().ok().map(str::to_owned));
+        item["ifMatch"] = entity_tag.into();
+        items.push(Ok(item));
     }
     Ok(items)
 }
 
-/// `POST /console/links/restore`: undoes the deletion of links.
+/// `POST /console/restore`: undoes the deletion of links.
 pub(super) async fn restore(
     State(console): State<Console>,
     me: SignedIn,

@@ -5,10 +5,11 @@ use super::edit;
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
-use super::links::domains;
+use super::links::domain_field;
 use super::signed_in::SignedIn;
 use super::strings as t;
 use super::views::{BulkView, LinkView};
+use crate::http::auth::sessions::Token;
 use crate::problem::{FieldError, Problem};
 use askama::Template;
 use axum::extract::State;
@@ -23,6 +24,8 @@ struct CreatePage {
     fields: Fields,
     /// See [`Console::settings`].
     settings: String,
+    /// See [`Form::once`].
+    once: String,
 }
 
 /// The page after a creation, of those who may not read links.
@@ -48,7 +51,7 @@ struct Line {
     problem: String,
 }
 
-/// `GET /console/links/new`. Parameters fill the form in.
+/// `GET /console/create`. Parameters fill the form in.
 pub(super) async fn page(
     State(console): State<Console>,
     me: SignedIn,
@@ -62,16 +65,22 @@ pub(super) async fn page(
             value.clone_into(&mut field.value);
         }
     }
-    Ok(show(&console, &me, StatusCode::OK, fields))
+    show(&console, &me, StatusCode::OK, fields)
 }
 
-fn show(console: &Console, me: &SignedIn, status: StatusCode, fields: Fields) -> Response {
+fn show(
+    console: &Console,
+    me: &SignedIn,
+    status: StatusCode,
+    fields: Fields,
+) -> Result<Response, Problem> {
     let page = CreatePage {
         layout: Layout::new(me, Some(Tab::Create), t::CREATE),
         fields,
         settings: console.settings(me.caller()),
+        once: Token::generate()?.expose(),
     };
-    layout::send(status, &page)
+    Ok(layout::send(status, &page))
 }
 
 async fn fields(console: &Console, me: &SignedIn) -> Result<Fields, Problem> {
@@ -81,24 +90,14 @@ async fn fields(console: &Console, me: &SignedIn) -> Result<Fields, Problem> {
             .input(Input::Line("url"))
             .required(),
         Field::new("customSlug", t::SLUG).hint(t::SLUG_HINT),
-        domain_field(console, me).await?,
+        domain_field(console, me, t::DEFAULT_DOMAIN).await?,
     ];
     fields.extend(edit::properties(None));
     fields.push(Field::tick("findIfExists", t::FIND_IF_EXISTS, false));
     Ok(Fields::new(fields))
 }
 
-async fn domain_field(console: &Console, me: &SignedIn) -> Result<Field, Problem> {
-    let domains = domains(console, me).await?;
-    if domains.is_empty() {
-        return Ok(Field::new("domain", t::DOMAIN).hint(t::DOMAIN_HINT));
-    }
-    let mut choices = vec![("", t::DEFAULT_DOMAIN)];
-    choices.extend(domains.iter().map(|name| (name.as_str(), name.as_str())));
-    Ok(Field::choice("domain", t::DOMAIN, &choices))
-}
-
-/// `POST /console/links/new`.
+/// `POST /console/create`.
 pub(super) async fn one(
     State(console): State<Console>,
     me: SignedIn,
@@ -113,14 +112,19 @@ pub(super) async fn one(
     if let Value::Object(body) = &mut body {
         body.retain(|_, value| !value.is_null());
     }
-    let made = console
-        .send(me.caller(), Method::POST, "/links", &body)
-        .await;
+    let made = console.ask(
+        me.caller(),
+        Method::POST,
+        "/links",
+        Some(&body),
+        form.once(),
+    );
+    let made = made.await;
     let answer = match made {
         Ok(answer) => answer,
         Err(problem) if stays(&problem) => {
             let fields = fields(&console, &me).await?.filled(&form).with(&problem);
-            return Ok(show(&console, &me, problem.status(), fields));
+            return show(&console, &me, problem.status(), fields);
         }
         Err(problem) => return Err(problem),
     };
@@ -140,7 +144,7 @@ pub(super) async fn one(
     Ok(answer.before(page))
 }
 
-/// `GET /console/links/many`.
+/// `GET /console/create-many`.
 pub(super) async fn many_page(
     State(console): State<Console>,
     me: SignedIn,
@@ -156,7 +160,7 @@ async fn many_fields(console: &Console, me: &SignedIn) -> Result<Fields, Problem
             .hint(t::LINES_HINT)
             .input(Input::Lines)
             .required(),
-        domain_field(console, me).await?,
+        domain_field(console, me, t::DEFAULT_DOMAIN).await?,
         Field::new("tags", t::TAGS).hint(t::TAGS_HINT),
     ]))
 }
@@ -175,7 +179,7 @@ fn show_many(
     Ok(layout::send(status, &page))
 }
 
-/// `POST /console/links/many`: each line is a target, and after a space an alias.
+/// `POST /console/create-many`: each line is a target, and after a space an alias.
 pub(super) async fn many(
     State(console): State<Console>,
     me: SignedIn,

@@ -1,6 +1,7 @@
 //! Domains: their list, new ones, their verification, settings and removal.
 
-use super::api::{Console, encoded};
+use super::api::{Console, encoded, query};
+use super::confirm::Confirm;
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
@@ -29,6 +30,7 @@ const TEXTS: [&str; 6] = [
 struct DomainsPage {
     layout: Layout,
     domains: Vec<DomainView>,
+    next: Option<String>,
     /// The form for a new one; `None` if the user may not.
     new: Option<Fields>,
 }
@@ -48,14 +50,19 @@ pub(super) async fn page(
     me: SignedIn,
     Query(asked): Query,
 ) -> Result<Response, Problem> {
-    let mut page = DomainsPage::of(&console, &me).await?;
+    let mut page = DomainsPage::of(&console, &me, asked.get("cursor")).await?;
     page.layout = page.layout.with_notice(&asked);
     layout::ok(&page)
 }
 
 impl DomainsPage {
-    async fn of(console: &Console, me: &SignedIn) -> Result<Self, Problem> {
-        let domains: DomainsView = console.read(me.caller(), "/domains?limit=100").await?;
+    async fn of(console: &Console, me: &SignedIn, cursor: &str) -> Result<Self, Problem> {
+        let of_page = query([("cursor", cursor), ("limit", "100")]);
+        let domains: DomainsView = console
+            .read(me.caller(), &format!("/domains{of_page}"))
+            .await?;
+        let next = domains.next_cursor.as_deref();
+        let next = next.map(|cursor| format!("/console/domains{}", query([("cursor", cursor)])));
         let mut fields = vec![
             Field::new("name", t::DOMAIN_NAME)
                 .hint(t::DOMAIN_NAME_HINT)
@@ -65,6 +72,7 @@ impl DomainsPage {
         Ok(Self {
             layout: Layout::new(me, Some(Tab::Domains), t::DOMAINS),
             domains: domains.domains,
+            next,
             new: me
                 .may(&Method::POST, "/domains")
                 .then(|| Fields::new(fields)),
@@ -136,7 +144,7 @@ pub(super) async fn create(
             Ok(answer.before(Redirect::to(&domain.page("")).into_response()))
         }
         Err(problem) if stays(&problem) => {
-            let mut page = DomainsPage::of(&console, &me).await?;
+            let mut page = DomainsPage::of(&console, &me, "").await?;
             page.new = page.new.map(|fields| fields.filled(&form).with(&problem));
             Ok(layout::send(problem.status(), &page))
         }
@@ -160,7 +168,8 @@ impl DomainPage {
     async fn of(console: &Console, me: &SignedIn, name: &str) -> Result<Self, Problem> {
         let path = format!("/domains/{}", encoded(name));
         let domain: DomainView = console.read(me.caller(), &path).await?;
-        let may_change = me.may(&Method::PATCH, "/domains/{name}");
+        let may_change = me.may(&Method::PATCH, "/domains/{name}")
+            && (!domain.configured || me.caller().is_operator());
         Ok(Self {
             layout: Layout::new(me, Some(Tab::Domains), &*domain.name),
             settings: may_change.then(|| Fields::new(settings(Some(&domain)))),
@@ -232,6 +241,27 @@ async fn not_done(
     let mut page = DomainPage::of(console, me, name).await?;
     page.settings = page.settings.map(|fields| fields.with(problem));
     Ok(layout::send(problem.status(), &page))
+}
+
+/// `GET /console/domains/{name}/delete`: the question before it.
+pub(super) async fn ask_to_delete(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    me.check(&Method::DELETE, "/domains/{name}")?;
+    let path = format!("/domains/{}", encoded(&name));
+    let domain: DomainView = console.read(me.caller(), &path).await?;
+    layout::ok(&Confirm {
+        layout: Layout::new(&me, Some(Tab::Domains), t::DELETE_DOMAIN),
+        text: t::DELETE_DOMAIN_TEXT.to_owned(),
+        problem: String::new(),
+        action: domain.page("/delete"),
+        fields: Vec::new(),
+        button: t::DELETE,
+        back: domain.page(""),
+        name: domain.name,
+    })
 }
 
 /// `POST /console/domains/{name}/delete`.

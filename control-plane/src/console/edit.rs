@@ -4,6 +4,7 @@ use super::api::{Console, encoded, query};
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
+use super::revision::Revision;
 use super::signed_in::SignedIn;
 use super::strings as t;
 use super::views::{LinkView, link_page};
@@ -54,8 +55,7 @@ struct EditPage {
     fields: Fields,
     /// See [`Console::settings`].
     settings: String,
-    /// The revision that the form began with.
-    entity_tag: String,
+    revision: Revision,
 }
 
 /// The properties as fields, with those of a link.
@@ -79,9 +79,7 @@ fn text_of(link: Option<&LinkView>, text: fn(&LinkView) -> Option<&str>) -> &str
 fn described(link: Option<&LinkView>) -> Vec<Field> {
     vec![
         Field::new("title", t::TITLE).value(text_of(link, |link| link.title.as_deref())),
-        Field::new("tags", t::TAGS)
-            .hint(t::TAGS_HINT)
-            .value(link.map_or(String::new(), |link| link.tags.join(", "))),
+        tags(link),
         Field::new("externalId", t::EXTERNAL_ID)
             .hint(t::EXTERNAL_ID_HINT)
             .value(text_of(link, |link| link.external_id.as_deref())),
@@ -89,6 +87,18 @@ fn described(link: Option<&LinkView>) -> Vec<Field> {
             .input(Input::Lines)
             .value(text_of(link, |link| link.notes.as_deref())),
     ]
+}
+
+/// A tag may have a comma, so that those of a link are lines.
+fn tags(link: Option<&LinkView>) -> Field {
+    let field = Field::new("tags", t::TAGS);
+    match link {
+        None => field.hint(t::TAGS_HINT),
+        Some(link) => field
+            .hint(t::TAG_LINES_HINT)
+            .input(Input::Lines)
+            .value(link.tags.join("\n")),
+    }
 }
 
 /// Who is redirected, and when.
@@ -218,7 +228,8 @@ pub(super) async fn page(
     let (link, entity_tag) = find(&console, &me, &code, asked.get("domain")).await?;
     let fields = fields(&link);
     let settings = console.settings(me.caller());
-    Ok(EditPage::new(&me, link, fields, (settings, entity_tag)).send(StatusCode::OK))
+    let revision = Revision::new(entity_tag);
+    Ok(EditPage::new(&me, link, fields, (settings, revision)).send(StatusCode::OK))
 }
 
 /// A link and its revision.
@@ -250,14 +261,14 @@ impl EditPage {
         me: &SignedIn,
         link: LinkView,
         fields: Fields,
-        (settings, entity_tag): (String, String),
+        (settings, revision): (String, Revision),
     ) -> Self {
         Self {
             layout: Layout::new(me, Some(Tab::Links), t::EDIT),
             link,
             fields,
             settings,
-            entity_tag,
+            revision,
         }
     }
 
@@ -277,6 +288,7 @@ pub(super) async fn change(
     let domain = asked.get("domain");
     let mut patch = body(&form);
     patch["longUrl"] = form.get("longUrl").trim().into();
+    patch["tags"] = form.lines("tags");
     // The campaign is a part of the target that was edited.
     if let Value::Object(patch) = &mut patch {
         patch.retain(|name, _| !name.starts_with("utm"));
@@ -297,9 +309,11 @@ pub(super) async fn change(
         }
         Err(problem) if stays(&problem) => {
             let (link, entity_tag) = find(&console, &me, &code, domain).await?;
-            let fields = fields(&link).filled(&form).with(&problem);
+            let stored = fields(&link);
+            let revision = Revision::new(entity_tag).again(&form, &problem, &stored);
+            let fields = stored.filled(&form).with(&problem);
             let settings = console.settings(me.caller());
-            let page = EditPage::new(&me, link, fields, (settings, entity_tag));
+            let page = EditPage::new(&me, link, fields, (settings, revision));
             Ok(page.send(problem.status()))
         }
         Err(problem) => Err(problem),

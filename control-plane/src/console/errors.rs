@@ -24,6 +24,9 @@ pub(super) fn translate(mut response: Response, signed_in: Option<&SignedIn>) ->
     };
     let status = response.status();
     let (title, text) = t::error(status.as_u16());
+    // What is wrong with a form is no question of roles.
+    let is_form = t::FORM_PROBLEMS.contains(&problem.text());
+    let text = if is_form { "" } else { text };
     let layout = match signed_in {
         Some(signed_in) => Layout::new(signed_in, None, title),
         None => Layout::public(title, None),
@@ -34,13 +37,17 @@ pub(super) fn translate(mut response: Response, signed_in: Option<&SignedIn>) ->
         text,
         detail: describe(&problem),
     };
-    let mut page = layout::send(status, &page);
-    for name in [header::RETRY_AFTER, header::ALLOW] {
-        if let Some(value) = response.headers().get(&name) {
-            page.headers_mut().insert(name, value.clone());
-        }
+    let page = layout::send(status, &page);
+    // The rest of the answer stays, such as what limits have left.
+    for (name, value) in page.headers() {
+        response.headers_mut().insert(name, value.clone());
     }
-    page
+    let of_body = [header::CONTENT_LENGTH, header::WWW_AUTHENTICATE];
+    for name in of_body {
+        response.headers_mut().remove(name);
+    }
+    *response.body_mut() = page.into_body();
+    response
 }
 
 /// What a problem says of itself, with the fields that no form shows.

@@ -17,6 +17,8 @@ pub(crate) struct Field {
     pub(super) value: String,
     pub(super) input: Input,
     pub(super) is_required: bool,
+    /// What browsers may fill in; empty for what they know of the field.
+    pub(super) autocomplete: &'static str,
     pub(super) problem: String,
 }
 
@@ -59,6 +61,13 @@ impl Field {
 
     pub(crate) fn input(self, input: Input) -> Self {
         Self { input, ..self }
+    }
+
+    pub(super) fn autocomplete(self, autocomplete: &'static str) -> Self {
+        Self {
+            autocomplete,
+            ..self
+        }
     }
 
     pub(crate) fn required(self) -> Self {
@@ -116,14 +125,27 @@ impl Fields {
         }
     }
 
-    /// With what a form has sent. Passwords are filled in by people alone.
+    /// With what a form has sent. Passwords are filled in by people alone, who are told that one is missing now.
     pub(crate) fn filled(mut self, form: &Form) -> Self {
         for field in &mut self.all {
-            if !matches!(field.input, Input::Password(_)) {
-                form.get(field.name).clone_into(&mut field.value);
+            let sent = form.get(field.name);
+            match field.input {
+                Input::Password(_) if sent.is_empty() => {}
+                Input::Password(_) => t::ENTER_AGAIN.clone_into(&mut field.problem),
+                _ => sent.clone_into(&mut field.value),
             }
         }
         self
+    }
+
+    /// The fields that hold something else than what a form has sent.
+    pub(super) fn other_than(&self, form: &Form) -> Vec<Field> {
+        let lines = |text: &str| text.replace("\r\n", "\n").trim().to_owned();
+        let others = self.all.iter().filter(|field| {
+            !matches!(field.input, Input::Password(_))
+                && lines(&field.value) != lines(form.get(field.name))
+        });
+        others.cloned().collect()
     }
 
     /// With the problem at its fields; what is wrong with none of them stands above the form.

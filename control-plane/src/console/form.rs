@@ -2,8 +2,8 @@
 
 use crate::problem::{Kind, Problem};
 use axum::extract::FromRequestParts;
-use http::HeaderValue;
 use http::request::Parts;
+use http::{HeaderName, HeaderValue, header};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -80,10 +80,36 @@ impl Form {
         }
     }
 
-    /// The revision of a link that the form began with.
-    pub(super) fn if_match(&self) -> Option<HeaderValue> {
-        let tag = HeaderValue::from_str(self.get("entityTag")).ok();
-        tag.filter(|tag| !tag.is_empty())
+    /// The lines that are not empty; null if there are none.
+    pub(super) fn lines(&self, name: &str) -> Value {
+        let lines = self.get(name).lines().map(str::trim);
+        let lines: Vec<Value> = lines
+            .filter(|line| !line.is_empty())
+            .map(Value::from)
+            .collect();
+        match lines.is_empty() {
+            true => Value::Null,
+            false => lines.into(),
+        }
+    }
+
+    /// The revision of a link that the form began with, or the later one that it was shown and is to overwrite.
+    pub(super) fn if_match(&self) -> Option<(HeaderName, HeaderValue)> {
+        let name = match self.is_on("overwrite") {
+            true => "storedTag",
+            false => "entityTag",
+        };
+        self.header(header::IF_MATCH, name)
+    }
+
+    /// What makes a form that is sent twice one request.
+    pub(super) fn once(&self) -> Option<(HeaderName, HeaderValue)> {
+        self.header(HeaderName::from_static("idempotency-key"), "once")
+    }
+
+    fn header(&self, header: HeaderName, field: &str) -> Option<(HeaderName, HeaderValue)> {
+        let value = HeaderValue::from_str(self.get(field)).ok()?;
+        (!value.is_empty()).then_some((header, value))
     }
 }
 

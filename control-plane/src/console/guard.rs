@@ -21,11 +21,20 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::net::IpAddr;
 use std::sync::Arc;
+use url::{Position, Url};
 
 const COOKIE: &str = "edgelink_console";
 
+/// Its name off loopback: other hosts of the same site cannot set a cookie with this beginning for ours.
+const HOST_COOKIE: &str = "__Host-edgelink_console";
+
 /// The page that those see who have not logged in.
 pub(super) const LOGIN: &str = "/console/login";
+
+/// The stream of clicks.
+pub(super) const LIVE: &str = "/console/live";
+
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -69,7 +78,9 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     let token = token(request.headers());
-    let signed_in = match session(&console, token.as_ref()).await {
+    // A stream begins again by itself, also while there is no person there.
+    let is_of_person = request.uri().path() != LIVE;
+    let signed_in = match session(&console, token.as_ref(), is_of_person).await {
         Ok(signed_in) => signed_in,
         Err(problem) => return problem.into_response(),
     };
@@ -96,11 +107,15 @@ pub(super) async fn guard(
     errors::translate(response, Some(&signed_in))
 }
 
-async fn session(console: &Console, token: Option<&Token>) -> Result<Option<SignedIn>, Problem> {
+async fn session(
+    console: &Console,
+    token: Option<&Token>,
+    is_of_person: bool,
+) -> Result<Option<SignedIn>, Problem> {
     let Some(token) = token else {
         return Ok(None);
     };
-    let session = console.app.keys.session(token).await?;
+    let session = console.app.keys.session(token, is_of_person).await?;
     Ok(session.map(|session| SignedIn {
         session: Arc::new(session),
         token: token.clone(),
@@ -109,12 +124,13 @@ async fn session(console: &Console, token: Option<&Token>) -> Result<Option<Sign
 
 /// The token in the cookie of a browser.
 pub(super) fn token(headers: &HeaderMap) -> Option<Token> {
+    let (own, _) = name_and_path(headers);
     let lines = headers.get_all(header::COOKIE).iter();
     let cookies = lines.filter_map(|line| line.to_str().ok());
     let mut cookies = cookies.flat_map(|line| line.split(';'));
     cookies.find_map(|cookie| {
         let (name, value) = cookie.trim().split_once('=')?;
-        Token::parse(value).filter(|_| name == COOKIE)
+        Token::parse(value).filter(|_| name == own)
     })
 }
 
@@ -122,13 +138,33 @@ pub(super) fn token(headers: &HeaderMap) -> Option<Token> {
 pub(super) fn cookie(token: Option<&Token>, headers: &HeaderMap) -> HeaderMap {
     let value = token.map(Token::expose).unwrap_or_default();
     let age = if token.is_some() { "" } else { "; Max-Age=0" };
-    let secure = if is_loopback(headers) { "" } else { "; Secure" };
-    let cookie = format!("{COOKIE}={value}; Path=/console; HttpOnly; SameSite=Strict{secure}{age}");
+    let secure = if is_secure(headers) { "; Secure" } else { "" };
+    let (name, path) = name_and_path(headers);
+    let cookie = format!("{name}={value}; Path={path}; HttpOnly; SameSite=Strict{secure}{age}");
     let cookie = HeaderValue::try_from(cookie).ok();
     cookie
         .map(|cookie| (header::SET_COOKIE, cookie))
         .into_iter()
         .collect()
+}
+
+/// The name of the cookie, and the path that browsers ask of such a name.
+fn name_and_path(headers: &HeaderMap) -> (&'static str, &'static str) {
+    match is_loopback(headers) {
+        true => (COOKIE, "/console"),
+        false => (HOST_COOKIE, "/"),
+    }
+}
+
+/// Whether the cookie is for TLS alone: where the browser or a proxy says that the page came by it, and wherever the browser is on
+/// another machine.
+fn is_secure(headers: &HeaderMap) -> bool {
+    let origin = headers.get(header::ORIGIN);
+    let is_tls = |origin: &HeaderValue| origin.as_bytes().starts_with(b"https://");
+    let proto = headers.get(FORWARDED_PROTO);
+    !is_loopback(headers)
+        || origin.is_some_and(is_tls)
+        || proto.is_some_and(|proto| proto == "https")
 }
 
 /// Whether the browser is on this machine, where there is no TLS as a rule.
@@ -145,16 +181,22 @@ fn host(headers: &HeaderMap) -> Option<Authority> {
     headers.get(header::HOST)?.to_str().ok()?.parse().ok()
 }
 
-/// The login, which leads back to the page.
+/// The login, which leads back to the page, or to that of a form.
 fn to_login(request: &Request) -> Response {
-    let path = request
-        .uri()
-        .path_and_query()
-        .map_or("", |path| path.as_str());
-    let is_page = request.method() == Method::GET && path != "/console";
-    let to = if is_page { path } else { "" };
-    let to = super::api::query([("to", to)]);
+    let page = match *request.method() {
+        Method::GET => request.uri().path_and_query().map(ToString::to_string),
+        _ => page_of_form(request.headers()),
+    };
+    let page = page.filter(|page| page != "/console").unwrap_or_default();
+    let to = super::api::query([("to", page.as_str())]);
     Redirect::to(&format!("{LOGIN}{to}")).into_response()
+}
+
+/// The page of the console that a form was on.
+fn page_of_form(headers: &HeaderMap) -> Option<String> {
+    let page = Url::parse(headers.get(header::REFERER)?.to_str().ok()?).ok()?;
+    let page = &page[Position::BeforePath..Position::AfterQuery];
+    page.starts_with("/console/").then(|| page.to_owned())
 }
 
 /// The request with its form, which is our own.
@@ -164,8 +206,10 @@ async fn with_form(
     token: Option<&Token>,
 ) -> Result<Request, Problem> {
     let (mut head, form) = read_form(&console.app.config.server, request).await?;
-    let is_ours = token.is_some_and(|token| token.has_sent(form.get(FORM_TOKEN)));
-    if !is_ours {
+    let Some(token) = token else {
+        return Err(Problem::new(Kind::Forbidden).with_detail(t::NO_COOKIE));
+    };
+    if !token.has_sent(form.get(FORM_TOKEN)) {
         return Err(Problem::new(Kind::Forbidden).with_detail(t::FORM_EXPIRED));
     }
     head.extensions.insert(form);
@@ -188,24 +232,31 @@ pub(crate) async fn read_form(
 async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
     match Limited::new(body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Problem::new(Kind::BodyTooLarge)),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let detail = format!("a form has at most {limit} bytes");
+            Err(Problem::new(Kind::BodyTooLarge).with_detail(detail))
+        }
         Err(_) => Err(Problem::new(Kind::InvalidBody)),
     }
 }
 
-/// Refuses a form of which the browser says that another site has sent it.
+/// Refuses a form of which the browser says that another site has sent it. A browser that does not say so itself names the origin of
+/// the form; proxies may have changed the host that it is compared with.
 fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
-    let site = headers.get(SEC_FETCH_SITE);
-    let is_same_site = site.is_none_or(|site| site == "same-origin" || site == "none");
-    let is_same_origin = headers.get(header::ORIGIN).is_none_or(|origin| {
+    let is_same_origin = |origin: &HeaderValue| {
         let origin = origin
             .to_str()
             .ok()
             .and_then(|origin| origin.split_once("://"));
         let origin = origin.and_then(|(_, authority)| authority.parse::<Authority>().ok());
         origin.is_some() && origin == host(headers)
-    });
-    match is_same_site && is_same_origin {
+    };
+    let is_ours = match (headers.get(SEC_FETCH_SITE), headers.get(header::ORIGIN)) {
+        (Some(site), _) => site == "same-origin" || site == "none",
+        (None, Some(origin)) => is_same_origin(origin),
+        (None, None) => true,
+    };
+    match is_ours {
         true => Ok(()),
         false => Err(Problem::new(Kind::Forbidden).with_detail(t::FOREIGN_FORM)),
     }
@@ -240,6 +291,33 @@ mod tests {
             let cookie = cookie(None, &headers(&[("host", host)]));
             let cookie = cookie[header::SET_COOKIE].to_str().unwrap();
             assert_eq!(cookie.contains("; Secure"), is_secure, "{host}");
+            let is_of_host = cookie.starts_with("__Host-") && cookie.contains("; Path=/;");
+            assert_eq!(is_of_host, is_secure, "{host}");
+        }
+        for (name, value, is_secure) in [
+            ("x-forwarded-proto", "https", true),
+            ("x-forwarded-proto", "http", false),
+            ("origin", "https://go.example", true),
+            ("origin", "http://localhost", false),
+        ] {
+            let cookie = cookie(None, &headers(&[("host", "localhost"), (name, value)]));
+            let cookie = cookie[header::SET_COOKIE].to_str().unwrap();
+            assert_eq!(cookie.contains("; Secure"), is_secure, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_that_another_host_may_have_set_is_none() {
+        let value = "0".repeat(64);
+        for (host, name, is_known) in [
+            ("localhost", COOKIE, true),
+            ("go.example", COOKIE, false),
+            ("go.example", HOST_COOKIE, true),
+        ] {
+            let cookie = HeaderValue::try_from(format!("a=b; {name}={value}")).unwrap();
+            let mut headers = headers(&[("host", host)]);
+            headers.insert(header::COOKIE, cookie);
+            assert_eq!(token(&headers).is_some(), is_known, "{host} {name}");
         }
     }
 
@@ -269,6 +347,22 @@ mod tests {
             (&[("host", "go.example"), ("origin", "null")], false),
             (&[("origin", "https://go.example")], false),
             (&[("sec-fetch-site", "same-origin")], true),
+            (
+                &[
+                    ("sec-fetch-site", "same-origin"),
+                    ("host", "127.0.0.1:8081"),
+                    ("origin", "https://go.example"),
+                ],
+                true,
+            ),
+            (
+                &[
+                    ("sec-fetch-site", "cross-site"),
+                    ("host", "go.example"),
+                    ("origin", "https://go.example"),
+                ],
+                false,
+            ),
             (&[("sec-fetch-site", "same-site")], false),
             (&[("sec-fetch-site", "cross-site")], false),
         ] {

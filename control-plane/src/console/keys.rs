@@ -1,6 +1,7 @@
 //! API keys: their list, new ones, whose secret is shown once, and their revocation.
 
 use super::api::{Console, encoded, query};
+use super::confirm::Confirm;
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
@@ -44,6 +45,13 @@ impl KeysPage {
             .await?;
         let next = keys.next_cursor.as_deref();
         let next = next.map(|cursor| format!("/console/keys{}", query([("cursor", cursor)])));
+        Ok(Self {
+            next,
+            ..Self::with(me, keys)
+        })
+    }
+
+    fn with(me: &SignedIn, keys: KeysView) -> Self {
         let fields = vec![
             Field::new("name", t::NAME).required(),
             Field::choice("role", t::ROLE, &t::ROLES).value("editor"),
@@ -59,13 +67,13 @@ impl KeysPage {
                 .hint(t::QUOTA_HINT)
                 .input(Input::Line("number")),
         ];
-        Ok(Self {
+        Self {
             layout: Layout::new(me, Some(Tab::Keys), t::KEYS),
             keys,
-            next,
+            next: None,
             fields: Fields::new(fields),
             made: None,
-        })
+        }
     }
 }
 
@@ -95,7 +103,9 @@ pub(super) async fn create(
     let problem = match made {
         Ok(answer) => {
             let made = answer.read()?;
-            let mut page = KeysPage::of(&console, &me, "").await?;
+            // The secret is shown also where the list cannot be.
+            let page = KeysPage::of(&console, &me, "").await;
+            let mut page = page.unwrap_or_else(|_| KeysPage::with(&me, KeysView::default()));
             page.made = Some(made);
             return Ok(layout::send(StatusCode::CREATED, &page));
         }
@@ -105,6 +115,31 @@ pub(super) async fn create(
     let mut page = KeysPage::of(&console, &me, "").await?;
     page.fields = page.fields.filled(&form).with(&problem);
     Ok(layout::send(problem.status(), &page))
+}
+
+/// `GET /console/keys/{id}/revoke`: the question before it.
+pub(super) async fn ask_to_revoke(
+    State(console): State<Console>,
+    me: SignedIn,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let path = format!("/keys/{}", encoded(&id));
+    let key: KeyView = console.read(me.caller(), &path).await?;
+    layout::ok(&Confirm {
+        layout: Layout::new(&me, Some(Tab::Keys), t::REVOKE_KEY),
+        name: format!("{} ({})", key.name, key.id),
+        text: format!(
+            "{} {}: {}",
+            t::REVOKE_TEXT,
+            t::LAST_USED,
+            key.last_used_at.as_deref().unwrap_or(t::NEVER)
+        ),
+        problem: String::new(),
+        action: format!("/console/keys/{}/revoke", encoded(&id)),
+        fields: Vec::new(),
+        button: t::REVOKE,
+        back: "/console/keys".to_owned(),
+    })
 }
 
 /// `POST /console/keys/{id}/revoke`.

@@ -28,7 +28,7 @@ impl Tab {
     const ALL: [(Self, &'static str, &'static str); 10] = [
         (Self::Overview, "/console", t::OVERVIEW),
         (Self::Links, "/console/links", t::LINKS),
-        (Self::Create, "/console/links/new", t::CREATE),
+        (Self::Create, "/console/create", t::CREATE),
         (Self::Tags, "/console/tags", t::TAGS),
         (Self::Domains, "/console/domains", t::DOMAINS),
         (Self::Keys, "/console/keys", t::KEYS),
@@ -130,6 +130,11 @@ impl Layout {
 /// Sends a page.
 pub(super) fn send(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
+        Ok(html) if status.is_client_error() => {
+            // The title is what is read first.
+            let html = html.replacen("<title>", t::TITLE_OF_ERROR, 1);
+            (status, Html(html)).into_response()
+        }
         Ok(html) => (status, Html(html)).into_response(),
         Err(error) => {
             tracing::error!(%error, "a page cannot be rendered: the request is answered with 500");

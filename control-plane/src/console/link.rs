@@ -1,8 +1,8 @@
 //! A link: its clicks, its QR code, its history, its deletion, and the undoing of that.
 
 use super::api::{Console, query};
+use super::clicks::about_clicks;
 use super::edit::{find, path};
-use super::errors;
 use super::form::Query;
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
@@ -12,6 +12,7 @@ use crate::problem::{Kind, Problem};
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
+use futures_util::future::{try_join, try_join_all};
 use http::Method;
 
 /// The clicks of a link by one thing that is known of them.
@@ -48,30 +49,32 @@ pub(super) async fn page(
         problem: String::new(),
         link,
     };
-    match clicks(&console, &me, &mut page).await {
-        Ok(()) => {}
-        Err(problem) if problem.kind() == Kind::AnalyticsUnavailable => {
-            page.problem = errors::describe(&problem);
-        }
-        Err(problem) => return Err(problem),
+    let asked = about_clicks(&console, clicks(&console, &me, &page.link)).await?;
+    page.problem = asked.problem;
+    if let Some((days, breakdowns)) = asked.answer {
+        page.days = Some(days);
+        page.breakdowns = breakdowns;
     }
     layout::ok(&page)
 }
 
-async fn clicks(console: &Console, me: &SignedIn, page: &mut LinkPage) -> Result<(), Problem> {
-    let link = &page.link;
+/// Clicks by day, and by what is known of them.
+async fn clicks(
+    console: &Console,
+    me: &SignedIn,
+    link: &LinkView,
+) -> Result<(ClicksView, Vec<Breakdown>), Problem> {
     let ask = |group: &str, limit: &str| {
         let of_link = [("shortCode", &*link.short_code), ("domain", &*link.domain)];
         let of_group = [("groupBy", group), ("interval", "30d"), ("limit", limit)];
         format!("/analytics{}", query(of_link.into_iter().chain(of_group)))
     };
     let days = ask("timeseries", "") + "&granularity=day";
-    page.days = Some(console.read(me.caller(), &days).await?);
-    for (group, label) in t::BREAKDOWNS {
+    let breakdowns = t::BREAKDOWNS.map(async |(group, label)| {
         let clicks = console.read(me.caller(), &ask(group, "10")).await?;
-        page.breakdowns.push(Breakdown { label, clicks });
-    }
-    Ok(())
+        Ok(Breakdown { label, clicks })
+    });
+    try_join(console.read(me.caller(), &days), try_join_all(breakdowns)).await
 }
 
 /// `GET /console/live`: clicks as they are reported, of all links or of one.
@@ -151,6 +154,14 @@ pub(super) async fn deleted(
     Query(asked): Query,
 ) -> Result<Response, Problem> {
     me.check(&Method::POST, "/links/{code}/restore")?;
+    match find(&console, &me, &code, asked.get("domain")).await {
+        Ok(_) => {
+            let query = query([("domain", asked.get("domain"))]);
+            return Ok(Redirect::to(&link_page(&code, "", &query)).into_response());
+        }
+        Err(problem) if problem.kind() == Kind::LinkNotFound => {}
+        Err(problem) => return Err(problem),
+    }
     let links = console.app.links(me.caller());
     let domain = match asked.get("domain") {
         "" => links.default_domain().as_str(),

@@ -77,30 +77,34 @@ pub(super) async fn page(
 }
 
 async fn filter_fields(console: &Console, me: &SignedIn, asked: &Form) -> Result<Fields, Problem> {
-    let domains = domains(console, me).await?;
-    let mut choices = vec![("", t::ALL_DOMAINS)];
-    choices.extend(domains.iter().map(|name| (name.as_str(), name.as_str())));
     let fields = vec![
         Field::new("searchTerm", t::SEARCH).hint(t::SEARCH_HINT),
         Field::new("tags", t::TAG),
-        Field::choice("domain", t::DOMAIN, &choices),
+        domain_field(console, me, t::ALL_DOMAINS).await?,
         Field::choice("state", t::STATE, &t::LISTED_STATES),
         Field::choice("orderBy", t::ORDER, &t::ORDERS),
     ];
     Ok(Fields::new(fields).filled(asked))
 }
 
-/// The names of the domains that the user may see.
-pub(super) async fn domains(console: &Console, me: &SignedIn) -> Result<Vec<String>, Problem> {
+/// A field for a domain: a choice with `none` among those that the user may see, or a line where they are more than a choice holds.
+pub(super) async fn domain_field(
+    console: &Console,
+    me: &SignedIn,
+    none: &str,
+) -> Result<Field, Problem> {
+    let line = Field::new("domain", t::DOMAIN);
     if !Tab::Domains.is_for(me) {
-        return Ok(Vec::new());
+        return Ok(line.hint(t::DOMAIN_HINT));
     }
     let listed: DomainsView = console.read(me.caller(), "/domains?limit=100").await?;
-    Ok(listed
-        .domains
-        .into_iter()
-        .map(|domain| domain.name)
-        .collect())
+    if listed.next_cursor.is_some() {
+        return Ok(line);
+    }
+    let names = listed.domains.iter().map(|domain| domain.name.as_str());
+    let mut choices = vec![("", none)];
+    choices.extend(names.map(|name| (name, name)));
+    Ok(Field::choice("domain", t::DOMAIN, &choices))
 }
 
 impl LinksView {

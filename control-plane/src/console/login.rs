@@ -7,15 +7,17 @@ use super::guard;
 use super::layout::{self, Layout};
 use super::signed_in::SignedIn;
 use super::strings as t;
-use crate::http::auth::api_key::ApiKey;
 use crate::http::auth::sessions::Token;
 use crate::http::client_address::{Peer, client_address, network};
 use crate::problem::{Kind, Problem};
+use crate::telemetry::prometheus::CONSOLE_LOGINS;
 use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use metrics::counter;
+use url::Url;
 
 /// The tenant of those who name none.
 const FIRST_TENANT: &str = "default";
@@ -61,12 +63,11 @@ pub(super) async fn log_in(
     let peer = peer.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED.into());
     let address = network(client_address(peer, &headers, &server.trusted_proxies));
     let key = form.get("key").trim();
-    let subject = match (key, ApiKey::parse(key)) {
-        ("", _) => format!("console/user:{}/{}", tenant(&form), form.get("user")),
-        (_, Some(key)) => format!("console/key:{}", key.id()),
-        (_, None) => format!("console/address:{address}"),
-    };
-    if let Err(seconds) = console.app.tries.take(&subject, address).await {
+    let account = key
+        .is_empty()
+        .then(|| format!("console/user:{}/{}", tenant(&form), form.get("user")));
+    if let Err(seconds) = console.app.logins.take_of(account, Some(address)).await {
+        count("limited");
         let page = show(
             StatusCode::TOO_MANY_REQUESTS,
             &token,
@@ -81,10 +82,18 @@ pub(super) async fn log_in(
         key => console.app.keys.log_in_by_key(key).await?,
     };
     let Some(begun) = begun else {
+        count("wrong");
         return Ok(show(StatusCode::FORBIDDEN, &token, &form, t::WRONG_LOGIN));
     };
+    // The session that the browser had gives way.
+    console.app.keys.log_out(&token).await?;
+    count("opened");
     let cookie = guard::cookie(Some(&begun), &headers);
     Ok((cookie, Redirect::to(destination(form.get("to")))).into_response())
+}
+
+fn count(outcome: &'static str) {
+    counter!(CONSOLE_LOGINS, "outcome" => outcome).increment(1);
 }
 
 fn tenant(form: &Form) -> &str {
@@ -109,9 +118,14 @@ async fn by_password(console: &Console, form: &Form) -> Result<Option<Token>, Pr
     }
 }
 
-/// A page of the console; of other addresses the overview.
+/// A page of the console; of other addresses the overview. Browsers resolve dots in it, also encoded ones.
 fn destination(to: &str) -> &str {
-    let is_ours = to == "/console" || to.starts_with("/console/") || to.starts_with("/console?");
+    let base = Url::parse("http://console/");
+    let there = base.and_then(|base| base.join(to)).ok();
+    let is_ours = to.starts_with("/console")
+        && there.is_some_and(|there| {
+            there.path() == "/console" || there.path().starts_with("/console/")
+        });
     let is_text = to
         .bytes()
         .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
@@ -130,6 +144,7 @@ fn show(status: StatusCode, token: &Token, form: &Form, problem: &str) -> Respon
     let by_password = vec![
         Field::new("user", t::USER_NAME)
             .input(Input::Line("text"))
+            .autocomplete("username")
             .value(form.get("user"))
             .required(),
         Field::new("password", t::PASSWORD)
@@ -187,6 +202,11 @@ mod tests {
             "/consoles",
             "/console/\r\nx",
             "/console/\\x",
+            "/console/..",
+            "/console/../abc",
+            "/console/%2e%2e/abc",
+            "/console/.%2E/abc",
+            "/console/links/../../abc",
         ] {
             assert_eq!(destination(to), "/console", "{to}");
         }

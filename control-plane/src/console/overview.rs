@@ -1,15 +1,16 @@
 //! The first page: clicks of the last days, the links that are followed most, and what became of clicks.
 
 use super::api::Console;
-use super::errors;
+use super::clicks::about_clicks;
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
 use super::views::{AccountsView, ClicksView};
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
+use futures_util::future::try_join;
 use http::Method;
 
 #[derive(Template)]
@@ -30,7 +31,7 @@ pub(super) async fn page(
     me: SignedIn,
 ) -> Result<Response, Problem> {
     if !Tab::Overview.is_for(&me) && Tab::Create.is_for(&me) {
-        return Ok(Redirect::to("/console/links/new").into_response());
+        return Ok(Redirect::to("/console/create").into_response());
     }
     me.check(&Method::GET, "/links")?;
     let caller = me.caller();
@@ -43,19 +44,16 @@ pub(super) async fn page(
         may_create: Tab::Create.is_for(&me),
     };
     let days = "/analytics?groupBy=timeseries&interval=30d&granularity=day";
-    match console.read(caller, days).await {
-        Ok(days) => {
-            page.days = Some(days);
-            let links = "/analytics?groupBy=top_links&interval=30d&limit=10";
-            page.links = Some(console.read(caller, links).await?);
-        }
-        Err(problem) if problem.kind() == Kind::AnalyticsUnavailable => {
-            page.problem = errors::describe(&problem);
-        }
-        Err(problem) => return Err(problem),
-    }
+    let links = "/analytics?groupBy=top_links&interval=30d&limit=10";
+    let clicks = try_join(console.read(caller, days), console.read(caller, links));
+    let asked = about_clicks(&console, clicks).await?;
+    page.problem = asked.problem;
+    (page.days, page.links) = asked.answer.unzip();
     if me.may(&Method::GET, "/clicks/accounting") {
-        page.accounts = Some(console.read(caller, "/clicks/accounting").await?);
+        let accounts = console.read(caller, "/clicks/accounting");
+        let asked = about_clicks(&console, accounts).await?;
+        page.accounts = asked.answer;
+        page.problem = [page.problem, asked.problem].join(" ").trim().to_owned();
     }
     layout::ok(&page)
 }

@@ -5,6 +5,7 @@ use super::edit::{find, path};
 use super::fields::{Field, Fields, Input, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
+use super::revision::Revision;
 use super::signed_in::SignedIn;
 use super::strings as t;
 use super::views::{LinkView, link_page};
@@ -34,7 +35,7 @@ struct RulesPage {
     link: LinkView,
     fields: Fields,
     visitor: Fields,
-    entity_tag: String,
+    revision: Revision,
     /// See [`Console::settings`].
     settings: String,
     /// What the dry run has found.
@@ -109,7 +110,7 @@ impl RulesPage {
             ]),
             visitor: visitor_fields(),
             link,
-            entity_tag,
+            revision: Revision::new(entity_tag),
             settings: console.settings(me.caller()),
             outcome: None,
             may_change,
@@ -171,6 +172,7 @@ pub(super) async fn change(
         }
         Err(problem) if stays(&problem) => {
             let mut page = RulesPage::of(&console, &me, &code, &asked).await?;
+            page.revision = page.revision.again(&form, &problem, &page.fields);
             page.fields = page.fields.filled(&form).with(&renamed(&problem));
             Ok(layout::send(problem.status(), &page))
         }

@@ -9,13 +9,13 @@ use super::signed_in::SignedIn;
 use super::strings as t;
 use crate::config::Secret;
 use crate::http::api::password_of_user;
+use crate::http::auth::Caller;
 use crate::problem::{FieldError, Kind, Problem};
 use crate::store::UserPatch;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{HeaderMap, Method};
-use std::net::{IpAddr, Ipv4Addr};
 
 #[derive(Template)]
 #[template(path = "console/settings.html")]
@@ -24,6 +24,8 @@ struct SettingsPage {
     user: String,
     role: &'static str,
     login: &'static str,
+    /// The key of the login: its role, and the domains and tags that it is bound to.
+    key: Option<(&'static str, Vec<String>)>,
     /// The form for the password; `None` if only an admin may set the first one.
     password: Option<Fields>,
 }
@@ -61,6 +63,7 @@ impl SettingsPage {
             layout: Layout::new(me, Some(Tab::Settings), t::SETTINGS),
             user: session.user.name.clone(),
             role: session.user.role.word(),
+            key: session.is_by_key.then(|| bounds(me.caller())),
             login: if session.is_by_key {
                 t::BY_KEY
             } else {
@@ -69,6 +72,14 @@ impl SettingsPage {
             password: may_set(me).then_some(fields),
         }
     }
+}
+
+fn bounds(caller: &Caller) -> (&'static str, Vec<String>) {
+    let scope = caller.scope();
+    let domains = scope.domains.iter();
+    let bounds = domains.map(|domain| domain.as_str().to_owned());
+    let bounds = bounds.chain(scope.tags.iter().cloned());
+    (caller.key_role().word(), bounds.collect())
 }
 
 /// Whether the user may set a password of its own: with the present one, or as an admin. A key that is bound to something must not
@@ -114,8 +125,7 @@ async fn change(console: &Console, me: &SignedIn, form: &Form) -> Result<String,
     if let Some(hash) = &me.session.password_hash {
         let subject = format!("console/password:{}", me.session.user.id);
         // The session is known, so the address does not count.
-        let no_address = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        if app.tries.take(&subject, no_address).await.is_err() {
+        if app.logins.take_of(Some(subject), None).await.is_err() {
             return Err(Problem::new(Kind::RateLimited).with_detail(t::TOO_MANY_TRIES));
         }
         let current = form.get("current").as_bytes().to_vec();

@@ -8,6 +8,7 @@ macro_rules! strings {
 
 strings! {
     PRODUCT = "edgelink";
+    TITLE_OF_ERROR = "<title>Error: ";
     SKIP = "Skip to content";
     NAVIGATION = "Main";
     LOG_IN = "Log in";
@@ -35,6 +36,7 @@ strings! {
     TOO_MANY_TRIES = "There were too many tries. Wait a little, then try again.";
     FORM_EXPIRED = "the form is too old, or is not from this page: go back, load the page again and send it once more";
     FOREIGN_FORM = "the form comes from another site";
+    NO_COOKIE = "your browser has sent no cookie: allow cookies of this site, and open it by HTTPS, for a browser keeps this cookie over plain HTTP only on its own machine";
 
     CLICKS = "Clicks";
     CLICKS_OF_DAYS = "Clicks of the last 30 days";
@@ -81,6 +83,11 @@ strings! {
     REMOVE_TAG = "Remove tag";
     DELETE = "Delete";
     NONE_SELECTED = "select at least one link";
+    TOO_MANY_SELECTED = "select at most 100 links";
+    ONE_TAG = "must be one tag, without a comma";
+    ENTER_AGAIN = "enter it again: pages keep no passwords";
+    STORED_NOW = "Somebody else has changed this meanwhile. Stored now:";
+    OVERWRITE = "Overwrite it with what is in this form";
     IS_REQUIRED = "is required";
     UNKNOWN_ACTION = "is unknown";
     CHANGED_LINKS = "Changed links";
@@ -92,13 +99,14 @@ strings! {
     CREATED = "The link was created";
     CREATE_MANY = "Many links at once";
     LINES = "Targets";
-    LINES_HINT = "One a line; after a space, an alias.";
+    LINES_HINT = "One a line; after a space, an alias. A form holds about 64 kB; import more by the API.";
     RESULTS = "Results";
     TARGET_HINT = "Where the link goes, with http:// or https://.";
     SLUG = "Alias";
     SLUG_HINT = "Letters, digits, - and _. Leave it empty for a generated code.";
     TITLE = "Title";
     TAGS_HINT = "Separated by commas.";
+    TAG_LINES_HINT = "One a line.";
     LIST_HINT = "Separated by commas; empty for all.";
     REDIRECT_STATUS = "Redirect";
     VALID_SINCE = "Valid from";
@@ -154,6 +162,9 @@ strings! {
     RENAME_TAG = "Rename a tag";
     MERGE_TAGS = "Merge it with the tag that has that name";
     NOT_COMPLETE = "so many links have it that some are left: send the form again";
+    DELETE_TAG = "Delete a tag";
+    DELETE_TAG_FROM = "It is taken from all links that have it, for good. Links that have it:";
+    CANCEL = "Leave it as it is";
     NO_TAGS = "No link has a tag.";
     PREFIX = "Beginning with";
     AT_LEAST = "at least";
@@ -165,6 +176,8 @@ strings! {
     VERIFIED = "verified";
     NOT_VERIFIED = "not verified";
     VERIFY = "Verify now";
+    DELETE_DOMAIN = "Delete a domain";
+    DELETE_DOMAIN_TEXT = "Its settings are gone for good; to have it again it has to be verified again. A domain that has links is not deleted.";
     VERIFY_HINT = "Add this TXT record to the DNS of the domain, then verify it:";
     BRAND_NAME = "Name on its pages";
     BRAND_NAME_HINT = "Visitors see it on pages for people, such as that of an unknown link.";
@@ -199,6 +212,9 @@ strings! {
     KEY_SHOWN_ONCE = "Copy it now: it is shown this once.";
     LAST_USED = "Last used";
     REVOKE = "Revoke";
+    REVOKE_KEY = "Revoke an API key";
+    REVOKE_TEXT = "What uses it is refused from then on, and logins with it end. It cannot be brought back.";
+    ROLE_OF_KEY = "Role of the key";
     NEVER = "never";
     BOUND_TO = "Bound to";
     USED_OF_QUOTA = "Created";
@@ -229,6 +245,9 @@ strings! {
     THEME = "Appearance";
     THEME_NOTE = "Light or dark follows the setting of your system.";
 }
+
+/// What may be wrong with a form as a whole.
+pub(super) const FORM_PROBLEMS: [&str; 3] = [FORM_EXPIRED, FOREIGN_FORM, NO_COOKIE];
 
 /// What a button has done, by the word in the address of the next page.
 pub(super) fn notice(done: &str) -> Option<&'static str> {

@@ -1,17 +1,18 @@
 //! Tags: how many links have each, their renaming and their removal.
 
 use super::api::{Console, encoded, query};
+use super::confirm::Confirm;
 use super::fields::{Field, Fields, stays};
 use super::form::{Form, Query};
 use super::layout::{self, Layout, Tab};
 use super::signed_in::SignedIn;
 use super::strings as t;
 use super::views::TagsView;
-use crate::problem::{FieldError, Problem};
+use crate::problem::{FieldError, Kind, Problem};
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
-use http::{Method, StatusCode};
+use http::Method;
 use serde_json::json;
 
 #[derive(Template)]
@@ -70,47 +71,38 @@ impl TagsPage {
     }
 }
 
+/// The path of the API for the tag that a form names; a tag has no spaces around it.
+fn path(form: &Form) -> Result<String, Problem> {
+    match form.get("tag").trim() {
+        "" => Err(Problem::validation(vec![FieldError::new(
+            "tag",
+            t::IS_REQUIRED,
+        )])),
+        tag => Ok(format!("/tags/{}", encoded(tag))),
+    }
+}
+
 /// `POST /console/tags/rename`.
 pub(super) async fn rename(
     State(console): State<Console>,
     me: SignedIn,
     form: Form,
 ) -> Result<Response, Problem> {
-    let path = format!("/tags/{}", encoded(form.get("tag")));
+    let path = match path(&form) {
+        Ok(path) => path,
+        Err(problem) => return again(&console, &me, &form, &problem).await,
+    };
     let body = json!({ "tag": form.get("to"), "merge": form.is_on("merge") });
-    let renamed = console.send(me.caller(), Method::PATCH, &path, &body).await;
-    answer(&console, &me, &form, renamed.map(|answer| answer.body)).await
-}
-
-/// `POST /console/tags/delete`.
-pub(super) async fn delete(
-    State(console): State<Console>,
-    me: SignedIn,
-    form: Form,
-) -> Result<Response, Problem> {
-    let path = format!("/tags/{}", encoded(form.get("tag")));
-    let deleted = console
-        .ask(me.caller(), Method::DELETE, &path, None, None)
-        .await;
-    answer(&console, &me, &form, deleted.map(|answer| answer.body)).await
-}
-
-async fn answer(
-    console: &Console,
-    me: &SignedIn,
-    form: &Form,
-    answer: Result<serde_json::Value, Problem>,
-) -> Result<Response, Problem> {
-    let (status, problem) = match answer {
-        Ok(body) if body["complete"] == true => {
-            return Ok(Redirect::to("/console/tags?done=tags").into_response());
+    match console.send(me.caller(), Method::PATCH, &path, &body).await {
+        Ok(answer) if answer.body["complete"] == true => {
+            Ok(Redirect::to("/console/tags?done=tags").into_response())
         }
         // The same form goes on with the rest.
-        Ok(_) => (
-            StatusCode::OK,
-            Problem::validation(vec![FieldError::new("tag", t::NOT_COMPLETE)]),
-        ),
-        Err(problem) if stays(&problem) => {
+        Ok(_) => {
+            let rest = FieldError::new("tag", t::NOT_COMPLETE);
+            again(&console, &me, &form, &Problem::validation(vec![rest])).await
+        }
+        Err(problem) => {
             // The new name is another field here.
             let errors = problem.errors().iter();
             let errors = errors.map(|error| {
@@ -122,11 +114,79 @@ async fn answer(
                 FieldError::new(field.to_owned(), error.reason.clone())
             });
             let errors = errors.collect();
-            (problem.status(), problem.with_errors(errors))
+            again(&console, &me, &form, &problem.with_errors(errors)).await
         }
-        Err(problem) => return Err(problem),
-    };
+    }
+}
+
+/// The page with the form once more, and what is wrong with it.
+async fn again(
+    console: &Console,
+    me: &SignedIn,
+    form: &Form,
+    problem: &Problem,
+) -> Result<Response, Problem> {
+    if !stays(problem) {
+        return Err(problem.clone());
+    }
     let mut page = TagsPage::of(console, me, &Form::default()).await?;
-    page.rename = page.rename.map(|fields| fields.filled(form).with(&problem));
-    Ok(layout::send(status, &page))
+    page.rename = page.rename.map(|fields| fields.filled(form).with(problem));
+    Ok(layout::send(problem.status(), &page))
+}
+
+/// `GET /console/tags/delete`: the question before it.
+pub(super) async fn ask_to_delete(
+    State(console): State<Console>,
+    me: SignedIn,
+    Query(asked): Query,
+) -> Result<Response, Problem> {
+    me.check(&Method::DELETE, "/tags/{tag}")?;
+    layout::ok(&confirm(&console, &me, asked.get("tag"), "").await?)
+}
+
+async fn confirm(
+    console: &Console,
+    me: &SignedIn,
+    tag: &str,
+    problem: &str,
+) -> Result<Confirm, Problem> {
+    // The tag itself comes first of those that begin with it.
+    let of_tag = query([("prefix", tag), ("limit", "1")]);
+    let found: TagsView = console.read(me.caller(), &format!("/tags{of_tag}")).await?;
+    let found = found.tags.into_iter().find(|found| found.tag == tag);
+    let found = found.ok_or_else(|| Problem::new(Kind::TagNotFound))?;
+    let at_least = if found.at_least { t::AT_LEAST } else { "" };
+    Ok(Confirm {
+        layout: Layout::new(me, Some(Tab::Tags), t::DELETE_TAG),
+        text: format!("{} {at_least} {}", t::DELETE_TAG_FROM, found.links),
+        name: found.tag.clone(),
+        problem: problem.to_owned(),
+        action: "/console/tags/delete".to_owned(),
+        fields: vec![("tag", found.tag)],
+        button: t::DELETE,
+        back: "/console/tags".to_owned(),
+    })
+}
+
+/// `POST /console/tags/delete`.
+pub(super) async fn delete(
+    State(console): State<Console>,
+    me: SignedIn,
+    form: Form,
+) -> Result<Response, Problem> {
+    let path = match path(&form) {
+        Ok(path) => path,
+        Err(problem) => return again(&console, &me, &form, &problem).await,
+    };
+    let deleted = console.ask(me.caller(), Method::DELETE, &path, None, None);
+    match deleted.await {
+        Ok(answer) if answer.body["complete"] == true => {
+            Ok(Redirect::to("/console/tags?done=tags").into_response())
+        }
+        Ok(_) => {
+            let page = confirm(&console, &me, form.get("tag").trim(), t::NOT_COMPLETE);
+            layout::ok(&page.await?)
+        }
+        Err(problem) => again(&console, &me, &form, &problem).await,
+    }
 }

@@ -126,6 +126,10 @@ impl LinkView {
         if time(&self.valid_until).is_some_and(|until| until <= now) {
             return "expired";
         }
+        let used = self.visits.as_ref().map_or(0, |visits| visits.used);
+        if self.max_visits.is_some_and(|max| max <= used) {
+            return "used-up";
+        }
         match time(&self.valid_since).is_some_and(|since| now < since) {
             true => "scheduled",
             false => "active",
@@ -138,15 +142,8 @@ pub(super) fn link_href(domain: &str, code: &str, page: &str) -> String {
     link_page(code, page, &super::api::query([("domain", domain)]))
 }
 
-/// Pages of the console that stand where the page of a link with such a code would.
-const SHADOWING: [&str; 3] = ["new", "many", "restore"];
-
 /// The same with a query that is written.
 pub(super) fn link_page(code: &str, page: &str, query: &str) -> String {
-    let page = match page {
-        "" if SHADOWING.contains(&code) => "/details",
-        page => page,
-    };
     let code = super::api::encoded(code);
     format!("/console/links/{code}{page}{query}")
 }
@@ -227,6 +224,7 @@ pub(super) struct AccountsView {
 #[serde(rename_all = "camelCase")]
 pub(super) struct DomainsView {
     pub(super) domains: Vec<DomainView>,
+    pub(super) next_cursor: Option<String>,
 }
 
 /// A domain.
@@ -313,6 +311,14 @@ pub(super) struct TagView {
 }
 
 impl TagView {
+    /// The question before its deletion.
+    pub(super) fn delete(&self) -> String {
+        format!(
+            "/console/tags/delete{}",
+            super::api::query([("tag", &*self.tag)])
+        )
+    }
+
     /// The list of its links.
     pub(super) fn href(&self) -> String {
         format!(
@@ -322,7 +328,7 @@ impl TagView {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct KeysView {
     pub(super) keys: Vec<KeyView>,

@@ -128,6 +128,9 @@ pub(crate) fn bulk_routes(app: &Arc<App>) -> Router<Arc<App>> {
 /// as those of keys are.
 pub(crate) fn routes_of_callers() -> Router<Arc<App>> {
     let routes = described(documented()).merge(described(documented_bulk()));
+    let routes = routes
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(method_not_allowed);
     Router::new().nest("/api/v1", routes.layer(from_fn(require_right)))
 }
 

@@ -13,7 +13,7 @@ use crate::http::pages::Pages;
 use crate::http::seal::Seal;
 use crate::http::tenant_links::TenantLinks;
 use crate::limits::Limiter;
-use crate::limits::tries::{PASSWORDS, Tries};
+use crate::limits::tries::{LOGINS, PASSWORDS, Tries};
 use crate::links::creating::Creator;
 use crate::links::passwords::Passwords;
 use crate::live::Live;
@@ -50,8 +50,10 @@ pub(crate) struct App {
     /// The rate limits; `None` if there are none.
     pub(crate) limiter: Option<Limiter>,
     pub(crate) passwords: Passwords,
-    /// How often passwords may be tried.
+    /// How often passwords of links may be tried.
     pub(crate) tries: Tries,
+    /// How often people may try to log in.
+    pub(crate) logins: Tries,
     /// How often visitors may create links.
     pub(crate) creations: Tries,
     /// How often visitors may report links.
@@ -116,6 +118,7 @@ impl App {
             domains: lookups.domains,
             passwords: Passwords::new(),
             tries: Tries::new(PASSWORDS, lookups.redis.clone()),
+            logins: Tries::new(LOGINS, lookups.redis.clone()),
             creations: Tries::new(config.home.budget(), lookups.redis.clone()),
             reportings: Tries::new(config.reports.budget(), lookups.redis.clone()),
             visitors: lookups.visitors,

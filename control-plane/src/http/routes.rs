@@ -45,10 +45,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .merge(public::routes(&app))
         .layer(from_fn_with_state(app.clone(), layers::limit_time));
     let others = bounded(others, &app);
-    let console = bounded(
-        console::routes(&app).layer(from_fn_with_state(app.clone(), layers::limit_time)),
-        &app,
-    );
+    let console = bounded(console::routes(&app), &app);
     let waiting = Router::new().nest(
         "/edge/v1",
         edge_api::waiting_routes(&app).layer(map_response(layers::forbid_caching)),

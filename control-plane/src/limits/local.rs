@@ -30,9 +30,25 @@ impl LocalBuckets {
         self.take_at(keyed, now)
     }
 
+    fn known(&self, key: &str) -> Option<Bucket> {
+        let entry = self.buckets.get(key)?;
+        *entry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The buckets of requests come in the same order always, so that no two wait for each other. The clock is read while they
     /// are locked, so that it goes back for none.
-    fn take_at(&self, keyed: &[KeyedBucket], now: impl FnOnce() -> u64) -> Taken {
+    fn take_at(&self, keyed: &[KeyedBucket], now: impl Fn() -> u64) -> Taken {
+        // A request that is refused makes no buckets: a stranger could fill them.
+        let known: Vec<_> = keyed
+            .iter()
+            .map(|bucket| (bucket.rate, self.known(&bucket.key)))
+            .collect();
+        if known.iter().any(|(_, state)| state.is_some()) {
+            let taken = bucket::take(&known, now());
+            if taken.refused_by.is_some() {
+                return taken;
+            }
+        }
         let entries: Vec<_> = keyed
             .iter()
             .map(|bucket| {
@@ -79,6 +95,18 @@ mod tests {
         assert!(admits("a", 0) && admits("a", 0) && !admits("a", 0));
         assert!(admits("b", 0));
         assert!(!admits("a", 999_999) && admits("a", 1_000_000) && !admits("a", 1_000_000));
+    }
+
+    #[test]
+    fn a_request_that_is_refused_makes_no_buckets() {
+        let local = LocalBuckets::new(100, Duration::from_secs(2));
+        for number in 0..10 {
+            let keyed = [bucket("address"), bucket(&number.to_string())];
+            let refused_by = local.take_at(&keyed, || 0).refused_by;
+            assert_eq!(refused_by, (number >= 2).then_some(0));
+        }
+        local.buckets.run_pending_tasks();
+        assert_eq!(local.buckets.entry_count(), 3);
     }
 
     #[test]

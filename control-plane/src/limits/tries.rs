@@ -4,6 +4,7 @@ use super::bucket::{Budget, KeyedBucket, Rate, Taken};
 use super::local::LocalBuckets;
 use super::{PREFIX, report_degraded};
 use crate::redis::Redis;
+use sha2::{Digest, Sha256};
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,11 +24,17 @@ const SUBJECT: Rate = Rate {
     cost: 2,
 };
 
-/// Of passwords.
+/// Of passwords of links.
 pub(crate) const PASSWORDS: Budget = Budget {
     name: "try",
     address: ADDRESS,
     subject: SUBJECT,
+};
+
+/// Of logins to the console, from which visitors who try passwords of links are apart.
+pub(crate) const LOGINS: Budget = Budget {
+    name: "login",
+    ..PASSWORDS
 };
 
 /// Buckets in this process.
@@ -56,12 +63,26 @@ impl Tries {
     /// Takes a try that is about `subject`: the key of a link, or an account, whose password is tried. The seconds until there is one,
     /// at least 1, if there is none now.
     pub(crate) async fn take(&self, subject: impl Display, address: IpAddr) -> Result<(), u64> {
+        self.take_of(Some(subject), Some(address)).await
+    }
+
+    /// The same where the address does not matter, or what it is about: an API key cannot be guessed, and strangers could keep its
+    /// holder out.
+    pub(crate) async fn take_of(
+        &self,
+        subject: Option<impl Display>,
+        address: Option<IpAddr>,
+    ) -> Result<(), u64> {
         let Budget { name, .. } = self.budget;
-        let bucket = |key: String, rate| KeyedBucket { key, rate };
-        let buckets = [
-            bucket(format!("{PREFIX}{name}:{address}"), self.budget.address),
-            bucket(format!("{PREFIX}{name}:{subject}"), self.budget.subject),
-        ];
+        let bucket = |key: &dyn Display, rate| KeyedBucket {
+            key: format!("{PREFIX}{name}:{key}"),
+            rate,
+        };
+        let address = address.map(|address| bucket(&address, self.budget.address));
+        // A stranger may have made it up: of any length it takes the same memory.
+        let digest = subject.map(|subject| hex::encode(Sha256::digest(subject.to_string())));
+        let subject = digest.map(|digest| bucket(&digest, self.budget.subject));
+        let buckets: Vec<KeyedBucket> = address.into_iter().chain(subject).collect();
         let taken = match &self.redis {
             Some(redis) => redis.take(&buckets).await.unwrap_or_else(|error| {
                 report_degraded(&error);
@@ -106,6 +127,28 @@ mod tests {
         let seconds = tries.take(key("b"), address(1)).await.unwrap_err();
         assert!((1..=10).contains(&seconds), "{seconds}");
         assert_eq!(tries.take(key("b"), address(2)).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn an_api_key_is_counted_by_the_address_alone() {
+        let tries = Tries::new(LOGINS, None);
+        let by_key = async |address| tries.take_of(None::<&str>, Some(address)).await;
+        for _ in 0..10 {
+            assert_eq!(by_key(address(1)).await, Ok(()));
+        }
+        assert!(by_key(address(1)).await.is_err());
+        assert!(tries.take("a", address(1)).await.is_err());
+        assert_eq!(tries.take("a", address(2)).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn what_is_known_is_counted_whatever_the_address() {
+        let tries = Tries::new(LOGINS, None);
+        for _ in 0..60 {
+            assert_eq!(tries.take_of(Some("a"), None).await, Ok(()));
+        }
+        assert!(tries.take_of(Some("a"), None).await.is_err());
+        assert_eq!(tries.take_of(Some("b"), None).await, Ok(()));
     }
 
     #[tokio::test]

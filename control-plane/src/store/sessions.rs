@@ -63,26 +63,45 @@ impl Store {
         })
     }
 
-    /// The session with that token, which lasts longer by that.
+    /// The session with that token. It lasts no longer by that: see [`Self::use_session`].
     pub async fn find_session(
         &self,
         token_hash: &[u8; 32],
         limits: SessionLimits,
     ) -> Result<Option<StoredSession>, StoreError> {
-        let call = self.read("find_session", "finding a session of the console");
-        let found = run!(call, |session| find(session, token_hash).await)?;
-        let Some((found, times)) = found else {
+        let found = self.find_with_times(token_hash, limits).await?;
+        Ok(found.map(|(found, ..)| found))
+    }
+
+    /// The session with that token, which lasts longer by that.
+    pub async fn use_session(
+        &self,
+        token_hash: &[u8; 32],
+        limits: SessionLimits,
+    ) -> Result<Option<StoredSession>, StoreError> {
+        let found = self.find_with_times(token_hash, limits).await?;
+        let Some((found, times, end)) = found else {
             return Ok(None);
         };
-        let end = times.created_at.saturating_add(millis(limits.total));
-        if end <= times.now {
-            return Ok(None);
-        }
         let expires_at = times.now.saturating_add(millis(limits.idle)).min(end);
         if expires_at.abs_diff(times.expires_at) > millis(limits.idle) / EXTENSIONS {
             self.extend_session(token_hash, expires_at).await?;
         }
         Ok(Some(found))
+    }
+
+    /// A session, its times, and when it ends at the latest.
+    async fn find_with_times(
+        &self,
+        token_hash: &[u8; 32],
+        limits: SessionLimits,
+    ) -> Result<Option<(StoredSession, Times, u64)>, StoreError> {
+        let call = self.read("find_session", "finding a session of the console");
+        let found = run!(call, |session| find(session, token_hash).await)?;
+        Ok(found.and_then(|(found, times)| {
+            let end = times.created_at.saturating_add(millis(limits.total));
+            (times.now < end).then_some((found, times, end))
+        }))
     }
 
     async fn extend_session(

@@ -70,6 +70,8 @@ metrics! {
     VISITS_LEASED: Counter "edgelink_visits_leased_total";
     /// Passwords that visitors gave, also at edges.
     UNLOCKS: Counter "edgelink_unlocks_total", "`outcome` (opened, wrong, limited, not_locked, failed)";
+    /// Logins to the console by password or API key.
+    CONSOLE_LOGINS: Counter "edgelink_console_logins_total", "`outcome` (opened, wrong, limited)";
     /// Links created.
     LINKS_CREATED: Counter "edgelink_links_created_total", "`kind` (generated, alias)";
     /// Transactions that create links: of requests that arrive together, or a chunk of a bulk request.

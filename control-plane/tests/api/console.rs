@@ -7,6 +7,8 @@ mod forms;
 mod hostile;
 mod links;
 mod login;
+mod lost;
 mod pages;
 mod reports;
 mod roles;
+mod trust;

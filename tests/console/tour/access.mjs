@@ -40,7 +40,7 @@ export const first_login = () => withPeople(async (begin) => {
 });
 
 const PAGES = {
-  Overview: '/console', Links: '/console/links', 'New link': '/console/links/new', Tags: '/console/tags', Domains: '/console/domains',
+  Overview: '/console', Links: '/console/links', 'New link': '/console/create', Tags: '/console/tags', Domains: '/console/domains',
   'API keys': '/console/keys', Users: '/console/users', 'Audit log': '/console/audit', Settings: '/console/settings',
 };
 const OFFERED = {
@@ -73,9 +73,9 @@ export const roles = () => withPeople(async (begin) => {
 
 const FORMS = {
   '/console/links': { link: `${DOMAIN}/abc`, action: 'delete' },
-  '/console/links/new': { longUrl: 'https://example.com/' },
-  '/console/links/many': { lines: 'https://example.com/' },
-  '/console/links/restore': { link: `${DOMAIN}/abc` },
+  '/console/create': { longUrl: 'https://example.com/' },
+  '/console/create-many': { lines: 'https://example.com/' },
+  '/console/restore': { link: `${DOMAIN}/abc` },
   '/console/links/abc/edit': { longUrl: 'https://example.com/changed' },
   '/console/links/abc/rules': { rules: '[]' },
   '/console/links/abc/delete': {},
@@ -93,7 +93,7 @@ export const a_reader = () => withPeople(async (begin) => {
   const page = '/console/links/abc';
   for (const path of ['/console', '/console/links', page, `${page}/rules`, `${page}/history`, '/console/tags', '/console/domains']) {
     await reader.open(path);
-    const forms = reader.page.locator('main form[method="post"], main [type="checkbox"][name="link"], main a[href*="/edit"], main a[href*="/links/new"]');
+    const forms = reader.page.locator('main form[method="post"], main [type="checkbox"][name="link"], main a[href*="/edit"], main a[href*="/console/create"]');
     assert.equal(await forms.count(), 0, path);
   }
   await reader.open(`${page}/edit`, 403);

@@ -64,7 +64,7 @@ export const errors_at_every_field = () => withPeople(async (begin) => {
   await person.go('New link');
   assert.deepEqual((await person.names('main form[data-check="link"]')).sort(), [...Object.keys(WRONG), ...SURE].sort());
   for (const [name, value] of Object.entries(WRONG)) {
-    await person.open('/console/links/new');
+    await person.open('/console/create');
     await person.fill({ longUrl: 'https://example.com/', [name]: value });
     await person.press('New link', 422);
     const problems = await person.problems();
@@ -77,7 +77,7 @@ export const errors_at_every_field = () => withPeople(async (begin) => {
     assert.equal(await field.evaluate((element) => element === document.activeElement), true, name);
   }
   // The script says some of it before the form is sent.
-  await person.open('/console/links/new');
+  await person.open('/console/create');
   await person.fill({ longUrl: WRONG.longUrl, customSlug: WRONG.customSlug });
   assert.deepEqual(Object.keys(await person.problems()), ['longUrl', 'customSlug']);
   await person.fill({ longUrl: 'https://example.com/', customSlug: 'right' });

@@ -4,6 +4,7 @@ use super::limits::{LIMIT, Replicas, limit, micros};
 use edgelink_tests::scenario::{Answer, Request};
 use edgelink_tests::servers::RedisServer;
 use edgelink_tests::stack::{Connection, until};
+use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 
 /// A try, in the units of a bucket: an address has ten.
@@ -74,7 +75,9 @@ async fn control_planes_count_tries_together() {
     let ask = |command: &[&str]| server.ask(command);
     assert!(is_checked(replicas.addresses[0], "192.0.2.9").await);
     assert_eq!(level(&server, "192.0.2.9"), FULL - PRICE);
-    assert_eq!(level(&server, "go.example/a"), LINK_FULL - LINK_PRICE);
+    let digest = Sha256::digest("go.example/a");
+    let of_link: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(level(&server, &of_link), LINK_FULL - LINK_PRICE);
     let start = micros(&ask);
     let mut checked = 0;
     while is_checked(replicas.addresses[checked % 2], "192.0.2.1").await {

@@ -43,7 +43,7 @@ async fn begin(store: &Store, number: u8, limits: SessionLimits) {
 }
 
 async fn is_open(store: &Store, number: u8, limits: SessionLimits) -> bool {
-    let found = store.find_session(&[number; 32], limits).await;
+    let found = store.use_session(&[number; 32], limits).await;
     found.unwrap().is_some()
 }
 
@@ -91,6 +91,9 @@ async fn a_request_extends_a_session(database: Database) {
         idle: Duration::from_hours(9),
         ..LIMITS
     };
+    let looked_at = store.find_session(&[1; 32], longer).await.unwrap();
+    assert!(looked_at.is_some());
+    assert!(lasts(1).await, "to look at it is no request");
     assert!(is_open(&store, 1, longer).await);
     assert!(lasts(2).await, "no longer than sessions last at all");
 }

@@ -392,40 +392,39 @@ mod tests {
         reason = "a list of ranges that happens to have one"
     )]
     fn days_are_read_as_a_whole_but_for_those_that_are_split() {
-        let spans = |interval: Range<u64>, until, split: &[u64]| {
-            let Spans { days, hours, .. } = Spans::of(interval, until, 0, split);
-            let hours = hours.into_iter();
-            let hours: Vec<_> = hours
-                .map(|Range { start, end }| start / HOUR..end / HOUR)
-                .collect();
-            (days, hours)
+        let check = |interval: Range<u64>,
+                     until: u64,
+                     split: &[u64],
+                     days: &[Range<u64>],
+                     hours: &[Range<u64>]| {
+            let spans = Spans::of(interval.clone(), until, 0, split);
+            let of_hours = hours
+                .iter()
+                .map(|Range { start, end }| start * HOUR..end * HOUR);
+            assert_eq!(spans.days, days, "{interval:?}");
+            assert_eq!(spans.hours, of_hours.collect::<Vec<_>>(), "{interval:?}");
         };
         let hour = |day: u64, hour: u64| day * DAY + hour * HOUR;
-        let cases: [(Range<u64>, u64, &[u64], &[Range<u64>], &[Range<u64>]); 8] = [
-            (hour(2, 0)..hour(5, 0), 99, &[], &[2..5], &[]),
-            (
-                hour(2, 7)..hour(5, 3),
-                99,
-                &[],
-                &[3..5],
-                &[55..72, 120..123],
-            ),
-            (hour(2, 7)..hour(2, 9), 99, &[], &[], &[55..57]),
-            (hour(2, 0)..hour(5, 0), 4, &[], &[2..4], &[96..120]),
-            (hour(2, 0)..hour(5, 0), 1, &[], &[], &[48..120]),
-            (hour(2, 0)..hour(6, 0), 99, &[3], &[2..3, 4..6], &[72..96]),
-            (
-                hour(2, 0)..hour(6, 0),
-                99,
-                &[1, 2, 3, 5],
-                &[4..5],
-                &[48..96, 120..144],
-            ),
-            (hour(2, 1)..hour(4, 1), 99, &[3], &[], &[49..97]),
-        ];
-        for (interval, until, split, days, hours) in cases {
-            let found = spans(interval.clone(), until, split);
-            assert_eq!(found, (days.to_vec(), hours.to_vec()), "{interval:?}");
-        }
+        check(hour(2, 0)..hour(5, 0), 99, &[], &[2..5], &[]);
+        check(
+            hour(2, 7)..hour(5, 3),
+            99,
+            &[],
+            &[3..5],
+            &[55..72, 120..123],
+        );
+        check(hour(2, 7)..hour(2, 9), 99, &[], &[], &[55..57]);
+        check(hour(2, 0)..hour(5, 0), 4, &[], &[2..4], &[96..120]);
+        check(hour(2, 0)..hour(5, 0), 1, &[], &[], &[48..120]);
+        check(hour(2, 0)..hour(6, 0), 99, &[3], &[2..3, 4..6], &[72..96]);
+        let split = [1, 2, 3, 5];
+        check(
+            hour(2, 0)..hour(6, 0),
+            99,
+            &split,
+            &[4..5],
+            &[48..96, 120..144],
+        );
+        check(hour(2, 1)..hour(4, 1), 99, &[3], &[], &[49..97]);
     }
 }

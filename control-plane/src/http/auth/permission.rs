@@ -10,7 +10,7 @@ mod matrix;
 use crate::links::model::Link;
 use crate::problem::{Kind, Problem};
 use crate::store::{Actor, ChangeError, KeyHolder};
-use crate::tenancy::{FIRST_TENANT, Reach, Rights, Scope};
+use crate::tenancy::{FIRST_TENANT, Reach, Rights, Role, Scope};
 use axum::response::{IntoResponse, Response};
 use edgelink_wire::Domain;
 use http::{HeaderValue, Method, header};
@@ -76,6 +76,11 @@ impl Caller {
     /// The public part of the key.
     pub(crate) fn id(&self) -> &str {
         &self.holder.key.id
+    }
+
+    /// The role of the key, which limits that of its user.
+    pub(crate) fn key_role(&self) -> Role {
+        self.holder.key.role
     }
 
     /// The tenant of the key.

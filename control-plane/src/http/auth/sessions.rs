@@ -120,20 +120,33 @@ impl KeyVerifier {
         Ok(self.store.remove_session(&token.hash()).await?)
     }
 
-    /// The session with that token; `None` if there is none, or the key or password of its login is valid no more.
-    pub(crate) async fn session(&self, token: &Token) -> Result<Option<Session>, Problem> {
-        self.session_of(&token.hash()).await
+    /// The session with that token, which lasts longer by a request of a person; `None` if there is none, or the key or password of its
+    /// login is valid no more.
+    pub(crate) async fn session(
+        &self,
+        token: &Token,
+        is_of_person: bool,
+    ) -> Result<Option<Session>, Problem> {
+        self.session_of(&token.hash(), is_of_person).await
     }
 
     /// The caller of a session that has begun.
     pub(super) async fn caller_of_session(&self, hash: &[u8; 32]) -> Result<Caller, Problem> {
-        let session = self.session_of(hash).await?;
+        let session = self.session_of(hash, false).await?;
         let ended = || Problem::new(Kind::Unauthorized).with_detail("the session has ended");
         session.map(|session| session.caller).ok_or_else(ended)
     }
 
-    async fn session_of(&self, hash: &[u8; 32]) -> Result<Option<Session>, Problem> {
-        let Some(stored) = self.store.find_session(hash, self.limits).await? else {
+    async fn session_of(
+        &self,
+        hash: &[u8; 32],
+        is_of_person: bool,
+    ) -> Result<Option<Session>, Problem> {
+        let stored = match is_of_person {
+            true => self.store.use_session(hash, self.limits).await?,
+            false => self.store.find_session(hash, self.limits).await?,
+        };
+        let Some(stored) = stored else {
             return Ok(None);
         };
         let holder = match &stored.key_id {

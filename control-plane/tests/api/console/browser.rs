@@ -15,6 +15,9 @@ pub(super) async fn start() -> Running {
     Running::with(&[("EDGELINK_AUTH_KEY_CACHE_MS", "0")]).await
 }
 
+/// The page with the form for a new link.
+pub(super) const CREATE: &str = "/console/create";
+
 /// The body of a form.
 pub(super) fn form(fields: &[(&str, &str)]) -> String {
     let mut form = Serializer::new(String::new());
@@ -163,4 +166,15 @@ pub(super) fn problem_at<'p>(page: &'p str, field: &str) -> &'p str {
         .split_once(&start)
         .unwrap_or_else(|| panic!("no field {field}: {page}"));
     rest.split_once('<').unwrap().0
+}
+
+/// The value of a hidden field of a page.
+#[track_caller]
+pub(super) fn hidden(page: &str, field: &str) -> String {
+    let start = format!("type=\"hidden\" name=\"{field}\" value=\"");
+    let (_, rest) = page
+        .split_once(&start)
+        .unwrap_or_else(|| panic!("no field {field}: {page}"));
+    let value = rest.split_once('"').unwrap().0;
+    value.replace("&#34;", "\"").replace("&#38;", "&")
 }

@@ -73,7 +73,7 @@ async fn a_bulk_deletion_is_undone() {
         "those that can be restored"
     );
     assert_eq!(server.all_links().await.len(), 1);
-    let answer = browser.post("/console/links/restore", &[ONE, TWO]).await;
+    let answer = browser.post("/console/restore", &[ONE, TWO]).await;
     assert!(answer.text().contains("Done: 2 of 2"));
     assert_eq!(server.all_links().await.len(), 3);
 }
@@ -99,17 +99,17 @@ async fn a_change_of_nothing_says_what_is_missing() {
 async fn each_line_is_a_link() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
-    browser.page("/console/links/many").await;
+    browser.page("/console/create-many").await;
     let lines = "https://example.com/a\r\n\r\n https://example.com/b  bee \r\nnowhere";
     let fields = [("lines", lines), ("tags", "x"), ("domain", "other.example")];
-    let answer = browser.post("/console/links/many", &fields).await;
+    let answer = browser.post("/console/create-many", &fields).await;
     assert_eq!(answer.status, 200);
     assert!(answer.text().contains("other.example/bee") && answer.text().contains("longUrl "));
     let links = server.all_links().await;
     assert_eq!(links.len(), 2);
     assert!(links.iter().all(|link| link["tags"] == json!(["x"])));
     let answer = browser
-        .post("/console/links/many", &[("lines", " \r\n")])
+        .post("/console/create-many", &[("lines", " \r\n")])
         .await;
     assert_eq!(answer.status, 422);
     assert_eq!(problem_at(answer.text(), "lines"), "is required");

@@ -20,13 +20,13 @@ async fn a_form_needs_the_token_of_its_browser() {
         vec![NEW, ("csrf", &foreign)],
         vec![("csrf", &foreign), NEW, ("csrf", &own)],
     ] {
-        let answer = browser.post_raw("/console/links/new", form(&fields)).await;
+        let answer = browser.post_raw("/console/create", form(&fields)).await;
         assert_eq!(answer.status, 403, "{fields:?}");
         assert!(answer.text().contains("Not allowed"));
     }
     assert!(server.all_links().await.is_empty());
     let answer = browser
-        .post_raw("/console/links/new", form(&[("csrf", &own), NEW]))
+        .post_raw("/console/create", form(&[("csrf", &own), NEW]))
         .await;
     assert_eq!(answer.status, 303, "{}", answer.text());
     assert_eq!(server.all_links().await.len(), 1);
@@ -65,7 +65,7 @@ async fn a_form_of_another_site_is_refused() {
         ("sec-fetch-site", "same-origin", 303),
     ] {
         let body = form(&[("csrf", &token), NEW]);
-        let request = browser.request(Method::POST, "/console/links/new");
+        let request = browser.request(Method::POST, "/console/create");
         let answer = send(request.header(header, value).body(body)).await;
         assert_eq!(answer.status.as_u16(), status, "{header}: {value}");
     }
@@ -76,7 +76,7 @@ async fn a_form_of_another_site_is_refused() {
 async fn without_a_session_a_form_leads_to_the_login() {
     let server = start().await;
     let mut browser = Browser::new(&server).await;
-    let to = browser.submit("/console/links/new", &[NEW]).await;
+    let to = browser.submit("/console/create", &[NEW]).await;
     assert_eq!(to, "/console/login");
     assert!(server.all_links().await.is_empty());
 }
@@ -87,7 +87,7 @@ async fn a_form_that_is_too_long_is_refused() {
     let mut browser = Browser::admin(&server).await;
     let long = "a".repeat(65_536);
     let answer = browser
-        .post("/console/links/new", &[NEW, ("notes", &long)])
+        .post("/console/create", &[NEW, ("notes", &long)])
         .await;
     assert_eq!(answer.status, 413);
     assert!(answer.text().contains("Too much at once"));

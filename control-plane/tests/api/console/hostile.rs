@@ -82,11 +82,11 @@ async fn what_is_sent_back_with_problems_is_text() {
             ("maxVisits", text),
             ("state", text),
         ];
-        let answer = browser.post("/console/links/new", &fields).await;
+        let answer = browser.post("/console/create", &fields).await;
         assert_eq!(answer.status, 422);
         is_text(answer.text(), text);
         let answer = browser
-            .post("/console/links/many", &[("lines", text)])
+            .post("/console/create-many", &[("lines", text)])
             .await;
         is_text(answer.text(), text);
         let answer = browser
@@ -106,7 +106,7 @@ async fn what_is_sent_back_with_problems_is_text() {
             "/console/audit?subject=",
             "/console/domains/",
             "/console/users/",
-            "/console/links/new?title=",
+            "/console/create?title=",
             "/console/login?to=",
         ] {
             let encoded = url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();

@@ -32,7 +32,7 @@ async fn a_link_is_made_with_every_field() {
         ("utmTerm", "shoes"),
         ("utmContent", "top"),
     ];
-    let to = browser.submit("/console/links/new", &fields).await;
+    let to = browser.submit("/console/create", &fields).await;
     assert_eq!(
         to,
         "/console/links/summer?domain=other%2Eexample&done=created"
@@ -93,7 +93,7 @@ async fn each_wrong_field_has_its_problem_beside_it_and_keeps_what_was_entered()
         let mut fields = vec![("longUrl", "https://example.com/kept"), ("title", "Kept")];
         fields.retain(|(name, _)| *name != field);
         fields.push((field, value));
-        let answer = browser.post("/console/links/new", &fields).await;
+        let answer = browser.post("/console/create", &fields).await;
         assert_eq!(answer.status, 422, "{field}");
         let page = answer.text();
         assert!(!problem_at(page, field).is_empty(), "{field}: {page}");
@@ -116,7 +116,7 @@ async fn each_wrong_field_has_its_problem_beside_it_and_keeps_what_was_entered()
         ("longUrl", "https://example.com/"),
         ("notes", notes.as_str()),
     ];
-    let answer = browser.post("/console/links/new", &fields).await;
+    let answer = browser.post("/console/create", &fields).await;
     assert!(!problem_at(answer.text(), "notes").is_empty());
     assert!(server.all_links().await.is_empty());
 }
@@ -126,12 +126,12 @@ async fn a_taken_alias_is_said_at_its_field() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let fields = [("longUrl", "https://example.com/"), ("customSlug", "abc")];
-    browser.submit("/console/links/new", &fields).await;
+    browser.submit("/console/create", &fields).await;
     let fields = [
         ("longUrl", "https://example.com/other"),
         ("customSlug", "abc"),
     ];
-    let answer = browser.post("/console/links/new", &fields).await;
+    let answer = browser.post("/console/create", &fields).await;
     assert_eq!(answer.status, 409);
     assert!(!problem_at(answer.text(), "customSlug").is_empty());
 }
@@ -141,7 +141,7 @@ async fn parameters_fill_the_form_in() {
     let server = start().await;
     let mut browser = Browser::admin(&server).await;
     let page = browser
-        .page("/console/links/new?longUrl=https://example.com/x%22%3E&password=p")
+        .page("/console/create?longUrl=https://example.com/x%22%3E&password=p")
         .await;
     assert!(
         page.contains("value=\"https://example.com/x&#34;&#62;\""),
@@ -236,11 +236,11 @@ async fn a_deletion_is_undone() {
             .contains("value=\"other.example/abc\"")
     );
     let to = browser
-        .submit("/console/links/restore", &[("link", "other.example/abc")])
+        .submit("/console/restore", &[("link", "other.example/abc")])
         .await;
     assert!(browser.page(&to).await.contains("The link is back."));
     let answer = browser
-        .post("/console/links/restore", &[("link", "other.example/abc")])
+        .post("/console/restore", &[("link", "other.example/abc")])
         .await;
     assert_eq!(answer.status, 409);
     assert!(answer.text().contains("It has changed meanwhile"));

@@ -41,21 +41,27 @@ async fn the_cookie_is_for_the_console_alone_and_secure_off_loopback() {
     let server = start().await;
     let mut browser = Browser::new(&server).await;
     let token = browser.form_token().await;
-    for (host, secure) in [("localhost", ""), ("console.example", "; Secure")] {
+    let of_host = browser.cookie.replace("edgelink_", "__Host-edgelink_");
+    for (host, cookie, path, secure) in [
+        ("localhost", &browser.cookie, "/console", ""),
+        ("console.example", &of_host, "/", "; Secure"),
+    ] {
         let body = form(&[("csrf", &token), ("key", &server.admin_key)]);
-        let request = browser
-            .request(Method::POST, "/console/login")
-            .header("host", host);
+        let request = server
+            .plain(Method::POST, "/console/login")
+            .header("host", host)
+            .header("cookie", cookie);
         let answer = send(request.body(body)).await;
         assert_eq!(answer.status, 303);
-        let (cookie, flags) = answer.header("set-cookie").split_once(';').unwrap();
+        let (made, flags) = answer.header("set-cookie").split_once(';').unwrap();
         assert_eq!(
             flags,
-            format!(" Path=/console; HttpOnly; SameSite=Strict{secure}")
+            format!(" Path={path}; HttpOnly; SameSite=Strict{secure}")
         );
-        let value = cookie.strip_prefix("edgelink_console=").unwrap();
+        let (name, value) = made.split_once('=').unwrap();
+        assert!(cookie.starts_with(&format!("{name}=")), "{name}");
         assert_eq!(value.len(), 64);
-        assert_ne!(cookie, browser.cookie, "a login has a token of its own");
+        assert_ne!(made, cookie, "a login has a token of its own");
     }
     let answer = browser
         .post("/console/login", &[("key", &server.admin_key)])

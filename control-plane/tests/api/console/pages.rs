@@ -142,7 +142,7 @@ async fn what_is_not_there_has_a_page() {
         "/console/users/99",
         "/console/users/x",
         "/console/domains/none.example",
-        "/console/links/new/x",
+        "/console/create/x",
     ] {
         let answer = browser.get(path).await;
         assert_eq!(answer.status, 404, "{path}");

@@ -20,7 +20,7 @@ async fn each_role_sees_what_it_may() {
     let all = [
         "/console",
         "/console/links",
-        "/console/links/new",
+        "/console/create",
         "/console/tags",
         "/console/domains",
         "/console/keys",
@@ -75,7 +75,7 @@ async fn a_reader_is_offered_no_change_and_refused_all() {
     ] {
         let page = reader.page(path).await;
         assert!(
-            !page.contains("/edit") && !page.contains("/links/new"),
+            !page.contains("/edit") && !page.contains("/console/create"),
             "{path}: {page}"
         );
         let forms = page.matches("method=\"post\"").count();
@@ -94,18 +94,12 @@ async fn a_reader_is_offered_no_change_and_refused_all() {
                 ("tag", "x"),
             ],
         ),
+        ("/console/create", vec![("longUrl", "https://example.com/")]),
         (
-            "/console/links/new",
-            vec![("longUrl", "https://example.com/")],
-        ),
-        (
-            "/console/links/many",
+            "/console/create-many",
             vec![("lines", "https://example.com/")],
         ),
-        (
-            "/console/links/restore",
-            vec![("link", "go.example:8080/abc")],
-        ),
+        ("/console/restore", vec![("link", "go.example:8080/abc")]),
         (
             "/console/links/abc/edit",
             vec![("longUrl", "https://example.com/x")],
@@ -155,9 +149,9 @@ async fn a_creator_sees_a_new_link_once() {
     let server = start().await;
     let mut creator = Browser::of_role(&server, "creator").await;
     let answer = creator.get("/console").await;
-    assert_eq!(answer.header("location"), "/console/links/new");
+    assert_eq!(answer.header("location"), "/console/create");
     let fields = [("longUrl", "https://example.com/"), ("customSlug", "mine")];
-    let answer = creator.post("/console/links/new", &fields).await;
+    let answer = creator.post("/console/create", &fields).await;
     assert_eq!(answer.status, 200);
     assert!(answer.text().contains("go.example:8080/mine"));
     assert_eq!(creator.get("/console/links/mine").await.status, 403);
