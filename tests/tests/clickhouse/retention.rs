@@ -68,12 +68,13 @@ async fn hours_go_before_days() {
     };
     let [yes, no] = ["1\n", "0\n"].map(str::to_owned);
     let settings = settings(&server.url());
-    // Hours are in partitions of a week, days in those of a month.
+    // Hours are in partitions of a week, days in those of a month, values of days in those of a year.
     for (after, expected) in [
         (settings.hours_days - 4, [&yes, &yes, &yes]),
         (settings.hours_days + 8, [&no, &yes, &yes]),
         (settings.days - 4, [&no, &yes, &yes]),
-        (settings.days + 32, [&no, &no, &no]),
+        (settings.days + 32, [&no, &no, &yes]),
+        (settings.days + 370, [&no, &no, &no]),
     ] {
         engine.expire(midnight() + after * DAY).await.unwrap();
         let (hours, days, values) = there();

@@ -69,27 +69,6 @@ impl Kept {
         }
     }
 
-    fn partition(self) -> &'static str {
-        match self {
-            Self::Raw => "toDate(at)",
-            Self::Minutes => "toDate(minute)",
-            Self::Hours => "toMonday(hour)",
-            Self::Days => "toYYYYMM(day)",
-            Self::Totals => "tuple()",
-        }
-    }
-
-    /// The last day of a partition, by the column `partition` of `system.parts`.
-    pub(super) fn last_day(self) -> &'static str {
-        match self {
-            Self::Hours => "toDate(partition) + 6",
-            Self::Days => {
-                "addMonths(toDate(concat(substring(partition, 1, 4), '-', substring(partition, 5, 2), '-01')), 1) - 1"
-            }
-            _ => "toDate(partition)",
-        }
-    }
-
     /// The condition that a row of the source is one of a day (unix time / 86400).
     pub(super) fn on_day(self, day: u64) -> String {
         let (slot, ..) = self.slot();
@@ -392,7 +371,7 @@ impl Table {
             "CREATE TABLE IF NOT EXISTS {} ({}) ENGINE = {engine} PARTITION BY {} ORDER BY ({})",
             self.name,
             columns.join(", "),
-            self.kept.partition(),
+            self.partition(),
             order.join(", ")
         );
         let rows = self.rows_of_mark();
@@ -400,10 +379,12 @@ impl Table {
             if let Some(ttl) = self.ttl(settings) {
                 sql.push_str(&format!(" TTL {ttl}"));
             }
-            // Dropping parts as a whole costs nothing.
-            sql.push_str(
-                " SETTINGS non_replicated_deduplication_window = 1000, ttl_only_drop_parts = 1, ",
-            );
+            // Dropping parts as a whole costs nothing; those of a year are written again, once a month.
+            sql.push_str(match self.content {
+                Content::LinkValues => " SETTINGS merge_with_ttl_timeout = 2592000, ",
+                _ => " SETTINGS ttl_only_drop_parts = 1, ",
+            });
+            sql.push_str("non_replicated_deduplication_window = 1000, ");
             if rows < ROWS_OF_MARK {
                 // What lies between two marks is read without its neighbours; and each part is looked into for each link, so that a
                 // partition becomes one part once it is over.
@@ -419,11 +400,37 @@ impl Table {
         sql
     }
 
+    /// What a part of it may have rows of. Each part is looked into for each link that is asked for, so that those of values have a
+    /// year.
+    fn partition(&self) -> &'static str {
+        match (self.content, self.kept) {
+            (Content::LinkValues, _) => "toYear(day)",
+            (_, Kept::Raw) => "toDate(at)",
+            (_, Kept::Minutes) => "toDate(minute)",
+            (_, Kept::Hours) => "toMonday(hour)",
+            (_, Kept::Days) => "toYYYYMM(day)",
+            (_, Kept::Totals) => "tuple()",
+        }
+    }
+
+    /// The last day of a partition, by the column `partition` of `system.parts`.
+    pub(super) fn last_day(&self) -> &'static str {
+        match (self.content, self.kept) {
+            (Content::LinkValues, _) => "toDate(concat(partition, '-12-31'))",
+            (_, Kept::Hours) => "toDate(partition) + 6",
+            (_, Kept::Days) => {
+                "addMonths(toDate(concat(substring(partition, 1, 4), '-', substring(partition, 5, 2), '-01')), 1) - 1"
+            }
+            _ => "toDate(partition)",
+        }
+    }
+
     /// How many rows lie between two marks of the index: few where those of single links are read among those of all others, as for
     /// the links of a tag.
     fn rows_of_mark(&self) -> u32 {
         match (self.content, self.kept) {
-            (Content::LinkValues, _) | (Content::Links, Kept::Hours | Kept::Days) => 256,
+            (Content::LinkValues, _) => 256,
+            (Content::Links, Kept::Hours | Kept::Days) => 64,
             _ => ROWS_OF_MARK,
         }
     }

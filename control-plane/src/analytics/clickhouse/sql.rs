@@ -69,11 +69,13 @@ impl Sql {
         self.text("tenant_id > 0 AND ").links(links)
     }
 
-    /// Adds the condition that a number is one of these links.
+    /// Adds the condition that a number is one of these links, which are written out: a subquery that has them takes twice the time.
     pub(super) fn links(self, links: &[u64]) -> Self {
-        self.text("link_id IN (SELECT arrayJoin(")
-            .numbers(links)
-            .text("))")
+        let links: Vec<String> = links.iter().map(u64::to_string).collect();
+        match &links[..] {
+            [] => self.text("0"),
+            links => self.text(&format!("link_id IN ({})", links.join(","))),
+        }
     }
 
     /// Adds the condition that a column of times is within a range of seconds.

@@ -289,11 +289,11 @@ pub(super) async fn expire(connection: &Connection, now: u64) -> Result<(), Engi
         let over = format!(
             "SELECT DISTINCT partition FROM system.parts \
              WHERE active AND database = currentDatabase() AND table = ? AND {} < toDate(?)",
-            table.kept.last_day()
+            table.last_day()
         );
         let over = client.query(&over).bind(table.name).bind(first_kept);
         for partition in connection.call(over.fetch_all::<String>()).await? {
-            // Dates are quoted, months are numbers.
+            // Dates are quoted, months and years are numbers.
             let quote = if partition.contains('-') { "'" } else { "" };
             let drop = format!(
                 "ALTER TABLE {} DROP PARTITION {quote}{partition}{quote}",
