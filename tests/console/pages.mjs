@@ -68,7 +68,7 @@ export const PAGES = [
   { name: 'domain-delete', route: '/console/domains/{name}/delete', path: '/console/domains/brand.example/delete', needs: 'links' },
   { name: 'keys', route: '/console/keys' },
   { name: 'key-made', route: '/console/keys', then: send('section form', { name: 'made' }), status: 201 },
-  { name: 'key-revoke', route: '/console/keys/{id}/revoke', path: '/console/keys/1/revoke', needs: 'links' },
+  { name: 'key-revoke', route: '/console/keys/{id}/revoke', path: '/console/keys', needs: 'links', then: (person) => person.go('Revoke Ada’s key') },
   { name: 'users', route: '/console/users' },
   { name: 'users-refused', route: '/console/users', then: send('section form', { name: 'x', password: 'short' }), status: 422 },
   { name: 'user', route: '/console/users/{id}', path: '/console/users/1' },

@@ -36,7 +36,7 @@ export const every_field = () => withPeople(async (begin) => {
   for (const name of await person.names('main form[data-check="link"]')) {
     if (['password', 'removePassword'].includes(name)) continue;
     const field = person.page.locator(`#${name}`);
-    const expected = { ...FIELDS, longUrl: MADE.longUrl, tags: 'a, b c' }[name];
+    const expected = { ...FIELDS, longUrl: MADE.longUrl, tags: 'a\nb c' }[name];
     const isTick = typeof expected === 'boolean';
     assert.equal(isTick ? await field.isChecked() : await field.inputValue(), expected, name);
   }

@@ -14,7 +14,8 @@ export const tags = () => withPeople(async (begin) => {
   await person.fill({ tag: 'old', to: 'new' });
   await person.press('Rename');
   assert.deepEqual((await api('/tags')).body.tags.map(({ tag, links }) => [tag, links]), [['a', 1], ['b', 1], ['new', 2]]);
-  await person.press('Delete b');
+  await person.go('Delete b');
+  await person.press('Delete');
   assert.deepEqual((await api('/tags')).body.tags.map(({ tag }) => tag), ['a', 'new']);
   await person.go('new');
   assert.equal(await person.page.locator('tbody tr').count(), 2);
@@ -44,7 +45,8 @@ export const keys_and_users = () => withPeople(async (begin) => {
   assert.equal(await other.heading(), 'Overview');
   await person.go('API keys');
   assert.equal(await person.page.locator('.secret').count(), 0);
-  await person.press('Revoke A key');
+  await person.go('Revoke A key');
+  await person.press('Revoke');
   assert.match(await person.text('[role="status"]'), /The key is revoked/);
   await other.open('/console/links');
   assert.equal(await other.heading(), 'Log in');
@@ -69,6 +71,7 @@ export const domains = () => withPeople(async (begin) => {
   assert.equal((await api('/domains/brand.example')).body.notFoundUrl, 'https://example.com/lost');
   await person.press('Verify now', 409);
   assert.match(await person.text('.problems'), /./);
+  await person.go('Delete');
   await person.press('Delete');
   assert.equal((await api('/domains/brand.example')).status, 404);
 });
