@@ -81,7 +81,7 @@ const SHOWN = {
     assert.equal(await person.page.locator('dd.target a').getAttribute('href'), made.longUrl);
   },
   '/console/links/x/edit': async (person, made, text) => {
-    for (const [name, value] of Object.entries({ title: text, notes: text, externalId: text, tags: made.tags.join(', '), longUrl: made.longUrl })) {
+    for (const [name, value] of Object.entries({ title: text, notes: text, externalId: text, tags: made.tags.join('\n'), longUrl: made.longUrl })) {
       assert.equal(await person.page.locator(`#${name}`).inputValue(), value, name);
     }
   },
@@ -126,7 +126,7 @@ async function asked(person) {
       return skeleton(person);
     };
     // What says that something is wrong, as on pages of refusals.
-    const known = new Set((await answer('plain')).concat(['p[class]', 'div[class,role]', 'p[]', 'ul[]', 'li[]', 'a[href]']));
+    const known = new Set((await answer('plain')).concat(['p[class]', 'div[class,role]', 'div[autofocus,class,role,tabindex]', 'p[]', 'ul[]', 'li[]', 'a[href]']));
     const text = MARKUP[1] + MARKUP[3] + LETTERS[0];
     assert.deepEqual((await answer(text)).filter((element) => !known.has(element)), [], path + text);
   }

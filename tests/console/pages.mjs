@@ -81,6 +81,3 @@ export const PAGES = [
   { name: 'not-found', route: '/console/{*rest}', path: '/console/nothing', status: 404 },
   { name: 'nothing', route: '/console/', status: 404 },
 ];
-
-// Answers that are no pages.
-export const OTHERS = ['/console/live'];

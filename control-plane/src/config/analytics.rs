@@ -14,6 +14,9 @@ edgelink_wire::settings! {
     /// ClickHouse may be of 24.8 or later. Older ones, down to 18.16, do as well, but cost more: a repeated insert is noticed by
     /// looking for its rows, and days are added up once they are over. Tables are made where they are missing; make them yourself, with
     /// the same columns, to have them replicated.
+    ///
+    /// Rows go by whole partitions there: hours up to a week later than is said here, days up to a month. The values among the clicks
+    /// of a link are in partitions of a year: from 24.8 on they go up to a month later, in older servers up to a year.
     pub struct AnalyticsConfig {
         /// Where clicks are kept.
         pub engine: EngineKind = EngineKind::Sql;

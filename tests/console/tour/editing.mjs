@@ -159,17 +159,18 @@ export const restore = () => withPeople(async (begin) => {
   const { body } = await api('/links/abc');
   assert.deepEqual({ ...body, updatedAt: 0 }, { ...before, updatedAt: 0 });
   await person.open('/console/audit?action=link.delete');
+  // It is said to be deleted no more.
   await person.page.locator('tbody a').first().click();
-  await person.page.waitForURL(/deleted/);
+  await person.page.getByRole('heading', { name: 'Kept' }).waitFor();
 });
 
-// Links whose codes are the names of pages have pages, too.
+// Links whose codes are the names of pages have pages, too: none stands where that of a link would.
 export const codes_that_are_names_of_pages = () => withPeople(async (begin) => {
   const router = await readFile(new URL('../../../control-plane/src/console.rs', import.meta.url), 'utf8');
   const names = [...router.matchAll(/"\/console\/links\/([a-z-]+)"/g)].map(([, name]) => name);
-  assert.ok(names.length >= 3, `${names}`);
+  assert.deepEqual(names, []);
   const person = await (await begin()).logIn();
-  for (const name of names) {
+  for (const name of ['new', 'restore', 'edit']) {
     await link({ customSlug: name, title: `Called ${name}` });
     await person.open('/console/links');
     await person.go(`${DOMAIN}/${name}`);
