@@ -139,23 +139,39 @@ const header = (text) => Buffer.from(text.replaceAll(/[\r\n\u0000-\u0008]/g, '')
 async function visited(person) {
   await person.open('/console/links/x');
   const lines = person.page.locator('[data-live] li');
+  let clicks = 0;
   await until('the stream', async () => {
-    await visit(EDGE, '/x');
+    clicks += (await visit(EDGE, '/x')).status === 302;
     return lines.count();
   });
+  let orphans = 0;
   for (const text of LIST) {
     const query = `utm_source=${encodeURIComponent(text)}&utm_campaign=${encodeURIComponent(text)}&${encodeURIComponent(text)}=1`;
     const headers = { 'user-agent': header(text), referer: header(`https://${text}.example/${text}`), 'accept-language': header(text), 'x-city': header(text) };
     assert.equal((await visit(EDGE, `/x?${query}`, headers)).status, 302, text);
+    clicks += 1;
     // 400 where a slash is escaped, which Envoy refuses.
-    assert.ok([400, 404].includes((await visit(EDGE, `/missing${encodeURIComponent(text)}`, headers)).status), text);
+    const { status } = await visit(EDGE, `/missing${encodeURIComponent(text)}`, headers);
+    assert.ok([400, 404].includes(status), text);
+    orphans += status === 404;
   }
-  await until('all clicks', async () => (await api('/links/x/clicks?limit=100')).body.clicks.length > LIST.length);
+  await until('all clicks', async () => (await rowsOfFile('/links/x/clicks?')).length >= clicks);
+  await until('all orphan visits', async () => (await rowsOfFile('/analytics/orphans/visits?')).length >= orphans);
   await until('a line each', async () => await lines.count() > LIST.length);
   assert.equal(await lines.locator('*').count(), 0);
   await person.open('/console/links/x');
   await texts(person, '.columns tbody th');
   assert.equal(await person.page.locator('.columns tbody *').filter({ hasNot: person.page.locator('td, th') }).count() > 0, true);
+}
+
+async function file(path, format) {
+  const answer = await fetch(`${API}/api/v1${path}format=${format}`, { headers: { 'x-api-key': API_KEY } });
+  assert.equal(answer.status, 200);
+  return answer.text();
+}
+
+async function rowsOfFile(path) {
+  return (await file(path, 'ndjson')).split('\n').filter((line) => line).map((line) => JSON.parse(line));
 }
 
 // A table of RFC 4180.
@@ -171,13 +187,8 @@ function rowsOf(csv) {
 
 // The files for spreadsheets have what the others have, and a quote in front of what would be a formula.
 async function exported(path, least) {
-  const file = async (format) => {
-    const answer = await fetch(`${API}/api/v1${path}format=${format}`, { headers: { 'x-api-key': API_KEY } });
-    assert.equal(answer.status, 200);
-    return answer.text();
-  };
-  const [head, ...rows] = rowsOf(await file('csv'));
-  const clicks = (await file('ndjson')).trim().split('\n').map((line) => JSON.parse(line));
+  const [head, ...rows] = rowsOf(await file(path, 'csv'));
+  const clicks = await rowsOfFile(path);
   assert.ok(clicks.length >= least && rows.length === clicks.length, `${rows.length} rows, ${clicks.length} lines`);
   let quoted = 0;
   for (const [place, row] of rows.entries()) {
